@@ -1,0 +1,44 @@
+# bitpress_room(NAME SOURCES ... TESTS ... ROOMS ... LIBRARIES ...): one static library `bitpress_NAME` per room of src/.
+# ROOMS are the rooms it may include (the table in docs/design.md, checked by tests/include_check.py), LIBRARIES the
+# third-party targets. TESTS become one GoogleTest program `NAME_test`, run by ctest.
+set(BITPRESS_WARNINGS -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow)
+if(BITPRESS_WERROR)
+  list(APPEND BITPRESS_WARNINGS -Werror)
+endif()
+# The scalar reference is the specification: no fused multiply-add may change a result behind our back.
+set(BITPRESS_NUMERICS -ffp-contract=off)
+
+function(bitpress_options target)
+  target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  target_compile_options(${target} PRIVATE ${BITPRESS_WARNINGS} ${BITPRESS_NUMERICS})
+endfunction()
+
+function(bitpress_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  bitpress_options(${name})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
+  # The development data beside the checkout, when there is one; tests that need it skip with a reason otherwise.
+  target_compile_definitions(${name} PRIVATE BITPRESS_SHARED_DIR="${CMAKE_SOURCE_DIR}/../shared"
+                             BITPRESS_SOURCE_DIR="${CMAKE_SOURCE_DIR}" BITPRESS_BUILD_DIR="${CMAKE_BINARY_DIR}")
+  add_test(NAME ${name} COMMAND ${name})
+endfunction()
+
+function(bitpress_room name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;ROOMS;LIBRARIES" ${ARGN})
+  set(target bitpress_${name})
+  if(ARG_SOURCES)
+    add_library(${target} STATIC ${ARG_SOURCES})
+    bitpress_options(${target})
+    set(visibility PUBLIC)
+  else()
+    add_library(${target} INTERFACE)
+    target_include_directories(${target} INTERFACE ${CMAKE_SOURCE_DIR}/src)
+    set(visibility INTERFACE)
+  endif()
+  list(TRANSFORM ARG_ROOMS PREPEND bitpress_ OUTPUT_VARIABLE rooms)
+  target_link_libraries(${target} ${visibility} ${rooms} ${ARG_LIBRARIES})
+  if(ARG_TESTS)
+    bitpress_test(${name}_test SOURCES ${ARG_TESTS} LIBRARIES ${target})
+  endif()
+endfunction()

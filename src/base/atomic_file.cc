@@ -1,0 +1,95 @@
+#include "base/atomic_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace bitpress {
+
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path_, ignored)) {
+    Fail(ErrorCode::kIo, "cannot write '{}': it is a folder", path_.string());
+  }
+  // A link is followed, so that its target is replaced and not the link.
+  if (std::filesystem::is_symlink(path_, ignored)) path_ = std::filesystem::weakly_canonical(path_);
+  std::string name = path_.string() + ".XXXXXX";
+  descriptor_ = ::mkostemp(name.data(), O_CLOEXEC);
+  if (descriptor_ < 0) FailIo("create");
+  temporary_ = name;
+  // mkostemp makes files private; a result has the permissions any new file would get.
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  ::fchmod(descriptor_, 0666 & ~mask);
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::FailIo(std::string_view action) const {
+  Fail(ErrorCode::kIo, "cannot {} '{}': {}", action, path_.string(), std::strerror(errno));
+}
+
+void AtomicFile::Write(const void* data, size_t num_bytes) {
+  const char* bytes = static_cast<const char*>(data);
+  while (num_bytes > 0) {
+    // Linux writes at most 2 GiB a call.
+    const ssize_t written = ::write(descriptor_, bytes, std::min(num_bytes, size_t{1} << 30));
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      FailIo("write");
+    }
+    bytes += written;
+    num_bytes -= static_cast<size_t>(written);
+  }
+}
+
+void AtomicFile::Commit() {
+  if (::fsync(descriptor_) != 0) FailIo("write");
+  const int descriptor = std::exchange(descriptor_, -1);
+  if (::close(descriptor) != 0) FailIo("write");
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) FailIo("write");
+  temporary_.clear();
+}
+
+std::string ReadFile(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat info {};
+  if (descriptor < 0 || ::fstat(descriptor, &info) != 0) {
+    const int code = errno;
+    if (descriptor >= 0) ::close(descriptor);
+    Fail(ErrorCode::kIo, "cannot read '{}': {}", path.string(), std::strerror(code));
+  }
+  if (S_ISDIR(info.st_mode)) {
+    ::close(descriptor);
+    Fail(ErrorCode::kIo, "cannot read '{}': it is a folder", path.string());
+  }
+  std::string content;
+  char buffer[1 << 16];
+  if (info.st_size > 0) content.reserve(static_cast<size_t>(info.st_size));
+  while (true) {
+    const ssize_t count = ::read(descriptor, buffer, sizeof buffer);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      const int code = errno;
+      ::close(descriptor);
+      Fail(ErrorCode::kIo, "cannot read '{}': {}", path.string(), std::strerror(code));
+    }
+    if (count == 0) break;
+    content.append(buffer, static_cast<size_t>(count));
+  }
+  ::close(descriptor);
+  return content;
+}
+
+}  // namespace bitpress

@@ -1,0 +1,143 @@
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/tensor.h"
+#include "base/text.h"
+#include "base/thread_pool.h"
+
+namespace bitpress {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TemporaryFolder : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / fmt::format("bitpress_base_test_{}", ::getpid());
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  size_t NumFiles() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), {}));
+  }
+
+  fs::path folder_;
+};
+
+TEST(Error, ContextIsPutInFront) {
+  try {
+    WithContext("model.onnx",
+                [] { Fail(ErrorCode::kInvalidModel, "node '{}' has no input", "conv1"); });
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidModel);
+    EXPECT_STREQ(error.what(), "model.onnx: node 'conv1' has no input");
+  }
+}
+
+TEST(Text, NearestName) {
+  const std::vector<std::string> names = {"MXFP8E4M3", "MXFP8E5M2", "MX6", "BF16"};
+  EXPECT_EQ(NearestName("mxfp8e4m2", names), "MXFP8E4M3");
+  EXPECT_EQ(NearestName("MX5", names), "MX6");
+  EXPECT_EQ(NearestName("something else", names), "");
+  EXPECT_EQ(DidYouMean("BF17", names), " (did you mean 'BF16'?)");
+}
+
+TEST(Text, Numbers) {
+  EXPECT_EQ(ParseInt(" 12", "n"), 12);
+  EXPECT_THROW(ParseInt("12x", "n"), Error);
+  EXPECT_THROW(ParseInt("99999999999999999999", "n"), Error);
+  EXPECT_EQ(ParseDouble("0.5", "n"), 0.5);
+  EXPECT_THROW(ParseDouble("", "n"), Error);
+}
+
+TEST(Tensor, SizesAreChecked) {
+  EXPECT_EQ(NumBytes(DataType::kInt4, 5), 3u);
+  EXPECT_EQ(NumElements(std::vector<int64_t>{}), 1);
+  EXPECT_EQ(NumElements(std::vector<int64_t>{3, 0, 5}), 0);
+  EXPECT_THROW(NumElements(std::vector<int64_t>{1LL << 40, 1LL << 40}), Error);
+  EXPECT_THROW(NumElements(std::vector<int64_t>{-1, 4}), Error);
+  EXPECT_THROW(NumBytes(DataType::kDouble, 1LL << 62), Error);
+}
+
+TEST(ThreadPool, EveryTaskRunsOnce) {
+  ThreadPool pool(4);
+  for (size_t round = 0; round < 100; ++round) {
+    std::vector<std::atomic<int>> hits(round);
+    pool.ParallelFor(round, [&](size_t i) { ++hits[i]; });
+    for (const auto& hit : hits) EXPECT_EQ(hit, 1);
+  }
+}
+
+TEST(ThreadPool, AnExceptionReachesTheCallerAndThePoolLives) {
+  ThreadPool pool(3);
+  EXPECT_THROW(pool.ParallelFor(50,
+                                [](size_t i) {
+                                  if (i == 7) Fail(ErrorCode::kRuntime, "task {}", i);
+                                }),
+               Error);
+  std::atomic<size_t> sum{0};
+  pool.ParallelFor(10, [&](size_t i) { sum += i; });
+  EXPECT_EQ(sum, 45u);
+}
+
+using AtomicFileTest = TemporaryFolder;
+
+TEST_F(AtomicFileTest, AppearsOnlyOnCommit) {
+  const fs::path path = folder_ / "out.bin";
+  {
+    AtomicFile file(path);
+    file.Write("lost");
+  }
+  EXPECT_EQ(NumFiles(), 0u);
+  AtomicFile file(path);
+  file.Write("kept");
+  EXPECT_FALSE(fs::exists(path));
+  file.Commit();
+  EXPECT_EQ(ReadFile(path), "kept");
+  EXPECT_EQ(NumFiles(), 1u);
+}
+
+TEST_F(AtomicFileTest, AFullDiskLeavesTheOldFile) {
+  const fs::path path = folder_ / "out.bin";
+  std::ofstream(path) << "old";
+  // A file size limit fails writes as a full disk does.
+  rlimit old_limit{};
+  getrlimit(RLIMIT_FSIZE, &old_limit);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit = old_limit;
+  limit.rlim_cur = 4096;
+  setrlimit(RLIMIT_FSIZE, &limit);
+  EXPECT_THROW(
+      {
+        AtomicFile file(path);
+        file.Write(std::string(100000, 'x'));
+        file.Commit();
+      },
+      Error);
+  setrlimit(RLIMIT_FSIZE, &old_limit);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_EQ(ReadFile(path), "old");
+  EXPECT_EQ(NumFiles(), 1u);
+}
+
+TEST_F(AtomicFileTest, BadPathsAreErrors) {
+  EXPECT_THROW(AtomicFile(folder_ / "missing" / "out.bin"), Error);
+  EXPECT_THROW(AtomicFile{folder_}, Error);
+  EXPECT_THROW(ReadFile(folder_ / "missing"), Error);
+  EXPECT_THROW(ReadFile(folder_), Error);
+}
+
+}  // namespace
+}  // namespace bitpress
