@@ -1,0 +1,163 @@
+// The ONNX model as the other rooms see it: nodes, values, initializers, and who produces and consumes what. This room is
+// the only one that knows protobuf; everything here is in our own types. A Model owns its file's content; Node handles
+// stay valid while the model lives and the node is not removed. Not thread-safe, except that const functions may run
+// concurrently.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/tensor.h"
+
+namespace onnx {
+class NodeProto;
+}
+
+namespace bitpress::graph {
+
+struct Dimension {
+  int64_t value = -1;   // -1: not known
+  std::string symbol;   // its name where it is symbolic, such as "N"
+};
+
+struct ValueInfo {
+  DataType type = DataType::kUndefined;
+  bool has_shape = false;
+  std::vector<Dimension> shape;   // meaningful if has_shape
+};
+
+using Attribute = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>>;
+
+// A handle to one node of the main graph; cheap to copy.
+class Node {
+ public:
+  const std::string& name() const;      // may be empty
+  const std::string& op_type() const;
+  const std::string& domain() const;    // "" for standard ONNX
+  size_t num_inputs() const;
+  size_t num_outputs() const;
+  const std::string& input(size_t i) const;   // "" for an omitted optional input
+  const std::string& output(size_t i) const;
+  void set_input(size_t i, std::string value);
+
+  bool HasAttribute(std::string_view name) const;
+  // The attribute, or the fallback when absent. Throws Error(kInvalidModel) if it has another type.
+  int64_t GetInt(std::string_view name, int64_t fallback) const;
+  float GetFloat(std::string_view name, float fallback) const;
+  std::string GetString(std::string_view name, std::string fallback) const;
+  std::vector<int64_t> GetInts(std::string_view name) const;
+  bool HasSubgraph() const;             // If, Loop, Scan, ...
+
+  // For messages: "Conv 'conv1'", or "Conv (output 'y')" where the node has no name.
+  std::string Describe() const;
+  bool operator==(const Node&) const = default;
+
+ private:
+  friend class Model;
+  explicit Node(onnx::NodeProto* proto) : proto_(proto) {}
+  onnx::NodeProto* proto_;
+};
+
+// A node to be added.
+struct NodeSpec {
+  std::string name;
+  std::string op_type;
+  std::string domain;
+  std::vector<std::string> inputs;
+  std::vector<std::string> outputs;
+  std::vector<std::pair<std::string, Attribute>> attributes;
+};
+
+// One place where a value is read.
+struct Use {
+  Node node;
+  size_t input_index;
+};
+
+// A constant of the model, looked at in place. Valid until the model is changed.
+struct InitializerView {
+  DataType type = DataType::kUndefined;
+  std::span<const int64_t> dims;
+  std::span<const std::byte> bytes;   // raw little-endian, sub-byte types packed
+
+  // REQUIRES: T is the C++ type of `type`.
+  template <typename T>
+  std::span<const T> values() const {
+    return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
+};
+
+class Model {
+ public:
+  // Reads a model and checks that it is one: parses, verifies sizes and external data (whose paths must stay inside the
+  // model's folder), runs ONNX's checker. Throws Error(kIo) or Error(kInvalidModel) naming the file and what is wrong.
+  static Model Load(const std::filesystem::path& path);
+  // The same for a serialized model; `folder` is where its external data lies.
+  static Model Parse(std::string_view bytes, const std::filesystem::path& folder = ".");
+
+  ~Model();
+  Model(Model&&) noexcept;
+  Model& operator=(Model&&) noexcept;
+  Model Clone() const;
+
+  // Writes to a temporary file and renames. Over 2 GB (or when asked) the initializers go to `<file name>.data` beside it.
+  // Throws Error(kIo); no file is left behind then.
+  void Save(const std::filesystem::path& path, bool external_data = false) const;
+  // One protobuf message with all data inside. Throws Error(kUnsupported) over 2 GB.
+  std::string Serialize() const;
+
+  int64_t ir_version() const;
+  std::map<std::string, int64_t> OpsetImports() const;      // domain -> version
+  void SetOpsetImport(const std::string& domain, int64_t version);
+  void SetMetadata(const std::string& key, const std::string& value);   // metadata_props of the model
+
+  // Main graph. Nodes come in topological order.
+  std::vector<Node> Nodes() const;
+  std::vector<std::string> InputNames() const;               // without initializers
+  std::vector<std::string> OutputNames() const;
+  bool IsInput(std::string_view value) const;
+  bool IsOutput(std::string_view value) const;
+  bool IsInitializer(std::string_view value) const;
+  std::optional<Node> Producer(std::string_view value) const;
+  std::vector<Use> Uses(std::string_view value) const;       // in the main graph
+  bool IsUsedInSubgraph(std::string_view value) const;       // read by the body of an If, Loop, Scan, ...
+  ValueInfo InfoOf(std::string_view value) const;            // as far as known; inputs, outputs, initializers included
+
+  std::vector<std::string> InitializerNames() const;
+  // Throws Error(kInvalidArgument) if there is none of that name.
+  InitializerView Initializer(std::string_view name) const;
+  // Adds, or replaces, an initializer. `bytes` as in InitializerView.
+  void SetInitializer(const std::string& name, DataType type, std::span<const int64_t> dims,
+                      std::span<const std::byte> bytes);
+  void RemoveInitializer(std::string_view name);             // REQUIRES: no use is left
+
+  // Inserts a node before `before`, or after all nodes. The caller keeps the order topological.
+  Node InsertNode(const NodeSpec& spec, std::optional<Node> before);
+  void RemoveNode(Node node);                                // REQUIRES: no use of its outputs is left
+  // A value name that is not taken: `wanted`, or with the first free suffix _1, _2, ...
+  std::string FreshName(std::string wanted) const;
+
+  // Fills in the types and shapes of values as far as ONNX's inference gets, through the operators of com.amd.quark,
+  // com.vai.quantize and bitpress too. Never fails on what it cannot infer.
+  void InferShapes();
+  // Runs ONNX's checker. Throws Error(kInvalidModel).
+  void Check() const;
+
+ private:
+  struct Impl;
+  explicit Model(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// A tensor file: ONNX TensorProto (`.pb`). Throws Error(kIo) or Error(kInvalidArgument).
+Tensor LoadTensorProto(const std::filesystem::path& path);
+
+}  // namespace bitpress::graph
