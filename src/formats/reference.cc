@@ -1,0 +1,324 @@
+#include "formats/reference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "formats/float_bits.h"
+
+namespace bitpress::formats::ref {
+namespace {
+
+double LargestFinite(std::span<const float> block) {
+  double amax = 0;
+  for (const float x : block) {
+    if (IsFinite(x)) amax = std::max(amax, std::fabs(ToDouble(x)));
+  }
+  return amax;
+}
+
+// The exponent below which an element of a sub-block lies: the float's own exponent, -127 for
+// subnormals and zero.
+int StoredExponent(double magnitude) {
+  return magnitude < 0x1p-126 ? -kFloatBias : FloorLog2(magnitude);
+}
+
+// Code of the finite value x at exponent e (shared exponent less the sub-block's shift).
+uint32_t EncodeElement(const FormatSpec& spec, double x, int e) {
+  if (IsFloatElement(spec.element_type)) return EncodeFloat(std::ldexp(x, -e), spec.element_type);
+  const int fraction_bits = spec.element_bits - 2;
+  const double steps = RoundToInteger(std::ldexp(x, fraction_bits - e), spec.rounding);
+  const double top = std::ldexp(1.0, spec.element_bits - 1);
+  if (spec.element_type == ElementType::kSignMagnitude) {
+    const uint32_t magnitude = static_cast<uint32_t>(std::min(std::fabs(steps), top - 1));
+    return magnitude | (std::signbit(x) ? 1u << (spec.element_bits - 1) : 0u);
+  }
+  const int32_t code = static_cast<int32_t>(std::clamp(steps, -top, top - 1));
+  return static_cast<uint32_t>(code) & ((1u << spec.element_bits) - 1);
+}
+
+double DecodeElement(const FormatSpec& spec, uint32_t code, int e) {
+  if (IsFloatElement(spec.element_type)) return std::ldexp(DecodeFloat(code, spec.element_type), e);
+  const int fraction_bits = spec.element_bits - 2;
+  const uint32_t sign = 1u << (spec.element_bits - 1);
+  if (spec.element_type == ElementType::kSignMagnitude) {
+    const double magnitude = std::ldexp(static_cast<double>(code & (sign - 1)), e - fraction_bits);
+    return code & sign ? -magnitude : magnitude;
+  }
+  const int32_t value =
+      static_cast<int32_t>(code) - (code & sign ? static_cast<int32_t>(sign) * 2 : 0);
+  return std::ldexp(static_cast<double>(value), e - fraction_bits);
+}
+
+double FlushIfAsked(const FormatSpec& spec, float x) {
+  if (spec.flush_subnormals && IsSubnormal(x))
+    return std::copysign(0.0, FloatBits(x) & kFloatSignBit ? -1.0 : 1.0);
+  return ToDouble(x);
+}
+
+float ApplyZeroRule(const FormatSpec& spec, float y, float x) {
+  if ((FloatBits(y) & ~kFloatSignBit) != 0) return y;
+  const uint32_t sign = FloatBits(x) & kFloatSignBit;
+  switch (spec.zero_rule) {
+    case ZeroRule::kKeepSign:
+      return FloatFromBits(sign);
+    case ZeroRule::kPositive:
+      return 0.0f;
+    case ZeroRule::kQuarkNearest:
+      return (FloatBits(x) & ~kFloatSignBit) == 0 ? x : 0.0f;
+  }
+  return y;
+}
+
+// Squared error of a block at shared exponent e, in units of 2^scale_exponent. In float32, summed
+// in order, because the kernels that must make the same choice do so.
+float SquaredError(const FormatSpec& spec, std::span<const float> block, int e, int scale_exponent);
+
+int SubBlockShift(const FormatSpec& spec, std::span<const float> sub_block, int shared_exponent) {
+  const int max_shift = (1 << spec.sub_block_shift_bits) - 1;
+  const int own = StoredExponent(LargestFinite(sub_block));
+  return std::clamp(shared_exponent - own, 0, max_shift);
+}
+
+// Everything but the choice of the shared exponent.
+BlockCodes EncodeAt(const FormatSpec& spec, std::span<const float> x, int shared_exponent) {
+  BlockCodes block;
+  block.shared_exponent = shared_exponent;
+  const size_t sub = spec.sub_block_size > 0 ? static_cast<size_t>(spec.sub_block_size) : x.size();
+  for (size_t begin = 0; begin < x.size(); begin += sub) {
+    const auto part = x.subspan(begin, std::min(sub, x.size() - begin));
+    const int shift = spec.sub_block_size > 0 ? SubBlockShift(spec, part, shared_exponent) : 0;
+    if (spec.sub_block_size > 0) block.shifts.push_back(shift);
+    for (const float value : part) {
+      const double v = IsFinite(value) ? FlushIfAsked(spec, value) : 0.0;
+      block.codes.push_back(EncodeElement(spec, v, shared_exponent - shift));
+    }
+  }
+  return block;
+}
+
+float SquaredError(const FormatSpec& spec, std::span<const float> block, int e,
+                   int scale_exponent) {
+  const BlockCodes codes = EncodeAt(spec, block, e);
+  std::vector<float> decoded(block.size());
+  DequantizeBlock(spec, codes, decoded);
+  float sum = 0;
+  for (size_t i = 0; i < block.size(); ++i) {
+    if (!IsFinite(block[i])) continue;
+    const double difference = ToDouble(decoded[i]) - ToDouble(block[i]);
+    const float error = RoundToFloat(std::ldexp(difference, -scale_exponent));
+    sum += error * error;
+  }
+  return sum;
+}
+
+}  // namespace
+
+uint32_t EncodeFloat(double x, ElementType type) {
+  const FloatLayout layout = LayoutOf(type);
+  const int sign_shift = layout.exponent_bits + layout.mantissa_bits;
+  const uint32_t sign = std::signbit(x) ? 1u << sign_shift : 0u;
+  const uint32_t all_ones = (1u << sign_shift) - 1;
+  if (std::isnan(x)) {
+    // IEEE types: quiet NaN; E4M3FN: its only NaN; E5M2: all ones, as ONNX and ml_dtypes have it
+    // for Cast.
+    return sign | (layout.exponent_bits + layout.mantissa_bits > 8
+                       ? all_ones ^ ((1u << (layout.mantissa_bits - 1)) - 1)
+                       : all_ones);
+  }
+  if (std::isinf(x)) {
+    if (layout.has_infinity)
+      return sign | (((1u << layout.exponent_bits) - 1) << layout.mantissa_bits);
+    return sign | all_ones;
+  }
+  const double magnitude = std::fabs(x);
+  // 1. The step between neighbours at this magnitude: subnormals share the step of the smallest
+  // normal exponent.
+  const int min_exponent = 1 - layout.bias;
+  const int exponent = magnitude == 0 ? min_exponent : std::max(FloorLog2(magnitude), min_exponent);
+  const int step_exponent = exponent - layout.mantissa_bits;
+  // 2. Round to a multiple of the step, ties to even, and saturate.
+  const double rounded =
+      std::min(std::ldexp(std::nearbyint(std::ldexp(magnitude, -step_exponent)), step_exponent),
+               layout.max_value);
+  // 3. Codes of a sign count up with the magnitude in steps of one, so the code is a sum of fields
+  // even where rounding
+  //    carried into the next exponent.
+  const double mantissa = std::ldexp(rounded, -step_exponent);  // 0 .. 2^(mantissa_bits + 1)
+  const uint32_t field = static_cast<uint32_t>(exponent - min_exponent) << layout.mantissa_bits;
+  return sign | (field + static_cast<uint32_t>(mantissa));
+}
+
+double DecodeFloat(uint32_t code, ElementType type) {
+  const FloatLayout layout = LayoutOf(type);
+  const uint32_t exponent_mask = (1u << layout.exponent_bits) - 1;
+  const uint32_t mantissa_mask = (1u << layout.mantissa_bits) - 1;
+  const uint32_t exponent = (code >> layout.mantissa_bits) & exponent_mask;
+  const uint32_t mantissa = code & mantissa_mask;
+  const bool negative = ((code >> (layout.exponent_bits + layout.mantissa_bits)) & 1u) != 0;
+  double magnitude;
+  if (layout.has_infinity && exponent == exponent_mask) {
+    magnitude = mantissa == 0 ? std::numeric_limits<double>::infinity()
+                              : std::numeric_limits<double>::quiet_NaN();
+  } else if (layout.has_nan && !layout.has_infinity && exponent == exponent_mask &&
+             mantissa == mantissa_mask) {
+    magnitude = std::numeric_limits<double>::quiet_NaN();
+  } else if (exponent == 0) {
+    magnitude = std::ldexp(mantissa, 1 - layout.bias - layout.mantissa_bits);
+  } else {
+    magnitude = std::ldexp(mantissa + mantissa_mask + 1,
+                           static_cast<int>(exponent) - layout.bias - layout.mantissa_bits);
+  }
+  return negative ? -magnitude : magnitude;
+}
+
+double RoundToInteger(double x, RoundingMode mode) {
+  switch (mode) {
+    case RoundingMode::kHalfToEven:
+      return std::nearbyint(x);
+    case RoundingMode::kHalfAwayFromZero:
+      return std::round(x);
+    case RoundingMode::kHalfUp: {
+      // floor(x + 0.5) without the rounding of that sum: x - floor(x) is exact.
+      const double below = std::floor(x);
+      return x - below >= 0.5 ? below + 1 : below;
+    }
+  }
+  return x;
+}
+
+int64_t QuantizeInteger(float x, float scale, int64_t zero_point, CodeRange range,
+                        RoundingMode mode) {
+  if (IsNan(x)) return zero_point;
+  // Within float32 the quotient may be anything up to infinity; beyond 2^40 every code saturates.
+  const double quotient = std::clamp(static_cast<double>(x / scale), -0x1p40, 0x1p40);
+  const int64_t code = static_cast<int64_t>(RoundToInteger(quotient, mode)) + zero_point;
+  return std::clamp(code, range.quant_min, range.quant_max);
+}
+
+float DequantizeInteger(int64_t code, float scale, int64_t zero_point) {
+  return static_cast<float>(code - zero_point) * scale;
+}
+
+int ChooseSharedExponent(const FormatSpec& spec, std::span<const float> block) {
+  const BlockRange range = RangeOf(spec);
+  const double amax = LargestFinite(block);
+  const auto limited = [&](int e) {
+    return spec.limit_shared_exponent
+               ? std::clamp(e, range.min_shared_exponent, range.max_shared_exponent)
+               : e;
+  };
+  if (amax == 0) return range.min_shared_exponent;
+  // Block floating point reads the float's exponent field, in which all subnormals have the same
+  // one.
+  const auto exponent_of = [&](double value) {
+    return (spec.family == Family::kBlockFloat ? StoredExponent(value) : FloorLog2(value)) -
+           range.max_exponent;
+  };
+  const int floor = exponent_of(amax);
+  switch (spec.scale_choice) {
+    case ScaleChoice::kFloor:
+      return limited(floor);
+    case ScaleChoice::kCeil:
+      return limited(amax > std::ldexp(range.max_value, floor) ? floor + 1 : floor);
+    case ScaleChoice::kEven: {
+      const double half_step = std::ldexp(0.5, FloorLog2(amax) - range.fraction_bits);
+      return limited(exponent_of(amax + half_step));
+    }
+    case ScaleChoice::kMse: {
+      int best = limited(floor - 1);
+      float least = SquaredError(spec, block, best, floor);
+      for (const int e : {limited(floor), limited(floor + 1)}) {
+        const float error = SquaredError(spec, block, e, floor);
+        if (error < least) {
+          least = error;
+          best = e;
+        }
+      }
+      return best;
+    }
+  }
+  return limited(floor);
+}
+
+BlockCodes QuantizeBlock(const FormatSpec& spec, std::span<const float> x) {
+  BlockCodes block = EncodeAt(spec, x, ChooseSharedExponent(spec, x));
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (IsFinite(x[i])) continue;
+    const bool is_float = IsFloatElement(spec.element_type);
+    const bool has_code = is_float && (IsNan(x[i]) ? LayoutOf(spec.element_type).has_nan
+                                                   : LayoutOf(spec.element_type).has_infinity);
+    if (has_code && spec.special_rule == SpecialRule::kPass) {
+      block.codes[i] = EncodeFloat(static_cast<double>(x[i]), spec.element_type);
+    } else {
+      block.is_nan = true;
+    }
+  }
+  return block;
+}
+
+void DequantizeBlock(const FormatSpec& spec, const BlockCodes& block, std::span<float> y) {
+  for (size_t i = 0; i < block.codes.size(); ++i) {
+    const int shift =
+        block.shifts.empty() ? 0 : block.shifts[i / static_cast<size_t>(spec.sub_block_size)];
+    y[i] = block.is_nan
+               ? std::numeric_limits<float>::quiet_NaN()
+               : RoundToFloat(DecodeElement(spec, block.codes[i], block.shared_exponent - shift));
+  }
+}
+
+uint32_t SharedExponentCode(const FormatSpec& spec, const BlockCodes& block) {
+  if (block.is_nan) return (1u << spec.exponent_bits) - 1;
+  return static_cast<uint32_t>(block.shared_exponent - RangeOf(spec).min_shared_exponent);
+}
+
+void FakeQuantizeBlock(const FormatSpec& spec, std::span<const float> x, std::span<float> y) {
+  if (!spec.is_blocked()) {
+    const FloatLayout layout = LayoutOf(spec.element_type);
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (IsFinite(x[i])) {
+        y[i] = RoundToFloat(
+            DecodeFloat(EncodeFloat(ToDouble(x[i]), spec.element_type), spec.element_type));
+      } else if (!IsNan(x[i]) && spec.special_rule == SpecialRule::kSaturate) {
+        y[i] = static_cast<float>(std::copysign(layout.max_value, x[i]));
+      } else {
+        y[i] = x[i];
+      }
+    }
+    return;
+  }
+  const bool has_special = std::any_of(x.begin(), x.end(), [](float v) { return !IsFinite(v); });
+  if (has_special && spec.special_rule == SpecialRule::kNanBlock) {
+    std::fill(y.begin(), y.end(), std::numeric_limits<float>::quiet_NaN());
+    return;
+  }
+  const BlockCodes block = EncodeAt(spec, x, ChooseSharedExponent(spec, x));
+  const std::vector<float> original(x.begin(), x.end());  // x and y may be the same memory
+  DequantizeBlock(spec, block, y);
+  for (size_t i = 0; i < y.size(); ++i) {
+    y[i] = IsFinite(original[i]) ? ApplyZeroRule(spec, y[i], original[i]) : original[i];
+  }
+}
+
+void FakeQuantize(const FormatSpec& spec, std::span<const float> x, std::span<float> y,
+                  int64_t outer, int64_t axis_length, int64_t inner) {
+  if (!spec.is_blocked()) return FakeQuantizeBlock(spec, x, y);
+  std::vector<float> block(static_cast<size_t>(std::min<int64_t>(spec.block_size, axis_length)));
+  for (int64_t o = 0; o < outer; ++o) {
+    for (int64_t i = 0; i < inner; ++i) {
+      for (int64_t begin = 0; begin < axis_length; begin += spec.block_size) {
+        const int64_t length = std::min<int64_t>(spec.block_size, axis_length - begin);
+        const int64_t first = (o * axis_length + begin) * inner + i;
+        for (int64_t k = 0; k < length; ++k)
+          block[static_cast<size_t>(k)] = x[static_cast<size_t>(first + k * inner)];
+        const std::span<float> part(block.data(), static_cast<size_t>(length));
+        FakeQuantizeBlock(spec, part, part);
+        for (int64_t k = 0; k < length; ++k)
+          y[static_cast<size_t>(first + k * inner)] = block[static_cast<size_t>(k)];
+      }
+    }
+  }
+}
+
+}  // namespace bitpress::formats::ref

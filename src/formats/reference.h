@@ -1,0 +1,74 @@
+// The specification of every format: scalar, readable, slow. Kernels equal it bit for bit
+// (src/kernels). Arithmetic is in double, where every step but the one rounding to the format is
+// exact, and independent of denormals-are-zero modes.
+//
+// Special values: NaN and infinity follow the spec's SpecialRule; zeros its ZeroRule; finite values
+// beyond the range saturate to the largest code; float32 subnormals are ordinary values unless
+// flush_subnormals says otherwise. An all-zero block stays zero. A short last block behaves as if
+// padded with zeros.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "formats/format_spec.h"
+
+namespace bitpress::formats::ref {
+
+// --- One element
+// -----------------------------------------------------------------------------------------------------
+
+// The code of the value nearest to x, ties to even, saturating at the largest finite value;
+// infinity and NaN take the type's codes where it has them (E4M3 turns infinity into NaN).
+// REQUIRES: for types without NaN, x is not NaN.
+uint32_t EncodeFloat(double x, ElementType type);
+double DecodeFloat(uint32_t code, ElementType type);
+
+// x rounded to a whole number. REQUIRES: |x| < 2^52.
+double RoundToInteger(double x, RoundingMode mode);
+
+// ONNX QuantizeLinear and DequantizeLinear for one element: saturate(round(x / scale) + zero_point)
+// with the division in float32, and (q - zero_point) * scale. NaN takes the zero point, that is the
+// value 0. REQUIRES: scale is positive and finite.
+int64_t QuantizeInteger(float x, float scale, int64_t zero_point, CodeRange range,
+                        RoundingMode mode = RoundingMode::kHalfToEven);
+float DequantizeInteger(int64_t code, float scale, int64_t zero_point);
+
+// --- One block
+// -------------------------------------------------------------------------------------------------------
+
+// A quantized block: value i is DecodeElement(codes[i], shared_exponent - shifts[i /
+// sub_block_size]).
+struct BlockCodes {
+  int shared_exponent = 0;      // unbiased
+  bool is_nan = false;          // the block is NaN as a whole (shared exponent code all ones)
+  std::vector<int> shifts;      // one a sub-block; empty if the format has none
+  std::vector<uint32_t> codes;  // one an element, in the low element_bits
+};
+
+// The shared exponent of a block after spec.scale_choice. NaN and infinity are ignored; 0 for the
+// spec's smallest exponent when the block is zero.
+int ChooseSharedExponent(const FormatSpec& spec, std::span<const float> block);
+
+// REQUIRES: spec.is_blocked(), x.size() <= block_size. A value that neither codes nor rule can hold
+// (infinity in MXINT8) makes the block NaN.
+BlockCodes QuantizeBlock(const FormatSpec& spec, std::span<const float> x);
+void DequantizeBlock(const FormatSpec& spec, const BlockCodes& block, std::span<float> y);
+
+// Biased code of a shared exponent as it is stored (E8M0 for 8 bits), all ones for NaN, and back.
+uint32_t SharedExponentCode(const FormatSpec& spec, const BlockCodes& block);
+
+// --- Tensors
+// ---------------------------------------------------------------------------------------------------------
+
+// Quantize and dequantize one block, or, where the format has no blocks, each element: NaN and
+// infinity that the rule lets pass come out unchanged. x and y may be the same memory.
+void FakeQuantizeBlock(const FormatSpec& spec, std::span<const float> x, std::span<float> y);
+
+// The same for a tensor seen as [outer, axis_length, inner] with blocks along the middle dimension.
+// x.size() == y.size() == outer * axis_length * inner.
+void FakeQuantize(const FormatSpec& spec, std::span<const float> x, std::span<float> y,
+                  int64_t outer, int64_t axis_length, int64_t inner);
+
+}  // namespace bitpress::formats::ref
