@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
@@ -41,6 +42,9 @@ enum class DataType : int32_t {
   kUInt2 = 25,
   kInt2 = 26,
 };
+
+// ONNX's name of the type: "FLOAT", "INT8", ...
+std::string_view DataTypeName(DataType type);
 
 // Bits of one stored element; 0 for strings and undefined.
 constexpr size_t ElementBits(DataType type) {
