@@ -1,0 +1,274 @@
+#include "runtime/session.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <system_error>
+#include <thread>
+
+#include "base/error.h"
+#include "runtime/ort_internal.h"
+#include "runtime/ort_library.h"
+
+namespace bitpress::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+GraphOptimizationLevel ToOrtLevel(Optimization optimization) {
+  switch (optimization) {
+    case Optimization::kNone:
+      return ORT_DISABLE_ALL;
+    case Optimization::kBasic:
+      return ORT_ENABLE_BASIC;
+    case Optimization::kAll:
+      return ORT_ENABLE_ALL;
+  }
+  return ORT_ENABLE_ALL;
+}
+
+// Registers the operator library and returns its path, or an empty path if there is none.
+fs::path RegisterOperators(Ort::SessionOptions& target, const SessionOptions& options) {
+  fs::path library = options.operator_library;
+  if (library.empty()) {
+    library = FindOperatorLibrary();
+    if (library.empty()) return {};
+  } else if (!fs::exists(library)) {
+    Fail(ErrorCode::kIo, "operator library '{}' not found", library.string());
+  }
+  try {
+    target.RegisterCustomOpsLibrary(library.c_str());
+  } catch (const Ort::Exception& error) {
+    Fail(ErrorCode::kRuntime, "operator library '{}' cannot be loaded: {}", library.string(),
+         CleanMessage(error));
+  }
+  return library;
+}
+
+Ort::SessionOptions MakeOptions(const SessionOptions& options) {
+  if (options.num_threads < 0) {
+    Fail(ErrorCode::kInvalidArgument, "number of threads is {}, expected 0 (all cores) or more",
+         options.num_threads);
+  }
+  Ort::SessionOptions result;
+  // Not ONNX Runtime's own default: that counts the machine's cores and binds a thread to each,
+  // also where this process may use only some of them.
+  const int num_threads = options.num_threads > 0
+                              ? options.num_threads
+                              : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  result.SetIntraOpNumThreads(num_threads);
+  result.SetInterOpNumThreads(1);
+  result.SetGraphOptimizationLevel(ToOrtLevel(options.optimization));
+  result.SetDeterministicCompute(true);
+  // Idle threads would take time from the other model of a comparison, and from photo decoding.
+  result.AddConfigEntry("session.force_spinning_stop", "1");
+  // Never ONNX Runtime's flatbuffer format, which is not checked as strictly.
+  result.AddConfigEntry("session.load_model_format", "ONNX");
+  result.AddConfigEntry("session.save_model_format", "ONNX");
+  if (!options.external_data_folder.empty()) {
+    result.AddConfigEntry("session.model_external_initializers_file_folder_path",
+                          options.external_data_folder.c_str());
+  }
+  if (!options.optimized_model_path.empty()) {
+    result.SetOptimizedModelFilePath(options.optimized_model_path.c_str());
+    if (!options.optimized_data_file.empty()) {
+      result.AddConfigEntry("session.optimized_model_external_initializers_file_name",
+                            options.optimized_data_file.c_str());
+    }
+  }
+  for (const auto& [key, value] : options.config_entries) {
+    result.AddConfigEntry(key.c_str(), value.c_str());
+  }
+  return result;
+}
+
+void CheckReadable(const fs::path& model) {
+  std::error_code ignored;
+  if (!fs::exists(model, ignored)) {
+    Fail(ErrorCode::kIo, "model '{}' not found", model.string());
+  }
+  if (fs::is_directory(model, ignored)) {
+    Fail(ErrorCode::kIo, "model '{}' is a folder, expected an .onnx file", model.string());
+  }
+  if (!std::ifstream(model)) {
+    Fail(ErrorCode::kIo, "model '{}' cannot be read: {}", model.string(),
+         std::generic_category().message(errno));
+  }
+}
+
+ValueDescription Describe(std::string name, const Ort::TypeInfo& info) {
+  ValueDescription result;
+  result.name = std::move(name);
+  if (info.GetONNXType() != ONNX_TYPE_TENSOR) return result;
+  const auto tensor = info.GetTensorTypeAndShapeInfo();
+  result.type = FromOrtType(tensor.GetElementType());
+  result.dims = tensor.GetShape();
+  for (int64_t& dim : result.dims) dim = std::max<int64_t>(dim, -1);
+  return result;
+}
+
+bool FitsDims(const std::vector<int64_t>& known, const std::vector<int64_t>& found) {
+  if (known.empty()) return true;
+  return std::equal(known.begin(), known.end(), found.begin(), found.end(),
+                    [](int64_t a, int64_t b) { return a < 0 || a == b; });
+}
+
+std::string FormatDims(const std::vector<int64_t>& dims) {
+  std::string text;
+  for (const int64_t dim : dims) {
+    if (!text.empty()) text += ", ";
+    text += dim < 0 ? "?" : std::to_string(dim);
+  }
+  return "[" + text + "]";
+}
+
+void CheckInput(const ValueDescription& expected, const Tensor& found) {
+  if (expected.type == DataType::kUndefined || ElementBits(expected.type) == 0) {
+    Fail(ErrorCode::kUnsupported, "input '{}' is not a tensor of numbers", expected.name);
+  }
+  if (found.type != expected.type) {
+    Fail(ErrorCode::kInvalidArgument, "input '{}' is {}, expected {}", expected.name,
+         DataTypeName(found.type), DataTypeName(expected.type));
+  }
+  if (!FitsDims(expected.dims, found.dims)) {
+    Fail(ErrorCode::kInvalidArgument, "input '{}' has shape {}, expected {}", expected.name,
+         FormatDims(found.dims), FormatDims(expected.dims));
+  }
+  const uint64_t num_bytes = NumBytes(found.type, found.num_elements());
+  if (found.bytes.size() != num_bytes) {
+    Fail(ErrorCode::kInvalidArgument, "input '{}' holds {} bytes, expected {} for {} of {}",
+         expected.name, found.bytes.size(), num_bytes, DataTypeName(found.type),
+         FormatDims(found.dims));
+  }
+}
+
+Tensor CopyOutput(const ValueDescription& description, const Ort::Value& value) {
+  if (!value || !value.HasValue() || !value.IsTensor()) {
+    Fail(ErrorCode::kUnsupported, "output '{}' is not a tensor", description.name);
+  }
+  const auto info = value.GetTensorTypeAndShapeInfo();
+  Tensor result;
+  result.type = FromOrtType(info.GetElementType());
+  if (ElementBits(result.type) == 0) {
+    Fail(ErrorCode::kUnsupported, "output '{}' is a tensor of {}, expected numbers",
+         description.name,
+         result.type == DataType::kString ? "strings" : "an unknown element type");
+  }
+  result.dims = info.GetShape();
+  const auto* const data = static_cast<const std::byte*>(value.GetTensorRawData());
+  const uint64_t num_bytes = NumBytes(result.type, result.num_elements());
+  if (num_bytes > 0) result.bytes.assign(data, data + num_bytes);
+  return result;
+}
+
+}  // namespace
+
+struct Session::Impl {
+  Ort::Session session{nullptr};
+  Ort::MemoryInfo memory{nullptr};
+  std::vector<ValueDescription> inputs;
+  std::vector<ValueDescription> outputs;
+  std::vector<const char*> input_names;   // into `inputs`
+  std::vector<const char*> output_names;  // into `outputs`
+
+  // `create` makes the Ort::Session; every failure leaves as Error.
+  template <typename Create>
+  void Load(const SessionOptions& options, const Create& create) {
+    const Ort::Env& env = OrtEnv();
+    fs::path operators;
+    try {
+      Ort::SessionOptions ort_options = MakeOptions(options);
+      operators = RegisterOperators(ort_options, options);
+      session = create(env, ort_options);
+      memory = Ort::MemoryInfo::CreateCpu(OrtArenaAllocator, OrtMemTypeDefault);
+      DescribeValues();
+    } catch (const Ort::Exception& error) {
+      Error result = LoadError(error);
+      const std::string message = result.what();
+      if (operators.empty() && message.find("not a registered function/op") != std::string::npos) {
+        result = Error(result.code(),
+                       message +
+                           " (no libbitpress_ops.so lies beside the program; put it there or "
+                           "name it)");
+      }
+      throw result;
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      Fail(ErrorCode::kRuntime, "{}", error.what());
+    }
+  }
+
+  void DescribeValues() {
+    Ort::AllocatorWithDefaultOptions allocator;
+    for (size_t i = 0; i < session.GetInputCount(); ++i) {
+      inputs.push_back(
+          Describe(session.GetInputNameAllocated(i, allocator).get(), session.GetInputTypeInfo(i)));
+    }
+    for (size_t i = 0; i < session.GetOutputCount(); ++i) {
+      outputs.push_back(Describe(session.GetOutputNameAllocated(i, allocator).get(),
+                                 session.GetOutputTypeInfo(i)));
+    }
+    for (const ValueDescription& input : inputs) input_names.push_back(input.name.c_str());
+    for (const ValueDescription& output : outputs) output_names.push_back(output.name.c_str());
+  }
+};
+
+Session::Session(const std::filesystem::path& model, const SessionOptions& options)
+    : impl_(std::make_unique<Impl>()) {
+  CheckReadable(model);
+  WithContext(model.string(), [&] {
+    impl_->Load(options, [&](const Ort::Env& env, const Ort::SessionOptions& ort_options) {
+      return Ort::Session(env, model.c_str(), ort_options);
+    });
+  });
+}
+
+Session::Session(std::string_view model_bytes, const SessionOptions& options)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->Load(options, [&](const Ort::Env& env, const Ort::SessionOptions& ort_options) {
+    return Ort::Session(env, model_bytes.data(), model_bytes.size(), ort_options);
+  });
+}
+
+Session::~Session() = default;
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+
+const std::vector<ValueDescription>& Session::inputs() const { return impl_->inputs; }
+const std::vector<ValueDescription>& Session::outputs() const { return impl_->outputs; }
+
+std::vector<Tensor> Session::Run(const std::vector<Tensor>& inputs) {
+  Impl& impl = *impl_;
+  if (inputs.size() != impl.inputs.size()) {
+    Fail(ErrorCode::kInvalidArgument, "the model has {} inputs, but {} were given",
+         impl.inputs.size(), inputs.size());
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) CheckInput(impl.inputs[i], inputs[i]);
+  try {
+    // An empty vector has no address, but ONNX Runtime wants one.
+    static constexpr std::byte kNothing{};
+    std::vector<Ort::Value> values;
+    for (const Tensor& input : inputs) {
+      // ONNX Runtime takes void* and does not write to inputs.
+      void* const data =
+          const_cast<std::byte*>(input.bytes.empty() ? &kNothing : input.bytes.data());
+      values.push_back(Ort::Value::CreateTensor(impl.memory, data, input.bytes.size(),
+                                                input.dims.data(), input.dims.size(),
+                                                ToOrtType(input.type)));
+    }
+    const std::vector<Ort::Value> results =
+        impl.session.Run(Ort::RunOptions(), impl.input_names.data(), values.data(), values.size(),
+                         impl.output_names.data(), impl.output_names.size());
+    std::vector<Tensor> outputs;
+    for (size_t i = 0; i < results.size(); ++i) {
+      outputs.push_back(CopyOutput(impl.outputs[i], results[i]));
+    }
+    return outputs;
+  } catch (const Ort::Exception& error) {
+    Fail(ErrorCode::kRuntime, "ONNX Runtime cannot run the model: {}", CleanMessage(error));
+  }
+}
+
+}  // namespace bitpress::runtime

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Writes the small models of the unit tests into tests/data/runtime.
+
+Run it from anywhere with the project's Python: .deps/venv/bin/python tools/make_test_models.py
+The files are committed, so that the tests need no Python; the same version of onnx writes the same
+bytes.
+"""
+
+import pathlib
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper, parser
+
+FOLDER = pathlib.Path(__file__).resolve().parent.parent / "tests" / "data" / "runtime"
+
+
+def initializer(name, array):
+    return numpy_helper.from_array(np.asarray(array), name)
+
+
+def save(name, text, initializers=(), check=True):
+    model = parser.parse_model(text)
+    model.graph.initializer.extend(initializers)
+    model.producer_name = "make_test_models.py"
+    if check:
+        onnx.checker.check_model(model, full_check=True)
+    onnx.save(model, FOLDER / name)
+
+
+def affine():
+    """y = x W + k: two inputs of different types, one symbolic dimension."""
+    save(
+        "affine.onnx",
+        """<ir_version: 8, opset_import: ["": 17]>
+        affine (float[N, 3] x, int64[1] k) => (float[N, 2] y) {
+          product = MatMul (x, weight)
+          k_float = Cast <to = 1> (k)
+          y = Add (product, k_float)
+        }""",
+        [initializer("weight", np.array([[1, 2], [3, 4], [5, 6]], np.float32))],
+    )
+
+
+def types():
+    """For each element type: an input of it cast to float, and a float input cast to it."""
+    names = [
+        "UINT8", "INT8", "UINT16", "INT16", "INT32", "INT64", "BOOL", "FLOAT16", "DOUBLE", "UINT32",
+        "UINT64", "BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ",
+        "UINT4", "INT4", "FLOAT8E8M0", "UINT2", "INT2",
+    ]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [5])]
+    outputs, nodes = [], []
+    for name in names:
+        kind = getattr(TensorProto, name)
+        inputs.append(helper.make_tensor_value_info(name, kind, [5]))
+        outputs.append(helper.make_tensor_value_info(f"{name}_to_float", TensorProto.FLOAT, [5]))
+        outputs.append(helper.make_tensor_value_info(f"x_to_{name}", kind, [5]))
+        nodes.append(helper.make_node("Cast", [name], [f"{name}_to_float"], to=TensorProto.FLOAT))
+        nodes.append(helper.make_node("Cast", ["x"], [f"x_to_{name}"], to=kind))
+    graph = helper.make_graph(nodes, "types", inputs, outputs)
+    model = helper.make_model(
+        graph, ir_version=12, opset_imports=[helper.make_opsetid("", 25)], producer_name="make_test_models.py")
+    onnx.checker.check_model(model)
+    onnx.save(model, FOLDER / "types.onnx")
+
+
+def unknown_operator():
+    save(
+        "unknown_operator.onnx",
+        """<ir_version: 8, opset_import: ["": 17, "no.such.domain": 1]>
+        unknown (float[N] x) => (float[N] y) {
+          h = Relu (x)
+          [mystery_node] y = no.such.domain.Mystery (h)
+        }""",
+        check=False,
+    )
+
+
+def clean_up():
+    """What an exporter leaves behind: BatchNorm, an Identity, shape arithmetic, a dead node."""
+    rng = np.random.default_rng(1)
+    save(
+        "clean_up.onnx",
+        """<ir_version: 8, opset_import: ["": 17]>
+        clean_up (float[N, 3, 8, 8] x) => (float[N, 4] y) {
+          [conv] h = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (x, weight)
+          [bn] n = BatchNormalization (h, scale, bias, mean, variance)
+          [dead] unused = Exp (n)
+          r = Relu (n)
+          i = Identity (r)
+          p = GlobalAveragePool (i)
+          shape = Concat <axis = 0> (minus_one, four)
+          y = Reshape (p, shape)
+        }""",
+        [
+            initializer("weight", rng.normal(size=(4, 3, 3, 3)).astype(np.float32)),
+            initializer("scale", rng.uniform(0.5, 2, 4).astype(np.float32)),
+            initializer("bias", rng.normal(size=4).astype(np.float32)),
+            initializer("mean", rng.normal(size=4).astype(np.float32)),
+            initializer("variance", rng.uniform(0.5, 2, 4).astype(np.float32)),
+            initializer("minus_one", np.array([-1], np.int64)),
+            initializer("four", np.array([4], np.int64)),
+        ],
+    )
+
+
+def qdq():
+    """A model that is quantized already: every Q and DQ must outlive the clean-up."""
+    rng = np.random.default_rng(2)
+    save(
+        "qdq.onnx",
+        """<ir_version: 10, opset_import: ["": 21]>
+        qdq (float[N, 3, 8, 8] x) => (float[N, 4, 4, 4] y) {
+          xq = QuantizeLinear (x, x_scale, x_zero_point)
+          xd = DequantizeLinear (xq, x_scale, x_zero_point)
+          wd = DequantizeLinear <axis = 0> (weight, w_scale, w_zero_point)
+          h = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (xd, wd, bias)
+          r = Relu (h)
+          rq = QuantizeLinear (r, r_scale, x_zero_point)
+          rd = DequantizeLinear (rq, r_scale, x_zero_point)
+          m = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (rd)
+          mq = QuantizeLinear (m, r_scale, x_zero_point)
+          y = DequantizeLinear (mq, r_scale, x_zero_point)
+        }""",
+        [
+            initializer("weight", rng.integers(-127, 128, (4, 3, 3, 3), dtype=np.int8)),
+            initializer("w_scale", rng.uniform(0.01, 0.02, 4).astype(np.float32)),
+            initializer("w_zero_point", np.zeros(4, np.int8)),
+            initializer("bias", rng.normal(size=4).astype(np.float32)),
+            initializer("x_scale", np.float32(0.02)),
+            initializer("r_scale", np.float32(0.05)),
+            initializer("x_zero_point", np.uint8(0)),
+        ],
+    )
+
+
+def strings():
+    save(
+        "strings.onnx",
+        """<ir_version: 8, opset_import: ["": 17]>
+        strings (string[N] x) => (string[N] y) { y = Identity (x) }""",
+    )
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for make in (affine, types, unknown_operator, clean_up, qdq, strings):
+        make()
+    for path in sorted(FOLDER.iterdir()):
+        print(path.name, path.stat().st_size)
