@@ -143,9 +143,67 @@ def strings():
     )
 
 
+def transformer():
+    """The patterns of a transformer block that fusions look for: erf Gelu, LayerNorm in pieces,
+    MatMul of a Transpose, a residual Add."""
+    rng = np.random.default_rng(3)
+    save(
+        "transformer.onnx",
+        """<ir_version: 9, opset_import: ["": 20]>
+        transformer (float[1, 4, 8] x) => (float[1, 4, 8] y) {
+          xt = Transpose <perm = [0, 2, 1]> (x)
+          scores = MatMul (x, xt)
+          attention = Softmax <axis = -1> (scores)
+          mixed = MatMul (attention, x)
+          residual = Add (mixed, x)
+          mean = ReduceMean <keepdims = 1> (residual, last)
+          centred = Sub (residual, mean)
+          square = Pow (centred, two)
+          variance = ReduceMean <keepdims = 1> (square, last)
+          shifted = Add (variance, epsilon)
+          deviation = Sqrt (shifted)
+          normal = Div (centred, deviation)
+          scaled = Mul (normal, gamma)
+          normalized = Add (scaled, beta)
+          product = MatMul (normalized, weight)
+          h = Add (product, bias)
+          part = Div (h, root_two)
+          erf = Erf (part)
+          one_more = Add (erf, one)
+          gated = Mul (h, one_more)
+          y = Mul (gated, half)
+        }""",
+        [
+            initializer("last", np.array([-1], np.int64)),
+            initializer("two", np.float32(2)),
+            initializer("epsilon", np.float32(1e-5)),
+            initializer("gamma", rng.uniform(0.5, 2, 8).astype(np.float32)),
+            initializer("beta", rng.normal(size=8).astype(np.float32)),
+            initializer("weight", rng.normal(size=(8, 8)).astype(np.float32)),
+            initializer("bias", rng.normal(size=8).astype(np.float32)),
+            initializer("root_two", np.float32(np.sqrt(2))),
+            initializer("one", np.float32(1)),
+            initializer("half", np.float32(0.5)),
+        ],
+    )
+
+
+def external():
+    """Weights in a second file."""
+    model = parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17]>
+        external (float[N, 16] x) => (float[N, 16] y) { y = MatMul (x, weight) }"""
+    )
+    weight = np.random.default_rng(4).normal(size=(16, 16)).astype(np.float32)
+    model.graph.initializer.append(initializer("weight", weight))
+    (FOLDER / "external.bin").unlink(missing_ok=True)
+    onnx.save(
+        model, FOLDER / "external.onnx", save_as_external_data=True, location="external.bin", size_threshold=0)
+
+
 if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for make in (affine, types, unknown_operator, clean_up, qdq, strings):
+    for make in (affine, types, unknown_operator, clean_up, qdq, strings, transformer, external):
         make()
     for path in sorted(FOLDER.iterdir()):
         print(path.name, path.stat().st_size)

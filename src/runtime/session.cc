@@ -1,6 +1,7 @@
 #include "runtime/session.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <exception>
 #include <fstream>
@@ -97,6 +98,21 @@ void CheckReadable(const fs::path& model) {
   }
 }
 
+// LoadError, and what to do where one of our operators is missing.
+Error LoadErrorWithAdvice(const Ort::Exception& error, const fs::path& operators) {
+  const Error result = LoadError(error);
+  const std::string message = result.what();
+  if (message.find("not a registered function/op") == std::string::npos) return result;
+  const bool is_ours = message.find("com.amd.quark:") != std::string::npos ||
+                       message.find("com.vai.quantize:") != std::string::npos ||
+                       message.find("bitpress:") != std::string::npos;
+  if (!is_ours) return result;
+  const std::string advice =
+      operators.empty() ? "libbitpress_ops.so is not beside the program; put it there or name it"
+                        : fmt::format("'{}' does not have it", operators.string());
+  return Error(result.code(), fmt::format("{} ({})", message, advice));
+}
+
 ValueDescription Describe(std::string name, const Ort::TypeInfo& info) {
   ValueDescription result;
   result.name = std::move(name);
@@ -184,15 +200,7 @@ struct Session::Impl {
       memory = Ort::MemoryInfo::CreateCpu(OrtArenaAllocator, OrtMemTypeDefault);
       DescribeValues();
     } catch (const Ort::Exception& error) {
-      Error result = LoadError(error);
-      const std::string message = result.what();
-      if (operators.empty() && message.find("not a registered function/op") != std::string::npos) {
-        result = Error(result.code(),
-                       message +
-                           " (no libbitpress_ops.so lies beside the program; put it there or "
-                           "name it)");
-      }
-      throw result;
+      throw LoadErrorWithAdvice(error, operators);
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {
@@ -215,8 +223,7 @@ struct Session::Impl {
   }
 };
 
-Session::Session(const std::filesystem::path& model, const SessionOptions& options)
-    : impl_(std::make_unique<Impl>()) {
+Session::Session(const std::filesystem::path& model, const SessionOptions& options) : Session() {
   CheckReadable(model);
   WithContext(model.string(), [&] {
     impl_->Load(options, [&](const Ort::Env& env, const Ort::SessionOptions& ort_options) {
@@ -225,11 +232,14 @@ Session::Session(const std::filesystem::path& model, const SessionOptions& optio
   });
 }
 
-Session::Session(std::string_view model_bytes, const SessionOptions& options)
-    : impl_(std::make_unique<Impl>()) {
-  impl_->Load(options, [&](const Ort::Env& env, const Ort::SessionOptions& ort_options) {
+Session::Session() : impl_(std::make_unique<Impl>()) {}
+
+Session Session::FromMemory(std::string_view model_bytes, const SessionOptions& options) {
+  Session result;
+  result.impl_->Load(options, [&](const Ort::Env& env, const Ort::SessionOptions& ort_options) {
     return Ort::Session(env, model_bytes.data(), model_bytes.size(), ort_options);
   });
+  return result;
 }
 
 Session::~Session() = default;

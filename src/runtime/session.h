@@ -26,15 +26,15 @@ struct SessionOptions {
   int num_threads = 0;  // intra-op threads; 0: one for each core this process may use
   Optimization optimization = Optimization::kAll;
   // libbitpress_ops.so; empty: the one that FindOperatorLibrary finds, if any.
-  std::filesystem::path operator_library;
+  std::filesystem::path operator_library = {};
   // Of a model in memory: the folder of its external data. Empty: it has none.
-  std::filesystem::path external_data_folder;
+  std::filesystem::path external_data_folder = {};
   // Where ONNX Runtime writes the model it made by optimizing, if not empty; see optimize.h.
-  std::filesystem::path optimized_model_path;
+  std::filesystem::path optimized_model_path = {};
   // Where it puts the initializers of that model, a file name beside it; empty: inside it.
-  std::string optimized_data_file;
+  std::string optimized_data_file = {};
   // Further "session configuration entries" of ONNX Runtime.
-  std::vector<std::pair<std::string, std::string>> config_entries;
+  std::vector<std::pair<std::string, std::string>> config_entries = {};
 };
 
 struct ValueDescription {
@@ -49,8 +49,9 @@ class Session {
   // if it cannot be read, Error(kRuntime) with ONNX Runtime's message (which names the node) if it
   // does not load.
   explicit Session(const std::filesystem::path& model, const SessionOptions& options = {});
-  // From memory; the bytes are not needed afterwards.
-  Session(std::string_view model_bytes, const SessionOptions& options);
+  // From a serialized model in memory; the bytes are not needed afterwards. Not a constructor,
+  // because a std::string could be meant as a path.
+  static Session FromMemory(std::string_view model_bytes, const SessionOptions& options = {});
   ~Session();
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
@@ -65,6 +66,7 @@ class Session {
 
  private:
   struct Impl;
+  Session();
   std::unique_ptr<Impl> impl_;
 };
 

@@ -1,0 +1,97 @@
+#include "runtime/optimize.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "base/error.h"
+#include "runtime/session.h"
+
+namespace bitpress::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A protobuf message ends at 2 GiB, and folding constants makes a model larger.
+constexpr uintmax_t kMaxInlineBytes = uintmax_t{1} << 30;
+
+// What basic level does to models that hold Q and DQ: fusing a Relu or Clip into the Q after it,
+// moving and doubling Q/DQ pairs, quantizing biases. And one that renames equal constants.
+constexpr const char* kLeftOut =
+    "QDQPropagationTransformer;EnsureUniqueDQForNodeUnit;WeightBiasQuantization;"
+    "DoubleQDQPairsRemover;ReluQuantRewrite;ClipQuantRewrite;ReluQuantFusion;ClipQuantFusion;"
+    "ConstantSharing";
+
+// True if the file holds a reference to external data, or bytes that look like one (which only
+// costs a second file): the protobuf entry {key: "location", value: ...}.
+bool RefersToExternalData(const fs::path& model) {
+  constexpr std::string_view kEntry = "\x0a\x08location\x12";
+  constexpr size_t kChunkBytes = size_t{1} << 20;
+  std::ifstream file(model, std::ios::binary);
+  std::string window;
+  std::string chunk(kChunkBytes, '\0');
+  while (file.read(chunk.data(), kChunkBytes) || file.gcount() > 0) {
+    window.append(chunk, 0, static_cast<size_t>(file.gcount()));
+    if (window.find(kEntry) != std::string::npos) return true;
+    window.erase(0, window.size() - std::min(window.size(), kEntry.size() - 1));
+  }
+  return false;
+}
+
+// Removes the files on the way out unless told that they are complete.
+struct Unfinished {
+  fs::path model;
+  fs::path data;
+  bool done = false;
+  ~Unfinished() {
+    if (done) return;
+    std::error_code ignored;
+    fs::remove(model, ignored);
+    if (!data.empty()) fs::remove(data, ignored);
+  }
+};
+
+}  // namespace
+
+void OptimizeBasic(const std::filesystem::path& model, const std::filesystem::path& out,
+                   const std::filesystem::path& operator_library) {
+  std::error_code error;
+  if (fs::equivalent(model, out, error)) {
+    Fail(ErrorCode::kInvalidArgument, "'{}' cannot be cleaned up onto itself", model.string());
+  }
+  const uintmax_t num_bytes = fs::file_size(model, error);
+  const bool is_large = !error && num_bytes > kMaxInlineBytes;
+  const bool is_external = !error && RefersToExternalData(model);
+  const fs::path data = out.string() + ".data";
+  if (is_external && fs::exists(data)) {
+    Fail(ErrorCode::kInvalidArgument,
+         "'{}' exists and may belong to '{}'; remove it or choose another output", data.string(),
+         model.string());
+  }
+
+  Unfinished files{.model = out.string() + ".partial", .data = {}};
+  if (!std::ofstream(files.model)) {
+    Fail(ErrorCode::kIo, "cannot write '{}': {}", out.string(),
+         std::generic_category().message(errno));
+  }
+  SessionOptions options;
+  options.num_threads = 1;
+  options.optimization = Optimization::kBasic;
+  options.operator_library = operator_library;
+  options.optimized_model_path = files.model;
+  options.config_entries = {{"optimization.disable_specified_optimizers", kLeftOut}};
+  if (is_large || is_external) {
+    files.data = data;
+    options.optimized_data_file = data.filename().string();
+  }
+  { const Session session(model, options); }
+  fs::rename(files.model, out, error);
+  if (error) Fail(ErrorCode::kIo, "cannot write '{}': {}", out.string(), error.message());
+  files.done = true;
+}
+
+}  // namespace bitpress::runtime

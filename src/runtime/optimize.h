@@ -1,0 +1,26 @@
+// Cleans an exported model up with ONNX Runtime's own "basic" optimizations, the ones that do not
+// depend on the machine: constants folded, shape arithmetic and identities gone, BatchNorm and
+// following Mul and Add folded into Conv, Pad into Conv, MatMul and Add joined to Gemm.
+// The result consists of standard operators (and of what the model held already).
+//
+// Left alone on purpose: QuantizeLinear, DequantizeLinear and what stands around them (a model that
+// is quantized in part stays so; its constant weights are not turned back into float), and equal
+// constants (sharing one between nodes would give it another node's name).
+// Not done here, because ONNX Runtime does not: nodes whose outputs nobody reads stay, the list of
+// imported operator sets grows by domains that are not used, and value_info is lost.
+#pragma once
+
+#include <filesystem>
+
+namespace bitpress::runtime {
+
+// Reads `model` and writes the cleaned-up model to `out`, whose folder must exist; if the
+// initializers do not fit into one file, or were external in `model`, they go to "<out>.data"
+// beside it. Throws Error(kIo), Error(kInvalidModel), Error(kRuntime) as Session, and
+// Error(kInvalidArgument) if `out` would overwrite a part of `model`; nothing is left behind then.
+// Operators of com.amd.quark, com.vai.quantize and bitpress need the operator library, as in
+// Session: `operator_library` is SessionOptions::operator_library.
+void OptimizeBasic(const std::filesystem::path& model, const std::filesystem::path& out,
+                   const std::filesystem::path& operator_library = {});
+
+}  // namespace bitpress::runtime
