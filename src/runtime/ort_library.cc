@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <charconv>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -136,9 +137,12 @@ OpenLibrary& OpenLocked(LibraryState& state) {
          kLibraryName, Join(reasons, "\n  "));
   }
   try {
+    // Its own builds collect usage data from the moment the environment is made, into a database
+    // in the user's cache folder, before the call below can stop it. This variable is the only
+    // earlier switch; a value that the user has set stays.
+    setenv("ORT_DISABLE_TELEMETRY", "1", 0);
     // Its warnings are about its own optimizations, and its errors come to us as exceptions.
     library->env = std::make_unique<Ort::Env>(ORT_LOGGING_LEVEL_FATAL, "bitpress");
-    // Some builds send usage data; ours never do.
     library->env->DisableTelemetryEvents();
   } catch (const Ort::Exception& error) {
     Fail(ErrorCode::kRuntime, "ONNX Runtime {} ({}) does not start: {}", library->version,

@@ -2,7 +2,9 @@
 // program linked against one release of it would refuse every other one, so nothing here is linked.
 // Searched: the path given by SetOrtLibraryPath (then nothing else), libonnxruntime.so.1 beside the
 // running program or this code's own library and in ../lib of them, the path known at build time,
-// the system's search path. All functions may be called from any thread.
+// the system's search path. Opening it switches ONNX Runtime's usage statistics off (and sets
+// ORT_DISABLE_TELEMETRY=1 in the environment for that, if it is not set). All functions may be
+// called from any thread.
 #pragma once
 
 #include <filesystem>

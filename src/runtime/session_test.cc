@@ -37,6 +37,21 @@ TEST(OrtLibrary, IsFoundAndNamesItself) {
   EXPECT_TRUE(std::filesystem::exists(OrtLibraryPath())) << OrtLibraryPath();
 }
 
+TEST(OrtLibraryDeathTest, WritesNoUsageData) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  TemporaryFolder home;
+  EXPECT_EXIT(
+      {
+        // The child runs the test anew, with a folder of its own.
+        setenv("HOME", home.path().c_str(), 1);
+        setenv("XDG_CACHE_HOME", home.path().c_str(), 1);
+        unsetenv("ORT_DISABLE_TELEMETRY");
+        { const Session session(TestModel("affine.onnx")); }
+        std::_Exit(std::filesystem::is_empty(home.path()) ? 0 : 4);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
 TEST(OrtLibrary, CannotBeChangedOnceOpen) {
   OrtVersion();
   EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument,
