@@ -1,0 +1,389 @@
+#include "evaluate/evaluate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "evaluate/metrics.h"
+#include "formats/reference.h"
+#include "graph/stored_bytes.h"
+#include "runtime/session.h"
+
+namespace bitpress::evaluate {
+namespace {
+
+bool IsFloatingPoint(DataType type) {
+  return type == DataType::kFloat || type == DataType::kDouble || type == DataType::kFloat16 ||
+         type == DataType::kBFloat16;
+}
+
+// REQUIRES: IsFloatingPoint(tensor.type).
+std::vector<double> ToDoubles(const Tensor& tensor) {
+  const auto decode = [&](formats::ElementType type) {
+    std::vector<double> values;
+    for (const uint16_t code : tensor.values<uint16_t>()) {
+      values.push_back(formats::ref::DecodeFloat(code, type));
+    }
+    return values;
+  };
+  if (tensor.type == DataType::kFloat16) return decode(formats::ElementType::kFloat16);
+  if (tensor.type == DataType::kBFloat16) return decode(formats::ElementType::kBFloat16);
+  if (tensor.type == DataType::kDouble) {
+    const auto values = tensor.values<double>();
+    return {values.begin(), values.end()};
+  }
+  const auto values = tensor.values<float>();
+  return {values.begin(), values.end()};
+}
+
+// One output of one batch, as numbers.
+struct Output {
+  std::vector<int64_t> dims;
+  std::vector<double> values;  // empty if it is no floating-point output
+
+  // Rows of equal size, one a sample, where the first dimension counts samples.
+  bool IsPerSample(size_t batch_size) const {
+    return !dims.empty() && dims[0] == static_cast<int64_t>(batch_size);
+  }
+  bool HasClassScores(size_t batch_size) const {
+    return !values.empty() && dims.size() >= 2 && IsPerSample(batch_size) && dims[1] >= 2 &&
+           std::all_of(dims.begin() + 2, dims.end(), [](int64_t dim) { return dim == 1; });
+  }
+  std::span<const double> Row(size_t i, size_t num_rows) const {
+    const size_t size = values.size() / num_rows;
+    return std::span(values).subspan(i * size, size);
+  }
+};
+
+// One of the two models: its session, and the time it took so far.
+class Contender {
+ public:
+  Contender(const std::filesystem::path& path, const EvaluateOptions& options)
+      : path_(path), session_(path, MakeOptions(options)) {
+    if (session_.inputs().empty()) {
+      Fail(ErrorCode::kInvalidModel, "{}: the model has no input to evaluate", path.string());
+    }
+  }
+
+  const std::vector<runtime::ValueDescription>& inputs() const { return session_.inputs(); }
+  const std::vector<runtime::ValueDescription>& outputs() const { return session_.outputs(); }
+  const std::filesystem::path& path() const { return path_; }
+  double time_ms() const { return time_ms_; }
+
+  // The first dimension of its inputs if that is fixed, else 0.
+  size_t FixedBatchSize() const {
+    for (const runtime::ValueDescription& input : inputs()) {
+      if (!input.dims.empty() && input.dims[0] > 0) return static_cast<size_t>(input.dims[0]);
+    }
+    return 0;
+  }
+
+  // `order[i]`: which tensor of a batch is input i.
+  void SetInputOrder(std::vector<size_t> order) { order_ = std::move(order); }
+
+  // Runs one batch; returns the milliseconds it took.
+  double Run(const std::vector<Tensor>& batch, bool is_timed) {
+    WithContext(path_.string(), [&] {
+      const bool in_order = std::is_sorted(order_.begin(), order_.end());
+      std::vector<Tensor> reordered;
+      if (!in_order) {
+        for (const size_t i : order_) reordered.push_back(batch.at(i));
+      }
+      const auto begin = std::chrono::steady_clock::now();
+      results_ = session_.Run(in_order ? batch : reordered);
+      const auto end = std::chrono::steady_clock::now();
+      last_ms_ = std::chrono::duration<double, std::milli>(end - begin).count();
+    });
+    if (is_timed) time_ms_ += last_ms_;
+    return last_ms_;
+  }
+
+  // The results of the last run; they are released here.
+  std::vector<Output> TakeOutputs() {
+    std::vector<Output> outputs;
+    for (const Tensor& result : results_) {
+      const bool is_number = IsFloatingPoint(result.type);
+      outputs.push_back({result.dims, is_number ? ToDoubles(result) : std::vector<double>()});
+    }
+    results_.clear();
+    return outputs;
+  }
+
+ private:
+  static runtime::SessionOptions MakeOptions(const EvaluateOptions& options) {
+    runtime::SessionOptions result;
+    result.num_threads = options.num_threads;
+    result.operator_library = options.operator_library;
+    return result;
+  }
+
+  std::filesystem::path path_;
+  runtime::Session session_;
+  std::vector<size_t> order_;
+  std::vector<Tensor> results_;
+  double last_ms_ = 0;
+  double time_ms_ = 0;
+};
+
+// For each value of `wanted` the index of the one in `found` that has its name; by position where a
+// name is missing. Throws if the numbers differ too.
+std::vector<size_t> MatchByName(const std::vector<runtime::ValueDescription>& wanted,
+                                const std::vector<runtime::ValueDescription>& found,
+                                std::string_view what) {
+  std::vector<size_t> result;
+  for (const runtime::ValueDescription& value : wanted) {
+    const auto match = std::find_if(found.begin(), found.end(),
+                                    [&](const auto& other) { return other.name == value.name; });
+    if (match == found.end()) break;
+    result.push_back(static_cast<size_t>(match - found.begin()));
+  }
+  if (result.size() == wanted.size()) return result;
+  if (wanted.size() != found.size()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "the model and its reference have {} and {} {}s with other names; compare models of the "
+         "same network",
+         found.size(), wanted.size(), what);
+  }
+  for (size_t i = 0; i < result.size(); ++i) result[i] = i;
+  for (size_t i = result.size(); i < wanted.size(); ++i) result.push_back(i);
+  return result;
+}
+
+// Fills a batch up to `size` samples with copies of its last one.
+void PadBatch(std::vector<Tensor>& inputs, size_t num_samples, size_t size) {
+  for (Tensor& input : inputs) {
+    if (input.dims.empty() || input.dims[0] != static_cast<int64_t>(num_samples)) continue;
+    const size_t row_bytes = input.bytes.size() / num_samples;
+    input.bytes.resize(row_bytes * size);
+    for (size_t i = num_samples; i < size; ++i) {
+      std::memcpy(input.bytes.data() + i * row_bytes,
+                  input.bytes.data() + (num_samples - 1) * row_bytes, row_bytes);
+    }
+    input.dims[0] = static_cast<int64_t>(size);
+  }
+}
+
+class Evaluation {
+ public:
+  Evaluation(const EvaluateOptions& options, data::Source& source)
+      : options_(options), source_(source), model_(options.model, options) {
+    if (!options.reference.empty()) reference_.emplace(options.reference, options);
+    if (options.batch_size == 0) {
+      Fail(ErrorCode::kInvalidArgument, "the batch size is 0, expected 1 or more");
+    }
+    std::vector<size_t> order(model_.inputs().size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    model_.SetInputOrder(order);
+    fixed_batch_size_ = model_.FixedBatchSize();
+    if (reference_) PrepareReference();
+  }
+
+  EvaluationReport Run() {
+    const size_t batch_size = fixed_batch_size_ > 0 ? fixed_batch_size_ : options_.batch_size;
+    source_.Rewind();
+    while (std::optional<data::Batch> batch = source_.Next(batch_size)) {
+      if (batch->num_samples == 0) continue;
+      RunBatch(*batch);
+      if (options_.progress) options_.progress("evaluate", num_samples_, source_.num_samples());
+    }
+    if (num_samples_ == 0) {
+      Fail(ErrorCode::kInvalidArgument, "there are no samples to evaluate on");
+    }
+    return MakeReport(batch_size);
+  }
+
+ private:
+  void PrepareReference() {
+    reference_->SetInputOrder(MatchByName(reference_->inputs(), model_.inputs(), "input"));
+    match_ = MatchByName(model_.outputs(), reference_->outputs(), "output");
+    comparisons_.resize(model_.outputs().size());
+    const size_t size = reference_->FixedBatchSize();
+    if (fixed_batch_size_ > 0 && size > 0 && fixed_batch_size_ != size) {
+      Fail(ErrorCode::kInvalidArgument,
+           "{} takes batches of {}, its reference {} batches of {}: they cannot be compared",
+           model_.path().string(), fixed_batch_size_, reference_->path().string(), size);
+    }
+    fixed_batch_size_ = std::max(fixed_batch_size_, size);
+  }
+
+  void RunBatch(data::Batch& batch) {
+    size_t size = batch.num_samples;
+    if (size < fixed_batch_size_) {
+      PadBatch(batch.inputs, size, fixed_batch_size_);
+      size = fixed_batch_size_;
+    }
+    if (num_batches_ == 0) {
+      model_.Run(batch.inputs, /*is_timed=*/false);
+      if (reference_) reference_->Run(batch.inputs, /*is_timed=*/false);
+    }
+    // Who runs second finds warmer caches, so they take turns.
+    double reference_ms = 0;
+    const bool reference_first = num_batches_ % 2 == 1;
+    if (reference_ && reference_first) reference_ms = reference_->Run(batch.inputs, true);
+    const double model_ms = model_.Run(batch.inputs, true);
+    if (reference_ && !reference_first) reference_ms = reference_->Run(batch.inputs, true);
+    if (reference_) ratios_.push_back(model_ms / std::max(reference_ms, 1e-6));
+
+    const std::vector<Output> outputs = model_.TakeOutputs();
+    const std::vector<Output> wanted =
+        reference_ ? reference_->TakeOutputs() : std::vector<Output>();
+    if (num_batches_ == 0) FindClassOutput(outputs, size);
+    CountNonfinite(outputs, batch.num_samples, size);
+    if (reference_) Compare(outputs, wanted, batch.num_samples, size);
+    if (class_index_) CountClasses(outputs, wanted, batch, size);
+    num_samples_ += batch.num_samples;
+    ++num_batches_;
+  }
+
+  void FindClassOutput(const std::vector<Output>& outputs, size_t size) {
+    const auto& descriptions = model_.outputs();
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (!options_.class_output.empty() && descriptions[i].name != options_.class_output) continue;
+      if (outputs[i].HasClassScores(size)) {
+        class_index_ = i;
+        return;
+      }
+      if (!options_.class_output.empty()) {
+        Fail(ErrorCode::kInvalidArgument,
+             "output '{}' has the shape [{}], expected [samples, classes] of floating-point scores",
+             descriptions[i].name, fmt::join(outputs[i].dims, ", "));
+      }
+    }
+    if (options_.class_output.empty()) return;
+    std::vector<std::string> names;
+    for (const auto& description : descriptions) names.push_back(description.name);
+    Fail(ErrorCode::kInvalidArgument, "{} has no output '{}'; it has: {}", model_.path().string(),
+         options_.class_output, fmt::join(names, ", "));
+  }
+
+  void CountNonfinite(const std::vector<Output>& outputs, size_t num_samples, size_t size) {
+    for (const Output& output : outputs) {
+      const size_t counted = output.IsPerSample(size) ? output.values.size() / size * num_samples
+                                                      : output.values.size();
+      num_nonfinite_ += static_cast<uint64_t>(std::count_if(
+          output.values.begin(), output.values.begin() + static_cast<ptrdiff_t>(counted),
+          [](double value) { return !std::isfinite(value); }));
+    }
+  }
+
+  void Compare(const std::vector<Output>& outputs, const std::vector<Output>& wanted,
+               size_t num_samples, size_t size) {
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const Output& found = outputs[i];
+      const Output& reference = wanted[match_[i]];
+      if (found.dims != reference.dims) {
+        Fail(ErrorCode::kInvalidArgument,
+             "output '{}' has the shape [{}], the reference's [{}]: they cannot be compared",
+             model_.outputs()[i].name, fmt::join(found.dims, ", "),
+             fmt::join(reference.dims, ", "));
+      }
+      // Classes and indices that a model gives as whole numbers have no distance.
+      if (found.values.empty() || reference.values.empty()) continue;
+      const bool per_sample = found.IsPerSample(size);
+      const size_t num_rows = per_sample ? size : 1;
+      for (size_t row = 0; row < (per_sample ? num_samples : 1); ++row) {
+        const auto reference_row = reference.Row(row, num_rows);
+        const auto found_row = found.Row(row, num_rows);
+        comparisons_[i].Add(reference_row, found_row);
+        all_.Add(reference_row, found_row);
+      }
+    }
+  }
+
+  void CountClasses(const std::vector<Output>& outputs, const std::vector<Output>& wanted,
+                    const data::Batch& batch, size_t size) {
+    const Output& scores = outputs[*class_index_];
+    const Output* reference_scores = reference_ ? &wanted[match_[*class_index_]] : nullptr;
+    if (reference_scores != nullptr && reference_scores->values.empty()) reference_scores = nullptr;
+    for (size_t i = 0; i < batch.num_samples; ++i) {
+      const auto row = scores.Row(i, size);
+      if (reference_scores != nullptr) {
+        const auto top = TopClass(row);
+        agreements_.Add(top && top == TopClass(reference_scores->Row(i, size))
+                            ? std::optional<size_t>(0)
+                            : std::nullopt);
+      }
+      if (batch.labels.empty()) continue;
+      const int64_t label = batch.labels[i];
+      if (label < 0 || label >= static_cast<int64_t>(row.size())) {
+        Fail(ErrorCode::kInvalidArgument,
+             "'{}' has class {}, but output '{}' has the classes 0 to {}",
+             i < batch.names.size() ? batch.names[i] : "a sample", label,
+             model_.outputs()[*class_index_].name, row.size() - 1);
+      }
+      ranks_.Add(RankOf(row, static_cast<size_t>(label)));
+      if (reference_scores != nullptr) {
+        reference_ranks_.Add(RankOf(reference_scores->Row(i, size), static_cast<size_t>(label)));
+      }
+    }
+  }
+
+  EvaluationReport MakeReport(size_t batch_size) const {
+    EvaluationReport report;
+    report.model = options_.model;
+    report.reference = options_.reference;
+    report.num_samples = num_samples_;
+    report.num_labelled = ranks_.num_samples();
+    report.batch_size = batch_size;
+    if (class_index_) report.class_output = model_.outputs()[*class_index_].name;
+    if (ranks_.num_samples() > 0) {
+      report.top1 = ranks_.Top1();
+      report.top5 = ranks_.Top5();
+    }
+    report.num_nonfinite_values = num_nonfinite_;
+    report.time_ms = model_.time_ms();
+    report.file_bytes = graph::StoredBytes(options_.model);
+    if (reference_) AddComparison(report);
+    return report;
+  }
+
+  void AddComparison(EvaluationReport& report) const {
+    if (reference_ranks_.num_samples() > 0) {
+      report.reference_top1 = reference_ranks_.Top1();
+      report.reference_top5 = reference_ranks_.Top5();
+    }
+    if (agreements_.num_samples() > 0) report.agreement = agreements_.Top1();
+    if (all_.num_samples() > 0) {
+      report.sqnr_db = all_.SqnrDb();
+      report.cosine = all_.Cosine();
+      report.outputs_identical = all_.is_identical();
+    }
+    for (size_t i = 0; i < comparisons_.size(); ++i) {
+      const OutputComparison& comparison = comparisons_[i];
+      if (comparison.num_samples() == 0) continue;
+      report.outputs.push_back({model_.outputs()[i].name, comparison.num_values(),
+                                comparison.SqnrDb(), comparison.Cosine()});
+    }
+    report.reference_time_ms = reference_->time_ms();
+    report.time_ratio = Median(ratios_);
+    report.reference_file_bytes = graph::StoredBytes(options_.reference);
+  }
+
+  const EvaluateOptions& options_;
+  data::Source& source_;
+  Contender model_;
+  std::optional<Contender> reference_;
+  size_t fixed_batch_size_ = 0;        // 0: any
+  std::vector<size_t> match_;          // output of the reference for each of the model
+  std::optional<size_t> class_index_;  // of the model's outputs
+  std::vector<OutputComparison> comparisons_;
+  OutputComparison all_;
+  RankCounter ranks_;
+  RankCounter reference_ranks_;
+  RankCounter agreements_;  // rank 0: same class; none: another
+  uint64_t num_nonfinite_ = 0;
+  std::vector<double> ratios_;
+  size_t num_samples_ = 0;
+  size_t num_batches_ = 0;
+};
+
+}  // namespace
+
+EvaluationReport Evaluate(const EvaluateOptions& options, data::Source& source) {
+  return Evaluation(options, source).Run();
+}
+
+}  // namespace bitpress::evaluate

@@ -1,0 +1,56 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "evaluate/evaluate.h"
+
+namespace bitpress::evaluate {
+namespace {
+
+template <typename T>
+nlohmann::ordered_json OrNull(const std::optional<T>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+}
+
+nlohmann::ordered_json FiniteOrNull(std::optional<double> value) {
+  return value && std::isfinite(*value) ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+}
+
+nlohmann::ordered_json TextOrNull(const std::string& text) {
+  return text.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(text);
+}
+
+}  // namespace
+
+nlohmann::ordered_json ToJson(const EvaluationReport& report) {
+  nlohmann::ordered_json json;
+  json["model"] = report.model.string();
+  json["reference"] = TextOrNull(report.reference.string());
+  json["num_samples"] = report.num_samples;
+  json["num_labelled"] = report.num_labelled;
+  json["batch_size"] = report.batch_size;
+  json["class_output"] = TextOrNull(report.class_output);
+  json["top1"] = OrNull(report.top1);
+  json["top5"] = OrNull(report.top5);
+  json["reference_top1"] = OrNull(report.reference_top1);
+  json["reference_top5"] = OrNull(report.reference_top5);
+  json["agreement"] = OrNull(report.agreement);
+  json["sqnr_db"] = FiniteOrNull(report.sqnr_db);
+  json["cosine"] = FiniteOrNull(report.cosine);
+  json["outputs_identical"] = report.outputs_identical;
+  json["num_nonfinite_values"] = report.num_nonfinite_values;
+  json["time_ms"] = report.time_ms;
+  json["reference_time_ms"] = OrNull(report.reference_time_ms);
+  json["time_ratio"] = OrNull(report.time_ratio);
+  json["file_bytes"] = report.file_bytes;
+  json["reference_file_bytes"] = OrNull(report.reference_file_bytes);
+  json["outputs"] = nlohmann::ordered_json::array();
+  for (const OutputReport& output : report.outputs) {
+    json["outputs"].push_back({{"name", output.name},
+                               {"num_values", output.num_values},
+                               {"sqnr_db", FiniteOrNull(output.sqnr_db)},
+                               {"cosine", output.cosine}});
+  }
+  return json;
+}
+
+}  // namespace bitpress::evaluate

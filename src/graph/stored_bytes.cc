@@ -1,0 +1,69 @@
+#include "graph/stored_bytes.h"
+
+#include <fstream>
+#include <set>
+#include <string>
+#include <system_error>
+
+#include "base/error.h"
+#include "onnx/onnx_pb.h"
+
+namespace bitpress::graph {
+namespace {
+
+namespace fs = std::filesystem;
+using Locations = std::set<std::string>;
+
+void Collect(const onnx::TensorProto& tensor, Locations& locations) {
+  if (tensor.data_location() != onnx::TensorProto::EXTERNAL) return;
+  for (const auto& entry : tensor.external_data()) {
+    if (entry.key() == "location") locations.insert(entry.value());
+  }
+}
+
+void Collect(const onnx::GraphProto& graph, Locations& locations);
+
+void Collect(const onnx::NodeProto& node, Locations& locations) {
+  for (const auto& attribute : node.attribute()) {
+    if (attribute.has_t()) Collect(attribute.t(), locations);
+    for (const auto& tensor : attribute.tensors()) Collect(tensor, locations);
+    if (attribute.has_g()) Collect(attribute.g(), locations);
+    for (const auto& graph : attribute.graphs()) Collect(graph, locations);
+  }
+}
+
+void Collect(const onnx::GraphProto& graph, Locations& locations) {
+  for (const auto& tensor : graph.initializer()) Collect(tensor, locations);
+  for (const auto& sparse : graph.sparse_initializer()) {
+    Collect(sparse.values(), locations);
+    Collect(sparse.indices(), locations);
+  }
+  for (const auto& node : graph.node()) Collect(node, locations);
+}
+
+uint64_t FileSize(const fs::path& path) {
+  std::error_code code;
+  const uint64_t size = fs::file_size(path, code);
+  if (code) Fail(ErrorCode::kIo, "cannot read '{}': {}", path.string(), code.message());
+  return size;
+}
+
+}  // namespace
+
+uint64_t StoredBytes(const fs::path& path) {
+  uint64_t bytes = FileSize(path);
+  onnx::ModelProto model;
+  std::ifstream file(path, std::ios::binary);
+  if (!model.ParseFromIstream(&file)) {
+    Fail(ErrorCode::kInvalidModel, "'{}' is no ONNX model, or a damaged one", path.string());
+  }
+  Locations locations;
+  Collect(model.graph(), locations);
+  for (const auto& function : model.functions()) {
+    for (const auto& node : function.node()) Collect(node, locations);
+  }
+  for (const std::string& location : locations) bytes += FileSize(path.parent_path() / location);
+  return bytes;
+}
+
+}  // namespace bitpress::graph
