@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Compares the #includes under src/ and the edges of its CMake targets with the tables in docs/design.md, and finds source
+files that no target builds.
+
+    python tests/include_check.py [--root DIR] [--build-dir BUILD]     (with BUILD: also what compile_commands.json lacks)
+"""
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
+SOURCES = (".h", ".cc", ".inc")
+CORRIDOR = "pipeline"
+
+
+class DesignError(Exception):
+    """docs/design.md has no such table, or a row that cannot be read."""
+
+
+def table_rows(text, *header):
+    """Cells of the rows of the Markdown table whose header row has these cells."""
+    lines = [[cell.strip() for cell in line.strip().strip("|").split("|")] if line.startswith("|") else None
+             for line in text.splitlines()]
+    try:
+        start = lines.index(list(header)) + 2
+    except ValueError:
+        raise DesignError(f"docs/design.md has no table '{' | '.join(header)}'") from None
+    rows = []
+    for line in lines[start:]:
+        if line is None:
+            break
+        if len(line) != len(header):
+            raise DesignError(f"docs/design.md: a row has {len(line)} cells, expected {len(header)}: {' | '.join(line)}")
+        rows.append(line)
+    if not rows:
+        raise DesignError(f"docs/design.md: the table '{' | '.join(header)}' is empty")
+    return rows
+
+
+def read_design(text):
+    """{room: rooms it may include} and [(header prefix, rooms that may use it)]."""
+    rows = [(room.strip("`/"), allowed) for room, _, allowed in table_rows(text, "room", "what lives there", "may include")]
+    names = {room for room, _ in rows}
+    rooms = {}
+    for room, allowed in rows:
+        words = {"nothing": set(), "all": set(names)}.get(allowed, set(allowed.split()))
+        if words - names:
+            raise DesignError(f"docs/design.md: room '{room}' may include unknown rooms: {', '.join(sorted(words - names))}")
+        rooms[room] = words - {room}
+    homes = []
+    for headers, homes_cell in table_rows(text, "headers", "only in"):
+        if set(homes_cell.split()) - names:
+            raise DesignError(f"docs/design.md: '{headers}' is at home in an unknown room: {homes_cell}")
+        homes += [(prefix.strip().strip("`"), set(homes_cell.split())) for prefix in headers.split(",")]
+    return rooms, homes
+
+
+def room_of(path, source_root):
+    parts = path.relative_to(source_root).parts
+    return parts[0] if len(parts) > 1 else Path(parts[0]).stem
+
+
+def list_words(words):
+    return " ".join(sorted(words)) or "nothing"
+
+
+def check_includes(source_root, rooms, homes):
+    """Errors, and {room: rooms it includes}."""
+    errors, used = [], {room: set() for room in rooms}
+    for path in sorted(p for p in source_root.rglob("*") if p.suffix in SOURCES):
+        room = room_of(path, source_root)
+        shown = path.relative_to(source_root.parent)
+        if room not in rooms:
+            errors.append(f"{shown}: '{room}' is no room of docs/design.md")
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            match = INCLUDE.match(line)
+            if not match:
+                continue
+            quote, header = match.groups()
+            for prefix, where in homes:
+                if header.startswith(prefix) and room not in where:
+                    errors.append(f"{shown}:{number}: <{header}> may be included only in {list_words(where)}")
+            target = header.split("/")[0] if "/" in header else Path(header).stem
+            if target in rooms and target != room:
+                used[room].add(target)
+                if target not in rooms[room]:
+                    errors.append(f"{shown}:{number}: room '{room}' may not include '{header}' (allowed: {list_words(rooms[room])})")
+            elif quote == '"' and target not in rooms and not any(header.startswith(prefix) for prefix, _ in homes):
+                errors.append(f'{shown}:{number}: "{header}" is no path from src/')
+    return errors, used
+
+
+def check_cmake(source_root, rooms, used):
+    """The ROOMS of each bitpress_room(...): within the table, and enough for what the room includes."""
+    errors, linked = [], {}
+    for path in sorted(source_root.rglob("CMakeLists.txt")):
+        for name, body in re.findall(r"bitpress_room\(\s*(\w+)([^)]*)\)", re.sub(r"#.*", "", path.read_text(encoding="utf-8"))):
+            match = re.search(r"\bROOMS\b(.*?)(?=\b(?:SOURCES|TESTS|LIBRARIES)\b|$)", body, re.S)
+            linked[name] = set(match.group(1).split()) if match else set()
+            extra = linked[name] - rooms.get(name, set())
+            if extra:
+                errors.append(f"{path.relative_to(source_root.parent)}: room '{name}' links {list_words(extra)}, "
+                              f"docs/design.md allows {list_words(rooms.get(name, set()))}")
+
+    def closure(name):
+        found, todo = set(), [name]
+        while todo:
+            for room in linked.get(todo.pop(), set()) - found:
+                found.add(room)
+                todo.append(room)
+        return found
+
+    for name in linked:
+        missing = (used.get(name, set()) & rooms.get(name, set())) - closure(name)
+        if missing:
+            errors.append(f"src/{name}/CMakeLists.txt: room '{name}' includes {list_words(missing)} without linking it (ROOMS)")
+    return errors
+
+
+def check_built(root, build_dir):
+    """Every .cc under src, apps, bench and tests is compiled by some target."""
+    commands = json.loads((build_dir / "compile_commands.json").read_text(encoding="utf-8"))
+    built = {(Path(entry["directory"]) / entry["file"]).resolve() for entry in commands}
+    folders = [root / name for name in ("src", "apps", "bench", "tests")]
+    return [f"{path.relative_to(root)}: no target builds this file (add it to a CMakeLists.txt)"
+            for folder in folders for path in sorted(folder.rglob("*.cc")) if path.resolve() not in built]
+
+
+def check(root, build_dir=None):
+    """All errors, one line each."""
+    rooms, homes = read_design((root / "docs" / "design.md").read_text(encoding="utf-8"))
+    errors, used = check_includes(root / "src", rooms, homes)
+    errors += check_cmake(root / "src", rooms, used)
+    return errors + (check_built(root, build_dir) if build_dir else [])
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Compare #includes with docs/design.md.")
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[1])
+    parser.add_argument("--build-dir", type=Path)
+    arguments = parser.parse_args()
+    try:
+        errors = check(arguments.root.resolve(), arguments.build_dir)
+    except (DesignError, OSError, ValueError) as error:
+        errors = [str(error)]
+    print(*errors, sep="\n", file=sys.stderr, end="\n" if errors else "")
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
