@@ -1,7 +1,7 @@
-// The ONNX model as the other rooms see it: nodes, values, initializers, and who produces and consumes what. This room is
-// the only one that knows protobuf; everything here is in our own types. A Model owns its file's content; Node handles
-// stay valid while the model lives and the node is not removed. Not thread-safe, except that const functions may run
-// concurrently.
+// The ONNX model as the other rooms see it: nodes, values, initializers, and who produces and
+// consumes what. This room is the only one that knows protobuf; everything here is in our own
+// types. A Model owns its file's content; Node handles stay valid while the model lives and the
+// node is not removed. Not thread-safe, except that const functions may run concurrently.
 #pragma once
 
 #include <cstdint>
@@ -23,30 +23,36 @@ class NodeProto;
 
 namespace bitpress::graph {
 
+struct ModelImpl;
+
 struct Dimension {
-  int64_t value = -1;   // -1: not known
-  std::string symbol;   // its name where it is symbolic, such as "N"
+  int64_t value = -1;  // -1: not known
+  std::string symbol;  // its name where it is symbolic, such as "N"
 };
 
 struct ValueInfo {
   DataType type = DataType::kUndefined;
   bool has_shape = false;
-  std::vector<Dimension> shape;   // meaningful if has_shape
+  std::vector<Dimension> shape;  // meaningful if has_shape
 };
 
-using Attribute = std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>>;
+using Attribute =
+    std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>>;
 
 // A handle to one node of the main graph; cheap to copy.
 class Node {
  public:
-  const std::string& name() const;      // may be empty
+  const std::string& name() const;  // may be empty
   const std::string& op_type() const;
-  const std::string& domain() const;    // "" for standard ONNX
+  const std::string& domain() const;  // "" for standard ONNX
   size_t num_inputs() const;
   size_t num_outputs() const;
-  const std::string& input(size_t i) const;   // "" for an omitted optional input
+  const std::string& input(size_t i) const;  // "" for an omitted optional input
   const std::string& output(size_t i) const;
-  void set_input(size_t i, std::string value);
+  // Throw Error(kInvalidArgument) if there is no such input or output; set_output also if the name
+  // is empty or the value exists already. Renaming an output renames no use of it.
+  void set_input(size_t i, const std::string& value);
+  void set_output(size_t i, const std::string& value);
 
   bool HasAttribute(std::string_view name) const;
   // The attribute, or the fallback when absent. Throws Error(kInvalidModel) if it has another type.
@@ -54,7 +60,7 @@ class Node {
   float GetFloat(std::string_view name, float fallback) const;
   std::string GetString(std::string_view name, std::string fallback) const;
   std::vector<int64_t> GetInts(std::string_view name) const;
-  bool HasSubgraph() const;             // If, Loop, Scan, ...
+  bool HasSubgraph() const;  // If, Loop, Scan, ...
 
   // For messages: "Conv 'conv1'", or "Conv (output 'y')" where the node has no name.
   std::string Describe() const;
@@ -62,8 +68,10 @@ class Node {
 
  private:
   friend class Model;
-  explicit Node(onnx::NodeProto* proto) : proto_(proto) {}
+  friend struct ModelAccess;
+  Node(onnx::NodeProto* proto, ModelImpl* model) : proto_(proto), model_(model) {}
   onnx::NodeProto* proto_;
+  ModelImpl* model_;
 };
 
 // A node to be added.
@@ -86,7 +94,7 @@ struct Use {
 struct InitializerView {
   DataType type = DataType::kUndefined;
   std::span<const int64_t> dims;
-  std::span<const std::byte> bytes;   // raw little-endian, sub-byte types packed
+  std::span<const std::byte> bytes;  // raw little-endian, sub-byte types packed
 
   // REQUIRES: T is the C++ type of `type`.
   template <typename T>
@@ -97,8 +105,11 @@ struct InitializerView {
 
 class Model {
  public:
-  // Reads a model and checks that it is one: parses, verifies sizes and external data (whose paths must stay inside the
-  // model's folder), runs ONNX's checker. Throws Error(kIo) or Error(kInvalidModel) naming the file and what is wrong.
+  // Reads a model and checks that it is one: parses, verifies sizes and external data (whose paths
+  // must stay inside the model's folder), runs ONNX's checker. Throws Error(kIo) or
+  // Error(kInvalidModel) naming the file and what is wrong. External data is mapped, not read: its
+  // file must not be shortened while the model lives. Nodes are sorted if need be; models older
+  // than IR version 4 become version 4, whose initializers need not be inputs.
   static Model Load(const std::filesystem::path& path);
   // The same for a serialized model; `folder` is where its external data lies.
   static Model Parse(std::string_view bytes, const std::filesystem::path& folder = ".");
@@ -108,56 +119,69 @@ class Model {
   Model& operator=(Model&&) noexcept;
   Model Clone() const;
 
-  // Writes to a temporary file and renames. Over 2 GB (or when asked) the initializers go to `<file name>.data` beside it.
-  // Throws Error(kIo); no file is left behind then.
+  // Writes to a temporary file and renames. Over 2 GB (or when asked) the initializers of 1 KiB and
+  // more go to
+  // `<file name>.data` beside it. Throws Error(kIo); no file is left behind then. The file that the
+  // model was loaded from may be written over.
   void Save(const std::filesystem::path& path, bool external_data = false) const;
   // One protobuf message with all data inside. Throws Error(kUnsupported) over 2 GB.
   std::string Serialize() const;
 
   int64_t ir_version() const;
-  std::map<std::string, int64_t> OpsetImports() const;      // domain -> version
+  std::map<std::string, int64_t> OpsetImports() const;  // domain -> version
   void SetOpsetImport(const std::string& domain, int64_t version);
-  void SetMetadata(const std::string& key, const std::string& value);   // metadata_props of the model
+  std::map<std::string, std::string> Metadata() const;  // metadata_props of the model
+  void SetMetadata(const std::string& key, const std::string& value);
 
   // Main graph. Nodes come in topological order.
   std::vector<Node> Nodes() const;
-  std::vector<std::string> InputNames() const;               // without initializers
+  std::vector<std::string> InputNames() const;  // without initializers
   std::vector<std::string> OutputNames() const;
   bool IsInput(std::string_view value) const;
   bool IsOutput(std::string_view value) const;
   bool IsInitializer(std::string_view value) const;
   std::optional<Node> Producer(std::string_view value) const;
-  std::vector<Use> Uses(std::string_view value) const;       // in the main graph
-  bool IsUsedInSubgraph(std::string_view value) const;       // read by the body of an If, Loop, Scan, ...
-  ValueInfo InfoOf(std::string_view value) const;            // as far as known; inputs, outputs, initializers included
+  std::vector<Use> Uses(std::string_view value) const;  // in the main graph
+  bool IsUsedInSubgraph(
+      std::string_view value) const;  // read by the body of an If, Loop, Scan, ...
+  ValueInfo InfoOf(
+      std::string_view value) const;  // as far as known; inputs, outputs, initializers included
 
   std::vector<std::string> InitializerNames() const;
   // Throws Error(kInvalidArgument) if there is none of that name.
   InitializerView Initializer(std::string_view name) const;
-  // Adds, or replaces, an initializer. `bytes` as in InitializerView.
+  // Adds, or replaces, an initializer. `bytes` as in InitializerView. Throws
+  // Error(kInvalidArgument) if they are not as many as type and dims say, or if the name is a
+  // node's output or a graph input.
   void SetInitializer(const std::string& name, DataType type, std::span<const int64_t> dims,
                       std::span<const std::byte> bytes);
-  void RemoveInitializer(std::string_view name);             // REQUIRES: no use is left
+  void SetInitializer(const std::string& name, Tensor tensor);  // the same without a copy
+  void RemoveInitializer(std::string_view name);  // Throws Error(kInvalidArgument) while it is used
 
   // Inserts a node before `before`, or after all nodes. The caller keeps the order topological.
+  // Throws Error(kInvalidArgument) if an output exists already.
   Node InsertNode(const NodeSpec& spec, std::optional<Node> before);
-  void RemoveNode(Node node);                                // REQUIRES: no use of its outputs is left
+  void RemoveNode(Node node);  // Throws Error(kInvalidArgument) while an output is used
   // A value name that is not taken: `wanted`, or with the first free suffix _1, _2, ...
   std::string FreshName(std::string wanted) const;
 
-  // Fills in the types and shapes of values as far as ONNX's inference gets, through the operators of com.amd.quark,
-  // com.vai.quantize and bitpress too. Never fails on what it cannot infer.
+  // Fills in the types and shapes of values as far as ONNX's inference gets, through the operators
+  // of com.amd.quark, com.vai.quantize and bitpress too. Never fails on what it cannot infer.
   void InferShapes();
   // Runs ONNX's checker. Throws Error(kInvalidModel).
   void Check() const;
 
  private:
-  struct Impl;
-  explicit Model(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  friend struct ModelAccess;
+  explicit Model(std::unique_ptr<ModelImpl> impl);
+  std::unique_ptr<ModelImpl> impl_;
 };
 
-// A tensor file: ONNX TensorProto (`.pb`). Throws Error(kIo) or Error(kInvalidArgument).
+// A tensor file: ONNX TensorProto (`.pb`). Throws Error(kIo), or Error(kInvalidArgument) if it is
+// no tensor of numbers.
 Tensor LoadTensorProto(const std::filesystem::path& path);
+// Throws Error(kIo).
+void SaveTensorProto(const std::filesystem::path& path, const std::string& name,
+                     const Tensor& tensor);
 
 }  // namespace bitpress::graph

@@ -1,0 +1,161 @@
+// Changes to a model: nodes and initializers come and go, and the index with them.
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "graph/model_impl.h"
+#include "graph/tensor_proto.h"
+
+namespace bitpress::graph {
+namespace {
+
+void SetAttribute(onnx::AttributeProto& proto, const Attribute& value) {
+  struct Setter {
+    onnx::AttributeProto& proto;
+    void operator()(int64_t number) const {
+      proto.set_type(onnx::AttributeProto::INT);
+      proto.set_i(number);
+    }
+    void operator()(float number) const {
+      proto.set_type(onnx::AttributeProto::FLOAT);
+      proto.set_f(number);
+    }
+    void operator()(const std::string& text) const {
+      proto.set_type(onnx::AttributeProto::STRING);
+      proto.set_s(text);
+    }
+    void operator()(const std::vector<int64_t>& numbers) const {
+      proto.set_type(onnx::AttributeProto::INTS);
+      for (const int64_t number : numbers) proto.add_ints(number);
+    }
+    void operator()(const std::vector<float>& numbers) const {
+      proto.set_type(onnx::AttributeProto::FLOATS);
+      for (const float number : numbers) proto.add_floats(number);
+    }
+  };
+  std::visit(Setter{proto}, value);
+}
+
+// Moves an element of a repeated field; the elements themselves stay where they are in memory.
+template <typename Field>
+void MoveElement(Field& field, int from, int to) {
+  const auto elements = field.pointer_begin();
+  if (from < to) {
+    std::rotate(elements + from, elements + from + 1, elements + to + 1);
+  } else {
+    std::rotate(elements + to, elements + from, elements + from + 1);
+  }
+}
+
+// Where an element lies. REQUIRES: it is in the field.
+template <typename Field, typename Element>
+int PositionOf(Field& field, const Element* element) {
+  const auto elements = field.pointer_begin();
+  return static_cast<int>(std::find(elements, elements + field.size(), element) - elements);
+}
+
+template <typename Field, typename Element>
+void RemoveElement(Field& field, const Element* element) {
+  MoveElement(field, PositionOf(field, element), field.size() - 1);
+  field.RemoveLast();
+}
+
+}  // namespace
+
+Node Model::InsertNode(const NodeSpec& spec, std::optional<Node> before) {
+  if (spec.op_type.empty() || (before && before->model_ != impl_.get())) {
+    Fail(ErrorCode::kInvalidArgument, "cannot insert node '{}': {}", spec.name,
+         spec.op_type.empty() ? "it has no operator type"
+                              : "it shall stand before a node of another model");
+  }
+  for (const std::string& output : spec.outputs) {
+    const ValueEntry* const entry = impl_->Find(output);
+    if (entry != nullptr && entry->IsDefined()) {
+      Fail(ErrorCode::kInvalidArgument, "cannot insert {} '{}': its output '{}' exists already",
+           spec.op_type, spec.name, output);
+    }
+  }
+  auto& nodes = *impl_->graph().mutable_node();
+  onnx::NodeProto& node = *nodes.Add();
+  node.set_name(spec.name);
+  node.set_op_type(spec.op_type);
+  if (!spec.domain.empty()) node.set_domain(spec.domain);
+  for (const std::string& input : spec.inputs) node.add_input(input);
+  for (const std::string& output : spec.outputs) node.add_output(output);
+  for (const auto& [name, value] : spec.attributes) {
+    onnx::AttributeProto& attribute = *node.add_attribute();
+    attribute.set_name(name);
+    SetAttribute(attribute, value);
+  }
+  if (before) MoveElement(nodes, nodes.size() - 1, PositionOf(nodes, before->proto_));
+  impl_->IndexNode(node);
+  return Node(&node, impl_.get());
+}
+
+void Model::RemoveNode(Node node) {
+  if (node.model_ != impl_.get()) {
+    Fail(ErrorCode::kInvalidArgument, "cannot remove {}: it belongs to another model",
+         node.Describe());
+  }
+  for (const std::string& output : node.proto_->output()) {
+    const ValueEntry* const entry = impl_->Find(output);
+    if (entry != nullptr && entry->IsRead()) {
+      Fail(ErrorCode::kInvalidArgument, "cannot remove {}: its output '{}' is still used",
+           node.Describe(), output);
+    }
+  }
+  impl_->UnindexNode(*node.proto_);
+  RemoveElement(*impl_->graph().mutable_node(), node.proto_);
+}
+
+void Model::SetInitializer(const std::string& name, DataType type, std::span<const int64_t> dims,
+                           std::span<const std::byte> bytes) {
+  SetInitializer(name, Tensor{type, {dims.begin(), dims.end()}, {bytes.begin(), bytes.end()}});
+}
+
+void Model::SetInitializer(const std::string& name, Tensor tensor) {
+  const ValueEntry* const found = impl_->Find(name);
+  const uint64_t expected = NumBytes(tensor.type, tensor.num_elements());
+  const bool is_taken = found != nullptr && found->initializer == nullptr && found->IsDefined();
+  if (name.empty() || is_taken || ElementBits(tensor.type) == 0 ||
+      tensor.bytes.size() != expected) {
+    Fail(ErrorCode::kInvalidArgument, "cannot set initializer '{}': {}", name,
+         name.empty() ? "it needs a name"
+         : is_taken   ? "the name is that of an input or of a node's output"
+                      : fmt::format("{} [{}] takes {} bytes, not {}", DataTypeName(tensor.type),
+                                    fmt::join(tensor.dims, ", "), expected, tensor.bytes.size()));
+  }
+  ValueEntry& entry = impl_->At(name);
+  // An input with a default value becomes a constant: its declared type may no longer fit.
+  if (entry.is_graph_input) impl_->RemoveGraphInput(name);
+  if (entry.initializer == nullptr) {
+    entry.initializer = impl_->graph().add_initializer();
+  } else {
+    entry.initializer->Clear();
+  }
+  onnx::TensorProto& proto = *entry.initializer;
+  proto.set_name(name);
+  proto.set_data_type(static_cast<int32_t>(tensor.type));
+  for (const int64_t dim : tensor.dims) proto.add_dims(dim);
+  const auto owner = std::make_shared<const std::vector<std::byte>>(std::move(tensor.bytes));
+  ModelImpl::PlaceData(entry, {owner, *owner});
+}
+
+void Model::RemoveInitializer(std::string_view name) {
+  const ValueEntry* const entry = impl_->Find(name);
+  if (entry == nullptr || entry->initializer == nullptr || entry->IsRead()) {
+    Fail(ErrorCode::kInvalidArgument, "cannot remove initializer '{}': {}", name,
+         entry == nullptr || entry->initializer == nullptr ? "the model has none of that name"
+                                                           : "it is still used");
+  }
+  onnx::TensorProto* const tensor = entry->initializer;
+  const bool is_graph_input = entry->is_graph_input;
+  ValueEntry& mutable_entry = impl_->values.find(name)->second;
+  mutable_entry.initializer = nullptr;
+  mutable_entry.storage = {};
+  if (is_graph_input) impl_->RemoveGraphInput(name);
+  impl_->DropIfUnknown(name);
+  RemoveElement(*impl_->graph().mutable_initializer(), tensor);
+}
+
+}  // namespace bitpress::graph

@@ -1,0 +1,154 @@
+#include "graph/external_data.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <system_error>
+#include <vector>
+
+#include "base/error.h"
+#include "graph/tensor_proto.h"
+
+namespace bitpress::graph {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string Entry(const onnx::TensorProto& tensor, std::string_view key) {
+  for (const auto& entry : tensor.external_data()) {
+    if (entry.key() == key) return entry.value();
+  }
+  return "";
+}
+
+std::optional<uint64_t> NumberEntry(const onnx::TensorProto& tensor, std::string_view key) {
+  const std::string text = Entry(tensor, key);
+  if (text.empty()) return std::nullopt;
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    Fail(ErrorCode::kInvalidModel,
+         "tensor '{}': {} of its external data is '{}', expected a number of bytes", tensor.name(),
+         key, text);
+  }
+  return number;
+}
+
+bool IsInside(const fs::path& path, const fs::path& folder) {
+  const auto [in_folder, in_path] =
+      std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
+  return in_folder == folder.end() && in_path != path.end();
+}
+
+// The real path of `location`. Symbolic links are followed before it is decided whether it is
+// inside: a link may point elsewhere.
+fs::path ResolveLocation(const fs::path& folder, const std::string& location,
+                         const std::string& tensor) {
+  const fs::path relative = fs::path(location).lexically_normal();
+  const bool is_plain = !location.empty() && location.find('\0') == std::string::npos;
+  if (!is_plain || relative.is_absolute() || *relative.begin() == "..") {
+    Fail(ErrorCode::kInvalidModel,
+         "tensor '{}': its external data is in '{}', expected a relative path inside the model's "
+         "folder",
+         tensor, location.substr(0, location.find('\0')));
+  }
+  std::error_code code;
+  const fs::path base = fs::canonical(folder, code);
+  const fs::path path = code ? fs::path() : fs::canonical(base / relative, code);
+  if (code) {
+    Fail(ErrorCode::kIo, "cannot read '{}', the external data of tensor '{}': {}",
+         (folder / relative).string(), tensor, code.message());
+  }
+  if (!IsInside(path, base)) {
+    Fail(ErrorCode::kInvalidModel,
+         "tensor '{}': its external data '{}' is a link that leaves the model's folder; copy the "
+         "file '{}' beside the model",
+         tensor, location, path.string());
+  }
+  return path;
+}
+
+}  // namespace
+
+struct ExternalDataReader::MappedFile {
+  MappedFile() = default;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile() {
+    if (!bytes.empty()) ::munmap(const_cast<std::byte*>(bytes.data()), bytes.size());
+  }
+  std::span<const std::byte> bytes;
+};
+
+std::shared_ptr<const ExternalDataReader::MappedFile> ExternalDataReader::Open(
+    const std::string& location, const std::string& tensor) {
+  auto& slot = files_[location];
+  if (slot) return slot;
+  const fs::path path = ResolveLocation(folder_, location, tensor);
+  const auto fail = [&](std::string_view why) {
+    Fail(ErrorCode::kIo, "cannot read '{}', the external data of tensor '{}': {}", path.string(),
+         tensor, why);
+  };
+  // Not to wait for a writer if it is a pipe.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (descriptor < 0) fail(std::strerror(errno));
+  struct stat info {};
+  const int stat_result = ::fstat(descriptor, &info);
+  if (stat_result != 0 || !S_ISREG(info.st_mode)) {
+    ::close(descriptor);
+    fail("not a regular file");
+  }
+  auto file = std::make_shared<MappedFile>();
+  if (info.st_size > 0) {
+    const auto size = static_cast<size_t>(info.st_size);
+    void* memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    const int code = errno;
+    ::close(descriptor);
+    if (memory == MAP_FAILED) fail(std::strerror(code));
+    file->bytes = {static_cast<const std::byte*>(memory), size};
+  } else {
+    ::close(descriptor);
+  }
+  slot = std::move(file);
+  return slot;
+}
+
+TensorStorage ExternalDataReader::Read(const onnx::TensorProto& tensor) {
+  const uint64_t expected = ExpectedBytes(tensor);
+  if (tensor.data_type() == onnx::TensorProto::STRING) {
+    Fail(ErrorCode::kInvalidModel, "tensor '{}' holds strings, which cannot be external data",
+         tensor.name());
+  }
+  const std::string location = Entry(tensor, "location");
+  const uint64_t offset = NumberEntry(tensor, "offset").value_or(0);
+  const uint64_t length = NumberEntry(tensor, "length").value_or(expected);
+  if (length != expected) {
+    Fail(ErrorCode::kInvalidModel, "tensor '{}': its external data has {} bytes, but {} takes {}",
+         tensor.name(), length, DescribeType(tensor), expected);
+  }
+  const std::shared_ptr<const MappedFile> file = Open(location, tensor.name());
+  if (offset > file->bytes.size() || length > file->bytes.size() - offset) {
+    Fail(ErrorCode::kInvalidModel,
+         "tensor '{}': its external data are {} bytes at offset {} of '{}', which has only {} "
+         "bytes",
+         tensor.name(), length, offset, location, file->bytes.size());
+  }
+  TensorStorage storage{file, file->bytes.subspan(offset, length)};
+  const size_t alignment = std::clamp<size_t>(ElementBits(TypeOf(tensor)) / 8, 1, 8);
+  if (offset % alignment != 0) {
+    auto copy =
+        std::make_shared<std::vector<std::byte>>(storage.bytes.begin(), storage.bytes.end());
+    storage.bytes = *copy;
+    storage.owner = std::move(copy);
+  }
+  return storage;
+}
+
+}  // namespace bitpress::graph

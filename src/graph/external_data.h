@@ -1,0 +1,40 @@
+// External tensor data: files beside the model, mapped into memory. The paths come from an
+// untrusted file and must stay inside the model's folder.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "onnx/onnx_pb.h"
+
+namespace bitpress::graph {
+
+// Bytes together with what keeps them alive.
+struct TensorStorage {
+  std::shared_ptr<const void> owner;
+  std::span<const std::byte> bytes;
+};
+
+// Opens each file once. Not thread-safe; what it returns may outlive it.
+class ExternalDataReader {
+ public:
+  explicit ExternalDataReader(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  // The bytes of an external tensor, in the mapped file, or copied where their offset is not a
+  // multiple of the element's size. Throws Error(kInvalidModel) if location, offset or length are
+  // wrong, Error(kIo) if the file cannot be read.
+  TensorStorage Read(const onnx::TensorProto& tensor);
+
+ private:
+  struct MappedFile;
+  std::shared_ptr<const MappedFile> Open(const std::string& location, const std::string& tensor);
+
+  std::filesystem::path folder_;
+  std::map<std::string, std::shared_ptr<const MappedFile>> files_;
+};
+
+}  // namespace bitpress::graph

@@ -1,0 +1,136 @@
+// Who produces and reads which value.
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "graph/model_impl.h"
+#include "graph/tensor_proto.h"
+
+namespace bitpress::graph {
+
+const ValueEntry* ModelImpl::Find(std::string_view value) const {
+  const auto found = values.find(value);
+  return found == values.end() ? nullptr : &found->second;
+}
+
+void ModelImpl::AdoptInitializer(onnx::TensorProto& tensor, ExternalDataReader* reader) {
+  ValueEntry& entry = At(tensor.name());
+  if (entry.initializer != nullptr) {
+    Fail(ErrorCode::kInvalidModel, "two initializers are named '{}'", tensor.name());
+  }
+  entry.initializer = &tensor;
+  if (IsExternal(tensor)) {
+    TensorStorage storage = reader->Read(tensor);
+    tensor.clear_external_data();
+    tensor.clear_data_location();
+    PlaceData(entry, std::move(storage));
+    return;
+  }
+  CheckTensorData(tensor);
+  MoveToRawData(tensor);
+  if (tensor.raw_data().size() > kKeepInMessage) {
+    const std::shared_ptr<const std::string> owner(tensor.release_raw_data());
+    PlaceData(entry, {owner, std::as_bytes(std::span<const char>(*owner))});
+  } else {
+    entry.storage.bytes = std::as_bytes(std::span<const char>(tensor.raw_data()));
+  }
+}
+
+void ModelImpl::PlaceData(ValueEntry& entry, TensorStorage storage) {
+  onnx::TensorProto& tensor = *entry.initializer;
+  if (storage.bytes.size() <= kKeepInMessage) {
+    tensor.set_raw_data(storage.bytes.data(), storage.bytes.size());
+    entry.storage = {nullptr, std::as_bytes(std::span<const char>(tensor.raw_data()))};
+    return;
+  }
+  tensor.set_data_location(onnx::TensorProto::EXTERNAL);
+  auto* const location = tensor.add_external_data();
+  location->set_key("location");
+  location->set_value(kStubLocation);
+  entry.storage = std::move(storage);
+}
+
+void ModelImpl::IndexNode(onnx::NodeProto& node) {
+  size_t index = 0;
+  for (const std::string& input : node.input()) {
+    if (!input.empty()) At(input).uses.push_back({&node, index});
+    ++index;
+  }
+  for (const std::string& output : node.output()) {
+    if (!output.empty()) At(output).producer = &node;
+  }
+  for (const std::string_view value : CapturedValues(node)) ++At(value).num_subgraph_uses;
+  CollectInnerNames(node, subgraph_names);
+}
+
+void ModelImpl::UnindexNode(onnx::NodeProto& node) {
+  for (const std::string_view value : CapturedValues(node)) {
+    --At(value).num_subgraph_uses;
+    DropIfUnknown(value);
+  }
+  for (const std::string& input : node.input()) {
+    if (input.empty()) continue;
+    std::erase_if(At(input).uses, [&](const ValueUse& use) { return use.node == &node; });
+    DropIfUnknown(input);
+  }
+  for (const std::string& output : node.output()) {
+    if (output.empty()) continue;
+    At(output).producer = nullptr;
+    DropIfUnknown(output);
+  }
+}
+
+void ModelImpl::DropIfUnknown(std::string_view value) {
+  const auto found = values.find(value);
+  if (found == values.end()) return;
+  // What is only described in value_info stays known: an inserted node may define it again.
+  const ValueEntry& entry = found->second;
+  if (!entry.IsDefined() && !entry.IsRead() && entry.info == nullptr) values.erase(found);
+}
+
+void ModelImpl::IndexGraph() {
+  for (const auto& tensor : graph().sparse_initializer()) {
+    At(tensor.values().name()).is_sparse_initializer = true;
+  }
+  for (onnx::NodeProto& node : *graph().mutable_node()) IndexNode(node);
+  IndexInfo();
+}
+
+void ModelImpl::IndexInfo() {
+  for (auto& [name, entry] : values) {
+    entry.info = nullptr;
+    entry.is_graph_input = entry.is_output = false;
+  }
+  for (const auto& info : graph().value_info()) At(info.name()).info = &info;
+  for (const auto& info : graph().output()) {
+    ValueEntry& entry = At(info.name());
+    entry.is_output = true;
+    if (info.has_type()) entry.info = &info;
+  }
+  for (const auto& info : graph().input()) {
+    ValueEntry& entry = At(info.name());
+    entry.is_graph_input = true;
+    entry.info = &info;
+  }
+}
+
+void ModelImpl::RemoveGraphInput(std::string_view name) {
+  auto& inputs = *graph().mutable_input();
+  for (int i = 0; i < inputs.size(); ++i) {
+    if (inputs.Get(i).name() != name) continue;
+    inputs.DeleteSubrange(i, 1);
+    IndexInfo();
+    return;
+  }
+}
+
+void ModelImpl::RemoveNodes(const std::unordered_set<const onnx::NodeProto*>& removed) {
+  auto& nodes = *graph().mutable_node();
+  // Node handles are pointers: the nodes that stay must not be copied.
+  const auto elements = nodes.pointer_begin();
+  std::stable_partition(elements, elements + nodes.size(),
+                        [&](const onnx::NodeProto* node) { return !removed.contains(node); });
+  for (size_t i = 0; i < removed.size(); ++i) nodes.RemoveLast();
+}
+
+}  // namespace bitpress::graph

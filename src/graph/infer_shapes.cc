@@ -1,0 +1,115 @@
+// Types and shapes, by ONNX's inference.
+//
+// What a file says about its values (value_info) may be stale once the model was changed, but is
+// all there is behind operators that inference does not know. So inference first runs without it;
+// then what the file knows and inference does not is put back, and if there is any, inference runs
+// once more from there.
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "base/error.h"
+#include "graph/model_impl.h"
+#include "onnx/shape_inference/implementation.h"
+
+namespace bitpress::graph {
+namespace {
+
+using ValueInfos = google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>;
+
+void RunInference(onnx::ModelProto& proto) {
+  const onnx::ShapeInferenceOptions options(/*check_type=*/false, /*error_mode=*/0,
+                                            /*enable_data_propagation=*/true);
+  try {
+    onnx::shape_inference::InferShapes(proto, onnx::OpSchemaRegistry::Instance(), options);
+  } catch (const std::exception&) {
+    // A node it cannot cope with: what was inferred so far is in the model.
+  }
+}
+
+// One entry for each value, none for inputs, outputs and initializers, which say it themselves.
+void RemoveDuplicates(onnx::GraphProto& graph) {
+  std::unordered_set<std::string_view> known;
+  for (const auto& info : graph.input()) known.insert(info.name());
+  for (const auto& tensor : graph.initializer()) known.insert(tensor.name());
+  for (const auto& info : graph.output()) {
+    if (info.has_type()) known.insert(info.name());
+  }
+  auto& infos = *graph.mutable_value_info();
+  ValueInfos unique;
+  for (auto& info : infos) {
+    if (known.insert(info.name()).second) unique.Add()->Swap(&info);
+  }
+  infos.Swap(&unique);
+}
+
+bool KnowsMore(const onnx::TensorShapeProto::Dimension& dim,
+               const onnx::TensorShapeProto::Dimension& than) {
+  return dim.has_dim_value() && !than.has_dim_value();
+}
+
+// Adds to `type` what `old` knows on top of it, unless they contradict each other. Returns whether
+// it was anything.
+bool Complete(onnx::TypeProto& type, const onnx::TypeProto& old) {
+  if (type.value_case() == onnx::TypeProto::VALUE_NOT_SET) {
+    type = old;
+    return old.value_case() != onnx::TypeProto::VALUE_NOT_SET;
+  }
+  if (!type.has_tensor_type() || !old.has_tensor_type() || !old.tensor_type().has_shape() ||
+      type.tensor_type().elem_type() != old.tensor_type().elem_type()) {
+    return false;
+  }
+  const auto& old_shape = old.tensor_type().shape();
+  if (!type.tensor_type().has_shape()) {
+    *type.mutable_tensor_type()->mutable_shape() = old_shape;
+    return true;
+  }
+  auto& shape = *type.mutable_tensor_type()->mutable_shape();
+  if (shape.dim_size() != old_shape.dim_size()) return false;
+  bool knows_more = false;
+  for (int i = 0; i < shape.dim_size(); ++i) {
+    const auto& dim = shape.dim(i);
+    const auto& old_dim = old_shape.dim(i);
+    const bool contradicts =
+        dim.has_dim_value() && old_dim.has_dim_value() && dim.dim_value() != old_dim.dim_value();
+    if (contradicts) return false;
+    knows_more = knows_more || KnowsMore(old_dim, dim);
+  }
+  for (int i = 0; knows_more && i < shape.dim_size(); ++i) {
+    if (KnowsMore(old_shape.dim(i), shape.dim(i))) *shape.mutable_dim(i) = old_shape.dim(i);
+  }
+  return knows_more;
+}
+
+bool PutBack(onnx::GraphProto& graph, const ValueInfos& old_infos) {
+  std::unordered_map<std::string_view, onnx::ValueInfoProto*> inferred;
+  for (auto& info : *graph.mutable_value_info()) inferred.emplace(info.name(), &info);
+  bool changed = false;
+  for (const auto& old : old_infos) {
+    const auto found = inferred.find(old.name());
+    if (found != inferred.end()) {
+      changed = Complete(*found->second->mutable_type(), old.type()) || changed;
+    } else if (old.has_type()) {
+      *graph.mutable_value_info()->Add() = old;
+      changed = true;
+    }
+  }
+  return changed;
+}
+
+}  // namespace
+
+void Model::InferShapes() {
+  RegisterSchemas();
+  onnx::GraphProto& graph = impl_->graph();
+  RemoveDuplicates(graph);
+  ValueInfos old_infos;
+  graph.mutable_value_info()->Swap(&old_infos);
+  RunInference(impl_->proto);
+  if (PutBack(graph, old_infos)) RunInference(impl_->proto);
+  RemoveDuplicates(graph);
+  impl_->IndexInfo();
+}
+
+}  // namespace bitpress::graph

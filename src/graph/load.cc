@@ -1,0 +1,227 @@
+// From bytes to a checked model: parse, bring to one form, verify the data of every tensor, sort,
+// check, index.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "google/protobuf/io/zero_copy_stream_impl.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "google/protobuf/stubs/logging.h"
+#include "graph/model_impl.h"
+#include "graph/onnx_error.h"
+#include "graph/tensor_proto.h"
+#include "onnx/checker.h"
+
+namespace bitpress::graph {
+namespace {
+
+namespace fs = std::filesystem;
+namespace io = google::protobuf::io;
+
+constexpr const char* kStandardDomainAlias = "ai.onnx";
+
+template <typename Nodes, typename Function>
+void ForEachNode(Nodes& nodes, const Function& function) {
+  for (auto& node : nodes) {
+    function(node);
+    for (auto& attribute : *node.mutable_attribute()) {
+      if (attribute.has_g()) ForEachNode(*attribute.mutable_g()->mutable_node(), function);
+      for (auto& body : *attribute.mutable_graphs()) {
+        ForEachNode(*body.mutable_node(), function);
+      }
+    }
+  }
+}
+
+template <typename Function>
+void ForEachTensor(onnx::SparseTensorProto& sparse, const Function& function) {
+  if (sparse.has_values()) function(*sparse.mutable_values());
+  if (sparse.has_indices()) function(*sparse.mutable_indices());
+}
+
+template <typename Function>
+void ForEachTensor(onnx::NodeProto& node, const Function& function);
+
+// The tensors of a body; those of the main graph's own initializers are the caller's.
+template <typename Function>
+void ForEachTensor(onnx::GraphProto& graph, bool with_initializers, const Function& function) {
+  if (with_initializers) {
+    for (auto& tensor : *graph.mutable_initializer()) function(tensor);
+  }
+  for (auto& sparse : *graph.mutable_sparse_initializer()) ForEachTensor(sparse, function);
+  for (auto& node : *graph.mutable_node()) ForEachTensor(node, function);
+}
+
+template <typename Function>
+void ForEachTensor(onnx::NodeProto& node, const Function& function) {
+  for (auto& attribute : *node.mutable_attribute()) {
+    if (attribute.has_t()) function(*attribute.mutable_t());
+    for (auto& tensor : *attribute.mutable_tensors()) function(tensor);
+    if (attribute.has_sparse_tensor()) ForEachTensor(*attribute.mutable_sparse_tensor(), function);
+    for (auto& sparse : *attribute.mutable_sparse_tensors()) ForEachTensor(sparse, function);
+    if (attribute.has_g()) ForEachTensor(*attribute.mutable_g(), true, function);
+    for (auto& body : *attribute.mutable_graphs()) ForEachTensor(body, true, function);
+  }
+}
+
+void RequireGraph(const onnx::ModelProto& proto) {
+  const char* missing = !proto.has_graph()               ? "graph"
+                        : proto.graph().node_size() == 0 ? "nodes"
+                        : proto.opset_import_size() == 0 ? "opset imports"
+                                                         : nullptr;
+  if (missing != nullptr) {
+    Fail(ErrorCode::kInvalidModel, "the model has no {}; it is empty, truncated or not ONNX",
+         missing);
+  }
+}
+
+// "ai.onnx" is another word for the standard domain "".
+void UseOneStandardDomain(onnx::ModelProto& proto) {
+  const auto rename_node = [](onnx::NodeProto& node) {
+    if (node.domain() == kStandardDomainAlias) node.clear_domain();
+  };
+  const auto rename_import = [](onnx::OperatorSetIdProto& import) {
+    if (import.domain() == kStandardDomainAlias) import.set_domain("");
+  };
+  ForEachNode(*proto.mutable_graph()->mutable_node(), rename_node);
+  for (auto& import : *proto.mutable_opset_import()) rename_import(import);
+  for (auto& function : *proto.mutable_functions()) {
+    ForEachNode(*function.mutable_node(), rename_node);
+    for (auto& import : *function.mutable_opset_import()) rename_import(import);
+  }
+}
+
+// Before IR version 4 initializers had to be inputs as well, without being any. From then on such
+// an input may be set by the caller, so they are taken out with the change of the version.
+void RaiseIrVersion(onnx::ModelProto& proto) {
+  constexpr int64_t kFirstWithFreeInitializers = 4;
+  if (proto.ir_version() < 1 || proto.ir_version() >= kFirstWithFreeInitializers) return;
+  proto.set_ir_version(kFirstWithFreeInitializers);
+  std::unordered_set<std::string_view> constants;
+  for (const auto& tensor : proto.graph().initializer()) constants.insert(tensor.name());
+  auto& inputs = *proto.mutable_graph()->mutable_input();
+  const auto end = std::remove_if(inputs.begin(), inputs.end(), [&](const auto& input) {
+    return constants.contains(input.name());
+  });
+  inputs.erase(end, inputs.end());
+}
+
+// Tensors elsewhere than in the graph's initializers are few and small: external ones are read in.
+void VerifyInnerTensors(onnx::ModelProto& proto, ExternalDataReader& reader) {
+  const auto verify = [&](onnx::TensorProto& tensor) {
+    if (!IsExternal(tensor)) return CheckTensorData(tensor);
+    const TensorStorage storage = reader.Read(tensor);
+    tensor.clear_external_data();
+    tensor.clear_data_location();
+    tensor.set_raw_data(storage.bytes.data(), storage.bytes.size());
+  };
+  ForEachTensor(*proto.mutable_graph(), false, verify);
+  for (auto& function : *proto.mutable_functions()) {
+    for (auto& node : *function.mutable_node()) ForEachTensor(node, verify);
+  }
+}
+
+std::unique_ptr<ModelImpl> Build(io::ZeroCopyInputStream& stream, const fs::path& folder) {
+  // Damaged input is reported by an exception, not on the standard error output.
+  const google::protobuf::LogSilencer silencer;
+  auto impl = std::make_unique<ModelImpl>();
+  onnx::ModelProto& proto = impl->proto;
+  if (!proto.ParseFromZeroCopyStream(&stream)) {
+    Fail(ErrorCode::kInvalidModel, "not an ONNX model, or damaged or truncated");
+  }
+  RequireGraph(proto);
+  UseOneStandardDomain(proto);
+  RaiseIrVersion(proto);
+  ExternalDataReader reader(folder);
+  for (auto& tensor : *impl->graph().mutable_initializer()) impl->AdoptInitializer(tensor, &reader);
+  VerifyInnerTensors(proto, reader);
+  SortNodes(impl->graph());
+  impl->Check();
+  impl->IndexGraph();
+  return impl;
+}
+
+// Closes the file at the end of a scope.
+struct Descriptor {
+  int value;
+  ~Descriptor() {
+    if (value >= 0) ::close(value);
+  }
+};
+
+}  // namespace
+
+Model Model::Load(const fs::path& path) {
+  const auto fail = [&](std::string_view why) {
+    Fail(ErrorCode::kIo, "cannot read '{}': {}", path.string(), why);
+  };
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  struct stat info {};
+  if (file.value < 0 || ::fstat(file.value, &info) != 0) fail(std::strerror(errno));
+  if (S_ISDIR(info.st_mode)) fail("it is a folder");
+  return WithContext(fmt::format("model '{}'", path.string()), [&] {
+    constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+    if (info.st_size > kMost) {
+      Fail(ErrorCode::kInvalidModel,
+           "the file has {}, but a protobuf message at most 2 GB; larger models keep their "
+           "initializers in external data",
+           HumanBytes(static_cast<uint64_t>(info.st_size)));
+    }
+    constexpr int kBlockBytes = 1 << 18;
+    io::FileInputStream stream(file.value, kBlockBytes);
+    try {
+      return Model(TranslateErrors(ErrorCode::kInvalidModel, "not a valid ONNX model",
+                                   [&] { return Build(stream, path.parent_path()); }));
+    } catch (const Error&) {
+      if (stream.GetErrno() != 0) fail(std::strerror(stream.GetErrno()));
+      throw;
+    }
+  });
+}
+
+Model Model::Parse(std::string_view bytes, const fs::path& folder) {
+  if (bytes.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max())) {
+    Fail(ErrorCode::kInvalidModel, "a serialized model of {} is larger than a protobuf message",
+         HumanBytes(bytes.size()));
+  }
+  io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
+  return Model(TranslateErrors(ErrorCode::kInvalidModel, "not a valid ONNX model",
+                               [&] { return Build(stream, folder); }));
+}
+
+void ModelImpl::Check() const {
+  RegisterSchemas();
+  const auto lacks_shape = [](const onnx::ValueInfoProto& info) {
+    return !info.has_type() ||
+           (info.type().has_tensor_type() && !info.type().tensor_type().has_shape());
+  };
+  TranslateErrors(ErrorCode::kInvalidModel, "ONNX's checker", [&] {
+    const auto& graph = proto.graph();
+    if (std::ranges::none_of(graph.output(), lacks_shape) &&
+        std::ranges::none_of(graph.input(), lacks_shape)) {
+      return onnx::checker::check_model(proto);
+    }
+    // The checker wants a shape for each input and output. Models without run all the same, and
+    // exporters and tools write them.
+    onnx::ModelProto completed = proto;
+    const auto complete = [&](auto& infos) {
+      for (auto& info : infos) {
+        if (!lacks_shape(info)) continue;
+        auto& type = *info.mutable_type()->mutable_tensor_type();
+        if (!type.has_elem_type()) type.set_elem_type(onnx::TensorProto::FLOAT);
+        type.mutable_shape();
+      }
+    };
+    complete(*completed.mutable_graph()->mutable_input());
+    complete(*completed.mutable_graph()->mutable_output());
+    onnx::checker::check_model(completed);
+  });
+}
+
+}  // namespace bitpress::graph

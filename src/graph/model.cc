@@ -1,0 +1,188 @@
+#include "graph/model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "graph/model_impl.h"
+#include "graph/tensor_proto.h"
+
+namespace bitpress::graph {
+namespace {
+
+ValueInfo FromProto(const onnx::TypeProto& type) {
+  ValueInfo info;
+  if (!type.has_tensor_type()) return info;
+  const auto& tensor = type.tensor_type();
+  info.type = static_cast<DataType>(tensor.elem_type());
+  info.has_shape = tensor.has_shape();
+  for (const auto& dim : tensor.shape().dim()) {
+    info.shape.push_back({dim.has_dim_value() ? dim.dim_value() : -1, dim.dim_param()});
+  }
+  return info;
+}
+
+}  // namespace
+
+Model::Model(std::unique_ptr<ModelImpl> impl) : impl_(std::move(impl)) {}
+Model::~Model() = default;
+Model::Model(Model&&) noexcept = default;
+Model& Model::operator=(Model&&) noexcept = default;
+
+Model Model::Clone() const {
+  auto copy = std::make_unique<ModelImpl>();
+  copy->proto = impl_->proto;
+  copy->max_message_bytes = impl_->max_message_bytes;
+  for (auto& tensor : *copy->graph().mutable_initializer()) {
+    ValueEntry& entry = copy->At(tensor.name());
+    entry.initializer = &tensor;
+    if (IsExternal(tensor)) {
+      entry.storage = impl_->Find(tensor.name())->storage;
+    } else {
+      entry.storage.bytes = std::as_bytes(std::span<const char>(tensor.raw_data()));
+    }
+  }
+  copy->IndexGraph();
+  return Model(std::move(copy));
+}
+
+int64_t Model::ir_version() const { return impl_->proto.ir_version(); }
+
+std::map<std::string, int64_t> Model::OpsetImports() const {
+  std::map<std::string, int64_t> imports;
+  for (const auto& import : impl_->proto.opset_import()) {
+    imports[import.domain()] = import.version();
+  }
+  return imports;
+}
+
+void Model::SetOpsetImport(const std::string& domain, int64_t version) {
+  bool is_known = false;
+  for (auto& import : *impl_->proto.mutable_opset_import()) {
+    if (import.domain() != domain) continue;
+    import.set_version(version);
+    is_known = true;
+  }
+  if (is_known) return;
+  auto* import = impl_->proto.add_opset_import();
+  import->set_domain(domain);
+  import->set_version(version);
+}
+
+std::map<std::string, std::string> Model::Metadata() const {
+  std::map<std::string, std::string> metadata;
+  for (const auto& entry : impl_->proto.metadata_props()) metadata[entry.key()] = entry.value();
+  return metadata;
+}
+
+void Model::SetMetadata(const std::string& key, const std::string& value) {
+  for (auto& entry : *impl_->proto.mutable_metadata_props()) {
+    if (entry.key() != key) continue;
+    entry.set_value(value);
+    return;
+  }
+  auto* entry = impl_->proto.add_metadata_props();
+  entry->set_key(key);
+  entry->set_value(value);
+}
+
+std::vector<Node> Model::Nodes() const {
+  std::vector<Node> nodes;
+  nodes.reserve(static_cast<size_t>(impl_->graph().node_size()));
+  for (onnx::NodeProto& node : *impl_->graph().mutable_node()) {
+    nodes.push_back(Node(&node, impl_.get()));
+  }
+  return nodes;
+}
+
+std::vector<std::string> Model::InputNames() const {
+  std::vector<std::string> names;
+  for (const auto& input : std::as_const(*impl_).graph().input()) {
+    if (IsInput(input.name())) names.push_back(input.name());
+  }
+  return names;
+}
+
+std::vector<std::string> Model::OutputNames() const {
+  std::vector<std::string> names;
+  for (const auto& output : std::as_const(*impl_).graph().output()) names.push_back(output.name());
+  return names;
+}
+
+bool Model::IsInput(std::string_view value) const {
+  const ValueEntry* const entry = impl_->Find(value);
+  return entry != nullptr && entry->is_graph_input && entry->initializer == nullptr;
+}
+
+bool Model::IsOutput(std::string_view value) const {
+  const ValueEntry* const entry = impl_->Find(value);
+  return entry != nullptr && entry->is_output;
+}
+
+bool Model::IsInitializer(std::string_view value) const {
+  const ValueEntry* const entry = impl_->Find(value);
+  return entry != nullptr && entry->initializer != nullptr;
+}
+
+std::optional<Node> Model::Producer(std::string_view value) const {
+  const ValueEntry* const entry = impl_->Find(value);
+  if (entry == nullptr || entry->producer == nullptr) return std::nullopt;
+  return Node(entry->producer, impl_.get());
+}
+
+std::vector<Use> Model::Uses(std::string_view value) const {
+  const ValueEntry* const entry = impl_->Find(value);
+  std::vector<Use> uses;
+  if (entry == nullptr) return uses;
+  for (const ValueUse& use : entry->uses) {
+    uses.push_back({Node(use.node, impl_.get()), use.input_index});
+  }
+  return uses;
+}
+
+bool Model::IsUsedInSubgraph(std::string_view value) const {
+  const ValueEntry* const entry = impl_->Find(value);
+  return entry != nullptr && entry->num_subgraph_uses > 0;
+}
+
+ValueInfo Model::InfoOf(std::string_view value) const {
+  const ValueEntry* const entry = impl_->Find(value);
+  if (entry == nullptr) return {};
+  if (entry->initializer != nullptr) {
+    ValueInfo info{TypeOf(*entry->initializer), true, {}};
+    for (const int64_t dim : entry->initializer->dims()) info.shape.push_back({dim, ""});
+    return info;
+  }
+  return entry->info == nullptr ? ValueInfo{} : FromProto(entry->info->type());
+}
+
+std::vector<std::string> Model::InitializerNames() const {
+  std::vector<std::string> names;
+  for (const auto& tensor : std::as_const(*impl_).graph().initializer()) {
+    names.push_back(tensor.name());
+  }
+  return names;
+}
+
+InitializerView Model::Initializer(std::string_view name) const {
+  const ValueEntry* const entry = impl_->Find(name);
+  if (entry == nullptr || entry->initializer == nullptr) {
+    Fail(ErrorCode::kInvalidArgument, "the model has no initializer '{}'", name);
+  }
+  return {TypeOf(*entry->initializer), DimsOf(*entry->initializer), entry->storage.bytes};
+}
+
+std::string Model::FreshName(std::string wanted) const {
+  const auto is_taken = [&](const std::string& name) {
+    return impl_->values.contains(name) || impl_->subgraph_names.contains(name);
+  };
+  if (!is_taken(wanted)) return wanted;
+  for (size_t suffix = 1;; ++suffix) {
+    std::string name = fmt::format("{}_{}", wanted, suffix);
+    if (!is_taken(name)) return name;
+  }
+}
+
+void Model::Check() const { impl_->Check(); }
+
+}  // namespace bitpress::graph

@@ -1,0 +1,112 @@
+// The inside of a Model: the protobuf, the initializers' data beside it, and the index of values.
+//
+// Initializers above kKeepInMessage bytes are stubs in the protobuf (external, at kStubLocation);
+// their data lie in ValueEntry::storage, shared between clones. So copying, checking and shape
+// inference never touch them, and a model may be larger than one protobuf message. The small ones,
+// such as the shape of a Reshape, stay in raw_data, where shape inference reads them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "graph/external_data.h"
+#include "graph/model.h"
+#include "onnx/onnx_pb.h"
+
+namespace bitpress::graph {
+
+inline constexpr size_t kKeepInMessage = 4096;
+// ONNX's checker does not look for files whose location begins with '#'.
+inline constexpr const char* kStubLocation = "#bitpress";
+
+struct ValueUse {
+  onnx::NodeProto* node = nullptr;
+  size_t input_index = 0;
+};
+
+// Everything known about one value of the main graph.
+struct ValueEntry {
+  onnx::NodeProto* producer = nullptr;
+  std::vector<ValueUse> uses;
+  size_t num_subgraph_uses = 0;
+  bool is_graph_input = false;
+  bool is_output = false;
+  bool is_sparse_initializer = false;
+  onnx::TensorProto* initializer = nullptr;
+  TensorStorage storage;  // data of the initializer
+  const onnx::ValueInfoProto* info = nullptr;
+
+  bool IsDefined() const {
+    return producer != nullptr || is_graph_input || initializer != nullptr || is_sparse_initializer;
+  }
+  bool IsRead() const { return !uses.empty() || num_subgraph_uses > 0 || is_output; }
+};
+
+struct StringHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+};
+using ValueMap = std::unordered_map<std::string, ValueEntry, StringHash, std::equal_to<>>;
+
+struct ModelImpl {
+  onnx::ModelProto proto;
+  ValueMap values;
+  std::unordered_set<std::string> subgraph_names;  // defined inside the bodies of If, Loop, Scan
+  // Protobuf's limit for one message; tests lower it.
+  uint64_t max_message_bytes = std::numeric_limits<int32_t>::max();
+
+  onnx::GraphProto& graph() { return *proto.mutable_graph(); }
+  const onnx::GraphProto& graph() const { return proto.graph(); }
+  const ValueEntry* Find(std::string_view value) const;
+  ValueEntry& At(std::string_view value) { return values[std::string(value)]; }
+
+  // Takes the data of an initializer of the graph over: checks them, makes them raw, and moves
+  // large ones out of the message. Throws Error(kInvalidModel). REQUIRES: a reader if the data are
+  // external.
+  void AdoptInitializer(onnx::TensorProto& tensor, ExternalDataReader* reader = nullptr);
+  // Sets the data of an initializer, in the message or beside it. The size is right already.
+  static void PlaceData(ValueEntry& entry, TensorStorage storage);
+  // Everything of the index but the initializers. REQUIRES: the model passed the checker.
+  void IndexGraph();
+  void IndexNode(onnx::NodeProto& node);
+  void UnindexNode(onnx::NodeProto& node);
+  // After a change to inputs, outputs or value_info.
+  void IndexInfo();
+  // Forgets a value that nothing defines or reads any more.
+  void DropIfUnknown(std::string_view value);
+
+  void RemoveGraphInput(std::string_view name);
+  // Deletes nodes that are no longer in the index.
+  void RemoveNodes(const std::unordered_set<const onnx::NodeProto*>& removed);
+  // Throws Error(kInvalidModel).
+  void Check() const;
+};
+
+// The way of this room's free functions to the inside.
+struct ModelAccess {
+  static ModelImpl& Impl(Model& model) { return *model.impl_; }
+  static const ModelImpl& Impl(const Model& model) { return *model.impl_; }
+};
+
+// Values that the bodies of a node's attributes read from outside. Views into the node.
+std::vector<std::string_view> CapturedValues(const onnx::NodeProto& node);
+// Every name defined inside them.
+void CollectInnerNames(const onnx::NodeProto& node, std::unordered_set<std::string>& names);
+// Puts the nodes into topological order, leaving a sorted graph as it is. Throws
+// Error(kInvalidModel) naming the nodes of a cycle.
+void SortNodes(onnx::GraphProto& graph);
+// "Conv 'conv1'".
+std::string DescribeNode(const onnx::NodeProto& node);
+
+// Registers the operators of com.amd.quark, com.vai.quantize and bitpress with the ONNX library,
+// once.
+void RegisterSchemas();
+
+}  // namespace bitpress::graph

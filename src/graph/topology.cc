@@ -1,0 +1,150 @@
+// The order of nodes, and what the bodies of If, Loop and Scan read from outside.
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <string>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "graph/model_impl.h"
+
+namespace bitpress::graph {
+namespace {
+
+using Names = std::unordered_set<std::string_view>;
+
+template <typename Function>
+void ForEachBody(const onnx::NodeProto& node, Function&& function) {
+  for (const auto& attribute : node.attribute()) {
+    if (attribute.has_g()) function(attribute.g());
+    for (const auto& body : attribute.graphs()) function(body);
+  }
+}
+
+template <typename Function>
+void ForEachDefinition(const onnx::GraphProto& graph, Function&& function) {
+  for (const auto& input : graph.input()) function(input.name());
+  for (const auto& tensor : graph.initializer()) function(tensor.name());
+  for (const auto& tensor : graph.sparse_initializer()) function(tensor.values().name());
+  for (const auto& node : graph.node()) {
+    for (const auto& output : node.output()) function(output);
+  }
+}
+
+void CollectCaptures(const onnx::GraphProto& body, std::vector<Names>& scopes, Names& captures) {
+  Names& defined = scopes.emplace_back();
+  ForEachDefinition(body, [&](const std::string& name) { defined.insert(name); });
+  const auto read = [&](const std::string& name) {
+    const bool is_inner = std::ranges::any_of(
+        scopes, [&](const Names& scope) { return scope.contains(std::string_view(name)); });
+    if (!name.empty() && !is_inner) captures.insert(name);
+  };
+  for (const auto& node : body.node()) {
+    for (const auto& input : node.input()) read(input);
+    ForEachBody(node,
+                [&](const onnx::GraphProto& inner) { CollectCaptures(inner, scopes, captures); });
+  }
+  for (const auto& output : body.output()) read(output.name());
+  scopes.pop_back();
+}
+
+// For each node the positions of the nodes whose outputs it reads.
+std::vector<std::vector<size_t>> Dependencies(const onnx::GraphProto& graph) {
+  std::unordered_map<std::string_view, size_t> producers;
+  size_t position = 0;
+  for (const auto& node : graph.node()) {
+    for (const auto& output : node.output()) {
+      if (!output.empty()) producers.emplace(output, position);
+    }
+    ++position;
+  }
+  std::vector<std::vector<size_t>> dependencies(position);
+  position = 0;
+  for (const auto& node : graph.node()) {
+    const auto add = [&](std::string_view value) {
+      const auto found = producers.find(value);
+      if (found != producers.end()) dependencies[position].push_back(found->second);
+    };
+    for (const auto& input : node.input()) add(input);
+    for (const std::string_view value : CapturedValues(node)) add(value);
+    ++position;
+  }
+  return dependencies;
+}
+
+// Walks from an unplaced node to what it waits for until a node comes up again.
+[[noreturn]] void FailCycle(const onnx::GraphProto& graph,
+                            const std::vector<std::vector<size_t>>& dependencies,
+                            const std::vector<bool>& placed) {
+  const auto is_unplaced = [&](size_t node) { return !placed[node]; };
+  auto node = static_cast<size_t>(std::ranges::find(placed, false) - placed.begin());
+  std::vector<size_t> path;
+  while (std::ranges::find(path, node) == path.end()) {
+    path.push_back(node);
+    node = *std::ranges::find_if(dependencies[node], is_unplaced);
+  }
+  path.erase(path.begin(), std::ranges::find(path, node));
+  constexpr size_t kMostNames = 5;
+  std::vector<std::string> names;
+  for (const size_t i : path) {
+    if (names.size() == kMostNames) break;
+    names.push_back(DescribeNode(graph.node(static_cast<int>(i))));
+  }
+  Fail(ErrorCode::kInvalidModel, "{} nodes read each other's outputs in a cycle: {}{}", path.size(),
+       Join(names, ", "), path.size() > kMostNames ? ", ..." : "");
+}
+
+}  // namespace
+
+std::vector<std::string_view> CapturedValues(const onnx::NodeProto& node) {
+  Names captures;
+  std::vector<Names> scopes;
+  ForEachBody(node, [&](const onnx::GraphProto& body) { CollectCaptures(body, scopes, captures); });
+  return {captures.begin(), captures.end()};
+}
+
+void CollectInnerNames(const onnx::NodeProto& node, std::unordered_set<std::string>& names) {
+  ForEachBody(node, [&](const onnx::GraphProto& body) {
+    ForEachDefinition(body, [&](const std::string& name) { names.insert(name); });
+    for (const auto& inner : body.node()) CollectInnerNames(inner, names);
+  });
+}
+
+void SortNodes(onnx::GraphProto& graph) {
+  const std::vector<std::vector<size_t>> dependencies = Dependencies(graph);
+  const size_t num_nodes = dependencies.size();
+  std::vector<size_t> num_missing(num_nodes);
+  std::vector<std::vector<size_t>> readers(num_nodes);
+  bool is_sorted = true;
+  for (size_t node = 0; node < num_nodes; ++node) {
+    num_missing[node] = dependencies[node].size();
+    for (const size_t dependency : dependencies[node]) {
+      readers[dependency].push_back(node);
+      is_sorted = is_sorted && dependency < node;
+    }
+  }
+  if (is_sorted) return;
+
+  // Of the nodes that could come next the first of the file, so that little moves.
+  std::priority_queue<size_t, std::vector<size_t>, std::greater<>> ready;
+  for (size_t node = 0; node < num_nodes; ++node) {
+    if (num_missing[node] == 0) ready.push(node);
+  }
+  std::vector<bool> placed(num_nodes);
+  std::vector<onnx::NodeProto*> order;
+  const auto nodes = graph.mutable_node()->pointer_begin();
+  while (!ready.empty()) {
+    const size_t node = ready.top();
+    ready.pop();
+    placed[node] = true;
+    order.push_back(nodes[static_cast<std::ptrdiff_t>(node)]);
+    for (const size_t reader : readers[node]) {
+      if (--num_missing[reader] == 0) ready.push(reader);
+    }
+  }
+  if (order.size() < num_nodes) FailCycle(graph, dependencies, placed);
+  std::ranges::copy(order, nodes);
+}
+
+}  // namespace bitpress::graph
