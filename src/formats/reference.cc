@@ -134,9 +134,11 @@ uint32_t EncodeFloat(double x, ElementType type) {
   }
   const double magnitude = std::fabs(x);
   // 1. The step between neighbours at this magnitude: subnormals share the step of the smallest
-  // normal exponent.
+  // normal exponent, values beyond the range that of the largest.
   const int min_exponent = 1 - layout.bias;
-  const int exponent = magnitude == 0 ? min_exponent : std::max(FloorLog2(magnitude), min_exponent);
+  const int exponent =
+      magnitude == 0 ? min_exponent
+                     : std::clamp(FloorLog2(magnitude), min_exponent, layout.max_exponent);
   const int step_exponent = exponent - layout.mantissa_bits;
   // 2. Round to a multiple of the step, ties to even, and saturate.
   const double rounded =
