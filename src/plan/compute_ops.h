@@ -1,0 +1,50 @@
+// The operators that multiply (Conv, ConvTranspose, Gemm, MatMul and their fused kin) and, for each
+// of their inputs, the axis along which products are summed: blocks run along it in the weight and
+// in the activation that meets it. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "graph/model.h"
+#include "plan/quant_config.h"
+
+namespace bitpress::plan {
+
+// What an input is to a compute operator.
+enum class Slot {
+  kData,    // an activation, or a constant in its place
+  kKernel,  // the weight of a convolution: constant in all but exotic models
+  kMatrix,  // either operand of a matrix product: constant or not
+  kBias,
+};
+
+struct Operand {
+  Slot slot = Slot::kData;
+  // The reduction axis: >= 0, or counted from the end (< 0) where the rank is not known and that is
+  // right.
+  int64_t axis = 0;
+};
+
+bool IsComputeOp(const graph::Node& node);
+
+// Describes one input of a compute operator; nothing for other operators and for inputs that do not
+// take part in the product (a fused Add's operand). `rank` is that of the input, -1 if unknown.
+std::optional<Operand> OperandOf(const graph::Node& node, size_t input_index, int64_t rank);
+
+// How blocks lie in a weight of these dimensions: the axis, and whether all dimensions after it are
+// read with it as one row.
+struct WeightLayout {
+  int64_t axis = 0;
+  bool flatten = false;
+};
+
+// REQUIRES: OperandOf(node, ...) gave `operand`, and operand.axis is a dimension of `dims`. A
+// kernel whose reduction is shorter than `block_size` follows `short_axis`; matrices keep their
+// axis (no other dimension belongs to the same sum). ConvTranspose kernels [I, O/g, kh, kw] are
+// flattened from axis 1, so that a row is one input channel's windows.
+WeightLayout LayoutWeight(const graph::Node& node, const Operand& operand,
+                          std::span<const int64_t> dims, int64_t block_size, ShortAxis short_axis);
+
+}  // namespace bitpress::plan

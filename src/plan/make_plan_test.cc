@@ -1,0 +1,258 @@
+#include "plan/make_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "plan/quantizer_nodes.h"
+
+namespace bitpress::plan {
+namespace {
+
+using formats::ScaleChoice;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+graph::Model LoadModel(const std::string& name) {
+  graph::Model model =
+      graph::Model::Load(std::string(BITPRESS_SOURCE_DIR) + "/tests/data/plan/" + name);
+  model.InferShapes();
+  return model;
+}
+
+QuantPlan PlanFor(const std::string& model, const std::string& config,
+                  const std::vector<std::string>& settings = {}) {
+  QuantConfig wish = ConfigByName(config);
+  for (const std::string& setting : settings) ApplySetting(wish, setting);
+  return MakePlan(wish, LoadModel(model), model);
+}
+
+std::vector<TensorPlan> RowsOf(const QuantPlan& plan, const std::string& value) {
+  std::vector<TensorPlan> rows;
+  for (const TensorPlan& row : plan.tensors) {
+    if (row.value == value) rows.push_back(row);
+  }
+  return rows;
+}
+
+// The only row of a value.
+TensorPlan RowOf(const QuantPlan& plan, const std::string& value) {
+  const std::vector<TensorPlan> rows = RowsOf(plan, value);
+  EXPECT_EQ(rows.size(), 1u) << value;
+  return rows.empty() ? TensorPlan() : rows.front();
+}
+
+std::vector<std::string> QuantizedActivations(const QuantPlan& plan) {
+  std::vector<std::string> values;
+  for (const TensorPlan& row : plan.tensors) {
+    if (row.role == Role::kActivation && row.is_quantized()) values.push_back(row.value);
+  }
+  return values;
+}
+
+TEST(MakePlan, ComputePlacementCoversConvAndGemm) {
+  const QuantPlan plan = PlanFor("convnet.onnx", "MXFP8E4M3");
+  EXPECT_EQ(plan.model_name, "convnet.onnx");
+  EXPECT_EQ(plan.opset, 17);
+  EXPECT_THAT(QuantizedActivations(plan), ElementsAre("x", "b", "c", "d", "h"));
+  for (const TensorPlan& row : plan.tensors) {
+    if (row.role != Role::kActivation) continue;
+    EXPECT_EQ(row.format, "mxfp8_e4m3");
+    EXPECT_EQ(row.axis, 1);
+    EXPECT_EQ(row.scale_choice, DefaultScaleChoice(row.Spec(), Role::kActivation));
+    EXPECT_FALSE(row.is_graph_output);
+  }
+  // The residual Add reads b too, but does not multiply.
+  EXPECT_THAT(RowOf(plan, "b").uses, ElementsAre(TensorUse{"conv_2", "Conv", 0}));
+  EXPECT_THAT(RowOf(plan, "stem_bias").reason, HasSubstr("biases stay float"));
+  EXPECT_EQ(RowOf(plan, "fc_bias").role, Role::kBias);
+  EXPECT_THAT(RowsOf(plan, "zero"), IsEmpty());
+}
+
+TEST(MakePlan, ShortAxesOfKernels) {
+  const QuantPlan flat = PlanFor("convnet.onnx", "MXFP8E4M3");
+  EXPECT_EQ(RowOf(flat, "stem_weight").axis, 1);
+  EXPECT_TRUE(RowOf(flat, "stem_weight").flatten);
+  EXPECT_TRUE(RowOf(flat, "depthwise_weight").flatten);
+  EXPECT_TRUE(RowOf(flat, "expand_weight").flatten);    // 8 channels: shorter than 32
+  EXPECT_FALSE(RowOf(flat, "project_weight").flatten);  // 48 channels
+  EXPECT_FALSE(RowOf(flat, "fc_weight").flatten);       // a matrix keeps its axis
+  EXPECT_EQ(RowOf(flat, "fc_weight").axis, 1);
+
+  // A block of bfp16 has 8 elements: the expansion's 8 channels fill one.
+  EXPECT_FALSE(RowOf(PlanFor("convnet.onnx", "BFP16"), "expand_weight").flatten);
+
+  const QuantPlan channels = PlanFor("convnet.onnx", "MXFP8E4M3", {"short_axis=channels"});
+  EXPECT_EQ(RowOf(channels, "depthwise_weight").axis, 0);
+  EXPECT_FALSE(RowOf(channels, "depthwise_weight").flatten);
+  EXPECT_EQ(RowOf(channels, "project_weight").axis, 1);
+
+  const QuantPlan axis = PlanFor("convnet.onnx", "MXFP8E4M3", {"short_axis=axis"});
+  EXPECT_EQ(RowOf(axis, "depthwise_weight").axis, 1);
+  EXPECT_FALSE(RowOf(axis, "depthwise_weight").flatten);
+}
+
+TEST(MakePlan, ElementwiseFormatsHaveNoAxis) {
+  const QuantPlan plan = PlanFor("convnet.onnx", "BF16");
+  for (const TensorPlan& row : plan.tensors) {
+    EXPECT_EQ(row.axis, std::nullopt) << row.value;
+    EXPECT_EQ(row.scale_choice, std::nullopt) << row.value;
+    EXPECT_FALSE(row.flatten) << row.value;
+  }
+}
+
+TEST(MakePlan, MatrixProductsBlockAlongTheSum) {
+  const QuantPlan plan = PlanFor("attention.onnx", "MX9");
+  EXPECT_EQ(RowOf(plan, "x").axis, 2);
+  EXPECT_EQ(RowOf(plan, "x").uses.size(), 3u);
+  EXPECT_EQ(RowOf(plan, "wq").axis, 0);
+  EXPECT_EQ(RowOf(plan, "q").axis, 2);
+  EXPECT_EQ(RowOf(plan, "kt").axis, 1);
+  EXPECT_EQ(RowOf(plan, "p").axis, 2);
+  EXPECT_EQ(RowOf(plan, "k").axis, 1);  // right operand of p * k
+  EXPECT_EQ(RowOf(plan, "y").axis, 0);  // Gemm with transA
+  EXPECT_EQ(RowOf(plan, "wg").axis, 0);
+  EXPECT_EQ(RowOf(plan, "wv").axis, 0);  // 1-D
+  EXPECT_EQ(RowOf(plan, "wv").role, Role::kWeight);
+}
+
+TEST(MakePlan, FusedOperators) {
+  const QuantPlan plan = PlanFor("fused.onnx", "MXINT8");
+  EXPECT_EQ(RowOf(plan, "x").axis, 1);
+  EXPECT_EQ(RowOf(plan, "conv_weight").axis, 1);
+  EXPECT_THAT(RowsOf(plan, "z"), IsEmpty());  // added after the product
+  EXPECT_EQ(RowOf(plan, "m").axis, 2);
+  EXPECT_EQ(RowOf(plan, "right_weight").axis, 1);  // transB
+  EXPECT_EQ(RowOf(plan, "batch_weight").axis, 0);  // transBatchB: [K, batch, N]
+  // Shapes end at FusedMatMul: counted from the end. Left of both products and right of the second.
+  const std::vector<TensorPlan> n = RowsOf(plan, "n");
+  ASSERT_EQ(n.size(), 2u);
+  EXPECT_EQ(n[0].axis, -1);
+  EXPECT_THAT(n[0].uses, ElementsAre(TensorUse{"fusedmatmul_2", "FusedMatMul", 0}));
+  EXPECT_EQ(n[1].axis, -2);
+  EXPECT_EQ(n[1].uses.size(), 2u);
+}
+
+TEST(MakePlan, OneRowForEachTreatment) {
+  const QuantPlan plan = PlanFor("shared.onnx", "MXFP4E2M1");
+  EXPECT_EQ(RowOf(plan, "conv_weight").uses.size(), 2u);
+  const std::vector<TensorPlan> gemm = RowsOf(plan, "gemm_weight");
+  ASSERT_EQ(gemm.size(), 2u);
+  EXPECT_EQ(gemm[0].axis, 1);
+  EXPECT_EQ(gemm[1].axis, 0);
+}
+
+TEST(MakePlan, WhatStaysFloatSaysWhy) {
+  const QuantPlan plan = PlanFor("exotic.onnx", "MX6");
+  EXPECT_THAT(RowOf(plan, "double_weight").reason, HasSubstr("DOUBLE"));
+  EXPECT_THAT(RowOf(plan, "xd").reason, HasSubstr("DOUBLE"));
+  EXPECT_THAT(RowOf(plan, "w").reason, HasSubstr("computed by Mul 'mul_4'"));
+  EXPECT_THAT(RowOf(plan, "w_in").reason, HasSubstr("model input"));
+  EXPECT_EQ(RowOf(plan, "half_weight").format, "mx6");
+  EXPECT_EQ(RowOf(plan, "xh").axis, 1);
+  // ConvTranspose kernels sum along axis 0; too short here, so the windows of an input channel are
+  // a row.
+  EXPECT_EQ(RowOf(plan, "up_weight").axis, 1);
+  EXPECT_TRUE(RowOf(plan, "up_weight").flatten);
+  EXPECT_EQ(RowOf(PlanFor("exotic.onnx", "bfp(bits=13, block=4)"), "up_weight").axis, 0);
+  for (const TensorPlan& row : plan.tensors) {
+    EXPECT_EQ(row.is_quantized(), row.reason.empty()) << row.value;
+    EXPECT_FALSE(row.uses.empty()) << row.value;
+  }
+}
+
+TEST(MakePlan, SidesAreIndependent) {
+  const QuantPlan weight_only = PlanFor("convnet.onnx", "MXFP4E2M1", {"activations=none"});
+  EXPECT_THAT(QuantizedActivations(weight_only), IsEmpty());
+  EXPECT_EQ(RowOf(weight_only, "x").reason, "activations=none");
+  EXPECT_EQ(RowOf(weight_only, "fc_weight").format, "mxfp4_e2m1");
+
+  const QuantPlan mixed = PlanFor("convnet.onnx", "MX9", {"weights=mxfp4_e2m1", "biases=bf16"});
+  EXPECT_EQ(RowOf(mixed, "x").format, "mx9");
+  EXPECT_EQ(RowOf(mixed, "fc_weight").format, "mxfp4_e2m1");
+  EXPECT_EQ(RowOf(mixed, "fc_bias").format, "bf16");
+  EXPECT_EQ(RowOf(PlanFor("convnet.onnx", "MX9", {"weights=none"}), "fc_weight").reason,
+            "weights=none");
+}
+
+TEST(MakePlan, Exclusions) {
+  const QuantPlan plan =
+      PlanFor("convnet.onnx", "MX6", {"exclude_nodes=conv_[02]", "exclude_op_types=Gemm"});
+  EXPECT_THAT(QuantizedActivations(plan), ElementsAre("c", "d"));
+  EXPECT_THAT(RowOf(plan, "x").reason, HasSubstr("exclude_nodes 'conv_[02]'"));
+  EXPECT_THAT(RowOf(plan, "stem_weight").reason, HasSubstr("exclude_nodes"));
+  EXPECT_THAT(RowOf(plan, "h").reason, HasSubstr("exclude_op_types Gemm"));
+  try {
+    PlanFor("convnet.onnx", "MX6", {"exclude_nodes=conv_22"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("did you mean 'conv_2'"));
+  }
+  EXPECT_THROW(PlanFor("convnet.onnx", "MX6", {"exclude_op_types=Cnv"}), Error);
+}
+
+TEST(MakePlan, PlacementAllSurroundsEveryOperator) {
+  const QuantPlan plan = PlanFor("convnet.onnx", "MXFP8E4M3", {"placement=all"});
+  EXPECT_THAT(QuantizedActivations(plan),
+              ElementsAre("x", "a", "b", "c", "d", "e", "f", "g", "h", "logits"));
+  EXPECT_EQ(RowOf(plan, "b").uses.size(), 2u);
+  EXPECT_TRUE(RowOf(plan, "logits").is_graph_output);
+  EXPECT_THAT(RowOf(plan, "zero").reason, HasSubstr("constant of Clip"));
+  // The weights are the same as with compute.
+  EXPECT_TRUE(RowOf(plan, "depthwise_weight").flatten);
+}
+
+TEST(MakePlan, PlacementAllRefinesAxes) {
+  const QuantPlan plan = PlanFor("attention.onnx", "MXINT8", {"placement=all"});
+  EXPECT_EQ(RowOf(plan, "s").axis, 2);  // Softmax
+  const std::vector<TensorPlan> k = RowsOf(plan, "k");
+  ASSERT_EQ(k.size(), 1u);  // Transpose and MatMul agree on axis 1
+  EXPECT_EQ(k[0].uses.size(), 2u);
+  EXPECT_TRUE(RowOf(plan, "v").is_graph_output);
+}
+
+TEST(MakePlan, PlacementAllLeavesScalars) {
+  const QuantPlan plan = PlanFor("exotic.onnx", "MXINT8", {"placement=all"});
+  const TensorPlan row = RowOf(plan, "r");
+  EXPECT_EQ(row.reason, "scalar");
+  EXPECT_TRUE(row.is_graph_output);
+}
+
+TEST(MakePlan, AlreadyQuantized) {
+  const QuantPlan plan = PlanFor("quantized.onnx", "MX9", {"placement=all"});
+  EXPECT_THAT(RowOf(plan, "xq").reason, HasSubstr("already quantized by MXQuantizeDequantize"));
+  EXPECT_THAT(RowOf(plan, "w").reason, HasSubstr("already quantized by DequantizeLinear"));
+  EXPECT_THAT(RowsOf(plan, "x"), IsEmpty());
+  EXPECT_THAT(QuantizedActivations(plan), ElementsAre("h", "y"));
+}
+
+TEST(MakePlan, WeightsThatWeWroteAreNotRoundedAgain) {
+  graph::Model model = LoadModel("convnet.onnx");
+  model.SetMetadata(kWeightsMetadata, "5");
+  const QuantPlan plan = MakePlan(ConfigByName("MX9"), model, "convnet");
+  EXPECT_THAT(RowOf(plan, "fc_weight").reason, HasSubstr("already quantized"));
+  EXPECT_TRUE(RowOf(plan, "x").is_quantized());
+}
+
+TEST(MakePlan, QuarkOperators) {
+  EXPECT_EQ(PlanFor("convnet.onnx", "MX6", {"operators=quark"}).operators, OperatorSet::kQuark);
+  EXPECT_THROW(PlanFor("convnet.onnx", "fp8_e4m3", {"operators=quark"}), Error);
+  // No operator runs on weights.
+  EXPECT_NO_THROW(PlanFor("convnet.onnx", "fp8_e4m3", {"operators=quark", "activations=none"}));
+}
+
+TEST(MakePlan, NodesWithoutNames) {
+  const QuantPlan plan = PlanFor("nameless.onnx", "MXINT8", {"placement=all"});
+  EXPECT_THAT(RowOf(plan, "x").uses, ElementsAre(TensorUse{"a", "MatMul", 0}));
+  EXPECT_THAT(RowOf(plan, "b").uses, ElementsAre(TensorUse{"y", "Relu", 0}));
+  EXPECT_NO_THROW(CheckFits(plan, LoadModel("nameless.onnx")));
+}
+
+TEST(MakePlan, IsDeterministic) {
+  const std::string first = ToJson(PlanFor("attention.onnx", "MX6", {"placement=all"}));
+  EXPECT_EQ(first, ToJson(PlanFor("attention.onnx", "MX6", {"placement=all"})));
+}
+
+}  // namespace
+}  // namespace bitpress::plan

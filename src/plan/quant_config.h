@@ -1,0 +1,116 @@
+// The user's wish: which formats for activations, weights and biases, where quantizers stand, and
+// how scales are chosen. A preset or a format name gives a whole configuration; settings
+// (`key=value`) change single fields. One table of settings feeds parsing, the help text, the echo
+// in plan files and the error messages. Plain data; all functions are pure.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/format_spec.h"
+
+namespace bitpress::plan {
+
+// What a tensor is to the operator that reads it.
+enum class Role {
+  kActivation,  // computed at run time: an operator quantizes it in the running model
+  kWeight,      // a constant parameter: quantized once, when the model is written
+  kBias,        // the constant added to the result
+};
+
+enum class Placement {
+  kCompute,  // inputs and weights of the operators that multiply: Conv, ConvTranspose, Gemm, MatMul
+             // and their fused kin
+  kAll,      // also every float activation around every other operator, as AMD Quark places its
+             // quantizers
+};
+
+// Whose operator names are written into the model.
+enum class OperatorSet {
+  kBitpress,  // bitpress::QuantizeDequantize_<format>
+  kQuark,     // com.amd.quark::MXQuantizeDequantize and its kin
+};
+
+// What to do with a weight whose reduction axis is shorter than a block, such as a depthwise Conv's
+// [C, 1, 3, 3].
+enum class ShortAxis {
+  kFlatten,   // read the axis and all dimensions after it as one row (the im2col row): blocks of up
+              // to kh * kw elements
+  kChannels,  // let blocks run along axis 0
+  kAxis,      // keep the axis: blocks as short as it is
+};
+
+struct QuantConfig {
+  // The preset, or how this configuration is called in plans and reports.
+  std::string name;
+  // A format name, or "none": that side stays float.
+  std::string activations = "none";
+  std::string weights = "none";
+  // Biases are a thousandth of a model's bytes and enter sums that are float anyway: float unless
+  // asked.
+  std::string biases = "none";
+  Placement placement = Placement::kCompute;
+  // How the shared exponent of a block is chosen; nothing: DefaultScaleChoice.
+  std::optional<formats::ScaleChoice> activation_scale;
+  std::optional<formats::ScaleChoice> weight_scale;
+  formats::RoundingMode rounding = formats::RoundingMode::kHalfToEven;
+  OperatorSet operators = OperatorSet::kBitpress;
+  ShortAxis short_axis = ShortAxis::kFlatten;
+  // Regular expressions (ECMAScript); a node whose whole name matches one stays float.
+  std::vector<std::string> exclude_nodes;
+  std::vector<std::string> exclude_op_types;
+
+  bool operator==(const QuantConfig&) const = default;
+};
+
+// The scale choice for a tensor of this role where the user gave none. The only place that knows
+// the defaults.
+formats::ScaleChoice DefaultScaleChoice(const formats::FormatSpec& spec, Role role);
+
+// A named configuration: both sides in one format.
+struct Preset {
+  std::string_view name;  // Quark's name
+  std::string_view format;
+};
+std::span<const Preset> AllPresets();
+
+// The preset called `name` (any case), or both sides in the format called `name`. Throws
+// Error(kInvalidArgument) with the nearest name; Error(kUnsupported) for formats whose scales need
+// calibration.
+QuantConfig ConfigByName(std::string_view name);
+
+// One field of QuantConfig as text.
+struct Setting {
+  std::string_view key;
+  std::string allowed;  // "compute|all", "FORMAT|none", ... for help and errors
+  std::string_view help;
+  std::function<void(QuantConfig&, std::string_view value)>
+      set;  // throws Error(kInvalidArgument) without the key
+  std::function<std::string(const QuantConfig&)> get;
+  bool is_derived = false;  // sets several fields at once: not echoed
+};
+std::span<const Setting> AllSettings();
+
+// Applies one setting. Throws Error(kInvalidArgument) naming the key, with the nearest key or the
+// allowed values.
+void ApplySetting(QuantConfig& config, std::string_view key, std::string_view value);
+// The same for "key=value".
+void ApplySetting(QuantConfig& config, std::string_view assignment);
+
+// The format a side is quantized to with this configuration, scale choice and rounding filled in;
+// nothing for "none".
+std::optional<formats::FormatSpec> ResolveFormat(const QuantConfig& config, Role role);
+
+// Throws Error(kUnsupported) if the operator set has no operator that computes this format.
+void CheckHasOperator(OperatorSet operators, const formats::FormatSpec& spec);
+
+std::string_view RoleName(Role role);
+Role ParseRole(std::string_view word);
+std::string_view OperatorSetName(OperatorSet operators);
+OperatorSet ParseOperatorSet(std::string_view word);
+
+}  // namespace bitpress::plan

@@ -1,0 +1,141 @@
+#include "plan/quant_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace bitpress::plan {
+namespace {
+
+using formats::ScaleChoice;
+using testing::HasSubstr;
+
+template <typename Function>
+std::string MessageOf(Function&& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ConfigByName, EveryPresetNamesAFormat) {
+  EXPECT_EQ(AllPresets().size(), 12u);
+  for (const Preset& preset : AllPresets()) {
+    const QuantConfig config = ConfigByName(preset.name);
+    EXPECT_EQ(config.name, preset.name);
+    EXPECT_EQ(config.activations, preset.format);
+    EXPECT_EQ(config.weights, preset.format);
+    EXPECT_EQ(config.biases, "none");
+    EXPECT_EQ(formats::FindFormat(config.weights).name, preset.format);
+    EXPECT_EQ(ConfigByName(ToLower(preset.name)), config);
+  }
+}
+
+TEST(ConfigByName, TakesFormatNames) {
+  EXPECT_EQ(ConfigByName("mxfp8_e4m3").weights, "mxfp8_e4m3");
+  EXPECT_EQ(ConfigByName("FP8_E5M2").activations, "fp8_e5m2");
+  EXPECT_EQ(ConfigByName("bfp(block=32,bits=13)").weights, "bfp(bits=13, block=32)");
+}
+
+TEST(ConfigByName, UnknownNamesGetTheNearest) {
+  EXPECT_THAT(MessageOf([] { ConfigByName("MXFP8E4M4"); }), HasSubstr("did you mean 'MXFP8E4M3'"));
+  EXPECT_THAT(MessageOf([] { ConfigByName("mxfp8_e4m"); }), HasSubstr("did you mean 'mxfp8_e4m3'"));
+  EXPECT_THAT(MessageOf([] { ConfigByName("bfp(bits=13, blok=32)"); }), HasSubstr("blok"));
+  EXPECT_THAT(MessageOf([] { ConfigByName(""); }), HasSubstr("MXINT8"));
+}
+
+TEST(ConfigByName, IntegersNeedCalibration) {
+  try {
+    ConfigByName("int8");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    EXPECT_THAT(error.what(), HasSubstr("calibration"));
+  }
+}
+
+TEST(Settings, EveryOneRoundTrips) {
+  QuantConfig config;
+  config.name = "test";
+  for (const char* assignment :
+       {"activations=mx9", "weights=mxfp4_e2m1", "biases=bf16", "placement=all",
+        "activation_scale=even", "weight_scale=floor", "rounding=half_up", "operators=quark",
+        "short_axis=channels", "exclude_nodes=/a/.*;b", "exclude_op_types=Gemm; MatMul"}) {
+    const QuantConfig before = config;
+    ApplySetting(config, assignment);
+    EXPECT_NE(config, before) << assignment;
+  }
+  QuantConfig copy;
+  copy.name = "test";
+  for (const Setting& setting : AllSettings()) {
+    if (!setting.is_derived) ApplySetting(copy, setting.key, setting.get(config));
+  }
+  EXPECT_EQ(copy, config);
+  EXPECT_THAT(config.exclude_op_types, testing::ElementsAre("Gemm", "MatMul"));
+}
+
+TEST(Settings, ScaleSetsBothSides) {
+  QuantConfig config;
+  ApplySetting(config, "scale=even");
+  EXPECT_EQ(config.activation_scale, ScaleChoice::kEven);
+  EXPECT_EQ(config.weight_scale, ScaleChoice::kEven);
+  ApplySetting(config, "scale=default");
+  EXPECT_EQ(config.activation_scale, std::nullopt);
+}
+
+TEST(Settings, ErrorsNameKeyAndChoices) {
+  QuantConfig config;
+  EXPECT_THAT(MessageOf([&] { ApplySetting(config, "plcement=all"); }),
+              HasSubstr("did you mean 'placement'"));
+  EXPECT_THAT(MessageOf([&] { ApplySetting(config, "placement=al"); }),
+              testing::AllOf(HasSubstr("placement"), HasSubstr("compute|all")));
+  EXPECT_THAT(MessageOf([&] { ApplySetting(config, "weights=mxfp5"); }), HasSubstr("weights"));
+  EXPECT_THAT(MessageOf([&] { ApplySetting(config, "scale=ceiling"); }), HasSubstr("scale"));
+  EXPECT_THAT(MessageOf([&] { ApplySetting(config, "placement"); }), HasSubstr("key=value"));
+  EXPECT_THAT(MessageOf([&] { ApplySetting(config, "exclude_nodes=("); }),
+              HasSubstr("regular expression"));
+  EXPECT_EQ(config, QuantConfig());
+}
+
+TEST(ResolveFormat, FillsInScaleAndRounding) {
+  QuantConfig config = ConfigByName("MXINT8");
+  ApplySetting(config, "weight_scale=floor");
+  ApplySetting(config, "rounding=half_away_from_zero");
+  const auto weight = ResolveFormat(config, Role::kWeight);
+  ASSERT_TRUE(weight.has_value());
+  EXPECT_EQ(weight->scale_choice, ScaleChoice::kFloor);
+  EXPECT_EQ(weight->rounding, formats::RoundingMode::kHalfAwayFromZero);
+  const auto activation = ResolveFormat(config, Role::kActivation);
+  ASSERT_TRUE(activation.has_value());
+  EXPECT_EQ(activation->scale_choice, DefaultScaleChoice(*activation, Role::kActivation));
+  EXPECT_EQ(ResolveFormat(config, Role::kBias), std::nullopt);
+}
+
+TEST(ResolveFormat, FloatElementsRoundHalfToEven) {
+  for (const char* format : {"mxfp8_e4m3", "bf16", "fp8_e4m3"}) {
+    QuantConfig config = ConfigByName(format);
+    ApplySetting(config, "rounding=half_up");
+    EXPECT_THAT(MessageOf([&] { ResolveFormat(config, Role::kWeight); }), HasSubstr("half"))
+        << format;
+  }
+}
+
+TEST(CheckHasOperator, QuarkHasNoFloat8AndNoNarrowExponents) {
+  for (const char* name : {"fp8_e4m3", "fp8_e5m2", "bfp(bits=13, block=32, exponent_bits=5)"}) {
+    const auto spec = formats::FindFormat(name);
+    EXPECT_NO_THROW(CheckHasOperator(OperatorSet::kBitpress, spec)) << name;
+    EXPECT_THAT(MessageOf([&] { CheckHasOperator(OperatorSet::kQuark, spec); }),
+                HasSubstr("operators=bitpress"))
+        << name;
+  }
+  for (const Preset& preset : AllPresets()) {
+    EXPECT_NO_THROW(CheckHasOperator(OperatorSet::kQuark, formats::FindFormat(preset.format)));
+  }
+}
+
+}  // namespace
+}  // namespace bitpress::plan

@@ -1,0 +1,155 @@
+#include "plan/quant_plan.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "plan/quantizer_nodes.h"
+
+namespace bitpress::plan {
+namespace {
+
+bool IsStoredAsFloat(DataType type) {
+  return type == DataType::kFloat || type == DataType::kFloat16;
+}
+
+bool HasValue(const graph::Model& model, std::string_view value) {
+  return model.IsInput(value) || model.IsInitializer(value) || model.Producer(value).has_value();
+}
+
+void CheckAxis(const TensorPlan& row, const graph::ValueInfo& info) {
+  if (!row.axis || !info.has_shape) return;
+  const auto rank = static_cast<int64_t>(info.shape.size());
+  if (*row.axis < -rank || *row.axis >= rank) {
+    Fail(ErrorCode::kInvalidArgument, "axis {} is out of range for a value of rank {}", *row.axis,
+         rank);
+  }
+}
+
+void CheckWeight(const TensorPlan& row, const graph::Model& model) {
+  if (!model.IsInitializer(row.value)) {
+    Fail(ErrorCode::kInvalidArgument, "it is not a constant of the model");
+  }
+  const DataType type = model.Initializer(row.value).type;
+  if (!IsStoredAsFloat(type)) {
+    Fail(ErrorCode::kInvalidArgument, "it is {}; only FLOAT and FLOAT16 can be quantized",
+         DataTypeName(type));
+  }
+}
+
+void CheckUse(const TensorPlan& row, const TensorUse& use, const NodeIndex& nodes,
+              const graph::Model& model) {
+  const graph::Node node = nodes.Find(use);
+  const auto input = static_cast<size_t>(use.input);
+  if (input >= node.num_inputs()) {
+    Fail(ErrorCode::kInvalidArgument, "{} has {} inputs; there is no input {}", node.Describe(),
+         node.num_inputs(), use.input);
+  }
+  if (node.input(input) != row.value && !ReadsQuantized(model, node, input, row.value)) {
+    Fail(ErrorCode::kInvalidArgument, "input {} of {} is '{}'", use.input, node.Describe(),
+         node.input(input));
+  }
+}
+
+void CheckRow(const QuantPlan& plan, const TensorPlan& row, const NodeIndex& nodes,
+              const graph::Model& model) {
+  const formats::FormatSpec spec = row.Spec();
+  if (row.role == Role::kActivation) {
+    if (!HasValue(model, row.value)) {
+      Fail(ErrorCode::kInvalidArgument, "the model has no value of this name");
+    }
+    if (model.IsInitializer(row.value)) {
+      Fail(ErrorCode::kInvalidArgument, "it is a constant of the model, not an activation");
+    }
+    if (row.is_graph_output && !model.IsOutput(row.value)) {
+      Fail(ErrorCode::kInvalidArgument, "it is not an output of the model");
+    }
+    CheckHasOperator(plan.operators, spec);
+    const DataType type = model.InfoOf(row.value).type;
+    if (type != DataType::kUndefined && !IsStoredAsFloat(type)) {
+      Fail(ErrorCode::kInvalidArgument, "it is {}; only FLOAT and FLOAT16 can be quantized",
+           DataTypeName(type));
+    }
+  } else {
+    // A weight whose every reader has got its quantized copy is gone.
+    const bool is_replaced =
+        !model.IsInitializer(row.value) && !row.uses.empty() &&
+        std::all_of(row.uses.begin(), row.uses.end(), [&](const auto& use) {
+          const graph::Node node = nodes.Find(use);
+          const auto input = static_cast<size_t>(use.input);
+          return input < node.num_inputs() && ReadsQuantized(model, node, input, row.value);
+        });
+    if (is_replaced) return;
+    CheckWeight(row, model);
+  }
+  CheckAxis(row, model.InfoOf(row.value));
+  for (const TensorUse& use : row.uses) CheckUse(row, use, nodes, model);
+}
+
+}  // namespace
+
+formats::FormatSpec TensorPlan::Spec() const {
+  formats::FormatSpec spec = formats::FindFormat(format);
+  if (scale_choice) spec.scale_choice = *scale_choice;
+  spec.rounding = rounding;
+  return spec;
+}
+
+NodeIndex::NodeIndex(const graph::Model& model) {
+  const std::vector<graph::Node> nodes = model.Nodes();
+  for (const graph::Node& node : nodes) ++name_counts_[node.name()];
+  for (const graph::Node& node : nodes) nodes_.emplace(KeyOf(node), node);
+}
+
+std::string NodeIndex::KeyOf(const graph::Node& node) const {
+  const auto found = name_counts_.find(node.name());
+  if (!node.name().empty() && found != name_counts_.end() && found->second == 1) {
+    return node.name();
+  }
+  for (size_t i = 0; i < node.num_outputs(); ++i) {
+    if (!node.output(i).empty()) return node.output(i);
+  }
+  return node.name();
+}
+
+graph::Node NodeIndex::Find(const TensorUse& use) const {
+  const auto [begin, end] = nodes_.equal_range(use.node);
+  if (begin == end) {
+    std::vector<std::string> names;
+    for (const auto& [name, node] : nodes_) names.push_back(name);
+    Fail(ErrorCode::kInvalidArgument, "the model has no node '{}'{}", use.node,
+         DidYouMean(use.node, names));
+  }
+  for (auto candidate = begin; candidate != end; ++candidate) {
+    if (candidate->second.op_type() == use.op_type) return candidate->second;
+  }
+  Fail(ErrorCode::kInvalidArgument, "node '{}' is a {}, not a {}", use.node,
+       begin->second.op_type(), use.op_type);
+}
+
+std::string DescribeRow(const QuantPlan& plan, size_t row) {
+  const TensorPlan& tensor = plan.tensors[row];
+  return fmt::format("plan, tensors[{}] ({} '{}')", row, RoleName(tensor.role), tensor.value);
+}
+
+void CheckFits(const QuantPlan& plan, const graph::Model& model) {
+  const NodeIndex nodes(model);
+  std::map<std::tuple<std::string, std::string, int64_t>, size_t> row_of_use;
+  for (size_t i = 0; i < plan.tensors.size(); ++i) {
+    const TensorPlan& row = plan.tensors[i];
+    if (!row.is_quantized()) continue;
+    WithContext(DescribeRow(plan, i), [&] {
+      CheckRow(plan, row, nodes, model);
+      for (const TensorUse& use : row.uses) {
+        const auto [seen, is_new] = row_of_use.try_emplace({use.node, use.op_type, use.input}, i);
+        if (!is_new) {
+          Fail(ErrorCode::kInvalidArgument, "input {} of {} '{}' is decided in tensors[{}] too",
+               use.input, use.op_type, use.node, seen->second);
+        }
+      }
+    });
+  }
+}
+
+}  // namespace bitpress::plan

@@ -1,0 +1,98 @@
+// The resolved decision for every tensor: format, axis, scale choice and where it is read, or the
+// reason why it stays float. Plain data, JSON both ways, editable by hand; nothing after planning
+// decides formats again. All functions are pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/format_spec.h"
+#include "graph/model.h"
+#include "plan/quant_config.h"
+
+namespace bitpress::plan {
+
+// One place where a tensor is read.
+struct TensorUse {
+  std::string node;  // see NodeIndex::KeyOf
+  std::string op_type;
+  int64_t input = 0;  // which input of the node
+  bool operator==(const TensorUse&) const = default;
+};
+
+// One row: a tensor in one treatment. A tensor read in different ways has one row for each.
+struct TensorPlan {
+  std::string value;
+  Role role = Role::kActivation;
+  std::string format = "none";
+  // Blocks run along it: >= 0, or counted from the end where the rank is not known. Only blocked
+  // formats have it.
+  std::optional<int64_t> axis;
+  // The axis and all dimensions after it are read as one row. Weights only.
+  bool flatten = false;
+  // Only blocked formats have it.
+  std::optional<formats::ScaleChoice> scale_choice;
+  formats::RoundingMode rounding = formats::RoundingMode::kHalfToEven;
+  std::vector<TensorUse> uses;
+  // The quantized value is a graph output: its quantizer sits last and keeps the name.
+  bool is_graph_output = false;
+  // Why it stays float; empty exactly where format is not "none".
+  std::string reason;
+
+  bool is_quantized() const { return format != "none"; }
+  // The format with this row's scale choice and rounding. REQUIRES: is_quantized().
+  formats::FormatSpec Spec() const;
+  bool operator==(const TensorPlan&) const = default;
+};
+
+struct QuantPlan {
+  static constexpr int64_t kVersion = 1;  // of the file format
+
+  std::string model_name;  // for people; not compared
+  int64_t opset = 0;       // of the standard operators
+  QuantConfig config;      // what was asked; a record, not read by what follows
+  OperatorSet operators = OperatorSet::kBitpress;
+  std::vector<TensorPlan> tensors;  // in graph order
+
+  bool operator==(const QuantPlan&) const = default;
+};
+
+// JSON, one tensor a line, ending in a newline. The same plan gives the same bytes.
+std::string ToJson(const QuantPlan& plan);
+
+// The configuration alone, on one line.
+std::string ToJson(const QuantConfig& config);
+
+// Reads what ToJson wrote or a person edited. Throws Error(kInvalidArgument) on broken JSON,
+// unknown or repeated keys (with the nearest), wrong types, unknown formats and values out of their
+// range, naming the row.
+QuantPlan FromJson(std::string_view json);
+
+// How plans name a node: its name if no other node has it, otherwise its first output.
+class NodeIndex {
+ public:
+  explicit NodeIndex(const graph::Model& model);
+  std::string KeyOf(const graph::Node& node) const;
+  // The node a use means: the one of that key and operator type. Throws Error(kInvalidArgument)
+  // with the nearest key.
+  graph::Node Find(const TensorUse& use) const;
+
+ private:
+  std::map<std::string, int, std::less<>> name_counts_;
+  std::multimap<std::string, graph::Node, std::less<>> nodes_;
+};
+
+// Throws Error(kInvalidArgument) naming the first row that does not fit the model: a value or node
+// that is not there, a node that does not read the value, an axis out of range, a weight that is
+// not a float constant, an operator that the operator set does not have. Uses that already read the
+// quantized value count as fitting.
+void CheckFits(const QuantPlan& plan, const graph::Model& model);
+
+// For messages: "tensors[3] (weight 'conv1.weight')".
+std::string DescribeRow(const QuantPlan& plan, size_t row);
+
+}  // namespace bitpress::plan

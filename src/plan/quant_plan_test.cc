@@ -1,0 +1,182 @@
+#include "plan/quant_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "plan/make_plan.h"
+
+namespace bitpress::plan {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+graph::Model LoadModel(const std::string& name) {
+  graph::Model model =
+      graph::Model::Load(std::string(BITPRESS_SOURCE_DIR) + "/tests/data/plan/" + name);
+  model.InferShapes();
+  return model;
+}
+
+std::string Replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+std::string MessageOf(const std::string& json) {
+  try {
+    FromJson(json);
+  } catch (const Error& error) {
+    EXPECT_NE(error.code(), ErrorCode::kRuntime);
+    return error.what();
+  }
+  return "no error";
+}
+
+std::string MisfitOf(const QuantPlan& plan, const graph::Model& model) {
+  try {
+    CheckFits(plan, model);
+  } catch (const Error& error) {
+    EXPECT_THAT(error.code(), testing::AnyOf(ErrorCode::kInvalidArgument, ErrorCode::kUnsupported));
+    return error.what();
+  }
+  return "fits";
+}
+
+constexpr const char* kRow =
+    R"({"value": "x", "role": "activation", "format": "mx6", "axis": 1, "scale_choice": "ceil",)"
+    R"( "rounding": "half_to_even", "uses": [{"node": "conv_0", "op_type": "Conv", "input": 0}]})";
+
+std::string PlanText(const std::string& row) {
+  return R"({"bitpress_plan": 1, "tensors": [)" + row + "]}";
+}
+
+TEST(PlanJson, RoundTripIsExact) {
+  for (const char* model : {"convnet.onnx", "attention.onnx", "exotic.onnx", "fused.onnx",
+                            "quantized.onnx", "shared.onnx", "nameless.onnx"}) {
+    for (const char* format : {"MX6", "BF16", "MXFP4E2M1", "bfp(bits=13, block=16)"}) {
+      QuantConfig config = ConfigByName(format);
+      config.placement = Placement::kAll;
+      config.weight_scale = formats::ScaleChoice::kEven;
+      const QuantPlan plan = MakePlan(config, LoadModel(model), model);
+      const std::string json = ToJson(plan);
+      EXPECT_EQ(FromJson(json), plan) << json;
+      EXPECT_EQ(ToJson(FromJson(json)), json);
+    }
+  }
+}
+
+TEST(PlanJson, ShortFormsAreAccepted) {
+  const QuantPlan plan = FromJson(PlanText(kRow));
+  ASSERT_EQ(plan.tensors.size(), 1u);
+  EXPECT_EQ(plan.tensors[0].format, "mx6");
+  EXPECT_EQ(plan.tensors[0].axis, 1);
+  EXPECT_EQ(plan.operators, OperatorSet::kBitpress);
+  // A person who turns a row off need not say why.
+  const QuantPlan off =
+      FromJson(PlanText(R"({"value": "x", "role": "activation", "format": "none", "uses": []})"));
+  EXPECT_EQ(off.tensors[0].reason, "set in the plan");
+}
+
+TEST(PlanJson, BrokenText) {
+  EXPECT_THAT(MessageOf("{"), AllOf(HasSubstr("not JSON"), HasSubstr("line 1")));
+  EXPECT_THAT(MessageOf(""), HasSubstr("not JSON"));
+  EXPECT_THAT(MessageOf("[]"), HasSubstr("expected an object"));
+  EXPECT_THAT(MessageOf("{}"), HasSubstr("bitpress_plan"));
+  EXPECT_THAT(MessageOf(R"({"bitpress_plan": 2, "tensors": []})"), HasSubstr("version 2"));
+  EXPECT_THAT(MessageOf(R"({"bitpress_plan": 1})"), HasSubstr("'tensors' is missing"));
+  EXPECT_THAT(MessageOf(R"({"bitpress_plan": 1, "bitpress_plan": 1, "tensors": []})"),
+              HasSubstr("twice"));
+  EXPECT_THAT(MessageOf(R"({"bitpress_plan": 1, "tensor": []})"), HasSubstr("'tensors'"));
+  EXPECT_THAT(MessageOf(R"({"bitpress_plan": 1, "tensors": [], "operatrs": "quark"})"),
+              HasSubstr("did you mean 'operators'"));
+  EXPECT_THAT(MessageOf(R"({"bitpress_plan": 1, "tensors": [], "operators": "quack"})"),
+              HasSubstr("bitpress|quark"));
+  EXPECT_THAT(
+      MessageOf(R"({"bitpress_plan": 1, "tensors": [], "config": {"placement": "everywhere"}})"),
+      HasSubstr("compute|all"));
+  EXPECT_THAT(MessageOf(R"({"bitpress_plan": 1, "tensors": [], "config": {"placment": "all"}})"),
+              HasSubstr("did you mean 'placement'"));
+}
+
+TEST(PlanJson, RowErrorsNameTheRow) {
+  const auto message = [](const char* from, const char* to) {
+    return MessageOf(PlanText(Replaced(kRow, from, to)));
+  };
+  ASSERT_EQ(MessageOf(PlanText(kRow)), "no error");
+  const auto row = HasSubstr("tensors[0] ('x')");
+  EXPECT_THAT(message("\"axis\"", "\"axes\""), AllOf(row, HasSubstr("axis")));
+  EXPECT_THAT(message("\"rounding\"", "\"roundin\""),
+              AllOf(row, HasSubstr("did you mean 'rounding'")));
+  EXPECT_THAT(message("1,", "\"1\","), AllOf(row, HasSubstr("must be an integer")));
+  EXPECT_THAT(message("1,", "18446744073709551615,"), AllOf(row, HasSubstr("must be an integer")));
+  EXPECT_THAT(message("\"mx6\"", "\"mx7\""), AllOf(row, HasSubstr("mx7")));
+  EXPECT_THAT(message("\"mx6\"", "6"), AllOf(row, HasSubstr("must be a string")));
+  EXPECT_THAT(message("\"mx6\"", "\"int8\""), AllOf(row, HasSubstr("calibration")));
+  EXPECT_THAT(message("\"mx6\"", "\"bf16\""), AllOf(row, HasSubstr("no blocks")));
+  EXPECT_THAT(message("\"ceil\"", "\"ceiling\""), AllOf(row, HasSubstr("ceil")));
+  EXPECT_THAT(message("\"activation\"", "\"activations\""), AllOf(row, HasSubstr("activation")));
+  EXPECT_THAT(message("\"axis\": 1", "\"axis\": 1, \"flatten\": true"),
+              AllOf(row, HasSubstr("flatten")));
+  EXPECT_THAT(message("\"input\": 0", "\"input\": -1"),
+              AllOf(row, HasSubstr("uses[0]"), HasSubstr("-1")));
+  EXPECT_THAT(message("\"op_type\"", "\"optype\""), AllOf(row, HasSubstr("op_type")));
+  EXPECT_THAT(MessageOf(PlanText("7")), HasSubstr("tensors[0]"));
+}
+
+TEST(CheckFits, FindsWhatDoesNotFit) {
+  const graph::Model model = LoadModel("convnet.onnx");
+  const QuantPlan plan = MakePlan(ConfigByName("MX6"), model, "convnet");
+  EXPECT_EQ(MisfitOf(plan, model), "fits");
+  ASSERT_EQ(plan.tensors[0].value, "x");
+  ASSERT_EQ(plan.tensors[1].value, "stem_weight");
+
+  const auto with = [&](auto change) {
+    QuantPlan changed = plan;
+    change(changed);
+    return MisfitOf(changed, model);
+  };
+  EXPECT_THAT(with([](QuantPlan& p) { p.tensors[0].value = "nothing"; }),
+              AllOf(HasSubstr("tensors[0]"), HasSubstr("no value")));
+  EXPECT_THAT(with([](QuantPlan& p) { p.tensors[0].axis = 4; }),
+              AllOf(HasSubstr("tensors[0]"), HasSubstr("axis 4"), HasSubstr("rank 4")));
+  EXPECT_THAT(with([](QuantPlan& p) { p.tensors[1].axis = -5; }), HasSubstr("axis -5"));
+  EXPECT_EQ(with([](QuantPlan& p) { p.tensors[0].axis = -3; }), "fits");
+  EXPECT_THAT(with([](QuantPlan& p) { p.tensors[0].uses[0].node = "conv_00"; }),
+              AllOf(HasSubstr("conv_00"), HasSubstr("did you mean")));
+  EXPECT_THAT(with([](QuantPlan& p) { p.tensors[0].uses[0].op_type = "Gemm"; }),
+              HasSubstr("is a Conv, not a Gemm"));
+  EXPECT_THAT(with([](QuantPlan& p) { p.tensors[0].uses[0].input = 7; }), HasSubstr("no input 7"));
+  EXPECT_THAT(with([](QuantPlan& p) { p.tensors[0].uses[0].input = 1; }),
+              HasSubstr("'stem_weight'"));
+  EXPECT_THAT(with([](QuantPlan& p) { p.tensors[1].role = Role::kActivation; }),
+              HasSubstr("constant"));
+  EXPECT_THAT(with([](QuantPlan& p) { p.tensors[0].role = Role::kWeight; }),
+              HasSubstr("not a constant"));
+  EXPECT_THAT(with([](QuantPlan& p) { p.tensors[0].is_graph_output = true; }),
+              HasSubstr("not an output"));
+  EXPECT_THAT(with([](QuantPlan& p) { p.tensors.push_back(p.tensors[0]); }),
+              HasSubstr("decided in tensors[0] too"));
+  EXPECT_THAT(with([](QuantPlan& p) {
+                p.operators = OperatorSet::kQuark;
+                p.tensors[0].format = "fp8_e4m3";
+                p.tensors[0].axis.reset();
+                p.tensors[0].scale_choice.reset();
+              }),
+              HasSubstr("com.amd.quark"));
+  EXPECT_NE(MisfitOf(plan, LoadModel("attention.onnx")), "fits");
+}
+
+TEST(CheckFits, TypesOfConstants) {
+  const graph::Model model = LoadModel("exotic.onnx");
+  QuantPlan plan = MakePlan(ConfigByName("BF16"), model, "exotic");
+  for (TensorPlan& row : plan.tensors) {
+    if (row.value == "double_weight") row.format = "bf16";
+  }
+  EXPECT_THAT(MisfitOf(plan, model), AllOf(HasSubstr("double_weight"), HasSubstr("DOUBLE")));
+}
+
+}  // namespace
+}  // namespace bitpress::plan
