@@ -90,6 +90,13 @@ struct Use {
   size_t input_index;
 };
 
+// A node inside the body of an If, Loop or Scan, at any depth. To be looked at, not changed.
+struct BodyNode {
+  Node node;
+  Node owner;                     // the node of the main graph whose body it is in
+  std::vector<bool> is_constant;  // for each input: an initializer or the output of a Constant
+};
+
 // A constant of the model, looked at in place. Valid until the model is changed.
 struct InitializerView {
   DataType type = DataType::kUndefined;
@@ -135,6 +142,8 @@ class Model {
 
   // Main graph. Nodes come in topological order.
   std::vector<Node> Nodes() const;
+  // The nodes of the bodies of control flow; their values are none of the main graph's.
+  std::vector<BodyNode> BodyNodes() const;
   std::vector<std::string> InputNames() const;  // without initializers
   std::vector<std::string> OutputNames() const;
   bool IsInput(std::string_view value) const;
