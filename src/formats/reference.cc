@@ -57,6 +57,13 @@ double FlushIfAsked(const FormatSpec& spec, float x) {
   return ToDouble(x);
 }
 
+// What a code is worth may be too large for float32 alone: 4 * 2^126 in MXFP4 with ceil, -128/64 *
+// 2^127 in MXINT8. Finite codes stay finite.
+float SaturateToFloat(double x) {
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  return std::isfinite(x) ? RoundToFloat(std::clamp(x, -kLargest, kLargest)) : RoundToFloat(x);
+}
+
 float ApplyZeroRule(const FormatSpec& spec, float y, float x) {
   if ((FloatBits(y) & ~kFloatSignBit) != 0) return y;
   const uint32_t sign = FloatBits(x) & kFloatSignBit;
@@ -136,9 +143,9 @@ uint32_t EncodeFloat(double x, ElementType type) {
   // 1. The step between neighbours at this magnitude: subnormals share the step of the smallest
   // normal exponent, values beyond the range that of the largest.
   const int min_exponent = 1 - layout.bias;
-  const int exponent =
-      magnitude == 0 ? min_exponent
-                     : std::clamp(FloorLog2(magnitude), min_exponent, layout.max_exponent);
+  const int exponent = magnitude == 0
+                           ? min_exponent
+                           : std::clamp(FloorLog2(magnitude), min_exponent, layout.max_exponent);
   const int step_exponent = exponent - layout.mantissa_bits;
   // 2. Round to a multiple of the step, ties to even, and saturate.
   const double rounded =
@@ -264,9 +271,10 @@ void DequantizeBlock(const FormatSpec& spec, const BlockCodes& block, std::span<
   for (size_t i = 0; i < block.codes.size(); ++i) {
     const int shift =
         block.shifts.empty() ? 0 : block.shifts[i / static_cast<size_t>(spec.sub_block_size)];
-    y[i] = block.is_nan
-               ? std::numeric_limits<float>::quiet_NaN()
-               : RoundToFloat(DecodeElement(spec, block.codes[i], block.shared_exponent - shift));
+    y[i] =
+        block.is_nan
+            ? std::numeric_limits<float>::quiet_NaN()
+            : SaturateToFloat(DecodeElement(spec, block.codes[i], block.shared_exponent - shift));
   }
 }
 
