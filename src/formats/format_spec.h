@@ -46,7 +46,8 @@ enum class ElementType {
 enum class RoundingMode { kHalfToEven, kHalfAwayFromZero, kHalfUp };
 
 // How the shared exponent of a block follows from its largest magnitude amax (emax: exponent of the
-// largest element value).
+// largest element value). A sub-block lowers it as far as the same choice allows for its own
+// largest magnitude; with kMse as far as floor allows.
 enum class ScaleChoice {
   kFloor,  // floor(log2 amax) - emax: OCP MX 1.0 section 6.3 and Quark; the top of the block may
            // saturate

@@ -82,10 +82,35 @@ float ApplyZeroRule(const FormatSpec& spec, float y, float x) {
 // in order, because the kernels that must make the same choice do so.
 float SquaredError(const FormatSpec& spec, std::span<const float> block, int e, int scale_exponent);
 
+// The exponent that a largest magnitude wants before it is limited. For kMse that of the floor
+// choice. REQUIRES: amax is not zero.
+int WantedExponent(const FormatSpec& spec, double amax) {
+  const BlockRange range = RangeOf(spec);
+  // Block floating point reads the float's exponent field, in which all subnormals have the same
+  // one.
+  const auto exponent_of = [&](double value) {
+    return (spec.family == Family::kBlockFloat ? StoredExponent(value) : FloorLog2(value)) -
+           range.max_exponent;
+  };
+  const int floor = exponent_of(amax);
+  switch (spec.scale_choice) {
+    case ScaleChoice::kCeil:
+      return amax > std::ldexp(range.max_value, floor) ? floor + 1 : floor;
+    case ScaleChoice::kEven:
+      return exponent_of(amax + std::ldexp(0.5, FloorLog2(amax) - range.fraction_bits));
+    case ScaleChoice::kFloor:
+    case ScaleChoice::kMse:
+      break;
+  }
+  return floor;
+}
+
+// By as much as the sub-block's own largest magnitude allows under the same choice.
 int SubBlockShift(const FormatSpec& spec, std::span<const float> sub_block, int shared_exponent) {
   const int max_shift = (1 << spec.sub_block_shift_bits) - 1;
-  const int own = StoredExponent(LargestFinite(sub_block));
-  return std::clamp(shared_exponent - own, 0, max_shift);
+  const double amax = LargestFinite(sub_block);
+  if (amax == 0) return max_shift;
+  return std::clamp(shared_exponent - WantedExponent(spec, amax), 0, max_shift);
 }
 
 // Everything but the choice of the shared exponent.
@@ -219,36 +244,18 @@ int ChooseSharedExponent(const FormatSpec& spec, std::span<const float> block) {
                : e;
   };
   if (amax == 0) return range.min_shared_exponent;
-  // Block floating point reads the float's exponent field, in which all subnormals have the same
-  // one.
-  const auto exponent_of = [&](double value) {
-    return (spec.family == Family::kBlockFloat ? StoredExponent(value) : FloorLog2(value)) -
-           range.max_exponent;
-  };
-  const int floor = exponent_of(amax);
-  switch (spec.scale_choice) {
-    case ScaleChoice::kFloor:
-      return limited(floor);
-    case ScaleChoice::kCeil:
-      return limited(amax > std::ldexp(range.max_value, floor) ? floor + 1 : floor);
-    case ScaleChoice::kEven: {
-      const double half_step = std::ldexp(0.5, FloorLog2(amax) - range.fraction_bits);
-      return limited(exponent_of(amax + half_step));
-    }
-    case ScaleChoice::kMse: {
-      int best = limited(floor - 1);
-      float least = SquaredError(spec, block, best, floor);
-      for (const int e : {limited(floor), limited(floor + 1)}) {
-        const float error = SquaredError(spec, block, e, floor);
-        if (error < least) {
-          least = error;
-          best = e;
-        }
-      }
-      return best;
+  const int wanted = WantedExponent(spec, amax);
+  if (spec.scale_choice != ScaleChoice::kMse) return limited(wanted);
+  int best = limited(wanted - 1);
+  float least = SquaredError(spec, block, best, wanted);
+  for (const int e : {limited(wanted), limited(wanted + 1)}) {
+    const float error = SquaredError(spec, block, e, wanted);
+    if (error < least) {
+      least = error;
+      best = e;
     }
   }
-  return limited(floor);
+  return best;
 }
 
 BlockCodes QuantizeBlock(const FormatSpec& spec, std::span<const float> x) {
