@@ -11,6 +11,7 @@ scaled. BatchNormalization stays in the graph as nodes: folding them is the quan
 import argparse
 import dataclasses
 import io
+import math
 import os
 import pickle
 import sys
@@ -68,7 +69,7 @@ class TensorRecord:
 
     def resolve(self, data: np.ndarray) -> np.ndarray:
         last = self.offset + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides))
-        inside = min(self.strides, default=0) >= 0 and 0 <= self.offset and last < data.size
+        inside = min(self.strides, default=0) >= 0 and 0 <= self.offset and last < data.size >= math.prod(self.shape)
         if len(self.shape) != len(self.strides) or min(self.shape, default=1) < 1 or not inside:
             raise WeightsError(f"a tensor of shape {self.shape} does not fit its {data.size} stored elements")
         strides = [stride * data.itemsize for stride in self.strides]

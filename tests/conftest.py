@@ -1,0 +1,74 @@
+"""What the Python tests need from the build. CMake passes it in the environment; without, ./build is meant."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def from_environment(name, default):
+    return Path(os.environ.get(name) or default)
+
+
+def shared_dir():
+    """The development data beside the checkout, or None. Tests that need it skip without it."""
+    folder = from_environment("BITPRESS_SHARED_DIR", ROOT.parent / "shared")
+    return folder if folder.is_dir() else None
+
+
+@pytest.fixture(scope="session")
+def program():
+    path = from_environment("BITPRESS_PROGRAM", ROOT / "build" / "bitpress")
+    assert path.is_file(), f"{path} is not built"
+    return path
+
+
+@pytest.fixture(scope="session")
+def operator_library():
+    path = from_environment("BITPRESS_OPERATOR_LIBRARY", ROOT / "build" / "libbitpress_ops.so")
+    assert path.is_file(), f"{path} is not built"
+    return path
+
+
+@pytest.fixture(scope="session")
+def shared():
+    folder = shared_dir()
+    if folder is None:
+        pytest.skip("the development data (BITPRESS_SHARED_DIR) is not on this machine")
+    return folder
+
+
+class Bitpress:
+    """Runs the command line; every run must end by itself, without a signal."""
+
+    def __init__(self, program):
+        self.program = program
+
+    def run(self, *arguments, timeout=120):
+        result = subprocess.run([str(self.program), *map(str, arguments)], capture_output=True, text=True, errors="replace",
+                                timeout=timeout, check=False, stdin=subprocess.DEVNULL)
+        assert result.returncode >= 0, f"{arguments}: killed by signal {-result.returncode}\n{result.stderr}"
+        return result
+
+    def ok(self, *arguments, **keywords):
+        """A run that must succeed; its standard output."""
+        result = self.run(*arguments, **keywords)
+        assert result.returncode == 0, f"{arguments}: exit code {result.returncode}\n{result.stderr}"
+        return result.stdout
+
+    def error(self, *arguments, **keywords):
+        """A run that must fail with one line on standard error; that line."""
+        result = self.run(*arguments, **keywords)
+        assert result.returncode != 0, f"{arguments}: no error\n{result.stdout}"
+        lines = result.stderr.strip().splitlines()
+        assert len(lines) == 1, f"{arguments}: expected one line of error, got {len(lines)}:\n{result.stderr}"
+        assert "terminate called" not in lines[0] and "Sanitizer" not in lines[0]
+        return lines[0]
+
+
+@pytest.fixture(scope="session")
+def bitpress(program):
+    return Bitpress(program)

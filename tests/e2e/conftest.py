@@ -1,0 +1,32 @@
+import sys
+from pathlib import Path
+
+import onnxruntime
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import models  # noqa: E402
+
+
+@pytest.fixture
+def conv_path(tmp_path):
+    return models.save(models.conv_model(), tmp_path / "conv.onnx")
+
+
+@pytest.fixture
+def matmul_path(tmp_path):
+    return models.save(models.matmul_model(), tmp_path / "matmul.onnx")
+
+
+@pytest.fixture(scope="session")
+def run_model(operator_library):
+    """run_model(path, {input: array}): the outputs, by ONNX Runtime with our operators."""
+
+    def run(path, inputs):
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.register_custom_ops_library(str(operator_library))
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        return session.run(None, inputs)
+
+    return run

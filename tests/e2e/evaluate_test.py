@@ -1,0 +1,116 @@
+"""bitpress evaluate: photos, arrays, labels, references and the JSON report."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import models
+
+IMAGE = "crop=20,mean=0.5,std=0.25"
+
+
+def report(bitpress, tmp_path, *arguments):
+    path = tmp_path / "report.json"
+    bitpress.ok("evaluate", *arguments, "--json", path)
+    return json.loads(path.read_text())
+
+
+def load_photo(path):
+    """Centre 20x20 of a PNG as the model's input: what IMAGE says, done here a second time."""
+    pixels = np.asarray(Image.open(path).convert("RGB"), np.float32) / 255
+    top, left = (pixels.shape[0] - 20) // 2, (pixels.shape[1] - 20) // 2
+    return ((pixels[top : top + 20, left : left + 20] - 0.5) / 0.25).transpose(2, 0, 1)
+
+
+@pytest.fixture
+def photos(tmp_path):
+    paths = [path for path in models.save_photos(tmp_path / "photos", 24) if path.suffix == ".png"]
+    for path in (tmp_path / "photos").glob("*.jpg"):
+        path.unlink()
+    return paths
+
+
+@pytest.fixture
+def classes(photos, conv_path, run_model):
+    """The classes that the float model finds."""
+    return run_model(conv_path, {"image": np.stack([load_photo(path) for path in photos])})[0].argmax(axis=1)
+
+
+def write_labels(path, rows):
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows([("file", "class"), *rows])
+    return path
+
+
+def test_the_photo_pipeline_is_the_stated_one(photos, classes, conv_path, tmp_path, bitpress):
+    rows = [(path.name, label) for path, label in zip(photos, classes)]
+    labels = write_labels(tmp_path / "labels.csv", rows)
+    result = report(bitpress, tmp_path, conv_path, "--data", tmp_path / "photos", "--labels", labels, "--image", IMAGE)
+    assert result["num_samples"] == result["num_labelled"] == len(photos)
+    assert result["top1"] == 1.0 and result["top5"] == 1.0
+    assert len(set(classes)) > 1
+
+
+def test_only_listed_files_count(photos, classes, conv_path, tmp_path, bitpress):
+    wrong = (classes[0] + 1) % models.NUM_CLASSES
+    rows = [(photos[0].name, wrong), (photos[1].name, classes[1]), (photos[2].name, classes[2]), (photos[3].name, classes[3])]
+    labels = write_labels(tmp_path / "labels.csv", rows)
+    result = report(bitpress, tmp_path, conv_path, "--data", tmp_path / "photos", "--labels", labels, "--image", IMAGE)
+    assert result["num_samples"] == 4 and result["top1"] == 0.75
+
+
+def test_folders_are_classes(conv_path, tmp_path, bitpress, run_model):
+    paths = models.save_photos(tmp_path / "photos", 12, subfolders=3)
+    for path in paths:  # JPEG decoders may differ by a step
+        if path.suffix == ".jpg":
+            Image.open(path).save(path.with_suffix(".png"))
+            path.unlink()
+    paths = sorted((tmp_path / "photos").rglob("*.png"))
+    found = run_model(conv_path, {"image": np.stack([load_photo(path) for path in paths])})[0].argmax(axis=1)
+    expected = np.mean([label == int(path.parent.name[-1]) for path, label in zip(paths, found)])
+    result = report(bitpress, tmp_path, conv_path, "--data", tmp_path / "photos", "--image", IMAGE)
+    assert result["num_labelled"] == 12 and result["top1"] == pytest.approx(expected)
+
+
+def test_against_a_reference(photos, conv_path, tmp_path, bitpress, run_model):
+    quantized = tmp_path / "quantized.onnx"
+    bitpress.ok("quantize", conv_path, "-o", quantized, "--config", "MX6")
+    result = report(bitpress, tmp_path, quantized, "--data", tmp_path / "photos", "--image", IMAGE, "--reference", conv_path)
+    inputs = {"image": np.stack([load_photo(path) for path in photos])}
+    wanted, found = (run_model(path, inputs)[0].astype(np.float64) for path in (conv_path, quantized))
+    noise = 10 * np.log10((wanted**2).sum() / ((wanted - found) ** 2).sum())
+    cosine = np.mean((wanted * found).sum(1) / np.linalg.norm(wanted, axis=1) / np.linalg.norm(found, axis=1))
+    assert result["sqnr_db"] == pytest.approx(noise, abs=0.01)
+    assert result["cosine"] == pytest.approx(cosine, abs=1e-5)
+    assert result["agreement"] == pytest.approx((wanted.argmax(1) == found.argmax(1)).mean())
+    assert result["top1"] is None
+    assert result["time_ratio"] > 0 and result["reference_time_ms"] > 0
+    assert result["file_bytes"] == quantized.stat().st_size
+    assert result["reference_file_bytes"] == conv_path.stat().st_size
+
+
+def test_a_model_is_identical_to_itself(photos, conv_path, tmp_path, bitpress):
+    result = report(bitpress, tmp_path, conv_path, "--data", tmp_path / "photos", "--image", IMAGE, "--reference", conv_path)
+    assert result["outputs_identical"] and result["agreement"] == 1.0 and result["sqnr_db"] is None
+
+
+def test_arrays(matmul_path, tmp_path, bitpress):
+    rng = np.random.default_rng(5)
+    (tmp_path / "arrays").mkdir()
+    for index in range(7):
+        np.save(tmp_path / "arrays" / f"{index}.npy", rng.standard_normal((12, 48)).astype(np.float32))
+    quantized = tmp_path / "quantized.onnx"
+    bitpress.ok("quantize", matmul_path, "-o", quantized, "--config", "MX9")
+    result = report(bitpress, tmp_path, quantized, "--data", tmp_path / "arrays", "--reference", matmul_path)
+    assert result["num_samples"] == 7
+    assert result["class_output"] is None and result["agreement"] is None
+    assert result["sqnr_db"] > 25
+
+
+def test_the_text_report_names_the_figures(photos, conv_path, tmp_path, bitpress):
+    text = bitpress.ok("evaluate", conv_path, "--data", tmp_path / "photos", "--image", IMAGE, "--reference", conv_path)
+    for word in ("agree", "SQNR", "cosine"):
+        assert word.lower() in text.lower()

@@ -1,0 +1,93 @@
+"""Small models and photos for the end-to-end tests, made on the spot; the same seed gives the same bytes."""
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+PRESETS = ["BF16", "FP16", "BFP16", "MX4", "MX6", "MX9", "MXFP8E5M2", "MXFP8E4M3", "MXFP6E3M2", "MXFP6E2M3", "MXFP4E2M1",
+           "MXINT8"]
+CONV_INPUT = (3, 20, 20)
+NUM_CLASSES = 10
+
+
+def make_model(nodes, inputs, outputs, constants, opset=17):
+    """`inputs` and `outputs`: (name, shape); `constants`: name -> array."""
+    graph = helper.make_graph(
+        nodes, "test", [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in outputs],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()])
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.amd.quark", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
+
+
+def save(model, path):
+    onnx.checker.check_model(model)
+    path.write_bytes(model.SerializeToString(deterministic=True))
+    return path
+
+
+def conv_model():
+    """Conv, BatchNormalization, Relu, depthwise Conv, Clip, Conv, Add, pooling, Gemm; batch size symbolic."""
+    rng = np.random.default_rng(11)
+
+    def weights(*shape):
+        return (rng.standard_normal(shape) * np.sqrt(2 / np.prod(shape[1:]))).astype(np.float32)
+
+    constants = {
+        "stem.weight": weights(40, 3, 3, 3), "stem.scale": rng.uniform(0.5, 2, 40).astype(np.float32),
+        "stem.bias": weights(40, 1)[:, 0], "stem.mean": weights(40, 1)[:, 0],
+        "stem.variance": rng.uniform(0.5, 2, 40).astype(np.float32), "depthwise.weight": weights(40, 1, 3, 3),
+        "project.weight": weights(40, 40, 1, 1), "project.bias": weights(40, 1)[:, 0], "zero": np.float32(0),
+        "six": np.float32(6), "head.weight": weights(NUM_CLASSES, 40), "head.bias": weights(NUM_CLASSES, 1)[:, 0],
+    }
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["image", "stem.weight"], ["stem"], "stem", kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
+        node("BatchNormalization", ["stem", "stem.scale", "stem.bias", "stem.mean", "stem.variance"], ["normal"], "normalize"),
+        node("Relu", ["normal"], ["active"], "relu"),
+        node("Conv", ["active", "depthwise.weight"], ["depth"], "depthwise", kernel_shape=[3, 3], group=40, pads=[1, 1, 1, 1]),
+        node("Clip", ["depth", "zero", "six"], ["clipped"], "clip"),
+        node("Conv", ["clipped", "project.weight", "project.bias"], ["projected"], "project", kernel_shape=[1, 1]),
+        node("Add", ["projected", "active"], ["sum"], "add"),
+        node("GlobalAveragePool", ["sum"], ["pooled"], "pool"),
+        node("Flatten", ["pooled"], ["flat"], "flatten"),
+        node("Gemm", ["flat", "head.weight", "head.bias"], ["logits"], "head", transB=1),
+    ]
+    return make_model(nodes, [("image", ["N", *CONV_INPUT])], [("logits", ["N", NUM_CLASSES])], constants)
+
+
+def matmul_model():
+    """Two MatMul by constants and one of two activations: sequence in, sequence out."""
+    rng = np.random.default_rng(12)
+    constants = {name: (rng.standard_normal((48, 48)) / 7).astype(np.float32) for name in ("query", "key")}
+    node = helper.make_node
+    nodes = [
+        node("MatMul", ["x", "query"], ["q"], "make_query"),
+        node("MatMul", ["x", "key"], ["k"], "make_key"),
+        node("Transpose", ["k"], ["k_t"], "transpose", perm=[0, 2, 1]),
+        node("MatMul", ["q", "k_t"], ["scores"], "score"),
+        node("Softmax", ["scores"], ["weights"], "softmax", axis=-1),
+        node("MatMul", ["weights", "x"], ["y"], "mix"),
+    ]
+    return make_model(nodes, [("x", ["N", 12, 48])], [("y", ["N", 12, 48])], constants)
+
+
+def quark_model(**attributes):
+    """A model with one of Quark's operators, whose attributes may be wrong."""
+    node = helper.make_node("MXQuantizeDequantize", ["x"], ["y"], "quark_node", domain="com.amd.quark", **attributes)
+    return make_model([node], [("x", ["N", 4])], [("y", ["N", 4])], {})
+
+
+def save_photos(folder, count, size=(30, 24), subfolders=0):
+    """PNG and JPEG pictures of smooth random colours; in `subfolders` folders in turn, if that is not 0."""
+    from PIL import Image
+
+    rng = np.random.default_rng(13)
+    paths = []
+    for index in range(count):
+        pixels = rng.integers(0, 256, (4, 4, 3), dtype=np.uint8)
+        path = folder / (f"class_{index % subfolders}" if subfolders else "") / f"photo_{index}.{'jpg' if index % 2 else 'png'}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).resize(size, Image.BICUBIC).save(path)
+        paths.append(path)
+    return paths
