@@ -64,18 +64,30 @@ float SaturateToFloat(double x) {
   return std::isfinite(x) ? RoundToFloat(std::clamp(x, -kLargest, kLargest)) : RoundToFloat(x);
 }
 
-float ApplyZeroRule(const FormatSpec& spec, float y, float x) {
-  if ((FloatBits(y) & ~kFloatSignBit) != 0) return y;
-  const uint32_t sign = FloatBits(x) & kFloatSignBit;
+// Whether a value that becomes zero keeps a minus sign.
+bool ZeroIsNegative(const FormatSpec& spec, float x) {
+  const bool is_negative = (FloatBits(x) & kFloatSignBit) != 0;
   switch (spec.zero_rule) {
     case ZeroRule::kKeepSign:
-      return FloatFromBits(sign);
+      return is_negative;
     case ZeroRule::kPositive:
-      return 0.0f;
+      return false;
     case ZeroRule::kQuarkNearest:
-      return (FloatBits(x) & ~kFloatSignBit) == 0 ? x : 0.0f;
+      return FloatBits(x) == kFloatSignBit;
   }
-  return y;
+  return is_negative;
+}
+
+float ApplyZeroRule(const FormatSpec& spec, float y, float x) {
+  if ((FloatBits(y) & ~kFloatSignBit) != 0) return y;
+  return ZeroIsNegative(spec, x) ? -0.0f : 0.0f;
+}
+
+// The code of -0 where the element type has one.
+uint32_t NegativeZeroCode(const FormatSpec& spec) {
+  const bool has_one =
+      IsFloatElement(spec.element_type) || spec.element_type == ElementType::kSignMagnitude;
+  return has_one ? 1u << (spec.element_bits - 1) : 0u;
 }
 
 // Squared error of a block at shared exponent e, in units of 2^scale_exponent. In float32, summed
@@ -117,6 +129,7 @@ int SubBlockShift(const FormatSpec& spec, std::span<const float> sub_block, int 
 BlockCodes EncodeAt(const FormatSpec& spec, std::span<const float> x, int shared_exponent) {
   BlockCodes block;
   block.shared_exponent = shared_exponent;
+  const uint32_t negative_zero = NegativeZeroCode(spec);
   const size_t sub = spec.sub_block_size > 0 ? static_cast<size_t>(spec.sub_block_size) : x.size();
   for (size_t begin = 0; begin < x.size(); begin += sub) {
     const auto part = x.subspan(begin, std::min(sub, x.size() - begin));
@@ -124,7 +137,9 @@ BlockCodes EncodeAt(const FormatSpec& spec, std::span<const float> x, int shared
     if (spec.sub_block_size > 0) block.shifts.push_back(shift);
     for (const float value : part) {
       const double v = IsFinite(value) ? FlushIfAsked(spec, value) : 0.0;
-      block.codes.push_back(EncodeElement(spec, v, shared_exponent - shift));
+      const uint32_t code = EncodeElement(spec, v, shared_exponent - shift);
+      const bool lose_sign = code == negative_zero && !ZeroIsNegative(spec, value);
+      block.codes.push_back(lose_sign ? 0u : code);
     }
   }
   return block;
