@@ -1,0 +1,65 @@
+// Internal: the table of each kernel's compiled versions, and the choice among them. Files that
+// hold kernels are compiled once a target through hwy/foreach_target.h and define `k<Kernel>Table`
+// in their HWY_ONCE part.
+#pragma once
+
+#include <hwy/detect_targets.h>
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+namespace bitpress::kernels {
+
+// All targets, best first, as users see them; an index into every dispatch table.
+inline constexpr std::array<std::string_view, 4> kTargetNames = {"AVX3", "AVX2", "SSE4",
+                                                                 "PORTABLE"};
+
+// Index of the chosen target in kTargetNames.
+size_t ChosenTargetIndex();
+
+// Called by every kernel with its name and the target it was compiled for.
+void NoteRun(std::string_view kernel, std::string_view target);
+
+struct FakeQuantizeParams;
+using Kernel = void (*)(const FakeQuantizeParams&, const float* x, float* y, size_t length,
+                        size_t columns, size_t stride);
+using KernelTable = std::array<Kernel, kTargetNames.size()>;
+
+#define BITPRESS_KERNEL(name, text) extern const KernelTable k##name##Table;
+#include "kernels/kernels.inc"
+#undef BITPRESS_KERNEL
+
+}  // namespace bitpress::kernels
+
+#if HWY_TARGETS & HWY_AVX3
+#define BITPRESS_AVX3(function) &N_AVX3::function
+#else
+#define BITPRESS_AVX3(function) nullptr
+#endif
+#if HWY_TARGETS & HWY_AVX2
+#define BITPRESS_AVX2(function) &N_AVX2::function
+#else
+#define BITPRESS_AVX2(function) nullptr
+#endif
+#if HWY_TARGETS & HWY_SSE4
+#define BITPRESS_SSE4(function) &N_SSE4::function
+#else
+#define BITPRESS_SSE4(function) nullptr
+#endif
+// The portable version; Highway names it after how it emulates vectors (g++ before 12.3 cannot
+// compile EMU128).
+#if HWY_TARGETS & HWY_EMU128
+#define BITPRESS_PORTABLE(function) &N_EMU128::function
+#elif HWY_TARGETS & HWY_SCALAR
+#define BITPRESS_PORTABLE(function) &N_SCALAR::function
+#else
+#define BITPRESS_PORTABLE(function) nullptr
+#endif
+
+// All versions of `function` in the order of kTargetNames.
+#define BITPRESS_DISPATCH_TABLE(function)                                      \
+  {                                                                            \
+    BITPRESS_AVX3(function), BITPRESS_AVX2(function), BITPRESS_SSE4(function), \
+        BITPRESS_PORTABLE(function)                                            \
+  }

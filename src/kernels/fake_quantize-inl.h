@@ -1,0 +1,471 @@
+// The vector code of quantize-dequantize; compiled once a target, included by fake_quantize.cc
+// only.
+//
+// How a value is rounded without leaving float32: adding and subtracting 2^(e + 23 - m) rounds a
+// magnitude below 2^(e + 1) to a multiple of 2^(e - m), ties to even, because that is the unit in
+// the last place of the sum. Both operations are exact otherwise. The same trick with the exponent
+// of each element (float elements) or of its block (integer elements) gives all formats. It holds
+// while no exponent involved leaves float32's normal range: blocks whose largest magnitude is below
+// 2^-63 or not below 2^98, NaN or infinite are left to the scalar reference. All-zero blocks are
+// not among them.
+#if defined(BITPRESS_KERNELS_FAKE_QUANTIZE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BITPRESS_KERNELS_FAKE_QUANTIZE_INL_H_
+#undef BITPRESS_KERNELS_FAKE_QUANTIZE_INL_H_
+#else
+#define BITPRESS_KERNELS_FAKE_QUANTIZE_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "formats/float_bits.h"
+#include "formats/reference.h"
+#include "kernels/dispatch.h"
+#include "kernels/fake_quantize.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace bitpress::kernels::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using formats::RoundingMode;
+using formats::ZeroRule;
+
+// Arrays of vectors below need vectors of fixed size: true on x86 and Arm NEON.
+using DF = hn::ScalableTag<float>;
+using DU = hn::ScalableTag<uint32_t>;
+using DI = hn::ScalableTag<int32_t>;
+using VF = hn::Vec<DF>;
+using VU = hn::Vec<DU>;
+constexpr DF kDf;
+constexpr DU kDu;
+constexpr DI kDi;
+HWY_INLINE constexpr size_t LaneCount() { return HWY_LANES(float); }
+
+constexpr uint32_t kSign = formats::kFloatSignBit;
+constexpr uint32_t kExponent = formats::kFloatExponentMask;
+constexpr uint32_t kMantissa = formats::kFloatMantissaMask;
+constexpr uint32_t kOneExponent = 1u << formats::kFloatMantissaBits;
+// Bounds of a block's largest magnitude for the vector code (see above).
+constexpr uint32_t kLeastAmax = 64u << 23;
+constexpr uint32_t kTopAmax = 225u << 23;
+
+constexpr std::string_view kTargetName = HWY_TARGET == HWY_AVX3   ? "AVX3"
+                                         : HWY_TARGET == HWY_AVX2 ? "AVX2"
+                                         : HWY_TARGET == HWY_SSE4 ? "SSE4"
+                                                                  : "PORTABLE";
+
+enum class Element { kFloat, kSignMagnitude, kTwosComplement };
+
+HWY_INLINE VU Magnitude(VF x) { return hn::And(hn::BitCast(kDu, x), hn::Set(kDu, ~kSign)); }
+HWY_INLINE VF AsFloat(VU bits) { return hn::BitCast(kDf, bits); }
+
+// Lanes whose block the reference must do.
+HWY_INLINE bool AnySpecial(VU amax) {
+  const auto signed_amax = hn::BitCast(
+      kDi, amax);  // magnitudes are not negative as int32, and int32 compares everywhere
+  const auto is_small = hn::And(hn::Lt(signed_amax, hn::Set(kDi, static_cast<int32_t>(kLeastAmax))),
+                                hn::Gt(signed_amax, hn::Zero(kDi)));
+  const auto is_large = hn::Gt(signed_amax, hn::Set(kDi, static_cast<int32_t>(kTopAmax - 1)));
+  return !hn::AllFalse(kDi, hn::Or(is_small, is_large));
+}
+
+// The exponent of the block's largest value after the scale choice: the shared exponent plus emax.
+HWY_INLINE VU LimitExponent(const FakeQuantizeParams& p, VU exponent) {
+  return hn::Min(hn::Max(exponent, hn::Set(kDu, p.least_exponent)),
+                 hn::Set(kDu, p.largest_exponent));
+}
+HWY_INLINE VU BlockExponent(const FakeQuantizeParams& p, VU amax) {
+  const auto mantissa = hn::BitCast(kDi, hn::And(amax, hn::Set(kDu, kMantissa)));
+  const auto raise = hn::Gt(mantissa, hn::Set(kDi, static_cast<int32_t>(p.exponent_threshold)));
+  const VU one = hn::IfThenElseZero(hn::RebindMask(kDu, raise), hn::Set(kDu, kOneExponent));
+  return LimitExponent(p, hn::Add(hn::And(amax, hn::Set(kDu, kExponent)), one));
+}
+
+// The exponent of a sub-block: its own, lowered from the block's by at most max_shift.
+HWY_INLINE VU SubBlockExponent(const FakeQuantizeParams& p, VU block_exponent, VU sub_amax) {
+  const VU own = hn::And(sub_amax, hn::Set(kDu, kExponent));
+  return hn::Min(hn::Max(own, hn::Sub(block_exponent, hn::Set(kDu, p.max_shift))), block_exponent);
+}
+
+// Rounds the values of a block whose exponent is known.
+template <Element kElement, bool kHalfToEven, ZeroRule kZero>
+struct Rounder {
+  VU exponent;  // float elements: the smallest an element's exponent may be
+  VF magic;     // integer elements: see the top of the file
+  VF limit;
+  VF limit_negative;
+  VF step;
+  VF half_step;
+
+  HWY_INLINE Rounder(const FakeQuantizeParams& p, VU block_exponent) {
+    limit = AsFloat(hn::Or(block_exponent, hn::Set(kDu, p.limit_mantissa)));
+    if constexpr (kElement == Element::kFloat) {
+      exponent = hn::Sub(block_exponent, hn::Set(kDu, p.subnormal_offset));
+    } else {
+      const VU magic_bits = hn::Add(block_exponent, hn::Set(kDu, p.magic_offset));
+      magic = AsFloat(magic_bits);
+      if constexpr (kElement == Element::kTwosComplement) {
+        limit_negative = hn::Neg(AsFloat(hn::Add(block_exponent, hn::Set(kDu, kOneExponent))));
+      }
+      if constexpr (!kHalfToEven) {
+        const VU step_bits = hn::Sub(magic_bits, hn::Set(kDu, 23u << 23));
+        step = AsFloat(step_bits);
+        half_step = AsFloat(hn::Sub(step_bits, hn::Set(kDu, kOneExponent)));
+      }
+    }
+  }
+
+  HWY_INLINE VF operator()(const FakeQuantizeParams& p, VF x) const {
+    const VU bits = hn::BitCast(kDu, x);
+    const VU sign = hn::And(bits, hn::Set(kDu, kSign));
+    const VU magnitude = hn::Xor(bits, sign);
+    const VF a = AsFloat(magnitude);
+    VF rounded;
+    if constexpr (kElement == Element::kFloat) {
+      const VU own = hn::And(hn::Max(magnitude, exponent), hn::Set(kDu, kExponent));
+      const VF own_magic = AsFloat(hn::Add(own, hn::Set(kDu, p.magic_offset)));
+      rounded = hn::Min(hn::Sub(hn::Add(a, own_magic), own_magic), limit);
+    } else {
+      rounded = hn::Sub(hn::Add(a, magic), magic);
+      if constexpr (!kHalfToEven) rounded = FixTies(p, a, rounded, sign);
+      if constexpr (kElement == Element::kSignMagnitude) rounded = hn::Min(rounded, limit);
+    }
+    VF y = AsFloat(hn::Or(hn::BitCast(kDu, rounded), sign));
+    if constexpr (kElement == Element::kTwosComplement)
+      y = hn::Max(hn::Min(y, limit), limit_negative);
+    if constexpr (kZero != ZeroRule::kKeepSign) y = hn::Add(y, hn::Zero(kDf));  // -0 + 0 is +0
+    if constexpr (kZero == ZeroRule::kQuarkNearest) {
+      y = hn::IfThenElse(hn::RebindMask(kDf, hn::Eq(magnitude, hn::Zero(kDu))), x, y);
+    }
+    return y;
+  }
+
+  // From ties to even to half away from zero, or half up (towards zero for negative values): a tie
+  // is half a step away from where it went.
+  HWY_INLINE VF FixTies(const FakeQuantizeParams& p, VF a, VF rounded, VU sign) const {
+    const VU up_only = p.spec->rounding == RoundingMode::kHalfUp ? sign : hn::Zero(kDu);
+    const auto towards_zero = hn::RebindMask(kDf, hn::Ne(up_only, hn::Zero(kDu)));
+    const auto tie_went_down = hn::Eq(hn::Sub(a, rounded), half_step);
+    const auto tie_went_up = hn::Eq(hn::Sub(rounded, a), half_step);
+    const VF away = hn::IfThenElse(tie_went_down, hn::Add(rounded, step), rounded);
+    const VF zero = hn::IfThenElse(tie_went_up, hn::Sub(rounded, step), rounded);
+    return hn::IfThenElse(towards_zero, zero, away);
+  }
+};
+
+// Vectors or parts of one, without touching memory behind the part.
+HWY_INLINE VF LoadPart(const float* from, size_t count) {
+  HWY_ALIGN float buffer[HWY_LANES(float)] = {};
+  std::memcpy(buffer, from, count * sizeof(float));
+  return hn::Load(kDf, buffer);
+}
+HWY_INLINE void StorePart(VF value, float* to, size_t count) {
+  HWY_ALIGN float buffer[HWY_LANES(float)];
+  hn::Store(value, kDf, buffer);
+  std::memcpy(to, buffer, count * sizeof(float));
+}
+template <bool kPart>
+HWY_INLINE VF LoadUpTo(const float* from, size_t count) {
+  if constexpr (!kPart) return hn::LoadU(kDf, from);
+#if HWY_TARGET <= HWY_AVX2
+  return hn::MaskedLoad(hn::FirstN(kDf, count), kDf, from);
+#else
+  return LoadPart(from, count);
+#endif
+}
+template <bool kPart>
+HWY_INLINE void StoreUpTo(VF value, float* to, size_t count) {
+  if constexpr (!kPart) return hn::StoreU(value, kDf, to);
+#if HWY_TARGET <= HWY_AVX2
+  hn::BlendedStore(value, hn::FirstN(kDf, count), kDf, to);
+#else
+  StorePart(value, to, count);
+#endif
+}
+
+// The reference on some columns of a block.
+inline HWY_NOINLINE void ReferenceColumns(const FakeQuantizeParams& p, const float* x, float* y,
+                                          size_t length, size_t columns, size_t stride) {
+  std::vector<float> block(length);
+  for (size_t c = 0; c < columns; ++c) {
+    for (size_t r = 0; r < length; ++r) block[r] = x[r * stride + c];
+    formats::ref::FakeQuantizeBlock(*p.spec, block, block);
+    for (size_t r = 0; r < length; ++r) y[r * stride + c] = block[r];
+  }
+}
+
+template <class R, bool kMse, bool kSub>
+struct BlockKernel {
+  // Squared error of a column's block at an exponent, in units of the floor choice's scale; the
+  // reference's SquaredError, operation for operation.
+  template <bool kPart>
+  static HWY_INLINE VF SquaredError(const FakeQuantizeParams& p, const float* x, size_t length,
+                                    size_t stride, size_t count, VU exponent, VF inverse_scale) {
+    VF sum = hn::Zero(kDf);
+    ForEachSubBlock<kPart>(
+        p, x, length, stride, count, exponent, [&](const R& rounder, size_t r) HWY_ATTR {
+          const VF value = LoadUpTo<kPart>(x + r * stride, count);
+          const VF error = hn::Mul(hn::Sub(rounder(p, value), value), inverse_scale);
+          sum = hn::Add(sum, hn::Mul(error, error));
+        });
+    return sum;
+  }
+
+  template <bool kPart>
+  static HWY_INLINE VU LeastErrorExponent(const FakeQuantizeParams& p, const float* x,
+                                          size_t length, size_t stride, size_t count, VU amax) {
+    const VU floor = hn::And(amax, hn::Set(kDu, kExponent));
+    const VU one = hn::Set(kDu, kOneExponent);
+    // 2^-(floor - emax); an all-zero block has no error whatever the scale.
+    const VU safe_floor = hn::Max(floor, hn::Set(kDu, kLeastAmax));
+    const VF inverse = AsFloat(hn::Sub(hn::Set(kDu, (254u << 23) + p.emax_offset), safe_floor));
+    VU best = LimitExponent(p, hn::Sub(safe_floor, one));
+    VF least = SquaredError<kPart>(p, x, length, stride, count, best, inverse);
+    for (const VU candidate :
+         {LimitExponent(p, safe_floor), LimitExponent(p, hn::Add(safe_floor, one))}) {
+      const VF error = SquaredError<kPart>(p, x, length, stride, count, candidate, inverse);
+      const auto is_less = hn::Lt(error, least);
+      least = hn::IfThenElse(is_less, error, least);
+      best = hn::IfThenElse(hn::RebindMask(kDu, is_less), candidate, best);
+    }
+    return best;
+  }
+
+  // Calls function(rounder, row) for all rows in order, with the rounder of the row's sub-block.
+  template <bool kPart, class Function>
+  static HWY_INLINE void ForEachSubBlock(const FakeQuantizeParams& p, const float* x, size_t length,
+                                         size_t stride, size_t count, VU exponent,
+                                         Function&& function) {
+    if constexpr (!kSub) {
+      const R rounder(p, exponent);
+      for (size_t r = 0; r < length; ++r) function(rounder, r);
+    } else {
+      for (size_t begin = 0; begin < length; begin += p.sub_block_size) {
+        const size_t end = std::min(length, begin + p.sub_block_size);
+        VU sub_amax = hn::Zero(kDu);
+        for (size_t r = begin; r < end; ++r) {
+          sub_amax = hn::Max(sub_amax, Magnitude(LoadUpTo<kPart>(x + r * stride, count)));
+        }
+        const R rounder(p, SubBlockExponent(p, exponent, sub_amax));
+        for (size_t r = begin; r < end; ++r) function(rounder, r);
+      }
+    }
+  }
+
+  // kVectors vectors of neighbouring columns, or part of one.
+  template <size_t kVectors, bool kPart>
+  static HWY_INLINE void Columns(const FakeQuantizeParams& p, const float* x, float* y,
+                                 size_t length, size_t stride, size_t count) {
+    constexpr size_t kLanes = LaneCount();
+    VU amax[kVectors];
+    for (size_t k = 0; k < kVectors; ++k) amax[k] = hn::Zero(kDu);
+    for (size_t r = 0; r < length; ++r) {
+      for (size_t k = 0; k < kVectors; ++k) {
+        amax[k] = hn::Max(amax[k], Magnitude(LoadUpTo<kPart>(x + r * stride + k * kLanes, count)));
+      }
+    }
+    for (size_t k = 0; k < kVectors; ++k) {
+      if (HWY_UNLIKELY(AnySpecial(amax[k]))) {
+        ReferenceColumns(p, x, y, length, kPart ? count : kVectors * kLanes, stride);
+        return;
+      }
+    }
+    if constexpr (!kSub && !kMse) {
+      // Row by row over all vectors: memory is walked in order.
+      const auto rounders = MakeRounders<kVectors>(p, amax);
+      for (size_t r = 0; r < length; ++r) {
+        for (size_t k = 0; k < kVectors; ++k) {
+          const VF value = LoadUpTo<kPart>(x + r * stride + k * kLanes, count);
+          StoreUpTo<kPart>(rounders.at[k](p, value), y + r * stride + k * kLanes, count);
+        }
+      }
+    } else {
+      for (size_t k = 0; k < kVectors; ++k) {
+        const float* column = x + k * kLanes;
+        VU exponent;
+        if constexpr (kMse) {
+          exponent = LeastErrorExponent<kPart>(p, column, length, stride, count, amax[k]);
+        } else {
+          exponent = BlockExponent(p, amax[k]);
+        }
+        ForEachSubBlock<kPart>(
+            p, column, length, stride, count, exponent, [&](const R& rounder, size_t r) HWY_ATTR {
+              const VF value = LoadUpTo<kPart>(column + r * stride, count);
+              StoreUpTo<kPart>(rounder(p, value), y + k * kLanes + r * stride, count);
+            });
+      }
+    }
+  }
+
+  template <size_t kVectors>
+  struct Rounders {
+    R at[kVectors];
+  };
+  template <size_t kVectors>
+  static HWY_INLINE Rounders<kVectors> MakeRounders(const FakeQuantizeParams& p, const VU* amax) {
+    if constexpr (kVectors == 1) {
+      return {{R(p, BlockExponent(p, amax[0]))}};
+    } else {
+      static_assert(kVectors == 4);
+      return {{R(p, BlockExponent(p, amax[0])), R(p, BlockExponent(p, amax[1])),
+               R(p, BlockExponent(p, amax[2])), R(p, BlockExponent(p, amax[3]))}};
+    }
+  }
+
+  static void AllColumns(const FakeQuantizeParams& p, const float* x, float* y, size_t length,
+                         size_t columns, size_t stride) {
+    constexpr size_t kLanes = LaneCount();
+    size_t c = 0;
+    for (; c + 4 * kLanes <= columns; c += 4 * kLanes)
+      Columns<4, false>(p, x + c, y + c, length, stride, 0);
+    for (; c + kLanes <= columns; c += kLanes)
+      Columns<1, false>(p, x + c, y + c, length, stride, 0);
+    if (c < columns) Columns<1, true>(p, x + c, y + c, length, stride, columns - c);
+  }
+
+  // --- Contiguous blocks ---
+
+  // Whether blocks fit vectors: a power of two, sub-blocks pairs within a vector, scale chosen from
+  // amax alone.
+  static bool FitsVectors(const FakeQuantizeParams& p) {
+    const bool power_of_two = (p.block_size & (p.block_size - 1)) == 0;
+    return !kMse && power_of_two && p.block_size >= 4 && p.block_size <= 4 * LaneCount() &&
+           (!kSub || (p.sub_block_size == 2 && LaneCount() >= 2));
+  }
+
+  // In every lane the largest of the group of `size` lanes (a power of two) it belongs to.
+  static HWY_INLINE VU GroupMax(VU v, [[maybe_unused]] size_t size) {
+#if HWY_TARGET != HWY_SCALAR
+    if (size >= 2) v = hn::Max(v, hn::Reverse2(kDu, v));
+    if (size >= 4) v = hn::Max(v, hn::Reverse4(kDu, v));
+    if constexpr (LaneCount() >= 8) {
+      if (size >= 8) v = hn::Max(v, hn::Reverse8(kDu, v));
+    }
+    if constexpr (LaneCount() >= 16) {
+      if (size >= 16) v = hn::Max(v, hn::Reverse(kDu, v));
+    }
+#endif
+    return v;
+  }
+  static HWY_INLINE VU PairMax(VU v) {
+#if HWY_TARGET != HWY_SCALAR
+    v = hn::Max(v, hn::Reverse2(kDu, v));
+#endif
+    return v;
+  }
+
+  // kVectors vectors that hold whole blocks. False (and nothing done) if the reference must do
+  // them.
+  template <size_t kVectors>
+  static HWY_INLINE bool Blocks(const FakeQuantizeParams& p, const float* x, float* y) {
+    constexpr size_t kLanes = LaneCount();
+    VF value[kVectors];
+    VU amax = hn::Zero(kDu);
+    for (size_t k = 0; k < kVectors; ++k) {
+      value[k] = hn::LoadU(kDf, x + k * kLanes);
+      amax = hn::Max(amax, Magnitude(value[k]));
+    }
+    amax = GroupMax(amax, std::min(p.block_size, kLanes));
+    if (HWY_UNLIKELY(AnySpecial(amax))) return false;
+    const VU exponent = BlockExponent(p, amax);
+    if constexpr (kSub) {
+      for (size_t k = 0; k < kVectors; ++k) {
+        const R rounder(p, SubBlockExponent(p, exponent, PairMax(Magnitude(value[k]))));
+        hn::StoreU(rounder(p, value[k]), kDf, y + k * kLanes);
+      }
+    } else {
+      const R rounder(p, exponent);
+      for (size_t k = 0; k < kVectors; ++k) hn::StoreU(rounder(p, value[k]), kDf, y + k * kLanes);
+    }
+    return true;
+  }
+
+  template <size_t kVectors>
+  static HWY_INLINE void BlocksOrReference(const FakeQuantizeParams& p, const float* x, float* y) {
+    if (HWY_LIKELY(Blocks<kVectors>(p, x, y))) return;
+    for (size_t i = 0; i < kVectors * LaneCount(); i += p.block_size) {
+      formats::ref::FakeQuantizeBlock(*p.spec, {x + i, p.block_size}, {y + i, p.block_size});
+    }
+  }
+
+  // `length` contiguous elements, the last block possibly short.
+  static void Row(const FakeQuantizeParams& p, const float* x, float* y, size_t length) {
+    constexpr size_t kLanes = LaneCount();
+    const size_t vectors = std::max(p.block_size, kLanes) / kLanes;
+    size_t i = 0;
+    const auto loop = [&]<size_t kVectors>() {
+      constexpr size_t kStep = kVectors * kLanes;
+      for (; i + kStep <= length; i += kStep) BlocksOrReference<kVectors>(p, x + i, y + i);
+      if (i == length) return;
+      // The rest: zeros behind it do not change a block's largest magnitude.
+      float buffer[kStep] = {};
+      std::memcpy(buffer, x + i, (length - i) * sizeof(float));
+      BlocksOrReference<kVectors>(p, buffer, buffer);
+      std::memcpy(y + i, buffer, (length - i) * sizeof(float));
+    };
+    if (vectors == 1) loop.template operator()<1>();
+    if (vectors == 2) loop.template operator()<2>();
+    if (vectors == 4) loop.template operator()<4>();
+  }
+
+  // Any block size and scale choice: as many blocks as a vector has lanes are turned into columns
+  // and back.
+  static void TransposedRow(const FakeQuantizeParams& p, const float* x, float* y, size_t length,
+                            std::vector<float>& buffer) {
+    constexpr size_t kLanes = LaneCount();
+    const size_t block = std::min(p.block_size, length);
+    buffer.resize(block * kLanes);
+    for (size_t begin = 0; begin < length; begin += block * kLanes) {
+      const size_t size = std::min(block * kLanes, length - begin);
+      std::fill(buffer.begin(), buffer.end(), 0.0f);
+      for (size_t i = 0; i < size; ++i) buffer[i % block * kLanes + i / block] = x[begin + i];
+      AllColumns(p, buffer.data(), buffer.data(), block, (size + block - 1) / block, kLanes);
+      for (size_t i = 0; i < size; ++i) y[begin + i] = buffer[i % block * kLanes + i / block];
+    }
+  }
+
+  static void AllRows(const FakeQuantizeParams& p, const float* x, float* y, size_t length,
+                      size_t rows, size_t stride) {
+    const bool fits = FitsVectors(p);
+    std::vector<float> buffer;
+    for (size_t r = 0; r < rows; ++r) {
+      if (fits) {
+        Row(p, x + r * stride, y + r * stride, length);
+      } else {
+        TransposedRow(p, x + r * stride, y + r * stride, length, buffer);
+      }
+    }
+  }
+};
+
+// --- From a format to its instantiation ---
+
+template <bool kSub, class R, class Function>
+void WithScaleChoice(const FakeQuantizeParams& p, Function&& function) {
+  if (p.spec->scale_choice == formats::ScaleChoice::kMse) {
+    function(BlockKernel<R, true, kSub>());
+  } else {
+    function(BlockKernel<R, false, kSub>());
+  }
+}
+
+// Sign-magnitude elements in blocks, with or without sub-blocks.
+template <bool kSub, class Function>
+void WithSignMagnitude(const FakeQuantizeParams& p, Function&& function) {
+  constexpr Element kElement = Element::kSignMagnitude;
+  if (p.spec->rounding != RoundingMode::kHalfToEven) {
+    WithScaleChoice<kSub, Rounder<kElement, false, ZeroRule::kKeepSign>>(p, function);
+  } else if (p.spec->zero_rule == ZeroRule::kQuarkNearest) {
+    WithScaleChoice<kSub, Rounder<kElement, true, ZeroRule::kQuarkNearest>>(p, function);
+  } else {
+    WithScaleChoice<kSub, Rounder<kElement, true, ZeroRule::kKeepSign>>(p, function);
+  }
+}
+
+}  // namespace bitpress::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggle

@@ -1,0 +1,84 @@
+// Quantize-dequantize of whole tensors, vectorized: the fast twin of formats::ref::FakeQuantize,
+// equal to it bit for bit on every instruction set. Work is cut into independent tasks so that a
+// caller's thread pool can run them in any order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "formats/format_spec.h"
+
+namespace bitpress::kernels {
+
+// Everything the kernels need to know about a format and a shape, worked out once a tensor.
+// Exponents are kept where float32 has them, in bits 23 to 30, so that kernels compare and add them
+// as integers.
+struct FakeQuantizeParams {
+  const formats::FormatSpec* spec =
+      nullptr;  // for the blocks that the vector code leaves to the reference
+  size_t block_size = 0;
+  size_t sub_block_size = 0;  // 0: none
+  uint32_t max_shift = 0;     // of a sub-block's exponent
+  uint32_t exponent_threshold =
+      0;                        // mantissas above it raise the shared exponent by one (ceil, even)
+  uint32_t least_exponent = 0;  // of the block's largest value after limiting the shared exponent
+  uint32_t largest_exponent = 0;
+  uint32_t emax_offset =
+      0;  // emax: the shared exponent is this much below the block's largest value
+  uint32_t subnormal_offset =
+      0;  // float elements: smallest normal exponent below the block's largest value
+  uint32_t magic_offset = 0;    // from an exponent to the number whose unit is the rounding step
+  uint32_t limit_mantissa = 0;  // of the largest element value
+  uint32_t limit = 0;           // formats without blocks: the largest value
+};
+
+class FakeQuantizer {
+ public:
+  // For a tensor seen as [outer, axis_length, inner] with blocks along the middle dimension (inner
+  // == 1: contiguous). Formats without blocks see outer * axis_length * inner elements. REQUIRES:
+  // Validate(spec) passes, spec is not an integer format, dimensions are not negative and their
+  // product fits int64.
+  FakeQuantizer(const formats::FormatSpec& spec, int64_t outer, int64_t axis_length, int64_t inner);
+  FakeQuantizer(const FakeQuantizer&) = delete;
+  FakeQuantizer& operator=(const FakeQuantizer&) = delete;
+
+  // Tasks are independent of each other and take some ten microseconds each.
+  size_t num_tasks() const { return num_tasks_; }
+  // x and y: the whole tensors; they may be the same memory, but must not overlap otherwise.
+  void RunTask(size_t task, const float* x, float* y) const;
+  // The same on IEEE half floats, computed in float32 and rounded back to nearest even.
+  void RunTaskHalf(size_t task, const uint16_t* x, uint16_t* y) const;
+  // All tasks on this thread.
+  void Run(const float* x, float* y) const;
+
+  const formats::FormatSpec& spec() const { return spec_; }
+
+ private:
+  // What a task works on.
+  struct Part {
+    size_t offset = 0;   // first element
+    size_t length = 0;   // elements along the axis, or in all where there are no blocks
+    size_t columns = 1;  // neighbouring columns (strided axis) or rows (contiguous axis)
+  };
+  Part PartOf(size_t task) const;
+  void CallKernel(const float* x, float* y, const Part& part, size_t stride) const;
+
+  formats::FormatSpec spec_;
+  FakeQuantizeParams params_;
+  size_t outer_, axis_length_, inner_;
+  size_t blocks_per_axis_ = 0;
+  size_t columns_per_task_ = 0;   // strided
+  size_t elements_per_task_ = 0;  // contiguous and unblocked
+  size_t num_tasks_ = 0;
+};
+
+// What the calling thread ran last, as the compiled kernel itself says: for the test that a forced
+// instruction set really runs, and for benches.
+struct KernelRun {
+  std::string_view kernel;  // a name of kernels.inc
+  std::string_view target;  // a name of SupportedTargets()
+};
+KernelRun LastRun();
+
+}  // namespace bitpress::kernels

@@ -1,0 +1,42 @@
+// Blocks of floating-point elements: mxfp8, mxfp6, mxfp4.
+#include "kernels/fake_quantize.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/fake_quantize_float_blocks.cc"
+#include <hwy/foreach_target.h>
+// Behind foreach_target.h, as it includes this file once a target.
+#include "kernels/fake_quantize-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace bitpress::kernels::HWY_NAMESPACE {
+
+template <class Function>
+void WithFloatBlocks(const FakeQuantizeParams& p, Function&& function) {
+  if (p.spec->zero_rule == ZeroRule::kKeepSign) {
+    WithScaleChoice<false, Rounder<Element::kFloat, true, ZeroRule::kKeepSign>>(p, function);
+  } else {
+    WithScaleChoice<false, Rounder<Element::kFloat, true, ZeroRule::kPositive>>(p, function);
+  }
+}
+
+void FloatBlocksColumns(const FakeQuantizeParams& p, const float* x, float* y, size_t length,
+                        size_t columns, size_t stride) {
+  NoteRun("FloatBlocksColumns", kTargetName);
+  WithFloatBlocks(p, [&](auto kernel) { kernel.AllColumns(p, x, y, length, columns, stride); });
+}
+
+void FloatBlocksRows(const FakeQuantizeParams& p, const float* x, float* y, size_t length,
+                     size_t columns, size_t stride) {
+  NoteRun("FloatBlocksRows", kTargetName);
+  WithFloatBlocks(p, [&](auto kernel) { kernel.AllRows(p, x, y, length, columns, stride); });
+}
+
+}  // namespace bitpress::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bitpress::kernels {
+const KernelTable kFloatBlocksColumnsTable = BITPRESS_DISPATCH_TABLE(FloatBlocksColumns);
+const KernelTable kFloatBlocksRowsTable = BITPRESS_DISPATCH_TABLE(FloatBlocksRows);
+}  // namespace bitpress::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,325 @@
+// The kernels against the scalar reference: every kernel of the list, on every instruction set this
+// processor has.
+#include "kernels/fake_quantize.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+#include "formats/float_bits.h"
+#include "formats/quark.h"
+#include "formats/reference.h"
+#include "kernels/cpu_target.h"
+#include "kernels/half.h"
+
+namespace bitpress::kernels {
+namespace {
+
+using formats::FloatBits;
+using formats::FloatFromBits;
+using formats::FormatSpec;
+using formats::RoundingMode;
+using formats::ScaleChoice;
+
+constexpr uint32_t kSeed = 20261121;
+
+// Every format with every option that changes its arithmetic.
+std::vector<FormatSpec> AllSpecs() {
+  std::vector<FormatSpec> specs;
+  std::vector<FormatSpec> bases(formats::AllFormats().begin(), formats::AllFormats().end());
+  for (const char* name : {"bfp(bits=12, block=32)", "bfp(bits=31, block=16)",
+                           "bfp(bits=10, block=4)", "bfp(bits=13, block=20)",
+                           "bfp(bits=9, block=8, exponent_bits=5)", "bfp(bits=13, block=64)"}) {
+    bases.push_back(formats::FindFormat(name));
+  }
+  for (const FormatSpec& base : bases) {
+    if (base.is_integer()) continue;
+    if (!base.is_blocked()) {
+      specs.push_back(base);
+      continue;
+    }
+    for (const ScaleChoice choice :
+         {ScaleChoice::kFloor, ScaleChoice::kCeil, ScaleChoice::kEven, ScaleChoice::kMse}) {
+      for (const RoundingMode rounding :
+           {RoundingMode::kHalfToEven, RoundingMode::kHalfAwayFromZero, RoundingMode::kHalfUp}) {
+        if (formats::IsFloatElement(base.element_type) && rounding != RoundingMode::kHalfToEven)
+          continue;
+        FormatSpec spec = base;
+        spec.scale_choice = choice;
+        spec.rounding = rounding;
+        specs.push_back(spec);
+      }
+    }
+  }
+  for (const int64_t mode : {0, 1, 2}) {
+    for (const char* type : {"fp8_e5m2", "fp8_e4m3", "fp6_e3m2", "fp6_e2m3", "fp4_e2m1", "int8"}) {
+      specs.push_back(formats::QuarkSpec(formats::QuarkMxAttributes{type, 16, mode}));
+    }
+    specs.push_back(formats::QuarkSpec(formats::QuarkBfpAttributes{"to_bfp", 16, 8, mode}));
+    specs.push_back(
+        formats::QuarkSpec(formats::QuarkBfpAttributes{"to_bfp_prime", 13, 16, mode, 2, 1}));
+    specs.push_back(
+        formats::QuarkSpec(formats::QuarkBfpAttributes{"to_bfp_prime", 16, 16, mode, 4, 2}));
+    specs.push_back(
+        formats::QuarkSpec(formats::QuarkBfpAttributes{"to_bfp_prime", 11, 12, mode, 3, 2}));
+  }
+  return specs;
+}
+
+std::string Describe(const FormatSpec& spec) {
+  return fmt::format("{} block={} scale={} rounding={}", spec.name, spec.block_size,
+                     formats::ScaleChoiceName(spec.scale_choice),
+                     formats::RoundingModeName(spec.rounding));
+}
+
+// Values that hit ties, edges of exponents, saturation, zeros of both signs; with `special`, also
+// NaN, infinities, subnormals and magnitudes at the ends of float32.
+std::vector<float> TestValues(size_t count, bool special, std::mt19937& random) {
+  std::vector<float> values(count);
+  int base = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (i % 37 == 0) base = static_cast<int>(random() % 40) - 20;
+    const uint32_t draw = static_cast<uint32_t>(random());
+    const double sign = draw & 1 ? -1.0 : 1.0;
+    const int small = static_cast<int>(draw >> 8 & 7);
+    switch (draw >> 1 & 7) {
+      case 0:
+        values[i] = FloatFromBits(draw & formats::kFloatSignBit);  // a zero
+        break;
+      case 1:  // a power of two
+        values[i] = static_cast<float>(std::ldexp(sign, base - small));
+        break;
+      case 2:  // few mantissa bits: ties of every format
+        values[i] = static_cast<float>(
+            std::ldexp(sign * static_cast<double>(draw >> 12 & 511), base - small - 8));
+        break;
+      case 3:  // just below or above a power of two
+        values[i] = FloatFromBits(FloatBits(static_cast<float>(std::ldexp(sign, base))) +
+                                  (draw >> 4 & 3) - 2);
+        break;
+      default:
+        values[i] = static_cast<float>(sign * std::ldexp(static_cast<double>(random()), base - 32));
+    }
+    if (special && draw >> 24 < 8) {
+      constexpr uint32_t kSpecials[] = {0x7F800000u, 0xFF800000u, 0x7FC00001u, 0x7F7FFFFFu,
+                                        0x00000001u, 0x807FFFFFu, 0x00800000u, 0xFF000000u};
+      values[i] = FloatFromBits(kSpecials[draw >> 24]);
+    }
+  }
+  // Whole blocks of zeros, and of tiny values.
+  for (size_t i = 0; i + 64 < count; i += 512) {
+    for (size_t k = 0; k < 64; ++k) values[i + k] *= special ? 1e-30f : 0.0f;
+  }
+  return values;
+}
+
+struct Shape {
+  int64_t outer, axis, inner;
+};
+
+// Axis lengths around the blocks, inner lengths around the vectors.
+const std::vector<Shape>& Shapes() {
+  static const std::vector<Shape> shapes = {
+      {1, 1, 1},    {3, 5, 1},   {1, 32, 1},  {7, 33, 1},  {5, 64, 1},  {2, 200, 1}, {1, 4096, 1},
+      {64, 100, 1}, {1, 32, 2},  {2, 3, 7},   {1, 31, 15}, {1, 33, 16}, {2, 40, 17}, {1, 64, 49},
+      {1, 16, 63},  {1, 70, 64}, {3, 32, 65}, {1, 8, 196}, {1, 96, 130}};
+  return shapes;
+}
+
+bool SameBits(float a, float b) {
+  return FloatBits(a) == FloatBits(b) || (formats::IsNan(a) && formats::IsNan(b));
+}
+
+::testing::AssertionResult SameValues(const std::vector<float>& expected, const float* found,
+                                      const std::vector<float>& input) {
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (!SameBits(expected[i], found[i])) {
+      return ::testing::AssertionFailure() << fmt::format(
+                 "element {}: input {:#010x} ({}), expected {:#010x} ({}), found {:#010x} ({})", i,
+                 FloatBits(input[i]), input[i], FloatBits(expected[i]), expected[i],
+                 FloatBits(found[i]), found[i]);
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+class OnEveryTarget : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { UseTarget(GetParam()); }
+  void TearDown() override { UseTarget(""); }
+};
+
+TEST_P(OnEveryTarget, EqualsTheReference) {
+  std::mt19937 random(kSeed);
+  for (const FormatSpec& spec : AllSpecs()) {
+    for (const Shape& shape : Shapes()) {
+      const size_t count = static_cast<size_t>(shape.outer * shape.axis * shape.inner);
+      for (const bool special : {false, true}) {
+        const std::vector<float> x = TestValues(count, special, random);
+        std::vector<float> expected(count);
+        formats::ref::FakeQuantize(spec, x, expected, shape.outer, shape.axis, shape.inner);
+        const FakeQuantizer quantizer(spec, shape.outer, shape.axis, shape.inner);
+        const std::string where =
+            fmt::format("seed {} {} shape [{}, {}, {}] special {}", kSeed, Describe(spec),
+                        shape.outer, shape.axis, shape.inner, special);
+        // Misaligned by one element, with guards on both sides.
+        constexpr float kGuard = 12345.0f;
+        std::vector<float> out(count + 34, kGuard);
+        quantizer.Run(x.data(), out.data() + 17);
+        ASSERT_TRUE(SameValues(expected, out.data() + 17, x)) << where;
+        for (size_t g = 0; g < 17; ++g) {
+          ASSERT_EQ(out[g], kGuard) << where << ": wrote in front";
+          ASSERT_EQ(out[count + 17 + g], kGuard) << where << ": wrote behind";
+        }
+        std::vector<float> in_place = x;
+        quantizer.Run(in_place.data(), in_place.data());
+        ASSERT_TRUE(SameValues(expected, in_place.data(), x)) << where << " in place";
+      }
+    }
+  }
+}
+
+// The list of kernels is complete: each one runs, and says itself that it was compiled for the
+// forced target.
+TEST_P(OnEveryTarget, EveryListedKernelRunsOnTheForcedTarget) {
+  std::set<std::string> run;
+  for (const FormatSpec& spec : AllSpecs()) {
+    for (const int64_t inner : {1, 8}) {
+      std::vector<float> x(static_cast<size_t>(64 * inner), 1.0f);
+      FakeQuantizer(spec, 1, 64, inner).Run(x.data(), x.data());
+      EXPECT_EQ(LastRun().target, GetParam());
+      run.emplace(LastRun().kernel);
+    }
+  }
+  std::set<std::string> listed;
+#define BITPRESS_KERNEL(name, text) listed.emplace(#name);
+#include "kernels/kernels.inc"
+#undef BITPRESS_KERNEL
+  EXPECT_EQ(run, listed);
+}
+
+TEST_P(OnEveryTarget, TasksInAnyOrderGiveTheSame) {
+  std::mt19937 random(kSeed);
+  for (const char* name : {"mx9", "mxfp8_e4m3", "fp16"}) {
+    for (const Shape& shape : {Shape{2, 70, 3000}, Shape{300, 200, 1}, Shape{1, 1 << 17, 1}}) {
+      const size_t count = static_cast<size_t>(shape.outer * shape.axis * shape.inner);
+      const std::vector<float> x = TestValues(count, true, random);
+      const FakeQuantizer quantizer(formats::FindFormat(name), shape.outer, shape.axis,
+                                    shape.inner);
+      ASSERT_GT(quantizer.num_tasks(), 2u);
+      std::vector<float> expected(count), found(count);
+      formats::ref::FakeQuantize(quantizer.spec(), x, expected, shape.outer, shape.axis,
+                                 shape.inner);
+      for (size_t task = quantizer.num_tasks(); task-- > 0;)
+        quantizer.RunTask(task, x.data(), found.data());
+      ASSERT_TRUE(SameValues(expected, found.data(), x)) << name;
+    }
+  }
+}
+
+TEST_P(OnEveryTarget, HalfFloatsAreComputedInFloat) {
+  std::mt19937 random(kSeed);
+  for (const char* name : {"mx6", "mxint8", "mxfp8_e5m2", "bf16", "bfp16"}) {
+    for (const Shape& shape : {Shape{2, 40, 50}, Shape{9, 33, 1}, Shape{1, 65, 1}}) {
+      const size_t count = static_cast<size_t>(shape.outer * shape.axis * shape.inner);
+      std::vector<uint16_t> x(count), found(count), expected(count);
+      for (uint16_t& value : x) value = static_cast<uint16_t>(random());
+      std::vector<float> wide(count);
+      HalfToFloat(x, wide.data());
+      const FakeQuantizer quantizer(formats::FindFormat(name), shape.outer, shape.axis,
+                                    shape.inner);
+      for (size_t task = 0; task < quantizer.num_tasks(); ++task)
+        quantizer.RunTaskHalf(task, x.data(), found.data());
+      formats::ref::FakeQuantize(quantizer.spec(), wide, wide, shape.outer, shape.axis,
+                                 shape.inner);
+      FloatToHalf(wide, expected.data());
+      EXPECT_EQ(found, expected) << name;
+    }
+  }
+}
+
+#if defined(__x86_64__)
+// ONNX Runtime may run its threads with denormals as zero and results flushed.
+TEST_P(OnEveryTarget, FlushingDenormalsChangesNothing) {
+  std::mt19937 random(kSeed);
+  for (const FormatSpec& spec : AllSpecs()) {
+    for (const Shape& shape : {Shape{2, 33, 20}, Shape{3, 50, 1}}) {
+      const size_t count = static_cast<size_t>(shape.outer * shape.axis * shape.inner);
+      const std::vector<float> x = TestValues(count, true, random);
+      std::vector<float> expected(count), found(count);
+      const FakeQuantizer quantizer(spec, shape.outer, shape.axis, shape.inner);
+      quantizer.Run(x.data(), expected.data());
+      const unsigned old = _mm_getcsr();
+      _mm_setcsr(old | 0x8040u);
+      quantizer.Run(x.data(), found.data());
+      _mm_setcsr(old);
+      ASSERT_TRUE(SameValues(expected, found.data(), x)) << Describe(spec);
+    }
+  }
+}
+#endif
+
+INSTANTIATE_TEST_SUITE_P(Targets, OnEveryTarget, testing::ValuesIn(SupportedTargets()),
+                         [](const auto& target) { return target.param; });
+
+TEST(CpuTarget, UnknownNamesAreRefused) {
+  EXPECT_THROW(UseTarget("AVX9"), Error);
+  UseTarget("");
+  EXPECT_EQ(CurrentTarget(), SupportedTargets().front());
+}
+
+TEST(Half, AllHalvesComeBack) {
+  std::vector<uint16_t> halves(1 << 16), back(1 << 16);
+  for (size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<uint16_t>(i);
+  std::vector<float> wide(halves.size());
+  HalfToFloat(halves, wide.data());
+  FloatToHalf(wide, back.data());
+  for (size_t i = 0; i < halves.size(); ++i) {
+    const bool nan = (halves[i] & 0x7FFFu) > 0x7C00u;
+    if (nan) {
+      EXPECT_TRUE(formats::IsNan(wide[i]));
+      EXPECT_GT(back[i] & 0x7FFFu, 0x7C00u);
+    } else {
+      EXPECT_EQ(back[i], halves[i]);
+      EXPECT_EQ(static_cast<double>(wide[i]),
+                formats::ref::DecodeFloat(halves[i], formats::ElementType::kFloat16));
+    }
+  }
+}
+
+TEST(Half, RoundsToNearestEven) {
+  // Around every half and every midpoint, against the reference, which saturates where a cast gives
+  // infinity.
+  for (uint32_t half = 0; half < 0x7C00u; ++half) {
+    const double low = formats::ref::DecodeFloat(half, formats::ElementType::kFloat16);
+    const double high = half + 1 < 0x7C00u
+                            ? formats::ref::DecodeFloat(half + 1, formats::ElementType::kFloat16)
+                            : 65536.0;
+    const float middle = static_cast<float>((low + high) / 2);
+    for (const float x :
+         {FloatFromBits(FloatBits(middle) - 1), middle, FloatFromBits(FloatBits(middle) + 1)}) {
+      uint16_t found = 0;
+      FloatToHalf({&x, 1}, &found);
+      if (half + 1 == 0x7C00u && x >= middle) {
+        EXPECT_EQ(found, 0x7C00u);
+      } else {
+        EXPECT_EQ(found,
+                  formats::ref::EncodeFloat(static_cast<double>(x), formats::ElementType::kFloat16))
+            << x;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bitpress::kernels
