@@ -1,0 +1,122 @@
+// TEST ONLY. Structured blocks for the block formats: largest magnitudes of every exponent at the
+// edges where scale choices change their mind, and elements where rounding does.
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "formats/float_bits.h"
+#include "formats/format_spec.h"
+#include "formats/oracle.h"
+
+namespace bitpress::formats::testing_cases {
+
+inline constexpr float kLargestFloat = std::numeric_limits<float>::max();
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+inline float Above(float x) { return std::nextafter(x, kLargestFloat); }
+inline float Below(float x) { return std::nextafter(x, -kLargestFloat); }
+
+class BlockCases {
+ public:
+  BlockCases(const FormatSpec& spec, uint32_t seed) : spec_(spec), generator_(seed) {
+    const long double top = oracle::TableOf(spec).largest();
+    const int emax = oracle::ExponentOf(top);
+    top_ = top / oracle::PowerOfTwo(emax);
+    const auto& table = oracle::TableOf(spec);
+    step_ = (top - table.value(table.count() - 2)) / oracle::PowerOfTwo(emax);
+  }
+
+  // Largest magnitudes with that exponent: powers of two, the largest element and the point from
+  // which EVEN goes up, each with its neighbours, and the end of the binade.
+  std::vector<float> Edges(int exponent) const {
+    std::vector<float> edges;
+    for (const long double f : {1.0L, 1.5L, top_, 2 - step_ / 2, 2 - step_, 2.0L}) {
+      const float x = oracle::NearestFloat(f * oracle::PowerOfTwo(exponent));
+      for (const float edge : {Below(x), x, Above(x)}) {
+        if (IsFinite(edge) && edge > 0) edges.push_back(edge);
+      }
+    }
+    return edges;
+  }
+
+  // A block of that length whose largest magnitude is amax, in a random place.
+  std::vector<float> Fill(float amax, size_t length) {
+    std::vector<float> block;
+    const bool is_outlier = Random(4) == 0;
+    for (size_t i = 0; i < length; ++i) {
+      float x = is_outlier ? amax * std::ldexp(1.0f, -static_cast<int>(8 + Random(40)))
+                           : Element(amax, Random(7));
+      if (!(std::fabs(x) <= amax)) x = amax;
+      block.push_back(Random(2) == 0 ? x : -x);
+    }
+    block[Random(static_cast<uint32_t>(length))] = Random(2) == 0 ? amax : -amax;
+    return block;
+  }
+
+  uint32_t Random(uint32_t bound) { return static_cast<uint32_t>(generator_()) % bound; }
+
+ private:
+  float Element(float amax, uint32_t kind) {
+    const int k = oracle::ExponentOf(static_cast<long double>(amax));
+    // Halfway between two neighbours, in the binade of amax or below: most elements are ties.
+    const int down = static_cast<int>(Random(5));
+    const long double steps = std::floor(2 / step_);
+    const uint32_t count = static_cast<uint32_t>(std::min(steps, 65536.0L));
+    const long double tie = (static_cast<long double>(Random(count)) + 0.5L) * step_;
+    const float at_tie = oracle::NearestFloat(tie * oracle::PowerOfTwo(k - down));
+    switch (kind) {
+      case 0:
+        return Above(at_tie);
+      case 1:
+        return Below(at_tie);
+      case 2:
+        return oracle::NearestFloat(oracle::PowerOfTwo(k - static_cast<int>(Random(12))));
+      case 3:
+        return amax * (static_cast<float>(Random(1 << 20)) * 0x1p-20f);
+      case 4:
+        return 0.0f;
+      default:
+        return at_tie;
+    }
+  }
+
+  FormatSpec spec_;
+  std::mt19937 generator_;
+  long double top_ = 0;   // largest element over its power of two: 1 to 2
+  long double step_ = 0;  // between the largest elements, in the same unit
+};
+
+inline std::vector<FormatSpec> BlockedFormats() {
+  std::vector<FormatSpec> formats;
+  for (const FormatSpec& spec : AllFormats()) {
+    if (spec.is_blocked()) formats.push_back(spec);
+  }
+  return formats;
+}
+
+// Rows of the table, and block floating point of other widths, blocks and exponents.
+inline std::vector<FormatSpec> TestedFormats() {
+  std::vector<FormatSpec> formats = BlockedFormats();
+  for (const char* name :
+       {"bfp(bits=13, block=32)", "bfp(bits=10, block=7)", "bfp(bits=12, block=64)",
+        "bfp(bits=20, block=1)", "bfp(bits=32, block=7)", "bfp(bits=13, block=7, exponent_bits=5)",
+        "bfp(bits=29, block=16, exponent_bits=5)", "bfp(bits=8, block=4, exponent_bits=2)"}) {
+    formats.push_back(FindFormat(name));
+  }
+  // Two more bits of micro-exponent and larger sub-blocks than MX4/6/9 have.
+  FormatSpec deep = FindFormat("mx6");
+  deep.name = "mx6 with sub-blocks of 4 and 2 bits";
+  deep.sub_block_size = 4;
+  deep.sub_block_shift_bits = 2;
+  formats.push_back(deep);
+  return formats;
+}
+
+inline std::vector<ScaleChoice> ScaleChoices() {
+  return {ScaleChoice::kFloor, ScaleChoice::kCeil, ScaleChoice::kEven, ScaleChoice::kMse};
+}
+
+}  // namespace bitpress::formats::testing_cases
