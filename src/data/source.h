@@ -1,7 +1,21 @@
-// Samples for evaluation and calibration: folders of photos, .npy/.npz files or ONNX TensorProto files, read one batch at a
-// time so that memory does not grow with their number.
+// Samples for evaluation and calibration: folders of photos, .npy/.npz files or ONNX TensorProto
+// files, read one batch at a time so that memory does not grow with their number.
+//
+// What a folder may hold (one kind of data file; files of other kinds of name are not looked at):
+//   photos                    .jpg .jpeg .png, all in the folder or in one subfolder a class
+//   arrays, one input         .npy, .npz with one member, or .pb, likewise
+//   arrays, several inputs    .npz with a member for each input name, or one subfolder for each
+//                             input name with equally named .npy or .pb files
+//   ONNX's own test data      input_0.pb, input_1.pb, ... in the folder or in its subfolders
+// Files come in the order of their paths, or of the CSV. An array file holds as many samples as its
+// first dimension says: files are split and joined to the wanted batch size while types and the
+// other dimensions agree (where not, a batch ends early). Inputs of one sample whose first
+// dimensions differ have no batch dimension; such a sample stays alone.
+//
+// A Source is used by one thread at a time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -14,50 +28,65 @@
 
 namespace bitpress::data {
 
-// How a photo becomes a tensor: decode, scale the shorter side to `resize` (antialiased bicubic), centre-crop, map to
-// [0, 1], subtract mean, divide by std, lay out.
+// How a photo becomes a tensor: decode, scale the shorter side to `resize` (antialiased bicubic),
+// centre-crop, map to [0, 1], subtract mean, divide by std, lay out. Sizes and positions are
+// rounded as torchvision does. Grey becomes RGB, CMYK is converted, transparency is dropped, 16
+// bits become 8. An EXIF orientation is not applied (as in the usual ImageNet evaluation).
 struct ImageSpec {
-  int resize = 0;                      // pixels of the shorter side; 0: no scaling
-  int crop = 0;                        // pixels of the square cut from the centre; 0: the whole picture
-  float mean[3] = {0, 0, 0};           // per channel of the picture, in [0, 1]
-  float std[3] = {1, 1, 1};
-  bool nhwc = false;                   // layout: channels last instead of channels first
-  bool bgr = false;                    // channel order: blue first
+  int resize = 0;             // pixels of the shorter side; 0: no scaling
+  int crop = 0;               // pixels of the square cut from the centre; 0: the whole picture
+  float mean[3] = {0, 0, 0};  // of red, green, blue (for any channel order), in [0, 1]
+  float std[3] = {1, 1, 1};   // likewise
+  bool nhwc = false;          // layout: channels last instead of channels first
+  bool bgr = false;           // channel order: blue first
 };
 
-// "resize=256,crop=224,mean=0.498,std=0.502": keys resize crop mean std layout channels; mean and std take one value or
-// three separated by '/'. Throws Error(kInvalidArgument) with the nearest key or the allowed values.
+// "resize=256,crop=224,mean=0.498,std=0.502": keys resize crop mean std layout channels; mean and
+// std take one value or three (red/green/blue) separated by '/'; layout is nchw or nhwc, channels
+// rgb or bgr. Throws Error(kInvalidArgument) with the nearest key or the allowed values.
 ImageSpec ParseImageSpec(std::string_view text);
 
-// Samples stacked along the first dimension, one tensor for each model input, with the class of each sample where known.
+// Samples stacked along the first dimension, one tensor for each model input, with the class of
+// each sample where known.
 struct Batch {
   std::vector<Tensor> inputs;
-  std::vector<int64_t> labels;         // empty if there are none
-  std::vector<std::string> names;      // the files
+  std::vector<int64_t> labels;     // empty if there are none
+  std::vector<std::string> names;  // of each sample: its file, with "[i]" for row i of several
   size_t num_samples = 0;
 };
 
 class Source {
  public:
   virtual ~Source() = default;
-  virtual size_t num_samples() const = 0;
+  virtual size_t num_samples() const = 0;  // after SourceOptions::limit
   virtual bool has_labels() const = 0;
-  // The next at most `max_samples` samples; nothing at the end. Throws Error naming the file.
+  // The next at most `max_samples` samples (1 or more); nothing at the end. Fewer come at the end
+  // and where shapes change. Throws Error naming the file.
   virtual std::optional<Batch> Next(size_t max_samples) = 0;
   virtual void Rewind() = 0;
 };
 
 struct SourceOptions {
-  std::filesystem::path folder;
-  std::filesystem::path labels_csv;    // columns file,class (others ignored): only the listed files count
-  std::optional<ImageSpec> image;      // needed for photos
-  std::vector<std::string> input_names;  // of the model: .npz members and subfolders are matched by name
-  size_t limit = 0;                    // at most this many samples; 0: all
+  std::filesystem::path folder = {};
+  // Columns "file" and "class" (others are ignored): only the listed files count, in its order.
+  std::filesystem::path labels_csv = {};
+  std::optional<ImageSpec> image = std::nullopt;  // needed for photos
+  // Of the model: .npz members and subfolders are matched by name. Empty: one input of any name.
+  std::vector<std::string> input_names = {};
+  size_t limit = 0;  // at most this many samples; 0: all
+  // Array files are given as they are, whatever batch size is asked for: for models whose first
+  // dimension is fixed or is no batch. With it, the file that reaches `limit` is the last.
+  bool use_whole_files = false;
+  size_t num_threads = 0;  // that decode photos; 0: one per core
+  // Decodes the photos of the next batch while the caller works on this one. Not where the caller
+  // measures time.
+  bool read_ahead = false;
 };
 
-// Opens a folder and decides what it holds: photos (.jpg .jpeg .png), .npy or .npz, or .pb. Without a CSV, photos in one
-// subfolder a class take the index of the sorted subfolder as label. Throws Error naming the folder if it is missing, empty
-// or mixed.
+// Opens a folder and decides what it holds. Without a CSV, files in one subfolder a class take the
+// index of the sorted subfolder as label; files in the folder itself have none. Array files are
+// looked into here (types, shapes, sizes), photos only when they are read. Throws Error naming the
+// folder if it is missing, empty or mixed, or the file or CSV line that is wrong.
 std::unique_ptr<Source> OpenSource(const SourceOptions& options);
 
 }  // namespace bitpress::data

@@ -1,0 +1,275 @@
+#include "data/folder.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "data/labels.h"
+
+namespace bitpress::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kKnownFiles = ".jpg .jpeg .png, .npy, .npz or .pb";
+
+std::optional<FileKind> KindOf(const fs::path& path) {
+  const std::string extension = ToLower(path.extension().string());
+  if (extension == ".jpg" || extension == ".jpeg" || extension == ".png") return FileKind::kPhoto;
+  if (extension == ".npy") return FileKind::kNpy;
+  if (extension == ".npz") return FileKind::kNpz;
+  if (extension == ".pb") return FileKind::kTensorProto;
+  return std::nullopt;
+}
+
+// The entries of a folder that are not hidden, by name.
+std::vector<fs::path> Entries(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  try {
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+      if (!entry.path().filename().string().starts_with('.')) entries.push_back(entry.path());
+    }
+  } catch (const fs::filesystem_error& error) {
+    Fail(ErrorCode::kIo, "cannot read folder '{}': {}", folder.string(), error.code().message());
+  }
+  std::sort(entries.begin(), entries.end(), [](const fs::path& a, const fs::path& b) {
+    return a.filename().string() < b.filename().string();
+  });
+  return entries;
+}
+
+std::vector<fs::path> Subfolders(const fs::path& folder) {
+  std::vector<fs::path> entries = Entries(folder);
+  std::erase_if(entries, [](const fs::path& path) { return !fs::is_directory(path); });
+  return entries;
+}
+
+std::vector<fs::path> DataFiles(const fs::path& folder) {
+  std::vector<fs::path> entries = Entries(folder);
+  std::erase_if(entries,
+                [](const fs::path& path) { return fs::is_directory(path) || !KindOf(path); });
+  return entries;
+}
+
+// Those in subfolders too, in the order of their paths.
+std::vector<fs::path> DataFilesBelow(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const fs::path& entry : Entries(folder)) {
+    if (fs::is_directory(entry)) {
+      const std::vector<fs::path> below = DataFilesBelow(entry);
+      files.insert(files.end(), below.begin(), below.end());
+    } else if (KindOf(entry)) {
+      files.push_back(entry);
+    }
+  }
+  return files;
+}
+
+std::string RelativeName(const fs::path& path, const fs::path& folder) {
+  return path.lexically_relative(folder).string();
+}
+
+// The one kind of all files.
+FileKind CommonKind(const std::vector<SampleFiles>& samples, const fs::path& folder) {
+  const FileKind kind = *KindOf(samples[0].files[0]);
+  for (const SampleFiles& sample : samples) {
+    for (const fs::path& file : sample.files) {
+      if (*KindOf(file) != kind) {
+        Fail(ErrorCode::kInvalidArgument,
+             "folder '{}' is mixed: it holds '{}' and '{}', expected one kind of {}",
+             folder.string(), RelativeName(samples[0].files[0], folder), RelativeName(file, folder),
+             kKnownFiles);
+      }
+    }
+  }
+  return kind;
+}
+
+// What the CSV lists; where the model has subfolders for its inputs, the file is in each of them.
+std::vector<SampleFiles> ListFromCsv(const SourceOptions& options,
+                                     const std::vector<fs::path>& input_folders) {
+  std::vector<SampleFiles> samples;
+  for (const LabelledFile& row : LoadLabels(options.labels_csv)) {
+    SampleFiles sample{.name = row.file, .files = {}, .label = row.label};
+    for (const fs::path& folder : input_folders) {
+      const fs::path file = folder / row.file;
+      const std::string where = fmt::format("{}: line {}", options.labels_csv.string(), row.line);
+      if (!fs::is_regular_file(file)) {
+        Fail(ErrorCode::kIo, "{}: file '{}' not found", where, file.string());
+      }
+      if (!KindOf(file)) {
+        Fail(ErrorCode::kInvalidArgument, "{}: '{}' is not one of {}", where, file.string(),
+             kKnownFiles);
+      }
+      sample.files.push_back(file);
+    }
+    samples.push_back(std::move(sample));
+  }
+  return samples;
+}
+
+// One subfolder for each input, with equally named files.
+std::vector<SampleFiles> ListByInput(const SourceOptions& options,
+                                     const std::vector<fs::path>& input_folders) {
+  std::vector<SampleFiles> samples;
+  std::set<std::string> names;
+  for (const fs::path& file : DataFiles(input_folders[0])) {
+    names.insert(file.filename().string());
+    samples.push_back({.name = file.filename().string(), .files = {file}});
+  }
+  for (const fs::path& folder : input_folders) {
+    for (const fs::path& file : DataFiles(folder)) {
+      if (!names.contains(file.filename().string())) {
+        Fail(ErrorCode::kInvalidArgument, "'{}' has no counterpart in '{}'", file.string(),
+             input_folders[0].string());
+      }
+    }
+    if (folder == input_folders[0]) continue;
+    for (SampleFiles& sample : samples) {
+      const fs::path file = folder / sample.name;
+      if (!fs::is_regular_file(file)) {
+        Fail(ErrorCode::kInvalidArgument, "'{}' has no counterpart in '{}'",
+             sample.files[0].string(), folder.string());
+      }
+      sample.files.push_back(file);
+    }
+  }
+  if (samples.empty()) {
+    Fail(ErrorCode::kInvalidArgument, "folder '{}' is empty: it holds no {}",
+         options.folder.string(), kKnownFiles);
+  }
+  return samples;
+}
+
+// Folders with input_0.pb, input_1.pb, ...: this one, or its subfolders. Empty if there are none.
+std::vector<fs::path> TestDataSets(const fs::path& folder) {
+  const auto is_set = [](const fs::path& path) { return fs::exists(path / "input_0.pb"); };
+  if (is_set(folder)) return {folder};
+  std::vector<fs::path> sets = Subfolders(folder);
+  std::erase_if(sets, [&](const fs::path& path) { return !is_set(path); });
+  return sets;
+}
+
+std::vector<SampleFiles> ListTestDataSets(const std::vector<fs::path>& sets,
+                                          const SourceOptions& options) {
+  std::vector<SampleFiles> samples;
+  const size_t num_inputs = std::max<size_t>(1, options.input_names.size());
+  for (const fs::path& set : sets) {
+    const bool is_whole = set == options.folder;
+    SampleFiles sample{
+        .name = is_whole ? set.filename().string() : RelativeName(set, options.folder),
+        .files = {}};
+    for (size_t i = 0; i < num_inputs; ++i) {
+      sample.files.push_back(set / fmt::format("input_{}.pb", i));
+      if (!fs::is_regular_file(sample.files.back())) {
+        Fail(ErrorCode::kIo, "file '{}' not found: the model has {} inputs",
+             sample.files.back().string(), num_inputs);
+      }
+    }
+    samples.push_back(std::move(sample));
+  }
+  return samples;
+}
+
+// Files of the folder itself without labels, or of one subfolder a class.
+std::vector<SampleFiles> ListPlain(const fs::path& folder) {
+  std::vector<SampleFiles> samples;
+  for (const fs::path& file : DataFiles(folder)) {
+    samples.push_back({.name = RelativeName(file, folder), .files = {file}});
+  }
+  const std::vector<fs::path> classes = Subfolders(folder);
+  std::vector<std::vector<fs::path>> class_files;
+  bool has_class_files = false;
+  for (const fs::path& subfolder : classes) {
+    class_files.push_back(DataFilesBelow(subfolder));
+    has_class_files = has_class_files || !class_files.back().empty();
+  }
+  if (samples.empty() && !has_class_files) {
+    Fail(ErrorCode::kInvalidArgument, "folder '{}' is empty: it holds no {}", folder.string(),
+         kKnownFiles);
+  }
+  if (!has_class_files) return samples;
+  if (!samples.empty()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "folder '{}' is mixed: it holds '{}' beside subfolders with such files; expected all in "
+         "one folder or one subfolder a class",
+         folder.string(), samples[0].name);
+  }
+  for (size_t i = 0; i < classes.size(); ++i) {
+    if (class_files[i].empty()) {
+      // Leaving it out would shift the index of every class after it.
+      Fail(ErrorCode::kInvalidArgument,
+           "class folder '{}' holds no {}; remove it or name the classes in a CSV",
+           classes[i].string(), kKnownFiles);
+    }
+    for (const fs::path& file : class_files[i]) {
+      samples.push_back(
+          {.name = RelativeName(file, folder), .files = {file}, .label = static_cast<int64_t>(i)});
+    }
+  }
+  return samples;
+}
+
+// The subfolders named as the inputs, or nothing unless each input has one.
+std::vector<fs::path> InputFolders(const SourceOptions& options) {
+  std::vector<fs::path> folders;
+  for (const std::string& name : options.input_names) {
+    const fs::path folder = options.folder / name;
+    if (name.empty() || !fs::is_directory(folder)) return {};
+    folders.push_back(folder);
+  }
+  return folders;
+}
+
+}  // namespace
+
+FolderListing ListFolder(const SourceOptions& options) {
+  std::error_code ignored;
+  if (!fs::exists(options.folder, ignored)) {
+    Fail(ErrorCode::kIo, "data folder '{}' not found", options.folder.string());
+  }
+  if (!fs::is_directory(options.folder, ignored)) {
+    Fail(ErrorCode::kInvalidArgument, "'{}' is a file, expected a folder of samples",
+         options.folder.string());
+  }
+  FolderListing listing;
+  const std::vector<fs::path> input_folders = InputFolders(options);
+  const std::vector<fs::path> sets = TestDataSets(options.folder);
+  if (!options.labels_csv.empty()) {
+    listing.samples = ListFromCsv(
+        options, input_folders.empty() ? std::vector<fs::path>{options.folder} : input_folders);
+  } else if (!input_folders.empty()) {
+    listing.samples = ListByInput(options, input_folders);
+  } else if (!sets.empty()) {
+    listing.samples = ListTestDataSets(sets, options);
+  } else {
+    listing.samples = ListPlain(options.folder);
+  }
+  listing.kind = CommonKind(listing.samples, options.folder);
+  const size_t num_inputs = std::max<size_t>(1, options.input_names.size());
+  if (listing.samples[0].files.size() != num_inputs && listing.kind != FileKind::kNpz) {
+    Fail(ErrorCode::kInvalidArgument,
+         "folder '{}' holds one file a sample, but the model has {} inputs ({}); give .npz files "
+         "with a member for each, or one subfolder for each input name",
+         options.folder.string(), num_inputs, Join(options.input_names, ", "));
+  }
+  return listing;
+}
+
+std::unique_ptr<Source> OpenSource(const SourceOptions& options) {
+  FolderListing listing = ListFolder(options);
+  if (listing.kind != FileKind::kPhoto) return MakeArraySource(std::move(listing), options);
+  if (!options.image) {
+    Fail(ErrorCode::kInvalidArgument,
+         "folder '{}' holds photos, but it is not said how they become tensors; give image "
+         "options, for example resize=256,crop=224,mean=0.485/0.456/0.406,std=0.229/0.224/0.225",
+         options.folder.string());
+  }
+  return MakePhotoSource(std::move(listing), options);
+}
+
+}  // namespace bitpress::data

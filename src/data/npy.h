@@ -1,0 +1,65 @@
+// NumPy's array files: .npy (versions 1 to 3, C and Fortran order, little-endian numbers and bools)
+// and .npz (a zip of them). Sizes are checked against the file before anything is allocated.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/tensor.h"
+
+namespace bitpress::data {
+
+struct NpyHeader {
+  DataType type = DataType::kUndefined;
+  std::vector<int64_t> dims;
+  bool is_fortran_order = false;
+  uint64_t num_header_bytes = 0;  // the data begin here
+};
+
+// Reads `num_bytes` bytes to `target`, or throws.
+using ReadFunction = std::function<void(void* target, size_t num_bytes)>;
+
+// Reads a header and checks that exactly its array follows in a file of `num_file_bytes` bytes.
+// Throws Error(kInvalidArgument), or Error(kUnsupported) for an element type that is none of ours.
+NpyHeader ReadNpyHeader(const ReadFunction& read, uint64_t num_file_bytes);
+
+// The same elements in row-major order. REQUIRES: `tensor` holds whole bytes an element.
+Tensor FromFortranOrder(const Tensor& tensor);
+
+// One .npy file. Only the header is kept.
+class NpyFile {
+ public:
+  explicit NpyFile(std::filesystem::path path);
+  const NpyHeader& header() const { return header_; }
+  Tensor Read() const;
+  // Rows [first, first + count) along the first dimension. REQUIRES: at least one dimension.
+  Tensor ReadRows(int64_t first, int64_t count) const;
+
+ private:
+  std::filesystem::path path_;
+  NpyHeader header_;
+};
+
+// One .npz file, open while this object lives.
+class NpzFile {
+ public:
+  explicit NpzFile(const std::filesystem::path& path);
+  ~NpzFile();
+  NpzFile(NpzFile&&) noexcept;
+  NpzFile& operator=(NpzFile&&) noexcept;
+
+  const std::vector<std::string>& names() const;  // of the arrays, without ".npy"
+  NpyHeader Header(size_t index) const;
+  Tensor Read(size_t index) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace bitpress::data

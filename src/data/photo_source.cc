@@ -1,0 +1,97 @@
+// Photos, decoded on all cores, if wanted ahead of the caller.
+#include <algorithm>
+#include <deque>
+#include <future>
+#include <utility>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "data/batch_builder.h"
+#include "data/folder.h"
+#include "data/photo.h"
+
+namespace bitpress::data {
+namespace {
+
+class PhotoSource : public Source {
+ public:
+  PhotoSource(FolderListing listing, const SourceOptions& options)
+      : samples_(std::move(listing.samples)),
+        spec_(*options.image),
+        read_ahead_(options.read_ahead),
+        pool_(options.num_threads) {
+    if (options.limit > 0 && options.limit < samples_.size()) samples_.resize(options.limit);
+  }
+
+  size_t num_samples() const override { return samples_.size(); }
+  bool has_labels() const override { return samples_[0].label.has_value(); }
+
+  std::optional<Batch> Next(size_t max_samples) override {
+    if (max_samples == 0) {
+      Fail(ErrorCode::kInvalidArgument, "a batch of 0 samples was asked for");
+    }
+    if (position_ == samples_.size()) return std::nullopt;
+    const size_t wanted = std::min(max_samples, samples_.size() - position_);
+    Collect();
+    if (decoded_.size() < wanted) Decode(wanted - decoded_.size());
+    BatchBuilder builder;
+    // Pictures that are not cropped may differ in size: the batch ends there.
+    while (builder.num_samples() < wanted && builder.Accepts(decoded_.front())) {
+      const SampleFiles& sample = samples_[position_++];
+      builder.Append(std::move(decoded_.front()), {sample.name}, sample.label);
+      decoded_.pop_front();
+    }
+    if (read_ahead_) {
+      const size_t left = samples_.size() - position_ - decoded_.size();
+      const size_t num_ahead =
+          max_samples > decoded_.size() ? std::min(max_samples - decoded_.size(), left) : 0;
+      if (num_ahead > 0) {
+        ahead_ = std::async(std::launch::async, [this, num_ahead] { Decode(num_ahead); });
+      }
+    }
+    return builder.Take();
+  }
+
+  void Rewind() override {
+    if (ahead_.valid()) ahead_.wait();
+    ahead_ = {};
+    decoded_.clear();
+    position_ = 0;
+  }
+
+ private:
+  // Waits for the thread that reads ahead; its error comes out here.
+  void Collect() {
+    if (ahead_.valid()) ahead_.get();
+  }
+
+  // Adds the next `count` photos to decoded_, or none of them if one fails.
+  void Decode(size_t count) {
+    const size_t begin = position_ + decoded_.size();
+    std::vector<Tensor> tensors(count);
+    pool_.ParallelFor(
+        count, [&](size_t i) { tensors[i] = LoadPhoto(samples_[begin + i].files[0], spec_); });
+    for (Tensor& tensor : tensors) {
+      std::vector<Tensor> inputs;
+      inputs.push_back(std::move(tensor));
+      decoded_.push_back(std::move(inputs));
+    }
+  }
+
+  std::vector<SampleFiles> samples_;
+  ImageSpec spec_;
+  bool read_ahead_;
+  ThreadPool pool_;
+  size_t position_ = 0;                      // of the next sample to be given
+  std::deque<std::vector<Tensor>> decoded_;  // the samples from position_ on
+  // Owns decoded_ and pool_ while it is valid. Last, so that it is waited for first.
+  std::future<void> ahead_;
+};
+
+}  // namespace
+
+std::unique_ptr<Source> MakePhotoSource(FolderListing listing, const SourceOptions& options) {
+  return std::make_unique<PhotoSource>(std::move(listing), options);
+}
+
+}  // namespace bitpress::data
