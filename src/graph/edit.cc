@@ -47,7 +47,7 @@ void MoveElement(Field& field, int from, int to) {
   }
 }
 
-// Where an element lies. REQUIRES: it is in the field.
+// Where an element lies; the size of the field if it is not in it.
 template <typename Field, typename Element>
 int PositionOf(Field& field, const Element* element) {
   const auto elements = field.pointer_begin();
@@ -57,16 +57,18 @@ int PositionOf(Field& field, const Element* element) {
 template <typename Field, typename Element>
 void RemoveElement(Field& field, const Element* element) {
   MoveElement(field, PositionOf(field, element), field.size() - 1);
-  field.RemoveLast();
+  field.DeleteSubrange(field.size() - 1, 1);  // RemoveLast would keep its memory
 }
 
 }  // namespace
 
 Node Model::InsertNode(const NodeSpec& spec, std::optional<Node> before) {
-  if (spec.op_type.empty() || (before && before->model_ != impl_.get())) {
+  auto& nodes = *impl_->graph().mutable_node();
+  const int position = before ? PositionOf(nodes, before->proto_) : nodes.size();
+  if (spec.op_type.empty() || (before && position == nodes.size())) {
     Fail(ErrorCode::kInvalidArgument, "cannot insert node '{}': {}", spec.name,
          spec.op_type.empty() ? "it has no operator type"
-                              : "it shall stand before a node of another model");
+                              : "the node it shall stand before is not in the main graph");
   }
   for (const std::string& output : spec.outputs) {
     const ValueEntry* const entry = impl_->Find(output);
@@ -75,7 +77,6 @@ Node Model::InsertNode(const NodeSpec& spec, std::optional<Node> before) {
            spec.op_type, spec.name, output);
     }
   }
-  auto& nodes = *impl_->graph().mutable_node();
   onnx::NodeProto& node = *nodes.Add();
   node.set_name(spec.name);
   node.set_op_type(spec.op_type);
@@ -87,15 +88,15 @@ Node Model::InsertNode(const NodeSpec& spec, std::optional<Node> before) {
     attribute.set_name(name);
     SetAttribute(attribute, value);
   }
-  if (before) MoveElement(nodes, nodes.size() - 1, PositionOf(nodes, before->proto_));
+  MoveElement(nodes, nodes.size() - 1, position);
   impl_->IndexNode(node);
   return Node(&node, impl_.get());
 }
 
 void Model::RemoveNode(Node node) {
-  if (node.model_ != impl_.get()) {
-    Fail(ErrorCode::kInvalidArgument, "cannot remove {}: it belongs to another model",
-         node.Describe());
+  auto& nodes = *impl_->graph().mutable_node();
+  if (PositionOf(nodes, node.proto_) == nodes.size()) {
+    Fail(ErrorCode::kInvalidArgument, "cannot remove a node that is not in the main graph");
   }
   for (const std::string& output : node.proto_->output()) {
     const ValueEntry* const entry = impl_->Find(output);
@@ -105,7 +106,7 @@ void Model::RemoveNode(Node node) {
     }
   }
   impl_->UnindexNode(*node.proto_);
-  RemoveElement(*impl_->graph().mutable_node(), node.proto_);
+  RemoveElement(nodes, node.proto_);
 }
 
 void Model::SetInitializer(const std::string& name, DataType type, std::span<const int64_t> dims,

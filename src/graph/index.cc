@@ -130,7 +130,8 @@ void ModelImpl::RemoveNodes(const std::unordered_set<const onnx::NodeProto*>& re
   const auto elements = nodes.pointer_begin();
   std::stable_partition(elements, elements + nodes.size(),
                         [&](const onnx::NodeProto* node) { return !removed.contains(node); });
-  for (size_t i = 0; i < removed.size(); ++i) nodes.RemoveLast();
+  const auto num_removed = static_cast<int>(removed.size());
+  nodes.DeleteSubrange(nodes.size() - num_removed, num_removed);
 }
 
 }  // namespace bitpress::graph

@@ -16,7 +16,6 @@
 #include "graph/model_impl.h"
 #include "graph/onnx_error.h"
 #include "graph/tensor_proto.h"
-#include "onnx/checker.h"
 
 namespace bitpress::graph {
 namespace {
@@ -25,19 +24,6 @@ namespace fs = std::filesystem;
 namespace io = google::protobuf::io;
 
 constexpr const char* kStandardDomainAlias = "ai.onnx";
-
-template <typename Nodes, typename Function>
-void ForEachNode(Nodes& nodes, const Function& function) {
-  for (auto& node : nodes) {
-    function(node);
-    for (auto& attribute : *node.mutable_attribute()) {
-      if (attribute.has_g()) ForEachNode(*attribute.mutable_g()->mutable_node(), function);
-      for (auto& body : *attribute.mutable_graphs()) {
-        ForEachNode(*body.mutable_node(), function);
-      }
-    }
-  }
-}
 
 template <typename Function>
 void ForEachTensor(onnx::SparseTensorProto& sparse, const Function& function) {
@@ -173,11 +159,12 @@ Model Model::Load(const fs::path& path) {
            "initializers in external data",
            HumanBytes(static_cast<uint64_t>(info.st_size)));
     }
+    const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
     constexpr int kBlockBytes = 1 << 18;
     io::FileInputStream stream(file.value, kBlockBytes);
     try {
       return Model(TranslateErrors(ErrorCode::kInvalidModel, "not a valid ONNX model",
-                                   [&] { return Build(stream, path.parent_path()); }));
+                                   [&] { return Build(stream, folder); }));
     } catch (const Error&) {
       if (stream.GetErrno() != 0) fail(std::strerror(stream.GetErrno()));
       throw;
@@ -193,35 +180,6 @@ Model Model::Parse(std::string_view bytes, const fs::path& folder) {
   io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
   return Model(TranslateErrors(ErrorCode::kInvalidModel, "not a valid ONNX model",
                                [&] { return Build(stream, folder); }));
-}
-
-void ModelImpl::Check() const {
-  RegisterSchemas();
-  const auto lacks_shape = [](const onnx::ValueInfoProto& info) {
-    return !info.has_type() ||
-           (info.type().has_tensor_type() && !info.type().tensor_type().has_shape());
-  };
-  TranslateErrors(ErrorCode::kInvalidModel, "ONNX's checker", [&] {
-    const auto& graph = proto.graph();
-    if (std::ranges::none_of(graph.output(), lacks_shape) &&
-        std::ranges::none_of(graph.input(), lacks_shape)) {
-      return onnx::checker::check_model(proto);
-    }
-    // The checker wants a shape for each input and output. Models without run all the same, and
-    // exporters and tools write them.
-    onnx::ModelProto completed = proto;
-    const auto complete = [&](auto& infos) {
-      for (auto& info : infos) {
-        if (!lacks_shape(info)) continue;
-        auto& type = *info.mutable_type()->mutable_tensor_type();
-        if (!type.has_elem_type()) type.set_elem_type(onnx::TensorProto::FLOAT);
-        type.mutable_shape();
-      }
-    };
-    complete(*completed.mutable_graph()->mutable_input());
-    complete(*completed.mutable_graph()->mutable_output());
-    onnx::checker::check_model(completed);
-  });
 }
 
 }  // namespace bitpress::graph

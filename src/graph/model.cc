@@ -88,9 +88,12 @@ void Model::SetMetadata(const std::string& key, const std::string& value) {
 
 std::vector<Node> Model::Nodes() const {
   std::vector<Node> nodes;
-  nodes.reserve(static_cast<size_t>(impl_->graph().node_size()));
-  for (onnx::NodeProto& node : *impl_->graph().mutable_node()) {
-    nodes.push_back(Node(&node, impl_.get()));
+  // Through the const graph: const functions may run concurrently, and protobuf's mutable_
+  // accessors write.
+  const onnx::GraphProto& graph = std::as_const(*impl_).graph();
+  nodes.reserve(static_cast<size_t>(graph.node_size()));
+  for (const onnx::NodeProto& node : graph.node()) {
+    nodes.push_back(Node(const_cast<onnx::NodeProto*>(&node), impl_.get()));
   }
   return nodes;
 }

@@ -95,6 +95,20 @@ struct ModelAccess {
   static const ModelImpl& Impl(const Model& model) { return *model.impl_; }
 };
 
+// Calls `function` for each node, those in the bodies of attributes included.
+template <typename Nodes, typename Function>
+void ForEachNode(Nodes& nodes, const Function& function) {
+  for (auto& node : nodes) {
+    function(node);
+    for (auto& attribute : *node.mutable_attribute()) {
+      if (attribute.has_g()) ForEachNode(*attribute.mutable_g()->mutable_node(), function);
+      for (auto& body : *attribute.mutable_graphs()) {
+        ForEachNode(*body.mutable_node(), function);
+      }
+    }
+  }
+}
+
 // Values that the bodies of a node's attributes read from outside. Views into the node.
 std::vector<std::string_view> CapturedValues(const onnx::NodeProto& node);
 // Every name defined inside them.

@@ -25,6 +25,11 @@ const onnx::AttributeProto* FindAttribute(const onnx::NodeProto& node, std::stri
   return attribute;
 }
 
+[[noreturn]] void FailNotInMainGraph(const Node& node) {
+  Fail(ErrorCode::kInvalidArgument, "{} is in a subgraph or removed, and cannot be changed",
+       node.Describe());
+}
+
 }  // namespace
 
 std::string DescribeNode(const onnx::NodeProto& node) {
@@ -75,6 +80,7 @@ void Node::set_output(size_t i, const std::string& value) {
          now.empty() ? "the name is empty" : "the value exists already");
   }
   if (!slot.empty()) {
+    if (model_->At(slot).producer != proto_) FailNotInMainGraph(*this);
     model_->At(slot).producer = nullptr;
     model_->DropIfUnknown(slot);
   }

@@ -49,18 +49,35 @@ void CollectCaptures(const onnx::GraphProto& body, std::vector<Names>& scopes, N
   scopes.pop_back();
 }
 
-// For each node the positions of the nodes whose outputs it reads.
-std::vector<std::vector<size_t>> Dependencies(const onnx::GraphProto& graph) {
-  std::unordered_map<std::string_view, size_t> producers;
+using Producers = std::unordered_map<std::string_view, size_t>;
+
+// The node that produces each value. Throws if a value has two sources: the order would be a guess.
+Producers FindProducers(const onnx::GraphProto& graph) {
+  Names others;
+  for (const auto& input : graph.input()) others.insert(input.name());
+  for (const auto& tensor : graph.initializer()) others.insert(tensor.name());
+  Producers producers;
   size_t position = 0;
   for (const auto& node : graph.node()) {
     for (const auto& output : node.output()) {
-      if (!output.empty()) producers.emplace(output, position);
+      if (output.empty()) continue;
+      const auto [found, is_new] = producers.emplace(output, position);
+      if (is_new && !others.contains(output)) continue;
+      Fail(ErrorCode::kInvalidModel, "{} produces '{}', which {}", DescribeNode(node), output,
+           is_new ? "is an input or initializer of the graph"
+                  : fmt::format("{} produces already",
+                                DescribeNode(graph.node(static_cast<int>(found->second)))));
     }
     ++position;
   }
-  std::vector<std::vector<size_t>> dependencies(position);
-  position = 0;
+  return producers;
+}
+
+// For each node the positions of the nodes whose outputs it reads.
+std::vector<std::vector<size_t>> Dependencies(const onnx::GraphProto& graph) {
+  const Producers producers = FindProducers(graph);
+  std::vector<std::vector<size_t>> dependencies(static_cast<size_t>(graph.node_size()));
+  size_t position = 0;
   for (const auto& node : graph.node()) {
     const auto add = [&](std::string_view value) {
       const auto found = producers.find(value);
@@ -85,6 +102,10 @@ std::vector<std::vector<size_t>> Dependencies(const onnx::GraphProto& graph) {
     node = *std::ranges::find_if(dependencies[node], is_unplaced);
   }
   path.erase(path.begin(), std::ranges::find(path, node));
+  if (path.size() == 1) {
+    Fail(ErrorCode::kInvalidModel, "{} reads its own output",
+         DescribeNode(graph.node(static_cast<int>(node))));
+  }
   constexpr size_t kMostNames = 5;
   std::vector<std::string> names;
   for (const size_t i : path) {

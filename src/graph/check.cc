@@ -1,0 +1,85 @@
+// ONNX's checker, on models as they are found in the world.
+#include <algorithm>
+
+#include "base/error.h"
+#include "graph/model_impl.h"
+#include "graph/onnx_error.h"
+#include "onnx/checker.h"
+
+namespace bitpress::graph {
+namespace {
+
+constexpr const char* kExperimentalDomain = "bitpress.experimental";
+
+bool LacksShape(const onnx::ValueInfoProto& info) {
+  return !info.has_type() ||
+         (info.type().has_tensor_type() && !info.type().tensor_type().has_shape());
+}
+
+bool HasExperimentalOperator(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes) {
+  return std::ranges::any_of(nodes, [](const onnx::NodeProto& node) {
+    return onnx::checker::check_is_experimental_op(node) ||
+           std::ranges::any_of(node.attribute(), [](const onnx::AttributeProto& attribute) {
+             return HasExperimentalOperator(attribute.g().node()) ||
+                    std::ranges::any_of(attribute.graphs(), [](const onnx::GraphProto& body) {
+                      return HasExperimentalOperator(body.node());
+                    });
+           });
+  });
+}
+
+// The checker wants a shape for each input and output. Models without run all the same, and
+// exporters and tools write them.
+void CompleteShapes(google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>& infos) {
+  for (auto& info : infos) {
+    if (!LacksShape(info)) continue;
+    auto& type = *info.mutable_type()->mutable_tensor_type();
+    if (!type.has_elem_type()) type.set_elem_type(onnx::TensorProto::FLOAT);
+    type.mutable_shape();
+  }
+}
+
+// The checker knows operators of ONNX's first releases that never got a schema (ImageScaler, Crop,
+// ...) and prints a warning about them. A library does not print; in a domain of their own they
+// pass in silence.
+void MoveExperimentalOperators(onnx::ModelProto& proto) {
+  const auto move = [](onnx::NodeProto& node) {
+    if (onnx::checker::check_is_experimental_op(node)) node.set_domain(kExperimentalDomain);
+  };
+  const auto import = [](auto& imports) {
+    auto* const entry = imports.Add();
+    entry->set_domain(kExperimentalDomain);
+    entry->set_version(1);
+  };
+  ForEachNode(*proto.mutable_graph()->mutable_node(), move);
+  import(*proto.mutable_opset_import());
+  for (auto& function : *proto.mutable_functions()) {
+    ForEachNode(*function.mutable_node(), move);
+    import(*function.mutable_opset_import());
+  }
+}
+
+}  // namespace
+
+void ModelImpl::Check() const {
+  RegisterSchemas();
+  TranslateErrors(ErrorCode::kInvalidModel, "ONNX's checker", [&] {
+    const auto& graph = proto.graph();
+    const bool is_experimental =
+        HasExperimentalOperator(graph.node()) ||
+        std::ranges::any_of(proto.functions(), [](const onnx::FunctionProto& function) {
+          return HasExperimentalOperator(function.node());
+        });
+    if (!is_experimental && std::ranges::none_of(graph.output(), LacksShape) &&
+        std::ranges::none_of(graph.input(), LacksShape)) {
+      return onnx::checker::check_model(proto);
+    }
+    onnx::ModelProto completed = proto;
+    CompleteShapes(*completed.mutable_graph()->mutable_input());
+    CompleteShapes(*completed.mutable_graph()->mutable_output());
+    if (is_experimental) MoveExperimentalOperators(completed);
+    onnx::checker::check_model(completed);
+  });
+}
+
+}  // namespace bitpress::graph

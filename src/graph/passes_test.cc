@@ -1,0 +1,197 @@
+// Shape inference and the clean-up passes.
+#include "formats/format_spec.h"
+#include "graph/clean_up.h"
+#include "graph/model_impl.h"
+#include "graph/test_models.h"
+
+namespace bitpress::graph {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::Pair;
+
+// "FLOAT [N, 4]".
+std::string Describe(const ValueInfo& info) {
+  std::string text(DataTypeName(info.type));
+  if (!info.has_shape) return text + " ?";
+  text += " [";
+  for (size_t i = 0; i < info.shape.size(); ++i) {
+    const Dimension& dim = info.shape[i];
+    text += (i == 0 ? "" : ", ") + (dim.value >= 0 ? std::to_string(dim.value) : dim.symbol);
+  }
+  return text + "]";
+}
+
+Model WithOperator(const std::string& domain, const std::string& node) {
+  return FromText(R"(<ir_version: 8, opset_import: ["" : 17, ")" + domain + R"(" : 1]>
+    g (float[N,3,H] x, float s) => (float[M,K] y)
+    <uint16 z = {0}, bfloat16 b = {0}, int64[2] shape = {0, -1}>
+    { q = )" + node +
+                  R"(  r = Identity(q)  f = Cast<to = 1>(r)  y = Reshape(f, shape) })");
+}
+
+TEST(InferShapes, GoesThroughEveryOperatorOfOurs) {
+  std::vector<std::pair<std::string, std::string>> cases{
+      {"com.amd.quark", "MXQuantizeDequantize<axis = 1>(x)"},
+      {"com.amd.quark", "BFPQuantizeDequantize<bfp_method = \"to_bfp\">(x)"},
+      {"com.amd.quark", "ExtendedDequantizeLinear(x, s, z)"},
+      {"com.vai.quantize", "MXFixNeuron(x)"},
+      {"com.vai.quantize", "BFPFixNeuron(x)"},
+      {"com.vai.quantize", "VitisDequantizeLinear(x, s, z)"},
+      {"bitpress", "QuantizeDequantize_bfp<bits = 13, block_size = 32, exponent_bits = 8>(x)"}};
+  size_t num_formats = 0;
+  for (const formats::FormatSpec& format : formats::AllFormats()) {
+    if (format.is_integer()) continue;
+    cases.emplace_back("bitpress", "QuantizeDequantize_" + format.name + "<axis = 1>(x)");
+    ++num_formats;
+  }
+  EXPECT_GE(num_formats, 14);
+  for (const auto& [domain, node] : cases) {
+    SCOPED_TRACE(node);
+    Model model = WithOperator(domain, domain + "." + node);
+    model.InferShapes();
+    EXPECT_EQ(Describe(model.InfoOf("r")), "FLOAT [N, 3, H]");
+    EXPECT_EQ(model.InfoOf("y").shape.size(), 2);
+  }
+}
+
+TEST(InferShapes, CodesHaveTheTypeOfTheZeroPoint) {
+  for (const auto& [domain, name] : {std::pair{"com.amd.quark", "ExtendedQuantizeLinear"},
+                                     std::pair{"com.vai.quantize", "VitisQuantizeLinear"}}) {
+    const std::string node = std::string(domain) + "." + name;
+    Model model = WithOperator(domain, node + "(x, s, z)");
+    model.InferShapes();
+    EXPECT_EQ(Describe(model.InfoOf("r")), "UINT16 [N, 3, H]");
+    Model bfloat16 = WithOperator(domain, node + "(x, s, b)");
+    bfloat16.InferShapes();
+    EXPECT_EQ(Describe(bfloat16.InfoOf("r")), "BFLOAT16 [N, 3, H]");
+  }
+}
+
+TEST(InferShapes, WrongNumbersOfInputsAreRefusedAtLoad) {
+  const Error error =
+      ErrorOf([] { WithOperator("bitpress", "bitpress.QuantizeDequantize_mx6(x, s)"); });
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidModel);
+}
+
+constexpr const char* kUnknown = R"(<ir_version: 8, opset_import: ["" : 17, "other" : 1]>
+  g (float[N,4] x) => (float[N,2] y)
+  <float[N,8] b, float[N,9] a, float[4,2] w = {1,2,3,4,5,6,7,8}>
+  { a = Relu(x)  b = other.Mystery(a)  c = Relu(b)  d = Split <axis = 0> (c)  y = MatMul(x, w) })";
+
+TEST(InferShapes, TrustsItselfFirstAndTheFileWhereItKnowsNothing) {
+  Model model = FromText(kUnknown);
+  EXPECT_EQ(Describe(model.InfoOf("a")), "FLOAT [N, 9]");
+  model.InferShapes();
+  EXPECT_EQ(Describe(model.InfoOf("a")), "FLOAT [N, 4]") << "the file is wrong";
+  EXPECT_EQ(Describe(model.InfoOf("b")), "FLOAT [N, 8]") << "only the file knows";
+  EXPECT_EQ(Describe(model.InfoOf("c")), "FLOAT [N, 8]");
+  model.InferShapes();
+  EXPECT_EQ(Describe(model.InfoOf("c")), "FLOAT [N, 8]");
+  const onnx::ModelProto proto = ToProto(model);
+  std::vector<std::string> names;
+  for (const auto& info : proto.graph().value_info()) names.push_back(info.name());
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end()) << "one entry a value";
+  EXPECT_THAT(names, testing::Not(testing::Contains("y")));
+}
+
+TEST(InferShapes, LeavesLargeInitializersAlone) {
+  Model model = FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (float[N,4] x) => (float[N,K] y) <float[4,2] w = {1,2,3,4,5,6,7,8}> { y = MatMul(x, w) })");
+  model.SetInitializer("w", Tensor{DataType::kFloat, {4, 5000}, std::vector<std::byte>(80000)});
+  const std::byte* const data = model.Initializer("w").bytes.data();
+  model.InferShapes();
+  EXPECT_EQ(Describe(model.InfoOf("y")), "FLOAT [N, 5000]");
+  EXPECT_EQ(model.Initializer("w").bytes.data(), data);
+  EXPECT_LT(ModelAccess::Impl(model).proto.ByteSizeLong(), 1000);
+}
+
+TEST(RemoveUnused, TakesWhatNothingReads) {
+  Model model = FromText(R"(<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1, "own" : 1]>
+    g (float[N,4] x, bool c, float[1] unused_input) => (float[N,4] y)
+    <float[N,4] dead1, float[N,4] gone, float[N,4] a,
+     float[1] in_body = {1.0}, float[1] nowhere = {1.0}, float[1] for_dead = {2.0}>
+    {
+      a = Relu(x)
+      dead1 = Mul(a, for_dead)
+      dead2 = com.microsoft.Gelu(dead1)
+      kept, unread = Split <axis = 1> (a)
+      y = If (c) <
+        then_branch = g1 () => (float[N,4] t) { t = Add(kept, in_body) },
+        else_branch = g2 () => (float[N,4] e) { e = own.Op(kept) }
+      >
+    })");
+  // dead1, dead2; nowhere, for_dead; com.microsoft; value_info of dead1 and gone.
+  EXPECT_EQ(RemoveUnused(model), 7);
+  EXPECT_EQ(model.Nodes().size(), 3);
+  EXPECT_THAT(model.InitializerNames(), ElementsAre("in_body"));
+  EXPECT_THAT(model.OpsetImports(), ElementsAre(Pair("", 17), Pair("own", 1)));
+  EXPECT_EQ(Describe(model.InfoOf("a")), "FLOAT [N, 4]");
+  EXPECT_THAT(model.InputNames(), ElementsAre("x", "c", "unused_input"));
+  EXPECT_FALSE(model.Producer("dead1"));
+  EXPECT_EQ(model.Uses("a").size(), 1);
+  EXPECT_EQ(RemoveUnused(model), 0);
+  model.Check();
+}
+
+TEST(RemoveUnused, KeepsWhatFunctionsUseAndHandles) {
+  Model model = FromText(R"(<ir_version: 9, opset_import: ["" : 17, "local" : 1, "own" : 2]>
+    g (float[N] x) => (float[N] y) { [dead] d = Relu(x) [live] y = local.F(x) }
+    <domain: "local", opset_import: ["" : 17, "own" : 2]> F (a) => (b) { b = own.Op(a) })");
+  const Node live = FindNode(model, "live");
+  EXPECT_EQ(RemoveUnused(model), 1);
+  EXPECT_EQ(model.OpsetImports().size(), 3);
+  EXPECT_EQ(model.Producer("y"), live);
+  EXPECT_EQ(live.name(), "live");
+}
+
+TEST(ConstantsToInitializers, EveryKindOfValue) {
+  Model model = FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (float[N,4] x) => (float[N,4] y, float[2] constant_output) {
+      t = Constant <value = float[2,2] {1.0, 2.0, 3.0, 4.0}> ()
+      f = Constant <value_float = 1.5> ()
+      fs = Constant <value_floats = [1.0, 2.0]> ()
+      i = Constant <value_int = 7> ()
+      is = Constant <value_ints = [1, 2, 3]> ()
+      s = Constant <value_string = "word"> ()
+      constant_output = Constant <value_floats = [1.0, 2.0]> ()
+      y = Relu(x)
+    })");
+  EXPECT_EQ(ConstantsToInitializers(model), 6);
+  EXPECT_EQ(ConstantsToInitializers(model), 0);
+  EXPECT_THAT(model.InitializerNames(), ElementsAre("t", "f", "fs", "i", "is", "s"));
+  EXPECT_THAT(model.Initializer("t").dims, ElementsAre(2, 2));
+  EXPECT_THAT(model.Initializer("t").values<float>(), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(model.Initializer("f").dims, IsEmpty());
+  EXPECT_THAT(model.Initializer("f").values<float>(), ElementsAre(1.5f));
+  EXPECT_THAT(model.Initializer("i").values<int64_t>(), ElementsAre(7));
+  EXPECT_THAT(model.Initializer("is").dims, ElementsAre(3));
+  EXPECT_THAT(model.Initializer("is").values<int64_t>(), ElementsAre(1, 2, 3));
+  EXPECT_EQ(model.Initializer("s").type, DataType::kString);
+  EXPECT_TRUE(model.Producer("constant_output")) << "an output keeps its node";
+  EXPECT_FALSE(model.Producer("t"));
+  EXPECT_EQ(model.Nodes().size(), 2);
+  static_cast<void>(Model::Parse(model.Serialize()));
+}
+
+TEST(ConstantsToInitializers, LargeConstantsLeaveTheMessage) {
+  onnx::ModelProto proto = ProtoFromText(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (float[N,5000] x) => (float[N,5000] y) {
+      k = Constant <value = float[1] {1.0}> ()
+      y = Add(x, k)
+    })");
+  auto& tensor = *proto.mutable_graph()->mutable_node(0)->mutable_attribute(0)->mutable_t();
+  tensor.set_dims(0, 5000);
+  tensor.clear_float_data();
+  tensor.set_raw_data(std::string(20000, '\1'));
+  Model model = FromProto(proto);
+  EXPECT_EQ(ConstantsToInitializers(model), 1);
+  EXPECT_EQ(model.Initializer("k").bytes.size(), 20000);
+  EXPECT_EQ(model.Uses("k").size(), 1);
+  EXPECT_LT(ModelAccess::Impl(model).proto.ByteSizeLong(), 1000);
+}
+
+}  // namespace
+}  // namespace bitpress::graph

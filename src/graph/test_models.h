@@ -1,0 +1,107 @@
+// Helpers of this room's tests: models from ONNX's text form, a folder to write to, errors.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "graph/model.h"
+#include "onnx/defs/parser.h"
+#include "onnx/onnx_pb.h"
+
+namespace bitpress::graph {
+
+inline onnx::ModelProto ProtoFromText(const std::string& text) {
+  onnx::ModelProto proto;
+  onnx::OnnxParser parser(text.c_str());
+  const auto status = parser.Parse(proto);
+  EXPECT_TRUE(status.IsOK()) << status.ErrorMessage();
+  return proto;
+}
+
+inline Model FromProto(const onnx::ModelProto& proto, const std::filesystem::path& folder = ".") {
+  return Model::Parse(proto.SerializeAsString(), folder);
+}
+
+inline Model FromText(const std::string& text) { return FromProto(ProtoFromText(text)); }
+
+inline onnx::ModelProto ToProto(const Model& model) {
+  onnx::ModelProto proto;
+  EXPECT_TRUE(proto.ParseFromString(model.Serialize()));
+  return proto;
+}
+
+// A folder that goes with the test.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "bitpress-XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
+  const std::filesystem::path& path() const { return path_; }
+  std::vector<std::string> Files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+      names.push_back(entry.path().filename().string());
+    }
+    return names;
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline void WriteFile(const std::filesystem::path& path, std::string_view content) {
+  std::ofstream(path, std::ios::binary) << content;
+}
+
+// The Error that `function()` throws.
+template <typename Function>
+Error ErrorOf(Function&& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "no error was thrown";
+  return {ErrorCode::kRuntime, ""};
+}
+
+inline std::vector<std::byte> Bytes(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span<const char>(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+template <typename T>
+std::vector<std::byte> BytesOf(const std::vector<T>& values) {
+  const auto bytes = std::as_bytes(std::span<const T>(values));
+  return {bytes.begin(), bytes.end()};
+}
+
+inline Node FindNode(const Model& model, std::string_view name) {
+  for (const Node& node : model.Nodes()) {
+    if (node.name() == name) return node;
+  }
+  throw Error(ErrorCode::kInvalidArgument, "no such node");
+}
+
+inline std::vector<std::string> NodeNames(const Model& model) {
+  std::vector<std::string> names;
+  for (const Node& node : model.Nodes()) names.push_back(node.name());
+  return names;
+}
+
+}  // namespace bitpress::graph
