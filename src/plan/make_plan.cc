@@ -113,6 +113,7 @@ class Planner {
       }
       if (config_.placement == Placement::kAll) PlanOutputs(node);
     }
+    for (const graph::BodyNode& inner : model_.BodyNodes()) ListBodyNode(inner);
     return std::move(plan_);
   }
 
@@ -290,6 +291,20 @@ class Planner {
       axis = node.GetInt("axis", plan_.opset >= 13 ? -1 : 1);
     }
     return ActivationRow(node, value, axis);
+  }
+
+  // Bodies of control flow are not changed: their compute operators are listed with this reason.
+  void ListBodyNode(const graph::BodyNode& inner) {
+    for (size_t i = 0; i < inner.node.num_inputs(); ++i) {
+      const std::optional<Operand> operand = OperandOf(inner.node, i, -1);
+      if (!operand || inner.node.input(i).empty()) continue;
+      const bool is_weight = inner.is_constant[i] || operand->slot == Slot::kKernel;
+      const Role role = operand->slot == Slot::kBias ? Role::kBias
+                        : is_weight                  ? Role::kWeight
+                                                     : Role::kActivation;
+      Add(FloatRow(inner.node.input(i), role, "inside the body of " + inner.owner.Describe()),
+          inner.node, i);
+    }
   }
 
   // Placement all: outputs of the model get their quantizer last; bodies of control flow read the

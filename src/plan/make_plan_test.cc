@@ -219,6 +219,18 @@ TEST(MakePlan, PlacementAllLeavesScalars) {
   EXPECT_TRUE(row.is_graph_output);
 }
 
+TEST(MakePlan, BodiesOfControlFlowStayFloat) {
+  const QuantPlan plan = PlanFor("branches.onnx", "MX6", {"short_axis=axis"});
+  const std::vector<TensorPlan> outer = RowsOf(plan, "outer_weight");
+  ASSERT_EQ(outer.size(), 2u);
+  EXPECT_EQ(outer[0].format, "mx6");
+  EXPECT_EQ(outer[1].reason, "inside the body of If 'choose'");
+  EXPECT_THAT(outer[1].uses, ElementsAre(TensorUse{"then_conv", "Conv", 1}));
+  EXPECT_EQ(RowOf(plan, "inner_weight").role, Role::kWeight);
+  EXPECT_THAT(RowOf(plan, "inner_weight").reason, HasSubstr("If 'choose'"));
+  EXPECT_THAT(RowOf(plan, "h").reason, HasSubstr("If 'choose'"));
+}
+
 TEST(MakePlan, AlreadyQuantized) {
   const QuantPlan plan = PlanFor("quantized.onnx", "MX9", {"placement=all"});
   EXPECT_THAT(RowOf(plan, "xq").reason, HasSubstr("already quantized by MXQuantizeDequantize"));

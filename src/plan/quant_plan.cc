@@ -65,6 +65,10 @@ void CheckRow(const QuantPlan& plan, const TensorPlan& row, const NodeIndex& nod
     if (row.is_graph_output && !model.IsOutput(row.value)) {
       Fail(ErrorCode::kInvalidArgument, "it is not an output of the model");
     }
+    if (row.is_graph_output && !model.Producer(row.value)) {
+      Fail(ErrorCode::kInvalidArgument,
+           "no node computes this output, so none can be put behind it");
+    }
     CheckHasOperator(plan.operators, spec);
     const DataType type = model.InfoOf(row.value).type;
     if (type != DataType::kUndefined && !IsStoredAsFloat(type)) {
@@ -103,10 +107,10 @@ NodeIndex::NodeIndex(const graph::Model& model) {
 }
 
 std::string NodeIndex::KeyOf(const graph::Node& node) const {
+  // Nodes in the bodies of control flow are not counted: they are only ever named, never looked up.
   const auto found = name_counts_.find(node.name());
-  if (!node.name().empty() && found != name_counts_.end() && found->second == 1) {
-    return node.name();
-  }
+  const int count = found == name_counts_.end() ? 1 : found->second;
+  if (!node.name().empty() && count == 1) return node.name();
   for (size_t i = 0; i < node.num_outputs(); ++i) {
     if (!node.output(i).empty()) return node.output(i);
   }

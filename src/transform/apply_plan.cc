@@ -1,0 +1,48 @@
+#include "transform/apply_plan.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+
+#include "plan/quantizer_nodes.h"
+#include "transform/insert_quantizers.h"
+
+namespace bitpress::transform {
+namespace {
+
+PassReport RunPass(std::string name, const std::function<bool()>& pass) {
+  const auto start = std::chrono::steady_clock::now();
+  PassReport report{std::move(name), pass(), 0};
+  const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
+  report.time_ms = time.count();
+  return report;
+}
+
+}  // namespace
+
+bool RecordConfig(graph::Model& model, const plan::QuantPlan& plan) {
+  const auto before = model.Metadata();
+  model.SetMetadata(plan::kVersionMetadata, BITPRESS_VERSION);
+  model.SetMetadata(plan::kConfigMetadata, plan::ToJson(plan.config));
+  const auto num_weights = std::ranges::count_if(plan.tensors, [](const plan::TensorPlan& row) {
+    return row.is_quantized() && row.role != plan::Role::kActivation;
+  });
+  if (num_weights > 0) model.SetMetadata(plan::kWeightsMetadata, std::to_string(num_weights));
+  return model.Metadata() != before;
+}
+
+TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan, ThreadPool& pool,
+                          const ProgressSink& progress) {
+  TransformReport report;
+  report.passes.push_back(RunPass("quantize-weights", [&] {
+    QuantizedWeights quantized = QuantizeWeights(model, plan, pool, progress);
+    report.weights = std::move(quantized.weights);
+    return quantized.is_modified;
+  }));
+  report.passes.push_back(
+      RunPass("insert-quantizers", [&] { return InsertQuantizers(model, plan); }));
+  report.passes.push_back(RunPass("record-config", [&] { return RecordConfig(model, plan); }));
+  return report;
+}
+
+}  // namespace bitpress::transform

@@ -1,0 +1,180 @@
+#include "transform/insert_quantizers.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "plan/quantizer_nodes.h"
+#include "transform/quantizer_spelling.h"
+
+namespace bitpress::transform {
+namespace {
+
+using graph::Model;
+using graph::Node;
+using plan::QuantPlan;
+using plan::TensorPlan;
+
+class Inserter {
+ public:
+  Inserter(Model& model, const QuantPlan& plan) : model_(model), plan_(plan), index_(model) {
+    order_ = model.Nodes();
+    for (size_t i = 0; i < order_.size(); ++i) {
+      node_names_.insert(order_[i].name());
+      for (size_t j = 0; j < order_[i].num_outputs(); ++j) {
+        position_behind_[order_[i].output(j)] = i + 1;
+      }
+    }
+    // Nodes are looked up before any output changes its name.
+    for (size_t i = 0; i < plan.tensors.size(); ++i) {
+      const TensorPlan& row = plan.tensors[i];
+      if (row.role != plan::Role::kActivation || !row.is_quantized()) continue;
+      Job job{&row, {}};
+      for (const plan::TensorUse& use : row.uses) {
+        job.uses.push_back({index_.Find(use), static_cast<size_t>(use.input)});
+      }
+      if (!IsDone(job)) jobs_of_value_[row.value].push_back(std::move(job));
+      values_.push_back(row.value);
+    }
+  }
+
+  bool Run() {
+    bool is_modified = false;
+    for (const std::string& value : values_) {
+      const auto found = jobs_of_value_.find(value);
+      if (found == jobs_of_value_.end()) continue;
+      InsertAll(value, found->second);
+      jobs_of_value_.erase(found);
+      is_modified = true;
+    }
+    return is_modified;
+  }
+
+ private:
+  struct Job {
+    const TensorPlan* row;
+    std::vector<graph::Use> uses;
+  };
+
+  // Whether an earlier run inserted this row's quantizer.
+  bool IsDone(const Job& job) const {
+    const std::string& value = job.row->value;
+    if (job.row->is_graph_output) return plan::QuantizedFrom(model_, value).has_value();
+    return std::all_of(job.uses.begin(), job.uses.end(), [&](const graph::Use& use) {
+      return use.node.input(use.input_index) != value;
+    });
+  }
+
+  // All quantizers of one value.
+  void InsertAll(const std::string& value, std::vector<Job>& jobs) {
+    const size_t position = PositionBehind(value);
+    std::string source = value;
+    // The one at a graph output takes over the value's name, so that one comes first.
+    const auto last = std::find_if(jobs.begin(), jobs.end(),
+                                   [](const Job& job) { return job.row->is_graph_output; });
+    if (last != jobs.end()) {
+      std::rotate(jobs.begin(), last, last + 1);
+      source = RenameOutput(value, jobs.front());
+    }
+    for (const Job& job : jobs) {
+      const std::string target =
+          job.row->is_graph_output ? value : model_.FreshName(value + "_quantized");
+      Insert(*job.row, source, target, position);
+      for (graph::Use use : job.uses) use.node.set_input(use.input_index, target);
+    }
+  }
+
+  // Gives the producer's output another name, which all uses but those of `job` read from now on.
+  // Bodies of control flow keep reading the graph output's value.
+  std::string RenameOutput(const std::string& value, const Job& job) {
+    std::optional<Node> producer = model_.Producer(value);
+    const std::string renamed = model_.FreshName(value + "_float");
+    for (graph::Use use : model_.Uses(value)) {
+      const bool is_covered =
+          std::any_of(job.uses.begin(), job.uses.end(), [&](const graph::Use& covered) {
+            return covered.node == use.node && covered.input_index == use.input_index;
+          });
+      if (!is_covered) use.node.set_input(use.input_index, renamed);
+    }
+    for (size_t i = 0; i < producer->num_outputs(); ++i) {
+      if (producer->output(i) == value) producer->set_output(i, renamed);
+    }
+    return renamed;
+  }
+
+  // Index in the original order of the first node behind the value's producer.
+  size_t PositionBehind(const std::string& value) const {
+    const auto found = position_behind_.find(value);
+    return found == position_behind_.end() ? 0 : found->second;
+  }
+
+  std::optional<Node> NodeAt(size_t position) const {
+    return position < order_.size() ? std::optional<Node>(order_[position]) : std::nullopt;
+  }
+
+  // A node name that is not taken: ONNX Runtime refuses two of the same name.
+  std::string NodeName(const std::string& wanted) {
+    std::string name = wanted;
+    for (int i = 1; !node_names_.insert(name).second; ++i) name = fmt::format("{}_{}", wanted, i);
+    return name;
+  }
+
+  void Insert(const TensorPlan& row, const std::string& source, const std::string& target,
+              size_t position) {
+    const QuantizerSpelling spelling = SpellQuantizer(plan_.operators, row.Spec(), row.axis);
+    const std::optional<Node> before = NodeAt(position);
+    model_.SetOpsetImport(spelling.domain, 1);
+    if (spelling.dequantize_op_type.empty()) {
+      model_.InsertNode({NodeName(row.value + "_quantized"),
+                         spelling.op_type,
+                         spelling.domain,
+                         {source},
+                         {target},
+                         spelling.attributes},
+                        before);
+      return;
+    }
+    const std::string scale = model_.FreshName(row.value + "_scale");
+    const auto one = std::bit_cast<std::array<std::byte, sizeof(float)>>(1.0F);
+    model_.SetInitializer(scale, DataType::kFloat, {}, one);
+    const std::string zero_point = model_.FreshName(row.value + "_zero_point");
+    const std::vector<std::byte> zero(ElementBits(spelling.zero_point_type) / 8);
+    model_.SetInitializer(zero_point, spelling.zero_point_type, {}, zero);
+    const std::string codes = model_.FreshName(row.value + "_codes");
+    model_.InsertNode({NodeName(row.value + "_quantize"),
+                       spelling.op_type,
+                       spelling.domain,
+                       {source, scale, zero_point},
+                       {codes},
+                       spelling.attributes},
+                      before);
+    model_.InsertNode({NodeName(row.value + "_dequantize"),
+                       spelling.dequantize_op_type,
+                       spelling.domain,
+                       {codes, scale, zero_point},
+                       {target},
+                       spelling.attributes},
+                      before);
+  }
+
+  Model& model_;
+  const QuantPlan& plan_;
+  plan::NodeIndex index_;
+  std::vector<Node> order_;
+  std::map<std::string, size_t> position_behind_;
+  std::set<std::string> node_names_;
+  std::map<std::string, std::vector<Job>> jobs_of_value_;
+  std::vector<std::string> values_;  // in the plan's order
+};
+
+}  // namespace
+
+bool InsertQuantizers(Model& model, const QuantPlan& plan) {
+  plan::CheckFits(plan, model);
+  return Inserter(model, plan).Run();
+}
+
+}  // namespace bitpress::transform
