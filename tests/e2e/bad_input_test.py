@@ -136,7 +136,7 @@ def samples(tmp_path):
     folder = tmp_path / "samples"
     folder.mkdir()
     for index in range(3):
-        np.save(folder / f"{index}.npy", np.full(4, index, np.float32))
+        np.save(folder / f"{index}.npy", np.full((1, 4), index, np.float32))
     return folder
 
 
