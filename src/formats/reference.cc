@@ -240,14 +240,17 @@ double RoundToInteger(double x, RoundingMode mode) {
 int64_t QuantizeInteger(float x, float scale, int64_t zero_point, CodeRange range,
                         RoundingMode mode) {
   if (IsNan(x)) return zero_point;
-  // Within float32 the quotient may be anything up to infinity; beyond 2^40 every code saturates.
-  const double quotient = std::clamp(static_cast<double>(x / scale), -0x1p40, 0x1p40);
+  // The float32 quotient by way of double, which has more than twice as many bits and therefore
+  // rounds to the same. It may be anything up to infinity; beyond 2^40 every code saturates.
+  const float rounded = RoundToFloat(ToDouble(x) / ToDouble(scale));
+  const double quotient = std::clamp(ToDouble(rounded), -0x1p40, 0x1p40);
   const int64_t code = static_cast<int64_t>(RoundToInteger(quotient, mode)) + zero_point;
   return std::clamp(code, range.quant_min, range.quant_max);
 }
 
 float DequantizeInteger(int64_t code, float scale, int64_t zero_point) {
-  return static_cast<float>(code - zero_point) * scale;
+  // The product of two float32 is exact in double.
+  return RoundToFloat(static_cast<double>(static_cast<float>(code - zero_point)) * ToDouble(scale));
 }
 
 int ChooseSharedExponent(const FormatSpec& spec, std::span<const float> block) {

@@ -4,7 +4,8 @@
 //
 // Special values: NaN and infinity follow the spec's SpecialRule; zeros its ZeroRule; finite values
 // beyond the range saturate to the largest code; float32 subnormals are ordinary values unless
-// flush_subnormals says otherwise. An all-zero block stays zero. A short last block behaves as if
+// flush_subnormals says otherwise. What a finite code is worth saturates at the largest float32. An
+// all-zero block stays zero. A short last block behaves as if
 // padded with zeros.
 #pragma once
 
@@ -29,8 +30,9 @@ double DecodeFloat(uint32_t code, ElementType type);
 double RoundToInteger(double x, RoundingMode mode);
 
 // ONNX QuantizeLinear and DequantizeLinear for one element: saturate(round(x / scale) + zero_point)
-// with the division in float32, and (q - zero_point) * scale. NaN takes the zero point, that is the
-// value 0. REQUIRES: scale is positive and finite.
+// with the quotient rounded to float32, and (q - zero_point) * scale with the difference and the
+// product rounded to float32. NaN takes the zero point, that is the value 0. REQUIRES: scale is
+// positive and finite.
 int64_t QuantizeInteger(float x, float scale, int64_t zero_point, CodeRange range,
                         RoundingMode mode = RoundingMode::kHalfToEven);
 float DequantizeInteger(int64_t code, float scale, int64_t zero_point);
@@ -47,8 +49,9 @@ struct BlockCodes {
   std::vector<uint32_t> codes;  // one an element, in the low element_bits
 };
 
-// The shared exponent of a block after spec.scale_choice. NaN and infinity are ignored; 0 for the
-// spec's smallest exponent when the block is zero.
+// The shared exponent of a block after spec.scale_choice. NaN and infinity are ignored; a block of
+// zeros takes the spec's smallest. kMse takes errors in units of 2^(floor's exponent), squares and
+// adds them in float32 in the order of the elements, so that kernels can choose the same.
 int ChooseSharedExponent(const FormatSpec& spec, std::span<const float> block);
 
 // REQUIRES: spec.is_blocked(), x.size() <= block_size. A value that neither codes nor rule can hold
