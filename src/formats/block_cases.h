@@ -46,9 +46,10 @@ class BlockCases {
   std::vector<float> Fill(float amax, size_t length) {
     std::vector<float> block;
     const bool is_outlier = Random(4) == 0;
+    const int exponent = oracle::ExponentOf(static_cast<long double>(amax));
     for (size_t i = 0; i < length; ++i) {
       float x = is_outlier ? amax * std::ldexp(1.0f, -static_cast<int>(8 + Random(40)))
-                           : Element(amax, Random(7));
+                           : Element(amax, exponent, Random(7));
       if (!(std::fabs(x) <= amax)) x = amax;
       block.push_back(Random(2) == 0 ? x : -x);
     }
@@ -59,8 +60,7 @@ class BlockCases {
   uint32_t Random(uint32_t bound) { return static_cast<uint32_t>(generator_()) % bound; }
 
  private:
-  float Element(float amax, uint32_t kind) {
-    const int k = oracle::ExponentOf(static_cast<long double>(amax));
+  float Element(float amax, int k, uint32_t kind) {
     // Halfway between two neighbours, in the binade of amax or below: most elements are ties.
     const int down = static_cast<int>(Random(5));
     const long double steps = std::floor(2 / step_);

@@ -54,8 +54,8 @@ enum class ScaleChoice {
   kCeil,   // the smallest exponent with which amax does not saturate
   kEven,  // floor after rounding amax, half up, to the element's mantissa bits: what would round up
           // to the next power of two does not saturate (called EVEN by Quark and torchao)
-  kMse,  // of floor - 1, floor and floor + 1 the one with the least squared error; the lowest on
-         // ties
+  kMse,   // of floor - 1, floor and floor + 1 the one with the least squared error; the lowest on
+          // ties
 };
 
 // What a value that becomes zero looks like.
@@ -110,6 +110,9 @@ struct FormatSpec {
   double BitsPerElement() const;
   bool operator==(const FormatSpec&) const = default;
 };
+
+// Largest block that is accepted: far above any format in use, small enough for a buffer a thread.
+inline constexpr int kMaxBlockSize = 1 << 16;
 
 // All named formats, in the order of tables and reports.
 std::span<const FormatSpec> AllFormats();

@@ -190,6 +190,12 @@ float NearestFloat(long double x) {
   };
   uint32_t low = 0;
   uint32_t high = 0x7F800000u;
+  // Start near where the processor's own conversion lands, if that encloses the value.
+  const uint32_t guess = std::bit_cast<uint32_t>(static_cast<float>(magnitude));
+  if (guess > 0 && guess < high && value(guess - 1) <= magnitude && magnitude < value(guess + 1)) {
+    low = guess - 1;
+    high = guess + 1;
+  }
   while (high - low > 1) {
     const uint32_t middle = low + (high - low) / 2;
     (value(middle) <= magnitude ? low : high) = middle;

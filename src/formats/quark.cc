@@ -29,8 +29,6 @@ RoundingMode QuarkRounding(int64_t mode) {
   }
 }
 
-constexpr int64_t kMaxBlockSize = 1 << 16;
-
 }  // namespace
 
 FormatSpec QuarkSpec(const QuarkMxAttributes& attributes) {

@@ -1,0 +1,212 @@
+// The table of formats: names, sizes, lookup, the words of options, and the errors.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+#include <string>
+
+#include "base/error.h"
+#include "formats/format_spec.h"
+
+namespace bitpress::formats {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string MessageOf(const std::function<void()>& function) {
+  try {
+    function();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Table, NamesAreUniqueAndFound) {
+  std::set<std::string> names;
+  for (const FormatSpec& spec : AllFormats()) {
+    EXPECT_TRUE(names.insert(spec.name).second) << spec.name;
+    EXPECT_EQ(FindFormat(spec.name), spec);
+    EXPECT_NO_THROW(Validate(spec)) << spec.name;
+  }
+  for (const char* name :
+       {"int4",       "uint4",      "int8",       "uint8", "int16",      "uint16",
+        "int32",      "uint32",     "fp16",       "bf16",  "fp8_e4m3",   "fp8_e5m2",
+        "bfp16",      "mx4",        "mx6",        "mx9",   "mxfp8_e5m2", "mxfp8_e4m3",
+        "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1", "mxint8"}) {
+    EXPECT_TRUE(names.contains(name)) << name;
+  }
+}
+
+TEST(Table, NamesAreFoundInCapitalsAndWithSpaces) {
+  EXPECT_EQ(FindFormat(" MXFP8_E4M3 ").name, "mxfp8_e4m3");
+}
+
+TEST(Table, BitsPerElementCountScalesAndMicroexponents) {
+  const std::pair<const char*, double> expected[] = {
+      {"int4", 4},          {"uint16", 16},       {"bf16", 16},         {"fp8_e4m3", 8},
+      {"bfp16", 9},         {"mx4", 4},           {"mx6", 6},           {"mx9", 9},
+      {"mxfp8_e5m2", 8.25}, {"mxfp8_e4m3", 8.25}, {"mxfp6_e3m2", 6.25}, {"mxfp6_e2m3", 6.25},
+      {"mxfp4_e2m1", 4.25}, {"mxint8", 8.25},
+  };
+  for (const auto& [name, bits] : expected) EXPECT_EQ(FindFormat(name).BitsPerElement(), bits);
+  EXPECT_EQ(FindFormat("bfp(bits=13, block=32)").BitsPerElement(), 5.25);
+  EXPECT_EQ(FindFormat("bfp(bits=10, block=16, exponent_bits=4)").BitsPerElement(), 6.25);
+}
+
+// OCP MX 1.0 table 1, and the largest element values of section 5.3.
+TEST(Table, RangesOfTheMxFormats) {
+  const struct {
+    const char* name;
+    double max_value;
+    int max_exponent, fraction_bits;
+  } rows[] = {
+      {"mxfp8_e5m2", 57344, 15, 2},
+      {"mxfp8_e4m3", 448, 8, 3},
+      {"mxfp6_e3m2", 28, 4, 2},
+      {"mxfp6_e2m3", 7.5, 2, 3},
+      {"mxfp4_e2m1", 6, 2, 1},
+      {"mxint8", 127.0 / 64, 0, 6},
+      {"bfp16", 127.0 / 64, 0, 6},
+      {"mx9", 127.0 / 64, 0, 6},
+      {"mx6", 1.875, 0, 3},
+      {"mx4", 1.5, 0, 1},
+      {"bfp(bits=10, block=8)", 1, 0, 0},
+  };
+  for (const auto& row : rows) {
+    const BlockRange range = RangeOf(FindFormat(row.name));
+    EXPECT_EQ(range.max_value, row.max_value) << row.name;
+    EXPECT_EQ(range.max_exponent, row.max_exponent) << row.name;
+    EXPECT_EQ(range.fraction_bits, row.fraction_bits) << row.name;
+    EXPECT_EQ(range.min_shared_exponent, -127);
+    EXPECT_EQ(range.max_shared_exponent, 127);
+  }
+}
+
+TEST(FindFormat, UnknownNamesSuggestTheNearest) {
+  EXPECT_THAT(MessageOf([] { FindFormat("mxfp8_e4m4"); }),
+              AllOf(HasSubstr("mxfp8_e4m4"), HasSubstr("did you mean 'mxfp8_e4m3'")));
+  EXPECT_THAT(MessageOf([] { FindFormat("bfp61"); }), HasSubstr("bfp16"));
+  EXPECT_THAT(MessageOf([] { FindFormat(""); }), HasSubstr("known formats: int4"));
+}
+
+TEST(BlockFloat, ParametersAreRead) {
+  const FormatSpec spec = FindFormat("bfp(bits=13, block=32)");
+  EXPECT_EQ(spec.name, "bfp(bits=13, block=32)");
+  EXPECT_EQ(spec.family, Family::kBlockFloat);
+  EXPECT_EQ(spec.element_bits, 5);
+  EXPECT_EQ(spec.block_size, 32);
+  EXPECT_EQ(spec.exponent_bits, 8);
+  const FormatSpec narrow = FindFormat("BFP( block = 7,exponent_bits=5 , bits=12 )");
+  EXPECT_EQ(narrow.name, "bfp(bits=12, block=7, exponent_bits=5)");
+  EXPECT_EQ(narrow.element_bits, 7);
+  EXPECT_EQ(FindFormat(narrow.name), narrow);
+  // bfp16 is bits=16, block=8.
+  FormatSpec sixteen = FindFormat("bfp(bits=16, block=8)");
+  sixteen.name = "bfp16";
+  EXPECT_EQ(sixteen, FindFormat("bfp16"));
+}
+
+TEST(BlockFloat, BadParametersAreNamed) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"bfp(bits=13)", "block is missing"},
+      {"bfp(block=32)", "bits is missing"},
+      {"bfp()", "bits=N, block=N"},
+      {"bfp(bits=0, block=32)", "bits=0"},
+      {"bfp(bits=13, block=0)", "block=0"},
+      {"bfp(bits=13, block=-4)", "block=-4"},
+      {"bfp(bits=13, block=65537)", "block=65537"},
+      {"bfp(bits=13, block=99999999999999999999)", "block"},
+      {"bfp(bits=1x, block=3)", "'1x' is not a whole number"},
+      {"bfp(bits=13, blocks=32)", "block"},
+      {"bfp(bits=13, block=32, foo)", "'foo'"},
+      {"bfp(bits=9, block=32)", "2 to 24"},
+      {"bfp(bits=33, block=32)", "2 to 24"},
+      {"bfp(bits=13, block=32, exponent_bits=9)", "2 to 8"},
+      {"bfp(bits=13, block=32, exponent_bits=1)", "2 to 8"},
+  };
+  for (const auto& [text, part] : cases) {
+    EXPECT_THAT(MessageOf([name = text] { FindFormat(name); }), HasSubstr(part)) << text;
+  }
+}
+
+struct Broken {
+  const char* format;
+  const char* field;
+  std::function<void(FormatSpec&)> change;
+};
+
+TEST(Validate, NamesTheFieldThatIsOutOfRange) {
+  const Broken cases[] = {
+      {"mx6", "block_size", [](FormatSpec& s) { s.block_size = 1 << 20; }},
+      {"mx6", "block_size", [](FormatSpec& s) { s.block_size = -1; }},
+      {"mxfp4_e2m1", "block_size", [](FormatSpec& s) { s.block_size = 0; }},
+      {"mxint8", "block_size", [](FormatSpec& s) { s.block_size = 0; }},
+      {"bfp16", "block_size", [](FormatSpec& s) { s.block_size = 0; }},
+      {"bf16", "block_size", [](FormatSpec& s) { s.block_size = 32; }},
+      {"int8", "block_size", [](FormatSpec& s) { s.block_size = 32; }},
+      {"mx6", "exponent_bits", [](FormatSpec& s) { s.exponent_bits = 9; }},
+      {"mxint8", "exponent_bits", [](FormatSpec& s) { s.exponent_bits = 1; }},
+      {"bfp16", "element_bits", [](FormatSpec& s) { s.element_bits = 1; }},
+      {"bfp16", "element_bits", [](FormatSpec& s) { s.element_bits = 25; }},
+      {"mxfp4_e2m1", "element_bits", [](FormatSpec& s) { s.element_bits = 8; }},
+      {"mxint8", "element_bits", [](FormatSpec& s) { s.element_bits = 4; }},
+      {"fp16", "element_bits", [](FormatSpec& s) { s.element_bits = 8; }},
+      {"mx6", "sub_block_size", [](FormatSpec& s) { s.sub_block_size = 3; }},
+      {"mx6", "sub_block_size", [](FormatSpec& s) { s.sub_block_size = -2; }},
+      {"mx6", "sub_block_size", [](FormatSpec& s) { s.sub_block_size = 32; }},
+      {"mx6", "sub_block_shift_bits", [](FormatSpec& s) { s.sub_block_shift_bits = 5; }},
+      {"mx6", "sub_block_shift_bits", [](FormatSpec& s) { s.sub_block_shift_bits = -1; }},
+      {"mxint8", "sub_block_size", [](FormatSpec& s) { s.sub_block_size = 2; }},
+      {"mxfp4_e2m1", "element type", [](FormatSpec& s) { s.element_type = ElementType::kInt16; }},
+      {"bfp16", "element type", [](FormatSpec& s) { s.element_type = ElementType::kInt8; }},
+      {"fp16", "element type", [](FormatSpec& s) { s.element_type = ElementType::kInt8; }},
+      {"int8", "element type", [](FormatSpec& s) { s.element_type = ElementType::kFloat16; }},
+      {"mxfp4_e2m1", "half_up", [](FormatSpec& s) { s.rounding = RoundingMode::kHalfUp; }},
+      {"fp16", "half_up", [](FormatSpec& s) { s.rounding = RoundingMode::kHalfUp; }},
+      {"mxfp8_e4m3", "special", [](FormatSpec& s) { s.special_rule = SpecialRule::kSaturate; }},
+      {"fp16", "special", [](FormatSpec& s) { s.special_rule = SpecialRule::kNanBlock; }},
+  };
+  for (const Broken& broken : cases) {
+    FormatSpec spec = FindFormat(broken.format);
+    broken.change(spec);
+    EXPECT_THAT(MessageOf([&] { Validate(spec); }),
+                AllOf(HasSubstr(broken.format), HasSubstr(broken.field)));
+  }
+}
+
+TEST(Words, GoBothWaysAndRefuseOthers) {
+  for (const ScaleChoice choice :
+       {ScaleChoice::kFloor, ScaleChoice::kCeil, ScaleChoice::kEven, ScaleChoice::kMse}) {
+    EXPECT_EQ(ParseScaleChoice(ScaleChoiceName(choice)), choice);
+  }
+  for (const RoundingMode mode :
+       {RoundingMode::kHalfToEven, RoundingMode::kHalfAwayFromZero, RoundingMode::kHalfUp}) {
+    EXPECT_EQ(ParseRoundingMode(RoundingModeName(mode)), mode);
+  }
+  EXPECT_THAT(MessageOf([] { ParseScaleChoice("ciel"); }),
+              AllOf(HasSubstr("ciel"), HasSubstr("floor, ceil, even, mse")));
+  EXPECT_THAT(MessageOf([] { ParseRoundingMode("nearest"); }), HasSubstr("half_to_even"));
+}
+
+TEST(ElementTypes, HaveOnnxNamesAndOneKind) {
+  std::set<std::string_view> names;
+  for (int i = 0; i <= static_cast<int>(ElementType::kSignMagnitude); ++i) {
+    const ElementType type = static_cast<ElementType>(i);
+    EXPECT_TRUE(names.insert(ElementTypeName(type)).second) << i;
+    if (IsFloatElement(type)) {
+      EXPECT_NO_THROW(LayoutOf(type));
+      EXPECT_THROW(IntegerRange(type), Error);
+    } else {
+      EXPECT_THROW(LayoutOf(type), Error);
+    }
+  }
+  EXPECT_TRUE(names.contains("FLOAT8E4M3FN"));
+  EXPECT_TRUE(names.contains("FLOAT4E2M1"));
+}
+
+}  // namespace
+}  // namespace bitpress::formats
