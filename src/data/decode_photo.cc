@@ -47,9 +47,10 @@ Photo DecodeJpeg(std::string_view bytes) {
   Photo photo;
   int subsampling = 0;
   int color_space = 0;
-  if (tjDecompressHeader3(decoder.get(), data, bytes.size(), &photo.width, &photo.height,
-                          &subsampling, &color_space) != 0 &&
-      tjGetErrorCode(decoder.get()) == TJERR_FATAL) {
+  const int status = tjDecompressHeader3(decoder.get(), data, bytes.size(), &photo.width,
+                                         &photo.height, &subsampling, &color_space);
+  // A file that ends inside its header is only a warning, without a size.
+  if (status != 0 && (tjGetErrorCode(decoder.get()) == TJERR_FATAL || photo.width < 1)) {
     Fail(ErrorCode::kInvalidArgument, "not a readable JPEG: {}", tjGetErrorStr2(decoder.get()));
   }
   CheckSize(photo.width, photo.height);

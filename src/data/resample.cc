@@ -8,8 +8,9 @@
 #include "data/photo.h"
 
 namespace bitpress::data {
+namespace {
 
-Photo Resample(const Photo& photo, int width, int height) {
+Photo ScaleTo(const Photo& photo, int width, int height) {
   Photo result{.width = width, .height = height, .rgb = {}};
   result.rgb.resize(static_cast<size_t>(width) * static_cast<size_t>(height) * 3);
   // "Linear" means that values are taken as they are, as PIL and torchvision do.
@@ -19,6 +20,14 @@ Photo Resample(const Photo& photo, int width, int height) {
                                  STBIR_FILTER_CATMULLROM, STBIR_COLORSPACE_LINEAR, nullptr);
   if (done == 0) throw std::bad_alloc();  // its only failure for arguments like these
   return result;
+}
+
+}  // namespace
+
+Photo Resample(const Photo& photo, int width, int height) {
+  // First the rows, then the columns, with 8 bits between: PIL rounds and clips there, and the
+  // networks were trained on its pictures.
+  return ScaleTo(ScaleTo(photo, width, photo.height), width, height);
 }
 
 }  // namespace bitpress::data

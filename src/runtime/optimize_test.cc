@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <fstream>
 #include <string>
 
 #include "base/atomic_file.h"
@@ -27,10 +26,6 @@ size_t Count(const std::string& model, const std::string& op_type) {
   return count;
 }
 
-size_t NumFiles(const std::filesystem::path& folder) {
-  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
-}
-
 float LargestDifference(const std::filesystem::path& a, const std::filesystem::path& b,
                         const Tensor& input) {
   Session first(a, {.optimization = Optimization::kNone});
@@ -48,7 +43,7 @@ float LargestDifference(const std::filesystem::path& a, const std::filesystem::p
 TEST(OptimizeBasic, FoldsAndKeepsTheMeaning) {
   TemporaryFolder folder;
   OptimizeBasic(TestModel("clean_up.onnx"), folder / "out.onnx");
-  EXPECT_EQ(NumFiles(folder.path()), 1u);
+  EXPECT_EQ(folder.NumFiles(), 1u);
   const std::string before = ReadFile(TestModel("clean_up.onnx"));
   const std::string after = ReadFile(folder / "out.onnx");
   for (const char* gone : {"BatchNormalization", "Identity", "Concat"}) {
@@ -120,7 +115,7 @@ TEST(OptimizeBasic, ExternalDataMovesToTheOutput) {
     std::filesystem::copy_file(TestModel(name), in / name);
   }
   OptimizeBasic(in / "external.onnx", out / "out.onnx");
-  EXPECT_EQ(NumFiles(out.path()), 2u);
+  EXPECT_EQ(out.NumFiles(), 2u);
   EXPECT_TRUE(std::filesystem::exists(out / "out.onnx.data"));
   EXPECT_EQ(LargestDifference(in / "external.onnx", out / "out.onnx", MakeNoise({1, 16})), 0.0f);
   // A second run would replace data that may belong to someone.
@@ -138,7 +133,7 @@ TEST(OptimizeBasicError, LeavesNothingBehind) {
       ExpectError(ErrorCode::kIo,
                   [&] { OptimizeBasic(TestModel("clean_up.onnx"), folder / "no" / "out.onnx"); }),
       HasSubstr("out.onnx"));
-  EXPECT_EQ(NumFiles(folder.path()), 0u);
+  EXPECT_EQ(folder.NumFiles(), 0u);
 }
 
 TEST(OptimizeBasicError, OntoItself) {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <limits>
 #include <string>
 #include <vector>
@@ -26,10 +25,6 @@ Tensor Floats(std::vector<int64_t> dims, std::vector<float> values) {
 
 Tensor Int64s(std::vector<int64_t> dims, std::vector<int64_t> values) {
   return MakeTensor(DataType::kInt64, std::move(dims), values);
-}
-
-void WriteText(const std::filesystem::path& path, std::string_view text) {
-  std::ofstream(path, std::ios::binary) << text;
 }
 
 TEST(OrtLibrary, IsFoundAndNamesItself) {
@@ -259,7 +254,7 @@ TEST(SessionError, DamagedFilesAreInvalidModels) {
   const std::vector<std::string> contents = {"", "not a model", whole.substr(0, 100),
                                              whole.substr(0, whole.size() - 1)};
   for (const std::string& content : contents) {
-    WriteText(folder / "m.onnx", content);
+    WriteBytes(folder / "m.onnx", content);
     EXPECT_THAT(ExpectError(ErrorCode::kInvalidModel, [&] { Session(folder / "m.onnx"); }),
                 HasSubstr("m.onnx: "));
   }
@@ -298,7 +293,7 @@ TEST(SessionError, OperatorLibrary) {
                                             {.operator_library = folder / "ops.so"});
                           }),
               HasSubstr("ops.so' not found"));
-  WriteText(folder / "ops.so", "no library");
+  WriteBytes(folder / "ops.so", "no library");
   EXPECT_THAT(ExpectError(ErrorCode::kRuntime,
                           [&] {
                             Session session(TestModel("affine.onnx"),
