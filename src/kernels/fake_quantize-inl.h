@@ -77,17 +77,21 @@ HWY_INLINE VU LimitExponent(const FakeQuantizeParams& p, VU exponent) {
   return hn::Min(hn::Max(exponent, hn::Set(kDu, p.least_exponent)),
                  hn::Set(kDu, p.largest_exponent));
 }
-HWY_INLINE VU BlockExponent(const FakeQuantizeParams& p, VU amax) {
+HWY_INLINE VU WantedExponent(const FakeQuantizeParams& p, VU amax) {
   const auto mantissa = hn::BitCast(kDi, hn::And(amax, hn::Set(kDu, kMantissa)));
   const auto raise = hn::Gt(mantissa, hn::Set(kDi, static_cast<int32_t>(p.exponent_threshold)));
   const VU one = hn::IfThenElseZero(hn::RebindMask(kDu, raise), hn::Set(kDu, kOneExponent));
-  return LimitExponent(p, hn::Add(hn::And(amax, hn::Set(kDu, kExponent)), one));
+  return hn::Add(hn::And(amax, hn::Set(kDu, kExponent)), one);
+}
+HWY_INLINE VU BlockExponent(const FakeQuantizeParams& p, VU amax) {
+  return LimitExponent(p, WantedExponent(p, amax));
 }
 
-// The exponent of a sub-block: its own, lowered from the block's by at most max_shift.
+// The exponent of a sub-block: what its own largest value wants, lowered from the block's by at
+// most max_shift.
 HWY_INLINE VU SubBlockExponent(const FakeQuantizeParams& p, VU block_exponent, VU sub_amax) {
-  const VU own = hn::And(sub_amax, hn::Set(kDu, kExponent));
-  return hn::Min(hn::Max(own, hn::Sub(block_exponent, hn::Set(kDu, p.max_shift))), block_exponent);
+  const VU least = hn::Sub(block_exponent, hn::Set(kDu, p.max_shift));
+  return hn::Min(hn::Max(WantedExponent(p, sub_amax), least), block_exponent);
 }
 
 // Rounds the values of a block whose exponent is known.

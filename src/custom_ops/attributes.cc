@@ -1,0 +1,76 @@
+#include "custom_ops/attributes.h"
+
+#include <utility>
+
+#include "base/error.h"
+
+namespace bitpress::custom_ops {
+namespace {
+
+// The C API tells absence and a wrong type apart only in words; asking for every type does it in
+// code.
+bool Succeeds(OrtStatus* status) {
+  if (status == nullptr) return true;
+  Ort::GetApi().ReleaseStatus(status);
+  return false;
+}
+
+}  // namespace
+
+NodeInfo::NodeInfo(const OrtKernelInfo* info, std::string op_type)
+    : info_(info), description_(std::move(op_type)) {
+  const std::string name = info_.GetNodeName();
+  if (!name.empty()) description_ += " '" + name + "'";
+}
+
+bool NodeInfo::HasOtherType(const char* attribute, bool wanted_string) const {
+  const OrtApi& api = Ort::GetApi();
+  int64_t as_int = 0;
+  float as_float = 0;
+  size_t size = 0;
+  if (wanted_string
+          ? Succeeds(api.KernelInfoGetAttribute_int64(info_, attribute, &as_int))
+          : Succeeds(api.KernelInfoGetAttribute_string(info_, attribute, nullptr, &size))) {
+    return true;
+  }
+  if (Succeeds(api.KernelInfoGetAttribute_float(info_, attribute, &as_float))) return true;
+  size = 0;
+  if (Succeeds(api.KernelInfoGetAttributeArray_int64(info_, attribute, nullptr, &size)))
+    return true;
+  size = 0;
+  return Succeeds(api.KernelInfoGetAttributeArray_float(info_, attribute, nullptr, &size));
+}
+
+int64_t NodeInfo::Int(const char* attribute, int64_t fallback) const {
+  int64_t value = 0;
+  if (Succeeds(Ort::GetApi().KernelInfoGetAttribute_int64(info_, attribute, &value))) return value;
+  if (HasOtherType(attribute, false)) {
+    Fail(ErrorCode::kInvalidModel, "attribute {} must be an integer", attribute);
+  }
+  return fallback;
+}
+
+std::string NodeInfo::String(const char* attribute, const std::string& fallback) const {
+  size_t size = 0;
+  const OrtApi& api = Ort::GetApi();
+  if (Succeeds(api.KernelInfoGetAttribute_string(info_, attribute, nullptr, &size))) {
+    std::string value(size, '\0');
+    Ort::ThrowOnError(api.KernelInfoGetAttribute_string(info_, attribute, value.data(), &size));
+    value.resize(size > 0 ? size - 1 : 0);  // the size counts the final zero
+    return value;
+  }
+  if (HasOtherType(attribute, true)) {
+    Fail(ErrorCode::kInvalidModel, "attribute {} must be a string", attribute);
+  }
+  return fallback;
+}
+
+std::optional<int64_t> NodeInfo::InputRank(size_t index) const {
+  const Ort::TypeInfo type = info_.GetInputTypeInfo(index);
+  if (type.GetONNXType() != ONNX_TYPE_TENSOR) return std::nullopt;
+  const size_t rank = type.GetTensorTypeAndShapeInfo().GetDimensionsCount();
+  // ONNX Runtime says 0 for unknown ranks as well as for scalars.
+  return rank == 0 ? std::nullopt : std::optional<int64_t>(static_cast<int64_t>(rank));
+}
+
+}  // namespace bitpress::custom_ops

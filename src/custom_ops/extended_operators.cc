@@ -1,0 +1,244 @@
+// com.amd.quark::ExtendedQuantizeLinear and ExtendedDequantizeLinear: ONNX's QuantizeLinear and
+// DequantizeLinear for more types, the type of the codes being that of the zero point.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "base/error.h"
+#include "custom_ops/operator.h"
+#include "formats/float_bits.h"
+#include "kernels/half.h"
+#include "kernels/linear_quantize.h"
+
+namespace bitpress::custom_ops {
+namespace {
+
+// Floating-point codes, told apart by type.
+struct Half {
+  uint16_t bits;
+};
+struct BFloat16 {
+  uint16_t bits;
+};
+
+float ToFloat(BFloat16 x) { return formats::FloatFromBits(static_cast<uint32_t>(x.bits) << 16); }
+
+void FromFloat(float x, Half& y) {
+  // Quark clips finite values and infinities alike before the cast.
+  const float clipped = x > 65504.0f ? 65504.0f : x < -65504.0f ? -65504.0f : x;
+  kernels::FloatToHalf({&clipped, 1}, &y.bits);
+}
+void FromFloat(float x, BFloat16& y) {
+  const uint32_t bits = formats::FloatBits(x);
+  const uint32_t rounded =
+      formats::IsNan(x) ? bits | 0x00400000u : bits + 0x7FFFu + (bits >> 16 & 1u);
+  y.bits = static_cast<uint16_t>(rounded >> 16);
+}
+
+// Quark converts the quotient to a 64-bit integer before it adds the zero point and saturates. What
+// does not fit becomes the smallest integer, as x86 does it, and the sum with a negative zero point
+// wraps to a large one. Our own quantization saturates; models made by Quark get Quark's codes.
+template <typename Code>
+void FixOverflow(const float* x, Code* y, size_t count, float scale, Code zero_point) {
+  constexpr float kLimit = 0x1p63f;
+  const Code code =
+      zero_point < 0 ? std::numeric_limits<Code>::max() : std::numeric_limits<Code>::min();
+  for (size_t i = 0; i < count; ++i) {
+    if (!(std::fabs(x[i] / scale) < kLimit)) y[i] = code;
+  }
+}
+
+template <typename Code>
+void Quantize(const float* x, Code* y, size_t count, float scale, Code zero_point) {
+  if constexpr (std::is_integral_v<Code>) {
+    kernels::QuantizeLinear(x, y, count, scale, zero_point);
+    FixOverflow(x, y, count, scale, zero_point);
+  } else if constexpr (std::is_same_v<Code, Half>) {
+    // Quark's float16 has neither scale nor zero point in effect.
+    for (size_t i = 0; i < count; ++i) FromFloat(x[i], y[i]);
+  } else {
+    const float zero = ToFloat(zero_point);
+    for (size_t i = 0; i < count; ++i) FromFloat(x[i] / scale + zero, y[i]);
+  }
+}
+
+template <typename Code>
+void Quantize(const Half* x, Code* y, size_t count, float scale, Code zero_point) {
+  constexpr size_t kChunk = 1024;
+  float wide[kChunk];
+  for (size_t begin = 0; begin < count; begin += kChunk) {
+    const size_t size = std::min(kChunk, count - begin);
+    kernels::HalfToFloat({&x[begin].bits, size}, wide);
+    Quantize(wide, y + begin, size, scale, zero_point);
+  }
+}
+
+template <typename Code>
+void Dequantize(const Code* x, float* y, size_t count, float scale, Code zero_point) {
+  if constexpr (std::is_integral_v<Code>) {
+    kernels::DequantizeLinear(x, y, count, scale, zero_point);
+  } else if constexpr (std::is_same_v<Code, Half>) {
+    kernels::HalfToFloat({&x->bits, count}, y);
+  } else {
+    const float zero = ToFloat(zero_point);
+    for (size_t i = 0; i < count; ++i) y[i] = (ToFloat(x[i]) - zero) * scale;
+  }
+}
+
+// The runs of elements that share a scale: all of them, or those behind one index of the axis.
+struct Runs {
+  size_t num_scales = 1;
+  size_t count = 1;   // runs
+  size_t length = 1;  // elements of a run
+};
+
+class ExtendedKernel : public OperatorKernel {
+ public:
+  explicit ExtendedKernel(const NodeInfo& node) : axis_(node.Int("axis", 0)) {}
+
+ protected:
+  Runs RunsOf(const std::vector<int64_t>& dims, size_t num_elements, const Ort::ConstValue& scale,
+              const Ort::ConstValue& zero_point) const {
+    const size_t num_scales = scale.GetTensorTypeAndShapeInfo().GetElementCount();
+    const size_t num_zero_points = zero_point.GetTensorTypeAndShapeInfo().GetElementCount();
+    if (num_scales != num_zero_points) {
+      Fail(ErrorCode::kInvalidModel, "there are {} scales and {} zero points, expected as many",
+           num_scales, num_zero_points);
+    }
+    const float* scales = scale.GetTensorData<float>();
+    for (size_t i = 0; i < num_scales; ++i) {
+      if (!(scales[i] > 0) || std::isinf(scales[i])) {
+        Fail(ErrorCode::kInvalidModel, "scale {} is {}, expected a positive number", i, scales[i]);
+      }
+    }
+    if (num_scales == 1) return {1, 1, num_elements};
+    const int64_t rank = static_cast<int64_t>(dims.size());
+    if (axis_ < -rank || axis_ >= rank) {
+      Fail(ErrorCode::kInvalidModel,
+           "attribute axis is {}, expected {} to {} for an input of {} dimensions", axis_, -rank,
+           rank - 1, rank);
+    }
+    const size_t axis = static_cast<size_t>(axis_ < 0 ? axis_ + rank : axis_);
+    if (static_cast<size_t>(dims[axis]) != num_scales) {
+      Fail(ErrorCode::kInvalidModel, "there are {} scales for an axis of length {}", num_scales,
+           dims[axis]);
+    }
+    Runs runs{num_scales, num_scales, 1};
+    for (size_t i = 0; i < axis; ++i) runs.count *= static_cast<size_t>(dims[i]);
+    for (size_t i = axis + 1; i < dims.size(); ++i) runs.length *= static_cast<size_t>(dims[i]);
+    return runs;
+  }
+
+  // Calls work(first element, elements, index of the scale) for pieces of runs, in parallel.
+  template <class Work>
+  static void ForEachRun(Ort::KernelContext& context, const Runs& runs, const Work& work) {
+    constexpr size_t kElementsPerTask = 1 << 14;
+    if (runs.count == 1) {
+      ParallelFor(context, (runs.length + kElementsPerTask - 1) / kElementsPerTask,
+                  [&](size_t task) {
+                    const size_t begin = task * kElementsPerTask;
+                    work(begin, std::min(kElementsPerTask, runs.length - begin), 0);
+                  });
+      return;
+    }
+    const size_t runs_per_task =
+        std::max<size_t>(1, kElementsPerTask / std::max<size_t>(1, runs.length));
+    ParallelFor(context, (runs.count + runs_per_task - 1) / runs_per_task, [&](size_t task) {
+      const size_t end = std::min(runs.count, (task + 1) * runs_per_task);
+      for (size_t run = task * runs_per_task; run < end; ++run) {
+        work(run * runs.length, runs.length, run % runs.num_scales);
+      }
+    });
+  }
+
+ private:
+  int64_t axis_;
+};
+
+template <typename Input, typename Code>
+class QuantizeKernel : public ExtendedKernel {
+ public:
+  using ExtendedKernel::ExtendedKernel;
+  void Compute(Ort::KernelContext& context) const override {
+    const Ort::ConstValue x = context.GetInput(0), scale = context.GetInput(1),
+                          zero_point = context.GetInput(2);
+    const auto info = x.GetTensorTypeAndShapeInfo();
+    const std::vector<int64_t> dims = info.GetShape();
+    const Runs runs = RunsOf(dims, info.GetElementCount(), scale, zero_point);
+    const auto* in = static_cast<const Input*>(x.GetTensorRawData());
+    const auto* zeros = static_cast<const Code*>(zero_point.GetTensorRawData());
+    const float* scales = scale.GetTensorData<float>();
+    auto* out = static_cast<Code*>(context.GetOutput(0, dims).GetTensorMutableRawData());
+    ForEachRun(context, runs, [&](size_t begin, size_t size, size_t i) {
+      Quantize(in + begin, out + begin, size, scales[i], zeros[i]);
+    });
+  }
+};
+
+template <typename Code>
+class DequantizeKernel : public ExtendedKernel {
+ public:
+  using ExtendedKernel::ExtendedKernel;
+  void Compute(Ort::KernelContext& context) const override {
+    const Ort::ConstValue x = context.GetInput(0), scale = context.GetInput(1),
+                          zero_point = context.GetInput(2);
+    const auto info = x.GetTensorTypeAndShapeInfo();
+    const std::vector<int64_t> dims = info.GetShape();
+    const Runs runs = RunsOf(dims, info.GetElementCount(), scale, zero_point);
+    const auto* in = static_cast<const Code*>(x.GetTensorRawData());
+    const auto* zeros = static_cast<const Code*>(zero_point.GetTensorRawData());
+    const float* scales = scale.GetTensorData<float>();
+    float* out = context.GetOutput(0, dims).GetTensorMutableData<float>();
+    ForEachRun(context, runs, [&](size_t begin, size_t size, size_t i) {
+      Dequantize(in + begin, out + begin, size, scales[i], zeros[i]);
+    });
+  }
+};
+
+template <class Kernel>
+std::unique_ptr<OperatorKernel> Make(const NodeInfo& node) {
+  return std::make_unique<Kernel>(node);
+}
+
+template <typename Code>
+void AddForCode(const QuarkNames& names, ONNXTensorElementDataType code,
+                std::vector<OperatorSpec>& specs) {
+  constexpr auto kFloat = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+  constexpr auto kFloat16 = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16;
+  OperatorSpec quantize;
+  quantize.name = names.quantize;
+  quantize.input_types = {kFloat, kFloat, code};
+  quantize.output_type = code;
+  quantize.output_type_from = kTypeOfInput2;
+  quantize.make_kernel = Make<QuantizeKernel<float, Code>>;
+  specs.push_back(quantize);
+  quantize.input_types[0] = kFloat16;
+  quantize.make_kernel = Make<QuantizeKernel<Half, Code>>;
+  specs.push_back(std::move(quantize));
+  OperatorSpec dequantize;
+  dequantize.name = names.dequantize;
+  dequantize.input_types = {code, kFloat, code};
+  dequantize.output_type = kFloat;
+  dequantize.output_type_from = kFloatOutput;
+  dequantize.make_kernel = Make<DequantizeKernel<Code>>;
+  specs.push_back(std::move(dequantize));
+}
+
+}  // namespace
+
+void AddExtendedOperators(const QuarkNames& names, std::vector<OperatorSpec>& specs) {
+  AddForCode<uint8_t>(names, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8, specs);
+  AddForCode<int8_t>(names, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8, specs);
+  AddForCode<uint16_t>(names, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16, specs);
+  AddForCode<int16_t>(names, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16, specs);
+  AddForCode<uint32_t>(names, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32, specs);
+  AddForCode<int32_t>(names, ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32, specs);
+  AddForCode<Half>(names, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16, specs);
+  AddForCode<BFloat16>(names, ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16, specs);
+}
+
+}  // namespace bitpress::custom_ops

@@ -1,0 +1,92 @@
+// What all our operators share: the glue to ONNX Runtime's C API. An operator is a row of data
+// (name, types) and a function that makes its kernel; one row is needed for each combination of
+// tensor types.
+//
+// No exception leaves this room: kernels are made and run inside functions that turn them into
+// OrtStatus.
+#pragma once
+
+#include <onnxruntime_cxx_api.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "custom_ops/attributes.h"
+
+namespace bitpress::custom_ops {
+
+class OperatorKernel {
+ public:
+  virtual ~OperatorKernel() = default;
+  // Throws Error or Ort::Exception.
+  virtual void Compute(Ort::KernelContext& context) const = 0;
+
+  // Called by ONNX Runtime's glue.
+  OrtStatusPtr ComputeV2(OrtKernelContext* context) const;
+  void set_description(std::string description) { description_ = std::move(description); }
+
+ private:
+  std::string description_;
+};
+
+using KernelFactory = std::function<std::unique_ptr<OperatorKernel>(const NodeInfo&)>;
+
+// How the type of the output follows.
+inline constexpr int kTypeOfInput0 = 0;
+inline constexpr int kTypeOfInput2 = 2;
+inline constexpr int kFloatOutput = -1;
+
+struct OperatorSpec {
+  std::string name;
+  std::vector<ONNXTensorElementDataType> input_types;
+  ONNXTensorElementDataType output_type = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+  int output_type_from = kTypeOfInput0;  // for type inference
+  bool may_run_in_place = false;         // output 0 may take the memory of input 0
+  bool is_variadic = false;              // any number of inputs and outputs of any type
+  KernelFactory make_kernel;
+};
+
+class Operator : public Ort::CustomOpBase<Operator, OperatorKernel, /*WithStatus=*/true> {
+ public:
+  explicit Operator(OperatorSpec spec);
+
+  OrtStatusPtr CreateKernelV2(const OrtApi& api, const OrtKernelInfo* info, void** kernel) const;
+  const char* GetName() const { return spec_.name.c_str(); }
+  size_t GetInputTypeCount() const { return spec_.input_types.size(); }
+  ONNXTensorElementDataType GetInputType(size_t i) const { return spec_.input_types[i]; }
+  size_t GetOutputTypeCount() const { return 1; }
+  ONNXTensorElementDataType GetOutputType(size_t) const { return spec_.output_type; }
+  OrtCustomOpInputOutputCharacteristic GetInputCharacteristic(size_t) const;
+  OrtCustomOpInputOutputCharacteristic GetOutputCharacteristic(size_t) const;
+  bool GetVariadicInputHomogeneity() const { return false; }
+  bool GetVariadicOutputHomogeneity() const { return false; }
+
+ private:
+  // The output has the shape of input 0, symbolic dimensions included.
+  OrtStatusPtr InferShape(OrtShapeInferContext* context) const;
+
+  OperatorSpec spec_;
+};
+
+// Every operator of a domain. The objects live as long as the process, as ONNX Runtime demands.
+const std::vector<std::unique_ptr<Operator>>& QuarkOperators();     // com.amd.quark
+const std::vector<std::unique_ptr<Operator>>& OldQuarkOperators();  // com.vai.quantize
+const std::vector<std::unique_ptr<Operator>>& BitpressOperators();  // bitpress
+
+// Rows of the groups of operators, for the lists above. The names are what the operators are called
+// in that domain.
+struct QuarkNames {
+  std::string mx, bfp, quantize, dequantize, lstm, instance_normalization;
+};
+void AddQuarkBlockOperators(const QuarkNames& names, std::vector<OperatorSpec>& specs);
+void AddExtendedOperators(const QuarkNames& names, std::vector<OperatorSpec>& specs);
+void AddUnsupportedOperators(const QuarkNames& names, std::vector<OperatorSpec>& specs);
+void AddBitpressOperators(std::vector<OperatorSpec>& specs);
+
+// Runs tasks 0 .. num_tasks - 1 on ONNX Runtime's own threads. `task` must not throw.
+void ParallelFor(Ort::KernelContext& context, size_t num_tasks,
+                 const std::function<void(size_t)>& task);
+
+}  // namespace bitpress::custom_ops
