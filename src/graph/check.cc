@@ -11,9 +11,12 @@ namespace {
 
 constexpr const char* kExperimentalDomain = "bitpress.experimental";
 
+bool LacksType(const onnx::ValueInfoProto& info) {
+  return info.type().value_case() == onnx::TypeProto::VALUE_NOT_SET;
+}
+
 bool LacksShape(const onnx::ValueInfoProto& info) {
-  return !info.has_type() ||
-         (info.type().has_tensor_type() && !info.type().tensor_type().has_shape());
+  return info.type().has_tensor_type() && !info.type().tensor_type().has_shape();
 }
 
 bool HasExperimentalOperator(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes) {
@@ -28,14 +31,23 @@ bool HasExperimentalOperator(const google::protobuf::RepeatedPtrField<onnx::Node
   });
 }
 
-// The checker wants a shape for each input and output. Models without run all the same, and
-// exporters and tools write them.
-void CompleteShapes(google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>& infos) {
-  for (auto& info : infos) {
-    if (!LacksShape(info)) continue;
-    auto& type = *info.mutable_type()->mutable_tensor_type();
-    if (!type.has_elem_type()) type.set_elem_type(onnx::TensorProto::FLOAT);
-    type.mutable_shape();
+// The checker wants a shape for each input, and type and shape for each output. Models without run
+// all the same, and exporters and tools write them.
+bool IsComplete(const onnx::GraphProto& graph) {
+  return std::ranges::none_of(graph.input(), LacksShape) &&
+         std::ranges::none_of(graph.output(), LacksShape) &&
+         std::ranges::none_of(graph.output(), LacksType);
+}
+
+void Complete(onnx::GraphProto& graph) {
+  for (auto& output : *graph.mutable_output()) {
+    if (!LacksType(output)) continue;
+    output.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::FLOAT);
+  }
+  for (auto* infos : {graph.mutable_input(), graph.mutable_output()}) {
+    for (auto& info : *infos) {
+      if (LacksShape(info)) info.mutable_type()->mutable_tensor_type()->mutable_shape();
+    }
   }
 }
 
@@ -70,13 +82,9 @@ void ModelImpl::Check() const {
         std::ranges::any_of(proto.functions(), [](const onnx::FunctionProto& function) {
           return HasExperimentalOperator(function.node());
         });
-    if (!is_experimental && std::ranges::none_of(graph.output(), LacksShape) &&
-        std::ranges::none_of(graph.input(), LacksShape)) {
-      return onnx::checker::check_model(proto);
-    }
+    if (!is_experimental && IsComplete(graph)) return onnx::checker::check_model(proto);
     onnx::ModelProto completed = proto;
-    CompleteShapes(*completed.mutable_graph()->mutable_input());
-    CompleteShapes(*completed.mutable_graph()->mutable_output());
+    Complete(*completed.mutable_graph());
     if (is_experimental) MoveExperimentalOperators(completed);
     onnx::checker::check_model(completed);
   });

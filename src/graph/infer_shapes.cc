@@ -34,7 +34,7 @@ void RemoveDuplicates(onnx::GraphProto& graph) {
   for (const auto& info : graph.input()) known.insert(info.name());
   for (const auto& tensor : graph.initializer()) known.insert(tensor.name());
   for (const auto& info : graph.output()) {
-    if (info.has_type()) known.insert(info.name());
+    if (info.type().value_case() != onnx::TypeProto::VALUE_NOT_SET) known.insert(info.name());
   }
   auto& infos = *graph.mutable_value_info();
   ValueInfos unique;
@@ -42,6 +42,13 @@ void RemoveDuplicates(onnx::GraphProto& graph) {
     if (known.insert(info.name()).second) unique.Add()->Swap(&info);
   }
   infos.Swap(&unique);
+}
+
+// Inference leaves an empty type where it found none, which is no valid type.
+void ClearEmptyTypes(ValueInfos& infos) {
+  for (auto& info : infos) {
+    if (info.type().value_case() == onnx::TypeProto::VALUE_NOT_SET) info.clear_type();
+  }
 }
 
 bool KnowsMore(const onnx::TensorShapeProto::Dimension& dim,
@@ -108,6 +115,7 @@ void Model::InferShapes() {
   graph.mutable_value_info()->Swap(&old_infos);
   RunInference(impl_->proto);
   if (PutBack(graph, old_infos)) RunInference(impl_->proto);
+  ClearEmptyTypes(*graph.mutable_output());
   RemoveDuplicates(graph);
   impl_->IndexInfo();
 }

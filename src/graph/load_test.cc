@@ -227,10 +227,27 @@ TEST(Load, OutputsWithoutShapeOrTypeAreAccepted) {
   output.mutable_type()->mutable_tensor_type()->clear_shape();
   EXPECT_FALSE(FromProto(proto).InfoOf("y").has_shape);
   output.clear_type();
-  const Model model = FromProto(proto);
+  Model model = FromProto(proto);
   EXPECT_EQ(model.InfoOf("y").type, DataType::kUndefined);
   EXPECT_TRUE(model.IsOutput("y"));
   EXPECT_FALSE(ToProto(model).graph().output(0).has_type()) << "left as it was";
+  model.InferShapes();
+  EXPECT_EQ(model.InfoOf("y").type, DataType::kFloat);
+  EXPECT_TRUE(Model::Parse(model.Serialize()).InfoOf("y").has_shape);
+
+  proto.mutable_graph()->mutable_node(4)->set_domain("local");  // now no one knows the type
+  Model unknown = FromProto(proto);
+  unknown.InferShapes();
+  EXPECT_FALSE(ToProto(unknown).graph().output(0).has_type());
+}
+
+TEST(Load, InputsMayLackAShapeButNoType) {
+  onnx::ModelProto proto = ProtoFromText(kModel);
+  auto& input = *proto.mutable_graph()->mutable_input(0);
+  input.mutable_type()->mutable_tensor_type()->clear_shape();
+  EXPECT_EQ(FromProto(proto).InfoOf("x").type, DataType::kFloat);
+  input.clear_type();
+  EXPECT_EQ(ErrorOf([&] { FromProto(proto); }).code(), ErrorCode::kInvalidModel);
 }
 
 TEST(Load, OperatorsOfOtherDomainsAreAccepted) {
