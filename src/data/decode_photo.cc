@@ -49,8 +49,11 @@ Photo DecodeJpeg(std::string_view bytes) {
   int color_space = 0;
   const int status = tjDecompressHeader3(decoder.get(), data, bytes.size(), &photo.width,
                                          &photo.height, &subsampling, &color_space);
-  // A file that ends inside its header is only a warning, without a size.
-  if (status != 0 && (tjGetErrorCode(decoder.get()) == TJERR_FATAL || photo.width < 1)) {
+  // A file that ends before its picture counts as one of tables only: no failure, but no size.
+  if (status == 0 && photo.width < 1) {
+    Fail(ErrorCode::kInvalidArgument, "not a readable JPEG: the file ends before the picture");
+  }
+  if (status != 0 && tjGetErrorCode(decoder.get()) == TJERR_FATAL) {
     Fail(ErrorCode::kInvalidArgument, "not a readable JPEG: {}", tjGetErrorStr2(decoder.get()));
   }
   CheckSize(photo.width, photo.height);
