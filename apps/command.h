@@ -1,0 +1,19 @@
+// The subcommands. Each adds itself to the program's command line and gives what to do when it was
+// chosen; that returns nothing and throws bitpress::Error. Arguments and text only: the work is
+// done in src/pipeline.h.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string_view>
+
+namespace bitpress::apps {
+
+void AddInspectCommand(CLI::App& program);
+void AddPlanCommand(CLI::App& program);
+void AddQuantizeCommand(CLI::App& program);
+void AddEvaluateCommand(CLI::App& program);
+
+// Writes to standard output and makes sure that it got there. Throws Error(kIo).
+void Print(std::string_view text);
+
+}  // namespace bitpress::apps

@@ -1,0 +1,52 @@
+#include "config_options.h"
+
+#include <fmt/format.h>
+
+namespace bitpress::apps {
+
+plan::QuantConfig ConfigOptions::Resolve() const {
+  plan::QuantConfig resolved = plan::ConfigByName(config);
+  for (const std::string& setting : settings) plan::ApplySetting(resolved, setting);
+  if (!weights.empty()) plan::ApplySetting(resolved, "weights", weights);
+  if (!activations.empty()) plan::ApplySetting(resolved, "activations", activations);
+  return resolved;
+}
+
+CLI::Option* AddConfigOptions(CLI::App& command, ConfigOptions& options) {
+  CLI::Option* const config =
+      command.add_option("--config", options.config,
+                         "a preset (listed below), or the name of a format for both sides");
+  config->type_name("NAME");
+  command.add_option("--weights", options.weights, "another format for the weights, or none")
+      ->type_name("FORMAT");
+  command
+      .add_option("--activations", options.activations,
+                  "another format for the activations, or none")
+      ->type_name("FORMAT");
+  // One value an option: a vector would otherwise take the words that follow, the model among them.
+  command
+      .add_option("--set", options.settings,
+                  "change one setting; may be repeated (`bitpress plan --help` lists the keys)")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  command.add_flag("--as-is", options.as_is,
+                   "do not fold constants and BatchNorm first (needed for models with operators "
+                   "that are not on this machine)");
+  return config;
+}
+
+std::string ListPresets() {
+  std::string text = "Presets:";
+  for (const plan::Preset& preset : plan::AllPresets()) text += fmt::format(" {}", preset.name);
+  return text + "\n";
+}
+
+std::string ListSettings() {
+  std::string text = "Settings (--set KEY=VALUE):\n";
+  for (const plan::Setting& setting : plan::AllSettings()) {
+    text += fmt::format("  {}={}\n      {}\n", setting.key, setting.allowed, setting.help);
+  }
+  return text;
+}
+
+}  // namespace bitpress::apps

@@ -1,0 +1,36 @@
+// The options that `plan` and `quantize` share: --config, --weights, --activations, --set, --as-is.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "pipeline.h"
+#include "plan/quant_config.h"
+
+namespace bitpress::apps {
+
+struct ConfigOptions {
+  std::string config;
+  std::string weights;
+  std::string activations;
+  std::vector<std::string> settings;
+  bool as_is = false;
+
+  // The configuration they mean. Throws Error(kInvalidArgument) with the nearest name.
+  plan::QuantConfig Resolve() const;
+  // Whether one of the options that change the configuration was given.
+  bool HasChanges() const { return !weights.empty() || !activations.empty() || !settings.empty(); }
+  pipeline::Preparation preparation() const {
+    return as_is ? pipeline::Preparation::kAsIs : pipeline::Preparation::kOptimize;
+  }
+};
+
+// Adds the options to a subcommand; `options` must outlive it. Returns the one for --config.
+CLI::Option* AddConfigOptions(CLI::App& command, ConfigOptions& options);
+
+// For help texts: the presets, and the settings with their values, one a line.
+std::string ListPresets();
+std::string ListSettings();
+
+}  // namespace bitpress::apps

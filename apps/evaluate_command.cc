@@ -1,0 +1,130 @@
+// bitpress evaluate: accuracy, closeness to the float model, time and size.
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/atomic_file.h"
+#include "base/text.h"
+#include "command.h"
+#include "pipeline.h"
+#include "progress_bar.h"
+
+namespace bitpress::apps {
+namespace {
+
+using evaluate::EvaluationReport;
+
+// "84.0 %"
+std::string Percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+void AppendAccuracy(std::string& text, std::string_view name, const std::optional<double>& value,
+                    const std::optional<double>& reference) {
+  if (!value) return;
+  text += fmt::format("{:<10} {}", name, Percent(*value));
+  if (reference) text += fmt::format(" (reference {})", Percent(*reference));
+  text += "\n";
+}
+
+std::string ToText(const EvaluationReport& report) {
+  std::string text = fmt::format("{} samples", report.num_samples);
+  if (report.num_labelled > 0) text += fmt::format(", {} with a label", report.num_labelled);
+  text += "\n";
+  AppendAccuracy(text, "top-1", report.top1, report.reference_top1);
+  AppendAccuracy(text, "top-5", report.top5, report.reference_top5);
+  if (report.agreement) text += fmt::format("{:<10} {}\n", "agreement", Percent(*report.agreement));
+  if (report.outputs_identical) {
+    text += fmt::format("{:<10} infinite: the outputs are identical\n", "SQNR");
+  } else if (report.sqnr_db) {
+    text += fmt::format("{:<10} {:.2f} dB\n", "SQNR", *report.sqnr_db);
+  }
+  if (report.cosine) text += fmt::format("{:<10} {:.6f}\n", "cosine", *report.cosine);
+  if (report.num_nonfinite_values > 0) {
+    text += fmt::format("{:<10} {} values of the outputs are NaN or infinite\n", "warning",
+                        report.num_nonfinite_values);
+  }
+  text +=
+      fmt::format("{:<10} {:.1f} ms in batches of {}", "time", report.time_ms, report.batch_size);
+  if (report.reference_time_ms) {
+    text += fmt::format(" (reference {:.1f} ms)", *report.reference_time_ms);
+  }
+  if (report.time_ratio) text += fmt::format(", ratio {:.2f}", *report.time_ratio);
+  text += fmt::format("\n{:<10} {}", "size", HumanBytes(report.file_bytes));
+  if (report.reference_file_bytes) {
+    text += fmt::format(" (reference {})", HumanBytes(*report.reference_file_bytes));
+  }
+  return text + "\n";
+}
+
+struct Options {
+  std::string model, reference, data, labels, json;
+  pipeline::EvaluateOptions request;
+};
+
+void Run(Options& options) {
+  pipeline::EvaluateOptions& request = options.request;
+  request.model = options.model;
+  request.reference = options.reference;
+  request.data = options.data;
+  request.labels_csv = options.labels;
+  // Opened first: a report that cannot be written should not cost the work.
+  std::unique_ptr<AtomicFile> file;
+  if (!options.json.empty()) file = std::make_unique<AtomicFile>(options.json);
+  EvaluationReport report;
+  {
+    ProgressBar bar;
+    request.progress = bar.Sink();
+    report = pipeline::Evaluate(request);
+    request.progress = {};
+  }
+  if (file != nullptr) {
+    file->Write(evaluate::ToJson(report).dump(2, ' ', false,
+                                              nlohmann::ordered_json::error_handler_t::replace));
+    file->Write("\n");
+    file->Commit();
+  }
+  Print(ToText(report));
+}
+
+}  // namespace
+
+void AddEvaluateCommand(CLI::App& program) {
+  CLI::App* const command = program.add_subcommand(
+      "evaluate", "Measure accuracy, closeness to a float model, time and size.");
+  const auto options = std::make_shared<Options>();
+  command->add_option("model", options->model, "the ONNX model")->required()->type_name("MODEL");
+  command
+      ->add_option("--data", options->data,
+                   "a folder of photos, of .npy or .npz arrays, or of TensorProto .pb files")
+      ->required()
+      ->type_name("DIR");
+  command
+      ->add_option("--labels", options->labels,
+                   "a CSV with the columns file,class: only the listed files count (default: one "
+                   "folder a class, in sorted order, if there are such folders)")
+      ->type_name("CSV");
+  command
+      ->add_option("--image", options->request.image,
+                   "how photos become tensors: resize=N crop=N mean=A or A/B/C std=A or A/B/C "
+                   "layout=nchw|nhwc channels=rgb|bgr, joined by commas")
+      ->type_name("SPEC");
+  command->add_option("--reference", options->reference, "the float model to compare with")
+      ->type_name("MODEL");
+  command->add_option("--json", options->json, "write the report there too")->type_name("FILE");
+  command->add_option("--batch", options->request.batch_size, "samples in one run (default: 20)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  command->add_option("--samples", options->request.num_samples, "at most so many (default: all)")
+      ->type_name("N");
+  command
+      ->add_option("--threads", options->request.num_threads, "threads to use (default: all cores)")
+      ->type_name("N");
+  command->footer(
+      "Example:\n"
+      "  bitpress evaluate model_mx6.onnx --reference model.onnx --data photos --labels labels.csv "
+      "\\\n      --image \"resize=256,crop=224,mean=0.498,std=0.502\" --json report.json\n");
+  command->callback([options] { Run(*options); });
+}
+
+}  // namespace bitpress::apps

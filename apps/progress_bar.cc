@@ -1,0 +1,46 @@
+#include "progress_bar.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace bitpress::apps {
+namespace {
+
+constexpr size_t kWidth = 30;
+constexpr std::chrono::milliseconds kInterval{50};
+
+}  // namespace
+
+ProgressBar::ProgressBar() : is_terminal_(::isatty(STDERR_FILENO) == 1) {}
+
+ProgressBar::~ProgressBar() {
+  if (is_drawn_) std::fputs("\r\x1b[K", stderr);
+}
+
+ProgressSink ProgressBar::Sink() {
+  if (!is_terminal_) return {};
+  return [this](std::string_view stage, size_t done, size_t total) { Draw(stage, done, total); };
+}
+
+void ProgressBar::Draw(std::string_view stage, size_t done, size_t total) {
+  const auto now = std::chrono::steady_clock::now();
+  if (is_drawn_ && now - last_ < kInterval && done != total) return;
+  last_ = now;
+  is_drawn_ = true;
+  std::string line = fmt::format("\r{} ", stage);
+  if (total > 0) {
+    const size_t filled = std::min(kWidth, kWidth * done / total);
+    line += fmt::format("[{}{}] {}/{}", std::string(filled, '#'), std::string(kWidth - filled, '.'),
+                        done, total);
+  } else {
+    line += std::to_string(done);
+  }
+  line += "\x1b[K";
+  std::fputs(line.c_str(), stderr);
+  std::fflush(stderr);
+}
+
+}  // namespace bitpress::apps

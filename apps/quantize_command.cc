@@ -1,0 +1,140 @@
+// bitpress quantize: writes the quantized model.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "command.h"
+#include "config_options.h"
+#include "pipeline.h"
+#include "progress_bar.h"
+
+namespace bitpress::apps {
+namespace {
+
+struct Options {
+  std::string model;
+  std::string output;
+  std::string plan_file;
+  ConfigOptions config;
+  size_t num_threads = 0;
+};
+
+// "mx6 5, float 1", for the rows of one role.
+std::string CountFormats(const plan::QuantPlan& plan, plan::Role role) {
+  std::map<std::string, size_t> counts;
+  for (const plan::TensorPlan& row : plan.tensors) {
+    if (row.role == role) ++counts[row.is_quantized() ? row.format : "float"];
+  }
+  std::vector<std::string> words;
+  for (const auto& [format, count] : counts) words.push_back(fmt::format("{} {}", count, format));
+  return words.empty() ? "none" : Join(words, ", ");
+}
+
+// The reasons why tensors other than biases stay float, most frequent first.
+std::string ListReasons(const plan::QuantPlan& plan) {
+  std::map<std::string, size_t> counts;
+  for (const plan::TensorPlan& row : plan.tensors) {
+    if (!row.is_quantized() && row.role != plan::Role::kBias) ++counts[row.reason];
+  }
+  std::vector<std::pair<size_t, std::string>> sorted;
+  for (const auto& [reason, count] : counts) sorted.emplace_back(count, reason);
+  std::ranges::stable_sort(sorted, std::ranges::greater(), &std::pair<size_t, std::string>::first);
+  constexpr size_t kMost = 5;
+  std::string text;
+  for (size_t i = 0; i < std::min(kMost, sorted.size()); ++i) {
+    text += fmt::format("  {:>5} float: {}\n", sorted[i].first, sorted[i].second);
+  }
+  if (sorted.size() > kMost) text += "        and more: see `bitpress plan`\n";
+  return text;
+}
+
+std::string Summarize(const Options& options, const pipeline::QuantizeReport& report) {
+  const plan::QuantPlan& plan = report.plan;
+  std::string text = fmt::format("{}: {} ({} before)\n", options.output,
+                                 HumanBytes(report.output_bytes), HumanBytes(report.input_bytes));
+  text += fmt::format("  activations: {}\n", CountFormats(plan, plan::Role::kActivation));
+  text += fmt::format("  weights:     {}\n", CountFormats(plan, plan::Role::kWeight));
+  text += fmt::format("  biases:      {}\n", CountFormats(plan, plan::Role::kBias));
+  text += ListReasons(plan);
+  const auto& weights = report.transform.weights;
+  const auto worst = std::ranges::min_element(weights, {}, &transform::WeightStatistics::sqnr_db);
+  if (worst != weights.end()) {
+    text += fmt::format("  least accurate weight: '{}', SQNR {:.1f} dB\n", worst->value,
+                        worst->sqnr_db);
+  }
+  return text;
+}
+
+void CheckPlanAgrees(const Options& options) {
+  if (options.config.HasChanges()) {
+    throw CLI::ValidationError(
+        "--plan holds the decisions already; --weights, --activations and --set cannot change "
+        "them (edit the plan, or make another one)");
+  }
+  if (options.config.config.empty()) return;
+  const std::string wanted = options.config.Resolve().name;
+  const std::string found = pipeline::ReadPlan(options.plan_file).config.name;
+  if (wanted != found) {
+    Fail(ErrorCode::kInvalidArgument, "plan '{}' was made with --config {}, not {}",
+         options.plan_file, found, wanted);
+  }
+}
+
+void Run(const Options& options) {
+  pipeline::QuantizeOptions request;
+  request.model = options.model;
+  request.output = options.output;
+  request.plan_file = options.plan_file;
+  request.preparation = options.config.preparation();
+  request.num_threads = options.num_threads;
+  if (options.plan_file.empty()) {
+    if (options.config.config.empty()) {
+      throw CLI::RequiredError("--config NAME or --plan FILE");
+    }
+    request.config = options.config.Resolve();
+  } else {
+    CheckPlanAgrees(options);
+  }
+  pipeline::QuantizeReport report;
+  {
+    ProgressBar bar;
+    request.progress = bar.Sink();
+    report = pipeline::Quantize(request);
+  }
+  Print(Summarize(options, report));
+}
+
+}  // namespace
+
+void AddQuantizeCommand(CLI::App& program) {
+  CLI::App* const command = program.add_subcommand("quantize", "Write a quantized model.");
+  const auto options = std::make_shared<Options>();
+  command->add_option("model", options->model, "the float ONNX model")
+      ->required()
+      ->type_name("MODEL");
+  command
+      ->add_option("-o,--output", options->output,
+                   "the file to write; may be the model itself (it is replaced at the end)")
+      ->required()
+      ->type_name("FILE");
+  AddConfigOptions(*command, options->config);
+  command
+      ->add_option("--plan", options->plan_file,
+                   "take the decisions from this file of `bitpress plan`")
+      ->type_name("FILE");
+  command->add_option("--threads", options->num_threads, "threads to use (default: all cores)")
+      ->type_name("N");
+  command->footer(ListPresets() +
+                  "\nExamples:\n"
+                  "  bitpress quantize model.onnx -o model_mx6.onnx --config MX6\n"
+                  "  bitpress quantize model.onnx -o mixed.onnx --config MX9 --weights mxfp4_e2m1\n"
+                  "  bitpress quantize model.onnx -o out.onnx --plan plan.json\n");
+  command->callback([options] { Run(*options); });
+}
+
+}  // namespace bitpress::apps

@@ -1,0 +1,168 @@
+#include "pipeline.h"
+
+#include <cstdlib>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "data/source.h"
+#include "graph/clean_up.h"
+#include "graph/stored_bytes.h"
+#include "plan/make_plan.h"
+#include "plan/quantizer_nodes.h"
+#include "runtime/optimize.h"
+
+namespace bitpress::pipeline {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder of our own that goes with everything in it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::error_code error;
+    const fs::path parent = fs::temp_directory_path(error);
+    std::string name = (error ? fs::path("/tmp") : parent) / "bitpress-XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr) {
+      Fail(ErrorCode::kIo, "cannot create a temporary folder in '{}': {}", parent.string(),
+           std::generic_category().message(errno));
+    }
+    path_ = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// Fails early if nothing could be written there, before any work is done.
+void CheckWritable(const fs::path& output) {
+  std::error_code error;
+  if (fs::is_directory(output, error)) {
+    Fail(ErrorCode::kIo, "'{}' is a folder, not a file to write to", output.string());
+  }
+  const AtomicFile probe(output);
+}
+
+graph::Model Optimize(const fs::path& model) {
+  const TemporaryFolder folder;
+  const fs::path optimized = folder.path() / "optimized.onnx";
+  runtime::OptimizeBasic(model, optimized);
+  return WithContext(fmt::format("'{}' after ONNX Runtime cleaned it up", model.string()),
+                     [&] { return graph::Model::Load(optimized); });
+}
+
+std::vector<NamedValue> Describe(const graph::Model& model, std::vector<std::string> names) {
+  std::vector<NamedValue> values;
+  for (std::string& name : names) {
+    graph::ValueInfo info = model.InfoOf(name);
+    values.push_back({std::move(name), std::move(info)});
+  }
+  return values;
+}
+
+}  // namespace
+
+std::string_view Version() { return BITPRESS_VERSION; }
+
+graph::Model Prepare(const fs::path& path, Preparation preparation) {
+  // Our own checks come first: their messages are better, and ONNX Runtime trusts what it reads.
+  graph::Model model = graph::Model::Load(path);
+  if (preparation == Preparation::kOptimize) model = Optimize(path);
+  graph::ConstantsToInitializers(model);
+  if (preparation == Preparation::kOptimize) graph::RemoveUnused(model);
+  model.InferShapes();
+  return model;
+}
+
+plan::QuantPlan MakePlan(const fs::path& model, const plan::QuantConfig& config,
+                         Preparation preparation) {
+  return plan::MakePlan(config, Prepare(model, preparation), model.filename().string());
+}
+
+plan::QuantPlan ReadPlan(const fs::path& path) {
+  const std::string text = ReadFile(path);
+  return WithContext(fmt::format("plan '{}'", path.string()), [&] { return plan::FromJson(text); });
+}
+
+QuantizeReport Quantize(const QuantizeOptions& options) {
+  QuantizeReport report;
+  const bool has_plan = !options.plan_file.empty();
+  if (has_plan) report.plan = ReadPlan(options.plan_file);
+  CheckWritable(options.output);
+  graph::Model model = Prepare(options.model, options.preparation);
+  report.input_bytes = graph::StoredBytes(options.model);
+  if (has_plan) {
+    WithContext(fmt::format("plan '{}'", options.plan_file.string()),
+                [&] { plan::CheckFits(report.plan, model); });
+  } else {
+    report.plan = plan::MakePlan(options.config, model, options.model.filename().string());
+  }
+  ThreadPool pool(options.num_threads);
+  WithContext(fmt::format("'{}'", options.model.string()), [&] {
+    report.transform = transform::ApplyPlan(model, report.plan, pool, options.progress);
+    model.Check();
+  });
+  model.Save(options.output);
+  report.output_bytes = graph::StoredBytes(options.output);
+  return report;
+}
+
+evaluate::EvaluationReport Evaluate(const EvaluateOptions& options) {
+  data::SourceOptions source;
+  source.folder = options.data;
+  source.labels_csv = options.labels_csv;
+  if (!options.image.empty()) source.image = data::ParseImageSpec(options.image);
+  source.input_names = graph::Model::Load(options.model).InputNames();
+  source.limit = options.num_samples;
+  source.num_threads = options.num_threads;
+
+  evaluate::EvaluateOptions evaluation;
+  evaluation.model = options.model;
+  evaluation.reference = options.reference;
+  evaluation.batch_size = options.batch_size;
+  if (options.num_threads > size_t{std::numeric_limits<int>::max()}) {
+    Fail(ErrorCode::kInvalidArgument, "{} threads are too many", options.num_threads);
+  }
+  evaluation.num_threads = static_cast<int>(options.num_threads);
+  evaluation.progress = options.progress;
+  return evaluate::Evaluate(evaluation, *data::OpenSource(source));
+}
+
+InspectReport Inspect(const fs::path& path) {
+  const graph::Model model = graph::Model::Load(path);
+  InspectReport report;
+  report.file_bytes = graph::StoredBytes(path);
+  report.ir_version = model.ir_version();
+  report.opset_imports = model.OpsetImports();
+  report.metadata = model.Metadata();
+  report.inputs = Describe(model, model.InputNames());
+  report.outputs = Describe(model, model.OutputNames());
+  for (const graph::Node& node : model.Nodes()) {
+    const std::string& domain = node.domain();
+    const std::string name = domain.empty() ? node.op_type() : domain + "::" + node.op_type();
+    ++report.operators[name];
+    if (plan::IsQuantizer(node)) ++report.quantizers[name];
+  }
+  for (const std::string& name : model.InitializerNames()) {
+    const graph::InitializerView constant = model.Initializer(name);
+    ConstantsReport& sum = report.constants[constant.type];
+    ++sum.num_tensors;
+    sum.num_elements += NumElements(constant.dims);
+    sum.num_bytes += constant.bytes.size();
+  }
+  return report;
+}
+
+}  // namespace bitpress::pipeline

@@ -1,0 +1,115 @@
+// The corridor: the only code that sees every room. One function for each thing a user may want
+// from start to end; the command line and the bindings to come only translate arguments into these
+// options and the reports into text.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/progress.h"
+#include "base/tensor.h"
+#include "evaluate/evaluate.h"
+#include "graph/model.h"
+#include "plan/quant_config.h"
+#include "plan/quant_plan.h"
+#include "transform/apply_plan.h"
+
+namespace bitpress::pipeline {
+
+// "0.1.0"
+std::string_view Version();
+
+// Whether a model is cleaned up before it is planned.
+enum class Preparation {
+  // ONNX Runtime's basic optimizations: constants folded, BatchNorm folded into Conv, dead nodes
+  // gone. What exporters write
+  // is quantizable then.
+  kOptimize,
+  // Only Constant nodes become initializers: for models with operators that this machine does not
+  // have.
+  kAsIs,
+};
+
+// Loads a model, checks it and makes it ready to be planned: cleaned up, shapes inferred. Uses a
+// temporary folder, which is gone at the end. Throws Error naming the file.
+graph::Model Prepare(const std::filesystem::path& model,
+                     Preparation preparation = Preparation::kOptimize);
+
+// What `bitpress plan` writes.
+plan::QuantPlan MakePlan(const std::filesystem::path& model, const plan::QuantConfig& config,
+                         Preparation preparation = Preparation::kOptimize);
+
+// Reads a plan file. Throws Error naming the file.
+plan::QuantPlan ReadPlan(const std::filesystem::path& path);
+
+struct QuantizeOptions {
+  std::filesystem::path model;
+  // May be `model` itself. Written at the end and all at once: there is the old file or the new
+  // one, never a part.
+  std::filesystem::path output;
+  plan::QuantConfig config;
+  std::filesystem::path
+      plan_file;  // not empty: the decisions come from there and `config` is not read
+  Preparation preparation = Preparation::kOptimize;
+  size_t num_threads = 0;  // 0: one per core
+  ProgressSink progress;   // may be empty
+};
+
+struct QuantizeReport {
+  plan::QuantPlan plan;
+  transform::TransformReport transform;
+  uint64_t input_bytes = 0;  // of the files, external data included
+  uint64_t output_bytes = 0;
+};
+
+// Prepares, plans (or reads the plan), quantizes, writes. Throws Error; nothing is left behind
+// then.
+QuantizeReport Quantize(const QuantizeOptions& options);
+
+struct EvaluateOptions {
+  std::filesystem::path model;
+  std::filesystem::path reference;   // empty: none
+  std::filesystem::path data;        // a folder, see data::OpenSource
+  std::filesystem::path labels_csv;  // empty: none
+  std::string image;                 // see data::ParseImageSpec; empty: the data are no photos
+  size_t batch_size = 20;
+  size_t num_samples = 0;  // at most; 0: all
+  size_t num_threads = 0;  // 0: one per core
+  ProgressSink progress;   // may be empty
+};
+
+evaluate::EvaluationReport Evaluate(const EvaluateOptions& options);
+
+// Constants of one element type.
+struct ConstantsReport {
+  size_t num_tensors = 0;
+  int64_t num_elements = 0;
+  uint64_t num_bytes = 0;
+};
+
+struct NamedValue {
+  std::string name;
+  graph::ValueInfo info;
+};
+
+struct InspectReport {
+  uint64_t file_bytes = 0;  // external data included
+  int64_t ir_version = 0;
+  std::map<std::string, int64_t> opset_imports;
+  std::map<std::string, std::string> metadata;
+  std::vector<NamedValue> inputs;
+  std::vector<NamedValue> outputs;
+  std::map<std::string, size_t> operators;   // "Conv" or "domain::Op" -> how often
+  std::map<std::string, size_t> quantizers;  // those of them that quantize a value
+  std::map<DataType, ConstantsReport> constants;
+};
+
+// What is in a model file, as it is. Throws Error naming the file.
+InspectReport Inspect(const std::filesystem::path& model);
+
+}  // namespace bitpress::pipeline
