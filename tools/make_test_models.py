@@ -77,6 +77,18 @@ def unknown_operator():
     )
 
 
+def quark_operator():
+    save(
+        "quark_operator.onnx",
+        """<ir_version: 8, opset_import: ["": 17, "com.amd.quark": 1]>
+        quark (float[N, 64] x) => (float[N, 64] y) {
+          h = Relu (x)
+          [quantize_h] y = com.amd.quark.MXQuantizeDequantize <element_dtype = "fp8_e4m3", axis = 1, block_size = 32, rounding_mode = 2> (h)
+        }""",
+        check=False,
+    )
+
+
 def clean_up():
     """What an exporter leaves behind: BatchNorm, an Identity, shape arithmetic, a dead node."""
     rng = np.random.default_rng(1)
@@ -203,7 +215,7 @@ def external():
 
 if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for make in (affine, types, unknown_operator, clean_up, qdq, strings, transformer, external):
+    for make in (affine, types, unknown_operator, quark_operator, clean_up, qdq, strings, transformer, external):
         make()
     for path in sorted(FOLDER.iterdir()):
         print(path.name, path.stat().st_size)

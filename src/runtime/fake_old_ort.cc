@@ -1,4 +1,5 @@
-// For a test: a library that says it is an ONNX Runtime of long ago.
+// For tests: a library that says it is an ONNX Runtime of long ago, and that is an operator library
+// without operators.
 #include "runtime/ort_internal.h"
 
 namespace {
@@ -16,3 +17,8 @@ extern "C" __attribute__((visibility("default"))) const OrtApiBase* FakeOrtGetAp
 }
 extern "C" __attribute__((visibility("default"), alias("FakeOrtGetApiBase"))) const OrtApiBase*
 OrtGetApiBase() noexcept;
+
+extern "C" __attribute__((visibility("default"))) OrtStatus* RegisterCustomOps(
+    OrtSessionOptions* /*options*/, const OrtApiBase* /*base*/) {
+  return nullptr;
+}

@@ -5,10 +5,12 @@
 #include <cstring>
 #include <exception>
 #include <fstream>
+#include <functional>
 #include <system_error>
 #include <thread>
 
 #include "base/error.h"
+#include "graph/model.h"
 #include "runtime/ort_internal.h"
 #include "runtime/ort_library.h"
 
@@ -98,19 +100,43 @@ void CheckReadable(const fs::path& model) {
   }
 }
 
-// LoadError, and what to do where one of our operators is missing.
-Error LoadErrorWithAdvice(const Ort::Exception& error, const fs::path& operators) {
+// "needed by Mystery 'node_7'" for the first node with an operator such as "domain:Mystery"; ""
+// where the model cannot be looked into.
+std::string NeededBy(std::string_view op, const std::function<graph::Model()>& load_graph) {
+  try {
+    const graph::Model model = load_graph();
+    std::vector<graph::Node> nodes = model.Nodes();
+    for (const graph::BodyNode& body_node : model.BodyNodes()) nodes.push_back(body_node.node);
+    for (const graph::Node& node : nodes) {
+      if (fmt::format("{}:{}", node.domain(), node.op_type()) == op) {
+        return fmt::format(", needed by {}", node.Describe());
+      }
+    }
+  } catch (const Error&) {
+  }
+  return "";
+}
+
+// LoadError, and where an operator is missing, the node that needs it and what to do.
+Error LoadErrorWithAdvice(const Ort::Exception& error, const fs::path& operators,
+                          const std::function<graph::Model()>& load_graph) {
   const Error result = LoadError(error);
-  const std::string message = result.what();
-  if (message.find("not a registered function/op") == std::string::npos) return result;
-  const bool is_ours = message.find("com.amd.quark:") != std::string::npos ||
-                       message.find("com.vai.quantize:") != std::string::npos ||
-                       message.find("bitpress:") != std::string::npos;
-  if (!is_ours) return result;
-  const std::string advice =
-      operators.empty() ? "libbitpress_ops.so is not beside the program; put it there or name it"
-                        : fmt::format("'{}' does not have it", operators.string());
-  return Error(result.code(), fmt::format("{} ({})", message, advice));
+  std::string message = result.what();
+  // "Fatal error: domain:Mystery(-1) is not a registered function/op"
+  const size_t statement = message.find(" is not a registered function/op");
+  if (statement == std::string::npos) return result;
+  const size_t version = message.rfind('(', statement);
+  const size_t space = version == std::string::npos ? version : message.rfind(' ', version);
+  if (space == std::string::npos) return result;
+  const std::string op = message.substr(space + 1, version - space - 1);
+  message = fmt::format("there is no operator {}{}", op, NeededBy(op, load_graph));
+  if (op.starts_with("com.amd.quark:") || op.starts_with("com.vai.quantize:") ||
+      op.starts_with("bitpress:")) {
+    message += operators.empty()
+                   ? "; libbitpress_ops.so is not beside the program: put it there or name it"
+                   : fmt::format("; '{}' does not have it", operators.string());
+  }
+  return Error(result.code(), message);
 }
 
 ValueDescription Describe(std::string name, const Ort::TypeInfo& info) {
@@ -188,9 +214,11 @@ struct Session::Impl {
   std::vector<const char*> input_names;   // into `inputs`
   std::vector<const char*> output_names;  // into `outputs`
 
-  // `create` makes the Ort::Session; every failure leaves as Error.
+  // `create` makes the Ort::Session; every failure leaves as Error. `load_graph` reads the same
+  // model, for a better message.
   template <typename Create>
-  void Load(const SessionOptions& options, const Create& create) {
+  void Load(const SessionOptions& options, const std::function<graph::Model()>& load_graph,
+            const Create& create) {
     const Ort::Env& env = OrtEnv();
     fs::path operators;
     try {
@@ -200,7 +228,7 @@ struct Session::Impl {
       memory = Ort::MemoryInfo::CreateCpu(OrtArenaAllocator, OrtMemTypeDefault);
       DescribeValues();
     } catch (const Ort::Exception& error) {
-      throw LoadErrorWithAdvice(error, operators);
+      throw LoadErrorWithAdvice(error, operators, load_graph);
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {
@@ -226,9 +254,11 @@ struct Session::Impl {
 Session::Session(const std::filesystem::path& model, const SessionOptions& options) : Session() {
   CheckReadable(model);
   WithContext(model.string(), [&] {
-    impl_->Load(options, [&](const Ort::Env& env, const Ort::SessionOptions& ort_options) {
-      return Ort::Session(env, model.c_str(), ort_options);
-    });
+    impl_->Load(
+        options, [&] { return graph::Model::Load(model); },
+        [&](const Ort::Env& env, const Ort::SessionOptions& ort_options) {
+          return Ort::Session(env, model.c_str(), ort_options);
+        });
   });
 }
 
@@ -236,9 +266,15 @@ Session::Session() : impl_(std::make_unique<Impl>()) {}
 
 Session Session::FromMemory(std::string_view model_bytes, const SessionOptions& options) {
   Session result;
-  result.impl_->Load(options, [&](const Ort::Env& env, const Ort::SessionOptions& ort_options) {
-    return Ort::Session(env, model_bytes.data(), model_bytes.size(), ort_options);
-  });
+  result.impl_->Load(
+      options,
+      [&] {
+        const fs::path& folder = options.external_data_folder;
+        return graph::Model::Parse(model_bytes, folder.empty() ? "." : folder);
+      },
+      [&](const Ort::Env& env, const Ort::SessionOptions& ort_options) {
+        return Ort::Session(env, model_bytes.data(), model_bytes.size(), ort_options);
+      });
   return result;
 }
 
