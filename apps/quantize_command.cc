@@ -39,7 +39,9 @@ std::string CountFormats(const plan::QuantPlan& plan, plan::Role role) {
 std::string ListReasons(const plan::QuantPlan& plan) {
   std::map<std::string, size_t> counts;
   for (const plan::TensorPlan& row : plan.tensors) {
-    if (!row.is_quantized() && row.role != plan::Role::kBias) ++counts[row.reason];
+    if (row.is_quantized() || row.role == plan::Role::kBias) continue;
+    // Without the name of a node the reasons of many tensors are one.
+    ++counts[row.reason.substr(0, row.reason.find(" '"))];
   }
   std::vector<std::pair<size_t, std::string>> sorted;
   for (const auto& [reason, count] : counts) sorted.emplace_back(count, reason);

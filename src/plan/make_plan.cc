@@ -175,11 +175,17 @@ class Planner {
       Add(BiasRow(node, value, *operand), node, input);
     } else if (model_.IsInitializer(value)) {
       Add(WeightRow(node, value, *operand), node, input);
-    } else if (operand->slot == Slot::kKernel) {
+    } else if (operand->slot == Slot::kKernel || IsQuantizedConstant(value)) {
       Add(FloatRow(value, Role::kWeight, DynamicReason(node, value)), node, input);
     } else {
       Add(ActivationRow(node, value, operand->axis), node, input);
     }
+  }
+
+  // Whether a constant comes through a quantizer, as in models of other tools.
+  bool IsQuantizedConstant(const std::string& value) const {
+    const std::optional<std::string> source = QuantizedFrom(model_, value);
+    return source && (source->empty() || model_.IsInitializer(*source));
   }
 
   // Why a weight that is not a constant stays float.
@@ -269,6 +275,8 @@ class Planner {
     const graph::ValueInfo info = model_.InfoOf(value);
     if (!IsFloat(info.type) || Contains(kShapeReaders, node.op_type())) return;
     if (model_.IsInitializer(value)) {
+      // Scalars such as the limits of a Clip are parameters of the operator: nobody asks for them.
+      if (info.shape.empty()) return;
       Add(FloatRow(value, Role::kWeight,
                    fmt::format("a constant of {}, which does not multiply", node.op_type())),
           node, input);

@@ -198,7 +198,9 @@ TEST(MakePlan, PlacementAllSurroundsEveryOperator) {
               ElementsAre("x", "a", "b", "c", "d", "e", "f", "g", "h", "logits"));
   EXPECT_EQ(RowOf(plan, "b").uses.size(), 2u);
   EXPECT_TRUE(RowOf(plan, "logits").is_graph_output);
-  EXPECT_THAT(RowOf(plan, "zero").reason, HasSubstr("constant of Clip"));
+  EXPECT_THAT(RowsOf(plan, "zero"), IsEmpty());  // a limit of Clip
+  EXPECT_THAT(RowOf(PlanFor("shared.onnx", "MX6", {"placement=all"}), "one").reason,
+              HasSubstr("constant of Add"));
   // The weights are the same as with compute.
   EXPECT_TRUE(RowOf(plan, "depthwise_weight").flatten);
 }
@@ -236,6 +238,7 @@ TEST(MakePlan, AlreadyQuantized) {
   EXPECT_THAT(RowOf(plan, "xq").reason, HasSubstr("already quantized by MXQuantizeDequantize"));
   EXPECT_THAT(RowOf(plan, "w").reason, HasSubstr("already quantized by DequantizeLinear"));
   EXPECT_THAT(RowsOf(plan, "x"), IsEmpty());
+  EXPECT_EQ(RowOf(plan, "w").role, Role::kWeight);
   EXPECT_THAT(QuantizedActivations(plan), ElementsAre("h", "y"));
 }
 
