@@ -2,6 +2,8 @@
 
 import json
 import os
+import resource
+import subprocess
 
 import numpy as np
 import onnx
@@ -250,6 +252,12 @@ def test_a_wrong_command_line(arguments, bitpress):
     assert result.stderr.strip()
 
 
-def test_negative_threads(conv_path, tmp_path, bitpress):
-    assert bitpress.run("quantize", conv_path, "-o", tmp_path / "o.onnx", "--config", "MX6", "--threads", "-2").returncode != 0
-    assert not (tmp_path / "o.onnx").exists()
+@pytest.mark.parametrize("count", ["-2", "18446744073709551614", "1000000"])
+def test_a_senseless_number_of_threads(count, conv_path, tmp_path, program):
+    # Limits, so that a program that does try harms nobody else.
+    limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+    command = [str(program), "quantize", str(conv_path), "-o", str(tmp_path / "out.onnx"), "--config", "MX6", "--threads", count]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False, preexec_fn=limit)
+    assert result.returncode > 0
+    assert "threads" in result.stderr and len(result.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "out.onnx").exists()
