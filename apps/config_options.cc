@@ -35,6 +35,14 @@ CLI::Option* AddConfigOptions(CLI::App& command, ConfigOptions& options) {
   return config;
 }
 
+void AddThreadsOption(CLI::App& command, size_t& num_threads) {
+  // CLI11 would read -2 as a very large number.
+  constexpr int kMost = 1024;
+  command.add_option("--threads", num_threads, "threads to use (default 0: all cores)")
+      ->check(CLI::Range(0, kMost))
+      ->type_name("N");
+}
+
 std::string ListPresets() {
   std::string text = "Presets:";
   for (const plan::Preset& preset : plan::AllPresets()) text += fmt::format(" {}", preset.name);

@@ -29,6 +29,9 @@ struct ConfigOptions {
 // Adds the options to a subcommand; `options` must outlive it. Returns the one for --config.
 CLI::Option* AddConfigOptions(CLI::App& command, ConfigOptions& options);
 
+// Adds --threads to a subcommand; `num_threads` must outlive it.
+void AddThreadsOption(CLI::App& command, size_t& num_threads);
+
 // For help texts: the presets, and the settings with their values, one a line.
 std::string ListPresets();
 std::string ListSettings();

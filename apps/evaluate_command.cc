@@ -8,6 +8,7 @@
 #include "base/atomic_file.h"
 #include "base/text.h"
 #include "command.h"
+#include "config_options.h"
 #include "pipeline.h"
 #include "progress_bar.h"
 
@@ -15,6 +16,9 @@ namespace bitpress::apps {
 namespace {
 
 using evaluate::EvaluationReport;
+
+// Of the ranges of options: CLI11 would read a negative number as a very large one.
+constexpr int kMostSamples = 1'000'000'000;
 
 // "84.0 %"
 std::string Percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
@@ -113,13 +117,12 @@ void AddEvaluateCommand(CLI::App& program) {
       ->type_name("MODEL");
   command->add_option("--json", options->json, "write the report there too")->type_name("FILE");
   command->add_option("--batch", options->request.batch_size, "samples in one run (default: 20)")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1, kMostSamples))
       ->type_name("N");
-  command->add_option("--samples", options->request.num_samples, "at most so many (default: all)")
+  command->add_option("--samples", options->request.num_samples, "at most so many (default 0: all)")
+      ->check(CLI::Range(0, kMostSamples))
       ->type_name("N");
-  command
-      ->add_option("--threads", options->request.num_threads, "threads to use (default: all cores)")
-      ->type_name("N");
+  AddThreadsOption(*command, options->request.num_threads);
   command->footer(
       "Example:\n"
       "  bitpress evaluate model_mx6.onnx --reference model.onnx --data photos --labels labels.csv "

@@ -129,8 +129,7 @@ void AddQuantizeCommand(CLI::App& program) {
       ->add_option("--plan", options->plan_file,
                    "take the decisions from this file of `bitpress plan`")
       ->type_name("FILE");
-  command->add_option("--threads", options->num_threads, "threads to use (default: all cores)")
-      ->type_name("N");
+  AddThreadsOption(*command, options->num_threads);
   command->footer(ListPresets() +
                   "\nExamples:\n"
                   "  bitpress quantize model.onnx -o model_mx6.onnx --config MX6\n"
