@@ -86,6 +86,29 @@ TEST(Table, RangesOfTheMxFormats) {
   }
 }
 
+// What the columns of the table say about zeros and specials: two's complement has no -0, the
+// paper's MX4/6/9 have a NaN only for the whole block, FP8 follows ONNX's saturating cast.
+TEST(Table, RulesOfTheFormats) {
+  for (const FormatSpec& spec : AllFormats()) {
+    SCOPED_TRACE(spec.name);
+    const bool is_shared_microexponent = spec.sub_block_size > 0;
+    const bool is_twos_complement =
+        !IsFloatElement(spec.element_type) && spec.element_type != ElementType::kSignMagnitude;
+    EXPECT_EQ(spec.rounding, RoundingMode::kHalfToEven);
+    EXPECT_EQ(spec.scale_choice, ScaleChoice::kFloor);
+    EXPECT_TRUE(spec.limit_shared_exponent);
+    EXPECT_EQ(spec.zero_rule, is_twos_complement ? ZeroRule::kPositive : ZeroRule::kKeepSign);
+    EXPECT_EQ(spec.flush_subnormals, is_shared_microexponent);
+    if (spec.is_blocked()) {
+      EXPECT_EQ(spec.special_rule,
+                is_shared_microexponent ? SpecialRule::kNanBlock : SpecialRule::kPass);
+      EXPECT_EQ(spec.block_size, spec.name == "bfp16"                   ? 8
+                                 : spec.family == Family::kMicroscaling ? 32
+                                                                        : 16);
+    }
+  }
+}
+
 TEST(FindFormat, UnknownNamesSuggestTheNearest) {
   EXPECT_THAT(MessageOf([] { FindFormat("mxfp8_e4m4"); }),
               AllOf(HasSubstr("mxfp8_e4m4"), HasSubstr("did you mean 'mxfp8_e4m3'")));
