@@ -148,6 +148,9 @@ def demo(arguments) -> None:
         "bits: of one stored weight or activation element, its share of the block's exponents included.",
         "agree, SQNR, cosine: of the outputs, against the float model; time: over the float model's in the same run.",
     ]
+    if arguments.data is None:
+        notes.append("The sample photos are pieces of 12 pictures, of many of which the float model itself is unsure: agreement "
+                     "is higher on photos of the classes it knows.")
     if labelled:
         notes.append(f"top-1 and top-5 count {labelled['num_samples']} photos whose class is known.")
     (folder / "table.md").write_text(table.markdown(notes), encoding="utf-8")
