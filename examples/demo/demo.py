@@ -149,7 +149,7 @@ def demo(arguments) -> None:
         "agree, SQNR, cosine: of the outputs, against the float model; time: over the float model's in the same run.",
     ]
     if arguments.data is None:
-        notes.append("The sample photos are pieces of 12 pictures, of many of which the float model itself is unsure: agreement "
+        notes.append("The sample photos are pieces of a few pictures, of many of which the float model itself is unsure: agreement "
                      "is higher on photos of the classes it knows.")
     if labelled:
         notes.append(f"top-1 and top-5 count {labelled['num_samples']} photos whose class is known.")
