@@ -214,18 +214,19 @@ std::vector<float> BlockAround(const FormatSpec& spec, long double element, int 
   return x;
 }
 
-// Where a code has at most 8 bits: the value of every code, at every shift, comes back unchanged.
+// The value of every code, at every shift, comes back unchanged; where a code has more than 8 bits
+// that of some hundred.
 TEST_P(BlockFormats, ValuesOfAllCodesSurviveQuantization) {
   const FormatSpec spec = Spec();
-  if (spec.element_bits > 8) GTEST_SKIP() << "codes of more than 8 bits";
   const BlockRange range = RangeOf(spec);
   const oracle::ElementTable& table = oracle::TableOf(spec);
   const int max_shift = spec.sub_block_size > 0 ? (1 << spec.sub_block_shift_bits) - 1 : 0;
+  const int64_t step = table.count() <= 256 ? 1 : table.count() / 255;
   int64_t checked = 0;
   for (int wanted = -127; wanted <= 127; ++wanted) {
     const int exponent = std::clamp(wanted, range.min_shared_exponent, range.max_shared_exponent);
     for (int shift = 0; shift <= max_shift; ++shift) {
-      for (int64_t index = 0; index < table.count(); ++index) {
+      for (int64_t index = 0; index < table.count(); index += step) {
         const std::vector<float> x = BlockAround(spec, table.value(index), exponent, shift);
         if (x.empty()) continue;
         std::vector<float> y(x.size());
@@ -235,7 +236,7 @@ TEST_P(BlockFormats, ValuesOfAllCodesSurviveQuantization) {
       }
     }
   }
-  EXPECT_TRUE(checked > 100 * table.count() || spec.block_size == 1) << checked;
+  EXPECT_TRUE(checked > 100 * (table.count() / step) || spec.block_size == 1) << checked;
 }
 
 TEST(Tensors, BlocksRunAlongTheMiddleDimension) {

@@ -1,6 +1,6 @@
-// TEST ONLY. Written by tools/golden/float_types_golden.py with ml_dtypes 0.6.0 and numpy 2.4.6; do not edit.
-// Float32 values stand as bit patterns; NaN as 0x7FC00000 whatever its sign.
 // clang-format off
+// TEST ONLY. Written by tools/golden/float_types_golden.py with ml_dtypes 0.6.0 and numpy 2.4.6;
+// do not edit. Float32 values stand as bit patterns; NaN as 0x7FC00000 whatever its sign.
 #pragma once
 
 #include <cstdint>

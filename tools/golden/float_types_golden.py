@@ -63,10 +63,10 @@ def hexes(numbers, width, per_line):
 def main():
     generator = np.random.default_rng(SEED)
     text = [
-        f"// TEST ONLY. Written by tools/golden/float_types_golden.py with ml_dtypes {ml_dtypes.__version__} and numpy"
-        f" {np.__version__}; do not edit.",
-        "// Float32 values stand as bit patterns; NaN as 0x7FC00000 whatever its sign.",
         "// clang-format off",
+        f"// TEST ONLY. Written by tools/golden/float_types_golden.py with ml_dtypes {ml_dtypes.__version__} and numpy"
+        f" {np.__version__};",
+        "// do not edit. Float32 values stand as bit patterns; NaN as 0x7FC00000 whatever its sign.",
         "#pragma once",
         "",
         "#include <cstdint>",
