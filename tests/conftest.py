@@ -1,22 +1,9 @@
-"""What the Python tests need from the build. CMake passes it in the environment; without, ./build is meant."""
+"""What the Python tests need from the build."""
 
-import os
 import subprocess
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[1]
-
-
-def from_environment(name, default):
-    return Path(os.environ.get(name) or default)
-
-
-def shared_dir():
-    """The development data beside the checkout, or None. Tests that need it skip without it."""
-    folder = from_environment("BITPRESS_SHARED_DIR", ROOT.parent / "shared")
-    return folder if folder.is_dir() else None
+from locations import ROOT, from_environment, shared_dir
 
 
 @pytest.fixture(scope="session")

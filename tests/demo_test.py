@@ -10,7 +10,7 @@ from collections import OrderedDict
 
 import numpy as np
 import pytest
-from conftest import ROOT
+from locations import ROOT
 
 DEMO = ROOT / "examples" / "demo"
 sys.path.insert(0, str(DEMO))

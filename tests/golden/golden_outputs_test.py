@@ -4,7 +4,6 @@ Two sets: ours (tests/data/golden, see its README) and, where it is on this mach
 """
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from conftest import ROOT, shared_dir  # noqa: E402
+from locations import ROOT, shared_dir
 
 FOLDERS = {"own": ROOT / "tests" / "data" / "golden", "full": (shared_dir() or Path("missing")) / "golden"}
 DOMAIN = "com.amd.quark"

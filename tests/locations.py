@@ -1,0 +1,16 @@
+"""Where the checkout, the build and the development data are. CMake says it in the environment; without, ./build is meant."""
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def from_environment(name, default):
+    return Path(os.environ.get(name) or default)
+
+
+def shared_dir():
+    """The development data beside the checkout, or None. Tests that need it skip without it."""
+    folder = from_environment("BITPRESS_SHARED_DIR", ROOT.parent / "shared")
+    return folder if folder.is_dir() else None
