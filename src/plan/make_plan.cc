@@ -254,6 +254,9 @@ class Planner {
                          DataTypeName(info.type));
     }
     if (info.has_shape && info.shape.empty()) return "scalar";
+    if (info.type == DataType::kFloat16 && !HasHalfOperator(config_.operators, *activation_)) {
+      return "its type is FLOAT16; com.amd.quark's Q/DQ pairs give FLOAT";
+    }
     return "";
   }
 

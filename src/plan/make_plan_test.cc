@@ -257,6 +257,17 @@ TEST(MakePlan, QuarkOperators) {
   EXPECT_NO_THROW(PlanFor("convnet.onnx", "fp8_e4m3", {"operators=quark", "activations=none"}));
 }
 
+TEST(MakePlan, QuarkPairsDoNotTakeFloat16) {
+  EXPECT_TRUE(RowOf(PlanFor("exotic.onnx", "BF16"), "xh").is_quantized());
+  EXPECT_TRUE(RowOf(PlanFor("exotic.onnx", "MX6", {"operators=quark"}), "xh").is_quantized());
+  QuantPlan plan = PlanFor("exotic.onnx", "BF16", {"operators=quark"});
+  EXPECT_THAT(RowOf(plan, "xh").reason, HasSubstr("FLOAT16"));
+  for (TensorPlan& row : plan.tensors) {
+    if (row.value == "xh") row.format = "bf16";
+  }
+  EXPECT_THROW(CheckFits(plan, LoadModel("exotic.onnx")), Error);
+}
+
 TEST(MakePlan, NodesWithoutNames) {
   const QuantPlan plan = PlanFor("nameless.onnx", "MXINT8", {"placement=all"});
   EXPECT_THAT(RowOf(plan, "x").uses, ElementsAre(TensorUse{"a", "MatMul", 0}));

@@ -311,6 +311,11 @@ void CheckHasOperator(OperatorSet operators, const FormatSpec& spec) {
   }
 }
 
+bool HasHalfOperator(OperatorSet operators, const FormatSpec& spec) {
+  // ExtendedDequantizeLinear gives float32.
+  return operators == OperatorSet::kBitpress || spec.is_blocked();
+}
+
 std::string_view RoleName(Role role) { return WordOf<Role>(kRoles, role); }
 Role ParseRole(std::string_view word) { return ParseWord<Role>(kRoles, word); }
 std::string_view OperatorSetName(OperatorSet operators) {

@@ -108,6 +108,9 @@ std::optional<formats::FormatSpec> ResolveFormat(const QuantConfig& config, Role
 // Throws Error(kUnsupported) if the operator set has no operator that computes this format.
 void CheckHasOperator(OperatorSet operators, const formats::FormatSpec& spec);
 
+// Whether that operator also takes and gives float16. REQUIRES: CheckHasOperator passes.
+bool HasHalfOperator(OperatorSet operators, const formats::FormatSpec& spec);
+
 std::string_view RoleName(Role role);
 Role ParseRole(std::string_view word);
 std::string_view OperatorSetName(OperatorSet operators);

@@ -71,6 +71,10 @@ void CheckRow(const QuantPlan& plan, const TensorPlan& row, const NodeIndex& nod
     }
     CheckHasOperator(plan.operators, spec);
     const DataType type = model.InfoOf(row.value).type;
+    if (type == DataType::kFloat16 && !HasHalfOperator(plan.operators, spec)) {
+      Fail(ErrorCode::kUnsupported,
+           "it is FLOAT16, but com.amd.quark's Q/DQ pairs for {} give FLOAT", row.format);
+    }
     if (type != DataType::kUndefined && !IsStoredAsFloat(type)) {
       Fail(ErrorCode::kInvalidArgument, "it is {}; only FLOAT and FLOAT16 can be quantized",
            DataTypeName(type));
