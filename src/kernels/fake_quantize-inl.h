@@ -72,26 +72,48 @@ HWY_INLINE bool AnySpecial(VU amax) {
   return !hn::AllFalse(kDi, hn::Or(is_small, is_large));
 }
 
+// The parameters as vectors. They are made once a call and live in registers: read from the struct
+// in the loop, they would be loaded again after every store, which might have changed them for all
+// the compiler knows.
+struct Constants {
+  VU least_exponent, largest_exponent, max_shift, limit_mantissa, subnormal_offset, magic_offset;
+  hn::Vec<DI> exponent_threshold;
+  bool half_up;
+  size_t sub_block_size;
+  const FakeQuantizeParams& params;
+
+  HWY_INLINE explicit Constants(const FakeQuantizeParams& p)
+      : least_exponent(hn::Set(kDu, p.least_exponent)),
+        largest_exponent(hn::Set(kDu, p.largest_exponent)),
+        max_shift(hn::Set(kDu, p.max_shift)),
+        limit_mantissa(hn::Set(kDu, p.limit_mantissa)),
+        subnormal_offset(hn::Set(kDu, p.subnormal_offset)),
+        magic_offset(hn::Set(kDu, p.magic_offset)),
+        exponent_threshold(hn::Set(kDi, static_cast<int32_t>(p.exponent_threshold))),
+        half_up(p.spec->rounding == RoundingMode::kHalfUp),
+        sub_block_size(p.sub_block_size),
+        params(p) {}
+};
+
 // The exponent of the block's largest value after the scale choice: the shared exponent plus emax.
-HWY_INLINE VU LimitExponent(const FakeQuantizeParams& p, VU exponent) {
-  return hn::Min(hn::Max(exponent, hn::Set(kDu, p.least_exponent)),
-                 hn::Set(kDu, p.largest_exponent));
+HWY_INLINE VU LimitExponent(const Constants& c, VU exponent) {
+  return hn::Min(hn::Max(exponent, c.least_exponent), c.largest_exponent);
 }
-HWY_INLINE VU WantedExponent(const FakeQuantizeParams& p, VU amax) {
+HWY_INLINE VU WantedExponent(const Constants& c, VU amax) {
   const auto mantissa = hn::BitCast(kDi, hn::And(amax, hn::Set(kDu, kMantissa)));
-  const auto raise = hn::Gt(mantissa, hn::Set(kDi, static_cast<int32_t>(p.exponent_threshold)));
-  const VU one = hn::IfThenElseZero(hn::RebindMask(kDu, raise), hn::Set(kDu, kOneExponent));
+  const auto raise = hn::RebindMask(kDu, hn::Gt(mantissa, c.exponent_threshold));
+  const VU one = hn::IfThenElseZero(raise, hn::Set(kDu, kOneExponent));
   return hn::Add(hn::And(amax, hn::Set(kDu, kExponent)), one);
 }
-HWY_INLINE VU BlockExponent(const FakeQuantizeParams& p, VU amax) {
-  return LimitExponent(p, WantedExponent(p, amax));
+HWY_INLINE VU BlockExponent(const Constants& c, VU amax) {
+  return LimitExponent(c, WantedExponent(c, amax));
 }
 
 // The exponent of a sub-block: what its own largest value wants, lowered from the block's by at
 // most max_shift.
-HWY_INLINE VU SubBlockExponent(const FakeQuantizeParams& p, VU block_exponent, VU sub_amax) {
-  const VU least = hn::Sub(block_exponent, hn::Set(kDu, p.max_shift));
-  return hn::Min(hn::Max(WantedExponent(p, sub_amax), least), block_exponent);
+HWY_INLINE VU SubBlockExponent(const Constants& c, VU block_exponent, VU sub_amax) {
+  const VU least = hn::Sub(block_exponent, c.max_shift);
+  return hn::Min(hn::Max(WantedExponent(c, sub_amax), least), block_exponent);
 }
 
 // Rounds the values of a block whose exponent is known.
@@ -104,12 +126,12 @@ struct Rounder {
   VF step;
   VF half_step;
 
-  HWY_INLINE Rounder(const FakeQuantizeParams& p, VU block_exponent) {
-    limit = AsFloat(hn::Or(block_exponent, hn::Set(kDu, p.limit_mantissa)));
+  HWY_INLINE Rounder(const Constants& c, VU block_exponent) {
+    limit = AsFloat(hn::Or(block_exponent, c.limit_mantissa));
     if constexpr (kElement == Element::kFloat) {
-      exponent = hn::Sub(block_exponent, hn::Set(kDu, p.subnormal_offset));
+      exponent = hn::Sub(block_exponent, c.subnormal_offset);
     } else {
-      const VU magic_bits = hn::Add(block_exponent, hn::Set(kDu, p.magic_offset));
+      const VU magic_bits = hn::Add(block_exponent, c.magic_offset);
       magic = AsFloat(magic_bits);
       if constexpr (kElement == Element::kTwosComplement) {
         limit_negative = hn::Neg(AsFloat(hn::Add(block_exponent, hn::Set(kDu, kOneExponent))));
@@ -122,7 +144,7 @@ struct Rounder {
     }
   }
 
-  HWY_INLINE VF operator()(const FakeQuantizeParams& p, VF x) const {
+  HWY_INLINE VF operator()(const Constants& c, VF x) const {
     const VU bits = hn::BitCast(kDu, x);
     const VU sign = hn::And(bits, hn::Set(kDu, kSign));
     const VU magnitude = hn::Xor(bits, sign);
@@ -130,11 +152,11 @@ struct Rounder {
     VF rounded;
     if constexpr (kElement == Element::kFloat) {
       const VU own = hn::And(hn::Max(magnitude, exponent), hn::Set(kDu, kExponent));
-      const VF own_magic = AsFloat(hn::Add(own, hn::Set(kDu, p.magic_offset)));
+      const VF own_magic = AsFloat(hn::Add(own, c.magic_offset));
       rounded = hn::Min(hn::Sub(hn::Add(a, own_magic), own_magic), limit);
     } else {
       rounded = hn::Sub(hn::Add(a, magic), magic);
-      if constexpr (!kHalfToEven) rounded = FixTies(p, a, rounded, sign);
+      if constexpr (!kHalfToEven) rounded = FixTies(c, a, rounded, sign);
       if constexpr (kElement == Element::kSignMagnitude) rounded = hn::Min(rounded, limit);
     }
     VF y = AsFloat(hn::Or(hn::BitCast(kDu, rounded), sign));
@@ -149,8 +171,8 @@ struct Rounder {
 
   // From ties to even to half away from zero, or half up (towards zero for negative values): a tie
   // is half a step away from where it went.
-  HWY_INLINE VF FixTies(const FakeQuantizeParams& p, VF a, VF rounded, VU sign) const {
-    const VU up_only = p.spec->rounding == RoundingMode::kHalfUp ? sign : hn::Zero(kDu);
+  HWY_INLINE VF FixTies(const Constants& c, VF a, VF rounded, VU sign) const {
+    const VU up_only = c.half_up ? sign : hn::Zero(kDu);
     const auto towards_zero = hn::RebindMask(kDf, hn::Ne(up_only, hn::Zero(kDu)));
     const auto tie_went_down = hn::Eq(hn::Sub(a, rounded), half_step);
     const auto tie_went_up = hn::Eq(hn::Sub(rounded, a), half_step);
@@ -206,31 +228,32 @@ struct BlockKernel {
   // Squared error of a column's block at an exponent, in units of the floor choice's scale; the
   // reference's SquaredError, operation for operation.
   template <bool kPart>
-  static HWY_INLINE VF SquaredError(const FakeQuantizeParams& p, const float* x, size_t length,
+  static HWY_INLINE VF SquaredError(const Constants& c, const float* x, size_t length,
                                     size_t stride, size_t count, VU exponent, VF inverse_scale) {
     VF sum = hn::Zero(kDf);
     ForEachSubBlock<kPart>(
-        p, x, length, stride, count, exponent, [&](const R& rounder, size_t r) HWY_ATTR {
+        c, x, length, stride, count, exponent, [&](const R& rounder, size_t r) HWY_ATTR {
           const VF value = LoadUpTo<kPart>(x + r * stride, count);
-          const VF error = hn::Mul(hn::Sub(rounder(p, value), value), inverse_scale);
+          const VF error = hn::Mul(hn::Sub(rounder(c, value), value), inverse_scale);
           sum = hn::Add(sum, hn::Mul(error, error));
         });
     return sum;
   }
 
   template <bool kPart>
-  static HWY_INLINE VU LeastErrorExponent(const FakeQuantizeParams& p, const float* x,
-                                          size_t length, size_t stride, size_t count, VU amax) {
+  static HWY_INLINE VU LeastErrorExponent(const Constants& c, const float* x, size_t length,
+                                          size_t stride, size_t count, VU amax) {
     const VU floor = hn::And(amax, hn::Set(kDu, kExponent));
     const VU one = hn::Set(kDu, kOneExponent);
     // 2^-(floor - emax); an all-zero block has no error whatever the scale.
     const VU safe_floor = hn::Max(floor, hn::Set(kDu, kLeastAmax));
-    const VF inverse = AsFloat(hn::Sub(hn::Set(kDu, (254u << 23) + p.emax_offset), safe_floor));
-    VU best = LimitExponent(p, hn::Sub(safe_floor, one));
-    VF least = SquaredError<kPart>(p, x, length, stride, count, best, inverse);
+    const VF inverse =
+        AsFloat(hn::Sub(hn::Set(kDu, (254u << 23) + c.params.emax_offset), safe_floor));
+    VU best = LimitExponent(c, hn::Sub(safe_floor, one));
+    VF least = SquaredError<kPart>(c, x, length, stride, count, best, inverse);
     for (const VU candidate :
-         {LimitExponent(p, safe_floor), LimitExponent(p, hn::Add(safe_floor, one))}) {
-      const VF error = SquaredError<kPart>(p, x, length, stride, count, candidate, inverse);
+         {LimitExponent(c, safe_floor), LimitExponent(c, hn::Add(safe_floor, one))}) {
+      const VF error = SquaredError<kPart>(c, x, length, stride, count, candidate, inverse);
       const auto is_less = hn::Lt(error, least);
       least = hn::IfThenElse(is_less, error, least);
       best = hn::IfThenElse(hn::RebindMask(kDu, is_less), candidate, best);
@@ -240,50 +263,64 @@ struct BlockKernel {
 
   // Calls function(rounder, row) for all rows in order, with the rounder of the row's sub-block.
   template <bool kPart, class Function>
-  static HWY_INLINE void ForEachSubBlock(const FakeQuantizeParams& p, const float* x, size_t length,
+  static HWY_INLINE void ForEachSubBlock(const Constants& c, const float* x, size_t length,
                                          size_t stride, size_t count, VU exponent,
                                          Function&& function) {
     if constexpr (!kSub) {
-      const R rounder(p, exponent);
+      const R rounder(c, exponent);
       for (size_t r = 0; r < length; ++r) function(rounder, r);
     } else {
-      for (size_t begin = 0; begin < length; begin += p.sub_block_size) {
-        const size_t end = std::min(length, begin + p.sub_block_size);
+      for (size_t begin = 0; begin < length; begin += c.sub_block_size) {
+        const size_t end = std::min(length, begin + c.sub_block_size);
         VU sub_amax = hn::Zero(kDu);
         for (size_t r = begin; r < end; ++r) {
           sub_amax = hn::Max(sub_amax, Magnitude(LoadUpTo<kPart>(x + r * stride, count)));
         }
-        const R rounder(p, SubBlockExponent(p, exponent, sub_amax));
+        const R rounder(c, SubBlockExponent(c, exponent, sub_amax));
         for (size_t r = begin; r < end; ++r) function(rounder, r);
       }
     }
   }
 
+  // Rows of a large tensor lie pages apart, which no hardware prefetcher follows: this makes blocks
+  // of 32 rows 2.7 times as fast on a 12.8 MB tensor (mxfp8_e4m3, Zen 4). Into the second-level
+  // cache, because rows at a multiple of a power of two would push each other out of the first.
+  // Addresses behind the tensor are harmless.
+  static HWY_INLINE void PrefetchAhead(const float* x, const float* y) {
+    constexpr int kSecondLevel = 2;
+    __builtin_prefetch(x, /*for writing=*/0, kSecondLevel);
+    __builtin_prefetch(y, /*for writing=*/1, kSecondLevel);
+  }
+
   // kVectors vectors of neighbouring columns, or part of one.
   template <size_t kVectors, bool kPart>
-  static HWY_INLINE void Columns(const FakeQuantizeParams& p, const float* x, float* y,
-                                 size_t length, size_t stride, size_t count) {
+  static HWY_INLINE void Columns(const Constants& c, const float* x, float* y, size_t length,
+                                 size_t stride, size_t count) {
     constexpr size_t kLanes = LaneCount();
     VU amax[kVectors];
     for (size_t k = 0; k < kVectors; ++k) amax[k] = hn::Zero(kDu);
     for (size_t r = 0; r < length; ++r) {
       for (size_t k = 0; k < kVectors; ++k) {
+        if constexpr (kVectors > 1) {
+          PrefetchAhead(x + r * stride + (k + 2 * kVectors) * kLanes,
+                        y + r * stride + (k + kVectors) * kLanes);
+        }
         amax[k] = hn::Max(amax[k], Magnitude(LoadUpTo<kPart>(x + r * stride + k * kLanes, count)));
       }
     }
     for (size_t k = 0; k < kVectors; ++k) {
       if (HWY_UNLIKELY(AnySpecial(amax[k]))) {
-        ReferenceColumns(p, x, y, length, kPart ? count : kVectors * kLanes, stride);
+        ReferenceColumns(c.params, x, y, length, kPart ? count : kVectors * kLanes, stride);
         return;
       }
     }
     if constexpr (!kSub && !kMse) {
       // Row by row over all vectors: memory is walked in order.
-      const auto rounders = MakeRounders<kVectors>(p, amax);
+      const auto rounders = MakeRounders<kVectors>(c, amax);
       for (size_t r = 0; r < length; ++r) {
         for (size_t k = 0; k < kVectors; ++k) {
           const VF value = LoadUpTo<kPart>(x + r * stride + k * kLanes, count);
-          StoreUpTo<kPart>(rounders.at[k](p, value), y + r * stride + k * kLanes, count);
+          StoreUpTo<kPart>(rounders.at[k](c, value), y + r * stride + k * kLanes, count);
         }
       }
     } else {
@@ -291,14 +328,14 @@ struct BlockKernel {
         const float* column = x + k * kLanes;
         VU exponent;
         if constexpr (kMse) {
-          exponent = LeastErrorExponent<kPart>(p, column, length, stride, count, amax[k]);
+          exponent = LeastErrorExponent<kPart>(c, column, length, stride, count, amax[k]);
         } else {
-          exponent = BlockExponent(p, amax[k]);
+          exponent = BlockExponent(c, amax[k]);
         }
         ForEachSubBlock<kPart>(
-            p, column, length, stride, count, exponent, [&](const R& rounder, size_t r) HWY_ATTR {
+            c, column, length, stride, count, exponent, [&](const R& rounder, size_t r) HWY_ATTR {
               const VF value = LoadUpTo<kPart>(column + r * stride, count);
-              StoreUpTo<kPart>(rounder(p, value), y + k * kLanes + r * stride, count);
+              StoreUpTo<kPart>(rounder(c, value), y + k * kLanes + r * stride, count);
             });
       }
     }
@@ -309,25 +346,28 @@ struct BlockKernel {
     R at[kVectors];
   };
   template <size_t kVectors>
-  static HWY_INLINE Rounders<kVectors> MakeRounders(const FakeQuantizeParams& p, const VU* amax) {
+  static HWY_INLINE Rounders<kVectors> MakeRounders(const Constants& c, const VU* amax) {
     if constexpr (kVectors == 1) {
-      return {{R(p, BlockExponent(p, amax[0]))}};
+      return {{R(c, BlockExponent(c, amax[0]))}};
     } else {
       static_assert(kVectors == 4);
-      return {{R(p, BlockExponent(p, amax[0])), R(p, BlockExponent(p, amax[1])),
-               R(p, BlockExponent(p, amax[2])), R(p, BlockExponent(p, amax[3]))}};
+      return {{R(c, BlockExponent(c, amax[0])), R(c, BlockExponent(c, amax[1])),
+               R(c, BlockExponent(c, amax[2])), R(c, BlockExponent(c, amax[3]))}};
     }
   }
 
   static void AllColumns(const FakeQuantizeParams& p, const float* x, float* y, size_t length,
                          size_t columns, size_t stride) {
     constexpr size_t kLanes = LaneCount();
-    size_t c = 0;
-    for (; c + 4 * kLanes <= columns; c += 4 * kLanes)
-      Columns<4, false>(p, x + c, y + c, length, stride, 0);
-    for (; c + kLanes <= columns; c += kLanes)
-      Columns<1, false>(p, x + c, y + c, length, stride, 0);
-    if (c < columns) Columns<1, true>(p, x + c, y + c, length, stride, columns - c);
+    const Constants c(p);
+    size_t i = 0;
+    for (; i + 4 * kLanes <= columns; i += 4 * kLanes) {
+      Columns<4, false>(c, x + i, y + i, length, stride, 0);
+    }
+    for (; i + kLanes <= columns; i += kLanes) {
+      Columns<1, false>(c, x + i, y + i, length, stride, 0);
+    }
+    if (i < columns) Columns<1, true>(c, x + i, y + i, length, stride, columns - i);
   }
 
   // --- Contiguous blocks ---
@@ -364,7 +404,7 @@ struct BlockKernel {
   // kVectors vectors that hold whole blocks. False (and nothing done) if the reference must do
   // them.
   template <size_t kVectors>
-  static HWY_INLINE bool Blocks(const FakeQuantizeParams& p, const float* x, float* y) {
+  static HWY_INLINE bool Blocks(const Constants& c, size_t block_size, const float* x, float* y) {
     constexpr size_t kLanes = LaneCount();
     VF value[kVectors];
     VU amax = hn::Zero(kDu);
@@ -372,42 +412,44 @@ struct BlockKernel {
       value[k] = hn::LoadU(kDf, x + k * kLanes);
       amax = hn::Max(amax, Magnitude(value[k]));
     }
-    amax = GroupMax(amax, std::min(p.block_size, kLanes));
+    amax = GroupMax(amax, std::min(block_size, kLanes));
     if (HWY_UNLIKELY(AnySpecial(amax))) return false;
-    const VU exponent = BlockExponent(p, amax);
+    const VU exponent = BlockExponent(c, amax);
     if constexpr (kSub) {
       for (size_t k = 0; k < kVectors; ++k) {
-        const R rounder(p, SubBlockExponent(p, exponent, PairMax(Magnitude(value[k]))));
-        hn::StoreU(rounder(p, value[k]), kDf, y + k * kLanes);
+        const R rounder(c, SubBlockExponent(c, exponent, PairMax(Magnitude(value[k]))));
+        hn::StoreU(rounder(c, value[k]), kDf, y + k * kLanes);
       }
     } else {
-      const R rounder(p, exponent);
-      for (size_t k = 0; k < kVectors; ++k) hn::StoreU(rounder(p, value[k]), kDf, y + k * kLanes);
+      const R rounder(c, exponent);
+      for (size_t k = 0; k < kVectors; ++k) hn::StoreU(rounder(c, value[k]), kDf, y + k * kLanes);
     }
     return true;
   }
 
   template <size_t kVectors>
-  static HWY_INLINE void BlocksOrReference(const FakeQuantizeParams& p, const float* x, float* y) {
-    if (HWY_LIKELY(Blocks<kVectors>(p, x, y))) return;
-    for (size_t i = 0; i < kVectors * LaneCount(); i += p.block_size) {
-      formats::ref::FakeQuantizeBlock(*p.spec, {x + i, p.block_size}, {y + i, p.block_size});
+  static HWY_INLINE void BlocksOrReference(const Constants& c, const float* x, float* y) {
+    const size_t block_size = c.params.block_size;
+    if (HWY_LIKELY(Blocks<kVectors>(c, block_size, x, y))) return;
+    for (size_t i = 0; i < kVectors * LaneCount(); i += block_size) {
+      formats::ref::FakeQuantizeBlock(*c.params.spec, {x + i, block_size}, {y + i, block_size});
     }
   }
 
   // `length` contiguous elements, the last block possibly short.
   static void Row(const FakeQuantizeParams& p, const float* x, float* y, size_t length) {
     constexpr size_t kLanes = LaneCount();
+    const Constants c(p);
     const size_t vectors = std::max(p.block_size, kLanes) / kLanes;
     size_t i = 0;
     const auto loop = [&]<size_t kVectors>() {
       constexpr size_t kStep = kVectors * kLanes;
-      for (; i + kStep <= length; i += kStep) BlocksOrReference<kVectors>(p, x + i, y + i);
+      for (; i + kStep <= length; i += kStep) BlocksOrReference<kVectors>(c, x + i, y + i);
       if (i == length) return;
       // The rest: zeros behind it do not change a block's largest magnitude.
       float buffer[kStep] = {};
       std::memcpy(buffer, x + i, (length - i) * sizeof(float));
-      BlocksOrReference<kVectors>(p, buffer, buffer);
+      BlocksOrReference<kVectors>(c, buffer, buffer);
       std::memcpy(y + i, buffer, (length - i) * sizeof(float));
     };
     if (vectors == 1) loop.template operator()<1>();
