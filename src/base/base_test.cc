@@ -13,6 +13,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/tensor.h"
+#include "base/test_support.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
 
@@ -20,20 +21,6 @@ namespace bitpress {
 namespace {
 
 namespace fs = std::filesystem;
-
-class TemporaryFolder : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / fmt::format("bitpress_base_test_{}", ::getpid());
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  size_t NumFiles() const {
-    return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), {}));
-  }
-
-  fs::path folder_;
-};
 
 TEST(Error, ContextIsPutInFront) {
   try {
@@ -92,7 +79,29 @@ TEST(ThreadPool, AnExceptionReachesTheCallerAndThePoolLives) {
   EXPECT_EQ(sum, 45u);
 }
 
-using AtomicFileTest = TemporaryFolder;
+TEST(ThreadPool, RefusedThreadsLeaveASmallerPool) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the address sanitizer needs the address space this test takes away";
+#endif
+  // In a child process, whose address space is limited so that stacks for many threads cannot be
+  // had.
+  const auto run = [] {
+    rlimit limit{};
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = rlim_t{1} << 30;
+    setrlimit(RLIMIT_AS, &limit);
+    ThreadPool pool(100000);
+    std::atomic<size_t> sum{0};
+    pool.ParallelFor(10, [&](size_t i) { sum += i; });
+    std::_Exit(sum == 45 && pool.num_threads() < 100000 ? 0 : 1);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
+}
+
+class AtomicFileTest : public testing::Test {
+ protected:
+  TemporaryFolder folder_;
+};
 
 TEST_F(AtomicFileTest, AppearsOnlyOnCommit) {
   const fs::path path = folder_ / "out.bin";
@@ -100,13 +109,13 @@ TEST_F(AtomicFileTest, AppearsOnlyOnCommit) {
     AtomicFile file(path);
     file.Write("lost");
   }
-  EXPECT_EQ(NumFiles(), 0u);
+  EXPECT_EQ(folder_.NumFiles(), 0u);
   AtomicFile file(path);
   file.Write("kept");
   EXPECT_FALSE(fs::exists(path));
   file.Commit();
   EXPECT_EQ(ReadFile(path), "kept");
-  EXPECT_EQ(NumFiles(), 1u);
+  EXPECT_EQ(folder_.NumFiles(), 1u);
 }
 
 TEST_F(AtomicFileTest, AFullDiskLeavesTheOldFile) {
@@ -129,14 +138,14 @@ TEST_F(AtomicFileTest, AFullDiskLeavesTheOldFile) {
   setrlimit(RLIMIT_FSIZE, &old_limit);
   std::signal(SIGXFSZ, old_handler);
   EXPECT_EQ(ReadFile(path), "old");
-  EXPECT_EQ(NumFiles(), 1u);
+  EXPECT_EQ(folder_.NumFiles(), 1u);
 }
 
 TEST_F(AtomicFileTest, BadPathsAreErrors) {
-  EXPECT_THROW(AtomicFile(folder_ / "missing" / "out.bin"), Error);
-  EXPECT_THROW(AtomicFile{folder_}, Error);
+  EXPECT_THROW(AtomicFile(folder_ / "missing/out.bin"), Error);
+  EXPECT_THROW(AtomicFile{folder_.path()}, Error);
   EXPECT_THROW(ReadFile(folder_ / "missing"), Error);
-  EXPECT_THROW(ReadFile(folder_), Error);
+  EXPECT_THROW(ReadFile(folder_.path()), Error);
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <exception>
-#include <limits>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -62,7 +62,11 @@ struct ThreadPool::State {
 ThreadPool::ThreadPool(size_t num_threads) : state_(std::make_unique<State>()) {
   if (num_threads == 0) num_threads = std::max(1u, std::thread::hardware_concurrency());
   for (size_t i = 1; i < num_threads; ++i) {
-    state_->workers.emplace_back([state = state_.get()] { state->RunWorker(); });
+    try {
+      state_->workers.emplace_back([state = state_.get()] { state->RunWorker(); });
+    } catch (const std::system_error&) {
+      break;  // the system gives no more threads: fewer do the same work
+    }
   }
 }
 

@@ -11,7 +11,8 @@ namespace bitpress {
 
 class ThreadPool {
  public:
-  // `num_threads` counts the calling thread; 0 means one per core.
+  // `num_threads` counts the calling thread; 0 means one per core. Where the system refuses more
+  // threads, the pool has fewer.
   explicit ThreadPool(size_t num_threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
