@@ -1,22 +1,24 @@
-// Speed of the quantize-dequantize kernels beside a copy of the same array: elements and bytes a
-// second, per format, shape, instruction set and number of threads. The kernels come from the table
-// of formats, the shapes from shapes.txt. Each result is checked against the reference before it is
-// timed.
+// Speed of the quantize-dequantize kernels beside a copy of the same array in the same run:
+// elements and bytes a second and the part of the copy's speed (of_copy), per format, shape, number
+// of threads and instruction set. The formats come from their table, the shapes from shapes.txt.
+// Each kernel's result is checked against the reference before it is timed.
 //
-//   bitpress_bench                                     all formats on all shapes, best instruction
-//   set, 1 thread and all bitpress_bench --targets                           the same on every
-//   instruction set bitpress_bench --benchmark_filter=mxfp8_e4m3       Google Benchmark's options
-//   work
+// Without options: every instruction set on the first shape, the best one on the others; --targets:
+// every instruction set everywhere. Google Benchmark's own options work too; a --benchmark_filter
+// should let `copy` through, as in '(copy|mx6)/1x256'.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <random>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -32,6 +34,7 @@ namespace {
 
 struct Shape {
   int64_t outer, axis, inner;
+  std::string name() const { return fmt::format("{}x{}x{}", outer, axis, inner); }
   size_t count() const { return static_cast<size_t>(outer * axis * inner); }
 };
 
@@ -69,6 +72,12 @@ void CheckEqualsReference(const formats::FormatSpec& spec, const Shape& shape) {
   }
 }
 
+// Elements a second of the copy, by shape and number of threads.
+std::map<std::pair<std::string, size_t>, double>& CopySpeeds() {
+  static std::map<std::pair<std::string, size_t>, double> speeds;
+  return speeds;
+}
+
 void SetCounters(benchmark::State& state, size_t count) {
   const double elements = static_cast<double>(count) * static_cast<double>(state.iterations());
   state.counters["elements/s"] = benchmark::Counter(elements, benchmark::Counter::kIsRate);
@@ -77,10 +86,12 @@ void SetCounters(benchmark::State& state, size_t count) {
       elements * 2 * sizeof(float), benchmark::Counter::kIsRate, benchmark::Counter::kIs1000);
 }
 
+// Returns elements a second.
 template <class Work>
-void RunTimed(benchmark::State& state, size_t num_threads, size_t num_tasks, size_t count,
-              const Work& work) {
+double RunTimed(benchmark::State& state, size_t num_threads, size_t num_tasks, size_t count,
+                const Work& work) {
   ThreadPool pool(num_threads);
+  const auto start = std::chrono::steady_clock::now();
   for (auto _ : state) {
     if (num_threads == 1) {
       for (size_t task = 0; task < num_tasks; ++task) work(task);
@@ -89,7 +100,9 @@ void RunTimed(benchmark::State& state, size_t num_threads, size_t num_tasks, siz
     }
     benchmark::ClobberMemory();
   }
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   SetCounters(state, count);
+  return static_cast<double>(count) * static_cast<double>(state.iterations()) / seconds.count();
 }
 
 void BenchCopy(benchmark::State& state, const Shape& shape, size_t num_threads) {
@@ -97,11 +110,13 @@ void BenchCopy(benchmark::State& state, const Shape& shape, size_t num_threads) 
   std::vector<float> y(x.size());
   constexpr size_t kChunk = 1 << 14;
   const size_t num_tasks = (x.size() + kChunk - 1) / kChunk;
-  RunTimed(state, num_threads, num_threads == 1 ? 1 : num_tasks, x.size(), [&](size_t task) {
+  const auto copy = [&](size_t task) {
     const size_t begin = num_threads == 1 ? 0 : task * kChunk;
     const size_t size = num_threads == 1 ? x.size() : std::min(kChunk, x.size() - begin);
     std::memcpy(y.data() + begin, x.data() + begin, size * sizeof(float));
-  });
+  };
+  CopySpeeds()[{shape.name(), num_threads}] =
+      RunTimed(state, num_threads, num_threads == 1 ? 1 : num_tasks, x.size(), copy);
 }
 
 void BenchFakeQuantize(benchmark::State& state, const formats::FormatSpec& spec, const Shape& shape,
@@ -111,13 +126,16 @@ void BenchFakeQuantize(benchmark::State& state, const formats::FormatSpec& spec,
   const std::vector<float> x = Activations(shape.count());
   std::vector<float> y(x.size());
   const kernels::FakeQuantizer quantizer(spec, shape.outer, shape.axis, shape.inner);
-  RunTimed(state, num_threads, quantizer.num_tasks(), x.size(),
-           [&](size_t task) { quantizer.RunTask(task, x.data(), y.data()); });
+  const double speed = RunTimed(state, num_threads, quantizer.num_tasks(), x.size(),
+                                [&](size_t task) { quantizer.RunTask(task, x.data(), y.data()); });
+  const auto copy = CopySpeeds().find({shape.name(), num_threads});
+  if (copy != CopySpeeds().end()) state.counters["of_copy"] = speed / copy->second;
   state.SetLabel(std::string(kernels::LastRun().kernel));
   kernels::UseTarget("");
 }
 
-void RegisterAll(const std::vector<std::string>& targets) {
+void RegisterAll(bool all_targets) {
+  const std::vector<std::string> supported = kernels::SupportedTargets();
   std::vector<formats::FormatSpec> specs;
   for (const formats::FormatSpec& row : formats::AllFormats()) {
     if (row.is_integer()) continue;
@@ -127,15 +145,19 @@ void RegisterAll(const std::vector<std::string>& targets) {
   }
   std::vector<size_t> thread_counts = {1};
   if (const size_t all = std::thread::hardware_concurrency(); all > 1) thread_counts.push_back(all);
+  bool is_first = true;
   for (const Shape& shape : ReadShapes()) {
-    const std::string size = fmt::format("{}x{}x{}", shape.outer, shape.axis, shape.inner);
+    const std::string size = shape.name();
+    const size_t num_targets = is_first || all_targets ? supported.size() : 1;
+    is_first = false;
     for (const size_t threads : thread_counts) {
       benchmark::RegisterBenchmark(
           fmt::format("copy/{}/threads:{}", size, threads).c_str(),
           [=](benchmark::State& state) { BenchCopy(state, shape, threads); })
           ->UseRealTime();
       for (const formats::FormatSpec& spec : specs) {
-        for (const std::string& target : targets) {
+        for (size_t i = 0; i < num_targets; ++i) {
+          const std::string& target = supported[i];
           benchmark::RegisterBenchmark(
               fmt::format("{}/{}/threads:{}/{}", spec.name, size, threads, target).c_str(),
               [=](benchmark::State& state) {
@@ -152,17 +174,17 @@ void RegisterAll(const std::vector<std::string>& targets) {
 }  // namespace bitpress
 
 int main(int argc, char** argv) {
-  std::vector<std::string> targets = {bitpress::kernels::SupportedTargets().front()};
+  bool all_targets = false;
   for (int i = 1; i < argc; ++i) {
     if (std::string(argv[i]) != "--targets") continue;
-    targets = bitpress::kernels::SupportedTargets();
+    all_targets = true;
     std::rotate(argv + i, argv + i + 1, argv + argc);
     --argc;
   }
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   try {
-    bitpress::RegisterAll(targets);
+    bitpress::RegisterAll(all_targets);
     benchmark::RunSpecifiedBenchmarks();
   } catch (const bitpress::Error& error) {
     std::fprintf(stderr, "bitpress_bench: error: %s\n", error.what());
