@@ -8,8 +8,11 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "command.h"
 #include "pipeline.h"
 
@@ -39,6 +42,16 @@ int Report(std::string_view message, int exit_code) {
   return exit_code;
 }
 
+// CLI11 says of a misspelt command only that one is required.
+std::string UnknownCommand(const CLI::App& program, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return "";
+  std::vector<std::string> names;
+  for (const CLI::App* command : program.get_subcommands({})) names.push_back(command->get_name());
+  if (std::ranges::find(names, argv[1]) != names.end()) return "";
+  return fmt::format("there is no command '{}'{}; the commands are {}", argv[1],
+                     DidYouMean(argv[1], names), Join(names, ", "));
+}
+
 int Run(int argc, char** argv) {
   CLI::App program("Presses ONNX models into fewer bits.", "bitpress");
   program.set_version_flag("--version", fmt::format("bitpress {}", pipeline::Version()));
@@ -53,6 +66,9 @@ int Run(int argc, char** argv) {
   AddPlanCommand(program);
   AddQuantizeCommand(program);
   AddEvaluateCommand(program);
+  if (const std::string unknown = UnknownCommand(program, argc, argv); !unknown.empty()) {
+    return Report(unknown, kUsage);
+  }
   try {
     program.parse(argc, argv);  // runs the chosen command too
     return 0;

@@ -261,3 +261,9 @@ def test_a_senseless_number_of_threads(count, conv_path, tmp_path, program):
     assert result.returncode > 0
     assert "threads" in result.stderr and len(result.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "out.onnx").exists()
+
+
+def test_a_misspelt_command_suggests_the_nearest(program, conv_path):
+    result = subprocess.run([str(program), "quantise", str(conv_path)], capture_output=True, text=True, timeout=10, check=False)
+    assert result.returncode == 2
+    assert "quantise" in result.stderr and "did you mean 'quantize'" in result.stderr
