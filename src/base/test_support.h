@@ -48,6 +48,13 @@ class TemporaryFolder {
 
   std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
   const std::filesystem::path& path() const { return path_; }
+  std::vector<std::string> Files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+      names.push_back(entry.path().filename().string());
+    }
+    return names;
+  }
   size_t NumFiles() const {
     return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(path_), {}));
   }

@@ -1,4 +1,4 @@
-// Helpers of this room's tests: models from ONNX's text form, a folder to write to, errors.
+// Helpers of this room's tests: models from ONNX's text form, errors.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/test_support.h"
 #include "graph/model.h"
 #include "onnx/defs/parser.h"
 #include "onnx/onnx_pb.h"
@@ -39,30 +40,6 @@ inline onnx::ModelProto ToProto(const Model& model) {
   EXPECT_TRUE(proto.ParseFromString(model.Serialize()));
   return proto;
 }
-
-// A folder that goes with the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "bitpress-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  const std::filesystem::path& path() const { return path_; }
-  std::vector<std::string> Files() const {
-    std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-      names.push_back(entry.path().filename().string());
-    }
-    return names;
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline void WriteFile(const std::filesystem::path& path, std::string_view content) {
   std::ofstream(path, std::ios::binary) << content;

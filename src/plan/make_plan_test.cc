@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "plan/quantizer_nodes.h"
+#include "plan/test_support.h"
 
 namespace bitpress::plan {
 namespace {
@@ -14,18 +15,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-graph::Model LoadModel(const std::string& name) {
-  graph::Model model =
-      graph::Model::Load(std::string(BITPRESS_SOURCE_DIR) + "/tests/data/plan/" + name);
-  model.InferShapes();
-  return model;
-}
-
 QuantPlan PlanFor(const std::string& model, const std::string& config,
                   const std::vector<std::string>& settings = {}) {
-  QuantConfig wish = ConfigByName(config);
-  for (const std::string& setting : settings) ApplySetting(wish, setting);
-  return MakePlan(wish, LoadModel(model), model);
+  return plan::PlanFor(LoadModel(model), config, settings, model);
 }
 
 std::vector<TensorPlan> RowsOf(const QuantPlan& plan, const std::string& value) {

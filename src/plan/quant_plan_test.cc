@@ -4,20 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "plan/make_plan.h"
+#include "plan/test_support.h"
 
 namespace bitpress::plan {
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-
-graph::Model LoadModel(const std::string& name) {
-  graph::Model model =
-      graph::Model::Load(std::string(BITPRESS_SOURCE_DIR) + "/tests/data/plan/" + name);
-  model.InferShapes();
-  return model;
-}
 
 std::string Replaced(std::string text, const std::string& from, const std::string& to) {
   const size_t at = text.find(from);

@@ -8,28 +8,16 @@
 #include "base/error.h"
 #include "formats/reference.h"
 #include "kernels/half.h"
-#include "plan/make_plan.h"
+#include "plan/test_support.h"
 #include "transform/apply_plan.h"
 
 namespace bitpress::transform {
 namespace {
 
+using plan::LoadModel;
+using plan::PlanFor;
 using testing::AllOf;
 using testing::HasSubstr;
-
-graph::Model LoadModel(const std::string& name) {
-  graph::Model model =
-      graph::Model::Load(std::string(BITPRESS_SOURCE_DIR) + "/tests/data/plan/" + name);
-  model.InferShapes();
-  return model;
-}
-
-plan::QuantPlan PlanFor(const graph::Model& model, const std::string& config,
-                        const std::vector<std::string>& settings = {}) {
-  plan::QuantConfig wish = plan::ConfigByName(config);
-  for (const std::string& setting : settings) plan::ApplySetting(wish, setting);
-  return plan::MakePlan(wish, model, "test");
-}
 
 plan::TensorPlan RowOf(const plan::QuantPlan& plan, const std::string& value) {
   for (const plan::TensorPlan& row : plan.tensors) {

@@ -1,0 +1,29 @@
+// Helpers of the tests of plan/ and transform/. Not part of the library.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/model.h"
+#include "plan/make_plan.h"
+
+namespace bitpress::plan {
+
+// A model of tests/data/plan/ (written by tools/make_plan_test_models.py), shapes inferred.
+inline graph::Model LoadModel(const std::string& name) {
+  graph::Model model =
+      graph::Model::Load(std::string(BITPRESS_SOURCE_DIR) + "/tests/data/plan/" + name);
+  model.InferShapes();
+  return model;
+}
+
+// The plan for a configuration and some "key=value" settings.
+inline QuantPlan PlanFor(const graph::Model& model, const std::string& config,
+                         const std::vector<std::string>& settings = {},
+                         const std::string& model_name = "test") {
+  QuantConfig wish = ConfigByName(config);
+  for (const std::string& setting : settings) ApplySetting(wish, setting);
+  return MakePlan(wish, model, model_name);
+}
+
+}  // namespace bitpress::plan
