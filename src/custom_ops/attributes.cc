@@ -73,4 +73,13 @@ std::optional<int64_t> NodeInfo::InputRank(size_t index) const {
   return rank == 0 ? std::nullopt : std::optional<int64_t>(static_cast<int64_t>(rank));
 }
 
+int64_t AxisFromFront(int64_t axis, int64_t rank) {
+  if (axis < -rank || axis >= rank) {
+    Fail(ErrorCode::kInvalidModel,
+         "attribute axis is {}, expected {} to {} for an input of {} dimensions", axis, -rank,
+         rank - 1, rank);
+  }
+  return axis < 0 ? axis + rank : axis;
+}
+
 }  // namespace bitpress::custom_ops

@@ -34,4 +34,8 @@ class NodeInfo {
   std::string description_;
 };
 
+// An `axis` attribute counted from the front. Throws Error(kInvalidModel) if it is none of a tensor
+// of `rank` dimensions.
+int64_t AxisFromFront(int64_t axis, int64_t rank);
+
 }  // namespace bitpress::custom_ops

@@ -66,12 +66,7 @@ class FakeQuantizeKernel : public OperatorKernel {
   int64_t Axis(int64_t rank) const {
     if (!spec_.is_blocked()) return 0;
     if (rule_ == AxisRule::kQuark && rank == 1) return 0;
-    if (axis_ < -rank || axis_ >= rank) {
-      Fail(ErrorCode::kInvalidModel,
-           "attribute axis is {}, expected {} to {} for an input of {} dimensions", axis_, -rank,
-           rank - 1, rank);
-    }
-    return axis_ < 0 ? axis_ + rank : axis_;
+    return AxisFromFront(axis_, rank);
   }
 
   FormatSpec spec_;

@@ -101,6 +101,24 @@ class ExtendedKernel : public OperatorKernel {
   explicit ExtendedKernel(const NodeInfo& node) : axis_(node.Int("axis", 0)) {}
 
  protected:
+  // Calls convert(input, output, elements, scale, zero point) for all runs of the node's tensors.
+  template <typename Input, typename Output, typename Code, class Convert>
+  void Run(Ort::KernelContext& context, const Convert& convert) const {
+    const Ort::ConstValue x = context.GetInput(0), scale = context.GetInput(1),
+                          zero_point = context.GetInput(2);
+    const auto info = x.GetTensorTypeAndShapeInfo();
+    const std::vector<int64_t> dims = info.GetShape();
+    const Runs runs = RunsOf(dims, info.GetElementCount(), scale, zero_point);
+    const auto* in = static_cast<const Input*>(x.GetTensorRawData());
+    const auto* zeros = static_cast<const Code*>(zero_point.GetTensorRawData());
+    const float* scales = scale.GetTensorData<float>();
+    auto* out = static_cast<Output*>(context.GetOutput(0, dims).GetTensorMutableRawData());
+    ForEachRun(context, runs, [&](size_t begin, size_t size, size_t i) {
+      convert(in + begin, out + begin, size, scales[i], zeros[i]);
+    });
+  }
+
+ private:
   Runs RunsOf(const std::vector<int64_t>& dims, size_t num_elements, const Ort::ConstValue& scale,
               const Ort::ConstValue& zero_point) const {
     const size_t num_scales = scale.GetTensorTypeAndShapeInfo().GetElementCount();
@@ -116,13 +134,8 @@ class ExtendedKernel : public OperatorKernel {
       }
     }
     if (num_scales == 1) return {1, 1, num_elements};
-    const int64_t rank = static_cast<int64_t>(dims.size());
-    if (axis_ < -rank || axis_ >= rank) {
-      Fail(ErrorCode::kInvalidModel,
-           "attribute axis is {}, expected {} to {} for an input of {} dimensions", axis_, -rank,
-           rank - 1, rank);
-    }
-    const size_t axis = static_cast<size_t>(axis_ < 0 ? axis_ + rank : axis_);
+    const size_t axis =
+        static_cast<size_t>(AxisFromFront(axis_, static_cast<int64_t>(dims.size())));
     if (static_cast<size_t>(dims[axis]) != num_scales) {
       Fail(ErrorCode::kInvalidModel, "there are {} scales for an axis of length {}", num_scales,
            dims[axis]);
@@ -155,7 +168,6 @@ class ExtendedKernel : public OperatorKernel {
     });
   }
 
- private:
   int64_t axis_;
 };
 
@@ -164,18 +176,7 @@ class QuantizeKernel : public ExtendedKernel {
  public:
   using ExtendedKernel::ExtendedKernel;
   void Compute(Ort::KernelContext& context) const override {
-    const Ort::ConstValue x = context.GetInput(0), scale = context.GetInput(1),
-                          zero_point = context.GetInput(2);
-    const auto info = x.GetTensorTypeAndShapeInfo();
-    const std::vector<int64_t> dims = info.GetShape();
-    const Runs runs = RunsOf(dims, info.GetElementCount(), scale, zero_point);
-    const auto* in = static_cast<const Input*>(x.GetTensorRawData());
-    const auto* zeros = static_cast<const Code*>(zero_point.GetTensorRawData());
-    const float* scales = scale.GetTensorData<float>();
-    auto* out = static_cast<Code*>(context.GetOutput(0, dims).GetTensorMutableRawData());
-    ForEachRun(context, runs, [&](size_t begin, size_t size, size_t i) {
-      Quantize(in + begin, out + begin, size, scales[i], zeros[i]);
-    });
+    Run<Input, Code, Code>(context, [](const auto&... run) { Quantize(run...); });
   }
 };
 
@@ -184,18 +185,7 @@ class DequantizeKernel : public ExtendedKernel {
  public:
   using ExtendedKernel::ExtendedKernel;
   void Compute(Ort::KernelContext& context) const override {
-    const Ort::ConstValue x = context.GetInput(0), scale = context.GetInput(1),
-                          zero_point = context.GetInput(2);
-    const auto info = x.GetTensorTypeAndShapeInfo();
-    const std::vector<int64_t> dims = info.GetShape();
-    const Runs runs = RunsOf(dims, info.GetElementCount(), scale, zero_point);
-    const auto* in = static_cast<const Code*>(x.GetTensorRawData());
-    const auto* zeros = static_cast<const Code*>(zero_point.GetTensorRawData());
-    const float* scales = scale.GetTensorData<float>();
-    float* out = context.GetOutput(0, dims).GetTensorMutableData<float>();
-    ForEachRun(context, runs, [&](size_t begin, size_t size, size_t i) {
-      Dequantize(in + begin, out + begin, size, scales[i], zeros[i]);
-    });
+    Run<Code, float, Code>(context, [](const auto&... run) { Dequantize(run...); });
   }
 };
 
