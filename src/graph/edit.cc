@@ -9,33 +9,6 @@
 namespace bitpress::graph {
 namespace {
 
-void SetAttribute(onnx::AttributeProto& proto, const Attribute& value) {
-  struct Setter {
-    onnx::AttributeProto& proto;
-    void operator()(int64_t number) const {
-      proto.set_type(onnx::AttributeProto::INT);
-      proto.set_i(number);
-    }
-    void operator()(float number) const {
-      proto.set_type(onnx::AttributeProto::FLOAT);
-      proto.set_f(number);
-    }
-    void operator()(const std::string& text) const {
-      proto.set_type(onnx::AttributeProto::STRING);
-      proto.set_s(text);
-    }
-    void operator()(const std::vector<int64_t>& numbers) const {
-      proto.set_type(onnx::AttributeProto::INTS);
-      for (const int64_t number : numbers) proto.add_ints(number);
-    }
-    void operator()(const std::vector<float>& numbers) const {
-      proto.set_type(onnx::AttributeProto::FLOATS);
-      for (const float number : numbers) proto.add_floats(number);
-    }
-  };
-  std::visit(Setter{proto}, value);
-}
-
 // Moves an element of a repeated field; the elements themselves stay where they are in memory.
 template <typename Field>
 void MoveElement(Field& field, int from, int to) {
@@ -78,16 +51,7 @@ Node Model::InsertNode(const NodeSpec& spec, std::optional<Node> before) {
     }
   }
   onnx::NodeProto& node = *nodes.Add();
-  node.set_name(spec.name);
-  node.set_op_type(spec.op_type);
-  if (!spec.domain.empty()) node.set_domain(spec.domain);
-  for (const std::string& input : spec.inputs) node.add_input(input);
-  for (const std::string& output : spec.outputs) node.add_output(output);
-  for (const auto& [name, value] : spec.attributes) {
-    onnx::AttributeProto& attribute = *node.add_attribute();
-    attribute.set_name(name);
-    SetAttribute(attribute, value);
-  }
+  FillNode(spec, node);
   MoveElement(nodes, nodes.size() - 1, position);
   impl_->IndexNode(node);
   return Node(&node, impl_.get());

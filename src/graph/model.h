@@ -36,8 +36,15 @@ struct ValueInfo {
   std::vector<Dimension> shape;  // meaningful if has_shape
 };
 
-using Attribute =
-    std::variant<int64_t, float, std::string, std::vector<int64_t>, std::vector<float>>;
+// In the body of a function: the value of the attribute `name` of the node that calls it.
+struct AttributeReference {
+  enum class Type { kInt, kFloat, kString, kInts, kFloats };
+  std::string name;
+  Type type = Type::kInt;
+};
+
+using Attribute = std::variant<int64_t, float, std::string, std::vector<int64_t>,
+                               std::vector<float>, Tensor, AttributeReference>;
 
 // A handle to one node of the main graph; cheap to copy.
 class Node {
@@ -82,6 +89,18 @@ struct NodeSpec {
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
   std::vector<std::pair<std::string, Attribute>> attributes;
+};
+
+// A model-local function: an operator made of others. Its body is read under the operator sets of
+// the model.
+struct FunctionSpec {
+  std::string domain;
+  std::string name;
+  std::string doc;
+  std::vector<std::string> inputs;
+  std::vector<std::string> outputs;
+  std::vector<std::string> attributes;  // all of them required
+  std::vector<NodeSpec> nodes;          // in topological order
 };
 
 // One place where a value is read.
@@ -173,6 +192,16 @@ class Model {
   void RemoveNode(Node node);  // Throws Error(kInvalidArgument) while an output is used
   // A value name that is not taken: `wanted`, or with the first free suffix _1, _2, ...
   std::string FreshName(std::string wanted) const;
+
+  // The functions of the model, as (domain, name).
+  std::vector<std::pair<std::string, std::string>> Functions() const;
+  bool HasFunction(std::string_view domain, std::string_view name) const;
+  // Adds, or replaces, a function. Its operator sets become those of the model: import them first
+  // (Throws Error(kInvalidArgument) if one that the body needs is missing). The IR version becomes
+  // 8 at least, the first with functions.
+  void SetFunction(const FunctionSpec& spec);
+  // Returns whether there was one.
+  bool RemoveFunction(std::string_view domain, std::string_view name);
 
   // Fills in the types and shapes of values as far as ONNX's inference gets, through the operators
   // of com.amd.quark, com.vai.quantize and bitpress too. Never fails on what it cannot infer.

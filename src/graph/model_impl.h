@@ -119,6 +119,9 @@ void SortNodes(onnx::GraphProto& graph);
 // "Conv 'conv1'".
 std::string DescribeNode(const onnx::NodeProto& node);
 
+// Turns a description into the node. REQUIRES: the proto is empty.
+void FillNode(const NodeSpec& spec, onnx::NodeProto& proto);
+
 // Registers the operators of com.amd.quark, com.vai.quantize and bitpress with the ONNX library,
 // once.
 void RegisterSchemas();
