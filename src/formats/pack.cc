@@ -1,40 +1,80 @@
 #include "formats/pack.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace bitpress::formats {
+namespace {
+
+// Calls function(code, byte, byte_shift, code_shift, bits) for every piece of a code that lies in
+// one byte of a group: `bits` bits of code number `code` from bit `code_shift` on are those of byte
+// number `byte` from `byte_shift` on.
+template <class Function>
+void ForEachPiece(int width, Function&& function) {
+  const PackGroup group = PackGroupOf(width);
+  const size_t num_whole = group.num_bytes * group.codes_per_byte;
+  for (size_t code = 0; code < num_whole; ++code) {
+    const int shift = static_cast<int>(code % group.codes_per_byte) * width;
+    function(code, code / group.codes_per_byte, shift, 0, width);
+  }
+  const int first_spare = 8 - group.spare_bits;
+  size_t byte = 0;
+  int used = 0;  // spare bits of that byte
+  for (size_t code = num_whole; code < group.num_codes; ++code) {
+    for (int done = 0; done < width;) {
+      const int bits = std::min(width - done, group.spare_bits - used);
+      function(code, byte, first_spare + used, done, bits);
+      done += bits;
+      used += bits;
+      if (used == group.spare_bits) {
+        ++byte;
+        used = 0;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+PackGroup PackGroupOf(int bits) {
+  const int common = std::gcd(bits, 8);
+  const int codes_per_byte = 8 / bits;
+  return {static_cast<size_t>(8 / common), static_cast<size_t>(bits / common),
+          static_cast<size_t>(codes_per_byte), 8 - codes_per_byte * bits};
+}
 
 size_t PackedBytes(size_t count, int bits) {
-  const size_t width = static_cast<size_t>(bits);
-  // count / 8 groups of eight codes take whole bytes, so nothing overflows before the result would.
-  return count / 8 * width + (count % 8 * width + 7) / 8;
+  const PackGroup group = PackGroupOf(bits);
+  // Without count + num_codes - 1, so that nothing overflows.
+  const size_t num_groups = count / group.num_codes + (count % group.num_codes != 0 ? 1 : 0);
+  return num_groups * group.num_bytes;
 }
 
-void PackCodes(std::span<const uint32_t> codes, int bits, std::span<uint8_t> packed) {
-  const uint64_t mask = (uint64_t{1} << bits) - 1;
-  uint64_t pending = 0;
-  int num_pending = 0;
-  size_t out = 0;
-  for (const uint32_t code : codes) {
-    pending |= (code & mask) << num_pending;
-    num_pending += bits;
-    for (; num_pending >= 8; num_pending -= 8, pending >>= 8)
-      packed[out++] = static_cast<uint8_t>(pending);
+void PackCodes(std::span<const uint8_t> codes, int bits, std::span<uint8_t> packed) {
+  const PackGroup group = PackGroupOf(bits);
+  std::fill(packed.begin(), packed.end(), uint8_t{0});
+  for (size_t first = 0; first < codes.size(); first += group.num_codes) {
+    const size_t out = first / group.num_codes * group.num_bytes;
+    ForEachPiece(bits, [&](size_t code, size_t byte, int byte_shift, int code_shift, int size) {
+      if (first + code >= codes.size()) return;
+      const unsigned piece =
+          (static_cast<unsigned>(codes[first + code]) >> code_shift) & ((1u << size) - 1);
+      packed[out + byte] = static_cast<uint8_t>(packed[out + byte] | piece << byte_shift);
+    });
   }
-  if (num_pending > 0) packed[out] = static_cast<uint8_t>(pending);
 }
 
-void UnpackCodes(std::span<const uint8_t> packed, int bits, std::span<uint32_t> codes) {
-  const uint64_t mask = (uint64_t{1} << bits) - 1;
-  uint64_t pending = 0;
-  int num_pending = 0;
-  size_t in = 0;
-  for (uint32_t& code : codes) {
-    for (; num_pending < bits; num_pending += 8)
-      pending |= static_cast<uint64_t>(packed[in++]) << num_pending;
-    code = static_cast<uint32_t>(pending & mask);
-    pending >>= bits;
-    num_pending -= bits;
+void UnpackCodes(std::span<const uint8_t> packed, int bits, std::span<uint8_t> codes) {
+  const PackGroup group = PackGroupOf(bits);
+  std::fill(codes.begin(), codes.end(), uint8_t{0});
+  for (size_t first = 0; first < codes.size(); first += group.num_codes) {
+    const size_t in = first / group.num_codes * group.num_bytes;
+    ForEachPiece(bits, [&](size_t code, size_t byte, int byte_shift, int code_shift, int size) {
+      if (first + code >= codes.size()) return;
+      const unsigned piece =
+          (static_cast<unsigned>(packed[in + byte]) >> byte_shift) & ((1u << size) - 1);
+      codes[first + code] = static_cast<uint8_t>(codes[first + code] | piece << code_shift);
+    });
   }
 }
 

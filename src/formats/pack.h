@@ -1,21 +1,35 @@
-// Sub-byte codes in memory: element i takes bits [i * bits, (i + 1) * bits) of a little-endian bit
-// stream. For 4 bits that is ONNX's two to a byte, first element in the low nibble; for 6 bits four
-// elements in three bytes.
+// Sub-byte codes in memory, laid out so that bytes can be decoded on their own by table lookup.
+//
+// Codes of w bits come in groups: with g = gcd(w, 8), n = w / g bytes hold 8 / g codes. Each byte
+// holds d = floor(8 / w) codes in its low d * w bits, the first in the lowest; byte j of the group
+// holds codes j * d to j * d + d - 1. The spare high bits of the n bytes, taken as a little-endian
+// stream with byte 0's lowest, hold the codes that are left, in order. So 4-bit codes lie two to a
+// byte with the first in the low nibble, as in ONNX; of four 6-bit codes three fill the low bits of
+// three bytes and the fourth comes from the top two bits of each; 1, 2 and 8 bits are plain.
+// Pure functions, thread-safe.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 namespace bitpress::formats {
 
-// Bytes that `count` codes of `bits` bits take. REQUIRES: 1 <= bits <= 32.
+// The group of codes of that many bits. REQUIRES: 1 <= bits <= 8.
+struct PackGroup {
+  size_t num_codes = 0;       // in a group
+  size_t num_bytes = 0;       // of a group
+  size_t codes_per_byte = 0;  // that lie within one byte
+  int spare_bits = 0;         // high bits of each byte, for the codes that do not
+};
+PackGroup PackGroupOf(int bits);
+
+// Bytes that `count` codes take: whole groups. REQUIRES: 1 <= bits <= 8.
 size_t PackedBytes(size_t count, int bits);
 
-// The low `bits` bits of each code; unused bits of the last byte are zero. REQUIRES: packed.size()
-// == PackedBytes(...).
-void PackCodes(std::span<const uint32_t> codes, int bits, std::span<uint8_t> packed);
-void UnpackCodes(std::span<const uint8_t> packed, int bits, std::span<uint32_t> codes);
+// The low `bits` bits of each code; zero codes fill up the last group. REQUIRES: packed.size() ==
+// PackedBytes(codes.size(), bits). The two do not overlap.
+void PackCodes(std::span<const uint8_t> codes, int bits, std::span<uint8_t> packed);
+void UnpackCodes(std::span<const uint8_t> packed, int bits, std::span<uint8_t> codes);
 
 }  // namespace bitpress::formats
