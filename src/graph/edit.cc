@@ -79,29 +79,13 @@ void Model::SetInitializer(const std::string& name, DataType type, std::span<con
 }
 
 void Model::SetInitializer(const std::string& name, Tensor tensor) {
-  const ValueEntry* const found = impl_->Find(name);
   const uint64_t expected = NumBytes(tensor.type, tensor.num_elements());
-  const bool is_taken = found != nullptr && found->initializer == nullptr && found->IsDefined();
-  if (name.empty() || is_taken || ElementBits(tensor.type) == 0 ||
-      tensor.bytes.size() != expected) {
-    Fail(ErrorCode::kInvalidArgument, "cannot set initializer '{}': {}", name,
-         name.empty() ? "it needs a name"
-         : is_taken   ? "the name is that of an input or of a node's output"
-                      : fmt::format("{} [{}] takes {} bytes, not {}", DataTypeName(tensor.type),
-                                    fmt::join(tensor.dims, ", "), expected, tensor.bytes.size()));
+  if (tensor.bytes.size() != expected) {
+    Fail(ErrorCode::kInvalidArgument, "cannot set initializer '{}': {} [{}] takes {} bytes, not {}",
+         name, DataTypeName(tensor.type), fmt::join(tensor.dims, ", "), expected,
+         tensor.bytes.size());
   }
-  ValueEntry& entry = impl_->At(name);
-  // An input with a default value becomes a constant: its declared type may no longer fit.
-  if (entry.is_graph_input) impl_->RemoveGraphInput(name);
-  if (entry.initializer == nullptr) {
-    entry.initializer = impl_->graph().add_initializer();
-  } else {
-    entry.initializer->Clear();
-  }
-  onnx::TensorProto& proto = *entry.initializer;
-  proto.set_name(name);
-  proto.set_data_type(static_cast<int32_t>(tensor.type));
-  for (const int64_t dim : tensor.dims) proto.add_dims(dim);
+  ValueEntry& entry = impl_->ResetInitializer(name, tensor.type, tensor.dims);
   const auto owner = std::make_shared<const std::vector<std::byte>>(std::move(tensor.bytes));
   ModelImpl::PlaceData(entry, {owner, *owner});
 }
@@ -118,6 +102,7 @@ void Model::RemoveInitializer(std::string_view name) {
   ValueEntry& mutable_entry = impl_->values.find(name)->second;
   mutable_entry.initializer = nullptr;
   mutable_entry.storage = {};
+  mutable_entry.deferred = nullptr;
   if (is_graph_input) impl_->RemoveGraphInput(name);
   impl_->DropIfUnknown(name);
   RemoveElement(*impl_->graph().mutable_initializer(), tensor);

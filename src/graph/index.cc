@@ -36,6 +36,40 @@ void ModelImpl::AdoptInitializer(onnx::TensorProto& tensor, ExternalDataReader* 
   }
 }
 
+ValueEntry& ModelImpl::ResetInitializer(const std::string& name, DataType type,
+                                        std::span<const int64_t> dims) {
+  const ValueEntry* const found = Find(name);
+  const bool is_taken = found != nullptr && found->initializer == nullptr && found->IsDefined();
+  if (name.empty() || is_taken || ElementBits(type) == 0) {
+    Fail(ErrorCode::kInvalidArgument, "cannot set initializer '{}': {}", name,
+         name.empty() ? "it needs a name"
+         : is_taken   ? "the name is that of an input or of a node's output"
+                      : fmt::format("{} is no type of numbers", DataTypeName(type)));
+  }
+  ValueEntry& entry = At(name);
+  // An input with a default value becomes a constant: its declared type may no longer fit.
+  if (entry.is_graph_input) RemoveGraphInput(name);
+  if (entry.initializer == nullptr) {
+    entry.initializer = graph().add_initializer();
+  } else {
+    entry.initializer->Clear();
+  }
+  onnx::TensorProto& tensor = *entry.initializer;
+  tensor.set_name(name);
+  tensor.set_data_type(static_cast<int32_t>(type));
+  for (const int64_t dim : dims) tensor.add_dims(dim);
+  entry.storage = {};
+  entry.deferred = nullptr;
+  return entry;
+}
+
+void ModelImpl::MakeStub(onnx::TensorProto& tensor) {
+  tensor.set_data_location(onnx::TensorProto::EXTERNAL);
+  auto* const location = tensor.add_external_data();
+  location->set_key("location");
+  location->set_value(kStubLocation);
+}
+
 void ModelImpl::PlaceData(ValueEntry& entry, TensorStorage storage) {
   onnx::TensorProto& tensor = *entry.initializer;
   if (storage.bytes.size() <= kKeepInMessage) {
@@ -43,10 +77,7 @@ void ModelImpl::PlaceData(ValueEntry& entry, TensorStorage storage) {
     entry.storage = {nullptr, std::as_bytes(std::span<const char>(tensor.raw_data()))};
     return;
   }
-  tensor.set_data_location(onnx::TensorProto::EXTERNAL);
-  auto* const location = tensor.add_external_data();
-  location->set_key("location");
-  location->set_value(kStubLocation);
+  MakeStub(tensor);
   entry.storage = std::move(storage);
 }
 

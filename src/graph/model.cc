@@ -37,7 +37,10 @@ Model Model::Clone() const {
     ValueEntry& entry = copy->At(tensor.name());
     entry.initializer = &tensor;
     if (IsExternal(tensor)) {
-      entry.storage = impl_->Find(tensor.name())->storage;
+      const ValueEntry& original = *impl_->Find(tensor.name());
+      entry.storage = original.storage;
+      entry.deferred = original.deferred;
+      entry.index_in_group = original.index_in_group;
     } else {
       entry.storage.bytes = std::as_bytes(std::span<const char>(tensor.raw_data()));
     }
@@ -159,6 +162,29 @@ ValueInfo Model::InfoOf(std::string_view value) const {
   return entry->info == nullptr ? ValueInfo{} : FromProto(entry->info->type());
 }
 
+void Model::SetInfo(const std::string& value, const ValueInfo& info) {
+  auto& infos = *impl_->graph().mutable_value_info();
+  const auto found = std::find_if(infos.begin(), infos.end(),
+                                  [&](const auto& known) { return known.name() == value; });
+  onnx::ValueInfoProto& proto = found == infos.end() ? *infos.Add() : *found;
+  proto.set_name(value);
+  auto& type = *proto.mutable_type()->mutable_tensor_type();
+  type.set_elem_type(static_cast<int32_t>(info.type));
+  type.clear_shape();
+  if (info.has_shape) {
+    auto& shape = *type.mutable_shape();
+    for (const Dimension& dim : info.shape) {
+      auto& entry = *shape.add_dim();
+      if (dim.value >= 0) {
+        entry.set_dim_value(dim.value);
+      } else if (!dim.symbol.empty()) {
+        entry.set_dim_param(dim.symbol);
+      }
+    }
+  }
+  impl_->IndexInfo();
+}
+
 std::vector<std::string> Model::InitializerNames() const {
   std::vector<std::string> names;
   for (const auto& tensor : std::as_const(*impl_).graph().initializer()) {
@@ -171,6 +197,10 @@ InitializerView Model::Initializer(std::string_view name) const {
   const ValueEntry* const entry = impl_->Find(name);
   if (entry == nullptr || entry->initializer == nullptr) {
     Fail(ErrorCode::kInvalidArgument, "the model has no initializer '{}'", name);
+  }
+  if (entry->deferred != nullptr) {
+    Fail(ErrorCode::kInvalidArgument, "initializer '{}' is computed when the model is written",
+         name);
   }
   return {TypeOf(*entry->initializer), DimsOf(*entry->initializer), entry->storage.bytes};
 }

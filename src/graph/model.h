@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -129,6 +130,23 @@ struct InitializerView {
   }
 };
 
+// The same, alive as long as this object, however the model changes.
+struct HeldInitializer {
+  DataType type = DataType::kUndefined;
+  std::vector<int64_t> dims;
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> owner;
+};
+
+// An initializer whose data are computed when the model is written.
+struct DeferredTensor {
+  std::string name;
+  DataType type = DataType::kUndefined;
+  std::vector<int64_t> dims;
+};
+// Gives the tensors of one group, in the order in which they were declared.
+using TensorProducer = std::function<std::vector<Tensor>()>;
+
 class Model {
  public:
   // Reads a model and checks that it is one: parses, verifies sizes and external data (whose paths
@@ -145,11 +163,13 @@ class Model {
   Model& operator=(Model&&) noexcept;
   Model Clone() const;
 
-  // Writes to a temporary file and renames. Over 2 GB (or when asked) the initializers of 1 KiB and
-  // more go to
-  // `<file name>.data` beside it. Throws Error(kIo); no file is left behind then. The file that the
-  // model was loaded from may be written over.
-  void Save(const std::filesystem::path& path, bool external_data = false) const;
+  // Writes to a temporary file and renames: at any moment there is the old file or the new one,
+  // whole. Over 2 GB (or when asked) the initializers of 1 KiB and more go to `<file name>.data`
+  // beside it, or, where that exists, to `<file name>.1.data` and so on, because the old model may
+  // need it until it is replaced; then its data file goes. Returns the number of bytes written.
+  // Throws Error(kIo), and what the producers of deferred initializers throw; no file is left
+  // behind then. The file that the model was loaded from may be written over.
+  uint64_t Save(const std::filesystem::path& path, bool external_data = false) const;
   // One protobuf message with all data inside. Throws Error(kUnsupported) over 2 GB.
   std::string Serialize() const;
 
@@ -176,7 +196,7 @@ class Model {
       std::string_view value) const;  // as far as known; inputs, outputs, initializers included
 
   std::vector<std::string> InitializerNames() const;
-  // Throws Error(kInvalidArgument) if there is none of that name.
+  // Throws Error(kInvalidArgument) if there is none of that name, or a deferred one.
   InitializerView Initializer(std::string_view name) const;
   // Adds, or replaces, an initializer. `bytes` as in InitializerView. Throws
   // Error(kInvalidArgument) if they are not as many as type and dims say, or if the name is a
@@ -185,6 +205,16 @@ class Model {
                       std::span<const std::byte> bytes);
   void SetInitializer(const std::string& name, Tensor tensor);  // the same without a copy
   void RemoveInitializer(std::string_view name);  // Throws Error(kInvalidArgument) while it is used
+  // Throws Error(kInvalidArgument) if there is none of that name, or a deferred one.
+  HeldInitializer HoldInitializer(std::string_view name) const;
+
+  // Adds, or replaces, a group of initializers whose data are computed while the model is written,
+  // one group at a time: their sum may be larger than memory. `produce` runs once for each writing
+  // and gives the same each time; it must not touch the model. Errors as SetInitializer.
+  void DeferInitializers(const std::vector<DeferredTensor>& tensors, TensorProducer produce);
+  bool IsDeferred(std::string_view name) const;
+  // Computes the deferred initializers now.
+  void Materialize();
 
   // Inserts a node before `before`, or after all nodes. The caller keeps the order topological.
   // Throws Error(kInvalidArgument) if an output exists already.
@@ -203,6 +233,12 @@ class Model {
   // Returns whether there was one.
   bool RemoveFunction(std::string_view domain, std::string_view name);
 
+  // Describes the output of a node that inference cannot see through.
+  void SetInfo(const std::string& value, const ValueInfo& info);
+  // Brings the model to a newer version of the standard operator set, by ONNX's converter. Returns
+  // whether it could: not to an older one, not with functions or with operators that have no
+  // adapter; the model is as before then. Node handles become invalid.
+  bool ConvertOpset(int64_t version);
   // Fills in the types and shapes of values as far as ONNX's inference gets, through the operators
   // of com.amd.quark, com.vai.quantize and bitpress too. Never fails on what it cannot infer.
   void InferShapes();

@@ -26,6 +26,15 @@ inline constexpr size_t kKeepInMessage = 4096;
 // ONNX's checker does not look for files whose location begins with '#'.
 inline constexpr const char* kStubLocation = "#bitpress";
 
+// Initializers that are computed together when the model is written.
+struct DeferredGroup {
+  std::vector<DeferredTensor> tensors;
+  TensorProducer produce;
+
+  // Throws Error(kInvalidArgument) if the producer gives anything else than was declared.
+  std::vector<Tensor> Produce() const;
+};
+
 struct ValueUse {
   onnx::NodeProto* node = nullptr;
   size_t input_index = 0;
@@ -40,7 +49,9 @@ struct ValueEntry {
   bool is_output = false;
   bool is_sparse_initializer = false;
   onnx::TensorProto* initializer = nullptr;
-  TensorStorage storage;  // data of the initializer
+  TensorStorage storage;                          // data of the initializer
+  std::shared_ptr<const DeferredGroup> deferred;  // or what computes them
+  size_t index_in_group = 0;
   const onnx::ValueInfoProto* info = nullptr;
 
   bool IsDefined() const {
@@ -71,8 +82,14 @@ struct ModelImpl {
   // large ones out of the message. Throws Error(kInvalidModel). REQUIRES: a reader if the data are
   // external.
   void AdoptInitializer(onnx::TensorProto& tensor, ExternalDataReader* reader = nullptr);
+  // Makes room for an initializer that is new or replaces one: an empty message. Throws
+  // Error(kInvalidArgument) if the name belongs to something else, or the type has no size.
+  ValueEntry& ResetInitializer(const std::string& name, DataType type,
+                               std::span<const int64_t> dims);
   // Sets the data of an initializer, in the message or beside it. The size is right already.
   static void PlaceData(ValueEntry& entry, TensorStorage storage);
+  // Marks an initializer whose data are not in the message.
+  static void MakeStub(onnx::TensorProto& tensor);
   // Everything of the index but the initializers. REQUIRES: the model passed the checker.
   void IndexGraph();
   void IndexNode(onnx::NodeProto& node);

@@ -1,6 +1,7 @@
 // Writing a model. Its message is put together from small parts that protobuf serializes and the
 // initializers' data as they lie in memory, so that no second copy of them is made.
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "base/text.h"
 #include "graph/model_impl.h"
 #include "graph/onnx_error.h"
+#include "graph/stored_bytes.h"
 #include "graph/tensor_proto.h"
 
 namespace bitpress::graph {
@@ -23,15 +25,23 @@ constexpr size_t kPageAlignFromBytes = size_t{1} << 16;
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kSmallAlignment = 64;
 
+// The data of one initializer: in memory, or computed when their turn comes.
+struct Data {
+  uint64_t num_bytes = 0;
+  std::span<const std::byte> bytes;
+  const DeferredGroup* deferred = nullptr;
+  size_t index_in_group = 0;
+};
+
 struct Piece {
   std::string header;
-  std::span<const std::byte> data;
-  uint64_t size() const { return header.size() + data.size(); }
+  Data data;
+  uint64_t size() const { return header.size() + data.num_bytes; }
 };
 
 struct ExternalPiece {
   uint64_t offset;
-  std::span<const std::byte> data;
+  Data data;
 };
 
 struct Encoded {
@@ -71,8 +81,31 @@ void SetExternal(onnx::TensorProto& tensor, const std::string& location, uint64_
   add("length", std::to_string(num_bytes));
 }
 
+Data DataOf(const ValueEntry& entry) {
+  if (entry.deferred == nullptr) return {entry.storage.bytes.size(), entry.storage.bytes, nullptr};
+  return {ExpectedBytes(*entry.initializer), {}, entry.deferred.get(), entry.index_in_group};
+}
+
+// Keeps what was computed last: the tensors of a group stand side by side.
+class Computed {
+ public:
+  std::span<const std::byte> BytesOf(const Data& data) {
+    if (data.deferred == nullptr) return data.bytes;
+    if (data.deferred != group_) {
+      tensors_.clear();  // before the next ones need the room
+      tensors_ = data.deferred->Produce();
+      group_ = data.deferred;
+    }
+    return tensors_[data.index_in_group].bytes;
+  }
+
+ private:
+  const DeferredGroup* group_ = nullptr;
+  std::vector<Tensor> tensors_;
+};
+
 // One entry of the graph's initializer field. Takes the tensor's data from `data` if it is a stub.
-Piece EncodeInitializer(onnx::TensorProto& tensor, std::span<const std::byte> data) {
+Piece EncodeInitializer(onnx::TensorProto& tensor, const Data& data) {
   Piece piece;
   if (!IsExternal(tensor) || tensor.external_data(0).value() != kStubLocation) {
     const std::string bytes = tensor.SerializeAsString();
@@ -83,9 +116,9 @@ Piece EncodeInitializer(onnx::TensorProto& tensor, std::span<const std::byte> da
   tensor.clear_external_data();
   tensor.clear_data_location();
   std::string bytes = tensor.SerializeAsString();
-  AppendFieldHeader(bytes, onnx::TensorProto::kRawDataFieldNumber, data.size());
+  AppendFieldHeader(bytes, onnx::TensorProto::kRawDataFieldNumber, data.num_bytes);
   AppendFieldHeader(piece.header, onnx::GraphProto::kInitializerFieldNumber,
-                    bytes.size() + data.size());
+                    bytes.size() + data.num_bytes);
   piece.header += bytes;
   piece.data = data;
   return piece;
@@ -103,13 +136,14 @@ Encoded Encode(const ModelImpl& impl, const std::optional<std::string>& data_fil
   uint64_t graph_bytes = graph->ByteSizeLong();
   uint64_t data_end = 0;
   for (onnx::TensorProto& tensor : tensors) {
-    const std::span<const std::byte> data = impl.Find(tensor.name())->storage.bytes;
-    if (data_file && data.size() >= kExternalFromBytes) {
-      const uint64_t alignment = data.size() >= kPageAlignFromBytes ? kPageBytes : kSmallAlignment;
+    const Data data = DataOf(*impl.Find(tensor.name()));
+    if (data_file && data.num_bytes >= kExternalFromBytes) {
+      const uint64_t alignment =
+          data.num_bytes >= kPageAlignFromBytes ? kPageBytes : kSmallAlignment;
       const uint64_t offset = (data_end + alignment - 1) / alignment * alignment;
-      SetExternal(tensor, *data_file, offset, data.size());
+      SetExternal(tensor, *data_file, offset, data.num_bytes);
       encoded.external.push_back({offset, data});
-      data_end = offset + data.size();
+      data_end = offset + data.num_bytes;
     }
     graph_bytes += encoded.message.emplace_back(EncodeInitializer(tensor, data)).size();
   }
@@ -130,47 +164,88 @@ Encoded Encode(const ModelImpl& impl, const std::optional<std::string>& data_fil
        HumanBytes(encoded.message_bytes), HumanBytes(impl.max_message_bytes), advice);
 }
 
-void WriteExternal(AtomicFile& file, const std::vector<ExternalPiece>& pieces) {
+uint64_t WriteExternal(AtomicFile& file, const std::vector<ExternalPiece>& pieces) {
   static constexpr char kZeros[kPageBytes] = {};
+  Computed computed;
   uint64_t position = 0;
   for (const ExternalPiece& piece : pieces) {
+    const std::span<const std::byte> bytes = computed.BytesOf(piece.data);
     file.Write(kZeros, piece.offset - position);
-    file.Write(piece.data.data(), piece.data.size());
-    position = piece.offset + piece.data.size();
+    file.Write(bytes.data(), bytes.size());
+    position = piece.offset + bytes.size();
   }
+  return position;
 }
 
 void WriteMessage(AtomicFile& file, const std::vector<Piece>& pieces) {
+  Computed computed;
   for (const Piece& piece : pieces) {
+    const std::span<const std::byte> bytes = computed.BytesOf(piece.data);
     file.Write(piece.header);
-    file.Write(piece.data.data(), piece.data.size());
+    file.Write(bytes.data(), bytes.size());
   }
 }
 
-// Both files are complete on disk before the first is renamed. If the second rename fails, a data
-// file that was not there before is removed again.
-void WriteFiles(const fs::path& path, const fs::path& data_path, const Encoded& encoded) {
+// The names that data files of a model get, the first free one first.
+std::string DataFileName(const fs::path& path, size_t number) {
+  const std::string name = path.filename().string();
+  return number == 0 ? name + ".data" : fmt::format("{}.{}.data", name, number);
+}
+
+std::string FreeDataFileName(const fs::path& path) {
+  for (size_t number = 0;; ++number) {
+    std::string name = DataFileName(path, number);
+    std::error_code ignored;
+    if (!fs::exists(fs::symlink_status(path.parent_path() / name, ignored))) return name;
+  }
+}
+
+// The data file of the model that lies at `path` now, if this room named it. Empty: none.
+fs::path OldDataFile(const fs::path& path) {
+  const std::set<std::string> locations = ExternalLocations(path);
+  if (locations.size() != 1) return {};
+  constexpr size_t kMostTried = 100;
+  for (size_t number = 0; number < kMostTried; ++number) {
+    if (*locations.begin() == DataFileName(path, number)) {
+      return path.parent_path() / *locations.begin();
+    }
+  }
+  return {};
+}
+
+// The data file has a name that nothing refers to before the model is renamed, and is complete on
+// disk by then; the one that the old model needed goes last.
+uint64_t WriteFiles(const fs::path& path, const std::string& data_name, const Encoded& encoded) {
+  const fs::path data_path = path.parent_path() / data_name;
+  const fs::path old_data = OldDataFile(path);
   AtomicFile model(path);
-  WriteMessage(model, encoded.message);
-  if (encoded.external.empty()) return model.Commit();
-  AtomicFile data(data_path);
-  WriteExternal(data, encoded.external);
+  uint64_t num_bytes = encoded.message_bytes;
   std::error_code ignored;
-  const bool existed = fs::exists(data_path, ignored);
-  data.Commit();
+  if (!encoded.external.empty()) {
+    AtomicFile data(data_path);
+    num_bytes += WriteExternal(data, encoded.external);
+    WriteMessage(model, encoded.message);
+    data.Commit();
+  } else {
+    WriteMessage(model, encoded.message);
+  }
   try {
     model.Commit();
   } catch (...) {
-    if (!existed) fs::remove(data_path, ignored);
+    if (!encoded.external.empty()) fs::remove(data_path, ignored);
     throw;
   }
+  if (!old_data.empty()) fs::remove(old_data, ignored);
+  return num_bytes;
 }
 
 }  // namespace
 
-void Model::Save(const fs::path& path, bool external_data) const {
-  TranslateErrors(ErrorCode::kRuntime, fmt::format("cannot write '{}'", path.string()), [&] {
-    const std::string data_file = path.filename().string() + ".data";
+uint64_t Model::Save(const fs::path& path, bool external_data) const {
+  return TranslateErrors(ErrorCode::kRuntime, fmt::format("cannot write '{}'", path.string()), [&] {
+    // A link is followed: the files stand where it leads.
+    const fs::path target = fs::is_symlink(path) ? fs::weakly_canonical(path) : path;
+    const std::string data_file = FreeDataFileName(target);
     std::optional<Encoded> encoded;
     if (!external_data) encoded = Encode(*impl_, std::nullopt);
     if (!encoded || encoded->message_bytes > impl_->max_message_bytes) {
@@ -179,7 +254,7 @@ void Model::Save(const fs::path& path, bool external_data) const {
     if (encoded->message_bytes > impl_->max_message_bytes) {
       FailTooLarge(*encoded, *impl_, " even with its initializers in external data");
     }
-    WriteFiles(path, path.parent_path() / data_file, *encoded);
+    return WriteFiles(target, data_file, *encoded);
   });
 }
 
@@ -191,9 +266,11 @@ std::string Model::Serialize() const {
     }
     std::string bytes;
     bytes.reserve(encoded.message_bytes);
+    Computed computed;
     for (const Piece& piece : encoded.message) {
+      const std::span<const std::byte> data = computed.BytesOf(piece.data);
       bytes += piece.header;
-      bytes.append(reinterpret_cast<const char*>(piece.data.data()), piece.data.size());
+      bytes.append(reinterpret_cast<const char*>(data.data()), data.size());
     }
     return bytes;
   });

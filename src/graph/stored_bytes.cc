@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "google/protobuf/stubs/logging.h"
 #include "onnx/onnx_pb.h"
 
 namespace bitpress::graph {
@@ -48,22 +49,38 @@ uint64_t FileSize(const fs::path& path) {
   return size;
 }
 
-}  // namespace
-
-uint64_t StoredBytes(const fs::path& path) {
-  uint64_t bytes = FileSize(path);
+// False if the file cannot be parsed.
+bool ReadLocations(const fs::path& path, Locations& locations) {
+  const google::protobuf::LogSilencer silencer;
   onnx::ModelProto model;
   std::ifstream file(path, std::ios::binary);
-  if (!model.ParseFromIstream(&file)) {
-    Fail(ErrorCode::kInvalidModel, "'{}' is no ONNX model, or a damaged one", path.string());
-  }
-  Locations locations;
+  if (!file || !model.ParseFromIstream(&file)) return false;
   Collect(model.graph(), locations);
   for (const auto& function : model.functions()) {
     for (const auto& node : function.node()) Collect(node, locations);
   }
+  return true;
+}
+
+}  // namespace
+
+uint64_t StoredBytes(const fs::path& path) {
+  uint64_t bytes = FileSize(path);
+  Locations locations;
+  if (!ReadLocations(path, locations)) {
+    Fail(ErrorCode::kInvalidModel, "'{}' is no ONNX model, or a damaged one", path.string());
+  }
   for (const std::string& location : locations) bytes += FileSize(path.parent_path() / location);
   return bytes;
+}
+
+std::set<std::string> ExternalLocations(const fs::path& path) {
+  constexpr uintmax_t kMost = uintmax_t{256} << 20;
+  std::error_code error;
+  const uintmax_t num_bytes = fs::file_size(path, error);
+  Locations locations;
+  if (error || num_bytes > kMost || !ReadLocations(path, locations)) return {};
+  return locations;
 }
 
 }  // namespace bitpress::graph

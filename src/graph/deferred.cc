@@ -1,0 +1,72 @@
+// Initializers that are computed when the model is written.
+#include <memory>
+#include <utility>
+
+#include "base/error.h"
+#include "graph/model_impl.h"
+#include "graph/tensor_proto.h"
+
+namespace bitpress::graph {
+
+std::vector<Tensor> DeferredGroup::Produce() const {
+  std::vector<Tensor> produced = produce();
+  bool fits = produced.size() == tensors.size();
+  for (size_t i = 0; fits && i < tensors.size(); ++i) {
+    const Tensor& tensor = produced[i];
+    fits = tensor.type == tensors[i].type && tensor.dims == tensors[i].dims &&
+           tensor.bytes.size() == NumBytes(tensor.type, tensor.num_elements());
+  }
+  if (!fits) {
+    Fail(ErrorCode::kInvalidArgument,
+         "the data computed for initializer '{}' are not of the declared type and shape",
+         tensors.front().name);
+  }
+  return produced;
+}
+
+void Model::DeferInitializers(const std::vector<DeferredTensor>& tensors, TensorProducer produce) {
+  if (tensors.empty()) return;
+  const auto group =
+      std::make_shared<const DeferredGroup>(DeferredGroup{tensors, std::move(produce)});
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    NumBytes(tensors[i].type, NumElements(tensors[i].dims));  // throws if it is no size
+    ValueEntry& entry = impl_->ResetInitializer(tensors[i].name, tensors[i].type, tensors[i].dims);
+    ModelImpl::MakeStub(*entry.initializer);
+    entry.deferred = group;
+    entry.index_in_group = i;
+  }
+}
+
+bool Model::IsDeferred(std::string_view name) const {
+  const ValueEntry* const entry = impl_->Find(name);
+  return entry != nullptr && entry->deferred != nullptr;
+}
+
+void Model::Materialize() {
+  for (const std::string& name : InitializerNames()) {
+    const std::shared_ptr<const DeferredGroup> group = impl_->Find(name)->deferred;
+    if (group == nullptr) continue;
+    std::vector<Tensor> tensors = group->Produce();
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      // Part of the group may have been replaced since.
+      const std::string& part = group->tensors[i].name;
+      const ValueEntry* const entry = impl_->Find(part);
+      if (entry != nullptr && entry->deferred == group) SetInitializer(part, std::move(tensors[i]));
+    }
+  }
+}
+
+HeldInitializer Model::HoldInitializer(std::string_view name) const {
+  const InitializerView view = Initializer(name);
+  HeldInitializer held{view.type, {view.dims.begin(), view.dims.end()}, view.bytes, nullptr};
+  held.owner = impl_->Find(name)->storage.owner;
+  if (held.owner == nullptr) {  // a small one, in the message
+    const auto copy =
+        std::make_shared<const std::vector<std::byte>>(view.bytes.begin(), view.bytes.end());
+    held.bytes = *copy;
+    held.owner = copy;
+  }
+  return held;
+}
+
+}  // namespace bitpress::graph
