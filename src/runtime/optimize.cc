@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
 #include "runtime/session.h"
@@ -55,13 +56,11 @@ struct Unfinished {
   }
 };
 
-}  // namespace
-
-void OptimizeBasic(const std::filesystem::path& model, const std::filesystem::path& out,
-                   const std::filesystem::path& operator_library) {
+// `options` say how far ONNX Runtime goes and with which operators; the files are set here.
+void WriteOptimized(const fs::path& model, const fs::path& out, SessionOptions options) {
   std::error_code error;
   if (fs::equivalent(model, out, error)) {
-    Fail(ErrorCode::kInvalidArgument, "'{}' cannot be cleaned up onto itself", model.string());
+    Fail(ErrorCode::kInvalidArgument, "'{}' cannot be optimized onto itself", model.string());
   }
   const uintmax_t num_bytes = fs::file_size(model, error);
   const bool is_large = !error && num_bytes > kMaxInlineBytes;
@@ -78,12 +77,8 @@ void OptimizeBasic(const std::filesystem::path& model, const std::filesystem::pa
     Fail(ErrorCode::kIo, "cannot write '{}': {}", out.string(),
          std::generic_category().message(errno));
   }
-  SessionOptions options;
   options.num_threads = 1;
-  options.optimization = Optimization::kBasic;
-  options.operator_library = operator_library;
   options.optimized_model_path = files.model;
-  options.config_entries = {{"optimization.disable_specified_optimizers", kLeftOut}};
   if (is_large || is_external) {
     files.data = data;
     options.optimized_data_file = data.filename().string();
@@ -92,6 +87,25 @@ void OptimizeBasic(const std::filesystem::path& model, const std::filesystem::pa
   fs::rename(files.model, out, error);
   if (error) Fail(ErrorCode::kIo, "cannot write '{}': {}", out.string(), error.message());
   files.done = true;
+}
+
+}  // namespace
+
+void OptimizeBasic(const std::filesystem::path& model, const std::filesystem::path& out,
+                   const std::filesystem::path& operator_library) {
+  SessionOptions options;
+  options.optimization = Optimization::kBasic;
+  options.operator_library = operator_library;
+  options.config_entries = {{"optimization.disable_specified_optimizers", kLeftOut}};
+  WriteOptimized(model, out, std::move(options));
+}
+
+void OptimizeForMachine(const std::filesystem::path& model, const std::filesystem::path& out,
+                        const std::filesystem::path& operator_library) {
+  SessionOptions options;
+  options.optimization = Optimization::kAll;
+  options.operator_library = operator_library;
+  WriteOptimized(model, out, std::move(options));
 }
 
 }  // namespace bitpress::runtime

@@ -1,4 +1,6 @@
-// Cleans an exported model up with ONNX Runtime's own "basic" optimizations, the ones that do not
+// ONNX Runtime as an optimizer of models.
+//
+// OptimizeBasic cleans an exported model up with its "basic" optimizations, the ones that do not
 // depend on the machine: constants folded, shape arithmetic and identities gone, BatchNorm and
 // following Mul and Add folded into Conv, Pad into Conv, MatMul and Add joined to Gemm.
 // The result consists of standard operators (and of what the model held already).
@@ -22,5 +24,13 @@ namespace bitpress::runtime {
 // Session: `operator_library` is SessionOptions::operator_library.
 void OptimizeBasic(const std::filesystem::path& model, const std::filesystem::path& out,
                    const std::filesystem::path& operator_library = {});
+
+// Writes the graph that ONNX Runtime makes of `model` on this machine when a session is opened with
+// its default options: fused operators, and on processors that have it the channel-blocked layout
+// NCHWc (domain com.microsoft.nchwc), whose block is as wide as this processor's registers. The
+// result gives the outputs of `model` bit for bit; another machine or another ONNX Runtime may
+// refuse it or, worse, run it. Nothing is left out here. Files and errors as in OptimizeBasic.
+void OptimizeForMachine(const std::filesystem::path& model, const std::filesystem::path& out,
+                        const std::filesystem::path& operator_library = {});
 
 }  // namespace bitpress::runtime

@@ -124,6 +124,24 @@ TEST(OptimizeBasic, ExternalDataMovesToTheOutput) {
               HasSubstr("out.onnx.data' exists"));
 }
 
+TEST(OptimizeForMachine, GivesTheOutputsOfADefaultSession) {
+  TemporaryFolder folder;
+  for (const char* name : {"clean_up.onnx", "qdq.onnx"}) {
+    OptimizeForMachine(TestModel(name), folder / name);
+    const Tensor input = MakeNoise({2, 3, 8, 8});
+    EXPECT_EQ(Session(TestModel(name)).Run({input})[0].bytes,
+              Session(folder / name).Run({input})[0].bytes)
+        << name;
+  }
+  EXPECT_EQ(folder.NumFiles(), 2u);
+}
+
+TEST(OptimizeForMachine, LeavesNothingBehind) {
+  TemporaryFolder folder;
+  ExpectError(ErrorCode::kIo, [&] { OptimizeForMachine(folder / "no.onnx", folder / "out.onnx"); });
+  EXPECT_EQ(folder.NumFiles(), 0u);
+}
+
 TEST(OptimizeBasicError, LeavesNothingBehind) {
   TemporaryFolder folder;
   ExpectError(ErrorCode::kIo, [&] { OptimizeBasic(folder / "no.onnx", folder / "out.onnx"); });
