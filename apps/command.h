@@ -11,6 +11,7 @@ namespace bitpress::apps {
 void AddInspectCommand(CLI::App& program);
 void AddPlanCommand(CLI::App& program);
 void AddQuantizeCommand(CLI::App& program);
+void AddOptimizeCommand(CLI::App& program);
 void AddEvaluateCommand(CLI::App& program);
 
 // Writes to standard output and makes sure that it got there. Throws Error(kIo).

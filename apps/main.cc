@@ -65,6 +65,7 @@ int Run(int argc, char** argv) {
   AddInspectCommand(program);
   AddPlanCommand(program);
   AddQuantizeCommand(program);
+  AddOptimizeCommand(program);
   AddEvaluateCommand(program);
   if (const std::string unknown = UnknownCommand(program, argc, argv); !unknown.empty()) {
     return Report(unknown, kUsage);

@@ -11,9 +11,11 @@
 #include "data/source.h"
 #include "graph/clean_up.h"
 #include "graph/stored_bytes.h"
+#include "kernels/cpu_target.h"
 #include "plan/make_plan.h"
 #include "plan/quantizer_nodes.h"
 #include "runtime/optimize.h"
+#include "runtime/ort_library.h"
 
 namespace bitpress::pipeline {
 namespace {
@@ -55,12 +57,51 @@ void CheckWritable(const fs::path& output) {
   const AtomicFile probe(output);
 }
 
-graph::Model Optimize(const fs::path& model) {
+// The model after ONNX Runtime worked on it: `optimize` is one of runtime/optimize.h.
+graph::Model Optimize(const fs::path& model, decltype(runtime::OptimizeBasic)& optimize) {
   const TemporaryFolder folder;
   const fs::path optimized = folder.path() / "optimized.onnx";
-  runtime::OptimizeBasic(model, optimized);
-  return WithContext(fmt::format("'{}' after ONNX Runtime cleaned it up", model.string()),
+  optimize(model, optimized, {});
+  return WithContext(fmt::format("'{}' after ONNX Runtime optimized it", model.string()),
                      [&] { return graph::Model::Load(optimized); });
+}
+
+// What the layout of an optimized model depends on.
+std::string DescribeMachine() {
+  const std::string_view target = kernels::CurrentTarget();
+  return fmt::format("ONNX Runtime {}, {}", runtime::OrtVersion(),
+                     target == "AVX3" ? "AVX-512" : target);
+}
+
+// The machine that a model was optimized for; "" if it runs anywhere.
+std::string MachineOf(const graph::Model& model) {
+  const auto metadata = model.Metadata();
+  const auto found = metadata.find(kMachineMetadata);
+  return found == metadata.end() ? "" : found->second;
+}
+
+graph::Model LoadPortable(const fs::path& path) {
+  graph::Model model = graph::Model::Load(path);
+  if (const std::string machine = MachineOf(model); !machine.empty()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "'{}' was optimized for {} already, its operators and layouts are no longer ONNX's; give "
+         "the model that it was made from",
+         path.string(), machine);
+  }
+  return model;
+}
+
+// Blocks of another width would be read as if they had this machine's.
+graph::Model LoadToRun(const fs::path& path) {
+  graph::Model model = graph::Model::Load(path);
+  const std::string machine = MachineOf(model);
+  if (!machine.empty() && machine != DescribeMachine()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "'{}' was optimized for {}, but this is {}; optimize the model it was made from again, "
+         "here",
+         path.string(), machine, DescribeMachine());
+  }
+  return model;
 }
 
 std::vector<NamedValue> Describe(const graph::Model& model, std::vector<std::string> names) {
@@ -78,8 +119,8 @@ std::string_view Version() { return BITPRESS_VERSION; }
 
 graph::Model Prepare(const fs::path& path, Preparation preparation) {
   // Our own checks come first: their messages are better, and ONNX Runtime trusts what it reads.
-  graph::Model model = graph::Model::Load(path);
-  if (preparation == Preparation::kOptimize) model = Optimize(path);
+  graph::Model model = LoadPortable(path);
+  if (preparation == Preparation::kOptimize) model = Optimize(path, runtime::OptimizeBasic);
   graph::ConstantsToInitializers(model);
   if (preparation == Preparation::kOptimize) graph::RemoveUnused(model);
   model.InferShapes();
@@ -119,12 +160,38 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
   return report;
 }
 
+OptimizeReport OptimizeForMachine(const OptimizeOptions& options) {
+  std::error_code error;
+  if (fs::equivalent(options.model, options.output, error)) {
+    Fail(ErrorCode::kInvalidArgument,
+         "the output is the model itself, '{}': keep it, the optimized one runs only on machines "
+         "like this",
+         options.model.string());
+  }
+  CheckWritable(options.output);
+  LoadPortable(options.model);
+  OptimizeReport report;
+  report.machine = DescribeMachine();
+  report.input_bytes = graph::StoredBytes(options.model);
+  graph::Model model = Optimize(options.model, runtime::OptimizeForMachine);
+  WithContext(fmt::format("'{}'", options.model.string()), [&] {
+    report.reorders = transform::RemoveReorders(model);
+    graph::RemoveUnused(model);
+    model.SetMetadata(kMachineMetadata, report.machine);
+    model.Check();
+  });
+  model.Save(options.output);
+  report.output_bytes = graph::StoredBytes(options.output);
+  return report;
+}
+
 evaluate::EvaluationReport Evaluate(const EvaluateOptions& options) {
   data::SourceOptions source;
   source.folder = options.data;
   source.labels_csv = options.labels_csv;
   if (!options.image.empty()) source.image = data::ParseImageSpec(options.image);
-  source.input_names = graph::Model::Load(options.model).InputNames();
+  source.input_names = LoadToRun(options.model).InputNames();
+  if (!options.reference.empty()) LoadToRun(options.reference);
   source.limit = options.num_samples;
   source.num_threads = options.num_threads;
 

@@ -18,6 +18,7 @@
 #include "plan/quant_config.h"
 #include "plan/quant_plan.h"
 #include "transform/apply_plan.h"
+#include "transform/remove_reorders.h"
 
 namespace bitpress::pipeline {
 
@@ -70,6 +71,29 @@ struct QuantizeReport {
 // Prepares, plans (or reads the plan), quantizes, writes. Throws Error; nothing is left behind
 // then.
 QuantizeReport Quantize(const QuantizeOptions& options);
+
+// Metadata of a model that OptimizeForMachine wrote: the machine, as in OptimizeReport.
+inline constexpr const char* kMachineMetadata = "bitpress.optimized_for";
+
+struct OptimizeOptions {
+  std::filesystem::path model;  // float or quantized
+  std::filesystem::path
+      output;  // not `model`: only that one runs elsewhere. Written as by Quantize
+};
+
+struct OptimizeReport {
+  std::string machine;  // "ONNX Runtime 1.31.1, AVX-512"
+  transform::RemovedReorders reorders;
+  uint64_t input_bytes = 0;  // of the files, external data included
+  uint64_t output_bytes = 0;
+};
+
+// The last step before a model is deployed, for machines like this one: ONNX Runtime's full
+// optimizations, then quantizers without blocks work in its blocked layout
+// (transform/remove_reorders.h). The outputs stay the same, bit for bit. What it wrote cannot be
+// quantized, planned or optimized any more, nor evaluated on another kind of machine. Throws Error;
+// nothing is left behind then.
+OptimizeReport OptimizeForMachine(const OptimizeOptions& options);
 
 struct EvaluateOptions {
   std::filesystem::path model;

@@ -1,0 +1,68 @@
+// bitpress optimize: writes a model for machines like this one.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "base/text.h"
+#include "command.h"
+#include "pipeline.h"
+
+namespace bitpress::apps {
+namespace {
+
+struct Options {
+  std::string model;
+  std::string output;
+};
+
+std::string Summarize(const Options& options, const pipeline::OptimizeReport& report) {
+  std::string text = fmt::format("{}: {} ({} before)\n", options.output,
+                                 HumanBytes(report.output_bytes), HumanBytes(report.input_bytes));
+  text += fmt::format("  removed {} layout conversions around {} quantizers\n",
+                      report.reorders.num_removed, report.reorders.num_quantizers);
+  if (report.reorders.num_left > 0) {
+    text += fmt::format(
+        "  {} quantizers keep theirs: blocks run along channels, or the result is needed as NCHW\n",
+        report.reorders.num_left);
+  }
+  return text + fmt::format("  this file is for machines with {}; keep '{}' for others\n",
+                            report.machine, options.model);
+}
+
+void Run(const Options& options) {
+  pipeline::OptimizeOptions request;
+  request.model = options.model;
+  request.output = options.output;
+  Print(Summarize(options, pipeline::OptimizeForMachine(request)));
+}
+
+}  // namespace
+
+void AddOptimizeCommand(CLI::App& program) {
+  CLI::App* const command = program.add_subcommand(
+      "optimize", "Write a faster model with the same outputs, for machines like this one.");
+  const auto options = std::make_shared<Options>();
+  command->add_option("model", options->model, "the ONNX model, mostly one of `bitpress quantize`")
+      ->required()
+      ->type_name("MODEL");
+  command->add_option("-o,--output", options->output, "the file to write; not the model itself")
+      ->required()
+      ->type_name("FILE");
+  command->footer(
+      "The last step before a model is deployed. ONNX Runtime writes the graph that it runs on "
+      "this\n"
+      "machine, whose convolutions work on a blocked layout; quantizers without blocks (bf16, "
+      "fp16,\n"
+      "fp8_e4m3, fp8_e5m2) are put into that layout and lose the conversions around them. Formats\n"
+      "with blocks read neighbouring channels and keep theirs. The outputs are the same, bit for\n"
+      "bit. The file is tied to this kind of processor and this version of ONNX Runtime "
+      "(`bitpress\n"
+      "inspect` shows which), and cannot be quantized or optimized again: keep the model.\n"
+      "\nExample:\n"
+      "  bitpress quantize model.onnx -o model_bf16.onnx --config BF16\n"
+      "  bitpress optimize model_bf16.onnx -o model_bf16_here.onnx\n");
+  command->callback([options] { Run(*options); });
+}
+
+}  // namespace bitpress::apps
