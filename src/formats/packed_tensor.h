@@ -45,9 +45,17 @@ struct PackedSizes {
 // Somebody else's bytes, to read from and to write to.
 struct PackedView {
   std::span<const uint8_t> codes, low_codes, scales, shifts;
+
+  PackedSizes sizes() const {
+    return {codes.size(), low_codes.size(), scales.size(), shifts.size()};
+  }
 };
 struct PackedSpans {
   std::span<uint8_t> codes, low_codes, scales, shifts;
+
+  PackedSizes sizes() const {
+    return {codes.size(), low_codes.size(), scales.size(), shifts.size()};
+  }
 };
 
 // The bytes of a tensor.
@@ -56,8 +64,11 @@ struct PackedTensor {
 
   PackedTensor() = default;
   // Zeroed bytes of these sizes.
-  explicit PackedTensor(const PackedSizes& sizes);
-  PackedSizes sizes() const;
+  explicit PackedTensor(const PackedSizes& sizes)
+      : codes(sizes.codes),
+        low_codes(sizes.low_codes),
+        scales(sizes.scales),
+        shifts(sizes.shifts) {}
   PackedView view() const { return {codes, low_codes, scales, shifts}; }
   PackedSpans spans() { return {codes, low_codes, scales, shifts}; }
   bool operator==(const PackedTensor&) const = default;
@@ -75,6 +86,11 @@ int LowCodePlaneBits(const FormatSpec& spec);
 // Bytes of each part of a tensor. Throws Error(kInvalidArgument) if the format is not packable, a
 // dimension is negative or the number of bytes does not fit. Dimensions may be zero.
 PackedSizes SizesOf(const FormatSpec& spec, int64_t outer, int64_t axis, int64_t inner);
+
+// Throws Error(kInvalidArgument) unless a tensor of that shape has `num_elements` elements and its
+// parts are of these sizes; and as SizesOf.
+void CheckPackedSizes(const FormatSpec& spec, int64_t outer, int64_t axis, int64_t inner,
+                      size_t num_elements, const PackedSizes& found);
 
 // The value of every code of the plane `codes`, 2^CodePlaneBits entries. Floating-point elements:
 // the element's own value (NaN and infinity where the type has them). Two's complement and

@@ -1,0 +1,154 @@
+#include "formats/packed_tensor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "formats/float_bits.h"
+#include "formats/pack.h"
+#include "formats/reference.h"
+
+namespace bitpress::formats {
+namespace {
+
+// Codes of more bits than this take two planes, those of more than kMaxBits none.
+constexpr int kPlaneBits = 8;
+constexpr int kMaxBits = 16;
+
+void RequirePackable(const FormatSpec& spec) {
+  if (const std::string why = WhyNotPackable(spec); !why.empty()) {
+    Fail(ErrorCode::kInvalidArgument, "format '{}' has no packed form: {}", spec.name, why);
+  }
+}
+
+// The factors' product; throws if it does not fit the sizes of this machine's memory.
+size_t CheckedProduct(const FormatSpec& spec, std::initializer_list<int64_t> factors) {
+  constexpr uint64_t kMost = std::numeric_limits<std::ptrdiff_t>::max();
+  uint64_t product = 1;
+  bool fits = true;
+  for (const int64_t factor : factors) {
+    if (factor == 0) return 0;
+    fits = fits && factor > 0 && static_cast<uint64_t>(factor) <= kMost / product;
+    if (fits) product *= static_cast<uint64_t>(factor);
+  }
+  if (!fits) {
+    Fail(ErrorCode::kInvalidArgument, "packing as {}: the shape's bytes do not fit memory",
+         spec.name);
+  }
+  return static_cast<size_t>(product);
+}
+
+int64_t CeilDivide(int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
+
+bool HasShifts(const FormatSpec& spec) {
+  return spec.sub_block_size > 0 && spec.sub_block_shift_bits > 0;
+}
+
+}  // namespace
+
+std::string WhyNotPackable(const FormatSpec& spec) {
+  if (spec.is_integer()) return "its scales come from calibration, not from blocks";
+  if (spec.element_bits > kMaxBits) {
+    return fmt::format("its codes have {} bits, at most {} can be stored", spec.element_bits,
+                       kMaxBits);
+  }
+  return "";
+}
+
+int CodePlaneBits(const FormatSpec& spec) {
+  return spec.is_blocked() ? std::min(spec.element_bits, kPlaneBits) : spec.element_bits;
+}
+
+int LowCodePlaneBits(const FormatSpec& spec) { return spec.element_bits - CodePlaneBits(spec); }
+
+PackedSizes SizesOf(const FormatSpec& spec, int64_t outer, int64_t axis, int64_t inner) {
+  RequirePackable(spec);
+  if (outer < 0 || axis < 0 || inner < 0) {
+    Fail(ErrorCode::kInvalidArgument, "packing as {}: shape [{}, {}, {}] has a negative dimension",
+         spec.name, outer, axis, inner);
+  }
+  PackedSizes sizes;
+  if (!spec.is_blocked()) {
+    sizes.codes = CheckedProduct(spec, {outer, axis, inner, spec.element_bits / 8});
+    return sizes;
+  }
+  // Four bytes an element are more than all parts together.
+  CheckedProduct(spec, {outer, axis, inner, 4});
+  const size_t num_elements = CheckedProduct(spec, {outer, axis, inner});
+  sizes.codes = PackedBytes(num_elements, CodePlaneBits(spec));
+  if (LowCodePlaneBits(spec) > 0) {
+    sizes.low_codes = PackedBytes(num_elements, LowCodePlaneBits(spec));
+  }
+  sizes.scales = CheckedProduct(spec, {outer, CeilDivide(axis, spec.block_size), inner});
+  if (HasShifts(spec)) {
+    sizes.shifts =
+        PackedBytes(CheckedProduct(spec, {outer, CeilDivide(axis, spec.sub_block_size), inner}),
+                    spec.sub_block_shift_bits);
+  }
+  return sizes;
+}
+
+void CheckPackedSizes(const FormatSpec& spec, int64_t outer, int64_t axis, int64_t inner,
+                      size_t num_elements, const PackedSizes& found) {
+  const PackedSizes sizes = SizesOf(spec, outer, axis, inner);
+  const size_t expected = CheckedProduct(spec, {outer, axis, inner});
+  if (num_elements != expected) {
+    Fail(ErrorCode::kInvalidArgument, "packing as {}: [{}, {}, {}] has {} elements, not {}",
+         spec.name, outer, axis, inner, expected, num_elements);
+  }
+  if (found == sizes) return;
+  Fail(ErrorCode::kInvalidArgument,
+       "packing as {}: [{}, {}, {}] takes {} + {} + {} + {} bytes of codes, low codes, scales and "
+       "shifts, not {} + {} + {} + {}",
+       spec.name, outer, axis, inner, sizes.codes, sizes.low_codes, sizes.scales, sizes.shifts,
+       found.codes, found.low_codes, found.scales, found.shifts);
+}
+
+std::vector<float> ElementTable(const FormatSpec& spec) {
+  RequirePackable(spec);
+  if (CodePlaneBits(spec) > kPlaneBits) {
+    Fail(ErrorCode::kInvalidArgument, "format '{}': codes of 16 bits have no table of values",
+         spec.name);
+  }
+  const int bits = CodePlaneBits(spec);
+  std::vector<float> table(size_t{1} << bits);
+  const uint32_t sign = 1u << (bits - 1);
+  for (uint32_t code = 0; code < table.size(); ++code) {
+    if (IsFloatElement(spec.element_type)) {
+      table[code] = static_cast<float>(ref::DecodeFloat(code, spec.element_type));
+    } else if (spec.element_type == ElementType::kSignMagnitude) {
+      const float magnitude = static_cast<float>((code & (sign - 1)) << LowCodePlaneBits(spec));
+      table[code] = code & sign ? -magnitude : magnitude;
+    } else {
+      table[code] =
+          static_cast<float>(static_cast<int32_t>(code ^ sign) - static_cast<int32_t>(sign));
+    }
+  }
+  return table;
+}
+
+std::array<float, 256> ScaleTable(const FormatSpec& spec) {
+  RequirePackable(spec);
+  if (!spec.is_blocked()) {
+    Fail(ErrorCode::kInvalidArgument, "format '{}' has no blocks and therefore no scales",
+         spec.name);
+  }
+  const int unit_bits = IsFloatElement(spec.element_type) ? 0 : RangeOf(spec).fraction_bits;
+  const int least = RangeOf(spec).min_shared_exponent - unit_bits;
+  const int num_exponents = (1 << spec.exponent_bits) - 1;
+  std::array<float, 256> table;
+  table.fill(std::numeric_limits<float>::quiet_NaN());
+  for (int code = 0; code < num_exponents; ++code) {
+    table[static_cast<size_t>(code)] = RoundToFloat(std::ldexp(1.0, least + code));
+  }
+  return table;
+}
+
+void FailNotRepresentable(const FormatSpec& spec, size_t index, float value) {
+  Fail(ErrorCode::kInvalidArgument,
+       "element {} ({}) has no exact code in {}: it or its block was not quantized to this format",
+       index, value, spec.name);
+}
+
+}  // namespace bitpress::formats
