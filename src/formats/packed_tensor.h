@@ -112,6 +112,30 @@ std::array<float, 256> ScaleTable(const FormatSpec& spec);
 
 namespace ref {
 
+// Codes of one block and back: what the functions below do with every block. Formats without
+// blocks: any number of elements, scale and shifts mean nothing. Keeps a reference to the spec.
+// REQUIRES: the format is packable.
+class BlockCodec {
+ public:
+  explicit BlockCodec(const FormatSpec& spec);
+
+  // Codes have element_bits, shifts are one a sub-block (empty if the format has none). Returns the
+  // index of the first value that has no exact code, y.size() if there is none. REQUIRES: y.size()
+  // == codes.size() <= block_size.
+  size_t Encode(std::span<const float> y, std::span<uint16_t> codes, uint8_t& scale,
+                std::span<uint8_t> shifts) const;
+  void Decode(std::span<const uint16_t> codes, uint8_t scale, std::span<const uint8_t> shifts,
+              std::span<float> y) const;
+
+ private:
+  int ShiftOf(std::span<const float> sub_block, int exponent) const;
+  float Value(uint32_t code, uint8_t scale, int shift) const;
+
+  const FormatSpec& spec_;
+  size_t sub_block_size_;
+  std::array<float, 256> scales_;
+};
+
 // The bytes of a tensor whose values y the format can represent exactly: decoding them gives y bit
 // for bit, -0 included. For each block the smallest shared exponent with which nothing saturates is
 // chosen, and the largest shift for each sub-block (the largest of all for one of zeros), so that

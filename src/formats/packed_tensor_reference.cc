@@ -58,34 +58,16 @@ uint32_t NearestCode(const FormatSpec& spec, float y, int exponent) {
   return static_cast<uint32_t>(static_cast<int32_t>(code)) & (2 * sign - 1);
 }
 
-// What the decoder makes of an element and a scale: both are float32, and so is the product.
-float Product(float element, float scale) {
-  return RoundToFloat(ToDouble(element) * ToDouble(scale));
+// The value of a code in the units of ElementTable.
+float ElementValue(const FormatSpec& spec, uint32_t code) {
+  if (IsFloatElement(spec.element_type)) return RoundToFloat(DecodeFloat(code, spec.element_type));
+  const uint32_t sign = 1u << (spec.element_bits - 1);
+  if (spec.element_type == ElementType::kSignMagnitude) {
+    const float magnitude = static_cast<float>(code & (sign - 1));
+    return code & sign ? -magnitude : magnitude;
+  }
+  return static_cast<float>(static_cast<int32_t>(code ^ sign) - static_cast<int32_t>(sign));
 }
-
-// What the tables of a format say about a code.
-class Decoder {
- public:
-  explicit Decoder(const FormatSpec& spec)
-      : low_bits_(LowCodePlaneBits(spec)), elements_(ElementTable(spec)) {
-    scales_.fill(1.0f);
-    if (spec.is_blocked()) scales_ = ScaleTable(spec);
-  }
-
-  float Scale(uint8_t scale_code, int shift) const {
-    return RoundToFloat(std::ldexp(ToDouble(scales_[scale_code]), -shift));
-  }
-  float Value(uint8_t high, uint8_t low, float scale) const {
-    const float sign = low_bits_ > 0 && high >= 128 ? -1.0f : 1.0f;
-    const float element = elements_[high];
-    return Product(low_bits_ > 0 ? element + sign * static_cast<float>(low) : element, scale);
-  }
-
- private:
-  int low_bits_;
-  std::vector<float> elements_;
-  std::array<float, 256> scales_;
-};
 
 // One block along the axis: where it lies and what belongs to it.
 struct Block {
@@ -115,121 +97,113 @@ void ForEachBlock(const FormatSpec& spec, int64_t outer, int64_t axis, int64_t i
   }
 }
 
-// How many sub-blocks a tensor has.
+size_t NumSubBlocks(const FormatSpec& spec, size_t length) {
+  const size_t sub = static_cast<size_t>(spec.sub_block_size);
+  return length / sub + (length % sub != 0 ? 1 : 0);
+}
 size_t NumShifts(const FormatSpec& spec, int64_t outer, int64_t axis, int64_t inner) {
-  const int64_t subs = axis / spec.sub_block_size + (axis % spec.sub_block_size != 0 ? 1 : 0);
-  return static_cast<size_t>(outer * subs * inner);
+  return static_cast<size_t>(outer) * NumSubBlocks(spec, static_cast<size_t>(axis)) *
+         static_cast<size_t>(inner);
 }
 
 // The parts with a byte for each code, as they are before packing.
 struct Planes {
-  std::vector<uint8_t> high, low, shifts;
+  std::vector<uint8_t> codes, low_codes, shifts;
 };
-
-class Packer {
- public:
-  Packer(const FormatSpec& spec, std::span<const float> y, Planes& planes,
-         std::span<uint8_t> scales)
-      : spec_(spec), decoder_(spec), y_(y), planes_(planes), scales_(scales) {}
-
-  void Pack(const Block& block) {
-    std::vector<float> values(block.length);
-    for (size_t k = 0; k < block.length; ++k) values[k] = y_[block.first + k * block.stride];
-    if (!spec_.is_blocked()) return PackPart(block, 0, values, 0, 1.0f);
-    const BlockRange range = RangeOf(spec_);
-    const int exponent = std::min(LeastExponent(spec_, values, range.min_shared_exponent),
-                                  range.max_shared_exponent);
-    const uint8_t scale = static_cast<uint8_t>(exponent - range.min_shared_exponent);
-    scales_[block.scale] = scale;
-    const size_t sub =
-        spec_.sub_block_size > 0 ? static_cast<size_t>(spec_.sub_block_size) : block.length;
-    for (size_t begin = 0; begin < block.length; begin += sub) {
-      const auto part = std::span(values).subspan(begin, std::min(sub, block.length - begin));
-      const int shift = ShiftOf(part, exponent);
-      if (!planes_.shifts.empty()) {
-        planes_.shifts[block.first_shift + begin / sub * block.stride] =
-            static_cast<uint8_t>(shift);
-      }
-      PackPart(block, begin, part, exponent - shift, decoder_.Scale(scale, shift));
-    }
-  }
-
-  // Index of the first element that has no exact code, the number of elements if there is none.
-  size_t first_bad() const { return first_bad_; }
-
- private:
-  int ShiftOf(std::span<const float> sub_block, int exponent) const {
-    if (spec_.sub_block_size == 0) return 0;
-    const int max_shift = (1 << spec_.sub_block_shift_bits) - 1;
-    const bool is_zero = std::all_of(sub_block.begin(), sub_block.end(), [](float y) {
-      return !IsFinite(y) || (FloatBits(y) & ~kFloatSignBit) == 0;
-    });
-    if (is_zero) return max_shift;
-    const int wanted = LeastExponent(spec_, sub_block, kLeastExponent);
-    return std::clamp(exponent - wanted, 0, max_shift);
-  }
-
-  void PackPart(const Block& block, size_t begin, std::span<const float> part, int exponent,
-                float scale) {
-    const int low_bits = LowCodePlaneBits(spec_);
-    for (size_t k = 0; k < part.size(); ++k) {
-      const size_t index = block.first + (begin + k) * block.stride;
-      const uint32_t code = NearestCode(spec_, part[k], exponent);
-      planes_.high[index] = static_cast<uint8_t>(code >> low_bits);
-      const uint8_t low = static_cast<uint8_t>(code & ((1u << low_bits) - 1));
-      if (low_bits > 0) planes_.low[index] = low;
-      const float decoded = decoder_.Value(planes_.high[index], low, scale);
-      if (!IsFinite(part[k]) || FloatBits(decoded) != FloatBits(part[k])) {
-        first_bad_ = std::min(first_bad_, index);
-      }
-    }
-  }
-
-  const FormatSpec& spec_;
-  Decoder decoder_;
-  std::span<const float> y_;
-  Planes& planes_;
-  std::span<uint8_t> scales_;
-  size_t first_bad_ = y_.size();
-};
-
-// 16-bit codes of formats without blocks, little-endian.
-PackedTensor PackWide(const FormatSpec& spec, std::span<const float> y, PackedTensor packed) {
-  for (size_t i = 0; i < y.size(); ++i) {
-    const uint32_t code = IsFinite(y[i]) ? EncodeFloat(ToDouble(y[i]), spec.element_type) : 0;
-    const float decoded = RoundToFloat(DecodeFloat(code, spec.element_type));
-    if (FloatBits(decoded) != FloatBits(y[i])) FailNotRepresentable(spec, i, y[i]);
-    packed.codes[2 * i] = static_cast<uint8_t>(code);
-    packed.codes[2 * i + 1] = static_cast<uint8_t>(code >> 8);
-  }
-  return packed;
-}
-
-void UnpackWide(const FormatSpec& spec, std::span<const uint8_t> codes, std::span<float> y) {
-  for (size_t i = 0; i < y.size(); ++i) {
-    const uint32_t code = codes[2 * i] | static_cast<uint32_t>(codes[2 * i + 1]) << 8;
-    y[i] = RoundToFloat(DecodeFloat(code, spec.element_type));
-  }
-}
 
 }  // namespace
+
+BlockCodec::BlockCodec(const FormatSpec& spec)
+    : spec_(spec), sub_block_size_(static_cast<size_t>(spec.sub_block_size)) {
+  scales_.fill(1.0f);
+  if (spec.is_blocked()) scales_ = ScaleTable(spec);
+}
+
+float BlockCodec::Value(uint32_t code, uint8_t scale, int shift) const {
+  // Both factors are float32, and so is the product; for what Encode gives nothing is rounded.
+  const float factor = RoundToFloat(std::ldexp(ToDouble(scales_[scale]), -shift));
+  return RoundToFloat(ToDouble(ElementValue(spec_, code)) * ToDouble(factor));
+}
+
+int BlockCodec::ShiftOf(std::span<const float> sub_block, int exponent) const {
+  const int max_shift = (1 << spec_.sub_block_shift_bits) - 1;
+  const bool is_zero = std::all_of(sub_block.begin(), sub_block.end(), [](float y) {
+    return !IsFinite(y) || (FloatBits(y) & ~kFloatSignBit) == 0;
+  });
+  if (is_zero) return max_shift;
+  return std::clamp(exponent - LeastExponent(spec_, sub_block, kLeastExponent), 0, max_shift);
+}
+
+size_t BlockCodec::Encode(std::span<const float> y, std::span<uint16_t> codes, uint8_t& scale,
+                          std::span<uint8_t> shifts) const {
+  int exponent = 0;
+  scale = 0;
+  if (spec_.is_blocked()) {
+    const BlockRange range = RangeOf(spec_);
+    exponent =
+        std::min(LeastExponent(spec_, y, range.min_shared_exponent), range.max_shared_exponent);
+    scale = static_cast<uint8_t>(exponent - range.min_shared_exponent);
+  }
+  size_t first_bad = y.size();
+  int shift = 0;
+  for (size_t i = 0; i < y.size(); ++i) {
+    if (!shifts.empty() && i % sub_block_size_ == 0) {
+      shift = ShiftOf(y.subspan(i, std::min(sub_block_size_, y.size() - i)), exponent);
+      shifts[i / sub_block_size_] = static_cast<uint8_t>(shift);
+    }
+    codes[i] = static_cast<uint16_t>(NearestCode(spec_, y[i], exponent - shift));
+    const bool is_exact =
+        IsFinite(y[i]) && FloatBits(Value(codes[i], scale, shift)) == FloatBits(y[i]);
+    if (!is_exact) first_bad = std::min(first_bad, i);
+  }
+  return first_bad;
+}
+
+void BlockCodec::Decode(std::span<const uint16_t> codes, uint8_t scale,
+                        std::span<const uint8_t> shifts, std::span<float> y) const {
+  for (size_t i = 0; i < codes.size(); ++i) {
+    y[i] = Value(codes[i], scale, shifts.empty() ? 0 : shifts[i / sub_block_size_]);
+  }
+}
 
 PackedTensor PackTensor(const FormatSpec& spec, int64_t outer, int64_t axis, int64_t inner,
                         std::span<const float> y) {
   PackedTensor packed(SizesOf(spec, outer, axis, inner));
   CheckPackedSizes(spec, outer, axis, inner, y.size(), packed.view().sizes());
-  if (CodePlaneBits(spec) > 8) return PackWide(spec, y, std::move(packed));
+  const BlockCodec codec(spec);
+  const int low_bits = LowCodePlaneBits(spec);
+  const bool is_wide = CodePlaneBits(spec) > 8;
   Planes planes;
-  planes.high.resize(y.size());
-  if (LowCodePlaneBits(spec) > 0) planes.low.resize(y.size());
+  planes.codes.resize(y.size());
+  planes.low_codes.resize(y.size());
   if (!packed.shifts.empty()) planes.shifts.resize(NumShifts(spec, outer, axis, inner));
-  Packer packer(spec, y, planes, packed.scales);
-  ForEachBlock(spec, outer, axis, inner, [&](const Block& block) { packer.Pack(block); });
-  if (packer.first_bad() < y.size()) {
-    FailNotRepresentable(spec, packer.first_bad(), y[packer.first_bad()]);
-  }
-  PackCodes(planes.high, CodePlaneBits(spec), packed.codes);
-  if (!planes.low.empty()) PackCodes(planes.low, LowCodePlaneBits(spec), packed.low_codes);
+  size_t first_bad = y.size();
+  ForEachBlock(spec, outer, axis, inner, [&](const Block& block) {
+    std::vector<float> values(block.length);
+    std::vector<uint16_t> codes(block.length);
+    std::vector<uint8_t> shifts(packed.shifts.empty() ? 0 : NumSubBlocks(spec, block.length));
+    for (size_t k = 0; k < block.length; ++k) values[k] = y[block.first + k * block.stride];
+    uint8_t scale = 0;
+    const size_t bad = codec.Encode(values, codes, scale, shifts);
+    if (bad < block.length) first_bad = std::min(first_bad, block.first + bad * block.stride);
+    if (spec.is_blocked()) packed.scales[block.scale] = scale;
+    for (size_t k = 0; k < shifts.size(); ++k) {
+      planes.shifts[block.first_shift + k * block.stride] = shifts[k];
+    }
+    for (size_t k = 0; k < block.length; ++k) {
+      const size_t index = block.first + k * block.stride;
+      if (is_wide) {
+        packed.codes[2 * index] = static_cast<uint8_t>(codes[k]);
+        packed.codes[2 * index + 1] = static_cast<uint8_t>(codes[k] >> 8);
+      } else {
+        planes.codes[index] = static_cast<uint8_t>(codes[k] >> low_bits);
+        planes.low_codes[index] = static_cast<uint8_t>(codes[k] & ((1 << low_bits) - 1));
+      }
+    }
+  });
+  if (first_bad < y.size()) FailNotRepresentable(spec, first_bad, y[first_bad]);
+  if (!is_wide) PackCodes(planes.codes, CodePlaneBits(spec), packed.codes);
+  if (low_bits > 0) PackCodes(planes.low_codes, low_bits, packed.low_codes);
   if (!planes.shifts.empty()) PackCodes(planes.shifts, spec.sub_block_shift_bits, packed.shifts);
   return packed;
 }
@@ -237,29 +211,34 @@ PackedTensor PackTensor(const FormatSpec& spec, int64_t outer, int64_t axis, int
 void UnpackTensor(const FormatSpec& spec, int64_t outer, int64_t axis, int64_t inner,
                   const PackedView& packed, std::span<float> y) {
   CheckPackedSizes(spec, outer, axis, inner, y.size(), packed.sizes());
-  if (CodePlaneBits(spec) > 8) return UnpackWide(spec, packed.codes, y);
+  const BlockCodec codec(spec);
+  const int low_bits = LowCodePlaneBits(spec);
+  const bool is_wide = CodePlaneBits(spec) > 8;
   Planes planes;
-  planes.high.resize(y.size());
-  planes.low.resize(y.size());
-  UnpackCodes(packed.codes, CodePlaneBits(spec), planes.high);
-  if (!packed.low_codes.empty()) {
-    UnpackCodes(packed.low_codes, LowCodePlaneBits(spec), planes.low);
-  }
+  planes.codes.resize(y.size());
+  planes.low_codes.resize(y.size());
+  if (!is_wide) UnpackCodes(packed.codes, CodePlaneBits(spec), planes.codes);
+  if (low_bits > 0) UnpackCodes(packed.low_codes, low_bits, planes.low_codes);
   if (!packed.shifts.empty()) {
     planes.shifts.resize(NumShifts(spec, outer, axis, inner));
     UnpackCodes(packed.shifts, spec.sub_block_shift_bits, planes.shifts);
   }
-  const Decoder decoder(spec);
-  const size_t sub = static_cast<size_t>(std::max(spec.sub_block_size, 1));
   ForEachBlock(spec, outer, axis, inner, [&](const Block& block) {
-    const uint8_t scale_code = spec.is_blocked() ? packed.scales[block.scale] : 0;
+    std::vector<float> values(block.length);
+    std::vector<uint16_t> codes(block.length);
+    std::vector<uint8_t> shifts(packed.shifts.empty() ? 0 : NumSubBlocks(spec, block.length));
     for (size_t k = 0; k < block.length; ++k) {
       const size_t index = block.first + k * block.stride;
-      const int shift =
-          planes.shifts.empty() ? 0 : planes.shifts[block.first_shift + k / sub * block.stride];
-      const float scale = decoder.Scale(scale_code, shift);
-      y[index] = decoder.Value(planes.high[index], planes.low[index], scale);
+      codes[k] = static_cast<uint16_t>(
+          is_wide ? packed.codes[2 * index] | packed.codes[2 * index + 1] << 8
+                  : planes.codes[index] << low_bits | planes.low_codes[index]);
     }
+    for (size_t k = 0; k < shifts.size(); ++k) {
+      shifts[k] = planes.shifts[block.first_shift + k * block.stride];
+    }
+    codec.Decode(codes, spec.is_blocked() ? packed.scales[block.scale] : uint8_t{0}, shifts,
+                 values);
+    for (size_t k = 0; k < block.length; ++k) y[block.first + k * block.stride] = values[k];
   });
 }
 
