@@ -1,0 +1,178 @@
+// The inner loops of packing and unpacking, plain so that the compiler vectorizes them. Internal to
+// kernels/pack_tensor.h.
+//
+// Every loop works with one power of two an element, its inverse factor: value / scale as a
+// multiple of the element's unit. Powers of two are exchanged as float32 bits, in which multiplying
+// is adding exponents. Results are compared as bits, so that a value which a denormals-are-zero
+// mode loses is found to be inexact, not taken for zero; whoever calls then asks the reference.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "formats/float_bits.h"
+#include "formats/format_spec.h"
+
+namespace bitpress::kernels {
+
+inline constexpr uint32_t kSignBit = formats::kFloatSignBit;
+inline constexpr int kExponentShift = formats::kFloatMantissaBits;
+inline constexpr uint32_t kOneBits = 127u << kExponentShift;  // 1.0f
+
+// The inverse of a power of two, both as bits.
+constexpr uint32_t InverseOf(uint32_t power) { return 2 * kOneBits - power; }
+
+enum class ElementKind { kFloat, kBFloat16, kSignMagnitude, kTwosComplement };
+
+struct ElementParams {
+  ElementKind kind = ElementKind::kFloat;
+  int bits = 0;
+  int low_bits = 0;       // that go to the second plane
+  uint32_t max_bits = 0;  // of the largest value at exponent 0
+  int unit_exponent =
+      0;  // integers: minus the fraction bits, so that the factor gives whole numbers
+  // Floating-point elements:
+  int mantissa_shift = 0;      // from float32's mantissa to the element's
+  uint32_t normal_offset = 0;  // difference of the biases, at the element's exponent
+  uint32_t least_normal = 0;   // bits of the smallest normal value
+  uint32_t magic_bits = 0;     // float32 whose unit in the last place is the smallest subnormal
+  uint32_t kept_mantissa = 0;
+
+  explicit ElementParams(const formats::FormatSpec& spec);
+};
+
+// --- Encoding. Each loop returns 0 if all codes are exact. ---
+
+template <bool kLimited, typename Code>
+uint32_t EncodeFloats(const ElementParams& p, const float* __restrict y,
+                      const uint32_t* __restrict inverse, Code* __restrict codes, size_t count) {
+  const float magic = std::bit_cast<float>(p.magic_bits);
+  const int32_t magic_bits = static_cast<int32_t>(p.magic_bits);
+  const int32_t normal_offset = static_cast<int32_t>(p.normal_offset);
+  const int32_t least_normal = static_cast<int32_t>(p.least_normal);
+  const int32_t kept = static_cast<int32_t>(p.kept_mantissa);
+  const int32_t limit = static_cast<int32_t>(p.max_bits);
+  const int mantissa_shift = p.mantissa_shift, sign_shift = 32 - p.bits;
+  uint32_t bad = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t bits = std::bit_cast<uint32_t>(y[i]);
+    const uint32_t sign = bits & kSignBit;
+    const int32_t magnitude = static_cast<int32_t>(bits ^ sign);
+    const float factor = std::bit_cast<float>(inverse[i]);
+    const float scale = std::bit_cast<float>(InverseOf(inverse[i]));
+    const float element = std::bit_cast<float>(magnitude) * factor;
+    const int32_t element_bits = std::bit_cast<int32_t>(element);
+    const int32_t normal = (element_bits >> mantissa_shift) - normal_offset;
+    // Subnormal elements: the sum's unit is theirs, so its low bits are the code.
+    const float sum = element + magic;
+    const int32_t subnormal = std::bit_cast<int32_t>(sum) - magic_bits;
+    const int32_t rounded = std::bit_cast<int32_t>((sum - magic) * scale);
+    const bool is_subnormal = element_bits < least_normal;
+    const int32_t code = is_subnormal ? subnormal : normal;
+    const int32_t decoded = is_subnormal ? rounded : (magnitude & kept);
+    bad |= static_cast<uint32_t>(decoded ^ magnitude);
+    if constexpr (kLimited) bad |= magnitude > limit ? 1u : 0u;
+    codes[i] = static_cast<Code>(static_cast<uint32_t>(code) | sign >> sign_shift);
+  }
+  return bad;
+}
+
+// REQUIRES: no value is beyond the largest code.
+inline uint32_t EncodeSignMagnitude(const ElementParams& p, const float* __restrict y,
+                                    const uint32_t* __restrict inverse, uint8_t* __restrict codes,
+                                    size_t count) {
+  const int sign_shift = 32 - p.bits;
+  uint32_t bad = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t bits = std::bit_cast<uint32_t>(y[i]);
+    const uint32_t sign = bits & kSignBit;
+    const uint32_t magnitude = bits ^ sign;
+    const float scale = std::bit_cast<float>(InverseOf(inverse[i]));
+    const int32_t steps =
+        static_cast<int32_t>(std::bit_cast<float>(magnitude) * std::bit_cast<float>(inverse[i]));
+    bad |= std::bit_cast<uint32_t>(static_cast<float>(steps) * scale) ^ magnitude;
+    codes[i] = static_cast<uint8_t>(static_cast<uint32_t>(steps) | sign >> sign_shift);
+  }
+  return bad;
+}
+
+inline uint32_t EncodeTwoPlanes(const ElementParams& p, const float* __restrict y,
+                                const uint32_t* __restrict inverse, uint8_t* __restrict codes,
+                                uint8_t* __restrict low_codes, size_t count) {
+  const int sign_shift = 32 - p.bits, low_bits = p.low_bits;
+  const uint32_t low_mask = (1u << low_bits) - 1;
+  uint32_t bad = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t bits = std::bit_cast<uint32_t>(y[i]);
+    const uint32_t sign = bits & kSignBit;
+    const uint32_t magnitude = bits ^ sign;
+    const float scale = std::bit_cast<float>(InverseOf(inverse[i]));
+    const int32_t steps =
+        static_cast<int32_t>(std::bit_cast<float>(magnitude) * std::bit_cast<float>(inverse[i]));
+    bad |= std::bit_cast<uint32_t>(static_cast<float>(steps) * scale) ^ magnitude;
+    const uint32_t code = static_cast<uint32_t>(steps) | sign >> sign_shift;
+    codes[i] = static_cast<uint8_t>(code >> low_bits);
+    low_codes[i] = static_cast<uint8_t>(code & low_mask);
+  }
+  return bad;
+}
+
+inline uint32_t EncodeTwosComplement(const float* __restrict y, const uint32_t* __restrict inverse,
+                                     uint8_t* __restrict codes, size_t count) {
+  uint32_t bad = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const float scale = std::bit_cast<float>(InverseOf(inverse[i]));
+    const int32_t steps = static_cast<int32_t>(y[i] * std::bit_cast<float>(inverse[i]));
+    // -0 has no code and differs from +0 here.
+    bad |=
+        std::bit_cast<uint32_t>(static_cast<float>(steps) * scale) ^ std::bit_cast<uint32_t>(y[i]);
+    codes[i] = static_cast<uint8_t>(steps);
+  }
+  return bad;
+}
+
+inline uint32_t EncodeBFloat16(const float* __restrict y, uint16_t* __restrict codes,
+                               size_t count) {
+  uint32_t bad = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t bits = std::bit_cast<uint32_t>(y[i]);
+    bad |= bits & 0xFFFFu;
+    // Infinity and NaN: the exponent's all ones carry into the sign's place.
+    bad |= ((bits & ~kSignBit) + (1u << kExponentShift)) & kSignBit;
+    codes[i] = static_cast<uint16_t>(bits >> 16);
+  }
+  return bad;
+}
+
+// --- Scales ---
+
+// A magnitude as it counts for the block's exponent, as bits that compare as integers. Two's
+// complement reaches a step further down than up: negative values count as that much less.
+template <bool kTwosComplement>
+inline int32_t CountedMagnitude(float y, int32_t reach_down) {
+  const int32_t bits = std::bit_cast<int32_t>(y);
+  const int32_t magnitude = bits & 0x7FFFFFFF;
+  if constexpr (!kTwosComplement) return magnitude;
+  return bits < 0 && magnitude > reach_down ? magnitude - reach_down : magnitude;
+}
+
+// --- Decoding ---
+
+inline void DecodeTable(const float* __restrict table, const uint8_t* __restrict codes,
+                        const float* __restrict factor, float* __restrict y, size_t count) {
+  for (size_t i = 0; i < count; ++i) y[i] = table[codes[i]] * factor[i];
+}
+
+inline void DecodeTwoPlanes(int low_bits, const uint8_t* __restrict codes,
+                            const uint8_t* __restrict low_codes, const float* __restrict factor,
+                            float* __restrict y, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const int32_t magnitude = (codes[i] & 0x7F) << low_bits | low_codes[i];
+    const uint32_t sign = static_cast<uint32_t>(codes[i] & 0x80) << 24;
+    const float value = static_cast<float>(magnitude) * factor[i];
+    y[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
+  }
+}
+
+}  // namespace bitpress::kernels

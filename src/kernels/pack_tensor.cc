@@ -1,0 +1,372 @@
+#include "kernels/pack_tensor.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+#include "formats/float_bits.h"
+#include "kernels/block_walk.h"
+#include "kernels/pack_loops.h"
+#include "kernels/packed_plane.h"
+
+namespace bitpress::kernels {
+namespace {
+
+using formats::FormatSpec;
+
+// What has its largest magnitude outside this range, zeros apart, is left to the reference: within
+// it all powers of two and products below are normal float32.
+constexpr int32_t kLeastAmax = 64 << kExponentShift;
+constexpr int32_t kTopAmax = 225 << kExponentShift;
+
+// Where the codes of a batch go; the first of each belongs to the batch's first block.
+struct BatchOut {
+  size_t first_block = 0;
+  uint8_t* codes = nullptr;
+  uint8_t* low_codes = nullptr;
+  uint8_t* shifts = nullptr;
+};
+
+// A block's scale from its largest counted magnitude.
+struct ScaleRule {
+  int32_t max_bits = 0;    // largest value at exponent 0
+  int32_t reach_down = 0;  // CountedMagnitude
+  int least = 0, most = 0;
+  int unit_exponent = 0;
+  int32_t max_shift = 0;
+
+  // The smallest exponent with which amax is not above the largest value.
+  int Exponent(int32_t amax) const {
+    return (amax - max_bits + (1 << kExponentShift) - 1) >> kExponentShift;
+  }
+  // False: the reference must do it.
+  bool Choose(int32_t amax, uint8_t& scale, uint32_t& inverse, int& exponent) const {
+    exponent = least;
+    scale = 0;
+    inverse = kOneBits;
+    if (amax == 0) return true;
+    if (amax < kLeastAmax || amax >= kTopAmax) return false;
+    exponent = std::max(Exponent(amax), least);
+    if (exponent > most) return false;
+    scale = static_cast<uint8_t>(exponent - least);
+    inverse = static_cast<uint32_t>(127 - exponent - unit_exponent) << kExponentShift;
+    return true;
+  }
+  // As many times as the limit can be halved without going below the sub-block's largest magnitude.
+  // A block of zeros has the least exponent and shifts as far as any.
+  int32_t Shift(int32_t sub_amax, int exponent) const {
+    if (sub_amax == 0) return max_shift;
+    const int32_t limit = max_bits + exponent * (1 << kExponentShift);
+    return std::min((limit - sub_amax) >> kExponentShift, max_shift);
+  }
+};
+
+class TensorPacker {
+ public:
+  TensorPacker(const FormatSpec& spec, const BlockWalk& walk, const float* y, uint8_t* scales)
+      : spec_(spec),
+        walk_(walk),
+        y_(y),
+        scales_(scales),
+        element_(spec),
+        codec_(spec),
+        first_bad_(walk.num_elements) {
+    rule_.max_bits = static_cast<int32_t>(element_.max_bits);
+    rule_.unit_exponent = element_.unit_exponent;
+    if (element_.kind == ElementKind::kTwosComplement) {
+      rule_.reach_down = (128 << kExponentShift) - rule_.max_bits;  // 2.0
+    }
+    if (!spec.is_blocked()) return;
+    rule_.least = formats::RangeOf(spec).min_shared_exponent;
+    rule_.most = formats::RangeOf(spec).max_shared_exponent;
+    rule_.max_shift = (1 << spec.sub_block_shift_bits) - 1;
+  }
+
+  void Run(const BlockTask& task, const BatchOut& out) {
+    if (walk_.inner == 1) {
+      RunRows(task, out);
+    } else {
+      for (size_t q = task.begin; q < task.end; ++q) RunColumns(q, task.column, task.columns, out);
+    }
+  }
+
+  size_t first_bad() const { return first_bad_; }
+
+ private:
+  // Position of a block's first element in the batch.
+  size_t InBatch(size_t q, const BatchOut& out) const {
+    return walk_.FirstElement(q) - walk_.FirstElement(out.first_block);
+  }
+  uint8_t* ShiftsOf(size_t q, const BatchOut& out) const {
+    if (walk_.sub_block == 0) return nullptr;
+    return out.shifts + (walk_.FirstShift(q) - walk_.FirstShift(out.first_block));
+  }
+
+  // --- Contiguous blocks, a tile of equally long ones at a time ---
+
+  void RunRows(const BlockTask& task, const BatchOut& out) {
+    std::vector<uint32_t> inverse(std::max(BlockWalk::kTile, walk_.block), kOneBits);
+    for (size_t q = task.begin; q < task.end;) {
+      const size_t num_blocks = walk_.BlocksInTile(q, task.end);
+      const size_t length = walk_.Length(q);
+      const float* y = y_ + walk_.FirstElement(q);
+      bool done = !spec_.is_blocked() ||
+                  TileScales(y, num_blocks, length, scales_ + q, ShiftsOf(q, out), inverse.data());
+      done = done && Encode(y, inverse.data(), out, InBatch(q, out), num_blocks * length);
+      if (!done) {
+        for (size_t b = q; b < q + num_blocks; ++b) AskReference(b, 0, 1, out);
+      }
+      q += num_blocks;
+    }
+  }
+
+  // Scales, shifts and every element's inverse factor. False: the reference must do the tile.
+  bool TileScales(const float* y, size_t num_blocks, size_t length, uint8_t* scales,
+                  uint8_t* shifts, uint32_t* inverse) const {
+    const auto call = [&]<size_t kBlock, size_t kSub, bool kTwosComplement>() {
+      return TileScalesOf<kBlock, kSub, kTwosComplement>(y, num_blocks, length, scales, shifts,
+                                                         inverse);
+    };
+    if (element_.kind == ElementKind::kTwosComplement) {
+      return length == 32 ? call.template operator()<32, 0, true>()
+                          : call.template operator()<0, 0, true>();
+    }
+    if (walk_.sub_block > 0) {
+      return length == 16 && walk_.sub_block == 2 ? call.template operator()<16, 2, false>()
+                                                  : call.template operator()<0, 1, false>();
+    }
+    switch (length) {
+      case 8:
+        return call.template operator()<8, 0, false>();
+      case 16:
+        return call.template operator()<16, 0, false>();
+      case 32:
+        return call.template operator()<32, 0, false>();
+      default:
+        return call.template operator()<0, 0, false>();
+    }
+  }
+
+  // Lengths known to the compiler; kBlock 0: any. kSub 0: none, 1: any.
+  template <size_t kBlock, size_t kSub, bool kTwosComplement>
+  bool TileScalesOf(const float* y, size_t num_blocks, size_t length, uint8_t* scales,
+                    uint8_t* shifts, uint32_t* inverse) const {
+    const size_t block = kBlock > 0 ? kBlock : length;
+    const size_t sub = kSub > 1 ? kSub : walk_.sub_block;
+    const ScaleRule rule = rule_;
+    bool fits = true;
+    for (size_t b = 0; b < num_blocks; ++b, y += block, inverse += block) {
+      int32_t amax = 0;
+      for (size_t i = 0; i < block; ++i) {
+        amax = std::max(amax, CountedMagnitude<kTwosComplement>(y[i], rule.reach_down));
+      }
+      uint32_t factor;
+      int exponent;
+      fits = rule.Choose(amax, scales[b], factor, exponent) && fits;
+      if constexpr (kSub == 0) {
+        for (size_t i = 0; i < block; ++i) inverse[i] = factor;
+      } else {
+        for (size_t begin = 0; begin < block; begin += sub) {
+          const size_t end = kBlock > 0 ? begin + sub : std::min(begin + sub, block);
+          int32_t sub_amax = 0;
+          for (size_t i = begin; i < end; ++i) {
+            sub_amax = std::max(sub_amax, CountedMagnitude<false>(y[i], 0));
+          }
+          const int32_t shift = rule.Shift(sub_amax, exponent);
+          *shifts++ = static_cast<uint8_t>(shift);
+          const uint32_t sub_factor = factor + (static_cast<uint32_t>(shift) << kExponentShift);
+          for (size_t i = begin; i < end; ++i) inverse[i] = sub_factor;
+        }
+      }
+    }
+    return fits;
+  }
+
+  // --- Blocks along a strided axis ---
+
+  void RunColumns(size_t q, size_t column, size_t columns, const BatchOut& out) {
+    constexpr size_t kMost = BlockWalk::kColumnsPerTask;
+    std::array<int32_t, kMost> amax;
+    std::array<uint32_t, kMost> inverse;
+    std::array<int, kMost> exponents;
+    const size_t length = walk_.Length(q), stride = walk_.inner;
+    const float* y = y_ + walk_.FirstElement(q) + column;
+    const size_t position = InBatch(q, out) + column;
+    LargestOfColumns(y, length, columns, amax.data());
+    uint8_t* const scales = scales_ + walk_.FirstScale(q) + column;
+    bool done = true;
+    for (size_t c = 0; c < columns; ++c) {
+      done = rule_.Choose(amax[c], scales[c], inverse[c], exponents[c]) && done;
+    }
+    if (done && walk_.sub_block == 0) {
+      for (size_t r = 0; done && r < length; ++r) {
+        done = Encode(y + r * stride, inverse.data(), out, position + r * stride, columns);
+      }
+    } else if (done) {
+      uint8_t* shifts = ShiftsOf(q, out) + column;
+      std::array<uint32_t, kMost> sub_inverse;
+      for (size_t begin = 0; done && begin < length; begin += walk_.sub_block, shifts += stride) {
+        const size_t end = std::min(begin + walk_.sub_block, length);
+        LargestOfColumns(y + begin * stride, end - begin, columns, amax.data());
+        for (size_t c = 0; c < columns; ++c) {
+          const int32_t shift = rule_.Shift(amax[c], exponents[c]);
+          shifts[c] = static_cast<uint8_t>(shift);
+          sub_inverse[c] = inverse[c] + (static_cast<uint32_t>(shift) << kExponentShift);
+        }
+        for (size_t r = begin; done && r < end; ++r) {
+          done = Encode(y + r * stride, sub_inverse.data(), out, position + r * stride, columns);
+        }
+      }
+    }
+    if (!done) AskReference(q, column, columns, out);
+  }
+
+  void LargestOfColumns(const float* y, size_t length, size_t columns, int32_t* amax) const {
+    std::fill_n(amax, columns, 0);
+    const int32_t reach_down = rule_.reach_down;
+    for (size_t r = 0; r < length; ++r, y += walk_.inner) {
+      if (element_.kind == ElementKind::kTwosComplement) {
+        for (size_t c = 0; c < columns; ++c) {
+          amax[c] = std::max(amax[c], CountedMagnitude<true>(y[c], reach_down));
+        }
+      } else {
+        for (size_t c = 0; c < columns; ++c) {
+          amax[c] = std::max(amax[c], CountedMagnitude<false>(y[c], 0));
+        }
+      }
+    }
+  }
+
+  // --- Both ---
+
+  // False: some value may have no exact code.
+  bool Encode(const float* y, const uint32_t* inverse, const BatchOut& out, size_t position,
+              size_t count) const {
+    uint8_t* const codes = out.codes + position;
+    switch (element_.kind) {
+      case ElementKind::kFloat:
+        if (spec_.is_blocked()) return EncodeFloats<false>(element_, y, inverse, codes, count) == 0;
+        if (element_.bits == 8) return EncodeFloats<true>(element_, y, inverse, codes, count) == 0;
+        return EncodeWide(y, inverse, out.codes + 2 * position, count);
+      case ElementKind::kBFloat16:
+        return EncodeWide(y, inverse, out.codes + 2 * position, count);
+      case ElementKind::kSignMagnitude:
+        if (element_.low_bits == 0)
+          return EncodeSignMagnitude(element_, y, inverse, codes, count) == 0;
+        return EncodeTwoPlanes(element_, y, inverse, codes, out.low_codes + position, count) == 0;
+      case ElementKind::kTwosComplement:
+        return EncodeTwosComplement(y, inverse, codes, count) == 0;
+    }
+    return false;
+  }
+
+  // 16-bit codes, through a buffer because their bytes need not be aligned. REQUIRES: a tile.
+  bool EncodeWide(const float* y, const uint32_t* inverse, uint8_t* bytes, size_t count) const {
+    std::array<uint16_t, BlockWalk::kTile> codes;
+    const uint32_t bad = element_.kind == ElementKind::kBFloat16
+                             ? EncodeBFloat16(y, codes.data(), count)
+                             : EncodeFloats<true>(element_, y, inverse, codes.data(), count);
+    std::memcpy(bytes, codes.data(), count * sizeof(uint16_t));
+    return bad == 0;
+  }
+
+  // The columns of a block, one by one.
+  void AskReference(size_t q, size_t column, size_t columns, const BatchOut& out) {
+    const size_t length = walk_.Length(q), stride = walk_.inner;
+    const size_t sub = walk_.sub_block;
+    std::vector<float> values(length);
+    std::vector<uint16_t> codes(length);
+    std::vector<uint8_t> shifts(sub > 0 ? (length + sub - 1) / sub : 0);
+    for (size_t c = column; c < column + columns; ++c) {
+      const size_t first = walk_.FirstElement(q) + c;
+      for (size_t r = 0; r < length; ++r) values[r] = y_[first + r * stride];
+      uint8_t scale = 0;
+      const size_t bad = codec_.Encode(values, codes, scale, shifts);
+      if (bad < length) NoteBad(first + bad * stride);
+      if (spec_.is_blocked()) scales_[walk_.FirstScale(q) + c] = scale;
+      for (size_t k = 0; k < shifts.size(); ++k) ShiftsOf(q, out)[k * stride + c] = shifts[k];
+      for (size_t r = 0; r < length; ++r) {
+        const size_t position = InBatch(q, out) + c + r * stride;
+        if (!spec_.is_blocked() && element_.bits == 16) {
+          std::memcpy(out.codes + 2 * position, &codes[r], sizeof(uint16_t));
+          continue;
+        }
+        out.codes[position] = static_cast<uint8_t>(codes[r] >> element_.low_bits);
+        if (element_.low_bits > 0) {
+          out.low_codes[position] = static_cast<uint8_t>(codes[r] & ((1 << element_.low_bits) - 1));
+        }
+      }
+    }
+  }
+
+  void NoteBad(size_t index) {
+    size_t known = first_bad_;
+    while (index < known && !first_bad_.compare_exchange_weak(known, index)) {
+    }
+  }
+
+  const FormatSpec& spec_;
+  const BlockWalk& walk_;
+  const float* y_;
+  uint8_t* scales_;
+  ElementParams element_;
+  formats::ref::BlockCodec codec_;
+  ScaleRule rule_;
+  std::atomic<size_t> first_bad_;
+};
+
+}  // namespace
+
+ElementParams::ElementParams(const FormatSpec& spec)
+    : bits(spec.element_bits), low_bits(formats::LowCodePlaneBits(spec)) {
+  if (!formats::IsFloatElement(spec.element_type)) {
+    kind = spec.element_type == formats::ElementType::kSignMagnitude ? ElementKind::kSignMagnitude
+                                                                     : ElementKind::kTwosComplement;
+    const formats::BlockRange range = formats::RangeOf(spec);
+    max_bits = formats::FloatBits(static_cast<float>(range.max_value));
+    unit_exponent = -range.fraction_bits;
+    return;
+  }
+  const formats::FloatLayout layout = formats::LayoutOf(spec.element_type);
+  max_bits = formats::FloatBits(static_cast<float>(layout.max_value));
+  if (spec.element_type == formats::ElementType::kBFloat16) {
+    kind = ElementKind::kBFloat16;
+    return;
+  }
+  mantissa_shift = kExponentShift - layout.mantissa_bits;
+  normal_offset = static_cast<uint32_t>(127 - layout.bias) << layout.mantissa_bits;
+  least_normal = static_cast<uint32_t>(127 + 1 - layout.bias) << kExponentShift;
+  magic_bits = static_cast<uint32_t>(127 + 1 - layout.bias + mantissa_shift) << kExponentShift;
+  kept_mantissa = ~((1u << mantissa_shift) - 1) & ~kSignBit;
+}
+
+void PackTensor(const FormatSpec& spec, int64_t outer, int64_t axis, int64_t inner,
+                std::span<const float> y, const formats::PackedSpans& out, ThreadPool& pool) {
+  formats::CheckPackedSizes(spec, outer, axis, inner, y.size(), out.sizes());
+  const BlockWalk walk(spec, outer, axis, inner);
+  TensorPacker packer(spec, walk, y.data(), out.scales.data());
+  PlaneWriter codes(formats::CodePlaneBits(spec), out.codes);
+  PlaneWriter low_codes(formats::LowCodePlaneBits(spec), out.low_codes);
+  PlaneWriter shifts(walk.sub_block > 0 ? spec.sub_block_shift_bits : 0, out.shifts);
+  ForEachBatch(walk, pool.num_threads(), [&](size_t begin, size_t end) {
+    const size_t num_elements = walk.FirstElement(end) - walk.FirstElement(begin);
+    BatchOut batch;
+    batch.first_block = begin;
+    batch.codes = codes.Begin(num_elements);
+    batch.low_codes = low_codes.Begin(num_elements);
+    batch.shifts = shifts.Begin(walk.FirstShift(end) - walk.FirstShift(begin));
+    pool.ParallelFor(NumTasks(walk, begin, end),
+                     [&](size_t task) { packer.Run(TaskOf(walk, begin, end, task), batch); });
+    if (const size_t bad = packer.first_bad(); bad < y.size()) {
+      formats::FailNotRepresentable(spec, bad, y[bad]);
+    }
+    const bool is_last = end == walk.num_blocks;
+    codes.Finish(is_last, pool);
+    low_codes.Finish(is_last, pool);
+    shifts.Finish(is_last, pool);
+  });
+}
+
+}  // namespace bitpress::kernels

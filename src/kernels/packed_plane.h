@@ -1,0 +1,52 @@
+// Planes of packed codes (formats/pack.h), written and read in batches with a byte a code in
+// between. Batches may end inside a group of codes. Internal to kernels/pack_tensor.h; a plane
+// belongs to one thread, which lends it the pool.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/thread_pool.h"
+
+namespace bitpress::kernels {
+
+// Equal to formats::PackCodes and UnpackCodes, eight codes at a time. Codes must not have more than
+// `bits` bits. REQUIRES: 1 <= bits <= 8.
+void PackCodes(std::span<const uint8_t> codes, int bits, std::span<uint8_t> packed);
+void UnpackCodes(std::span<const uint8_t> packed, int bits, std::span<uint8_t> codes);
+
+class PlaneWriter {
+ public:
+  // 8 or 16 bits: codes are bytes or pairs of them, nothing is packed. 0 bits: there is no such
+  // plane, all calls do nothing.
+  PlaneWriter(int bits, std::span<uint8_t> out) : bits_(bits), out_(out) {}
+
+  // Room for the next `count` codes, to be filled before Finish.
+  uint8_t* Begin(size_t count);
+  // Packs them, but for those of a group that the next batch completes.
+  void Finish(bool is_last, ThreadPool& pool);
+
+ private:
+  int bits_;
+  std::span<uint8_t> out_;
+  std::vector<uint8_t> buffer_;
+  size_t done_ = 0;     // codes packed, whole groups of eight; all codes where nothing is packed
+  size_t pending_ = 0;  // codes in the buffer
+};
+
+class PlaneReader {
+ public:
+  PlaneReader(int bits, std::span<const uint8_t> in) : bits_(bits), in_(in) {}
+
+  // Codes first to first + count - 1; valid until the next call.
+  const uint8_t* Read(size_t first, size_t count, ThreadPool& pool);
+
+ private:
+  int bits_;
+  std::span<const uint8_t> in_;
+  std::vector<uint8_t> buffer_;
+};
+
+}  // namespace bitpress::kernels
