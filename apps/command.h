@@ -12,6 +12,7 @@ void AddInspectCommand(CLI::App& program);
 void AddPlanCommand(CLI::App& program);
 void AddQuantizeCommand(CLI::App& program);
 void AddOptimizeCommand(CLI::App& program);
+void AddUnpackCommand(CLI::App& program);
 void AddEvaluateCommand(CLI::App& program);
 
 // Writes to standard output and makes sure that it got there. Throws Error(kIo).

@@ -1,6 +1,7 @@
 // bitpress inspect: what is in a model.
 #include <fmt/format.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,7 +33,55 @@ void AppendCounts(std::string& text, std::string_view title,
   for (const auto& [name, count] : counts) text += fmt::format("  {:>6} {}\n", count, name);
 }
 
-std::string ToText(const std::string& path, const pipeline::InspectReport& report) {
+double BitsEach(uint64_t num_bytes, int64_t num_elements) {
+  return num_elements == 0 ? 0
+                           : 8 * static_cast<double>(num_bytes) / static_cast<double>(num_elements);
+}
+
+// Totals of constants that are alike, and each of them if asked.
+std::string ListConstants(const std::vector<pipeline::ConstantReport>& constants,
+                          bool with_tensors) {
+  struct Sum {
+    size_t num_tensors = 0;
+    int64_t num_elements = 0;
+    uint64_t num_bytes = 0;
+  };
+  std::map<std::string, Sum> sums;
+  Sum all;
+  for (const pipeline::ConstantReport& constant : constants) {
+    // Reasons name single nodes after the colon.
+    const std::string reason = constant.reason.substr(0, constant.reason.find(" '"));
+    const std::string kind =
+        reason.empty() ? constant.format : constant.format + " (" + reason + ")";
+    for (Sum* sum : {&sums[kind], &all}) {
+      ++sum->num_tensors;
+      sum->num_elements += constant.num_elements();
+      sum->num_bytes += constant.num_bytes;
+    }
+  }
+  if (constants.empty()) return "";
+  std::string text = "constants:\n";
+  for (const auto& [kind, sum] : sums) {
+    text += fmt::format("  {:>6} {}: {} elements, {}, {:.2f} bits each\n", sum.num_tensors, kind,
+                        sum.num_elements, HumanBytes(sum.num_bytes),
+                        BitsEach(sum.num_bytes, sum.num_elements));
+  }
+  text += fmt::format("  {:>6} in all: {} elements, {}, {:.2f} bits each\n", all.num_tensors,
+                      all.num_elements, HumanBytes(all.num_bytes),
+                      BitsEach(all.num_bytes, all.num_elements));
+  if (!with_tensors) return text;
+  text += "tensors:\n";
+  for (const pipeline::ConstantReport& constant : constants) {
+    text += fmt::format("  {} {} [{}]: {}, {:.2f} bits each{}{}\n", constant.name, constant.format,
+                        fmt::join(constant.dims, ", "), HumanBytes(constant.num_bytes),
+                        BitsEach(constant.num_bytes, constant.num_elements()),
+                        constant.reason.empty() ? "" : "; ", constant.reason);
+  }
+  return text;
+}
+
+std::string ToText(const std::string& path, const pipeline::InspectReport& report,
+                   bool with_tensors) {
   std::string text = fmt::format("{}: {}, IR version {}\n", path, HumanBytes(report.file_bytes),
                                  report.ir_version);
   text += "operator sets:";
@@ -48,12 +97,10 @@ std::string ToText(const std::string& path, const pipeline::InspectReport& repor
   }
   AppendCounts(text, "operators", report.operators);
   AppendCounts(text, "quantizers among them", report.quantizers);
-  if (!report.constants.empty()) text += "constants:\n";
-  for (const auto& [type, sum] : report.constants) {
-    text += fmt::format("  {:>6} tensors of {}: {} elements, {}\n", sum.num_tensors,
-                        DataTypeName(type), sum.num_elements, HumanBytes(sum.num_bytes));
-  }
+  for (const std::string& name : report.functions) text += fmt::format("function: {}\n", name);
+  text += ListConstants(report.constants, with_tensors);
   for (const auto& [key, value] : report.metadata) {
+    if (key == "bitpress.unpacked") continue;  // shown with the constants
     text += fmt::format("metadata: {} = {}\n", key, value);
   }
   return text;
@@ -62,12 +109,21 @@ std::string ToText(const std::string& path, const pipeline::InspectReport& repor
 }  // namespace
 
 void AddInspectCommand(CLI::App& program) {
-  CLI::App* const command =
-      program.add_subcommand("inspect", "Show inputs, outputs, operators and constants.");
-  const auto model = std::make_shared<std::string>();
-  command->add_option("model", *model, "the ONNX model")->required()->type_name("MODEL");
-  command->footer("Example:\n  bitpress inspect model.onnx\n");
-  command->callback([model] { Print(ToText(*model, pipeline::Inspect(*model))); });
+  struct Options {
+    std::string model;
+    bool with_tensors = false;
+  };
+  CLI::App* const command = program.add_subcommand(
+      "inspect", "Show inputs, outputs, operators, formats and what they take.");
+  const auto options = std::make_shared<Options>();
+  command->add_option("model", options->model, "the ONNX model")->required()->type_name("MODEL");
+  command->add_flag("--tensors", options->with_tensors,
+                    "list every constant: its format, shape and bytes, and why it is float");
+  command->footer(
+      "Examples:\n  bitpress inspect model.onnx\n  bitpress inspect quantized.onnx --tensors\n");
+  command->callback([options] {
+    Print(ToText(options->model, pipeline::Inspect(options->model), options->with_tensors));
+  });
 }
 
 }  // namespace bitpress::apps

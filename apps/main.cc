@@ -65,6 +65,7 @@ int Run(int argc, char** argv) {
   AddInspectCommand(program);
   AddPlanCommand(program);
   AddQuantizeCommand(program);
+  AddUnpackCommand(program);
   AddOptimizeCommand(program);
   AddEvaluateCommand(program);
   if (const std::string unknown = UnknownCommand(program, argc, argv); !unknown.empty()) {

@@ -21,6 +21,8 @@ struct Options {
   std::string output;
   std::string plan_file;
   ConfigOptions config;
+  transform::Storage storage = transform::Storage::kPacked;
+  bool is_external = false;
   size_t num_threads = 0;
 };
 
@@ -55,6 +57,25 @@ std::string ListReasons(const plan::QuantPlan& plan) {
   return text;
 }
 
+using Weights = std::vector<std::shared_ptr<const transform::WeightStatistics>>;
+
+// How many bytes and bits the quantized weights take, and the one that lost most.
+std::string DescribeWeights(const Weights& weights) {
+  if (weights.empty()) return "";
+  uint64_t num_bytes = 0;
+  int64_t num_elements = 0;
+  for (const auto& weight : weights) {
+    num_bytes += weight->stored_bytes;
+    num_elements += weight->num_elements;
+  }
+  const auto& worst =
+      **std::ranges::min_element(weights, {}, [](const auto& weight) { return weight->sqnr_db; });
+  return fmt::format(
+      "  quantized constants: {}, {:.2f} bits each; least accurate: '{}', SQNR {:.1f} dB\n",
+      HumanBytes(num_bytes), 8 * static_cast<double>(num_bytes) / static_cast<double>(num_elements),
+      worst.value, worst.sqnr_db);
+}
+
 std::string Summarize(const Options& options, const pipeline::QuantizeReport& report) {
   const plan::QuantPlan& plan = report.plan;
   std::string text = fmt::format("{}: {} ({} before)\n", options.output,
@@ -63,13 +84,7 @@ std::string Summarize(const Options& options, const pipeline::QuantizeReport& re
   text += fmt::format("  weights:     {}\n", CountFormats(plan, plan::Role::kWeight));
   text += fmt::format("  biases:      {}\n", CountFormats(plan, plan::Role::kBias));
   text += ListReasons(plan);
-  const auto& weights = report.transform.weights;
-  const auto worst = std::ranges::min_element(weights, {}, &transform::WeightStatistics::sqnr_db);
-  if (worst != weights.end()) {
-    text += fmt::format("  least accurate weight: '{}', SQNR {:.1f} dB\n", worst->value,
-                        worst->sqnr_db);
-  }
-  return text;
+  return text + DescribeWeights(report.transform.weights);
 }
 
 void CheckPlanAgrees(const Options& options) {
@@ -93,6 +108,8 @@ void Run(const Options& options) {
   request.output = options.output;
   request.plan_file = options.plan_file;
   request.preparation = options.config.preparation();
+  request.storage = options.storage;
+  request.is_external = options.is_external;
   request.num_threads = options.num_threads;
   if (options.plan_file.empty()) {
     if (options.config.config.empty()) {
@@ -129,6 +146,17 @@ void AddQuantizeCommand(CLI::App& program) {
       ->add_option("--plan", options->plan_file,
                    "take the decisions from this file of `bitpress plan`")
       ->type_name("FILE");
+  const std::map<std::string, transform::Storage> storages{
+      {"packed", transform::Storage::kPacked}, {"simulated", transform::Storage::kSimulated}};
+  command
+      ->add_option("--storage", options->storage,
+                   "packed (default): codes and scales at their real width; simulated: float32 "
+                   "that holds the quantized values")
+      ->transform(CLI::CheckedTransformer(storages).description(""))
+      ->type_name("packed|simulated");
+  command->add_flag("--external-data", options->is_external,
+                    "keep the weights in a file of their own, OUTPUT.data (models over 2 GB always "
+                    "do)");
   AddThreadsOption(*command, options->num_threads);
   command->footer(ListPresets() +
                   "\nExamples:\n"

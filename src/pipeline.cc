@@ -15,7 +15,9 @@
 #include "plan/make_plan.h"
 #include "plan/quantizer_nodes.h"
 #include "runtime/optimize.h"
+
 #include "runtime/ort_library.h"
+#include "transform/unpack_weights.h"
 
 namespace bitpress::pipeline {
 namespace {
@@ -66,6 +68,42 @@ graph::Model Optimize(const fs::path& model, decltype(runtime::OptimizeBasic)& o
                      [&] { return graph::Model::Load(optimized); });
 }
 
+// Whether the clean-up can do without the values of a constant: it is large, and only read by
+// operators into which nothing is folded.
+bool CanHide(const graph::Model& model, const std::string& name) {
+  constexpr size_t kLeastBytes = size_t{1} << 20;
+  if (model.Initializer(name).bytes.size() < kLeastBytes || model.IsOutput(name) ||
+      model.IsUsedInSubgraph(name)) {
+    return false;
+  }
+  const std::vector<graph::Use> uses = model.Uses(name);
+  return std::ranges::all_of(uses, [&](const graph::Use& use) {
+    const std::string& op = use.node.op_type();
+    if (op != "MatMul" && op != "Gemm" && op != "Gather") return false;
+    const std::vector<graph::Use> readers = model.Uses(use.node.output(0));
+    return std::ranges::none_of(readers, [](const graph::Use& reader) {
+      return reader.node.op_type() == "BatchNormalization";
+    });
+  });
+}
+
+// ONNX Runtime would copy the constants of a model, which may be larger than memory. Those that it
+// does not need are inputs while it works.
+graph::Model CleanUp(const fs::path& path, graph::Model model) {
+  std::vector<std::pair<std::string, graph::HeldInitializer>> hidden;
+  for (const std::string& name : model.InitializerNames()) {
+    if (CanHide(model, name)) hidden.emplace_back(name, model.HoldInitializer(name));
+  }
+  if (hidden.empty()) return Optimize(path, runtime::OptimizeBasic);
+  for (const auto& [name, data] : hidden) model.InitializerToInput(name);
+  const TemporaryFolder folder;
+  const fs::path rest = folder.path() / path.filename();
+  model.Save(rest);
+  model = Optimize(rest, runtime::OptimizeBasic);
+  for (const auto& [name, data] : hidden) model.InputToInitializer(name, data);
+  return model;
+}
+
 // What the layout of an optimized model depends on.
 std::string DescribeMachine() {
   const std::string_view target = kernels::CurrentTarget();
@@ -104,15 +142,6 @@ graph::Model LoadToRun(const fs::path& path) {
   return model;
 }
 
-std::vector<NamedValue> Describe(const graph::Model& model, std::vector<std::string> names) {
-  std::vector<NamedValue> values;
-  for (std::string& name : names) {
-    graph::ValueInfo info = model.InfoOf(name);
-    values.push_back({std::move(name), std::move(info)});
-  }
-  return values;
-}
-
 }  // namespace
 
 std::string_view Version() { return BITPRESS_VERSION; }
@@ -120,7 +149,7 @@ std::string_view Version() { return BITPRESS_VERSION; }
 graph::Model Prepare(const fs::path& path, Preparation preparation) {
   // Our own checks come first: their messages are better, and ONNX Runtime trusts what it reads.
   graph::Model model = LoadPortable(path);
-  if (preparation == Preparation::kOptimize) model = Optimize(path, runtime::OptimizeBasic);
+  if (preparation == Preparation::kOptimize) model = CleanUp(path, std::move(model));
   graph::ConstantsToInitializers(model);
   if (preparation == Preparation::kOptimize) graph::RemoveUnused(model);
   model.InferShapes();
@@ -152,11 +181,11 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
   }
   ThreadPool pool(options.num_threads);
   WithContext(fmt::format("'{}'", options.model.string()), [&] {
-    report.transform = transform::ApplyPlan(model, report.plan, pool, options.progress);
+    report.transform =
+        transform::ApplyPlan(model, report.plan, options.storage, pool, options.progress);
     model.Check();
+    report.output_bytes = model.Save(options.output, options.is_external);
   });
-  model.Save(options.output);
-  report.output_bytes = graph::StoredBytes(options.output);
   return report;
 }
 
@@ -180,8 +209,23 @@ OptimizeReport OptimizeForMachine(const OptimizeOptions& options) {
     model.SetMetadata(kMachineMetadata, report.machine);
     model.Check();
   });
-  model.Save(options.output);
-  report.output_bytes = graph::StoredBytes(options.output);
+  report.output_bytes = model.Save(options.output);
+  return report;
+}
+
+UnpackReport Unpack(const UnpackOptions& options) {
+  CheckWritable(options.output);
+  graph::Model model = LoadPortable(options.model);
+  UnpackReport report;
+  report.input_bytes = graph::StoredBytes(options.model);
+  ThreadPool pool(options.num_threads);
+  WithContext(fmt::format("'{}'", options.model.string()), [&] {
+    report.num_weights = transform::UnpackWeights(model, pool, options.progress);
+    if (options.drop_quantizers) report.num_quantizers = transform::DropQuantizers(model);
+    graph::RemoveUnused(model);
+    model.Check();
+    report.output_bytes = model.Save(options.output, options.is_external);
+  });
   return report;
 }
 
@@ -205,31 +249,6 @@ evaluate::EvaluationReport Evaluate(const EvaluateOptions& options) {
   evaluation.num_threads = static_cast<int>(options.num_threads);
   evaluation.progress = options.progress;
   return evaluate::Evaluate(evaluation, *data::OpenSource(source));
-}
-
-InspectReport Inspect(const fs::path& path) {
-  const graph::Model model = graph::Model::Load(path);
-  InspectReport report;
-  report.file_bytes = graph::StoredBytes(path);
-  report.ir_version = model.ir_version();
-  report.opset_imports = model.OpsetImports();
-  report.metadata = model.Metadata();
-  report.inputs = Describe(model, model.InputNames());
-  report.outputs = Describe(model, model.OutputNames());
-  for (const graph::Node& node : model.Nodes()) {
-    const std::string& domain = node.domain();
-    const std::string name = domain.empty() ? node.op_type() : domain + "::" + node.op_type();
-    ++report.operators[name];
-    if (plan::IsQuantizer(node)) ++report.quantizers[name];
-  }
-  for (const std::string& name : model.InitializerNames()) {
-    const graph::InitializerView constant = model.Initializer(name);
-    ConstantsReport& sum = report.constants[constant.type];
-    ++sum.num_tensors;
-    sum.num_elements += NumElements(constant.dims);
-    sum.num_bytes += constant.bytes.size();
-  }
-  return report;
 }
 
 }  // namespace bitpress::pipeline

@@ -57,8 +57,10 @@ struct QuantizeOptions {
   std::filesystem::path
       plan_file;  // not empty: the decisions come from there and `config` is not read
   Preparation preparation = Preparation::kOptimize;
-  size_t num_threads = 0;  // 0: one per core
-  ProgressSink progress;   // may be empty
+  transform::Storage storage = transform::Storage::kPacked;
+  bool is_external = false;  // initializers in a file of their own even if one would do
+  size_t num_threads = 0;    // 0: one per core
+  ProgressSink progress;     // may be empty
 };
 
 struct QuantizeReport {
@@ -74,6 +76,26 @@ QuantizeReport Quantize(const QuantizeOptions& options);
 
 // Metadata of a model that OptimizeForMachine wrote: the machine, as in OptimizeReport.
 inline constexpr const char* kMachineMetadata = "bitpress.optimized_for";
+
+struct UnpackOptions {
+  std::filesystem::path model;
+  std::filesystem::path output;  // may be `model` itself. Written as by Quantize
+  bool drop_quantizers = false;  // take the quantizers of activations out as well
+  bool is_external = false;
+  size_t num_threads = 0;  // 0: one per core
+  ProgressSink progress;   // may be empty
+};
+
+struct UnpackReport {
+  size_t num_weights = 0;
+  size_t num_quantizers = 0;  // dropped
+  uint64_t input_bytes = 0;   // of the files, external data included
+  uint64_t output_bytes = 0;
+};
+
+// Writes the float equivalent of a packed model: every weight as the floats that its codes mean.
+// Throws Error; nothing is left behind then.
+UnpackReport Unpack(const UnpackOptions& options);
 
 struct OptimizeOptions {
   std::filesystem::path model;  // float or quantized
@@ -109,11 +131,17 @@ struct EvaluateOptions {
 
 evaluate::EvaluationReport Evaluate(const EvaluateOptions& options);
 
-// Constants of one element type.
-struct ConstantsReport {
-  size_t num_tensors = 0;
-  int64_t num_elements = 0;
+// A constant of the model: an initializer, or the weight that packed initializers hold.
+struct ConstantReport {
+  std::string name;
+  std::string format;  // "mxfp8_e4m3", or the element type: "FLOAT"
+  std::vector<int64_t> dims;
   uint64_t num_bytes = 0;
+  // Why a float constant of a model that we wrote is one, and what its values are: "float: too
+  // short", "mx6 as floats: ...".
+  std::string reason;
+
+  int64_t num_elements() const { return NumElements(dims); }
 };
 
 struct NamedValue {
@@ -130,7 +158,8 @@ struct InspectReport {
   std::vector<NamedValue> outputs;
   std::map<std::string, size_t> operators;   // "Conv" or "domain::Op" -> how often
   std::map<std::string, size_t> quantizers;  // those of them that quantize a value
-  std::map<DataType, ConstantsReport> constants;
+  std::vector<ConstantReport> constants;     // in the file's order
+  std::vector<std::string> functions;        // "bitpress.Unpack_mx6"
 };
 
 // What is in a model file, as it is. Throws Error naming the file.

@@ -1,4 +1,4 @@
-// Initializers that are computed when the model is written.
+// Initializers that are not there: computed when the model is written, or inputs for a while.
 #include <memory>
 #include <utility>
 
@@ -54,6 +54,43 @@ void Model::Materialize() {
       if (entry != nullptr && entry->deferred == group) SetInitializer(part, std::move(tensors[i]));
     }
   }
+}
+
+void Model::InitializerToInput(const std::string& name) {
+  const HeldInitializer held = HoldInitializer(name);  // throws if there is none
+  ValueEntry& entry = impl_->At(name);
+  if (entry.is_graph_input) impl_->RemoveGraphInput(name);
+  onnx::TensorProto* const tensor = entry.initializer;
+  entry.initializer = nullptr;
+  entry.storage = {};
+  auto& tensors = *impl_->graph().mutable_initializer();
+  for (int i = 0; i < tensors.size(); ++i) {
+    if (&tensors.Get(i) != tensor) continue;
+    tensors.DeleteSubrange(i, 1);
+    break;
+  }
+  onnx::ValueInfoProto& input = *impl_->graph().add_input();
+  input.set_name(name);
+  auto& type = *input.mutable_type()->mutable_tensor_type();
+  type.set_elem_type(static_cast<int32_t>(held.type));
+  type.mutable_shape();
+  for (const int64_t dim : held.dims) type.mutable_shape()->add_dim()->set_dim_value(dim);
+  impl_->IndexInfo();
+}
+
+void Model::InputToInitializer(const std::string& name, const HeldInitializer& data) {
+  const ValueInfo info = InfoOf(name);
+  bool fits = IsInput(name) && info.type == data.type && info.shape.size() == data.dims.size();
+  for (size_t i = 0; fits && i < data.dims.size(); ++i) {
+    fits = info.shape[i].value == data.dims[i];
+  }
+  if (!fits) {
+    Fail(ErrorCode::kInvalidArgument, "the model has no input '{}' of {} [{}]", name,
+         DataTypeName(data.type), fmt::join(data.dims, ", "));
+  }
+  impl_->RemoveGraphInput(name);
+  ValueEntry& entry = impl_->ResetInitializer(name, data.type, data.dims);
+  ModelImpl::PlaceData(entry, {data.owner, data.bytes});
 }
 
 HeldInitializer Model::HoldInitializer(std::string_view name) const {

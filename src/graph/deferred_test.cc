@@ -91,6 +91,28 @@ TEST(HoldInitializer, OutlivesTheModel) {
   }
 }
 
+TEST(InitializerToInput, AndBack) {
+  Model model = FromText(kModel);
+  model.SetInitializer("w", Weights(9)[0]);
+  const std::string before = model.Serialize();
+  const HeldInitializer held = model.HoldInitializer("w");
+  model.InitializerToInput("w");
+  EXPECT_TRUE(model.IsInput("w"));
+  EXPECT_FALSE(model.IsInitializer("w"));
+  EXPECT_EQ(model.InfoOf("w").shape[0].value, 2000);
+  EXPECT_EQ(model.Uses("w").size(), 1);
+  model.Check();
+  HeldInitializer other = held;
+  other.dims = {1, 2000};
+  EXPECT_EQ(ErrorOf([&] { model.InputToInitializer("w", other); }).code(),
+            ErrorCode::kInvalidArgument);
+  EXPECT_EQ(ErrorOf([&] { model.InitializerToInput("x"); }).code(), ErrorCode::kInvalidArgument);
+  model.InputToInitializer("w", held);
+  model.Check();
+  EXPECT_EQ(model.Initializer("w").bytes.data(), held.bytes.data()) << "nothing is copied";
+  EXPECT_EQ(model.Serialize().size(), before.size());
+}
+
 // A model and its data are two files: the new data stand under another name until the model is
 // replaced, so that a crash between the two leaves a whole pair.
 TEST(Save, AnOldPairIsReplacedUnderAnotherName) {

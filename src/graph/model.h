@@ -208,6 +208,12 @@ class Model {
   // Throws Error(kInvalidArgument) if there is none of that name, or a deferred one.
   HeldInitializer HoldInitializer(std::string_view name) const;
 
+  // A constant becomes an input of the graph and back, so that others can work on the rest of a
+  // model without its largest tensors. Throw Error(kInvalidArgument) if there is none of that name;
+  // the second also if the input's type and shape are other ones. Nothing is copied.
+  void InitializerToInput(const std::string& name);
+  void InputToInitializer(const std::string& name, const HeldInitializer& data);
+
   // Adds, or replaces, a group of initializers whose data are computed while the model is written,
   // one group at a time: their sum may be larger than memory. `produce` runs once for each writing
   // and gives the same each time; it must not touch the model. Errors as SetInitializer.

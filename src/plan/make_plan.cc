@@ -195,6 +195,7 @@ class Planner {
     const std::optional<Node> producer = model_.Producer(value);
     if (!producer) return "dynamic weight: a model input";
     if (IsQuantizer(*producer)) return "already quantized by " + producer->Describe();
+    if (QuantizedFrom(model_, value)) return "already quantized: stored as codes";
     return "dynamic weight: computed by " + producer->Describe();
   }
 
@@ -205,7 +206,10 @@ class Planner {
     const std::string excluded = exclusions_.ReasonFor(node);
     if (!excluded.empty()) return stays(excluded);
     if (!bias_) return stays("biases stay float unless asked (biases=FORMAT)");
-    if (!model_.IsInitializer(value)) return stays("dynamic bias");
+    if (!model_.IsInitializer(value)) {
+      return stays(QuantizedFrom(model_, value) ? "already quantized: stored as codes"
+                                                : "dynamic bias");
+    }
     const std::string reason = ConstantReason(value);
     if (!reason.empty()) return stays(reason);
     return QuantizedRow(value, Role::kBias, *bias_, operand.axis);

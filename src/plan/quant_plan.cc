@@ -31,7 +31,7 @@ void CheckWeight(const TensorPlan& row, const graph::Model& model) {
   if (!model.IsInitializer(row.value)) {
     Fail(ErrorCode::kInvalidArgument, "it is not a constant of the model");
   }
-  const DataType type = model.Initializer(row.value).type;
+  const DataType type = model.InfoOf(row.value).type;
   if (!IsStoredAsFloat(type)) {
     Fail(ErrorCode::kInvalidArgument, "it is {}; only FLOAT and FLOAT16 can be quantized",
          DataTypeName(type));

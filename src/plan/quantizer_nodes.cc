@@ -26,7 +26,21 @@ constexpr QuantizerOp kQuantizers[] = {
     {"com.microsoft", "DequantizeLinear"},
 };
 
+// Whether the value is that of a packed weight; for FLOAT16 a Cast stands between.
+bool IsUnpacked(const graph::Model& model, std::string_view value) {
+  std::optional<graph::Node> producer = model.Producer(value);
+  if (producer && producer->op_type() == "Cast" && producer->domain().empty() &&
+      producer->num_inputs() == 1) {
+    producer = model.Producer(producer->input(0));
+  }
+  return producer && IsUnpack(*producer);
+}
+
 }  // namespace
+
+bool IsUnpack(const graph::Node& node) {
+  return node.domain() == "bitpress" && node.op_type().starts_with("Unpack_");
+}
 
 bool IsQuantizer(const graph::Node& node) {
   if (node.domain() == "bitpress") return node.op_type().starts_with("QuantizeDequantize");
@@ -40,6 +54,7 @@ bool HasQuantizedWeights(const graph::Model& model) {
 }
 
 std::optional<std::string> QuantizedFrom(const graph::Model& model, std::string_view value) {
+  if (IsUnpacked(model, value)) return "";
   const std::optional<graph::Node> last = model.Producer(value);
   if (!last || !IsQuantizer(*last) || last->num_inputs() == 0) return std::nullopt;
   const bool is_pair = last->op_type().ends_with("DequantizeLinear");
@@ -54,8 +69,10 @@ bool ReadsQuantized(const graph::Model& model, const graph::Node& node, size_t i
   const std::string& read = node.input(input_index);
   if (QuantizedFrom(model, read) == value) return true;
   // The copy of a weight: FreshName may have added a number.
+  if (read == value) return IsUnpacked(model, read);
   const std::string copy = std::string(value) + "_quantized";
-  if (!read.starts_with(copy) || !model.IsInitializer(read)) return false;
+  const bool is_constant = model.IsInitializer(read) || IsUnpacked(model, read);
+  if (!read.starts_with(copy) || !is_constant) return false;
   const std::string_view rest = std::string_view(read).substr(copy.size());
   return rest.empty() ||
          (rest.front() == '_' && rest.find_first_not_of("0123456789", 1) == std::string_view::npos);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "plan/quantizer_nodes.h"
 #include "transform/insert_quantizers.h"
@@ -18,9 +19,28 @@ PassReport RunPass(std::string name, const std::function<bool()>& pass) {
   return report;
 }
 
+using Weights = std::vector<std::shared_ptr<const WeightStatistics>>;
+
+// Why constants are stored as floats, by name.
+std::string Unpacked(const graph::Model& model, const plan::QuantPlan& plan,
+                     const Weights& weights) {
+  nlohmann::json reasons = nlohmann::json::object();
+  for (const plan::TensorPlan& row : plan.tensors) {
+    if (row.role == plan::Role::kActivation || row.is_quantized()) continue;
+    if (model.IsInitializer(row.value)) reasons[row.value] = "float: " + row.reason;
+  }
+  for (const auto& weight : weights) {
+    if (weight->unpacked_reason.empty()) continue;
+    reasons[weight->quantized] =
+        fmt::format("{} as floats: {}", weight->format, weight->unpacked_reason);
+  }
+  // Names come from the model and may be no UTF-8.
+  return reasons.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 }  // namespace
 
-bool RecordConfig(graph::Model& model, const plan::QuantPlan& plan) {
+bool RecordConfig(graph::Model& model, const plan::QuantPlan& plan, const Weights& weights) {
   const auto before = model.Metadata();
   model.SetMetadata(plan::kVersionMetadata, BITPRESS_VERSION);
   model.SetMetadata(plan::kConfigMetadata, plan::ToJson(plan.config));
@@ -28,20 +48,24 @@ bool RecordConfig(graph::Model& model, const plan::QuantPlan& plan) {
     return row.is_quantized() && row.role != plan::Role::kActivation;
   });
   if (num_weights > 0) model.SetMetadata(plan::kWeightsMetadata, std::to_string(num_weights));
+  if (!weights.empty()) {
+    model.SetMetadata(plan::kUnpackedMetadata, Unpacked(model, plan, weights));
+  }
   return model.Metadata() != before;
 }
 
-TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan, ThreadPool& pool,
-                          const ProgressSink& progress) {
+TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan, Storage storage,
+                          ThreadPool& pool, const ProgressSink& progress) {
   TransformReport report;
   report.passes.push_back(RunPass("quantize-weights", [&] {
-    QuantizedWeights quantized = QuantizeWeights(model, plan, pool, progress);
+    QuantizedWeights quantized = QuantizeWeights(model, plan, storage, pool, progress);
     report.weights = std::move(quantized.weights);
     return quantized.is_modified;
   }));
   report.passes.push_back(
       RunPass("insert-quantizers", [&] { return InsertQuantizers(model, plan); }));
-  report.passes.push_back(RunPass("record-config", [&] { return RecordConfig(model, plan); }));
+  report.passes.push_back(
+      RunPass("record-config", [&] { return RecordConfig(model, plan, report.weights); }));
   return report;
 }
 

@@ -1,6 +1,7 @@
 // Turns a float model into the quantized model of a plan: the schedule of this room's passes.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,17 +22,21 @@ struct PassReport {
 
 struct TransformReport {
   std::vector<PassReport> passes;
-  std::vector<WeightStatistics> weights;
+  // Their errors are known once the model has been written.
+  std::vector<std::shared_ptr<const WeightStatistics>> weights;
 };
 
 // Runs quantize-weights, insert-quantizers and record-config (metadata that say how the model was
-// made). A second run with the same plan modifies nothing. Throws Error as the passes do; the model
+// made). A second run with the same plan changes nothing in the file. `pool` and `progress` are
+// used until the model is written and must live so long. Throws Error as the passes do; the model
 // is in an unspecified, but valid state then.
-TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan, ThreadPool& pool,
-                          const ProgressSink& progress = {});
+TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan, Storage storage,
+                          ThreadPool& pool, const ProgressSink& progress = {});
 
 // Pass record-config: writes the metadata bitpress.version, bitpress.config and, if the plan
-// quantizes weights, bitpress.weights. Returns whether any of them changed.
-bool RecordConfig(graph::Model& model, const plan::QuantPlan& plan);
+// quantizes weights, bitpress.weights; with `weights` also bitpress.unpacked, why which of them are
+// floats. Returns whether any of them changed.
+bool RecordConfig(graph::Model& model, const plan::QuantPlan& plan,
+                  const std::vector<std::shared_ptr<const WeightStatistics>>& weights = {});
 
 }  // namespace bitpress::transform

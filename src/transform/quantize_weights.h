@@ -1,8 +1,9 @@
 // Pass quantize-weights: replaces the weights and biases that the plan quantizes by their quantized
-// and dequantized values, once, when the model is written; no operator runs on them at inference.
+// form, packed codes or simulated floats. No operator of ours runs on them at inference. The values
+// are computed while the model is written, one weight at a time.
 #pragma once
 
-#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,31 +11,38 @@
 #include "base/thread_pool.h"
 #include "graph/model.h"
 #include "plan/quant_plan.h"
+#include "transform/weight_job.h"
 
 namespace bitpress::transform {
 
-// What became of one weight.
-struct WeightStatistics {
-  std::string value;      // its name in the plan
-  std::string quantized;  // its name in the model now
-  std::string format;
-  int64_t num_elements = 0;
-  double mean_squared_error = 0;
-  double sqnr_db = 0;  // of the quantized values; +infinity without any error
+// How quantized weights lie in the model.
+enum class Storage {
+  kPacked,     // codes and scales at their real width, decoded by a function when the model is
+               // loaded
+  kSimulated,  // floats that hold the quantized values
 };
 
 struct QuantizedWeights {
   bool is_modified = false;
-  std::vector<WeightStatistics>
-      weights;  // in the plan's order, without those that an earlier run replaced
+  // In the plan's order, without those that an earlier run replaced; their errors are known once
+  // the model has been written.
+  std::vector<std::shared_ptr<const WeightStatistics>> weights;
 };
 
+// Weights with fewer elements stay floats in packed models: decoding one costs more at load than
+// its bytes save.
+inline constexpr int64_t kLeastPackedElements = 512;
+
 // A weight that is read in one way only keeps its name; otherwise each treatment gets a copy
-// `<weight>_quantized`, and the original goes when nothing reads it any more. Float16 weights are
-// computed in float32. The result does not depend on the number of threads. Throws
-// Error(kInvalidArgument) if the plan does not fit (plan::CheckFits), and Error(kInvalidModel)
-// naming node, tensor and index of the first NaN or infinity.
-QuantizedWeights QuantizeWeights(graph::Model& model, const plan::QuantPlan& plan, ThreadPool& pool,
-                                 const ProgressSink& progress = {});
+// `<weight>_quantized`, and the original goes when nothing reads it any more. Packed, the
+// initializers are `<name>_codes`, `<name>_scales` and so on, and a node `bitpress.Unpack_<format>`
+// gives the value; where the standard operator set is too old for that and cannot be converted, or
+// the format has no packed form, the weight is simulated and its statistics say why.
+//
+// `pool` and `progress` are used until the model is written and must live so long. Throws
+// Error(kInvalidArgument) if the plan does not fit (plan::CheckFits); writing the model throws
+// Error(kInvalidModel) naming node, tensor and index of the first NaN or infinity.
+QuantizedWeights QuantizeWeights(graph::Model& model, const plan::QuantPlan& plan, Storage storage,
+                                 ThreadPool& pool, const ProgressSink& progress = {});
 
 }  // namespace bitpress::transform

@@ -1,0 +1,58 @@
+// bitpress unpack: the float equivalent of a packed model.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "base/text.h"
+#include "command.h"
+#include "config_options.h"
+#include "pipeline.h"
+#include "progress_bar.h"
+
+namespace bitpress::apps {
+namespace {
+
+void Run(pipeline::UnpackOptions options) {
+  pipeline::UnpackReport report;
+  {
+    ProgressBar bar;
+    options.progress = bar.Sink();
+    report = pipeline::Unpack(options);
+  }
+  std::string text = fmt::format("{}: {} ({} before), {} weights unpacked", options.output.string(),
+                                 HumanBytes(report.output_bytes), HumanBytes(report.input_bytes),
+                                 report.num_weights);
+  if (options.drop_quantizers) {
+    text += fmt::format(", {} quantizers taken out", report.num_quantizers);
+  }
+  Print(text + "\n");
+}
+
+}  // namespace
+
+void AddUnpackCommand(CLI::App& program) {
+  CLI::App* const command = program.add_subcommand(
+      "unpack", "Write the float equivalent of a packed model: weights as the floats they mean.");
+  const auto options = std::make_shared<pipeline::UnpackOptions>();
+  command->add_option("model", options->model, "a model of `bitpress quantize`")
+      ->required()
+      ->type_name("MODEL");
+  command
+      ->add_option("-o,--output", options->output,
+                   "the file to write; may be the model itself (it is replaced at the end)")
+      ->required()
+      ->type_name("FILE");
+  command->add_flag("--drop-quantizers", options->drop_quantizers,
+                    "also take the quantizers of activations out (the outputs change)");
+  command->add_flag("--external-data", options->is_external,
+                    "keep the weights in a file of their own, OUTPUT.data");
+  AddThreadsOption(*command, options->num_threads);
+  command->footer(
+      "Examples:\n"
+      "  bitpress unpack quantized.onnx -o floats.onnx\n"
+      "  bitpress unpack quantized.onnx -o weights_only.onnx --drop-quantizers\n");
+  command->callback([options] { Run(*options); });
+}
+
+}  // namespace bitpress::apps

@@ -1,0 +1,93 @@
+// What is in a model file.
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "graph/stored_bytes.h"
+#include "pipeline.h"
+#include "plan/quantizer_nodes.h"
+#include "transform/unpack_functions.h"
+
+namespace bitpress::pipeline {
+namespace {
+
+std::vector<NamedValue> Describe(const graph::Model& model, std::vector<std::string> names) {
+  std::vector<NamedValue> values;
+  for (std::string& name : names) {
+    graph::ValueInfo info = model.InfoOf(name);
+    values.push_back({std::move(name), std::move(info)});
+  }
+  return values;
+}
+
+// What we wrote down about constants that are stored as floats. Others may have touched it since.
+std::map<std::string, std::string> Reasons(const std::map<std::string, std::string>& metadata) {
+  std::map<std::string, std::string> reasons;
+  const auto found = metadata.find(plan::kUnpackedMetadata);
+  if (found == metadata.end()) return reasons;
+  const nlohmann::json json = nlohmann::json::parse(found->second, nullptr, false);
+  if (!json.is_object()) return reasons;
+  for (const auto& [name, reason] : json.items()) {
+    if (reason.is_string()) reasons[name] = reason.get<std::string>();
+  }
+  return reasons;
+}
+
+std::vector<ConstantReport> Constants(const graph::Model& model,
+                                      const std::map<std::string, std::string>& reasons) {
+  std::vector<ConstantReport> constants;
+  std::set<std::string> parts;
+  for (const graph::Node& node : model.Nodes()) {
+    const auto weight = transform::PackedWeightOf(model, node);
+    if (!weight) continue;
+    ConstantReport constant{node.output(0), weight->spec.name, weight->shape, 0, ""};
+    for (size_t i = 0; i < node.num_inputs(); ++i) {
+      if (!model.IsInitializer(node.input(i)) || !parts.insert(node.input(i)).second) continue;
+      constant.num_bytes += model.Initializer(node.input(i)).bytes.size();
+    }
+    constants.push_back(std::move(constant));
+  }
+  for (const std::string& name : model.InitializerNames()) {
+    if (parts.contains(name)) continue;
+    const graph::InitializerView view = model.Initializer(name);
+    ConstantReport constant{name,
+                            std::string(DataTypeName(view.type)),
+                            {view.dims.begin(), view.dims.end()},
+                            view.bytes.size(),
+                            ""};
+    if (const auto reason = reasons.find(name); reason != reasons.end()) {
+      constant.reason = reason->second;
+    }
+    constants.push_back(std::move(constant));
+  }
+  return constants;
+}
+
+}  // namespace
+
+InspectReport Inspect(const std::filesystem::path& path) {
+  const graph::Model model = graph::Model::Load(path);
+  InspectReport report;
+  report.file_bytes = graph::StoredBytes(path);
+  report.ir_version = model.ir_version();
+  report.opset_imports = model.OpsetImports();
+  report.metadata = model.Metadata();
+  report.inputs = Describe(model, model.InputNames());
+  report.outputs = Describe(model, model.OutputNames());
+  for (const graph::Node& node : model.Nodes()) {
+    const std::string& domain = node.domain();
+    const std::string name = domain.empty() ? node.op_type() : domain + "::" + node.op_type();
+    ++report.operators[name];
+    if (plan::IsQuantizer(node)) ++report.quantizers[name];
+  }
+  for (const auto& [domain, name] : model.Functions()) {
+    report.functions.push_back(domain + "." + name);
+  }
+  WithContext(fmt::format("model '{}'", path.string()),
+              [&] { report.constants = Constants(model, Reasons(report.metadata)); });
+  return report;
+}
+
+}  // namespace bitpress::pipeline

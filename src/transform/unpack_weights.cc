@@ -1,0 +1,165 @@
+#include "transform/unpack_weights.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "formats/packed_tensor.h"
+#include "kernels/half.h"
+#include "kernels/pack_tensor.h"
+#include "plan/quantizer_nodes.h"
+#include "transform/unpack_functions.h"
+
+namespace bitpress::transform {
+namespace {
+
+using graph::Model;
+using graph::Node;
+
+std::span<const uint8_t> BytesOf(const graph::HeldInitializer& source) {
+  return {reinterpret_cast<const uint8_t*>(source.bytes.data()), source.bytes.size()};
+}
+
+// A packed weight and the bytes it is decoded from.
+struct Job {
+  PackedWeight weight;
+  std::vector<graph::HeldInitializer> parts;
+  std::string node;  // for messages
+
+  // Which part is which follows from the format alone.
+  formats::PackedView View() const {
+    formats::PackedView view;
+    size_t next = 0;
+    const auto take = [&](bool has_part) {
+      return has_part && next < parts.size() ? BytesOf(parts[next++]) : std::span<const uint8_t>();
+    };
+    const formats::FormatSpec& spec = weight.spec;
+    view.codes = take(true);
+    view.low_codes = take(formats::LowCodePlaneBits(spec) > 0);
+    view.scales = take(spec.is_blocked());
+    view.shifts = take(spec.sub_block_size > 0 && spec.sub_block_shift_bits > 0);
+    return view;
+  }
+
+  std::vector<float> Decode(ThreadPool& pool) const {
+    std::vector<float> y(static_cast<size_t>(NumElements(weight.shape)));
+    const BlockView& view = weight.view;
+    WithContext(node, [&] {
+      kernels::UnpackTensor(weight.spec, view.outer, view.axis, view.inner, View(), y, pool);
+    });
+    return y;
+  }
+};
+
+// Replaces a node with one output by an initializer of the same name that is computed later.
+void ReplaceByConstant(Model& model, Node node, DataType type, const std::vector<int64_t>& dims,
+                       std::function<Tensor()> compute) {
+  const std::string value = node.output(0);
+  node.set_output(0, model.FreshName(value + "_decoded"));
+  model.RemoveNode(node);
+  model.DeferInitializers({{value, type, dims}}, [compute = std::move(compute)] {
+    std::vector<Tensor> tensors;
+    tensors.push_back(compute());
+    return tensors;
+  });
+}
+
+// The Cast to FLOAT16 behind a decoded weight, if nothing else reads the floats.
+std::optional<Node> HalfCast(const Model& model, const std::string& value) {
+  const std::vector<graph::Use> uses = model.Uses(value);
+  if (uses.size() != 1 || model.IsOutput(value) || model.IsUsedInSubgraph(value))
+    return std::nullopt;
+  const Node& reader = uses.front().node;
+  const bool is_cast = reader.op_type() == "Cast" && reader.domain().empty() &&
+                       reader.GetInt("to", 0) == static_cast<int64_t>(DataType::kFloat16);
+  return is_cast ? std::optional(reader) : std::nullopt;
+}
+
+void Unpack(Model& model, Node node, PackedWeight weight, ThreadPool& pool,
+            const std::function<void()>& step) {
+  const auto job = std::make_shared<Job>(Job{std::move(weight), {}, node.Describe()});
+  std::vector<std::string> inputs;
+  for (size_t i = 0; i < node.num_inputs(); ++i) {
+    inputs.push_back(node.input(i));
+    job->parts.push_back(WithContext(job->node, [&] { return model.HoldInitializer(inputs[i]); }));
+  }
+  const std::vector<int64_t> dims = job->weight.shape;
+  const std::string value = node.output(0);
+  if (const std::optional<Node> cast = HalfCast(model, value)) {
+    ReplaceByConstant(model, *cast, DataType::kFloat16, dims, [job, dims, step, &pool] {
+      const std::vector<float> y = job->Decode(pool);
+      Tensor tensor{DataType::kFloat16, dims, std::vector<std::byte>(y.size() * sizeof(uint16_t))};
+      kernels::FloatToHalf(y, tensor.values<uint16_t>().data());
+      step();
+      return tensor;
+    });
+    model.RemoveNode(node);
+  } else {
+    ReplaceByConstant(model, node, DataType::kFloat, dims, [job, dims, step, &pool] {
+      const std::vector<float> y = job->Decode(pool);
+      Tensor tensor{DataType::kFloat, dims, std::vector<std::byte>(y.size() * sizeof(float))};
+      std::ranges::copy(y, tensor.values<float>().begin());
+      step();
+      return tensor;
+    });
+  }
+  for (const std::string& input : inputs) {
+    const bool is_unused =
+        model.Uses(input).empty() && !model.IsOutput(input) && !model.IsUsedInSubgraph(input);
+    if (is_unused && model.IsInitializer(input)) model.RemoveInitializer(input);
+  }
+}
+
+}  // namespace
+
+size_t UnpackWeights(Model& model, ThreadPool& pool, const ProgressSink& progress) {
+  const auto num_weights =
+      static_cast<size_t>(std::ranges::count_if(model.Nodes(), plan::IsUnpack));
+  const auto num_done = std::make_shared<size_t>(0);
+  const auto step = [num_done, num_weights, &progress] {
+    *num_done = std::min(*num_done + 1, num_weights);
+    if (progress) progress("unpack weights", *num_done, num_weights);
+  };
+  for (const Node& node : model.Nodes()) {
+    if (!plan::IsUnpack(node)) continue;
+    if (auto weight = PackedWeightOf(model, node)) {
+      Unpack(model, node, std::move(*weight), pool, step);
+    }
+  }
+  for (const auto& [domain, name] : model.Functions()) {
+    if (domain == "bitpress" && name.starts_with("Unpack_")) model.RemoveFunction(domain, name);
+  }
+  return num_weights;
+}
+
+size_t DropQuantizers(Model& model) {
+  size_t num_dropped = 0;
+  for (Node node : model.Nodes()) {
+    if (node.domain() != "bitpress" || !plan::IsQuantizer(node)) continue;
+    ++num_dropped;
+    const std::string source = node.input(0);
+    const std::string value = node.output(0);
+    for (graph::Use use : model.Uses(value)) use.node.set_input(use.input_index, source);
+    if (!model.IsOutput(value) && !model.IsUsedInSubgraph(value)) {
+      model.RemoveNode(node);
+      continue;
+    }
+    // Something outside the main graph's nodes knows the value by its name.
+    const std::vector<Node> nodes = model.Nodes();
+    const auto next = std::find(nodes.begin(), nodes.end(), node) + 1;
+    const std::optional<Node> before = next == nodes.end() ? std::nullopt : std::optional(*next);
+    node.set_output(0, model.FreshName(value + "_dropped"));
+    model.RemoveNode(node);
+    model.InsertNode({value + "_identity", "Identity", "", {source}, {value}, {}}, before);
+  }
+  for (const auto& [domain, name] : model.Functions()) {
+    if (domain == "bitpress" && name.starts_with("QuantizeDequantize_")) {
+      model.RemoveFunction(domain, name);
+    }
+  }
+  return num_dropped;
+}
+
+}  // namespace bitpress::transform
