@@ -68,11 +68,13 @@ uint32_t EncodeFloats(const ElementParams& p, const float* __restrict y,
     const float sum = element + magic;
     const int32_t subnormal = std::bit_cast<int32_t>(sum) - magic_bits;
     const int32_t rounded = std::bit_cast<int32_t>((sum - magic) * scale);
-    const bool is_subnormal = element_bits < least_normal;
-    const int32_t code = is_subnormal ? subnormal : normal;
-    const int32_t decoded = is_subnormal ? rounded : (magnitude & kept);
+    // Masks, not conditions: compilers turn those into jumps here, and few are foreseeable.
+    const int32_t is_subnormal = -static_cast<int32_t>(element_bits < least_normal);
+    const int32_t code = normal ^ ((normal ^ subnormal) & is_subnormal);
+    const int32_t kept_part = magnitude & kept;
+    const int32_t decoded = kept_part ^ ((kept_part ^ rounded) & is_subnormal);
     bad |= static_cast<uint32_t>(decoded ^ magnitude);
-    if constexpr (kLimited) bad |= magnitude > limit ? 1u : 0u;
+    if constexpr (kLimited) bad |= static_cast<uint32_t>(magnitude > limit);
     codes[i] = static_cast<Code>(static_cast<uint32_t>(code) | sign >> sign_shift);
   }
   return bad;

@@ -12,34 +12,10 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 constexpr size_t kStep = 8;
 
-constexpr int SpareBits(int bits) { return 8 % bits; }
-
 constexpr uint64_t Repeat(uint64_t value, int distance) {
   uint64_t repeated = 0;
   for (int shift = 0; shift < 64; shift += distance) repeated |= value << shift;
   return repeated;
-}
-
-// Bits of the spare stream that belong to byte j, moved from stream order to their byte and back.
-template <int kBits, int kBytes>
-inline uint64_t SpreadSpare(uint64_t stream) {
-  constexpr int kSpare = SpareBits(kBits);
-  constexpr uint64_t kMask = (1u << kSpare) - 1;
-  uint64_t bytes = 0;
-  for (int j = 0; j < kBytes; ++j) {
-    bytes |= (stream & kMask << (kSpare * j)) << (8 * j + 8 - kSpare - kSpare * j);
-  }
-  return bytes;
-}
-template <int kBits, int kBytes>
-inline uint64_t GatherSpare(uint64_t bytes) {
-  constexpr int kSpare = SpareBits(kBits);
-  constexpr uint64_t kMask = (1u << kSpare) - 1;
-  uint64_t stream = 0;
-  for (int j = 0; j < kBytes; ++j) {
-    stream |= bytes >> (8 * j + 8 - kSpare - kSpare * j) & kMask << (kSpare * j);
-  }
-  return stream;
 }
 
 template <int kBits>
@@ -57,91 +33,129 @@ inline uint64_t Pack8(uint64_t x) {
     x = (x | x >> 14) & Repeat(0xF, 32);
     return (x | x >> 28) & 0xFF;
   } else if constexpr (kBits == 6) {
-    // Two groups of three bytes.
-    const uint64_t low = (x & 0xFFFFFF) | SpreadSpare<6, 3>(x >> 24 & 0x3F);
-    const uint64_t high = (x >> 32 & 0xFFFFFF) | SpreadSpare<6, 3>(x >> 56);
-    return low | high << 24;
+    // Two groups of three bytes, 32 bits apart; the fourth code goes to the top two bits of each.
+    const uint64_t last = x >> 24 & Repeat(0x3F, 32);
+    const uint64_t spare = (last & Repeat(0x03, 32)) << 6 | (last & Repeat(0x0C, 32)) << 12 |
+                           (last & Repeat(0x30, 32)) << 18;
+    x = (x & Repeat(0xFFFFFF, 32)) | spare;
+    return (x & 0xFFFFFF) | (x >> 8 & 0xFFFFFF000000);
   } else if constexpr (kBits == 3) {
     const uint64_t pairs = x | x >> 5;
-    const uint64_t low = (pairs & 0x3F) | (pairs >> 8 & 0x3F00) | (pairs >> 16 & 0x3F0000);
-    return low | SpreadSpare<3, 3>(pairs >> 48 & 0x3F);
+    const uint64_t last = pairs >> 48 & 0x3F;
+    return (pairs & 0x3F) | (pairs >> 8 & 0x3F00) | (pairs >> 16 & 0x3F0000) | (last & 0x03) << 6 |
+           (last & 0x0C) << 12 | (last & 0x30) << 18;
   } else if constexpr (kBits == 5) {
-    const uint64_t last = x >> 40;
-    const uint64_t stream = (last & 0x1F) | (last >> 3 & 0x3E0) | (last >> 6 & 0x7C00);
-    return (x & 0xFFFFFFFFFF) | SpreadSpare<5, 5>(stream);
+    // Codes 5 to 7 become a stream of 15 bits, of which each byte takes three.
+    uint64_t spare = x >> 40;
+    spare = (spare & 0x1F) | (spare >> 3 & 0x3E0) | (spare >> 6 & 0x7C00);
+    spare = (spare & 0xFFF) | (spare & 0x7000) << 20;
+    spare = (spare | spare << 10) & 0x7003F003F;
+    spare = (spare | spare << 5) & 0x707070707;
+    return (x & 0xFFFFFFFFFF) | spare << 5;
   } else {
     static_assert(kBits == 7);
-    return (x & 0xFFFFFFFFFFFFFF) | SpreadSpare<7, 7>(x >> 56);
+    // Bit j of the last code goes to byte j: the product has it at bit 7 * k + j for every k, of
+    // which k = j is kept.
+    const uint64_t last = x >> 56;
+    const uint64_t spare = last * 0x40810204081 & Repeat(1, 8);
+    return (x & 0xFFFFFFFFFFFFFF) | spare << 7;
   }
 }
 
+// What lies behind the kBits bytes does not matter.
 template <int kBits>
 inline uint64_t Unpack8(uint64_t v) {
   if constexpr (kBits == 4) {
-    v = (v | v << 16) & Repeat(0xFFFF, 32);
+    v = (v & 0xFFFF) | (v & 0xFFFF0000) << 16;
     v = (v | v << 8) & Repeat(0xFF, 16);
     return (v | v << 4) & Repeat(0xF, 8);
   } else if constexpr (kBits == 2) {
-    v = (v | v << 24) & Repeat(0xFF, 32);
+    v = (v & 0xFF) | (v & 0xFF00) << 24;
     v = (v | v << 12) & Repeat(0xF, 16);
     return (v | v << 6) & Repeat(3, 8);
   } else if constexpr (kBits == 1) {
-    v = (v | v << 28) & Repeat(0xF, 32);
+    v = (v & 0xF) | (v & 0xF0) << 28;
     v = (v | v << 14) & Repeat(3, 16);
     return (v | v << 7) & Repeat(1, 8);
   } else if constexpr (kBits == 6) {
-    const uint64_t low = (v & 0x3F3F3F) | GatherSpare<6, 3>(v) << 24;
-    const uint64_t high = (v >> 24 & 0x3F3F3F) | GatherSpare<6, 3>(v >> 24) << 24;
-    return low | high << 32;
+    v = (v & 0xFFFFFF) | (v & 0xFFFFFF000000) << 8;
+    const uint64_t spare = v >> 6 & Repeat(0x030303, 32);
+    const uint64_t last = (spare | spare >> 6 | spare >> 12) & Repeat(0x3F, 32);
+    return (v & Repeat(0x3F3F3F, 32)) | last << 24;
   } else if constexpr (kBits == 3) {
-    const uint64_t pairs =
-        (v & 0x3F) | (v & 0x3F00) << 8 | (v & 0x3F0000) << 16 | GatherSpare<3, 3>(v) << 48;
+    const uint64_t spare = v >> 6 & 0x030303;
+    const uint64_t last = (spare | spare >> 6 | spare >> 12) & 0x3F;
+    const uint64_t pairs = (v & 0x3F) | (v & 0x3F00) << 8 | (v & 0x3F0000) << 16 | last << 48;
     return (pairs | pairs << 5) & Repeat(7, 8);
   } else if constexpr (kBits == 5) {
-    const uint64_t stream = GatherSpare<5, 5>(v);
-    const uint64_t last = (stream & 0x1F) | (stream & 0x3E0) << 3 | (stream & 0x7C00) << 6;
+    uint64_t spare = v >> 5 & 0x707070707;
+    spare = (spare | spare >> 5) & 0x7003F003F;
+    spare = (spare | spare >> 10) & 0x700000FFF;
+    spare = spare | spare >> 20;
+    const uint64_t last = (spare & 0x1F) | (spare & 0x3E0) << 3 | (spare & 0x7C00) << 6;
     return (v & 0x1F1F1F1F1F) | last << 40;
   } else {
     static_assert(kBits == 7);
-    return (v & 0x7F7F7F7F7F7F7F) | GatherSpare<7, 7>(v) << 56;
+    // The product has bit 8 * j at bit 42 + j, among others elsewhere.
+    const uint64_t spare = v >> 7 & 0x01010101010101;
+    const uint64_t last = spare * 0x40810204081 >> 42 & 0x7F;
+    return (v & 0x7F7F7F7F7F7F7F) | last << 56;
   }
 }
 
+// Groups at the end of memory go through a copy of just their bytes. The others are loaded and
+// stored as eight bytes, of which the next group overwrites what is too much.
 template <int kBits>
 void PackAll(std::span<const uint8_t> codes, std::span<uint8_t> packed) {
-  const size_t num_whole = codes.size() / kStep;
   const uint8_t* in = codes.data();
   uint8_t* out = packed.data();
-  for (size_t i = 0; i < num_whole; ++i, in += kStep, out += kBits) {
+  size_t in_left = codes.size(), out_left = packed.size();
+  for (; in_left >= kStep && out_left >= kStep; in_left -= kStep, out_left -= kBits) {
     uint64_t eight;
     std::memcpy(&eight, in, kStep);
     const uint64_t bytes = Pack8<kBits>(eight);
-    std::memcpy(out, &bytes, kBits);
+    std::memcpy(out, &bytes, kStep);
+    in += kStep;
+    out += kBits;
   }
-  if (const size_t rest = codes.size() % kStep; rest > 0) {
+  while (in_left > 0) {
+    const size_t num_codes = std::min(in_left, kStep);
+    const size_t num_bytes = std::min<size_t>(out_left, kBits);
     uint64_t eight = 0;
-    std::memcpy(&eight, in, rest);
+    std::memcpy(&eight, in, num_codes);
     const uint64_t bytes = Pack8<kBits>(eight);
-    std::memcpy(out, &bytes, packed.size() - num_whole * kBits);
+    std::memcpy(out, &bytes, num_bytes);
+    in += num_codes;
+    out += num_bytes;
+    in_left -= num_codes;
+    out_left -= num_bytes;
   }
 }
 
 template <int kBits>
 void UnpackAll(std::span<const uint8_t> packed, std::span<uint8_t> codes) {
-  const size_t num_whole = codes.size() / kStep;
   const uint8_t* in = packed.data();
   uint8_t* out = codes.data();
-  for (size_t i = 0; i < num_whole; ++i, in += kBits, out += kStep) {
-    uint64_t bytes = 0;
-    std::memcpy(&bytes, in, kBits);
+  size_t in_left = packed.size(), out_left = codes.size();
+  for (; in_left >= kStep && out_left >= kStep; in_left -= kBits, out_left -= kStep) {
+    uint64_t bytes;
+    std::memcpy(&bytes, in, kStep);
     const uint64_t eight = Unpack8<kBits>(bytes);
     std::memcpy(out, &eight, kStep);
+    in += kBits;
+    out += kStep;
   }
-  if (const size_t rest = codes.size() % kStep; rest > 0) {
+  while (out_left > 0) {
+    const size_t num_codes = std::min(out_left, kStep);
+    const size_t num_bytes = std::min<size_t>(in_left, kBits);
     uint64_t bytes = 0;
-    std::memcpy(&bytes, in, packed.size() - num_whole * kBits);
+    std::memcpy(&bytes, in, num_bytes);
     const uint64_t eight = Unpack8<kBits>(bytes);
-    std::memcpy(out, &eight, rest);
+    std::memcpy(out, &eight, num_codes);
+    in += num_bytes;
+    out += num_codes;
+    in_left -= num_bytes;
+    out_left -= num_codes;
   }
 }
 

@@ -40,7 +40,14 @@ class TensorUnpacker {
         low_bits_(formats::LowCodePlaneBits(spec)),
         codec_(spec) {
     if (!is_wide_) elements_ = formats::ElementTable(spec);
-    if (spec.is_blocked()) scale_table_ = formats::ScaleTable(spec);
+    if (!spec.is_blocked()) return;
+    scale_table_ = formats::ScaleTable(spec);
+    const uint32_t max_shift = (1u << spec.sub_block_shift_bits) - 1;
+    for (size_t code = 0; code < is_easy_.size(); ++code) {
+      const uint32_t factor = formats::FloatBits(scale_table_[code]);  // NaN is above the largest
+      is_easy_[code] =
+          factor >= kLeastFactor + (max_shift << kExponentShift) && factor <= kLargestFactor;
+    }
   }
 
   void Run(const BlockTask& task, const BatchIn& in) const {
@@ -90,8 +97,7 @@ class TensorUnpacker {
       }
       Decode(in, InBatch(q, in), factors.data(), y_ + walk_.FirstElement(q), num_blocks * length);
       for (size_t b = q; spec_.is_blocked() && b < q + num_blocks; ++b) {
-        const uint8_t* const shift = ShiftsOf(b, in);
-        if (!IsEasy(scales_[b], shift, 1, NumSubBlocks(length))) AskReference(b, 0, in);
+        if (!is_easy_[scales_[b]]) AskReference(b, 0, in);
       }
       q += num_blocks;
     }
@@ -107,6 +113,13 @@ class TensorUnpacker {
       std::fill_n(factors, length, factor);
       return;
     }
+    if (walk_.sub_block == 2) {
+      for (size_t k = 0; k < length / 2; ++k) {
+        factors[2 * k] = factors[2 * k + 1] = Shifted(factor, shifts[k]);
+      }
+      if (length % 2 != 0) factors[length - 1] = Shifted(factor, shifts[length / 2]);
+      return;
+    }
     for (size_t begin = 0; begin < length; begin += walk_.sub_block) {
       const size_t end = std::min(begin + walk_.sub_block, length);
       std::fill(factors + begin, factors + end, Shifted(factor, *shifts++));
@@ -117,16 +130,6 @@ class TensorUnpacker {
   static float Shifted(float factor, uint8_t shift) {
     return formats::FloatFromBits(formats::FloatBits(factor) -
                                   (static_cast<uint32_t>(shift) << kExponentShift));
-  }
-
-  // Whether all factors of a block lie in the range where float32 products are exact in every mode
-  // of the processor.
-  bool IsEasy(uint8_t scale, const uint8_t* shifts, size_t stride, size_t num_shifts) const {
-    const uint32_t factor = formats::FloatBits(scale_table_[scale]);
-    if (factor > kLargestFactor) return false;  // NaN too
-    uint32_t most = 0;
-    for (size_t k = 0; k < num_shifts; ++k) most = std::max<uint32_t>(most, shifts[k * stride]);
-    return factor >= kLeastFactor + (most << kExponentShift);
   }
 
   void RunColumns(size_t q, size_t column, size_t columns, const BatchIn& in) const {
@@ -146,8 +149,7 @@ class TensorUnpacker {
              y + r * stride, columns);
     }
     for (size_t c = 0; c < columns; ++c) {
-      const uint8_t* const shift = shifts != nullptr ? shifts + c : nullptr;
-      if (!IsEasy(scales[c], shift, stride, NumSubBlocks(length))) AskReference(q, column + c, in);
+      if (!is_easy_[scales[c]]) AskReference(q, column + c, in);
     }
   }
 
@@ -195,6 +197,7 @@ class TensorUnpacker {
   formats::ref::BlockCodec codec_;
   std::vector<float> elements_;
   std::array<float, 256> scale_table_{};
+  std::array<bool, 256> is_easy_{};  // with any shift
 };
 
 }  // namespace
