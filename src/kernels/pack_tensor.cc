@@ -37,29 +37,34 @@ struct ScaleRule {
   int unit_exponent = 0;
   int32_t max_shift = 0;
 
-  // The smallest exponent with which amax is not above the largest value.
-  int Exponent(int32_t amax) const {
-    return (amax - max_bits + (1 << kExponentShift) - 1) >> kExponentShift;
-  }
-  // False: the reference must do it.
-  bool Choose(int32_t amax, uint8_t& scale, uint32_t& inverse, int& exponent) const {
-    exponent = least;
-    scale = 0;
-    inverse = kOneBits;
-    if (amax == 0) return true;
-    if (amax < kLeastAmax || amax >= kTopAmax) return false;
-    exponent = std::max(Exponent(amax), least);
-    if (exponent > most) return false;
-    scale = static_cast<uint8_t>(exponent - least);
-    inverse = static_cast<uint32_t>(127 - exponent - unit_exponent) << kExponentShift;
-    return true;
+  // What follows from a block's amax. Without jumps, so that loops over columns are vectorized.
+  struct Chosen {
+    int32_t scale;
+    uint32_t inverse;
+    int32_t limit;  // bits of the largest value at the block's exponent
+    int32_t fits;   // 0: the reference must do it
+  };
+  Chosen Choose(int32_t amax) const {
+    const bool is_zero = amax == 0;
+    // The smallest exponent with which amax is not above the largest value.
+    const int32_t wanted = (amax - max_bits + (1 << kExponentShift) - 1) >> kExponentShift;
+    const int32_t exponent = wanted < least ? least : wanted;
+    const int32_t in_range = static_cast<int32_t>(amax >= kLeastAmax) &
+                             static_cast<int32_t>(amax < kTopAmax) &
+                             static_cast<int32_t>(exponent <= most);
+    // Zeros store the least exponent. Their factor does not matter; their limit is far above them,
+    // so that sub-blocks shift as far as any.
+    const int32_t used = is_zero ? 0 : exponent;
+    return {is_zero ? 0 : exponent - least,
+            static_cast<uint32_t>(127 - used - unit_exponent) << kExponentShift,
+            static_cast<int32_t>(static_cast<uint32_t>(max_bits) +
+                                 (static_cast<uint32_t>(used) << kExponentShift)),
+            static_cast<int32_t>(is_zero) | in_range};
   }
   // As many times as the limit can be halved without going below the sub-block's largest magnitude.
-  // A block of zeros has the least exponent and shifts as far as any.
-  int32_t Shift(int32_t sub_amax, int exponent) const {
-    if (sub_amax == 0) return max_shift;
-    const int32_t limit = max_bits + exponent * (1 << kExponentShift);
-    return std::min((limit - sub_amax) >> kExponentShift, max_shift);
+  int32_t Shift(int32_t sub_amax, int32_t limit) const {
+    const int32_t shift = (limit - sub_amax) >> kExponentShift;
+    return shift < max_shift ? shift : max_shift;
   }
 };
 
@@ -162,11 +167,11 @@ class TensorPacker {
       for (size_t i = 0; i < block; ++i) {
         amax = std::max(amax, CountedMagnitude<kTwosComplement>(y[i], rule.reach_down));
       }
-      uint32_t factor;
-      int exponent;
-      fits = rule.Choose(amax, scales[b], factor, exponent) && fits;
+      const ScaleRule::Chosen chosen = rule.Choose(amax);
+      scales[b] = static_cast<uint8_t>(chosen.scale);
+      fits = fits && chosen.fits != 0;
       if constexpr (kSub == 0) {
-        for (size_t i = 0; i < block; ++i) inverse[i] = factor;
+        for (size_t i = 0; i < block; ++i) inverse[i] = chosen.inverse;
       } else {
         for (size_t begin = 0; begin < block; begin += sub) {
           const size_t end = kBlock > 0 ? begin + sub : std::min(begin + sub, block);
@@ -174,9 +179,10 @@ class TensorPacker {
           for (size_t i = begin; i < end; ++i) {
             sub_amax = std::max(sub_amax, CountedMagnitude<false>(y[i], 0));
           }
-          const int32_t shift = rule.Shift(sub_amax, exponent);
+          const int32_t shift = rule.Shift(sub_amax, chosen.limit);
           *shifts++ = static_cast<uint8_t>(shift);
-          const uint32_t sub_factor = factor + (static_cast<uint32_t>(shift) << kExponentShift);
+          const uint32_t sub_factor =
+              chosen.inverse + (static_cast<uint32_t>(shift) << kExponentShift);
           for (size_t i = begin; i < end; ++i) inverse[i] = sub_factor;
         }
       }
@@ -190,16 +196,22 @@ class TensorPacker {
     constexpr size_t kMost = BlockWalk::kColumnsPerTask;
     std::array<int32_t, kMost> amax;
     std::array<uint32_t, kMost> inverse;
-    std::array<int, kMost> exponents;
+    std::array<int32_t, kMost> limit;
     const size_t length = walk_.Length(q), stride = walk_.inner;
     const float* y = y_ + walk_.FirstElement(q) + column;
     const size_t position = InBatch(q, out) + column;
     LargestOfColumns(y, length, columns, amax.data());
     uint8_t* const scales = scales_ + walk_.FirstScale(q) + column;
-    bool done = true;
+    const ScaleRule rule = rule_;
+    int32_t fits = 1;
     for (size_t c = 0; c < columns; ++c) {
-      done = rule_.Choose(amax[c], scales[c], inverse[c], exponents[c]) && done;
+      const ScaleRule::Chosen chosen = rule.Choose(amax[c]);
+      scales[c] = static_cast<uint8_t>(chosen.scale);
+      inverse[c] = chosen.inverse;
+      limit[c] = chosen.limit;
+      fits &= chosen.fits;
     }
+    bool done = fits != 0;
     if (done && walk_.sub_block == 0) {
       for (size_t r = 0; done && r < length; ++r) {
         done = Encode(y + r * stride, inverse.data(), out, position + r * stride, columns);
@@ -211,7 +223,7 @@ class TensorPacker {
         const size_t end = std::min(begin + walk_.sub_block, length);
         LargestOfColumns(y + begin * stride, end - begin, columns, amax.data());
         for (size_t c = 0; c < columns; ++c) {
-          const int32_t shift = rule_.Shift(amax[c], exponents[c]);
+          const int32_t shift = rule.Shift(amax[c], limit[c]);
           shifts[c] = static_cast<uint8_t>(shift);
           sub_inverse[c] = inverse[c] + (static_cast<uint32_t>(shift) << kExponentShift);
         }
