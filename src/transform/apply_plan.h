@@ -27,7 +27,7 @@ struct TransformReport {
 };
 
 // Runs quantize-weights, insert-quantizers and record-config (metadata that say how the model was
-// made). A second run with the same plan changes nothing in the file. `pool` and `progress` are
+// made). A second run with the same plan changes nothing in the file. `pool` is
 // used until the model is written and must live so long. Throws Error as the passes do; the model
 // is in an unspecified, but valid state then.
 TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan, Storage storage,

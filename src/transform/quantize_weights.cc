@@ -38,7 +38,7 @@ void RaiseOpset(Model& model, const QuantPlan& plan) {
 
 // Counts the weights that are done while the model is written.
 struct Progress {
-  const ProgressSink& sink;
+  ProgressSink sink;
   size_t num_done = 0;
   size_t num_weights = 0;
 

@@ -39,7 +39,7 @@ inline constexpr int64_t kLeastPackedElements = 512;
 // gives the value; where the standard operator set is too old for that and cannot be converted, or
 // the format has no packed form, the weight is simulated and its statistics say why.
 //
-// `pool` and `progress` are used until the model is written and must live so long. Throws
+// `pool` is used until the model is written and must live so long. Throws
 // Error(kInvalidArgument) if the plan does not fit (plan::CheckFits); writing the model throws
 // Error(kInvalidModel) naming node, tensor and index of the first NaN or infinity.
 QuantizedWeights QuantizeWeights(graph::Model& model, const plan::QuantPlan& plan, Storage storage,

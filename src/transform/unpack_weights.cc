@@ -118,7 +118,7 @@ size_t UnpackWeights(Model& model, ThreadPool& pool, const ProgressSink& progres
   const auto num_weights =
       static_cast<size_t>(std::ranges::count_if(model.Nodes(), plan::IsUnpack));
   const auto num_done = std::make_shared<size_t>(0);
-  const auto step = [num_done, num_weights, &progress] {
+  const auto step = [num_done, num_weights, progress] {
     *num_done = std::min(*num_done + 1, num_weights);
     if (progress) progress("unpack weights", *num_done, num_weights);
   };

@@ -11,7 +11,7 @@ namespace bitpress::transform {
 
 // Pass unpack-weights: replaces every `bitpress.Unpack_<format>` node by an initializer with the
 // values it gives, computed while the model is written, and removes its function. Outputs stay the
-// same, bit for bit. Returns the number of weights. `pool` and `progress` are used until the model
+// same, bit for bit. Returns the number of weights. `pool` is used until the model
 // is written. Throws Error(kInvalidModel) naming the node if the bytes are not what it needs.
 size_t UnpackWeights(graph::Model& model, ThreadPool& pool, const ProgressSink& progress = {});
 
