@@ -147,18 +147,6 @@ inline uint32_t EncodeBFloat16(const float* __restrict y, uint16_t* __restrict c
   return bad;
 }
 
-// --- Scales ---
-
-// A magnitude as it counts for the block's exponent, as bits that compare as integers. Two's
-// complement reaches a step further down than up: negative values count as that much less.
-template <bool kTwosComplement>
-inline int32_t CountedMagnitude(float y, int32_t reach_down) {
-  const int32_t bits = std::bit_cast<int32_t>(y);
-  const int32_t magnitude = bits & 0x7FFFFFFF;
-  if constexpr (!kTwosComplement) return magnitude;
-  return bits < 0 && magnitude > reach_down ? magnitude - reach_down : magnitude;
-}
-
 // --- Decoding ---
 
 inline void DecodeTable(const float* __restrict table, const uint8_t* __restrict codes,

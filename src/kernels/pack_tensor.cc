@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "formats/float_bits.h"
+#include "kernels/block_scale.h"
 #include "kernels/block_walk.h"
 #include "kernels/pack_loops.h"
 #include "kernels/packed_plane.h"
@@ -16,56 +17,12 @@ namespace {
 
 using formats::FormatSpec;
 
-// What has its largest magnitude outside this range, zeros apart, is left to the reference: within
-// it all powers of two and products below are normal float32.
-constexpr int32_t kLeastAmax = 64 << kExponentShift;
-constexpr int32_t kTopAmax = 225 << kExponentShift;
-
 // Where the codes of a batch go; the first of each belongs to the batch's first block.
 struct BatchOut {
   size_t first_block = 0;
   uint8_t* codes = nullptr;
   uint8_t* low_codes = nullptr;
   uint8_t* shifts = nullptr;
-};
-
-// A block's scale from its largest counted magnitude.
-struct ScaleRule {
-  int32_t max_bits = 0;    // largest value at exponent 0
-  int32_t reach_down = 0;  // CountedMagnitude
-  int least = 0, most = 0;
-  int unit_exponent = 0;
-  int32_t max_shift = 0;
-
-  // What follows from a block's amax. Without jumps, so that loops over columns are vectorized.
-  struct Chosen {
-    int32_t scale;
-    uint32_t inverse;
-    int32_t limit;  // bits of the largest value at the block's exponent
-    int32_t fits;   // 0: the reference must do it
-  };
-  Chosen Choose(int32_t amax) const {
-    const bool is_zero = amax == 0;
-    // The smallest exponent with which amax is not above the largest value.
-    const int32_t wanted = (amax - max_bits + (1 << kExponentShift) - 1) >> kExponentShift;
-    const int32_t exponent = wanted < least ? least : wanted;
-    const int32_t in_range = static_cast<int32_t>(amax >= kLeastAmax) &
-                             static_cast<int32_t>(amax < kTopAmax) &
-                             static_cast<int32_t>(exponent <= most);
-    // Zeros store the least exponent. Their factor does not matter; their limit is far above them,
-    // so that sub-blocks shift as far as any.
-    const int32_t used = is_zero ? 0 : exponent;
-    return {is_zero ? 0 : exponent - least,
-            static_cast<uint32_t>(127 - used - unit_exponent) << kExponentShift,
-            static_cast<int32_t>(static_cast<uint32_t>(max_bits) +
-                                 (static_cast<uint32_t>(used) << kExponentShift)),
-            static_cast<int32_t>(is_zero) | in_range};
-  }
-  // As many times as the limit can be halved without going below the sub-block's largest magnitude.
-  int32_t Shift(int32_t sub_amax, int32_t limit) const {
-    const int32_t shift = (limit - sub_amax) >> kExponentShift;
-    return shift < max_shift ? shift : max_shift;
-  }
 };
 
 class TensorPacker {
@@ -77,17 +34,8 @@ class TensorPacker {
         scales_(scales),
         element_(spec),
         codec_(spec),
-        first_bad_(walk.num_elements) {
-    rule_.max_bits = static_cast<int32_t>(element_.max_bits);
-    rule_.unit_exponent = element_.unit_exponent;
-    if (element_.kind == ElementKind::kTwosComplement) {
-      rule_.reach_down = (128 << kExponentShift) - rule_.max_bits;  // 2.0
-    }
-    if (!spec.is_blocked()) return;
-    rule_.least = formats::RangeOf(spec).min_shared_exponent;
-    rule_.most = formats::RangeOf(spec).max_shared_exponent;
-    rule_.max_shift = (1 << spec.sub_block_shift_bits) - 1;
-  }
+        rule_(spec, element_),
+        first_bad_(walk.num_elements) {}
 
   void Run(const BlockTask& task, const BatchOut& out) {
     if (walk_.inner == 1) {
@@ -130,36 +78,63 @@ class TensorPacker {
   // Scales, shifts and every element's inverse factor. False: the reference must do the tile.
   bool TileScales(const float* y, size_t num_blocks, size_t length, uint8_t* scales,
                   uint8_t* shifts, uint32_t* inverse) const {
-    const auto call = [&]<size_t kBlock, size_t kSub, bool kTwosComplement>() {
+    const auto call = [&]<size_t kBlock, bool kSub, bool kTwosComplement>() {
       return TileScalesOf<kBlock, kSub, kTwosComplement>(y, num_blocks, length, scales, shifts,
                                                          inverse);
     };
     if (element_.kind == ElementKind::kTwosComplement) {
-      return length == 32 ? call.template operator()<32, 0, true>()
-                          : call.template operator()<0, 0, true>();
+      return length == 32 ? call.template operator()<32, false, true>()
+                          : call.template operator()<0, false, true>();
     }
     if (walk_.sub_block > 0) {
-      return length == 16 && walk_.sub_block == 2 ? call.template operator()<16, 2, false>()
-                                                  : call.template operator()<0, 1, false>();
+      return length == 16 && walk_.sub_block == 2
+                 ? TileScalesOfPairs(y, num_blocks, scales, shifts, inverse)
+                 : call.template operator()<0, true, false>();
     }
     switch (length) {
       case 8:
-        return call.template operator()<8, 0, false>();
+        return call.template operator()<8, false, false>();
       case 16:
-        return call.template operator()<16, 0, false>();
+        return call.template operator()<16, false, false>();
       case 32:
-        return call.template operator()<32, 0, false>();
+        return call.template operator()<32, false, false>();
       default:
-        return call.template operator()<0, 0, false>();
+        return call.template operator()<0, false, false>();
     }
   }
 
-  // Lengths known to the compiler; kBlock 0: any. kSub 0: none, 1: any.
-  template <size_t kBlock, size_t kSub, bool kTwosComplement>
+  // MX4/6/9: loops over pairs are vectorized, one over the pairs of a block is not.
+  bool TileScalesOfPairs(const float* __restrict y, size_t num_blocks, uint8_t* __restrict scales,
+                         uint8_t* __restrict shifts, uint32_t* __restrict inverse) const {
+    constexpr size_t kPairs = 8;  // in a block
+    std::array<int32_t, BlockWalk::kTile / 2> amax;
+    for (size_t k = 0; k < num_blocks * kPairs; ++k) {
+      const int32_t first = CountedMagnitude<false>(y[2 * k], 0);
+      const int32_t second = CountedMagnitude<false>(y[2 * k + 1], 0);
+      amax[k] = first > second ? first : second;
+    }
+    const ScaleRule rule = rule_;
+    int32_t fits = 1;
+    for (size_t b = 0; b < num_blocks; ++b, shifts += kPairs, inverse += 2 * kPairs) {
+      const int32_t* const pair = amax.data() + b * kPairs;
+      const ScaleRule::Chosen chosen = rule.Choose(*std::max_element(pair, pair + kPairs));
+      scales[b] = static_cast<uint8_t>(chosen.scale);
+      fits &= chosen.fits;
+      for (size_t k = 0; k < kPairs; ++k) {
+        const int32_t shift = rule.Shift(pair[k], chosen.limit);
+        shifts[k] = static_cast<uint8_t>(shift);
+        inverse[2 * k] = inverse[2 * k + 1] =
+            chosen.inverse + (static_cast<uint32_t>(shift) << kExponentShift);
+      }
+    }
+    return fits != 0;
+  }
+
+  // Lengths known to the compiler; kBlock 0: any. kSub: whether there are sub-blocks.
+  template <size_t kBlock, bool kSub, bool kTwosComplement>
   bool TileScalesOf(const float* y, size_t num_blocks, size_t length, uint8_t* scales,
                     uint8_t* shifts, uint32_t* inverse) const {
     const size_t block = kBlock > 0 ? kBlock : length;
-    const size_t sub = kSub > 1 ? kSub : walk_.sub_block;
     const ScaleRule rule = rule_;
     bool fits = true;
     for (size_t b = 0; b < num_blocks; ++b, y += block, inverse += block) {
@@ -170,11 +145,11 @@ class TensorPacker {
       const ScaleRule::Chosen chosen = rule.Choose(amax);
       scales[b] = static_cast<uint8_t>(chosen.scale);
       fits = fits && chosen.fits != 0;
-      if constexpr (kSub == 0) {
+      if constexpr (!kSub) {
         for (size_t i = 0; i < block; ++i) inverse[i] = chosen.inverse;
       } else {
-        for (size_t begin = 0; begin < block; begin += sub) {
-          const size_t end = kBlock > 0 ? begin + sub : std::min(begin + sub, block);
+        for (size_t begin = 0; begin < block; begin += walk_.sub_block) {
+          const size_t end = std::min(begin + walk_.sub_block, block);
           int32_t sub_amax = 0;
           for (size_t i = begin; i < end; ++i) {
             sub_amax = std::max(sub_amax, CountedMagnitude<false>(y[i], 0));

@@ -159,12 +159,11 @@ TEST(PackTensor, EqualsTheReference) {
 // More than one batch, for tensors that are not a whole number of them.
 TEST(PackTensor, LargeTensorsEqualTheReference) {
   std::mt19937 random(4);
-  ThreadPool pool(2);
-  for (const char* name :
-       {"mx4", "mx6", "mxfp6_e2m3", "mxfp4_e2m1", "bfp(bits=20, block=32)", "fp16", "mxint8"}) {
+  ThreadPool pool(1);
+  for (const char* name : {"mx6", "mxfp4_e2m1", "bfp(bits=20, block=32)", "fp16"}) {
     const FormatSpec spec = formats::FindFormat(name);
-    for (const Shape& shape : {Shape{1, 1300001, 1}, Shape{1001, 1003, 1}, Shape{1, 601, 2003},
-                               Shape{401, 300, 9}, Shape{3, 5, 70001}}) {
+    for (const Shape& shape :
+         {Shape{1, 600001, 1}, Shape{401, 1003, 1}, Shape{1, 201, 2003}, Shape{3, 5, 20001}}) {
       const std::vector<float> y = formats::packing_cases::Quantized(spec, shape.outer, shape.axis,
                                                                      shape.inner, false, random);
       const PackedTensor found = Pack(spec, shape, y, pool);
