@@ -1,0 +1,214 @@
+"""Packed models: as small as their formats say, the same outputs as simulated ones, and no library needed for weights."""
+
+import json
+import re
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+FORMATS = ["fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "bfp16", "mx4", "mx6", "mx9", "mxfp8_e5m2", "mxfp8_e4m3",
+           "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1", "mxint8", "bfp(bits=13, block=32)", "bfp(bits=11, block=7)",
+           "bfp(bits=20, block=16)", "bfp(bits=24, block=8)", "bfp(bits=10, block=32, exponent_bits=5)"]
+# What codes, scales and micro-exponents take for each element of a full block.
+BITS = {"fp16": 16, "bf16": 16, "fp8_e4m3": 8, "fp8_e5m2": 8, "bfp16": 9, "mx4": 4, "mx6": 6, "mx9": 9,
+        "mxfp8_e5m2": 8.25, "mxfp8_e4m3": 8.25, "mxfp6_e3m2": 6.25, "mxfp6_e2m3": 6.25, "mxfp4_e2m1": 4.25,
+        "mxint8": 8.25}
+
+
+def weight(rng, *shape, dtype=np.float32):
+    # Rows of different magnitudes, some zeros and negative zeros.
+    values = rng.standard_normal(shape) * 2.0 ** rng.integers(-12, 4, (shape[0],) + (1,) * (len(shape) - 1))
+    values[rng.random(shape) < 0.05] = 0.0
+    values[rng.random(shape) < 0.05] = -0.0
+    return values.astype(dtype)
+
+
+def odd_model(opset=17, dtype=np.float32):
+    """Weights whose sizes divide into nothing: short last blocks, odd counts, strided axes, both ways of Gemm."""
+    rng = np.random.default_rng(5)
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    weights = {
+        "stem": weight(rng, 33, 3, 3, 3, dtype=dtype), "point": weight(rng, 45, 33, 1, 1, dtype=dtype),
+        "depth": weight(rng, 45, 1, 5, 5, dtype=dtype), "square": weight(rng, 21, 45, 3, 3, dtype=dtype),
+        "up": weight(rng, 21, 13, 2, 2, dtype=dtype), "mat": weight(rng, 13, 77, dtype=dtype),
+        "rows": weight(rng, 50, 77, dtype=dtype), "columns": weight(rng, 50, 31, dtype=dtype),
+    }
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["x", "stem"], ["a"], "stem_conv", pads=[1, 1, 1, 1]), node("Conv", ["a", "point"], ["b"], "point_conv"),
+        node("Conv", ["b", "depth"], ["c"], "depth_conv", group=45, pads=[2, 2, 2, 2]),
+        node("Conv", ["c", "square"], ["d"], "square_conv"), node("ConvTranspose", ["d", "up"], ["e"], "up_conv", strides=[2, 2]),
+        node("GlobalAveragePool", ["e"], ["f"], "pool"), node("Flatten", ["f"], ["g"], "flat"),
+        node("MatMul", ["g", "mat"], ["h"], "mat_mul"), node("Gemm", ["h", "rows"], ["i"], "rows_gemm", transB=1),
+        node("Gemm", ["i", "columns"], ["y"], "columns_gemm"),
+    ]
+    graph = helper.make_graph(nodes, "odd", [helper.make_tensor_value_info("x", element, ["N", 3, 8, 8])],
+                              [helper.make_tensor_value_info("y", element, ["N", 31])],
+                              [numpy_helper.from_array(value, name) for name, value in weights.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def run(path, library=None, dtype=np.float32, **options):
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level = 3
+    for name, value in options.items():
+        setattr(settings, name, value)
+    if library:
+        settings.register_custom_ops_library(str(library))
+    session = onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
+    x = np.random.default_rng(7).standard_normal((2, 3, 8, 8)).astype(dtype)
+    return session.run(None, {"x": x})[0]
+
+
+def bits(array):
+    return array.view(np.uint16 if array.dtype == np.float16 else np.uint32)
+
+
+def save(model, path):
+    onnx.save(model, path)
+    return path
+
+
+@pytest.fixture
+def odd_path(tmp_path):
+    return save(odd_model(), tmp_path / "odd.onnx")
+
+
+def quantize(bitpress, source, target, weights, *options):
+    bitpress.ok("quantize", source, "-o", target, "--config", "BF16", "--activations", "none", "--weights", weights,
+                *options)
+    return target
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_packed_gives_what_simulated_gives_without_any_library(name, odd_path, tmp_path, bitpress, operator_library):
+    packed = quantize(bitpress, odd_path, tmp_path / "packed.onnx", name)
+    simulated = quantize(bitpress, odd_path, tmp_path / "simulated.onnx", name, "--storage", "simulated")
+    onnx.checker.check_model(packed, full_check=True)
+    wanted = run(simulated)
+    assert not np.array_equal(wanted, run(odd_path))
+    assert np.array_equal(bits(run(packed)), bits(wanted))
+    assert np.array_equal(bits(run(packed, operator_library)), bits(wanted))
+    no_folding = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    assert np.array_equal(bits(run(packed, graph_optimization_level=no_folding)),
+                          bits(run(simulated, graph_optimization_level=no_folding)))
+    nodes = [node.op_type for node in onnx.load(packed).graph.node]
+    assert sum(node.startswith("Unpack_") for node in nodes) == 8
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_unpack_gives_the_simulated_weights(name, odd_path, tmp_path, bitpress):
+    packed = quantize(bitpress, odd_path, tmp_path / "packed.onnx", name)
+    simulated = quantize(bitpress, odd_path, tmp_path / "simulated.onnx", name, "--storage", "simulated")
+    bitpress.ok("unpack", packed, "-o", tmp_path / "floats.onnx")
+    unpacked = onnx.load(tmp_path / "floats.onnx")
+    onnx.checker.check_model(unpacked, full_check=True)
+    assert not unpacked.functions and not any(node.domain for node in unpacked.graph.node)
+    found = {tensor.name: numpy_helper.to_array(tensor) for tensor in unpacked.graph.initializer}
+    for tensor in onnx.load(simulated).graph.initializer:
+        assert np.array_equal(bits(found[tensor.name]), bits(numpy_helper.to_array(tensor))), tensor.name
+
+
+@pytest.mark.parametrize("opset", [11, 12, 13, 16, 18, 19, 21, 23])
+@pytest.mark.parametrize("name", ["mxfp8_e4m3", "mx6", "mxfp4_e2m1", "fp8_e5m2", "bf16"])
+def test_operator_sets(opset, name, tmp_path, bitpress):
+    source = save(odd_model(opset), tmp_path / "odd.onnx")
+    packed = quantize(bitpress, source, tmp_path / "packed.onnx", name)
+    simulated = quantize(bitpress, source, tmp_path / "simulated.onnx", name, "--storage", "simulated")
+    onnx.checker.check_model(packed, full_check=True)
+    assert np.array_equal(bits(run(packed)), bits(run(simulated)))
+    assert any(node.op_type.startswith("Unpack_") for node in onnx.load(packed).graph.node)
+
+
+@pytest.mark.parametrize("name", ["mxfp8_e4m3", "mx6", "bfp16", "bf16"])
+def test_half_weights_keep_their_type(name, tmp_path, bitpress):
+    source = save(odd_model(dtype=np.float16), tmp_path / "odd.onnx")
+    packed = quantize(bitpress, source, tmp_path / "packed.onnx", name)
+    simulated = quantize(bitpress, source, tmp_path / "simulated.onnx", name, "--storage", "simulated")
+    onnx.checker.check_model(packed, full_check=True)
+    wanted = run(simulated, dtype=np.float16)
+    assert wanted.dtype == np.float16
+    assert np.array_equal(bits(run(packed, dtype=np.float16)), bits(wanted))
+    bitpress.ok("unpack", packed, "-o", tmp_path / "floats.onnx")
+    assert np.array_equal(bits(run(tmp_path / "floats.onnx", dtype=np.float16)), bits(wanted))
+    types = {tensor.data_type for tensor in onnx.load(tmp_path / "floats.onnx").graph.initializer}
+    assert types == {TensorProto.FLOAT16}
+
+
+@pytest.mark.parametrize("name", BITS)
+def test_a_weight_takes_the_bits_of_its_format(name, tmp_path, bitpress):
+    values = np.random.default_rng(0).standard_normal((512, 256)).astype(np.float32)
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "one",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 512])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 256])],
+                              [numpy_helper.from_array(values, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    packed = quantize(bitpress, save(model, tmp_path / "one.onnx"), tmp_path / "packed.onnx", name)
+    stored = sum(len(tensor.raw_data) for tensor in onnx.load(packed).graph.initializer)
+    assert stored * 8 / values.size == BITS[name]
+    line = next(line for line in bitpress.ok("inspect", packed, "--tensors").splitlines() if line.startswith("  w "))
+    assert f"{BITS[name]:.2f} bits each" in line and f" {name} [512, 256]" in line
+
+
+def test_types_of_codes_follow_the_operator_set(tmp_path, bitpress):
+    source = save(odd_model(), tmp_path / "odd.onnx")
+    types = {}
+    for name in ["mxfp8_e4m3", "fp8_e5m2", "mxint8", "bf16", "fp16", "mx9"]:
+        model = onnx.load(quantize(bitpress, source, tmp_path / "packed.onnx", name))
+        types[name] = next(t.data_type for t in model.graph.initializer if t.name == "stem_codes")
+        assert model.opset_import[0].version == (19 if "fp8" in name else 17)
+    assert types == {"mxfp8_e4m3": TensorProto.FLOAT8E4M3FN, "fp8_e5m2": TensorProto.FLOAT8E5M2,
+                     "mxint8": TensorProto.INT8, "bf16": TensorProto.BFLOAT16, "fp16": TensorProto.FLOAT16,
+                     "mx9": TensorProto.UINT8}
+
+
+def test_inspect_says_what_stayed_float_and_why(conv_path, tmp_path, bitpress):
+    bitpress.ok("quantize", conv_path, "-o", tmp_path / "q.onnx", "--config", "MX6")
+    text = bitpress.ok("inspect", tmp_path / "q.onnx")
+    assert re.search(r"mx6 as floats: its \d+ elements are too few", text)
+    assert "biases stay float unless asked" in text
+    assert "bits each" in text and "in all:" in text
+    unpacked = next(p.value for p in onnx.load(tmp_path / "q.onnx").metadata_props if p.key == "bitpress.unpacked")
+    assert json.loads(unpacked)
+
+
+def test_quantizing_a_packed_model_leaves_it(odd_path, tmp_path, bitpress):
+    packed = quantize(bitpress, odd_path, tmp_path / "packed.onnx", "mx6")
+    bitpress.ok("quantize", packed, "-o", tmp_path / "again.onnx", "--config", "MXFP8E4M3", "--activations", "none",
+                "--as-is")
+    assert np.array_equal(bits(run(packed)), bits(run(tmp_path / "again.onnx")))
+    plan = json.loads(bitpress.ok("plan", packed, "--config", "MX6", "--as-is"))
+    reasons = {row["reason"] for row in plan["tensors"] if row["role"] == "weight"}
+    assert reasons == {"already quantized: stored as codes"}
+
+
+def test_unpack_takes_quantizers_out_when_asked(odd_path, tmp_path, bitpress, operator_library):
+    bitpress.ok("quantize", odd_path, "-o", tmp_path / "q.onnx", "--config", "MX9", "--set", "placement=all")
+    bitpress.ok("unpack", tmp_path / "q.onnx", "-o", tmp_path / "floats.onnx")
+    assert np.array_equal(bits(run(tmp_path / "q.onnx", operator_library)),
+                          bits(run(tmp_path / "floats.onnx", operator_library)))
+    text = bitpress.ok("unpack", tmp_path / "q.onnx", "-o", tmp_path / "plain.onnx", "--drop-quantizers")
+    assert "quantizers taken out" in text
+    model = onnx.load(tmp_path / "plain.onnx")
+    assert not any(node.domain for node in model.graph.node) and not model.functions
+    run(tmp_path / "plain.onnx")
+
+
+def test_external_data_when_asked(odd_path, tmp_path, bitpress):
+    packed = quantize(bitpress, odd_path, tmp_path / "packed.onnx", "mx9", "--external-data")
+    assert (tmp_path / "packed.onnx.data").stat().st_size > 0
+    inline = quantize(bitpress, odd_path, tmp_path / "inline.onnx", "mx9")
+    onnx.checker.check_model(packed, full_check=True)
+    assert np.array_equal(bits(run(packed)), bits(run(inline)))
+    bitpress.ok("unpack", packed, "-o", tmp_path / "floats.onnx")
+    assert np.array_equal(bits(run(packed)), bits(run(tmp_path / "floats.onnx")))
+
+
+def test_threads_do_not_matter(odd_path, tmp_path, bitpress):
+    for name in ["mx6", "bfp(bits=20, block=16)"]:
+        one = quantize(bitpress, odd_path, tmp_path / "one.onnx", name, "--threads", "1")
+        three = quantize(bitpress, odd_path, tmp_path / "three.onnx", name, "--threads", "3")
+        assert one.read_bytes() == three.read_bytes()
