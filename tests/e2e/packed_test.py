@@ -212,3 +212,15 @@ def test_threads_do_not_matter(odd_path, tmp_path, bitpress):
         one = quantize(bitpress, odd_path, tmp_path / "one.onnx", name, "--threads", "1")
         three = quantize(bitpress, odd_path, tmp_path / "three.onnx", name, "--threads", "3")
         assert one.read_bytes() == three.read_bytes()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_nothing_is_decoded_at_inference(name, odd_path, tmp_path, bitpress):
+    """ONNX Runtime folds the decoders when it loads the model: what is left are the operators of the simulated one."""
+    left = []
+    for storage in ("packed", "simulated"):
+        path = quantize(bitpress, odd_path, tmp_path / f"{storage}.onnx", name, "--storage", storage)
+        run(path, graph_optimization_level=onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+            optimized_model_filepath=str(tmp_path / "left.onnx"))
+        left.append(sorted(node.op_type for node in onnx.load(tmp_path / "left.onnx").graph.node))
+    assert left[0] == left[1]

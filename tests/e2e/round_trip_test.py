@@ -22,8 +22,13 @@ def sqnr_db(wanted, found):
     return 10 * np.log10((wanted**2).sum() / ((wanted - found) ** 2).sum())
 
 
+def is_unpack(node):
+    return node.domain == "bitpress" and node.op_type.startswith("Unpack_")
+
+
 def quantizers(model):
-    return [node for node in model.graph.node if node.domain in ("bitpress", "com.amd.quark")]
+    return [node for node in model.graph.node
+            if node.domain in ("bitpress", "com.amd.quark") and not is_unpack(node)]
 
 
 def count_ops(model):
@@ -47,7 +52,7 @@ def test_no_operator_runs_on_a_weight(preset, conv_path, tmp_path, bitpress):
     constants = {tensor.name for tensor in model.graph.initializer}
     constants |= {node.output[0] for node in model.graph.node if node.op_type == "Constant"}
     for node in model.graph.node:
-        if node.domain or node.op_type == "Cast":
+        if (node.domain or node.op_type == "Cast") and not is_unpack(node):
             assert not constants & set(node.input), f"{node.op_type} runs on a constant"
     assert "BatchNormalization" not in count_ops(model)
     # The activations of four operators that multiply: the input, two between, one that the pooling made.
