@@ -1,0 +1,66 @@
+// Scale and zero point of an integer tensor: x_hat = (q - zero_point) * scale. From the range of
+// its values to these two numbers, in double, rounded once. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "formats/format_spec.h"
+
+namespace bitpress::formats {
+
+// Which scales are allowed.
+enum class ScaleKind {
+  kFloat,       // any float32
+  kPowerOfTwo,  // 2^p, -127 <= p <= 127: a shift on hardware
+  kInt16,       // M / 2^N with 0 <= N <= 16 and 1 <= M <= 32767: a multiplication and a shift
+};
+
+// How the codes of an integer tensor are used.
+struct IntegerSpec {
+  ElementType element_type = ElementType::kInt8;
+  // Zero is in the middle of the codes: zero point 0, of unsigned types half the number of codes.
+  bool is_symmetric = true;
+  // One bit less, for processors whose 8-bit products overflow 16 bits: -64..64 or 0..127.
+  bool is_reduced = false;
+  ScaleKind scale_kind = ScaleKind::kFloat;
+
+  bool operator==(const IntegerSpec&) const = default;
+};
+
+struct QParams {
+  float scale = 1;
+  int64_t zero_point = 0;
+  bool operator==(const QParams&) const = default;
+};
+
+// The codes that values are mapped to: a symmetric signed type does without its smallest code.
+// Quantizing saturates at the ends of the type all the same.
+CodeRange UsedCodes(const IntegerSpec& spec);
+
+// The parameters with which the codes cover [range_min, range_max] and 0. Symmetric: scale =
+// 2 amax / (used codes - 1); otherwise scale = (max - min) / (used codes - 1) and zero_point =
+// round(quant_min - min / scale), ties to even. A range that is empty, or so small that the scale
+// would be no normal float32, gives scale 1 and the zero point of zero; infinite ends count as half
+// the largest float32 (as AMD Quark has it). A power of two is rounded up, so that nothing
+// saturates; M / 2^N is the nearest. REQUIRES: neither end is NaN, range_min <= range_max.
+QParams QParamsForRange(double range_min, double range_max, const IntegerSpec& spec);
+
+// The allowed scale for the same codes next to `scale`: itself, the nearest power of two (of its
+// logarithm, ties to even), the nearest M / 2^N. REQUIRES: scale is positive and finite.
+float AllowedScale(double scale, ScaleKind kind);
+
+// The floats that codes mean at the ends of the type.
+struct FloatRange {
+  double min = 0;
+  double max = 0;
+};
+FloatRange RangeOf(const QParams& params, const IntegerSpec& spec);
+
+// "float", "power_of_two", "int16"; the parser throws Error(kInvalidArgument) with the allowed
+// words.
+std::string_view ScaleKindName(ScaleKind kind);
+ScaleKind ParseScaleKind(std::string_view word);
+
+}  // namespace bitpress::formats
