@@ -100,12 +100,14 @@ void RegisterAll() {
   specs.push_back(formats::FindFormat("bfp(bits=20, block=32)"));
   for (const Shape& shape : kShapes) {
     benchmark::RegisterBenchmark(fmt::format("copy/{}", shape.name).c_str(),
-                                 [=](benchmark::State& state) { BenchCopy(state, shape); });
+                                 [=](benchmark::State& state) { BenchCopy(state, shape); })
+        ->UseRealTime();
     for (const bool unpack : {false, true}) {
       for (const formats::FormatSpec& spec : specs) {
         benchmark::RegisterBenchmark(
             fmt::format("{}/{}/{}", unpack ? "unpack" : "pack", spec.name, shape.name).c_str(),
-            [=](benchmark::State& state) { BenchPacking(state, spec, shape, unpack); });
+            [=](benchmark::State& state) { BenchPacking(state, spec, shape, unpack); })
+            ->UseRealTime();
       }
     }
   }
