@@ -1,6 +1,6 @@
 // Speed of packing quantized weights into bytes and back beside a copy of the same float32 array in
 // the same run: elements a second and the part of the copy's speed (of_copy), for every format,
-// along a contiguous and a strided axis, on one thread. Bytes are checked against the reference
+// along a contiguous and a strided axis, on one thread. That the values come back is checked
 // first.
 #include <benchmark/benchmark.h>
 
@@ -15,7 +15,6 @@
 #include "base/thread_pool.h"
 #include "formats/format_spec.h"
 #include "formats/packed_tensor.h"
-#include "formats/reference.h"
 #include "kernels/fake_quantize.h"
 #include "kernels/pack_tensor.h"
 
