@@ -1,0 +1,42 @@
+// Sums of floats without rounding: fixed-point numbers wide enough for every float, so that the
+// order of additions does not matter.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace bitpress::calibrate {
+
+__extension__ typedef unsigned __int128 UInt128;
+
+// A sum of at most 2^63 terms x or x * x, where x are finite floats: a two's complement integer in
+// units of 2^-298, the square of the smallest float. 2^256 is above the largest square.
+class ExactSum {
+ public:
+  // 298 + 256 + 63 bits and a sign, in words of 64, lowest first.
+  static constexpr size_t kNumWords = 10;
+  static constexpr int kLowestExponent = -298;
+
+  // += x, and += x * x. REQUIRES: finite.
+  void Add(float x);
+  void AddSquare(float x);
+  // += magnitude * 2^exponent, or -= it. REQUIRES: exponent >= -298, and it fits.
+  void AddScaled(UInt128 magnitude, int exponent, bool is_negative);
+  void Add(const ExactSum& other);
+
+  // The nearest double, ties to even; infinite beyond its range.
+  double Round() const;
+  // Round() of this divided by `divisor`, which is > 0: two roundings.
+  double Mean(uint64_t divisor) const { return Round() / static_cast<double>(divisor); }
+
+  std::span<const uint64_t, kNumWords> words() const { return words_; }
+  static ExactSum FromWords(std::span<const uint64_t, kNumWords> words);
+  bool operator==(const ExactSum&) const = default;
+
+ private:
+  std::array<uint64_t, kNumWords> words_ = {};
+};
+
+}  // namespace bitpress::calibrate

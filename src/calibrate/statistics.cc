@@ -1,0 +1,211 @@
+#include "calibrate/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "formats/float_bits.h"
+
+namespace bitpress::calibrate {
+namespace {
+
+using formats::FloatBits;
+
+constexpr int kLowBits = formats::kFloatMantissaBits - kBinBits;
+
+int KeyOf(uint32_t bits) {
+  const int exponent = static_cast<int>(bits >> formats::kFloatMantissaBits & 0xFFu);
+  return (bits >> 31) != 0 ? -1 - exponent : exponent;
+}
+
+int ExponentOf(int key) { return key < 0 ? -1 - key : key; }
+
+// The exponent of the unit of the significands of an exponent field.
+int UnitExponent(int exponent_field) { return std::max(exponent_field, 1) - 150; }
+
+// A bin's edges as magnitudes. The upper edge of the largest floats is 2^128.
+Bin MagnitudeBin(int exponent_field, size_t index, uint64_t count) {
+  const size_t implicit = exponent_field == 0 ? 0 : kBinsPerExponent;
+  const int exponent = UnitExponent(exponent_field) + kLowBits;
+  return {std::ldexp(static_cast<double>(implicit + index), exponent),
+          std::ldexp(static_cast<double>(implicit + index + 1), exponent), count};
+}
+
+// A zero counts as +0.
+float PlainZero(float x) { return (FloatBits(x) << 1) == 0 ? 0.0f : x; }
+
+}  // namespace
+
+void Extremes::Add(const Extremes& other) {
+  min = std::min(min, other.min);
+  max = std::max(max, other.max);
+}
+
+float SliceStatistics::AbsMax() const {
+  return extremes.is_empty() ? 0.0f : std::max(std::fabs(extremes.min), std::fabs(extremes.max));
+}
+
+void TensorStatistics::Add(std::span<const float> values) {
+  for (const float x : values) {
+    const uint32_t bits = FloatBits(x);
+    if (formats::IsNan(x)) {
+      ++num_nan_;
+      continue;
+    }
+    if (!formats::IsFinite(x)) {
+      ++((bits >> 31) != 0 ? num_negative_infinity_ : num_positive_infinity_);
+      continue;
+    }
+    ++num_finite_;
+    extremes_.Add({PlainZero(x), PlainZero(x)});
+    if ((bits << 1) == 0) {
+      ++num_zeros_;
+      continue;
+    }
+    ExponentStatistics& exponent = exponents_[KeyOf(bits)];
+    const uint32_t mantissa = bits & formats::kFloatMantissaMask;
+    const uint64_t significand =
+        mantissa | (formats::BiasedExponent(x) == 0 ? 0u : 1u << formats::kFloatMantissaBits);
+    ++exponent.counts[mantissa >> kLowBits];
+    exponent.sum += significand;
+    exponent.sum_of_squares += significand * significand;
+  }
+}
+
+void TensorStatistics::AddSample(const Extremes& extremes) {
+  if (extremes.is_empty()) return;
+  ++num_samples_;
+  sum_of_minima_.Add(extremes.min);
+  sum_of_maxima_.Add(extremes.max);
+}
+
+void TensorStatistics::AddSlices(std::span<const float> values, std::span<const int64_t> dims) {
+  const auto rank = static_cast<int64_t>(dims.size());
+  const int64_t axis = axis_->axis < 0 ? axis_->axis + rank : axis_->axis;
+  if (axis < 0 || axis >= rank || values.empty()) return;
+  const auto length = static_cast<size_t>(dims[static_cast<size_t>(axis)]);
+  size_t inner = 1;
+  for (auto i = static_cast<size_t>(axis) + 1; i < dims.size(); ++i) {
+    inner *= static_cast<size_t>(dims[i]);
+  }
+  if (axis_->slices.size() < length) axis_->slices.resize(length);
+  for (size_t begin = 0; begin < values.size(); begin += inner) {
+    SliceStatistics& slice = axis_->slices[begin / inner % length];
+    for (const float x : values.subspan(begin, inner)) {
+      if (!formats::IsFinite(x)) continue;
+      ++slice.num_finite;
+      slice.extremes.Add({PlainZero(x), PlainZero(x)});
+      slice.sum.Add(x);
+      slice.sum_of_squares.AddSquare(x);
+    }
+  }
+}
+
+void TensorStatistics::Merge(const TensorStatistics& other) {
+  if (axis_ && other.axis_ && axis_->axis != other.axis_->axis) {
+    Fail(ErrorCode::kInvalidArgument, "one has statistics across axis {}, the other across axis {}",
+         axis_->axis, other.axis_->axis);
+  }
+  num_finite_ += other.num_finite_;
+  num_zeros_ += other.num_zeros_;
+  num_nan_ += other.num_nan_;
+  num_positive_infinity_ += other.num_positive_infinity_;
+  num_negative_infinity_ += other.num_negative_infinity_;
+  extremes_.Add(other.extremes_);
+  for (const auto& [key, from] : other.exponents_) {
+    ExponentStatistics& to = exponents_[key];
+    for (size_t i = 0; i < kBinsPerExponent; ++i) to.counts[i] += from.counts[i];
+    to.sum += from.sum;
+    to.sum_of_squares += from.sum_of_squares;
+  }
+  num_samples_ += other.num_samples_;
+  sum_of_minima_.Add(other.sum_of_minima_);
+  sum_of_maxima_.Add(other.sum_of_maxima_);
+  if (!other.axis_) return;
+  if (!axis_) axis_ = AxisStatistics{other.axis_->axis, {}};
+  if (axis_->slices.size() < other.axis_->slices.size()) {
+    axis_->slices.resize(other.axis_->slices.size());
+  }
+  for (size_t i = 0; i < other.axis_->slices.size(); ++i) {
+    SliceStatistics& to = axis_->slices[i];
+    const SliceStatistics& from = other.axis_->slices[i];
+    to.num_finite += from.num_finite;
+    to.extremes.Add(from.extremes);
+    to.sum.Add(from.sum);
+    to.sum_of_squares.Add(from.sum_of_squares);
+  }
+}
+
+uint64_t TensorStatistics::num_elements() const {
+  return num_finite_ + num_nan_ + num_positive_infinity_ + num_negative_infinity_;
+}
+
+float TensorStatistics::AbsMax() const { return std::max(std::fabs(min()), std::fabs(max())); }
+
+double TensorStatistics::Sum() const {
+  ExactSum sum;
+  for (const auto& [key, exponent] : exponents_) {
+    sum.AddScaled(exponent.sum, UnitExponent(ExponentOf(key)), key < 0);
+  }
+  return sum.Round();
+}
+
+double TensorStatistics::SumOfSquares() const {
+  ExactSum sum;
+  for (const auto& [key, exponent] : exponents_) {
+    sum.AddScaled(exponent.sum_of_squares, 2 * UnitExponent(ExponentOf(key)), false);
+  }
+  return sum.Round();
+}
+
+double TensorStatistics::Mean() const { return Sum() / static_cast<double>(num_finite_); }
+
+double TensorStatistics::Variance() const {
+  const double mean = Mean();
+  return std::max(0.0, SumOfSquares() / static_cast<double>(num_finite_) - mean * mean);
+}
+
+double TensorStatistics::StandardDeviation() const { return std::sqrt(Variance()); }
+
+std::vector<Bin> TensorStatistics::Bins() const {
+  std::vector<Bin> bins;
+  const auto add_zeros = [&] {
+    if (num_zeros_ > 0) bins.push_back({0, 0, num_zeros_});
+  };
+  bool is_past_zero = false;
+  for (const auto& [key, exponent] : exponents_) {
+    if (key >= 0 && !is_past_zero) {
+      is_past_zero = true;
+      add_zeros();
+    }
+    for (size_t i = 0; i < kBinsPerExponent; ++i) {
+      const size_t index = key < 0 ? kBinsPerExponent - 1 - i : i;
+      if (exponent.counts[index] == 0) continue;
+      const Bin bin = MagnitudeBin(ExponentOf(key), index, exponent.counts[index]);
+      bins.push_back(key < 0 ? Bin{-bin.upper, -bin.lower, bin.count} : bin);
+    }
+  }
+  if (!is_past_zero) add_zeros();
+  return bins;
+}
+
+std::vector<Bin> TensorStatistics::MagnitudeBins() const {
+  std::vector<Bin> bins;
+  if (num_zeros_ > 0) bins.push_back({0, 0, num_zeros_});
+  for (int field = 0; field < 255; ++field) {
+    const auto positive = exponents_.find(field);
+    const auto negative = exponents_.find(-1 - field);
+    for (size_t i = 0; i < kBinsPerExponent; ++i) {
+      uint64_t count = 0;
+      if (positive != exponents_.end()) count += positive->second.counts[i];
+      if (negative != exponents_.end()) count += negative->second.counts[i];
+      if (count > 0) bins.push_back(MagnitudeBin(field, i, count));
+    }
+  }
+  return bins;
+}
+
+double TensorStatistics::MeanOfMinima() const { return sum_of_minima_.Mean(num_samples_); }
+double TensorStatistics::MeanOfMaxima() const { return sum_of_maxima_.Mean(num_samples_); }
+
+}  // namespace bitpress::calibrate

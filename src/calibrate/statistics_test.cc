@@ -1,0 +1,250 @@
+#include "calibrate/statistics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+
+#include "base/test_support.h"
+#include "formats/float_bits.h"
+
+namespace bitpress::calibrate {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kLargest = std::numeric_limits<float>::max();
+constexpr float kSmallest = std::numeric_limits<float>::denorm_min();
+
+// Any bits: all exponents, NaN and infinities among them.
+std::vector<float> RandomBits(size_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<float> values(count);
+  for (float& x : values) x = formats::FloatFromBits(static_cast<uint32_t>(random()));
+  return values;
+}
+
+std::vector<float> RandomNormal(size_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.5f, 2.0f);
+  std::vector<float> values(count);
+  for (float& x : values) x = normal(random);
+  return values;
+}
+
+TensorStatistics Of(const std::vector<float>& values) {
+  TensorStatistics statistics;
+  statistics.Add(values);
+  return statistics;
+}
+
+TEST(ExactSum, IsExactWhereDoubleIsNot) {
+  ExactSum sum;
+  sum.Add(kLargest);
+  sum.Add(kSmallest);
+  sum.Add(-kLargest);
+  EXPECT_EQ(sum.Round(), std::ldexp(1.0, -149));
+  sum.Add(-kSmallest);
+  EXPECT_EQ(sum, ExactSum());
+  EXPECT_EQ(sum.Round(), 0.0);
+}
+
+TEST(ExactSum, GoesBelowZeroAndBack) {
+  ExactSum sum;
+  sum.Add(-kSmallest);
+  EXPECT_EQ(sum.Round(), -std::ldexp(1.0, -149));
+  sum.AddSquare(kLargest);
+  sum.AddScaled(UInt128{1}, -149, false);
+  EXPECT_EQ(sum.Round(), double{kLargest} * kLargest);
+}
+
+TEST(ExactSum, RoundsHalvesToEven) {
+  const auto round = [](std::initializer_list<int> exponents) {
+    ExactSum sum;
+    for (const int exponent : exponents) sum.AddScaled(1, exponent, false);
+    return sum.Round();
+  };
+  EXPECT_EQ(round({60, 7}), std::ldexp(1.0, 60));                             // a tie
+  EXPECT_EQ(round({60, 7, -200}), std::ldexp(1.0, 60) + std::ldexp(1.0, 8));  // just above it
+  EXPECT_EQ(round({60, 8, 7}), std::ldexp(1.0, 60) + std::ldexp(1.0, 9));
+}
+
+TEST(ExactSum, AgreesWithLongDoubleOnIntegers) {
+  std::mt19937_64 random(7);
+  ExactSum sum;
+  int64_t expected = 0;
+  for (int i = 0; i < 10000; ++i) {
+    const auto x = static_cast<int32_t>(random() >> 41) - (1 << 22);
+    sum.Add(static_cast<float>(x));
+    expected += x;
+    ASSERT_EQ(sum.Round(), static_cast<double>(expected));
+  }
+}
+
+TEST(TensorStatistics, IsEmptyAtFirst) {
+  const TensorStatistics statistics;
+  EXPECT_TRUE(statistics.is_empty());
+  EXPECT_EQ(statistics.num_elements(), 0u);
+  EXPECT_TRUE(statistics.Bins().empty());
+  EXPECT_TRUE(Of({kNan, kInfinity}).is_empty());
+}
+
+TEST(TensorStatistics, CountsSpecials) {
+  const TensorStatistics statistics =
+      Of({kNan, -kNan, kInfinity, -kInfinity, -kInfinity, 0.0f, -0.0f, 1.0f, -2.0f, kSmallest});
+  EXPECT_EQ(statistics.num_elements(), 10u);
+  EXPECT_EQ(statistics.num_nan(), 2u);
+  EXPECT_EQ(statistics.num_positive_infinity(), 1u);
+  EXPECT_EQ(statistics.num_negative_infinity(), 2u);
+  EXPECT_EQ(statistics.num_zeros(), 2u);
+  EXPECT_EQ(statistics.num_finite(), 5u);
+  EXPECT_EQ(statistics.min(), -2.0f);
+  EXPECT_EQ(statistics.max(), 1.0f);
+  EXPECT_EQ(statistics.AbsMax(), 2.0f);
+  EXPECT_EQ(statistics.SumOfSquares(), 5.0);
+}
+
+TEST(TensorStatistics, ZeroHasNoSign) {
+  EXPECT_FALSE(std::signbit(Of({-0.0f}).min()));
+  EXPECT_FALSE(std::signbit(Of({-1.0f, -0.0f}).max()));
+  EXPECT_EQ(Of({-0.0f}), Of({0.0f}));
+}
+
+TEST(TensorStatistics, BinsHoldTheirElementsInOrder) {
+  std::vector<float> values = RandomBits(20000, 1);
+  values.insert(values.end(), {0.0f, -0.0f, kSmallest, -kSmallest, kLargest, -kLargest});
+  const std::vector<Bin> bins = Of(values).Bins();
+  std::erase_if(values, [](float x) { return !formats::IsFinite(x); });
+  std::ranges::sort(values);
+  size_t position = 0;
+  double last = -std::numeric_limits<double>::infinity();
+  for (const Bin& bin : bins) {
+    EXPECT_GE(bin.lower, last);
+    last = bin.upper;
+    EXPECT_GE(bin.center(), bin.lower);
+    EXPECT_LE(bin.upper - bin.lower,
+              std::max(std::ldexp(1.0, -134), std::fabs(bin.center()) / kBinsPerExponent));
+    for (uint64_t i = 0; i < bin.count; ++i, ++position) {
+      const double x = formats::ToDouble(values[position]);
+      ASSERT_GE(x, bin.lower);
+      ASSERT_LE(x, bin.upper);
+      if (x > 0) ASSERT_LT(x, bin.upper);
+      if (x < 0) ASSERT_GT(x, bin.lower);
+    }
+  }
+  EXPECT_EQ(position, values.size());
+}
+
+TEST(TensorStatistics, MagnitudeBinsAreBothSides) {
+  const TensorStatistics statistics = Of({-3.0f, 3.0f, 3.0f, 0.0f, -1e-40f});
+  const std::vector<Bin> bins = statistics.MagnitudeBins();
+  ASSERT_EQ(bins.size(), 3u);
+  EXPECT_EQ(bins[0].upper, 0.0);
+  EXPECT_EQ(bins[1].count, 1u);
+  EXPECT_EQ(bins[2].lower, 3.0);
+  EXPECT_EQ(bins[2].upper, 3.0 + 2.0 / 256);
+  EXPECT_EQ(bins[2].count, 3u);
+}
+
+TEST(TensorStatistics, MomentsAreThoseOfTheElements) {
+  const std::vector<float> values = RandomNormal(5000, 3);
+  const TensorStatistics statistics = Of(values);
+  long double sum = 0;
+  long double squares = 0;
+  for (const float x : values) {
+    sum += x;
+    squares += static_cast<long double>(x) * x;
+  }
+  EXPECT_NEAR(statistics.Sum(), static_cast<double>(sum), 1e-9);
+  EXPECT_NEAR(statistics.SumOfSquares(), static_cast<double>(squares), 1e-8);
+  EXPECT_NEAR(statistics.Mean(), 0.5, 0.1);
+  EXPECT_NEAR(statistics.StandardDeviation(), 2.0, 0.1);
+}
+
+// Everything in one, or cut anywhere and merged in any order.
+TEST(TensorStatistics, MergesExactly) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 20; ++round) {
+    std::vector<float> values = round % 2 == 0
+                                    ? RandomBits(3000, 100u + static_cast<uint32_t>(round))
+                                    : RandomNormal(3000, static_cast<uint32_t>(round));
+    TensorStatistics whole;
+    whole.set_axis(1);
+    whole.Add(values);
+    for (size_t i = 0; i < values.size(); i += 6) {
+      const std::vector<float> sample(values.begin() + static_cast<std::ptrdiff_t>(i),
+                                      values.begin() + static_cast<std::ptrdiff_t>(i) + 6);
+      const std::vector<int64_t> dims = {1, 3, 2};
+      whole.AddSlices(sample, dims);
+      Extremes extremes;
+      for (const float x : sample) {
+        if (formats::IsFinite(x)) extremes.Add({x, x});
+      }
+      whole.AddSample(extremes);
+    }
+    std::vector<size_t> samples(values.size() / 6);
+    std::iota(samples.begin(), samples.end(), 0);
+    std::ranges::shuffle(samples, random);
+    TensorStatistics merged;
+    while (!samples.empty()) {
+      TensorStatistics part;
+      part.set_axis(1);
+      const size_t count = std::min<size_t>(samples.size(), random() % 100);
+      for (size_t k = 0; k < count; ++k) {
+        const std::span<const float> sample(values.data() + samples.back() * 6, 6);
+        samples.pop_back();
+        part.Add(sample);
+        const std::vector<int64_t> dims = {1, 3, 2};
+        part.AddSlices(sample, dims);
+        Extremes extremes;
+        for (const float x : sample) {
+          if (formats::IsFinite(x)) extremes.Add({x, x});
+        }
+        part.AddSample(extremes);
+      }
+      if (random() % 2 == 0) {
+        merged.Merge(part);
+      } else {
+        part.Merge(merged);
+        merged = part;
+      }
+    }
+    ASSERT_EQ(whole, merged);
+  }
+}
+
+TEST(TensorStatistics, AveragesExtremesOfSamples) {
+  TensorStatistics statistics;
+  statistics.AddSample({-1.0f, 2.0f});
+  statistics.AddSample({-3.0f, 8.0f});
+  statistics.AddSample({});
+  EXPECT_EQ(statistics.num_samples(), 2u);
+  EXPECT_EQ(statistics.MeanOfMinima(), -2.0);
+  EXPECT_EQ(statistics.MeanOfMaxima(), 5.0);
+}
+
+TEST(TensorStatistics, SlicesFollowTheAxis) {
+  TensorStatistics statistics;
+  statistics.set_axis(-2);
+  statistics.AddSlices(std::vector<float>{1, -5, 2, kNan}, std::vector<int64_t>{1, 2, 2});
+  statistics.AddSlices(std::vector<float>{7, 1, 1}, std::vector<int64_t>{3, 1});
+  statistics.AddSlices(std::vector<float>{7}, std::vector<int64_t>{1});  // has no such axis
+  const AxisStatistics& axis = *statistics.axis_statistics();
+  ASSERT_EQ(axis.slices.size(), 3u);
+  EXPECT_EQ(axis.slices[0].AbsMax(), 7.0f);
+  EXPECT_EQ(axis.slices[0].extremes.min, -5.0f);
+  EXPECT_EQ(axis.slices[0].sum.Round(), 3.0);
+  EXPECT_EQ(axis.slices[1].num_finite, 2u);
+  EXPECT_EQ(axis.slices[1].sum_of_squares.Round(), 5.0);
+  TensorStatistics other;
+  other.set_axis(1);
+  EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { statistics.Merge(other); }),
+              testing::HasSubstr("axis -2"));
+}
+
+}  // namespace
+}  // namespace bitpress::calibrate
