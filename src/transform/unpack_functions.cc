@@ -271,6 +271,30 @@ void AddPlainBody(Body& body, const FormatSpec& spec, DataType type) {
   }
 }
 
+[[noreturn]] void FailNotOurs(std::string_view what) {
+  Fail(ErrorCode::kInvalidModel, "it does not decode a weight as bitpress stores them: {}", what);
+}
+
+// Bytes of the initializers that a node reads. Which part is which follows from the format alone.
+formats::PackedSizes FoundSizes(const graph::Model& model, const graph::Node& node,
+                                const FormatSpec& spec) {
+  formats::PackedSizes sizes;
+  std::vector<size_t*> parts{&sizes.codes};
+  if (formats::LowCodePlaneBits(spec) > 0) parts.push_back(&sizes.low_codes);
+  if (spec.is_blocked()) parts.push_back(&sizes.scales);
+  if (spec.sub_block_size > 0 && spec.sub_block_shift_bits > 0) parts.push_back(&sizes.shifts);
+  if (node.num_inputs() != parts.size()) {
+    FailNotOurs(fmt::format("it has {} inputs, expected {}", node.num_inputs(), parts.size()));
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!model.IsInitializer(node.input(i))) {
+      FailNotOurs(fmt::format("its input '{}' is not in the model", node.input(i)));
+    }
+    *parts[i] = model.Initializer(node.input(i)).bytes.size();
+  }
+  return sizes;
+}
+
 }  // namespace
 
 bool HasFloat8Codes(const FormatSpec& spec) {
@@ -337,26 +361,34 @@ std::optional<PackedWeight> PackedWeightOf(const graph::Model& model, const grap
     if (word.ends_with(kPaddedSuffix)) word.resize(word.size() - std::strlen(kPaddedSuffix));
     PackedWeight weight;
     weight.spec = FormatOfWord(word);
-    const auto wrong = [&](std::string_view what) {
-      Fail(ErrorCode::kInvalidModel, "it does not decode a weight as bitpress stores them: {}",
-           what);
-    };
-    if (node.num_inputs() == 0 || !model.IsInitializer(node.input(0))) {
-      wrong("its codes are not in the model");
+    if (const std::string why = formats::WhyNotPackable(weight.spec); !why.empty()) {
+      FailNotOurs(why);
     }
-    if (!weight.spec.is_blocked()) {
+    if (node.num_outputs() != 1 || node.output(0).empty()) FailNotOurs("it must have one output");
+    const formats::PackedSizes found = FoundSizes(model, node, weight.spec);
+    if (weight.spec.is_blocked()) {
+      weight.shape = node.GetInts("shape");
+      const std::vector<int64_t> blocks = node.GetInts("blocks");
+      if (blocks.size() != 4) FailNotOurs("attribute 'blocks' must have four numbers");
+      const int64_t count = NumElements(blocks);
+      if (count == 0 || count != NumElements(weight.shape)) {
+        FailNotOurs("attributes 'shape' and 'blocks' must have as many elements, and some");
+      }
+      weight.view = {blocks[0], blocks[1] * blocks[2], blocks[3]};
+    } else {
       const auto dims = model.Initializer(node.input(0)).dims;
       weight.shape.assign(dims.begin(), dims.end());
       weight.view = {1, NumElements(dims), 1};
-      return weight;
     }
-    weight.shape = node.GetInts("shape");
-    const std::vector<int64_t> blocks = node.GetInts("blocks");
-    if (blocks.size() != 4) wrong("attribute 'blocks' must have four numbers");
-    if (NumElements(blocks) != NumElements(weight.shape)) {
-      wrong("attributes 'shape' and 'blocks' differ in the number of elements");
+    const auto& [outer, axis, inner] = weight.view;
+    const formats::PackedSizes expected = formats::SizesOf(weight.spec, outer, axis, inner);
+    if (found != expected) {
+      FailNotOurs(
+          fmt::format("[{}, {}, {}] takes {} + {} + {} + {} bytes of codes, low codes, "
+                      "scales and shifts, not {} + {} + {} + {}",
+                      outer, axis, inner, expected.codes, expected.low_codes, expected.scales,
+                      expected.shifts, found.codes, found.low_codes, found.scales, found.shifts));
     }
-    weight.view = {blocks[0], blocks[1] * blocks[2], blocks[3]};
     return weight;
   });
 }

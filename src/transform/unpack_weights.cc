@@ -115,15 +115,16 @@ void Unpack(Model& model, Node node, PackedWeight weight, ThreadPool& pool,
 }  // namespace
 
 size_t UnpackWeights(Model& model, ThreadPool& pool, const ProgressSink& progress) {
-  const auto num_weights =
-      static_cast<size_t>(std::ranges::count_if(model.Nodes(), plan::IsUnpack));
+  // Unpacking removes nodes, but none of these before its turn.
+  std::vector<Node> nodes = model.Nodes();
+  std::erase_if(nodes, [](const Node& node) { return !plan::IsUnpack(node); });
+  const size_t num_weights = nodes.size();
   const auto num_done = std::make_shared<size_t>(0);
   const auto step = [num_done, num_weights, progress] {
     *num_done = std::min(*num_done + 1, num_weights);
     if (progress) progress("unpack weights", *num_done, num_weights);
   };
-  for (const Node& node : model.Nodes()) {
-    if (!plan::IsUnpack(node)) continue;
+  for (const Node& node : nodes) {
     if (auto weight = PackedWeightOf(model, node)) {
       Unpack(model, node, std::move(*weight), pool, step);
     }
