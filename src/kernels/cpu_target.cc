@@ -7,10 +7,22 @@
 #include "base/text.h"
 #include "kernels/dispatch.h"
 
+#if HWY_ARCH_X86_64
+#include <cpuid.h>
+#endif
+
 namespace bitpress::kernels {
 namespace {
 
 constexpr size_t kPortable = kTargetNames.size() - 1;
+
+#if HWY_ARCH_X86_64
+// F16C, which __builtin_cpu_supports of older Clang does not know.
+bool HasHalfConversions() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
 
 // Whether the processor (and the system, which must save the wide registers) can run a target: the
 // features that Highway lets the compiler use for it (hwy/ops/set_macros-inl.h), and whether this
@@ -24,7 +36,7 @@ bool IsSupported(size_t index) {
                     __builtin_cpu_supports("aes");
   const bool avx2 = sse4 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
                     __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("f16c");
+                    HasHalfConversions();
   const bool avx3 = avx2 && __builtin_cpu_supports("avx512f") &&
                     __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                     __builtin_cpu_supports("avx512bw");
