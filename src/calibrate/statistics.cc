@@ -5,11 +5,14 @@
 
 #include "base/error.h"
 #include "formats/float_bits.h"
+#include "kernels/observe.h"
 
 namespace bitpress::calibrate {
 namespace {
 
 using formats::FloatBits;
+
+static_assert(kBinBits == kernels::kObservedBits);
 
 constexpr int kLowBits = formats::kFloatMantissaBits - kBinBits;
 
@@ -70,6 +73,24 @@ void TensorStatistics::Add(std::span<const float> values) {
     exponent.sum += significand;
     exponent.sum_of_squares += significand * significand;
   }
+}
+
+void TensorStatistics::AddCounted(kernels::ObserveCounter& counter) {
+  const kernels::ObservedTotals totals =
+      counter.Drain([&](const kernels::ObservedExponent& counted) {
+        const int field = counted.exponent_field;
+        ExponentStatistics& exponent = exponents_[counted.is_negative ? -1 - field : field];
+        for (size_t i = 0; i < kBinsPerExponent; ++i) exponent.counts[i] += counted.counts[i];
+        exponent.sum += counted.sum;
+        exponent.sum_of_squares +=
+            UInt128{counted.sum_of_squares[1]} << 64 | counted.sum_of_squares[0];
+      });
+  num_finite_ += totals.num_finite;
+  num_zeros_ += totals.num_zeros;
+  num_nan_ += totals.num_nan;
+  num_positive_infinity_ += totals.num_positive_infinity;
+  num_negative_infinity_ += totals.num_negative_infinity;
+  if (totals.num_finite > 0) extremes_.Add({totals.range.min, totals.range.max});
 }
 
 void TensorStatistics::AddSample(const Extremes& extremes) {

@@ -20,6 +20,10 @@
 
 #include "calibrate/exact_sum.h"
 
+namespace bitpress::kernels {
+class ObserveCounter;
+}
+
 namespace bitpress::calibrate {
 
 inline constexpr int kBinBits = 8;  // mantissa bits that tell bins of one exponent apart
@@ -81,6 +85,8 @@ class TensorStatistics {
   // Counts elements in; the specification that the vector kernels equal. Does not touch samples and
   // slices.
   void Add(std::span<const float> values);
+  // The same from the vector kernels: everything that `counter` counted; it is empty afterwards.
+  void AddCounted(kernels::ObserveCounter& counter);
   // One sample's extremes, for the average of extremes; empty ones are ignored.
   void AddSample(const Extremes& extremes);
   // REQUIRES: `values` is a tensor of shape `dims`, and set_axis was called. Counts it into the
@@ -135,7 +141,7 @@ class TensorStatistics {
   bool operator==(const TensorStatistics&) const = default;
 
  private:
-  friend class StatisticsAccess;  // the file format and the kernels
+  friend class StatisticsFile;
 
   // Key of an exponent field 0..254: itself, or -1 - itself for negative floats, so that the map is
   // in order of value.

@@ -132,8 +132,8 @@ TEST(TensorStatistics, BinsHoldTheirElementsInOrder) {
       const double x = formats::ToDouble(values[position]);
       ASSERT_GE(x, bin.lower);
       ASSERT_LE(x, bin.upper);
-      if (x > 0) ASSERT_LT(x, bin.upper);
-      if (x < 0) ASSERT_GT(x, bin.lower);
+      ASSERT_TRUE(x <= 0 || x < bin.upper);
+      ASSERT_TRUE(x >= 0 || x > bin.lower);
     }
   }
   EXPECT_EQ(position, values.size());

@@ -1,0 +1,68 @@
+// Internal: what the observing kernels count into; see observe.h.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/dispatch.h"
+#include "kernels/observe.h"
+
+namespace bitpress::kernels {
+
+inline constexpr int kObserveShift = 23 - kObservedBits;  // from a float's bits to its bin
+inline constexpr size_t kNumSignedExponents = 512;
+inline constexpr size_t kNumObservedBins = kNumSignedExponents << kObservedBits;
+
+// Neighbouring elements are often equal (zeros behind a ReLU). Each goes to the next of several
+// tables, because adding to a counter again waits until the first addition has left the
+// processor's store buffer.
+inline constexpr size_t kNumCountTables = 2;
+inline constexpr size_t kNumSumTables = 4;
+// A sum of squares, each below 2^48, in 64 bits.
+inline constexpr size_t kMostBetweenFolds = size_t{1} << 16;
+
+struct alignas(16) ObservedSums {
+  uint64_t sum;
+  uint64_t sum_of_squares;
+};
+
+struct ObserveTables {
+  uint32_t* counts[kNumCountTables];  // kNumObservedBins each
+  ObservedSums sums[kNumSumTables][kNumSignedExponents];
+  uint64_t num_zeros;  // of either sign
+  uint64_t num_negative_zeros;
+  uint64_t num_positive_infinity;
+  uint64_t num_negative_infinity;
+  // Of the finite elements: their bits in the order of signed integers; see OrderedBits.
+  int32_t min_key;
+  int32_t max_key;
+};
+
+// Floats as integers of the same order, -0 below +0. Its own inverse.
+constexpr int32_t OrderedBits(int32_t bits) { return bits ^ ((bits >> 31) & 0x7FFFFFFF); }
+
+// The portable version, and the ends of all others.
+inline void ObserveOne(uint32_t bits, size_t position, ObserveTables& tables) {
+  const uint32_t exponent = bits >> 23 & 0xFFu;
+  const uint64_t significand = (bits & 0x007FFFFFu) | (exponent == 0 ? 0u : 1u << 23);
+  ++tables.counts[position % kNumCountTables][bits >> kObserveShift];
+  ObservedSums& sums = tables.sums[position % kNumSumTables][bits >> 23];
+  sums.sum += significand;
+  sums.sum_of_squares += significand * significand;
+  tables.num_zeros += (bits << 1) == 0 ? 1 : 0;
+  tables.num_negative_zeros += bits == 0x80000000u ? 1 : 0;
+  tables.num_positive_infinity += bits == 0x7F800000u ? 1 : 0;
+  tables.num_negative_infinity += bits == 0xFF800000u ? 1 : 0;
+  if (exponent == 255) return;
+  const int32_t key = OrderedBits(static_cast<int32_t>(bits));
+  tables.min_key = key < tables.min_key ? key : tables.min_key;
+  tables.max_key = key > tables.max_key ? key : tables.max_key;
+}
+
+// REQUIRES: length <= kMostBetweenFolds, and no sums of squares yet.
+using ObserveKernel = void (*)(const float* x, size_t length, ObserveTables& tables);
+using ObserveTable = std::array<ObserveKernel, kTargetNames.size()>;
+extern const ObserveTable kObserveTable;
+
+}  // namespace bitpress::kernels
