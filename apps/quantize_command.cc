@@ -21,7 +21,7 @@ struct Options {
   std::string output;
   std::string plan_file;
   ConfigOptions config;
-  transform::Storage storage = transform::Storage::kPacked;
+  transform::ApplyOptions apply;
   bool is_external = false;
   size_t num_threads = 0;
 };
@@ -84,6 +84,10 @@ std::string Summarize(const Options& options, const pipeline::QuantizeReport& re
   text += fmt::format("  weights:     {}\n", CountFormats(plan, plan::Role::kWeight));
   text += fmt::format("  biases:      {}\n", CountFormats(plan, plan::Role::kBias));
   text += ListReasons(plan);
+  for (const transform::PortableFunctions::Omission& omission :
+       report.transform.portable.omissions) {
+    text += fmt::format("  needs our library: {}: {}\n", omission.op_type, omission.reason);
+  }
   return text + DescribeWeights(report.transform.weights);
 }
 
@@ -108,7 +112,7 @@ void Run(const Options& options) {
   request.output = options.output;
   request.plan_file = options.plan_file;
   request.preparation = options.config.preparation();
-  request.storage = options.storage;
+  request.apply = options.apply;
   request.is_external = options.is_external;
   request.num_threads = options.num_threads;
   if (options.plan_file.empty()) {
@@ -149,11 +153,18 @@ void AddQuantizeCommand(CLI::App& program) {
   const std::map<std::string, transform::Storage> storages{
       {"packed", transform::Storage::kPacked}, {"simulated", transform::Storage::kSimulated}};
   command
-      ->add_option("--storage", options->storage,
+      ->add_option("--storage", options->apply.storage,
                    "packed (default): codes and scales at their real width; simulated: float32 "
                    "that holds the quantized values")
       ->transform(CLI::CheckedTransformer(storages).description(""))
       ->type_name("packed|simulated");
+  const std::map<std::string, bool> switches{{"on", true}, {"off", false}};
+  command
+      ->add_option("--portable", options->apply.is_portable,
+                   "on (default): quantizers also as functions of standard operators, so that the "
+                   "model runs without our library too, slower; off: with the library only")
+      ->transform(CLI::CheckedTransformer(switches).description(""))
+      ->type_name("on|off");
   command->add_flag("--external-data", options->is_external,
                     "keep the weights in a file of their own, OUTPUT.data (models over 2 GB always "
                     "do)");

@@ -182,7 +182,7 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
   ThreadPool pool(options.num_threads);
   WithContext(fmt::format("'{}'", options.model.string()), [&] {
     report.transform =
-        transform::ApplyPlan(model, report.plan, options.storage, pool, options.progress);
+        transform::ApplyPlan(model, report.plan, options.apply, pool, options.progress);
     model.Check();
     report.output_bytes = model.Save(options.output, options.is_external);
   });

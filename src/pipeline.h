@@ -57,7 +57,7 @@ struct QuantizeOptions {
   std::filesystem::path
       plan_file;  // not empty: the decisions come from there and `config` is not read
   Preparation preparation = Preparation::kOptimize;
-  transform::Storage storage = transform::Storage::kPacked;
+  transform::ApplyOptions apply;
   bool is_external = false;  // initializers in a file of their own even if one would do
   size_t num_threads = 0;    // 0: one per core
   ProgressSink progress;     // may be empty

@@ -75,6 +75,16 @@ std::optional<Operand> OperandOf(const graph::Node& node, size_t input_index, in
   return std::nullopt;
 }
 
+std::optional<int64_t> ChannelAxis(const graph::Node& node, size_t input_index, int64_t rank) {
+  const ComputeOp* op = FindComputeOp(node);
+  const std::optional<Operand> operand = OperandOf(node, input_index, rank);
+  if (op == nullptr || !operand || rank < 2) return std::nullopt;
+  if (op->kind == Kind::kConv) return 0;
+  if (op->kind == Kind::kConvTranspose) return 1;
+  // Of the last two dimensions the one that is not summed over.
+  return operand->axis == rank - 1 ? rank - 2 : rank - 1;
+}
+
 WeightLayout LayoutWeight(const graph::Node& node, const Operand& operand,
                           std::span<const int64_t> dims, int64_t block_size, ShortAxis short_axis) {
   const WeightLayout plain{operand.axis, false};

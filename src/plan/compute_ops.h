@@ -33,6 +33,11 @@ bool IsComputeOp(const graph::Node& node);
 // take part in the product (a fused Add's operand). `rank` is that of the input, -1 if unknown.
 std::optional<Operand> OperandOf(const graph::Node& node, size_t input_index, int64_t rank);
 
+// The axis of a weight's output channels, along which integers have one scale each; nothing where
+// it has none, as a vector. REQUIRES: OperandOf(node, input_index, rank) gave an operand; rank >=
+// 0.
+std::optional<int64_t> ChannelAxis(const graph::Node& node, size_t input_index, int64_t rank);
+
 // How blocks lie in a weight of these dimensions: the axis, and whether all dimensions after it are
 // read with it as one row.
 struct WeightLayout {

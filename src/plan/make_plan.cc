@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "plan/compute_ops.h"
+#include "plan/qdq_placement.h"
 #include "plan/quantizer_nodes.h"
 
 namespace bitpress::plan {
@@ -96,6 +97,7 @@ class Planner {
         activation_(ResolveFormat(config, Role::kActivation)),
         weight_(ResolveFormat(config, Role::kWeight)),
         bias_(ResolveFormat(config, Role::kBias)),
+        placement_(ResolvePlacement(config)),
         has_quantized_weights_(HasQuantizedWeights(model)) {
     if (activation_) CheckHasOperator(config.operators, *activation_);
     plan_.config = config;
@@ -106,12 +108,13 @@ class Planner {
   }
 
   QuantPlan Run() {
+    if (placement_ == Placement::kQdq) PlanQdqValues();
     for (const Node& node : model_.Nodes()) {
       if (IsQuantizer(node)) continue;
       for (size_t i = 0; i < node.num_inputs(); ++i) {
         if (!node.input(i).empty()) PlanInput(node, i);
       }
-      if (config_.placement == Placement::kAll) PlanOutputs(node);
+      if (placement_ == Placement::kAll) PlanOutputs(node);
     }
     for (const graph::BodyNode& inner : model_.BodyNodes()) ListBodyNode(inner);
     return std::move(plan_);
@@ -133,13 +136,18 @@ class Planner {
     for (const size_t i : rows_of_value_[row.value]) {
       const TensorPlan& known = plan_.tensors[i];
       if (known.role == row.role && known.format == row.format && known.axis == row.axis &&
-          known.flatten == row.flatten && known.reason == row.reason) {
+          known.flatten == row.flatten && known.reason == row.reason && !IsOfOneNode(row)) {
         return plan_.tensors[i];
       }
     }
     rows_of_value_[row.value].push_back(plan_.tensors.size());
     plan_.tensors.push_back(std::move(row));
     return plan_.tensors.back();
+  }
+
+  // Its scale is made of those of one node's input and weight.
+  static bool IsOfOneNode(const TensorPlan& row) {
+    return row.role == Role::kBias && row.integer.has_value();
   }
 
   static TensorPlan FloatRow(const std::string& value, Role role, std::string reason) {
@@ -150,8 +158,8 @@ class Planner {
     return row;
   }
 
-  static TensorPlan QuantizedRow(const std::string& value, Role role, const FormatSpec& spec,
-                                 int64_t axis) {
+  TensorPlan QuantizedRow(const std::string& value, Role role, const FormatSpec& spec,
+                          int64_t axis) const {
     TensorPlan row;
     row.value = value;
     row.role = role;
@@ -161,24 +169,57 @@ class Planner {
       row.axis = axis;
       row.scale_choice = spec.scale_choice;
     }
+    if (spec.is_integer()) row.integer = TreatmentOf(role, spec);
     return row;
+  }
+
+  IntegerTreatment TreatmentOf(Role role, const FormatSpec& spec) const {
+    const bool is_activation = role == Role::kActivation;
+    const bool is_signed = formats::IntegerRange(spec.element_type).quant_min < 0;
+    IntegerTreatment treatment;
+    treatment.is_symmetric = is_activation ? config_.activation_symmetric.value_or(is_signed)
+                                           : config_.weight_symmetric.value_or(true);
+    treatment.is_reduced = !is_activation && config_.reduce_range;
+    treatment.scale_kind =
+        is_activation ? config_.activation_scale_kind : config_.weight_scale_kind;
+    treatment.range = is_activation ? config_.activation_range : config_.weight_range;
+    return treatment;
   }
 
   void PlanInput(const Node& node, size_t input) {
     const std::string& value = node.input(input);
     const std::optional<Operand> operand = OperandOf(node, input, RankOf(value));
     if (!operand) {
-      if (config_.placement == Placement::kAll) PlanOtherInput(node, input);
+      if (placement_ == Placement::kAll) PlanOtherInput(node, input);
       return;
     }
     if (operand->slot == Slot::kBias) {
       Add(BiasRow(node, value, *operand), node, input);
     } else if (model_.IsInitializer(value)) {
-      Add(WeightRow(node, value, *operand), node, input);
+      Add(WeightRow(node, value, *operand, input), node, input);
     } else if (operand->slot == Slot::kKernel || IsQuantizedConstant(value)) {
       Add(FloatRow(value, Role::kWeight, DynamicReason(node, value)), node, input);
-    } else {
+    } else if (!qdq_values_.contains(value)) {
       Add(ActivationRow(node, value, operand->axis), node, input);
+    }
+  }
+
+  // Integers: the values that the placement chose, with everybody who reads them.
+  void PlanQdqValues() {
+    const auto reason = [&](const Node& node) { return exclusions_.ReasonFor(node); };
+    for (const QdqValue& value : PlaceQdq(model_, reason)) {
+      if (!ActivationReason(value.name).empty()) continue;
+      TensorPlan row = QuantizedRow(value.name, Role::kActivation, *activation_, 0);
+      if (row.integer) row.integer->shares = value.shares;
+      row.is_graph_output = value.is_graph_output;
+      for (const graph::Use& use : model_.Uses(value.name)) {
+        if (Contains(kShapeReaders, use.node.op_type())) continue;
+        row.uses.push_back(
+            {nodes_.KeyOf(use.node), use.node.op_type(), static_cast<int64_t>(use.input_index)});
+      }
+      qdq_values_.insert(value.name);
+      rows_of_value_[value.name].push_back(plan_.tensors.size());
+      plan_.tensors.push_back(std::move(row));
     }
   }
 
@@ -205,6 +246,7 @@ class Planner {
     };
     const std::string excluded = exclusions_.ReasonFor(node);
     if (!excluded.empty()) return stays(excluded);
+    if (HasIntegerProduct(node)) return IntegerBiasRow(node, value);
     if (!bias_) return stays("biases stay float unless asked (biases=FORMAT)");
     if (!model_.IsInitializer(value)) {
       return stays(QuantizedFrom(model_, value) ? "already quantized: stored as codes"
@@ -215,7 +257,50 @@ class Planner {
     return QuantizedRow(value, Role::kBias, *bias_, operand.axis);
   }
 
-  TensorPlan WeightRow(const Node& node, const std::string& value, const Operand& operand) const {
+  // Whether input and weight are integers with one scale, or one for each channel: ONNX Runtime
+  // adds the bias to their products then, as an integer of both scales' product.
+  bool HasIntegerProduct(const Node& node) const {
+    if (!activation_ || !weight_ || !activation_->is_integer() || !weight_->is_integer()) {
+      return false;
+    }
+    return placement_ == Placement::kQdq && qdq_values_.contains(node.input(0)) &&
+           model_.IsInitializer(node.input(1)) && ConstantReason(node.input(1)).empty() &&
+           config_.weight_granularity != Granularity::kPerBlock;
+  }
+
+  TensorPlan IntegerBiasRow(const Node& node, const std::string& value) const {
+    const auto stays = [&](std::string reason) {
+      return FloatRow(value, Role::kBias, std::move(reason));
+    };
+    if (!model_.IsInitializer(value)) return stays("dynamic bias");
+    const std::string reason = ConstantReason(value);
+    if (!reason.empty()) return stays(reason);
+    if (node.op_type() == "Gemm" && node.GetFloat("beta", 1) != 1) return stays("beta is not 1");
+    if (model_.Initializer(value).dims.size() != 1) return stays("it is no vector");
+    TensorPlan row = QuantizedRow(value, Role::kBias, formats::FindFormat("int32"), 0);
+    row.integer = IntegerTreatment{};
+    row.integer->granularity = config_.weight_granularity;
+    if (row.integer->granularity == Granularity::kPerAxis) row.axis = 0;
+    return row;
+  }
+
+  TensorPlan IntegerWeightRow(const Node& node, const std::string& value, const Operand& operand,
+                              size_t input) const {
+    const std::span<const int64_t> dims = model_.Initializer(value).dims;
+    TensorPlan row = QuantizedRow(value, Role::kWeight, *weight_, operand.axis);
+    row.integer->granularity = config_.weight_granularity;
+    if (config_.weight_granularity == Granularity::kPerAxis) {
+      row.axis = ChannelAxis(node, input, static_cast<int64_t>(dims.size()));
+      if (!row.axis) row.integer->granularity = Granularity::kPerTensor;
+    } else if (config_.weight_granularity == Granularity::kPerBlock) {
+      row.axis = operand.axis;
+      row.integer->block_size = config_.weight_block_size;
+    }
+    return row;
+  }
+
+  TensorPlan WeightRow(const Node& node, const std::string& value, const Operand& operand,
+                       size_t input) const {
     std::string reason = exclusions_.ReasonFor(node);
     if (reason.empty() && !weight_) reason = "weights=none";
     if (reason.empty()) reason = ConstantReason(value);
@@ -226,6 +311,7 @@ class Planner {
       return FloatRow(value, Role::kWeight,
                       fmt::format("rank {} has no axis {} to block along", rank, operand.axis));
     }
+    if (weight_->is_integer()) return IntegerWeightRow(node, value, operand, input);
     const WeightLayout layout =
         LayoutWeight(node, operand, dims, weight_->block_size, config_.short_axis);
     TensorPlan row = QuantizedRow(value, Role::kWeight, *weight_, layout.axis);
@@ -342,6 +428,8 @@ class Planner {
   std::optional<FormatSpec> activation_;
   std::optional<FormatSpec> weight_;
   std::optional<FormatSpec> bias_;
+  Placement placement_;
+  std::set<std::string> qdq_values_;
   bool has_quantized_weights_;
   QuantPlan plan_;
   std::map<std::string, std::vector<size_t>> rows_of_value_;

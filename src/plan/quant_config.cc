@@ -1,10 +1,9 @@
 #include "plan/quant_config.h"
 
-#include <array>
-#include <regex>
 #include <utility>
 
 #include "base/text.h"
+#include "plan/words.h"
 
 namespace bitpress::plan {
 namespace {
@@ -14,194 +13,38 @@ using formats::FormatSpec;
 using formats::ScaleChoice;
 
 constexpr Preset kPresets[] = {
-    {"BF16", "bf16"},
-    {"FP16", "fp16"},
-    {"BFP16", "bfp16"},
-    {"MX4", "mx4"},
-    {"MX6", "mx6"},
-    {"MX9", "mx9"},
-    {"MXFP8E5M2", "mxfp8_e5m2"},
-    {"MXFP8E4M3", "mxfp8_e4m3"},
-    {"MXFP6E3M2", "mxfp6_e3m2"},
-    {"MXFP6E2M3", "mxfp6_e2m3"},
-    {"MXFP4E2M1", "mxfp4_e2m1"},
-    {"MXINT8", "mxint8"},
+    {"INT8", "uint8", "int8"},
+    {"BF16", "bf16", "bf16"},
+    {"FP16", "fp16", "fp16"},
+    {"BFP16", "bfp16", "bfp16"},
+    {"MX4", "mx4", "mx4"},
+    {"MX6", "mx6", "mx6"},
+    {"MX9", "mx9", "mx9"},
+    {"MXFP8E5M2", "mxfp8_e5m2", "mxfp8_e5m2"},
+    {"MXFP8E4M3", "mxfp8_e4m3", "mxfp8_e4m3"},
+    {"MXFP6E3M2", "mxfp6_e3m2", "mxfp6_e3m2"},
+    {"MXFP6E2M3", "mxfp6_e2m3", "mxfp6_e2m3"},
+    {"MXFP4E2M1", "mxfp4_e2m1", "mxfp4_e2m1"},
+    {"MXINT8", "mxint8", "mxint8"},
+    // AMD Quark's integer configurations: its types and kinds of scales, our ranges.
+    {"XINT8", "uint8", "int8",
+     "activation_symmetric=true,activation_scale_kind=power_of_two,weight_scale_kind=power_of_two,"
+     "weight_granularity=per_tensor,activation_range=mse,weight_range=mse"},
+    {"S8S8_AAWS", "int8", "int8", "activation_symmetric=false,weight_granularity=per_tensor"},
+    {"U8S8_AAWS", "uint8", "int8", "weight_granularity=per_tensor"},
+    {"U8U8_AAWA", "uint8", "uint8", "weight_symmetric=false,weight_granularity=per_tensor"},
+    {"U16S8_AAWS", "uint16", "int8", "weight_granularity=per_tensor"},
+    {"S16S8_ASWS", "int16", "int8", "weight_granularity=per_tensor"},
+    {"A8W8", "int8", "int8", "weight_granularity=per_tensor"},
+    {"A16W8", "int16", "int8", "weight_granularity=per_tensor"},
+    {"INT8_CNN_DEFAULT", "uint8", "int8", "activation_range=min_max,weight_granularity=per_tensor"},
+    {"INT16_CNN_DEFAULT", "uint16", "int8",
+     "activation_range=min_max,weight_granularity=per_tensor"},
+    {"INT8_TRANSFORMER_DEFAULT", "uint8", "int8",
+     "activation_range=moving_average,weight_granularity=per_tensor"},
+    {"INT16_TRANSFORMER_DEFAULT", "uint16", "int8",
+     "activation_range=moving_average,weight_granularity=per_tensor"},
 };
-
-// An enumeration's words, in the order of help texts.
-template <typename T>
-using Words = std::span<const std::pair<std::string_view, T>>;
-
-constexpr std::array<std::pair<std::string_view, Role>, 3> kRoles{
-    {{"activation", Role::kActivation}, {"weight", Role::kWeight}, {"bias", Role::kBias}}};
-constexpr std::array<std::pair<std::string_view, Placement>, 2> kPlacements{
-    {{"compute", Placement::kCompute}, {"all", Placement::kAll}}};
-constexpr std::array<std::pair<std::string_view, OperatorSet>, 2> kOperatorSets{
-    {{"bitpress", OperatorSet::kBitpress}, {"quark", OperatorSet::kQuark}}};
-constexpr std::array<std::pair<std::string_view, ShortAxis>, 3> kShortAxes{
-    {{"flatten", ShortAxis::kFlatten},
-     {"channels", ShortAxis::kChannels},
-     {"axis", ShortAxis::kAxis}}};
-
-template <typename T>
-std::string JoinWords(Words<T> words) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : words) names.emplace_back(name);
-  return Join(names, "|");
-}
-
-template <typename T>
-T ParseWord(Words<T> words, std::string_view word) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : words) {
-    if (name == word) return value;
-    names.emplace_back(name);
-  }
-  Fail(ErrorCode::kInvalidArgument, "'{}' is not one of {}{}", word, JoinWords(words),
-       DidYouMean(word, names));
-}
-
-template <typename T>
-std::string_view WordOf(Words<T> words, T wanted) {
-  for (const auto& [name, value] : words) {
-    if (value == wanted) return name;
-  }
-  return "?";
-}
-
-// A format's name in its canonical spelling, or "none".
-std::string ParseFormatWord(std::string_view word) {
-  const std::string_view trimmed = Trim(word);
-  if (ToLower(trimmed) == "none") return "none";
-  const FormatSpec spec = formats::FindFormat(trimmed);
-  if (spec.is_integer()) {
-    Fail(ErrorCode::kUnsupported,
-         "format '{}' needs scales from calibration, which is not part of this version; use mxint8 "
-         "or another block format",
-         spec.name);
-  }
-  return spec.name;
-}
-
-// Lists are separated by semicolons: names of nodes may hold commas, and so do regular expressions.
-std::vector<std::string> ParseList(std::string_view text) {
-  std::vector<std::string> items;
-  for (const std::string& item : Split(text, ';')) {
-    const std::string_view trimmed = Trim(item);
-    if (!trimmed.empty()) items.emplace_back(trimmed);
-  }
-  return items;
-}
-
-std::vector<std::string> ParsePatterns(std::string_view text) {
-  std::vector<std::string> patterns = ParseList(text);
-  for (const std::string& pattern : patterns) {
-    try {
-      const std::regex compiled(pattern);
-    } catch (const std::regex_error& error) {
-      Fail(ErrorCode::kInvalidArgument, "'{}' is not a regular expression: {}", pattern,
-           error.what());
-    }
-  }
-  return patterns;
-}
-
-std::optional<ScaleChoice> ParseScale(std::string_view word) {
-  if (word == "default") return std::nullopt;
-  return formats::ParseScaleChoice(word);
-}
-
-std::string ScaleWord(const std::optional<ScaleChoice>& choice) {
-  return choice ? std::string(formats::ScaleChoiceName(*choice)) : "default";
-}
-
-constexpr std::string_view kScaleWords = "floor|ceil|even|mse|default";
-
-Setting FormatSetting(std::string_view key, std::string_view help,
-                      std::string QuantConfig::*field) {
-  return {key, "FORMAT|none", help,
-          [field](QuantConfig& config, std::string_view value) {
-            config.*field = ParseFormatWord(value);
-          },
-          [field](const QuantConfig& config) { return config.*field; }};
-}
-
-Setting ScaleSetting(std::string_view key, std::string_view help,
-                     std::optional<ScaleChoice> QuantConfig::*field) {
-  return {
-      key, std::string(kScaleWords), help,
-      [field](QuantConfig& config, std::string_view value) { config.*field = ParseScale(value); },
-      [field](const QuantConfig& config) { return ScaleWord(config.*field); }};
-}
-
-template <typename T>
-Setting WordSetting(std::string_view key, std::string_view help, Words<T> words,
-                    T QuantConfig::*field) {
-  return {key, JoinWords(words), help,
-          [field, words](QuantConfig& config, std::string_view value) {
-            config.*field = ParseWord(words, value);
-          },
-          [field, words](const QuantConfig& config) {
-            return std::string(WordOf(words, config.*field));
-          }};
-}
-
-std::vector<Setting> MakeSettings() {
-  std::vector<Setting> settings;
-  settings.push_back(
-      FormatSetting("activations", "format of the activations", &QuantConfig::activations));
-  settings.push_back(FormatSetting("weights", "format of the weights", &QuantConfig::weights));
-  settings.push_back(
-      FormatSetting("biases", "format of the biases (default none)", &QuantConfig::biases));
-  settings.push_back(WordSetting<Placement>(
-      "placement",
-      "quantize around the operators that multiply (compute, the default) or around every "
-      "operator (all)",
-      kPlacements, &QuantConfig::placement));
-  settings.push_back({"scale", std::string(kScaleWords), "sets activation_scale and weight_scale",
-                      [](QuantConfig& config, std::string_view value) {
-                        config.activation_scale = config.weight_scale = ParseScale(value);
-                      },
-                      [](const QuantConfig& config) { return ScaleWord(config.weight_scale); },
-                      /*is_derived=*/true});
-  settings.push_back(ScaleSetting("activation_scale",
-                                  "how the shared exponent of a block of activations is chosen",
-                                  &QuantConfig::activation_scale));
-  settings.push_back(ScaleSetting("weight_scale",
-                                  "how the shared exponent of a block of weights is chosen",
-                                  &QuantConfig::weight_scale));
-  settings.push_back({"rounding", "half_to_even|half_away_from_zero|half_up",
-                      "how elements are rounded (default half_to_even)",
-                      [](QuantConfig& config, std::string_view value) {
-                        config.rounding = formats::ParseRoundingMode(value);
-                      },
-                      [](const QuantConfig& config) {
-                        return std::string(formats::RoundingModeName(config.rounding));
-                      }});
-  settings.push_back(WordSetting<OperatorSet>(
-      "operators",
-      "whose operator names are written: our own, or AMD Quark's for models that must run in its "
-      "library",
-      kOperatorSets, &QuantConfig::operators));
-  settings.push_back(WordSetting<ShortAxis>(
-      "short_axis",
-      "weights whose reduction axis is shorter than a block: read the kernel window as one row "
-      "(flatten, the default), block along axis 0 (channels), or keep short blocks (axis)",
-      kShortAxes, &QuantConfig::short_axis));
-  settings.push_back({"exclude_nodes", "REGEX[;REGEX...]",
-                      "nodes whose whole name matches stay float",
-                      [](QuantConfig& config, std::string_view value) {
-                        config.exclude_nodes = ParsePatterns(value);
-                      },
-                      [](const QuantConfig& config) { return Join(config.exclude_nodes, ";"); }});
-  settings.push_back(
-      {"exclude_op_types", "OP_TYPE[;OP_TYPE...]", "operators of these types stay float",
-       [](QuantConfig& config, std::string_view value) {
-         config.exclude_op_types = ParseList(value);
-       },
-       [](const QuantConfig& config) { return Join(config.exclude_op_types, ";"); }});
-  return settings;
-}
 
 }  // namespace
 
@@ -226,7 +69,11 @@ QuantConfig ConfigByName(std::string_view name) {
     known.emplace_back(preset.name);
     if (ToLower(preset.name) == ToLower(trimmed)) {
       config.name = preset.name;
-      config.activations = config.weights = preset.format;
+      config.activations = preset.activations;
+      config.weights = preset.weights;
+      for (const std::string& setting : Split(preset.settings, ',')) {
+        if (!setting.empty()) ApplySetting(config, setting);
+      }
       return config;
     }
   }
@@ -243,35 +90,15 @@ QuantConfig ConfigByName(std::string_view name) {
          DidYouMean(trimmed, known), Join({known.data(), std::size(kPresets)}, ", "));
   }
   config.name = config.activations = config.weights =
-      ParseFormatWord(has_parameters ? std::string(trimmed) : ToLower(trimmed));
+      formats::FindFormat(has_parameters ? std::string(trimmed) : ToLower(trimmed)).name;
   return config;
 }
 
-std::span<const Setting> AllSettings() {
-  static const std::vector<Setting> settings = MakeSettings();
-  return settings;
-}
-
-void ApplySetting(QuantConfig& config, std::string_view key, std::string_view value) {
-  std::vector<std::string> keys;
-  for (const Setting& setting : AllSettings()) {
-    if (setting.key == key) {
-      WithContext(fmt::format("setting {} ({})", key, setting.allowed),
-                  [&] { setting.set(config, value); });
-      return;
-    }
-    keys.emplace_back(setting.key);
-  }
-  Fail(ErrorCode::kInvalidArgument, "there is no setting '{}'{}; the settings are {}", key,
-       DidYouMean(key, keys), Join(keys, ", "));
-}
-
-void ApplySetting(QuantConfig& config, std::string_view assignment) {
-  const size_t equals = assignment.find('=');
-  if (equals == std::string_view::npos) {
-    Fail(ErrorCode::kInvalidArgument, "setting '{}' is not of the form key=value", assignment);
-  }
-  ApplySetting(config, Trim(assignment.substr(0, equals)), Trim(assignment.substr(equals + 1)));
+Placement ResolvePlacement(const QuantConfig& config) {
+  if (config.placement != Placement::kDefault) return config.placement;
+  if (config.activations == "none") return Placement::kCompute;
+  return formats::FindFormat(config.activations).is_integer() ? Placement::kQdq
+                                                              : Placement::kCompute;
 }
 
 std::optional<FormatSpec> ResolveFormat(const QuantConfig& config, Role role) {
@@ -313,6 +140,16 @@ void CheckHasOperator(OperatorSet operators, const FormatSpec& spec) {
 bool HasHalfOperator(OperatorSet operators, const FormatSpec& spec) {
   // ExtendedDequantizeLinear gives float32.
   return operators == OperatorSet::kBitpress || spec.is_blocked();
+}
+
+std::string_view GranularityName(Granularity granularity) {
+  return WordOf<Granularity>(kGranularities, granularity);
+}
+Granularity ParseGranularity(std::string_view word) {
+  if (word == "tensor") return Granularity::kPerTensor;
+  if (word == "channel" || word == "per_channel") return Granularity::kPerAxis;
+  if (word == "block") return Granularity::kPerBlock;
+  return ParseWord<Granularity>(kGranularities, word);
 }
 
 std::string_view RoleName(Role role) { return WordOf<Role>(kRoles, role); }

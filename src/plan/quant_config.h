@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "formats/format_spec.h"
+#include "plan/integer_treatment.h"
 
 namespace bitpress::plan {
 
@@ -23,10 +24,13 @@ enum class Role {
 };
 
 enum class Placement {
+  kDefault,  // qdq where activations are integers, else compute
   kCompute,  // inputs and weights of the operators that multiply: Conv, ConvTranspose, Gemm, MatMul
              // and their fused kin
   kAll,      // also every float activation around every other operator, as AMD Quark places its
              // quantizers
+  kQdq,      // integers: values around the operators that ONNX Runtime fuses with them, outputs
+             // included; see qdq_placement.h
 };
 
 // Whose operator names are written into the model.
@@ -53,13 +57,23 @@ struct QuantConfig {
   // Biases are a thousandth of a model's bytes and enter sums that are float anyway: float unless
   // asked.
   std::string biases = "none";
-  Placement placement = Placement::kCompute;
+  Placement placement = Placement::kDefault;
   // How the shared exponent of a block is chosen; nothing: DefaultScaleChoice.
   std::optional<formats::ScaleChoice> activation_scale;
   std::optional<formats::ScaleChoice> weight_scale;
   formats::RoundingMode rounding = formats::RoundingMode::kHalfToEven;
   OperatorSet operators = OperatorSet::kBitpress;
   ShortAxis short_axis = ShortAxis::kFlatten;
+  // Of integer formats. Nothing: unsigned activations asymmetric, all others symmetric.
+  std::optional<bool> activation_symmetric;
+  std::optional<bool> weight_symmetric;
+  formats::ScaleKind activation_scale_kind = formats::ScaleKind::kFloat;
+  formats::ScaleKind weight_scale_kind = formats::ScaleKind::kFloat;
+  RangeMethod activation_range{.kind = RangeMethod::Kind::kAuto};
+  RangeMethod weight_range{.kind = RangeMethod::Kind::kMinMax};
+  Granularity weight_granularity = Granularity::kPerAxis;
+  int64_t weight_block_size = 32;  // of per_block
+  bool reduce_range = false;       // of weights
   // Regular expressions (ECMAScript); a node whose whole name matches one stays float.
   std::vector<std::string> exclude_nodes;
   std::vector<std::string> exclude_op_types;
@@ -71,16 +85,17 @@ struct QuantConfig {
 // the defaults.
 formats::ScaleChoice DefaultScaleChoice(const formats::FormatSpec& spec, Role role);
 
-// A named configuration: both sides in one format.
+// A named configuration.
 struct Preset {
   std::string_view name;  // Quark's name
-  std::string_view format;
+  std::string_view activations;
+  std::string_view weights;
+  std::string_view settings = "";  // further ones: "key=value,key=value"
 };
 std::span<const Preset> AllPresets();
 
 // The preset called `name` (any case), or both sides in the format called `name`. Throws
-// Error(kInvalidArgument) with the nearest name; Error(kUnsupported) for formats whose scales need
-// calibration.
+// Error(kInvalidArgument) with the nearest name.
 QuantConfig ConfigByName(std::string_view name);
 
 // One field of QuantConfig as text.
@@ -100,6 +115,9 @@ std::span<const Setting> AllSettings();
 void ApplySetting(QuantConfig& config, std::string_view key, std::string_view value);
 // The same for "key=value".
 void ApplySetting(QuantConfig& config, std::string_view assignment);
+
+// The placement that kDefault means.
+Placement ResolvePlacement(const QuantConfig& config);
 
 // The format a side is quantized to with this configuration, scale choice and rounding filled in;
 // nothing for "none".

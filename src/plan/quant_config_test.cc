@@ -23,14 +23,15 @@ std::string MessageOf(Function&& function) {
 }
 
 TEST(ConfigByName, EveryPresetNamesAFormat) {
-  EXPECT_EQ(AllPresets().size(), 12u);
+  EXPECT_EQ(AllPresets().size(), 25u);
   for (const Preset& preset : AllPresets()) {
     const QuantConfig config = ConfigByName(preset.name);
     EXPECT_EQ(config.name, preset.name);
-    EXPECT_EQ(config.activations, preset.format);
-    EXPECT_EQ(config.weights, preset.format);
+    EXPECT_EQ(config.activations, preset.activations);
+    EXPECT_EQ(config.weights, preset.weights);
     EXPECT_EQ(config.biases, "none");
-    EXPECT_EQ(formats::FindFormat(config.weights).name, preset.format);
+    EXPECT_EQ(formats::FindFormat(config.activations).name, preset.activations);
+    EXPECT_EQ(formats::FindFormat(config.weights).name, preset.weights);
     EXPECT_EQ(ConfigByName(ToLower(preset.name)), config);
   }
 }
@@ -48,14 +49,16 @@ TEST(ConfigByName, UnknownNamesGetTheNearest) {
   EXPECT_THAT(MessageOf([] { ConfigByName(""); }), HasSubstr("MXINT8"));
 }
 
-TEST(ConfigByName, IntegersNeedCalibration) {
-  try {
-    ConfigByName("int8");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
-    EXPECT_THAT(error.what(), HasSubstr("calibration"));
-  }
+TEST(ConfigByName, IntegerPresets) {
+  const QuantConfig best = ConfigByName("INT8");
+  EXPECT_EQ(best.activations, "uint8");
+  EXPECT_EQ(best.weight_granularity, Granularity::kPerAxis);
+  EXPECT_EQ(ResolvePlacement(best), Placement::kQdq);
+  EXPECT_EQ(ResolvePlacement(ConfigByName("MX6")), Placement::kCompute);
+  const QuantConfig xint8 = ConfigByName("XINT8");
+  EXPECT_EQ(xint8.activation_symmetric, true);
+  EXPECT_EQ(xint8.weight_scale_kind, formats::ScaleKind::kPowerOfTwo);
+  EXPECT_EQ(xint8.activation_range.kind, RangeMethod::Kind::kMse);
 }
 
 TEST(Settings, EveryOneRoundTrips) {
@@ -133,7 +136,7 @@ TEST(CheckHasOperator, QuarkHasNoFloat8AndNoNarrowExponents) {
         << name;
   }
   for (const Preset& preset : AllPresets()) {
-    EXPECT_NO_THROW(CheckHasOperator(OperatorSet::kQuark, formats::FindFormat(preset.format)));
+    EXPECT_NO_THROW(CheckHasOperator(OperatorSet::kQuark, formats::FindFormat(preset.activations)));
   }
 }
 

@@ -104,6 +104,10 @@ formats::FormatSpec TensorPlan::Spec() const {
   return spec;
 }
 
+formats::IntegerSpec TensorPlan::IntegerSpec() const {
+  return {Spec().element_type, integer->is_symmetric, integer->is_reduced, integer->scale_kind};
+}
+
 NodeIndex::NodeIndex(const graph::Model& model) {
   const std::vector<graph::Node> nodes = model.Nodes();
   for (const graph::Node& node : nodes) ++name_counts_[node.name()];

@@ -12,6 +12,7 @@
 
 #include "formats/format_spec.h"
 #include "graph/model.h"
+#include "plan/integer_treatment.h"
 #include "plan/quant_config.h"
 
 namespace bitpress::plan {
@@ -29,14 +30,16 @@ struct TensorPlan {
   std::string value;
   Role role = Role::kActivation;
   std::string format = "none";
-  // Blocks run along it: >= 0, or counted from the end where the rank is not known. Only blocked
-  // formats have it.
+  // Blocks run along it, or scales differ along it: >= 0, or counted from the end where the rank is
+  // not known. Only blocked formats and integers that are not per tensor have it.
   std::optional<int64_t> axis;
   // The axis and all dimensions after it are read as one row. Weights only.
   bool flatten = false;
   // Only blocked formats have it.
   std::optional<formats::ScaleChoice> scale_choice;
   formats::RoundingMode rounding = formats::RoundingMode::kHalfToEven;
+  // Exactly the integer formats have it; their axis is that of `granularity`.
+  std::optional<IntegerTreatment> integer;
   std::vector<TensorUse> uses;
   // The quantized value is a graph output: its quantizer sits last and keeps the name.
   bool is_graph_output = false;
@@ -46,6 +49,8 @@ struct TensorPlan {
   bool is_quantized() const { return format != "none"; }
   // The format with this row's scale choice and rounding. REQUIRES: is_quantized().
   formats::FormatSpec Spec() const;
+  // REQUIRES: `integer` is there.
+  formats::IntegerSpec IntegerSpec() const;
   bool operator==(const TensorPlan&) const = default;
 };
 

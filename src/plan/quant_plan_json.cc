@@ -1,4 +1,5 @@
 // QuantPlan <-> JSON.
+#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -16,6 +17,24 @@ ordered_json UseToJson(const TensorUse& use) {
   return {{"node", use.node}, {"op_type", use.op_type}, {"input", use.input}};
 }
 
+void AddInteger(const IntegerTreatment& integer, ordered_json& object) {
+  object["granularity"] = GranularityName(integer.granularity);
+  if (integer.granularity == Granularity::kPerBlock) object["block_size"] = integer.block_size;
+  object["symmetric"] = integer.is_symmetric;
+  if (integer.is_reduced) object["reduce_range"] = true;
+  if (integer.scale_kind != formats::ScaleKind::kFloat) {
+    object["scale_kind"] = formats::ScaleKindName(integer.scale_kind);
+  }
+  if (integer.params) {
+    object["scale"] = integer.params->scale;
+    object["zero_point"] = integer.params->zero_point;
+  } else if (!integer.shares.empty()) {
+    object["shares"] = integer.shares;
+  } else {
+    object["range"] = RangeMethodName(integer.range);
+  }
+}
+
 ordered_json RowToJson(const TensorPlan& row) {
   ordered_json object = {
       {"value", row.value}, {"role", RoleName(row.role)}, {"format", row.format}};
@@ -23,7 +42,11 @@ ordered_json RowToJson(const TensorPlan& row) {
     if (row.axis) object["axis"] = *row.axis;
     if (row.flatten) object["flatten"] = true;
     if (row.scale_choice) object["scale_choice"] = formats::ScaleChoiceName(*row.scale_choice);
-    object["rounding"] = formats::RoundingModeName(row.rounding);
+    if (row.integer) {
+      AddInteger(*row.integer, object);
+    } else {
+      object["rounding"] = formats::RoundingModeName(row.rounding);
+    }
   } else {
     object["reason"] = row.reason;
   }
@@ -64,27 +87,68 @@ TensorUse UseFromJson(const json& object, const std::string& where) {
   return use;
 }
 
+IntegerTreatment ReadInteger(ObjectReader& reader, const formats::FormatSpec& spec,
+                             const TensorPlan& row) {
+  IntegerTreatment integer;
+  if (reader.Has("granularity")) {
+    integer.granularity = ParseGranularity(reader.String("granularity"));
+  }
+  if (integer.granularity == Granularity::kPerBlock) {
+    integer.block_size = reader.Int("block_size");
+    if (integer.block_size < 1 || integer.block_size > formats::kMaxBlockSize) {
+      Fail(ErrorCode::kInvalidArgument, "'block_size' is {}; it is 1 to {}", integer.block_size,
+           formats::kMaxBlockSize);
+    }
+  }
+  if (row.role == Role::kActivation && integer.granularity != Granularity::kPerTensor) {
+    Fail(ErrorCode::kInvalidArgument, "activations have one scale: 'granularity' is per_tensor");
+  }
+  const bool is_signed = formats::IntegerRange(spec.element_type).quant_min < 0;
+  integer.is_symmetric = reader.Has("symmetric") ? reader.Bool("symmetric") : is_signed;
+  integer.is_reduced = reader.Has("reduce_range") && reader.Bool("reduce_range");
+  if (reader.Has("scale_kind")) {
+    integer.scale_kind = formats::ParseScaleKind(reader.String("scale_kind"));
+  }
+  if (reader.Has("range")) integer.range = ParseRangeMethod(reader.String("range"));
+  if (reader.Has("shares")) integer.shares = reader.String("shares");
+  if (reader.Has("scale")) {
+    formats::QParams params;
+    params.scale = static_cast<float>(reader.Number("scale"));
+    params.zero_point = reader.Has("zero_point") ? reader.Int("zero_point") : 0;
+    const formats::CodeRange codes = formats::IntegerRange(spec.element_type);
+    if (!(params.scale > 0) || std::isinf(params.scale) || params.zero_point < codes.quant_min ||
+        params.zero_point > codes.quant_max) {
+      Fail(ErrorCode::kInvalidArgument,
+           "scale {} and zero point {} are none of {}: a scale is positive and finite, a zero "
+           "point a code ({} to {})",
+           params.scale, params.zero_point, spec.name, codes.quant_min, codes.quant_max);
+    }
+    integer.params = params;
+  }
+  return integer;
+}
+
 // The fields of a quantized row.
 void ReadTreatment(ObjectReader& reader, TensorPlan& row) {
   const formats::FormatSpec spec = formats::FindFormat(row.format);
-  if (spec.is_integer()) {
-    Fail(ErrorCode::kUnsupported, "format '{}' needs scales from calibration", row.format);
-  }
   row.format = spec.name;
   if (reader.Has("flatten")) row.flatten = reader.Bool("flatten");
   if (row.flatten && row.role == Role::kActivation) {
     Fail(ErrorCode::kInvalidArgument, "'flatten' is for weights; no operator does it at run time");
   }
   if (reader.Has("rounding")) row.rounding = formats::ParseRoundingMode(reader.String("rounding"));
+  if (spec.is_integer()) row.integer = ReadInteger(reader, spec, row);
+  const bool has_axis =
+      spec.is_blocked() || (row.integer && row.integer->granularity != Granularity::kPerTensor);
+  if (has_axis) row.axis = reader.Int("axis");
   if (spec.is_blocked()) {
-    row.axis = reader.Int("axis");
     row.scale_choice = formats::ParseScaleChoice(reader.String("scale_choice"));
-  } else if (reader.Has("axis") || reader.Has("scale_choice") || row.flatten) {
+  } else if ((!has_axis && reader.Has("axis")) || reader.Has("scale_choice") || row.flatten) {
     Fail(ErrorCode::kInvalidArgument,
          "format {} has no blocks, so 'axis', 'flatten' and 'scale_choice' mean nothing",
          row.format);
   }
-  formats::Validate(row.Spec());
+  if (!spec.is_integer()) formats::Validate(row.Spec());
 }
 
 TensorPlan RowFromJson(const json& object, size_t index) {

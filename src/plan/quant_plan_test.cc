@@ -107,7 +107,7 @@ TEST(PlanJson, RowErrorsNameTheRow) {
   EXPECT_THAT(message("1,", "18446744073709551615,"), AllOf(row, HasSubstr("must be an integer")));
   EXPECT_THAT(message("\"mx6\"", "\"mx7\""), AllOf(row, HasSubstr("mx7")));
   EXPECT_THAT(message("\"mx6\"", "6"), AllOf(row, HasSubstr("must be a string")));
-  EXPECT_THAT(message("\"mx6\"", "\"int8\""), AllOf(row, HasSubstr("calibration")));
+  EXPECT_THAT(message("\"mx6\"", "\"int8\""), AllOf(row, HasSubstr("no blocks")));
   EXPECT_THAT(message("\"mx6\"", "\"bf16\""), AllOf(row, HasSubstr("no blocks")));
   EXPECT_THAT(message("\"ceil\"", "\"ceiling\""), AllOf(row, HasSubstr("ceil")));
   EXPECT_THAT(message("\"activation\"", "\"activations\""), AllOf(row, HasSubstr("activation")));

@@ -82,6 +82,12 @@ int64_t ObjectReader::Int(const char* key) {
   return value.get<int64_t>();
 }
 
+double ObjectReader::Number(const char* key) {
+  const json& value = At(key);
+  if (!value.is_number()) FailType(key, "a number");
+  return value.get<double>();
+}
+
 bool ObjectReader::Bool(const char* key) {
   const json& value = At(key);
   if (!value.is_boolean()) FailType(key, "true or false");

@@ -23,6 +23,7 @@ class ObjectReader {
   // Throw if the key is missing or its value has another type.
   std::string String(const char* key);
   int64_t Int(const char* key);
+  double Number(const char* key);
   bool Bool(const char* key);
   const nlohmann::json& Array(const char* key);
   const nlohmann::json& Object(const char* key);

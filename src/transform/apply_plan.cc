@@ -5,6 +5,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "plan/quantizer_nodes.h"
 #include "transform/insert_quantizers.h"
 
@@ -20,6 +21,26 @@ PassReport RunPass(std::string name, const std::function<bool()>& pass) {
 }
 
 using Weights = std::vector<std::shared_ptr<const WeightStatistics>>;
+
+// Packed weights and portable quantizers need a certain age of the standard operators. Node handles
+// become invalid. A failure is no error: FP8 codes are bytes then, and what needs more says so.
+void RaiseOpset(graph::Model& model, const plan::QuantPlan& plan, const ApplyOptions& options) {
+  int64_t wanted = 0;
+  for (const plan::TensorPlan& row : plan.tensors) {
+    if (!row.is_quantized()) continue;
+    if (row.role == plan::Role::kActivation) {
+      const bool is_half = model.InfoOf(row.value).type == DataType::kFloat16;
+      if (options.is_portable && plan.operators == plan::OperatorSet::kBitpress) {
+        wanted = std::max(wanted, is_half ? kFirstPortableHalfOpset : kFirstPortableOpset);
+      }
+    } else if (options.storage == Storage::kPacked) {
+      wanted = std::max(wanted, HasFloat8Codes(row.Spec()) ? kFirstFloat8Opset : kFirstPackedOpset);
+    }
+  }
+  const auto imports = model.OpsetImports();
+  const auto standard = imports.find("");
+  if (standard != imports.end() && standard->second < wanted) model.ConvertOpset(wanted);
+}
 
 // Why constants are stored as floats, by name.
 std::string Unpacked(const graph::Model& model, const plan::QuantPlan& plan,
@@ -54,16 +75,31 @@ bool RecordConfig(graph::Model& model, const plan::QuantPlan& plan, const Weight
   return model.Metadata() != before;
 }
 
-TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan, Storage storage,
-                          ThreadPool& pool, const ProgressSink& progress) {
+TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan,
+                          const ApplyOptions& options, ThreadPool& pool,
+                          const ProgressSink& progress) {
   TransformReport report;
+  plan::CheckFits(plan, model);
+  for (const plan::TensorPlan& row : plan.tensors) {
+    if (!row.integer) continue;
+    Fail(ErrorCode::kUnsupported,
+         "'{}': {} needs scales from calibration, which is not carried out yet", row.value,
+         row.format);
+  }
+  RaiseOpset(model, plan, options);
   report.passes.push_back(RunPass("quantize-weights", [&] {
-    QuantizedWeights quantized = QuantizeWeights(model, plan, storage, pool, progress);
+    QuantizedWeights quantized = QuantizeWeights(model, plan, options.storage, pool, progress);
     report.weights = std::move(quantized.weights);
     return quantized.is_modified;
   }));
   report.passes.push_back(
       RunPass("insert-quantizers", [&] { return InsertQuantizers(model, plan); }));
+  if (options.is_portable) {
+    report.passes.push_back(RunPass("add-portable-functions", [&] {
+      report.portable = AddPortableFunctions(model);
+      return report.portable.is_changed;
+    }));
+  }
   report.passes.push_back(
       RunPass("record-config", [&] { return RecordConfig(model, plan, report.weights); }));
   return report;

@@ -9,6 +9,7 @@
 #include "base/thread_pool.h"
 #include "graph/model.h"
 #include "plan/quant_plan.h"
+#include "transform/portable_functions.h"
 #include "transform/quantize_weights.h"
 
 namespace bitpress::transform {
@@ -20,18 +21,26 @@ struct PassReport {
   double time_ms = 0;
 };
 
+struct ApplyOptions {
+  Storage storage = Storage::kPacked;
+  // Our quantizers also as functions of standard operators, for sessions without our library.
+  bool is_portable = true;
+};
+
 struct TransformReport {
   std::vector<PassReport> passes;
+  PortableFunctions portable;
   // Their errors are known once the model has been written.
   std::vector<std::shared_ptr<const WeightStatistics>> weights;
 };
 
-// Runs quantize-weights, insert-quantizers and record-config (metadata that say how the model was
-// made). A second run with the same plan changes nothing in the file. `pool` is
-// used until the model is written and must live so long. Throws Error as the passes do; the model
-// is in an unspecified, but valid state then.
-TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan, Storage storage,
-                          ThreadPool& pool, const ProgressSink& progress = {});
+// Runs quantize-weights, insert-quantizers, add-portable-functions and record-config (metadata that
+// say how the model was made). A second run with the same plan changes nothing in the file. `pool`
+// is used until the model is written and must live so long. Throws Error as the passes do; the
+// model is in an unspecified, but valid state then.
+TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan,
+                          const ApplyOptions& options, ThreadPool& pool,
+                          const ProgressSink& progress = {});
 
 // Pass record-config: writes the metadata bitpress.version, bitpress.config and, if the plan
 // quantizes weights, bitpress.weights; with `weights` also bitpress.unpacked, why which of them are

@@ -25,17 +25,6 @@ int64_t OpsetOf(const Model& model) {
   return standard == imports.end() ? 0 : standard->second;
 }
 
-// Packed weights need a certain age of operators. Node handles become invalid.
-void RaiseOpset(Model& model, const QuantPlan& plan) {
-  int64_t wanted = 0;
-  for (const TensorPlan& row : plan.tensors) {
-    if (!IsWeightRow(row)) continue;
-    wanted = std::max(wanted, HasFloat8Codes(row.Spec()) ? kFirstFloat8Opset : kFirstPackedOpset);
-  }
-  // Without FP8 types the codes are bytes; that is why a failure is no error.
-  if (OpsetOf(model) < wanted) model.ConvertOpset(wanted);
-}
-
 // Counts the weights that are done while the model is written.
 struct Progress {
   ProgressSink sink;
@@ -225,7 +214,6 @@ class WeightQuantizer {
 QuantizedWeights QuantizeWeights(Model& model, const QuantPlan& plan, Storage storage,
                                  ThreadPool& pool, const ProgressSink& progress) {
   plan::CheckFits(plan, model);
-  if (storage == Storage::kPacked) RaiseOpset(model, plan);
   return WeightQuantizer(model, plan, storage, pool, progress).Run();
 }
 

@@ -224,14 +224,15 @@ TEST(ApplyPlan, RunsThePassesAndASecondRunChangesNothing) {
     graph::Model model = LoadModel("shared.onnx");
     const plan::QuantPlan plan = PlanFor(model, "MX6", {"placement=all"});
     ThreadPool pool(2);
-    const TransformReport report = ApplyPlan(model, plan, storage, pool);
-    ASSERT_EQ(report.passes.size(), 3u);
+    const ApplyOptions options{.storage = storage};
+    const TransformReport report = ApplyPlan(model, plan, options, pool);
+    ASSERT_EQ(report.passes.size(), 4u);
     EXPECT_EQ(report.passes[0].name, "quantize-weights");
     for (const PassReport& pass : report.passes) EXPECT_TRUE(pass.is_modified) << pass.name;
     EXPECT_EQ(report.weights.size(), 4u);
     model.Check();
     const std::string once = model.Serialize();
-    ApplyPlan(model, plan, storage, pool);
+    ApplyPlan(model, plan, options, pool);
     EXPECT_TRUE(model.Serialize() == once);
   }
 }

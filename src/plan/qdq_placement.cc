@@ -1,0 +1,170 @@
+#include "plan/qdq_placement.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "plan/compute_ops.h"
+#include "plan/quantizer_nodes.h"
+
+namespace bitpress::plan {
+namespace {
+
+using graph::Model;
+using graph::Node;
+
+// Computed on codes of their own scale: inputs and output are quantized.
+constexpr std::string_view kElementwise[] = {"Add", "Mul"};
+// The same, if what they read is quantized anyway.
+constexpr std::string_view kPooling[] = {"AveragePool", "GlobalAveragePool", "Sigmoid", "LeakyRelu",
+                                         "HardSwish"};
+// Elements keep their values on the way from the first input to the outputs.
+constexpr std::string_view kMoving[] = {"MaxPool",  "Reshape",      "Transpose",    "Flatten",
+                                        "Squeeze",  "Unsqueeze",    "Slice",        "Split",
+                                        "Gather",   "DepthToSpace", "SpaceToDepth", "Expand",
+                                        "Identity", "Tile",         "ReduceMax",    "Dropout"};
+// ONNX Runtime takes them into the operator before them.
+constexpr std::string_view kFusedActivations[] = {"Relu", "Clip"};
+
+template <size_t N>
+bool Contains(const std::string_view (&names)[N], const Node& node) {
+  return node.domain().empty() &&
+         std::find(std::begin(names), std::end(names), node.op_type()) != std::end(names);
+}
+
+class Placer {
+ public:
+  Placer(const Model& model, const std::function<std::string(const Node&)>& reason)
+      : model_(model), reason_(reason), nodes_(model.Nodes()) {}
+
+  std::vector<QdqValue> Run() {
+    for (const Node& node : nodes_) {
+      if (IsStart(node)) AddStart(node);
+    }
+    // Operators that move elements, in graph order, so that chains of them follow.
+    for (const Node& node : nodes_) Follow(node);
+    return Collect();
+  }
+
+ private:
+  bool IsQuantizable(const std::string& value) const {
+    if (value.empty() || model_.IsInitializer(value)) return false;
+    const graph::ValueInfo info = model_.InfoOf(value);
+    if (info.type != DataType::kFloat || (info.has_shape && info.shape.empty())) return false;
+    const std::optional<Node> producer = model_.Producer(value);
+    return !producer || (!IsQuantizer(*producer) && producer->op_type() != "Constant");
+  }
+
+  // Whether the node computes on integers of scales of their own.
+  bool IsStart(const Node& node) const {
+    if (!reason_(node).empty()) return false;
+    if (IsComputeOp(node)) return true;
+    if (!Contains(kElementwise, node)) return false;
+    // With a constant it is a scale or an offset, which needs more than eight bits.
+    return node.num_inputs() == 2 && IsQuantizable(node.input(0)) && IsQuantizable(node.input(1));
+  }
+
+  void AddStart(const Node& node) {
+    for (size_t i = 0; i < node.num_inputs(); ++i) {
+      const bool is_operand = !IsComputeOp(node) || i < 2;
+      if (is_operand && IsQuantizable(node.input(i))) chosen_.insert(node.input(i));
+    }
+    AddOutput(node);
+  }
+
+  void AddOutput(const Node& node) {
+    const std::string& output = node.output(0);
+    if (const std::optional<Node> activation = FusedActivation(output)) {
+      return AddOutput(*activation);
+    }
+    const bool is_score = model_.IsOutput(output) && IsComputeOp(node) && node.op_type() != "Conv";
+    if (!is_score && IsQuantizable(output)) chosen_.insert(output);
+  }
+
+  // The Relu or Clip that is the only reader of a value.
+  std::optional<Node> FusedActivation(const std::string& value) const {
+    if (model_.IsOutput(value) || model_.IsUsedInSubgraph(value)) return std::nullopt;
+    const std::vector<graph::Use> uses = model_.Uses(value);
+    if (uses.size() != 1 || uses.front().input_index != 0) return std::nullopt;
+    const Node& reader = uses.front().node;
+    const bool is_fused = Contains(kFusedActivations, reader) && reason_(reader).empty();
+    return is_fused ? std::optional(reader) : std::nullopt;
+  }
+
+  void Follow(const Node& node) {
+    if (!reason_(node).empty() || node.num_inputs() == 0) return;
+    if (Contains(kPooling, node) && chosen_.contains(node.input(0))) return AddOutput(node);
+    if (Contains(kMoving, node) && chosen_.contains(node.input(0)) && !IsNearestOnly(node)) {
+      for (size_t i = 0; i < node.num_outputs(); ++i) Share(node.output(i), node.input(0));
+      return;
+    }
+    if (node.op_type() == "Resize" && node.domain().empty() && chosen_.contains(node.input(0)) &&
+        node.GetString("mode", "nearest") == "nearest") {
+      return Share(node.output(0), node.input(0));
+    }
+    if (node.op_type() == "Concat" && node.domain().empty()) FollowConcat(node);
+  }
+
+  // MaxPool also gives indices.
+  static bool IsNearestOnly(const Node& node) {
+    return node.op_type() == "MaxPool" && node.num_outputs() > 1;
+  }
+
+  // All inputs are quantized, or none: joined codes need one scale.
+  void FollowConcat(const Node& node) {
+    for (size_t i = 0; i < node.num_inputs(); ++i) {
+      if (!chosen_.contains(node.input(i))) return;
+    }
+    for (size_t i = 0; i < node.num_inputs(); ++i) Share(node.output(0), node.input(i));
+  }
+
+  void Share(const std::string& output, const std::string& input) {
+    if (!IsQuantizable(output)) return;
+    chosen_.insert(output);
+    root_[Root(output)] = Root(input);
+  }
+
+  const std::string& Root(const std::string& value) {
+    const auto [found, is_new] = root_.try_emplace(value, value);
+    if (is_new || found->second == value) return found->first;
+    return Root(found->second);
+  }
+
+  std::vector<QdqValue> Collect() {
+    std::vector<std::string> ordered;
+    for (const std::string& input : model_.InputNames()) {
+      if (chosen_.contains(input)) ordered.push_back(input);
+    }
+    for (const Node& node : nodes_) {
+      for (size_t i = 0; i < node.num_outputs(); ++i) {
+        if (chosen_.contains(node.output(i))) ordered.push_back(node.output(i));
+      }
+    }
+    // The first of a group in graph order stands for it.
+    std::map<std::string, std::string> first;
+    std::vector<QdqValue> values;
+    for (const std::string& name : ordered) {
+      const auto [found, is_new] = first.try_emplace(Root(name), name);
+      const bool is_output = model_.IsOutput(name) && model_.Producer(name).has_value();
+      values.push_back({name, is_new ? "" : found->second, is_output});
+    }
+    return values;
+  }
+
+  const Model& model_;
+  const std::function<std::string(const Node&)>& reason_;
+  std::vector<Node> nodes_;
+  std::set<std::string> chosen_;
+  std::map<std::string, std::string> root_;
+};
+
+}  // namespace
+
+std::vector<QdqValue> PlaceQdq(const Model& model,
+                               const std::function<std::string(const Node&)>& reason) {
+  return Placer(model, reason).Run();
+}
+
+}  // namespace bitpress::plan

@@ -1,0 +1,254 @@
+// The table of settings: one row a field of QuantConfig.
+#include <regex>
+#include <utility>
+
+#include "base/text.h"
+#include "plan/quant_config.h"
+#include "plan/words.h"
+
+namespace bitpress::plan {
+namespace {
+
+using formats::ScaleChoice;
+
+// A format's name in its canonical spelling, or "none".
+std::string ParseFormatWord(std::string_view word) {
+  const std::string_view trimmed = Trim(word);
+  if (ToLower(trimmed) == "none") return "none";
+  return formats::FindFormat(trimmed).name;
+}
+
+// Lists are separated by semicolons: names of nodes may hold commas, and so do regular expressions.
+std::vector<std::string> ParseList(std::string_view text) {
+  std::vector<std::string> items;
+  for (const std::string& item : Split(text, ';')) {
+    const std::string_view trimmed = Trim(item);
+    if (!trimmed.empty()) items.emplace_back(trimmed);
+  }
+  return items;
+}
+
+std::vector<std::string> ParsePatterns(std::string_view text) {
+  std::vector<std::string> patterns = ParseList(text);
+  for (const std::string& pattern : patterns) {
+    try {
+      const std::regex compiled(pattern);
+    } catch (const std::regex_error& error) {
+      Fail(ErrorCode::kInvalidArgument, "'{}' is not a regular expression: {}", pattern,
+           error.what());
+    }
+  }
+  return patterns;
+}
+
+std::optional<ScaleChoice> ParseScale(std::string_view word) {
+  if (word == "default") return std::nullopt;
+  return formats::ParseScaleChoice(word);
+}
+
+std::string ScaleWord(const std::optional<ScaleChoice>& choice) {
+  return choice ? std::string(formats::ScaleChoiceName(*choice)) : "default";
+}
+
+constexpr std::string_view kScaleWords = "floor|ceil|even|mse|default";
+
+Setting FormatSetting(std::string_view key, std::string_view help,
+                      std::string QuantConfig::*field) {
+  return {key, "FORMAT|none", help,
+          [field](QuantConfig& config, std::string_view value) {
+            config.*field = ParseFormatWord(value);
+          },
+          [field](const QuantConfig& config) { return config.*field; }};
+}
+
+Setting ScaleSetting(std::string_view key, std::string_view help,
+                     std::optional<ScaleChoice> QuantConfig::*field) {
+  return {
+      key, std::string(kScaleWords), help,
+      [field](QuantConfig& config, std::string_view value) { config.*field = ParseScale(value); },
+      [field](const QuantConfig& config) { return ScaleWord(config.*field); }};
+}
+
+template <typename T>
+Setting WordSetting(std::string_view key, std::string_view help, Words<T> words,
+                    T QuantConfig::*field) {
+  return {key, JoinWords(words), help,
+          [field, words](QuantConfig& config, std::string_view value) {
+            config.*field = ParseWord(words, value);
+          },
+          [field, words](const QuantConfig& config) {
+            return std::string(WordOf(words, config.*field));
+          }};
+}
+
+std::optional<bool> ParseSymmetric(std::string_view word) {
+  if (word == "default") return std::nullopt;
+  if (word == "true") return true;
+  if (word == "false") return false;
+  Fail(ErrorCode::kInvalidArgument, "'{}' is not one of true, false, default", word);
+}
+
+Setting SymmetricSetting(std::string_view key, std::string_view help,
+                         std::optional<bool> QuantConfig::*field) {
+  return {key, "true|false|default", help,
+          [field](QuantConfig& config, std::string_view value) {
+            config.*field = ParseSymmetric(value);
+          },
+          [field](const QuantConfig& config) -> std::string {
+            const std::optional<bool>& value = config.*field;
+            return !value ? "default" : *value ? "true" : "false";
+          }};
+}
+
+Setting ScaleKindSetting(std::string_view key, std::string_view help,
+                         formats::ScaleKind QuantConfig::*field) {
+  return {key, "float|power_of_two|int16", help,
+          [field](QuantConfig& config, std::string_view value) {
+            config.*field = formats::ParseScaleKind(value);
+          },
+          [field](const QuantConfig& config) {
+            return std::string(formats::ScaleKindName(config.*field));
+          }};
+}
+
+Setting RangeSetting(std::string_view key, std::string_view help, RangeMethod QuantConfig::*field) {
+  return {key, RangeMethodWords(), help,
+          [field](QuantConfig& config, std::string_view value) {
+            config.*field = ParseRangeMethod(value);
+          },
+          [field](const QuantConfig& config) { return RangeMethodName(config.*field); }};
+}
+
+// What only integer formats need.
+void AddIntegerSettings(std::vector<Setting>& settings) {
+  settings.push_back(
+      SymmetricSetting("activation_symmetric",
+                       "integers: zero in the middle of the codes (default: true for signed types)",
+                       &QuantConfig::activation_symmetric));
+  settings.push_back(SymmetricSetting("weight_symmetric", "the same for weights (default: true)",
+                                      &QuantConfig::weight_symmetric));
+  settings.push_back(ScaleKindSetting("activation_scale_kind",
+                                      "integers: which scales are allowed (int16: M / 2^N)",
+                                      &QuantConfig::activation_scale_kind));
+  settings.push_back(ScaleKindSetting("weight_scale_kind", "the same for weights",
+                                      &QuantConfig::weight_scale_kind));
+  settings.push_back(RangeSetting(
+      "activation_range", "integers: how a range follows from the calibration (default auto)",
+      &QuantConfig::activation_range));
+  settings.push_back(RangeSetting("weight_range", "the same for weights (default min_max)",
+                                  &QuantConfig::weight_range));
+  settings.push_back(WordSetting<Granularity>(
+      "weight_granularity",
+      "integers: one scale for a weight, for each output channel (per_axis, the default), or for "
+      "each block of weight_block_size elements of a sum",
+      kGranularities, &QuantConfig::weight_granularity));
+  settings.push_back(
+      {"weight_block_size", "N", "elements that share a scale (per_block only)",
+       [](QuantConfig& config, std::string_view value) {
+         config.weight_block_size = ParseInt(value, "weight_block_size");
+         if (config.weight_block_size < 1 || config.weight_block_size > formats::kMaxBlockSize) {
+           Fail(ErrorCode::kInvalidArgument, "{} is no size of a block (1 to {})",
+                config.weight_block_size, formats::kMaxBlockSize);
+         }
+       },
+       [](const QuantConfig& config) { return std::to_string(config.weight_block_size); }});
+  settings.push_back({"reduce_range", "true|false",
+                      "int8 weights of 7 bits: for x86 processors without VNNI, whose 8-bit "
+                      "products saturate (default false)",
+                      [](QuantConfig& config, std::string_view value) {
+                        config.reduce_range = ParseSymmetric(value).value_or(false);
+                      },
+                      [](const QuantConfig& config) -> std::string {
+                        return config.reduce_range ? "true" : "false";
+                      }});
+}
+
+std::vector<Setting> MakeSettings() {
+  std::vector<Setting> settings;
+  settings.push_back(
+      FormatSetting("activations", "format of the activations", &QuantConfig::activations));
+  settings.push_back(FormatSetting("weights", "format of the weights", &QuantConfig::weights));
+  settings.push_back(
+      FormatSetting("biases", "format of the biases (default none)", &QuantConfig::biases));
+  settings.push_back(WordSetting<Placement>(
+      "placement",
+      "quantize around the operators that multiply (compute), around every operator (all), or "
+      "around those that ONNX Runtime runs on integers, outputs included (qdq); default: qdq "
+      "where activations are integers, else compute",
+      kPlacements, &QuantConfig::placement));
+  settings.push_back({"scale", std::string(kScaleWords), "sets activation_scale and weight_scale",
+                      [](QuantConfig& config, std::string_view value) {
+                        config.activation_scale = config.weight_scale = ParseScale(value);
+                      },
+                      [](const QuantConfig& config) { return ScaleWord(config.weight_scale); },
+                      /*is_derived=*/true});
+  settings.push_back(ScaleSetting("activation_scale",
+                                  "how the shared exponent of a block of activations is chosen",
+                                  &QuantConfig::activation_scale));
+  settings.push_back(ScaleSetting("weight_scale",
+                                  "how the shared exponent of a block of weights is chosen",
+                                  &QuantConfig::weight_scale));
+  settings.push_back({"rounding", "half_to_even|half_away_from_zero|half_up",
+                      "how elements are rounded (default half_to_even)",
+                      [](QuantConfig& config, std::string_view value) {
+                        config.rounding = formats::ParseRoundingMode(value);
+                      },
+                      [](const QuantConfig& config) {
+                        return std::string(formats::RoundingModeName(config.rounding));
+                      }});
+  settings.push_back(WordSetting<OperatorSet>(
+      "operators",
+      "whose operator names are written: our own, or AMD Quark's for models that must run in its "
+      "library",
+      kOperatorSets, &QuantConfig::operators));
+  settings.push_back(WordSetting<ShortAxis>(
+      "short_axis",
+      "weights whose reduction axis is shorter than a block: read the kernel window as one row "
+      "(flatten, the default), block along axis 0 (channels), or keep short blocks (axis)",
+      kShortAxes, &QuantConfig::short_axis));
+  AddIntegerSettings(settings);
+  settings.push_back({"exclude_nodes", "REGEX[;REGEX...]",
+                      "nodes whose whole name matches stay float",
+                      [](QuantConfig& config, std::string_view value) {
+                        config.exclude_nodes = ParsePatterns(value);
+                      },
+                      [](const QuantConfig& config) { return Join(config.exclude_nodes, ";"); }});
+  settings.push_back(
+      {"exclude_op_types", "OP_TYPE[;OP_TYPE...]", "operators of these types stay float",
+       [](QuantConfig& config, std::string_view value) {
+         config.exclude_op_types = ParseList(value);
+       },
+       [](const QuantConfig& config) { return Join(config.exclude_op_types, ";"); }});
+  return settings;
+}
+
+}  // namespace
+
+std::span<const Setting> AllSettings() {
+  static const std::vector<Setting> settings = MakeSettings();
+  return settings;
+}
+
+void ApplySetting(QuantConfig& config, std::string_view key, std::string_view value) {
+  std::vector<std::string> keys;
+  for (const Setting& setting : AllSettings()) {
+    if (setting.key == key) {
+      WithContext(fmt::format("setting {} ({})", key, setting.allowed),
+                  [&] { setting.set(config, value); });
+      return;
+    }
+    keys.emplace_back(setting.key);
+  }
+  Fail(ErrorCode::kInvalidArgument, "there is no setting '{}'{}; the settings are {}", key,
+       DidYouMean(key, keys), Join(keys, ", "));
+}
+
+void ApplySetting(QuantConfig& config, std::string_view assignment) {
+  const size_t equals = assignment.find('=');
+  if (equals == std::string_view::npos) {
+    Fail(ErrorCode::kInvalidArgument, "setting '{}' is not of the form key=value", assignment);
+  }
+  ApplySetting(config, Trim(assignment.substr(0, equals)), Trim(assignment.substr(equals + 1)));
+}
+
+}  // namespace bitpress::plan
