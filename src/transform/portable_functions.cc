@@ -71,6 +71,17 @@ BlockDims AddBlockDims(FunctionBody& body, const FormatSpec& spec, const std::st
   return dims;
 }
 
+// `values` for ONNX Runtime's shape inference, which does not see that they have the shape of
+// `like`: a model would be left with unknown shapes behind every quantizer, and takes a time to
+// load that is quadratic in their number. PRelu has the shape of its first input whatever the
+// slope's is; of -1 it makes minus the slope.
+std::string WithShapeOf(FunctionBody& body, const std::string& like, const std::string& values) {
+  const std::string minus_one = body.Scalar(-1.0);
+  const std::string minus_ones = body.Add("Clip", "minus_ones", {like, minus_one, minus_one});
+  const std::string slope = body.Add("Neg", "minus_values", {values});
+  return body.Add("PRelu", "values_of_known_shape", {minus_ones, slope});
+}
+
 std::string AddBlocked(FunctionBody& body, const FormatSpec& spec, const std::string& x) {
   const BlockDims dims = AddBlockDims(body, spec, x);
   const std::string tensor = body.Reshape("tensor", x, dims.tensor_dims);
@@ -83,7 +94,7 @@ std::string AddBlocked(FunctionBody& body, const FormatSpec& spec, const std::st
   const std::string lines = body.Reshape("quantized_padded", quantized, dims.padded_dims);
   const std::string cut = body.Add("Slice", "quantized_tensor",
                                    {lines, body.Integers({0}), dims.length, body.Integers({1})});
-  return body.Reshape("quantized_as_input", cut, dims.shape);
+  return WithShapeOf(body, x, body.Reshape("quantized_as_input", cut, dims.shape));
 }
 
 size_t NumberRank(const FormatSpec& spec) {
