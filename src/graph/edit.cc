@@ -73,6 +73,18 @@ void Model::RemoveNode(Node node) {
   RemoveElement(nodes, node.proto_);
 }
 
+void Model::AddOutput(const std::string& value) {
+  const ValueEntry* const entry = impl_->Find(value);
+  if (entry == nullptr || entry->producer == nullptr || entry->is_output) {
+    Fail(ErrorCode::kInvalidArgument, "cannot make '{}' an output: {}", value,
+         entry != nullptr && entry->is_output ? "it is one already" : "no node produces it");
+  }
+  onnx::ValueInfoProto& output = *impl_->graph().add_output();
+  output.set_name(value);
+  if (entry->info != nullptr) *output.mutable_type() = entry->info->type();
+  impl_->IndexInfo();
+}
+
 void Model::SetInitializer(const std::string& name, DataType type, std::span<const int64_t> dims,
                            std::span<const std::byte> bytes) {
   SetInitializer(name, Tensor{type, {dims.begin(), dims.end()}, {bytes.begin(), bytes.end()}});

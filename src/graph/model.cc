@@ -8,9 +8,7 @@
 #include "graph/tensor_proto.h"
 
 namespace bitpress::graph {
-namespace {
-
-ValueInfo FromProto(const onnx::TypeProto& type) {
+ValueInfo ToValueInfo(const onnx::TypeProto& type) {
   ValueInfo info;
   if (!type.has_tensor_type()) return info;
   const auto& tensor = type.tensor_type();
@@ -21,8 +19,6 @@ ValueInfo FromProto(const onnx::TypeProto& type) {
   }
   return info;
 }
-
-}  // namespace
 
 Model::Model(std::unique_ptr<ModelImpl> impl) : impl_(std::move(impl)) {}
 Model::~Model() = default;
@@ -159,7 +155,7 @@ ValueInfo Model::InfoOf(std::string_view value) const {
     for (const int64_t dim : entry->initializer->dims()) info.shape.push_back({dim, ""});
     return info;
   }
-  return entry->info == nullptr ? ValueInfo{} : FromProto(entry->info->type());
+  return entry->info == nullptr ? ValueInfo{} : ToValueInfo(entry->info->type());
 }
 
 void Model::SetInfo(const std::string& value, const ValueInfo& info) {

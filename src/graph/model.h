@@ -117,6 +117,13 @@ struct BodyNode {
   std::vector<bool> is_constant;  // for each input: an initializer or the output of a Constant
 };
 
+// A value that the body of an If, Loop or Scan defines, at any depth: one of its inputs or the
+// output of one of its nodes.
+struct BodyValue {
+  std::string name;
+  ValueInfo info;  // as far as known
+};
+
 // A constant of the model, looked at in place. Valid until the model is changed.
 struct InitializerView {
   DataType type = DataType::kUndefined;
@@ -183,6 +190,12 @@ class Model {
   std::vector<Node> Nodes() const;
   // The nodes of the bodies of control flow; their values are none of the main graph's.
   std::vector<BodyNode> BodyNodes() const;
+  // Values of bodies, without constants. Two branches of an If may use one name for two values.
+  std::vector<BodyValue> BodyValues() const;
+  // Inserts a node of one input and one output behind every body value of this name: the node reads
+  // the value under a new name, and its output has the old one, so that all readers read the
+  // output. `spec` says operator, node name and attributes. Returns how many there were.
+  size_t InsertBehindBodyValues(const std::string& value, const NodeSpec& spec);
   std::vector<std::string> InputNames() const;  // without initializers
   std::vector<std::string> OutputNames() const;
   bool IsInput(std::string_view value) const;
@@ -226,6 +239,9 @@ class Model {
   // Throws Error(kInvalidArgument) if an output exists already.
   Node InsertNode(const NodeSpec& spec, std::optional<Node> before);
   void RemoveNode(Node node);  // Throws Error(kInvalidArgument) while an output is used
+  // Makes a node's output an output of the graph. Throws Error(kInvalidArgument) if there is no
+  // such value or it is one already.
+  void AddOutput(const std::string& value);
   // A value name that is not taken: `wanted`, or with the first free suffix _1, _2, ...
   std::string FreshName(std::string wanted) const;
 
@@ -250,6 +266,8 @@ class Model {
   void InferShapes();
   // Runs ONNX's checker. Throws Error(kInvalidModel).
   void Check() const;
+  // A number that models of the same content share: nodes, values, constants and their data.
+  uint64_t Fingerprint() const;
 
  private:
   friend struct ModelAccess;

@@ -136,6 +136,8 @@ void SortNodes(onnx::GraphProto& graph);
 // "Conv 'conv1'".
 std::string DescribeNode(const onnx::NodeProto& node);
 
+ValueInfo ToValueInfo(const onnx::TypeProto& type);
+
 // Turns a description into the node. REQUIRES: the proto is empty.
 void FillNode(const NodeSpec& spec, onnx::NodeProto& proto);
 

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "graph/model.h"
+#include "runtime/observers_internal.h"
 #include "runtime/ort_internal.h"
 #include "runtime/ort_library.h"
 
@@ -224,6 +225,7 @@ struct Session::Impl {
     try {
       Ort::SessionOptions ort_options = MakeOptions(options);
       operators = RegisterOperators(ort_options, options);
+      if (options.observers != nullptr) RegisterObservers(ort_options, *options.observers);
       session = create(env, ort_options);
       memory = Ort::MemoryInfo::CreateCpu(OrtArenaAllocator, OrtMemTypeDefault);
       DescribeValues();

@@ -22,6 +22,8 @@ enum class Optimization {
   kAll,    // fusions and layouts of this machine
 };
 
+class ObserverOperators;
+
 struct SessionOptions {
   int num_threads = 0;  // intra-op threads; 0: one for each core this process may use
   Optimization optimization = Optimization::kAll;
@@ -33,6 +35,8 @@ struct SessionOptions {
   std::filesystem::path optimized_model_path = {};
   // Where it puts the initializers of that model, a file name beside it; empty: inside it.
   std::string optimized_data_file = {};
+  // Registers the observer nodes; see observers.h. Must outlive the session.
+  const ObserverOperators* observers = nullptr;
   // Further "session configuration entries" of ONNX Runtime.
   std::vector<std::pair<std::string, std::string>> config_entries = {};
 };

@@ -1,0 +1,134 @@
+#include "runtime/observers.h"
+
+#include <array>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <vector>
+
+#include "runtime/observers_internal.h"
+
+namespace bitpress::runtime {
+namespace {
+
+// Runs `function`; what it throws becomes a status, as no exception may cross the C interface.
+template <typename Function>
+OrtStatusPtr AsStatus(Function&& function) {
+  try {
+    function();
+    return nullptr;
+  } catch (const Ort::Exception& error) {
+    return Ort::Status(error.what(), error.GetOrtErrorCode()).release();
+  } catch (const std::exception& error) {
+    return Ort::Status(error.what(), ORT_FAIL).release();
+  } catch (...) {
+    return Ort::Status("an observer failed", ORT_FAIL).release();
+  }
+}
+
+class ObserverKernel {
+ public:
+  ObserverKernel(const OrtKernelInfo* info, ObserverSink& sink, DataType type, bool passes)
+      : sink_(sink),
+        type_(type),
+        passes_(passes),
+        id_(Ort::ConstKernelInfo(info).GetAttribute<int64_t>("id")) {}
+
+  OrtStatusPtr ComputeV2(OrtKernelContext* ort_context) const {
+    return AsStatus([&] {
+      Ort::KernelContext context(ort_context);
+      const Ort::ConstValue input = context.GetInput(0);
+      const std::vector<int64_t> dims = input.GetTensorTypeAndShapeInfo().GetShape();
+      static constexpr float kNothing = 0;  // an empty tensor has no address
+      const void* data = input.GetTensorRawData();
+      sink_.Observe({id_, type_, dims, data == nullptr ? &kNothing : data},
+                    [&](size_t num_tasks, const std::function<void(size_t)>& task) {
+                      RunParallel(context, num_tasks, task);
+                    });
+      if (passes_) {
+        void* const output = context.GetOutput(0, dims).GetTensorMutableRawData();
+        const uint64_t num_bytes = NumBytes(type_, NumElements(dims));
+        if (output != data && num_bytes > 0) std::memcpy(output, data, num_bytes);
+      } else {
+        *context.GetOutput(0, std::vector<int64_t>()).GetTensorMutableData<int64_t>() = 0;
+      }
+    });
+  }
+
+ private:
+  static void RunParallel(Ort::KernelContext& context, size_t num_tasks,
+                          const std::function<void(size_t)>& task) {
+    if (num_tasks == 1) return task(0);
+    using Task = std::function<void(size_t)>;
+    context.ParallelFor([](void* data, size_t i) { (*static_cast<const Task*>(data))(i); },
+                        num_tasks, 0, const_cast<Task*>(&task));
+  }
+
+  ObserverSink& sink_;
+  DataType type_;
+  bool passes_;
+  int64_t id_;
+};
+
+class ObserverOperator
+    : public Ort::CustomOpBase<ObserverOperator, ObserverKernel, /*WithStatus=*/true> {
+ public:
+  ObserverOperator(ObserverSink& sink, DataType type, bool passes)
+      : sink_(sink), type_(type), passes_(passes) {
+    if (!passes) return;
+    // The output may be the input itself, where nothing else needs that any more.
+    OrtCustomOp::GetMayInplace = [](int** input_index, int** output_index) -> size_t {
+      *input_index = new int(0);
+      *output_index = new int(0);
+      return 1;
+    };
+    OrtCustomOp::ReleaseMayInplace = [](int* input_index, int* output_index) {
+      delete input_index;
+      delete output_index;
+    };
+  }
+
+  OrtStatusPtr CreateKernelV2(const OrtApi&, const OrtKernelInfo* info, void** kernel) const {
+    return AsStatus([&] { *kernel = new ObserverKernel(info, sink_, type_, passes_); });
+  }
+  const char* GetName() const { return passes_ ? kObservePass : kObserve; }
+  size_t GetInputTypeCount() const { return 1; }
+  ONNXTensorElementDataType GetInputType(size_t) const { return ToOrtType(type_); }
+  size_t GetOutputTypeCount() const { return 1; }
+  ONNXTensorElementDataType GetOutputType(size_t) const {
+    return ToOrtType(passes_ ? type_ : DataType::kInt64);
+  }
+
+ private:
+  ObserverSink& sink_;
+  DataType type_;
+  bool passes_;
+};
+
+}  // namespace
+
+struct ObserverOperators::Impl {
+  explicit Impl(ObserverSink& sink)
+      : operators{ObserverOperator(sink, DataType::kFloat, false),
+                  ObserverOperator(sink, DataType::kFloat16, false),
+                  ObserverOperator(sink, DataType::kFloat, true),
+                  ObserverOperator(sink, DataType::kFloat16, true)} {}
+
+  std::array<ObserverOperator, 4> operators;
+  // Made when it is first registered: before that, ONNX Runtime may not be open.
+  std::optional<Ort::CustomOpDomain> domain;
+};
+
+ObserverOperators::ObserverOperators(ObserverSink& sink) : impl_(std::make_unique<Impl>(sink)) {}
+ObserverOperators::~ObserverOperators() = default;
+
+void RegisterObservers(Ort::SessionOptions& options, const ObserverOperators& operators) {
+  ObserverOperators::Impl& impl = operators.impl();
+  if (!impl.domain) {
+    impl.domain.emplace(kObserverDomain);
+    for (const ObserverOperator& op : impl.operators) impl.domain->Add(&op);
+  }
+  options.Add(*impl.domain);
+}
+
+}  // namespace bitpress::runtime

@@ -1,0 +1,61 @@
+// Nodes that show a tensor to this process at the place where ONNX Runtime computes it: operators
+// of our own, registered in the process, no library file needed. Nothing is copied; what is done
+// with the tensor is the sink's business.
+//
+//   kObserve   (X) -> token: an int64 scalar, always 0, that is made an output of the graph so that
+//              the node is not removed as useless. For the main graph.
+//   kObservePass (X) -> X, the same data. For the bodies of If, Loop and Scan, whose outputs are
+//              fixed.
+// X is FLOAT or FLOAT16 of any shape. Attribute `id`: an int, to tell the nodes apart.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "base/tensor.h"
+
+namespace bitpress::runtime {
+
+inline constexpr const char* kObserverDomain = "bitpress.observe";
+inline constexpr const char* kObserve = "Observe";
+inline constexpr const char* kObservePass = "ObservePass";
+
+// Valid during the call only.
+struct ObservedTensor {
+  int64_t id = 0;
+  DataType type = DataType::kFloat;  // or kFloat16
+  std::span<const int64_t> dims;
+  const void* data = nullptr;  // not null, even without elements
+};
+
+// Runs task(0) .. task(num_tasks - 1) on ONNX Runtime's own threads. Tasks must not throw.
+using ParallelTasks =
+    std::function<void(size_t num_tasks, const std::function<void(size_t)>& task)>;
+
+class ObserverSink {
+ public:
+  virtual ~ObserverSink() = default;
+  // Called for every tensor that passes an observer, one at a time in a session. What it throws
+  // makes Session::Run fail.
+  virtual void Observe(const ObservedTensor& tensor, const ParallelTasks& run_parallel) = 0;
+};
+
+// The operators, bound to a sink. Both must outlive the sessions that they are registered with.
+class ObserverOperators {
+ public:
+  explicit ObserverOperators(ObserverSink& sink);
+  ~ObserverOperators();
+  ObserverOperators(const ObserverOperators&) = delete;
+  ObserverOperators& operator=(const ObserverOperators&) = delete;
+
+  struct Impl;
+  Impl& impl() const { return *impl_; }  // for this room
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace bitpress::runtime
