@@ -127,6 +127,10 @@ void TensorStatistics::Merge(const TensorStatistics& other) {
     Fail(ErrorCode::kInvalidArgument, "one has statistics across axis {}, the other across axis {}",
          axis_->axis, other.axis_->axis);
   }
+  if (other.num_elements() > kMostElements - num_elements()) {
+    Fail(ErrorCode::kInvalidArgument, "{} and {} elements are too many", num_elements(),
+         other.num_elements());
+  }
   num_finite_ += other.num_finite_;
   num_zeros_ += other.num_zeros_;
   num_nan_ += other.num_nan_;

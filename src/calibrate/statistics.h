@@ -27,6 +27,7 @@ class ObserveCounter;
 namespace bitpress::calibrate {
 
 inline constexpr int kBinBits = 8;  // mantissa bits that tell bins of one exponent apart
+inline constexpr uint64_t kMostElements = uint64_t{1} << 62;  // in statistics
 inline constexpr size_t kBinsPerExponent = size_t{1} << kBinBits;
 
 // A bin with at least one element. Values lie in [lower, upper) if they are positive, in (lower,
@@ -93,7 +94,7 @@ class TensorStatistics {
   // slices (only). A tensor whose rank has no such axis is ignored.
   void AddSlices(std::span<const float> values, std::span<const int64_t> dims);
   // Adds everything of the other one up. Throws Error(kInvalidArgument) if both have slices across
-  // different axes.
+  // different axes, or if they are too many elements together.
   void Merge(const TensorStatistics& other);
 
   // --- Counts of elements: num_elements == num_nan + both infinities + num_finite ---

@@ -1,0 +1,231 @@
+#include "calibrate/calibration_file.h"
+
+#include <algorithm>
+#include <bit>
+#include <fstream>
+#include <utility>
+
+#include "base/atomic_file.h"
+#include "calibrate/byte_stream.h"
+#include "formats/float_bits.h"
+
+namespace bitpress::calibrate {
+namespace {
+
+constexpr uint32_t kVersion = 1;
+constexpr size_t kChecksumBytes = 4;
+// Least bytes of what comes in numbers: of a tensor with an empty name, an exponent, a slice.
+constexpr size_t kLeastTensorBytes = 1 + 5 + 8 + 1 + 2 * 80 + 1 + 1;
+constexpr size_t kLeastExponentBytes = 2 + 2 * 16 + 32 + 1;
+constexpr size_t kSliceBytes = 8 + 8 + 2 * 80;
+
+void WriteExtremes(ByteWriter& out, const Extremes& extremes) {
+  out.Float(extremes.min);
+  out.Float(extremes.max);
+}
+
+bool IsPlain(float x) { return formats::IsFinite(x) && formats::FloatBits(x) != 0x80000000u; }
+
+// The extremes of `num_finite` elements.
+Extremes ReadExtremes(ByteReader& in, uint64_t num_finite) {
+  Extremes extremes{in.Float(), in.Float()};
+  const bool is_right = num_finite == 0 ? extremes == Extremes{}
+                                        : IsPlain(extremes.min) && IsPlain(extremes.max) &&
+                                              extremes.min <= extremes.max;
+  if (!is_right) FailDamaged("the extremes of a tensor are none");
+  return extremes;
+}
+
+void AddCount(uint64_t& sum, uint64_t count) {
+  if (count > kMostElements - sum) FailDamaged("a tensor has too many elements");
+  sum += count;
+}
+
+void WriteExponent(ByteWriter& out, int key, const ExponentStatistics& exponent) {
+  out.Number(static_cast<uint16_t>(key));
+  out.Wide(exponent.sum);
+  out.Wide(exponent.sum_of_squares);
+  for (size_t first = 0; first < kBinsPerExponent; first += 64) {
+    uint64_t used = 0;
+    for (size_t i = 0; i < 64; ++i) {
+      used |= uint64_t{exponent.counts[first + i] > 0 ? 1u : 0u} << i;
+    }
+    out.Number(used);
+  }
+  for (const uint64_t count : exponent.counts) {
+    if (count > 0) out.Compact(count);
+  }
+}
+
+// Reads one, and adds its elements to `num_elements`.
+ExponentStatistics ReadExponent(ByteReader& in, uint64_t& num_elements) {
+  ExponentStatistics exponent;
+  exponent.sum = in.Wide();
+  exponent.sum_of_squares = in.Wide();
+  std::array<uint64_t, kBinsPerExponent / 64> used;
+  for (uint64_t& word : used) word = in.Number<uint64_t>();
+  uint64_t in_exponent = 0;
+  for (size_t i = 0; i < kBinsPerExponent; ++i) {
+    if ((used[i / 64] >> (i % 64) & 1u) == 0) continue;
+    exponent.counts[i] = in.Compact();
+    if (exponent.counts[i] == 0) FailDamaged("a bin in use is empty");
+    AddCount(in_exponent, exponent.counts[i]);
+  }
+  // A significand is below 2^24, so these hold whatever was counted.
+  const bool is_right = in_exponent > 0 && exponent.sum < UInt128{in_exponent} << 24 &&
+                        exponent.sum_of_squares < UInt128{in_exponent} << 48;
+  if (!is_right) FailDamaged("the sums of a tensor do not fit its counts");
+  AddCount(num_elements, in_exponent);
+  return exponent;
+}
+
+void WriteAxis(ByteWriter& out, const AxisStatistics& axis) {
+  out.Number(axis.axis);
+  out.Compact(axis.slices.size());
+  for (const SliceStatistics& slice : axis.slices) {
+    out.Number(slice.num_finite);
+    WriteExtremes(out, slice.extremes);
+    out.Sum(slice.sum);
+    out.Sum(slice.sum_of_squares);
+  }
+}
+
+AxisStatistics ReadAxis(ByteReader& in) {
+  AxisStatistics axis;
+  axis.axis = in.Number<int64_t>();
+  axis.slices.resize(in.Count(kSliceBytes));
+  for (SliceStatistics& slice : axis.slices) {
+    slice.num_finite = in.Number<uint64_t>();
+    slice.extremes = ReadExtremes(in, slice.num_finite);
+    slice.sum = in.Sum();
+    slice.sum_of_squares = in.Sum();
+  }
+  return axis;
+}
+
+}  // namespace
+
+// The file's view of TensorStatistics.
+class StatisticsFile {
+ public:
+  static void Write(ByteWriter& out, const TensorStatistics& tensor) {
+    for (const uint64_t count : {tensor.num_finite_, tensor.num_zeros_, tensor.num_nan_,
+                                 tensor.num_positive_infinity_, tensor.num_negative_infinity_}) {
+      out.Compact(count);
+    }
+    WriteExtremes(out, tensor.extremes_);
+    out.Compact(tensor.num_samples_);
+    out.Sum(tensor.sum_of_minima_);
+    out.Sum(tensor.sum_of_maxima_);
+    out.Compact(tensor.exponents_.size());
+    for (const auto& [key, exponent] : tensor.exponents_) WriteExponent(out, key, exponent);
+    out.Number(static_cast<uint8_t>(tensor.axis_ ? 1 : 0));
+    if (tensor.axis_) WriteAxis(out, *tensor.axis_);
+  }
+
+  static TensorStatistics Read(ByteReader& in) {
+    TensorStatistics tensor;
+    uint64_t num_elements = 0;
+    for (uint64_t* const count : {&tensor.num_finite_, &tensor.num_zeros_, &tensor.num_nan_,
+                                  &tensor.num_positive_infinity_, &tensor.num_negative_infinity_}) {
+      *count = in.Compact();
+      if (count != &tensor.num_zeros_) AddCount(num_elements, *count);
+    }
+    tensor.extremes_ = ReadExtremes(in, tensor.num_finite_);
+    tensor.num_samples_ = in.Compact();
+    tensor.sum_of_minima_ = in.Sum();
+    tensor.sum_of_maxima_ = in.Sum();
+    ReadExponents(in, tensor);
+    const auto has_axis = in.Number<uint8_t>();
+    if (has_axis > 1) FailDamaged("a tensor has no sign whether it has slices");
+    if (has_axis == 1) tensor.axis_ = ReadAxis(in);
+    return tensor;
+  }
+
+ private:
+  static void ReadExponents(ByteReader& in, TensorStatistics& tensor) {
+    constexpr int kLargest = 254;
+    uint64_t num_finite = tensor.num_zeros_;
+    int last = -1 - kLargest - 1;
+    for (size_t left = in.Count(kLeastExponentBytes); left > 0; --left) {
+      const int key = static_cast<int16_t>(in.Number<uint16_t>());
+      if (key <= last || key > kLargest) FailDamaged("the exponents of a tensor are in disorder");
+      last = key;
+      tensor.exponents_.emplace(key, ReadExponent(in, num_finite));
+    }
+    if (num_finite != tensor.num_finite_) FailDamaged("the counts of a tensor do not add up");
+  }
+};
+
+std::string ToBytes(const CalibrationTable& table) {
+  ByteWriter out;
+  out.bytes() += kCalibrationMagic;
+  out.Number(kVersion);
+  out.Number(table.model_fingerprint);
+  out.Number(table.num_samples);
+  out.Number(static_cast<uint32_t>(kBinBits));
+  out.Text(table.model_name);
+  out.Compact(table.tensors.size());
+  for (const auto& [name, tensor] : table.tensors) {
+    out.Text(name);
+    StatisticsFile::Write(out, tensor);
+  }
+  out.Number(Crc32c(out.bytes()));
+  return std::move(out.bytes());
+}
+
+CalibrationTable FromBytes(std::string_view bytes) {
+  ByteReader in(bytes);
+  if (!bytes.starts_with(kCalibrationMagic)) {
+    Fail(ErrorCode::kInvalidArgument, "this is no calibration file: it does not start with '{}'",
+         kCalibrationMagic);
+  }
+  for (size_t i = 0; i < kCalibrationMagic.size(); ++i) in.Number<uint8_t>();
+  // Before the checksum: a newer version may have another one.
+  const auto version = in.Number<uint32_t>();
+  if (version != kVersion) {
+    Fail(ErrorCode::kInvalidArgument, "the calibration file is of version {}, expected {}", version,
+         kVersion);
+  }
+  if (in.num_left() < kChecksumBytes) FailDamaged("it ends too early");
+  const size_t size = bytes.size() - kChecksumBytes;
+  if (ByteReader(bytes.substr(size)).Number<uint32_t>() != Crc32c(bytes.substr(0, size))) {
+    FailDamaged("its checksum is another one");
+  }
+  in = ByteReader(bytes.substr(bytes.size() - in.num_left(), in.num_left() - kChecksumBytes));
+  CalibrationTable table;
+  table.model_fingerprint = in.Number<uint64_t>();
+  table.num_samples = in.Number<uint64_t>();
+  if (in.Number<uint32_t>() != kBinBits) FailDamaged("its bins are others");
+  table.model_name = in.Text();
+  for (size_t left = in.Count(kLeastTensorBytes); left > 0; --left) {
+    std::string name = in.Text();
+    if (!table.tensors.empty() && name <= table.tensors.rbegin()->first) {
+      FailDamaged("its tensors are in disorder");
+    }
+    TensorStatistics tensor = WithContext(name, [&] { return StatisticsFile::Read(in); });
+    table.tensors.emplace(std::move(name), std::move(tensor));
+  }
+  if (in.num_left() > 0) FailDamaged("more follows after its end");
+  return table;
+}
+
+void SaveCalibration(const std::filesystem::path& path, const CalibrationTable& table) {
+  AtomicFile file(path);
+  file.Write(ToBytes(table));
+  file.Commit();
+}
+
+CalibrationTable LoadCalibration(const std::filesystem::path& path) {
+  const std::string bytes = ReadFile(path);
+  return WithContext(fmt::format("'{}'", path.string()), [&] { return FromBytes(bytes); });
+}
+
+bool IsCalibrationFile(const std::filesystem::path& path) {
+  std::string start(kCalibrationMagic.size(), '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  return file.good() && start == kCalibrationMagic;
+}
+
+}  // namespace bitpress::calibrate

@@ -1,0 +1,39 @@
+#include "calibrate/calibration_table.h"
+
+#include "base/error.h"
+
+namespace bitpress::calibrate {
+namespace {
+
+// A value that only `a` has; "" if there is none.
+std::string Missing(const CalibrationTable& a, const CalibrationTable& b) {
+  for (const auto& [name, statistics] : a.tensors) {
+    if (!b.tensors.contains(name)) return name;
+  }
+  return "";
+}
+
+}  // namespace
+
+void CalibrationTable::Merge(const CalibrationTable& other) {
+  if (model_fingerprint != other.model_fingerprint) {
+    Fail(ErrorCode::kInvalidArgument,
+         "the statistics are of different models ('{}', fingerprint {:016x}, and '{}', {:016x}); "
+         "calibrate the same file with the same version of ONNX Runtime",
+         model_name, model_fingerprint, other.model_name, other.model_fingerprint);
+  }
+  std::string missing = Missing(*this, other);
+  if (missing.empty()) missing = Missing(other, *this);
+  if (!missing.empty()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "one has statistics of '{}', the other has none: they were gathered for different "
+         "configurations",
+         missing);
+  }
+  for (auto& [name, statistics] : tensors) {
+    WithContext(name, [&] { statistics.Merge(other.tensors.at(name)); });
+  }
+  num_samples += other.num_samples;
+}
+
+}  // namespace bitpress::calibrate

@@ -1,0 +1,87 @@
+#include "calibrate/collector.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "base/error.h"
+#include "kernels/half.h"
+
+namespace bitpress::calibrate {
+namespace {
+
+// Fewer elements are not worth a thread's start.
+constexpr size_t kLeastElementsPerTask = size_t{1} << 14;
+
+}  // namespace
+
+Collector::Collector(size_t num_values, size_t num_threads)
+    : values_(num_values), num_threads_(std::max<size_t>(num_threads, 1)) {}
+
+std::unique_ptr<kernels::ObserveCounter> Collector::TakeCounter() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!idle_counters_.empty()) {
+      auto counter = std::move(idle_counters_.back());
+      idle_counters_.pop_back();
+      return counter;
+    }
+  }
+  return std::make_unique<kernels::ObserveCounter>();
+}
+
+void Collector::CountPart(const runtime::ObservedTensor& tensor, size_t begin, size_t end,
+                          Value& value) {
+  std::unique_ptr<kernels::ObserveCounter> counter = TakeCounter();
+  const kernels::ObservedRange range =
+      tensor.type == DataType::kFloat16
+          ? counter->CountHalves({static_cast<const uint16_t*>(tensor.data) + begin, end - begin})
+          : counter->Count({static_cast<const float*>(tensor.data) + begin, end - begin});
+  const std::lock_guard lock(mutex_);
+  value.statistics.AddCounted(*counter);
+  value.of_sample.Add({range.min, range.max});
+  idle_counters_.push_back(std::move(counter));
+}
+
+void Collector::CountSlices(const runtime::ObservedTensor& tensor, size_t count, Value& value) {
+  if (tensor.type != DataType::kFloat16) {
+    value.statistics.AddSlices({static_cast<const float*>(tensor.data), count}, tensor.dims);
+    return;
+  }
+  std::vector<float> widened(count);
+  kernels::HalfToFloat({static_cast<const uint16_t*>(tensor.data), count}, widened.data());
+  value.statistics.AddSlices(widened, tensor.dims);
+}
+
+void Collector::Observe(const runtime::ObservedTensor& tensor,
+                        const runtime::ParallelTasks& run_parallel) {
+  if (tensor.id < 0 || static_cast<size_t>(tensor.id) >= values_.size()) {
+    Fail(ErrorCode::kRuntime, "an observer has the id {}, expected 0 to {}", tensor.id,
+         values_.size() - 1);
+  }
+  Value& value = values_[static_cast<size_t>(tensor.id)];
+  const auto count = static_cast<size_t>(NumElements(tensor.dims));
+  if (count == 0) return;
+  const size_t most_tasks = std::max<size_t>(1, count / kLeastElementsPerTask);
+  const size_t least_tasks = count / kernels::ObserveCounter::kMostElements + 1;
+  const size_t num_tasks = std::max(std::min(num_threads_, most_tasks), least_tasks);
+  // Tasks run on ONNX Runtime's threads and must not throw.
+  std::exception_ptr failure;
+  run_parallel(num_tasks, [&](size_t task) {
+    try {
+      const size_t length = count / num_tasks;
+      CountPart(tensor, task * length, task + 1 == num_tasks ? count : (task + 1) * length, value);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      failure = std::current_exception();
+    }
+  });
+  if (failure) std::rethrow_exception(failure);
+  if (value.statistics.axis_statistics()) CountSlices(tensor, count, value);
+}
+
+void Collector::EndSample() {
+  for (Value& value : values_) value.statistics.AddSample(std::exchange(value.of_sample, {}));
+}
+
+}  // namespace bitpress::calibrate
