@@ -17,7 +17,8 @@ void Call(const KernelTable& table, const FakeQuantizeParams& params, const floa
   table[ChosenTargetIndex()](params, x, y, length, columns, stride);
 }
 
-constexpr uint32_t kLeastVectorExponent = 64u << 23;     // fake_quantize-inl.h
+// One below the least that fake_quantize-inl.h takes: mse also tries the exponent below the floor.
+constexpr uint32_t kLeastVectorExponent = 63u << 23;
 constexpr uint32_t kLargestVectorExponent = 240u << 23;  // leaves room for every magic number
 constexpr size_t kElementsPerTask = 1 << 14;
 

@@ -214,7 +214,6 @@ def test_several_axes_share_one_function(maker, operator_library):
     compare(model, x, operator_library, "three axes")
 
 
-@pytest.mark.xfail(strict=True, reason="the operator's vector code does not try floor - 1 where the floor is 2^-63")
 def test_least_error_at_the_end_of_the_vector_code(maker, operator_library):
     [model], _ = maker.add_functions([model_of([Quantizer("bfp", "mse", sizes=(12, 8, 8)).node(0)], 18, ["n"])])
     rng = np.random.default_rng(9)
