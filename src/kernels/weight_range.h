@@ -21,20 +21,19 @@ std::optional<std::string> WhyNoRange(std::span<const float> values);
 formats::QParams MinMaxQParams(std::span<const float> values, const formats::IntegerSpec& spec);
 
 // (100 - percentile) % of the elements may be cut off: the largest magnitudes if the type is
-// symmetric, otherwise half of that at each end. An end is the element of rank ceil(p n) (the
-// inverse of the empirical distribution function, no interpolation). REQUIRES: 50 < percentile <=
-// 100.
+// symmetric, otherwise half of that at each end. An end is the element of rank ceil(p n), counted
+// from the middle outwards (the inverse of the empirical distribution function, no interpolation).
+// REQUIRES: 50 < percentile <= 100.
 formats::QParams PercentileQParams(std::span<const float> values, double percentile,
                                    const formats::IntegerSpec& spec);
 
-// The least sum of (x - x_hat)^2 over scales up to that of MinMaxQParams, which is one of those
-// tried. Float and M / 2^N scales: a coarse search by powers of 2^(1/4), refined around the best;
-// asymmetric types search both ends in turn. Powers of two: from twice to an eighth of the nearest
-// one to min_max (AMD Quark's MinMSE: positions p - 1 to p + 3). Sums are float32 in runs of 1024.
-// 32-bit types: the same as min_max, since float32 elements have no more bits than that.
+// The least sum of (x - x_hat)^2 that formats::LeastErrorQParams finds; never more than that of
+// MinMaxQParams. Sums are float32 in runs of 1024 elements. 32-bit types: the same as min_max,
+// since float32 elements have no more bits than that.
 formats::QParams MseQParams(std::span<const float> values, const formats::IntegerSpec& spec);
 
-// The sum of (x - x_hat)^2 as MseQParams computes it. REQUIRES: at most 16 bits.
+// The sum of (x - x_hat)^2 as MseQParams computes it (saturating at formats::SearchedCodes).
+// REQUIRES: a type of at most 16 bits.
 double SumOfSquaredErrors(std::span<const float> values, const formats::QParams& params,
                           const formats::IntegerSpec& spec);
 

@@ -1,0 +1,173 @@
+#include "kernels/weight_range.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+#include "formats/float_bits.h"
+#include "formats/qparams_search.h"
+
+namespace bitpress::kernels {
+namespace {
+
+// Sums are kept in so many lanes, whatever the width of the processor's vectors.
+constexpr size_t kLanes = 16;
+constexpr size_t kRun = 1024;  // elements whose float32 sums go to a double one
+using Lanes = std::array<float, kLanes>;
+
+struct Extent {
+  float min = 0;  // of finite elements and zero
+  float max = 0;
+  bool is_finite = true;
+};
+
+Extent ExtentOf(std::span<const float> values) {
+  Lanes min = {};
+  Lanes max = {};
+  std::array<uint32_t, kLanes> specials = {};
+  const auto add = [&](size_t lane, float x) {
+    const uint32_t special = std::abs(x) <= std::numeric_limits<float>::max() ? 0u : 1u;
+    const float finite = special != 0 ? 0.0f : x;
+    specials[lane] |= special;
+    min[lane] = finite < min[lane] ? finite : min[lane];
+    max[lane] = finite > max[lane] ? finite : max[lane];
+  };
+  size_t i = 0;
+  for (; i + kLanes <= values.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) add(lane, values[i + lane]);
+  }
+  for (; i < values.size(); ++i) add(0, values[i]);
+  Extent extent;
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    extent.min = std::min(extent.min, min[lane]);
+    extent.max = std::max(extent.max, max[lane]);
+    extent.is_finite = extent.is_finite && specials[lane] == 0;
+  }
+  return extent;
+}
+
+std::vector<float> FiniteOnly(std::span<const float> values) {
+  std::vector<float> finite;
+  finite.reserve(values.size());
+  std::copy_if(values.begin(), values.end(), std::back_inserter(finite), formats::IsFinite);
+  return finite;
+}
+
+// A scale for the elements in steps, and where these saturate.
+struct Steps {
+  float inverse_scale = 1;
+  float least = 0;
+  float largest = 0;
+};
+
+float SquaredError(float x, const Steps& steps) {
+  constexpr float kMagic = 0x1.8p23f;
+  const float u = x * steps.inverse_scale;
+  const float bounded = std::min(std::max(u, steps.least), steps.largest);
+  const float error = u - ((bounded + kMagic) - kMagic);
+  return error * error;
+}
+
+double SumOfRun(std::span<const float> values, const Steps& steps) {
+  Lanes sums = {};
+  size_t i = 0;
+  for (; i + kLanes <= values.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane)
+      sums[lane] += SquaredError(values[i + lane], steps);
+  }
+  for (size_t lane = 0; i < values.size(); ++i, ++lane)
+    sums[lane] += SquaredError(values[i], steps);
+  for (size_t half = kLanes / 2; half > 0; half /= 2) {
+    for (size_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+  }
+  return sums[0];
+}
+
+// Once the sum is above `enough`, the rest is not looked at.
+double SumOfErrors(std::span<const float> values, const formats::QParams& params,
+                   const formats::CodeRange& codes, double enough) {
+  const Steps steps{1 / params.scale, static_cast<float>(codes.quant_min - params.zero_point),
+                    static_cast<float>(codes.quant_max - params.zero_point)};
+  const double unit = static_cast<double>(params.scale) * params.scale;
+  double sum = 0;
+  for (size_t begin = 0; begin < values.size() && sum * unit <= enough; begin += kRun) {
+    sum += SumOfRun(values.subspan(begin, std::min(kRun, values.size() - begin)), steps);
+  }
+  return sum * unit;
+}
+
+// The element of rank ceil(part * n), counted from 1. Moves elements.
+float AtRank(std::vector<float>& values, double part) {
+  const auto count = static_cast<double>(values.size());
+  // Not the next one because of a rounding error: 99.9 % of 1000 are 999.
+  const double rank = std::ceil(part * count - count * 1e-12);
+  const auto index = static_cast<ptrdiff_t>(std::clamp(rank, 1.0, count)) - 1;
+  std::nth_element(values.begin(), values.begin() + index, values.end());
+  return values[static_cast<size_t>(index)];
+}
+
+}  // namespace
+
+std::optional<std::string> WhyNoRange(std::span<const float> values) {
+  if (ExtentOf(values).is_finite) return std::nullopt;
+  const auto num_nan = std::count_if(values.begin(), values.end(), formats::IsNan);
+  const auto num_finite = std::count_if(values.begin(), values.end(), formats::IsFinite);
+  const auto num_infinite = static_cast<ptrdiff_t>(values.size()) - num_finite - num_nan;
+  return fmt::format("{} in {} of {} elements", num_nan > 0 ? "NaN" : "infinity",
+                     num_nan > 0 ? num_nan : num_infinite, values.size());
+}
+
+formats::QParams MinMaxQParams(std::span<const float> values, const formats::IntegerSpec& spec) {
+  const Extent extent = ExtentOf(values);
+  return formats::QParamsForRange(extent.min, extent.max, spec);
+}
+
+formats::QParams PercentileQParams(std::span<const float> values, double percentile,
+                                   const formats::IntegerSpec& spec) {
+  std::vector<float> finite = FiniteOnly(values);
+  if (finite.empty()) return formats::QParamsForRange(0, 0, spec);
+  if (spec.is_symmetric) {
+    for (float& x : finite) x = std::abs(x);
+    const float amax = AtRank(finite, percentile / 100);
+    return formats::QParamsForRange(-amax, amax, spec);
+  }
+  const double part = 1 - (100 - percentile) / 200;
+  const float max = AtRank(finite, part);
+  for (float& x : finite) x = -x;
+  const float min = -AtRank(finite, part);
+  return formats::QParamsForRange(std::min(min, 0.0f), std::max(max, 0.0f), spec);
+}
+
+formats::QParams MseQParams(std::span<const float> values, const formats::IntegerSpec& spec) {
+  const Extent extent = ExtentOf(values);
+  const formats::CodeRange codes = formats::SearchedCodes(spec);
+  constexpr int64_t kMostCodes = 1 << 16;
+  if (codes.quant_max - codes.quant_min >= kMostCodes)
+    return formats::QParamsForRange(extent.min, extent.max, spec);
+  std::vector<float> finite;
+  if (!extent.is_finite) {
+    finite = FiniteOnly(values);
+    values = finite;
+  }
+  double least = std::numeric_limits<double>::infinity();
+  return formats::LeastErrorQParams(
+      extent.min, extent.max, spec, [&](const formats::QParams& params) {
+        // Three times the least: the search must still tell where it may stop.
+        const double error = SumOfErrors(values, params, codes, 3 * least);
+        least = std::min(least, error);
+        return error;
+      });
+}
+
+double SumOfSquaredErrors(std::span<const float> values, const formats::QParams& params,
+                          const formats::IntegerSpec& spec) {
+  return SumOfErrors(values, params, formats::SearchedCodes(spec),
+                     std::numeric_limits<double>::infinity());
+}
+
+}  // namespace bitpress::kernels

@@ -1,0 +1,174 @@
+#include "kernels/weight_range.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "formats/reference.h"
+
+namespace bitpress::kernels {
+namespace {
+
+using formats::ElementType;
+using formats::IntegerSpec;
+using formats::QParams;
+using formats::ScaleKind;
+
+std::vector<float> Normal(size_t count, double mean = 0, unsigned seed = 3) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> distribution(mean, 0.05);
+  std::vector<float> values(count);
+  for (float& x : values) x = static_cast<float>(distribution(random));
+  return values;
+}
+
+double ReferenceError(std::span<const float> values, const QParams& params,
+                      const IntegerSpec& spec) {
+  double sum = 0;
+  for (const float x : values) {
+    const int64_t code = formats::ref::QuantizeInteger(x, params.scale, params.zero_point,
+                                                       formats::IntegerRange(spec.element_type));
+    const double error =
+        x - static_cast<double>(params.scale) * static_cast<double>(code - params.zero_point);
+    sum += error * error;
+  }
+  return sum;
+}
+
+TEST(WeightRangeTest, MinMaxCoversAll) {
+  const std::vector<float> values = {0.5f, -2, 1};
+  EXPECT_EQ(MinMaxQParams(values, {}), formats::QParamsForRange(-2, 1, {}));
+  EXPECT_EQ(MinMaxQParams({}, {}).scale, 1);
+  for (const size_t count : {1u, 15u, 16u, 17u, 1000u}) {
+    const std::vector<float> some = Normal(count, 0.02);
+    const auto [min, max] = std::minmax_element(some.begin(), some.end());
+    EXPECT_EQ(MinMaxQParams(some, {ElementType::kUInt8, false}),
+              formats::QParamsForRange(std::min(*min, 0.0f), std::max(*max, 0.0f),
+                                       {ElementType::kUInt8, false}));
+  }
+}
+
+TEST(WeightRangeTest, PercentileIsARank) {
+  std::vector<float> values;
+  for (int i = 1; i <= 1000; ++i) values.push_back(static_cast<float>(i % 2 == 0 ? i : -i));
+  const auto amax = [&](double percentile) {
+    return PercentileQParams(values, percentile, {}).scale * 127;
+  };
+  EXPECT_FLOAT_EQ(amax(100), 1000);
+  EXPECT_FLOAT_EQ(amax(99.9), 999);
+  EXPECT_FLOAT_EQ(amax(99.95), 1000);
+  EXPECT_FLOAT_EQ(amax(90), 900);
+  EXPECT_EQ(PercentileQParams(values, 99, {ElementType::kUInt8, false}),
+            formats::QParamsForRange(-989, 990, {ElementType::kUInt8, false}));
+  EXPECT_EQ(PercentileQParams({}, 99, {}).scale, 1);
+}
+
+TEST(WeightRangeTest, ErrorsEqualTheReference) {
+  for (const ElementType type :
+       {ElementType::kInt4, ElementType::kInt8, ElementType::kUInt8, ElementType::kInt16}) {
+    for (const size_t count : {1u, 31u, 1024u, 5000u}) {
+      const std::vector<float> values = Normal(count, 0.01);
+      const IntegerSpec spec{type, false};
+      QParams params = MinMaxQParams(values, spec);
+      for (const float factor : {1.0f, 0.7f, 0.1f}) {
+        params.scale *= factor;
+        const double expected = ReferenceError(values, params, spec);
+        // What float32 quotients cannot tell.
+        const double noise = 1e-2 * params.scale;
+        EXPECT_NEAR(SumOfSquaredErrors(values, params, spec), expected,
+                    2e-3 * expected + noise * noise);
+      }
+    }
+  }
+}
+
+TEST(WeightRangeTest, MseIsNearlyAsGoodAsBruteForce) {
+  double worst = 1;
+  for (const ElementType type : {ElementType::kInt4, ElementType::kUInt4, ElementType::kInt8}) {
+    for (const bool is_symmetric : {true, false}) {
+      for (const size_t count : {9u, 32u, 128u, 1000u, 10'000u}) {
+        for (unsigned seed = 0; seed < 10; ++seed) {
+          std::vector<float> values = Normal(count, 0.02, seed);
+          if (seed % 3 == 0) values[0] = 1;  // an outlier
+          const IntegerSpec spec{type, is_symmetric};
+          const auto [min, max] = std::minmax_element(values.begin(), values.end());
+          double least = std::numeric_limits<double>::infinity();
+          for (int i = 1; i <= 64; ++i) {
+            for (int k = is_symmetric ? i : 1; k <= (is_symmetric ? i : 64); ++k) {
+              const QParams params =
+                  formats::QParamsForRange(std::min(*min * static_cast<float>(i) / 64, 0.0f),
+                                           std::max(*max * static_cast<float>(k) / 64, 0.0f), spec);
+              least = std::min(least, SumOfSquaredErrors(values, params, spec));
+            }
+          }
+          const QParams params = MseQParams(values, spec);
+          const double found = SumOfSquaredErrors(values, params, spec);
+          EXPECT_LE(found, SumOfSquaredErrors(values, MinMaxQParams(values, spec), spec));
+          // Few elements: many local minima. The mean of all cases says more than the worst one.
+          if (count >= 1000) {
+            EXPECT_LE(found, 1.08 * least) << count;
+          }
+          worst = std::max(worst, found / least);
+        }
+      }
+    }
+  }
+  RecordProperty("worst", std::to_string(worst));
+  EXPECT_LT(worst, 1.6);
+}
+
+TEST(WeightRangeTest, MseOfPowersOfTwoIsTheBestOfFivePositions) {
+  const IntegerSpec spec{ElementType::kInt8, true, false, ScaleKind::kPowerOfTwo};
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    std::vector<float> values = Normal(500, 0, seed);
+    if (seed % 2 == 0) values[0] = 0.7f;
+    const QParams params = MseQParams(values, spec);
+    float amax = 0;
+    for (const float x : values) amax = std::max(amax, std::abs(x));
+    const double position = std::rint(-std::log2(amax / 127));
+    for (int offset = -1; offset <= 3; ++offset) {
+      const QParams other{static_cast<float>(std::exp2(-position - offset)), 0};
+      EXPECT_LE(SumOfSquaredErrors(values, params, spec), SumOfSquaredErrors(values, other, spec));
+    }
+  }
+}
+
+TEST(WeightRangeTest, WhatIsNotFiniteIsNamedAndLeftOut) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> values = Normal(100);
+  EXPECT_EQ(WhyNoRange(values), std::nullopt);
+  const QParams mse = MseQParams(values, {});
+  const QParams min_max = MinMaxQParams(values, {});
+  const QParams percentile = PercentileQParams(values, 95, {});
+  values.push_back(-infinity);
+  EXPECT_EQ(WhyNoRange(values), "infinity in 1 of 101 elements");
+  values.push_back(nan);
+  EXPECT_EQ(WhyNoRange(values), "NaN in 1 of 102 elements");
+  EXPECT_EQ(MseQParams(values, {}), mse);
+  EXPECT_EQ(MinMaxQParams(values, {}), min_max);
+  EXPECT_EQ(PercentileQParams(values, 95, {}), percentile);
+}
+
+TEST(WeightRangeTest, WideTypesAndNothingToSearch) {
+  const std::vector<float> values = Normal(100);
+  const IntegerSpec int32{ElementType::kInt32};
+  EXPECT_EQ(MseQParams(values, int32), MinMaxQParams(values, int32));
+  const std::vector<float> zeros(10);
+  EXPECT_EQ(MseQParams(zeros, {}), (QParams{1, 0}));
+  EXPECT_EQ(MseQParams({}, {}), (QParams{1, 0}));
+  const std::vector<float> tiny = {1e-44f, -1e-42f};
+  EXPECT_EQ(MseQParams(tiny, {}), (QParams{1, 0}));
+  const std::vector<float> huge = {std::numeric_limits<float>::max(), 1};
+  EXPECT_TRUE(std::isfinite(MseQParams(huge, {}).scale));
+}
+
+}  // namespace
+}  // namespace bitpress::kernels
