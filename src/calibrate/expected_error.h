@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "calibrate/statistics.h"
+#include "formats/format_spec.h"
 #include "formats/qparams.h"
 
 namespace bitpress::calibrate {
@@ -20,29 +21,31 @@ class ErrorEstimator {
   // REQUIRES: !statistics.is_empty(). Only finite elements count.
   explicit ErrorEstimator(const TensorStatistics& statistics);
 
-  // The mean of (x - x_hat)^2 and of |x - x_hat| over the elements. Codes are those of the whole
-  // element type, used by QuantizeLinear, not only UsedCodes(spec). REQUIRES: scale is positive and
-  // finite, the zero point is a code.
-  double MeanSquared(const formats::QParams& params, const formats::IntegerSpec& spec) const;
-  double MeanAbsolute(const formats::QParams& params, const formats::IntegerSpec& spec) const;
+  // The mean of (x - x_hat)^2 and of |x - x_hat| over the elements, when codes saturate at the ends
+  // of `codes`. REQUIRES: scale is positive and finite, the zero point is one of the codes.
+  double MeanSquared(const formats::QParams& params, const formats::CodeRange& codes) const;
+  double MeanAbsolute(const formats::QParams& params, const formats::CodeRange& codes) const;
 
  private:
-  // Bins by growing magnitude, all of one sign, and what those below bin i add up to.
+  // The values of one sign by growing magnitude.
   struct Side {
     std::vector<Bin> bins;
-    std::vector<double> first_moments;   // of magnitudes
-    std::vector<double> second_moments;  // sum of squares
+    // Entry i: of the bins before i, the sum of magnitudes and of squares.
+    std::vector<double> sums = {0};
+    std::vector<double> sums_of_squares = {0};
+
+    void Add(const Bin& bin);
   };
-  template <int kPower>
-  double Mean(const formats::QParams& params, const formats::IntegerSpec& spec) const;
+  template <typename Power>
+  double Mean(const formats::QParams& params, const formats::CodeRange& codes) const;
 
   Side positive_;
   Side negative_;
-  double num_zeros_ = 0;
   double num_elements_ = 0;
 };
 
-// ErrorEstimator's MeanSquared, for a single question.
+// The mean squared error of quantizing this distribution with QuantizeLinear, which saturates at
+// the ends of the element type, not at those of UsedCodes(spec).
 double ExpectedError(const TensorStatistics& statistics, const formats::QParams& params,
                      const formats::IntegerSpec& spec);
 

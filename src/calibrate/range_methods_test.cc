@@ -1,0 +1,311 @@
+#include "calibrate/range_methods.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "calibrate/entropy_range.h"
+#include "formats/qparams_search.h"
+
+namespace bitpress::calibrate {
+namespace {
+
+using formats::ElementType;
+using formats::IntegerSpec;
+using formats::QParams;
+using formats::ScaleKind;
+using plan::RangeMethod;
+using Kind = RangeMethod::Kind;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+TensorStatistics StatisticsOf(const std::vector<float>& values) {
+  TensorStatistics statistics;
+  statistics.Add(values);
+  return statistics;
+}
+
+template <typename Distribution>
+TensorStatistics Draw(Distribution distribution, size_t count, float least = -kInf) {
+  std::mt19937 random(5);
+  std::vector<float> values(count);
+  for (float& x : values) x = std::max(static_cast<float>(distribution(random)), least);
+  return StatisticsOf(values);
+}
+
+std::vector<TensorStatistics> Distributions() {
+  std::vector<TensorStatistics> all;
+  all.push_back(Draw(std::normal_distribution<double>(0.2, 1), 50'000));
+  all.push_back(Draw(std::normal_distribution<double>(0, 1), 50'000, 0.0f));
+  all.push_back(Draw(std::student_t_distribution<double>(2), 50'000));
+  all.push_back(Draw(std::exponential_distribution<double>(0.01), 50'000, 2.0f));
+  all.push_back(Draw(std::uniform_real_distribution<double>(-3, -1), 50'000));
+  all.push_back(Draw(std::normal_distribution<double>(1, 2), 50'000, -0.278f));  // like SiLU
+  all.push_back(StatisticsOf({0.0f, 0.0f}));
+  all.push_back(StatisticsOf({-2.5f}));
+  return all;
+}
+
+std::vector<IntegerSpec> Specs() {
+  std::vector<IntegerSpec> specs;
+  for (const ElementType type : {ElementType::kInt4, ElementType::kUInt8, ElementType::kInt16}) {
+    for (const bool is_symmetric : {true, false}) {
+      for (const ScaleKind kind : {ScaleKind::kFloat, ScaleKind::kPowerOfTwo, ScaleKind::kInt16}) {
+        specs.push_back({type, is_symmetric, false, kind});
+      }
+    }
+  }
+  specs.push_back({ElementType::kUInt8, false, true, ScaleKind::kFloat});
+  specs.push_back({ElementType::kInt8, true, true, ScaleKind::kFloat});
+  return specs;
+}
+
+std::string Text(const IntegerSpec& spec) {
+  return std::string(formats::ElementTypeName(spec.element_type)) +
+         (spec.is_symmetric ? " symmetric" : " asymmetric") +
+         (spec.is_reduced ? " reduced " : " ") +
+         std::string(formats::ScaleKindName(spec.scale_kind));
+}
+
+// What the search minimizes.
+double ErrorOf(const ErrorEstimator& estimator, const QParams& params, const IntegerSpec& spec) {
+  return estimator.MeanSquared(params, formats::SearchedCodes(spec));
+}
+
+TEST(WhyNoRangeTest, SaysWhat) {
+  EXPECT_EQ(WhyNoRange(StatisticsOf({})), "no value was ever seen");
+  EXPECT_EQ(WhyNoRange(StatisticsOf({1, kNan, kInf, kNan})), "NaN was seen in 2 of 4 elements");
+  EXPECT_EQ(WhyNoRange(StatisticsOf({1, -kInf, kInf})), "infinity was seen in 2 of 3 elements");
+  EXPECT_EQ(WhyNoRange(StatisticsOf({0})), std::nullopt);
+  EXPECT_THROW(ChooseRange(StatisticsOf({kNan}), {}, {}), Error);
+  EXPECT_THROW(ChooseQParams(StatisticsOf({}), {}, {}), Error);
+}
+
+TEST(RangeMethodsTest, MinMaxIsWhatWasSeen) {
+  EXPECT_EQ(ChooseRange(StatisticsOf({-1, 3, 2}), {}, {}), (Range{-1, 3}));
+  const QParams params = ChooseQParams(StatisticsOf({-1, 1.54f}), {}, {ElementType::kUInt8, false});
+  EXPECT_FLOAT_EQ(params.scale, 2.54f / 255);
+  EXPECT_EQ(params.zero_point, 100);
+}
+
+TEST(RangeMethodsTest, PowerOfTwoMinMaxNeverSaturates) {
+  const IntegerSpec spec{ElementType::kInt8, true, false, ScaleKind::kPowerOfTwo};
+  EXPECT_EQ(ChooseQParams(StatisticsOf({-1, 0.5f}), {}, spec).scale, 0x1p-6f);
+  EXPECT_EQ(ChooseQParams(StatisticsOf({127.0f / 128}), {}, spec).scale, 0x1p-7f);
+}
+
+TEST(RangeMethodsTest, MovingAverageIsTheMeanOfTheSamplesExtremes) {
+  TensorStatistics statistics = StatisticsOf({-4, 8, 2, -1});
+  const RangeMethod method{.kind = Kind::kMovingAverage};
+  EXPECT_EQ(ChooseRange(statistics, method, {}), (Range{-4, 8})) << "no samples: min_max";
+  statistics.AddSample({-4, 2});
+  statistics.AddSample({-1, 8});
+  EXPECT_EQ(ChooseRange(statistics, method, {}), (Range{-2.5, 5}));
+}
+
+TEST(RangeMethodsTest, PercentileOfKnownDistributions) {
+  std::vector<float> values;
+  for (int i = 1; i <= 100'000; ++i) values.push_back(static_cast<float>(i));
+  const TensorStatistics even = StatisticsOf(values);
+  RangeMethod method{.kind = Kind::kPercentile};
+  for (const double percentile : {60.0, 90.0, 99.0, 99.9}) {
+    method.percentile = percentile;
+    Range range = ChooseRange(even, method, {});
+    EXPECT_NEAR(range.max, percentile * 1000, percentile);
+    EXPECT_EQ(range.min, 1) << "cutting magnitudes goes no further than the values";
+    range = ChooseRange(even, method, {ElementType::kUInt8, false});
+    EXPECT_NEAR(range.max, (50 + percentile / 2) * 1000, percentile);
+    EXPECT_NEAR(range.min, (50 - percentile / 2) * 1000, percentile);
+  }
+  method.percentile = 100;
+  EXPECT_EQ(ChooseRange(even, method, {}), (Range{1, 100'000}));
+  EXPECT_EQ(ChooseRange(even, method, {ElementType::kUInt8, false}), (Range{1, 100'000}));
+  // What is clipped at its end is there in full.
+  method.percentile = 99;
+  const TensorStatistics clipped = Draw(std::normal_distribution<double>(-9, 1), 1000, -6.0f);
+  EXPECT_EQ(ChooseRange(clipped, method, {}).min, -6);
+}
+
+TEST(RangeMethodsTest, RangesLieWithinTheValuesAndGrowWithThePercentile) {
+  for (const TensorStatistics& statistics : Distributions()) {
+    for (const IntegerSpec& spec : Specs()) {
+      Range last{0, 0};
+      for (const double percentile : {50.1, 75.0, 90.0, 99.0, 99.9, 99.99, 99.9999, 100.0}) {
+        const Range range =
+            ChooseRange(statistics, {.kind = Kind::kPercentile, .percentile = percentile}, spec);
+        EXPECT_LE(statistics.min(), range.min);
+        EXPECT_GE(statistics.max(), range.max);
+        EXPECT_LE(range.min, range.max);
+        if (percentile > 51) {
+          EXPECT_LE(range.min, last.min);
+          EXPECT_GE(range.max, last.max);
+        }
+        last = range;
+      }
+    }
+    const Range range = ChooseRange(statistics, {.kind = Kind::kEntropy}, {});
+    EXPECT_LE(statistics.min(), range.min);
+    EXPECT_GE(statistics.max(), range.max);
+  }
+}
+
+// All ranges of a fine grid, ends moving alone in asymmetric types.
+double BruteForce(const TensorStatistics& statistics, const ErrorEstimator& estimator,
+                  const IntegerSpec& spec) {
+  constexpr int kGrid = 100;
+  const double min = std::min(statistics.min(), 0.0f);
+  const double max = std::max(statistics.max(), 0.0f);
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 1; i <= kGrid; ++i) {
+    for (int k = 1; k <= kGrid; ++k) {
+      if (spec.is_symmetric && k != i) continue;
+      const QParams params = formats::QParamsForRange(min * i / kGrid, max * k / kGrid, spec);
+      least = std::min(least, ErrorOf(estimator, params, spec));
+    }
+  }
+  return least;
+}
+
+TEST(MseTest, NearlyAsGoodAsBruteForce) {
+  for (const TensorStatistics& statistics : Distributions()) {
+    const ErrorEstimator estimator(statistics);
+    for (const ElementType type : {ElementType::kUInt4, ElementType::kInt8, ElementType::kInt16}) {
+      for (const bool is_symmetric : {true, false}) {
+        for (const ScaleKind kind : {ScaleKind::kFloat, ScaleKind::kInt16}) {
+          const IntegerSpec spec{type, is_symmetric, false, kind};
+          const QParams params = ChooseQParams(statistics, {.kind = Kind::kMse}, spec);
+          EXPECT_LE(ErrorOf(estimator, params, spec),
+                    1.02 * BruteForce(statistics, estimator, spec))
+              << Text(spec) << ", values from " << statistics.min() << " to " << statistics.max();
+        }
+      }
+    }
+  }
+}
+
+TEST(MseTest, OfPowersOfTwoTheLeastErrorOfFivePositions) {
+  for (const TensorStatistics& statistics : Distributions()) {
+    const ErrorEstimator estimator(statistics);
+    for (const ElementType type : {ElementType::kInt4, ElementType::kInt8, ElementType::kUInt8}) {
+      const IntegerSpec spec{type, true, false, ScaleKind::kPowerOfTwo};
+      const QParams params = ChooseQParams(statistics, {.kind = Kind::kMse}, spec);
+      const formats::CodeRange codes = formats::UsedCodes(spec);
+      const double scale =
+          2.0 * statistics.AbsMax() / static_cast<double>(codes.quant_max - codes.quant_min);
+      if (scale == 0) continue;
+      const double position = std::rint(-std::log2(scale));
+      double least = std::numeric_limits<double>::infinity();
+      for (int offset = -1; offset <= 3; ++offset) {
+        const auto candidate = static_cast<float>(std::exp2(-position - offset));
+        least = std::min(least, ErrorOf(estimator, {candidate, params.zero_point}, spec));
+      }
+      EXPECT_EQ(ErrorOf(estimator, params, spec), least) << Text(spec);
+    }
+  }
+}
+
+TEST(MseTest, AsymmetricPowersOfTwoSearchTheZeroPoint) {
+  const IntegerSpec spec{ElementType::kUInt8, false, false, ScaleKind::kPowerOfTwo};
+  for (const TensorStatistics& statistics : Distributions()) {
+    const ErrorEstimator estimator(statistics);
+    const QParams params = ChooseQParams(statistics, {.kind = Kind::kMse}, spec);
+    for (int64_t zero_point = 0; zero_point < 256; ++zero_point) {
+      EXPECT_LE(ErrorOf(estimator, params, spec),
+                1.02 * ErrorOf(estimator, {params.scale, zero_point}, spec));
+    }
+  }
+}
+
+TEST(RangeMethodsTest, AutoIsNoWorseThanAnyOther) {
+  for (const TensorStatistics& statistics : Distributions()) {
+    const ErrorEstimator estimator(statistics);
+    for (const IntegerSpec& spec : Specs()) {
+      const double least =
+          ErrorOf(estimator, ChooseQParams(statistics, {.kind = Kind::kAuto}, spec), spec);
+      for (const Kind kind : {Kind::kMinMax, Kind::kMovingAverage, Kind::kPercentile,
+                              Kind::kEntropy, Kind::kMse, Kind::kLayerwisePercentile}) {
+        const QParams params = ChooseQParams(statistics, {.kind = kind}, spec);
+        EXPECT_LE(least, ErrorOf(estimator, params, spec)) << Text(spec);
+        EXPECT_EQ(formats::AllowedScale(params.scale, spec.scale_kind), params.scale);
+      }
+    }
+  }
+}
+
+TEST(RangeMethodsTest, LayerwisePercentileTakesTheBestOfThree) {
+  const TensorStatistics statistics = Draw(std::student_t_distribution<double>(2), 1'000'000);
+  const ErrorEstimator estimator(statistics);
+  const IntegerSpec spec;
+  for (const auto error : {RangeMethod::Error::kMae, RangeMethod::Error::kMse}) {
+    const auto error_of = [&](const QParams& params) {
+      const formats::CodeRange codes = formats::IntegerRange(spec.element_type);
+      return error == RangeMethod::Error::kMae ? estimator.MeanAbsolute(params, codes)
+                                               : estimator.MeanSquared(params, codes);
+    };
+    const double chosen = error_of(
+        ChooseQParams(statistics, {.kind = Kind::kLayerwisePercentile, .error = error}, spec));
+    double least = std::numeric_limits<double>::infinity();
+    for (const double percentile : {99.99, 99.999, 99.99999}) {
+      const RangeMethod method{.kind = Kind::kPercentile, .percentile = percentile};
+      least = std::min(least, error_of(ChooseQParams(statistics, method, spec)));
+    }
+    EXPECT_EQ(chosen, least);
+  }
+}
+
+TEST(RangeMethodsTest, ValuesThatShareParametersAreMergedFirst) {
+  TensorStatistics first = StatisticsOf({-1, 2});
+  first.Merge(StatisticsOf({5, -0.5f}));
+  EXPECT_EQ(ChooseRange(first, {}, {}), (Range{-1, 5}));
+  for (const Kind kind : {Kind::kPercentile, Kind::kEntropy, Kind::kMse, Kind::kAuto}) {
+    EXPECT_EQ(ChooseQParams(first, {.kind = kind}, {}),
+              ChooseQParams(StatisticsOf({-1, 2, 5, -0.5f}), {.kind = kind}, {}));
+  }
+}
+
+TEST(EntropyTest, ResamplingKeepsElementsAndTheirPlace) {
+  for (const TensorStatistics& statistics : Distributions()) {
+    const UniformHistogram histogram = ToUniform(statistics, 512);
+    EXPECT_EQ(histogram.threshold, statistics.AbsMax());
+    uint64_t total = 0;
+    for (size_t i = 0; i < histogram.counts.size(); ++i) {
+      EXPECT_GE(histogram.counts[i], 0);
+      total += static_cast<uint64_t>(histogram.counts[i]);
+      if (histogram.Edge(i + 1) < statistics.min() || histogram.Edge(i) > statistics.max()) {
+        EXPECT_EQ(histogram.counts[i], 0);
+      }
+    }
+    EXPECT_EQ(total, statistics.num_finite());
+  }
+}
+
+TEST(EntropyTest, AsManyBinsAsQuantizedOnesLeaveNoChoice) {
+  const TensorStatistics statistics = Draw(std::normal_distribution<double>(0, 1), 10'000);
+  EXPECT_EQ(LeastDivergence(ToUniform(statistics, 128), 128), (BinRange{0, 128}));
+}
+
+TEST(Float8Test, Scales) {
+  const TensorStatistics statistics = Draw(std::normal_distribution<double>(0, 2), 100'000);
+  const formats::FormatSpec e4m3 = formats::FindFormat("fp8_e4m3");
+  EXPECT_FLOAT_EQ(ChooseFloat8Scale(statistics, {}, e4m3), statistics.AbsMax() / 448);
+  EXPECT_FLOAT_EQ(ChooseFloat8Scale(statistics, {}, formats::FindFormat("fp8_e5m2")),
+                  statistics.AbsMax() / 57344);
+  // The deviation of the finite values of E4M3FN, as numpy gives it: 100.05738.
+  EXPECT_NEAR(ChooseFloat8Scale(statistics, {.kind = Kind::kDistribution}, e4m3),
+              statistics.StandardDeviation() / 100.05738, 1e-6);
+  EXPECT_EQ(ChooseFloat8Scale(StatisticsOf({0}), {}, e4m3), 1);
+  EXPECT_THROW(ChooseFloat8Scale(statistics, {.kind = Kind::kMse}, e4m3), Error);
+  EXPECT_THROW(ChooseQParams(statistics, {.kind = Kind::kDistribution}, {}), Error);
+}
+
+}  // namespace
+}  // namespace bitpress::calibrate
