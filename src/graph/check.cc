@@ -1,5 +1,9 @@
 // ONNX's checker, on models as they are found in the world.
 #include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <string_view>
 
 #include "base/error.h"
 #include "graph/model_impl.h"
@@ -71,6 +75,59 @@ void MoveExperimentalOperators(onnx::ModelProto& proto) {
   }
 }
 
+// Shape inference and ONNX Runtime look into a function anew for each call, and calls multiply: of
+// thirty functions that call the next one twice, the first stands for a billion nodes.
+constexpr uint64_t kMostNodesWithCalls = 5'000'000;
+
+// Counts nodes as if the body of a function stood in place of each call. REQUIRES: no function
+// calls itself, which the checker sees to.
+class NodesWithCalls {
+ public:
+  explicit NodesWithCalls(const onnx::ModelProto& proto) {
+    for (const auto& function : proto.functions()) {
+      functions_.emplace(Key{function.domain(), function.name(), function.overload()},
+                         Function{&function});
+    }
+  }
+
+  // Exact up to the limit.
+  uint64_t Count(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes) {
+    uint64_t count = 0;
+    const auto add = [&](uint64_t more) {
+      count = std::min(count + more, kMostNodesWithCalls + 1);
+    };
+    for (const onnx::NodeProto& node : nodes) {
+      add(1);
+      for (const auto& attribute : node.attribute()) {
+        if (attribute.has_g()) add(Count(attribute.g().node()));
+        for (const auto& body : attribute.graphs()) add(Count(body.node()));
+      }
+      const auto called = functions_.find({node.domain(), node.op_type(), node.overload()});
+      if (called == functions_.end()) continue;
+      Function& function = called->second;
+      if (!function.count) function.count = Count(function.proto->node());
+      add(*function.count);
+    }
+    return count;
+  }
+
+ private:
+  using Key = std::array<std::string_view, 3>;
+  struct Function {
+    const onnx::FunctionProto* proto;
+    std::optional<uint64_t> count = {};
+  };
+  std::map<Key, Function> functions_;
+};
+
+void RequireFewCalls(const onnx::ModelProto& proto) {
+  if (proto.functions().empty()) return;
+  if (NodesWithCalls(proto).Count(proto.graph().node()) <= kMostNodesWithCalls) return;
+  Fail(ErrorCode::kInvalidModel,
+       "its functions call each other so often that it has more than {} nodes",
+       kMostNodesWithCalls);
+}
+
 }  // namespace
 
 void ModelImpl::Check() const {
@@ -82,11 +139,15 @@ void ModelImpl::Check() const {
         std::ranges::any_of(proto.functions(), [](const onnx::FunctionProto& function) {
           return HasExperimentalOperator(function.node());
         });
-    if (!is_experimental && IsComplete(graph)) return onnx::checker::check_model(proto);
+    if (!is_experimental && IsComplete(graph)) {
+      onnx::checker::check_model(proto);
+      return RequireFewCalls(proto);
+    }
     onnx::ModelProto completed = proto;
     Complete(*completed.mutable_graph());
     if (is_experimental) MoveExperimentalOperators(completed);
     onnx::checker::check_model(completed);
+    RequireFewCalls(proto);
   });
 }
 

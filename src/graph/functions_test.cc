@@ -99,5 +99,25 @@ TEST(SetInfo, DescribesAValue) {
   EXPECT_EQ(info.shape[1].value, 7);
 }
 
+// Shape inference would not come back.
+TEST(Functions, CallsThatMultiplyBeyondBoundsAreRefused) {
+  const auto text = [](int depth) {
+    std::string model = R"(<ir_version: 9, opset_import: ["" : 17, "local" : 1]>
+      agraph (float[N] x) => (float[N] y) { y = local.F0(x) })";
+    for (int i = 0; i < depth; ++i) {
+      model += fmt::format(R"(<domain: "local", opset_import: ["" : 17, "local" : 1]>
+        F{0} (a) => (c) {{ b = local.F{1}(a) c = local.F{1}(b) }} )",
+                           i, i + 1);
+    }
+    return model + fmt::format(R"(<domain: "local", opset_import: ["" : 17]>
+        F{} (a) => (b) {{ b = Relu(a) }})",
+                               depth);
+  };
+  EXPECT_NO_THROW(FromText(text(10)).InferShapes());
+  const Error error = ErrorOf([&] { FromText(text(60)); });
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidModel);
+  EXPECT_THAT(error.what(), HasSubstr("call each other so often"));
+}
+
 }  // namespace
 }  // namespace bitpress::graph
