@@ -1,0 +1,109 @@
+// Any bytes as a model: loaded, looked at, unpacked, planned, quantized and written, by everything
+// of `bitpress inspect`, `unpack`, `plan` and `quantize` but ONNX Runtime. Nothing but Error may
+// come out, and what is written must load again.
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "fuzz/temporary_folder.h"
+#include "graph/clean_up.h"
+#include "graph/model.h"
+#include "plan/make_plan.h"
+#include "plan/quantizer_nodes.h"
+#include "transform/apply_plan.h"
+#include "transform/unpack_functions.h"
+#include "transform/unpack_weights.h"
+
+namespace bitpress {
+namespace {
+
+// With the file that the corpus' models with external data name.
+const std::filesystem::path& Folder() {
+  static const TemporaryFolder* const folder = [] {
+    static TemporaryFolder made;
+    constexpr int kBytes = 4096;
+    std::ofstream file(made.path() / "weights.bin", std::ios::binary);
+    for (int i = 0; i < kBytes; ++i) file.put(i % 4 == 3 ? '\x3c' : static_cast<char>(i));
+    return &made;
+  }();
+  return folder->path();
+}
+
+// Which formats and settings a model is quantized with follows from its size, so that an input
+// says everything.
+plan::QuantConfig ConfigFor(size_t size) {
+  const auto presets = plan::AllPresets();
+  plan::QuantConfig config = plan::ConfigByName(presets[size % presets.size()].name);
+  size /= presets.size();
+  config.biases = size % 2 == 0 ? "none" : config.weights;
+  config.placement = size / 2 % 2 == 0 ? plan::Placement::kCompute : plan::Placement::kAll;
+  config.operators = size / 4 % 2 == 0 ? plan::OperatorSet::kBitpress : plan::OperatorSet::kQuark;
+  return config;
+}
+
+// Whether `function` ends without an Error. Everything else ends the fuzzer.
+template <typename Function>
+bool Succeeds(const Function& function) {
+  try {
+    function();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void Write(const graph::Model& model) {
+  model.Check();
+  const std::string bytes = model.Serialize();
+  if (model.Nodes().empty()) return;  // valid, but what an empty file looks like, too
+  try {
+    graph::Model::Parse(bytes, Folder());
+  } catch (const Error& error) {
+    std::fprintf(stderr, "what was written does not load: %s\n", error.what());
+    std::abort();
+  }
+}
+
+void Run(std::string_view bytes) {
+  static ThreadPool pool(1);
+  graph::Model model = graph::Model::Parse(bytes, Folder());
+
+  bool is_packed = false;
+  for (const graph::Node& node : model.Nodes()) {
+    node.Describe();
+    is_packed = plan::IsUnpack(node) || plan::IsQuantizer(node) || is_packed;
+    Succeeds([&] { transform::PackedWeightOf(model, node); });
+  }
+  if (is_packed) {
+    Succeeds([&] {
+      graph::Model floats = model.Clone();
+      transform::UnpackWeights(floats, pool);
+      transform::DropQuantizers(floats);
+      graph::RemoveUnused(floats);
+      Write(floats);
+    });
+  }
+
+  graph::ConstantsToInitializers(model);
+  graph::RemoveUnused(model);
+  model.InferShapes();
+  const plan::QuantPlan plan = plan::MakePlan(ConfigFor(bytes.size()), model, "fuzz");
+  if (plan::FromJson(plan::ToJson(plan)) != plan) std::abort();
+  const auto storage =
+      bytes.size() % 5 == 0 ? transform::Storage::kSimulated : transform::Storage::kPacked;
+  transform::ApplyPlan(model, plan, {storage}, pool);
+  Write(model);
+}
+
+}  // namespace
+}  // namespace bitpress
+
+extern "C" __attribute__((visibility("default"))) int LLVMFuzzerTestOneInput(const uint8_t* data,
+                                                                             size_t size) {
+  bitpress::Succeeds([&] { bitpress::Run({reinterpret_cast<const char*>(data), size}); });
+  return 0;
+}
