@@ -10,6 +10,8 @@ namespace bitpress::apps {
 
 void AddInspectCommand(CLI::App& program);
 void AddPlanCommand(CLI::App& program);
+void AddCalibrateCommand(CLI::App& program);
+void AddMergeCommand(CLI::App& program);
 void AddQuantizeCommand(CLI::App& program);
 void AddOptimizeCommand(CLI::App& program);
 void AddUnpackCommand(CLI::App& program);

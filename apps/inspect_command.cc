@@ -1,6 +1,7 @@
-// bitpress inspect: what is in a model.
+// bitpress inspect: what is in a model or a calibration file.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -106,6 +107,36 @@ std::string ToText(const std::string& path, const pipeline::InspectReport& repor
   return text;
 }
 
+// "-1.234", or "-" for a tensor that has none.
+std::string Number(const calibrate::TensorStatistics& tensor, double value) {
+  return tensor.is_empty() ? "-" : fmt::format("{:.4g}", value);
+}
+
+// One line a tensor.
+std::string ToText(const std::string& path, const calibrate::CalibrationTable& table) {
+  size_t width = 5;
+  for (const auto& [name, tensor] : table.tensors) width = std::max(width, name.size());
+  std::string text = fmt::format("{}: statistics of '{}' ({:016x}), {} samples\n", path,
+                                 table.model_name, table.model_fingerprint, table.num_samples);
+  constexpr const char* kRow = "{:<{}} {:>14} {:>11} {:>11} {:>11} {:>11} {:>6} {:>9}\n";
+  text += fmt::format(fmt::runtime(kRow), "value", width, "elements", "min", "max", "mean", "std",
+                      "zeros", "NaN, inf");
+  for (const auto& [name, tensor] : table.tensors) {
+    const bool has_range = !tensor.is_empty();
+    text += fmt::format(
+        fmt::runtime(kRow), name, width, tensor.num_elements(),
+        Number(tensor, has_range ? tensor.min() : 0), Number(tensor, has_range ? tensor.max() : 0),
+        Number(tensor, has_range ? tensor.Mean() : 0),
+        Number(tensor, has_range ? tensor.StandardDeviation() : 0),
+        tensor.num_elements() == 0
+            ? "-"
+            : fmt::format("{:.0f} %", 100 * static_cast<double>(tensor.num_zeros()) /
+                                          static_cast<double>(tensor.num_elements())),
+        tensor.num_elements() - tensor.num_finite());
+  }
+  return text;
+}
+
 }  // namespace
 
 void AddInspectCommand(CLI::App& program) {
@@ -114,14 +145,22 @@ void AddInspectCommand(CLI::App& program) {
     bool with_tensors = false;
   };
   CLI::App* const command = program.add_subcommand(
-      "inspect", "Show inputs, outputs, operators, formats and what they take.");
+      "inspect",
+      "Show inputs, outputs, operators, formats and what they take, or the statistics of a "
+      "calibration file.");
   const auto options = std::make_shared<Options>();
-  command->add_option("model", options->model, "the ONNX model")->required()->type_name("MODEL");
+  command->add_option("model", options->model, "the ONNX model, or a calibration file (.bpc)")
+      ->required()
+      ->type_name("FILE");
   command->add_flag("--tensors", options->with_tensors,
                     "list every constant: its format, shape and bytes, and why it is float");
   command->footer(
-      "Examples:\n  bitpress inspect model.onnx\n  bitpress inspect quantized.onnx --tensors\n");
+      "Examples:\n  bitpress inspect model.onnx\n  bitpress inspect quantized.onnx --tensors\n"
+      "  bitpress inspect stats.bpc\n");
   command->callback([options] {
+    if (pipeline::IsCalibration(options->model)) {
+      return Print(ToText(options->model, pipeline::ReadCalibration(options->model)));
+    }
     Print(ToText(options->model, pipeline::Inspect(options->model), options->with_tensors));
   });
 }

@@ -64,6 +64,8 @@ int Run(int argc, char** argv) {
       "`bitpress COMMAND --help` has the options of a command.");
   AddInspectCommand(program);
   AddPlanCommand(program);
+  AddCalibrateCommand(program);
+  AddMergeCommand(program);
   AddQuantizeCommand(program);
   AddUnpackCommand(program);
   AddOptimizeCommand(program);

@@ -7,12 +7,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/progress.h"
 #include "base/tensor.h"
+#include "calibrate/calibrate.h"
 #include "evaluate/evaluate.h"
 #include "graph/model.h"
 #include "plan/quant_config.h"
@@ -40,6 +43,41 @@ enum class Preparation {
 // temporary folder, which is gone at the end. Throws Error naming the file.
 graph::Model Prepare(const std::filesystem::path& model,
                      Preparation preparation = Preparation::kOptimize);
+
+struct CalibrateOptions {
+  std::filesystem::path model;
+  std::filesystem::path output;      // a .bpc file. Written as by Quantize
+  std::filesystem::path data;        // a folder, see data::OpenSource
+  std::filesystem::path labels_csv;  // of the files that count; empty: all
+  std::string image;                 // see data::ParseImageSpec; empty: the data are no photos
+  // Watches only the activations that this configuration quantizes; nothing: every float one.
+  std::optional<plan::QuantConfig> config = std::nullopt;
+  Preparation preparation = Preparation::kOptimize;
+  size_t batch_size = 8;   // samples read at once; the model runs them one at a time
+  size_t num_samples = 0;  // at most; 0: all
+  size_t num_threads = 0;  // 0: one per core
+  ProgressSink progress;   // may be empty
+};
+
+struct CalibrateReport {
+  calibrate::CalibrationResult result;
+  uint64_t output_bytes = 0;
+};
+
+// Prepares the model as Quantize does, so that the names of values are the same, runs the samples
+// through it, and writes their statistics. Throws Error; nothing is left behind then.
+CalibrateReport Calibrate(const CalibrateOptions& options);
+
+// Reads a calibration file. Throws Error naming the file.
+calibrate::CalibrationTable ReadCalibration(const std::filesystem::path& path);
+// Whether a file starts like one. False also where it cannot be read.
+bool IsCalibration(const std::filesystem::path& path);
+
+// Adds files of one model and the same values up and writes the result, which may be one of them:
+// exactly what one pass over all samples would have given, in whatever order. Throws Error naming
+// the file that does not fit.
+calibrate::CalibrationTable MergeCalibrations(std::span<const std::filesystem::path> paths,
+                                              const std::filesystem::path& output);
 
 // What `bitpress plan` writes.
 plan::QuantPlan MakePlan(const std::filesystem::path& model, const plan::QuantConfig& config,

@@ -60,7 +60,7 @@ def read_design(text):
 
 def room_of(path, source_root):
     parts = path.relative_to(source_root).parts
-    return parts[0] if len(parts) > 1 else Path(parts[0]).stem
+    return parts[0] if len(parts) > 1 else Path(parts[0]).stem.partition("_")[0]  # the corridor has several files
 
 
 def list_words(words):

@@ -1,8 +1,8 @@
 #include "calibrate/calibrate.h"
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
+#include <chrono>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -49,8 +49,7 @@ class Calibration {
         operators_(collector_),
         session_(Load(model, values)) {}
 
-  // Returns the number of samples.
-  uint64_t Run(data::Source& source) {
+  void Run(data::Source& source) {
     // A sample that runs alone gives the same whatever was read with it.
     const size_t fixed = FixedRows(session_);
     const size_t per_run = std::max<size_t>(fixed, 1);
@@ -65,9 +64,11 @@ class Calibration {
       }
       if (options_.progress) options_.progress("calibrate", num_samples_, source.num_samples());
     }
-    return num_samples_;
   }
 
+  uint64_t num_samples() const { return num_samples_; }
+  uint64_t num_left_out() const { return num_left_out_; }
+  double run_ms() const { return run_time_.count(); }
   TensorStatistics& statistics(size_t id) { return collector_.statistics(id); }
   size_t fixed_rows() const { return FixedRows(session_); }
 
@@ -100,6 +101,7 @@ class Calibration {
   }
 
   void RunRows(const data::Batch& batch, size_t per_run) {
+    num_left_out_ += batch.num_samples % per_run;
     for (size_t row = 0; row + per_run <= batch.num_samples; row += per_run) {
       if (per_run == batch.num_samples) {
         RunSample(batch.inputs, per_run);
@@ -112,8 +114,10 @@ class Calibration {
   }
 
   void RunSample(const std::vector<Tensor>& inputs, size_t num_samples) {
+    const auto start = std::chrono::steady_clock::now();
     session_.Run(inputs);
     collector_.EndSample();
+    run_time_ += std::chrono::steady_clock::now() - start;
     num_samples_ += num_samples;
   }
 
@@ -123,13 +127,15 @@ class Calibration {
   runtime::ObserverOperators operators_;
   runtime::Session session_;
   uint64_t num_samples_ = 0;
+  uint64_t num_left_out_ = 0;
+  std::chrono::duration<double, std::milli> run_time_{0};
 };
 
 }  // namespace
 
-CalibrationTable Calibrate(const graph::Model& model, std::string name,
-                           std::span<const std::string> values, data::Source& source,
-                           const CalibrateOptions& options) {
+CalibrationResult Calibrate(const graph::Model& model, std::string name,
+                            std::span<const std::string> values, data::Source& source,
+                            const CalibrateOptions& options) {
   if (options.batch_size == 0) {
     Fail(ErrorCode::kInvalidArgument, "the batch size is 0, expected 1 or more");
   }
@@ -138,7 +144,8 @@ CalibrationTable Calibrate(const graph::Model& model, std::string name,
     Fail(ErrorCode::kInvalidArgument, "{} threads are too many", options.num_threads);
   }
   Calibration calibration(model, values, options);
-  CalibrationTable table{std::move(name), model.Fingerprint(), calibration.Run(source), {}};
+  calibration.Run(source);
+  CalibrationTable table{std::move(name), model.Fingerprint(), calibration.num_samples(), {}};
   if (table.num_samples == 0) {
     const size_t fixed = calibration.fixed_rows();
     Fail(ErrorCode::kInvalidArgument, "there are no samples to calibrate with{}",
@@ -148,7 +155,7 @@ CalibrationTable Calibrate(const graph::Model& model, std::string name,
   for (size_t id = 0; id < values.size(); ++id) {
     table.tensors.emplace(values[id], std::move(calibration.statistics(id)));
   }
-  return table;
+  return {std::move(table), calibration.num_left_out(), calibration.run_ms()};
 }
 
 }  // namespace bitpress::calibrate

@@ -35,14 +35,20 @@ struct CalibrateOptions {
 // prepared (constants folded, shapes inferred): values of unknown type are left out.
 std::vector<std::string> FloatActivations(const graph::Model& model);
 
+struct CalibrationResult {
+  CalibrationTable table;
+  uint64_t num_left_out = 0;  // samples that did not fill a batch of a fixed size
+  double run_ms = 0;          // in ONNX Runtime, observers included; without reading samples
+};
+
 // Runs every sample of `source` through the model and counts `values`, which may be of the main
 // graph or of bodies (values of one name in different bodies are counted together). `name` is noted
 // for people. A value in a branch that never runs has empty statistics. Throws
 // Error(kInvalidArgument) if a value is not a float value of the model or if there are no samples
 // (for a fixed first dimension: fewer than one whole batch; a rest of the samples is left out), and
 // what reading and running throw.
-CalibrationTable Calibrate(const graph::Model& model, std::string name,
-                           std::span<const std::string> values, data::Source& source,
-                           const CalibrateOptions& options = {});
+CalibrationResult Calibrate(const graph::Model& model, std::string name,
+                            std::span<const std::string> values, data::Source& source,
+                            const CalibrateOptions& options = {});
 
 }  // namespace bitpress::calibrate

@@ -60,7 +60,7 @@ graph::Model TestModel() {
 CalibrationTable RunNoise(size_t begin, size_t end, const CalibrateOptions& options = {}) {
   const graph::Model model = TestModel();
   Noise noise(begin, end);
-  return Calibrate(model, "test", FloatActivations(model), noise, options);
+  return Calibrate(model, "test", FloatActivations(model), noise, options).table;
 }
 
 TEST(Calibrate, CountsWhatTheSessionComputes) {
@@ -106,7 +106,7 @@ TEST(Calibrate, WatchesOnlyWhatIsAskedFor) {
   const std::vector<std::string> values = {model.OutputNames()[0]};
   CalibrateOptions options;
   options.axes[values[0]] = -1;
-  const CalibrationTable table = Calibrate(model, "test", values, noise, options);
+  const CalibrationTable table = Calibrate(model, "test", values, noise, options).table;
   ASSERT_EQ(table.tensors.size(), 1u);
   const auto& axis = table.tensors.at(values[0]).axis_statistics();
   ASSERT_TRUE(axis.has_value());

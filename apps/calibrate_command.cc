@@ -1,0 +1,137 @@
+// bitpress calibrate and merge: statistics of activations, and their sum.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/text.h"
+#include "command.h"
+#include "config_options.h"
+#include "pipeline.h"
+#include "progress_bar.h"
+
+namespace bitpress::apps {
+namespace {
+
+constexpr int kMostSamples = 1'000'000'000;  // CLI11 would read a negative number as a large one
+
+struct Options {
+  std::string model, output, data, labels;
+  ConfigOptions config;
+  pipeline::CalibrateOptions request;
+};
+
+// "95 tensors, 100 samples", and which of them have nothing to choose a range from.
+std::string Summarize(const calibrate::CalibrationTable& table) {
+  std::string text =
+      fmt::format("  {} tensors, {} samples\n", table.tensors.size(), table.num_samples);
+  for (const auto& [name, tensor] : table.tensors) {
+    if (tensor.num_elements() == 0) {
+      text += fmt::format("  never computed: '{}'\n", name);
+    } else if (tensor.is_empty()) {
+      text += fmt::format("  no finite value: '{}'\n", name);
+    }
+  }
+  return text;
+}
+
+void RunCalibrate(Options& options) {
+  pipeline::CalibrateOptions& request = options.request;
+  request.model = options.model;
+  request.output = options.output;
+  request.data = options.data;
+  request.labels_csv = options.labels;
+  request.preparation = options.config.preparation();
+  if (!options.config.config.empty()) {
+    request.config = options.config.Resolve();
+  } else if (options.config.HasChanges()) {
+    throw CLI::RequiredError("--weights, --activations and --set change a configuration: --config");
+  }
+  pipeline::CalibrateReport report;
+  {
+    ProgressBar bar;
+    request.progress = bar.Sink();
+    report = pipeline::Calibrate(request);
+    request.progress = {};
+  }
+  std::string text = fmt::format("{}: {}\n", options.output, HumanBytes(report.output_bytes));
+  text += Summarize(report.result.table);
+  text += fmt::format("  time in ONNX Runtime: {:.1f} ms\n", report.result.run_ms);
+  if (report.result.num_left_out > 0) {
+    text += fmt::format("  left out: {} samples that fill no batch of the model's size\n",
+                        report.result.num_left_out);
+  }
+  Print(text);
+}
+
+}  // namespace
+
+void AddCalibrateCommand(CLI::App& program) {
+  CLI::App* const command = program.add_subcommand(
+      "calibrate", "Gather statistics of the activations over samples, in one pass.");
+  const auto options = std::make_shared<Options>();
+  command->add_option("model", options->model, "the float ONNX model")
+      ->required()
+      ->type_name("MODEL");
+  command
+      ->add_option("--data", options->data,
+                   "a folder of photos, of .npy or .npz arrays, or of TensorProto .pb files")
+      ->required()
+      ->type_name("DIR");
+  command
+      ->add_option("--labels", options->labels,
+                   "a CSV with the columns file,class: only the listed files count")
+      ->type_name("CSV");
+  command
+      ->add_option("--image", options->request.image,
+                   "how photos become tensors: resize=N crop=N mean=A or A/B/C std=A or A/B/C "
+                   "layout=nchw|nhwc channels=rgb|bgr, joined by commas")
+      ->type_name("SPEC");
+  command->add_option("-o,--output", options->output, "the calibration file to write")
+      ->required()
+      ->type_name("FILE");
+  command->add_option("--samples", options->request.num_samples, "at most so many (default 0: all)")
+      ->check(CLI::Range(0, kMostSamples))
+      ->type_name("N");
+  command
+      ->add_option("--batch", options->request.batch_size,
+                   "samples read at once (default: 8); the result does not depend on it")
+      ->check(CLI::Range(1, kMostSamples))
+      ->type_name("N");
+  AddConfigOptions(*command, options->config)
+      ->description(
+          "watch only the activations that this preset or format quantizes, which is faster "
+          "(default: every float activation, for any configuration)");
+  AddThreadsOption(*command, options->request.num_threads);
+  command->footer(ListPresets() +
+                  "\nExamples:\n"
+                  "  bitpress calibrate model.onnx --data photos --samples 100 -o stats.bpc \\\n"
+                  "      --image \"resize=256,crop=224,mean=0.498,std=0.502\"\n"
+                  "  bitpress inspect stats.bpc\n");
+  command->callback([options] { RunCalibrate(*options); });
+}
+
+void AddMergeCommand(CLI::App& program) {
+  struct Files {
+    std::vector<std::string> inputs;
+    std::string output;
+  };
+  CLI::App* const command = program.add_subcommand(
+      "merge", "Add calibration files of one model up, exactly, in any order.");
+  const auto files = std::make_shared<Files>();
+  command->add_option("files", files->inputs, "what `bitpress calibrate` wrote")
+      ->required()
+      ->type_name("FILE...");
+  command->add_option("-o,--output", files->output, "the file to write; may be one of them")
+      ->required()
+      ->type_name("FILE");
+  command->footer("Example:\n  bitpress merge monday.bpc tuesday.bpc -o all.bpc\n");
+  command->callback([files] {
+    const std::vector<std::filesystem::path> paths(files->inputs.begin(), files->inputs.end());
+    const calibrate::CalibrationTable sum = pipeline::MergeCalibrations(paths, files->output);
+    Print(fmt::format("{}:\n{}", files->output, Summarize(sum)));
+  });
+}
+
+}  // namespace bitpress::apps
