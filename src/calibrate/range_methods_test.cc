@@ -44,12 +44,12 @@ TensorStatistics Draw(Distribution distribution, size_t count, float least = -kI
 
 std::vector<TensorStatistics> Distributions() {
   std::vector<TensorStatistics> all;
-  all.push_back(Draw(std::normal_distribution<double>(0.2, 1), 50'000));
-  all.push_back(Draw(std::normal_distribution<double>(0, 1), 50'000, 0.0f));
-  all.push_back(Draw(std::student_t_distribution<double>(2), 50'000));
-  all.push_back(Draw(std::exponential_distribution<double>(0.01), 50'000, 2.0f));
-  all.push_back(Draw(std::uniform_real_distribution<double>(-3, -1), 50'000));
-  all.push_back(Draw(std::normal_distribution<double>(1, 2), 50'000, -0.278f));  // like SiLU
+  all.push_back(Draw(std::normal_distribution<double>(0.2, 1), 20'000));
+  all.push_back(Draw(std::normal_distribution<double>(0, 1), 20'000, 0.0f));
+  all.push_back(Draw(std::student_t_distribution<double>(2), 20'000));
+  all.push_back(Draw(std::exponential_distribution<double>(0.01), 20'000, 2.0f));
+  all.push_back(Draw(std::uniform_real_distribution<double>(-3, -1), 20'000));
+  all.push_back(Draw(std::normal_distribution<double>(1, 2), 20'000, -0.278f));  // like SiLU
   all.push_back(StatisticsOf({0.0f, 0.0f}));
   all.push_back(StatisticsOf({-2.5f}));
   return all;
@@ -161,7 +161,7 @@ TEST(RangeMethodsTest, RangesLieWithinTheValuesAndGrowWithThePercentile) {
 // All ranges of a fine grid, ends moving alone in asymmetric types.
 double BruteForce(const TensorStatistics& statistics, const ErrorEstimator& estimator,
                   const IntegerSpec& spec) {
-  constexpr int kGrid = 100;
+  constexpr int kGrid = 64;
   const double min = std::min(statistics.min(), 0.0f);
   const double max = std::max(statistics.max(), 0.0f);
   double least = std::numeric_limits<double>::infinity();
@@ -183,8 +183,10 @@ TEST(MseTest, NearlyAsGoodAsBruteForce) {
         for (const ScaleKind kind : {ScaleKind::kFloat, ScaleKind::kInt16}) {
           const IntegerSpec spec{type, is_symmetric, false, kind};
           const QParams params = ChooseQParams(statistics, {.kind = Kind::kMse}, spec);
+          // Where all values are one and a range of the grid happens to hit it, that has no error.
+          const double chance = 0.002 * params.scale * params.scale / 12;
           EXPECT_LE(ErrorOf(estimator, params, spec),
-                    1.02 * BruteForce(statistics, estimator, spec))
+                    1.02 * BruteForce(statistics, estimator, spec) + chance)
               << Text(spec) << ", values from " << statistics.min() << " to " << statistics.max();
         }
       }
