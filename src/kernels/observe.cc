@@ -82,8 +82,8 @@ HWY_INLINE void Scatter(const Tile& tile, ObserveTables& tables) {
     for (size_t b = 0; b < num_blocks; ++b) {
       for (size_t j = 0; j < kPerBlock; ++j) {
         const uint32_t bits = tile.bits[k + kPerBlock * b + j];
-        ++tables.counts[j % kNumCountTables][bits >> kObserveShift];
-        uint64_t* const sums = &tables.sums[j % kNumSumTables][bits >> 23].sum;
+        ++tables.counts[bits >> kObserveShift];
+        uint64_t* const sums = &tables.sums[bits >> 23][j % kNumSumTables].sum;
         const uint64_t* const addend = &tile.addends[k + j * num_blocks + b].sum;
         hn::Store(hn::Add(hn::Load(kDpair, sums), hn::Load(kDpair, addend)), kDpair, sums);
       }
@@ -176,7 +176,7 @@ __extension__ typedef unsigned __int128 UInt128;
 }  // namespace
 
 struct ObserveCounter::State {
-  std::unique_ptr<uint32_t, Free> counts[kNumCountTables];
+  std::unique_ptr<uint32_t, Free> counts;
   ObserveTables tables = {};
   size_t num_since_fold = 0;
   uint64_t num_elements = 0;
@@ -185,34 +185,26 @@ struct ObserveCounter::State {
   UInt128 squares[kNumSignedExponents] = {};
 
   State() {
-    for (size_t i = 0; i < kNumCountTables; ++i) {
-      // calloc: pages that no value touches are never made.
-      counts[i].reset(static_cast<uint32_t*>(std::calloc(kNumObservedBins, sizeof(uint32_t))));
-      if (counts[i] == nullptr) throw std::bad_alloc();
-      tables.counts[i] = counts[i].get();
-    }
+    // calloc: pages that no value touches are never made.
+    counts.reset(static_cast<uint32_t*>(std::calloc(kNumObservedBins, sizeof(uint32_t))));
+    if (counts == nullptr) throw std::bad_alloc();
+    tables.counts = counts.get();
   }
 
   void Fold() {
-    for (auto& table : tables.sums) {
-      for (size_t e = 0; e < kNumSignedExponents; ++e) {
-        squares[e] += table[e].sum_of_squares;
-        table[e].sum_of_squares = 0;
+    for (size_t e = 0; e < kNumSignedExponents; ++e) {
+      for (ObservedSums& sums : tables.sums[e]) {
+        squares[e] += std::exchange(sums.sum_of_squares, 0);
       }
     }
     num_since_fold = 0;
   }
 
-  // Moves the counts of an exponent out. Returns whether there were any.
+  // Moves the counts of an exponent out.
   void TakeCounts(size_t e, std::array<uint64_t, kObservedBinsPerExponent>& out) {
-    const size_t first = e << kObservedBits;
-    for (size_t i = 0; i < kObservedBinsPerExponent; ++i) {
-      out[i] = 0;
-      for (const auto& table : counts) out[i] += table.get()[first + i];
-    }
-    for (auto& table : counts) {
-      std::fill_n(table.get() + first, kObservedBinsPerExponent, uint32_t{0});
-    }
+    uint32_t* const first = counts.get() + (e << kObservedBits);
+    std::copy_n(first, kObservedBinsPerExponent, out.begin());
+    std::fill_n(first, kObservedBinsPerExponent, uint32_t{0});
   }
 };
 
@@ -261,7 +253,7 @@ ObservedTotals ObserveCounter::Drain(const std::function<void(const ObservedExpo
   uint64_t num_special = 0;
   for (size_t e = 0; e < kNumSignedExponents; ++e) {
     exponent.sum = 0;
-    for (auto& table : tables.sums) exponent.sum += std::exchange(table[e].sum, 0);
+    for (ObservedSums& sums : tables.sums[e]) exponent.sum += std::exchange(sums.sum, 0);
     const UInt128 squares = std::exchange(state.squares[e], 0);
     exponent.is_negative = e >= kNumSignedExponents / 2;
     exponent.exponent_field = static_cast<int>(e % (kNumSignedExponents / 2));

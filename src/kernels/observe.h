@@ -43,7 +43,7 @@ struct ObservedExponent {
   std::array<uint64_t, 2> sum_of_squares = {};  // low word, high word
 };
 
-// A place to count in, for one thread at a time. Takes 2 to 4 MiB of address space, of which only
+// A place to count in, for one thread at a time. Takes half a MiB of address space, of which only
 // what the values need becomes memory.
 class ObserveCounter {
  public:
