@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -22,6 +23,11 @@ struct Options {
   std::string plan_file;
   ConfigOptions config;
   transform::ApplyOptions apply;
+  std::string calibration;
+  std::string data;
+  std::string labels;
+  std::string image;
+  size_t num_samples = 0;
   bool is_external = false;
   size_t num_threads = 0;
 };
@@ -88,6 +94,9 @@ std::string Summarize(const Options& options, const pipeline::QuantizeReport& re
        report.transform.portable.omissions) {
     text += fmt::format("  needs our library: {}: {}\n", omission.op_type, omission.reason);
   }
+  for (const auto& [value, reason] : report.left_float) {
+    text += fmt::format("  left float: '{}': {}\n", value, reason);
+  }
   return text + DescribeWeights(report.transform.weights);
 }
 
@@ -112,6 +121,11 @@ void Run(const Options& options) {
   request.output = options.output;
   request.plan_file = options.plan_file;
   request.preparation = options.config.preparation();
+  request.calibration = options.calibration;
+  request.data = options.data;
+  request.labels_csv = options.labels;
+  request.image = options.image;
+  request.num_samples = options.num_samples;
   request.apply = options.apply;
   request.is_external = options.is_external;
   request.num_threads = options.num_threads;
@@ -150,6 +164,27 @@ void AddQuantizeCommand(CLI::App& program) {
       ->add_option("--plan", options->plan_file,
                    "take the decisions from this file of `bitpress plan`")
       ->type_name("FILE");
+  command
+      ->add_option("--calibration", options->calibration,
+                   "integers: statistics of the activations, a file of `bitpress calibrate`")
+      ->type_name("FILE");
+  command
+      ->add_option("--data", options->data,
+                   "or gather them from these samples: a folder of photos, of .npy or .npz arrays, "
+                   "or of TensorProto .pb files")
+      ->excludes("--calibration")
+      ->type_name("DIR");
+  command
+      ->add_option("--labels", options->labels,
+                   "a CSV with the columns file,class: only the listed files count")
+      ->type_name("CSV");
+  command
+      ->add_option("--image", options->image,
+                   "how photos become tensors, as for `bitpress calibrate`")
+      ->type_name("SPEC");
+  command->add_option("--samples", options->num_samples, "at most so many (default 0: all)")
+      ->check(CLI::Range(0, std::numeric_limits<int>::max()))
+      ->type_name("N");
   const std::map<std::string, transform::Storage> storages{
       {"packed", transform::Storage::kPacked}, {"simulated", transform::Storage::kSimulated}};
   command
@@ -169,11 +204,14 @@ void AddQuantizeCommand(CLI::App& program) {
                     "keep the weights in a file of their own, OUTPUT.data (models over 2 GB always "
                     "do)");
   AddThreadsOption(*command, options->num_threads);
-  command->footer(ListPresets() +
-                  "\nExamples:\n"
-                  "  bitpress quantize model.onnx -o model_mx6.onnx --config MX6\n"
-                  "  bitpress quantize model.onnx -o mixed.onnx --config MX9 --weights mxfp4_e2m1\n"
-                  "  bitpress quantize model.onnx -o out.onnx --plan plan.json\n");
+  command->footer(
+      ListPresets() +
+      "\nExamples:\n"
+      "  bitpress quantize model.onnx -o model_mx6.onnx --config MX6\n"
+      "  bitpress quantize model.onnx -o mixed.onnx --config MX9 --weights mxfp4_e2m1\n"
+      "  bitpress quantize model.onnx -o out.onnx --plan plan.json\n"
+      "  bitpress quantize model.onnx -o model_int8.onnx --config INT8 --data photos \\\n"
+      "      --samples 100 --image \"resize=256,crop=224,mean=0.498,std=0.502\"\n");
   command->callback([options] { Run(*options); });
 }
 

@@ -166,29 +166,6 @@ plan::QuantPlan ReadPlan(const fs::path& path) {
   return WithContext(fmt::format("plan '{}'", path.string()), [&] { return plan::FromJson(text); });
 }
 
-QuantizeReport Quantize(const QuantizeOptions& options) {
-  QuantizeReport report;
-  const bool has_plan = !options.plan_file.empty();
-  if (has_plan) report.plan = ReadPlan(options.plan_file);
-  CheckWritable(options.output);
-  graph::Model model = Prepare(options.model, options.preparation);
-  report.input_bytes = graph::StoredBytes(options.model);
-  if (has_plan) {
-    WithContext(fmt::format("plan '{}'", options.plan_file.string()),
-                [&] { plan::CheckFits(report.plan, model); });
-  } else {
-    report.plan = plan::MakePlan(options.config, model, options.model.filename().string());
-  }
-  ThreadPool pool(options.num_threads);
-  WithContext(fmt::format("'{}'", options.model.string()), [&] {
-    report.transform =
-        transform::ApplyPlan(model, report.plan, options.apply, pool, options.progress);
-    model.Check();
-    report.output_bytes = model.Save(options.output, options.is_external);
-  });
-  return report;
-}
-
 OptimizeReport OptimizeForMachine(const OptimizeOptions& options) {
   std::error_code error;
   if (fs::equivalent(options.model, options.output, error)) {
@@ -205,6 +182,7 @@ OptimizeReport OptimizeForMachine(const OptimizeOptions& options) {
   graph::Model model = Optimize(options.model, runtime::OptimizeForMachine);
   WithContext(fmt::format("'{}'", options.model.string()), [&] {
     report.reorders = transform::RemoveReorders(model);
+    transform::NameReorders(model);
     graph::RemoveUnused(model);
     model.SetMetadata(kMachineMetadata, report.machine);
     model.Check();

@@ -95,6 +95,13 @@ struct QuantizeOptions {
   std::filesystem::path
       plan_file;  // not empty: the decisions come from there and `config` is not read
   Preparation preparation = Preparation::kOptimize;
+  // Integer activations: a file of Calibrate, or the samples to gather statistics from.
+  std::filesystem::path calibration;
+  std::filesystem::path data;
+  std::filesystem::path labels_csv;
+  std::string image;
+  size_t num_samples = 0;  // at most; 0: all
+  // Its `params` are filled in from the calibration.
   transform::ApplyOptions apply;
   bool is_external = false;  // initializers in a file of their own even if one would do
   size_t num_threads = 0;    // 0: one per core
@@ -103,6 +110,8 @@ struct QuantizeOptions {
 
 struct QuantizeReport {
   plan::QuantPlan plan;
+  // Integer activations that stay float, with the reason.
+  std::vector<std::pair<std::string, std::string>> left_float;
   transform::TransformReport transform;
   uint64_t input_bytes = 0;  // of the files, external data included
   uint64_t output_bytes = 0;

@@ -1,11 +1,14 @@
-// Calibration from start to end.
+// Calibration, and quantization with it, from start to end.
 #include <set>
 #include <utility>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "calibrate/calibration_file.h"
+#include "calibrate/resolve_params.h"
 #include "data/source.h"
+#include "graph/stored_bytes.h"
 #include "pipeline.h"
 #include "plan/make_plan.h"
 
@@ -29,20 +32,84 @@ std::vector<std::string> QuantizedActivations(const graph::Model& model,
   return values;
 }
 
+data::SourceOptions SourceOf(const graph::Model& model, const std::filesystem::path& folder,
+                             const std::filesystem::path& labels_csv, const std::string& image) {
+  data::SourceOptions source;
+  source.folder = folder;
+  source.labels_csv = labels_csv;
+  if (!image.empty()) source.image = data::ParseImageSpec(image);
+  source.input_names = model.InputNames();
+  source.read_ahead = true;
+  return source;
+}
+
+// The statistics that a plan's integers need, from a file or from samples; empty if it needs none.
+calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::QuantPlan& plan,
+                                     const QuantizeOptions& options) {
+  const std::vector<std::string> values = calibrate::ValuesToCalibrate(plan);
+  if (values.empty()) return {};
+  if (!options.calibration.empty()) {
+    calibrate::CalibrationTable table = calibrate::LoadCalibration(options.calibration);
+    if (table.model_fingerprint != model.Fingerprint()) {
+      Fail(ErrorCode::kInvalidArgument,
+           "calibration '{}' is of another model ('{}'), or of one that was prepared otherwise",
+           options.calibration.string(), table.model_name);
+    }
+    return table;
+  }
+  if (options.data.empty()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "configuration '{}' makes activations integers, whose scales follow from samples: give "
+         "--data DIR (photos also --image SPEC), or --calibration FILE of `bitpress calibrate`",
+         plan.config.name);
+  }
+  data::SourceOptions source = SourceOf(model, options.data, options.labels_csv, options.image);
+  source.limit = options.num_samples;
+  source.num_threads = options.num_threads;
+  calibrate::CalibrateOptions calibration;
+  calibration.num_threads = options.num_threads;
+  calibration.progress = options.progress;
+  return calibrate::Calibrate(model, options.model.filename().string(), values,
+                              *data::OpenSource(source), calibration)
+      .table;
+}
+
 }  // namespace
+
+QuantizeReport Quantize(const QuantizeOptions& options) {
+  QuantizeReport report;
+  const bool has_plan = !options.plan_file.empty();
+  if (has_plan) report.plan = ReadPlan(options.plan_file);
+  { const AtomicFile probe(options.output); }  // before any work
+  graph::Model model = Prepare(options.model, options.preparation);
+  report.input_bytes = graph::StoredBytes(options.model);
+  if (has_plan) {
+    WithContext(fmt::format("plan '{}'", options.plan_file.string()),
+                [&] { plan::CheckFits(report.plan, model); });
+  } else {
+    report.plan = plan::MakePlan(options.config, model, options.model.filename().string());
+  }
+  ThreadPool pool(options.num_threads);
+  WithContext(fmt::format("'{}'", options.model.string()), [&] {
+    transform::ApplyOptions apply = options.apply;
+    calibrate::ResolvedParams resolved =
+        calibrate::ResolveParams(report.plan, TableFor(model, report.plan, options));
+    apply.params = std::move(resolved.params);
+    report.left_float = std::move(resolved.left_float);
+    report.transform = transform::ApplyPlan(model, report.plan, apply, pool, options.progress);
+    model.Check();
+    report.output_bytes = model.Save(options.output, options.is_external);
+  });
+  return report;
+}
 
 CalibrateReport Calibrate(const CalibrateOptions& options) {
   // Before any work: a file that cannot be written would cost all of it.
   AtomicFile file(options.output);
   const graph::Model model = Prepare(options.model, options.preparation);
-  data::SourceOptions source;
-  source.folder = options.data;
-  source.labels_csv = options.labels_csv;
-  if (!options.image.empty()) source.image = data::ParseImageSpec(options.image);
-  source.input_names = model.InputNames();
+  data::SourceOptions source = SourceOf(model, options.data, options.labels_csv, options.image);
   source.limit = options.num_samples;
   source.num_threads = options.num_threads;
-  source.read_ahead = true;
 
   calibrate::CalibrateOptions calibration;
   calibration.batch_size = options.batch_size;

@@ -69,9 +69,10 @@ bool ReadsQuantized(const graph::Model& model, const graph::Node& node, size_t i
   const std::string& read = node.input(input_index);
   if (QuantizedFrom(model, read) == value) return true;
   // The copy of a weight: FreshName may have added a number.
-  if (read == value) return IsUnpacked(model, read);
+  const bool is_stored_as_codes = QuantizedFrom(model, read) == "";
+  if (read == value) return is_stored_as_codes;
   const std::string copy = std::string(value) + "_quantized";
-  const bool is_constant = model.IsInitializer(read) || IsUnpacked(model, read);
+  const bool is_constant = model.IsInitializer(read) || is_stored_as_codes;
   if (!read.starts_with(copy) || !is_constant) return false;
   const std::string_view rest = std::string_view(read).substr(copy.size());
   return rest.empty() ||

@@ -22,13 +22,22 @@ PassReport RunPass(std::string name, const std::function<bool()>& pass) {
 
 using Weights = std::vector<std::shared_ptr<const WeightStatistics>>;
 
+// QuantizeLinear and DequantizeLinear: the first operator sets with an axis, and with types other
+// than 8 bits and blocks.
+constexpr int64_t kFirstAxisOpset = 13;
+constexpr int64_t kFirstWideIntegerOpset = 21;
+
 // Packed weights and portable quantizers need a certain age of the standard operators. Node handles
 // become invalid. A failure is no error: FP8 codes are bytes then, and what needs more says so.
 void RaiseOpset(graph::Model& model, const plan::QuantPlan& plan, const ApplyOptions& options) {
   int64_t wanted = 0;
   for (const plan::TensorPlan& row : plan.tensors) {
     if (!row.is_quantized()) continue;
-    if (row.role == plan::Role::kActivation) {
+    if (row.integer) {
+      const bool is_new = ElementBits(row.Spec().onnx_type) != 8 && row.role != plan::Role::kBias;
+      const bool is_per_block = row.integer->granularity == plan::Granularity::kPerBlock;
+      wanted = std::max(wanted, is_new || is_per_block ? kFirstWideIntegerOpset : kFirstAxisOpset);
+    } else if (row.role == plan::Role::kActivation) {
       const bool is_half = model.InfoOf(row.value).type == DataType::kFloat16;
       if (options.is_portable && plan.operators == plan::OperatorSet::kBitpress) {
         wanted = std::max(wanted, is_half ? kFirstPortableHalfOpset : kFirstPortableOpset);
@@ -80,20 +89,15 @@ TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan,
                           const ProgressSink& progress) {
   TransformReport report;
   plan::CheckFits(plan, model);
-  for (const plan::TensorPlan& row : plan.tensors) {
-    if (!row.integer) continue;
-    Fail(ErrorCode::kUnsupported,
-         "'{}': {} needs scales from calibration, which is not carried out yet", row.value,
-         row.format);
-  }
   RaiseOpset(model, plan, options);
   report.passes.push_back(RunPass("quantize-weights", [&] {
-    QuantizedWeights quantized = QuantizeWeights(model, plan, options.storage, pool, progress);
+    QuantizedWeights quantized =
+        QuantizeWeights(model, plan, options.storage, options.params, pool, progress);
     report.weights = std::move(quantized.weights);
     return quantized.is_modified;
   }));
   report.passes.push_back(
-      RunPass("insert-quantizers", [&] { return InsertQuantizers(model, plan); }));
+      RunPass("insert-quantizers", [&] { return InsertQuantizers(model, plan, options.params); }));
   if (options.is_portable) {
     report.passes.push_back(RunPass("add-portable-functions", [&] {
       report.portable = AddPortableFunctions(model);

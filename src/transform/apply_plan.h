@@ -25,6 +25,9 @@ struct ApplyOptions {
   Storage storage = Storage::kPacked;
   // Our quantizers also as functions of standard operators, for sessions without our library.
   bool is_portable = true;
+  // Of the activations with integer formats. One that is missing stays float, and so do the biases
+  // that are added to its products.
+  QParamsTable params;
 };
 
 struct TransformReport {

@@ -20,7 +20,8 @@ using plan::TensorPlan;
 
 class Inserter {
  public:
-  Inserter(Model& model, const QuantPlan& plan) : model_(model), plan_(plan), index_(model) {
+  Inserter(Model& model, const QuantPlan& plan, const QParamsTable& params)
+      : model_(model), plan_(plan), params_(params), index_(model) {
     order_ = model.Nodes();
     for (size_t i = 0; i < order_.size(); ++i) {
       node_names_.insert(order_[i].name());
@@ -32,6 +33,7 @@ class Inserter {
     for (size_t i = 0; i < plan.tensors.size(); ++i) {
       const TensorPlan& row = plan.tensors[i];
       if (row.role != plan::Role::kActivation || !row.is_quantized()) continue;
+      if (row.integer && !params.contains(row.value)) continue;
       Job job{&row, {}};
       for (const plan::TensorUse& use : row.uses) {
         job.uses.push_back({index_.Find(use), static_cast<size_t>(use.input)});
@@ -124,8 +126,17 @@ class Inserter {
 
   void Insert(const TensorPlan& row, const std::string& source, const std::string& target,
               size_t position) {
-    const QuantizerSpelling spelling = SpellQuantizer(plan_.operators, row.Spec(), row.axis);
     const std::optional<Node> before = NodeAt(position);
+    if (row.integer) {
+      const DataType type = row.Spec().onnx_type;
+      QuantizerSpelling pair;
+      pair.op_type = "QuantizeLinear";
+      pair.dequantize_op_type = "DequantizeLinear";
+      pair.zero_point_type = type;
+      InsertPair(row, pair, params_.at(row.value), source, target, before);
+      return;
+    }
+    const QuantizerSpelling spelling = SpellQuantizer(plan_.operators, row.Spec(), row.axis);
     model_.SetOpsetImport(spelling.domain, 1);
     if (spelling.dequantize_op_type.empty()) {
       model_.InsertNode({NodeName(row.value + "_quantized"),
@@ -137,12 +148,20 @@ class Inserter {
                         before);
       return;
     }
+    InsertPair(row, spelling, {}, source, target, before);
+  }
+
+  void InsertPair(const TensorPlan& row, const QuantizerSpelling& spelling,
+                  const formats::QParams& params, const std::string& source,
+                  const std::string& target, const std::optional<Node>& before) {
     const std::string scale = model_.FreshName(row.value + "_scale");
-    const auto one = std::bit_cast<std::array<std::byte, sizeof(float)>>(1.0F);
-    model_.SetInitializer(scale, DataType::kFloat, {}, one);
+    const auto scale_bytes = std::bit_cast<std::array<std::byte, sizeof(float)>>(params.scale);
+    model_.SetInitializer(scale, DataType::kFloat, {}, scale_bytes);
     const std::string zero_point = model_.FreshName(row.value + "_zero_point");
-    const std::vector<std::byte> zero(ElementBits(spelling.zero_point_type) / 8);
-    model_.SetInitializer(zero_point, spelling.zero_point_type, {}, zero);
+    // Little-endian: the low bytes of the number are those of the type.
+    const auto number = std::bit_cast<std::array<std::byte, sizeof(int64_t)>>(params.zero_point);
+    model_.SetInitializer(zero_point, spelling.zero_point_type, {},
+                          std::span(number).first(NumBytes(spelling.zero_point_type, 1)));
     const std::string codes = model_.FreshName(row.value + "_codes");
     model_.InsertNode({NodeName(row.value + "_quantize"),
                        spelling.op_type,
@@ -162,6 +181,7 @@ class Inserter {
 
   Model& model_;
   const QuantPlan& plan_;
+  const QParamsTable& params_;
   plan::NodeIndex index_;
   std::vector<Node> order_;
   std::map<std::string, size_t> position_behind_;
@@ -172,9 +192,9 @@ class Inserter {
 
 }  // namespace
 
-bool InsertQuantizers(Model& model, const QuantPlan& plan) {
+bool InsertQuantizers(Model& model, const QuantPlan& plan, const QParamsTable& params) {
   plan::CheckFits(plan, model);
-  return Inserter(model, plan).Run();
+  return Inserter(model, plan, params).Run();
 }
 
 }  // namespace bitpress::transform

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "formats/packed_tensor.h"
 #include "plan/quantizer_nodes.h"
+#include "transform/integer_weight.h"
 #include "transform/unpack_functions.h"
 
 namespace bitpress::transform {
@@ -39,12 +40,13 @@ struct Progress {
 
 class WeightQuantizer {
  public:
-  WeightQuantizer(Model& model, const QuantPlan& plan, Storage storage, ThreadPool& pool,
-                  const ProgressSink& sink)
+  WeightQuantizer(Model& model, const QuantPlan& plan, Storage storage,
+                  const QParamsTable& activations, ThreadPool& pool, const ProgressSink& sink)
       : model_(model),
         plan_(plan),
         index_(model),
         storage_(storage),
+        activations_(activations),
         opset_(OpsetOf(model)),
         pool_(pool),
         progress_(std::make_shared<Progress>(Progress{sink, 0, 0})) {
@@ -59,7 +61,14 @@ class WeightQuantizer {
       if (IsWeightRow(row) && !IsDone(row)) rows.emplace_back(&row, IsReadElsewhere(row));
     }
     progress_->num_weights = rows.size();
-    for (const auto& [row, has_copy] : rows) Replace(*row, has_copy);
+    PrepareIntegers();
+    for (const auto& [row, has_copy] : rows) {
+      if (row->integer) {
+        ReplaceInteger(*row, has_copy);
+      } else {
+        Replace(*row, has_copy);
+      }
+    }
     return std::move(result_);
   }
 
@@ -101,9 +110,161 @@ class WeightQuantizer {
     return "";
   }
 
+  std::string ReaderOf(const TensorPlan& row) const {
+    return row.uses.empty() ? "the model" : index_.Find(row.uses.front()).Describe();
+  }
+
+  // The scale of the activation that a node multiplies; nothing if it is not an integer.
+  std::optional<float> InputScale(const plan::TensorUse& use) const {
+    const auto found = activations_.find(index_.Find(use).input(0));
+    return found == activations_.end() ? std::nullopt : std::optional(found->second.scale);
+  }
+
+  // Integer weights know the biases that are added to their products before any is changed.
+  void PrepareIntegers() {
+    std::map<const TensorPlan*, std::vector<AddedBias>> biases;
+    for (const TensorPlan& row : plan_.tensors) {
+      if (!row.integer) continue;
+      has_integer_activations_ |= row.role == plan::Role::kActivation;
+      if (row.role != plan::Role::kWeight) continue;
+      for (const plan::TensorUse& use : row.uses) weight_of_node_[use.node] = &row;
+    }
+    for (const TensorPlan& row : plan_.tensors) {
+      if (!row.integer || row.role != plan::Role::kBias || row.uses.size() != 1) continue;
+      const auto weight = weight_of_node_.find(row.uses.front().node);
+      const std::optional<float> scale = InputScale(row.uses.front());
+      if (weight == weight_of_node_.end() || !scale || !model_.IsInitializer(row.value)) continue;
+      biases[weight->second].push_back({model_.HoldInitializer(row.value), *scale});
+    }
+    for (const TensorPlan& row : plan_.tensors) {
+      if (!row.integer || row.role != plan::Role::kWeight || !model_.IsInitializer(row.value) ||
+          model_.IsDeferred(row.value)) {
+        continue;
+      }
+      integers_[&row] = std::make_shared<const IntegerWeight>(
+          model_.HoldInitializer(row.value), row, ReaderOf(row), std::move(biases[&row]));
+    }
+  }
+
+  void ReplaceInteger(const TensorPlan& row, bool has_copy) {
+    const auto statistics = std::make_shared<WeightStatistics>();
+    statistics->value = row.value;
+    statistics->format = row.format;
+    const graph::HeldInitializer source = model_.HoldInitializer(row.value);
+    statistics->num_elements = NumElements(source.dims);
+    std::shared_ptr<const IntegerWeight> weight;
+    float input_scale = 1;
+    if (row.role == plan::Role::kBias) {
+      const auto found = row.uses.size() == 1 ? weight_of_node_.find(row.uses.front().node)
+                                              : weight_of_node_.end();
+      const std::optional<float> scale =
+          row.uses.size() == 1 ? InputScale(row.uses.front()) : std::nullopt;
+      if (found == weight_of_node_.end() || !scale || !integers_.contains(found->second)) {
+        statistics->quantized = row.value;
+        statistics->unpacked_reason = "the input that it is added to has no scale";
+        statistics->stored_bytes = source.bytes.size();
+        result_.weights.push_back(statistics);
+        return;
+      }
+      weight = integers_.at(found->second);
+      input_scale = *scale;
+    } else {
+      weight = integers_.at(&row);
+    }
+    const std::string target = has_copy ? model_.FreshName(row.value + "_quantized") : row.value;
+    statistics->quantized = target;
+    if (!has_copy) MoveReadersAway(row, target);
+    const bool is_simulated = storage_ == Storage::kSimulated || !has_integer_activations_;
+    if (row.role == plan::Role::kBias) {
+      StoreIntegerBias(weight, source, input_scale, target, statistics);
+    } else if (is_simulated) {
+      statistics->unpacked_reason = storage_ == Storage::kSimulated
+                                        ? "storage=simulated"
+                                        : "weight-only integers have no packed form yet";
+      statistics->stored_bytes = source.bytes.size();
+      model_.DeferInitializers({{target, source.type, source.dims}},
+                               [weight, statistics, &pool = pool_, progress = progress_] {
+                                 std::vector<Tensor> tensors;
+                                 tensors.push_back(weight->Simulate(pool, *statistics));
+                                 progress->Step();
+                                 return tensors;
+                               });
+    } else {
+      StoreInteger(row, weight, target, statistics);
+    }
+    for (const plan::TensorUse& use : row.uses) {
+      index_.Find(use).set_input(static_cast<size_t>(use.input), target);
+    }
+    const bool is_unused = has_copy && model_.Uses(row.value).empty() &&
+                           !model_.IsOutput(row.value) && !model_.IsUsedInSubgraph(row.value);
+    if (is_unused) model_.RemoveInitializer(row.value);
+    result_.weights.push_back(statistics);
+    result_.is_modified = true;
+  }
+
+  // codes, scale, zero point -> DequantizeLinear -> target
+  void AddDequantize(const std::string& target, DataType type, const std::vector<int64_t>& dims,
+                     const std::vector<int64_t>& scale_dims, const TensorPlan* blocks, int64_t axis,
+                     graph::TensorProducer produce) {
+    const std::string codes = model_.FreshName(target + "_codes");
+    const std::string scale = model_.FreshName(target + "_scale");
+    const std::string zero_point = model_.FreshName(target + "_zero_point");
+    model_.DeferInitializers({{codes, type, dims},
+                              {scale, DataType::kFloat, scale_dims},
+                              {zero_point, type, scale_dims}},
+                             std::move(produce));
+    graph::NodeSpec node{target + "_dequantize",     "DequantizeLinear", "",
+                         {codes, scale, zero_point}, {target},           {}};
+    if (!scale_dims.empty()) node.attributes.emplace_back("axis", axis);
+    if (blocks != nullptr) node.attributes.emplace_back("block_size", blocks->integer->block_size);
+    model_.InsertNode(node, first_node_);
+    Describe(target, DataType::kFloat, dims);
+  }
+
+  void StoreInteger(const TensorPlan& row, const std::shared_ptr<const IntegerWeight>& weight,
+                    const std::string& target,
+                    const std::shared_ptr<WeightStatistics>& statistics) {
+    const std::vector<int64_t>& dims = weight->source().dims;
+    const std::vector<int64_t>& scale_dims = weight->scale_dims();
+    const int64_t num_scales = NumElements(scale_dims);
+    statistics->stored_bytes = NumBytes(weight->code_type(), NumElements(dims)) +
+                               NumBytes(DataType::kFloat, num_scales) +
+                               NumBytes(weight->code_type(), num_scales);
+    const bool is_per_block = row.integer->granularity == plan::Granularity::kPerBlock;
+    const int64_t axis = row.axis.value_or(0);
+    AddDequantize(target, weight->code_type(), dims, scale_dims, is_per_block ? &row : nullptr,
+                  axis < 0 ? axis + static_cast<int64_t>(dims.size()) : axis,
+                  [weight, statistics, &pool = pool_, progress = progress_] {
+                    IntegerWeight::Result result = weight->Quantize(pool, *statistics);
+                    progress->Step();
+                    std::vector<Tensor> tensors;
+                    tensors.push_back(std::move(result.codes));
+                    tensors.push_back(std::move(result.scales));
+                    tensors.push_back(std::move(result.zero_points));
+                    return tensors;
+                  });
+  }
+
+  void StoreIntegerBias(const std::shared_ptr<const IntegerWeight>& weight,
+                        const graph::HeldInitializer& bias, float input_scale,
+                        const std::string& target,
+                        const std::shared_ptr<WeightStatistics>& statistics) {
+    const int64_t count = NumElements(bias.dims);
+    statistics->stored_bytes = NumBytes(DataType::kInt32, 3 * count);
+    std::vector<int64_t> scale_dims;
+    if (!weight->scale_dims().empty()) scale_dims = {count};
+    AddDequantize(target, DataType::kInt32, bias.dims, scale_dims, nullptr, 0,
+                  [weight, bias, input_scale, statistics, &pool = pool_, progress = progress_] {
+                    std::vector<Tensor> tensors =
+                        QuantizeBias(bias, input_scale, weight->Params(pool),
+                                     weight->scale_dims().empty(), pool, *statistics);
+                    progress->Step();
+                    return tensors;
+                  });
+  }
+
   void Replace(const TensorPlan& row, bool has_copy) {
-    const std::string reader =
-        row.uses.empty() ? "the model" : index_.Find(row.uses.front()).Describe();
+    const std::string reader = ReaderOf(row);
     const auto job = std::make_shared<const WeightJob>(model_.HoldInitializer(row.value), row,
                                                        plan_.operators, reader);
     const auto statistics = std::make_shared<WeightStatistics>();
@@ -202,6 +363,11 @@ class WeightQuantizer {
   const QuantPlan& plan_;
   plan::NodeIndex index_;
   Storage storage_;
+  const QParamsTable& activations_;
+  bool has_integer_activations_ = false;
+  // Integer weights by the node that reads them, and their job.
+  std::map<std::string, const TensorPlan*> weight_of_node_;
+  std::map<const TensorPlan*, std::shared_ptr<const IntegerWeight>> integers_;
   int64_t opset_;
   ThreadPool& pool_;
   std::shared_ptr<Progress> progress_;
@@ -212,9 +378,10 @@ class WeightQuantizer {
 }  // namespace
 
 QuantizedWeights QuantizeWeights(Model& model, const QuantPlan& plan, Storage storage,
-                                 ThreadPool& pool, const ProgressSink& progress) {
+                                 const QParamsTable& activations, ThreadPool& pool,
+                                 const ProgressSink& progress) {
   plan::CheckFits(plan, model);
-  return WeightQuantizer(model, plan, storage, pool, progress).Run();
+  return WeightQuantizer(model, plan, storage, activations, pool, progress).Run();
 }
 
 }  // namespace bitpress::transform

@@ -11,6 +11,7 @@
 #include "base/thread_pool.h"
 #include "graph/model.h"
 #include "plan/quant_plan.h"
+#include "transform/qparams_table.h"
 #include "transform/weight_job.h"
 
 namespace bitpress::transform {
@@ -39,10 +40,16 @@ inline constexpr int64_t kLeastPackedElements = 512;
 // gives the value; where the standard operator set is too old for that and cannot be converted, or
 // the format has no packed form, the weight is simulated and its statistics say why.
 //
+// Integer formats: codes, `<name>_scale` and `<name>_zero_point` with a DequantizeLinear behind
+// them where activations are integers too, which ONNX Runtime then computes with; without
+// (weight-only) a function that is folded at load. A bias of an integer product has the scale of
+// input times weight: `activations` has the input's; where it has not, the bias stays float.
+//
 // `pool` is used until the model is written and must live so long. Throws
 // Error(kInvalidArgument) if the plan does not fit (plan::CheckFits); writing the model throws
 // Error(kInvalidModel) naming node, tensor and index of the first NaN or infinity.
 QuantizedWeights QuantizeWeights(graph::Model& model, const plan::QuantPlan& plan, Storage storage,
-                                 ThreadPool& pool, const ProgressSink& progress = {});
+                                 const QParamsTable& activations, ThreadPool& pool,
+                                 const ProgressSink& progress = {});
 
 }  // namespace bitpress::transform

@@ -80,26 +80,6 @@ size_t Bypass(Model& model, Node quantizer, Node before, const std::vector<Node>
   return num_removed;
 }
 
-// ONNX Runtime numbers these nodes in an order that differs from run to run. Named after what they
-// give, the same model has the same bytes.
-void NameAfterOutputs(Model& model) {
-  for (Node node : model.Nodes()) {
-    if (!IsReorder(node, "ReorderOutput") && !IsReorder(node, "ReorderInput")) continue;
-    const std::string value = node.output(0);
-    graph::NodeSpec spec{value + "_reorder", node.op_type(), node.domain(),
-                         {node.input(0)},    {value},        {}};
-    for (const char* attribute : {"channels", "channels_last"}) {
-      if (node.HasAttribute(attribute)) {
-        spec.attributes.emplace_back(attribute, node.GetInt(attribute, 0));
-      }
-    }
-    // The old one goes first: no two nodes give the same value.
-    node.set_output(0, model.FreshName(value + "_renamed"));
-    model.InsertNode(spec, node);
-    model.RemoveNode(node);
-  }
-}
-
 }  // namespace
 
 RemovedReorders RemoveReorders(Model& model) {
@@ -122,8 +102,25 @@ RemovedReorders RemoveReorders(Model& model) {
     report.num_removed += Bypass(model, quantizer, *before, behind);
     ++report.num_quantizers;
   }
-  NameAfterOutputs(model);
   return report;
+}
+
+void NameReorders(Model& model) {
+  for (Node node : model.Nodes()) {
+    if (!IsReorder(node, "ReorderOutput") && !IsReorder(node, "ReorderInput")) continue;
+    const std::string value = node.output(0);
+    graph::NodeSpec spec{value + "_reorder", node.op_type(), node.domain(),
+                         {node.input(0)},    {value},        {}};
+    for (const char* attribute : {"channels", "channels_last"}) {
+      if (node.HasAttribute(attribute)) {
+        spec.attributes.emplace_back(attribute, node.GetInt(attribute, 0));
+      }
+    }
+    // The old one goes first: no two nodes give the same value.
+    node.set_output(0, model.FreshName(value + "_renamed"));
+    model.InsertNode(spec, node);
+    model.RemoveNode(node);
+  }
 }
 
 }  // namespace bitpress::transform

@@ -33,4 +33,8 @@ struct RemovedReorders {
 // nothing. REQUIRES: the reorders are ONNX Runtime's, that is, all with the block of one machine.
 RemovedReorders RemoveReorders(graph::Model& model);
 
+// Names ReorderInput and ReorderOutput nodes after what they give. ONNX Runtime numbers them in an
+// order that differs from run to run; so the same model has the same bytes.
+void NameReorders(graph::Model& model);
+
 }  // namespace bitpress::transform

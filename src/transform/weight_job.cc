@@ -85,8 +85,10 @@ formats::FormatSpec StoredSpec(const plan::TensorPlan& row, plan::OperatorSet op
   return spec;
 }
 
-void Measure(std::span<const float> x, std::span<const float> y, ThreadPool& pool,
-             WeightStatistics& statistics) {
+}  // namespace
+
+void MeasureErrors(std::span<const float> x, std::span<const float> y, ThreadPool& pool,
+                   WeightStatistics& statistics) {
   struct Sums {
     double signal = 0;
     double noise = 0;
@@ -128,8 +130,6 @@ void Measure(std::span<const float> x, std::span<const float> y, ThreadPool& poo
                                         : 10 * std::log10(total.signal / total.noise);
 }
 
-}  // namespace
-
 WeightJob::WeightJob(graph::HeldInitializer source, const plan::TensorPlan& row,
                      plan::OperatorSet operators, std::string reader)
     : source_(std::move(source)),
@@ -166,7 +166,7 @@ void WeightJob::Quantize(ThreadPool& pool, std::span<float> y, WeightStatistics&
   const kernels::FakeQuantizer quantizer(spec_, view_.outer, view_.axis, view_.inner);
   pool.ParallelFor(quantizer.num_tasks(),
                    [&](size_t task) { quantizer.RunTask(task, x.data(), y.data()); });
-  Measure(x, y, pool, statistics);
+  MeasureErrors(x, y, pool, statistics);
 }
 
 Tensor WeightJob::Simulate(ThreadPool& pool, WeightStatistics& statistics) const {

@@ -28,6 +28,10 @@ struct WeightStatistics {
   double sqnr_db = 0;  // of the quantized values; +infinity without any error
 };
 
+// Fills in the errors of quantized values y. The same for any number of threads.
+void MeasureErrors(std::span<const float> x, std::span<const float> y, ThreadPool& pool,
+                   WeightStatistics& statistics);
+
 class WeightJob {
  public:
   // `reader` is a node that reads the weight, for messages. REQUIRES: plan::CheckFits passed.

@@ -1,0 +1,30 @@
+// From the statistics of a model's activations to the scale and zero point of each that the plan
+// makes an integer. Pure.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "calibrate/calibration_table.h"
+#include "formats/qparams.h"
+#include "plan/quant_plan.h"
+
+namespace bitpress::calibrate {
+
+struct ResolvedParams {
+  std::map<std::string, formats::QParams> params;  // by value name
+  // Values that stay float, with the reason: "no value was ever seen", "NaN in 3 of 64 elements".
+  std::vector<std::pair<std::string, std::string>> left_float;
+};
+
+// Whether the plan has activations whose scale follows from statistics, and which.
+std::vector<std::string> ValuesToCalibrate(const plan::QuantPlan& plan);
+
+// Values that share parameters are one distribution. If one of them has nothing to choose a range
+// from, all of them stay float. Throws Error(kInvalidArgument) naming a value that the table does
+// not have, and saying how to get it.
+ResolvedParams ResolveParams(const plan::QuantPlan& plan, const CalibrationTable& table);
+
+}  // namespace bitpress::calibrate

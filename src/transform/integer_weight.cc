@@ -1,0 +1,261 @@
+#include "transform/integer_weight.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+#include "formats/pack.h"
+#include "formats/reference.h"
+#include "kernels/half.h"
+#include "kernels/weight_range.h"
+
+namespace bitpress::transform {
+namespace {
+
+using formats::QParams;
+using plan::Granularity;
+
+std::vector<float> ToFloats(const graph::HeldInitializer& source) {
+  std::vector<float> values(static_cast<size_t>(NumElements(source.dims)));
+  if (source.type == DataType::kFloat16) {
+    const std::span<const uint16_t> halves(reinterpret_cast<const uint16_t*>(source.bytes.data()),
+                                           values.size());
+    kernels::HalfToFloat(halves, values.data());
+  } else {
+    const auto* const floats = reinterpret_cast<const float*>(source.bytes.data());
+    std::copy(floats, floats + values.size(), values.begin());
+  }
+  return values;
+}
+
+QParams Choose(const plan::RangeMethod& method, std::span<const float> values,
+               const formats::IntegerSpec& spec) {
+  switch (method.kind) {
+    case plan::RangeMethod::Kind::kPercentile:
+      return kernels::PercentileQParams(values, method.percentile, spec);
+    case plan::RangeMethod::Kind::kMse:
+    case plan::RangeMethod::Kind::kAuto:
+      return kernels::MseQParams(values, spec);
+    default:  // the others look at what samples do, and a weight has none
+      return kernels::MinMaxQParams(values, spec);
+  }
+}
+
+// Whole numbers as codes of an ONNX type, little-endian, 4-bit codes two to a byte.
+Tensor Store(DataType type, std::vector<int64_t> dims, std::span<const int64_t> numbers) {
+  Tensor tensor{type, std::move(dims),
+                std::vector<std::byte>(NumBytes(type, static_cast<int64_t>(numbers.size())))};
+  const size_t num_bits = ElementBits(type);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const auto bits = static_cast<uint64_t>(numbers[i]);
+    if (num_bits == 4) {
+      tensor.bytes[i / 2] |= static_cast<std::byte>((bits & 15U) << (4 * (i % 2)));
+      continue;
+    }
+    for (size_t byte = 0; byte < num_bits / 8; ++byte) {
+      tensor.bytes[i * (num_bits / 8) + byte] = static_cast<std::byte>(bits >> (8 * byte));
+    }
+  }
+  return tensor;
+}
+
+}  // namespace
+
+IntegerWeight::IntegerWeight(graph::HeldInitializer source, const plan::TensorPlan& row,
+                             std::string reader, std::vector<AddedBias> biases)
+    : source_(std::move(source)),
+      value_(row.value),
+      reader_(std::move(reader)),
+      spec_(row.IntegerSpec()),
+      range_(row.integer->range),
+      given_(row.integer->params),
+      biases_(std::move(biases)),
+      code_type_(row.Spec().onnx_type) {
+  const std::span<const int64_t> dims = source_.dims;
+  if (row.integer->granularity == Granularity::kPerTensor || !row.axis) {
+    view_.axis = view_.length = NumElements(dims);
+    return;  // scale_dims_ stay empty: a scalar
+  }
+  const auto rank = static_cast<int64_t>(dims.size());
+  const auto axis = static_cast<size_t>(*row.axis < 0 ? *row.axis + rank : *row.axis);
+  view_.outer = NumElements(dims.first(axis));
+  view_.axis = dims[axis];
+  view_.inner = NumElements(dims.subspan(axis + 1));
+  if (row.integer->granularity == Granularity::kPerAxis) {
+    view_.length = 1;
+    scale_dims_ = {view_.axis};
+    return;
+  }
+  view_.length = row.integer->block_size;
+  is_per_column_ = true;
+  scale_dims_ = source_.dims;
+  scale_dims_[axis] = view_.num_parts();
+}
+
+std::vector<float> IntegerWeight::Floats(ThreadPool&) const {
+  std::vector<float> values = ToFloats(source_);
+  const auto found =
+      std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
+  if (found != values.end()) {
+    Fail(
+        ErrorCode::kInvalidModel,
+        "{}: '{}' holds {} at index {}; a weight must be finite to be quantized (exclude the node, "
+        "or repair the model)",
+        reader_, value_, std::isnan(*found) ? "NaN" : "infinity", found - values.begin());
+  }
+  return values;
+}
+
+const std::vector<QParams>& IntegerWeight::Params(ThreadPool& pool) const {
+  std::call_once(once_, [&] { params_ = ComputeParams(pool); });
+  return params_;
+}
+
+std::vector<QParams> IntegerWeight::ComputeParams(ThreadPool& pool) const {
+  const std::vector<float> values = Floats(pool);
+  if (scale_dims_.empty()) {
+    std::vector<QParams> params{given_ ? *given_ : Choose(range_, values, spec_)};
+    RaiseForBiases(params);
+    return params;
+  }
+  const auto outer = static_cast<size_t>(view_.outer);
+  const auto axis = static_cast<size_t>(view_.axis);
+  const auto inner = static_cast<size_t>(view_.inner);
+  const auto length = static_cast<size_t>(view_.length);
+  const auto num_parts = static_cast<size_t>(view_.num_parts());
+  const size_t num_groups = is_per_column_ ? outer * num_parts * inner : num_parts;
+  std::vector<QParams> params(num_groups);
+  pool.ParallelFor(num_groups, [&](size_t group) {
+    std::vector<float> members;
+    if (is_per_column_) {
+      const size_t column = group % inner;
+      const size_t part = group / inner % num_parts;
+      const size_t row = group / inner / num_parts;
+      for (size_t k = part * length; k < std::min(axis, (part + 1) * length); ++k) {
+        members.push_back(values[(row * axis + k) * inner + column]);
+      }
+    } else {
+      members.reserve(outer * inner);
+      for (size_t row = 0; row < outer; ++row) {
+        const auto begin =
+            values.begin() + static_cast<std::ptrdiff_t>((row * axis + group) * inner);
+        members.insert(members.end(), begin, begin + static_cast<std::ptrdiff_t>(inner));
+      }
+    }
+    params[group] = Choose(range_, members, spec_);
+  });
+  RaiseForBiases(params);
+  return params;
+}
+
+// b / (input_scale * scale) must stay below 2^31; a power of two stays one.
+void IntegerWeight::RaiseForBiases(std::vector<QParams>& params) const {
+  constexpr double kMost = 2147483000.0;
+  for (const AddedBias& bias : biases_) {
+    const std::vector<float> values = ToFloats(bias.data);
+    for (size_t i = 0; i < values.size(); ++i) {
+      QParams& of_channel = params[params.size() == 1 ? 0 : i % params.size()];
+      const double least = std::abs(double{values[i]}) / (kMost * bias.input_scale);
+      if (!std::isfinite(least)) continue;
+      while (of_channel.scale < least) {
+        of_channel.scale =
+            spec_.scale_kind == formats::ScaleKind::kFloat
+                ? std::nextafter(static_cast<float>(least), std::numeric_limits<float>::infinity())
+                : of_channel.scale * 2;
+      }
+    }
+  }
+}
+
+std::vector<int32_t> IntegerWeight::Codes(ThreadPool& pool, std::vector<float>& y,
+                                          WeightStatistics& statistics) const {
+  const std::vector<QParams>& params = Params(pool);
+  const std::vector<float> x = Floats(pool);
+  y.resize(x.size());
+  std::vector<int32_t> codes(x.size());
+  const formats::CodeRange range = formats::IntegerRange(spec_.element_type);
+  const formats::CodeRange used = formats::UsedCodes(spec_);
+  const formats::CodeRange least{spec_.is_reduced ? used.quant_min : range.quant_min,
+                                 spec_.is_reduced ? used.quant_max : range.quant_max};
+  const auto axis = static_cast<size_t>(view_.axis);
+  const auto inner = static_cast<size_t>(view_.inner);
+  const auto length = static_cast<size_t>(view_.length);
+  const auto num_parts = static_cast<size_t>(view_.num_parts());
+  pool.ParallelFor(static_cast<size_t>(view_.outer), [&](size_t row) {
+    for (size_t k = 0; k < axis; ++k) {
+      for (size_t column = 0; column < inner; ++column) {
+        const size_t i = (row * axis + k) * inner + column;
+        const size_t part = k / length;
+        const QParams& of = params[scale_dims_.empty() ? 0
+                                   : is_per_column_    ? (row * num_parts + part) * inner + column
+                                                       : part];
+        codes[i] = static_cast<int32_t>(
+            formats::ref::QuantizeInteger(x[i], of.scale, of.zero_point, least));
+        y[i] = formats::ref::DequantizeInteger(codes[i], of.scale, of.zero_point);
+      }
+    }
+  });
+  MeasureErrors(x, y, pool, statistics);
+  return codes;
+}
+
+IntegerWeight::Result IntegerWeight::Quantize(ThreadPool& pool,
+                                              WeightStatistics& statistics) const {
+  std::vector<float> y;
+  const std::vector<int32_t> codes = Codes(pool, y, statistics);
+  const std::vector<int64_t> wide(codes.begin(), codes.end());
+  Result result;
+  result.codes = Store(code_type_, source_.dims, wide);
+  std::vector<int64_t> zero_points;
+  result.scales = {DataType::kFloat, scale_dims_,
+                   std::vector<std::byte>(params_.size() * sizeof(float))};
+  for (size_t i = 0; i < params_.size(); ++i) {
+    result.scales.values<float>()[i] = params_[i].scale;
+    zero_points.push_back(params_[i].zero_point);
+  }
+  result.zero_points = Store(code_type_, scale_dims_, zero_points);
+  return result;
+}
+
+Tensor IntegerWeight::Simulate(ThreadPool& pool, WeightStatistics& statistics) const {
+  std::vector<float> y;
+  Codes(pool, y, statistics);
+  Tensor tensor{source_.type, source_.dims, std::vector<std::byte>(source_.bytes.size())};
+  if (source_.type == DataType::kFloat16) {
+    kernels::FloatToHalf(y, tensor.values<uint16_t>().data());
+  } else {
+    std::ranges::copy(y, tensor.values<float>().begin());
+  }
+  return tensor;
+}
+
+std::vector<Tensor> QuantizeBias(const graph::HeldInitializer& bias, float input_scale,
+                                 const std::vector<QParams>& weight, bool is_per_tensor,
+                                 ThreadPool& pool, WeightStatistics& statistics) {
+  const std::vector<float> x = ToFloats(bias);
+  const formats::CodeRange range = formats::IntegerRange(formats::ElementType::kInt32);
+  std::vector<float> y(x.size());
+  std::vector<int64_t> codes(x.size());
+  std::vector<float> scales;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const float scale = input_scale * weight[is_per_tensor ? 0 : i % weight.size()].scale;
+    if (!is_per_tensor || i == 0) scales.push_back(scale);
+    codes[i] = formats::ref::QuantizeInteger(x[i], scale, 0, range);
+    y[i] = formats::ref::DequantizeInteger(codes[i], scale, 0);
+  }
+  if (is_per_tensor && scales.empty()) scales.push_back(input_scale * weight.front().scale);
+  MeasureErrors(x, y, pool, statistics);
+  std::vector<int64_t> dims;
+  if (!is_per_tensor) dims = {static_cast<int64_t>(scales.size())};
+  Tensor scale{DataType::kFloat, dims, std::vector<std::byte>(scales.size() * sizeof(float))};
+  std::ranges::copy(scales, scale.values<float>().begin());
+  std::vector<Tensor> tensors;
+  tensors.push_back(Store(DataType::kInt32, bias.dims, codes));
+  tensors.push_back(std::move(scale));
+  tensors.push_back(Store(DataType::kInt32, dims, std::vector<int64_t>(scales.size())));
+  return tensors;
+}
+
+}  // namespace bitpress::transform

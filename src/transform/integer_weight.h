@@ -1,0 +1,92 @@
+// One constant on its way to integers: its scales and zero points, its codes, and the floats that
+// they mean.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/tensor.h"
+#include "base/thread_pool.h"
+#include "formats/qparams.h"
+#include "graph/model.h"
+#include "plan/quant_plan.h"
+#include "transform/weight_job.h"
+
+namespace bitpress::transform {
+
+// A bias that is added to products with this weight: b / (input_scale * weight scale) must fit 32
+// bits, so a weight scale may have to be larger than the weight asks for.
+struct AddedBias {
+  graph::HeldInitializer data;  // float32 or float16, one for each output channel
+  float input_scale = 1;
+};
+
+// Thread-safe: parameters are computed once, by whoever asks first.
+class IntegerWeight {
+ public:
+  // REQUIRES: row.integer is there, plan::CheckFits passed.
+  IntegerWeight(graph::HeldInitializer source, const plan::TensorPlan& row, std::string reader,
+                std::vector<AddedBias> biases = {});
+
+  // Scales lie along [outer, index, inner]: per tensor there is one, per axis one an index of the
+  // axis, per block one a block and column.
+  const std::vector<int64_t>& scale_dims() const { return scale_dims_; }
+  DataType code_type() const { return code_type_; }
+  const graph::HeldInitializer& source() const { return source_; }
+
+  // In the order of scale_dims. Throws Error(kInvalidModel) naming reader, tensor and index of the
+  // first NaN or infinity.
+  const std::vector<formats::QParams>& Params(ThreadPool& pool) const;
+
+  struct Result {
+    Tensor codes;        // in the shape of the weight, 4-bit codes two to a byte
+    Tensor scales;       // float32, scale_dims
+    Tensor zero_points;  // of the codes' type, scale_dims
+  };
+  // Fills in the errors of `statistics`.
+  Result Quantize(ThreadPool& pool, WeightStatistics& statistics) const;
+  // The floats that the codes mean, in the type of the source.
+  Tensor Simulate(ThreadPool& pool, WeightStatistics& statistics) const;
+
+ private:
+  struct View {
+    int64_t outer = 1;
+    int64_t axis = 1;
+    int64_t inner = 1;
+    int64_t length = 1;  // of the parts of the axis that share a scale
+    int64_t num_parts() const { return (axis + length - 1) / length; }
+  };
+  std::vector<formats::QParams> ComputeParams(ThreadPool& pool) const;
+  void RaiseForBiases(std::vector<formats::QParams>& params) const;
+  // The codes as whole numbers; y gets the floats they mean.
+  std::vector<int32_t> Codes(ThreadPool& pool, std::vector<float>& y,
+                             WeightStatistics& statistics) const;
+  std::vector<float> Floats(ThreadPool& pool) const;
+
+  graph::HeldInitializer source_;
+  std::string value_;
+  std::string reader_;
+  formats::IntegerSpec spec_;
+  plan::RangeMethod range_;
+  std::optional<formats::QParams> given_;
+  std::vector<AddedBias> biases_;
+  View view_;
+  bool is_per_column_ = false;  // per block: columns of `inner` have scales of their own
+  std::vector<int64_t> scale_dims_;
+  DataType code_type_ = DataType::kInt8;
+  mutable std::once_flag once_;
+  mutable std::vector<formats::QParams> params_;
+};
+
+// A bias as int32 with the scale that its products have, input_scale * weight scale, and zero point
+// 0: codes, scales, zero points as IntegerWeight::Result, one scale if `is_per_tensor`. Fills in
+// the errors of `statistics`.
+std::vector<Tensor> QuantizeBias(const graph::HeldInitializer& bias, float input_scale,
+                                 const std::vector<formats::QParams>& weight, bool is_per_tensor,
+                                 ThreadPool& pool, WeightStatistics& statistics);
+
+}  // namespace bitpress::transform

@@ -1,0 +1,174 @@
+"""Integer models: calibrated, in QDQ form, computed by ONNX Runtime's integer kernels."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+
+def net(opset=17, branch_scale=1.0):
+    """Conv-Relu, MaxPool, a residual Add, a Concat, and a classifier."""
+    rng = np.random.default_rng(11)
+    weights = {}
+
+    def constant(name, *shape, scale=1.0):
+        weights[name] = (rng.standard_normal(shape) * scale / np.sqrt(max(1, np.prod(shape[1:])))).astype(np.float32)
+        return name
+
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["x", constant("w1", 16, 3, 3, 3), constant("b1", 16)], ["c1"], "conv1", pads=[1, 1, 1, 1]),
+        node("Relu", ["c1"], ["r1"], "relu1"),
+        node("MaxPool", ["r1"], ["p1"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Conv", ["p1", constant("w2", 16, 16, 3, 3), constant("b2", 16)], ["c2"], "conv2", pads=[1, 1, 1, 1]),
+        node("Add", ["c2", "p1"], ["a1"], "add"),
+        node("Conv", ["a1", constant("w3", 8, 16, 1, 1, scale=branch_scale), constant("b3", 8)], ["c3"], "conv3"),
+        node("Concat", ["a1", "c3"], ["k1"], "concat", axis=1),
+        node("GlobalAveragePool", ["k1"], ["g1"], "average"),
+        node("Flatten", ["g1"], ["f1"], "flatten"),
+        node("Gemm", ["f1", constant("w4", 24, 10), constant("b4", 10)], ["y"], "classifier"),
+    ]
+    graph = helper.make_graph(nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, 16, 16])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 10])],
+                              [numpy_helper.from_array(value, name) for name, value in weights.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+@pytest.fixture
+def net_path(tmp_path):
+    onnx.save(net(), tmp_path / "net.onnx")
+    return tmp_path / "net.onnx"
+
+
+@pytest.fixture
+def samples(tmp_path):
+    folder = tmp_path / "samples"
+    folder.mkdir()
+    rng = np.random.default_rng(3)
+    for i in range(16):
+        np.save(folder / f"{i:02}.npy", rng.standard_normal((1, 3, 16, 16)).astype(np.float32))
+    return folder
+
+
+def inputs():
+    return {"x": np.random.default_rng(4).standard_normal((32, 3, 16, 16)).astype(np.float32)}
+
+
+def run(path, level="ALL", optimized=None):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_ENABLE_{level}")
+    if optimized:
+        options.optimized_model_filepath = str(optimized)
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return session.run(None, inputs())[0]
+
+
+def sqnr_db(wanted, found):
+    return 10 * np.log10((wanted.astype(np.float64)**2).sum() / ((wanted.astype(np.float64) - found)**2).sum())
+
+
+def test_int8_runs_on_integer_kernels(net_path, samples, tmp_path, bitpress):
+    output = tmp_path / "q.onnx"
+    bitpress.ok("quantize", net_path, "-o", output, "--config", "INT8", "--data", samples)
+    onnx.checker.check_model(output, full_check=True)
+    assert not any(node.domain for node in onnx.load(output).graph.node)
+    assert sqnr_db(run(net_path), run(output)) > 22
+    run(output, "EXTENDED", tmp_path / "fused.onnx")
+    left = Counter(node.op_type for node in onnx.load(tmp_path / "fused.onnx").graph.node)
+    assert left["QLinearConv"] == 3 and left["Conv"] == 0
+    assert left["QLinearAdd"] == 1 and left["QLinearConcat"] == 1 and left["QLinearGlobalAveragePool"] == 1
+    assert left["Relu"] == 0
+
+
+@pytest.mark.parametrize("preset, bar", [("INT8", 22), ("XINT8", 8), ("S8S8_AAWS", 18), ("U8S8_AAWS", 18), ("U8U8_AAWA", 18),
+                                         ("A8W8", 18), ("U16S8_AAWS", 25), ("S16S8_ASWS", 25), ("A16W8", 25),
+                                         ("INT8_CNN_DEFAULT", 18), ("INT8_TRANSFORMER_DEFAULT", 14)])
+def test_every_integer_preset(preset, bar, net_path, samples, tmp_path, bitpress):
+    output = tmp_path / "q.onnx"
+    bitpress.ok("quantize", net_path, "-o", output, "--config", preset, "--data", samples)
+    onnx.checker.check_model(output, full_check=True)
+    assert bar < sqnr_db(run(net_path), run(output)) < 100
+
+
+@pytest.mark.parametrize("method", ["min_max", "moving_average", "percentile(99.9)", "entropy", "mse",
+                                    "layerwise_percentile(mse)", "auto", "MinMSE"])
+def test_every_range_method(method, net_path, samples, tmp_path, bitpress):
+    output = tmp_path / "q.onnx"
+    bitpress.ok("quantize", net_path, "-o", output, "--config", "INT8", "--data", samples, "--set",
+                f"activation_range={method}")
+    assert 12 < sqnr_db(run(net_path), run(output)) < 100
+
+
+def test_a_calibration_file_gives_the_same_bytes(net_path, samples, tmp_path, bitpress):
+    bitpress.ok("calibrate", net_path, "--data", samples, "-o", tmp_path / "all.bpc")
+    bitpress.ok("quantize", net_path, "-o", tmp_path / "a.onnx", "--config", "INT8", "--calibration", tmp_path / "all.bpc")
+    bitpress.ok("quantize", net_path, "-o", tmp_path / "b.onnx", "--config", "INT8", "--data", samples, "--threads", "1")
+    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+
+
+def test_scales_are_shared_where_elements_only_move(net_path, samples, tmp_path, bitpress):
+    bitpress.ok("quantize", net_path, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples)
+    scales = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(tmp_path / "q.onnx").graph.initializer
+              if tensor.name.endswith("_scale")}
+    assert scales["r1_scale"] == scales["p1_scale"]
+    assert scales["a1_scale"] == scales["c3_scale"] == scales["k1_scale"]
+    assert "c1_scale" not in scales and "y_scale" not in scales
+    assert scales["w1_scale"].shape == (16,) and scales["b1_scale"].shape == (16,)
+    assert np.array_equal(scales["b1_scale"], scales["x_scale"] * scales["w1_scale"])
+
+
+def test_a_plan_may_fix_scales(net_path, tmp_path, bitpress):
+    plan = json.loads(bitpress.ok("plan", net_path, "--config", "INT8"))
+    for row in plan["tensors"]:
+        if row["role"] == "activation" and row["format"] != "none":
+            row.pop("range", None), row.pop("shares", None)
+            row |= {"scale": 0.0625, "zero_point": 128}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    bitpress.ok("quantize", net_path, "-o", tmp_path / "q.onnx", "--plan", tmp_path / "plan.json")
+    assert sqnr_db(run(net_path), run(tmp_path / "q.onnx")) > 5
+
+
+def test_without_samples_there_is_one_clear_error(net_path, tmp_path, bitpress):
+    message = bitpress.error("quantize", net_path, "-o", tmp_path / "q.onnx", "--config", "INT8")
+    assert "--data" in message and "--calibration" in message
+    assert not (tmp_path / "q.onnx").exists()
+
+
+def test_nan_activations_stay_float(net_path, samples, tmp_path, bitpress):
+    bad = np.load(samples / "00.npy")
+    bad[0, 0, 0, 0] = np.nan
+    np.save(samples / "00.npy", bad)
+    text = bitpress.ok("quantize", net_path, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples)
+    assert "left float: 'x': NaN" in text
+    assert np.isfinite(run(tmp_path / "q.onnx")).all()
+
+
+def test_weight_only_integers(net_path, tmp_path, bitpress):
+    for weights, bar in [("int8", 30), ("int4", 8), ("uint4", 8)]:
+        for granularity in ["per_axis", "per_block", "per_tensor"]:
+            output = tmp_path / "q.onnx"
+            bitpress.ok("quantize", net_path, "-o", output, "--config", "BF16", "--activations", "none", "--weights",
+                        weights, "--set", f"weight_granularity={granularity}")
+            assert bar < sqnr_db(run(net_path), run(output)) < 100
+
+
+def test_a_bias_too_large_for_its_scale_raises_it(tmp_path, samples, bitpress):
+    model = net()
+    bias = next(tensor for tensor in model.graph.initializer if tensor.name == "b3")
+    values = numpy_helper.to_array(bias).copy()
+    values[0] = 3e6
+    bias.CopyFrom(numpy_helper.from_array(values, "b3"))
+    weight = next(tensor for tensor in model.graph.initializer if tensor.name == "w3")
+    tiny = numpy_helper.to_array(weight).copy()
+    tiny[0] *= 1e-6
+    weight.CopyFrom(numpy_helper.from_array(tiny, "w3"))
+    onnx.save(model, tmp_path / "big.onnx")
+    bitpress.ok("quantize", tmp_path / "big.onnx", "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples)
+    initializers = {t.name: numpy_helper.to_array(t) for t in onnx.load(tmp_path / "q.onnx").graph.initializer}
+    restored = initializers["b3_codes"][0] * float(initializers["b3_scale"][0])
+    assert abs(restored - 3e6) < 1
