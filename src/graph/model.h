@@ -55,6 +55,7 @@ class Node {
   const std::string& domain() const;  // "" for standard ONNX
   size_t num_inputs() const;
   size_t num_outputs() const;
+  // Throw Error(kInvalidModel) if there is no such input or output.
   const std::string& input(size_t i) const;  // "" for an omitted optional input
   const std::string& output(size_t i) const;
   // Throw Error(kInvalidArgument) if there is no such input or output; set_output also if the name

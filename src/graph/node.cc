@@ -30,6 +30,11 @@ const onnx::AttributeProto* FindAttribute(const onnx::NodeProto& node, std::stri
        node.Describe());
 }
 
+[[noreturn]] void FailTooFew(const Node& node, const char* what, size_t found, size_t index) {
+  Fail(ErrorCode::kInvalidModel, "{} has {} {}, expected at least {}", node.Describe(), found, what,
+       index + 1);
+}
+
 }  // namespace
 
 std::string DescribeNode(const onnx::NodeProto& node) {
@@ -45,8 +50,17 @@ const std::string& Node::op_type() const { return proto_->op_type(); }
 const std::string& Node::domain() const { return proto_->domain(); }
 size_t Node::num_inputs() const { return static_cast<size_t>(proto_->input_size()); }
 size_t Node::num_outputs() const { return static_cast<size_t>(proto_->output_size()); }
-const std::string& Node::input(size_t i) const { return proto_->input(static_cast<int>(i)); }
-const std::string& Node::output(size_t i) const { return proto_->output(static_cast<int>(i)); }
+
+// ONNX's checker does not count the inputs and outputs of operators that it does not know.
+const std::string& Node::input(size_t i) const {
+  if (i >= num_inputs()) FailTooFew(*this, "inputs", num_inputs(), i);
+  return proto_->input(static_cast<int>(i));
+}
+
+const std::string& Node::output(size_t i) const {
+  if (i >= num_outputs()) FailTooFew(*this, "outputs", num_outputs(), i);
+  return proto_->output(static_cast<int>(i));
+}
 
 void Node::set_input(size_t i, const std::string& value) {
   if (i >= num_inputs()) {

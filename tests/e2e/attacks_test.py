@@ -228,3 +228,23 @@ def test_packed_weights_of_a_format_that_does_not_exist(word, command, packed_mo
     path = tmp_path / "packed.onnx"
     path.write_bytes(model.SerializeToString())
     refused(["packed.onnx"], path, command)
+
+
+@pytest.mark.parametrize("part", ["input", "output"])
+@pytest.mark.parametrize("command", [["inspect"], ["unpack", "-o", "out.onnx"], ["unpack", "--drop-quantizers", "-o", "out.onnx"],
+                                     ["quantize", "--as-is", "-o", "out.onnx", "--config", "MX6"]], ids=" ".join)
+@pytest.mark.parametrize("operator", ["QuantizeDequantize_mx66", "Unpack_mx6"])
+def test_a_node_without_inputs_or_outputs(operator, command, part, tmp_path, program):
+    """ONNX's checker does not count those of operators that it does not know: refused, or written without a crash."""
+    model = models.matmul_model()
+    model.opset_import.append(onnx.helper.make_opsetid("bitpress", 1))
+    node = onnx.helper.make_node(operator, ["x"], ["q"], "hollow", domain="bitpress")
+    node.ClearField(part)
+    model.graph.node.insert(0, node)
+    path = tmp_path / "hollow.onnx"
+    path.write_bytes(model.SerializeToString())
+    arguments = [tmp_path / word if word == "out.onnx" else word for word in command[1:]]
+    result = subprocess.run([str(word) for word in [program, command[0], path, *arguments]], capture_output=True, text=True,
+                            timeout=20, check=False)
+    assert result.returncode in (0, 1), result.stderr
+    assert len(result.stderr.strip().splitlines()) <= 1, result.stderr
