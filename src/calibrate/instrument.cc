@@ -51,7 +51,10 @@ void InsertObservers(graph::Model& model, std::span<const std::string> values) {
     body_values.emplace(value.name, value.info.type);
   }
   model.SetOpsetImport(runtime::kObserverDomain, 1);
-  for (size_t id = 0; id < values.size(); ++id) {
+  // ONNX Runtime starts from the node of the file that comes last and that nothing reads, and goes
+  // on with the one before it. So the observers of values that are computed early come last: each
+  // runs as soon as it can, and its tensor is not kept until all others are computed too.
+  for (size_t id = values.size(); id-- > 0;) {
     const std::string& value = values[id];
     const auto in_body = body_values.find(value);
     const DataType type = in_body != body_values.end() ? in_body->second : model.InfoOf(value).type;

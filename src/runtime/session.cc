@@ -225,7 +225,11 @@ struct Session::Impl {
     try {
       Ort::SessionOptions ort_options = MakeOptions(options);
       operators = RegisterOperators(ort_options, options);
-      if (options.observers != nullptr) RegisterObservers(ort_options, *options.observers);
+      if (options.observers != nullptr) {
+        RegisterObservers(ort_options, *options.observers);
+        // The memory planned in a first run would come on top of what that run took.
+        ort_options.DisableMemPattern();
+      }
       session = create(env, ort_options);
       memory = Ort::MemoryInfo::CreateCpu(OrtArenaAllocator, OrtMemTypeDefault);
       DescribeValues();
