@@ -69,7 +69,7 @@ struct QuantConfig {
   std::optional<bool> weight_symmetric;
   formats::ScaleKind activation_scale_kind = formats::ScaleKind::kFloat;
   formats::ScaleKind weight_scale_kind = formats::ScaleKind::kFloat;
-  RangeMethod activation_range{.kind = RangeMethod::Kind::kAuto};
+  RangeMethod activation_range{.kind = RangeMethod::Kind::kPercentile};
   RangeMethod weight_range{.kind = RangeMethod::Kind::kMinMax};
   Granularity weight_granularity = Granularity::kPerAxis;
   int64_t weight_block_size = 32;  // of per_block

@@ -133,7 +133,8 @@ void AddIntegerSettings(std::vector<Setting>& settings) {
   settings.push_back(ScaleKindSetting("weight_scale_kind", "the same for weights",
                                       &QuantConfig::weight_scale_kind));
   settings.push_back(RangeSetting(
-      "activation_range", "integers: how a range follows from the calibration (default auto)",
+      "activation_range",
+      "integers: how a range follows from the calibration (default percentile(99.999))",
       &QuantConfig::activation_range));
   settings.push_back(RangeSetting("weight_range", "the same for weights (default min_max)",
                                   &QuantConfig::weight_range));
