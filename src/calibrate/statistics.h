@@ -126,9 +126,10 @@ class TensorStatistics {
   // The same of magnitudes: the bins of x and -x are one; all edges >= 0.
   std::vector<Bin> MagnitudeBins() const;
 
-  // --- Averages of each sample's extremes ("moving average" of other tools, whose result depends
-  // on the order of samples; this one does not) --- Samples with a finite element. 0 for a value
-  // that has no batch dimension, although samples came.
+  // --- Averages of each sample's extremes: "moving average" of other tools, whose result depends
+  // on the order of samples; this one does not ---
+
+  // Samples in which the value had a finite element.
   uint64_t num_samples() const { return num_samples_; }
   // REQUIRES: num_samples() > 0.
   double MeanOfMinima() const;
