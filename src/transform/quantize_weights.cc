@@ -174,13 +174,16 @@ class WeightQuantizer {
     const std::string target = has_copy ? model_.FreshName(row.value + "_quantized") : row.value;
     statistics->quantized = target;
     if (!has_copy) MoveReadersAway(row, target);
-    const bool is_simulated = storage_ == Storage::kSimulated || !has_integer_activations_;
+    // Scales of half-precision models would have to be FLOAT16, too coarse for them.
+    const bool is_half = source.type == DataType::kFloat16;
+    const bool is_simulated =
+        storage_ == Storage::kSimulated || !has_integer_activations_ || is_half;
     if (row.role == plan::Role::kBias) {
       StoreIntegerBias(weight, source, input_scale, target, statistics);
     } else if (is_simulated) {
-      statistics->unpacked_reason = storage_ == Storage::kSimulated
-                                        ? "storage=simulated"
-                                        : "weight-only integers have no packed form yet";
+      statistics->unpacked_reason = storage_ == Storage::kSimulated ? "storage=simulated"
+                                    : is_half ? "FLOAT16 weights have no integer form"
+                                              : "weight-only integers have no packed form yet";
       statistics->stored_bytes = source.bytes.size();
       model_.DeferInitializers({{target, source.type, source.dims}},
                                [weight, statistics, &pool = pool_, progress = progress_] {
