@@ -1,12 +1,12 @@
 #include "pipeline.h"
 
-#include <cstdlib>
 #include <limits>
 #include <system_error>
 #include <utility>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/scratch_folder.h"
 #include "base/thread_pool.h"
 #include "data/source.h"
 #include "graph/clean_up.h"
@@ -24,32 +24,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder of our own that goes with everything in it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::error_code error;
-    const fs::path parent = fs::temp_directory_path(error);
-    std::string name = (error ? fs::path("/tmp") : parent) / "bitpress-XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) {
-      Fail(ErrorCode::kIo, "cannot create a temporary folder in '{}': {}", parent.string(),
-           std::generic_category().message(errno));
-    }
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 // Fails early if nothing could be written there, before any work is done.
 void CheckWritable(const fs::path& output) {
   std::error_code error;
@@ -61,7 +35,7 @@ void CheckWritable(const fs::path& output) {
 
 // The model after ONNX Runtime worked on it: `optimize` is one of runtime/optimize.h.
 graph::Model Optimize(const fs::path& model, decltype(runtime::OptimizeBasic)& optimize) {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const fs::path optimized = folder.path() / "optimized.onnx";
   optimize(model, optimized, {});
   return WithContext(fmt::format("'{}' after ONNX Runtime optimized it", model.string()),
@@ -96,7 +70,7 @@ graph::Model CleanUp(const fs::path& path, graph::Model model) {
   }
   if (hidden.empty()) return Optimize(path, runtime::OptimizeBasic);
   for (const auto& [name, data] : hidden) model.InitializerToInput(name);
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   const fs::path rest = folder.path() / path.filename();
   model.Save(rest);
   model = Optimize(rest, runtime::OptimizeBasic);

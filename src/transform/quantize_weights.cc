@@ -195,14 +195,8 @@ class WeightQuantizer {
     } else {
       StoreInteger(row, weight, target, statistics);
     }
-    for (const plan::TensorUse& use : row.uses) {
-      index_.Find(use).set_input(static_cast<size_t>(use.input), target);
-    }
-    const bool is_unused = has_copy && model_.Uses(row.value).empty() &&
-                           !model_.IsOutput(row.value) && !model_.IsUsedInSubgraph(row.value);
-    if (is_unused) model_.RemoveInitializer(row.value);
+    Redirect(row, target, has_copy);
     result_.weights.push_back(statistics);
-    result_.is_modified = true;
   }
 
   // codes, scale, zero point -> DequantizeLinear -> target
@@ -285,13 +279,18 @@ class WeightQuantizer {
     } else {
       StoreSimulated(job, target, statistics);
     }
+    Redirect(row, target, has_copy);
+    result_.weights.push_back(statistics);
+  }
+
+  // Gives the row's readers the quantized value. The original goes if nobody else reads it.
+  void Redirect(const TensorPlan& row, const std::string& target, bool has_copy) {
     for (const plan::TensorUse& use : row.uses) {
       index_.Find(use).set_input(static_cast<size_t>(use.input), target);
     }
     const bool is_unused = has_copy && model_.Uses(row.value).empty() &&
                            !model_.IsOutput(row.value) && !model_.IsUsedInSubgraph(row.value);
     if (is_unused) model_.RemoveInitializer(row.value);
-    result_.weights.push_back(statistics);
     result_.is_modified = true;
   }
 
