@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "formats/pack.h"
+#include "formats/qparams_search.h"
 #include "formats/reference.h"
 #include "kernels/half.h"
 #include "kernels/weight_range.h"
@@ -44,12 +44,13 @@ QParams Choose(const plan::RangeMethod& method, std::span<const float> values,
 }
 
 // Whole numbers as codes of an ONNX type, little-endian, 4-bit codes two to a byte.
-Tensor Store(DataType type, std::vector<int64_t> dims, std::span<const int64_t> numbers) {
+template <typename Number>
+Tensor Store(DataType type, std::vector<int64_t> dims, const std::vector<Number>& numbers) {
   Tensor tensor{type, std::move(dims),
                 std::vector<std::byte>(NumBytes(type, static_cast<int64_t>(numbers.size())))};
   const size_t num_bits = ElementBits(type);
   for (size_t i = 0; i < numbers.size(); ++i) {
-    const auto bits = static_cast<uint64_t>(numbers[i]);
+    const auto bits = static_cast<uint64_t>(int64_t{numbers[i]});
     if (num_bits == 4) {
       tensor.bytes[i / 2] |= static_cast<std::byte>((bits & 15U) << (4 * (i % 2)));
       continue;
@@ -94,7 +95,7 @@ IntegerWeight::IntegerWeight(graph::HeldInitializer source, const plan::TensorPl
   scale_dims_[axis] = view_.num_parts();
 }
 
-std::vector<float> IntegerWeight::Floats(ThreadPool&) const {
+std::vector<float> IntegerWeight::Floats() const {
   std::vector<float> values = ToFloats(source_);
   const auto found =
       std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
@@ -114,7 +115,7 @@ const std::vector<QParams>& IntegerWeight::Params(ThreadPool& pool) const {
 }
 
 std::vector<QParams> IntegerWeight::ComputeParams(ThreadPool& pool) const {
-  const std::vector<float> values = Floats(pool);
+  const std::vector<float> values = Floats();
   if (scale_dims_.empty()) {
     std::vector<QParams> params{given_ ? *given_ : Choose(range_, values, spec_)};
     RaiseForBiases(params);
@@ -172,13 +173,10 @@ void IntegerWeight::RaiseForBiases(std::vector<QParams>& params) const {
 std::vector<int32_t> IntegerWeight::Codes(ThreadPool& pool, std::vector<float>& y,
                                           WeightStatistics& statistics) const {
   const std::vector<QParams>& params = Params(pool);
-  const std::vector<float> x = Floats(pool);
+  const std::vector<float> x = Floats();
   y.resize(x.size());
   std::vector<int32_t> codes(x.size());
-  const formats::CodeRange range = formats::IntegerRange(spec_.element_type);
-  const formats::CodeRange used = formats::UsedCodes(spec_);
-  const formats::CodeRange least{spec_.is_reduced ? used.quant_min : range.quant_min,
-                                 spec_.is_reduced ? used.quant_max : range.quant_max};
+  const formats::CodeRange range = formats::SearchedCodes(spec_);
   const auto axis = static_cast<size_t>(view_.axis);
   const auto inner = static_cast<size_t>(view_.inner);
   const auto length = static_cast<size_t>(view_.length);
@@ -192,7 +190,7 @@ std::vector<int32_t> IntegerWeight::Codes(ThreadPool& pool, std::vector<float>& 
                                    : is_per_column_    ? (row * num_parts + part) * inner + column
                                                        : part];
         codes[i] = static_cast<int32_t>(
-            formats::ref::QuantizeInteger(x[i], of.scale, of.zero_point, least));
+            formats::ref::QuantizeInteger(x[i], of.scale, of.zero_point, range));
         y[i] = formats::ref::DequantizeInteger(codes[i], of.scale, of.zero_point);
       }
     }
@@ -205,9 +203,8 @@ IntegerWeight::Result IntegerWeight::Quantize(ThreadPool& pool,
                                               WeightStatistics& statistics) const {
   std::vector<float> y;
   const std::vector<int32_t> codes = Codes(pool, y, statistics);
-  const std::vector<int64_t> wide(codes.begin(), codes.end());
   Result result;
-  result.codes = Store(code_type_, source_.dims, wide);
+  result.codes = Store(code_type_, source_.dims, codes);
   std::vector<int64_t> zero_points;
   result.scales = {DataType::kFloat, scale_dims_,
                    std::vector<std::byte>(params_.size() * sizeof(float))};

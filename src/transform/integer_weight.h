@@ -65,7 +65,7 @@ class IntegerWeight {
   // The codes as whole numbers; y gets the floats they mean.
   std::vector<int32_t> Codes(ThreadPool& pool, std::vector<float>& y,
                              WeightStatistics& statistics) const;
-  std::vector<float> Floats(ThreadPool& pool) const;
+  std::vector<float> Floats() const;
 
   graph::HeldInitializer source_;
   std::string value_;
