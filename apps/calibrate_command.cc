@@ -74,26 +74,12 @@ void AddCalibrateCommand(CLI::App& program) {
   command->add_option("model", options->model, "the float ONNX model")
       ->required()
       ->type_name("MODEL");
-  command
-      ->add_option("--data", options->data,
-                   "a folder of photos, of .npy or .npz arrays, or of TensorProto .pb files")
-      ->required()
-      ->type_name("DIR");
-  command
-      ->add_option("--labels", options->labels,
-                   "a CSV with the columns file,class: only the listed files count")
-      ->type_name("CSV");
-  command
-      ->add_option("--image", options->request.image,
-                   "how photos become tensors: resize=N crop=N mean=A or A/B/C std=A or A/B/C "
-                   "layout=nchw|nhwc channels=rgb|bgr, joined by commas")
-      ->type_name("SPEC");
+  AddSampleOptions(*command, options->data, options->labels, options->request.image,
+                   options->request.num_samples)
+      ->required();
   command->add_option("-o,--output", options->output, "the calibration file to write")
       ->required()
       ->type_name("FILE");
-  command->add_option("--samples", options->request.num_samples, "at most so many (default 0: all)")
-      ->check(CLI::Range(0, kMostSamples))
-      ->type_name("N");
   command
       ->add_option("--batch", options->request.batch_size,
                    "samples read at once (default: 8); the result does not depend on it")

@@ -43,6 +43,27 @@ void AddThreadsOption(CLI::App& command, size_t& num_threads) {
       ->type_name("N");
 }
 
+CLI::Option* AddSampleOptions(CLI::App& command, std::string& data, std::string& labels,
+                              std::string& image, size_t& num_samples) {
+  CLI::Option* const folder = command.add_option(
+      "--data", data, "a folder of photos, of .npy or .npz arrays, or of TensorProto .pb files");
+  folder->type_name("DIR");
+  command
+      .add_option("--labels", labels,
+                  "a CSV with the columns file,class: only the listed files count")
+      ->type_name("CSV");
+  command
+      .add_option("--image", image,
+                  "how photos become tensors: resize=N crop=N mean=A or A/B/C std=A or A/B/C "
+                  "layout=nchw|nhwc channels=rgb|bgr, joined by commas")
+      ->type_name("SPEC");
+  constexpr int kMostSamples = 1'000'000'000;  // CLI11 would read -2 as a very large number
+  command.add_option("--samples", num_samples, "at most so many (default 0: all)")
+      ->check(CLI::Range(0, kMostSamples))
+      ->type_name("N");
+  return folder;
+}
+
 std::string ListPresets() {
   std::string text = "Presets:";
   for (const plan::Preset& preset : plan::AllPresets()) text += fmt::format(" {}", preset.name);

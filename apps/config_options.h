@@ -32,6 +32,11 @@ CLI::Option* AddConfigOptions(CLI::App& command, ConfigOptions& options);
 // Adds --threads to a subcommand; `num_threads` must outlive it.
 void AddThreadsOption(CLI::App& command, size_t& num_threads);
 
+// Adds --data, --labels, --image and --samples, which say where samples come from; what they fill
+// in must outlive the subcommand. Returns the one for --data.
+CLI::Option* AddSampleOptions(CLI::App& command, std::string& data, std::string& labels,
+                              std::string& image, size_t& num_samples);
+
 // For help texts: the presets, and the settings with their values, one a line.
 std::string ListPresets();
 std::string ListSettings();

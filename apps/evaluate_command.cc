@@ -98,29 +98,18 @@ void AddEvaluateCommand(CLI::App& program) {
       "evaluate", "Measure accuracy, closeness to a float model, time and size.");
   const auto options = std::make_shared<Options>();
   command->add_option("model", options->model, "the ONNX model")->required()->type_name("MODEL");
-  command
-      ->add_option("--data", options->data,
-                   "a folder of photos, of .npy or .npz arrays, or of TensorProto .pb files")
-      ->required()
-      ->type_name("DIR");
-  command
-      ->add_option("--labels", options->labels,
-                   "a CSV with the columns file,class: only the listed files count (default: one "
-                   "folder a class, in sorted order, if there are such folders)")
-      ->type_name("CSV");
-  command
-      ->add_option("--image", options->request.image,
-                   "how photos become tensors: resize=N crop=N mean=A or A/B/C std=A or A/B/C "
-                   "layout=nchw|nhwc channels=rgb|bgr, joined by commas")
-      ->type_name("SPEC");
+  AddSampleOptions(*command, options->data, options->labels, options->request.image,
+                   options->request.num_samples)
+      ->required();
+  command->get_option("--labels")
+      ->description(
+          "a CSV with the columns file,class: only the listed files count (default: one folder a "
+          "class, in sorted order, if there are such folders)");
   command->add_option("--reference", options->reference, "the float model to compare with")
       ->type_name("MODEL");
   command->add_option("--json", options->json, "write the report there too")->type_name("FILE");
   command->add_option("--batch", options->request.batch_size, "samples in one run (default: 20)")
       ->check(CLI::Range(1, kMostSamples))
-      ->type_name("N");
-  command->add_option("--samples", options->request.num_samples, "at most so many (default 0: all)")
-      ->check(CLI::Range(0, kMostSamples))
       ->type_name("N");
   AddThreadsOption(*command, options->request.num_threads);
   command->footer(

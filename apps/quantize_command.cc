@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -168,23 +167,11 @@ void AddQuantizeCommand(CLI::App& program) {
       ->add_option("--calibration", options->calibration,
                    "integers: statistics of the activations, a file of `bitpress calibrate`")
       ->type_name("FILE");
-  command
-      ->add_option("--data", options->data,
-                   "or gather them from these samples: a folder of photos, of .npy or .npz arrays, "
-                   "or of TensorProto .pb files")
-      ->excludes("--calibration")
-      ->type_name("DIR");
-  command
-      ->add_option("--labels", options->labels,
-                   "a CSV with the columns file,class: only the listed files count")
-      ->type_name("CSV");
-  command
-      ->add_option("--image", options->image,
-                   "how photos become tensors, as for `bitpress calibrate`")
-      ->type_name("SPEC");
-  command->add_option("--samples", options->num_samples, "at most so many (default 0: all)")
-      ->check(CLI::Range(0, std::numeric_limits<int>::max()))
-      ->type_name("N");
+  AddSampleOptions(*command, options->data, options->labels, options->image, options->num_samples)
+      ->description(
+          "or gather them from these samples: a folder of photos, of .npy or .npz arrays, or of "
+          "TensorProto .pb files")
+      ->excludes("--calibration");
   const std::map<std::string, transform::Storage> storages{
       {"packed", transform::Storage::kPacked}, {"simulated", transform::Storage::kSimulated}};
   command
