@@ -5,17 +5,20 @@
 namespace bitpress::apps {
 
 plan::QuantConfig ConfigOptions::Resolve() const {
-  plan::QuantConfig resolved = plan::ConfigByName(config);
+  plan::QuantConfig resolved =
+      config.ends_with(".json") ? pipeline::ReadConfig(config) : plan::ConfigByName(config);
   for (const std::string& setting : settings) plan::ApplySetting(resolved, setting);
   if (!weights.empty()) plan::ApplySetting(resolved, "weights", weights);
   if (!activations.empty()) plan::ApplySetting(resolved, "activations", activations);
+  for (const std::string& rule : rules) resolved.rules.push_back(plan::ParseRule(rule));
   return resolved;
 }
 
 CLI::Option* AddConfigOptions(CLI::App& command, ConfigOptions& options) {
   CLI::Option* const config =
       command.add_option("--config", options.config,
-                         "a preset (listed below), or the name of a format for both sides");
+                         "a preset (listed below), the name of a format for both sides, or a .json "
+                         "file with settings and rules");
   config->type_name("NAME");
   command.add_option("--weights", options.weights, "another format for the weights, or none")
       ->type_name("FORMAT");
@@ -28,6 +31,13 @@ CLI::Option* AddConfigOptions(CLI::App& command, ConfigOptions& options) {
       .add_option("--set", options.settings,
                   "change one setting; may be repeated (`bitpress plan --help` lists the keys)")
       ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  command
+      .add_option(
+          "--rule", options.rules,
+          "other settings for some nodes or tensors, 'WHO: WHAT'; may be repeated (`bitpress "
+          "plan --help` says how)")
+      ->type_name("RULE")
       ->allow_extra_args(false);
   command.add_flag("--as-is", options.as_is,
                    "do not fold constants and BatchNorm first (needed for models with operators "
@@ -76,6 +86,20 @@ std::string ListSettings() {
     text += fmt::format("  {}={}\n      {}\n", setting.key, setting.allowed, setting.help);
   }
   return text;
+}
+
+std::string ListRules() {
+  return fmt::format(
+      "Rules (--rule 'WHO: WHAT', all words of WHO must fit, of a list one; later rules count "
+      "more):\n"
+      "  WHO: {}\n"
+      "      from and to: nodes on a path between values; names of nodes belong to the path\n"
+      "  WHAT: exclude, or settings KEY=VALUE joined by commas; optional: no error if nothing "
+      "fits\n"
+      "  'op_types=MatMul: weights=int4, weight_granularity=per_block'\n"
+      "  'nodes=/encoder/.* op_types=Conv: activation_range=mse'\n"
+      "  'from=image to=features: exclude'\n",
+      plan::RuleSelectorWords());
 }
 
 }  // namespace bitpress::apps

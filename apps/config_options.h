@@ -1,4 +1,5 @@
-// The options that `plan` and `quantize` share: --config, --weights, --activations, --set, --as-is.
+// The options that `plan` and `quantize` share: --config, --weights, --activations, --set, --rule,
+// --as-is.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -15,12 +16,15 @@ struct ConfigOptions {
   std::string weights;
   std::string activations;
   std::vector<std::string> settings;
+  std::vector<std::string> rules;
   bool as_is = false;
 
   // The configuration they mean. Throws Error(kInvalidArgument) with the nearest name.
   plan::QuantConfig Resolve() const;
   // Whether one of the options that change the configuration was given.
-  bool HasChanges() const { return !weights.empty() || !activations.empty() || !settings.empty(); }
+  bool HasChanges() const {
+    return !weights.empty() || !activations.empty() || !settings.empty() || !rules.empty();
+  }
   pipeline::Preparation preparation() const {
     return as_is ? pipeline::Preparation::kAsIs : pipeline::Preparation::kOptimize;
   }
@@ -37,8 +41,10 @@ void AddThreadsOption(CLI::App& command, size_t& num_threads);
 CLI::Option* AddSampleOptions(CLI::App& command, std::string& data, std::string& labels,
                               std::string& image, size_t& num_samples);
 
-// For help texts: the presets, and the settings with their values, one a line.
+// For help texts: the presets, the settings with their values, one a line, and how rules are
+// written.
 std::string ListPresets();
 std::string ListSettings();
+std::string ListRules();
 
 }  // namespace bitpress::apps

@@ -38,7 +38,7 @@ void AddPlanCommand(CLI::App& program) {
   command->add_option("-o,--output", options->output, "the file to write (default: print)")
       ->type_name("FILE");
   AddConfigOptions(*command, options->config)->required();
-  command->footer(ListPresets() + "\n" + ListSettings() +
+  command->footer(ListPresets() + "\n" + ListSettings() + "\n" + ListRules() +
                   "\nEdit the file by hand if you like, and hand it to `bitpress quantize --plan`."
                   "\n\nExample:\n"
                   "  bitpress plan model.onnx --config MX6 --set placement=all -o plan.json\n");

@@ -102,8 +102,8 @@ std::string Summarize(const Options& options, const pipeline::QuantizeReport& re
 void CheckPlanAgrees(const Options& options) {
   if (options.config.HasChanges()) {
     throw CLI::ValidationError(
-        "--plan holds the decisions already; --weights, --activations and --set cannot change "
-        "them (edit the plan, or make another one)");
+        "--plan holds the decisions already; --weights, --activations, --set and --rule cannot "
+        "change them (edit the plan, or make another one)");
   }
   if (options.config.config.empty()) return;
   const std::string wanted = options.config.Resolve().name;

@@ -130,6 +130,15 @@ graph::Model Prepare(const fs::path& path, Preparation preparation) {
   return model;
 }
 
+plan::QuantConfig ReadConfig(const fs::path& path) {
+  const std::string text = ReadFile(path);
+  return WithContext(fmt::format("'{}'", path.string()), [&] {
+    plan::QuantConfig config = plan::ConfigFromJson(text);
+    if (config.name.empty()) config.name = path.stem().string();
+    return config;
+  });
+}
+
 plan::QuantPlan MakePlan(const fs::path& model, const plan::QuantConfig& config,
                          Preparation preparation) {
   return plan::MakePlan(config, Prepare(model, preparation), model.filename().string());

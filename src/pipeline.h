@@ -79,6 +79,10 @@ bool IsCalibration(const std::filesystem::path& path);
 calibrate::CalibrationTable MergeCalibrations(std::span<const std::filesystem::path> paths,
                                               const std::filesystem::path& output);
 
+// Reads a configuration, see plan::ConfigFromJson; without a name it gets the file's. Throws Error
+// naming the file.
+plan::QuantConfig ReadConfig(const std::filesystem::path& path);
+
 // What `bitpress plan` writes.
 plan::QuantPlan MakePlan(const std::filesystem::path& model, const plan::QuantConfig& config,
                          Preparation preparation = Preparation::kOptimize);

@@ -53,6 +53,10 @@ int64_t MatMulAxis(const graph::Node& node, size_t input_index, int64_t rank) {
 
 bool IsComputeOp(const graph::Node& node) { return FindComputeOp(node) != nullptr; }
 
+bool ReadsShapeOnly(const graph::Node& node) {
+  return node.op_type() == "Shape" || node.op_type() == "Size";
+}
+
 std::optional<Operand> OperandOf(const graph::Node& node, size_t input_index, int64_t rank) {
   const ComputeOp* op = FindComputeOp(node);
   if (op == nullptr || input_index > 2) return std::nullopt;

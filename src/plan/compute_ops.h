@@ -29,6 +29,9 @@ struct Operand {
 
 bool IsComputeOp(const graph::Node& node);
 
+// Whether it reads a tensor's shape only: rounding its values for it is wasted.
+bool ReadsShapeOnly(const graph::Node& node);
+
 // Describes one input of a compute operator; nothing for other operators and for inputs that do not
 // take part in the product (a fused Add's operand). `rank` is that of the input, -1 if unknown.
 std::optional<Operand> OperandOf(const graph::Node& node, size_t input_index, int64_t rank);

@@ -36,8 +36,9 @@ bool Contains(const std::string_view (&names)[N], const Node& node) {
 
 class Placer {
  public:
-  Placer(const Model& model, const std::function<std::string(const Node&)>& reason)
-      : model_(model), reason_(reason), nodes_(model.Nodes()) {}
+  Placer(const Model& model, const std::function<std::string(const Node&)>& reason,
+         const std::function<std::string(const std::string&)>& value_reason)
+      : model_(model), reason_(reason), value_reason_(value_reason), nodes_(model.Nodes()) {}
 
   std::vector<QdqValue> Run() {
     for (const Node& node : nodes_) {
@@ -54,7 +55,8 @@ class Placer {
     const graph::ValueInfo info = model_.InfoOf(value);
     if (info.type != DataType::kFloat || (info.has_shape && info.shape.empty())) return false;
     const std::optional<Node> producer = model_.Producer(value);
-    return !producer || (!IsQuantizer(*producer) && producer->op_type() != "Constant");
+    if (producer && (IsQuantizer(*producer) || producer->op_type() == "Constant")) return false;
+    return value_reason_(value).empty();
   }
 
   // Whether the node computes on integers of scales of their own.
@@ -155,6 +157,7 @@ class Placer {
 
   const Model& model_;
   const std::function<std::string(const Node&)>& reason_;
+  const std::function<std::string(const std::string&)>& value_reason_;
   std::vector<Node> nodes_;
   std::set<std::string> chosen_;
   std::map<std::string, std::string> root_;
@@ -163,8 +166,9 @@ class Placer {
 }  // namespace
 
 std::vector<QdqValue> PlaceQdq(const Model& model,
-                               const std::function<std::string(const Node&)>& reason) {
-  return Placer(model, reason).Run();
+                               const std::function<std::string(const Node&)>& node_reason,
+                               const std::function<std::string(const std::string&)>& value_reason) {
+  return Placer(model, node_reason, value_reason).Run();
 }
 
 }  // namespace bitpress::plan

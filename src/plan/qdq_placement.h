@@ -20,10 +20,12 @@ struct QdqValue {
   bool is_graph_output = false;
 };
 
-// Float activations of the main graph that get a pair, in graph order. `reason` says why a node is
-// left alone, or "". The outputs of a model that a matrix product gives stay float: nothing reads
-// them as integers, and rounding a classifier's scores costs accuracy.
+// Float activations of the main graph that get a pair, in graph order. `node_reason` says why a
+// node is left alone, `value_reason` why a value is, or "". The outputs of a model that a matrix
+// product gives stay float: nothing reads them as integers, and rounding a classifier's scores
+// costs accuracy.
 std::vector<QdqValue> PlaceQdq(const graph::Model& model,
-                               const std::function<std::string(const graph::Node&)>& reason);
+                               const std::function<std::string(const graph::Node&)>& node_reason,
+                               const std::function<std::string(const std::string&)>& value_reason);
 
 }  // namespace bitpress::plan

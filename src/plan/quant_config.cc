@@ -74,6 +74,7 @@ QuantConfig ConfigByName(std::string_view name) {
       for (const std::string& setting : Split(preset.settings, ',')) {
         if (!setting.empty()) ApplySetting(config, setting);
       }
+      if (!preset.rule.empty()) config.rules.push_back(ParseRule(preset.rule));
       return config;
     }
   }
@@ -96,9 +97,18 @@ QuantConfig ConfigByName(std::string_view name) {
 
 Placement ResolvePlacement(const QuantConfig& config) {
   if (config.placement != Placement::kDefault) return config.placement;
-  if (config.activations == "none") return Placement::kCompute;
-  return formats::FindFormat(config.activations).is_integer() ? Placement::kQdq
-                                                              : Placement::kCompute;
+  const auto are_integers = [](const std::string& format) {
+    return format != "none" && formats::FindFormat(format).is_integer();
+  };
+  if (config.activations != "none") {
+    return are_integers(config.activations) ? Placement::kQdq : Placement::kCompute;
+  }
+  for (const Rule& rule : config.rules) {
+    for (const auto& [key, value] : rule.settings) {
+      if (key == "activations" && are_integers(value)) return Placement::kQdq;
+    }
+  }
+  return Placement::kCompute;
 }
 
 std::optional<FormatSpec> ResolveFormat(const QuantConfig& config, Role role) {

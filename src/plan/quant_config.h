@@ -13,6 +13,7 @@
 
 #include "formats/format_spec.h"
 #include "plan/integer_treatment.h"
+#include "plan/rule.h"
 
 namespace bitpress::plan {
 
@@ -77,6 +78,8 @@ struct QuantConfig {
   // Regular expressions (ECMAScript); a node whose whole name matches one stays float.
   std::vector<std::string> exclude_nodes;
   std::vector<std::string> exclude_op_types;
+  // Other settings for some nodes or tensors; where they disagree the later one counts.
+  std::vector<Rule> rules;
 
   bool operator==(const QuantConfig&) const = default;
 };
@@ -91,6 +94,7 @@ struct Preset {
   std::string_view activations;
   std::string_view weights;
   std::string_view settings = "";  // further ones: "key=value,key=value"
+  std::string_view rule = "";      // see ParseRule
 };
 std::span<const Preset> AllPresets();
 
@@ -115,6 +119,13 @@ std::span<const Setting> AllSettings();
 void ApplySetting(QuantConfig& config, std::string_view key, std::string_view value);
 // The same for "key=value".
 void ApplySetting(QuantConfig& config, std::string_view assignment);
+
+// JSON on one line: "name", the settings as strings, "rules".
+std::string ToJson(const QuantConfig& config);
+// Reads what ToJson wrote or a person: an optional "preset" to begin with, settings (as strings,
+// numbers, true and false, or lists), "rules" as a list of objects with selectors and settings.
+// Throws Error(kInvalidArgument) on broken JSON, and on unknown words with the nearest.
+QuantConfig ConfigFromJson(std::string_view json);
 
 // The placement that kDefault means.
 Placement ResolvePlacement(const QuantConfig& config);

@@ -69,9 +69,6 @@ struct QuantPlan {
 // JSON, one tensor a line, ending in a newline. The same plan gives the same bytes.
 std::string ToJson(const QuantPlan& plan);
 
-// The configuration alone, on one line.
-std::string ToJson(const QuantConfig& config);
-
 // Reads what ToJson wrote or a person edited. Throws Error(kInvalidArgument) on broken JSON,
 // unknown or repeated keys (with the nearest), wrong types, unknown formats and values out of their
 // range, naming the row.

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "plan/config_json.h"
 #include "plan/quant_plan.h"
 #include "plan/strict_json.h"
 
@@ -54,27 +55,6 @@ ordered_json RowToJson(const TensorPlan& row) {
   for (const TensorUse& use : row.uses) object["uses"].push_back(UseToJson(use));
   if (row.is_graph_output) object["graph_output"] = true;
   return object;
-}
-
-ordered_json ConfigToJson(const QuantConfig& config) {
-  ordered_json object = {{"name", config.name}};
-  for (const Setting& setting : AllSettings()) {
-    if (!setting.is_derived) object[std::string(setting.key)] = setting.get(config);
-  }
-  return object;
-}
-
-QuantConfig ConfigFromJson(const json& object) {
-  ObjectReader reader(object, "config");
-  QuantConfig config;
-  if (reader.Has("name")) config.name = reader.String("name");
-  for (const Setting& setting : AllSettings()) {
-    const std::string key(setting.key);
-    if (setting.is_derived || !reader.Has(key.c_str())) continue;
-    WithContext("config", [&] { ApplySetting(config, key, reader.String(key.c_str())); });
-  }
-  reader.Finish();
-  return config;
 }
 
 TensorUse UseFromJson(const json& object, const std::string& where) {
@@ -187,7 +167,7 @@ std::string ToJson(const QuantPlan& plan) {
     text += fmt::format("  \"bitpress_plan\": {},\n", QuantPlan::kVersion);
     const ordered_json model = {{"name", plan.model_name}, {"opset", plan.opset}};
     text += fmt::format("  \"model\": {},\n", model.dump());
-    text += fmt::format("  \"config\": {},\n", ConfigToJson(plan.config).dump());
+    text += fmt::format("  \"config\": {},\n", ToJson(plan.config));
     text += fmt::format("  \"operators\": \"{}\",\n", OperatorSetName(plan.operators));
     text += "  \"tensors\": [";
     for (size_t i = 0; i < plan.tensors.size(); ++i) {
@@ -198,10 +178,6 @@ std::string ToJson(const QuantPlan& plan) {
   } catch (const json::exception&) {
     Fail(ErrorCode::kUnsupported, "the model has names that are not UTF-8; JSON cannot hold them");
   }
-}
-
-std::string ToJson(const QuantConfig& config) {
-  return ConfigToJson(config).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 QuantPlan FromJson(std::string_view text) {
@@ -223,7 +199,7 @@ QuantPlan FromJson(std::string_view text) {
     plan.opset = model.Int("opset");
     model.Finish();
   }
-  if (reader.Has("config")) plan.config = ConfigFromJson(reader.Object("config"));
+  if (reader.Has("config")) plan.config = ReadConfig(reader.Object("config"), "config");
   plan.operators = WithContext("operators", [&] {
     return reader.Has("operators") ? ParseOperatorSet(reader.String("operators"))
                                    : OperatorSet::kBitpress;

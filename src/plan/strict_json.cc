@@ -100,6 +100,22 @@ const json& ObjectReader::Array(const char* key) {
   return value;
 }
 
+std::string ObjectReader::Text(const char* key) {
+  const json& value = At(key);
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_boolean() && !value.is_number()) FailType(key, "a string, number, true or false");
+  return value.dump();
+}
+
+std::vector<std::string> ObjectReader::Strings(const char* key) {
+  const json& value = At(key);
+  if (value.is_string()) return {value.get<std::string>()};
+  const bool are_strings =
+      value.is_array() && std::ranges::all_of(value, [](const json& v) { return v.is_string(); });
+  if (!are_strings) FailType(key, "a string or a list of strings");
+  return value.get<std::vector<std::string>>();
+}
+
 const json& ObjectReader::Object(const char* key) {
   const json& value = At(key);
   if (!value.is_object()) FailType(key, "an object");

@@ -26,6 +26,10 @@ class ObjectReader {
   double Number(const char* key);
   bool Bool(const char* key);
   const nlohmann::json& Array(const char* key);
+  // A string, or the only way to write this number, true or false as one.
+  std::string Text(const char* key);
+  // A list of strings, or one string for a list of one.
+  std::vector<std::string> Strings(const char* key);
   const nlohmann::json& Object(const char* key);
   // Throws if the object has a key that was never asked for, with the nearest of those that were.
   void Finish() const;

@@ -172,3 +172,46 @@ def test_a_bias_too_large_for_its_scale_raises_it(tmp_path, samples, bitpress):
     initializers = {t.name: numpy_helper.to_array(t) for t in onnx.load(tmp_path / "q.onnx").graph.initializer}
     restored = initializers["b3_codes"][0] * float(initializers["b3_scale"][0])
     assert abs(restored - 3e6) < 1
+
+
+def test_rules_change_some_nodes(net_path, samples, tmp_path, bitpress):
+    output = tmp_path / "q.onnx"
+    bitpress.ok("quantize", net_path, "-o", output, "--config", "INT8", "--data", samples, "--rule",
+                "op_types=Gemm: weights=int4, activations=uint16", "--rule", "from=p1 to=c2: exclude", "--rule",
+                "tensors=x: activation_range=min_max")
+    onnx.checker.check_model(output, full_check=True)
+    initializers = {t.name: t for t in onnx.load(output).graph.initializer}
+    assert initializers["w4_codes"].data_type == TensorProto.INT4
+    assert initializers["f1_zero_point"].data_type == TensorProto.UINT16
+    assert initializers["x_zero_point"].data_type == TensorProto.UINT8
+    assert "w2" in initializers and "w2_codes" not in initializers
+    assert sqnr_db(run(net_path), run(output)) > 15
+
+
+def test_a_configuration_file_gives_the_same_bytes(net_path, samples, tmp_path, bitpress):
+    config = {"preset": "INT8", "name": "mine", "weight_range": "mse",
+              "rules": [{"op_types": ["Gemm"], "weights": "int4"}, {"nodes": "conv[12]", "exclude": True}]}
+    (tmp_path / "mine.json").write_text(json.dumps(config))
+    bitpress.ok("plan", net_path, "--config", tmp_path / "mine.json", "-o", tmp_path / "a.json")
+    bitpress.ok("plan", net_path, "--config", "INT8", "--set", "weight_range=mse", "--rule", "op_types=Gemm: weights=int4",
+                "--rule", "nodes=conv[12]: exclude", "-o", tmp_path / "b.json")
+    file, options = [json.loads((tmp_path / name).read_text()) for name in ("a.json", "b.json")]
+    assert file["config"].pop("name") == "mine" and options["config"].pop("name") == "INT8"
+    assert file == options and len(file["config"]["rules"]) == 2
+    bitpress.ok("quantize", net_path, "-o", tmp_path / "q.onnx", "--plan", tmp_path / "a.json", "--data", samples)
+
+
+@pytest.mark.parametrize("rule, words", [("op_type=Conv: exclude", ["did you mean 'op_types'"]),
+                                         ("op_types=Cov: exclude", ["op_types=Cov", "did you mean 'Conv'"]),
+                                         ("op_types=Conv: activaton_range=mse", ["did you mean 'activation_range'"]),
+                                         ("op_types=Conv: activation_range=perzentile", ["did you mean 'percentile'"]),
+                                         ("from=x to=nowhere: exclude", ["'nowhere'"]), ("conv1", ["WHO: WHAT"])])
+def test_wrong_rules_are_one_clear_error(rule, words, net_path, tmp_path, bitpress):
+    message = bitpress.error("plan", net_path, "--config", "INT8", "--rule", rule)
+    assert all(word in message for word in words), message
+
+
+def test_a_wrong_configuration_file(net_path, tmp_path, bitpress):
+    (tmp_path / "c.json").write_text('{"preset": "INT8", "rules": [{"op_types": "Conv", "exlude": true}]}')
+    message = bitpress.error("plan", net_path, "--config", tmp_path / "c.json")
+    assert "c.json" in message and "rules[0]" in message and "did you mean 'exclude'" in message

@@ -1,0 +1,215 @@
+#include "plan/node_rules.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace bitpress::plan {
+namespace {
+
+using graph::Node;
+
+std::vector<std::regex> CompilePatterns(const std::vector<std::string>& patterns) {
+  return {patterns.begin(), patterns.end()};
+}
+
+bool MatchesOne(const std::vector<std::regex>& patterns, const std::string& text) {
+  return std::ranges::any_of(patterns,
+                             [&](const std::regex& p) { return std::regex_match(text, p); });
+}
+
+bool Contains(const std::vector<std::string>& words, const std::string& word) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+std::vector<std::string> ValuesOf(const Node& node) {
+  std::vector<std::string> values;
+  for (size_t i = 0; i < node.num_inputs(); ++i) values.push_back(node.input(i));
+  for (size_t i = 0; i < node.num_outputs(); ++i) values.push_back(node.output(i));
+  return values;
+}
+
+}  // namespace
+
+NodeRules::NodeRules(const QuantConfig& config, const graph::Model& model)
+    : config_(config), model_(model), index_(model) {
+  for (const std::string& op_type : config.exclude_op_types) {
+    Compile({.op_types = {op_type}, .exclude = true}, "setting exclude_op_types",
+            "excluded by exclude_op_types " + op_type);
+  }
+  for (const std::string& pattern : config.exclude_nodes) {
+    Compile({.nodes = {pattern}, .exclude = true}, "setting exclude_nodes",
+            fmt::format("excluded by exclude_nodes '{}'", pattern));
+  }
+  for (const Rule& rule : config.rules) {
+    const std::string label = fmt::format("rule '{}'", RuleText(rule));
+    Compile(rule, label, "excluded by " + label);
+  }
+}
+
+void NodeRules::Compile(Rule rule, std::string label, std::string reason) {
+  Compiled compiled{.rule = std::move(rule),
+                    .label = std::move(label),
+                    .reason = std::move(reason),
+                    .nodes = {},
+                    .tensors = {},
+                    .path = {}};
+  compiled.nodes = CompilePatterns(compiled.rule.nodes);
+  compiled.tensors = CompilePatterns(compiled.rule.tensors);
+  WithContext(compiled.label, [&] {
+    if (!compiled.rule.is_optional) CheckWords(compiled);
+    if (!compiled.rule.from.empty() || !compiled.rule.to.empty()) {
+      compiled.path = NodesBetween(compiled.rule);
+    }
+  });
+  rules_.push_back(std::move(compiled));
+}
+
+void NodeRules::CheckWords(const Compiled& compiled) const {
+  std::vector<std::string> names;
+  std::set<std::string> values;
+  std::set<std::string> op_types;
+  for (const Node& node : model_.Nodes()) {
+    names.push_back(index_.KeyOf(node));
+    op_types.insert(node.op_type());
+    for (const std::string& value : ValuesOf(node)) values.insert(value);
+  }
+  const auto check = [](const auto& words, const auto& candidates, std::string_view what,
+                        const auto& fits) {
+    for (size_t i = 0; i < words.size(); ++i) {
+      if (std::ranges::any_of(candidates, [&](const std::string& c) { return fits(i, c); })) {
+        continue;
+      }
+      const std::vector<std::string> all(candidates.begin(), candidates.end());
+      Fail(ErrorCode::kInvalidArgument, "'{}' matches {} in the model{}", words[i], what,
+           DidYouMean(words[i], all));
+    }
+  };
+  const Rule& rule = compiled.rule;
+  check(rule.op_types, op_types, "no operator type",
+        [&](size_t i, const std::string& type) { return type == rule.op_types[i]; });
+  check(rule.names, names, "no node's name",
+        [&](size_t i, const std::string& name) { return name == rule.names[i]; });
+  check(rule.nodes, names, "no node's name", [&](size_t i, const std::string& name) {
+    return std::regex_match(name, compiled.nodes[i]);
+  });
+  check(rule.tensors, values, "no value", [&](size_t i, const std::string& value) {
+    return std::regex_match(value, compiled.tensors[i]);
+  });
+}
+
+std::vector<Node> NodeRules::EndsOf(const Rule& rule, const std::string& word,
+                                    bool is_start) const {
+  std::vector<Node> ends;
+  std::vector<std::string> known;
+  for (const Node& node : model_.Nodes()) {
+    bool is_end = index_.KeyOf(node) == word;
+    known.push_back(index_.KeyOf(node));
+    for (size_t i = 0; is_start && i < node.num_inputs(); ++i) {
+      is_end = is_end || node.input(i) == word;
+      known.push_back(node.input(i));
+    }
+    for (size_t i = 0; !is_start && i < node.num_outputs(); ++i) {
+      is_end = is_end || node.output(i) == word;
+      known.push_back(node.output(i));
+    }
+    if (is_end) ends.push_back(node);
+  }
+  if (ends.empty() && !rule.is_optional) {
+    Fail(ErrorCode::kInvalidArgument, "'{}' is no node of the model and no value that one {}{}",
+         word, is_start ? "reads" : "gives", DidYouMean(word, known));
+  }
+  return ends;
+}
+
+std::set<std::string> NodeRules::NodesBetween(const Rule& rule) const {
+  const std::vector<Node> nodes = model_.Nodes();
+  std::set<std::string> behind;  // keys of nodes that a start leads to, themselves included
+  std::set<std::string> before;
+  std::set<std::string> live;  // values that the nodes so far give, or need
+  for (const std::string& word : rule.from) {
+    for (const Node& node : EndsOf(rule, word, true)) behind.insert(index_.KeyOf(node));
+  }
+  for (const Node& node : nodes) {  // in topological order
+    bool is_behind = rule.from.empty() || behind.contains(index_.KeyOf(node));
+    for (size_t i = 0; i < node.num_inputs(); ++i) {
+      is_behind = is_behind || live.contains(node.input(i));
+    }
+    if (!is_behind) continue;
+    behind.insert(index_.KeyOf(node));
+    for (size_t i = 0; i < node.num_outputs(); ++i) {
+      if (!node.output(i).empty()) live.insert(node.output(i));
+    }
+  }
+  live.clear();
+  for (const std::string& word : rule.to) {
+    for (const Node& node : EndsOf(rule, word, false)) before.insert(index_.KeyOf(node));
+  }
+  std::set<std::string> between;
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    bool is_before = rule.to.empty() || before.contains(index_.KeyOf(*node));
+    for (size_t i = 0; i < node->num_outputs(); ++i) {
+      is_before = is_before || live.contains(node->output(i));
+    }
+    if (!is_before) continue;
+    if (behind.contains(index_.KeyOf(*node))) between.insert(index_.KeyOf(*node));
+    for (size_t i = 0; i < node->num_inputs(); ++i) {
+      if (!node->input(i).empty()) live.insert(node->input(i));
+    }
+  }
+  if (between.empty() && !rule.is_optional) {
+    Fail(ErrorCode::kInvalidArgument, "no node lies between {} and {}", Join(rule.from, ";"),
+         Join(rule.to, ";"));
+  }
+  return between;
+}
+
+bool NodeRules::Fits(const Compiled& compiled, const Node& node, std::string_view value) const {
+  const Rule& rule = compiled.rule;
+  if (!rule.op_types.empty() && !Contains(rule.op_types, node.op_type())) return false;
+  if (!rule.tensors.empty() &&
+      (value.empty() || !MatchesOne(compiled.tensors, std::string(value)))) {
+    return false;
+  }
+  if (rule.names.empty() && rule.nodes.empty() && !compiled.path) return true;
+  const std::string key = index_.KeyOf(node);
+  return (rule.names.empty() || Contains(rule.names, key)) &&
+         (rule.nodes.empty() || MatchesOne(compiled.nodes, key)) &&
+         (!compiled.path || compiled.path->contains(key));
+}
+
+Treatment NodeRules::MakeTreatment(const std::vector<bool>& fitting) const {
+  Treatment treatment;
+  treatment.config = config_;
+  for (size_t i = 0; i < fitting.size(); ++i) {
+    if (!fitting[i]) continue;
+    const Rule& rule = rules_[i].rule;
+    if (rule.exclude && treatment.excluded.empty()) treatment.excluded = rules_[i].reason;
+    for (const auto& [key, value] : rule.settings) ApplySetting(treatment.config, key, value);
+  }
+  treatment.activation = ResolveFormat(treatment.config, Role::kActivation);
+  treatment.weight = ResolveFormat(treatment.config, Role::kWeight);
+  treatment.bias = ResolveFormat(treatment.config, Role::kBias);
+  if (treatment.activation) CheckHasOperator(config_.operators, *treatment.activation);
+  return treatment;
+}
+
+const Treatment& NodeRules::Cached(const std::vector<bool>& fitting) const {
+  auto found = treatments_.find(fitting);
+  if (found == treatments_.end()) {
+    found = treatments_.emplace(fitting, MakeTreatment(fitting)).first;
+  }
+  return found->second;
+}
+
+const Treatment& NodeRules::General() const { return Cached(std::vector<bool>(rules_.size())); }
+
+const Treatment& NodeRules::For(const Node& node, std::string_view value) const {
+  std::vector<bool> fitting(rules_.size());
+  for (size_t i = 0; i < rules_.size(); ++i) fitting[i] = Fits(rules_[i], node, value);
+  return Cached(fitting);
+}
+
+}  // namespace bitpress::plan

@@ -1,0 +1,69 @@
+// Which settings hold for a node: those of the configuration, changed by its rules and exclusions.
+// Pure.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <regex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/format_spec.h"
+#include "graph/model.h"
+#include "plan/quant_config.h"
+#include "plan/quant_plan.h"
+
+namespace bitpress::plan {
+
+// What a tensor gets where a node reads it.
+struct Treatment {
+  QuantConfig config;                             // with the settings of the rules that fit
+  std::optional<formats::FormatSpec> activation;  // nothing: float
+  std::optional<formats::FormatSpec> weight;
+  std::optional<formats::FormatSpec> bias;
+  std::string excluded;  // why it stays float whatever the settings, or ""
+};
+
+class NodeRules {
+ public:
+  // Both must outlive it. Throws Error(kInvalidArgument) if an exclusion or a rule fits no node or
+  // tensor of the model: a typing error would otherwise go unnoticed.
+  NodeRules(const QuantConfig& config, const graph::Model& model);
+
+  // Where rules disagree the later one counts. `value` is one that the node reads or gives; "" asks
+  // for the node as a whole, which rules for tensors do not fit.
+  const Treatment& For(const graph::Node& node, std::string_view value = "") const;
+  // Without rules.
+  const Treatment& General() const;
+
+ private:
+  struct Compiled {
+    Rule rule;
+    std::string label;   // for messages: "rule '...'", "setting exclude_nodes"
+    std::string reason;  // of an exclusion
+    std::vector<std::regex> nodes;
+    std::vector<std::regex> tensors;
+    std::optional<std::set<std::string>> path;  // keys of the nodes between `from` and `to`
+  };
+  void Compile(Rule rule, std::string label, std::string reason);
+  // Throws if a word of the rule fits nothing.
+  void CheckWords(const Compiled& compiled) const;
+  std::set<std::string> NodesBetween(const Rule& rule) const;
+  // The nodes that a word of `from` or `to` means: the node itself, or who reads or gives the
+  // value.
+  std::vector<graph::Node> EndsOf(const Rule& rule, const std::string& word, bool is_start) const;
+  bool Fits(const Compiled& compiled, const graph::Node& node, std::string_view value) const;
+  const Treatment& Cached(const std::vector<bool>& fitting) const;
+  Treatment MakeTreatment(const std::vector<bool>& fitting) const;
+
+  const QuantConfig& config_;
+  const graph::Model& model_;
+  NodeIndex index_;
+  std::vector<Compiled> rules_;
+  // By which rules fit; filled in as they are asked for.
+  mutable std::map<std::vector<bool>, Treatment> treatments_;
+};
+
+}  // namespace bitpress::plan

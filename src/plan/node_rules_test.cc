@@ -1,0 +1,155 @@
+#include "plan/node_rules.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "plan/test_support.h"
+
+namespace bitpress::plan {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+QuantPlan PlanWith(const std::string& config, const std::vector<std::string>& rules,
+                   const std::string& model = "convnet.onnx") {
+  QuantConfig wish = ConfigByName(config);
+  for (const std::string& rule : rules) wish.rules.push_back(ParseRule(rule));
+  return MakePlan(wish, LoadModel(model), model);
+}
+
+std::vector<TensorPlan> RowsOf(const QuantPlan& plan, const std::string& value) {
+  std::vector<TensorPlan> rows;
+  std::ranges::copy_if(plan.tensors, std::back_inserter(rows),
+                       [&](const TensorPlan& row) { return row.value == value; });
+  return rows;
+}
+
+TensorPlan RowOf(const QuantPlan& plan, const std::string& value) {
+  const std::vector<TensorPlan> rows = RowsOf(plan, value);
+  EXPECT_EQ(rows.size(), 1u) << value;
+  return rows.empty() ? TensorPlan() : rows.front();
+}
+
+std::string ErrorOf(const std::string& rule) {
+  try {
+    PlanWith("MX6", {rule});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// The names of the nodes that a rule fits.
+std::vector<std::string> Fitting(const std::string& rule) {
+  const graph::Model model = LoadModel("convnet.onnx");
+  QuantConfig config = ConfigByName("MX6");
+  config.rules.push_back(ParseRule(rule + ": exclude"));
+  const NodeRules rules(config, model);
+  std::vector<std::string> names;
+  for (const graph::Node& node : model.Nodes()) {
+    if (!rules.For(node).excluded.empty()) names.push_back(node.name());
+  }
+  return names;
+}
+
+TEST(NodeRules, SettingsOfSomeNodes) {
+  const QuantPlan plan =
+      PlanWith("MX9", {"op_types=Gemm: weights=mxfp4_e2m1, weight_scale=floor",
+                       "names=conv_0: activations=none", "nodes=conv_[23]: weights=mx6"});
+  EXPECT_EQ(RowOf(plan, "fc_weight").format, "mxfp4_e2m1");
+  EXPECT_EQ(RowOf(plan, "fc_weight").scale_choice, formats::ScaleChoice::kFloor);
+  EXPECT_EQ(RowOf(plan, "x").reason, "activations=none");
+  EXPECT_EQ(RowOf(plan, "stem_weight").format, "mx9");
+  EXPECT_EQ(RowOf(plan, "expand_weight").format, "mx6");
+  EXPECT_EQ(RowOf(plan, "h").format, "mx9");
+}
+
+TEST(NodeRules, LaterOnesCountMore) {
+  const QuantPlan plan =
+      PlanWith("MX9", {"op_types=Conv: weights=mx6", "names=conv_0: weights=mx4"});
+  EXPECT_EQ(RowOf(plan, "stem_weight").format, "mx4");
+  EXPECT_EQ(RowOf(plan, "expand_weight").format, "mx6");
+}
+
+TEST(NodeRules, PathsBetweenValues) {
+  const std::vector<std::string> all = Fitting("nodes=.*");
+  EXPECT_EQ(all, Fitting("from=x"));
+  EXPECT_EQ(all, Fitting("to=logits"));
+  const std::vector<std::string> stem = Fitting("from=x to=b");
+  EXPECT_THAT(stem, ElementsAre("conv_0", "clip_1"));
+  EXPECT_EQ(Fitting("from=conv_0 to=clip_1"), stem);
+  // Two ways: through the residual block and past it.
+  const std::vector<std::string> block = Fitting("from=b to=f");
+  EXPECT_EQ(std::ranges::count(block, "conv_2"), 1);
+  EXPECT_EQ(std::ranges::count(block, "conv_0"), 0);
+  EXPECT_THAT(ErrorOf("to=logitz: exclude"), HasSubstr("did you mean"));
+  EXPECT_THAT(ErrorOf("from=f to=b: exclude"), HasSubstr("no node lies between"));
+}
+
+TEST(NodeRules, SingleTensors) {
+  const QuantPlan plan = PlanWith("MX9", {"tensors=fc_weight|b: exclude"});
+  EXPECT_THAT(RowOf(plan, "b").reason, HasSubstr("excluded by rule 'tensors=fc_weight|b"));
+  EXPECT_THAT(RowOf(plan, "fc_weight").reason, HasSubstr("excluded by rule"));
+  EXPECT_EQ(RowOf(plan, "h").format, "mx9");
+}
+
+TEST(NodeRules, WordsThatFitNothing) {
+  EXPECT_THAT(ErrorOf("names=conv_22: exclude"), HasSubstr("did you mean 'conv_2'"));
+  EXPECT_THAT(ErrorOf("op_types=Cnv: exclude"), HasSubstr("did you mean 'Conv'"));
+  EXPECT_THAT(ErrorOf("tensors=fc_wight: exclude"), HasSubstr("did you mean 'fc_weight'"));
+  EXPECT_EQ(ErrorOf("names=conv_22 from=nowhere_1 op_types=Conv: exclude, optional"), "no error");
+}
+
+TEST(NodeRules, IntegersOfOtherWidths) {
+  const QuantPlan plan = PlanWith("INT8", {"op_types=Gemm: activations=uint16, weights=int4"});
+  EXPECT_EQ(RowOf(plan, "fc_weight").format, "int4");
+  const TensorPlan pooled = RowOf(plan, "h");
+  EXPECT_EQ(pooled.format, "uint16");
+  EXPECT_EQ(RowOf(plan, "x").format, "uint8");
+  // Values that share a scale have one treatment.
+  for (const TensorPlan& row : plan.tensors) {
+    if (!row.integer || row.integer->shares.empty()) continue;
+    EXPECT_EQ(row.format, RowOf(plan, row.integer->shares).format) << row.value;
+  }
+}
+
+TEST(NodeRules, RangesOfSomeTensors) {
+  const QuantPlan plan = PlanWith("INT8", {"tensors=x: activation_range=mse"});
+  EXPECT_EQ(RowOf(plan, "x").integer->range.kind, RangeMethod::Kind::kMse);
+  EXPECT_EQ(RowOf(plan, "b").integer->range.kind, RangeMethod::Kind::kPercentile);
+}
+
+TEST(NodeRules, OtherFormatsAmongIntegers) {
+  const QuantPlan plan = PlanWith("INT8", {"names=conv_2: activations=bf16, weights=bf16"});
+  const std::vector<TensorPlan> rows = RowsOf(plan, "b");
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].format, "uint8");
+  EXPECT_EQ(rows[1].format, "bf16");
+  EXPECT_THAT(rows[1].uses, ElementsAre(TensorUse{"conv_2", "Conv", 0}));
+  EXPECT_EQ(std::ranges::count(rows[0].uses, rows[1].uses.front()), 0);
+  EXPECT_EQ(RowOf(plan, "depthwise_weight").format, "bf16");
+}
+
+TEST(NodeRules, TensorsLeftOutOfTheIntegers) {
+  const QuantPlan plan = PlanWith("INT8", {"tensors=h: exclude"});
+  EXPECT_THAT(RowOf(plan, "h").reason, HasSubstr("excluded by rule"));
+  EXPECT_EQ(RowOf(plan, "fc_weight").format, "int8");
+  EXPECT_FALSE(RowOf(plan, "fc_bias").is_quantized());
+}
+
+TEST(NodeRules, OnlyTheNodesOfARule) {
+  QuantConfig config;
+  ApplySetting(config, "weights=int8");
+  config.rules.push_back(ParseRule("op_types=Gemm: activations=uint8"));
+  const QuantPlan plan = MakePlan(config, LoadModel("convnet.onnx"), "test");
+  EXPECT_EQ(RowOf(plan, "h").format, "uint8");
+  EXPECT_EQ(RowOf(plan, "x").reason, "activations=none");
+  EXPECT_EQ(RowOf(plan, "fc_bias").format, "int32");
+}
+
+}  // namespace
+}  // namespace bitpress::plan

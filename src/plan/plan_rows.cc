@@ -1,0 +1,202 @@
+#include "plan/plan_rows.h"
+
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "plan/quantizer_nodes.h"
+
+namespace bitpress::plan {
+namespace {
+
+using formats::FormatSpec;
+using graph::Node;
+
+IntegerTreatment IntegersOf(Role role, const FormatSpec& spec, const QuantConfig& config) {
+  const bool is_activation = role == Role::kActivation;
+  const bool is_signed = formats::IntegerRange(spec.element_type).quant_min < 0;
+  IntegerTreatment treatment;
+  treatment.is_symmetric = is_activation ? config.activation_symmetric.value_or(is_signed)
+                                         : config.weight_symmetric.value_or(true);
+  treatment.is_reduced = !is_activation && config.reduce_range;
+  treatment.scale_kind = is_activation ? config.activation_scale_kind : config.weight_scale_kind;
+  treatment.range = is_activation ? config.activation_range : config.weight_range;
+  return treatment;
+}
+
+}  // namespace
+
+RowMaker::RowMaker(const graph::Model& model, const NodeRules& rules)
+    : model_(model), rules_(rules), has_quantized_weights_(HasQuantizedWeights(model)) {}
+
+TensorPlan RowMaker::Float(const std::string& value, Role role, std::string reason) {
+  TensorPlan row;
+  row.value = value;
+  row.role = role;
+  row.reason = std::move(reason);
+  return row;
+}
+
+TensorPlan RowMaker::Quantized(const std::string& value, Role role, const FormatSpec& spec,
+                               const Treatment& treatment, int64_t axis) {
+  TensorPlan row;
+  row.value = value;
+  row.role = role;
+  row.format = spec.name;
+  row.rounding = spec.rounding;
+  if (spec.is_blocked()) {
+    row.axis = axis;
+    row.scale_choice = spec.scale_choice;
+  }
+  if (spec.is_integer()) row.integer = IntegersOf(role, spec, treatment.config);
+  return row;
+}
+
+TensorPlan RowMaker::Activation(const Node& node, const std::string& value, int64_t axis) const {
+  const Treatment& treatment = rules_.For(node, value);
+  std::string reason = treatment.excluded;
+  if (reason.empty()) reason = ActivationReason(value, treatment);
+  const int64_t rank = RankOf(value);
+  if (reason.empty() && rank >= 0 && (axis < -rank || axis >= rank)) {
+    reason = fmt::format("rank {} has no axis {} to block along", rank, axis);
+  }
+  if (!reason.empty()) return Float(value, Role::kActivation, reason);
+  return Quantized(value, Role::kActivation, *treatment.activation, treatment,
+                   axis < 0 && rank >= 0 ? axis + rank : axis);
+}
+
+std::string RowMaker::ActivationReason(const std::string& value, const Treatment& treatment) const {
+  const std::optional<Node> producer = model_.Producer(value);
+  if (producer && IsQuantizer(*producer)) return "already quantized by " + producer->Describe();
+  if (!treatment.activation) return "activations=none";
+  const graph::ValueInfo info = model_.InfoOf(value);
+  if (info.type != DataType::kUndefined && info.type != DataType::kFloat &&
+      info.type != DataType::kFloat16) {
+    return fmt::format("its type is {}; only FLOAT and FLOAT16 are quantized",
+                       DataTypeName(info.type));
+  }
+  if (info.has_shape && info.shape.empty()) return "scalar";
+  if (info.type == DataType::kFloat16 &&
+      !HasHalfOperator(treatment.config.operators, *treatment.activation)) {
+    return "its type is FLOAT16; com.amd.quark's Q/DQ pairs give FLOAT";
+  }
+  return "";
+}
+
+TensorPlan RowMaker::Weight(const Node& node, size_t input, const Operand& operand) const {
+  const std::string& value = node.input(input);
+  const Treatment& treatment = rules_.For(node, value);
+  std::string reason = treatment.excluded;
+  if (reason.empty() && !treatment.weight) reason = "weights=none";
+  if (reason.empty()) reason = ConstantReason(value);
+  if (!reason.empty()) return Float(value, Role::kWeight, reason);
+  const std::span<const int64_t> dims = model_.Initializer(value).dims;
+  const auto rank = static_cast<int64_t>(dims.size());
+  if (operand.axis < 0 || operand.axis >= rank) {
+    return Float(value, Role::kWeight,
+                 fmt::format("rank {} has no axis {} to block along", rank, operand.axis));
+  }
+  if (treatment.weight->is_integer()) return IntegerWeight(node, input, operand, treatment);
+  const WeightLayout layout =
+      LayoutWeight(node, operand, dims, treatment.weight->block_size, treatment.config.short_axis);
+  TensorPlan row = Quantized(value, Role::kWeight, *treatment.weight, treatment, layout.axis);
+  row.flatten = layout.flatten;
+  return row;
+}
+
+TensorPlan RowMaker::IntegerWeight(const Node& node, size_t input, const Operand& operand,
+                                   const Treatment& treatment) const {
+  const std::string& value = node.input(input);
+  const std::span<const int64_t> dims = model_.Initializer(value).dims;
+  const Granularity granularity = treatment.config.weight_granularity;
+  TensorPlan row = Quantized(value, Role::kWeight, *treatment.weight, treatment, operand.axis);
+  row.integer->granularity = granularity;
+  if (granularity == Granularity::kPerAxis) {
+    row.axis = ChannelAxis(node, input, static_cast<int64_t>(dims.size()));
+    if (!row.axis) row.integer->granularity = Granularity::kPerTensor;
+  } else if (granularity == Granularity::kPerBlock) {
+    row.axis = operand.axis;
+    row.integer->block_size = treatment.config.weight_block_size;
+  }
+  return row;
+}
+
+TensorPlan RowMaker::DynamicWeight(const Node& node, const std::string& value) const {
+  std::string reason = rules_.For(node, value).excluded;
+  if (!reason.empty()) return Float(value, Role::kWeight, reason);
+  const std::optional<Node> producer = model_.Producer(value);
+  if (!producer) {
+    reason = "dynamic weight: a model input";
+  } else if (IsQuantizer(*producer)) {
+    reason = "already quantized by " + producer->Describe();
+  } else if (QuantizedFrom(model_, value)) {
+    reason = "already quantized: stored as codes";
+  } else {
+    reason = "dynamic weight: computed by " + producer->Describe();
+  }
+  return Float(value, Role::kWeight, reason);
+}
+
+TensorPlan RowMaker::Bias(const Node& node, const std::string& value, const Operand& operand,
+                          bool is_of_integers) const {
+  const Treatment& treatment = rules_.For(node, value);
+  if (!treatment.excluded.empty()) return Float(value, Role::kBias, treatment.excluded);
+  if (is_of_integers) return IntegerBias(node, value);
+  if (!treatment.bias) {
+    return Float(value, Role::kBias, "biases stay float unless asked (biases=FORMAT)");
+  }
+  if (!model_.IsInitializer(value)) {
+    return Float(
+        value, Role::kBias,
+        QuantizedFrom(model_, value) ? "already quantized: stored as codes" : "dynamic bias");
+  }
+  const std::string reason = ConstantReason(value);
+  if (!reason.empty()) return Float(value, Role::kBias, reason);
+  return Quantized(value, Role::kBias, *treatment.bias, treatment, operand.axis);
+}
+
+// An int32 of the product of both scales: ONNX Runtime adds it to the products as an integer.
+TensorPlan RowMaker::IntegerBias(const Node& node, const std::string& value) const {
+  const auto stays = [&](std::string reason) {
+    return Float(value, Role::kBias, std::move(reason));
+  };
+  if (!model_.IsInitializer(value)) return stays("dynamic bias");
+  const std::string reason = ConstantReason(value);
+  if (!reason.empty()) return stays(reason);
+  if (node.op_type() == "Gemm" && node.GetFloat("beta", 1) != 1) return stays("beta is not 1");
+  if (model_.Initializer(value).dims.size() != 1) return stays("it is no vector");
+  TensorPlan row;
+  row.value = value;
+  row.role = Role::kBias;
+  row.format = "int32";
+  row.integer = IntegerTreatment{};
+  row.integer->granularity = rules_.For(node, node.input(1)).config.weight_granularity;
+  if (row.integer->granularity == Granularity::kPerAxis) row.axis = 0;
+  return row;
+}
+
+std::string RowMaker::ConstantReason(const std::string& value) const {
+  if (has_quantized_weights_) return "already quantized: this model was written by bitpress";
+  const graph::InitializerView constant = model_.Initializer(value);
+  if (constant.type != DataType::kFloat && constant.type != DataType::kFloat16) {
+    return fmt::format("its type is {}; only FLOAT and FLOAT16 are quantized",
+                       DataTypeName(constant.type));
+  }
+  if (constant.dims.empty()) return "scalar";
+  if (NumElements(constant.dims) == 0) return "it has no elements";
+  return "";
+}
+
+bool RowMaker::IsQuantizedConstant(const std::string& value) const {
+  const std::optional<std::string> source = QuantizedFrom(model_, value);
+  return source && (source->empty() || model_.IsInitializer(*source));
+}
+
+int64_t RowMaker::RankOf(const std::string& value) const {
+  const graph::ValueInfo info = model_.InfoOf(value);
+  return info.has_shape ? static_cast<int64_t>(info.shape.size()) : -1;
+}
+
+}  // namespace bitpress::plan

@@ -1,0 +1,148 @@
+#include "plan/rule.h"
+
+#include <algorithm>
+#include <regex>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "plan/quant_config.h"
+
+namespace bitpress::plan {
+namespace {
+
+// What holds for a model as a whole.
+constexpr std::string_view kGlobalSettings[] = {"placement", "operators", "exclude_nodes",
+                                                "exclude_op_types"};
+
+bool IsPerNode(std::string_view key) {
+  return std::ranges::find(kGlobalSettings, key) == std::end(kGlobalSettings);
+}
+
+const RuleSelector* FindSelector(std::string_view key) {
+  const auto* const found = std::ranges::find(kRuleSelectors, key, &RuleSelector::key);
+  return found == std::end(kRuleSelectors) ? nullptr : found;
+}
+
+// Words between spaces and commas that stand outside of parentheses: formats are written
+// `bfp(bits=13, block=32)`.
+std::vector<std::string> SplitSettings(std::string_view text) {
+  std::vector<std::string> words(1);
+  int depth = 0;
+  for (const char c : text) {
+    if (c == '(') ++depth;
+    if (c == ')') --depth;
+    const bool is_gap = depth <= 0 && (c == ',' || c == ' ' || c == '\t');
+    if (!is_gap) {
+      words.back() += c;
+    } else if (!words.back().empty()) {
+      words.emplace_back();
+    }
+  }
+  if (words.back().empty()) words.pop_back();
+  return words;
+}
+
+void AddSelector(Rule& rule, const std::string& word) {
+  const size_t equals = word.find('=');
+  const std::string key = word.substr(0, equals);
+  const RuleSelector* const selector = FindSelector(key);
+  if (equals == std::string::npos || selector == nullptr) {
+    std::vector<std::string> keys;
+    for (const RuleSelector& known : kRuleSelectors) keys.emplace_back(known.key);
+    Fail(ErrorCode::kInvalidArgument, "'{}' selects nothing{}; a selector is one of {}", word,
+         DidYouMean(key, keys), RuleSelectorWords());
+  }
+  if (!(rule.*selector->list).empty()) {
+    Fail(ErrorCode::kInvalidArgument, "'{}' appears twice; give its words in one list, {}=A;B", key,
+         key);
+  }
+  for (const std::string& item : Split(std::string_view(word).substr(equals + 1), ';')) {
+    if (!Trim(item).empty()) (rule.*selector->list).emplace_back(Trim(item));
+  }
+}
+
+}  // namespace
+
+Rule ParseRule(std::string_view text) {
+  return WithContext(fmt::format("rule '{}'", text), [&] {
+    const size_t colon = text.find(": ");
+    if (colon == std::string_view::npos) {
+      Fail(ErrorCode::kInvalidArgument,
+           "a rule is 'WHO: WHAT' (with a space behind the colon), such as 'op_types=MatMul: "
+           "weights=int4, weight_granularity=per_block' or 'nodes=/head/.*: exclude'");
+    }
+    Rule rule;
+    for (const std::string& word : Split(text.substr(0, colon), ' ')) {
+      if (!Trim(word).empty()) AddSelector(rule, std::string(Trim(word)));
+    }
+    for (const std::string& word : SplitSettings(text.substr(colon + 2))) {
+      const size_t equals = word.find('=');
+      if (word == "exclude") {
+        rule.exclude = true;
+      } else if (word == "optional") {
+        rule.is_optional = true;
+      } else if (equals == std::string::npos) {
+        Fail(ErrorCode::kInvalidArgument,
+             "'{}' is not of the form key=value, nor 'exclude' or "
+             "'optional'{}",
+             word, DidYouMean(word, std::vector<std::string>{"exclude", "optional"}));
+      } else {
+        rule.settings.emplace_back(word.substr(0, equals), word.substr(equals + 1));
+      }
+    }
+    CheckRule(rule);
+    return rule;
+  });
+}
+
+void CheckRule(const Rule& rule) {
+  bool selects = false;
+  for (const RuleSelector& selector : kRuleSelectors) {
+    for (const std::string& word : rule.*selector.list) {
+      selects = true;
+      if (!selector.is_pattern) continue;
+      try {
+        const std::regex compiled(word);
+      } catch (const std::regex_error& error) {
+        Fail(ErrorCode::kInvalidArgument, "{}: '{}' is not a regular expression: {}", selector.key,
+             word, error.what());
+      }
+    }
+  }
+  if (!selects) {
+    Fail(ErrorCode::kInvalidArgument, "it selects nothing; use one of {}, or a general setting",
+         RuleSelectorWords());
+  }
+  if (rule.exclude == !rule.settings.empty()) {
+    Fail(ErrorCode::kInvalidArgument, "it says {}; either 'exclude' or settings",
+         rule.exclude ? "two things" : "nothing");
+  }
+  QuantConfig scratch;
+  for (const auto& [key, value] : rule.settings) {
+    if (!IsPerNode(key)) {
+      Fail(ErrorCode::kInvalidArgument,
+           "setting {} holds for the whole model and cannot stand in a rule", key);
+    }
+    ApplySetting(scratch, key, value);
+  }
+}
+
+std::string RuleText(const Rule& rule) {
+  std::vector<std::string> selectors;
+  for (const RuleSelector& selector : kRuleSelectors) {
+    const std::vector<std::string>& words = rule.*selector.list;
+    if (!words.empty()) selectors.push_back(fmt::format("{}={}", selector.key, Join(words, ";")));
+  }
+  std::vector<std::string> settings;
+  if (rule.exclude) settings.emplace_back("exclude");
+  for (const auto& [key, value] : rule.settings) settings.push_back(key + "=" + value);
+  if (rule.is_optional) settings.emplace_back("optional");
+  return Join(selectors, " ") + ": " + Join(settings, ", ");
+}
+
+std::string RuleSelectorWords() {
+  return "op_types=TYPE[;TYPE...], names=NODE[;...], nodes=REGEX[;...], tensors=REGEX[;...], "
+         "from=VALUE_OR_NODE[;...], to=VALUE_OR_NODE[;...]";
+}
+
+}  // namespace bitpress::plan
