@@ -83,6 +83,8 @@ const std::vector<FormatSpec>& Table() {
   using E = ElementType;
   using D = DataType;
   static const std::vector<FormatSpec> table = {
+      Integer("int2", E::kInt2, 2, D::kInt2, ""),
+      Integer("uint2", E::kUInt2, 2, D::kUInt2, ""),
       Integer("int4", E::kInt4, 4, D::kInt4, "QInt4"),
       Integer("uint4", E::kUInt4, 4, D::kUInt4, "QUInt4"),
       Integer("int8", E::kInt8, 8, D::kInt8, "QInt8"),

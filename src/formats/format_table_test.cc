@@ -33,10 +33,10 @@ TEST(Table, NamesAreUniqueAndFound) {
     EXPECT_NO_THROW(Validate(spec)) << spec.name;
   }
   for (const char* name :
-       {"int4",       "uint4",      "int8",       "uint8", "int16",      "uint16",
-        "int32",      "uint32",     "fp16",       "bf16",  "fp8_e4m3",   "fp8_e5m2",
-        "bfp16",      "mx4",        "mx6",        "mx9",   "mxfp8_e5m2", "mxfp8_e4m3",
-        "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1", "mxint8"}) {
+       {"int2",       "uint2",      "int4",       "uint4",      "int8",       "uint8",
+        "int16",      "uint16",     "int32",      "uint32",     "fp16",       "bf16",
+        "fp8_e4m3",   "fp8_e5m2",   "bfp16",      "mx4",        "mx6",        "mx9",
+        "mxfp8_e5m2", "mxfp8_e4m3", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1", "mxint8"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
 }
@@ -113,7 +113,7 @@ TEST(FindFormat, UnknownNamesSuggestTheNearest) {
   EXPECT_THAT(MessageOf([] { FindFormat("mxfp8_e4m4"); }),
               AllOf(HasSubstr("mxfp8_e4m4"), HasSubstr("did you mean 'mxfp8_e4m3'")));
   EXPECT_THAT(MessageOf([] { FindFormat("bfp61"); }), HasSubstr("bfp16"));
-  EXPECT_THAT(MessageOf([] { FindFormat(""); }), HasSubstr("known formats: int4"));
+  EXPECT_THAT(MessageOf([] { FindFormat(""); }), HasSubstr("known formats: int2"));
 }
 
 TEST(BlockFloat, ParametersAreRead) {
