@@ -85,6 +85,18 @@ TEST(MakePlan, ShortAxesOfKernels) {
   EXPECT_FALSE(RowOf(axis, "depthwise_weight").flatten);
 }
 
+TEST(ShortAxis, BlocksOfIntegersAreFlattenedWhereNoDequantizeLinearReadsThem) {
+  const std::vector<std::string> blocks{"weights=int4", "weight_granularity=per_block"};
+  const QuantPlan floats = PlanFor("convnet.onnx", "BF16", blocks);
+  EXPECT_TRUE(RowOf(floats, "depthwise_weight").flatten);
+  EXPECT_EQ(RowOf(floats, "depthwise_weight").axis, 1);
+  EXPECT_FALSE(RowOf(floats, "project_weight").flatten);
+  EXPECT_EQ(FromJson(ToJson(floats)), floats);
+  EXPECT_FALSE(RowOf(PlanFor("convnet.onnx", "INT8", blocks), "depthwise_weight").flatten);
+  EXPECT_FALSE(
+      RowOf(PlanFor("convnet.onnx", "BF16", {"weights=int4"}), "depthwise_weight").flatten);
+}
+
 TEST(MakePlan, ElementwiseFormatsHaveNoAxis) {
   const QuantPlan plan = PlanFor("convnet.onnx", "BF16");
   for (const TensorPlan& row : plan.tensors) {

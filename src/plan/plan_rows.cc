@@ -117,8 +117,15 @@ TensorPlan RowMaker::IntegerWeight(const Node& node, size_t input, const Operand
     row.axis = ChannelAxis(node, input, static_cast<int64_t>(dims.size()));
     if (!row.axis) row.integer->granularity = Granularity::kPerTensor;
   } else if (granularity == Granularity::kPerBlock) {
-    row.axis = operand.axis;
     row.integer->block_size = treatment.config.weight_block_size;
+    row.axis = operand.axis;
+    // DequantizeLinear cannot read several dimensions as one row.
+    if (!treatment.activation || !treatment.activation->is_integer()) {
+      const WeightLayout layout =
+          LayoutWeight(node, operand, dims, row.integer->block_size, treatment.config.short_axis);
+      row.axis = layout.axis;
+      row.flatten = layout.flatten;
+    }
   }
   return row;
 }

@@ -120,10 +120,13 @@ void ReadTreatment(ObjectReader& reader, TensorPlan& row) {
   if (spec.is_integer()) row.integer = ReadInteger(reader, spec, row);
   const bool has_axis =
       spec.is_blocked() || (row.integer && row.integer->granularity != Granularity::kPerTensor);
+  const bool has_blocks =
+      spec.is_blocked() || (row.integer && row.integer->granularity == Granularity::kPerBlock);
   if (has_axis) row.axis = reader.Int("axis");
   if (spec.is_blocked()) {
     row.scale_choice = formats::ParseScaleChoice(reader.String("scale_choice"));
-  } else if ((!has_axis && reader.Has("axis")) || reader.Has("scale_choice") || row.flatten) {
+  } else if ((!has_axis && reader.Has("axis")) || reader.Has("scale_choice") ||
+             (row.flatten && !has_blocks)) {
     Fail(ErrorCode::kInvalidArgument,
          "format {} has no blocks, so 'axis', 'flatten' and 'scale_choice' mean nothing",
          row.format);
