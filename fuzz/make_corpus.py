@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 RNG = np.random.default_rng(7)
 PACKED = ["bf16", "fp16", "bfp16", "mx4", "mx6", "mx9", "mxfp8_e5m2", "mxfp8_e4m3", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1",
-          "mxint8", "bfp(bits=13, block=32)"]
+          "mxint8", "bfp(bits=13, block=32)", "int2", "int4", "uint8", "int16", "uint32"]
 node = helper.make_node
 
 
@@ -130,14 +130,16 @@ def write_models(program, folder):
         if name != "external":  # its data lie in the fuzzer's folder
             subprocess.run([program, "inspect", folder / f"{name}.onnx"], check=True, stdout=subprocess.DEVNULL)
 
-    def quantize(source, name, weight_format, activations="none"):
+    def quantize(source, name, weight_format, *options, activations="none"):
         subprocess.run([program, "quantize", folder / f"{source}.onnx", "-o", folder / f"{name}.onnx", "--as-is", "--config",
-                        "MX6", "--weights", weight_format, "--activations", activations], check=True, capture_output=True)
+                        "MX6", "--weights", weight_format, "--activations", activations, *options], check=True,
+                       capture_output=True)
 
     for weight_format in PACKED:
         quantize("matmul", "packed_" + "".join(c if c.isalnum() else "_" for c in weight_format), weight_format)
+    quantize("matmul", "packed_blocks", "uint4", "--set", "weight_granularity=per_block", "--set", "weight_symmetric=false")
     quantize("half", "packed_half", "mxfp4_e2m1")
-    quantize("conv", "quantized_conv", "mx6", "mx6")
+    quantize("conv", "quantized_conv", "mx6", activations="mx6")
 
 
 def write_inputs(folder):

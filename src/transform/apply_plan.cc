@@ -22,10 +22,11 @@ PassReport RunPass(std::string name, const std::function<bool()>& pass) {
 
 using Weights = std::vector<std::shared_ptr<const WeightStatistics>>;
 
-// QuantizeLinear and DequantizeLinear: the first operator sets with an axis, and with types other
-// than 8 bits and blocks.
+// QuantizeLinear and DequantizeLinear: the first operator sets with an axis, with types other than
+// 8 bits and blocks, and with types of 2 bits.
 constexpr int64_t kFirstAxisOpset = 13;
 constexpr int64_t kFirstWideIntegerOpset = 21;
+constexpr int64_t kFirstTwoBitOpset = 25;
 
 // Packed weights and portable quantizers need a certain age of the standard operators. Node handles
 // become invalid. A failure is no error: FP8 codes are bytes then, and what needs more says so.
@@ -33,10 +34,13 @@ void RaiseOpset(graph::Model& model, const plan::QuantPlan& plan, const ApplyOpt
   int64_t wanted = 0;
   for (const plan::TensorPlan& row : plan.tensors) {
     if (!row.is_quantized()) continue;
-    if (row.integer) {
+    if (row.integer && !HasIntegerActivations(plan)) {
+      if (options.storage == Storage::kPacked) wanted = std::max(wanted, kFirstPackedOpset);
+    } else if (row.integer) {
       const bool is_new = ElementBits(row.Spec().onnx_type) != 8 && row.role != plan::Role::kBias;
       const bool is_per_block = row.integer->granularity == plan::Granularity::kPerBlock;
       wanted = std::max(wanted, is_new || is_per_block ? kFirstWideIntegerOpset : kFirstAxisOpset);
+      if (ElementBits(row.Spec().onnx_type) == 2) wanted = kFirstTwoBitOpset;
     } else if (row.role == plan::Role::kActivation) {
       const bool is_half = model.InfoOf(row.value).type == DataType::kFloat16;
       if (options.is_portable && plan.operators == plan::OperatorSet::kBitpress) {

@@ -43,7 +43,8 @@ QParams Choose(const plan::RangeMethod& method, std::span<const float> values,
   }
 }
 
-// Whole numbers as codes of an ONNX type, little-endian, 4-bit codes two to a byte.
+// Whole numbers as codes of an ONNX type, little-endian, several of less than 8 bits to a byte, the
+// first in the lowest bits.
 template <typename Number>
 Tensor Store(DataType type, std::vector<int64_t> dims, const std::vector<Number>& numbers) {
   Tensor tensor{type, std::move(dims),
@@ -51,8 +52,10 @@ Tensor Store(DataType type, std::vector<int64_t> dims, const std::vector<Number>
   const size_t num_bits = ElementBits(type);
   for (size_t i = 0; i < numbers.size(); ++i) {
     const auto bits = static_cast<uint64_t>(int64_t{numbers[i]});
-    if (num_bits == 4) {
-      tensor.bytes[i / 2] |= static_cast<std::byte>((bits & 15U) << (4 * (i % 2)));
+    if (num_bits < 8) {
+      const size_t per_byte = 8 / num_bits;
+      const uint64_t code = bits & ((1U << num_bits) - 1);
+      tensor.bytes[i / per_byte] |= static_cast<std::byte>(code << (i % per_byte * num_bits));
       continue;
     }
     for (size_t byte = 0; byte < num_bits / 8; ++byte) {
@@ -92,7 +95,23 @@ IntegerWeight::IntegerWeight(graph::HeldInitializer source, const plan::TensorPl
   view_.length = row.integer->block_size;
   is_per_column_ = true;
   scale_dims_ = source_.dims;
+  if (row.flatten) {
+    view_.axis *= view_.inner;
+    view_.inner = 1;
+    scale_dims_.resize(axis + 1);
+  }
   scale_dims_[axis] = view_.num_parts();
+}
+
+IntegerLayout IntegerWeight::Layout() const {
+  IntegerLayout layout{{view_.outer, view_.axis, view_.inner}, view_.length, is_per_column_, {}};
+  if (given_ || spec_.is_symmetric) {
+    const int64_t zero_point =
+        given_ ? given_->zero_point : formats::QParamsForRange(0, 0, spec_).zero_point;
+    const bool is_signed = formats::IntegerRange(spec_.element_type).quant_min < 0;
+    if (zero_point == 0 || !is_signed) layout.zero_point = zero_point;
+  }
+  return layout;
 }
 
 std::vector<float> IntegerWeight::Floats() const {
@@ -181,17 +200,17 @@ std::vector<int32_t> IntegerWeight::Codes(ThreadPool& pool, std::vector<float>& 
   const auto inner = static_cast<size_t>(view_.inner);
   const auto length = static_cast<size_t>(view_.length);
   const auto num_parts = static_cast<size_t>(view_.num_parts());
-  pool.ParallelFor(static_cast<size_t>(view_.outer), [&](size_t row) {
-    for (size_t k = 0; k < axis; ++k) {
+  // One task for each part of each row.
+  pool.ParallelFor(static_cast<size_t>(view_.outer) * num_parts, [&](size_t task) {
+    const size_t row = task / num_parts;
+    const size_t part = task % num_parts;
+    for (size_t k = part * length; k < std::min(axis, (part + 1) * length); ++k) {
       for (size_t column = 0; column < inner; ++column) {
         const size_t i = (row * axis + k) * inner + column;
-        const size_t part = k / length;
-        const QParams& of = params[scale_dims_.empty() ? 0
-                                   : is_per_column_    ? (row * num_parts + part) * inner + column
-                                                       : part];
-        codes[i] = static_cast<int32_t>(
-            formats::ref::QuantizeInteger(x[i], of.scale, of.zero_point, range));
-        y[i] = formats::ref::DequantizeInteger(codes[i], of.scale, of.zero_point);
+        const QParams& of = params[is_per_column_ ? task * inner + column : part];
+        const int64_t code = formats::ref::QuantizeInteger(x[i], of.scale, of.zero_point, range);
+        codes[i] = static_cast<int32_t>(code);
+        y[i] = formats::ref::DequantizeInteger(code, of.scale, of.zero_point);
       }
     }
   });
@@ -203,6 +222,14 @@ IntegerWeight::Result IntegerWeight::Quantize(ThreadPool& pool,
                                               WeightStatistics& statistics) const {
   std::vector<float> y;
   const std::vector<int32_t> codes = Codes(pool, y, statistics);
+  // The specification saturates there, a product in float32 does not.
+  constexpr float kMost = std::numeric_limits<float>::max();
+  if (std::ranges::any_of(y, [](float value) { return std::abs(value) == kMost; })) {
+    Fail(ErrorCode::kInvalidModel,
+         "{}: '{}' has values whose codes times the scale are beyond float32; exclude the node, or "
+         "give another scale",
+         reader_, value_);
+  }
   Result result;
   result.codes = Store(code_type_, source_.dims, codes);
   std::vector<int64_t> zero_points;

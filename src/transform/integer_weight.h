@@ -14,6 +14,7 @@
 #include "formats/qparams.h"
 #include "graph/model.h"
 #include "plan/quant_plan.h"
+#include "transform/unpack_integers.h"
 #include "transform/weight_job.h"
 
 namespace bitpress::transform {
@@ -42,12 +43,16 @@ class IntegerWeight {
   // first NaN or infinity.
   const std::vector<formats::QParams>& Params(ThreadPool& pool) const;
 
+  // The same as a packed weight has them.
+  IntegerLayout Layout() const;
+
   struct Result {
-    Tensor codes;        // in the shape of the weight, 4-bit codes two to a byte
+    Tensor codes;        // in the shape of the weight; of 2 and 4 bits several to a byte
     Tensor scales;       // float32, scale_dims
     Tensor zero_points;  // of the codes' type, scale_dims
   };
-  // Fills in the errors of `statistics`.
+  // Fills in the errors of `statistics`. Throws Error(kInvalidModel) where codes would mean
+  // infinity.
   Result Quantize(ThreadPool& pool, WeightStatistics& statistics) const;
   // The floats that the codes mean, in the type of the source.
   Tensor Simulate(ThreadPool& pool, WeightStatistics& statistics) const;
@@ -58,7 +63,7 @@ class IntegerWeight {
     int64_t axis = 1;
     int64_t inner = 1;
     int64_t length = 1;  // of the parts of the axis that share a scale
-    int64_t num_parts() const { return (axis + length - 1) / length; }
+    int64_t num_parts() const { return (axis - 1) / length + 1; }
   };
   std::vector<formats::QParams> ComputeParams(ThreadPool& pool) const;
   void RaiseForBiases(std::vector<formats::QParams>& params) const;

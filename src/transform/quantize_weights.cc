@@ -8,6 +8,8 @@
 #include "plan/quantizer_nodes.h"
 #include "transform/integer_weight.h"
 #include "transform/unpack_functions.h"
+#include "transform/unpack_integers.h"
+#include "transform/weight_store.h"
 
 namespace bitpress::transform {
 namespace {
@@ -26,18 +28,6 @@ int64_t OpsetOf(const Model& model) {
   return standard == imports.end() ? 0 : standard->second;
 }
 
-// Counts the weights that are done while the model is written.
-struct Progress {
-  ProgressSink sink;
-  size_t num_done = 0;
-  size_t num_weights = 0;
-
-  void Step() {
-    ++num_done;
-    if (sink) sink("quantize weights", std::min(num_done, num_weights), num_weights);
-  }
-};
-
 class WeightQuantizer {
  public:
   WeightQuantizer(Model& model, const QuantPlan& plan, Storage storage,
@@ -47,12 +37,10 @@ class WeightQuantizer {
         index_(model),
         storage_(storage),
         activations_(activations),
+        has_integer_activations_(HasIntegerActivations(plan)),
         opset_(OpsetOf(model)),
         pool_(pool),
-        progress_(std::make_shared<Progress>(Progress{sink, 0, 0})) {
-    const std::vector<graph::Node> nodes = model.Nodes();
-    if (!nodes.empty()) first_node_ = nodes.front();
-  }
+        store_(model, sink) {}
 
   QuantizedWeights Run() {
     // Who gets a copy is settled before anything changes.
@@ -60,7 +48,7 @@ class WeightQuantizer {
     for (const TensorPlan& row : plan_.tensors) {
       if (IsWeightRow(row) && !IsDone(row)) rows.emplace_back(&row, IsReadElsewhere(row));
     }
-    progress_->num_weights = rows.size();
+    store_.set_num_weights(rows.size());
     PrepareIntegers();
     for (const auto& [row, has_copy] : rows) {
       if (row->integer) {
@@ -93,10 +81,10 @@ class WeightQuantizer {
     });
   }
 
-  // Why a weight is not packed; empty if it is.
-  std::string WhyNotPacked(const WeightJob& job) const {
+  // Why a weight is not packed, whatever its format; empty if it may be.
+  std::string WhyNotPacked(const graph::HeldInitializer& source) const {
     if (storage_ == Storage::kSimulated) return "storage=simulated";
-    const int64_t num_elements = NumElements(job.source().dims);
+    const int64_t num_elements = NumElements(source.dims);
     if (num_elements < kLeastPackedElements) {
       return fmt::format("its {} elements are too few", num_elements);
     }
@@ -104,7 +92,12 @@ class WeightQuantizer {
       return fmt::format("operator set {} is older than {} and could not be converted", opset_,
                          kFirstPackedOpset);
     }
-    const std::string why = formats::WhyNotPackable(job.spec());
+    return "";
+  }
+
+  std::string WhyNotPacked(const WeightJob& job) const {
+    std::string why = WhyNotPacked(job.source());
+    if (why.empty()) why = formats::WhyNotPackable(job.spec());
     if (!why.empty()) return why;
     if (job.is_half() && job.spec().name == "fp16") return "it is FLOAT16 already";
     return "";
@@ -125,7 +118,6 @@ class WeightQuantizer {
     std::map<const TensorPlan*, std::vector<AddedBias>> biases;
     for (const TensorPlan& row : plan_.tensors) {
       if (!row.integer) continue;
-      has_integer_activations_ |= row.role == plan::Role::kActivation;
       if (row.role != plan::Role::kWeight) continue;
       for (const plan::TensorUse& use : row.uses) weight_of_node_[use.node] = &row;
     }
@@ -174,24 +166,8 @@ class WeightQuantizer {
     const std::string target = has_copy ? model_.FreshName(row.value + "_quantized") : row.value;
     statistics->quantized = target;
     if (!has_copy) MoveReadersAway(row, target);
-    // Scales of half-precision models would have to be FLOAT16, too coarse for them.
-    const bool is_half = source.type == DataType::kFloat16;
-    const bool is_simulated =
-        storage_ == Storage::kSimulated || !has_integer_activations_ || is_half;
     if (row.role == plan::Role::kBias) {
       StoreIntegerBias(weight, source, input_scale, target, statistics);
-    } else if (is_simulated) {
-      statistics->unpacked_reason = storage_ == Storage::kSimulated ? "storage=simulated"
-                                    : is_half ? "FLOAT16 weights have no integer form"
-                                              : "weight-only integers have no packed form yet";
-      statistics->stored_bytes = source.bytes.size();
-      model_.DeferInitializers({{target, source.type, source.dims}},
-                               [weight, statistics, &pool = pool_, progress = progress_] {
-                                 std::vector<Tensor> tensors;
-                                 tensors.push_back(weight->Simulate(pool, *statistics));
-                                 progress->Step();
-                                 return tensors;
-                               });
     } else {
       StoreInteger(row, weight, target, statistics);
     }
@@ -199,65 +175,58 @@ class WeightQuantizer {
     result_.weights.push_back(statistics);
   }
 
-  // codes, scale, zero point -> DequantizeLinear -> target
-  void AddDequantize(const std::string& target, DataType type, const std::vector<int64_t>& dims,
-                     const std::vector<int64_t>& scale_dims, const TensorPlan* blocks, int64_t axis,
-                     graph::TensorProducer produce) {
-    const std::string codes = model_.FreshName(target + "_codes");
-    const std::string scale = model_.FreshName(target + "_scale");
-    const std::string zero_point = model_.FreshName(target + "_zero_point");
-    model_.DeferInitializers({{codes, type, dims},
-                              {scale, DataType::kFloat, scale_dims},
-                              {zero_point, type, scale_dims}},
-                             std::move(produce));
-    graph::NodeSpec node{target + "_dequantize",     "DequantizeLinear", "",
-                         {codes, scale, zero_point}, {target},           {}};
-    if (!scale_dims.empty()) node.attributes.emplace_back("axis", axis);
-    if (blocks != nullptr) node.attributes.emplace_back("block_size", blocks->integer->block_size);
-    model_.InsertNode(node, first_node_);
-    Describe(target, DataType::kFloat, dims);
-  }
-
   void StoreInteger(const TensorPlan& row, const std::shared_ptr<const IntegerWeight>& weight,
                     const std::string& target,
                     const std::shared_ptr<WeightStatistics>& statistics) {
-    const std::vector<int64_t>& dims = weight->source().dims;
-    const std::vector<int64_t>& scale_dims = weight->scale_dims();
-    const int64_t num_scales = NumElements(scale_dims);
-    statistics->stored_bytes = NumBytes(weight->code_type(), NumElements(dims)) +
-                               NumBytes(DataType::kFloat, num_scales) +
-                               NumBytes(weight->code_type(), num_scales);
-    const bool is_per_block = row.integer->granularity == plan::Granularity::kPerBlock;
-    const int64_t axis = row.axis.value_or(0);
-    AddDequantize(target, weight->code_type(), dims, scale_dims, is_per_block ? &row : nullptr,
-                  axis < 0 ? axis + static_cast<int64_t>(dims.size()) : axis,
-                  [weight, statistics, &pool = pool_, progress = progress_] {
-                    IntegerWeight::Result result = weight->Quantize(pool, *statistics);
-                    progress->Step();
-                    std::vector<Tensor> tensors;
-                    tensors.push_back(std::move(result.codes));
-                    tensors.push_back(std::move(result.scales));
-                    tensors.push_back(std::move(result.zero_points));
-                    return tensors;
-                  });
+    const graph::HeldInitializer& source = weight->source();
+    const auto quantize = [weight, statistics, &pool = pool_] {
+      IntegerWeight::Result result = weight->Quantize(pool, *statistics);
+      std::vector<Tensor> tensors;
+      tensors.push_back(std::move(result.codes));
+      tensors.push_back(std::move(result.scales));
+      tensors.push_back(std::move(result.zero_points));
+      return tensors;
+    };
+    // Scales of half-precision models would have to be FLOAT16 there, too coarse for them, and
+    // blocks cannot run over several dimensions.
+    if (has_integer_activations_ && storage_ == Storage::kPacked &&
+        source.type != DataType::kFloat16 && !row.flatten) {
+      const bool is_per_block = row.integer->granularity == plan::Granularity::kPerBlock;
+      const int64_t axis = row.axis.value_or(0);
+      const auto rank = static_cast<int64_t>(source.dims.size());
+      store_.StoreDequantized(
+          target,
+          {weight->code_type(), source.dims, weight->scale_dims(), axis < 0 ? axis + rank : axis,
+           is_per_block ? row.integer->block_size : 0},
+          quantize, *statistics);
+      return;
+    }
+    statistics->unpacked_reason = WhyNotPacked(source);
+    if (statistics->unpacked_reason.empty()) {
+      store_.StorePacked(target, source,
+                         StoragePackedInteger(row.Spec(), source.dims, weight->Layout()), quantize,
+                         *statistics);
+    } else {
+      store_.StoreFloats(
+          target, source,
+          [weight, statistics, &pool = pool_] { return weight->Simulate(pool, *statistics); },
+          *statistics);
+    }
   }
 
   void StoreIntegerBias(const std::shared_ptr<const IntegerWeight>& weight,
                         const graph::HeldInitializer& bias, float input_scale,
                         const std::string& target,
                         const std::shared_ptr<WeightStatistics>& statistics) {
-    const int64_t count = NumElements(bias.dims);
-    statistics->stored_bytes = NumBytes(DataType::kInt32, 3 * count);
     std::vector<int64_t> scale_dims;
-    if (!weight->scale_dims().empty()) scale_dims = {count};
-    AddDequantize(target, DataType::kInt32, bias.dims, scale_dims, nullptr, 0,
-                  [weight, bias, input_scale, statistics, &pool = pool_, progress = progress_] {
-                    std::vector<Tensor> tensors =
-                        QuantizeBias(bias, input_scale, weight->Params(pool),
-                                     weight->scale_dims().empty(), pool, *statistics);
-                    progress->Step();
-                    return tensors;
-                  });
+    if (!weight->scale_dims().empty()) scale_dims = {NumElements(bias.dims)};
+    store_.StoreDequantized(
+        target, {DataType::kInt32, bias.dims, scale_dims, 0, 0},
+        [weight, bias, input_scale, statistics, &pool = pool_] {
+          return QuantizeBias(bias, input_scale, weight->Params(pool), weight->scale_dims().empty(),
+                              pool, *statistics);
+        },
+        *statistics);
   }
 
   void Replace(const TensorPlan& row, bool has_copy) {
@@ -275,9 +244,19 @@ class WeightQuantizer {
     if (statistics->unpacked_reason.empty()) {
       // Its name will be that of a node's output.
       if (!has_copy) MoveReadersAway(row, target);
-      StorePacked(job, target, statistics);
+      const PackedStorage packed =
+          StoragePacked(job->spec(), job->source().dims, job->view(), opset_);
+      store_.StorePacked(
+          target, job->source(), packed,
+          [job, statistics, parts = packed.parts, &pool = pool_] {
+            return job->Pack(parts, pool, *statistics);
+          },
+          *statistics);
     } else {
-      StoreSimulated(job, target, statistics);
+      store_.StoreFloats(
+          target, job->source(),
+          [job, statistics, &pool = pool_] { return job->Simulate(pool, *statistics); },
+          *statistics);
     }
     Redirect(row, target, has_copy);
     result_.weights.push_back(statistics);
@@ -302,82 +281,28 @@ class WeightQuantizer {
     model_.RemoveInitializer(row.value);
   }
 
-  void StoreSimulated(const std::shared_ptr<const WeightJob>& job, const std::string& target,
-                      const std::shared_ptr<WeightStatistics>& statistics) {
-    const graph::HeldInitializer& source = job->source();
-    statistics->stored_bytes = source.bytes.size();
-    model_.DeferInitializers({{target, source.type, source.dims}},
-                             [job, statistics, &pool = pool_, progress = progress_] {
-                               std::vector<Tensor> tensors;
-                               tensors.push_back(job->Simulate(pool, *statistics));
-                               progress->Step();
-                               return tensors;
-                             });
-  }
-
-  void StorePacked(const std::shared_ptr<const WeightJob>& job, const std::string& target,
-                   const std::shared_ptr<WeightStatistics>& statistics) {
-    const std::vector<int64_t>& dims = job->source().dims;
-    const PackedStorage packed = StoragePacked(job->spec(), dims, job->view(), opset_);
-    std::vector<graph::DeferredTensor> tensors;
-    std::vector<std::string> inputs;
-    for (const PackedStorage::Part& part : packed.parts) {
-      inputs.push_back(model_.FreshName(target + "_" + part.suffix));
-      tensors.push_back({inputs.back(), part.type, part.dims});
-      statistics->stored_bytes += NumBytes(part.type, NumElements(part.dims));
-    }
-    model_.DeferInitializers(
-        tensors, [job, statistics, parts = packed.parts, &pool = pool_, progress = progress_] {
-          std::vector<Tensor> produced = job->Pack(parts, pool, *statistics);
-          progress->Step();
-          return produced;
-        });
-    model_.SetOpsetImport(packed.function.domain, 1);
-    model_.SetFunction(packed.function);
-    const std::string decoded = job->is_half() ? model_.FreshName(target + "_float") : target;
-    model_.InsertNode({decoded + "_unpack",
-                       packed.function.name,
-                       packed.function.domain,
-                       inputs,
-                       {decoded},
-                       packed.attributes},
-                      first_node_);
-    Describe(decoded, DataType::kFloat, dims);
-    if (job->is_half()) {
-      model_.InsertNode({target + "_cast",
-                         "Cast",
-                         "",
-                         {decoded},
-                         {target},
-                         {{"to", static_cast<int64_t>(DataType::kFloat16)}}},
-                        first_node_);
-      Describe(target, DataType::kFloat16, dims);
-    }
-  }
-
-  void Describe(const std::string& value, DataType type, const std::vector<int64_t>& dims) {
-    graph::ValueInfo info{type, true, {}};
-    for (const int64_t dim : dims) info.shape.push_back({dim, ""});
-    model_.SetInfo(value, info);
-  }
-
   Model& model_;
   const QuantPlan& plan_;
   plan::NodeIndex index_;
   Storage storage_;
   const QParamsTable& activations_;
-  bool has_integer_activations_ = false;
+  bool has_integer_activations_;
   // Integer weights by the node that reads them, and their job.
   std::map<std::string, const TensorPlan*> weight_of_node_;
   std::map<const TensorPlan*, std::shared_ptr<const IntegerWeight>> integers_;
   int64_t opset_;
   ThreadPool& pool_;
-  std::shared_ptr<Progress> progress_;
-  std::optional<graph::Node> first_node_;
+  WeightStore store_;
   QuantizedWeights result_;
 };
 
 }  // namespace
+
+bool HasIntegerActivations(const QuantPlan& plan) {
+  return std::ranges::any_of(plan.tensors, [](const TensorPlan& row) {
+    return row.integer && row.role == plan::Role::kActivation;
+  });
+}
 
 QuantizedWeights QuantizeWeights(Model& model, const QuantPlan& plan, Storage storage,
                                  const QParamsTable& activations, ThreadPool& pool,

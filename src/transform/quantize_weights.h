@@ -34,6 +34,9 @@ struct QuantizedWeights {
 // its bytes save.
 inline constexpr int64_t kLeastPackedElements = 512;
 
+// Whether integer weights are multiplied with integers; they are decoded to floats otherwise.
+bool HasIntegerActivations(const plan::QuantPlan& plan);
+
 // A weight that is read in one way only keeps its name; otherwise each treatment gets a copy
 // `<weight>_quantized`, and the original goes when nothing reads it any more. Packed, the
 // initializers are `<name>_codes`, `<name>_scales` and so on, and a node `bitpress.Unpack_<format>`
@@ -41,8 +44,8 @@ inline constexpr int64_t kLeastPackedElements = 512;
 // the format has no packed form, the weight is simulated and its statistics say why.
 //
 // Integer formats: codes, `<name>_scale` and `<name>_zero_point` with a DequantizeLinear behind
-// them where activations are integers too, which ONNX Runtime then computes with; without
-// (weight-only) a function that is folded at load. A bias of an integer product has the scale of
+// them where activations are integers too (HasIntegerActivations), which ONNX Runtime then computes
+// with; packed as other formats without. A bias of an integer product has the scale of
 // input times weight: `activations` has the input's; where it has not, the bias stays float.
 //
 // `pool` is used until the model is written and must live so long. Throws

@@ -11,6 +11,7 @@
 #include "kernels/pack_tensor.h"
 #include "plan/quantizer_nodes.h"
 #include "transform/unpack_functions.h"
+#include "transform/unpack_integers.h"
 
 namespace bitpress::transform {
 namespace {
@@ -45,6 +46,12 @@ struct Job {
 
   std::vector<float> Decode(ThreadPool& pool) const {
     std::vector<float> y(static_cast<size_t>(NumElements(weight.shape)));
+    if (weight.integer) {
+      std::vector<std::span<const std::byte>> bytes;
+      for (const graph::HeldInitializer& part : parts) bytes.push_back(part.bytes);
+      UnpackInteger(weight, bytes, y, pool);
+      return y;
+    }
     const BlockView& view = weight.view;
     WithContext(node, [&] {
       kernels::UnpackTensor(weight.spec, view.outer, view.axis, view.inner, View(), y, pool);

@@ -160,7 +160,7 @@ HUGE = 1 << 62
 
 
 @pytest.mark.parametrize("command", PACKED_COMMANDS, ids=" ".join)
-@pytest.mark.parametrize("weight_format", ["mxfp4_e2m1", "mx6", "mxfp8_e4m3"])
+@pytest.mark.parametrize("weight_format", ["mxfp4_e2m1", "mx6", "mxfp8_e4m3", "int4", "uint16"])
 @pytest.mark.parametrize("shape, blocks", [
     (None, []), (None, [1, 48]), (None, [1, 2, 24, 48, 1]), ([], None), ([48], None), ([-48, -48], None), ([48, -1], None),
     ([48, 48], [1, -2, -24, 48]), ([48, 48], [-1, 2, -24, 48]), ([-48, 48], [1, -2, 24, 48]), ([1 << 20, 1 << 20], None),
@@ -171,7 +171,7 @@ def test_packed_weights_of_a_wrong_size(shape, blocks, weight_format, command, p
     model = packed_model(weight_format)
     node = unpack_node(model)
     for attribute in node.attribute:
-        wanted = {"shape": shape, "blocks": blocks}[attribute.name]
+        wanted = {"shape": shape, "blocks": blocks}.get(attribute.name)
         if wanted is not None:
             attribute.ints[:] = wanted
     path = tmp_path / "packed.onnx"
@@ -182,7 +182,7 @@ def test_packed_weights_of_a_wrong_size(shape, blocks, weight_format, command, p
 @pytest.mark.parametrize("command", PACKED_COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("weight_format, damage", [
     ("bf16", "codes from the caller"),  # it has one part, whose shape is the weight's
-    *itertools.product(["mxfp4_e2m1", "mx6", "mxfp8_e4m3", "bfp(bits=13, block=32)"],
+    *itertools.product(["mxfp4_e2m1", "mx6", "mxfp8_e4m3", "bfp(bits=13, block=32)", "int4", "uint16", "int32"],
                        ["shorter codes", "longer codes", "shorter scales", "no scales", "codes swapped with scales",
                         "codes from the caller", "codes without a name"])])
 def test_packed_weights_of_wrong_bytes(damage, weight_format, command, packed_model, tmp_path, refused):
@@ -213,7 +213,7 @@ def test_packed_weights_of_wrong_bytes(damage, weight_format, command, packed_mo
 
 
 @pytest.mark.parametrize("command", PACKED_COMMANDS, ids=" ".join)
-@pytest.mark.parametrize("word", ["mx7", "", "int8", "float32", "bfp_bits99_block32", "bfp_bits13_block0", "bfp_bits13_block-32",
+@pytest.mark.parametrize("word", ["mx7", "", "int9", "int8_symmetric", "float32", "bfp_bits99_block32", "bfp_bits13_block0", "bfp_bits13_block-32",
                                   "bfp_bits99999999999_block32", "bfp_bits13_block2147483647_exponent8", "%s%n", "x" * 2000])
 def test_packed_weights_of_a_format_that_does_not_exist(word, command, packed_model, tmp_path, refused):
     model = packed_model("mxfp4_e2m1")
@@ -228,6 +228,18 @@ def test_packed_weights_of_a_format_that_does_not_exist(word, command, packed_mo
     path = tmp_path / "packed.onnx"
     path.write_bytes(model.SerializeToString())
     refused(["packed.onnx"], path, command)
+
+
+@pytest.mark.parametrize("command", PACKED_COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("block_size", [0, -1, -(1 << 63), 2, 24, 49, 1 << 40, (1 << 63) - 1])
+@pytest.mark.parametrize("weight_format", ["int4", "uint16"])
+def test_packed_integers_of_another_block_size(block_size, weight_format, command, packed_model, tmp_path, refused):
+    model = packed_model(weight_format)
+    node = unpack_node(model)
+    next(attribute for attribute in node.attribute if attribute.name == "block_size").i = block_size
+    path = tmp_path / "packed.onnx"
+    path.write_bytes(model.SerializeToString())
+    refused(["packed.onnx", node.op_type], path, command)
 
 
 @pytest.mark.parametrize("part", ["input", "output"])
