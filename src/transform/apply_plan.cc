@@ -32,9 +32,10 @@ constexpr int64_t kFirstTwoBitOpset = 25;
 // become invalid. A failure is no error: FP8 codes are bytes then, and what needs more says so.
 void RaiseOpset(graph::Model& model, const plan::QuantPlan& plan, const ApplyOptions& options) {
   int64_t wanted = 0;
+  const IntegerReaders integer_readers(plan);
   for (const plan::TensorPlan& row : plan.tensors) {
     if (!row.is_quantized()) continue;
-    if (row.integer && !HasIntegerActivations(plan)) {
+    if (row.integer && row.role == plan::Role::kWeight && !integer_readers.Contain(row)) {
       if (options.storage == Storage::kPacked) wanted = std::max(wanted, kFirstPackedOpset);
     } else if (row.integer) {
       const bool is_new = ElementBits(row.Spec().onnx_type) != 8 && row.role != plan::Role::kBias;

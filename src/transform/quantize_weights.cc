@@ -37,7 +37,7 @@ class WeightQuantizer {
         index_(model),
         storage_(storage),
         activations_(activations),
-        has_integer_activations_(HasIntegerActivations(plan)),
+        integer_readers_(plan),
         opset_(OpsetOf(model)),
         pool_(pool),
         store_(model, sink) {}
@@ -189,7 +189,7 @@ class WeightQuantizer {
     };
     // Scales of half-precision models would have to be FLOAT16 there, too coarse for them, and
     // blocks cannot run over several dimensions.
-    if (has_integer_activations_ && storage_ == Storage::kPacked &&
+    if (integer_readers_.Contain(row) && storage_ == Storage::kPacked &&
         source.type != DataType::kFloat16 && !row.flatten) {
       const bool is_per_block = row.integer->granularity == plan::Granularity::kPerBlock;
       const int64_t axis = row.axis.value_or(0);
@@ -286,7 +286,7 @@ class WeightQuantizer {
   plan::NodeIndex index_;
   Storage storage_;
   const QParamsTable& activations_;
-  bool has_integer_activations_;
+  IntegerReaders integer_readers_;
   // Integer weights by the node that reads them, and their job.
   std::map<std::string, const TensorPlan*> weight_of_node_;
   std::map<const TensorPlan*, std::shared_ptr<const IntegerWeight>> integers_;
@@ -298,10 +298,16 @@ class WeightQuantizer {
 
 }  // namespace
 
-bool HasIntegerActivations(const QuantPlan& plan) {
-  return std::ranges::any_of(plan.tensors, [](const TensorPlan& row) {
-    return row.integer && row.role == plan::Role::kActivation;
-  });
+IntegerReaders::IntegerReaders(const QuantPlan& plan) {
+  for (const TensorPlan& row : plan.tensors) {
+    if (!row.integer || row.role != plan::Role::kActivation) continue;
+    for (const plan::TensorUse& use : row.uses) nodes_.insert(use.node);
+  }
+}
+
+bool IntegerReaders::Contain(const TensorPlan& weight) const {
+  return std::ranges::any_of(weight.uses,
+                             [&](const plan::TensorUse& use) { return nodes_.contains(use.node); });
 }
 
 QuantizedWeights QuantizeWeights(Model& model, const QuantPlan& plan, Storage storage,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,16 @@ struct QuantizedWeights {
 // its bytes save.
 inline constexpr int64_t kLeastPackedElements = 512;
 
-// Whether integer weights are multiplied with integers; they are decoded to floats otherwise.
-bool HasIntegerActivations(const plan::QuantPlan& plan);
+// The nodes of a plan that read integers as activations.
+class IntegerReaders {
+ public:
+  explicit IntegerReaders(const plan::QuantPlan& plan);
+  // Whether the weight is multiplied with integers; it is decoded to floats otherwise.
+  bool Contain(const plan::TensorPlan& weight) const;
+
+ private:
+  std::set<std::string> nodes_;
+};
 
 // A weight that is read in one way only keeps its name; otherwise each treatment gets a copy
 // `<weight>_quantized`, and the original goes when nothing reads it any more. Packed, the
@@ -44,8 +53,8 @@ bool HasIntegerActivations(const plan::QuantPlan& plan);
 // the format has no packed form, the weight is simulated and its statistics say why.
 //
 // Integer formats: codes, `<name>_scale` and `<name>_zero_point` with a DequantizeLinear behind
-// them where activations are integers too (HasIntegerActivations), which ONNX Runtime then computes
-// with; packed as other formats without. A bias of an integer product has the scale of
+// them where they are multiplied with integers (IntegerReaders), which ONNX Runtime then computes
+// with; packed as other formats otherwise. A bias of an integer product has the scale of
 // input times weight: `activations` has the input's; where it has not, the bias stays float.
 //
 // `pool` is used until the model is written and must live so long. Throws
