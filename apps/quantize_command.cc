@@ -42,24 +42,38 @@ std::string CountFormats(const plan::QuantPlan& plan, plan::Role role) {
   return words.empty() ? "none" : Join(words, ", ");
 }
 
-// The reasons why tensors other than biases stay float, most frequent first.
-std::string ListReasons(const plan::QuantPlan& plan) {
+// "    12 float: the reason" for each of the reasons, most frequent first.
+std::string ListCounted(std::string_view what, const std::vector<std::string>& reasons) {
   std::map<std::string, size_t> counts;
-  for (const plan::TensorPlan& row : plan.tensors) {
-    if (row.is_quantized() || row.role == plan::Role::kBias) continue;
-    // Without the name of a node the reasons of many tensors are one.
-    ++counts[row.reason.substr(0, row.reason.find(" '"))];
-  }
+  // Without the name of a node the reasons of many tensors are one.
+  for (const std::string& reason : reasons) ++counts[reason.substr(0, reason.find(" '"))];
   std::vector<std::pair<size_t, std::string>> sorted;
   for (const auto& [reason, count] : counts) sorted.emplace_back(count, reason);
   std::ranges::stable_sort(sorted, std::ranges::greater(), &std::pair<size_t, std::string>::first);
   constexpr size_t kMost = 5;
   std::string text;
   for (size_t i = 0; i < std::min(kMost, sorted.size()); ++i) {
-    text += fmt::format("  {:>5} float: {}\n", sorted[i].first, sorted[i].second);
+    text += fmt::format("  {:>5} {}: {}\n", sorted[i].first, what, sorted[i].second);
   }
   if (sorted.size() > kMost) text += "        and more: see `bitpress plan`\n";
   return text;
+}
+
+// Why tensors other than biases stay float.
+std::string ListReasons(const plan::QuantPlan& plan) {
+  std::vector<std::string> reasons;
+  for (const plan::TensorPlan& row : plan.tensors) {
+    if (!row.is_quantized() && row.role != plan::Role::kBias) reasons.push_back(row.reason);
+  }
+  return ListCounted("float", reasons);
+}
+
+// What became of the weights for ONNX Runtime's operators that compute from codes.
+std::string DescribeNative(const transform::NativeOperators& native) {
+  std::vector<std::string> reasons;
+  for (const auto& [value, reason] : native.omissions) reasons.push_back(reason);
+  return fmt::format("  {:>5} nodes compute from codes\n", native.num_nodes) +
+         ListCounted("decoded at load", reasons);
 }
 
 using Weights = std::vector<std::shared_ptr<const transform::WeightStatistics>>;
@@ -92,6 +106,9 @@ std::string Summarize(const Options& options, const pipeline::QuantizeReport& re
   for (const transform::PortableFunctions::Omission& omission :
        report.transform.portable.omissions) {
     text += fmt::format("  needs our library: {}: {}\n", omission.op_type, omission.reason);
+  }
+  if (options.apply.target == transform::Target::kOnnxRuntime) {
+    text += DescribeNative(report.transform.native);
   }
   for (const auto& [value, reason] : report.left_float) {
     text += fmt::format("  left float: '{}': {}\n", value, reason);
@@ -180,6 +197,22 @@ void AddQuantizeCommand(CLI::App& program) {
                    "that holds the quantized values")
       ->transform(CLI::CheckedTransformer(storages).description(""))
       ->type_name("packed|simulated");
+  const std::map<std::string, transform::Target> targets{
+      {"portable", transform::Target::kPortable}, {"onnxruntime", transform::Target::kOnnxRuntime}};
+  command
+      ->add_option("--target", options->apply.target,
+                   "portable (default): standard operators; onnxruntime: integer weights in blocks "
+                   "as MatMulNBits and GatherBlockQuantized, which compute from the codes")
+      ->transform(CLI::CheckedTransformer(targets).description(""))
+      ->type_name("portable|onnxruntime");
+  const std::map<std::string, transform::AccuracyLevel> levels{
+      {"1", transform::AccuracyLevel::kFloat}, {"4", transform::AccuracyLevel::kInt8}};
+  command
+      ->add_option("--accuracy-level", options->apply.accuracy_level,
+                   "of MatMulNBits: 4 (default): activations rounded to 8 bits at run time; 1: "
+                   "products of floats, weights of 4 bits only")
+      ->transform(CLI::CheckedTransformer(levels).description(""))
+      ->type_name("1|4");
   const std::map<std::string, bool> switches{{"on", true}, {"off", false}};
   command
       ->add_option("--portable", options->apply.is_portable,

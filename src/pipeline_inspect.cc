@@ -1,4 +1,5 @@
 // What is in a model file.
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -8,6 +9,7 @@
 #include "graph/stored_bytes.h"
 #include "pipeline.h"
 #include "plan/quantizer_nodes.h"
+#include "transform/native_form.h"
 #include "transform/unpack_functions.h"
 
 namespace bitpress::pipeline {
@@ -39,15 +41,28 @@ std::vector<ConstantReport> Constants(const graph::Model& model,
                                       const std::map<std::string, std::string>& reasons) {
   std::vector<ConstantReport> constants;
   std::set<std::string> parts;
-  for (const graph::Node& node : model.Nodes()) {
-    const auto weight = transform::PackedWeightOf(model, node);
-    if (!weight) continue;
-    ConstantReport constant{node.output(0), weight->spec.name, weight->shape, 0, ""};
-    for (size_t i = 0; i < node.num_inputs(); ++i) {
+  const auto add_parts = [&](ConstantReport& constant, const graph::Node& node, size_t begin,
+                             size_t end) {
+    for (size_t i = begin; i < std::min(end, node.num_inputs()); ++i) {
       if (!model.IsInitializer(node.input(i)) || !parts.insert(node.input(i)).second) continue;
       constant.num_bytes += model.Initializer(node.input(i)).bytes.size();
     }
-    constants.push_back(std::move(constant));
+  };
+  for (const graph::Node& node : model.Nodes()) {
+    if (const auto weight = transform::PackedWeightOf(model, node)) {
+      constants.push_back({node.output(0), weight->spec.name, weight->shape, 0, ""});
+      add_parts(constants.back(), node, 0, node.num_inputs());
+    } else if (const auto form = transform::NativeFormOf(model, node)) {
+      const std::string& codes = node.input(form->is_matmul ? 1 : 0);
+      if (parts.contains(codes)) continue;  // another node reads it, too
+      constexpr size_t kBehindZeroPoints = 4;
+      constants.push_back({codes, form->format(), {form->num_rows, form->row_length}, 0, ""});
+      if (form->is_matmul) std::ranges::reverse(constants.back().dims);
+      // Without the activation, or the indices.
+      add_parts(constants.back(), node, form->is_matmul ? 1 : 0,
+                form->is_matmul ? kBehindZeroPoints : 1);
+      if (!form->is_matmul) add_parts(constants.back(), node, 2, kBehindZeroPoints);
+    }
   }
   for (const std::string& name : model.InitializerNames()) {
     if (parts.contains(name)) continue;

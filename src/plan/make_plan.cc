@@ -102,7 +102,11 @@ class Planner {
     const std::string& value = node.input(input);
     const std::optional<Operand> operand = OperandOf(node, input, rows_.RankOf(value));
     if (!operand) {
-      if (placement_ == Placement::kAll) PlanOtherInput(node, input);
+      if (std::optional<TensorPlan> table = rows_.Table(node, input)) {
+        Add(*std::move(table), node, input);
+      } else if (placement_ == Placement::kAll) {
+        PlanOtherInput(node, input);
+      }
       return;
     }
     if (operand->slot == Slot::kBias) {

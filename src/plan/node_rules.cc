@@ -192,6 +192,7 @@ Treatment NodeRules::MakeTreatment(const std::vector<bool>& fitting) const {
   treatment.activation = ResolveFormat(treatment.config, Role::kActivation);
   treatment.weight = ResolveFormat(treatment.config, Role::kWeight);
   treatment.bias = ResolveFormat(treatment.config, Role::kBias);
+  treatment.embedding = ResolveEmbeddings(treatment.config);
   if (treatment.activation) CheckHasOperator(config_.operators, *treatment.activation);
   return treatment;
 }

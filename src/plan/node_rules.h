@@ -23,6 +23,7 @@ struct Treatment {
   std::optional<formats::FormatSpec> activation;  // nothing: float
   std::optional<formats::FormatSpec> weight;
   std::optional<formats::FormatSpec> bias;
+  std::optional<formats::FormatSpec> embedding;
   std::string excluded;  // why it stays float whatever the settings, or ""
 };
 

@@ -106,6 +106,32 @@ TensorPlan RowMaker::Weight(const Node& node, size_t input, const Operand& opera
   return row;
 }
 
+std::optional<TensorPlan> RowMaker::Table(const Node& node, size_t input) const {
+  const bool is_lookup = node.domain().empty() && node.op_type() == "Gather" && input == 0 &&
+                         node.GetInt("axis", 0) == 0;
+  const std::string& value = node.input(input);
+  if (!is_lookup || !model_.IsInitializer(value)) return std::nullopt;
+  const Treatment& treatment = rules_.For(node, value);
+  const int64_t rank = RankOf(value);
+  const DataType type = model_.Initializer(value).type;
+  const bool is_float = type == DataType::kFloat || type == DataType::kFloat16;
+  if (!treatment.embedding || rank < 2 || !is_float) return std::nullopt;
+  std::string reason = treatment.excluded;
+  if (reason.empty()) reason = ConstantReason(value);
+  if (!reason.empty()) return Float(value, Role::kWeight, reason);
+  // Blocks run within a row, so that a row can be decoded alone.
+  TensorPlan row = Quantized(value, Role::kWeight, *treatment.embedding, treatment, rank - 1);
+  if (row.integer) {
+    row.integer->granularity = treatment.config.weight_granularity;
+    if (row.integer->granularity == Granularity::kPerAxis) row.axis = 0;
+    if (row.integer->granularity == Granularity::kPerBlock) {
+      row.axis = rank - 1;
+      row.integer->block_size = treatment.config.weight_block_size;
+    }
+  }
+  return row;
+}
+
 TensorPlan RowMaker::IntegerWeight(const Node& node, size_t input, const Operand& operand,
                                    const Treatment& treatment) const {
   const std::string& value = node.input(input);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "graph/model.h"
@@ -24,6 +25,8 @@ class RowMaker {
 
   TensorPlan Activation(const graph::Node& node, const std::string& value, int64_t axis) const;
   TensorPlan Weight(const graph::Node& node, size_t input, const Operand& operand) const;
+  // A table whose rows a Gather looks up; nothing for other inputs, and where tables stay float.
+  std::optional<TensorPlan> Table(const graph::Node& node, size_t input) const;
   // A weight that is not a constant of the model.
   TensorPlan DynamicWeight(const graph::Node& node, const std::string& value) const;
   // `is_of_integers`: it is added to products of integers whose scales are known.

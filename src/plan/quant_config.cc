@@ -44,6 +44,12 @@ constexpr Preset kPresets[] = {
      "activation_range=moving_average,weight_granularity=per_tensor"},
     {"INT16_TRANSFORMER_DEFAULT", "uint16", "int8",
      "activation_range=moving_average,weight_granularity=per_tensor"},
+    // Weights only, rounded to nearest in blocks: activations stay float, no samples are needed.
+    {"INT4_WEIGHTS", "none", "uint4",
+     "embeddings=uint4,weight_symmetric=false,weight_granularity=per_block,weight_block_size=32"},
+    {"INT8_WEIGHTS", "none", "int8",
+     "embeddings=int8,weight_granularity=per_block,weight_block_size=128"},
+    {"MATMUL_NBITS", "none", "int4", "weight_granularity=per_block,weight_block_size=128"},
 };
 
 }  // namespace
@@ -111,10 +117,9 @@ Placement ResolvePlacement(const QuantConfig& config) {
   return Placement::kCompute;
 }
 
-std::optional<FormatSpec> ResolveFormat(const QuantConfig& config, Role role) {
-  const std::string& name = role == Role::kActivation ? config.activations
-                            : role == Role::kWeight   ? config.weights
-                                                      : config.biases;
+namespace {
+
+std::optional<FormatSpec> Resolve(const QuantConfig& config, Role role, const std::string& name) {
   if (name == "none") return std::nullopt;
   FormatSpec spec = formats::FindFormat(name);
   const std::optional<ScaleChoice>& wanted =
@@ -129,6 +134,19 @@ std::optional<FormatSpec> ResolveFormat(const QuantConfig& config, Role role) {
   }
   formats::Validate(spec);
   return spec;
+}
+
+}  // namespace
+
+std::optional<FormatSpec> ResolveFormat(const QuantConfig& config, Role role) {
+  return Resolve(config, role,
+                 role == Role::kActivation ? config.activations
+                 : role == Role::kWeight   ? config.weights
+                                           : config.biases);
+}
+
+std::optional<FormatSpec> ResolveEmbeddings(const QuantConfig& config) {
+  return Resolve(config, Role::kWeight, config.embeddings);
 }
 
 void CheckHasOperator(OperatorSet operators, const FormatSpec& spec) {

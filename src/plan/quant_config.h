@@ -58,6 +58,9 @@ struct QuantConfig {
   // Biases are a thousandth of a model's bytes and enter sums that are float anyway: float unless
   // asked.
   std::string biases = "none";
+  // Tables that Gather looks rows up in: embeddings of words. Most of them are read at few rows, so
+  // their format is about bytes only; float unless asked.
+  std::string embeddings = "none";
   Placement placement = Placement::kDefault;
   // How the shared exponent of a block is chosen; nothing: DefaultScaleChoice.
   std::optional<formats::ScaleChoice> activation_scale;
@@ -133,6 +136,9 @@ Placement ResolvePlacement(const QuantConfig& config);
 // The format a side is quantized to with this configuration, scale choice and rounding filled in;
 // nothing for "none".
 std::optional<formats::FormatSpec> ResolveFormat(const QuantConfig& config, Role role);
+
+// The same for the tables of Gather.
+std::optional<formats::FormatSpec> ResolveEmbeddings(const QuantConfig& config);
 
 // Throws Error(kUnsupported) if the operator set has no operator that computes this format.
 void CheckHasOperator(OperatorSet operators, const formats::FormatSpec& spec);

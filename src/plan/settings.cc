@@ -171,6 +171,9 @@ std::vector<Setting> MakeSettings() {
   settings.push_back(FormatSetting("weights", "format of the weights", &QuantConfig::weights));
   settings.push_back(
       FormatSetting("biases", "format of the biases (default none)", &QuantConfig::biases));
+  settings.push_back(FormatSetting(
+      "embeddings", "format of the tables that Gather looks rows up in (default none)",
+      &QuantConfig::embeddings));
   settings.push_back(WordSetting<Placement>(
       "placement",
       "quantize around the operators that multiply (compute), around every operator (all), or "

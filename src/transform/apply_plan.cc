@@ -95,14 +95,20 @@ TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan,
   TransformReport report;
   plan::CheckFits(plan, model);
   RaiseOpset(model, plan, options);
+  QuantizedWeights quantized;
   report.passes.push_back(RunPass("quantize-weights", [&] {
-    QuantizedWeights quantized =
-        QuantizeWeights(model, plan, options.storage, options.params, pool, progress);
-    report.weights = std::move(quantized.weights);
+    quantized = QuantizeWeights(model, plan, options.storage, options.params, pool, progress);
+    report.weights = quantized.weights;
     return quantized.is_modified;
   }));
   report.passes.push_back(
       RunPass("insert-quantizers", [&] { return InsertQuantizers(model, plan, options.params); }));
+  if (options.target == Target::kOnnxRuntime) {
+    report.passes.push_back(RunPass("use-native-operators", [&] {
+      report.native = UseNativeOperators(model, quantized, options.accuracy_level, pool);
+      return report.native.num_nodes > 0;
+    }));
+  }
   if (options.is_portable) {
     report.passes.push_back(RunPass("add-portable-functions", [&] {
       report.portable = AddPortableFunctions(model);

@@ -11,6 +11,7 @@
 #include "plan/quant_plan.h"
 #include "transform/portable_functions.h"
 #include "transform/quantize_weights.h"
+#include "transform/use_native_operators.h"
 
 namespace bitpress::transform {
 
@@ -21,8 +22,16 @@ struct PassReport {
   double time_ms = 0;
 };
 
+// Whose operators a model may have.
+enum class Target {
+  kPortable,     // of ONNX and our own, which have functions of those
+  kOnnxRuntime,  // also what ONNX Runtime computes from codes: see use_native_operators.h
+};
+
 struct ApplyOptions {
   Storage storage = Storage::kPacked;
+  Target target = Target::kPortable;
+  AccuracyLevel accuracy_level = AccuracyLevel::kInt8;  // of Target::kOnnxRuntime
   // Our quantizers also as functions of standard operators, for sessions without our library.
   bool is_portable = true;
   // Of the activations with integer formats. One that is missing stays float, and so do the biases
@@ -33,12 +42,15 @@ struct ApplyOptions {
 struct TransformReport {
   std::vector<PassReport> passes;
   PortableFunctions portable;
+  NativeOperators native;  // Target::kOnnxRuntime
   // Their errors are known once the model has been written.
   std::vector<std::shared_ptr<const WeightStatistics>> weights;
 };
 
-// Runs quantize-weights, insert-quantizers, add-portable-functions and record-config (metadata that
-// say how the model was made). A second run with the same plan changes nothing in the file. `pool`
+// Runs quantize-weights, insert-quantizers, use-native-operators (for that target),
+// add-portable-functions and record-config (metadata that say how the model was made). A second run
+// with the same plan changes nothing in the file; after use-native-operators the plan does not fit
+// the model any more. `pool`
 // is used until the model is written and must live so long. Throws Error as the passes do; the
 // model is in an unspecified, but valid state then.
 TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan,

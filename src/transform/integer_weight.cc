@@ -83,7 +83,8 @@ IntegerWeight::IntegerWeight(graph::HeldInitializer source, const plan::TensorPl
     return;  // scale_dims_ stay empty: a scalar
   }
   const auto rank = static_cast<int64_t>(dims.size());
-  const auto axis = static_cast<size_t>(*row.axis < 0 ? *row.axis + rank : *row.axis);
+  axis_ = *row.axis < 0 ? *row.axis + rank : *row.axis;
+  const auto axis = static_cast<size_t>(axis_);
   view_.outer = NumElements(dims.first(axis));
   view_.axis = dims[axis];
   view_.inner = NumElements(dims.subspan(axis + 1));
@@ -189,7 +190,7 @@ void IntegerWeight::RaiseForBiases(std::vector<QParams>& params) const {
   }
 }
 
-std::vector<int32_t> IntegerWeight::Codes(ThreadPool& pool, std::vector<float>& y,
+std::vector<int32_t> IntegerWeight::Round(ThreadPool& pool, std::vector<float>& y,
                                           WeightStatistics& statistics) const {
   const std::vector<QParams>& params = Params(pool);
   const std::vector<float> x = Floats();
@@ -218,10 +219,9 @@ std::vector<int32_t> IntegerWeight::Codes(ThreadPool& pool, std::vector<float>& 
   return codes;
 }
 
-IntegerWeight::Result IntegerWeight::Quantize(ThreadPool& pool,
-                                              WeightStatistics& statistics) const {
+std::vector<int32_t> IntegerWeight::Codes(ThreadPool& pool, WeightStatistics& statistics) const {
   std::vector<float> y;
-  const std::vector<int32_t> codes = Codes(pool, y, statistics);
+  std::vector<int32_t> codes = Round(pool, y, statistics);
   // The specification saturates there, a product in float32 does not.
   constexpr float kMost = std::numeric_limits<float>::max();
   if (std::ranges::any_of(y, [](float value) { return std::abs(value) == kMost; })) {
@@ -230,6 +230,12 @@ IntegerWeight::Result IntegerWeight::Quantize(ThreadPool& pool,
          "give another scale",
          reader_, value_);
   }
+  return codes;
+}
+
+IntegerWeight::Result IntegerWeight::Quantize(ThreadPool& pool,
+                                              WeightStatistics& statistics) const {
+  const std::vector<int32_t> codes = Codes(pool, statistics);
   Result result;
   result.codes = Store(code_type_, source_.dims, codes);
   std::vector<int64_t> zero_points;
@@ -245,7 +251,7 @@ IntegerWeight::Result IntegerWeight::Quantize(ThreadPool& pool,
 
 Tensor IntegerWeight::Simulate(ThreadPool& pool, WeightStatistics& statistics) const {
   std::vector<float> y;
-  Codes(pool, y, statistics);
+  Round(pool, y, statistics);
   Tensor tensor{source_.type, source_.dims, std::vector<std::byte>(source_.bytes.size())};
   if (source_.type == DataType::kFloat16) {
     kernels::FloatToHalf(y, tensor.values<uint16_t>().data());

@@ -45,6 +45,8 @@ class IntegerWeight {
 
   // The same as a packed weight has them.
   IntegerLayout Layout() const;
+  // Along which scales differ; 0 per tensor.
+  int64_t axis() const { return axis_; }
 
   struct Result {
     Tensor codes;        // in the shape of the weight; of 2 and 4 bits several to a byte
@@ -54,6 +56,9 @@ class IntegerWeight {
   // Fills in the errors of `statistics`. Throws Error(kInvalidModel) where codes would mean
   // infinity.
   Result Quantize(ThreadPool& pool, WeightStatistics& statistics) const;
+  // The codes alone, as whole numbers in the shape of the weight (of uint32 the low 32 bits).
+  // Throws as Quantize.
+  std::vector<int32_t> Codes(ThreadPool& pool, WeightStatistics& statistics) const;
   // The floats that the codes mean, in the type of the source.
   Tensor Simulate(ThreadPool& pool, WeightStatistics& statistics) const;
 
@@ -67,8 +72,8 @@ class IntegerWeight {
   };
   std::vector<formats::QParams> ComputeParams(ThreadPool& pool) const;
   void RaiseForBiases(std::vector<formats::QParams>& params) const;
-  // The codes as whole numbers; y gets the floats they mean.
-  std::vector<int32_t> Codes(ThreadPool& pool, std::vector<float>& y,
+  // The same; y gets the floats that the codes mean, saturated.
+  std::vector<int32_t> Round(ThreadPool& pool, std::vector<float>& y,
                              WeightStatistics& statistics) const;
   std::vector<float> Floats() const;
 
@@ -79,6 +84,7 @@ class IntegerWeight {
   plan::RangeMethod range_;
   std::optional<formats::QParams> given_;
   std::vector<AddedBias> biases_;
+  int64_t axis_ = 0;
   View view_;
   bool is_per_column_ = false;  // per block: columns of `inner` have scales of their own
   std::vector<int64_t> scale_dims_;

@@ -57,6 +57,7 @@ class WeightQuantizer {
         Replace(*row, has_copy);
       }
     }
+    result_.step = store_.Step();
     return std::move(result_);
   }
 
@@ -192,13 +193,10 @@ class WeightQuantizer {
     if (integer_readers_.Contain(row) && storage_ == Storage::kPacked &&
         source.type != DataType::kFloat16 && !row.flatten) {
       const bool is_per_block = row.integer->granularity == plan::Granularity::kPerBlock;
-      const int64_t axis = row.axis.value_or(0);
-      const auto rank = static_cast<int64_t>(source.dims.size());
-      store_.StoreDequantized(
-          target,
-          {weight->code_type(), source.dims, weight->scale_dims(), axis < 0 ? axis + rank : axis,
-           is_per_block ? row.integer->block_size : 0},
-          quantize, *statistics);
+      store_.StoreDequantized(target,
+                              {weight->code_type(), source.dims, weight->scale_dims(),
+                               weight->axis(), is_per_block ? row.integer->block_size : 0},
+                              quantize, *statistics);
       return;
     }
     statistics->unpacked_reason = WhyNotPacked(source);
@@ -206,6 +204,7 @@ class WeightQuantizer {
       store_.StorePacked(target, source,
                          StoragePackedInteger(row.Spec(), source.dims, weight->Layout()), quantize,
                          *statistics);
+      result_.integers.push_back({weight, statistics});
     } else {
       store_.StoreFloats(
           target, source,

@@ -3,6 +3,7 @@
 // are computed while the model is written, one weight at a time.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -12,6 +13,7 @@
 #include "base/thread_pool.h"
 #include "graph/model.h"
 #include "plan/quant_plan.h"
+#include "transform/integer_weight.h"
 #include "transform/qparams_table.h"
 #include "transform/weight_job.h"
 
@@ -25,10 +27,17 @@ enum class Storage {
 };
 
 struct QuantizedWeights {
+  // An integer weight behind an Unpack node.
+  struct PackedInteger {
+    std::shared_ptr<const IntegerWeight> weight;
+    std::shared_ptr<WeightStatistics> statistics;
+  };
   bool is_modified = false;
   // In the plan's order, without those that an earlier run replaced; their errors are known once
   // the model has been written.
   std::vector<std::shared_ptr<const WeightStatistics>> weights;
+  std::vector<PackedInteger> integers;
+  std::function<void()> step;  // to be called once for each weight that is written in another way
 };
 
 // Weights with fewer elements stay floats in packed models: decoding one costs more at load than

@@ -1,7 +1,9 @@
 #include "transform/unpack_weights.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "kernels/half.h"
 #include "kernels/pack_tensor.h"
 #include "plan/quantizer_nodes.h"
+#include "transform/native_form.h"
 #include "transform/unpack_functions.h"
 #include "transform/unpack_integers.h"
 
@@ -84,6 +87,14 @@ std::optional<Node> HalfCast(const Model& model, const std::string& value) {
   return is_cast ? std::optional(reader) : std::nullopt;
 }
 
+void RemoveIfUnused(Model& model, const std::vector<std::string>& constants) {
+  for (const std::string& name : constants) {
+    const bool is_unused =
+        model.Uses(name).empty() && !model.IsOutput(name) && !model.IsUsedInSubgraph(name);
+    if (is_unused && model.IsInitializer(name)) model.RemoveInitializer(name);
+  }
+}
+
 void Unpack(Model& model, Node node, PackedWeight weight, ThreadPool& pool,
             const std::function<void()>& step) {
   const auto job = std::make_shared<Job>(Job{std::move(weight), {}, node.Describe()});
@@ -112,11 +123,58 @@ void Unpack(Model& model, Node node, PackedWeight weight, ThreadPool& pool,
       return tensor;
     });
   }
-  for (const std::string& input : inputs) {
-    const bool is_unused =
-        model.Uses(input).empty() && !model.IsOutput(input) && !model.IsUsedInSubgraph(input);
-    if (is_unused && model.IsInitializer(input)) model.RemoveInitializer(input);
+  RemoveIfUnused(model, inputs);
+}
+
+// A MatMulNBits or GatherBlockQuantized as the MatMul or Gather of floats that it stands for.
+// Several of them may read one weight: `weights` says what it is called by its codes' name.
+void UnpackNative(Model& model, Node node, const NativeForm& form,
+                  std::map<std::string, std::string>& weights, ThreadPool& pool,
+                  const std::function<void()>& step) {
+  constexpr size_t kScales = 2;
+  constexpr size_t kZeroPoints = 3;
+  constexpr size_t kBias = 5;
+  const std::string codes = node.input(form.is_matmul ? 1 : 0);
+  const std::string data = node.input(form.is_matmul ? 0 : 1);
+  std::vector<std::string> parts{codes, node.input(kScales)};
+  if (form.has_zero_points) parts.push_back(node.input(kZeroPoints));
+  auto [known, is_new] = weights.try_emplace(codes);
+  if (is_new) {
+    const std::string_view suffix = "_codes";
+    std::string name =
+        codes.ends_with(suffix) ? codes.substr(0, codes.size() - suffix.size()) : codes + "_floats";
+    known->second = model.FreshName(std::move(name));
+    std::vector<graph::HeldInitializer> held;
+    for (const std::string& part : parts) held.push_back(model.HoldInitializer(part));
+    std::vector<int64_t> dims{form.num_rows, form.row_length};
+    if (form.is_matmul) std::swap(dims[0], dims[1]);
+    model.DeferInitializers({{known->second, DataType::kFloat, dims}}, [=, &pool] {
+      Tensor tensor{DataType::kFloat, dims,
+                    std::vector<std::byte>(NumBytes(DataType::kFloat, NumElements(dims)))};
+      DecodeNative(form, held[0].bytes, held[1].bytes,
+                   form.has_zero_points ? held[2].bytes : std::span<const std::byte>(),
+                   tensor.values<float>(), pool);
+      step();
+      std::vector<Tensor> tensors;
+      tensors.push_back(std::move(tensor));
+      return tensors;
+    });
   }
+  const std::string bias =
+      form.is_matmul && node.num_inputs() > kBias ? node.input(kBias) : std::string();
+  const std::string output = node.output(0);
+  node.set_output(0, model.FreshName(output + "_replaced"));
+  if (form.is_matmul) {
+    const std::string product = bias.empty() ? output : model.FreshName(output + "_product");
+    model.InsertNode({node.name(), "MatMul", "", {data, known->second}, {product}, {}}, node);
+    if (!bias.empty()) {
+      model.InsertNode({output + "_add", "Add", "", {product, bias}, {output}, {}}, node);
+    }
+  } else {
+    model.InsertNode({node.name(), "Gather", "", {known->second, data}, {output}, {}}, node);
+  }
+  model.RemoveNode(node);
+  RemoveIfUnused(model, parts);
 }
 
 }  // namespace
@@ -124,8 +182,16 @@ void Unpack(Model& model, Node node, PackedWeight weight, ThreadPool& pool,
 size_t UnpackWeights(Model& model, ThreadPool& pool, const ProgressSink& progress) {
   // Unpacking removes nodes, but none of these before its turn.
   std::vector<Node> nodes = model.Nodes();
+  std::vector<std::pair<Node, NativeForm>> native;
+  std::set<std::string> native_codes;
+  for (const Node& node : nodes) {
+    if (const auto form = NativeFormOf(model, node)) {
+      native.emplace_back(node, *form);
+      native_codes.insert(node.input(form->is_matmul ? 1 : 0));
+    }
+  }
   std::erase_if(nodes, [](const Node& node) { return !plan::IsUnpack(node); });
-  const size_t num_weights = nodes.size();
+  const size_t num_weights = nodes.size() + native_codes.size();
   const auto num_done = std::make_shared<size_t>(0);
   const auto step = [num_done, num_weights, progress] {
     *num_done = std::min(*num_done + 1, num_weights);
@@ -136,6 +202,8 @@ size_t UnpackWeights(Model& model, ThreadPool& pool, const ProgressSink& progres
       Unpack(model, node, std::move(*weight), pool, step);
     }
   }
+  std::map<std::string, std::string> weights;
+  for (const auto& [node, form] : native) UnpackNative(model, node, form, weights, pool, step);
   for (const auto& [domain, name] : model.Functions()) {
     if (domain == "bitpress" && name.starts_with("Unpack_")) model.RemoveFunction(domain, name);
   }

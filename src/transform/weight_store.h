@@ -24,6 +24,11 @@ class WeightStore {
 
   void set_num_weights(size_t num_weights) { progress_->num_weights = num_weights; }
 
+  // Tells the sink of one more.
+  std::function<void()> Step() const {
+    return [progress = progress_] { progress->Step(); };
+  }
+
   // An initializer of the type and shape of `source`.
   void StoreFloats(const std::string& target, const graph::HeldInitializer& source,
                    std::function<Tensor()> compute, WeightStatistics& statistics);

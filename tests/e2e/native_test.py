@@ -1,0 +1,167 @@
+"""`--target onnxruntime`: integer weights in MatMulNBits and GatherBlockQuantized, whose codes mean what packed ones mean."""
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+
+def model(rng):
+    """A table, and products of every kind that has a native form; sizes that blocks of 16 and 64 do not divide."""
+    weights = {"table": (50, 80), "first": (80, 56), "bias": (56,), "second": (72, 56), "third": (72, 40), "last": (40, 24)}
+    constants = [numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32) / 4, name)
+                 for name, shape in weights.items()]
+    node = helper.make_node
+    nodes = [
+        node("Gather", ["table", "ids"], ["rows"], "lookup"), node("ReduceSum", ["rows", "axis"], ["sum"], "add_up", keepdims=0),
+        node("Gemm", ["sum", "first", "bias"], ["a"], "gemm"), node("Relu", ["a"], ["b"], "relu"),
+        node("Gemm", ["b", "second"], ["c"], "transposed", transB=1), node("MatMul", ["c", "third"], ["d"], "product"),
+        node("MatMul", ["d", "last"], ["y"], "one"), node("MatMul", ["d", "last"], ["z"], "other"),
+    ]
+    graph = helper.make_graph(nodes, "native", [helper.make_tensor_value_info("ids", TensorProto.INT64, ["N", 3])],
+                              [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 24]) for name in "yz"],
+                              [*constants, numpy_helper.from_array(np.array([1]), "axis")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.fixture
+def source(tmp_path):
+    onnx.save(model(np.random.default_rng(2)), tmp_path / "model.onnx")
+    return tmp_path / "model.onnx"
+
+
+def quantize(bitpress, source, target, weights, block_size, symmetric, *options):
+    return bitpress.ok("quantize", source, "-o", target, "--config", "INT4_WEIGHTS", "--weights", weights, "--set",
+                       f"embeddings={weights}", "--set", f"weight_block_size={block_size}", "--set",
+                       f"weight_symmetric={symmetric}", *options)
+
+
+def run(path):
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return session.run(None, {"ids": np.random.default_rng(1).integers(-50, 50, (7, 3))})[0]
+
+
+def operators(path):
+    return Counter(node.op_type for node in onnx.load(path).graph.node)
+
+
+def constants(path):
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(path).graph.initializer}
+
+
+@pytest.mark.parametrize("symmetric", ["true", "false"])
+@pytest.mark.parametrize("weights, block_size, level", [
+    ("int4", 16, 1), ("int4", 32, 4), ("uint4", 64, 1), ("uint4", 16, 4), ("int8", 32, 4), ("uint8", 64, 4), ("int2", 64, 4),
+    ("uint2", 128, 4), ("int4", 256, 1)])
+def test_codes_mean_the_simulated_values(weights, block_size, level, symmetric, source, tmp_path, bitpress):
+    native, simulated = tmp_path / "native.onnx", tmp_path / "simulated.onnx"
+    text = quantize(bitpress, source, native, weights, block_size, symmetric, "--target", "onnxruntime", "--accuracy-level",
+                    str(level))
+    assert "6 nodes compute from codes" in text and "decoded" not in text
+    onnx.checker.check_model(native, full_check=True)
+    found = operators(native)
+    assert found["MatMulNBits"] == 5 and found["GatherBlockQuantized"] == 1
+    written = onnx.load(native)
+    assert not written.functions and {info.name for info in written.graph.value_info} <= set("abcd") | {"rows", "sum"}
+    quantize(bitpress, source, simulated, weights, block_size, symmetric, "--storage", "simulated")
+    wanted = run(simulated)
+    error = np.abs(run(native) - wanted).max() / np.abs(wanted).max()
+    assert error < (1e-5 if level == 1 else 0.05)
+    # The weights themselves are the same bit for bit.
+    bitpress.ok("unpack", native, "-o", tmp_path / "floats.onnx")
+    onnx.checker.check_model(tmp_path / "floats.onnx", full_check=True)
+    assert set(operators(tmp_path / "floats.onnx")) == {"Gather", "ReduceSum", "MatMul", "Add", "Relu"}
+    floats, expected = constants(tmp_path / "floats.onnx"), constants(simulated)
+    expected["second"] = expected["second"].T
+    for name in ("table", "first", "second", "third", "last"):
+        assert np.array_equal(floats[name].view(np.uint32), np.ascontiguousarray(expected[name]).view(np.uint32)), name
+    error = np.abs(run(tmp_path / "floats.onnx") - wanted).max() / np.abs(wanted).max()
+    assert error < 1e-5
+
+
+def test_inspect_shows_what_they_hold(source, tmp_path, bitpress):
+    quantize(bitpress, source, tmp_path / "native.onnx", "int4", 16, "true", "--target", "onnxruntime")
+    text = bitpress.ok("inspect", tmp_path / "native.onnx", "--tensors")
+    assert "first_codes int4 [80, 56]: 2.80 kB, 5.00 bits" not in text  # 4 bits and a scale for each 16
+    assert "first_codes int4 [80, 56]" in text and "6.00 bits each" in text
+    assert "table_codes int4 [50, 80]" in text
+    quantize(bitpress, source, tmp_path / "native.onnx", "int4", 16, "false", "--target", "onnxruntime")
+    assert "third_codes uint4 [72, 40]" in bitpress.ok("inspect", tmp_path / "native.onnx", "--tensors")
+
+
+@pytest.mark.parametrize("weights, block_size, options, reason", [
+    ("int16", 32, [], "codes of 16 bits"), ("int4", 24, [], "blocks of 24"), ("int2", 32, [], "2 bits in blocks of 32"),
+    ("int8", 32, ["--accuracy-level", "1"], "accuracy level 1 is slow at 8 bits"),
+    ("int4", 512, [], "blocks of 512"), ("int4", 32, ["--set", "weight_granularity=per_axis"], "it is no matrix in blocks")])
+def test_what_has_no_native_form_stays_packed(weights, block_size, options, reason, source, tmp_path, bitpress):
+    text = quantize(bitpress, source, tmp_path / "native.onnx", weights, block_size, "true", "--target", "onnxruntime", *options)
+    assert f"decoded at load: {reason}" in text
+    quantize(bitpress, source, tmp_path / "packed.onnx", weights, block_size, "true", *options)
+    wanted = run(tmp_path / "packed.onnx")
+    assert np.abs(run(tmp_path / "native.onnx") - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+def test_other_readers_keep_a_weight_packed(tmp_path, bitpress):
+    graph = model(np.random.default_rng(2)).graph
+    tied = helper.make_node("MatMul", ["rows", "tied"], ["scores"], "scores_product")
+    graph.node.extend([helper.make_node("Transpose", ["table"], ["tied"], "turn"), tied,
+                       helper.make_node("Gemm", ["c", "third"], ["scaled"], "scaled", alpha=2.0)])
+    graph.output.extend([helper.make_tensor_value_info("scores", TensorProto.FLOAT, None),
+                         helper.make_tensor_value_info("scaled", TensorProto.FLOAT, None)])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "tied.onnx")
+    text = quantize(bitpress, tmp_path / "tied.onnx", tmp_path / "native.onnx", "int4", 16, "true", "--target", "onnxruntime")
+    assert "decoded at load: Gemm with transA or alpha" in text
+    onnx.checker.check_model(tmp_path / "native.onnx", full_check=True)
+    quantize(bitpress, tmp_path / "tied.onnx", tmp_path / "packed.onnx", "int4", 16, "true")
+    wanted = run(tmp_path / "packed.onnx")
+    assert np.abs(run(tmp_path / "native.onnx") - wanted).max() < 0.05 * np.abs(wanted).max()
+
+
+def test_threads_and_files_do_not_matter(source, tmp_path, bitpress):
+    written = []
+    for options in (["--threads", "1"], ["--threads", "3"]):
+        quantize(bitpress, source, tmp_path / "native.onnx", "uint4", 32, "false", "--target", "onnxruntime", *options)
+        written.append((tmp_path / "native.onnx").read_bytes())
+    assert written[0] == written[1]
+    quantize(bitpress, source, tmp_path / "far.onnx", "uint4", 32, "false", "--target", "onnxruntime", "--external-data")
+    assert np.array_equal(run(tmp_path / "far.onnx"), run(tmp_path / "native.onnx"))
+
+
+@pytest.mark.parametrize("config, weights", [("INT4_WEIGHTS", {"uint4"}), ("INT8_WEIGHTS", {"int8"}), ("MATMUL_NBITS", {"int4", "FLOAT"})])
+def test_presets_of_weights_alone(config, weights, source, tmp_path, bitpress):
+    bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", config)
+    text = bitpress.ok("inspect", tmp_path / "q.onnx", "--tensors")
+    lines = [line.split() for line in text.splitlines() if line.startswith("  ") and "[" in line]
+    assert {words[1] for words in lines if words[0] in ("table", "first", "second", "third")} == weights
+    assert np.corrcoef(run(tmp_path / "q.onnx").ravel(), run(source).ravel())[0, 1] > 0.98
+
+
+@pytest.mark.parametrize("weights", ["mxfp4_e2m1", "mx6", "bf16"])
+def test_tables_in_other_formats(weights, source, tmp_path, bitpress):
+    bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", "MX9", "--activations", "none", "--set",
+                f"embeddings={weights}")
+    bitpress.ok("quantize", source, "-o", tmp_path / "s.onnx", "--config", "MX9", "--activations", "none", "--set",
+                f"embeddings={weights}", "--storage", "simulated")
+    assert np.array_equal(run(tmp_path / "q.onnx"), run(tmp_path / "s.onnx"))
+    assert f"table {weights} [50, 80]" in bitpress.ok("inspect", tmp_path / "q.onnx", "--tensors")
+
+
+@pytest.mark.parametrize("command", [["inspect"], ["unpack", "-o", "out.onnx"]], ids=" ".join)
+@pytest.mark.parametrize("op_type, attribute, number", [
+    ("MatMulNBits", "bits", 3), ("MatMulNBits", "bits", 8), ("MatMulNBits", "K", 0), ("MatMulNBits", "K", -80),
+    ("MatMulNBits", "K", 1 << 62), ("MatMulNBits", "K", 97), ("MatMulNBits", "N", 57), ("MatMulNBits", "N", 1 << 62),
+    ("MatMulNBits", "N", -1), ("MatMulNBits", "block_size", 0), ("MatMulNBits", "block_size", 1 << 62),
+    ("MatMulNBits", "block_size", 32), ("GatherBlockQuantized", "block_size", 32), ("GatherBlockQuantized", "block_size", -16)])
+def test_numbers_that_do_not_fit_are_refused(op_type, attribute, number, command, source, tmp_path, bitpress):
+    quantize(bitpress, source, tmp_path / "native.onnx", "uint4", 16, "false", "--target", "onnxruntime")
+    changed = onnx.load(tmp_path / "native.onnx")
+    node = next(node for node in changed.graph.node if node.op_type == op_type)
+    next(found for found in node.attribute if found.name == attribute).i = number
+    (tmp_path / "bad.onnx").write_bytes(changed.SerializeToString())
+    arguments = [tmp_path / word if word == "out.onnx" else word for word in command[1:]]
+    message = bitpress.error(command[0], tmp_path / "bad.onnx", *arguments)
+    assert node.name in message and "bad.onnx" in message
+    assert not (tmp_path / "out.onnx").exists()
