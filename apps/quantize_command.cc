@@ -68,12 +68,14 @@ std::string ListReasons(const plan::QuantPlan& plan) {
   return ListCounted("float", reasons);
 }
 
-// What became of the weights for ONNX Runtime's operators that compute from codes.
-std::string DescribeNative(const transform::NativeOperators& native) {
+// How many nodes a pass rewrote, and what became of the others.
+template <typename Rewritten>
+std::string DescribeRewritten(std::string_view done, std::string_view not_done,
+                              const Rewritten& rewritten) {
   std::vector<std::string> reasons;
-  for (const auto& [value, reason] : native.omissions) reasons.push_back(reason);
-  return fmt::format("  {:>5} nodes compute from codes\n", native.num_nodes) +
-         ListCounted("decoded at load", reasons);
+  for (const auto& [name, reason] : rewritten.omissions) reasons.push_back(reason);
+  return fmt::format("  {:>5} nodes {}\n", rewritten.num_nodes, done) +
+         ListCounted(not_done, reasons);
 }
 
 using Weights = std::vector<std::shared_ptr<const transform::WeightStatistics>>;
@@ -108,7 +110,12 @@ std::string Summarize(const Options& options, const pipeline::QuantizeReport& re
     text += fmt::format("  needs our library: {}: {}\n", omission.op_type, omission.reason);
   }
   if (options.apply.target == transform::Target::kOnnxRuntime) {
-    text += DescribeNative(report.transform.native);
+    text += DescribeRewritten("compute from codes of weights", "decoded at load",
+                              report.transform.native);
+  }
+  if (options.apply.form == transform::IntegerForm::kQOperator) {
+    text += DescribeRewritten("are operators on integers", "between Q and DQ as ever",
+                              report.transform.integer);
   }
   for (const auto& [value, reason] : report.left_float) {
     text += fmt::format("  left float: '{}': {}\n", value, reason);
@@ -213,6 +220,14 @@ void AddQuantizeCommand(CLI::App& program) {
                    "products of floats, weights of 4 bits only")
       ->transform(CLI::CheckedTransformer(levels).description(""))
       ->type_name("1|4");
+  const std::map<std::string, transform::IntegerForm> forms{
+      {"qdq", transform::IntegerForm::kQdq}, {"qoperator", transform::IntegerForm::kQOperator}};
+  command
+      ->add_option("--form", options->apply.form,
+                   "integers: qdq (default): float operators between DequantizeLinear and "
+                   "QuantizeLinear; qoperator: QLinearConv, QLinearMatMul, QGemm and their kin")
+      ->transform(CLI::CheckedTransformer(forms).description(""))
+      ->type_name("qdq|qoperator");
   const std::map<std::string, bool> switches{{"on", true}, {"off", false}};
   command
       ->add_option("--portable", options->apply.is_portable,

@@ -109,6 +109,12 @@ TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan,
       return report.native.num_nodes > 0;
     }));
   }
+  if (options.form == IntegerForm::kQOperator) {
+    report.passes.push_back(RunPass("use-integer-operators", [&] {
+      report.integer = UseIntegerOperators(model);
+      return report.integer.num_nodes > 0;
+    }));
+  }
   if (options.is_portable) {
     report.passes.push_back(RunPass("add-portable-functions", [&] {
       report.portable = AddPortableFunctions(model);

@@ -11,6 +11,7 @@
 #include "plan/quant_plan.h"
 #include "transform/portable_functions.h"
 #include "transform/quantize_weights.h"
+#include "transform/use_integer_operators.h"
 #include "transform/use_native_operators.h"
 
 namespace bitpress::transform {
@@ -28,10 +29,17 @@ enum class Target {
   kOnnxRuntime,  // also what ONNX Runtime computes from codes: see use_native_operators.h
 };
 
+// How operators on integers are written.
+enum class IntegerForm {
+  kQdq,        // float operators between DequantizeLinear and QuantizeLinear
+  kQOperator,  // operators on codes: see use_integer_operators.h
+};
+
 struct ApplyOptions {
   Storage storage = Storage::kPacked;
   Target target = Target::kPortable;
   AccuracyLevel accuracy_level = AccuracyLevel::kInt8;  // of Target::kOnnxRuntime
+  IntegerForm form = IntegerForm::kQdq;
   // Our quantizers also as functions of standard operators, for sessions without our library.
   bool is_portable = true;
   // Of the activations with integer formats. One that is missing stays float, and so do the biases
@@ -42,15 +50,16 @@ struct ApplyOptions {
 struct TransformReport {
   std::vector<PassReport> passes;
   PortableFunctions portable;
-  NativeOperators native;  // Target::kOnnxRuntime
+  NativeOperators native;    // Target::kOnnxRuntime
+  IntegerOperators integer;  // IntegerForm::kQOperator
   // Their errors are known once the model has been written.
   std::vector<std::shared_ptr<const WeightStatistics>> weights;
 };
 
 // Runs quantize-weights, insert-quantizers, use-native-operators (for that target),
-// add-portable-functions and record-config (metadata that say how the model was made). A second run
-// with the same plan changes nothing in the file; after use-native-operators the plan does not fit
-// the model any more. `pool`
+// use-integer-operators (for that form), add-portable-functions and record-config (metadata that
+// say how the model was made). A second run with the same plan changes nothing in the file; after
+// another target or form than the defaults the plan does not fit the model any more. `pool`
 // is used until the model is written and must live so long. Throws Error as the passes do; the
 // model is in an unspecified, but valid state then.
 TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan,

@@ -1,0 +1,122 @@
+"""`--form qoperator`: integer models whose operators compute on codes, as ONNX Runtime itself makes them of the QDQ form."""
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+SHAPE = (1, 3, 16, 16)
+
+
+def net():
+    """Every kind of operator that has a form on codes, and some without: Softmax, a Relu whose codes do not saturate."""
+    rng = np.random.default_rng(11)
+    weights = {}
+
+    def constant(name, *shape):
+        weights[name] = (rng.standard_normal(shape) / np.sqrt(max(1, np.prod(shape[1:])))).astype(np.float32)
+        return name
+
+    node = helper.make_node
+    weights |= {"zero": np.float32(0), "six": np.float32(6), "flat": np.array([0, -1]), "grow": np.array([1, 1, 2, 2], np.float32)}
+    nodes = [
+        node("Conv", ["x", constant("w1", 16, 3, 3, 3), constant("b1", 16)], ["c1"], "conv1", pads=[1, 1, 1, 1]),
+        node("Relu", ["c1"], ["r1"], "relu1"),
+        node("MaxPool", ["r1"], ["p1"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Conv", ["p1", constant("w2", 16, 1, 3, 3)], ["c2"], "conv2", pads=[1, 1, 1, 1], group=16),
+        node("Clip", ["c2", "zero", "six"], ["k2"], "clip"),
+        node("Add", ["k2", "p1"], ["a1"], "add"), node("Sigmoid", ["a1"], ["s1"], "sigmoid"), node("Mul", ["s1", "a1"], ["m1"], "mul"),
+        node("Conv", ["m1", constant("w3", 8, 16, 1, 1), constant("b3", 8)], ["c3"], "conv3"),
+        node("LeakyRelu", ["c3"], ["l3"], "leaky", alpha=0.1),
+        node("Concat", ["m1", "l3"], ["j1"], "concat", axis=1),
+        node("Resize", ["j1", "", "grow"], ["z1"], "resize", mode="nearest"),
+        node("AveragePool", ["z1"], ["v1"], "average", kernel_shape=[2, 2], strides=[2, 2]),
+        node("GlobalAveragePool", ["v1"], ["g1"], "global"), node("Reshape", ["g1", "flat"], ["f1"], "reshape"),
+        node("MatMul", ["f1", constant("w4", 24, 20)], ["d4"], "product"), node("Gemm", ["d4", constant("w5", 10, 20), constant("b5", 10)], ["y"], "classifier", transB=1),
+        node("MatMul", ["d4", constant("w6", 20, 6)], ["z"], "scores"),
+    ]
+    graph = helper.make_graph(nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", *SHAPE[1:]])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 10]),
+                               helper.make_tensor_value_info("z", TensorProto.FLOAT, ["N", 6])],
+                              [numpy_helper.from_array(np.asarray(value), name) for name, value in weights.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.fixture
+def source(tmp_path):
+    onnx.save(net(), tmp_path / "net.onnx")
+    return tmp_path / "net.onnx"
+
+
+@pytest.fixture
+def samples(tmp_path):
+    folder = tmp_path / "samples"
+    folder.mkdir()
+    rng = np.random.default_rng(3)
+    for i in range(16):
+        np.save(folder / f"{i:02}.npy", rng.standard_normal(SHAPE).astype(np.float32))
+    return folder
+
+
+def run(path, level="ENABLE_ALL"):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_{level}")
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return session.run(None, {"x": np.random.default_rng(4).standard_normal((32, *SHAPE[1:])).astype(np.float32)})
+
+
+def operators(path):
+    return Counter(node.op_type for node in onnx.load(path).graph.node)
+
+
+def both(bitpress, source, samples, folder, *options):
+    text = ""
+    for form in ("qdq", "qoperator"):
+        text = bitpress.ok("quantize", source, "-o", folder / f"{form}.onnx", "--data", samples, "--form", form, *options)
+        onnx.checker.check_model(folder / f"{form}.onnx", full_check=True)
+    return text
+
+
+@pytest.mark.parametrize("options", [["--config", "INT8"], ["--config", "INT8", "--set", "weight_granularity=per_tensor"],
+                                     ["--config", "U8U8_AAWA"], ["--config", "INT8", "--set", "activation_range=min_max"]],
+                         ids=" ".join)
+def test_the_same_outputs_as_onnx_runtime_makes_of_qdq(options, source, samples, tmp_path, bitpress):
+    text = both(bitpress, source, samples, tmp_path, *options)
+    assert "16 nodes are operators on integers" in text and "as ever" not in text
+    found = operators(tmp_path / "qoperator.onnx")
+    assert found["QuantizeLinear"] == 1 and found["DequantizeLinear"] == 0
+    assert found["QLinearConv"] == 3 and found["QLinearMatMul"] == 1 and found["QGemm"] == 1 and found["MatMulIntegerToFloat"] == 1
+    for name in ("Add", "Mul", "Sigmoid", "LeakyRelu", "AveragePool", "GlobalAveragePool"):
+        assert found[f"QLinear{name}"] == 1 and found[name] == 0
+    assert found["Conv"] == found["Relu"] == found["Clip"] == found["Gemm"] == found["MatMul"] == 0
+    assert found["MaxPool"] == found["Reshape"] == found["Resize"] == 1
+    assert found["Concat"] + found["QLinearConcat"] == 1
+    for fused, written in zip(run(tmp_path / "qdq.onnx"), run(tmp_path / "qoperator.onnx"), strict=True):
+        assert np.array_equal(fused, written)
+    for optimized, plain in zip(run(tmp_path / "qoperator.onnx"), run(tmp_path / "qoperator.onnx", "DISABLE_ALL"), strict=True):
+        assert np.allclose(optimized, plain, rtol=0, atol=np.abs(plain).max() / 50)
+
+
+def test_signed_activations_keep_the_relu_that_codes_do_not_do(source, samples, tmp_path, bitpress):
+    text = both(bitpress, source, samples, tmp_path, "--config", "A8W8")
+    assert "as ever: Relu behind it is more than the saturation of codes" in text
+    found = operators(tmp_path / "qoperator.onnx")
+    assert found["Relu"] == 1 and found["Conv"] >= 1 and found["QLinearConv"] >= 1
+    for fused, written in zip(run(tmp_path / "qdq.onnx"), run(tmp_path / "qoperator.onnx"), strict=True):
+        assert np.allclose(fused, written, rtol=0, atol=np.abs(fused).max() / 50)
+
+
+def test_other_codes_stay_between_q_and_dq(source, samples, tmp_path, bitpress):
+    text = both(bitpress, source, samples, tmp_path, "--config", "U16S8_AAWS")
+    assert "0 nodes are operators on integers" in text and "other codes than 8 bits" in text
+    assert (tmp_path / "qdq.onnx").read_bytes() == (tmp_path / "qoperator.onnx").read_bytes()
+
+
+def test_float_models_do_not_change(source, tmp_path, bitpress):
+    for form in ("qdq", "qoperator"):
+        bitpress.ok("quantize", source, "-o", tmp_path / f"{form}.onnx", "--config", "MX9", "--form", form)
+    assert (tmp_path / "qdq.onnx").read_bytes() == (tmp_path / "qoperator.onnx").read_bytes()
