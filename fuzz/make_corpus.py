@@ -112,6 +112,26 @@ def typed():
     return model
 
 
+def table():
+    return make([node("Gather", ["t", "i"], ["r"], "lookup"), node("MatMul", ["r", "w"], ["y"], "m")],
+                [value("i", ["N"], TensorProto.INT64)], [value("y", ["N", 5])], {"t": weights(20, 32), "w": weights(32, 5)})
+
+
+def integers():
+    """Q/DQ: what the form of operators on integers is made of."""
+    nodes = [node("QuantizeLinear", ["x", "s", "z"], ["xc"], "q"), node("DequantizeLinear", ["xc", "s", "z"], ["xd"], "d"),
+             node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], "wd", axis=0),
+             node("DequantizeLinear", ["b", "bs", "bz"], ["bd"], "bd", axis=0),
+             node("Conv", ["xd", "wd", "bd"], ["c"], "conv"), node("Relu", ["c"], ["r"], "relu"),
+             node("QuantizeLinear", ["r", "s", "z"], ["rc"], "rq"), node("DequantizeLinear", ["rc", "s", "z"], ["rd"], "rd"),
+             node("MaxPool", ["rd"], ["p"], "pool", kernel_shape=[2, 2]),
+             node("QuantizeLinear", ["p", "s", "z"], ["pc"], "pq"), node("DequantizeLinear", ["pc", "s", "z"], ["y"], "yd")]
+    scale = np.array([0.5, 0.25], np.float32)
+    constants = {"s": np.float32(0.5), "z": np.uint8(0), "w": np.arange(12, dtype=np.int8).reshape(2, 6, 1, 1), "ws": scale,
+                 "wz": np.zeros(2, np.int8), "b": np.arange(2, dtype=np.int32), "bs": scale / 2, "bz": np.zeros(2, np.int32)}
+    return make(nodes, [value("x", [1, 6, 4, 4])], [value("y", None)], constants)
+
+
 def quark():
     model = matmul((8, 8))
     model.opset_import.append(helper.make_opsetid("com.amd.quark", 1))
@@ -124,7 +144,8 @@ def quark():
 def write_models(program, folder):
     folder.mkdir(parents=True, exist_ok=True)
     plain = {"matmul": matmul(), "half": matmul((24, 24), np.float16), "conv": conv(), "shapes": shapes(), "bodies": bodies(),
-             "functions": functions(), "sparse": sparse(), "external": external(), "typed": typed(), "quark": quark()}
+             "functions": functions(), "sparse": sparse(), "external": external(), "typed": typed(), "quark": quark(), "table": table(),
+             "integers": integers()}
     for name, model in plain.items():
         (folder / f"{name}.onnx").write_bytes(model.SerializeToString(deterministic=True))
         if name != "external":  # its data lie in the fuzzer's folder
@@ -138,6 +159,10 @@ def write_models(program, folder):
     for weight_format in PACKED:
         quantize("matmul", "packed_" + "".join(c if c.isalnum() else "_" for c in weight_format), weight_format)
     quantize("matmul", "packed_blocks", "uint4", "--set", "weight_granularity=per_block", "--set", "weight_symmetric=false")
+    quantize("matmul", "native", "uint4", "--set", "weight_granularity=per_block", "--set", "weight_symmetric=false",
+             "--target", "onnxruntime")
+    quantize("table", "native_table", "int8", "--set", "weight_granularity=per_block", "--set", "embeddings=int8", "--target",
+             "onnxruntime")
     quantize("half", "packed_half", "mxfp4_e2m1")
     quantize("conv", "quantized_conv", "mx6", activations="mx6")
 

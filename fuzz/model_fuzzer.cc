@@ -15,6 +15,7 @@
 #include "plan/make_plan.h"
 #include "plan/quantizer_nodes.h"
 #include "transform/apply_plan.h"
+#include "transform/native_form.h"
 #include "transform/unpack_functions.h"
 #include "transform/unpack_weights.h"
 
@@ -77,6 +78,7 @@ void Run(std::string_view bytes) {
     node.Describe();
     is_packed = plan::IsUnpack(node) || plan::IsQuantizer(node) || is_packed;
     Succeeds([&] { transform::PackedWeightOf(model, node); });
+    Succeeds([&] { is_packed = transform::NativeFormOf(model, node).has_value() || is_packed; });
   }
   if (is_packed) {
     Succeeds([&] {
@@ -95,7 +97,11 @@ void Run(std::string_view bytes) {
   if (plan::FromJson(plan::ToJson(plan)) != plan) std::abort();
   const auto storage =
       bytes.size() % 5 == 0 ? transform::Storage::kSimulated : transform::Storage::kPacked;
-  transform::ApplyPlan(model, plan, {storage}, pool);
+  transform::ApplyOptions options;
+  options.storage = storage;
+  if (bytes.size() % 3 == 0) options.target = transform::Target::kOnnxRuntime;
+  if (bytes.size() % 7 < 3) options.form = transform::IntegerForm::kQOperator;
+  transform::ApplyPlan(model, plan, options, pool);
   Write(model);
 }
 

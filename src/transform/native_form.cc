@@ -133,10 +133,9 @@ std::optional<NativeForm> NativeFormOf(const graph::Model& model, const graph::N
     const size_t codes = kCodes[is_matmul ? 0 : 1];
     const DataType type = model.Initializer(node.input(codes)).type;
     form->has_zero_points = HasInput(node, kZeroPoints);
-    form->bits = static_cast<int>(node.GetInt("bits", 4));
-    if (form->bits != 2 && form->bits != 4 && form->bits != 8) {
-      FailAttribute("bits", form->bits);
-    }
+    const int64_t bits = node.GetInt("bits", 4);
+    if (bits != 2 && bits != 4 && bits != 8) FailAttribute("bits", bits);
+    form->bits = static_cast<int>(bits);
     form->block_size = node.GetInt("block_size", is_matmul ? 0 : 128);
     constexpr int64_t kMostInBlock = int64_t{1} << 16;
     if (form->block_size < 16 || form->block_size > kMostInBlock ||

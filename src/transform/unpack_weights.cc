@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -127,7 +126,7 @@ void Unpack(Model& model, Node node, PackedWeight weight, ThreadPool& pool,
 }
 
 // A MatMulNBits or GatherBlockQuantized as the MatMul or Gather of floats that it stands for.
-// Several of them may read one weight: `weights` says what it is called by its codes' name.
+// Several of them may read one weight: `weights` says what it is called by the names of its parts.
 void UnpackNative(Model& model, Node node, const NativeForm& form,
                   std::map<std::string, std::string>& weights, ThreadPool& pool,
                   const std::function<void()>& step) {
@@ -138,7 +137,9 @@ void UnpackNative(Model& model, Node node, const NativeForm& form,
   const std::string data = node.input(form.is_matmul ? 0 : 1);
   std::vector<std::string> parts{codes, node.input(kScales)};
   if (form.has_zero_points) parts.push_back(node.input(kZeroPoints));
-  auto [known, is_new] = weights.try_emplace(codes);
+  auto [known, is_new] =
+      weights.try_emplace(fmt::format("{} {} x {} of {} bits in {}", fmt::join(parts, "\n"),
+                                      form.num_rows, form.row_length, form.bits, form.block_size));
   if (is_new) {
     const std::string_view suffix = "_codes";
     std::string name =
@@ -183,19 +184,19 @@ size_t UnpackWeights(Model& model, ThreadPool& pool, const ProgressSink& progres
   // Unpacking removes nodes, but none of these before its turn.
   std::vector<Node> nodes = model.Nodes();
   std::vector<std::pair<Node, NativeForm>> native;
-  std::set<std::string> native_codes;
   for (const Node& node : nodes) {
-    if (const auto form = NativeFormOf(model, node)) {
-      native.emplace_back(node, *form);
-      native_codes.insert(node.input(form->is_matmul ? 1 : 0));
-    }
+    if (const auto form = NativeFormOf(model, node)) native.emplace_back(node, *form);
   }
   std::erase_if(nodes, [](const Node& node) { return !plan::IsUnpack(node); });
-  const size_t num_weights = nodes.size() + native_codes.size();
-  const auto num_done = std::make_shared<size_t>(0);
-  const auto step = [num_done, num_weights, progress] {
-    *num_done = std::min(*num_done + 1, num_weights);
-    if (progress) progress("unpack weights", *num_done, num_weights);
+  // How many there are is known before the first one is decoded, when the model is written.
+  struct Count {
+    size_t num_done = 0;
+    size_t num_weights = 0;
+  };
+  const auto count = std::make_shared<Count>();
+  const auto step = [count, progress] {
+    count->num_done = std::min(count->num_done + 1, count->num_weights);
+    if (progress) progress("unpack weights", count->num_done, count->num_weights);
   };
   for (const Node& node : nodes) {
     if (auto weight = PackedWeightOf(model, node)) {
@@ -207,7 +208,8 @@ size_t UnpackWeights(Model& model, ThreadPool& pool, const ProgressSink& progres
   for (const auto& [domain, name] : model.Functions()) {
     if (domain == "bitpress" && name.starts_with("Unpack_")) model.RemoveFunction(domain, name);
   }
-  return num_weights;
+  count->num_weights = nodes.size() + weights.size();
+  return count->num_weights;
 }
 
 size_t DropQuantizers(Model& model) {

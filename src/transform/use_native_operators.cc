@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "graph/clean_up.h"
+#include "transform/integer_codes.h"
 #include "transform/integer_weight.h"
 #include "transform/native_form.h"
 #include "transform/unpack_functions.h"
@@ -22,16 +23,12 @@ constexpr int64_t kLargestMatMulBlock = 256;
 // Smaller blocks of 2 bits take ONNX Runtime's slow path.
 constexpr int64_t kLeastTwoBitBlock = 64;
 
-bool IsStandard(const Node& node, std::string_view op_type) {
-  return node.domain().empty() && node.op_type() == op_type;
-}
-
 // Why a matrix product cannot be a MatMulNBits, "" if it can.
 std::string WhyNotMatMul(const Model& model, const Use& use, int64_t axis,
                          const std::vector<int64_t>& dims) {
   const Node& node = use.node;
   if (use.input_index != 1) return "it is the left matrix of a product";
-  const bool is_gemm = IsStandard(node, "Gemm");
+  const bool is_gemm = IsStandardOp(node, "Gemm");
   const bool is_transposed = is_gemm && node.GetInt("transB", 0) != 0;
   if (axis != (is_transposed ? 1 : 0)) return "its blocks do not run along the sums";
   if (!is_gemm) return "";
@@ -82,11 +79,11 @@ class Rewriter {
       return "the body of a control flow reads it, or it is an output";
     }
     const std::vector<Use> uses = model_.Uses(value);
-    const bool is_table = !uses.empty() && IsStandard(uses.front().node, "Gather");
+    const bool is_table = !uses.empty() && IsStandardOp(uses.front().node, "Gather");
     const int64_t axis = packed.weight->axis();
     for (const Use& use : uses) {
       std::string why =
-          IsStandard(use.node, "Gather") == is_table ? "" : "a Gather and a product read it";
+          IsStandardOp(use.node, "Gather") == is_table ? "" : "a Gather and a product read it";
       if (why.empty())
         why = is_table ? WhyNotTable(use, axis, bits, dims)
                        : WhyNotProduct(use, axis, bits, layout.block_size, dims);
@@ -106,7 +103,7 @@ class Rewriter {
 
   std::string WhyNotProduct(const Use& use, int64_t axis, size_t bits, int64_t block_size,
                             const std::vector<int64_t>& dims) const {
-    if (!IsStandard(use.node, "MatMul") && !IsStandard(use.node, "Gemm")) {
+    if (!IsStandardOp(use.node, "MatMul") && !IsStandardOp(use.node, "Gemm")) {
       return fmt::format("{} reads it", use.node.op_type());
     }
     if (block_size > kLargestMatMulBlock) return fmt::format("blocks of {}", block_size);
@@ -122,7 +119,7 @@ class Rewriter {
   void Rewrite(const QuantizedWeights::PackedInteger& packed, const std::function<void()>& step) {
     const std::string& value = packed.statistics->quantized;
     const std::vector<Use> uses = model_.Uses(value);
-    const NativeForm form = FormOf(*packed.weight, IsStandard(uses.front().node, "Gather"));
+    const NativeForm form = FormOf(*packed.weight, IsStandardOp(uses.front().node, "Gather"));
     RemoveUnpack(value);
     const std::vector<std::string> parts = Store(packed, form, step);
     for (const Use& use : uses) {

@@ -120,3 +120,30 @@ def test_float_models_do_not_change(source, tmp_path, bitpress):
     for form in ("qdq", "qoperator"):
         bitpress.ok("quantize", source, "-o", tmp_path / f"{form}.onnx", "--config", "MX9", "--form", form)
     assert (tmp_path / "qdq.onnx").read_bytes() == (tmp_path / "qoperator.onnx").read_bytes()
+
+
+def foreign(bias_scale, zero_point_dims=(), opset=17):
+    """A Q/DQ model of another tool: a Conv whose bias has this scale."""
+    node = helper.make_node
+    scale = np.array([0.5, 0.25], np.float32)
+    constants = {"s": np.float32(0.5), "z": np.zeros(zero_point_dims, np.uint8), "w": np.arange(12, dtype=np.int8).reshape(2, 6, 1, 1),
+                 "ws": scale, "wz": np.zeros(2, np.int8), "b": np.arange(2, dtype=np.int32), "bs": bias_scale,
+                 "bz": np.zeros(2, np.int32)}
+    nodes = [node("QuantizeLinear", ["x", "s", "z"], ["xc"], "q"), node("DequantizeLinear", ["xc", "s", "z"], ["xd"], "d"),
+             node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], "wd", axis=0),
+             node("DequantizeLinear", ["b", "bs", "bz"], ["bd"], "bd", axis=0), node("Conv", ["xd", "wd", "bd"], ["c"], "conv"),
+             node("QuantizeLinear", ["c", "s", "z"], ["cc"], "cq"), node("DequantizeLinear", ["cc", "s", "z"], ["y"], "yd")]
+    graph = helper.make_graph(nodes, "foreign", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 6, 4, 4])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+                              [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+@pytest.mark.parametrize("bias_scale, zero_point_dims, expected", [
+    ([0.25, 0.125], (), 1), ([0.25, 0.25], (), 0), ([0.25, 0.125], (0,), 0), ([0.25, 0.125], (1,), 0)])
+def test_models_of_other_tools_are_not_trusted(bias_scale, zero_point_dims, expected, tmp_path, bitpress):
+    """The scale of a bias must be that of the products, and scales must be what they seem."""
+    onnx.save(foreign(np.array(bias_scale, np.float32), zero_point_dims), tmp_path / "foreign.onnx")
+    bitpress.ok("quantize", tmp_path / "foreign.onnx", "-o", tmp_path / "q.onnx", "--as-is", "--config", "BF16", "--activations",
+                "none", "--form", "qoperator")
+    assert operators(tmp_path / "q.onnx")["QLinearConv"] == expected
