@@ -1,4 +1,4 @@
-// Little-endian numbers in and out of bytes, and the checksum. Internal to this room.
+// Little-endian numbers in and out of bytes, and the checksum.
 #pragma once
 
 #include <cstddef>

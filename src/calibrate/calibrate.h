@@ -1,9 +1,6 @@
 // Calibration: one pass of samples through the float model, in which observers count the tensors to
 // be quantized where ONNX Runtime computes them. Memory does not grow with the number of samples.
-//
-// The model runs one sample at a time, whatever is read at once: ONNX Runtime computes some
-// operators otherwise for batches of one and of several, and results would depend on the batch.
-// Only a model whose first dimension is fixed runs as many at a time as that says.
+// The model runs one sample at a time (sample_runs.h).
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Puts observers into a model. Internal to this room.
+// Puts observers into a model.
 #pragma once
 
 #include <span>

@@ -85,6 +85,19 @@ void Model::AddOutput(const std::string& value) {
   impl_->IndexInfo();
 }
 
+void Model::RemoveOutput(const std::string& value) {
+  auto& outputs = *impl_->graph().mutable_output();
+  const auto found =
+      std::ranges::find(outputs, value, [](const auto& output) { return output.name(); });
+  if (found == outputs.end()) {
+    Fail(ErrorCode::kInvalidArgument, "'{}' is no output of the model", value);
+  }
+  const bool is_computed = impl_->Find(value)->producer != nullptr;
+  if (is_computed && found->has_type()) impl_->graph().add_value_info()->Swap(&*found);
+  outputs.erase(found);
+  impl_->IndexInfo();
+}
+
 void Model::SetInitializer(const std::string& name, DataType type, std::span<const int64_t> dims,
                            std::span<const std::byte> bytes) {
   SetInitializer(name, Tensor{type, {dims.begin(), dims.end()}, {bytes.begin(), bytes.end()}});

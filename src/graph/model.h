@@ -243,6 +243,9 @@ class Model {
   // Makes a node's output an output of the graph. Throws Error(kInvalidArgument) if there is no
   // such value or it is one already.
   void AddOutput(const std::string& value);
+  // The value stays, but is no output of the graph any more. Throws Error(kInvalidArgument) if it
+  // is none.
+  void RemoveOutput(const std::string& value);
   // A value name that is not taken: `wanted`, or with the first free suffix _1, _2, ...
   std::string FreshName(std::string wanted) const;
 

@@ -358,5 +358,17 @@ TEST(Model, StringsStayInTheMessage) {
   EXPECT_EQ(ToProto(model).graph().initializer(2).string_data(1), "b");
 }
 
+TEST(Model, AnOutputThatIsRemovedStaysAValue) {
+  Model model = FromText(R"(<ir_version: 8, opset_import: ["": 17]>
+    net (float[2] x) => (float[2] y, float[2] z) { y = Relu(x) z = Abs(y) })");
+  model.RemoveOutput("y");
+  EXPECT_EQ(model.OutputNames(), std::vector<std::string>{"z"});
+  EXPECT_FALSE(model.IsOutput("y"));
+  EXPECT_EQ(model.InfoOf("y").type, DataType::kFloat);
+  EXPECT_EQ(model.Uses("y").size(), 1U);
+  model.Check();
+  EXPECT_THROW(model.RemoveOutput("y"), Error);
+}
+
 }  // namespace
 }  // namespace bitpress::graph

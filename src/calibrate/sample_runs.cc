@@ -1,0 +1,70 @@
+#include "calibrate/sample_runs.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace bitpress::calibrate {
+namespace {
+
+// `count` rows of the first dimension.
+Tensor Rows(const Tensor& tensor, size_t first, size_t count) {
+  Tensor part{tensor.type, tensor.dims, {}};
+  const size_t row_bytes = tensor.bytes.size() / static_cast<size_t>(tensor.dims[0]);
+  part.dims[0] = static_cast<int64_t>(count);
+  const auto begin = tensor.bytes.begin() + static_cast<std::ptrdiff_t>(first * row_bytes);
+  part.bytes.assign(begin, begin + static_cast<std::ptrdiff_t>(count * row_bytes));
+  return part;
+}
+
+// Whether the inputs are rows of samples, not one sample without a batch dimension.
+bool HasRows(const data::Batch& batch) {
+  return batch.num_samples > 0 && std::ranges::all_of(batch.inputs, [&](const Tensor& input) {
+           return !input.dims.empty() && input.dims[0] == static_cast<int64_t>(batch.num_samples);
+         });
+}
+
+}  // namespace
+
+size_t FixedRows(std::span<const runtime::ValueDescription> inputs) {
+  int64_t rows = 0;
+  for (const runtime::ValueDescription& input : inputs) {
+    if (input.dims.empty() || input.dims[0] <= 0) return 0;
+    if (rows != 0 && input.dims[0] != rows) return 0;
+    rows = input.dims[0];
+  }
+  return static_cast<size_t>(rows);
+}
+
+SampleCounts RunSamples(
+    data::Source& source, std::span<const runtime::ValueDescription> inputs, size_t at_once,
+    const std::function<void(const std::vector<Tensor>& inputs, size_t num_samples)>& run,
+    std::string_view stage, const ProgressSink& progress) {
+  SampleCounts counts;
+  const auto run_counted = [&](const std::vector<Tensor>& tensors, size_t num_samples) {
+    run(tensors, num_samples);
+    counts.num_samples += num_samples;
+  };
+  const size_t per_run = std::max<size_t>(FixedRows(inputs), 1);
+  const size_t read_at_once = (std::max(at_once, per_run) + per_run - 1) / per_run * per_run;
+  source.Rewind();
+  while (const std::optional<data::Batch> batch = source.Next(read_at_once)) {
+    if (HasRows(*batch)) {
+      counts.num_left_out += batch->num_samples % per_run;
+      for (size_t row = 0; row + per_run <= batch->num_samples; row += per_run) {
+        if (per_run == batch->num_samples) {
+          run_counted(batch->inputs, per_run);
+          continue;
+        }
+        std::vector<Tensor> rows;
+        for (const Tensor& input : batch->inputs) rows.push_back(Rows(input, row, per_run));
+        run_counted(rows, per_run);
+      }
+    } else if (batch->num_samples > 0) {
+      run_counted(batch->inputs, batch->num_samples);
+    }
+    if (progress) progress(stage, counts.num_samples, source.num_samples());
+  }
+  return counts;
+}
+
+}  // namespace bitpress::calibrate

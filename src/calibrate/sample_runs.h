@@ -1,0 +1,34 @@
+// Samples on their way through a model: one at a time, whatever is read at once. ONNX Runtime
+// computes some operators otherwise for batches of one and of several, and results would depend on
+// the batch. Only a model whose first dimension is fixed runs as many at a time as that says.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/progress.h"
+#include "base/tensor.h"
+#include "data/source.h"
+#include "runtime/session.h"
+
+namespace bitpress::calibrate {
+
+// Rows of the first dimension that each run has, for models that fix it; 0 if it is free.
+size_t FixedRows(std::span<const runtime::ValueDescription> inputs);
+
+struct SampleCounts {
+  uint64_t num_samples = 0;   // that ran
+  uint64_t num_left_out = 0;  // that did not fill a batch of a fixed size
+};
+
+// Reads all samples of `source` from its start, about `at_once` together, and calls `run` with the
+// inputs of one run and the number of samples in it. Progress counts samples of `stage`.
+SampleCounts RunSamples(
+    data::Source& source, std::span<const runtime::ValueDescription> inputs, size_t at_once,
+    const std::function<void(const std::vector<Tensor>& inputs, size_t num_samples)>& run,
+    std::string_view stage, const ProgressSink& progress);
+
+}  // namespace bitpress::calibrate
