@@ -97,7 +97,8 @@ TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan,
   RaiseOpset(model, plan, options);
   QuantizedWeights quantized;
   report.passes.push_back(RunPass("quantize-weights", [&] {
-    quantized = QuantizeWeights(model, plan, options.storage, options.params, pool, progress);
+    quantized = QuantizeWeights(model, plan, options.storage, options.params, options.weight_params,
+                                pool, progress);
     report.weights = quantized.weights;
     return quantized.is_modified;
   }));

@@ -68,15 +68,25 @@ Tensor Store(DataType type, std::vector<int64_t> dims, const std::vector<Number>
 }  // namespace
 
 IntegerWeight::IntegerWeight(graph::HeldInitializer source, const plan::TensorPlan& row,
-                             std::string reader, std::vector<AddedBias> biases)
+                             std::string reader, std::vector<AddedBias> biases,
+                             std::vector<QParams> given)
     : source_(std::move(source)),
       value_(row.value),
       reader_(std::move(reader)),
       spec_(row.IntegerSpec()),
       range_(row.integer->range),
-      given_(row.integer->params),
+      given_(std::move(given)),
       biases_(std::move(biases)),
       code_type_(row.Spec().onnx_type) {
+  if (given_.empty() && row.integer->params) given_ = {*row.integer->params};
+  DescribeScales(row);
+  if (!given_.empty() && given_.size() != static_cast<size_t>(NumElements(scale_dims_))) {
+    Fail(ErrorCode::kInvalidArgument, "{}: '{}' takes {} scales, not the {} that are given",
+         reader_, value_, NumElements(scale_dims_), given_.size());
+  }
+}
+
+void IntegerWeight::DescribeScales(const plan::TensorPlan& row) {
   const std::span<const int64_t> dims = source_.dims;
   if (row.integer->granularity == Granularity::kPerTensor || !row.axis) {
     view_.axis = view_.length = NumElements(dims);
@@ -106,9 +116,10 @@ IntegerWeight::IntegerWeight(graph::HeldInitializer source, const plan::TensorPl
 
 IntegerLayout IntegerWeight::Layout() const {
   IntegerLayout layout{{view_.outer, view_.axis, view_.inner}, view_.length, is_per_column_, {}};
-  if (given_ || spec_.is_symmetric) {
-    const int64_t zero_point =
-        given_ ? given_->zero_point : formats::QParamsForRange(0, 0, spec_).zero_point;
+  if (given_.size() == 1 || spec_.is_symmetric) {
+    const int64_t zero_point = given_.size() == 1
+                                   ? given_[0].zero_point
+                                   : formats::QParamsForRange(0, 0, spec_).zero_point;
     const bool is_signed = formats::IntegerRange(spec_.element_type).quant_min < 0;
     if (zero_point == 0 || !is_signed) layout.zero_point = zero_point;
   }
@@ -136,8 +147,13 @@ const std::vector<QParams>& IntegerWeight::Params(ThreadPool& pool) const {
 
 std::vector<QParams> IntegerWeight::ComputeParams(ThreadPool& pool) const {
   const std::vector<float> values = Floats();
+  if (!given_.empty()) {
+    std::vector<QParams> params = given_;
+    RaiseForBiases(params);
+    return params;
+  }
   if (scale_dims_.empty()) {
-    std::vector<QParams> params{given_ ? *given_ : Choose(range_, values, spec_)};
+    std::vector<QParams> params{Choose(range_, values, spec_)};
     RaiseForBiases(params);
     return params;
   }
@@ -188,6 +204,16 @@ void IntegerWeight::RaiseForBiases(std::vector<QParams>& params) const {
       }
     }
   }
+}
+
+size_t IntegerWeight::ParamsIndexOf(size_t element) const {
+  if (scale_dims_.empty()) return 0;
+  const auto axis = static_cast<size_t>(view_.axis);
+  const auto inner = static_cast<size_t>(view_.inner);
+  const size_t part = element / inner % axis / static_cast<size_t>(view_.length);
+  if (!is_per_column_) return part;
+  const size_t row = element / inner / axis;
+  return (row * static_cast<size_t>(view_.num_parts()) + part) * inner + element % inner;
 }
 
 std::vector<int32_t> IntegerWeight::Round(ThreadPool& pool, std::vector<float>& y,

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,15 +28,20 @@ struct AddedBias {
 // Thread-safe: parameters are computed once, by whoever asks first.
 class IntegerWeight {
  public:
-  // REQUIRES: row.integer is there, plan::CheckFits passed.
+  // `given`: the parameters, in the order of scale_dims; empty: chosen by the row's range method.
+  // REQUIRES: row.integer is there, plan::CheckFits passed. Throws Error(kInvalidArgument) if
+  // `given` has another number of them.
   IntegerWeight(graph::HeldInitializer source, const plan::TensorPlan& row, std::string reader,
-                std::vector<AddedBias> biases = {});
+                std::vector<AddedBias> biases = {}, std::vector<formats::QParams> given = {});
 
   // Scales lie along [outer, index, inner]: per tensor there is one, per axis one an index of the
   // axis, per block one a block and column.
   const std::vector<int64_t>& scale_dims() const { return scale_dims_; }
   DataType code_type() const { return code_type_; }
   const graph::HeldInitializer& source() const { return source_; }
+  const formats::IntegerSpec& spec() const { return spec_; }
+  // Which of the parameters an element has, counted in row-major order.
+  size_t ParamsIndexOf(size_t element) const;
 
   // In the order of scale_dims. Throws Error(kInvalidModel) naming reader, tensor and index of the
   // first NaN or infinity.
@@ -70,6 +74,7 @@ class IntegerWeight {
     int64_t length = 1;  // of the parts of the axis that share a scale
     int64_t num_parts() const { return (axis - 1) / length + 1; }
   };
+  void DescribeScales(const plan::TensorPlan& row);
   std::vector<formats::QParams> ComputeParams(ThreadPool& pool) const;
   void RaiseForBiases(std::vector<formats::QParams>& params) const;
   // The same; y gets the floats that the codes mean, saturated.
@@ -82,7 +87,7 @@ class IntegerWeight {
   std::string reader_;
   formats::IntegerSpec spec_;
   plan::RangeMethod range_;
-  std::optional<formats::QParams> given_;
+  std::vector<formats::QParams> given_;
   std::vector<AddedBias> biases_;
   int64_t axis_ = 0;
   View view_;

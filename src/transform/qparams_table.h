@@ -1,13 +1,17 @@
-// Scale and zero point of activations by name, as calibration gives them to this room.
+// Scales and zero points by the name of what they quantize, as other rooms give them to this one.
 #pragma once
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "formats/qparams.h"
 
 namespace bitpress::transform {
 
+// Of activations.
 using QParamsTable = std::map<std::string, formats::QParams>;
+// Of weights whose scales were learned, in the order of IntegerWeight::scale_dims.
+using WeightQParamsTable = std::map<std::string, std::vector<formats::QParams>>;
 
 }  // namespace bitpress::transform

@@ -31,13 +31,15 @@ int64_t OpsetOf(const Model& model) {
 class WeightQuantizer {
  public:
   WeightQuantizer(Model& model, const QuantPlan& plan, Storage storage,
-                  const QParamsTable& activations, ThreadPool& pool, const ProgressSink& sink)
+                  const QParamsTable& activations, const WeightQParamsTable& weights,
+                  ThreadPool& pool, const ProgressSink& sink)
       : model_(model),
         plan_(plan),
         index_(model),
         storage_(storage),
         activations_(activations),
         integer_readers_(plan),
+        weights_(weights),
         opset_(OpsetOf(model)),
         pool_(pool),
         store_(model, sink) {}
@@ -134,8 +136,10 @@ class WeightQuantizer {
           model_.IsDeferred(row.value)) {
         continue;
       }
+      const auto given = weights_.find(row.value);
       integers_[&row] = std::make_shared<const IntegerWeight>(
-          model_.HoldInitializer(row.value), row, ReaderOf(row), std::move(biases[&row]));
+          model_.HoldInitializer(row.value), row, ReaderOf(row), std::move(biases[&row]),
+          given == weights_.end() ? std::vector<formats::QParams>() : given->second);
     }
   }
 
@@ -286,6 +290,7 @@ class WeightQuantizer {
   Storage storage_;
   const QParamsTable& activations_;
   IntegerReaders integer_readers_;
+  const WeightQParamsTable& weights_;
   // Integer weights by the node that reads them, and their job.
   std::map<std::string, const TensorPlan*> weight_of_node_;
   std::map<const TensorPlan*, std::shared_ptr<const IntegerWeight>> integers_;
@@ -310,10 +315,10 @@ bool IntegerReaders::Contain(const TensorPlan& weight) const {
 }
 
 QuantizedWeights QuantizeWeights(Model& model, const QuantPlan& plan, Storage storage,
-                                 const QParamsTable& activations, ThreadPool& pool,
-                                 const ProgressSink& progress) {
+                                 const QParamsTable& activations, const WeightQParamsTable& weights,
+                                 ThreadPool& pool, const ProgressSink& progress) {
   plan::CheckFits(plan, model);
-  return WeightQuantizer(model, plan, storage, activations, pool, progress).Run();
+  return WeightQuantizer(model, plan, storage, activations, weights, pool, progress).Run();
 }
 
 }  // namespace bitpress::transform

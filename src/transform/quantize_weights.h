@@ -65,12 +65,13 @@ class IntegerReaders {
 // them where they are multiplied with integers (IntegerReaders), which ONNX Runtime then computes
 // with; packed as other formats otherwise. A bias of an integer product has the scale of
 // input times weight: `activations` has the input's; where it has not, the bias stays float.
+// `weights` has the parameters of weights that shall not have those of their range method.
 //
 // `pool` is used until the model is written and must live so long. Throws
 // Error(kInvalidArgument) if the plan does not fit (plan::CheckFits); writing the model throws
 // Error(kInvalidModel) naming node, tensor and index of the first NaN or infinity.
 QuantizedWeights QuantizeWeights(graph::Model& model, const plan::QuantPlan& plan, Storage storage,
-                                 const QParamsTable& activations, ThreadPool& pool,
-                                 const ProgressSink& progress = {});
+                                 const QParamsTable& activations, const WeightQParamsTable& weights,
+                                 ThreadPool& pool, const ProgressSink& progress = {});
 
 }  // namespace bitpress::transform
