@@ -52,6 +52,31 @@ constexpr Preset kPresets[] = {
     {"MATMUL_NBITS", "none", "int4", "weight_granularity=per_block,weight_block_size=128"},
 };
 
+// "MX6_ADAQUANT" is MX6 with finetune=adaquant. BF16 and FP16 have no scale and round to nearest
+// whatever is learned: for them only the weights themselves can be.
+std::optional<QuantConfig> TunedConfig(std::string_view name) {
+  for (const std::string_view recipe : {"adaquant", "adaround"}) {
+    const std::string lower = ToLower(name);
+    const size_t length = recipe.size() + 1;
+    if (lower.size() <= length || !lower.ends_with(recipe)) continue;
+    if (lower[lower.size() - length] != '_') continue;
+    QuantConfig config = ConfigByName(name.substr(0, name.size() - length));
+    const bool has_rounding =
+        config.weights != "none" && (formats::FindFormat(config.weights).is_integer() ||
+                                     formats::FindFormat(config.weights).is_blocked());
+    if (recipe == "adaround" && !has_rounding) {
+      Fail(ErrorCode::kInvalidArgument,
+           "there is no configuration '{}': {} has no rounding to learn; use {}_ADAQUANT, which "
+           "learns weights and biases",
+           name, config.weights, config.name);
+    }
+    config.finetune = ParseFinetunePasses(recipe);
+    config.name += recipe == "adaquant" ? "_ADAQUANT" : "_ADAROUND";
+    return config;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 // Measured on EfficientNet-Lite0 (docs/accuracy.md). Integer elements round everywhere with the
@@ -69,6 +94,7 @@ std::span<const Preset> AllPresets() { return kPresets; }
 
 QuantConfig ConfigByName(std::string_view name) {
   const std::string_view trimmed = Trim(name);
+  if (std::optional<QuantConfig> tuned = TunedConfig(trimmed)) return *std::move(tuned);
   QuantConfig config;
   std::vector<std::string> known;
   for (const Preset& preset : kPresets) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "formats/format_spec.h"
+#include "plan/finetune_passes.h"
 #include "plan/integer_treatment.h"
 #include "plan/rule.h"
 
@@ -78,6 +79,8 @@ struct QuantConfig {
   Granularity weight_granularity = Granularity::kPerAxis;
   int64_t weight_block_size = 32;  // of per_block
   bool reduce_range = false;       // of weights
+  // What learns weights from samples before they are quantized, in this order.
+  std::vector<FinetunePass> finetune;
   // Regular expressions (ECMAScript); a node whose whole name matches one stays float.
   std::vector<std::string> exclude_nodes;
   std::vector<std::string> exclude_op_types;
@@ -101,7 +104,8 @@ struct Preset {
 };
 std::span<const Preset> AllPresets();
 
-// The preset called `name` (any case), or both sides in the format called `name`. Throws
+// The preset called `name` (any case), or both sides in the format called `name`; with the suffix
+// _ADAQUANT or _ADAROUND fine-tuned too. Throws
 // Error(kInvalidArgument) with the nearest name.
 QuantConfig ConfigByName(std::string_view name);
 

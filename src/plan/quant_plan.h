@@ -59,7 +59,8 @@ struct QuantPlan {
 
   std::string model_name;  // for people; not compared
   int64_t opset = 0;       // of the standard operators
-  QuantConfig config;      // what was asked; a record, not read by what follows
+  // What was asked: a record, of which only `finetune` is read by what follows.
+  QuantConfig config;
   OperatorSet operators = OperatorSet::kBitpress;
   std::vector<TensorPlan> tensors;  // in graph order
 

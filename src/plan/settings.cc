@@ -211,6 +211,13 @@ std::vector<Setting> MakeSettings() {
       "(flatten, the default), block along axis 0 (channels), or keep short blocks (axis)",
       kShortAxes, &QuantConfig::short_axis));
   AddIntegerSettings(settings);
+  settings.push_back(
+      {"finetune", FinetunePassWords(),
+       "learns weights from samples: one of these recipes, or passes joined by +",
+       [](QuantConfig& config, std::string_view value) {
+         config.finetune = ParseFinetunePasses(value);
+       },
+       [](const QuantConfig& config) { return FinetunePassNames(config.finetune); }});
   settings.push_back({"exclude_nodes", "REGEX[;REGEX...]",
                       "nodes whose whole name matches stay float",
                       [](QuantConfig& config, std::string_view value) {

@@ -1,0 +1,45 @@
+#include "plan/finetune_passes.h"
+
+#include <array>
+
+#include "plan/words.h"
+
+namespace bitpress::plan {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, FinetunePass>, 5> kPasses{
+    {{"least_squares", FinetunePass::kLeastSquares},
+     {"gptq", FinetunePass::kGptq},
+     {"adaround", FinetunePass::kAdaRound},
+     {"adaquant", FinetunePass::kAdaQuant},
+     {"bias_correction", FinetunePass::kBiasCorrection}}};
+
+}  // namespace
+
+std::vector<FinetunePass> ParseFinetunePasses(std::string_view text) {
+  const std::string trimmed = ToLower(Trim(text));
+  if (trimmed.empty() || trimmed == "none") return {};
+  std::vector<FinetunePass> passes;
+  for (const std::string& word : Split(trimmed, '+')) {
+    passes.push_back(ParseWord<FinetunePass>(kPasses, Trim(word)));
+  }
+  if (passes.size() > 1 || passes[0] == FinetunePass::kBiasCorrection) return passes;
+  if (passes[0] == FinetunePass::kAdaQuant) {
+    passes = {FinetunePass::kLeastSquares, FinetunePass::kGptq, FinetunePass::kAdaQuant};
+  }
+  passes.push_back(FinetunePass::kBiasCorrection);
+  return passes;
+}
+
+std::string FinetunePassNames(const std::vector<FinetunePass>& passes) {
+  if (passes.empty()) return "none";
+  std::vector<std::string> words;
+  for (const FinetunePass pass : passes) {
+    words.emplace_back(WordOf<FinetunePass>(kPasses, pass));
+  }
+  return Join(words, "+");
+}
+
+std::string FinetunePassWords() { return "none|" + JoinWords<FinetunePass>(kPasses); }
+
+}  // namespace bitpress::plan
