@@ -11,6 +11,7 @@ plan::QuantConfig ConfigOptions::Resolve() const {
   if (!weights.empty()) plan::ApplySetting(resolved, "weights", weights);
   if (!activations.empty()) plan::ApplySetting(resolved, "activations", activations);
   for (const std::string& rule : rules) resolved.rules.push_back(plan::ParseRule(rule));
+  if (!finetune.empty()) plan::ApplySetting(resolved, "finetune", finetune);
   return resolved;
 }
 
@@ -26,6 +27,11 @@ CLI::Option* AddConfigOptions(CLI::App& command, ConfigOptions& options) {
       .add_option("--activations", options.activations,
                   "another format for the activations, or none")
       ->type_name("FORMAT");
+  command
+      .add_option("--finetune", options.finetune,
+                  "learn weights from samples: adaquant (best), adaround, gptq, least_squares, or "
+                  "none")
+      ->type_name("RECIPE");
   // One value an option: a vector would otherwise take the words that follow, the model among them.
   command
       .add_option("--set", options.settings,
@@ -77,7 +83,7 @@ CLI::Option* AddSampleOptions(CLI::App& command, std::string& data, std::string&
 std::string ListPresets() {
   std::string text = "Presets:";
   for (const plan::Preset& preset : plan::AllPresets()) text += fmt::format(" {}", preset.name);
-  return text + "\n";
+  return text + "\nEach also as NAME_ADAQUANT or NAME_ADAROUND: fine-tuned (needs --data).\n";
 }
 
 std::string ListSettings() {

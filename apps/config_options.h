@@ -15,6 +15,7 @@ struct ConfigOptions {
   std::string config;
   std::string weights;
   std::string activations;
+  std::string finetune;
   std::vector<std::string> settings;
   std::vector<std::string> rules;
   bool as_is = false;
@@ -23,7 +24,8 @@ struct ConfigOptions {
   plan::QuantConfig Resolve() const;
   // Whether one of the options that change the configuration was given.
   bool HasChanges() const {
-    return !weights.empty() || !activations.empty() || !settings.empty() || !rules.empty();
+    return !weights.empty() || !activations.empty() || !finetune.empty() || !settings.empty() ||
+           !rules.empty();
   }
   pipeline::Preparation preparation() const {
     return as_is ? pipeline::Preparation::kAsIs : pipeline::Preparation::kOptimize;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
@@ -97,6 +98,37 @@ std::string DescribeWeights(const Weights& weights) {
       worst.value, worst.sqnr_db);
 }
 
+// How much nearer to the float model's the outputs of the layers came, and which stayed behind.
+std::string DescribeFinetuning(const finetune::FinetuneReport& report) {
+  if (report.layers.empty() && report.left_out.empty()) return "";
+  size_t num_tuned = 0;
+  double log_before = 0;
+  double log_after = 0;
+  std::string notes;
+  for (const finetune::LayerReport& layer : report.layers) {
+    if (!layer.note.empty()) {
+      notes += fmt::format("  {} '{}': {}: {}\n", layer.op_type, layer.node,
+                           layer.is_tuned ? "tuned" : "not tuned", layer.note);
+    }
+    if (!layer.is_tuned) continue;
+    ++num_tuned;
+    log_before += std::log10(layer.error_before);
+    log_after += std::log10(std::max(layer.error_after, 1e-12));
+  }
+  std::string text = fmt::format("  fine-tuned:  {} of {} layers", num_tuned,
+                                 report.layers.size() + report.left_out.size());
+  if (num_tuned > 0) {
+    const auto count = static_cast<double>(num_tuned);
+    text += fmt::format(", SQNR of their outputs on held-back samples {:.1f} -> {:.1f} dB",
+                        -10 * log_before / count, -10 * log_after / count);
+  }
+  text += "\n" + notes;
+  for (const auto& [weight, reason] : report.left_out) {
+    text += fmt::format("  not tuned: '{}': {}\n", weight, reason);
+  }
+  return text;
+}
+
 std::string Summarize(const Options& options, const pipeline::QuantizeReport& report) {
   const plan::QuantPlan& plan = report.plan;
   std::string text = fmt::format("{}: {} ({} before)\n", options.output,
@@ -120,6 +152,7 @@ std::string Summarize(const Options& options, const pipeline::QuantizeReport& re
   for (const auto& [value, reason] : report.left_float) {
     text += fmt::format("  left float: '{}': {}\n", value, reason);
   }
+  text += DescribeFinetuning(report.finetune);
   return text + DescribeWeights(report.transform.weights);
 }
 
@@ -160,6 +193,11 @@ void Run(const Options& options) {
   } else {
     CheckPlanAgrees(options);
   }
+  if (!options.calibration.empty() && !options.data.empty() && options.plan_file.empty() &&
+      request.config.finetune.empty()) {
+    throw CLI::ValidationError(
+        "--calibration has the statistics already; --data besides it is for fine-tuning only");
+  }
   pipeline::QuantizeReport report;
   {
     ProgressBar bar;
@@ -194,8 +232,7 @@ void AddQuantizeCommand(CLI::App& program) {
   AddSampleOptions(*command, options->data, options->labels, options->image, options->num_samples)
       ->description(
           "or gather them from these samples: a folder of photos, of .npy or .npz arrays, or of "
-          "TensorProto .pb files")
-      ->excludes("--calibration");
+          "TensorProto .pb files");
   const std::map<std::string, transform::Storage> storages{
       {"packed", transform::Storage::kPacked}, {"simulated", transform::Storage::kSimulated}};
   command
@@ -246,6 +283,8 @@ void AddQuantizeCommand(CLI::App& program) {
       "  bitpress quantize model.onnx -o mixed.onnx --config MX9 --weights mxfp4_e2m1\n"
       "  bitpress quantize model.onnx -o out.onnx --plan plan.json\n"
       "  bitpress quantize model.onnx -o model_int8.onnx --config INT8 --data photos \\\n"
+      "      --samples 100 --image \"resize=256,crop=224,mean=0.498,std=0.502\"\n"
+      "  bitpress quantize model.onnx -o tuned.onnx --config MXFP8E4M3_ADAQUANT --data photos \\\n"
       "      --samples 100 --image \"resize=256,crop=224,mean=0.498,std=0.502\"\n");
   command->callback([options] { Run(*options); });
 }

@@ -17,6 +17,7 @@
 #include "base/tensor.h"
 #include "calibrate/calibrate.h"
 #include "evaluate/evaluate.h"
+#include "finetune/finetune.h"
 #include "graph/model.h"
 #include "plan/quant_config.h"
 #include "plan/quant_plan.h"
@@ -93,7 +94,8 @@ plan::QuantPlan ReadPlan(const std::filesystem::path& path);
 struct QuantizeOptions {
   std::filesystem::path model;
   // May be `model` itself. Written at the end and all at once: there is the old file or the new
-  // one, never a part.
+  // one, never a part. Fine-tuning keeps `<output>.journal` beside it until then, with which a run
+  // that was stopped goes on.
   std::filesystem::path output;
   plan::QuantConfig config;
   std::filesystem::path
@@ -105,7 +107,7 @@ struct QuantizeOptions {
   std::filesystem::path labels_csv;
   std::string image;
   size_t num_samples = 0;  // at most; 0: all
-  // Its `params` are filled in from the calibration.
+  // Its parameters are filled in from calibration and fine-tuning.
   transform::ApplyOptions apply;
   bool is_external = false;  // initializers in a file of their own even if one would do
   size_t num_threads = 0;    // 0: one per core
@@ -116,6 +118,7 @@ struct QuantizeReport {
   plan::QuantPlan plan;
   // Integer activations that stay float, with the reason.
   std::vector<std::pair<std::string, std::string>> left_float;
+  finetune::FinetuneReport finetune;  // empty without passes
   transform::TransformReport transform;
   uint64_t input_bytes = 0;  // of the files, external data included
   uint64_t output_bytes = 0;

@@ -43,6 +43,14 @@ data::SourceOptions SourceOf(const graph::Model& model, const std::filesystem::p
   return source;
 }
 
+std::unique_ptr<data::Source> OpenSamples(const graph::Model& model,
+                                          const QuantizeOptions& options) {
+  data::SourceOptions source = SourceOf(model, options.data, options.labels_csv, options.image);
+  source.limit = options.num_samples;
+  source.num_threads = options.num_threads;
+  return data::OpenSource(source);
+}
+
 // The statistics that a plan's integers need, from a file or from samples; empty if it needs none.
 calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::QuantPlan& plan,
                                      const QuantizeOptions& options) {
@@ -63,15 +71,30 @@ calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::Quan
          "--data DIR (photos also --image SPEC), or --calibration FILE of `bitpress calibrate`",
          plan.config.name);
   }
-  data::SourceOptions source = SourceOf(model, options.data, options.labels_csv, options.image);
-  source.limit = options.num_samples;
-  source.num_threads = options.num_threads;
   calibrate::CalibrateOptions calibration;
   calibration.num_threads = options.num_threads;
   calibration.progress = options.progress;
   return calibrate::Calibrate(model, options.model.filename().string(), values,
-                              *data::OpenSource(source), calibration)
+                              *OpenSamples(model, options), calibration)
       .table;
+}
+
+finetune::FinetuneReport Finetune(graph::Model& model, const plan::QuantPlan& plan,
+                                  const QuantizeOptions& options, transform::ApplyOptions& apply,
+                                  ThreadPool& pool) {
+  if (options.data.empty()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "configuration '{}' learns weights from samples (finetune={}): give --data DIR (photos "
+         "also --image SPEC)",
+         plan.config.name, plan::FinetunePassNames(plan.config.finetune));
+  }
+  finetune::FinetuneOptions finetune;
+  finetune.passes = plan.config.finetune;
+  finetune.journal = options.output;
+  finetune.journal += ".journal";
+  finetune.gather.num_threads = options.num_threads;
+  finetune.gather.progress = options.progress;
+  return finetune::Finetune(model, plan, apply, *OpenSamples(model, options), finetune, pool);
 }
 
 }  // namespace
@@ -96,6 +119,9 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
         calibrate::ResolveParams(report.plan, TableFor(model, report.plan, options));
     apply.params = std::move(resolved.params);
     report.left_float = std::move(resolved.left_float);
+    if (!report.plan.config.finetune.empty()) {
+      report.finetune = Finetune(model, report.plan, options, apply, pool);
+    }
     report.transform = transform::ApplyPlan(model, report.plan, apply, pool, options.progress);
     model.Check();
     report.output_bytes = model.Save(options.output, options.is_external);

@@ -7,6 +7,7 @@ packages=(
   libprotobuf-dev protobuf-compiler   # ONNX files
   libhwy-dev        # SIMD with dynamic dispatch
   nlohmann-json3-dev libcli11-dev libfmt-dev
+  libeigen3-dev     # factorizations in fine-tuning
   libturbojpeg0-dev libpng-dev libstb-dev libzip-dev   # photos and .npz in `evaluate`
   libgtest-dev libgmock-dev libbenchmark-dev
 )

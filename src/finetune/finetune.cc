@@ -1,0 +1,261 @@
+#include "finetune/finetune.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <optional>
+#include <span>
+
+#include "base/error.h"
+#include "calibrate/byte_stream.h"
+#include "finetune/layer_tuner.h"
+
+namespace bitpress::finetune {
+namespace {
+
+using graph::Model;
+
+std::vector<float> FloatsOf(const Model& model, const std::string& name) {
+  if (name.empty()) return {};
+  const auto values = model.Initializer(name).values<float>();
+  return {values.begin(), values.end()};
+}
+
+void SetFloats(Model& model, const std::string& name, std::span<const float> values) {
+  const auto view = model.Initializer(name).dims;
+  const std::vector<int64_t> dims(view.begin(), view.end());
+  model.SetInitializer(name, DataType::kFloat, dims, std::as_bytes(values));
+}
+
+// Cuts the layers into groups whose moments fit the limit, if each of them does.
+std::vector<std::span<const Layer>> Groups(std::span<const Layer> layers, uint64_t limit) {
+  std::vector<std::span<const Layer>> groups;
+  size_t begin = 0;
+  uint64_t num_bytes = 0;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const uint64_t of_layer = 2 * MomentBytes(layers[i]);  // learned and held back
+    if (i > begin && num_bytes + of_layer > limit) {
+      groups.push_back(layers.subspan(begin, i - begin));
+      begin = i;
+      num_bytes = 0;
+    }
+    num_bytes += of_layer;
+  }
+  groups.push_back(layers.subspan(begin));
+  return groups;
+}
+
+class Finetuner {
+ public:
+  Finetuner(Model& model, const plan::QuantPlan& plan, transform::ApplyOptions& apply,
+            data::Source& source, const FinetuneOptions& options, ThreadPool& pool)
+      : model_(model),
+        plan_(plan),
+        apply_(apply),
+        source_(source),
+        options_(options),
+        pool_(pool),
+        float_model_(model.Clone()) {}
+
+  FinetuneReport Run() {
+    Layers layers = FindLayers(float_model_, plan_);
+    report_.left_out = std::move(layers.left_out);
+    num_layers_ = layers.found.size();
+    Journal journal(options_.journal, JournalKey());
+    // Layers of the journal need no samples any more.
+    std::vector<Layer> missing;
+    for (const Layer& layer : layers.found) {
+      const auto known = journal.found().find(layer.weight);
+      if (known != journal.found().end() && Fits(layer, known->second)) {
+        Take(layer, known->second);
+        ++report_.num_resumed;
+      } else {
+        missing.push_back(layer);
+      }
+    }
+    if (!missing.empty()) Learn(missing, journal);
+    journal.Remove();
+    std::map<std::string, size_t> order;
+    for (const Layer& layer : layers.found) order.emplace(layer.weight, order.size());
+    std::ranges::sort(report_.layers, {},
+                      [&](const LayerReport& layer) { return order.at(layer.weight); });
+    return std::move(report_);
+  }
+
+ private:
+  // What results depend on.
+  std::string JournalKey() {
+    if (options_.journal.empty()) return "";
+    calibrate::ByteWriter writer;
+    writer.Text(plan::ToJson(plan_));
+    writer.Text(plan::FinetunePassNames(options_.passes));
+    for (const auto& [name, params] : apply_.params) {
+      writer.Text(name);
+      writer.Float(params.scale);
+      writer.Number(params.zero_point);
+    }
+    writer.Number(options_.gather.hold_back_every);
+    writer.Number(std::bit_cast<uint64_t>(options_.tuner.ridge));
+    writer.Number(source_.num_samples());
+    source_.Rewind();
+    if (const std::optional<data::Batch> first = source_.Next(1)) {
+      for (const Tensor& input : first->inputs) {
+        writer.Text({reinterpret_cast<const char*>(input.bytes.data()), input.bytes.size()});
+      }
+    }
+    return fmt::format("{:016x} {:08x}", float_model_.Fingerprint(),
+                       calibrate::Crc32c(writer.bytes()));
+  }
+
+  void Learn(std::span<const Layer> layers, Journal& journal) {
+    const Model quantized = ActivationsQuantized();
+    const auto groups = Groups(layers, options_.memory_limit);
+    for (size_t i = 0; i < groups.size(); ++i) {
+      GatherOptions gather = options_.gather;
+      if (groups.size() > 1) gather.stage += fmt::format(", pass {} of {}", i + 1, groups.size());
+      std::vector<LayerMoments> moments =
+          GatherMoments(float_model_, quantized, groups[i], source_, gather);
+      for (size_t k = 0; k < groups[i].size(); ++k) {
+        const LearnedLayer learned = Tune(groups[i][k], moments[k]);
+        moments[k] = {};  // as much memory less
+        journal.Add(learned);
+        Take(groups[i][k], learned);
+      }
+    }
+  }
+
+  bool Fits(const Layer& layer, const LearnedLayer& learned) const {
+    if (!learned.report.is_tuned) return true;
+    return learned.weights.size() == FloatsOf(float_model_, layer.weight).size() &&
+           learned.bias.size() == FloatsOf(float_model_, layer.bias).size();
+  }
+
+  void Take(const Layer& layer, const LearnedLayer& learned) {
+    if (learned.report.is_tuned) {
+      SetFloats(model_, layer.weight, learned.weights);
+      if (!layer.bias.empty()) SetFloats(model_, layer.bias, learned.bias);
+      if (!learned.params.empty()) apply_.weight_params[layer.weight] = learned.params;
+    }
+    report_.layers.push_back(learned.report);
+    if (options_.gather.progress) {
+      options_.gather.progress("tune layers", report_.layers.size(), num_layers_);
+    }
+  }
+
+  // The float model with the quantizers of its activations.
+  Model ActivationsQuantized() {
+    plan::QuantPlan activations = plan_;
+    std::erase_if(activations.tensors,
+                  [](const plan::TensorPlan& row) { return row.role != plan::Role::kActivation; });
+    Model quantized = float_model_.Clone();
+    transform::ApplyOptions apply;
+    apply.is_portable = false;
+    apply.params = apply_.params;
+    transform::ApplyPlan(quantized, activations, apply, pool_);
+    return quantized;
+  }
+
+  void RunPasses(LayerTuner& tuner) {
+    bool is_rounded = false;
+    for (const plan::FinetunePass pass : options_.passes) {
+      switch (pass) {
+        case plan::FinetunePass::kLeastSquares:
+          tuner.LeastSquares();
+          is_rounded = false;
+          break;
+        case plan::FinetunePass::kGptq:
+          tuner.Gptq();
+          is_rounded = true;
+          break;
+        case plan::FinetunePass::kAdaRound:
+          if (!is_rounded) tuner.RoundToNearest();
+          tuner.AdaRound();
+          is_rounded = true;
+          break;
+        case plan::FinetunePass::kAdaQuant:
+          if (!is_rounded) tuner.RoundToNearest();
+          tuner.AdaQuant();
+          is_rounded = true;
+          break;
+        case plan::FinetunePass::kBiasCorrection:
+          if (!is_rounded) tuner.RoundToNearest();
+          tuner.CorrectBias();
+          is_rounded = true;
+          break;
+      }
+    }
+    if (!is_rounded) tuner.RoundToNearest();
+  }
+
+  // `bias` as it is added to what was observed.
+  double ErrorOf(const Layer& layer, const Moments& moments, std::span<const float> weights,
+                 std::span<const float> bias, std::span<const float> original_bias) {
+    std::vector<float> added(bias.begin(), bias.end());
+    if (layer.is_bias_behind) {
+      for (size_t i = 0; i < added.size(); ++i) added[i] -= original_bias[i];
+    }
+    return MeanSquaredError(layer, moments, weights, added, pool_);
+  }
+
+  LearnedLayer Tune(const Layer& layer, const LayerMoments& moments) {
+    LearnedLayer learned;
+    LayerReport& report = learned.report;
+    report.node = layer.node;
+    report.op_type = layer.op_type;
+    report.weight = layer.weight;
+    report.format = layer.row->format;
+    const int64_t num_skipped = moments.learned.num_skipped + moments.held_back.num_skipped;
+    if (moments.learned.num_positions == 0) {
+      report.note = num_skipped > 0 ? "every position held NaN or infinity" : "it never ran";
+      return learned;
+    }
+    if (num_skipped > 0) {
+      report.note = fmt::format("{} positions with NaN or infinity left out", num_skipped);
+    }
+    const Moments& judge =
+        moments.held_back.num_positions > 0 ? moments.held_back : moments.learned;
+    const std::vector<float> weights = FloatsOf(float_model_, layer.weight);
+    const std::vector<float> bias = FloatsOf(float_model_, layer.bias);
+    const auto dims = float_model_.Initializer(layer.weight).dims;
+    WeightGrid grid(*layer.row, plan_.operators, {dims.begin(), dims.end()},
+                    fmt::format("{} '{}'", layer.op_type, layer.node));
+    const double variance = OutputVariance(layer, judge);
+    const double unit = variance > 0 ? variance : 1;
+    const QuantizedWeight direct = grid.Quantize(weights, pool_);
+    report.error_before = ErrorOf(layer, judge, direct.values, bias, bias) / unit;
+    LayerTuner tuner(layer, moments.learned, weights, bias, grid, options_.tuner, pool_);
+    RunPasses(tuner);
+    QuantizedWeight tuned = grid.Quantize(tuner.quantized(), pool_);
+    const double error = ErrorOf(layer, judge, tuned.values, tuner.bias(), bias) / unit;
+    report.is_tuned = error < report.error_before;
+    report.error_after = report.is_tuned ? error : report.error_before;
+    if (report.is_tuned) {
+      learned.weights = std::move(tuned.values);
+      learned.bias.assign(tuner.bias().begin(), tuner.bias().end());
+      learned.params = std::move(tuned.params);
+    } else if (report.note.empty()) {
+      report.note = fmt::format("what was learned is worse: error {:.3g}, now {:.3g}", error,
+                                report.error_before);
+    }
+    return learned;
+  }
+
+  Model& model_;
+  const plan::QuantPlan& plan_;
+  transform::ApplyOptions& apply_;
+  data::Source& source_;
+  const FinetuneOptions& options_;
+  ThreadPool& pool_;
+  Model float_model_;
+  size_t num_layers_ = 0;
+  FinetuneReport report_;
+};
+
+}  // namespace
+
+FinetuneReport Finetune(Model& model, const plan::QuantPlan& plan, transform::ApplyOptions& apply,
+                        data::Source& source, const FinetuneOptions& options, ThreadPool& pool) {
+  return Finetuner(model, plan, apply, source, options, pool).Run();
+}
+
+}  // namespace bitpress::finetune

@@ -1,0 +1,53 @@
+// Fine-tuning: weights and biases of a plan's layers are changed so that the quantized model
+// computes what the float model does, layer after layer from the inputs on, from second moments of
+// samples. See docs/finetuning.md.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/progress.h"
+#include "base/thread_pool.h"
+#include "data/source.h"
+#include "finetune/gather.h"
+#include "finetune/journal.h"
+#include "finetune/layer_tuner.h"
+#include "graph/model.h"
+#include "plan/finetune_passes.h"
+#include "plan/quant_plan.h"
+#include "transform/apply_plan.h"
+
+namespace bitpress::finetune {
+
+struct FinetuneOptions {
+  std::vector<plan::FinetunePass> passes;
+  // Bytes of the moments that are gathered in one pass of the samples; where all layers would need
+  // more, there are several passes. A layer alone may need more.
+  uint64_t memory_limit = uint64_t{512} << 20;
+  LayerTunerOptions tuner;
+  // Where what was learned is kept until Finetune returns; empty: nowhere. The journal of a run
+  // that was stopped is read first.
+  std::filesystem::path journal = {};
+  GatherOptions gather = {.hold_back_every = 8};
+};
+
+struct FinetuneReport {
+  std::vector<LayerReport> layers;  // in graph order
+  // Quantized weights that cannot be tuned, with the reason.
+  std::vector<std::pair<std::string, std::string>> left_out;
+  size_t num_resumed = 0;  // layers that the journal of a stopped run had
+};
+
+// Changes the weights and biases of `model`, the float model that `plan` is of, and adds the
+// learned scales of integers to `apply`, so that ApplyPlan afterwards writes what was learned.
+// Weights are kept only where their error on held-back samples is smaller than before. Throws
+// Error as GatherMoments and ApplyPlan.
+FinetuneReport Finetune(graph::Model& model, const plan::QuantPlan& plan,
+                        transform::ApplyOptions& apply, data::Source& source,
+                        const FinetuneOptions& options, ThreadPool& pool);
+
+}  // namespace bitpress::finetune

@@ -1,0 +1,209 @@
+#include "finetune/gather.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "base/scratch_folder.h"
+#include "calibrate/instrument.h"
+#include "calibrate/sample_runs.h"
+#include "graph/clean_up.h"
+#include "kernels/half.h"
+#include "plan/quant_plan.h"
+#include "runtime/observers.h"
+#include "runtime/session.h"
+
+namespace bitpress::finetune {
+namespace {
+
+// A tensor of one sample as floats.
+struct Activation {
+  std::vector<int64_t> dims;
+  std::vector<float> values;
+  bool is_there = false;
+};
+
+// Adds what layers read and what they should compute, as soon as both are known. Ids below the
+// number of inputs are inputs, the others outputs.
+class PairSink : public runtime::ObserverSink {
+ public:
+  PairSink(size_t num_inputs, size_t num_outputs)
+      : num_inputs_(num_inputs),
+        activations_(num_inputs + num_outputs),
+        layers_of_(num_inputs + num_outputs) {}
+
+  void AddLayer(size_t input, size_t output, const Layer& layer, bool holds_back) {
+    layers_of_[input].push_back(layers_.size());
+    layers_of_[num_inputs_ + output].push_back(layers_.size());
+    layers_.push_back({input, num_inputs_ + output, MomentAccumulator(layer), std::nullopt});
+    if (holds_back) layers_.back().held_back.emplace(layer);
+  }
+
+  void BeginSample(bool is_held_back) {
+    is_held_back_ = is_held_back;
+    for (Observed& layer : layers_) layer.is_added = false;
+    for (Activation& activation : activations_) activation = {};
+  }
+
+  void Observe(const runtime::ObservedTensor& tensor,
+               const runtime::ParallelTasks& run_parallel) override {
+    const auto id = static_cast<size_t>(tensor.id);
+    Activation& activation = activations_[id];
+    activation.dims.assign(tensor.dims.begin(), tensor.dims.end());
+    const auto count = static_cast<size_t>(NumElements(tensor.dims));
+    activation.values.resize(count);
+    if (tensor.type == DataType::kFloat16) {
+      kernels::HalfToFloat({static_cast<const uint16_t*>(tensor.data), count},
+                           activation.values.data());
+    } else {
+      std::copy_n(static_cast<const float*>(tensor.data), count, activation.values.data());
+    }
+    activation.is_there = true;
+    for (const size_t index : layers_of_[id]) AddIfComplete(layers_[index], run_parallel);
+    for (const size_t index : layers_of_[id]) {
+      Release(layers_[index].input);
+      Release(layers_[index].output);
+    }
+  }
+
+  // In the order in which layers were added.
+  LayerMoments Finish(size_t layer) {
+    const runtime::ParallelTasks run = [](size_t num_tasks,
+                                          const std::function<void(size_t)>& task) {
+      for (size_t i = 0; i < num_tasks; ++i) task(i);
+    };
+    LayerMoments moments;
+    moments.learned = layers_[layer].learned.Finish(run);
+    if (layers_[layer].held_back) moments.held_back = layers_[layer].held_back->Finish(run);
+    return moments;
+  }
+
+ private:
+  struct Observed {
+    size_t input;
+    size_t output;
+    MomentAccumulator learned;
+    std::optional<MomentAccumulator> held_back;
+    bool is_added = false;  // of this sample
+  };
+
+  void AddIfComplete(Observed& layer, const runtime::ParallelTasks& run_parallel) {
+    const Activation& input = activations_[layer.input];
+    const Activation& output = activations_[layer.output];
+    if (layer.is_added || !input.is_there || !output.is_there) return;
+    MomentAccumulator& moments = is_held_back_ ? *layer.held_back : layer.learned;
+    moments.Add(input.dims, input.values.data(), output.dims, output.values.data(), run_parallel);
+    layer.is_added = true;
+  }
+
+  // Gives the memory back once nobody waits for it.
+  void Release(size_t id) {
+    const bool is_done =
+        std::ranges::all_of(layers_of_[id], [&](size_t index) { return layers_[index].is_added; });
+    if (is_done) activations_[id].values = {};
+  }
+
+  size_t num_inputs_;
+  std::vector<Activation> activations_;
+  std::vector<std::vector<size_t>> layers_of_;
+  std::vector<Observed> layers_;
+  bool is_held_back_ = false;
+};
+
+// Lets every node of the float model read again what it read there; the quantizers stay, and nobody
+// reads them.
+graph::Model BesideQuantizers(const graph::Model& float_model, const graph::Model& quantized) {
+  graph::Model model = quantized.Clone();
+  const plan::NodeIndex original(float_model);
+  std::map<std::string, graph::Node> nodes;
+  for (const graph::Node& node : float_model.Nodes()) nodes.emplace(original.KeyOf(node), node);
+  const plan::NodeIndex index(model);
+  for (graph::Node node : model.Nodes()) {
+    const auto found = nodes.find(index.KeyOf(node));
+    if (found == nodes.end() || found->second.op_type() != node.op_type()) continue;
+    for (size_t i = 0; i < node.num_inputs(); ++i) {
+      const std::string& value = found->second.input(i);
+      if (node.input(i) != value && !float_model.IsInitializer(value)) node.set_input(i, value);
+    }
+  }
+  return model;
+}
+
+// Observes values[i] with id i and takes everything out that this does not need.
+runtime::Session Observed(const graph::Model& model, const std::vector<std::string>& values,
+                          const runtime::ObserverOperators& operators,
+                          const GatherOptions& options) {
+  const ScratchFolder folder;
+  const std::filesystem::path path = folder.path() / "observed.onnx";
+  {
+    graph::Model observed = model.Clone();
+    const std::vector<std::string> outputs = observed.OutputNames();
+    observed.InferShapes();  // observers know the types of what they watch
+    calibrate::InsertObservers(observed, values);
+    for (const std::string& output : outputs) observed.RemoveOutput(output);
+    graph::RemoveUnused(observed);
+    observed.Save(path, /*external_data=*/true);
+  }
+  runtime::SessionOptions session;
+  session.num_threads = static_cast<int>(options.num_threads);
+  session.operator_library = options.operator_library;
+  session.observers = &operators;
+  return runtime::Session(path, session);
+}
+
+// The index of `value` in `values`, at whose end it is put if it is not there.
+size_t IndexOf(const std::string& value, std::vector<std::string>& values) {
+  const auto found = std::ranges::find(values, value);
+  if (found != values.end()) return static_cast<size_t>(found - values.begin());
+  values.push_back(value);
+  return values.size() - 1;
+}
+
+}  // namespace
+
+std::vector<LayerMoments> GatherMoments(const graph::Model& float_model,
+                                        const graph::Model& quantized_model,
+                                        std::span<const Layer> layers, data::Source& source,
+                                        const GatherOptions& options) {
+  const plan::NodeIndex quantized_nodes(quantized_model);
+  std::vector<std::string> outputs;
+  std::vector<std::string> inputs;
+  std::vector<std::pair<size_t, size_t>> values_of_layer;  // input, output
+  for (const Layer& layer : layers) {
+    const graph::Node node =
+        quantized_nodes.Find({layer.node, layer.op_type, static_cast<int64_t>(layer.data_input)});
+    values_of_layer.emplace_back(IndexOf(node.input(layer.data_input), inputs),
+                                 IndexOf(layer.output, outputs));
+  }
+  PairSink sink(inputs.size(), outputs.size());
+  for (size_t i = 0; i < layers.size(); ++i) {
+    sink.AddLayer(values_of_layer[i].first, values_of_layer[i].second, layers[i],
+                  options.hold_back_every > 0);
+  }
+  const runtime::ObserverOperators operators(sink);
+  // A value that is input and output of layers is observed twice.
+  std::vector<std::string> values = inputs;
+  values.insert(values.end(), outputs.begin(), outputs.end());
+  runtime::Session session =
+      Observed(BesideQuantizers(float_model, quantized_model), values, operators, options);
+  size_t num_runs = 0;
+  const calibrate::SampleCounts counts = calibrate::RunSamples(
+      source, session.inputs(), options.batch_size,
+      [&](const std::vector<Tensor>& tensors, size_t) {
+        ++num_runs;
+        sink.BeginSample(options.hold_back_every > 0 && num_runs % options.hold_back_every == 0);
+        session.Run(tensors);
+      },
+      options.stage, options.progress);
+  if (counts.num_samples == 0) {
+    Fail(ErrorCode::kInvalidArgument, "there are no samples to fine-tune with");
+  }
+  std::vector<LayerMoments> moments;
+  for (size_t i = 0; i < layers.size(); ++i) moments.push_back(sink.Finish(i));
+  return moments;
+}
+
+}  // namespace bitpress::finetune

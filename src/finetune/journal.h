@@ -1,0 +1,58 @@
+// What was learned so far, in a file beside the output, so that a run that was stopped goes on
+// where it stopped. A record is written as a whole or does not count; a journal of another model,
+// plan, recipe or other samples is not read.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "formats/qparams.h"
+
+namespace bitpress::finetune {
+
+// What became of one layer. Errors are mean squares over positions and outputs of the held-back
+// samples, in parts of the variance of the float outputs.
+struct LayerReport {
+  std::string node;
+  std::string op_type;
+  std::string weight;
+  std::string format;
+  double error_before = 0;  // quantized directly
+  double error_after = 0;   // of what the model has now
+  bool is_tuned = false;
+  std::string note;  // why not, or what was odd
+};
+
+struct LearnedLayer {
+  LayerReport report;
+  // Where report.is_tuned; integers have parameters too.
+  std::vector<float> weights;
+  std::vector<float> bias;
+  std::vector<formats::QParams> params;
+};
+
+class Journal {
+ public:
+  // Reads the records of a file that starts with `key`; begins it anew if it has another one.
+  // An empty path: nothing is read or written. Throws Error(kIo) if the file cannot be written.
+  Journal(std::filesystem::path path, const std::string& key);
+
+  const std::map<std::string, LearnedLayer>& found() const { return found_; }  // by weight
+  // Throws Error(kIo).
+  void Add(const LearnedLayer& layer);
+  // The work is done: removes the file.
+  void Remove();
+
+ private:
+  void Read(const std::string& header);
+
+  std::filesystem::path path_;
+  std::map<std::string, LearnedLayer> found_;
+  std::ofstream file_;
+};
+
+}  // namespace bitpress::finetune

@@ -1,0 +1,81 @@
+#include "finetune/journal.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/scratch_folder.h"
+
+namespace bitpress::finetune {
+namespace {
+
+LearnedLayer Learned(const std::string& weight, float value) {
+  LearnedLayer layer;
+  layer.report.node = "node of " + weight;
+  layer.report.weight = weight;
+  layer.report.error_before = 0.5;
+  layer.report.error_after = 0.125;
+  layer.report.is_tuned = true;
+  layer.weights = {value, -value, 0};
+  layer.bias = {1};
+  layer.params = {{0.25F, -3}};
+  return layer;
+}
+
+TEST(Journal, GoesOnWhereItStopped) {
+  const ScratchFolder folder;
+  const auto path = folder.path() / "journal";
+  {
+    Journal journal(path, "key");
+    EXPECT_TRUE(journal.found().empty());
+    journal.Add(Learned("a", 1));
+    journal.Add(Learned("b", 2));
+  }
+  {
+    Journal journal(path, "key");
+    ASSERT_EQ(journal.found().size(), 2U);
+    const LearnedLayer& found = journal.found().at("b");
+    EXPECT_EQ(found.weights, Learned("b", 2).weights);
+    EXPECT_EQ(found.params, Learned("b", 2).params);
+    EXPECT_EQ(found.report.node, "node of b");
+    EXPECT_EQ(found.report.error_after, 0.125);
+    EXPECT_TRUE(found.report.is_tuned);
+    journal.Add(Learned("c", 3));
+  }
+  Journal journal(path, "key");
+  EXPECT_EQ(journal.found().size(), 3U);
+  journal.Remove();
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(Journal, ARecordThatWasCutDoesNotCount) {
+  const ScratchFolder folder;
+  const auto path = folder.path() / "journal";
+  uintmax_t whole = 0;
+  {
+    Journal journal(path, "key");
+    journal.Add(Learned("a", 1));
+    whole = std::filesystem::file_size(path);
+    journal.Add(Learned("b", 2));
+  }
+  const uintmax_t both = std::filesystem::file_size(path);
+  for (uintmax_t size = both - 1; size >= whole; size -= 7) {
+    std::filesystem::resize_file(path, size);
+    EXPECT_EQ(Journal(path, "key").found().size(), 1U) << size;
+    EXPECT_EQ(std::filesystem::file_size(path), whole) << size;
+    std::filesystem::resize_file(path, size);  // zeros behind it
+  }
+  Journal journal(path, "key");
+  journal.Add(Learned("b", 2));
+  EXPECT_EQ(Journal(path, "key").found().size(), 2U);
+}
+
+TEST(Journal, OfOtherWorkIsNotRead) {
+  const ScratchFolder folder;
+  const auto path = folder.path() / "journal";
+  Journal(path, "key").Add(Learned("a", 1));
+  EXPECT_TRUE(Journal(path, "another key").found().empty());
+  EXPECT_TRUE(Journal(path, "key").found().empty());  // begun anew by the other one
+}
+
+}  // namespace
+}  // namespace bitpress::finetune

@@ -1,0 +1,176 @@
+#include "finetune/layer.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "base/error.h"
+
+namespace bitpress::finetune {
+namespace {
+
+using graph::Model;
+using graph::Node;
+
+// Thrown within this file: why a weight is not tuned.
+struct LeftOut {
+  std::string reason;
+};
+
+std::vector<int64_t> OrOnes(std::vector<int64_t> values, size_t count) {
+  if (values.empty()) values.assign(count, 1);
+  if (values.size() != count) throw LeftOut{"its attributes do not fit its rank"};
+  return values;
+}
+
+void DescribeWindow(const Node& node, std::span<const int64_t> dims, Layer& layer) {
+  const size_t num_spatial = dims.size() - 2;
+  Window& window = layer.window;
+  window.kernel.assign(dims.begin() + 2, dims.end());
+  window.strides = OrOnes(node.GetInts("strides"), num_spatial);
+  window.dilations = OrOnes(node.GetInts("dilations"), num_spatial);
+  window.auto_pad = node.GetString("auto_pad", "NOTSET");
+  std::vector<int64_t> pads = node.GetInts("pads");
+  if (pads.empty()) pads.assign(2 * num_spatial, 0);
+  if (pads.size() != 2 * num_spatial) throw LeftOut{"its attributes do not fit its rank"};
+  window.pads_begin.assign(pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(num_spatial));
+}
+
+void DescribeConvolution(const Node& node, std::span<const int64_t> dims, Layer& layer) {
+  if (dims.size() < 3 || dims.size() > 5) throw LeftOut{"it has no spatial dimensions, or over 3"};
+  layer.groups = node.GetInt("group", 1);
+  if (layer.groups < 1 || dims[0] % layer.groups != 0) throw LeftOut{"its groups do not fit"};
+  DescribeWindow(node, dims, layer);
+  const int64_t taps = layer.num_taps();
+  if (node.op_type() == "Conv") {
+    layer.layout = PositionLayout::kWindows;
+    layer.rows = dims[0] / layer.groups;
+    layer.columns = dims[1] * taps;
+    layer.row_stride = layer.columns;
+    layer.channel_stride = taps;
+    layer.group_stride = layer.rows * layer.columns;
+  } else {
+    if (node.HasAttribute("output_shape") || layer.window.auto_pad != "NOTSET") {
+      throw LeftOut{"its padding depends on the shape of its output"};
+    }
+    layer.layout = PositionLayout::kScatter;
+    layer.rows = dims[1];
+    layer.columns = dims[0] / layer.groups * taps;
+    layer.row_stride = taps;
+    layer.channel_stride = layer.rows * taps;
+    layer.group_stride = dims[0] / layer.groups * layer.channel_stride;
+  }
+}
+
+void DescribeMatrix(const Node& node, size_t input, std::span<const int64_t> dims, Layer& layer) {
+  if (dims.size() != 2) throw LeftOut{"it is no matrix"};
+  bool is_transposed = false;
+  if (node.op_type() == "Gemm") {
+    if (input != 1 || node.GetInt("transA", 0) != 0) throw LeftOut{"it is on the left of a Gemm"};
+    if (node.GetFloat("alpha", 1) != 1 || node.GetFloat("beta", 1) != 1) {
+      throw LeftOut{"its Gemm has factors"};
+    }
+    is_transposed = node.GetInt("transB", 0) != 0;
+  } else if (input == 0) {
+    layer.layout = PositionLayout::kChannelsFirst;
+    layer.data_input = 1;
+    is_transposed = true;
+  }
+  layer.rows = is_transposed ? dims[0] : dims[1];
+  layer.columns = is_transposed ? dims[1] : dims[0];
+  layer.row_stride = is_transposed ? layer.columns : 1;
+  layer.channel_stride = is_transposed ? 1 : layer.rows;
+  layer.group_stride = layer.rows * layer.columns;
+}
+
+// A constant that only this use reads and that has one float for each output channel.
+bool IsOwnBias(const Model& model, const std::string& value, int64_t num_outputs) {
+  if (value.empty() || !model.IsInitializer(value) || model.Uses(value).size() != 1 ||
+      model.IsOutput(value) || model.IsUsedInSubgraph(value)) {
+    return false;
+  }
+  const graph::InitializerView bias = model.Initializer(value);
+  return bias.type == DataType::kFloat && !bias.dims.empty() && bias.dims.back() == num_outputs &&
+         NumElements(bias.dims) == num_outputs;
+}
+
+void FindBias(const Model& model, const Node& node, Layer& layer) {
+  const int64_t num_outputs = layer.groups * layer.rows;
+  if (node.op_type() != "MatMul") {
+    if (node.num_inputs() > 2 && IsOwnBias(model, node.input(2), num_outputs)) {
+      layer.bias = node.input(2);
+    }
+    return;
+  }
+  if (layer.layout != PositionLayout::kChannelsLast || model.IsOutput(layer.output)) return;
+  const std::vector<graph::Use> uses = model.Uses(layer.output);
+  if (uses.size() != 1 || model.IsUsedInSubgraph(layer.output)) return;
+  const Node& add = uses[0].node;
+  if (add.op_type() != "Add" || !add.domain().empty()) return;
+  const std::string& other = add.input(1 - uses[0].input_index);
+  if (!IsOwnBias(model, other, num_outputs)) return;
+  layer.bias = other;
+  layer.is_bias_behind = true;
+}
+
+Layer Describe(const Model& model, const plan::NodeIndex& index, const plan::TensorPlan& row) {
+  if (row.uses.size() != 1) throw LeftOut{"several nodes read it"};
+  const plan::TensorUse& use = row.uses[0];
+  const Node node = index.Find(use);
+  const auto input = static_cast<size_t>(use.input);
+  if (!node.domain().empty() || (node.op_type() != "Conv" && node.op_type() != "ConvTranspose" &&
+                                 node.op_type() != "Gemm" && node.op_type() != "MatMul")) {
+    throw LeftOut{fmt::format("a weight of {} has no linear map here", node.op_type())};
+  }
+  if (model.Uses(row.value).size() != 1 || model.IsUsedInSubgraph(row.value)) {
+    throw LeftOut{"several nodes read it"};
+  }
+  const graph::InitializerView weight = model.Initializer(row.value);
+  if (weight.type != DataType::kFloat) {
+    throw LeftOut{fmt::format("it is {}, and only FLOAT is tuned", DataTypeName(weight.type))};
+  }
+  if (NumElements(weight.dims) == 0) throw LeftOut{"it is empty"};
+  Layer layer;
+  layer.node = use.node;
+  layer.op_type = node.op_type();
+  layer.weight = row.value;
+  layer.output = node.output(0);
+  layer.row = &row;
+  if (node.op_type() == "Conv" || node.op_type() == "ConvTranspose") {
+    if (input != 1) throw LeftOut{"it is the data of a convolution"};
+    DescribeConvolution(node, weight.dims, layer);
+  } else {
+    DescribeMatrix(node, input, weight.dims, layer);
+  }
+  FindBias(model, node, layer);
+  return layer;
+}
+
+}  // namespace
+
+Layers FindLayers(const Model& model, const plan::QuantPlan& plan) {
+  Layers layers;
+  const plan::NodeIndex index(model);
+  std::map<std::string, size_t> num_rows;
+  for (const plan::TensorPlan& row : plan.tensors) {
+    if (row.role == plan::Role::kWeight && row.is_quantized()) ++num_rows[row.value];
+  }
+  for (const plan::TensorPlan& row : plan.tensors) {
+    if (row.role != plan::Role::kWeight || !row.is_quantized()) continue;
+    try {
+      if (num_rows.at(row.value) != 1) throw LeftOut{"it is quantized in several ways"};
+      if (!model.IsInitializer(row.value)) throw LeftOut{"it is no constant"};
+      layers.found.push_back(Describe(model, index, row));
+    } catch (const LeftOut& left_out) {
+      layers.left_out.emplace_back(row.value, left_out.reason);
+    }
+  }
+  // In graph order, which rows need not have.
+  std::map<std::string, size_t> order;
+  const std::vector<Node> nodes = model.Nodes();
+  for (size_t i = 0; i < nodes.size(); ++i) order.emplace(index.KeyOf(nodes[i]), i);
+  std::ranges::stable_sort(layers.found, {}, [&](const Layer& layer) { return order[layer.node]; });
+  return layers;
+}
+
+}  // namespace bitpress::finetune

@@ -1,0 +1,70 @@
+// The layers that can be fine-tuned, each as a linear map: outputs of one group are W x + b, where
+// x is what the layer reads at one position (the im2col row of a convolution).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/model.h"
+#include "plan/quant_plan.h"
+
+namespace bitpress::finetune {
+
+// Where positions and channels lie in the activations of a layer.
+enum class PositionLayout {
+  kWindows,        // Conv: [N, C, spatial...], a position is a place of the kernel
+  kScatter,        // ConvTranspose: [N, C, spatial...], a position is an element of the output
+  kChannelsLast,   // Gemm, MatMul with a constant right side: [..., K]
+  kChannelsFirst,  // MatMul with a constant left side: [..., K, P]
+};
+
+// The dimensions behind the channels; empty for matrix products.
+struct Window {
+  std::vector<int64_t> kernel, strides, dilations;
+  std::vector<int64_t> pads_begin;  // after auto_pad is known only with shapes: see PatchReader
+  std::string auto_pad = "NOTSET";
+  int64_t num_taps() const { return NumElements(kernel); }
+};
+
+struct Layer {
+  std::string node;  // as plans name it (plan::NodeIndex)
+  std::string op_type;
+  std::string weight;
+  std::string bias;  // empty: there is none that could be changed
+  // The bias is added by a node behind the layer, and not part of its output.
+  bool is_bias_behind = false;
+  size_t data_input = 0;                  // which input of the node is the activation
+  std::string output;                     // what the node computes
+  const plan::TensorPlan* row = nullptr;  // of the weight
+
+  PositionLayout layout = PositionLayout::kChannelsLast;
+  Window window;
+  // The weight as `groups` matrices of rows x columns. Column k = channel * taps + tap.
+  int64_t groups = 1;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  // Element (group, row, channel, tap) lies at the sum of these products, with tap as it is.
+  int64_t group_stride = 0;
+  int64_t row_stride = 0;
+  int64_t channel_stride = 0;
+
+  int64_t num_taps() const { return window.kernel.empty() ? 1 : window.num_taps(); }
+  size_t ElementOf(int64_t group, int64_t weight_row, int64_t column) const {
+    const int64_t taps = num_taps();
+    return static_cast<size_t>(group * group_stride + weight_row * row_stride +
+                               column / taps * channel_stride + column % taps);
+  }
+};
+
+struct Layers {
+  std::vector<Layer> found;  // in graph order
+  // Weights that the plan quantizes and that stay as they are, with the reason.
+  std::vector<std::pair<std::string, std::string>> left_out;
+};
+
+// `plan` must outlive the result. `model` is the float model that the plan is of.
+Layers FindLayers(const graph::Model& model, const plan::QuantPlan& plan);
+
+}  // namespace bitpress::finetune

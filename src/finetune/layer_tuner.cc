@@ -1,0 +1,339 @@
+#include "finetune/layer_tuner.h"
+
+#include <Eigen/Cholesky>
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace bitpress::finetune {
+namespace {
+
+using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+using ConstMap = Eigen::Map<const Matrix>;
+using Map = Eigen::Map<Matrix>;
+
+}  // namespace
+
+LayerTuner::LayerTuner(const Layer& layer, const Moments& moments, std::span<const float> weights,
+                       std::span<const float> bias, WeightGrid& grid,
+                       const LayerTunerOptions& options, ThreadPool& pool)
+    : layer_(layer),
+      moments_(moments),
+      original_(weights),
+      grid_(grid),
+      options_(options),
+      pool_(pool),
+      has_bias_(!bias.empty()),
+      original_bias_(bias.begin(), bias.end()),
+      hessian_(moments.inputs.size()),
+      cross_(moments.cross.size()),
+      target_(moments.cross.size()),
+      quantized_(weights.size()),
+      bias_(bias.begin(), bias.end()) {
+  const double count = static_cast<double>(std::max<int64_t>(moments.num_positions, 1));
+  const auto columns = static_cast<size_t>(layer.columns);
+  const auto rows = static_cast<size_t>(layer.rows);
+  pool.ParallelFor(static_cast<size_t>(layer.groups), [&](size_t group) {
+    const double* const x_sums = moments.input_sums.data() + group * columns;
+    const double* const y_sums = moments.output_sums.data() + group * rows;
+    // A free bias takes the means out of the problem.
+    const double centre = has_bias_ ? 1 / count : 0.0;
+    const double* const inputs = moments.inputs.data() + group * columns * columns;
+    double* const hessian = hessian_.data() + group * columns * columns;
+    double trace = 0;
+    for (size_t i = 0; i < columns; ++i) {
+      for (size_t j = 0; j < columns; ++j) {
+        hessian[i * columns + j] =
+            (inputs[i * columns + j] - centre * x_sums[i] * x_sums[j]) / count;
+      }
+      trace += hessian[i * columns + i];
+    }
+    const double mean = trace / static_cast<double>(columns);
+    // Where nothing ever came in, any ridge keeps the weights.
+    const double ridge = mean > 0 ? options_.ridge * mean : 1.0;
+    for (size_t i = 0; i < columns; ++i) hessian[i * columns + i] += ridge;
+    const double* const cross = moments.cross.data() + group * rows * columns;
+    for (size_t row = 0; row < rows; ++row) {
+      for (size_t k = 0; k < columns; ++k) {
+        const double weight = original_[layer.ElementOf(
+            static_cast<int64_t>(group), static_cast<int64_t>(row), static_cast<int64_t>(k))];
+        const size_t i = (group * rows + row) * columns + k;
+        cross_[i] =
+            (cross[row * columns + k] - centre * y_sums[row] * x_sums[k]) / count + ridge * weight;
+        target_[i] = weight;
+      }
+    }
+  });
+}
+
+void LayerTuner::ForEachRow(const std::function<void(int64_t group, int64_t row)>& task) {
+  pool_.ParallelFor(static_cast<size_t>(layer_.groups * layer_.rows), [&](size_t i) {
+    task(static_cast<int64_t>(i) / layer_.rows, static_cast<int64_t>(i) % layer_.rows);
+  });
+}
+
+void LayerTuner::LeastSquares() {
+  pool_.ParallelFor(static_cast<size_t>(layer_.groups), [&](size_t g) {
+    const auto group = static_cast<int64_t>(g);
+    const Eigen::LLT<Matrix> cholesky(ConstMap(Hessian(group), layer_.columns, layer_.columns));
+    if (cholesky.info() != Eigen::Success) return;  // the target stays
+    const ConstMap cross(cross_.data() + group * layer_.rows * layer_.columns, layer_.rows,
+                         layer_.columns);
+    Map(Target(group, 0), layer_.rows, layer_.columns) =
+        cholesky.solve(cross.transpose()).transpose();
+  });
+}
+
+void LayerTuner::RoundToNearest() {
+  std::vector<float> values(quantized_.size());
+  ForEachRow([&](int64_t group, int64_t row) {
+    const double* const target = Target(group, row);
+    for (int64_t k = 0; k < layer_.columns; ++k) {
+      values[layer_.ElementOf(group, row, k)] = static_cast<float>(target[k]);
+    }
+  });
+  grid_.FitScales(values, pool_);
+  ForEachRow([&](int64_t group, int64_t row) {
+    for (int64_t k = 0; k < layer_.columns; ++k) {
+      const size_t element = layer_.ElementOf(group, row, k);
+      quantized_[element] = grid_.Round(element, double{values[element]});
+    }
+  });
+}
+
+void LayerTuner::Gptq() {
+  RoundToNearest();
+  const int64_t columns = layer_.columns;
+  // Rows that take each column of the triangle from memory together.
+  constexpr int64_t kRowsOfTask = 8;
+  for (int64_t group = 0; group < layer_.groups; ++group) {
+    const double* const hessian = Hessian(group);
+    // The last of the order is rounded first.
+    std::vector<int64_t> order(static_cast<size_t>(columns));
+    std::iota(order.begin(), order.end(), 0);
+    if (options_.activation_order) {
+      std::ranges::stable_sort(order, {}, [&](int64_t k) { return hessian[k * columns + k]; });
+    } else {
+      std::ranges::reverse(order);
+    }
+    Matrix ordered(columns, columns);
+    for (int64_t i = 0; i < columns; ++i) {
+      for (int64_t j = 0; j < columns; ++j) {
+        ordered(i, j) =
+            hessian[order[static_cast<size_t>(i)] * columns + order[static_cast<size_t>(j)]];
+      }
+    }
+    const Eigen::LLT<Eigen::MatrixXd> cholesky(ordered);
+    if (cholesky.info() != Eigen::Success) continue;   // rounded to nearest
+    const Eigen::MatrixXd lower = cholesky.matrixL();  // column-major: column k lies together
+    const int64_t num_tasks = (layer_.rows + kRowsOfTask - 1) / kRowsOfTask;
+    pool_.ParallelFor(static_cast<size_t>(num_tasks), [&](size_t task) {
+      const int64_t first = static_cast<int64_t>(task) * kRowsOfTask;
+      const int64_t count = std::min(kRowsOfTask, layer_.rows - first);
+      std::vector<double> errors(static_cast<size_t>(columns * kRowsOfTask));  // [column, row]
+      for (int64_t i = columns; i-- > 0;) {
+        double sums[kRowsOfTask] = {};
+        const double* const column = lower.data() + i * columns;
+        for (int64_t j = i + 1; j < columns; ++j) {
+          for (int64_t row = 0; row < kRowsOfTask; ++row) {
+            sums[row] += column[j] * errors[static_cast<size_t>(j * kRowsOfTask + row)];
+          }
+        }
+        const int64_t k = order[static_cast<size_t>(i)];
+        for (int64_t row = 0; row < count; ++row) {
+          const size_t element = layer_.ElementOf(group, first + row, k);
+          const double target = Target(group, first + row)[k];
+          quantized_[element] = grid_.Round(element, target + sums[row] / column[i]);
+          errors[static_cast<size_t>(i * kRowsOfTask + row)] = target - double{quantized_[element]};
+        }
+      }
+    });
+  }
+}
+
+std::vector<double> LayerTuner::Gradient(int64_t group, int64_t row) const {
+  const int64_t columns = layer_.columns;
+  const double* const hessian = Hessian(group);
+  const double* const cross = cross_.data() + (group * layer_.rows + row) * columns;
+  std::vector<double> gradient(static_cast<size_t>(columns));
+  for (int64_t k = 0; k < columns; ++k) gradient[static_cast<size_t>(k)] = -cross[k];
+  for (int64_t k = 0; k < columns; ++k) {
+    const double value = Value(group, row, k);
+    const double* const of_column = hessian + k * columns;
+    for (int64_t j = 0; j < columns; ++j) {
+      gradient[static_cast<size_t>(j)] += value * of_column[j];
+    }
+  }
+  return gradient;
+}
+
+// One weight at a time takes the candidate with the least loss while all others stay, until none
+// changes. `candidates(element, optimum, now)` gives the allowed value next to the optimum.
+template <typename Candidates>
+void LayerTuner::Descend(int64_t group, int64_t row, const Candidates& candidates) {
+  const int64_t columns = layer_.columns;
+  const double* const hessian = Hessian(group);
+  std::vector<double> gradient = Gradient(group, row);
+  for (int round = 0; round < options_.num_rounds; ++round) {
+    bool has_changed = false;
+    for (int64_t k = 0; k < columns; ++k) {
+      const size_t element = layer_.ElementOf(group, row, k);
+      const double now = double{quantized_[element]};
+      const double* const of_column = hessian + k * columns;
+      const double optimum = now - gradient[static_cast<size_t>(k)] / of_column[k];
+      const float next = candidates(k, element, optimum);
+      const double change = double{next} - now;
+      // Beyond the rounding errors of the sums.
+      if (change == 0 || std::abs(next - optimum) >= std::abs(now - optimum) * (1 - 1e-9)) continue;
+      quantized_[element] = next;
+      has_changed = true;
+      for (int64_t j = 0; j < columns; ++j) {
+        gradient[static_cast<size_t>(j)] += change * of_column[j];
+      }
+    }
+    if (!has_changed) return;
+  }
+}
+
+void LayerTuner::AdaRound() {
+  ForEachRow([&](int64_t group, int64_t row) {
+    const double* const target = Target(group, row);
+    Descend(group, row, [&](int64_t k, size_t element, double optimum) {
+      const double step = grid_.StepAt(element, target[k]);
+      const float nearest = grid_.Round(element, target[k]);
+      const float other =
+          grid_.Round(element, double{nearest} + (target[k] > nearest ? step : -step));
+      return std::abs(other - optimum) < std::abs(nearest - optimum) ? other : nearest;
+    });
+  });
+}
+
+void LayerTuner::AdaQuant() {
+  constexpr int kMostRefits = 3;
+  for (int refit = 0;; ++refit) {
+    ForEachRow([&](int64_t group, int64_t row) {
+      Descend(group, row, [&](int64_t, size_t element, double optimum) {
+        return grid_.Round(element, optimum);
+      });
+    });
+    if (refit == kMostRefits || !RefitScales()) return;
+  }
+}
+
+// With the codes z as they are, the loss of the rows that share a scale s is quadratic in it:
+// s = sum cross z' / sum z H z'.
+bool LayerTuner::RefitScales() {
+  if (!grid_.is_integer() || layer_.row_stride == 0) return false;
+  std::vector<formats::QParams> params = grid_.params();
+  const plan::IntegerTreatment& treatment = *layer_.row->integer;
+  if (treatment.scale_kind != formats::ScaleKind::kFloat) return false;
+  if (treatment.granularity == plan::Granularity::kPerBlock) return false;
+  // Of each row: what it adds to numerator and denominator, for its present scale.
+  const auto num_rows = static_cast<size_t>(layer_.groups * layer_.rows);
+  std::vector<double> numerators(num_rows);
+  std::vector<double> denominators(num_rows);
+  std::vector<size_t> index(num_rows);
+  std::vector<uint8_t> is_shared_row(num_rows, 1);
+  ForEachRow([&](int64_t group, int64_t row) {
+    const auto i = static_cast<size_t>(group * layer_.rows + row);
+    const std::vector<double> gradient = Gradient(group, row);
+    const double* const cross = cross_.data() + i * static_cast<size_t>(layer_.columns);
+    index[i] = grid_.ParamsIndexOf(layer_.ElementOf(group, row, 0));
+    for (int64_t k = 0; k < layer_.columns; ++k) {
+      const double value = Value(group, row, k);
+      numerators[i] += cross[k] * value;
+      denominators[i] += (gradient[static_cast<size_t>(k)] + cross[k]) * value;
+      if (grid_.ParamsIndexOf(layer_.ElementOf(group, row, k)) != index[i]) is_shared_row[i] = 0;
+    }
+  });
+  if (std::ranges::find(is_shared_row, 0) != is_shared_row.end()) return false;
+  std::vector<double> numerator(params.size());
+  std::vector<double> denominator(params.size());
+  for (size_t i = 0; i < num_rows; ++i) {
+    numerator[index[i]] += numerators[i];
+    denominator[index[i]] += denominators[i];
+  }
+  std::vector<double> factors(params.size(), 1.0);
+  for (size_t i = 0; i < params.size(); ++i) {
+    const double factor = denominator[i] > 0 ? numerator[i] / denominator[i] : 1.0;
+    const double scale = factor * double{params[i].scale};
+    if (!(factor > 0.5 && factor < 2) || !std::isnormal(static_cast<float>(scale))) continue;
+    params[i].scale = static_cast<float>(scale);
+    factors[i] = factor;
+  }
+  if (params == grid_.params()) return false;
+  // The same codes at the new scales.
+  const std::vector<formats::QParams> before = grid_.params();
+  grid_.set_params(params);
+  ForEachRow([&](int64_t group, int64_t row) {
+    for (int64_t k = 0; k < layer_.columns; ++k) {
+      const size_t element = layer_.ElementOf(group, row, k);
+      const size_t of = grid_.ParamsIndexOf(element);
+      const double code = std::nearbyint(double{quantized_[element]} / double{before[of].scale});
+      quantized_[element] = static_cast<float>(code * double{params[of].scale});
+    }
+  });
+  return true;
+}
+
+void LayerTuner::CorrectBias() {
+  if (!has_bias_ || moments_.num_positions == 0) return;
+  const auto count = static_cast<double>(moments_.num_positions);
+  ForEachRow([&](int64_t group, int64_t row) {
+    const auto output = static_cast<size_t>(group * layer_.rows + row);
+    const double* const x_sums = moments_.input_sums.data() + group * layer_.columns;
+    double mean = moments_.output_sums[output];
+    for (int64_t k = 0; k < layer_.columns; ++k) mean -= Value(group, row, k) * x_sums[k];
+    const double behind = layer_.is_bias_behind ? double{original_bias_[output]} : 0.0;
+    bias_[output] = static_cast<float>(mean / count + behind);
+  });
+}
+
+double MeanSquaredError(const Layer& layer, const Moments& moments, std::span<const float> weights,
+                        std::span<const float> bias, ThreadPool& pool) {
+  if (moments.num_positions == 0) return std::numeric_limits<double>::quiet_NaN();
+  const auto count = static_cast<double>(moments.num_positions);
+  std::vector<double> errors(static_cast<size_t>(layer.groups * layer.rows));
+  pool.ParallelFor(errors.size(), [&](size_t output) {
+    const auto group = static_cast<int64_t>(output) / layer.rows;
+    const auto row = static_cast<int64_t>(output) % layer.rows;
+    const double* const inputs = moments.inputs.data() + group * layer.columns * layer.columns;
+    const double* const cross = moments.cross.data() + static_cast<int64_t>(output) * layer.columns;
+    const double* const x_sums = moments.input_sums.data() + group * layer.columns;
+    // Row by row of the matrix, whose additions need not wait for each other.
+    std::vector<double> products(static_cast<size_t>(layer.columns));
+    double mean = 0;
+    double linear = 0;
+    for (int64_t k = 0; k < layer.columns; ++k) {
+      const double value = weights[layer.ElementOf(group, row, k)];
+      mean += value * x_sums[k];
+      linear += value * cross[k];
+      const double* const of_input = inputs + k * layer.columns;
+      for (size_t j = 0; j < products.size(); ++j) products[j] += value * of_input[j];
+    }
+    double square = 0;
+    for (int64_t k = 0; k < layer.columns; ++k) {
+      square += products[static_cast<size_t>(k)] * weights[layer.ElementOf(group, row, k)];
+    }
+    const double b = bias.empty() ? 0.0 : double{bias[output]};
+    errors[output] = square - 2 * linear + moments.output_squares[output] +
+                     2 * b * (mean - moments.output_sums[output]) + b * b * count;
+  });
+  double sum = 0;
+  for (const double error : errors) sum += error;
+  return std::max(sum / count, 0.0);
+}
+
+double OutputVariance(const Layer& layer, const Moments& moments) {
+  const auto count = static_cast<double>(std::max<int64_t>(moments.num_positions, 1));
+  double sum = 0;
+  for (size_t i = 0; i < static_cast<size_t>(layer.groups * layer.rows); ++i) {
+    const double mean = moments.output_sums[i] / count;
+    sum += moments.output_squares[i] / count - mean * mean;
+  }
+  return sum;
+}
+
+}  // namespace bitpress::finetune

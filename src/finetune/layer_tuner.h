@@ -1,0 +1,100 @@
+// Learning the weights of one layer from its second moments. Every pass takes the state that the
+// passes before it left: `target`, the real numbers that the weights would like to be, and
+// `quantized`, values of the grid. All of them lower, or try to lower, the quadratic loss
+//
+//     |W x + b - y|^2 + ridge |W - W0|^2,   W0: the float model's weights,
+//
+// where the second term, small against the first, decides what the samples leave open: dead
+// channels, fewer samples than weights. Results do not depend on the number of threads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "finetune/layer.h"
+#include "finetune/moments.h"
+#include "finetune/weight_grid.h"
+
+namespace bitpress::finetune {
+
+struct LayerTunerOptions {
+  // In parts of the mean square of the inputs.
+  double ridge = 0.01;
+  // Of adaround and adaquant: rounds over all weights, at most.
+  int num_rounds = 20;
+  // Of gptq: rounds weights of inputs with large squares first.
+  bool activation_order = true;
+};
+
+class LayerTuner {
+ public:
+  // `moments` are of positions to learn from, `weights` and `bias` (empty: none) those of the float
+  // model, in the layout of the model; `grid` has the layer's format. All must outlive the tuner.
+  LayerTuner(const Layer& layer, const Moments& moments, std::span<const float> weights,
+             std::span<const float> bias, WeightGrid& grid, const LayerTunerOptions& options,
+             ThreadPool& pool);
+
+  // target = the weights with the least loss without quantization, in closed form.
+  void LeastSquares();
+  // Fixes the scales for the target, and quantized = the target rounded to nearest.
+  void RoundToNearest();
+  // quantized = the target rounded one weight after another, each taking over what the ones before
+  // it got wrong (Frantar et al., "GPTQ", 2022, in the form of Babai's nearest plane; Chen et al.,
+  // 2025).
+  void Gptq();
+  // quantized = for each weight one of the two values around the target, with less loss: what
+  // AdaRound (Nagel et al., 2020) learns by gradients, found by descent over the weights.
+  void AdaRound();
+  // quantized = any values and, for integers with a scale per output or tensor, any scales, with
+  // less loss: what AdaQuant (Hubara et al., 2020) learns.
+  void AdaQuant();
+  // The bias that makes the mean output that of the float model. Nothing for layers without bias.
+  void CorrectBias();
+
+  std::span<const float> quantized() const { return quantized_; }  // in the layout of the model
+  std::span<const float> bias() const { return bias_; }
+
+ private:
+  // Row m of group g; K elements.
+  double* Target(int64_t group, int64_t row) {
+    return target_.data() + (group * layer_.rows + row) * layer_.columns;
+  }
+  const double* Hessian(int64_t group) const {
+    return hessian_.data() + group * layer_.columns * layer_.columns;
+  }
+  double Value(int64_t group, int64_t row, int64_t column) const {
+    return double{quantized_[layer_.ElementOf(group, row, column)]};
+  }
+  void ForEachRow(const std::function<void(int64_t group, int64_t row)>& task);
+  // quantized - optimum as seen by the loss: half its gradient. K elements.
+  std::vector<double> Gradient(int64_t group, int64_t row) const;
+  template <typename Candidates>
+  void Descend(int64_t group, int64_t row, const Candidates& candidates);
+  bool RefitScales();
+
+  const Layer& layer_;
+  const Moments& moments_;
+  std::span<const float> original_;
+  WeightGrid& grid_;
+  const LayerTunerOptions& options_;
+  ThreadPool& pool_;
+  bool has_bias_ = false;
+  std::vector<float> original_bias_;
+  std::vector<double> hessian_;  // [groups, columns, columns], with the ridge
+  std::vector<double> cross_;    // [groups, rows, columns], with the ridge
+  std::vector<double> target_;   // [groups, rows, columns]
+  std::vector<float> quantized_;
+  std::vector<float> bias_;
+};
+
+// The mean over positions of |W x + b - y|^2, summed over the outputs. `bias` is what is added to
+// the products that y was observed with; `moments` any positions. NaN if there are none.
+double MeanSquaredError(const Layer& layer, const Moments& moments, std::span<const float> weights,
+                        std::span<const float> bias, ThreadPool& pool);
+
+// The mean over positions of |y - mean y|^2: what the error is measured against.
+double OutputVariance(const Layer& layer, const Moments& moments);
+
+}  // namespace bitpress::finetune

@@ -1,0 +1,235 @@
+#include "finetune/layer_tuner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "finetune/test_layers.h"
+
+namespace bitpress::finetune {
+namespace {
+
+constexpr int64_t kInputs = 40;
+constexpr int64_t kOutputs = 12;
+
+plan::TensorPlan RowOf(const std::string& format) {
+  plan::TensorPlan row;
+  row.value = "w";
+  row.role = plan::Role::kWeight;
+  row.format = format;
+  row.axis = 1;
+  const formats::FormatSpec spec = formats::FindFormat(format);
+  if (spec.is_integer()) {
+    row.axis = 0;
+    row.integer.emplace().granularity = plan::Granularity::kPerAxis;
+  } else if (spec.is_blocked()) {
+    row.scale_choice = formats::ScaleChoice::kMse;
+  } else {
+    row.axis.reset();
+  }
+  return row;
+}
+
+// Inputs whose channels depend on each other, so that rounding errors can make up for one another.
+std::vector<float> MixedInputs(size_t count, uint32_t seed) {
+  std::vector<float> x = RandomNormal(count * kInputs, seed);
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (i % kInputs != 0) x[i] = 0.6F * x[i] + 0.8F * x[i - 1] + 0.3F;
+  }
+  return x;
+}
+
+class LayerTunerTest : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    x_ = MixedInputs(500, 1);
+    weights_ = RandomNormal(kInputs * kOutputs, 2);
+    bias_ = RandomNormal(kOutputs, 3);
+    moments_ = GemmMoments(layer_, x_, ComputeGemm(layer_, x_, weights_, bias_));
+  }
+
+  LayerTuner MakeTuner(WeightGrid& grid) {
+    return {layer_, moments_, weights_, bias_, grid, options_, pool_};
+  }
+  WeightGrid MakeGrid() {
+    return {row_, plan::OperatorSet::kBitpress, {kOutputs, kInputs}, "Gemm"};
+  }
+  double ErrorOf(const LayerTuner& tuner) {
+    return MeanSquaredError(layer_, moments_, tuner.quantized(), tuner.bias(), pool_);
+  }
+  std::vector<float> Copy(std::span<const float> values) { return {values.begin(), values.end()}; }
+
+  const plan::TensorPlan row_ = RowOf(GetParam());
+  const Layer layer_ = GemmLayer(kInputs, kOutputs, &row_);
+  ThreadPool pool_{3};
+  LayerTunerOptions options_;
+  std::vector<float> x_, weights_, bias_;
+  Moments moments_;
+};
+
+TEST_P(LayerTunerTest, RoundToNearestIsWhatQuantizingDoes) {
+  WeightGrid grid = MakeGrid();
+  LayerTuner tuner = MakeTuner(grid);
+  tuner.RoundToNearest();
+  const QuantizedWeight direct = MakeGrid().Quantize(weights_, pool_);
+  EXPECT_EQ(Copy(tuner.quantized()), direct.values);
+}
+
+TEST_P(LayerTunerTest, LeastSquaresOfUnquantizedInputsGivesTheWeightsBack) {
+  options_.ridge = 1e-9;
+  WeightGrid grid = MakeGrid();
+  LayerTuner tuner = MakeTuner(grid);
+  tuner.LeastSquares();
+  tuner.RoundToNearest();
+  const QuantizedWeight direct = MakeGrid().Quantize(weights_, pool_);
+  // But for weights that lay on the middle between two values, and integers' scales, which follow
+  // the largest weight.
+  size_t num_equal = 0;
+  for (size_t i = 0; i < direct.values.size(); ++i) {
+    if (std::abs(tuner.quantized()[i] - direct.values[i]) < 1e-4) ++num_equal;
+  }
+  EXPECT_GE(num_equal, direct.values.size() - 2);
+}
+
+TEST_P(LayerTunerTest, EachPassLowersTheError) {
+  WeightGrid grid = MakeGrid();
+  LayerTuner nearest = MakeTuner(grid);
+  nearest.RoundToNearest();
+  nearest.CorrectBias();
+  WeightGrid gptq_grid = MakeGrid();
+  LayerTuner gptq = MakeTuner(gptq_grid);
+  gptq.Gptq();
+  gptq.CorrectBias();
+  WeightGrid round_grid = MakeGrid();
+  LayerTuner ada_round = MakeTuner(round_grid);
+  ada_round.RoundToNearest();
+  ada_round.AdaRound();
+  ada_round.CorrectBias();
+  WeightGrid quant_grid = MakeGrid();
+  LayerTuner ada_quant = MakeTuner(quant_grid);
+  ada_quant.Gptq();
+  ada_quant.AdaQuant();
+  ada_quant.CorrectBias();
+  EXPECT_LT(ErrorOf(gptq), ErrorOf(nearest));
+  EXPECT_LT(ErrorOf(ada_round), ErrorOf(nearest));
+  EXPECT_LE(ErrorOf(ada_quant), ErrorOf(gptq));
+}
+
+TEST_P(LayerTunerTest, WhatIsLearnedIsWhatTheModelHolds) {
+  WeightGrid grid = MakeGrid();
+  LayerTuner tuner = MakeTuner(grid);
+  tuner.LeastSquares();
+  tuner.Gptq();
+  tuner.AdaQuant();
+  EXPECT_EQ(grid.Quantize(tuner.quantized(), pool_).values, Copy(tuner.quantized()));
+}
+
+TEST_P(LayerTunerTest, AdaRoundTakesOneOfTheTwoValuesAround) {
+  WeightGrid grid = MakeGrid();
+  LayerTuner tuner = MakeTuner(grid);
+  tuner.RoundToNearest();
+  tuner.AdaRound();
+  size_t num_changed = 0;
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    const double step = grid.StepAt(i, weights_[i]);
+    const double nearest = grid.Round(i, weights_[i]);
+    EXPECT_LE(std::abs(double{tuner.quantized()[i]} - nearest), 1.001 * step) << i;
+    if (double{tuner.quantized()[i]} != nearest) ++num_changed;
+  }
+  EXPECT_GT(num_changed, 0U);
+}
+
+TEST_P(LayerTunerTest, NoRoundsAreRoundToNearest) {
+  options_.num_rounds = 0;
+  WeightGrid grid = MakeGrid();
+  LayerTuner tuner = MakeTuner(grid);
+  tuner.RoundToNearest();
+  const std::vector<float> nearest = Copy(tuner.quantized());
+  tuner.AdaRound();
+  EXPECT_EQ(Copy(tuner.quantized()), nearest);
+}
+
+TEST_P(LayerTunerTest, GptqOfIndependentInputsIsRoundToNearest) {
+  for (int64_t i = 0; i < kInputs; ++i) {
+    for (int64_t j = 0; j < kInputs; ++j) {
+      if (i != j) moments_.inputs[static_cast<size_t>(i * kInputs + j)] = 0;
+    }
+  }
+  std::fill(moments_.input_sums.begin(), moments_.input_sums.end(), 0.0);
+  WeightGrid grid = MakeGrid();
+  LayerTuner tuner = MakeTuner(grid);
+  tuner.RoundToNearest();
+  const std::vector<float> nearest = Copy(tuner.quantized());
+  tuner.Gptq();
+  EXPECT_EQ(Copy(tuner.quantized()), nearest);
+}
+
+TEST_P(LayerTunerTest, ThreadsChangeNothing) {
+  const auto learn = [&](size_t num_threads) {
+    ThreadPool pool(num_threads);
+    WeightGrid grid = MakeGrid();
+    LayerTuner tuner(layer_, moments_, weights_, bias_, grid, options_, pool);
+    tuner.LeastSquares();
+    tuner.Gptq();
+    tuner.AdaQuant();
+    tuner.CorrectBias();
+    std::vector<float> result = Copy(tuner.quantized());
+    result.insert(result.end(), tuner.bias().begin(), tuner.bias().end());
+    return result;
+  };
+  EXPECT_EQ(learn(1), learn(4));
+}
+
+TEST_P(LayerTunerTest, DeadChannelsAndTooFewSamplesKeepTheirWeights) {
+  std::vector<float> x = MixedInputs(5, 1);
+  for (size_t i = 0; i < x.size(); i += kInputs) x[i] = 0;
+  moments_ = GemmMoments(layer_, x, ComputeGemm(layer_, x, weights_, bias_));
+  WeightGrid grid = MakeGrid();
+  LayerTuner tuner = MakeTuner(grid);
+  tuner.LeastSquares();
+  tuner.Gptq();
+  tuner.AdaQuant();
+  tuner.CorrectBias();
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    EXPECT_TRUE(std::isfinite(tuner.quantized()[i]));
+    if (i % kInputs == 0) {
+      const double step = grid.StepAt(i, weights_[i]);
+      EXPECT_NEAR(tuner.quantized()[i], weights_[i], step) << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, LayerTunerTest,
+                         testing::Values("int4", "int8", "mxfp8_e4m3", "mxfp6_e2m3", "mxfp4_e2m1",
+                                         "mxint8", "mx6", "bfp16", "fp8_e4m3"));
+
+TEST(LayerTuner, BiasCorrectionRestoresTheMean) {
+  const plan::TensorPlan row = RowOf("mxfp4_e2m1");
+  const Layer layer = GemmLayer(kInputs, kOutputs, &row);
+  ThreadPool pool(1);
+  const std::vector<float> x = MixedInputs(300, 5);
+  const std::vector<float> weights = RandomNormal(kInputs * kOutputs, 6);
+  const std::vector<float> bias = RandomNormal(kOutputs, 7);
+  const std::vector<float> y = ComputeGemm(layer, x, weights, bias);
+  const Moments moments = GemmMoments(layer, x, y);
+  WeightGrid grid(row, plan::OperatorSet::kBitpress, {kOutputs, kInputs}, "Gemm");
+  const LayerTunerOptions options;
+  LayerTuner tuner(layer, moments, weights, bias, grid, options, pool);
+  tuner.RoundToNearest();
+  tuner.CorrectBias();
+  const std::vector<float> found =
+      ComputeGemm(layer, x, {tuner.quantized().begin(), tuner.quantized().end()},
+                  {tuner.bias().begin(), tuner.bias().end()});
+  for (size_t row_index = 0; row_index < kOutputs; ++row_index) {
+    double difference = 0;
+    for (size_t i = row_index; i < y.size(); i += kOutputs) {
+      difference += double{found[i]} - double{y[i]};
+    }
+    EXPECT_NEAR(difference / 300, 0, 1e-5);
+  }
+}
+
+}  // namespace
+}  // namespace bitpress::finetune

@@ -1,0 +1,210 @@
+#include "finetune/moments.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "kernels/row_products.h"
+
+namespace bitpress::finetune {
+namespace {
+
+// Floats of positions that wait to be summed up.
+constexpr int64_t kBufferedFloats = int64_t{1} << 20;
+// Rows of a tile of a matrix: two tiles of the longest buffered rows fit the second-level cache.
+constexpr int64_t kTileRows = 64;
+
+int64_t BufferedPositions(const Layer& layer) {
+  const int64_t num_rows = layer.groups * (layer.columns + layer.rows);
+  constexpr auto kStep = static_cast<int64_t>(kernels::kRowProductStep);
+  const int64_t wanted = std::clamp<int64_t>(kBufferedFloats / num_rows, 64, 4096);
+  return wanted / kStep * kStep;
+}
+
+bool IsSpecial(float x) { return (std::bit_cast<uint32_t>(x) & 0x7F800000U) == 0x7F800000U; }
+
+}  // namespace
+
+struct MomentAccumulator::State {
+  explicit State(const Layer& of) : layer(of), capacity(BufferedPositions(of)) {
+    const auto groups = static_cast<size_t>(layer.groups);
+    const auto rows = static_cast<size_t>(layer.rows);
+    const auto columns = static_cast<size_t>(layer.columns);
+    moments.inputs.resize(groups * columns * columns);
+    moments.cross.resize(groups * rows * columns);
+    moments.input_sums.resize(groups * columns);
+    moments.output_sums.resize(groups * rows);
+    moments.output_squares.resize(groups * rows);
+    x.resize(groups * columns * static_cast<size_t>(capacity));
+    y.resize(groups * rows * static_cast<size_t>(capacity));
+  }
+
+  float* InputRow(int64_t row) { return x.data() + row * capacity; }
+  float* OutputRow(int64_t row) { return y.data() + row * capacity; }
+
+  void Flush(const runtime::ParallelTasks& run_parallel);
+  void SkipSpecials();
+  void AddGroupTile(int64_t group, int64_t tile, int64_t length);
+
+  const Layer& layer;
+  int64_t capacity;
+  int64_t num_buffered = 0;
+  std::vector<float> x, y;  // rows of `capacity` positions
+  Moments moments;
+};
+
+// A position with a NaN counts as if it had not been there.
+void MomentAccumulator::State::SkipSpecials() {
+  std::vector<uint8_t> is_special(static_cast<size_t>(num_buffered));
+  const auto mark = [&](const std::vector<float>& values, int64_t num_rows) {
+    for (int64_t row = 0; row < num_rows; ++row) {
+      const float* const from = values.data() + row * capacity;
+      for (size_t i = 0; i < is_special.size(); ++i) {
+        is_special[i] = IsSpecial(from[i]) ? uint8_t{1} : is_special[i];
+      }
+    }
+  };
+  const int64_t num_inputs = layer.groups * layer.columns;
+  const int64_t num_outputs = layer.groups * layer.rows;
+  mark(x, num_inputs);
+  mark(y, num_outputs);
+  int64_t num_special = 0;
+  for (size_t i = 0; i < is_special.size(); ++i) {
+    if (is_special[i] == 0) continue;
+    ++num_special;
+    for (int64_t row = 0; row < num_inputs; ++row) InputRow(row)[i] = 0;
+    for (int64_t row = 0; row < num_outputs; ++row) OutputRow(row)[i] = 0;
+  }
+  moments.num_positions += num_buffered - num_special;
+  moments.num_skipped += num_special;
+}
+
+// Rows [tile * kTileRows, ...) of a group: of the lower triangle of x x', or, behind those, of y
+// x'.
+void MomentAccumulator::State::AddGroupTile(int64_t group, int64_t tile, int64_t length) {
+  const int64_t columns = layer.columns;
+  const int64_t num_input_tiles = (columns + kTileRows - 1) / kTileRows;
+  const auto stride = static_cast<size_t>(capacity);
+  const auto multiply = [&](const float* a, int64_t num_a, int64_t num_b, double* out) {
+    // The second operand in tiles too, so that the first stays in the cache.
+    for (int64_t begin = 0; begin < num_b; begin += kTileRows) {
+      const auto count = static_cast<size_t>(std::min(kTileRows, num_b - begin));
+      kernels::AddRowProducts({a, static_cast<size_t>(num_a), stride},
+                              {InputRow(group * columns + begin), count, stride},
+                              static_cast<size_t>(length), out + begin,
+                              static_cast<size_t>(columns));
+    }
+  };
+  const auto add_sums = [&](const float* from, int64_t num_rows, double* sums, double* squares) {
+    for (int64_t row = 0; row < num_rows; ++row) {
+      double sum = 0;
+      double square = 0;
+      for (int64_t i = 0; i < num_buffered; ++i) {
+        const double value = from[row * capacity + i];
+        sum += value;
+        square += value * value;
+      }
+      sums[row] += sum;
+      if (squares != nullptr) squares[row] += square;
+    }
+  };
+  if (tile < num_input_tiles) {
+    const int64_t begin = tile * kTileRows;
+    const int64_t count = std::min(kTileRows, columns - begin);
+    const float* const from = InputRow(group * columns + begin);
+    multiply(from, count, begin + count,
+             moments.inputs.data() + (group * columns + begin) * columns);
+    add_sums(from, count, moments.input_sums.data() + group * columns + begin, nullptr);
+  } else {
+    const int64_t begin = (tile - num_input_tiles) * kTileRows;
+    const int64_t count = std::min(kTileRows, layer.rows - begin);
+    const int64_t first = group * layer.rows + begin;
+    multiply(OutputRow(first), count, columns, moments.cross.data() + first * columns);
+    add_sums(OutputRow(first), count, moments.output_sums.data() + first,
+             moments.output_squares.data() + first);
+  }
+}
+
+void MomentAccumulator::State::Flush(const runtime::ParallelTasks& run_parallel) {
+  if (num_buffered == 0) return;
+  SkipSpecials();
+  constexpr auto kStep = static_cast<int64_t>(kernels::kRowProductStep);
+  const int64_t length = (num_buffered + kStep - 1) / kStep * kStep;
+  for (int64_t row = 0; length > num_buffered && row < layer.groups * layer.columns; ++row) {
+    std::fill(InputRow(row) + num_buffered, InputRow(row) + length, 0.0F);
+  }
+  for (int64_t row = 0; length > num_buffered && row < layer.groups * layer.rows; ++row) {
+    std::fill(OutputRow(row) + num_buffered, OutputRow(row) + length, 0.0F);
+  }
+  const int64_t num_tiles =
+      (layer.columns + kTileRows - 1) / kTileRows + (layer.rows + kTileRows - 1) / kTileRows;
+  run_parallel(static_cast<size_t>(layer.groups * num_tiles), [&](size_t task) {
+    // The longest rows of the triangle first.
+    const auto reversed = layer.groups * num_tiles - 1 - static_cast<int64_t>(task);
+    AddGroupTile(reversed / num_tiles, reversed % num_tiles, length);
+  });
+  num_buffered = 0;
+}
+
+uint64_t MomentBytes(const Layer& layer) {
+  const auto groups = static_cast<uint64_t>(layer.groups);
+  const auto rows = static_cast<uint64_t>(layer.rows);
+  const auto columns = static_cast<uint64_t>(layer.columns);
+  return groups * (columns + rows) *
+         (columns * sizeof(double) +
+          static_cast<uint64_t>(BufferedPositions(layer)) * sizeof(float));
+}
+
+MomentAccumulator::MomentAccumulator(const Layer& layer) : state_(std::make_unique<State>(layer)) {}
+MomentAccumulator::~MomentAccumulator() = default;
+MomentAccumulator::MomentAccumulator(MomentAccumulator&&) noexcept = default;
+MomentAccumulator& MomentAccumulator::operator=(MomentAccumulator&&) noexcept = default;
+
+void MomentAccumulator::Add(std::span<const int64_t> input_dims, const float* input,
+                            std::span<const int64_t> output_dims, const float* output,
+                            const runtime::ParallelTasks& run_parallel) {
+  State& state = *state_;
+  const PatchReader reader(state.layer, input_dims, output_dims);
+  const int64_t num_inputs = state.layer.groups * state.layer.columns;
+  const int64_t num_outputs = state.layer.groups * state.layer.rows;
+  // Rows of one task: enough to be worth it.
+  constexpr int64_t kRowsOfTask = 16;
+  const int64_t num_tasks = (num_inputs + num_outputs + kRowsOfTask - 1) / kRowsOfTask;
+  for (int64_t first = 0; first < reader.num_positions();) {
+    const int64_t count =
+        std::min(reader.num_positions() - first, state.capacity - state.num_buffered);
+    run_parallel(static_cast<size_t>(num_tasks), [&](size_t task) {
+      const int64_t begin = static_cast<int64_t>(task) * kRowsOfTask;
+      for (int64_t row = begin; row < std::min(begin + kRowsOfTask, num_inputs + num_outputs);
+           ++row) {
+        if (row < num_inputs) {
+          reader.ReadInputRow(input, row, first, count, state.InputRow(row) + state.num_buffered);
+        } else {
+          reader.ReadOutputRow(output, row - num_inputs, first, count,
+                               state.OutputRow(row - num_inputs) + state.num_buffered);
+        }
+      }
+    });
+    state.num_buffered += count;
+    first += count;
+    if (state.num_buffered == state.capacity) state.Flush(run_parallel);
+  }
+}
+
+Moments MomentAccumulator::Finish(const runtime::ParallelTasks& run_parallel) {
+  State& state = *state_;
+  state.Flush(run_parallel);
+  const auto columns = static_cast<size_t>(state.layer.columns);
+  for (size_t group = 0; group < static_cast<size_t>(state.layer.groups); ++group) {
+    double* const matrix = state.moments.inputs.data() + group * columns * columns;
+    for (size_t i = 0; i < columns; ++i) {
+      // The tiles on the diagonal were computed whole: the two halves are the same sums.
+      for (size_t j = 0; j < i; ++j) matrix[j * columns + i] = matrix[i * columns + j];
+    }
+  }
+  state.x = {};
+  state.y = {};
+  return std::move(state.moments);
+}
+
+}  // namespace bitpress::finetune

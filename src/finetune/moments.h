@@ -1,0 +1,54 @@
+// Second moments of a layer: what a quadratic loss of its weights needs of the samples, in memory
+// that does not grow with their number.
+//
+// With x the quantized model's input at a position and y the float model's output there, the error
+// of weights W and bias b is the mean of |W x + b - y|^2, a function of the sums kept here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "finetune/layer.h"
+#include "finetune/patches.h"
+#include "runtime/observers.h"
+
+namespace bitpress::finetune {
+
+// Sums over positions. Matrices are row-major, one after another for each group.
+struct Moments {
+  int64_t num_positions = 0;
+  int64_t num_skipped = 0;             // positions with NaN or infinity
+  std::vector<double> inputs;          // [groups, columns, columns]: x x', symmetric
+  std::vector<double> cross;           // [groups, rows, columns]: y x'
+  std::vector<double> input_sums;      // [groups, columns]
+  std::vector<double> output_sums;     // [groups, rows]
+  std::vector<double> output_squares;  // [groups, rows]
+};
+
+// Bytes of the moments of a layer, and of what adds to them.
+uint64_t MomentBytes(const Layer& layer);
+
+// Adds the positions of one run after another. What it sums up depends on their order alone, not on
+// how many threads there are nor on how positions are cut into runs.
+class MomentAccumulator {
+ public:
+  explicit MomentAccumulator(const Layer& layer);
+  ~MomentAccumulator();
+  MomentAccumulator(MomentAccumulator&&) noexcept;
+  MomentAccumulator& operator=(MomentAccumulator&&) noexcept;
+
+  // Throws as PatchReader.
+  void Add(std::span<const int64_t> input_dims, const float* input,
+           std::span<const int64_t> output_dims, const float* output,
+           const runtime::ParallelTasks& run_parallel);
+  // The sums. Nothing may be added afterwards.
+  Moments Finish(const runtime::ParallelTasks& run_parallel);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace bitpress::finetune

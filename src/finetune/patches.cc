@@ -1,0 +1,163 @@
+#include "finetune/patches.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace bitpress::finetune {
+namespace {
+
+// Offsets of a tap along each dimension.
+std::vector<int64_t> TapOffsets(const Window& window, int64_t tap) {
+  std::vector<int64_t> offsets(window.kernel.size());
+  for (size_t d = window.kernel.size(); d-- > 0;) {
+    offsets[d] = tap % window.kernel[d];
+    tap /= window.kernel[d];
+  }
+  return offsets;
+}
+
+std::string Shape(std::span<const int64_t> dims) {
+  std::vector<std::string> words;
+  for (const int64_t dim : dims) words.push_back(std::to_string(dim));
+  return fmt::format("[{}]", Join(words, ", "));
+}
+
+}  // namespace
+
+PatchReader::PatchReader(const Layer& layer, std::span<const int64_t> input_dims,
+                         std::span<const int64_t> output_dims)
+    : layer_(layer) {
+  const auto require = [&](bool fits) {
+    if (!fits) {
+      Fail(ErrorCode::kRuntime, "{} '{}': input {} and output {} do not fit the weight '{}'",
+           layer.op_type, layer.node, Shape(input_dims), Shape(output_dims), layer.weight);
+    }
+  };
+  input_channels_ = layer.groups * layer.columns / layer.num_taps();
+  output_channels_ = layer.groups * layer.rows;
+  if (layer.layout == PositionLayout::kChannelsLast) {
+    require(!input_dims.empty() && !output_dims.empty() && input_dims.back() == input_channels_ &&
+            output_dims.back() == output_channels_);
+    num_positions_ = NumElements(input_dims) / input_channels_;
+    require(num_positions_ == NumElements(output_dims) / output_channels_);
+    return;
+  }
+  if (layer.layout == PositionLayout::kChannelsFirst) {
+    const size_t rank = input_dims.size();
+    require(rank >= 2 && output_dims.size() == rank && input_dims[rank - 2] == input_channels_ &&
+            output_dims[rank - 2] == output_channels_ && output_dims.back() == input_dims.back());
+    batch_positions_ = input_area_ = input_dims.back();
+    num_positions_ = NumElements(input_dims) / input_channels_;
+    require(num_positions_ == NumElements(output_dims) / output_channels_);
+    return;
+  }
+  const Window& window = layer.window;
+  const size_t num_spatial = window.kernel.size();
+  require(input_dims.size() == num_spatial + 2 && output_dims.size() == num_spatial + 2 &&
+          input_dims[1] == input_channels_ && output_dims[1] == output_channels_ &&
+          input_dims[0] == output_dims[0]);
+  input_size_.assign(input_dims.begin() + 2, input_dims.end());
+  output_size_.assign(output_dims.begin() + 2, output_dims.end());
+  input_area_ = NumElements(input_size_);
+  batch_positions_ = NumElements(output_size_);
+  num_positions_ = input_dims[0] * batch_positions_;
+  pads_ = window.pads_begin;
+  for (size_t d = 0; d < num_spatial; ++d) {
+    if (window.auto_pad == "VALID") {
+      pads_[d] = 0;
+    } else if (window.auto_pad != "NOTSET") {
+      const int64_t needed = (output_size_[d] - 1) * window.strides[d] +
+                             (window.kernel[d] - 1) * window.dilations[d] + 1 - input_size_[d];
+      const int64_t total = std::max<int64_t>(needed, 0);
+      pads_[d] = window.auto_pad == "SAME_LOWER" ? total - total / 2 : total / 2;
+    }
+  }
+}
+
+template <typename Take>
+void PatchReader::ForEachWindow(int64_t channel, int64_t tap, int64_t first, int64_t count,
+                                Take take) const {
+  const Window& window = layer_.window;
+  const std::vector<int64_t> offsets = TapOffsets(window, tap);
+  const size_t num_spatial = window.kernel.size();
+  const size_t last = num_spatial - 1;
+  std::vector<int64_t> at(num_spatial);
+  for (int64_t i = 0; i < count;) {
+    const int64_t position = first + i;
+    const int64_t batch = position / batch_positions_;
+    int64_t rest = position % batch_positions_;
+    for (size_t d = num_spatial; d-- > 0;) {
+      at[d] = rest % output_size_[d];
+      rest /= output_size_[d];
+    }
+    // The other dimensions are the same up to the end of this row of the output.
+    const int64_t row_end = std::min(count, i + output_size_[last] - at[last]);
+    int64_t base = batch * input_channels_ + channel;
+    bool is_inside = true;
+    const auto place = [&](size_t d, int64_t out) -> int64_t {
+      if (layer_.layout == PositionLayout::kWindows) {
+        return out * window.strides[d] - pads_[d] + offsets[d] * window.dilations[d];
+      }
+      const int64_t stuffed = out + pads_[d] - offsets[d] * window.dilations[d];
+      return stuffed >= 0 && stuffed % window.strides[d] == 0 ? stuffed / window.strides[d] : -1;
+    };
+    for (size_t d = 0; d < last; ++d) {
+      const int64_t in = place(d, at[d]);
+      is_inside = is_inside && in >= 0 && in < input_size_[d];
+      base = base * input_size_[d] + in;
+    }
+    base *= input_size_[last];
+    for (int64_t x = at[last]; i < row_end; ++i, ++x) {
+      const int64_t in = place(last, x);
+      take(i, is_inside && in >= 0 && in < input_size_[last] ? base + in : -1);
+    }
+  }
+}
+
+void PatchReader::ReadInputRow(const float* input, int64_t row, int64_t first, int64_t count,
+                               float* out) const {
+  if (layer_.layout == PositionLayout::kChannelsLast) {
+    const float* from = input + first * input_channels_ + row;
+    for (int64_t i = 0; i < count; ++i) out[i] = from[i * input_channels_];
+    return;
+  }
+  const int64_t taps = layer_.num_taps();
+  const int64_t channel = row / taps;
+  const bool is_plain =
+      layer_.layout == PositionLayout::kChannelsFirst ||
+      (layer_.layout == PositionLayout::kWindows && taps == 1 && input_size_ == output_size_ &&
+       std::ranges::all_of(pads_, [](int64_t pad) { return pad == 0; }) &&
+       std::ranges::all_of(layer_.window.strides, [](int64_t stride) { return stride == 1; }));
+  if (is_plain) {
+    for (int64_t i = 0; i < count;) {
+      const int64_t batch = (first + i) / batch_positions_;
+      const int64_t at = (first + i) % batch_positions_;
+      const int64_t length = std::min(count - i, batch_positions_ - at);
+      std::copy_n(input + (batch * input_channels_ + channel) * input_area_ + at, length, out + i);
+      i += length;
+    }
+    return;
+  }
+  ForEachWindow(channel, row % taps, first, count,
+                [&](int64_t i, int64_t address) { out[i] = address < 0 ? 0.0F : input[address]; });
+}
+
+void PatchReader::ReadOutputRow(const float* output, int64_t row, int64_t first, int64_t count,
+                                float* out) const {
+  if (layer_.layout == PositionLayout::kChannelsLast) {
+    const float* from = output + first * output_channels_ + row;
+    for (int64_t i = 0; i < count; ++i) out[i] = from[i * output_channels_];
+    return;
+  }
+  for (int64_t i = 0; i < count;) {
+    const int64_t batch = (first + i) / batch_positions_;
+    const int64_t at = (first + i) % batch_positions_;
+    const int64_t length = std::min(count - i, batch_positions_ - at);
+    std::copy_n(output + (batch * output_channels_ + row) * batch_positions_ + at, length, out + i);
+    i += length;
+  }
+}
+
+}  // namespace bitpress::finetune

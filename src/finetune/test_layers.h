@@ -1,0 +1,77 @@
+// Helpers of this room's tests: layers without a model, and what they compute, written as the
+// operators' definitions have it.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "finetune/layer.h"
+#include "finetune/moments.h"
+
+namespace bitpress::finetune {
+
+inline std::vector<float> RandomNormal(size_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+// Runs tasks one after another, or the last one first.
+inline runtime::ParallelTasks RunInOrder() {
+  return [](size_t num_tasks, const std::function<void(size_t)>& task) {
+    for (size_t i = 0; i < num_tasks; ++i) task(i);
+  };
+}
+inline runtime::ParallelTasks RunBackwards() {
+  return [](size_t num_tasks, const std::function<void(size_t)>& task) {
+    for (size_t i = num_tasks; i-- > 0;) task(i);
+  };
+}
+
+// y = x W' + b; weights [outputs, inputs].
+inline Layer GemmLayer(int64_t num_inputs, int64_t num_outputs,
+                       const plan::TensorPlan* row = nullptr) {
+  Layer layer;
+  layer.row = row;
+  layer.node = "fc";
+  layer.op_type = "Gemm";
+  layer.weight = "w";
+  layer.layout = PositionLayout::kChannelsLast;
+  layer.rows = num_outputs;
+  layer.columns = num_inputs;
+  layer.row_stride = num_inputs;
+  layer.channel_stride = 1;
+  layer.group_stride = num_inputs * num_outputs;
+  return layer;
+}
+
+inline std::vector<float> ComputeGemm(const Layer& layer, const std::vector<float>& x,
+                                      const std::vector<float>& w, const std::vector<float>& b) {
+  const auto columns = static_cast<size_t>(layer.columns);
+  const auto rows = static_cast<size_t>(layer.rows);
+  std::vector<float> y;
+  for (size_t position = 0; position < x.size() / columns; ++position) {
+    for (size_t row = 0; row < rows; ++row) {
+      double sum = b.empty() ? 0.0 : double{b[row]};
+      for (size_t k = 0; k < columns; ++k) {
+        sum += double{w[row * columns + k]} * double{x[position * columns + k]};
+      }
+      y.push_back(static_cast<float>(sum));
+    }
+  }
+  return y;
+}
+
+inline Moments GemmMoments(const Layer& layer, const std::vector<float>& x,
+                           const std::vector<float>& y) {
+  const int64_t count = static_cast<int64_t>(x.size()) / layer.columns;
+  MomentAccumulator accumulator(layer);
+  accumulator.Add(std::vector<int64_t>{count, layer.columns}, x.data(),
+                  std::vector<int64_t>{count, layer.rows}, y.data(), RunInOrder());
+  return accumulator.Finish(RunInOrder());
+}
+
+}  // namespace bitpress::finetune

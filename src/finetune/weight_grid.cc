@@ -1,0 +1,160 @@
+#include "finetune/weight_grid.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "formats/qparams_search.h"
+#include "formats/reference.h"
+#include "transform/integer_weight.h"
+#include "transform/weight_job.h"
+
+namespace bitpress::finetune {
+namespace {
+
+// Lends values out without a copy; they must live long enough.
+graph::HeldInitializer Lend(std::span<const float> values, const std::vector<int64_t>& dims) {
+  return {DataType::kFloat, dims, std::as_bytes(values), nullptr};
+}
+
+// To the next whole number, ties to even. REQUIRES: |x| < 2^51.
+double RoundToEven(double x) {
+  constexpr double kMagic = 0x1.8p52;
+  return (x + kMagic) - kMagic;
+}
+
+// floor(log2 x) of a positive normal number.
+int ExponentOf(double x) {
+  return static_cast<int>((std::bit_cast<uint64_t>(x) >> 52) & 0x7FF) - 1023;
+}
+double PowerOfTwo(int exponent) {
+  return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
+}
+
+}  // namespace
+
+WeightGrid::WeightGrid(const plan::TensorPlan& row, plan::OperatorSet operators,
+                       std::vector<int64_t> dims, std::string reader)
+    : row_(row), operators_(operators), dims_(std::move(dims)), reader_(std::move(reader)) {
+  const formats::FormatSpec spec = row.Spec();
+  if (row.integer) {
+    const formats::CodeRange codes = formats::SearchedCodes(row.IntegerSpec());
+    least_ = static_cast<double>(codes.quant_min);
+    largest_ = static_cast<double>(codes.quant_max);
+  } else if (formats::IsFloatElement(spec.element_type)) {
+    const formats::FloatLayout layout = formats::LayoutOf(spec.element_type);
+    has_float_elements_ = true;
+    mantissa_bits_ = layout.mantissa_bits;
+    min_exponent_ = 1 - layout.bias;
+    max_exponent_ = layout.max_exponent;
+    largest_ = layout.max_value;
+  } else {
+    largest_ = std::ldexp(1.0, spec.element_bits - 1) - 1;
+    least_ = spec.element_type == formats::ElementType::kSignMagnitude ? -largest_ : -largest_ - 1;
+  }
+}
+
+void WeightGrid::FitScales(std::span<const float> values, ThreadPool& pool) {
+  if (row_.integer) {
+    const transform::IntegerWeight weight(Lend(values, dims_), row_, reader_);
+    params_ = weight.Params(pool);
+    params_index_.resize(values.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      params_index_[i] = static_cast<uint32_t>(weight.ParamsIndexOf(i));
+    }
+    UseParams();
+  } else if (row_.Spec().is_blocked()) {
+    FitBlocks(values, pool);
+  }
+}
+
+void WeightGrid::set_params(std::vector<formats::QParams> params) {
+  params_ = std::move(params);
+  UseParams();
+}
+
+void WeightGrid::UseParams() {
+  units_.resize(params_index_.size());
+  zero_points_.clear();
+  const bool is_asymmetric = std::ranges::any_of(
+      params_, [](const formats::QParams& params) { return params.zero_point != 0; });
+  if (is_asymmetric) zero_points_.resize(params_index_.size());
+  for (size_t i = 0; i < params_index_.size(); ++i) {
+    const formats::QParams& params = params_[params_index_[i]];
+    units_[i] = params.scale;
+    if (is_asymmetric) zero_points_[i] = static_cast<float>(params.zero_point);
+  }
+}
+
+void WeightGrid::FitBlocks(std::span<const float> values, ThreadPool& pool) {
+  const transform::WeightJob job(Lend(values, dims_), row_, operators_, reader_);
+  const formats::FormatSpec& spec = job.spec();
+  const auto [outer, axis, inner] = job.view();
+  const int64_t num_blocks = (axis + spec.block_size - 1) / spec.block_size;
+  const int fraction_bits = has_float_elements_ ? 0 : spec.element_bits - 2;
+  units_.resize(values.size());
+  const auto columns = static_cast<size_t>(inner);
+  pool.ParallelFor(static_cast<size_t>(outer * num_blocks), [&, axis = axis](size_t task) {
+    const auto begin = static_cast<int64_t>(task) % num_blocks * spec.block_size;
+    const auto row = static_cast<int64_t>(task) / num_blocks;
+    const auto length = static_cast<size_t>(std::min<int64_t>(spec.block_size, axis - begin));
+    std::vector<float> block(length);
+    for (size_t column = 0; column < columns; ++column) {
+      const size_t first = static_cast<size_t>(row * axis + begin) * columns + column;
+      for (size_t k = 0; k < length; ++k) block[k] = values[first + k * columns];
+      const formats::ref::BlockCodes codes = formats::ref::QuantizeBlock(spec, block);
+      for (size_t k = 0; k < length; ++k) {
+        const int shift =
+            codes.shifts.empty() ? 0 : codes.shifts[k / static_cast<size_t>(spec.sub_block_size)];
+        units_[first + k * columns] =
+            std::ldexp(1.0F, codes.shared_exponent - shift - fraction_bits);
+      }
+    }
+  });
+}
+
+float WeightGrid::Round(size_t element, double x) const {
+  const double unit = units_.empty() ? 1.0 : double{units_[element]};
+  if (unit == 0) return 0;  // below the smallest float
+  if (!has_float_elements_) {
+    const double zero_point = zero_points_.empty() ? 0.0 : double{zero_points_[element]};
+    const double code = std::clamp(x / unit, least_ - zero_point, largest_ - zero_point);
+    return static_cast<float>(RoundToEven(code) * unit);
+  }
+  const double magnitude = std::min(std::abs(x) / unit, largest_);
+  const double step = StepAt(element, x) / unit;
+  return static_cast<float>(
+      std::copysign(std::min(RoundToEven(magnitude / step) * step, largest_) * unit, x));
+}
+
+double WeightGrid::StepAt(size_t element, double x) const {
+  const double unit = units_.empty() ? 1.0 : double{units_[element]};
+  if (!has_float_elements_) return unit;
+  const double magnitude = std::min(std::abs(x) / unit, largest_);
+  const int exponent = magnitude < PowerOfTwo(min_exponent_)
+                           ? min_exponent_
+                           : std::min(ExponentOf(magnitude), max_exponent_);
+  return PowerOfTwo(exponent - mantissa_bits_) * unit;
+}
+
+QuantizedWeight WeightGrid::Quantize(std::span<const float> values, ThreadPool& pool) const {
+  transform::WeightStatistics statistics;
+  QuantizedWeight result;
+  const auto take = [&](const Tensor& tensor) {
+    const std::span<const float> simulated = tensor.values<float>();
+    result.values.assign(simulated.begin(), simulated.end());
+  };
+  if (row_.integer) {
+    const transform::IntegerWeight weight(Lend(values, dims_), row_, reader_, {}, params_);
+    take(weight.Simulate(pool, statistics));
+    result.params = weight.Params(pool);
+  } else {
+    const transform::WeightJob job(Lend(values, dims_), row_, operators_, reader_);
+    take(job.Simulate(pool, statistics));
+  }
+  return result;
+}
+
+}  // namespace bitpress::finetune

@@ -1,0 +1,70 @@
+// The values that the elements of one weight may take: the one interface between learning and
+// formats. Scales are fixed first; each element then has a grid of its own.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "formats/qparams.h"
+#include "plan/quant_plan.h"
+
+namespace bitpress::finetune {
+
+// A weight as the model will hold it.
+struct QuantizedWeight {
+  std::vector<float> values;             // quantized and dequantized
+  std::vector<formats::QParams> params;  // integers only: transform::IntegerWeight
+};
+
+class WeightGrid {
+ public:
+  // `row` and `operators` are the plan's; `row` must outlive the grid. `reader` is the node, for
+  // messages.
+  WeightGrid(const plan::TensorPlan& row, plan::OperatorSet operators, std::vector<int64_t> dims,
+             std::string reader);
+
+  // Chooses scales for these values as quantizing them would, and fixes them. Throws
+  // Error(kInvalidModel) if one is not finite.
+  void FitScales(std::span<const float> values, ThreadPool& pool);
+
+  // The value next to x that the element can have with the fixed scales; x beyond the range
+  // saturates. Ties as rounding to even has them. REQUIRES: FitScales, x is finite.
+  float Round(size_t element, double x) const;
+  // The distance between the values around x.
+  double StepAt(size_t element, double x) const;
+
+  // What the model holds if it is given these values: blocks choose their scales anew (values of
+  // Round are kept), integers keep the fixed ones if there are any.
+  QuantizedWeight Quantize(std::span<const float> values, ThreadPool& pool) const;
+
+  bool is_integer() const { return row_.integer.has_value(); }
+  // Integers: elements with the same parameters share their scale.
+  const std::vector<formats::QParams>& params() const { return params_; }
+  void set_params(std::vector<formats::QParams> params);
+  size_t ParamsIndexOf(size_t element) const { return params_index_[element]; }
+
+ private:
+  void FitBlocks(std::span<const float> values, ThreadPool& pool);
+  void UseParams();
+
+  const plan::TensorPlan& row_;
+  plan::OperatorSet operators_;
+  std::vector<int64_t> dims_;
+  std::string reader_;
+  // What codes mean in units of the element's scale: whole numbers, or floats.
+  bool has_float_elements_ = false;
+  int mantissa_bits_ = 0;
+  int min_exponent_ = 0;
+  int max_exponent_ = 0;
+  double least_ = 0;                // code, without its zero point
+  double largest_ = 0;              // code, or the largest magnitude of a float
+  std::vector<float> units_;        // of each element; empty: 1
+  std::vector<float> zero_points_;  // of each element; empty: 0
+  std::vector<formats::QParams> params_;
+  std::vector<uint32_t> params_index_;  // of each element
+};
+
+}  // namespace bitpress::finetune
