@@ -79,6 +79,25 @@ std::string DescribeRewritten(std::string_view done, std::string_view not_done,
          ListCounted(not_done, reasons);
 }
 
+// "26 pairs of layers, 24 of them with a Min behind a Clip; 20 left alone", and why.
+std::string DescribeEqualization(const transform::EqualizeReport& report) {
+  const auto num_bounded =
+      std::ranges::count_if(report.pairs, [](const auto& pair) { return pair.is_bounded; });
+  std::string text = fmt::format(
+      "  equalized:   {} pairs of layers, {} of them with a limit for each channel; left alone "
+      "{}\n",
+      report.pairs.size(), num_bounded, report.left_alone.size());
+  constexpr size_t kMost = 10;
+  for (size_t i = 0; i < std::min(kMost, report.left_alone.size()); ++i) {
+    const auto& [node, reason] = report.left_alone[i];
+    text += fmt::format("        not {}: {}\n", node, reason);
+  }
+  if (report.left_alone.size() > kMost) {
+    text += fmt::format("        and {} more\n", report.left_alone.size() - kMost);
+  }
+  return text;
+}
+
 using Weights = std::vector<std::shared_ptr<const transform::WeightStatistics>>;
 
 // How many bytes and bits the quantized weights take, and the one that lost most.
@@ -137,6 +156,7 @@ std::string Summarize(const Options& options, const pipeline::QuantizeReport& re
   text += fmt::format("  weights:     {}\n", CountFormats(plan, plan::Role::kWeight));
   text += fmt::format("  biases:      {}\n", CountFormats(plan, plan::Role::kBias));
   text += ListReasons(plan);
+  if (report.equalized) text += DescribeEqualization(*report.equalized);
   for (const transform::PortableFunctions::Omission& omission :
        report.transform.portable.omissions) {
     text += fmt::format("  needs our library: {}: {}\n", omission.op_type, omission.reason);

@@ -120,13 +120,19 @@ graph::Model LoadToRun(const fs::path& path) {
 
 std::string_view Version() { return BITPRESS_VERSION; }
 
-graph::Model Prepare(const fs::path& path, Preparation preparation) {
+graph::Model Prepare(const fs::path& path, Preparation preparation,
+                     const std::optional<plan::EqualizeOptions>& equalization,
+                     transform::EqualizeReport* report) {
   // Our own checks come first: their messages are better, and ONNX Runtime trusts what it reads.
   graph::Model model = LoadPortable(path);
   if (preparation == Preparation::kOptimize) model = CleanUp(path, std::move(model));
   graph::ConstantsToInitializers(model);
   if (preparation == Preparation::kOptimize) graph::RemoveUnused(model);
   model.InferShapes();
+  if (equalization) {
+    transform::EqualizeReport equalized = transform::Equalize(model, *equalization);
+    if (report != nullptr) *report = std::move(equalized);
+  }
   return model;
 }
 
@@ -141,7 +147,8 @@ plan::QuantConfig ReadConfig(const fs::path& path) {
 
 plan::QuantPlan MakePlan(const fs::path& model, const plan::QuantConfig& config,
                          Preparation preparation) {
-  return plan::MakePlan(config, Prepare(model, preparation), model.filename().string());
+  return plan::MakePlan(config, Prepare(model, preparation, plan::ResolveEqualization(config)),
+                        model.filename().string());
 }
 
 plan::QuantPlan ReadPlan(const fs::path& path) {

@@ -22,6 +22,7 @@
 #include "plan/quant_config.h"
 #include "plan/quant_plan.h"
 #include "transform/apply_plan.h"
+#include "transform/equalize.h"
 #include "transform/remove_reorders.h"
 
 namespace bitpress::pipeline {
@@ -40,10 +41,13 @@ enum class Preparation {
   kAsIs,
 };
 
-// Loads a model, checks it and makes it ready to be planned: cleaned up, shapes inferred. Uses a
-// temporary folder, which is gone at the end. Throws Error naming the file.
+// Loads a model, checks it and makes it ready to be planned: cleaned up, equalized if wished,
+// shapes inferred. The same file and options give the same model, so that plans and calibrations
+// fit it. Uses a temporary folder, which is gone at the end. Throws Error naming the file.
 graph::Model Prepare(const std::filesystem::path& model,
-                     Preparation preparation = Preparation::kOptimize);
+                     Preparation preparation = Preparation::kOptimize,
+                     const std::optional<plan::EqualizeOptions>& equalization = {},
+                     transform::EqualizeReport* report = nullptr);
 
 struct CalibrateOptions {
   std::filesystem::path model;
@@ -51,7 +55,8 @@ struct CalibrateOptions {
   std::filesystem::path data;        // a folder, see data::OpenSource
   std::filesystem::path labels_csv;  // of the files that count; empty: all
   std::string image;                 // see data::ParseImageSpec; empty: the data are no photos
-  // Watches only the activations that this configuration quantizes; nothing: every float one.
+  // Watches only the activations that this configuration quantizes, of the model that it equalizes
+  // if it does; nothing: every float one of the model as it is.
   std::optional<plan::QuantConfig> config = std::nullopt;
   Preparation preparation = Preparation::kOptimize;
   size_t batch_size = 8;   // samples read at once; the model runs them one at a time
@@ -116,6 +121,7 @@ struct QuantizeOptions {
 
 struct QuantizeReport {
   plan::QuantPlan plan;
+  std::optional<transform::EqualizeReport> equalized;
   // Integer activations that stay float, with the reason.
   std::vector<std::pair<std::string, std::string>> left_float;
   finetune::FinetuneReport finetune;  // empty without passes

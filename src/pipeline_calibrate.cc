@@ -60,8 +60,11 @@ calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::Quan
     calibrate::CalibrationTable table = calibrate::LoadCalibration(options.calibration);
     if (table.model_fingerprint != model.Fingerprint()) {
       Fail(ErrorCode::kInvalidArgument,
-           "calibration '{}' is of another model ('{}'), or of one that was prepared otherwise",
-           options.calibration.string(), table.model_name);
+           "calibration '{}' is of another model ('{}'), or of one that was prepared otherwise; "
+           "calibrate with the same --config and --set equalize...: {}",
+           options.calibration.string(), table.model_name,
+           plan.equalization ? "layers are equalized first, which changes activations"
+                             : "layers are not equalized here");
     }
     return table;
   }
@@ -104,7 +107,11 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
   const bool has_plan = !options.plan_file.empty();
   if (has_plan) report.plan = ReadPlan(options.plan_file);
   { const AtomicFile probe(options.output); }  // before any work
-  graph::Model model = Prepare(options.model, options.preparation);
+  const std::optional<plan::EqualizeOptions> equalization =
+      has_plan ? report.plan.equalization : plan::ResolveEqualization(options.config);
+  if (equalization) report.equalized.emplace();
+  graph::Model model = Prepare(options.model, options.preparation, equalization,
+                               equalization ? &*report.equalized : nullptr);
   report.input_bytes = graph::StoredBytes(options.model);
   if (has_plan) {
     WithContext(fmt::format("plan '{}'", options.plan_file.string()),
@@ -132,7 +139,9 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
 CalibrateReport Calibrate(const CalibrateOptions& options) {
   // Before any work: a file that cannot be written would cost all of it.
   AtomicFile file(options.output);
-  const graph::Model model = Prepare(options.model, options.preparation);
+  const graph::Model model =
+      Prepare(options.model, options.preparation,
+              options.config ? plan::ResolveEqualization(*options.config) : std::nullopt);
   data::SourceOptions source = SourceOf(model, options.data, options.labels_csv, options.image);
   source.limit = options.num_samples;
   source.num_threads = options.num_threads;

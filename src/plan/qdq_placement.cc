@@ -106,7 +106,16 @@ class Placer {
         node.GetString("mode", "nearest") == "nearest") {
       return Share(node.output(0), node.input(0));
     }
+    if (IsUpperLimit(node) && chosen_.contains(node.input(0))) {
+      return Share(node.output(0), node.input(0));
+    }
     if (node.op_type() == "Concat" && node.domain().empty()) FollowConcat(node);
+  }
+
+  // A Min with constants only cuts values off, as it stands behind a Clip in an equalized model.
+  bool IsUpperLimit(const Node& node) const {
+    return node.op_type() == "Min" && node.domain().empty() && node.num_inputs() == 2 &&
+           model_.IsInitializer(node.input(1));
   }
 
   // MaxPool also gives indices.

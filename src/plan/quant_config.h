@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "formats/format_spec.h"
+#include "plan/equalization.h"
 #include "plan/finetune_passes.h"
 #include "plan/integer_treatment.h"
 #include "plan/rule.h"
@@ -79,6 +80,9 @@ struct QuantConfig {
   Granularity weight_granularity = Granularity::kPerAxis;
   int64_t weight_block_size = 32;  // of per_block
   bool reduce_range = false;       // of weights
+  // Of the float model, before anything else; nothing: see ResolveEqualization.
+  std::optional<bool> equalize;
+  EqualizeOptions equalization;
   // What learns weights from samples before they are quantized, in this order.
   std::vector<FinetunePass> finetune;
   // Regular expressions (ECMAScript); a node whose whole name matches one stays float.

@@ -51,6 +51,25 @@ TEST(ConfigByName, UnknownNamesGetTheNearest) {
   EXPECT_THAT(MessageOf([] { ConfigByName(""); }), HasSubstr("MXINT8"));
 }
 
+TEST(ResolveEqualization, IsOnForIntegersOfOneScale) {
+  for (const char* name : {"XINT8", "S8S8_AAWS", "INT8_CNN_DEFAULT"}) {
+    EXPECT_EQ(ResolveEqualization(ConfigByName(name)), EqualizeOptions()) << name;
+  }
+  for (const char* name : {"INT8", "MX6", "BF16"}) {
+    QuantConfig config = ConfigByName(name);
+    EXPECT_EQ(ResolveEqualization(config), std::nullopt) << name;
+    ApplySetting(config, "equalize=on");
+    ApplySetting(config, "equalize_clips=keep");
+    ApplySetting(config, "equalize_steps=3");
+    ASSERT_TRUE(ResolveEqualization(config)) << name;
+    EXPECT_EQ(ResolveEqualization(config)->clips, ClipHandling::kKeep);
+    EXPECT_EQ(ResolveEqualization(config)->num_steps, 3);
+  }
+  QuantConfig config = ConfigByName("XINT8");
+  ApplySetting(config, "equalize=off");
+  EXPECT_EQ(ResolveEqualization(config), std::nullopt);
+}
+
 TEST(ConfigByName, IntegerPresets) {
   const QuantConfig best = ConfigByName("INT8");
   EXPECT_EQ(best.activations, "uint8");

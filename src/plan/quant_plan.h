@@ -62,6 +62,8 @@ struct QuantPlan {
   // What was asked: a record, of which only `finetune` is read by what follows.
   QuantConfig config;
   OperatorSet operators = OperatorSet::kBitpress;
+  // The rows are about the model after it was equalized so; nothing: as it is.
+  std::optional<EqualizeOptions> equalization;
   std::vector<TensorPlan> tensors;  // in graph order
 
   bool operator==(const QuantPlan&) const = default;

@@ -161,6 +161,29 @@ TensorPlan RowFromJson(const json& object, size_t index) {
   });
 }
 
+// By the words of the settings `equalize_...`.
+ordered_json EqualizationToJson(const EqualizeOptions& options) {
+  return {{"clips", ClipHandlingName(options.clips)},
+          {"clip_gain", options.least_clip_gain_bits},
+          {"steps", options.num_steps},
+          {"bias", options.includes_bias}};
+}
+
+EqualizeOptions ReadEqualization(const json& object) {
+  ObjectReader reader(object, "equalize");
+  EqualizeOptions options;
+  const auto set = [&](const char* key) {
+    if (!reader.Has(key)) return;
+    QuantConfig config;
+    config.equalization = options;
+    ApplySetting(config, fmt::format("equalize_{}", key), reader.Text(key));
+    options = config.equalization;
+  };
+  for (const char* key : {"clips", "clip_gain", "steps", "bias"}) set(key);
+  reader.Finish();
+  return options;
+}
+
 }  // namespace
 
 std::string ToJson(const QuantPlan& plan) {
@@ -172,6 +195,9 @@ std::string ToJson(const QuantPlan& plan) {
     text += fmt::format("  \"model\": {},\n", model.dump());
     text += fmt::format("  \"config\": {},\n", ToJson(plan.config));
     text += fmt::format("  \"operators\": \"{}\",\n", OperatorSetName(plan.operators));
+    if (plan.equalization) {
+      text += fmt::format("  \"equalize\": {},\n", EqualizationToJson(*plan.equalization).dump());
+    }
     text += "  \"tensors\": [";
     for (size_t i = 0; i < plan.tensors.size(); ++i) {
       text += fmt::format("{}\n    {}", i == 0 ? "" : ",", RowToJson(plan.tensors[i]).dump());
@@ -207,6 +233,7 @@ QuantPlan FromJson(std::string_view text) {
     return reader.Has("operators") ? ParseOperatorSet(reader.String("operators"))
                                    : OperatorSet::kBitpress;
   });
+  if (reader.Has("equalize")) plan.equalization = ReadEqualization(reader.Object("equalize"));
   for (const json& row : reader.Array("tensors")) {
     plan.tensors.push_back(RowFromJson(row, plan.tensors.size()));
   }

@@ -61,6 +61,18 @@ TEST(PlanJson, RoundTripIsExact) {
   }
 }
 
+TEST(PlanJson, HowTheModelWasEqualized) {
+  QuantConfig config = ConfigByName("MX6");
+  ApplySetting(config, "equalize=on");
+  ApplySetting(config, "equalize_clip_gain=1.5");
+  ApplySetting(config, "equalize_bias=false");
+  const QuantPlan plan = MakePlan(config, LoadModel("convnet.onnx"), "convnet.onnx");
+  ASSERT_TRUE(plan.equalization);
+  EXPECT_EQ(plan.equalization->least_clip_gain_bits, 1.5);
+  EXPECT_EQ(FromJson(ToJson(plan)), plan) << ToJson(plan);
+  EXPECT_FALSE(FromJson(PlanText(kRow)).equalization);
+}
+
 TEST(PlanJson, ShortFormsAreAccepted) {
   const QuantPlan plan = FromJson(PlanText(kRow));
   ASSERT_EQ(plan.tensors.size(), 1u);

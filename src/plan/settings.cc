@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "plan/model_settings.h"
 #include "plan/quant_config.h"
 #include "plan/words.h"
 
@@ -218,6 +219,7 @@ std::vector<Setting> MakeSettings() {
          config.finetune = ParseFinetunePasses(value);
        },
        [](const QuantConfig& config) { return FinetunePassNames(config.finetune); }});
+  AddEqualizationSettings(settings);
   settings.push_back({"exclude_nodes", "REGEX[;REGEX...]",
                       "nodes whose whole name matches stay float",
                       [](QuantConfig& config, std::string_view value) {

@@ -1,0 +1,104 @@
+#include "plan/equalization.h"
+
+#include <charconv>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "plan/model_settings.h"
+#include "plan/quant_config.h"
+#include "plan/words.h"
+
+namespace bitpress::plan {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, ClipHandling>, 2> kClipHandlings{
+    {{"bound", ClipHandling::kBound}, {"keep", ClipHandling::kKeep}}};
+constexpr std::array<std::pair<std::string_view, bool>, 2> kSwitches{
+    {{"on", true}, {"off", false}}};
+constexpr std::array<std::pair<std::string_view, bool>, 2> kTruths{
+    {{"true", true}, {"false", false}}};
+
+double ParseBits(std::string_view text) {
+  double bits = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bits);
+  if (error != std::errc() || end != text.data() + text.size() || !(bits >= 0) ||
+      std::isinf(bits)) {
+    Fail(ErrorCode::kInvalidArgument, "'{}' is no number of bits, 0 or more", text);
+  }
+  return bits;
+}
+
+}  // namespace
+
+std::optional<EqualizeOptions> ResolveEqualization(const QuantConfig& config) {
+  bool is_on = config.equalize.value_or(false);
+  if (!config.equalize && config.weights != "none") {
+    is_on = formats::FindFormat(config.weights).is_integer() &&
+            config.weight_granularity == Granularity::kPerTensor;
+  }
+  return is_on ? std::optional(config.equalization) : std::nullopt;
+}
+
+void AddEqualizationSettings(std::vector<Setting>& settings) {
+  settings.push_back(
+      {"equalize", "on|off|default",
+       "scale the channels between two layers so that their weights have equal ranges, which "
+       "changes nothing but roundings (default: on for integer weights per_tensor)",
+       [](QuantConfig& config, std::string_view value) {
+         config.equalize =
+             value == "default" ? std::nullopt : std::optional(ParseWord<bool>(kSwitches, value));
+       },
+       [](const QuantConfig& config) {
+         return std::string(config.equalize ? WordOf<bool>(kSwitches, *config.equalize)
+                                            : "default");
+       }});
+  settings.push_back(
+      {"equalize_clips", JoinWords<ClipHandling>(kClipHandlings),
+       "layers with a Clip such as ReLU6 between them: a Min with one limit a channel behind it "
+       "(bound, the default), or leave them alone (keep)",
+       [](QuantConfig& config, std::string_view value) {
+         config.equalization.clips = ParseClipHandling(value);
+       },
+       [](const QuantConfig& config) {
+         return std::string(ClipHandlingName(config.equalization.clips));
+       }});
+  settings.push_back({"equalize_clip_gain", "BITS",
+                      "the least that both weights together must gain for such a Min (default 1)",
+                      [](QuantConfig& config, std::string_view value) {
+                        config.equalization.least_clip_gain_bits = ParseBits(value);
+                      },
+                      [](const QuantConfig& config) {
+                        return fmt::format("{}", config.equalization.least_clip_gain_bits);
+                      }});
+  settings.push_back(
+      {"equalize_steps", "N", "rounds over all pairs of layers (default -1: until nothing changes)",
+       [](QuantConfig& config, std::string_view value) {
+         const int64_t steps = ParseInt(value, "equalize_steps");
+         if (steps < -1) {
+           Fail(ErrorCode::kInvalidArgument, "{} is no number of rounds", steps);
+         }
+         config.equalization.num_steps = steps;
+       },
+       [](const QuantConfig& config) { return std::to_string(config.equalization.num_steps); }});
+  settings.push_back({"equalize_bias", JoinWords<bool>(kTruths),
+                      "a channel's range includes its bias (default true)",
+                      [](QuantConfig& config, std::string_view value) {
+                        config.equalization.includes_bias = ParseWord<bool>(kTruths, value);
+                      },
+                      [](const QuantConfig& config) {
+                        return std::string(
+                            WordOf<bool>(kTruths, config.equalization.includes_bias));
+                      }});
+}
+
+std::string_view ClipHandlingName(ClipHandling handling) {
+  return WordOf<ClipHandling>(kClipHandlings, handling);
+}
+ClipHandling ParseClipHandling(std::string_view word) {
+  return ParseWord<ClipHandling>(kClipHandlings, word);
+}
+
+}  // namespace bitpress::plan

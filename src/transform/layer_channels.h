@@ -1,0 +1,58 @@
+// The layers whose channels can be scaled by changing constants: Conv, ConvTranspose, Gemm and
+// MatMul with a constant weight, and which element of the weight belongs to which channel.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/model.h"
+
+namespace bitpress::transform {
+
+// A weight seen as [rows, columns, inner]; a channel's elements are those of one row, of one
+// column, or, in grouped convolutions, of one column in the rows of one group.
+struct ChannelMap {
+  bool is_row = false;
+  size_t rows_per_group = 0;  // if not is_row
+  size_t num_columns = 0;
+  size_t num_channels = 0;
+
+  size_t Of(size_t row, size_t column) const {
+    return is_row ? row : row / rows_per_group * num_columns + column;
+  }
+};
+
+struct Layer {
+  graph::Node node;
+  std::string weight;
+  std::string bias;  // "" without one
+  size_t num_rows = 0;
+  size_t num_columns = 0;
+  size_t inner = 0;
+  ChannelMap inputs = {};
+  ChannelMap outputs = {};
+  bool is_convolution = false;  // channels of its activations are axis 1, else the last axis
+  size_t rank = 0;              // of its weight, and of a convolution's activations
+};
+
+// Nothing for nodes that are no such layer; then `reason` says why if the node is one of the four
+// operators, and is empty otherwise.
+std::optional<Layer> LayerOf(const graph::Model& model, const graph::Node& node,
+                             std::string& reason);
+
+// The largest magnitude at each [row, column] of the weight; nothing if it is not finite.
+std::optional<std::vector<float>> Magnitudes(const graph::Model& model, const Layer& layer);
+
+// Multiplies the weight's elements by `inputs[channel]` and divides them by `outputs[channel]`;
+// either may be empty.
+void ScaleWeight(graph::Model& model, const Layer& layer, std::span<const double> inputs,
+                 std::span<const double> outputs);
+
+// Divides a vector of one element a channel, the input of `node`.
+void DivideVector(graph::Model& model, graph::Node node, size_t input,
+                  std::span<const double> factors);
+
+}  // namespace bitpress::transform
