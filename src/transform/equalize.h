@@ -41,7 +41,7 @@ struct EqualizeReport {
 // LeakyRelu, PRelu, Clip(0, limit), Identity, an Add of a constant for each channel, and, between
 // convolutions, pools. Values in between have that one reader and are no graph outputs. Names of
 // values stay; a new value in front of a Min is called `<value>_unbounded`. A constant that others
-// read too gets a copy, `<name>_equalized`. Weights with NaN or infinity are left alone.
+// read too gets a copy, `<name>_scaled`. Weights with NaN or infinity are left alone.
 //
 // Deterministic. Run again, it finds factors of 1 but for rounding.
 EqualizeReport Equalize(graph::Model& model, const plan::EqualizeOptions& options = {});

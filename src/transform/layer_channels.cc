@@ -65,7 +65,7 @@ void Replace(Model& model, Node node, size_t input, Tensor tensor) {
     model.SetInitializer(name, std::move(tensor));
     return;
   }
-  const std::string copy = model.FreshName(name + "_equalized");
+  const std::string copy = model.FreshName(name + "_scaled");
   model.SetInitializer(copy, std::move(tensor));
   node.set_input(input, copy);
 }
