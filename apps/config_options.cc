@@ -12,6 +12,7 @@ plan::QuantConfig ConfigOptions::Resolve() const {
   if (!activations.empty()) plan::ApplySetting(resolved, "activations", activations);
   for (const std::string& rule : rules) resolved.rules.push_back(plan::ParseRule(rule));
   if (!finetune.empty()) plan::ApplySetting(resolved, "finetune", finetune);
+  if (!smooth.empty()) plan::ApplySetting(resolved, "smooth_quant", smooth);
   return resolved;
 }
 
@@ -27,6 +28,11 @@ CLI::Option* AddConfigOptions(CLI::App& command, ConfigOptions& options) {
       .add_option("--activations", options.activations,
                   "another format for the activations, or none")
       ->type_name("FORMAT");
+  command
+      .add_option("--smooth-quant", options.smooth,
+                  "SmoothQuant before anything else: 0.5, another number from 0 to 1, or auto; "
+                  "`quantize` needs --data for it")
+      ->type_name("ALPHA|auto");
   command
       .add_option("--finetune", options.finetune,
                   "learn weights from samples: adaquant (best), adaround, gptq, least_squares, or "

@@ -16,6 +16,7 @@ struct ConfigOptions {
   std::string weights;
   std::string activations;
   std::string finetune;
+  std::string smooth;
   std::vector<std::string> settings;
   std::vector<std::string> rules;
   bool as_is = false;
@@ -24,8 +25,8 @@ struct ConfigOptions {
   plan::QuantConfig Resolve() const;
   // Whether one of the options that change the configuration was given.
   bool HasChanges() const {
-    return !weights.empty() || !activations.empty() || !finetune.empty() || !settings.empty() ||
-           !rules.empty();
+    return !weights.empty() || !activations.empty() || !finetune.empty() || !smooth.empty() ||
+           !settings.empty() || !rules.empty();
   }
   pipeline::Preparation preparation() const {
     return as_is ? pipeline::Preparation::kAsIs : pipeline::Preparation::kOptimize;

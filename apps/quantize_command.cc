@@ -98,6 +98,26 @@ std::string DescribeEqualization(const transform::EqualizeReport& report) {
   return text;
 }
 
+// How many activations were smoothed, and where their factors went.
+std::string DescribeSmoothing(const transform::SmoothReport& report) {
+  const auto num_folded = std::ranges::count_if(
+      report.smoothed, [](const auto& activation) { return !activation.folded_into.empty(); });
+  std::string text = fmt::format(
+      "  smoothed:    {} activations, {} folded into what comes before, {} by a Mul; left alone "
+      "{}\n",
+      report.smoothed.size(), num_folded, std::ssize(report.smoothed) - num_folded,
+      report.left_alone.size());
+  if (!report.smoothed.empty()) {
+    const auto [least, most] =
+        std::ranges::minmax_element(report.smoothed, {}, &transform::SmoothedActivation::alpha);
+    text += fmt::format("        alpha from {:.2f} to {:.2f}\n", least->alpha, most->alpha);
+  }
+  for (const auto& [value, reason] : report.left_alone) {
+    text += fmt::format("        not '{}': {}\n", value, reason);
+  }
+  return text;
+}
+
 using Weights = std::vector<std::shared_ptr<const transform::WeightStatistics>>;
 
 // How many bytes and bits the quantized weights take, and the one that lost most.
@@ -157,6 +177,7 @@ std::string Summarize(const Options& options, const pipeline::QuantizeReport& re
   text += fmt::format("  biases:      {}\n", CountFormats(plan, plan::Role::kBias));
   text += ListReasons(plan);
   if (report.equalized) text += DescribeEqualization(*report.equalized);
+  if (report.smoothed) text += DescribeSmoothing(*report.smoothed);
   for (const transform::PortableFunctions::Omission& omission :
        report.transform.portable.omissions) {
     text += fmt::format("  needs our library: {}: {}\n", omission.op_type, omission.reason);

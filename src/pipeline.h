@@ -24,6 +24,7 @@
 #include "transform/apply_plan.h"
 #include "transform/equalize.h"
 #include "transform/remove_reorders.h"
+#include "transform/smooth.h"
 
 namespace bitpress::pipeline {
 
@@ -122,6 +123,7 @@ struct QuantizeOptions {
 struct QuantizeReport {
   plan::QuantPlan plan;
   std::optional<transform::EqualizeReport> equalized;
+  std::optional<transform::SmoothReport> smoothed;
   // Integer activations that stay float, with the reason.
   std::vector<std::pair<std::string, std::string>> left_float;
   finetune::FinetuneReport finetune;  // empty without passes

@@ -1,4 +1,5 @@
 // Calibration, and quantization with it, from start to end.
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -100,6 +101,46 @@ finetune::FinetuneReport Finetune(graph::Model& model, const plan::QuantPlan& pl
   return finetune::Finetune(model, plan, apply, *OpenSamples(model, options), finetune, pool);
 }
 
+// Statistics of each channel of the activations that can be smoothed. One pass over the samples.
+transform::ChannelTable ChannelsOf(const graph::Model& model, const QuantizeOptions& options) {
+  const std::vector<std::string> values = transform::ValuesToSmooth(model);
+  if (values.empty()) return {};
+  data::SourceOptions source = SourceOf(model, options.data, options.labels_csv, options.image);
+  source.limit = options.num_samples;
+  source.num_threads = options.num_threads;
+  calibrate::CalibrateOptions calibration;
+  for (const std::string& value : values) calibration.axes[value] = -1;
+  calibration.num_threads = options.num_threads;
+  calibration.progress = options.progress;
+  const calibrate::CalibrationTable table =
+      calibrate::Calibrate(model, options.model.filename().string(), values,
+                           *data::OpenSource(source), calibration)
+          .table;
+  transform::ChannelTable channels;
+  for (const auto& [value, statistics] : table.tensors) {
+    const bool is_finite = statistics.num_finite() == statistics.num_elements();
+    if (!is_finite || statistics.is_empty() || !statistics.axis_statistics()) continue;
+    for (const calibrate::SliceStatistics& slice : statistics.axis_statistics()->slices) {
+      channels[value].push_back(
+          {slice.AbsMax(), slice.sum_of_squares.Mean(std::max<uint64_t>(1, slice.num_finite))});
+    }
+  }
+  return channels;
+}
+
+transform::SmoothReport SmoothModel(graph::Model& model, const plan::SmoothWish& wish,
+                                    const QuantizeOptions& options) {
+  if (options.data.empty()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "smooth_quant follows from the activations of samples: give --data DIR (photos also "
+         "--image SPEC); a calibration file is of the model before it is smoothed");
+  }
+  // A plan names the values of the model as it is.
+  const bool may_insert = options.plan_file.empty();
+  return transform::Smooth(model, ChannelsOf(model, options),
+                           {.alpha = wish.alpha, .may_insert = may_insert});
+}
+
 }  // namespace
 
 QuantizeReport Quantize(const QuantizeOptions& options) {
@@ -113,6 +154,10 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
   graph::Model model = Prepare(options.model, options.preparation, equalization,
                                equalization ? &*report.equalized : nullptr);
   report.input_bytes = graph::StoredBytes(options.model);
+  if (const auto& wish = (has_plan ? report.plan.config : options.config).smooth) {
+    WithContext(fmt::format("'{}'", options.model.string()),
+                [&] { report.smoothed = SmoothModel(model, *wish, options); });
+  }
   if (has_plan) {
     WithContext(fmt::format("plan '{}'", options.plan_file.string()),
                 [&] { plan::CheckFits(report.plan, model); });

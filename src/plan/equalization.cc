@@ -31,6 +31,17 @@ double ParseBits(std::string_view text) {
   return bits;
 }
 
+std::optional<SmoothWish> ParseSmooth(std::string_view word) {
+  if (word == "none") return std::nullopt;
+  if (word == "auto") return SmoothWish{.alpha = std::nullopt};
+  double alpha = -1;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), alpha);
+  if (error != std::errc() || end != word.data() + word.size() || !(alpha >= 0 && alpha <= 1)) {
+    Fail(ErrorCode::kInvalidArgument, "'{}' is neither none, auto nor a number from 0 to 1", word);
+  }
+  return SmoothWish{.alpha = alpha};
+}
+
 }  // namespace
 
 std::optional<EqualizeOptions> ResolveEqualization(const QuantConfig& config) {
@@ -92,6 +103,17 @@ void AddEqualizationSettings(std::vector<Setting>& settings) {
                         return std::string(
                             WordOf<bool>(kTruths, config.equalization.includes_bias));
                       }});
+  settings.push_back(
+      {"smooth_quant", "none|auto|ALPHA",
+       "SmoothQuant: move the range of large channels of activations into the weights of MatMul "
+       "and "
+       "Gemm; how much of it, 0 to 1 (0.5 is usual), or the best for each activation (default "
+       "none)",
+       [](QuantConfig& config, std::string_view value) { config.smooth = ParseSmooth(value); },
+       [](const QuantConfig& config) -> std::string {
+         if (!config.smooth) return "none";
+         return config.smooth->alpha ? fmt::format("{}", *config.smooth->alpha) : "auto";
+       }});
 }
 
 std::string_view ClipHandlingName(ClipHandling handling) {

@@ -1,4 +1,5 @@
-// What the user wishes of cross-layer equalization (transform/equalize.h). Plain data.
+// What the user wishes of the passes that scale the channels of a float model: cross-layer
+// equalization (transform/equalize.h) and SmoothQuant (transform/smooth.h). Plain data.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,13 @@ struct EqualizeOptions {
   bool includes_bias = true;
 
   bool operator==(const EqualizeOptions&) const = default;
+};
+
+// SmoothQuant (transform/smooth.h): how much of an activation's range moves into the weights.
+struct SmoothWish {
+  std::optional<double> alpha = 0.5;  // 0 to 1; nothing: the best for each activation
+
+  bool operator==(const SmoothWish&) const = default;
 };
 
 // Whether and how the layers of a model are equalized before it is quantized with this

@@ -83,6 +83,8 @@ struct QuantConfig {
   // Of the float model, before anything else; nothing: see ResolveEqualization.
   std::optional<bool> equalize;
   EqualizeOptions equalization;
+  // Of the float model, with samples, before it is planned; nothing: not.
+  std::optional<SmoothWish> smooth;
   // What learns weights from samples before they are quantized, in this order.
   std::vector<FinetunePass> finetune;
   // Regular expressions (ECMAScript); a node whose whole name matches one stays float.

@@ -1,0 +1,131 @@
+"""SmoothQuant: the float model computes the same, factors are folded where they can be, per-tensor activations gain."""
+
+import json
+import re
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+FLOAT = ["--config", "MX6", "--activations", "none", "--weights", "none"]
+WIDTH = 24
+
+
+def transformer(seed=0, residual=False):
+    """LayerNormalization with a few large channels, two products of it, and one behind a Relu and one behind a Gelu-like Sigmoid."""
+    rng = np.random.default_rng(seed)
+    constants = {}
+
+    def constant(array):
+        name = f"k{len(constants)}"
+        constants[name] = np.asarray(array, np.float32)
+        return name
+
+    def matrix(rows, columns):
+        return constant(rng.normal(0, 1 / np.sqrt(rows), (rows, columns)))
+
+    scale = rng.uniform(0.5, 1.5, WIDTH)
+    scale[[3, 11]] = 60
+    node = helper.make_node
+    nodes = [
+        node("LayerNormalization", ["x", constant(scale), constant(rng.normal(0, 1, WIDTH))], ["n"], "norm", axis=-1),
+        node("MatMul", ["n", matrix(WIDTH, 40)], ["a"], "up"),
+        node("Add", ["a", constant(rng.normal(0, 1, 40))], ["b"], "bias"),
+        node("Relu", ["b"], ["c"], "relu"),
+        node("MatMul", ["c", matrix(40, WIDTH)], ["d"], "down"),
+        node("MatMul", ["n", matrix(WIDTH, WIDTH)], ["e"], "gate"),
+        node("Sigmoid", ["e"], ["f"], "sigmoid"),
+        node("MatMul", ["f", matrix(WIDTH, WIDTH)], ["g"], "mix"),
+        node("Add", ["d", "g"], ["h"], "sum"),
+        node("Add", ["h", "n"], ["y"], "residual") if residual else node("Identity", ["h"], ["y"], "end"),
+    ]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, "net", [info("x", TensorProto.FLOAT, ["N", 6, WIDTH])],
+                              [info("y", TensorProto.FLOAT, ["N", 6, WIDTH])],
+                              [numpy_helper.from_array(array, name) for name, array in constants.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.fixture
+def samples(tmp_path):
+    folder = tmp_path / "samples"
+    folder.mkdir()
+    for i in range(12):
+        np.save(folder / f"{i:02}.npy", np.random.default_rng(i).standard_normal((1, 6, WIDTH)).astype(np.float32))
+    return folder
+
+
+def save(tmp_path, **options):
+    path = tmp_path / "net.onnx"
+    onnx.save(transformer(**options), path)
+    return path
+
+
+def inputs():
+    return {"x": np.random.default_rng(99).standard_normal((3, 6, WIDTH)).astype(np.float32)}
+
+
+def sqnr_db(wanted, found):
+    wanted = wanted.astype(np.float64)
+    return 10 * np.log10((wanted**2).sum() / max(1e-300, ((wanted - found)**2).sum()))
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("alpha", ["0.5", "0.8", "auto"])
+def test_the_float_model_stays_what_it_is(alpha, residual, tmp_path, samples, bitpress, run_model):
+    path, output = save(tmp_path, residual=residual), tmp_path / "out.onnx"
+    report = bitpress.ok("quantize", path, "-o", output, *FLOAT, "--smooth-quant", alpha, "--data", samples)
+    # The Sigmoid's result always needs a Mul; the normalization's where the residual reads it too.
+    folded, by_mul = (1, 2) if residual else (2, 1)
+    assert f"3 activations, {folded} folded into what comes before, {by_mul} by a Mul" in report
+    onnx.checker.check_model(output, full_check=True)
+    assert sum(node.op_type == "Mul" for node in onnx.load(output).graph.node) == by_mul
+    assert sqnr_db(run_model(path, inputs())[0], run_model(output, inputs())[0]) > 100
+    again = tmp_path / "again.onnx"
+    bitpress.ok("quantize", path, "-o", again, *FLOAT, "--smooth-quant", alpha, "--data", samples, "--threads", "1")
+    assert again.read_bytes() == output.read_bytes()
+
+
+def test_factors_are_those_of_the_paper(tmp_path, samples, bitpress):
+    path, output = save(tmp_path), tmp_path / "out.onnx"
+    bitpress.ok("quantize", path, "-o", output, *FLOAT, "--smooth-quant", "0.7", "--data", samples)
+    before, after = ({tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(name).graph.initializer}
+                     for name in (path, output))
+    x = np.concatenate([np.load(file) for file in sorted(samples.iterdir())])
+    normal = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * before["k0"] + before["k1"]
+    largest = np.abs(normal).max(axis=(0, 1))
+    weight = np.maximum(np.abs(before["k2"]).max(axis=1), np.abs(before["k5"]).max(axis=1))
+    np.testing.assert_allclose(after["k0"], before["k0"] / (largest**0.7 / weight**0.3), rtol=1e-4)
+    np.testing.assert_allclose(after["k5"], before["k5"] * (largest**0.7 / weight**0.3)[:, None], rtol=1e-4)
+
+
+def test_large_channels_cost_less(tmp_path, samples, bitpress, run_model):
+    path = save(tmp_path)
+    wanted = run_model(path, inputs())[0]
+
+    def quality(*options):
+        output = tmp_path / "out.onnx"
+        bitpress.ok("quantize", path, "-o", output, "--config", "INT8", "--set", "activation_range=min_max", "--data", samples, *options)
+        onnx.checker.check_model(output, full_check=True)
+        return sqnr_db(wanted, run_model(output, inputs())[0])
+
+    plain, smoothed, searched = quality(), quality("--smooth-quant", "0.5"), quality("--smooth-quant", "auto")
+    assert smoothed > plain + 2
+    assert searched > plain + 2
+
+
+def test_plans_fit_what_is_folded(tmp_path, samples, bitpress):
+    path, plan, output = save(tmp_path), tmp_path / "plan.json", tmp_path / "out.onnx"
+    bitpress.ok("plan", path, "-o", plan, "--config", "INT8", "--smooth-quant", "0.5")
+    report = bitpress.ok("quantize", path, "-o", output, "--plan", plan, "--data", samples)
+    assert re.search(r"2 activations, 2 folded .* left alone 1\n.*\n +not 'f': it can be folded into nothing", report)
+    assert json.loads(plan.read_text())["config"]["smooth_quant"] == "0.5"
+
+
+def test_it_needs_samples_and_a_number(tmp_path, samples, bitpress):
+    path, output = save(tmp_path), tmp_path / "out.onnx"
+    assert "--data" in bitpress.error("quantize", path, "-o", output, *FLOAT, "--smooth-quant", "0.5")
+    for word in ("1.5", "-1", "half"):
+        assert "neither none, auto nor a number from 0 to 1" in bitpress.error(
+            "quantize", path, "-o", output, *FLOAT, f"--smooth-quant={word}", "--data", samples)
