@@ -248,9 +248,7 @@ std::vector<int32_t> IntegerWeight::Round(ThreadPool& pool, std::vector<float>& 
 std::vector<int32_t> IntegerWeight::Codes(ThreadPool& pool, WeightStatistics& statistics) const {
   std::vector<float> y;
   std::vector<int32_t> codes = Round(pool, y, statistics);
-  // The specification saturates there, a product in float32 does not.
-  constexpr float kMost = std::numeric_limits<float>::max();
-  if (std::ranges::any_of(y, [](float value) { return std::abs(value) == kMost; })) {
+  if (std::ranges::any_of(y, [](float value) { return !std::isfinite(value); })) {
     Fail(ErrorCode::kInvalidModel,
          "{}: '{}' has values whose codes times the scale are beyond float32; exclude the node, or "
          "give another scale",

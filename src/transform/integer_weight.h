@@ -77,7 +77,7 @@ class IntegerWeight {
   void DescribeScales(const plan::TensorPlan& row);
   std::vector<formats::QParams> ComputeParams(ThreadPool& pool) const;
   void RaiseForBiases(std::vector<formats::QParams>& params) const;
-  // The same; y gets the floats that the codes mean, saturated.
+  // The same; y gets the floats that the codes mean.
   std::vector<int32_t> Round(ThreadPool& pool, std::vector<float>& y,
                              WeightStatistics& statistics) const;
   std::vector<float> Floats() const;

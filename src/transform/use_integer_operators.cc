@@ -164,7 +164,10 @@ class Rewriter {
     if (b->is_per_axis && rank > 2) return "a scale for each column needs a matrix of rank 2";
     const std::optional<std::string> bias = is_gemm ? BiasCodes(model_, node, *a, *b) : "";
     if (!bias) return "its bias is no int32 of the scale of its products";
-    if (is_gemm && node.GetFloat("beta", 1) != 1) return "beta is not 1";
+    const bool is_scaled = is_gemm && node.GetFloat("alpha", 1) != 1;
+    if (!bias->empty() && (is_scaled || node.GetFloat("beta", 1) != 1)) {
+      return "alpha or beta is not 1";
+    }
     Reason reason;
     const std::optional<Result> y = ResultOf(node, reason);
     if (y && y->codes.type != a->type) return "its result has another type than its data";
@@ -196,6 +199,7 @@ class Rewriter {
   }
 
   Reason RewriteElementwise(const Node& node) {
+    if (node.HasAttribute("dilations")) return "it has dilations";
     NodeSpec spec{node.name(), "QLinear" + node.op_type(), kMicrosoft, {}, {}, {}};
     DataType type = DataType::kUndefined;
     for (size_t i = 0; i < (Contains(kBinary, node) ? 2 : 1); ++i) {
@@ -211,8 +215,6 @@ class Rewriter {
     Append(spec.inputs, {y->codes.scale, y->codes.zero_point});
     CopyAttributes(node, {"auto_pad"}, {"kernel_shape", "pads", "strides"},
                    {"ceil_mode", "count_include_pad"}, spec);
-    if (node.op_type() == "AveragePool" && node.HasAttribute("dilations"))
-      return "it has dilations";
     if (node.op_type() == "LeakyRelu") {
       spec.attributes.emplace_back("alpha", node.GetFloat("alpha", 0.01F));
     }
@@ -257,8 +259,7 @@ class Rewriter {
     Reason reason;
     std::optional<Result> y = ResultOf(node, reason);
     if (!y) return reason;
-    if (!HasSameMeaning(model_, *x, y->codes))
-      return "its data and its result have different scales";
+    if (!HasSameMeaning(model_, *x, y->codes)) return "its result has another scale than its data";
     node.set_input(0, x->codes);
     const std::string codes = y->codes.codes;
     RemoveChain(*y);

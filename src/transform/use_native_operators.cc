@@ -84,9 +84,10 @@ class Rewriter {
     for (const Use& use : uses) {
       std::string why =
           IsStandardOp(use.node, "Gather") == is_table ? "" : "a Gather and a product read it";
-      if (why.empty())
+      if (why.empty()) {
         why = is_table ? WhyNotTable(use, axis, bits, dims)
                        : WhyNotProduct(use, axis, bits, layout.block_size, dims);
+      }
       if (!why.empty()) return why;
     }
     return uses.empty() ? "nothing reads it" : "";

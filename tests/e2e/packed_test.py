@@ -245,3 +245,20 @@ def test_nothing_is_decoded_at_inference(name, odd_path, tmp_path, bitpress):
             optimized_model_filepath=str(tmp_path / "left.onnx"))
         left.append(sorted(node.op_type for node in onnx.load(tmp_path / "left.onnx").graph.node))
     assert left[0] == left[1]
+
+
+def test_codes_that_mean_infinity_are_refused(tmp_path, bitpress):
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"], "product")], "one",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 32])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 32])],
+                              [numpy_helper.from_array(np.full((32, 32), 3.4e38, np.float32), "w")])
+    source = save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "one.onnx")
+    plan = json.loads(bitpress.ok("plan", source, "--config", "BF16", "--activations", "none", "--weights", "int8", "--set",
+                                  "weight_granularity=per_tensor"))
+    (row,) = [row for row in plan["tensors"] if row["format"] == "int8"]
+    row.pop("range")
+    row |= {"scale": 2e38, "zero_point": 0}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    message = bitpress.error("quantize", source, "-o", tmp_path / "q.onnx", "--plan", tmp_path / "plan.json")
+    assert "'w'" in message and "product" in message and "beyond float32" in message
+    assert not (tmp_path / "q.onnx").exists()
