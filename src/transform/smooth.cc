@@ -180,7 +180,7 @@ class Smoother {
                           const std::vector<Reader>& readers, const FactorsOf& factors_of) {
     double best = 0;
     double least = -1;
-    for (int step = 6; step <= 14; ++step) {
+    for (int step = 0; step <= 20; ++step) {
       const double alpha = 0.05 * step;
       const std::vector<double> factors = factors_of(alpha);
       double activation_max = 0;

@@ -29,7 +29,7 @@ struct ChannelStatistics {
 using ChannelTable = std::map<std::string, std::vector<ChannelStatistics>>;
 
 struct SmoothOptions {
-  // Nothing: for each activation the best of 0.3, 0.35, ..., 0.7, by the error that 8-bit integers
+  // Nothing: for each activation the best of 0, 0.05, ..., 1, by the error that 8-bit integers
   // would make in the products, with one scale for the activation and one for each output channel.
   std::optional<double> alpha = 0.5;
   // Insert a Mul where nothing can be folded; without it such activations are left alone, and the
