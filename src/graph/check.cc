@@ -23,13 +23,34 @@ bool LacksShape(const onnx::ValueInfoProto& info) {
   return info.type().has_tensor_type() && !info.type().tensor_type().has_shape();
 }
 
-bool HasExperimentalOperator(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes) {
-  return std::ranges::any_of(nodes, [](const onnx::NodeProto& node) {
-    return onnx::checker::check_is_experimental_op(node) ||
-           std::ranges::any_of(node.attribute(), [](const onnx::AttributeProto& attribute) {
-             return HasExperimentalOperator(attribute.g().node()) ||
-                    std::ranges::any_of(attribute.graphs(), [](const onnx::GraphProto& body) {
-                      return HasExperimentalOperator(body.node());
+// Operators without a schema that stand in ONNX's domain all the same: of its first releases
+// (ImageScaler, Crop, ...), and those that ONNX Runtime fuses LayerNorms to, whatever the operator
+// set.
+bool IsExperimental(const onnx::NodeProto& node, int64_t opset) {
+  constexpr int64_t kFirstLayerNormOpset = 17;
+  return onnx::checker::check_is_experimental_op(node) ||
+         (node.domain().empty() &&
+          (node.op_type() == "SimplifiedLayerNormalization" ||
+           (node.op_type() == "LayerNormalization" && opset < kFirstLayerNormOpset)));
+}
+
+// Of the standard operators.
+int64_t OpsetOf(const onnx::ModelProto& proto) {
+  int64_t opset = 0;
+  for (const auto& import : proto.opset_import()) {
+    if (import.domain().empty() || import.domain() == "ai.onnx") opset = import.version();
+  }
+  return opset;
+}
+
+bool HasExperimentalOperator(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes,
+                             int64_t opset) {
+  return std::ranges::any_of(nodes, [&](const onnx::NodeProto& node) {
+    return IsExperimental(node, opset) ||
+           std::ranges::any_of(node.attribute(), [&](const onnx::AttributeProto& attribute) {
+             return HasExperimentalOperator(attribute.g().node(), opset) ||
+                    std::ranges::any_of(attribute.graphs(), [&](const onnx::GraphProto& body) {
+                      return HasExperimentalOperator(body.node(), opset);
                     });
            });
   });
@@ -55,12 +76,12 @@ void Complete(onnx::GraphProto& graph) {
   }
 }
 
-// The checker knows operators of ONNX's first releases that never got a schema (ImageScaler, Crop,
-// ...) and prints a warning about them. A library does not print; in a domain of their own they
-// pass in silence.
+// The checker refuses them, or prints a warning about them, and a library does not print. In a
+// domain of their own they pass in silence.
 void MoveExperimentalOperators(onnx::ModelProto& proto) {
-  const auto move = [](onnx::NodeProto& node) {
-    if (onnx::checker::check_is_experimental_op(node)) node.set_domain(kExperimentalDomain);
+  const int64_t opset = OpsetOf(proto);
+  const auto move = [opset](onnx::NodeProto& node) {
+    if (IsExperimental(node, opset)) node.set_domain(kExperimentalDomain);
   };
   const auto import = [](auto& imports) {
     auto* const entry = imports.Add();
@@ -134,10 +155,11 @@ void ModelImpl::Check() const {
   RegisterSchemas();
   TranslateErrors(ErrorCode::kInvalidModel, "ONNX's checker", [&] {
     const auto& graph = proto.graph();
+    const int64_t opset = OpsetOf(proto);
     const bool is_experimental =
-        HasExperimentalOperator(graph.node()) ||
-        std::ranges::any_of(proto.functions(), [](const onnx::FunctionProto& function) {
-          return HasExperimentalOperator(function.node());
+        HasExperimentalOperator(graph.node(), opset) ||
+        std::ranges::any_of(proto.functions(), [opset](const onnx::FunctionProto& function) {
+          return HasExperimentalOperator(function.node(), opset);
         });
     if (!is_experimental && IsComplete(graph)) {
       onnx::checker::check_model(proto);

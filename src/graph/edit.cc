@@ -52,6 +52,13 @@ Node Model::InsertNode(const NodeSpec& spec, std::optional<Node> before) {
   }
   onnx::NodeProto& node = *nodes.Add();
   FillNode(spec, node);
+  if (spec.attributes_of) {
+    for (const onnx::AttributeProto& attribute : spec.attributes_of->proto_->attribute()) {
+      const bool is_dropped = std::ranges::find(spec.dropped_attributes, attribute.name()) !=
+                              spec.dropped_attributes.end();
+      if (!is_dropped) *node.add_attribute() = attribute;
+    }
+  }
   MoveElement(nodes, nodes.size() - 1, position);
   impl_->IndexNode(node);
   return Node(&node, impl_.get());

@@ -91,6 +91,8 @@ struct NodeSpec {
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
   std::vector<std::pair<std::string, Attribute>> attributes;
+  std::optional<Node> attributes_of = {};  // a node of the same model: its attributes too, but
+  std::vector<std::string> dropped_attributes = {};
 };
 
 // A model-local function: an operator made of others. Its body is read under the operator sets of
