@@ -15,7 +15,8 @@ namespace {
 using graph::Model;
 using graph::Node;
 
-// Computed on codes of their own scale: inputs and output are quantized.
+// Computed on codes where both inputs are quantized anyway: quantizing an input for them alone
+// costs more time and accuracy than they save.
 constexpr std::string_view kElementwise[] = {"Add", "Mul"};
 // The same, if what they read is quantized anyway.
 constexpr std::string_view kPooling[] = {"AveragePool", "GlobalAveragePool", "Sigmoid", "LeakyRelu",
@@ -60,18 +61,11 @@ class Placer {
   }
 
   // Whether the node computes on integers of scales of their own.
-  bool IsStart(const Node& node) const {
-    if (!reason_(node).empty()) return false;
-    if (IsComputeOp(node)) return true;
-    if (!Contains(kElementwise, node)) return false;
-    // With a constant it is a scale or an offset, which needs more than eight bits.
-    return node.num_inputs() == 2 && IsQuantizable(node.input(0)) && IsQuantizable(node.input(1));
-  }
+  bool IsStart(const Node& node) const { return IsComputeOp(node) && reason_(node).empty(); }
 
   void AddStart(const Node& node) {
-    for (size_t i = 0; i < node.num_inputs(); ++i) {
-      const bool is_operand = !IsComputeOp(node) || i < 2;
-      if (is_operand && IsQuantizable(node.input(i))) chosen_.insert(node.input(i));
+    for (size_t i = 0; i < std::min<size_t>(2, node.num_inputs()); ++i) {
+      if (IsQuantizable(node.input(i))) chosen_.insert(node.input(i));
     }
     AddOutput(node);
   }
@@ -97,6 +91,11 @@ class Placer {
 
   void Follow(const Node& node) {
     if (!reason_(node).empty() || node.num_inputs() == 0) return;
+    // With a constant it is a scale or an offset, which needs more than eight bits.
+    if (Contains(kElementwise, node) && node.num_inputs() == 2 && chosen_.contains(node.input(0)) &&
+        chosen_.contains(node.input(1))) {
+      return AddOutput(node);
+    }
     if (Contains(kPooling, node) && chosen_.contains(node.input(0))) return AddOutput(node);
     if (Contains(kMoving, node) && chosen_.contains(node.input(0)) && !IsNearestOnly(node)) {
       for (size_t i = 0; i < node.num_outputs(); ++i) Share(node.output(i), node.input(0));
