@@ -65,8 +65,8 @@ void AddThreadsOption(CLI::App& command, size_t& num_threads) {
       ->type_name("N");
 }
 
-CLI::Option* AddSampleOptions(CLI::App& command, std::string& data, std::string& labels,
-                              std::string& image, size_t& num_samples) {
+CLI::Option* AddDataOptions(CLI::App& command, std::string& data, std::string& labels,
+                            std::string& image) {
   CLI::Option* const folder = command.add_option(
       "--data", data, "a folder of photos, of .npy or .npz arrays, or of TensorProto .pb files");
   folder->type_name("DIR");
@@ -79,6 +79,12 @@ CLI::Option* AddSampleOptions(CLI::App& command, std::string& data, std::string&
                   "how photos become tensors: resize=N crop=N mean=A or A/B/C std=A or A/B/C "
                   "layout=nchw|nhwc channels=rgb|bgr, joined by commas")
       ->type_name("SPEC");
+  return folder;
+}
+
+CLI::Option* AddSampleOptions(CLI::App& command, std::string& data, std::string& labels,
+                              std::string& image, size_t& num_samples) {
+  CLI::Option* const folder = AddDataOptions(command, data, labels, image);
   constexpr int kMostSamples = 1'000'000'000;  // CLI11 would read -2 as a very large number
   command.add_option("--samples", num_samples, "at most so many (default 0: all)")
       ->check(CLI::Range(0, kMostSamples))

@@ -39,8 +39,10 @@ CLI::Option* AddConfigOptions(CLI::App& command, ConfigOptions& options);
 // Adds --threads to a subcommand; `num_threads` must outlive it.
 void AddThreadsOption(CLI::App& command, size_t& num_threads);
 
-// Adds --data, --labels, --image and --samples, which say where samples come from; what they fill
-// in must outlive the subcommand. Returns the one for --data.
+// Adds --data, --labels and --image (and --samples), which say where samples come from; what they
+// fill in must outlive the subcommand. Return the one for --data.
+CLI::Option* AddDataOptions(CLI::App& command, std::string& data, std::string& labels,
+                            std::string& image);
 CLI::Option* AddSampleOptions(CLI::App& command, std::string& data, std::string& labels,
                               std::string& image, size_t& num_samples);
 

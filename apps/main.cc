@@ -80,6 +80,7 @@ int Run(int argc, char** argv) {
   AddUnpackCommand(program);
   AddOptimizeCommand(program);
   AddEvaluateCommand(program);
+  AddCheckCommand(program);
   if (const std::string unknown = UnknownCommand(program, argc, argv); !unknown.empty()) {
     return Report(unknown, kUsage);
   }

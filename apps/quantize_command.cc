@@ -13,9 +13,12 @@
 #include "config_options.h"
 #include "pipeline.h"
 #include "progress_bar.h"
+#include "target_text.h"
 
 namespace bitpress::apps {
 namespace {
+
+enum class Check { kAuto, kOn, kOff };
 
 struct Options {
   std::string model;
@@ -29,6 +32,7 @@ struct Options {
   std::string image;
   size_t num_samples = 0;
   bool is_external = false;
+  Check check = Check::kAuto;
   size_t num_threads = 0;
 };
 
@@ -194,7 +198,9 @@ std::string Summarize(const Options& options, const pipeline::QuantizeReport& re
     text += fmt::format("  left float: '{}': {}\n", value, reason);
   }
   text += DescribeFinetuning(report.finetune);
-  return text + DescribeWeights(report.transform.weights);
+  text += DescribeWeights(report.transform.weights);
+  constexpr size_t kMostNodes = 5;
+  return report.target ? text + DescribeTarget(*report.target, kMostNodes) : text;
 }
 
 void CheckPlanAgrees(const Options& options) {
@@ -226,6 +232,7 @@ void Run(const Options& options) {
   request.apply = options.apply;
   request.is_external = options.is_external;
   request.num_threads = options.num_threads;
+  if (options.check != Check::kAuto) request.is_checked = options.check == Check::kOn;
   if (options.plan_file.empty()) {
     if (options.config.config.empty()) {
       throw CLI::RequiredError("--config NAME or --plan FILE");
@@ -316,6 +323,14 @@ void AddQuantizeCommand(CLI::App& program) {
   command->add_flag("--external-data", options->is_external,
                     "keep the weights in a file of their own, OUTPUT.data (models over 2 GB always "
                     "do)");
+  const std::map<std::string, Check> checks{
+      {"auto", Check::kAuto}, {"on", Check::kOn}, {"off", Check::kOff}};
+  command
+      ->add_option("--check", options->check,
+                   "afterwards load the model in ONNX Runtime, run a sample and say what computes "
+                   "on integers (see `bitpress check`); auto (default): if it is at most 100 MB")
+      ->transform(CLI::CheckedTransformer(checks).description(""))
+      ->type_name("auto|on|off");
   AddThreadsOption(*command, options->num_threads);
   command->footer(
       ListPresets() +

@@ -16,6 +16,7 @@
 #include "base/progress.h"
 #include "base/tensor.h"
 #include "calibrate/calibrate.h"
+#include "evaluate/check_target.h"
 #include "evaluate/evaluate.h"
 #include "finetune/finetune.h"
 #include "graph/model.h"
@@ -97,6 +98,18 @@ plan::QuantPlan MakePlan(const std::filesystem::path& model, const plan::QuantCo
 // Reads a plan file. Throws Error naming the file.
 plan::QuantPlan ReadPlan(const std::filesystem::path& path);
 
+struct CheckOptions {
+  std::filesystem::path model;
+  // The first sample is run; no folder: one that is made up, whose dimensions may not suit.
+  std::filesystem::path data;
+  std::filesystem::path labels_csv;
+  std::string image;
+};
+
+// What ONNX Runtime on this machine makes of a model. Throws Error if the file is no model or there
+// is no sample; what is wrong with running it is in the report.
+evaluate::TargetReport CheckTarget(const CheckOptions& options);
+
 struct QuantizeOptions {
   std::filesystem::path model;
   // May be `model` itself. Written at the end and all at once: there is the old file or the new
@@ -116,14 +129,19 @@ struct QuantizeOptions {
   // Its parameters are filled in from calibration and fine-tuning.
   transform::ApplyOptions apply;
   bool is_external = false;  // initializers in a file of their own even if one would do
-  size_t num_threads = 0;    // 0: one per core
-  ProgressSink progress;     // may be empty
+  // Loads what was written and runs a sample. Nothing: if it is no larger than kMostCheckedBytes,
+  // because ONNX Runtime holds a model in memory several times.
+  std::optional<bool> is_checked = std::nullopt;
+  size_t num_threads = 0;  // 0: one per core
+  ProgressSink progress;   // may be empty
 };
+inline constexpr uint64_t kMostCheckedBytes = 100'000'000;
 
 struct QuantizeReport {
   plan::QuantPlan plan;
   std::optional<transform::EqualizeReport> equalized;
   std::optional<transform::SmoothReport> smoothed;
+  std::optional<evaluate::TargetReport> target;  // if it was checked
   // Integer activations that stay float, with the reason.
   std::vector<std::pair<std::string, std::string>> left_float;
   finetune::FinetuneReport finetune;  // empty without passes

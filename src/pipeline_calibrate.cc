@@ -71,7 +71,7 @@ calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::Quan
   }
   if (options.data.empty()) {
     Fail(ErrorCode::kInvalidArgument,
-         "configuration '{}' makes activations integers, whose scales follow from samples: give "
+         "configuration '{}' gives activations scales that follow from samples: give "
          "--data DIR (photos also --image SPEC), or --calibration FILE of `bitpress calibrate`",
          plan.config.name);
   }
@@ -167,10 +167,13 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
   ThreadPool pool(options.num_threads);
   WithContext(fmt::format("'{}'", options.model.string()), [&] {
     transform::ApplyOptions apply = options.apply;
-    calibrate::ResolvedParams resolved =
-        calibrate::ResolveParams(report.plan, TableFor(model, report.plan, options));
+    const calibrate::CalibrationTable table = TableFor(model, report.plan, options);
+    calibrate::ResolvedParams resolved = calibrate::ResolveParams(report.plan, table);
     apply.params = std::move(resolved.params);
     report.left_float = std::move(resolved.left_float);
+    for (auto& left : calibrate::ResolveFloatScales(report.plan, table)) {
+      report.left_float.push_back(std::move(left));
+    }
     if (!report.plan.config.finetune.empty()) {
       report.finetune = Finetune(model, report.plan, options, apply, pool);
     }
@@ -178,7 +181,35 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
     model.Check();
     report.output_bytes = model.Save(options.output, options.is_external);
   });
+  if (options.is_checked.value_or(report.output_bytes <= kMostCheckedBytes)) {
+    try {
+      report.target = CheckTarget({.model = options.output,
+                                   .data = options.data,
+                                   .labels_csv = options.labels_csv,
+                                   .image = options.image});
+    } catch (const Error&) {
+      // Samples that nothing else needed and that cannot be read: the model is written and right.
+      report.target =
+          CheckTarget({.model = options.output, .data = {}, .labels_csv = {}, .image = {}});
+    }
+  }
   return report;
+}
+
+evaluate::TargetReport CheckTarget(const CheckOptions& options) {
+  const graph::Model model = graph::Model::Load(options.model);
+  std::vector<Tensor> sample;
+  if (!options.data.empty() && !model.InputNames().empty()) {
+    data::SourceOptions source = SourceOf(model, options.data, options.labels_csv, options.image);
+    source.read_ahead = false;
+    // Models whose first dimension is fixed get as many samples.
+    const graph::ValueInfo input = model.InfoOf(source.input_names.front());
+    const int64_t fixed = input.shape.empty() ? 1 : std::max<int64_t>(1, input.shape[0].value);
+    source.limit = static_cast<size_t>(fixed);
+    std::optional<data::Batch> batch = data::OpenSource(source)->Next(source.limit);
+    if (batch) sample = std::move(batch->inputs);
+  }
+  return evaluate::CheckTarget(options.model, sample);
 }
 
 CalibrateReport Calibrate(const CalibrateOptions& options) {

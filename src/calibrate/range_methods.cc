@@ -226,21 +226,20 @@ QParams ChooseQParams(const TensorStatistics& statistics, const RangeMethod& met
   }
 }
 
-float ChooseFloat8Scale(const TensorStatistics& statistics, const RangeMethod& method,
-                        const formats::FormatSpec& spec) {
+float ChooseFloatScale(const TensorStatistics& statistics, const RangeMethod& method,
+                       const formats::FormatSpec& spec) {
   CheckUsable(statistics);
   double scale = 1;
-  if (method.kind == Kind::kDistribution) {
+  if (method.kind == Kind::kDistribution && spec.element_bits == 8) {
     scale = statistics.StandardDeviation() / DeviationOfCodes(spec.element_type);
   } else if (IsRangeBased(method)) {
     // Symmetric, and with more codes than entropy asks for.
     const Range range = ChooseRange(statistics, method, IntegerSpec{});
-    scale = std::max(std::abs(range.min), std::abs(range.max)) /
-            formats::LayoutOf(spec.element_type).max_value;
+    scale = std::max(std::abs(range.min), std::abs(range.max)) / plan::ScaledMaximum(spec);
   } else {
     FailForMethod(method,
-                  "compares errors of integers; fp8 takes distribution, min_max, "
-                  "moving_average, percentile or entropy");
+                  "gives no scale of this format: fp8, fp16 and bf16 take min_max, moving_average, "
+                  "percentile or entropy, fp8 distribution too");
   }
   return scale >= std::numeric_limits<float>::min() ? static_cast<float>(scale) : 1.0f;
 }

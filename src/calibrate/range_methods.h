@@ -11,6 +11,7 @@
 #include "calibrate/statistics.h"
 #include "formats/format_spec.h"
 #include "formats/qparams.h"
+#include "plan/quant_plan.h"
 #include "plan/range_method.h"
 
 namespace bitpress::calibrate {
@@ -43,13 +44,13 @@ Range ChooseRange(const TensorStatistics& statistics, const plan::RangeMethod& m
 formats::QParams ChooseQParams(const TensorStatistics& statistics, const plan::RangeMethod& method,
                                const formats::IntegerSpec& spec);
 
-// The scale of an FP8 type (x_hat = decode(encode(x / scale)) * scale, saturating). Range-based
-// methods: the magnitude that the method leaves / the type's largest value. distribution: the
-// deviation of the values / the deviation of all finite values of the type (ONNX Runtime's
-// compute_scale_zp_float8). Scale 1 if that is no normal float32. REQUIRES: spec is fp8_e4m3 or
-// fp8_e5m2. Throws Error(kInvalidArgument) for mse, layerwise_percentile and auto, or if WhyNoRange
-// has a reason.
-float ChooseFloat8Scale(const TensorStatistics& statistics, const plan::RangeMethod& method,
-                        const formats::FormatSpec& spec);
+// The scale of a floating-point type (x_hat = decode(encode(x / scale)) * scale, saturating).
+// Range-based methods: the magnitude that the method leaves / plan::ScaledMaximum. distribution, of
+// fp8 only: the deviation of the values / the deviation of all finite values of the type (ONNX
+// Runtime's compute_scale_zp_float8). Scale 1 if that is no normal float32. REQUIRES: spec is
+// fp8_e4m3, fp8_e5m2, fp16 or bf16. Throws Error(kInvalidArgument) for mse, layerwise_percentile
+// and auto, or if WhyNoRange has a reason.
+float ChooseFloatScale(const TensorStatistics& statistics, const plan::RangeMethod& method,
+                       const formats::FormatSpec& spec);
 
 }  // namespace bitpress::calibrate

@@ -298,14 +298,14 @@ TEST(EntropyTest, AsManyBinsAsQuantizedOnesLeaveNoChoice) {
 TEST(Float8Test, Scales) {
   const TensorStatistics statistics = Draw(std::normal_distribution<double>(0, 2), 100'000);
   const formats::FormatSpec e4m3 = formats::FindFormat("fp8_e4m3");
-  EXPECT_FLOAT_EQ(ChooseFloat8Scale(statistics, {}, e4m3), statistics.AbsMax() / 448);
-  EXPECT_FLOAT_EQ(ChooseFloat8Scale(statistics, {}, formats::FindFormat("fp8_e5m2")),
+  EXPECT_FLOAT_EQ(ChooseFloatScale(statistics, {}, e4m3), statistics.AbsMax() / 448);
+  EXPECT_FLOAT_EQ(ChooseFloatScale(statistics, {}, formats::FindFormat("fp8_e5m2")),
                   statistics.AbsMax() / 57344);
   // The deviation of the finite values of E4M3FN, as numpy gives it: 100.05738.
-  EXPECT_NEAR(ChooseFloat8Scale(statistics, {.kind = Kind::kDistribution}, e4m3),
+  EXPECT_NEAR(ChooseFloatScale(statistics, {.kind = Kind::kDistribution}, e4m3),
               statistics.StandardDeviation() / 100.05738, 1e-6);
-  EXPECT_EQ(ChooseFloat8Scale(StatisticsOf({0}), {}, e4m3), 1);
-  EXPECT_THROW(ChooseFloat8Scale(statistics, {.kind = Kind::kMse}, e4m3), Error);
+  EXPECT_EQ(ChooseFloatScale(StatisticsOf({0}), {}, e4m3), 1);
+  EXPECT_THROW(ChooseFloatScale(statistics, {.kind = Kind::kMse}, e4m3), Error);
   EXPECT_THROW(ChooseQParams(statistics, {.kind = Kind::kDistribution}, {}), Error);
 }
 

@@ -1,6 +1,8 @@
 #include "calibrate/resolve_params.h"
 
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "calibrate/range_methods.h"
@@ -10,8 +12,13 @@ namespace {
 
 using plan::TensorPlan;
 
+// Its parameters come from the calibration.
 bool IsIntegerActivation(const TensorPlan& row) {
-  return row.role == plan::Role::kActivation && row.integer.has_value();
+  return row.role == plan::Role::kActivation && row.integer.has_value() && !row.is_dynamic();
+}
+
+bool NeedsFloatScale(const TensorPlan& row) {
+  return row.role == plan::Role::kActivation && row.scaled && !row.scaled->scale;
 }
 
 const TensorStatistics& StatisticsOf(const CalibrationTable& table, const std::string& value) {
@@ -29,10 +36,34 @@ const TensorStatistics& StatisticsOf(const CalibrationTable& table, const std::s
 
 std::vector<std::string> ValuesToCalibrate(const plan::QuantPlan& plan) {
   std::vector<std::string> values;
+  std::set<std::string> seen;
   for (const TensorPlan& row : plan.tensors) {
-    if (IsIntegerActivation(row) && !row.integer->params) values.push_back(row.value);
+    const bool is_asked =
+        (IsIntegerActivation(row) && !row.integer->params) || NeedsFloatScale(row);
+    if (is_asked && seen.insert(row.value).second) values.push_back(row.value);
   }
   return values;
+}
+
+std::vector<std::pair<std::string, std::string>> ResolveFloatScales(plan::QuantPlan& plan,
+                                                                    const CalibrationTable& table) {
+  std::vector<std::pair<std::string, std::string>> left_float;
+  for (TensorPlan& row : plan.tensors) {
+    if (!NeedsFloatScale(row)) continue;
+    const TensorStatistics& statistics = StatisticsOf(table, row.value);
+    if (const std::optional<std::string> why = WhyNoRange(statistics)) {
+      left_float.emplace_back(row.value, *why);
+      const TensorPlan before = std::exchange(row, TensorPlan());
+      row.value = before.value;
+      row.role = before.role;
+      row.uses = before.uses;
+      row.is_graph_output = before.is_graph_output;
+      row.reason = *why;
+      continue;
+    }
+    row.scaled->scale = ChooseFloatScale(statistics, row.scaled->range, row.Spec());
+  }
+  return left_float;
 }
 
 ResolvedParams ResolveParams(const plan::QuantPlan& plan, const CalibrationTable& table) {
@@ -46,11 +77,17 @@ ResolvedParams ResolveParams(const plan::QuantPlan& plan, const CalibrationTable
     if (row.integer->shares.empty()) rows[root] = &row;
     if (row.integer->params) continue;
     const TensorStatistics& own = StatisticsOf(table, row.value);
+    // One that had no elements has nothing against the scale of the others.
+    TensorStatistics& merged = statistics[root];
+    if (own.num_elements() == 0) continue;
+    merged.Merge(own);
     if (const std::optional<std::string> why = WhyNoRange(own)) {
       reasons.try_emplace(root,
                           row.value == root ? *why : fmt::format("'{}': {}", row.value, *why));
     }
-    statistics[root].Merge(own);
+  }
+  for (const auto& [root, merged] : statistics) {
+    if (const std::optional<std::string> why = WhyNoRange(merged)) reasons.try_emplace(root, *why);
   }
   ResolvedParams resolved;
   std::map<std::string, formats::QParams> of_root;

@@ -22,6 +22,11 @@ struct ResolvedParams {
 // Whether the plan has activations whose scale follows from statistics, and which.
 std::vector<std::string> ValuesToCalibrate(const plan::QuantPlan& plan);
 
+// Fills in the scales of the plan's scaled rows. A row without usable statistics becomes a float
+// one; gives those, with their reasons. Throws as ResolveParams.
+std::vector<std::pair<std::string, std::string>> ResolveFloatScales(plan::QuantPlan& plan,
+                                                                    const CalibrationTable& table);
+
 // Values that share parameters are one distribution. If one of them has nothing to choose a range
 // from, all of them stay float. Throws Error(kInvalidArgument) naming a value that the table does
 // not have, and saying how to get it.

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "plan/compute_ops.h"
+#include "plan/dynamic_rows.h"
 #include "plan/plan_rows.h"
 #include "plan/qdq_values.h"
 #include "plan/quantizer_nodes.h"
@@ -86,7 +87,8 @@ class Planner {
   // Integers: the values that the placement chose, with everybody who reads them.
   void PlanQdqValues() {
     for (TensorPlan& row : QdqRows(model_, rules_, rows_, nodes_)) {
-      if (row.integer) integer_values_.insert(row.value);
+      // Products of 32-bit codes are none of 32 bits: their bias stays float.
+      if (row.integer && row.Spec().element_bits <= 16) integer_values_.insert(row.value);
       qdq_values_.insert(row.value);
       rows_of_value_[row.value].push_back(plan_.tensors.size());
       plan_.tensors.push_back(std::move(row));
@@ -101,6 +103,9 @@ class Planner {
 
   void PlanInput(const Node& node, size_t input) {
     const std::string& value = node.input(input);
+    if (std::optional<TensorPlan> row = DynamicRow(model_, rules_, rows_, node, input)) {
+      return Add(std::move(*row), node, input);
+    }
     const std::optional<Operand> operand = OperandOf(node, input, rows_.RankOf(value));
     if (!operand) {
       if (std::optional<TensorPlan> table = rows_.Table(node, input)) {
@@ -128,8 +133,9 @@ class Planner {
     const std::string& weight = node.input(1);
     const Treatment& of_weight = rules_.For(node, weight);
     return integer_values_.contains(input) && IsPlanned(node, input) && of_weight.weight &&
-           of_weight.weight->is_integer() && of_weight.excluded.empty() &&
-           model_.IsInitializer(weight) && rows_.ConstantReason(weight).empty() &&
+           of_weight.weight->is_integer() && of_weight.weight->element_bits <= 16 &&
+           of_weight.excluded.empty() && model_.IsInitializer(weight) &&
+           rows_.ConstantReason(weight).empty() &&
            of_weight.config.weight_granularity != Granularity::kPerBlock;
   }
 

@@ -31,6 +31,28 @@ std::vector<std::string> ValuesOf(const Node& node) {
   return values;
 }
 
+// Scaled values are for formats of single floats.
+void CheckScaled(const Treatment& treatment) {
+  const auto check = [](bool is_scaled, const std::optional<formats::FormatSpec>& spec,
+                        std::string_view key) {
+    if (!is_scaled || !spec || spec->family == formats::Family::kFloat) return;
+    Fail(ErrorCode::kInvalidArgument,
+         "setting {}: {} has scales of its own; this is for bf16, fp16, fp8_e4m3 and fp8_e5m2", key,
+         spec->name);
+  };
+  check(treatment.config.activation_scaled, treatment.activation, "activation_scaled");
+  check(treatment.config.weight_scaled, treatment.weight, "weight_scaled");
+  const OperatorSet operators = treatment.config.operators;
+  if (treatment.config.activation_scaled && treatment.activation &&
+      operators != OperatorSet::kBitpress &&
+      treatment.activation->element_type == formats::ElementType::kFloat16) {
+    Fail(ErrorCode::kUnsupported, "setting activation_scaled: {}; use operators=bitpress",
+         operators == OperatorSet::kQuark
+             ? "com.amd.quark's operators ignore the scale of fp16"
+             : "a Cast gives infinity for fp16 values beyond the largest that was seen");
+  }
+}
+
 }  // namespace
 
 NodeRules::NodeRules(const QuantConfig& config, const graph::Model& model)
@@ -194,6 +216,14 @@ Treatment NodeRules::MakeTreatment(const std::vector<bool>& fitting) const {
   treatment.bias = ResolveFormat(treatment.config, Role::kBias);
   treatment.embedding = ResolveEmbeddings(treatment.config);
   if (treatment.activation) CheckHasOperator(config_.operators, *treatment.activation);
+  CheckScaled(treatment);
+  const bool is_dynamic = treatment.config.activation_range.kind == RangeMethod::Kind::kDynamic;
+  if (is_dynamic && treatment.activation && treatment.activation->name != "uint8") {
+    Fail(ErrorCode::kInvalidArgument,
+         "activation_range=dynamic: DynamicQuantizeLinear gives uint8 with a float scale, not {}; "
+         "set activations=uint8",
+         treatment.activation->name);
+  }
   return treatment;
 }
 

@@ -51,6 +51,14 @@ TensorPlan RowMaker::Quantized(const std::string& value, Role role, const Format
     row.scale_choice = spec.scale_choice;
   }
   if (spec.is_integer()) row.integer = IntegersOf(role, spec, treatment.config);
+  const QuantConfig& config = treatment.config;
+  if (role == Role::kActivation && config.activation_scaled) {
+    // The ends of 16-bit formats are far apart: nothing need be cut off.
+    row.scaled =
+        ScaledTreatment{spec.element_bits > 8 ? RangeMethod{} : config.activation_range, {}};
+  } else if (role == Role::kWeight && config.weight_scaled) {
+    row.scaled = ScaledTreatment{};
+  }
   return row;
 }
 
@@ -58,6 +66,13 @@ TensorPlan RowMaker::Activation(const Node& node, const std::string& value, int6
   const Treatment& treatment = rules_.For(node, value);
   std::string reason = treatment.excluded;
   if (reason.empty()) reason = ActivationReason(value, treatment);
+  if (reason.empty() && IsDynamic(treatment)) {
+    reason = "no integer operator with a scale of its own at every inference reads it";
+  }
+  if (reason.empty() && treatment.config.activation_scaled &&
+      model_.InfoOf(value).type == DataType::kFloat16) {
+    reason = "its type is FLOAT16; scaled are FLOAT values only";
+  }
   const int64_t rank = RankOf(value);
   if (reason.empty() && rank >= 0 && (axis < -rank || axis >= rank)) {
     reason = fmt::format("rank {} has no axis {} to block along", rank, axis);

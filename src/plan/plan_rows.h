@@ -13,6 +13,12 @@
 
 namespace bitpress::plan {
 
+// Whether scales of activations are computed at every inference.
+inline bool IsDynamic(const Treatment& treatment) {
+  return treatment.activation &&
+         treatment.config.activation_range.kind == RangeMethod::Kind::kDynamic;
+}
+
 class RowMaker {
  public:
   // Both must outlive it.

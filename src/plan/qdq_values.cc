@@ -102,7 +102,7 @@ class QdqPlanner {
 
 bool JoinsQdq(const NodeRules& rules, const Node& node, std::string_view value) {
   const Treatment& treatment = rules.For(node, value);
-  if (!treatment.excluded.empty() || !treatment.activation) return false;
+  if (!treatment.excluded.empty() || !treatment.activation || IsDynamic(treatment)) return false;
   const std::optional<formats::FormatSpec>& general = rules.General().activation;
   return treatment.activation->is_integer() || (general && !general->is_integer());
 }

@@ -12,8 +12,14 @@ using formats::Family;
 using formats::FormatSpec;
 using formats::ScaleChoice;
 
+// Symmetric, with powers of two as scales.
+constexpr std::string_view kShifts =
+    "activation_scale_kind=power_of_two,weight_scale_kind=power_of_two,"
+    "weight_granularity=per_tensor,activation_range=mse,weight_range=mse";
+
 constexpr Preset kPresets[] = {
     {"INT8", "uint8", "int8"},
+    {"INT8_DYNAMIC", "uint8", "int8", "activation_range=dynamic"},
     {"BF16", "bf16", "bf16"},
     {"FP16", "fp16", "fp16"},
     {"BFP16", "bfp16", "bfp16"},
@@ -50,6 +56,35 @@ constexpr Preset kPresets[] = {
     {"INT8_WEIGHTS", "none", "int8",
      "embeddings=int8,weight_granularity=per_block,weight_block_size=128"},
     {"MATMUL_NBITS", "none", "int4", "weight_granularity=per_block,weight_block_size=128"},
+    {"INT8_CNN_ACCURATE", "uint8", "int8",
+     "activation_range=percentile(99.9999),weight_granularity=per_tensor"},
+    {"INT16_CNN_ACCURATE", "uint16", "int8",
+     "activation_range=percentile(99.9999),weight_granularity=per_tensor"},
+    {"INT8_TRANSFORMER_ACCURATE", "uint8", "int8",
+     "activation_range=percentile(99.9999),weight_granularity=per_tensor"},
+    {"INT16_TRANSFORMER_ACCURATE", "uint16", "int8",
+     "activation_range=percentile(99.9999),weight_granularity=per_tensor"},
+    {"VINT8", "int8", "int8", kShifts},
+    {"UINT8_DYNAMIC_QUANT", "uint8", "uint8",
+     "activation_range=dynamic,weight_symmetric=false,weight_granularity=per_tensor"},
+    // Those of its newer interface.
+    {"XINT8_QCONFIG", "int8", "int8", kShifts},
+    {"VINT8_QCONFIG", "int8", "int8", kShifts},
+    {"A8W8_QCONFIG", "int8", "int8", "weight_granularity=per_tensor"},
+    {"A16W8_QCONFIG", "int16", "int8", "weight_granularity=per_tensor"},
+    {"BF16_QCONFIG", "bf16", "bf16"},
+    {"BFP16_QCONFIG", "bfp16", "bfp16"},
+    // Several formats in one model: the operators that multiply get the narrow one.
+    {"BF16_BFP16", "bf16", "bfp16"},
+    {"BF16_MXINT8", "bf16", "mxint8"},
+    {"MX9_INT8", "mx9", "int8", "weight_granularity=per_tensor"},
+    {"S16S16_MIXED_S8S8", "int16", "int16",
+     "activation_symmetric=false,weight_granularity=per_tensor",
+     "op_types=Conv;ConvTranspose;Gemm;MatMul: activations=int8, weights=int8, optional"},
+    {"BF16_MIXED_BFP16", "bf16", "bf16", "placement=all",
+     "op_types=Conv;ConvTranspose;Gemm;MatMul: activations=bfp16, weights=bfp16, optional"},
+    {"BF16_MIXED_MXINT8", "bf16", "bf16", "placement=all",
+     "op_types=Conv;ConvTranspose;Gemm;MatMul: activations=mxint8, weights=mxint8, optional"},
 };
 
 // "MX6_ADAQUANT" is MX6 with finetune=adaquant. BF16 and FP16 have no scale and round to nearest
@@ -132,6 +167,7 @@ Placement ResolvePlacement(const QuantConfig& config) {
   const auto are_integers = [](const std::string& format) {
     return format != "none" && formats::FindFormat(format).is_integer();
   };
+  if (config.activation_range.kind == RangeMethod::Kind::kDynamic) return Placement::kCompute;
   if (config.activations != "none") {
     return are_integers(config.activations) ? Placement::kQdq : Placement::kCompute;
   }
@@ -176,7 +212,13 @@ std::optional<FormatSpec> ResolveEmbeddings(const QuantConfig& config) {
 }
 
 void CheckHasOperator(OperatorSet operators, const FormatSpec& spec) {
-  if (operators == OperatorSet::kBitpress) return;
+  if (operators == OperatorSet::kBitpress || spec.is_integer()) return;
+  if (operators == OperatorSet::kCast) {
+    if (spec.family == Family::kFloat) return;
+    Fail(ErrorCode::kUnsupported,
+         "no Cast gives {}: operators=cast is for bf16, fp16 and fp8; use operators=bitpress",
+         spec.name);
+  }
   if (spec.family == Family::kFloat && spec.element_type != formats::ElementType::kFloat16 &&
       spec.element_type != formats::ElementType::kBFloat16) {
     Fail(ErrorCode::kUnsupported,
@@ -193,7 +235,7 @@ void CheckHasOperator(OperatorSet operators, const FormatSpec& spec) {
 
 bool HasHalfOperator(OperatorSet operators, const FormatSpec& spec) {
   // ExtendedDequantizeLinear gives float32.
-  return operators == OperatorSet::kBitpress || spec.is_blocked();
+  return operators != OperatorSet::kQuark || spec.is_blocked();
 }
 
 std::string_view GranularityName(Granularity granularity) {

@@ -40,6 +40,7 @@ enum class Placement {
 enum class OperatorSet {
   kBitpress,  // bitpress::QuantizeDequantize_<format>
   kQuark,     // com.amd.quark::MXQuantizeDequantize and its kin
+  kCast,      // ONNX's Cast there and back: bf16, fp16, fp8
 };
 
 // What to do with a weight whose reduction axis is shorter than a block, such as a depthwise Conv's
@@ -85,6 +86,9 @@ struct QuantConfig {
   EqualizeOptions equalization;
   // Of the float model, with samples, before it is planned; nothing: not.
   std::optional<SmoothWish> smooth;
+  // Of bf16, fp16 and fp8: values are divided by a scale of their tensor before they are rounded.
+  bool activation_scaled = false;
+  bool weight_scaled = false;
   // What learns weights from samples before they are quantized, in this order.
   std::vector<FinetunePass> finetune;
   // Regular expressions (ECMAScript); a node whose whole name matches one stays float.

@@ -97,6 +97,12 @@ void CheckRow(const QuantPlan& plan, const TensorPlan& row, const NodeIndex& nod
 
 }  // namespace
 
+double ScaledMaximum(const formats::FormatSpec& spec) {
+  return spec.element_type == formats::ElementType::kBFloat16
+             ? 2
+             : formats::LayoutOf(spec.element_type).max_value;
+}
+
 formats::FormatSpec TensorPlan::Spec() const {
   formats::FormatSpec spec = formats::FindFormat(format);
   if (scale_choice) spec.scale_choice = *scale_choice;

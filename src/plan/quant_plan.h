@@ -25,6 +25,19 @@ struct TensorUse {
   bool operator==(const TensorUse&) const = default;
 };
 
+// A tensor in bf16, fp16 or fp8 that is divided by a scale before it is rounded, and multiplied by
+// it after that: against overflow, and to use the values that the format has.
+struct ScaledTreatment {
+  RangeMethod range;           // of activations: which magnitude is the largest
+  std::optional<float> scale;  // given in the plan: no statistics are asked
+  bool operator==(const ScaledTreatment&) const = default;
+};
+
+// The magnitude that the largest value of a scaled tensor gets: 2 in bf16, whose exponents reach
+// far enough anyway (AMD Quark's choice), else the largest of the format. REQUIRES: fp8, fp16 or
+// bf16.
+double ScaledMaximum(const formats::FormatSpec& spec);
+
 // One row: a tensor in one treatment. A tensor read in different ways has one row for each.
 struct TensorPlan {
   std::string value;
@@ -40,6 +53,8 @@ struct TensorPlan {
   formats::RoundingMode rounding = formats::RoundingMode::kHalfToEven;
   // Exactly the integer formats have it; their axis is that of `granularity`.
   std::optional<IntegerTreatment> integer;
+  // Only formats of single floats may have it.
+  std::optional<ScaledTreatment> scaled;
   std::vector<TensorUse> uses;
   // The quantized value is a graph output: its quantizer sits last and keeps the name.
   bool is_graph_output = false;
@@ -47,6 +62,11 @@ struct TensorPlan {
   std::string reason;
 
   bool is_quantized() const { return format != "none"; }
+  // Its scale is computed at every inference.
+  bool is_dynamic() const {
+    return role == Role::kActivation && integer && !integer->params &&
+           integer->range.kind == RangeMethod::Kind::kDynamic;
+  }
   // The format with this row's scale choice and rounding. REQUIRES: is_quantized().
   formats::FormatSpec Spec() const;
   // REQUIRES: `integer` is there.

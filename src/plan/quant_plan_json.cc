@@ -36,6 +36,15 @@ void AddInteger(const IntegerTreatment& integer, ordered_json& object) {
   }
 }
 
+void AddScaled(const TensorPlan& row, ordered_json& object) {
+  object["scaled"] = true;
+  if (row.scaled->scale) {
+    object["scale"] = *row.scaled->scale;
+  } else if (row.role == Role::kActivation) {
+    object["range"] = RangeMethodName(row.scaled->range);
+  }
+}
+
 ordered_json RowToJson(const TensorPlan& row) {
   ordered_json object = {
       {"value", row.value}, {"role", RoleName(row.role)}, {"format", row.format}};
@@ -47,6 +56,7 @@ ordered_json RowToJson(const TensorPlan& row) {
       AddInteger(*row.integer, object);
     } else {
       object["rounding"] = formats::RoundingModeName(row.rounding);
+      if (row.scaled) AddScaled(row, object);
     }
   } else {
     object["reason"] = row.reason;
@@ -108,6 +118,25 @@ IntegerTreatment ReadInteger(ObjectReader& reader, const formats::FormatSpec& sp
   return integer;
 }
 
+ScaledTreatment ReadScaled(ObjectReader& reader, const formats::FormatSpec& spec,
+                           const TensorPlan& row) {
+  if (spec.family != formats::Family::kFloat) {
+    Fail(ErrorCode::kInvalidArgument, "'scaled' is for bf16, fp16 and fp8, not for {}", spec.name);
+  }
+  ScaledTreatment scaled;
+  if (row.role == Role::kActivation && reader.Has("range")) {
+    scaled.range = ParseRangeMethod(reader.String("range"));
+  }
+  if (reader.Has("scale")) {
+    const auto scale = static_cast<float>(reader.Number("scale"));
+    if (!(scale > 0) || std::isinf(scale)) {
+      Fail(ErrorCode::kInvalidArgument, "scale {} is not positive and finite", scale);
+    }
+    scaled.scale = scale;
+  }
+  return scaled;
+}
+
 // The fields of a quantized row.
 void ReadTreatment(ObjectReader& reader, TensorPlan& row) {
   const formats::FormatSpec spec = formats::FindFormat(row.format);
@@ -118,6 +147,7 @@ void ReadTreatment(ObjectReader& reader, TensorPlan& row) {
   }
   if (reader.Has("rounding")) row.rounding = formats::ParseRoundingMode(reader.String("rounding"));
   if (spec.is_integer()) row.integer = ReadInteger(reader, spec, row);
+  if (reader.Has("scaled") && reader.Bool("scaled")) row.scaled = ReadScaled(reader, spec, row);
   const bool has_axis =
       spec.is_blocked() || (row.integer && row.integer->granularity != Granularity::kPerTensor);
   const bool has_blocks =

@@ -26,14 +26,38 @@ constexpr QuantizerOp kQuantizers[] = {
     {"com.microsoft", "DequantizeLinear"},
 };
 
-// Whether the value is that of a packed weight; for FLOAT16 a Cast stands between.
+bool IsOperator(const std::optional<graph::Node>& node, std::string_view op_type) {
+  return node && node->domain().empty() && node->op_type() == op_type;
+}
+
+// Whether the value is that of a packed weight; a Mul by its scale stands between where it has one,
+// and a Cast for FLOAT16.
 bool IsUnpacked(const graph::Model& model, std::string_view value) {
   std::optional<graph::Node> producer = model.Producer(value);
-  if (producer && producer->op_type() == "Cast" && producer->domain().empty() &&
-      producer->num_inputs() == 1) {
+  if (IsOperator(producer, "Cast")) producer = model.Producer(producer->input(0));
+  if (IsOperator(producer, "Mul") && model.IsInitializer(producer->input(1))) {
     producer = model.Producer(producer->input(0));
   }
   return producer && IsUnpack(*producer);
+}
+
+// What goes into Div -> quantizer -> Mul, or into Cast -> Cast of a float value.
+std::optional<std::string> QuantizedByStandardOperators(const graph::Model& model,
+                                                        const graph::Node& last) {
+  std::optional<graph::Node> first = model.Producer(last.input(0));
+  if (IsOperator(last, "Cast") && IsOperator(first, "Cast")) {
+    const auto type = static_cast<DataType>(first->GetInt("to", 0));
+    const bool is_narrow = type == DataType::kBFloat16 || type == DataType::kFloat16 ||
+                           type == DataType::kFloat8E4M3FN || type == DataType::kFloat8E5M2;
+    return is_narrow ? std::optional(first->input(0)) : std::nullopt;
+  }
+  // Chains of Mul in a model may be long: no recursion through them.
+  if (!IsOperator(last, "Mul") || IsOperator(first, "Mul")) return std::nullopt;
+  const std::optional<std::string> scaled = QuantizedFrom(model, last.input(0));
+  if (!scaled) return std::nullopt;
+  first = model.Producer(*scaled);
+  const bool is_same_scale = IsOperator(first, "Div") && first->input(1) == last.input(1);
+  return is_same_scale ? std::optional(first->input(0)) : std::nullopt;
 }
 
 }  // namespace
@@ -56,6 +80,9 @@ bool HasQuantizedWeights(const graph::Model& model) {
 std::optional<std::string> QuantizedFrom(const graph::Model& model, std::string_view value) {
   if (IsUnpacked(model, value)) return "";
   const std::optional<graph::Node> last = model.Producer(value);
+  if (last && (IsOperator(last, "Mul") || IsOperator(last, "Cast"))) {
+    return QuantizedByStandardOperators(model, *last);
+  }
   if (!last || !IsQuantizer(*last) || last->num_inputs() == 0) return std::nullopt;
   const bool is_pair = last->op_type().ends_with("DequantizeLinear");
   if (!is_pair) return last->input(0);

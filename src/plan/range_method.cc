@@ -22,6 +22,7 @@ constexpr std::pair<std::string_view, Kind> kWords[] = {
     {"distribution", Kind::kDistribution},
     {"layerwise_percentile", Kind::kLayerwisePercentile},
     {"auto", Kind::kAuto},
+    {"dynamic", Kind::kDynamic},
 };
 
 // Other tools' words, without case and underscores. With a power-of-two scale min_max rounds the

@@ -17,6 +17,7 @@ struct RangeMethod {
     kDistribution,         // values normalized by their deviation: for FP8
     kLayerwisePercentile,  // of several percentiles the one with the least error of this tensor
     kAuto,                 // least expected error of all the others, for this tensor and format
+    kDynamic,              // what this tensor holds, computed at every inference: no calibration
   };
   enum class Error { kMae, kMse };
 

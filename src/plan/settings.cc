@@ -115,9 +115,24 @@ Setting ScaleKindSetting(std::string_view key, std::string_view help,
 Setting RangeSetting(std::string_view key, std::string_view help, RangeMethod QuantConfig::*field) {
   return {key, RangeMethodWords(), help,
           [field](QuantConfig& config, std::string_view value) {
-            config.*field = ParseRangeMethod(value);
+            const RangeMethod method = ParseRangeMethod(value);
+            if (field == &QuantConfig::weight_range && method.kind == RangeMethod::Kind::kDynamic) {
+              Fail(ErrorCode::kInvalidArgument,
+                   "weights do not change from inference to inference");
+            }
+            config.*field = method;
           },
           [field](const QuantConfig& config) { return RangeMethodName(config.*field); }};
+}
+
+Setting BoolSetting(std::string_view key, std::string_view help, bool QuantConfig::*field) {
+  return {key, "true|false", help,
+          [field](QuantConfig& config, std::string_view value) {
+            config.*field = ParseSymmetric(value).value_or(false);
+          },
+          [field](const QuantConfig& config) -> std::string {
+            return config.*field ? "true" : "false";
+          }};
 }
 
 // What only integer formats need.
@@ -135,7 +150,9 @@ void AddIntegerSettings(std::vector<Setting>& settings) {
                                       &QuantConfig::weight_scale_kind));
   settings.push_back(RangeSetting(
       "activation_range",
-      "integers: how a range follows from the calibration (default percentile(99.999))",
+      "integers: how a range follows from the calibration (default percentile(99.999)); dynamic: "
+      "no "
+      "calibration, from each tensor when it is there (uint8 inputs of MatMul, Gemm, Conv, LSTM)",
       &QuantConfig::activation_range));
   settings.push_back(RangeSetting("weight_range", "the same for weights (default min_max)",
                                   &QuantConfig::weight_range));
@@ -154,15 +171,10 @@ void AddIntegerSettings(std::vector<Setting>& settings) {
          }
        },
        [](const QuantConfig& config) { return std::to_string(config.weight_block_size); }});
-  settings.push_back({"reduce_range", "true|false",
-                      "int8 weights of 7 bits: for x86 processors without VNNI, whose 8-bit "
-                      "products saturate (default false)",
-                      [](QuantConfig& config, std::string_view value) {
-                        config.reduce_range = ParseSymmetric(value).value_or(false);
-                      },
-                      [](const QuantConfig& config) -> std::string {
-                        return config.reduce_range ? "true" : "false";
-                      }});
+  settings.push_back(BoolSetting("reduce_range",
+                                 "int8 weights of 7 bits: for x86 processors without VNNI, whose "
+                                 "8-bit products saturate (default false)",
+                                 &QuantConfig::reduce_range));
 }
 
 std::vector<Setting> MakeSettings() {
@@ -203,8 +215,8 @@ std::vector<Setting> MakeSettings() {
                       }});
   settings.push_back(WordSetting<OperatorSet>(
       "operators",
-      "whose operator names are written: our own, or AMD Quark's for models that must run in its "
-      "library",
+      "whose operator names are written: our own, AMD Quark's for models that must run in its "
+      "library, or ONNX's Cast there and back (bf16, fp16, fp8)",
       kOperatorSets, &QuantConfig::operators));
   settings.push_back(WordSetting<ShortAxis>(
       "short_axis",
@@ -220,6 +232,13 @@ std::vector<Setting> MakeSettings() {
        },
        [](const QuantConfig& config) { return FinetunePassNames(config.finetune); }});
   AddEqualizationSettings(settings);
+  settings.push_back(BoolSetting(
+      "activation_scaled",
+      "bf16, fp16, fp8: divide by a scale of the tensor, from the calibration, before rounding: "
+      "against overflow (default false)",
+      &QuantConfig::activation_scaled));
+  settings.push_back(BoolSetting("weight_scaled", "the same for weights, from their largest value",
+                                 &QuantConfig::weight_scaled));
   settings.push_back({"exclude_nodes", "REGEX[;REGEX...]",
                       "nodes whose whole name matches stay float",
                       [](QuantConfig& config, std::string_view value) {

@@ -29,8 +29,10 @@ inline constexpr std::array<std::pair<std::string_view, Granularity>, 3> kGranul
     {{"per_tensor", Granularity::kPerTensor},
      {"per_axis", Granularity::kPerAxis},
      {"per_block", Granularity::kPerBlock}}};
-inline constexpr std::array<std::pair<std::string_view, OperatorSet>, 2> kOperatorSets{
-    {{"bitpress", OperatorSet::kBitpress}, {"quark", OperatorSet::kQuark}}};
+inline constexpr std::array<std::pair<std::string_view, OperatorSet>, 3> kOperatorSets{
+    {{"bitpress", OperatorSet::kBitpress},
+     {"quark", OperatorSet::kQuark},
+     {"cast", OperatorSet::kCast}}};
 inline constexpr std::array<std::pair<std::string_view, ShortAxis>, 3> kShortAxes{
     {{"flatten", ShortAxis::kFlatten},
      {"channels", ShortAxis::kChannels},

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "plan/quantizer_nodes.h"
 #include "transform/insert_quantizers.h"
+#include "transform/quantize_dynamically.h"
 
 namespace bitpress::transform {
 namespace {
@@ -42,6 +43,8 @@ void RaiseOpset(graph::Model& model, const plan::QuantPlan& plan, const ApplyOpt
       const bool is_per_block = row.integer->granularity == plan::Granularity::kPerBlock;
       wanted = std::max(wanted, is_new || is_per_block ? kFirstWideIntegerOpset : kFirstAxisOpset);
       if (ElementBits(row.Spec().onnx_type) == 2) wanted = kFirstTwoBitOpset;
+    } else if (plan.operators == plan::OperatorSet::kCast || row.scaled) {
+      wanted = std::max(wanted, HasFloat8Codes(row.Spec()) ? kFirstFloat8Opset : kFirstPackedOpset);
     } else if (row.role == plan::Role::kActivation) {
       const bool is_half = model.InfoOf(row.value).type == DataType::kFloat16;
       if (options.is_portable && plan.operators == plan::OperatorSet::kBitpress) {
@@ -95,15 +98,23 @@ TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan,
   TransformReport report;
   plan::CheckFits(plan, model);
   RaiseOpset(model, plan, options);
+  const auto [dynamic, rest] = SplitDynamic(plan);
   QuantizedWeights quantized;
   report.passes.push_back(RunPass("quantize-weights", [&] {
-    quantized = QuantizeWeights(model, plan, options.storage, options.params, options.weight_params,
+    quantized = QuantizeWeights(model, rest, options.storage, options.params, options.weight_params,
                                 pool, progress);
     report.weights = quantized.weights;
     return quantized.is_modified;
   }));
   report.passes.push_back(
-      RunPass("insert-quantizers", [&] { return InsertQuantizers(model, plan, options.params); }));
+      RunPass("insert-quantizers", [&] { return InsertQuantizers(model, rest, options.params); }));
+  if (!dynamic.tensors.empty()) {
+    report.passes.push_back(RunPass("quantize-dynamically", [&] {
+      const Weights weights = QuantizeDynamically(model, dynamic, pool);
+      report.weights.insert(report.weights.end(), weights.begin(), weights.end());
+      return !weights.empty();
+    }));
+  }
   if (options.target == Target::kOnnxRuntime) {
     report.passes.push_back(RunPass("use-native-operators", [&] {
       report.native = UseNativeOperators(model, quantized, options.accuracy_level, pool);

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "plan/quantizer_nodes.h"
 #include "transform/quantizer_spelling.h"
+#include "transform/unpack_functions.h"
 
 namespace bitpress::transform {
 namespace {
@@ -34,6 +35,7 @@ class Inserter {
       const TensorPlan& row = plan.tensors[i];
       if (row.role != plan::Role::kActivation || !row.is_quantized()) continue;
       if (row.integer && !params.contains(row.value)) continue;
+      if (row.scaled && !row.scaled->scale) continue;
       Job job{&row, {}};
       for (const plan::TensorUse& use : row.uses) {
         job.uses.push_back({index_.Find(use), static_cast<size_t>(use.input)});
@@ -133,8 +135,28 @@ class Inserter {
       pair.op_type = "QuantizeLinear";
       pair.dequantize_op_type = "DequantizeLinear";
       pair.zero_point_type = type;
+      // QuantizeLinear gives at most 16 bits; AMD Quark's operator goes further.
+      if (ElementBits(type) == 32) {
+        pair.domain = "com.amd.quark";
+        pair.op_type = "ExtendedQuantizeLinear";
+        pair.dequantize_op_type = "ExtendedDequantizeLinear";
+        model_.SetOpsetImport(pair.domain, 1);
+      }
       InsertPair(row, pair, params_.at(row.value), source, target, before);
       return;
+    }
+    if (plan_.operators == plan::OperatorSet::kCast && !row.scaled) {
+      return InsertCasts(row, source, target, before);
+    }
+    if (row.scaled && CanScaleInPair(row)) {
+      QuantizerSpelling pair;
+      pair.op_type = "QuantizeLinear";
+      pair.dequantize_op_type = "DequantizeLinear";
+      pair.zero_point_type = row.Spec().onnx_type;
+      return InsertPair(row, pair, {*row.scaled->scale, 0}, source, target, before);
+    }
+    if (row.scaled && plan_.operators != plan::OperatorSet::kQuark) {
+      return InsertScaled(row, source, target, before);
     }
     const QuantizerSpelling spelling = SpellQuantizer(plan_.operators, row.Spec(), row.axis);
     model_.SetOpsetImport(spelling.domain, 1);
@@ -148,15 +170,60 @@ class Inserter {
                         before);
       return;
     }
-    InsertPair(row, spelling, {}, source, target, before);
+    const formats::QParams params{row.scaled ? *row.scaled->scale : 1.0F, 0};
+    InsertPair(row, spelling, params, source, target, before);
+  }
+
+  // QuantizeLinear knows fp8.
+  bool CanScaleInPair(const TensorPlan& row) const {
+    return row.Spec().element_bits == 8 && model_.OpsetImports()[""] >= kFirstFloat8Opset;
+  }
+
+  void InsertCasts(const TensorPlan& row, const std::string& source, const std::string& target,
+                   const std::optional<Node>& before) {
+    const DataType type =
+        model_.InfoOf(row.value).type == DataType::kFloat16 ? DataType::kFloat16 : DataType::kFloat;
+    const std::string codes = model_.FreshName(row.value + "_codes");
+    const auto cast = [&](const char* suffix, const std::string& from, const std::string& to,
+                          DataType wanted) {
+      model_.InsertNode({NodeName(row.value + suffix),
+                         "Cast",
+                         "",
+                         {from},
+                         {to},
+                         {{"to", static_cast<int64_t>(wanted)}}},
+                        before);
+    };
+    cast("_quantize", source, codes, row.Spec().onnx_type);
+    cast("_dequantize", codes, target, type);
+  }
+
+  // Div -> quantizer -> Mul
+  void InsertScaled(const TensorPlan& row, const std::string& source, const std::string& target,
+                    const std::optional<Node>& before) {
+    const std::string scale = model_.FreshName(row.value + "_scale");
+    SetScalar(scale, *row.scaled->scale);
+    const std::string scaled = model_.FreshName(row.value + "_scaled");
+    const std::string rounded = model_.FreshName(row.value + "_scaled_quantized");
+    model_.InsertNode(
+        {NodeName(row.value + "_scale_down"), "Div", "", {source, scale}, {scaled}, {}}, before);
+    TensorPlan inner = row;
+    inner.scaled.reset();
+    Insert(inner, scaled, rounded, PositionBehind(row.value));
+    model_.InsertNode(
+        {NodeName(row.value + "_scale_up"), "Mul", "", {rounded, scale}, {target}, {}}, before);
+  }
+
+  void SetScalar(const std::string& name, float value) {
+    model_.SetInitializer(name, DataType::kFloat, {},
+                          std::bit_cast<std::array<std::byte, sizeof(float)>>(value));
   }
 
   void InsertPair(const TensorPlan& row, const QuantizerSpelling& spelling,
                   const formats::QParams& params, const std::string& source,
                   const std::string& target, const std::optional<Node>& before) {
     const std::string scale = model_.FreshName(row.value + "_scale");
-    const auto scale_bytes = std::bit_cast<std::array<std::byte, sizeof(float)>>(params.scale);
-    model_.SetInitializer(scale, DataType::kFloat, {}, scale_bytes);
+    SetScalar(scale, params.scale);
     const std::string zero_point = model_.FreshName(row.value + "_zero_point");
     // Little-endian: the low bytes of the number are those of the type.
     const auto number = std::bit_cast<std::array<std::byte, sizeof(int64_t)>>(params.zero_point);

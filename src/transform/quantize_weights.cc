@@ -192,10 +192,11 @@ class WeightQuantizer {
       tensors.push_back(std::move(result.zero_points));
       return tensors;
     };
-    // Scales of half-precision models would have to be FLOAT16 there, too coarse for them, and
-    // blocks cannot run over several dimensions.
+    // Scales of half-precision models would have to be FLOAT16 there, too coarse for them; blocks
+    // cannot run over several dimensions; and DequantizeLinear does not take UINT32.
     if (integer_readers_.Contain(row) && storage_ == Storage::kPacked &&
-        source.type != DataType::kFloat16 && !row.flatten) {
+        source.type != DataType::kFloat16 && !row.flatten &&
+        weight->code_type() != DataType::kUInt32) {
       const bool is_per_block = row.integer->granularity == plan::Granularity::kPerBlock;
       store_.StoreDequantized(target,
                               {weight->code_type(), source.dims, weight->scale_dims(),
@@ -254,7 +255,7 @@ class WeightQuantizer {
           [job, statistics, parts = packed.parts, &pool = pool_] {
             return job->Pack(parts, pool, *statistics);
           },
-          *statistics);
+          *statistics, job->is_scaled());
     } else {
       store_.StoreFloats(
           target, job->source(),

@@ -137,7 +137,9 @@ WeightJob::WeightJob(graph::HeldInitializer source, const plan::TensorPlan& row,
       role_(plan::RoleName(row.role)),
       reader_(std::move(reader)),
       spec_(StoredSpec(row, operators)),
-      view_(ViewOf(row, source_.dims)) {}
+      view_(ViewOf(row, source_.dims)),
+      is_scaled_(row.scaled.has_value()),
+      given_scale_(row.scaled ? row.scaled->scale : std::nullopt) {}
 
 void WeightJob::CheckFinite(ThreadPool& pool) const {
   const size_t count = static_cast<size_t>(NumElements(source_.dims));
@@ -152,7 +154,8 @@ void WeightJob::CheckFinite(ThreadPool& pool) const {
        reader_, role_, value_, is_nan ? "NaN" : "infinity", index, Position(index, source_.dims));
 }
 
-void WeightJob::Quantize(ThreadPool& pool, std::span<float> y, WeightStatistics& statistics) const {
+float WeightJob::Quantize(ThreadPool& pool, std::span<float> y,
+                          WeightStatistics& statistics) const {
   CheckFinite(pool);
   std::vector<float> widened;
   std::span<const float> x;
@@ -164,19 +167,39 @@ void WeightJob::Quantize(ThreadPool& pool, std::span<float> y, WeightStatistics&
     x = ValuesOf<float>(source_);
   }
   const kernels::FakeQuantizer quantizer(spec_, view_.outer, view_.axis, view_.inner);
-  pool.ParallelFor(quantizer.num_tasks(),
-                   [&](size_t task) { quantizer.RunTask(task, x.data(), y.data()); });
-  MeasureErrors(x, y, pool, statistics);
+  const auto round = [&](const float* values) {
+    pool.ParallelFor(quantizer.num_tasks(),
+                     [&](size_t task) { quantizer.RunTask(task, values, y.data()); });
+  };
+  if (!is_scaled_) {
+    round(x.data());
+    MeasureErrors(x, y, pool, statistics);
+    return 1;
+  }
+  float largest = 0;
+  for (const float value : x) largest = std::max(largest, std::abs(value));
+  const auto ratio = static_cast<float>(largest / plan::ScaledMaximum(spec_));
+  const float scale = given_scale_ ? *given_scale_ : std::isnormal(ratio) ? ratio : 1.0F;
+  std::vector<float> scaled(x.begin(), x.end());
+  for (float& value : scaled) value /= scale;
+  round(scaled.data());
+  for (size_t i = 0; i < y.size(); ++i) scaled[i] = y[i] * scale;
+  MeasureErrors(x, scaled, pool, statistics);
+  return scale;
 }
 
 Tensor WeightJob::Simulate(ThreadPool& pool, WeightStatistics& statistics) const {
   Tensor tensor{source_.type, source_.dims, std::vector<std::byte>(source_.bytes.size())};
   if (is_half()) {
     std::vector<float> y(source_.bytes.size() / sizeof(uint16_t));
-    Quantize(pool, y, statistics);
+    const float scale = Quantize(pool, y, statistics);
+    for (float& value : y) value *= scale;
     kernels::FloatToHalf(y, tensor.values<uint16_t>().data());
   } else {
-    Quantize(pool, tensor.values<float>(), statistics);
+    const float scale = Quantize(pool, tensor.values<float>(), statistics);
+    if (is_scaled_) {
+      for (float& value : tensor.values<float>()) value *= scale;
+    }
   }
   return tensor;
 }
@@ -184,7 +207,7 @@ Tensor WeightJob::Simulate(ThreadPool& pool, WeightStatistics& statistics) const
 std::vector<Tensor> WeightJob::Pack(const std::vector<PackedStorage::Part>& parts, ThreadPool& pool,
                                     WeightStatistics& statistics) const {
   std::vector<float> y(static_cast<size_t>(NumElements(source_.dims)));
-  Quantize(pool, y, statistics);
+  const float scale = Quantize(pool, y, statistics);
   std::vector<Tensor> tensors;
   formats::PackedSpans spans;
   for (const PackedStorage::Part& part : parts) {
@@ -203,6 +226,10 @@ std::vector<Tensor> WeightJob::Pack(const std::vector<PackedStorage::Part>& part
   WithContext(fmt::format("{}: {} '{}'", reader_, role_, value_), [&] {
     kernels::PackTensor(spec_, view_.outer, view_.axis, view_.inner, y, spans, pool);
   });
+  if (is_scaled_) {
+    tensors.push_back({DataType::kFloat, {}, std::vector<std::byte>(sizeof(float))});
+    tensors.back().values<float>()[0] = scale;
+  }
   return tensors;
 }
 

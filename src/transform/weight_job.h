@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,6 +44,8 @@ class WeightJob {
   const formats::FormatSpec& spec() const { return spec_; }
   const BlockView& view() const { return view_; }
   const graph::HeldInitializer& source() const { return source_; }
+  // Whether the weight is divided by a scale, its largest magnitude / plan::ScaledMaximum.
+  bool is_scaled() const { return is_scaled_; }
   bool is_half() const { return source_.type == DataType::kFloat16; }
 
   // Both fill in the errors of `statistics` and use the pool's threads; results do not depend on
@@ -51,14 +54,14 @@ class WeightJob {
   //
   // The quantized and dequantized values, in the type of the source.
   Tensor Simulate(ThreadPool& pool, WeightStatistics& statistics) const;
-  // The parts of `storage`, in order.
+  // The parts of `storage`, in order; if is_scaled(), codes of the weight / scale, and the scale.
   std::vector<Tensor> Pack(const std::vector<PackedStorage::Part>& parts, ThreadPool& pool,
                            WeightStatistics& statistics) const;
 
  private:
   void CheckFinite(ThreadPool& pool) const;
-  // Into `y`, one float an element.
-  void Quantize(ThreadPool& pool, std::span<float> y, WeightStatistics& statistics) const;
+  // Into `y`, one float an element, divided by the scale that it gives.
+  float Quantize(ThreadPool& pool, std::span<float> y, WeightStatistics& statistics) const;
 
   graph::HeldInitializer source_;
   std::string value_;
@@ -66,6 +69,8 @@ class WeightJob {
   std::string reader_;
   formats::FormatSpec spec_;
   BlockView view_;
+  bool is_scaled_ = false;
+  std::optional<float> given_scale_;
 };
 
 }  // namespace bitpress::transform

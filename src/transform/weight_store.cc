@@ -30,7 +30,7 @@ void WeightStore::StoreFloats(const std::string& target, const graph::HeldInitia
 
 void WeightStore::StorePacked(const std::string& target, const graph::HeldInitializer& source,
                               const PackedStorage& packed, graph::TensorProducer compute,
-                              WeightStatistics& statistics) {
+                              WeightStatistics& statistics, bool is_scaled) {
   std::vector<graph::DeferredTensor> tensors;
   std::vector<std::string> inputs;
   for (const PackedStorage::Part& part : packed.parts) {
@@ -38,21 +38,27 @@ void WeightStore::StorePacked(const std::string& target, const graph::HeldInitia
     tensors.push_back({inputs.back(), part.type, part.dims});
     statistics.stored_bytes += NumBytes(part.type, NumElements(part.dims));
   }
-  model_.DeferInitializers(
-      tensors, [compute = std::move(compute), parts = packed.parts, progress = progress_] {
-        std::vector<Tensor> produced = compute();
-        produced.resize(parts.size());
-        for (size_t i = 0; i < parts.size(); ++i) {
-          produced[i].type = parts[i].type;
-          produced[i].dims = parts[i].dims;
-        }
-        progress->Step();
-        return produced;
-      });
+  const std::string scale = is_scaled ? model_.FreshName(target + "_scale") : std::string();
+  if (is_scaled) {
+    tensors.push_back({scale, DataType::kFloat, {}});
+    statistics.stored_bytes += sizeof(float);
+  }
+  model_.DeferInitializers(tensors, [compute = std::move(compute), parts = packed.parts,
+                                     progress = progress_, num_tensors = tensors.size()] {
+    std::vector<Tensor> produced = compute();
+    produced.resize(num_tensors);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      produced[i].type = parts[i].type;
+      produced[i].dims = parts[i].dims;
+    }
+    progress->Step();
+    return produced;
+  });
   model_.SetOpsetImport(packed.function.domain, 1);
   model_.SetFunction(packed.function);
   const bool is_half = source.type == DataType::kFloat16;
-  const std::string decoded = is_half ? model_.FreshName(target + "_float") : target;
+  const std::string floats = is_half ? model_.FreshName(target + "_float") : target;
+  const std::string decoded = is_scaled ? model_.FreshName(target + "_unscaled") : floats;
   model_.InsertNode({decoded + "_unpack",
                      packed.function.name,
                      packed.function.domain,
@@ -61,11 +67,16 @@ void WeightStore::StorePacked(const std::string& target, const graph::HeldInitia
                      packed.attributes},
                     first_node_);
   Describe(decoded, DataType::kFloat, source.dims);
+  if (is_scaled) {
+    model_.InsertNode({target + "_scale_up", "Mul", "", {decoded, scale}, {floats}, {}},
+                      first_node_);
+    Describe(floats, DataType::kFloat, source.dims);
+  }
   if (is_half) {
     model_.InsertNode({target + "_cast",
                        "Cast",
                        "",
-                       {decoded},
+                       {floats},
                        {target},
                        {{"to", static_cast<int64_t>(DataType::kFloat16)}}},
                       first_node_);

@@ -33,10 +33,11 @@ class WeightStore {
   void StoreFloats(const std::string& target, const graph::HeldInitializer& source,
                    std::function<Tensor()> compute, WeightStatistics& statistics);
   // `<target>_<suffix>` for each part and the Unpack node, behind it a Cast if `source` is FLOAT16.
-  // `compute` gives the bytes of the parts in their order; what it gives behind them is not stored.
+  // `compute` gives the bytes of the parts in their order; what it gives behind them is not stored,
+  // but with `is_scaled` the next one is `<target>_scale`, which what is decoded is multiplied by.
   void StorePacked(const std::string& target, const graph::HeldInitializer& source,
                    const PackedStorage& packed, graph::TensorProducer compute,
-                   WeightStatistics& statistics);
+                   WeightStatistics& statistics, bool is_scaled = false);
 
   struct Dequantization {
     DataType type = DataType::kInt8;

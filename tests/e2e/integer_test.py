@@ -87,7 +87,11 @@ def test_int8_runs_on_integer_kernels(net_path, samples, tmp_path, bitpress):
 
 @pytest.mark.parametrize("preset, bar", [("INT8", 22), ("XINT8", 8), ("S8S8_AAWS", 18), ("U8S8_AAWS", 18), ("U8U8_AAWA", 18),
                                          ("A8W8", 18), ("U16S8_AAWS", 25), ("S16S8_ASWS", 25), ("A16W8", 25),
-                                         ("INT8_CNN_DEFAULT", 18), ("INT8_TRANSFORMER_DEFAULT", 14)])
+                                         ("INT8_CNN_DEFAULT", 18), ("INT8_TRANSFORMER_DEFAULT", 14),
+                                         ("INT8_CNN_ACCURATE", 18), ("INT16_TRANSFORMER_ACCURATE", 25), ("VINT8", 8),
+                                         ("XINT8_QCONFIG", 8), ("A8W8_QCONFIG", 18), ("A16W8_QCONFIG", 25),
+                                         ("S16S16_MIXED_S8S8", 18), ("BF16_BFP16", 25), ("BF16_MXINT8", 25),
+                                         ("MX9_INT8", 20), ("BF16_MIXED_BFP16", 20), ("BF16_MIXED_MXINT8", 20)])
 def test_every_integer_preset(preset, bar, net_path, samples, tmp_path, bitpress):
     output = tmp_path / "q.onnx"
     bitpress.ok("quantize", net_path, "-o", output, "--config", preset, "--data", samples)
@@ -215,3 +219,82 @@ def test_a_wrong_configuration_file(net_path, tmp_path, bitpress):
     (tmp_path / "c.json").write_text('{"preset": "INT8", "rules": [{"op_types": "Conv", "exlude": true}]}')
     message = bitpress.error("plan", net_path, "--config", tmp_path / "c.json")
     assert "c.json" in message and "rules[0]" in message and "did you mean 'exclude'" in message
+
+
+SCALED = ["--set", "activation_scaled=true", "--set", "weight_scaled=true"]
+
+
+@pytest.mark.parametrize("format, bar", [("bf16", 40), ("fp16", 50), ("fp8_e4m3", 20), ("fp8_e5m2", 14)])
+@pytest.mark.parametrize("operators", ["bitpress", "cast", "quark"])
+def test_scaled_floats(format, bar, operators, net_path, samples, tmp_path, bitpress, run_model):
+    options = ["--data", samples, "--config", format, *SCALED, "--set", f"operators={operators}"]
+    output = tmp_path / "q.onnx"
+    if (operators == "quark" and format != "bf16") or (operators == "cast" and format == "fp16"):
+        assert "operators=bitpress" in bitpress.error("quantize", net_path, "-o", output, *options)
+        return
+    bitpress.ok("quantize", net_path, "-o", output, *options)
+    onnx.checker.check_model(output, full_check=True)
+    found = run_model(output, inputs())[0]
+    assert bar < sqnr_db(run(net_path), found) < 100
+    if operators != "quark":  # without the library
+        assert np.array_equal(run(output), found)
+    initializers = {t.name: numpy_helper.to_array(t) for t in onnx.load(output).graph.initializer if t.data_type == 1}
+    largest = max(abs(np.load(path)).max() for path in samples.iterdir())
+    if format == "bf16":
+        assert np.isclose(initializers["x_scale"], largest / 2)
+    elif format == "fp16":
+        assert np.isclose(initializers["x_scale"], largest / 65504)
+    elif format == "fp8_e4m3":
+        assert 0.9 * largest / 448 < initializers["x_scale"] <= largest / 448
+        assert [t.data_type for t in onnx.load(output).graph.initializer if t.name == "x_zero_point"] == [TensorProto.FLOAT8E4M3FN]
+
+
+def test_scales_keep_large_values_from_overflowing(net_path, samples, tmp_path, bitpress):
+    for path in samples.iterdir():
+        np.save(path, np.load(path) * np.float32(1e5))
+    options = ["quantize", net_path, "-o", tmp_path / "q.onnx", "--config", "FP16", "--data", samples]
+    x = {"x": inputs()["x"] * np.float32(1e5)}
+    session = onnxruntime.InferenceSession(str(net_path), providers=["CPUExecutionProvider"])
+    wanted = session.run(None, x)[0]
+    close = {}
+    for name, more in [("plain", []), ("scaled", SCALED)]:
+        bitpress.ok(*options, *more)
+        session = onnxruntime.InferenceSession(str(tmp_path / "q.onnx"), providers=["CPUExecutionProvider"])
+        close[name] = sqnr_db(wanted, session.run(None, x)[0])
+    assert close["plain"] < 20 and close["scaled"] > 45
+
+
+def test_cast_pairs_are_standard_operators(net_path, tmp_path, bitpress, run_model):
+    for config in ["BF16", "FP16", "fp8_e4m3"]:
+        for operators in ["cast", "bitpress"]:
+            bitpress.ok("quantize", net_path, "-o", tmp_path / f"{operators}.onnx", "--config", config, "--set", f"operators={operators}")
+        onnx.checker.check_model(tmp_path / "cast.onnx", full_check=True)
+        nodes = onnx.load(tmp_path / "cast.onnx").graph.node
+        assert not any(node.op_type.startswith("QuantizeDequantize") for node in nodes)
+        assert sum(node.op_type == "Cast" for node in nodes) == 8
+        assert np.array_equal(run_model(tmp_path / "cast.onnx", inputs())[0], run_model(tmp_path / "bitpress.onnx", inputs())[0])
+    assert "operators=bitpress" in bitpress.error("quantize", net_path, "-o", tmp_path / "q.onnx", "--config", "MX6", "--set",
+                                                  "operators=cast")
+
+
+def test_plans_of_scaled_floats_round_trip(net_path, samples, tmp_path, bitpress):
+    bitpress.ok("plan", net_path, "--config", "fp8_e4m3", *SCALED, "-o", tmp_path / "plan.json")
+    plan = json.loads((tmp_path / "plan.json").read_text())
+    row = next(row for row in plan["tensors"] if row["value"] == "x")
+    assert row["scaled"] is True and row["range"] == "percentile(99.999)"
+    for row in plan["tensors"]:
+        if row["role"] == "activation" and row.get("scaled"):
+            row.pop("range")
+            row["scale"] = 0.04
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    bitpress.ok("quantize", net_path, "-o", tmp_path / "q.onnx", "--plan", tmp_path / "plan.json")
+    assert sqnr_db(run(net_path), run(tmp_path / "q.onnx")) > 20
+
+
+@pytest.mark.parametrize("format", ["int32", "uint32"])
+def test_integers_of_32_bits(format, net_path, samples, tmp_path, bitpress, run_model):
+    output = tmp_path / "q.onnx"
+    text = bitpress.ok("quantize", net_path, "-o", output, "--config", format, "--data", samples)
+    onnx.checker.check_model(output, full_check=True)
+    assert "com.amd.quark.ExtendedQuantizeLinear" in text
+    assert sqnr_db(run(net_path), run_model(output, inputs())[0]) > 45

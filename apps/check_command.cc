@@ -1,0 +1,68 @@
+// bitpress check: what ONNX Runtime on this machine makes of a model.
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "command.h"
+#include "config_options.h"
+#include "pipeline.h"
+#include "target_text.h"
+
+namespace bitpress::apps {
+namespace {
+
+struct Options {
+  std::string model;
+  std::string data;
+  std::string labels;
+  std::string image;
+  std::string json;
+};
+
+void Run(const Options& options) {
+  std::unique_ptr<AtomicFile> file;
+  if (!options.json.empty()) file = std::make_unique<AtomicFile>(options.json);
+  const evaluate::TargetReport report = pipeline::CheckTarget({.model = options.model,
+                                                               .data = options.data,
+                                                               .labels_csv = options.labels,
+                                                               .image = options.image});
+  if (file != nullptr) {
+    file->Write(
+        evaluate::ToJson(report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+        "\n");
+    file->Commit();
+  }
+  constexpr size_t kAll = 1'000'000;
+  Print(fmt::format("{}:\n{}", options.model, DescribeTarget(report, kAll)));
+  if (!report.is_run) {
+    Fail(ErrorCode::kRuntime, "'{}' {}", options.model,
+         report.is_loaded ? "does not run" : "does not load");
+  }
+}
+
+}  // namespace
+
+void AddCheckCommand(CLI::App& program) {
+  CLI::App* const command = program.add_subcommand(
+      "check", "Load a model in ONNX Runtime, run a sample, say what computes on integers.");
+  const auto options = std::make_shared<Options>();
+  command->add_option("model", options->model, "the ONNX model")->required()->type_name("MODEL");
+  AddDataOptions(*command, options->data, options->labels, options->image)
+      ->description("run the first sample of this folder, instead of one that is made up");
+  command->add_option("--json", options->json, "write the report to this file too")
+      ->type_name("FILE");
+  command->footer(
+      "ONNX Runtime replaces DequantizeLinear -> operator -> QuantizeLinear by operators on "
+      "integers\n"
+      "where it can. Listed are those that it computes on integers, and those that it computes in\n"
+      "float, with the reason. The exit status is not zero if the model does not load or run.\n"
+      "\nExample:\n"
+      "  bitpress check model_int8.onnx --json report.json\n");
+  command->callback([options] { Run(*options); });
+}
+
+}  // namespace bitpress::apps

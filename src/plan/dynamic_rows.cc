@@ -1,0 +1,143 @@
+#include "plan/dynamic_rows.h"
+
+#include <string>
+
+#include "base/error.h"
+#include "plan/compute_ops.h"
+
+namespace bitpress::plan {
+namespace {
+
+using graph::Node;
+
+bool IsLstm(const Node& node) { return node.domain().empty() && node.op_type() == "LSTM"; }
+
+// Which of a node's inputs are weights; the first is the activation.
+bool IsWeightInput(const Node& node, size_t input) {
+  return input == 1 || (IsLstm(node) && input == 2);
+}
+
+class DynamicNode {
+ public:
+  DynamicNode(const graph::Model& model, const NodeRules& rules, const RowMaker& rows,
+              const Node& node)
+      : model_(model), rules_(rules), rows_(rows), node_(node) {}
+
+  // Why the node stays float, or "". What its integer operator cannot do is left to the float one.
+  std::string Reason() const {
+    const std::string& op = node_.op_type();
+    if (!node_.domain().empty()) return fmt::format("{} has no dynamic integer form", op);
+    std::string reason = ActivationReason();
+    for (const size_t input : {size_t{1}, size_t{2}}) {
+      if (reason.empty() && IsWeightInput(node_, input)) reason = WeightReason(input);
+    }
+    if (!reason.empty()) return reason;
+    if (op == "MatMul") return "";
+    if (op == "Gemm") {
+      const bool is_plain = node_.GetInt("transA", 0) == 0 && node_.GetFloat("alpha", 1) == 1 &&
+                            node_.GetFloat("beta", 1) == 1;
+      return is_plain ? "" : "transA, alpha and beta have no integer form";
+    }
+    if (op == "Conv") {
+      const bool has_bias = node_.num_inputs() > 2 && !node_.input(2).empty();
+      return has_bias && !model_.IsInitializer(node_.input(2)) ? "dynamic bias" : "";
+    }
+    if (op == "LSTM") {
+      return node_.GetInt("layout", 0) == 0 ? "" : "layout 1 has no integer form";
+    }
+    return fmt::format("{} has no dynamic integer form", op);
+  }
+
+  TensorPlan Row(size_t input) const {
+    const std::string& value = node_.input(input);
+    const Role role = input == 0                    ? Role::kActivation
+                      : IsWeightInput(node_, input) ? Role::kWeight
+                                                    : Role::kBias;
+    const std::string reason = Reason();
+    if (!reason.empty()) return RowMaker::Float(value, role, reason);
+    const Treatment& treatment = rules_.For(node_, value);
+    if (role == Role::kBias) {
+      return RowMaker::Float(value, role, "added to the products as floats");
+    }
+    if (role == Role::kActivation) {
+      TensorPlan row = RowMaker::Quantized(value, role, *treatment.activation, treatment, 0);
+      row.integer->is_symmetric = false;
+      row.integer->scale_kind = formats::ScaleKind::kFloat;
+      return row;
+    }
+    return WeightRow(value, input, treatment);
+  }
+
+ private:
+  std::string ActivationReason() const {
+    const std::string& value = node_.input(0);
+    const Treatment& treatment = rules_.For(node_, value);
+    if (!treatment.excluded.empty()) return treatment.excluded;
+    if (model_.IsInitializer(value)) return "its first operand is a constant";
+    if (!IsDynamic(treatment)) return "a rule for its first operand";
+    const std::string reason = rows_.ActivationReason(value, treatment);
+    if (!reason.empty()) return reason;
+    return model_.InfoOf(value).type == DataType::kFloat16
+               ? "DynamicQuantizeLinear takes FLOAT only"
+               : "";
+  }
+
+  std::string WeightReason(size_t input) const {
+    const std::string& value = node_.input(input);
+    const Treatment& treatment = rules_.For(node_, value);
+    if (!treatment.excluded.empty()) return treatment.excluded;
+    if (!treatment.weight) return "weights=none";
+    if (treatment.weight->name != "int8" && treatment.weight->name != "uint8") {
+      return fmt::format("its weights are {}; dynamic integers need int8 or uint8",
+                         treatment.weight->name);
+    }
+    if (treatment.config.weight_granularity == Granularity::kPerBlock) {
+      return "weights in blocks have no dynamic form";
+    }
+    if (!model_.IsInitializer(value)) return "its second operand is computed at run time";
+    const std::string reason = rows_.ConstantReason(value);
+    if (!reason.empty()) return reason;
+    const graph::InitializerView weight = model_.Initializer(value);
+    if (weight.type != DataType::kFloat) return "DynamicQuantizeLinear takes FLOAT only";
+    return weight.dims.size() < 2 ? "its weight is a vector" : "";
+  }
+
+  TensorPlan WeightRow(const std::string& value, size_t input, const Treatment& treatment) const {
+    TensorPlan row = RowMaker::Quantized(value, Role::kWeight, *treatment.weight, treatment, 0);
+    const auto rank = static_cast<int64_t>(model_.Initializer(value).dims.size());
+    row.integer->granularity = treatment.config.weight_granularity;
+    if (IsLstm(node_)) {
+      // Directions are networks of their own.
+      row.integer->granularity = Granularity::kPerAxis;
+      row.axis = 0;
+      return row;
+    }
+    // ConvInteger takes one zero point for the whole weight.
+    if (node_.op_type() == "Conv" && !row.integer->is_symmetric) {
+      row.integer->granularity = Granularity::kPerTensor;
+    }
+    if (row.integer->granularity == Granularity::kPerAxis) {
+      row.axis = ChannelAxis(node_, input, rank);
+    }
+    return row;
+  }
+
+  const graph::Model& model_;
+  const NodeRules& rules_;
+  const RowMaker& rows_;
+  const Node& node_;
+};
+
+}  // namespace
+
+std::optional<TensorPlan> DynamicRow(const graph::Model& model, const NodeRules& rules,
+                                     const RowMaker& rows, const Node& node, size_t input) {
+  const size_t num_inputs = IsLstm(node) ? 4 : 3;
+  if ((!IsComputeOp(node) && !IsLstm(node)) || input >= num_inputs) return std::nullopt;
+  const bool is_asked =
+      IsDynamic(rules.For(node)) || (input == 0 && IsDynamic(rules.For(node, node.input(0))));
+  if (!is_asked) return std::nullopt;
+  return DynamicNode(model, rules, rows, node).Row(input);
+}
+
+}  // namespace bitpress::plan

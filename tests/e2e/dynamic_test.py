@@ -1,0 +1,158 @@
+"""Dynamic integers: scales of activations computed at every inference, beside ONNX Runtime's own tool."""
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.quantization import QuantType, quantize_dynamic
+
+RNG = np.random.default_rng(5)
+
+
+def build(nodes, inputs, outputs, weights, opset=17):
+    graph = helper.make_graph(nodes, "net", [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()],
+                              [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in outputs.items()],
+                              [numpy_helper.from_array(value, name) for name, value in weights.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def weight(*shape):
+    return (RNG.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+
+
+def matmul_net():
+    node = helper.make_node
+    nodes = [node("MatMul", ["x", "w1"], ["a"], "matmul"), node("Relu", ["a"], ["r"], "relu"),
+             node("MatMul", ["r", "w2"], ["b"], "second"), node("Transpose", ["b"], ["t"], "transpose", perm=[0, 2, 1]),
+             node("MatMul", ["b", "t"], ["y"], "scores")]
+    return build(nodes, {"x": ["N", 7, 48]}, {"y": ["N", 7, 7]}, {"w1": weight(48, 64), "w2": weight(64, 32)})
+
+
+def gemm_net():
+    nodes = [helper.make_node("Gemm", ["x", "w1", "b1"], ["a"], "first", transB=1),
+             helper.make_node("Gemm", ["a", "w2", "b2"], ["y"], "second")]
+    return build(nodes, {"x": ["N", 24]}, {"y": ["N", 10]},
+                 {"w1": weight(40, 24), "b1": weight(40, 1)[:, 0], "w2": weight(40, 10), "b2": weight(10, 1)[:, 0]})
+
+
+def conv_net():
+    node = helper.make_node
+    nodes = [node("Conv", ["x", "w1", "b1"], ["a"], "conv", pads=[1, 1, 1, 1], strides=[2, 2]),
+             node("Conv", ["a", "w2"], ["y"], "depthwise", group=8)]
+    return build(nodes, {"x": ["N", 3, 12, 12]}, {"y": None},
+                 {"w1": weight(8, 3, 3, 3), "b1": weight(8, 1)[:, 0], "w2": weight(8, 1, 3, 3)})
+
+
+def lstm_net():
+    nodes = [helper.make_node("LSTM", ["x", "w", "r", "b"], ["h", "last", ""], "lstm", hidden_size=16,
+                              direction="bidirectional", activations=["Sigmoid", "Tanh", "Tanh"] * 2, layout=0)]
+    return build(nodes, {"x": ["T", "N", 12]}, {"h": None, "last": None},
+                 {"w": weight(2, 64, 12), "r": weight(2, 64, 16), "b": weight(2, 128)})
+
+
+NETS = {"matmul": (matmul_net, (2, 7, 48)), "gemm": (gemm_net, (4, 24)), "conv": (conv_net, (1, 3, 12, 12)),
+        "lstm": (lstm_net, (9, 2, 12))}
+
+
+def run(path, x, level="ENABLE_ALL", optimized=None):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, f"ORT_{level}")
+    if optimized:
+        options.optimized_model_filepath = str(optimized)
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]).run(None, {"x": x})
+
+
+def operators(path):
+    return Counter(node.op_type for node in onnx.load(path).graph.node)
+
+
+def sqnr_db(wanted, found):
+    error = (wanted.astype(np.float64) - found)**2
+    return 10 * np.log10((wanted.astype(np.float64)**2).sum() / error.sum())
+
+
+@pytest.mark.parametrize("level", ["ENABLE_ALL", "DISABLE_ALL"])
+@pytest.mark.parametrize("preset", ["INT8_DYNAMIC", "UINT8_DYNAMIC_QUANT"])
+@pytest.mark.parametrize("name", NETS)
+def test_close_to_float(name, preset, level, tmp_path, bitpress):
+    make, shape = NETS[name]
+    onnx.save(make(), tmp_path / "m.onnx")
+    text = bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", preset)
+    assert "loads and runs" in text or "made-up" in text
+    onnx.checker.check_model(tmp_path / "q.onnx", full_check=True)
+    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    for wanted, found in zip(run(tmp_path / "m.onnx", x), run(tmp_path / "q.onnx", x, level)):
+        assert 26 < sqnr_db(wanted, found) < 100
+
+
+def test_the_integer_operators(tmp_path, bitpress):
+    for name, wanted in [("matmul", {"DynamicQuantizeLinear": 2, "MatMulInteger": 2, "MatMul": 1}),
+                         ("gemm", {"DynamicQuantizeLinear": 2, "MatMulInteger": 2, "Add": 2, "Gemm": 0}),
+                         ("conv", {"DynamicQuantizeLinear": 2, "ConvInteger": 2, "Add": 1, "Conv": 0}),
+                         ("lstm", {"DynamicQuantizeLSTM": 1, "DynamicQuantizeLinear": 0, "LSTM": 0})]:
+        onnx.save(NETS[name][0](), tmp_path / "m.onnx")
+        text = bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / f"{name}.onnx", "--config", "INT8_DYNAMIC")
+        found = operators(tmp_path / f"{name}.onnx")
+        assert {op: found[op] for op in wanted} == wanted
+        if name == "matmul":
+            assert "second operand is computed at run time" in text
+            run(tmp_path / "matmul.onnx", np.zeros((1, 7, 48), np.float32), "ENABLE_ALL", tmp_path / "fused.onnx")
+            assert operators(tmp_path / "fused.onnx")["DynamicQuantizeMatMul"] == 2
+    weights = {t.name: t for t in onnx.load(tmp_path / "gemm.onnx").graph.initializer}
+    assert weights["w1_codes"].data_type == TensorProto.INT8 and list(weights["w1_scale"].dims) == [40]
+    assert "w1" not in weights
+
+
+# ONNX Runtime's tool does not know Gemm; its scales of weights are the same, its biases are added alike.
+@pytest.mark.parametrize("weight_type", ["int8", "uint8"])
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize("name", ["matmul", "conv", "lstm"])
+def test_the_same_as_onnx_runtime_quantizes(name, per_channel, weight_type, tmp_path, bitpress):
+    if per_channel and (weight_type == "uint8" or name != "matmul"):
+        pytest.skip("ONNX Runtime's tool has a scale for each channel of a MatMul with int8 weights only")
+    make, shape = NETS[name]
+    onnx.save(make(), tmp_path / "m.onnx")
+    quantize_dynamic(tmp_path / "m.onnx", tmp_path / "theirs.onnx", per_channel=per_channel,
+                     op_types_to_quantize=["MatMul", "Conv", "LSTM"],
+                     weight_type=QuantType.QInt8 if weight_type == "int8" else QuantType.QUInt8)
+    bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "ours.onnx", "--config", "INT8_DYNAMIC", "--weights", weight_type,
+                "--set", f"weight_symmetric={'true' if weight_type == 'int8' else 'false'}", "--set",
+                f"weight_granularity={'per_axis' if per_channel else 'per_tensor'}")
+    x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
+    for theirs, ours in zip(run(tmp_path / "theirs.onnx", x), run(tmp_path / "ours.onnx", x)):
+        assert sqnr_db(theirs, ours) > 42
+
+
+def test_static_and_dynamic_in_one_model(tmp_path, bitpress):
+    onnx.save(matmul_net(), tmp_path / "m.onnx")
+    (tmp_path / "samples").mkdir()
+    for i in range(4):
+        np.save(tmp_path / "samples" / f"{i}.npy", np.random.default_rng(i).standard_normal((1, 7, 48)).astype(np.float32))
+    bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", tmp_path / "samples",
+                "--rule", "names=matmul: activation_range=dynamic")
+    found = operators(tmp_path / "q.onnx")
+    assert found["MatMulInteger"] == 1 and found["QuantizeLinear"] >= 2
+    x = np.random.default_rng(1).standard_normal((2, 7, 48)).astype(np.float32)
+    assert sqnr_db(run(tmp_path / "m.onnx", x)[0], run(tmp_path / "q.onnx", x)[0]) > 20
+
+
+def test_a_plan_of_dynamic_integers_round_trips(tmp_path, bitpress):
+    onnx.save(gemm_net(), tmp_path / "m.onnx")
+    bitpress.ok("plan", tmp_path / "m.onnx", "--config", "INT8_DYNAMIC", "-o", tmp_path / "plan.json")
+    assert '"range":"dynamic"' in (tmp_path / "plan.json").read_text()
+    bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "a.onnx", "--plan", tmp_path / "plan.json")
+    bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "b.onnx", "--config", "INT8_DYNAMIC", "--threads", "1")
+    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+
+
+@pytest.mark.parametrize("setting, words", [("activations=int8", "DynamicQuantizeLinear gives uint8"),
+                                            ("weight_range=dynamic", "do not change"),
+                                            ("activation_range=dynamik", "did you mean 'dynamic'")])
+def test_wrong_settings(setting, words, tmp_path, bitpress):
+    onnx.save(gemm_net(), tmp_path / "m.onnx")
+    assert words in bitpress.error("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "INT8_DYNAMIC",
+                                   "--set", setting)
