@@ -165,6 +165,9 @@ std::string DescribeFinetuning(const finetune::FinetuneReport& report) {
     text += fmt::format(", SQNR of their outputs on held-back samples {:.1f} -> {:.1f} dB",
                         -10 * log_before / count, -10 * log_after / count);
   }
+  if (report.num_resumed > 0) {
+    text += fmt::format(" ({} were in the journal of a stopped run)", report.num_resumed);
+  }
   text += "\n" + notes;
   for (const auto& [weight, reason] : report.left_out) {
     text += fmt::format("  not tuned: '{}': {}\n", weight, reason);

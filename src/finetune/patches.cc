@@ -76,44 +76,69 @@ PatchReader::PatchReader(const Layer& layer, std::span<const int64_t> input_dims
   }
 }
 
-template <typename Take>
-void PatchReader::ForEachWindow(int64_t channel, int64_t tap, int64_t first, int64_t count,
-                                Take take) const {
+// Where a tap reads for output place `out` of dimension d; outside [0, input size): padding.
+int64_t PatchReader::PlaceOf(size_t d, int64_t out, int64_t offset) const {
   const Window& window = layer_.window;
-  const std::vector<int64_t> offsets = TapOffsets(window, tap);
-  const size_t num_spatial = window.kernel.size();
-  const size_t last = num_spatial - 1;
-  std::vector<int64_t> at(num_spatial);
+  const int64_t reach = offset * window.dilations[d];
+  if (layer_.layout == PositionLayout::kWindows) return out * window.strides[d] - pads_[d] + reach;
+  const int64_t stuffed = out + pads_[d] - reach;
+  return stuffed >= 0 && stuffed % window.strides[d] == 0 ? stuffed / window.strides[d] : -1;
+}
+
+void PatchReader::ReadWindows(const float* input, int64_t channel, int64_t tap, int64_t first,
+                              int64_t count, float* out) const {
+  const std::vector<int64_t> offsets = TapOffsets(layer_.window, tap);
+  const size_t last = offsets.size() - 1;
+  std::vector<int64_t> at(offsets.size());
   for (int64_t i = 0; i < count;) {
-    const int64_t position = first + i;
-    const int64_t batch = position / batch_positions_;
-    int64_t rest = position % batch_positions_;
-    for (size_t d = num_spatial; d-- > 0;) {
+    int64_t rest = (first + i) % batch_positions_;
+    for (size_t d = offsets.size(); d-- > 0;) {
       at[d] = rest % output_size_[d];
       rest /= output_size_[d];
     }
     // The other dimensions are the same up to the end of this row of the output.
-    const int64_t row_end = std::min(count, i + output_size_[last] - at[last]);
-    int64_t base = batch * input_channels_ + channel;
+    const int64_t length = std::min(count - i, output_size_[last] - at[last]);
+    int64_t row = (first + i) / batch_positions_ * input_channels_ + channel;
     bool is_inside = true;
-    const auto place = [&](size_t d, int64_t out) -> int64_t {
-      if (layer_.layout == PositionLayout::kWindows) {
-        return out * window.strides[d] - pads_[d] + offsets[d] * window.dilations[d];
-      }
-      const int64_t stuffed = out + pads_[d] - offsets[d] * window.dilations[d];
-      return stuffed >= 0 && stuffed % window.strides[d] == 0 ? stuffed / window.strides[d] : -1;
-    };
     for (size_t d = 0; d < last; ++d) {
-      const int64_t in = place(d, at[d]);
+      const int64_t in = PlaceOf(d, at[d], offsets[d]);
       is_inside = is_inside && in >= 0 && in < input_size_[d];
-      base = base * input_size_[d] + in;
+      row = row * input_size_[d] + in;
     }
-    base *= input_size_[last];
-    for (int64_t x = at[last]; i < row_end; ++i, ++x) {
-      const int64_t in = place(last, x);
-      take(i, is_inside && in >= 0 && in < input_size_[last] ? base + in : -1);
+    if (is_inside) {
+      ReadRow(input + row * input_size_[last], at[last], offsets[last], length, out + i);
+    } else {
+      std::fill_n(out + i, length, 0.0F);
     }
+    i += length;
   }
+}
+
+// `length` neighbours of the last dimension.
+void PatchReader::ReadRow(const float* input, int64_t first, int64_t offset, int64_t length,
+                          float* out) const {
+  const size_t last = input_size_.size() - 1;
+  const int64_t size = input_size_[last];
+  if (layer_.layout == PositionLayout::kScatter) {
+    for (int64_t i = 0; i < length; ++i) {
+      const int64_t in = PlaceOf(last, first + i, offset);
+      out[i] = in >= 0 && in < size ? input[in] : 0.0F;
+    }
+    return;
+  }
+  const int64_t stride = layer_.window.strides[last];
+  const int64_t begin = PlaceOf(last, first, offset);
+  const int64_t num_before =
+      std::clamp<int64_t>(begin < 0 ? (-begin + stride - 1) / stride : 0, 0, length);
+  const int64_t num_inside =
+      std::clamp<int64_t>(begin < size ? (size - 1 - begin) / stride + 1 : 0, num_before, length);
+  std::fill_n(out, num_before, 0.0F);
+  if (stride == 1) {
+    std::copy_n(input + begin + num_before, num_inside - num_before, out + num_before);
+  } else {
+    for (int64_t i = num_before; i < num_inside; ++i) out[i] = input[begin + i * stride];
+  }
+  std::fill_n(out + num_inside, length - num_inside, 0.0F);
 }
 
 void PatchReader::ReadInputRow(const float* input, int64_t row, int64_t first, int64_t count,
@@ -140,8 +165,7 @@ void PatchReader::ReadInputRow(const float* input, int64_t row, int64_t first, i
     }
     return;
   }
-  ForEachWindow(channel, row % taps, first, count,
-                [&](int64_t i, int64_t address) { out[i] = address < 0 ? 0.0F : input[address]; });
+  ReadWindows(input, channel, row % taps, first, count, out);
 }
 
 void PatchReader::ReadOutputRow(const float* output, int64_t row, int64_t first, int64_t count,

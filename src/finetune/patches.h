@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -29,9 +28,10 @@ class PatchReader {
                      float* out) const;
 
  private:
-  // Calls `take(i, address)` for each wanted position; address -1: padding.
-  template <typename Take>
-  void ForEachWindow(int64_t channel, int64_t tap, int64_t first, int64_t count, Take take) const;
+  int64_t PlaceOf(size_t d, int64_t out, int64_t offset) const;
+  void ReadWindows(const float* input, int64_t channel, int64_t tap, int64_t first, int64_t count,
+                   float* out) const;
+  void ReadRow(const float* input, int64_t first, int64_t offset, int64_t length, float* out) const;
 
   const Layer& layer_;
   int64_t num_positions_ = 0;

@@ -1,6 +1,8 @@
 """Fine-tuning: weights learned from samples, closer to the float model than rounding to nearest."""
 
 import re
+import subprocess
+import time
 
 import models
 import numpy as np
@@ -149,6 +151,37 @@ def test_a_nan_in_one_sample_is_left_out(conv_path, photos, tmp_path, bitpress):
 
 def test_one_sample_is_enough_for_an_answer(conv_path, photos, tmp_path, bitpress):
     bitpress.ok("quantize", conv_path, "-o", tmp_path / "q.onnx", "--config", "MX6_ADAQUANT", "--data", photos, "--samples", "1")
+
+
+def test_a_killed_run_goes_on(tmp_path, program, bitpress):
+    rng = np.random.default_rng(2)
+    channels = 160
+    constants = {f"w{i}": (rng.standard_normal((channels, channels, 3, 3)) / 40).astype(np.float32) for i in range(4)}
+    nodes = [helper.make_node("Conv", [f"x{i}", f"w{i}"], [f"x{i + 1}"], f"conv{i}", pads=[1] * 4) for i in range(4)]
+    model = models.make_model(nodes, [("x0", ["N", channels, 8, 8])], [("x4", ["N", channels, 8, 8])], constants)
+    path = models.save(model, tmp_path / "deep.onnx")
+    samples = tmp_path / "samples"
+    samples.mkdir()
+    for i in range(4):
+        np.save(samples / f"{i}.npy", rng.standard_normal((1, channels, 8, 8)).astype(np.float32))
+
+    def command(output):
+        return ["quantize", path, "-o", output, "--config", "MX6_ADAQUANT", "--data", samples]
+
+    bitpress.ok(*command(tmp_path / "whole.onnx"))
+    assert not (tmp_path / "whole.onnx.journal").exists()
+    journal = tmp_path / "stopped.onnx.journal"
+    process = subprocess.Popen([str(program), *map(str, command(tmp_path / "stopped.onnx"))], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)
+    while process.poll() is None and not (journal.exists() and journal.stat().st_size > 1000):
+        time.sleep(0.005)
+    process.kill()
+    process.wait()
+    assert journal.exists() and not (tmp_path / "stopped.onnx").exists()
+    result = bitpress.ok(*command(tmp_path / "stopped.onnx"))
+    assert "in the journal of a stopped run" in result
+    assert (tmp_path / "stopped.onnx").read_bytes() == (tmp_path / "whole.onnx").read_bytes()
+    assert not journal.exists()
 
 
 def test_what_is_missing_or_wrong_is_said(conv_path, photos, tmp_path, bitpress):
