@@ -121,7 +121,7 @@ def test_the_same_as_onnx_runtime_quantizes(name, per_channel, weight_type, tmp_
                      weight_type=QuantType.QInt8 if weight_type == "int8" else QuantType.QUInt8)
     bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "ours.onnx", "--config", "INT8_DYNAMIC", "--weights", weight_type,
                 "--set", f"weight_symmetric={'true' if weight_type == 'int8' else 'false'}", "--set",
-                f"weight_granularity={'per_axis' if per_channel else 'per_tensor'}", "--set", "equalize=false")
+                f"weight_granularity={'per_axis' if per_channel else 'per_tensor'}", "--set", "equalize=off")
     x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
     for theirs, ours in zip(run(tmp_path / "theirs.onnx", x), run(tmp_path / "ours.onnx", x)):
         assert sqnr_db(theirs, ours) > 42
