@@ -145,8 +145,9 @@ class Finetuner {
   // The float model with the quantizers of its activations.
   Model ActivationsQuantized() {
     plan::QuantPlan activations = plan_;
-    std::erase_if(activations.tensors,
-                  [](const plan::TensorPlan& row) { return row.role != plan::Role::kActivation; });
+    std::erase_if(activations.tensors, [](const plan::TensorPlan& row) {
+      return row.role != plan::Role::kActivation || row.is_dynamic();
+    });
     Model quantized = float_model_.Clone();
     transform::ApplyOptions apply;
     apply.is_portable = false;

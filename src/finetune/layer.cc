@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "base/error.h"
 
@@ -113,8 +114,23 @@ void FindBias(const Model& model, const Node& node, Layer& layer) {
   layer.is_bias_behind = true;
 }
 
-Layer Describe(const Model& model, const plan::NodeIndex& index, const plan::TensorPlan& row) {
+// Nodes that read an activation whose scale is chosen at run time.
+std::set<std::string> DynamicNodes(const plan::QuantPlan& plan) {
+  std::set<std::string> nodes;
+  for (const plan::TensorPlan& row : plan.tensors) {
+    if (!row.is_dynamic()) continue;
+    for (const plan::TensorUse& use : row.uses) nodes.insert(use.node);
+  }
+  return nodes;
+}
+
+Layer Describe(const Model& model, const plan::NodeIndex& index,
+               const std::set<std::string>& dynamic_nodes, const plan::TensorPlan& row) {
   if (row.uses.size() != 1) throw LeftOut{"several nodes read it"};
+  if (dynamic_nodes.contains(row.uses[0].node)) {
+    throw LeftOut{"the scale of its activation is chosen at run time"};
+  }
+  if (row.scaled) throw LeftOut{"one scale for a tensor of floats is not learned"};
   const plan::TensorUse& use = row.uses[0];
   const Node node = index.Find(use);
   const auto input = static_cast<size_t>(use.input);
@@ -151,6 +167,7 @@ Layer Describe(const Model& model, const plan::NodeIndex& index, const plan::Ten
 Layers FindLayers(const Model& model, const plan::QuantPlan& plan) {
   Layers layers;
   const plan::NodeIndex index(model);
+  const std::set<std::string> dynamic_nodes = DynamicNodes(plan);
   std::map<std::string, size_t> num_rows;
   for (const plan::TensorPlan& row : plan.tensors) {
     if (row.role == plan::Role::kWeight && row.is_quantized()) ++num_rows[row.value];
@@ -160,7 +177,7 @@ Layers FindLayers(const Model& model, const plan::QuantPlan& plan) {
     try {
       if (num_rows.at(row.value) != 1) throw LeftOut{"it is quantized in several ways"};
       if (!model.IsInitializer(row.value)) throw LeftOut{"it is no constant"};
-      layers.found.push_back(Describe(model, index, row));
+      layers.found.push_back(Describe(model, index, dynamic_nodes, row));
     } catch (const LeftOut& left_out) {
       layers.left_out.emplace_back(row.value, left_out.reason);
     }

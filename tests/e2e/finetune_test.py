@@ -149,6 +149,14 @@ def test_a_nan_in_one_sample_is_left_out(conv_path, photos, tmp_path, bitpress):
     assert np.isfinite(session.run(None, {"image": images(2, 8)})[0]).all()
 
 
+def test_what_cannot_be_tuned_is_said(conv_path, photos, tmp_path, bitpress):
+    arguments = ["quantize", conv_path, "-o", tmp_path / "q.onnx", "--data", photos, "--finetune", "gptq"]
+    result = bitpress.ok(*arguments, "--config", "INT8_DYNAMIC")
+    assert "fine-tuned:  0 of" in result and "the scale of its activation is chosen at run time" in result
+    result = bitpress.ok(*arguments, "--config", "BF16", "--weights", "fp8_e4m3", "--set", "weight_scaled=true")
+    assert "one scale for a tensor of floats is not learned" in result
+
+
 def test_one_sample_is_enough_for_an_answer(conv_path, photos, tmp_path, bitpress):
     bitpress.ok("quantize", conv_path, "-o", tmp_path / "q.onnx", "--config", "MX6_ADAQUANT", "--data", photos, "--samples", "1")
 
