@@ -42,8 +42,8 @@ void Answer(const std::vector<float>& values, const calibrate::TensorStatistics&
     const auto range = calibrate::LeastDivergence(histogram, 128);
     std::printf("%.9g %.9g\n", histogram.Edge(range.first), histogram.Edge(range.last));
   } else if (word == "fp8") {
-    std::printf("%.9g\n", calibrate::ChooseFloat8Scale(statistics, plan::ParseRangeMethod(value),
-                                                       formats::FindFormat("fp8_e4m3")));
+    std::printf("%.9g\n", calibrate::ChooseFloatScale(statistics, plan::ParseRangeMethod(value),
+                                                      formats::FindFormat("fp8_e4m3")));
   } else {
     const size_t colon = question.find(':');
     const auto method = plan::ParseRangeMethod(question.substr(0, colon));
