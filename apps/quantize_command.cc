@@ -135,10 +135,14 @@ std::string DescribeWeights(const Weights& weights) {
   }
   const auto& worst =
       **std::ranges::min_element(weights, {}, [](const auto& weight) { return weight->sqnr_db; });
-  return fmt::format(
-      "  quantized constants: {}, {:.2f} bits each; least accurate: '{}', SQNR {:.1f} dB\n",
-      HumanBytes(num_bytes), 8 * static_cast<double>(num_bytes) / static_cast<double>(num_elements),
-      worst.value, worst.sqnr_db);
+  std::string text =
+      fmt::format("  quantized constants: {}, {:.2f} bits each", HumanBytes(num_bytes),
+                  8 * static_cast<double>(num_bytes) / static_cast<double>(num_elements));
+  // What was fine-tuned is a value of its format already.
+  if (std::isfinite(worst.sqnr_db)) {
+    text += fmt::format("; least accurate: '{}', SQNR {:.1f} dB", worst.value, worst.sqnr_db);
+  }
+  return text + "\n";
 }
 
 // How much nearer to the float model's the outputs of the layers came, and which stayed behind.
