@@ -18,6 +18,18 @@ std::vector<int64_t> TapOffsets(const Window& window, int64_t tap) {
   return offsets;
 }
 
+// Positions [first, first + count) of one channel of [batch, channels, positions].
+void CopyChannel(const float* from, int64_t num_channels, int64_t channel, int64_t num_positions,
+                 int64_t first, int64_t count, float* out) {
+  for (int64_t i = 0; i < count;) {
+    const int64_t batch = (first + i) / num_positions;
+    const int64_t at = (first + i) % num_positions;
+    const int64_t length = std::min(count - i, num_positions - at);
+    std::copy_n(from + (batch * num_channels + channel) * num_positions + at, length, out + i);
+    i += length;
+  }
+}
+
 std::string Shape(std::span<const int64_t> dims) {
   std::vector<std::string> words;
   for (const int64_t dim : dims) words.push_back(std::to_string(dim));
@@ -48,7 +60,7 @@ PatchReader::PatchReader(const Layer& layer, std::span<const int64_t> input_dims
     const size_t rank = input_dims.size();
     require(rank >= 2 && output_dims.size() == rank && input_dims[rank - 2] == input_channels_ &&
             output_dims[rank - 2] == output_channels_ && output_dims.back() == input_dims.back());
-    batch_positions_ = input_area_ = input_dims.back();
+    batch_positions_ = input_dims.back();
     num_positions_ = NumElements(input_dims) / input_channels_;
     require(num_positions_ == NumElements(output_dims) / output_channels_);
     return;
@@ -60,7 +72,6 @@ PatchReader::PatchReader(const Layer& layer, std::span<const int64_t> input_dims
           input_dims[0] == output_dims[0]);
   input_size_.assign(input_dims.begin() + 2, input_dims.end());
   output_size_.assign(output_dims.begin() + 2, output_dims.end());
-  input_area_ = NumElements(input_size_);
   batch_positions_ = NumElements(output_size_);
   num_positions_ = input_dims[0] * batch_positions_;
   pads_ = window.pads_begin;
@@ -156,13 +167,7 @@ void PatchReader::ReadInputRow(const float* input, int64_t row, int64_t first, i
        std::ranges::all_of(pads_, [](int64_t pad) { return pad == 0; }) &&
        std::ranges::all_of(layer_.window.strides, [](int64_t stride) { return stride == 1; }));
   if (is_plain) {
-    for (int64_t i = 0; i < count;) {
-      const int64_t batch = (first + i) / batch_positions_;
-      const int64_t at = (first + i) % batch_positions_;
-      const int64_t length = std::min(count - i, batch_positions_ - at);
-      std::copy_n(input + (batch * input_channels_ + channel) * input_area_ + at, length, out + i);
-      i += length;
-    }
+    CopyChannel(input, input_channels_, channel, batch_positions_, first, count, out);
     return;
   }
   ReadWindows(input, channel, row % taps, first, count, out);
@@ -175,13 +180,7 @@ void PatchReader::ReadOutputRow(const float* output, int64_t row, int64_t first,
     for (int64_t i = 0; i < count; ++i) out[i] = from[i * output_channels_];
     return;
   }
-  for (int64_t i = 0; i < count;) {
-    const int64_t batch = (first + i) / batch_positions_;
-    const int64_t at = (first + i) % batch_positions_;
-    const int64_t length = std::min(count - i, batch_positions_ - at);
-    std::copy_n(output + (batch * output_channels_ + row) * batch_positions_ + at, length, out + i);
-    i += length;
-  }
+  CopyChannel(output, output_channels_, row, batch_positions_, first, count, out);
 }
 
 }  // namespace bitpress::finetune

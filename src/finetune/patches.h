@@ -38,7 +38,6 @@ class PatchReader {
   int64_t batch_positions_ = 0;  // positions of one batch element
   int64_t input_channels_ = 0;
   int64_t output_channels_ = 0;
-  int64_t input_area_ = 0;                                // elements of one channel
   std::vector<int64_t> input_size_, output_size_, pads_;  // spatial
 };
 
