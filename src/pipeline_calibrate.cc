@@ -105,16 +105,13 @@ finetune::FinetuneReport Finetune(graph::Model& model, const plan::QuantPlan& pl
 transform::ChannelTable ChannelsOf(const graph::Model& model, const QuantizeOptions& options) {
   const std::vector<std::string> values = transform::ValuesToSmooth(model);
   if (values.empty()) return {};
-  data::SourceOptions source = SourceOf(model, options.data, options.labels_csv, options.image);
-  source.limit = options.num_samples;
-  source.num_threads = options.num_threads;
   calibrate::CalibrateOptions calibration;
   for (const std::string& value : values) calibration.axes[value] = -1;
   calibration.num_threads = options.num_threads;
   calibration.progress = options.progress;
   const calibrate::CalibrationTable table =
       calibrate::Calibrate(model, options.model.filename().string(), values,
-                           *data::OpenSource(source), calibration)
+                           *OpenSamples(model, options), calibration)
           .table;
   transform::ChannelTable channels;
   for (const auto& [value, statistics] : table.tensors) {
