@@ -45,7 +45,7 @@ TensorPlan RowMaker::Quantized(const std::string& value, Role role, const Format
   row.value = value;
   row.role = role;
   row.format = spec.name;
-  row.rounding = spec.rounding;
+  if (!spec.is_integer()) row.rounding = spec.rounding;  // codes are rounded half to even, as ONNX
   if (spec.is_blocked()) {
     row.axis = axis;
     row.scale_choice = spec.scale_choice;

@@ -80,7 +80,10 @@ class QdqPlanner {
 
   TensorPlan RowOf(const QdqValue& value, const Treatment& treatment) const {
     TensorPlan row = Quantized(value.name, treatment);
-    if (row.integer) row.integer->shares = value.shares;
+    if (row.integer && !value.shares.empty()) {
+      row.integer->shares = value.shares;
+      row.integer->range = {};  // the other value's counts
+    }
     row.is_graph_output = value.is_graph_output;
     for (const graph::Use& use : model_.Uses(value.name)) {
       const bool is_excluded = !rules_.For(use.node, value.name).excluded.empty();

@@ -61,6 +61,27 @@ TEST(PlanJson, RoundTripIsExact) {
   }
 }
 
+TEST(PlanJson, RoundTripOfEveryPreset) {
+  for (const Preset& preset : AllPresets()) {
+    for (const char* model : {"convnet.onnx", "attention.onnx", "shared.onnx"}) {
+      for (const char* setting :
+           {"placement=default", "placement=all", "rounding=half_up", "reduce_range=true"}) {
+        QuantConfig config = ConfigByName(preset.name);
+        ApplySetting(config, setting);
+        const auto is_float = [](const std::string& name) {
+          return name != "none" && formats::IsFloatElement(formats::FindFormat(name).element_type);
+        };
+        const bool rounds_floats = is_float(config.activations) || is_float(config.weights);
+        if (setting == std::string("rounding=half_up") && rounds_floats) continue;
+        const QuantPlan plan = MakePlan(config, LoadModel(model), model);
+        const std::string json = ToJson(plan);
+        EXPECT_EQ(FromJson(json), plan) << preset.name << ", " << setting << ": " << json;
+        EXPECT_EQ(ToJson(FromJson(json)), json) << preset.name;
+      }
+    }
+  }
+}
+
 TEST(PlanJson, HowTheModelWasEqualized) {
   QuantConfig config = ConfigByName("MX6");
   ApplySetting(config, "equalize=on");
