@@ -123,9 +123,13 @@ class OptimizedGraph {
       if (input.node.HasAttribute("block_size") && input.node.GetInt("block_size", 0) > 0) {
         return fmt::format("input {} has a scale for each block", input.input);
       }
-      // A bias is INT32 as it must be.
-      const bool is_bias = input.input == 2 && type == DataType::kInt32;
-      if (ElementBits(type) != 8 && type != DataType::kUndefined && !is_bias) {
+      const bool is_bias = input.input == 2 && Contains(kMultiplying, op);
+      if (is_bias && type != DataType::kInt32 && type != DataType::kUndefined) {
+        return fmt::format(
+            "its bias, input 2, is {}; its integer kernels add INT32 (biases=int32, or none)",
+            DataTypeName(type));
+      }
+      if (!is_bias && ElementBits(type) != 8 && type != DataType::kUndefined && !is_bias) {
         return fmt::format("input {} is {}; its integer kernels take 8 bits", input.input,
                            DataTypeName(type));
       }

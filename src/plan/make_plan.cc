@@ -70,18 +70,14 @@ class Planner {
       const TensorPlan& known = plan_.tensors[i];
       row.uses = known.uses;
       row.is_graph_output = known.is_graph_output;
-      if (known == row && !IsOfOneNode(row)) return plan_.tensors[i];
+      // The scale of products is that of one node's input and weight.
+      if (known == row && !row.has_scale_of_products()) return plan_.tensors[i];
     }
     row.uses.clear();
     row.is_graph_output = false;
     rows_of_value_[row.value].push_back(plan_.tensors.size());
     plan_.tensors.push_back(std::move(row));
     return plan_.tensors.back();
-  }
-
-  // Its scale is made of those of one node's input and weight.
-  static bool IsOfOneNode(const TensorPlan& row) {
-    return row.role == Role::kBias && row.integer.has_value();
   }
 
   // Integers: the values that the placement chose, with everybody who reads them.

@@ -20,7 +20,7 @@ IntegerTreatment IntegersOf(Role role, const FormatSpec& spec, const QuantConfig
   IntegerTreatment treatment;
   treatment.is_symmetric = is_activation ? config.activation_symmetric.value_or(is_signed)
                                          : config.weight_symmetric.value_or(true);
-  treatment.is_reduced = !is_activation && config.reduce_range;
+  treatment.is_reduced = role == Role::kWeight && config.reduce_range;
   treatment.scale_kind = is_activation ? config.activation_scale_kind : config.weight_scale_kind;
   treatment.range = is_activation ? config.activation_range : config.weight_range;
   return treatment;
@@ -191,7 +191,9 @@ TensorPlan RowMaker::Bias(const Node& node, const std::string& value, const Oper
                           bool is_of_integers) const {
   const Treatment& treatment = rules_.For(node, value);
   if (!treatment.excluded.empty()) return Float(value, Role::kBias, treatment.excluded);
-  if (is_of_integers) return IntegerBias(node, value);
+  const bool has_own_scale =
+      treatment.bias && treatment.bias->is_integer() && treatment.bias->name != "int32";
+  if (is_of_integers && !has_own_scale) return IntegerBias(node, value);
   if (!treatment.bias) {
     return Float(value, Role::kBias, "biases stay float unless asked (biases=FORMAT)");
   }

@@ -35,7 +35,8 @@ class RowMaker {
   std::optional<TensorPlan> Table(const graph::Node& node, size_t input) const;
   // A weight that is not a constant of the model.
   TensorPlan DynamicWeight(const graph::Node& node, const std::string& value) const;
-  // `is_of_integers`: it is added to products of integers whose scales are known.
+  // `is_of_integers`: it is added to products of integers whose scales are known. It takes their
+  // scale as an int32 then, unless it is to have an integer format with a scale of its own.
   TensorPlan Bias(const graph::Node& node, const std::string& value, const Operand& operand,
                   bool is_of_integers) const;
 

@@ -12,9 +12,9 @@ using formats::Family;
 using formats::FormatSpec;
 using formats::ScaleChoice;
 
-// Symmetric, with powers of two as scales.
+// Symmetric, with powers of two as scales, of biases too.
 constexpr std::string_view kShifts =
-    "activation_scale_kind=power_of_two,weight_scale_kind=power_of_two,"
+    "biases=int8,activation_scale_kind=power_of_two,weight_scale_kind=power_of_two,"
     "weight_granularity=per_tensor,activation_range=mse,weight_range=mse";
 
 constexpr Preset kPresets[] = {
@@ -34,8 +34,9 @@ constexpr Preset kPresets[] = {
     {"MXINT8", "mxint8", "mxint8"},
     // AMD Quark's integer configurations: its types and kinds of scales, our ranges.
     {"XINT8", "uint8", "int8",
-     "activation_symmetric=true,activation_scale_kind=power_of_two,weight_scale_kind=power_of_two,"
-     "weight_granularity=per_tensor,activation_range=mse,weight_range=mse"},
+     "biases=int8,activation_symmetric=true,activation_scale_kind=power_of_two,"
+     "weight_scale_kind=power_of_two,weight_granularity=per_tensor,activation_range=mse,weight_"
+     "range=mse"},
     {"S8S8_AAWS", "int8", "int8", "activation_symmetric=false,weight_granularity=per_tensor"},
     {"U8S8_AAWS", "uint8", "int8", "weight_granularity=per_tensor"},
     {"U8U8_AAWA", "uint8", "uint8", "weight_symmetric=false,weight_granularity=per_tensor"},
@@ -80,7 +81,8 @@ constexpr Preset kPresets[] = {
     {"MX9_INT8", "mx9", "int8", "weight_granularity=per_tensor"},
     {"S16S16_MIXED_S8S8", "int16", "int16",
      "activation_symmetric=false,weight_granularity=per_tensor",
-     "op_types=Conv;ConvTranspose;Gemm;MatMul: activations=int8, weights=int8, optional"},
+     "op_types=Conv;ConvTranspose;Gemm;MatMul: activations=int8, weights=int8, biases=int8, "
+     "optional"},
     {"BF16_MIXED_BFP16", "bf16", "bf16", "placement=all",
      "op_types=Conv;ConvTranspose;Gemm;MatMul: activations=bfp16, weights=bfp16, optional"},
     {"BF16_MIXED_MXINT8", "bf16", "bf16", "placement=all",

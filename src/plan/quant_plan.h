@@ -67,6 +67,9 @@ struct TensorPlan {
     return role == Role::kActivation && integer && !integer->params &&
            integer->range.kind == RangeMethod::Kind::kDynamic;
   }
+  // An int32 that ONNX Runtime adds to the products of integers: it has their scale, input times
+  // weight. Biases of other integer formats have one of their own.
+  bool has_scale_of_products() const { return role == Role::kBias && integer && format == "int32"; }
   // The format with this row's scale choice and rounding. REQUIRES: is_quantized().
   formats::FormatSpec Spec() const;
   // REQUIRES: `integer` is there.

@@ -183,7 +183,10 @@ std::vector<Setting> MakeSettings() {
       FormatSetting("activations", "format of the activations", &QuantConfig::activations));
   settings.push_back(FormatSetting("weights", "format of the weights", &QuantConfig::weights));
   settings.push_back(
-      FormatSetting("biases", "format of the biases (default none)", &QuantConfig::biases));
+      FormatSetting("biases",
+                    "format of the biases (default none: float, or int32 with the scale of the "
+                    "products where these are integers; other integers have a scale of their own)",
+                    &QuantConfig::biases));
   settings.push_back(FormatSetting(
       "embeddings", "format of the tables that Gather looks rows up in (default none)",
       &QuantConfig::embeddings));

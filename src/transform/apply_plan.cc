@@ -36,10 +36,11 @@ void RaiseOpset(graph::Model& model, const plan::QuantPlan& plan, const ApplyOpt
   const IntegerReaders integer_readers(plan);
   for (const plan::TensorPlan& row : plan.tensors) {
     if (!row.is_quantized()) continue;
-    if (row.integer && row.role == plan::Role::kWeight && !integer_readers.Contain(row)) {
+    if (row.integer && row.role != plan::Role::kActivation && !row.has_scale_of_products() &&
+        !integer_readers.Contain(row)) {
       if (options.storage == Storage::kPacked) wanted = std::max(wanted, kFirstPackedOpset);
     } else if (row.integer) {
-      const bool is_new = ElementBits(row.Spec().onnx_type) != 8 && row.role != plan::Role::kBias;
+      const bool is_new = ElementBits(row.Spec().onnx_type) != 8 && !row.has_scale_of_products();
       const bool is_per_block = row.integer->granularity == plan::Granularity::kPerBlock;
       wanted = std::max(wanted, is_new || is_per_block ? kFirstWideIntegerOpset : kFirstAxisOpset);
       if (ElementBits(row.Spec().onnx_type) == 2) wanted = kFirstTwoBitOpset;

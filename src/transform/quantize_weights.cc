@@ -125,15 +125,16 @@ class WeightQuantizer {
       for (const plan::TensorUse& use : row.uses) weight_of_node_[use.node] = &row;
     }
     for (const TensorPlan& row : plan_.tensors) {
-      if (!row.integer || row.role != plan::Role::kBias || row.uses.size() != 1) continue;
+      if (!row.has_scale_of_products() || row.uses.size() != 1) continue;
       const auto weight = weight_of_node_.find(row.uses.front().node);
       const std::optional<float> scale = InputScale(row.uses.front());
       if (weight == weight_of_node_.end() || !scale || !model_.IsInitializer(row.value)) continue;
       biases[weight->second].push_back({model_.HoldInitializer(row.value), *scale});
     }
     for (const TensorPlan& row : plan_.tensors) {
-      if (!row.integer || row.role != plan::Role::kWeight || !model_.IsInitializer(row.value) ||
-          model_.IsDeferred(row.value)) {
+      const bool has_own_scale =
+          row.integer && row.role != plan::Role::kActivation && !row.has_scale_of_products();
+      if (!has_own_scale || !model_.IsInitializer(row.value) || model_.IsDeferred(row.value)) {
         continue;
       }
       const auto given = weights_.find(row.value);
@@ -151,7 +152,7 @@ class WeightQuantizer {
     statistics->num_elements = NumElements(source.dims);
     std::shared_ptr<const IntegerWeight> weight;
     float input_scale = 1;
-    if (row.role == plan::Role::kBias) {
+    if (row.has_scale_of_products()) {
       const auto found = row.uses.size() == 1 ? weight_of_node_.find(row.uses.front().node)
                                               : weight_of_node_.end();
       const std::optional<float> scale =
@@ -171,7 +172,7 @@ class WeightQuantizer {
     const std::string target = has_copy ? model_.FreshName(row.value + "_quantized") : row.value;
     statistics->quantized = target;
     if (!has_copy) MoveReadersAway(row, target);
-    if (row.role == plan::Role::kBias) {
+    if (row.has_scale_of_products()) {
       StoreIntegerBias(weight, source, input_scale, target, statistics);
     } else {
       StoreInteger(row, weight, target, statistics);

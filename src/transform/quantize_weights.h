@@ -63,8 +63,9 @@ class IntegerReaders {
 //
 // Integer formats: codes, `<name>_scale` and `<name>_zero_point` with a DequantizeLinear behind
 // them where they are multiplied with integers (IntegerReaders), which ONNX Runtime then computes
-// with; packed as other formats otherwise. A bias of an integer product has the scale of
-// input times weight: `activations` has the input's; where it has not, the bias stays float.
+// with; packed as other formats otherwise. An int32 bias of an integer product has the scale of
+// input times weight: `activations` has the input's; where it has not, the bias stays float. Biases
+// of other integer formats are quantized as weights are.
 // `weights` has the parameters of weights that shall not have those of their range method.
 //
 // `pool` is used until the model is written and must live so long. Throws

@@ -99,6 +99,31 @@ def test_every_integer_preset(preset, bar, net_path, samples, tmp_path, bitpress
     assert bar < sqnr_db(run(net_path), run(output)) < 100
 
 
+def dequantized_constants(path):
+    model = onnx.load(path)
+    constants = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
+    return {n.output[0]: [constants[i] for i in n.input] for n in model.graph.node
+            if n.op_type == "DequantizeLinear" and n.input[0] in constants}
+
+
+@pytest.mark.parametrize("preset", ["XINT8", "VINT8", "XINT8_QCONFIG", "VINT8_QCONFIG"])
+def test_biases_of_eight_bits_have_scales_of_their_own(preset, net_path, samples, tmp_path, bitpress):
+    output = tmp_path / "q.onnx"
+    bitpress.ok("quantize", net_path, "-o", output, "--config", preset, "--data", samples, "--set", "equalize=off")
+    floats = {t.name: numpy_helper.to_array(t) for t in onnx.load(net_path).graph.initializer}
+    constants = dequantized_constants(output)
+    for name in ("b1", "b2", "b3", "b4"):
+        codes, scale, zero_point = constants[name]
+        assert codes.dtype == np.int8 and scale.shape == () and zero_point == 0 and np.log2(scale) % 1 == 0
+        saturates = np.abs(floats[name]) > 127 * scale
+        assert (np.abs(codes * scale - floats[name]) <= scale / 2)[~saturates].all() and saturates.mean() < 0.2
+    # ONNX Runtime adds INT32 only, and the check says so; biases=int32 is what it computes on.
+    assert "its bias, input 2, is INT8; its integer kernels add INT32" in bitpress.ok("check", output)
+    bitpress.ok("quantize", net_path, "-o", output, "--config", preset, "--data", samples, "--set", "biases=int32")
+    assert dequantized_constants(output)["b1"][0].dtype == np.int32
+    assert "its integer kernels add INT32" not in bitpress.ok("check", output)
+
+
 @pytest.mark.parametrize("method", ["min_max", "moving_average", "percentile(99.9)", "entropy", "mse",
                                     "layerwise_percentile(mse)", "auto", "MinMSE"])
 def test_every_range_method(method, net_path, samples, tmp_path, bitpress):
