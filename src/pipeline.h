@@ -113,8 +113,8 @@ evaluate::TargetReport CheckTarget(const CheckOptions& options);
 struct QuantizeOptions {
   std::filesystem::path model;
   // May be `model` itself. Written at the end and all at once: there is the old file or the new
-  // one, never a part. Fine-tuning keeps `<output>.journal` beside it until all layers are learned,
-  // with which a run that was stopped goes on.
+  // one, never a part. Fine-tuning keeps `<output>.journal` beside it until then, with which a run
+  // that was stopped goes on.
   std::filesystem::path output;
   plan::QuantConfig config;
   std::filesystem::path

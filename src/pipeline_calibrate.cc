@@ -1,6 +1,7 @@
 // Calibration, and quantization with it, from start to end.
 #include <algorithm>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "base/atomic_file.h"
@@ -83,6 +84,8 @@ calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::Quan
       .table;
 }
 
+std::filesystem::path JournalOf(std::filesystem::path output) { return output += ".journal"; }
+
 finetune::FinetuneReport Finetune(graph::Model& model, const plan::QuantPlan& plan,
                                   const QuantizeOptions& options, transform::ApplyOptions& apply,
                                   ThreadPool& pool) {
@@ -94,8 +97,7 @@ finetune::FinetuneReport Finetune(graph::Model& model, const plan::QuantPlan& pl
   }
   finetune::FinetuneOptions finetune;
   finetune.passes = plan.config.finetune;
-  finetune.journal = options.output;
-  finetune.journal += ".journal";
+  finetune.journal = JournalOf(options.output);
   finetune.gather.num_threads = options.num_threads;
   finetune.gather.progress = options.progress;
   return finetune::Finetune(model, plan, apply, *OpenSamples(model, options), finetune, pool);
@@ -177,6 +179,10 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
     report.transform = transform::ApplyPlan(model, report.plan, apply, pool, options.progress);
     model.Check();
     report.output_bytes = model.Save(options.output, options.is_external);
+    if (!report.plan.config.finetune.empty()) {
+      std::error_code ignored;
+      std::filesystem::remove(JournalOf(options.output), ignored);
+    }
   });
   if (options.is_checked.value_or(report.output_bytes <= kMostCheckedBytes)) {
     try {

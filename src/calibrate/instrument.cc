@@ -15,11 +15,8 @@ namespace {
 bool IsObservable(DataType type) { return type == DataType::kFloat || type == DataType::kFloat16; }
 
 graph::NodeSpec ObserverNode(const char* op_type, const std::string& value, size_t id) {
-  return {value + "_observer",
-          op_type,
-          runtime::kObserverDomain,
-          {},
-          {},
+  // A value may be observed more than once.
+  return {fmt::format("{}_observer_{}", value, id), op_type, runtime::kObserverDomain, {}, {},
           {{"id", static_cast<int64_t>(id)}}};
 }
 

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "calibrate/byte_stream.h"
-#include "finetune/layer_tuner.h"
+#include "finetune/learn_layer.h"
 
 namespace bitpress::finetune {
 namespace {
@@ -74,7 +74,6 @@ class Finetuner {
       }
     }
     if (!missing.empty()) Learn(missing, journal);
-    journal.Remove();
     std::map<std::string, size_t> order;
     for (const Layer& layer : layers.found) order.emplace(layer.weight, order.size());
     std::ranges::sort(report_.layers, {},
@@ -156,89 +155,17 @@ class Finetuner {
     return quantized;
   }
 
-  void RunPasses(LayerTuner& tuner) {
-    bool is_rounded = false;
-    for (const plan::FinetunePass pass : options_.passes) {
-      switch (pass) {
-        case plan::FinetunePass::kLeastSquares:
-          tuner.LeastSquares();
-          is_rounded = false;
-          break;
-        case plan::FinetunePass::kGptq:
-          tuner.Gptq();
-          is_rounded = true;
-          break;
-        case plan::FinetunePass::kAdaRound:
-          if (!is_rounded) tuner.RoundToNearest();
-          tuner.AdaRound();
-          is_rounded = true;
-          break;
-        case plan::FinetunePass::kAdaQuant:
-          if (!is_rounded) tuner.RoundToNearest();
-          tuner.AdaQuant();
-          is_rounded = true;
-          break;
-        case plan::FinetunePass::kBiasCorrection:
-          if (!is_rounded) tuner.RoundToNearest();
-          tuner.CorrectBias();
-          is_rounded = true;
-          break;
-      }
-    }
-    if (!is_rounded) tuner.RoundToNearest();
-  }
-
-  // `bias` as it is added to what was observed.
-  double ErrorOf(const Layer& layer, const Moments& moments, std::span<const float> weights,
-                 std::span<const float> bias, std::span<const float> original_bias) {
-    std::vector<float> added(bias.begin(), bias.end());
-    if (layer.is_bias_behind) {
-      for (size_t i = 0; i < added.size(); ++i) added[i] -= original_bias[i];
-    }
-    return MeanSquaredError(layer, moments, weights, added, pool_);
-  }
-
   LearnedLayer Tune(const Layer& layer, const LayerMoments& moments) {
-    LearnedLayer learned;
-    LayerReport& report = learned.report;
-    report.node = layer.node;
-    report.op_type = layer.op_type;
-    report.weight = layer.weight;
-    report.format = layer.row->format;
-    const int64_t num_skipped = moments.learned.num_skipped + moments.held_back.num_skipped;
-    if (moments.learned.num_positions == 0) {
-      report.note = num_skipped > 0 ? "every position held NaN or infinity" : "it never ran";
-      return learned;
-    }
-    if (num_skipped > 0) {
-      report.note = fmt::format("{} positions with NaN or infinity left out", num_skipped);
-    }
-    const Moments& judge =
-        moments.held_back.num_positions > 0 ? moments.held_back : moments.learned;
     const std::vector<float> weights = FloatsOf(float_model_, layer.weight);
     const std::vector<float> bias = FloatsOf(float_model_, layer.bias);
     const auto dims = float_model_.Initializer(layer.weight).dims;
-    WeightGrid grid(*layer.row, plan_.operators, {dims.begin(), dims.end()},
-                    fmt::format("{} '{}'", layer.op_type, layer.node));
-    const double variance = OutputVariance(layer, judge);
-    const double unit = variance > 0 ? variance : 1;
-    const QuantizedWeight direct = grid.Quantize(weights, pool_);
-    report.error_before = ErrorOf(layer, judge, direct.values, bias, bias) / unit;
-    LayerTuner tuner(layer, moments.learned, weights, bias, grid, options_.tuner, pool_);
-    RunPasses(tuner);
-    QuantizedWeight tuned = grid.Quantize(tuner.quantized(), pool_);
-    const double error = ErrorOf(layer, judge, tuned.values, tuner.bias(), bias) / unit;
-    report.is_tuned = error < report.error_before;
-    report.error_after = report.is_tuned ? error : report.error_before;
-    if (report.is_tuned) {
-      learned.weights = std::move(tuned.values);
-      learned.bias.assign(tuner.bias().begin(), tuner.bias().end());
-      learned.params = std::move(tuned.params);
-    } else if (report.note.empty()) {
-      report.note = fmt::format("what was learned is worse: error {:.3g}, now {:.3g}", error,
-                                report.error_before);
-    }
-    return learned;
+    return LearnLayer({.layer = layer,
+                       .weights = weights,
+                       .bias = bias,
+                       .dims = {dims.begin(), dims.end()},
+                       .operators = plan_.operators,
+                       .passes = options_.passes},
+                      moments, options_.tuner, pool_);
   }
 
   Model& model_;

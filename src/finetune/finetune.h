@@ -29,8 +29,8 @@ struct FinetuneOptions {
   // more, there are several passes. A layer alone may need more.
   uint64_t memory_limit = uint64_t{512} << 20;
   LayerTunerOptions tuner;
-  // Where what was learned is kept until Finetune returns; empty: nowhere. The journal of a run
-  // that was stopped is read first.
+  // Where what was learned is kept; empty: nowhere. The journal of a run that was stopped is read
+  // first. It stays: whoever has written the result removes it.
   std::filesystem::path journal = {};
   GatherOptions gather = {.hold_back_every = 8};
 };

@@ -16,7 +16,7 @@ namespace {
 using calibrate::ByteReader;
 using calibrate::ByteWriter;
 
-constexpr std::string_view kMagic = "bitpress fine-tuning journal 1\n";
+constexpr std::string_view kMagic = "bitpress fine-tuning journal 2\n";
 constexpr size_t kRecordHead = 8;  // length and checksum
 
 void WriteFloats(ByteWriter& writer, const std::vector<float>& values) {
@@ -32,8 +32,9 @@ std::vector<float> ReadFloats(ByteReader& reader) {
 
 std::string ToBytes(const LearnedLayer& layer) {
   ByteWriter writer;
-  for (const std::string* text : {&layer.report.node, &layer.report.op_type, &layer.report.weight,
-                                  &layer.report.format, &layer.report.note}) {
+  for (const std::string* text :
+       {&layer.report.node, &layer.report.op_type, &layer.report.weight, &layer.report.format,
+        &layer.report.note, &layer.report.taken_from}) {
     writer.Text(*text);
   }
   writer.Number(std::bit_cast<uint64_t>(layer.report.error_before));
@@ -53,7 +54,7 @@ LearnedLayer FromBytes(std::string_view bytes) {
   ByteReader reader(bytes);
   LearnedLayer layer;
   for (std::string* text : {&layer.report.node, &layer.report.op_type, &layer.report.weight,
-                            &layer.report.format, &layer.report.note}) {
+                            &layer.report.format, &layer.report.note, &layer.report.taken_from}) {
     *text = reader.Text();
   }
   layer.report.error_before = std::bit_cast<double>(reader.Number<uint64_t>());
@@ -124,13 +125,6 @@ void Journal::Add(const LearnedLayer& layer) {
   head.Number(calibrate::Crc32c(record));
   file_ << head.bytes() << record;
   if (!file_.flush()) Fail(ErrorCode::kIo, "cannot write the journal '{}'", path_.string());
-}
-
-void Journal::Remove() {
-  if (path_.empty()) return;
-  file_.close();
-  std::error_code ignored;
-  std::filesystem::remove(path_, ignored);
 }
 
 }  // namespace bitpress::finetune

@@ -24,7 +24,8 @@ struct LayerReport {
   double error_before = 0;  // quantized directly
   double error_after = 0;   // of what the model has now
   bool is_tuned = false;
-  std::string note;  // why not, or what was odd
+  std::string taken_from;  // the pass whose weights were the best, if it is tuned
+  std::string note;        // why not, or what was odd
 };
 
 struct LearnedLayer {
@@ -44,8 +45,6 @@ class Journal {
   const std::map<std::string, LearnedLayer>& found() const { return found_; }  // by weight
   // Throws Error(kIo).
   void Add(const LearnedLayer& layer);
-  // The work is done: removes the file.
-  void Remove();
 
  private:
   void Read(const std::string& header);

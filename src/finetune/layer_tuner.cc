@@ -86,19 +86,22 @@ void LayerTuner::LeastSquares() {
   });
 }
 
-void LayerTuner::RoundToNearest() {
-  std::vector<float> values(quantized_.size());
+void LayerTuner::TakeTarget() {
   ForEachRow([&](int64_t group, int64_t row) {
     const double* const target = Target(group, row);
     for (int64_t k = 0; k < layer_.columns; ++k) {
-      values[layer_.ElementOf(group, row, k)] = static_cast<float>(target[k]);
+      quantized_[layer_.ElementOf(group, row, k)] = static_cast<float>(target[k]);
     }
   });
-  grid_.FitScales(values, pool_);
+}
+
+void LayerTuner::RoundToNearest() {
+  TakeTarget();
+  grid_.FitScales(quantized_, pool_);
   ForEachRow([&](int64_t group, int64_t row) {
     for (int64_t k = 0; k < layer_.columns; ++k) {
       const size_t element = layer_.ElementOf(group, row, k);
-      quantized_[element] = grid_.Round(element, double{values[element]});
+      quantized_[element] = grid_.Round(element, double{quantized_[element]});
     }
   });
 }

@@ -38,6 +38,8 @@ class LayerTuner {
 
   // target = the weights with the least loss without quantization, in closed form.
   void LeastSquares();
+  // quantized = the target as it is, to know what rounding costs.
+  void TakeTarget();
   // Fixes the scales for the target, and quantized = the target rounded to nearest.
   void RoundToNearest();
   // quantized = the target rounded one weight after another, each taking over what the ones before

@@ -110,14 +110,34 @@ def test_integer_weights_hold_the_learned_scales(conv_path, photos, tmp_path, bi
     assert any((direct[name] != tuned[name]).any() for name in direct)
 
 
-def test_matrix_products(matmul_path, sequences, tmp_path, bitpress, run_model):
-    bitpress.ok("quantize", matmul_path, "-o", tmp_path / "direct.onnx", "--weights", "mxfp4_e2m1", "--config", "MXINT8")
-    bitpress.ok("quantize", matmul_path, "-o", tmp_path / "tuned.onnx", "--weights", "mxfp4_e2m1", "--config", "MXINT8", "--data",
-                sequences, "--finetune", "gptq")
-    inputs = {"x": np.load(sorted(sequences.iterdir())[0])}
+@pytest.mark.parametrize("arguments", [
+    ["--config", "MXINT8", "--weights", "mxfp4_e2m1"],
+    ["--config", "MXINT8", "--weights", "mxfp4_e2m1", "--activations", "none"],
+    ["--config", "INT4_WEIGHTS"], ["--config", "INT4_WEIGHTS", "--target", "onnxruntime", "--accuracy-level", "1"],
+], ids=" ".join)
+def test_matrix_products(arguments, matmul_path, sequences, tmp_path, bitpress, run_model):
+    bitpress.ok("quantize", matmul_path, "-o", tmp_path / "direct.onnx", *arguments)
+    bitpress.ok("quantize", matmul_path, "-o", tmp_path / "tuned.onnx", *arguments, "--data", sequences, "--finetune", "gptq")
+    onnx.checker.check_model(tmp_path / "tuned.onnx", full_check=True)
+    inputs = {"x": np.concatenate([np.load(path) for path in sorted(sequences.iterdir())])}
     wanted = run_model(matmul_path, inputs)[0]
     assert sqnr_db(wanted, run_model(tmp_path / "tuned.onnx", inputs)[0]) > sqnr_db(
         wanted, run_model(tmp_path / "direct.onnx", inputs)[0])
+
+
+def test_layers_behind_each_other_without_quantizers_between(sequences, tmp_path, bitpress, run_model):
+    """What one computes is what the next one reads: the same value is observed twice."""
+    rng = np.random.default_rng(4)
+    weights = {f"w{i}": (rng.standard_normal((48, 48)) / 7).astype(np.float32) for i in range(2)}
+    nodes = [helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"x{i + 1}"], f"product{i}") for i in range(2)]
+    model = models.make_model(nodes, [("x0", [1, "T", 48])], [("x2", [1, "T", 48])], weights)
+    path = models.save(model, tmp_path / "chain.onnx")
+    found = {}
+    for recipe in ("none", "gptq"):
+        bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", "--config", "INT4_WEIGHTS", "--data", sequences, "--finetune", recipe)
+        found[recipe] = run_model(tmp_path / "q.onnx", {"x0": np.load(sorted(sequences.iterdir())[0])})[0]
+    wanted = run_model(path, {"x0": np.load(sorted(sequences.iterdir())[0])})[0]
+    assert sqnr_db(wanted, found["gptq"]) > sqnr_db(wanted, found["none"])
 
 
 def test_a_layer_that_never_runs_keeps_its_weights(tmp_path, bitpress, photos):

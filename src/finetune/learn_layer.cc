@@ -1,0 +1,169 @@
+#include "finetune/learn_layer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "finetune/weight_grid.h"
+
+namespace bitpress::finetune {
+namespace {
+
+using plan::FinetunePass;
+
+class Learner {
+ public:
+  Learner(const LayerTask& task, const LayerMoments& moments, const LayerTunerOptions& options,
+          ThreadPool& pool)
+      : task_(task),
+        layer_(task.layer),
+        moments_(moments),
+        options_(options),
+        pool_(pool),
+        judge_(moments.held_back.num_positions > 0 ? moments.held_back : moments.learned),
+        grid_(*layer_.row, task.operators, task.dims,
+              fmt::format("{} '{}'", layer_.op_type, layer_.node)) {}
+
+  LearnedLayer Run() {
+    LayerReport& report = learned_.report;
+    report.node = layer_.node;
+    report.op_type = layer_.op_type;
+    report.weight = layer_.weight;
+    report.format = layer_.row->format;
+    const int64_t num_skipped = moments_.learned.num_skipped + moments_.held_back.num_skipped;
+    if (moments_.learned.num_positions == 0) {
+      report.note = num_skipped > 0 ? "every position held NaN or infinity" : "it never ran";
+      return std::move(learned_);
+    }
+    if (num_skipped > 0) {
+      report.note = fmt::format("{} positions with NaN or infinity left out", num_skipped);
+    }
+    const double variance = OutputVariance(layer_, judge_);
+    unit_ = variance > 0 ? variance : 1;
+    report.error_before = ErrorOf(grid_.Quantize(task_.weights, pool_).values, task_.bias);
+    report.error_after = report.error_before;
+    ChooseRidge();
+    RunPasses();
+    if (!report.is_tuned && report.note.empty()) {
+      report.note = fmt::format("what was learned is worse: error {:.3g}, now {:.3g}", least_error_,
+                                report.error_before);
+    }
+    return std::move(learned_);
+  }
+
+ private:
+  bool Has(FinetunePass pass) const { return std::ranges::count(task_.passes, pass) > 0; }
+
+  LayerTuner MakeTuner() {
+    return {layer_, moments_.learned, task_.weights, task_.bias, grid_, options_, pool_};
+  }
+
+  // In parts of the variance of the outputs. `bias` as it is added to what was observed.
+  double ErrorOf(std::span<const float> weights, std::span<const float> bias) {
+    std::vector<float> added(bias.begin(), bias.end());
+    if (layer_.is_bias_behind) {
+      for (size_t i = 0; i < added.size(); ++i) added[i] -= task_.bias[i];
+    }
+    return MeanSquaredError(layer_, judge_, weights, added, pool_) / unit_;
+  }
+
+  // From the given ridge on upwards, as long as the real weights it leads to get better. Layers
+  // with more inputs than the samples can tell apart want large ones.
+  void ChooseRidge() {
+    if (moments_.held_back.num_positions == 0) return;
+    if (!Has(FinetunePass::kLeastSquares) && !Has(FinetunePass::kAdaQuant)) return;
+    constexpr std::array<double, 4> kFactors{1, 4, 16, 64};
+    const double start = options_.ridge;
+    double least = 0;
+    for (const double factor : kFactors) {
+      const double before = options_.ridge;
+      options_.ridge = start * factor;
+      LayerTuner tuner = MakeTuner();
+      tuner.LeastSquares();
+      tuner.TakeTarget();
+      tuner.CorrectBias();
+      const double error = ErrorOf(tuner.quantized(), tuner.bias());
+      if (factor > 1 && !(error < least)) {
+        options_.ridge = before;
+        return;
+      }
+      least = error;
+    }
+  }
+
+  void RunPasses() {
+    LayerTuner tuner = MakeTuner();
+    bool is_rounded = false;
+    const auto round = [&] {
+      if (is_rounded) return;
+      tuner.RoundToNearest();
+      is_rounded = true;
+    };
+    for (const FinetunePass pass : task_.passes) {
+      switch (pass) {
+        case FinetunePass::kLeastSquares:
+          tuner.LeastSquares();
+          is_rounded = false;
+          continue;
+        case FinetunePass::kGptq:
+          tuner.Gptq();
+          is_rounded = true;
+          break;
+        case FinetunePass::kAdaRound:
+          round();
+          tuner.AdaRound();
+          break;
+        case FinetunePass::kAdaQuant:
+          round();
+          tuner.AdaQuant();
+          break;
+        case FinetunePass::kBiasCorrection:
+          round();
+          break;
+      }
+      Offer(tuner, pass);
+    }
+    if (!is_rounded) {
+      round();
+      Offer(tuner, FinetunePass::kLeastSquares);
+    }
+  }
+
+  // Takes what the tuner has now if it is the best so far.
+  void Offer(LayerTuner& tuner, FinetunePass pass) {
+    if (Has(FinetunePass::kBiasCorrection)) tuner.CorrectBias();
+    QuantizedWeight tuned = grid_.Quantize(tuner.quantized(), pool_);
+    const double error = ErrorOf(tuned.values, tuner.bias());
+    least_error_ = has_offer_ ? std::min(least_error_, error) : error;
+    has_offer_ = true;
+    if (!(error < learned_.report.error_after)) return;
+    learned_.report.is_tuned = true;
+    learned_.report.error_after = error;
+    learned_.report.taken_from = plan::FinetunePassNames({pass});
+    learned_.weights = std::move(tuned.values);
+    learned_.bias.assign(tuner.bias().begin(), tuner.bias().end());
+    learned_.params = std::move(tuned.params);
+  }
+
+  const LayerTask& task_;
+  const Layer& layer_;
+  const LayerMoments& moments_;
+  LayerTunerOptions options_;
+  ThreadPool& pool_;
+  const Moments& judge_;
+  WeightGrid grid_;
+  double unit_ = 1;
+  bool has_offer_ = false;
+  double least_error_ = 0;  // of what was learned
+  LearnedLayer learned_;
+};
+
+}  // namespace
+
+LearnedLayer LearnLayer(const LayerTask& task, const LayerMoments& moments,
+                        const LayerTunerOptions& options, ThreadPool& pool) {
+  return Learner(task, moments, options, pool).Run();
+}
+
+}  // namespace bitpress::finetune
