@@ -200,6 +200,7 @@ UnpackReport Unpack(const UnpackOptions& options) {
 evaluate::EvaluationReport Evaluate(const EvaluateOptions& options) {
   data::SourceOptions source;
   source.folder = options.data;
+  source.opener = options.open_source;
   source.labels_csv = options.labels_csv;
   if (!options.image.empty()) source.image = data::ParseImageSpec(options.image);
   source.input_names = LoadToRun(options.model).InputNames();

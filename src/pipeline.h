@@ -16,6 +16,7 @@
 #include "base/progress.h"
 #include "base/tensor.h"
 #include "calibrate/calibrate.h"
+#include "data/source.h"
 #include "evaluate/check_target.h"
 #include "evaluate/evaluate.h"
 #include "finetune/finetune.h"
@@ -57,6 +58,7 @@ struct CalibrateOptions {
   std::filesystem::path data;        // a folder, see data::OpenSource
   std::filesystem::path labels_csv;  // of the files that count; empty: all
   std::string image;                 // see data::ParseImageSpec; empty: the data are no photos
+  data::SourceOpener open_source;    // opens samples instead of `data` and `labels_csv`
   // Watches only the activations that this configuration quantizes, of the model that it equalizes
   // if it does; nothing: every float one of the model as it is.
   std::optional<plan::QuantConfig> config = std::nullopt;
@@ -104,6 +106,7 @@ struct CheckOptions {
   std::filesystem::path data;
   std::filesystem::path labels_csv;
   std::string image;
+  data::SourceOpener open_source;  // opens samples instead of `data` and `labels_csv`
 };
 
 // What ONNX Runtime on this machine makes of a model. Throws Error if the file is no model or there
@@ -125,6 +128,8 @@ struct QuantizeOptions {
   std::filesystem::path data;
   std::filesystem::path labels_csv;
   std::string image;
+  // Opens samples instead of `data` and `labels_csv`, perhaps several times, one after the other.
+  data::SourceOpener open_source;
   size_t num_samples = 0;  // at most; 0: all
   // Its parameters are filled in from calibration and fine-tuning.
   transform::ApplyOptions apply;
@@ -203,6 +208,7 @@ struct EvaluateOptions {
   std::filesystem::path data;        // a folder, see data::OpenSource
   std::filesystem::path labels_csv;  // empty: none
   std::string image;                 // see data::ParseImageSpec; empty: the data are no photos
+  data::SourceOpener open_source;    // opens samples instead of `data` and `labels_csv`
   size_t batch_size = 20;
   size_t num_samples = 0;  // at most; 0: all
   size_t num_threads = 0;  // 0: one per core

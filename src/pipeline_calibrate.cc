@@ -34,12 +34,18 @@ std::vector<std::string> QuantizedActivations(const graph::Model& model,
   return values;
 }
 
-data::SourceOptions SourceOf(const graph::Model& model, const std::filesystem::path& folder,
-                             const std::filesystem::path& labels_csv, const std::string& image) {
+template <typename Options>
+bool HasSamples(const Options& options) {
+  return !options.data.empty() || options.open_source;
+}
+
+template <typename Options>
+data::SourceOptions SourceOf(const graph::Model& model, const Options& options) {
   data::SourceOptions source;
-  source.folder = folder;
-  source.labels_csv = labels_csv;
-  if (!image.empty()) source.image = data::ParseImageSpec(image);
+  source.folder = options.data;
+  source.opener = options.open_source;
+  source.labels_csv = options.labels_csv;
+  if (!options.image.empty()) source.image = data::ParseImageSpec(options.image);
   source.input_names = model.InputNames();
   source.read_ahead = true;
   return source;
@@ -47,7 +53,7 @@ data::SourceOptions SourceOf(const graph::Model& model, const std::filesystem::p
 
 std::unique_ptr<data::Source> OpenSamples(const graph::Model& model,
                                           const QuantizeOptions& options) {
-  data::SourceOptions source = SourceOf(model, options.data, options.labels_csv, options.image);
+  data::SourceOptions source = SourceOf(model, options);
   source.limit = options.num_samples;
   source.num_threads = options.num_threads;
   return data::OpenSource(source);
@@ -70,7 +76,7 @@ calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::Quan
     }
     return table;
   }
-  if (options.data.empty()) {
+  if (!HasSamples(options)) {
     Fail(ErrorCode::kInvalidArgument,
          "configuration '{}' gives activations scales that follow from samples: give "
          "--data DIR (photos also --image SPEC), or --calibration FILE of `bitpress calibrate`",
@@ -89,7 +95,7 @@ std::filesystem::path JournalOf(std::filesystem::path output) { return output +=
 finetune::FinetuneReport Finetune(graph::Model& model, const plan::QuantPlan& plan,
                                   const QuantizeOptions& options, transform::ApplyOptions& apply,
                                   ThreadPool& pool) {
-  if (options.data.empty()) {
+  if (!HasSamples(options)) {
     Fail(ErrorCode::kInvalidArgument,
          "configuration '{}' learns weights from samples (finetune={}): give --data DIR (photos "
          "also --image SPEC)",
@@ -129,7 +135,7 @@ transform::ChannelTable ChannelsOf(const graph::Model& model, const QuantizeOpti
 
 transform::SmoothReport SmoothModel(graph::Model& model, const plan::SmoothWish& wish,
                                     const QuantizeOptions& options) {
-  if (options.data.empty()) {
+  if (!HasSamples(options)) {
     Fail(ErrorCode::kInvalidArgument,
          "smooth_quant follows from the activations of samples: give --data DIR (photos also "
          "--image SPEC); a calibration file is of the model before it is smoothed");
@@ -189,11 +195,13 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
       report.target = CheckTarget({.model = options.output,
                                    .data = options.data,
                                    .labels_csv = options.labels_csv,
-                                   .image = options.image});
+                                   .image = options.image,
+                                   .open_source = options.open_source});
     } catch (const Error&) {
       // Samples that nothing else needed and that cannot be read: the model is written and right.
-      report.target =
-          CheckTarget({.model = options.output, .data = {}, .labels_csv = {}, .image = {}});
+      CheckOptions without_samples;
+      without_samples.model = options.output;
+      report.target = CheckTarget(without_samples);
     }
   }
   return report;
@@ -202,8 +210,8 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
 evaluate::TargetReport CheckTarget(const CheckOptions& options) {
   const graph::Model model = graph::Model::Load(options.model);
   std::vector<Tensor> sample;
-  if (!options.data.empty() && !model.InputNames().empty()) {
-    data::SourceOptions source = SourceOf(model, options.data, options.labels_csv, options.image);
+  if (HasSamples(options) && !model.InputNames().empty()) {
+    data::SourceOptions source = SourceOf(model, options);
     source.read_ahead = false;
     // Models whose first dimension is fixed get as many samples.
     const graph::ValueInfo input = model.InfoOf(source.input_names.front());
@@ -221,7 +229,7 @@ CalibrateReport Calibrate(const CalibrateOptions& options) {
   const graph::Model model =
       Prepare(options.model, options.preparation,
               options.config ? plan::ResolveEqualization(*options.config) : std::nullopt);
-  data::SourceOptions source = SourceOf(model, options.data, options.labels_csv, options.image);
+  data::SourceOptions source = SourceOf(model, options);
   source.limit = options.num_samples;
   source.num_threads = options.num_threads;
 

@@ -8,7 +8,8 @@
 namespace bitpress {
 
 // Called with the stage ("quantize weights"), the steps done and the steps in all (0: unknown),
-// from one thread at a time.
+// from one thread at a time. It may throw to stop the work: what reports then leaves with an
+// exception (that one, or an Error made of it), and no file that it was writing is left behind.
 using ProgressSink = std::function<void(std::string_view stage, size_t done, size_t total)>;
 
 }  // namespace bitpress

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/batch_builder.h"
 #include "data/npy.h"
 #include "graph/model.h"
 
@@ -40,17 +41,6 @@ class NpyArrays : public ArrayFile {
  private:
   std::vector<NpyFile> files_;
 };
-
-Tensor CutRows(const Tensor& tensor, int64_t first, int64_t count) {
-  const size_t row_bytes = tensor.bytes.size() / static_cast<size_t>(tensor.dims[0]);
-  const auto begin =
-      tensor.bytes.begin() + static_cast<std::ptrdiff_t>(row_bytes * static_cast<size_t>(first));
-  Tensor rows{.type = tensor.type, .dims = tensor.dims, .bytes = {}};
-  rows.dims[0] = count;
-  rows.bytes.assign(begin,
-                    begin + static_cast<std::ptrdiff_t>(row_bytes * static_cast<size_t>(count)));
-  return rows;
-}
 
 // Files that can only be read whole: kept from the first row that is asked for to the last.
 class WholeArrays : public ArrayFile {

@@ -18,19 +18,6 @@ struct Item {
   bool has_batch_dim = false;  // else it is one sample, never joined with others
 };
 
-// The first dimension if all inputs agree in it, otherwise -1.
-int64_t CommonRows(const std::vector<Tensor>& headers) {
-  const int64_t rows = headers[0].dims.empty() ? -1 : headers[0].dims[0];
-  for (const Tensor& header : headers) {
-    if (header.dims.empty() || header.dims[0] != rows) return -1;
-    // Rows of packed elements that do not fill whole bytes cannot be cut and joined.
-    const std::vector<int64_t> row_dims(header.dims.begin() + 1, header.dims.end());
-    const uint64_t row_elements = static_cast<uint64_t>(NumElements(row_dims));
-    if ((row_elements % 8) * ElementBits(header.type) % 8 != 0) return -1;
-  }
-  return rows;
-}
-
 class ArraySource : public Source {
  public:
   ArraySource(FolderListing listing, const SourceOptions& options)
@@ -62,7 +49,7 @@ class ArraySource : public Source {
                                                 num_samples_ - num_given_});
       builder.Append(
           is_whole ? item.file->Read() : item.file->ReadRows(row_, static_cast<int64_t>(count)),
-          RowNames(item, count), item.label);
+          RowNames(item, count), LabelsOf(item.label));
       Advance(item, count);
       if (is_whole) break;
     }

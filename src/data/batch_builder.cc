@@ -5,6 +5,29 @@
 
 namespace bitpress::data {
 
+int64_t CommonRows(const std::vector<Tensor>& inputs) {
+  const int64_t rows = inputs[0].dims.empty() ? -1 : inputs[0].dims[0];
+  for (const Tensor& input : inputs) {
+    if (input.dims.empty() || input.dims[0] != rows) return -1;
+    // Rows of packed elements that do not fill whole bytes cannot be cut and joined.
+    const std::vector<int64_t> row_dims(input.dims.begin() + 1, input.dims.end());
+    const uint64_t row_elements = static_cast<uint64_t>(NumElements(row_dims));
+    if ((row_elements % 8) * ElementBits(input.type) % 8 != 0) return -1;
+  }
+  return rows;
+}
+
+Tensor CutRows(const Tensor& tensor, int64_t first, int64_t count) {
+  const size_t row_bytes = tensor.bytes.size() / static_cast<size_t>(tensor.dims[0]);
+  const auto begin =
+      tensor.bytes.begin() + static_cast<std::ptrdiff_t>(row_bytes * static_cast<size_t>(first));
+  Tensor rows{.type = tensor.type, .dims = tensor.dims, .bytes = {}};
+  rows.dims[0] = count;
+  rows.bytes.assign(begin,
+                    begin + static_cast<std::ptrdiff_t>(row_bytes * static_cast<size_t>(count)));
+  return rows;
+}
+
 bool BatchBuilder::Accepts(const std::vector<Tensor>& inputs) const {
   if (batch_.num_samples == 0) return true;
   return std::equal(inputs.begin(), inputs.end(), batch_.inputs.begin(), batch_.inputs.end(),
@@ -16,7 +39,7 @@ bool BatchBuilder::Accepts(const std::vector<Tensor>& inputs) const {
 }
 
 void BatchBuilder::Append(std::vector<Tensor> inputs, const std::vector<std::string>& names,
-                          std::optional<int64_t> label) {
+                          std::span<const int64_t> labels) {
   if (batch_.num_samples == 0) {
     batch_.inputs = std::move(inputs);
   } else {
@@ -28,7 +51,7 @@ void BatchBuilder::Append(std::vector<Tensor> inputs, const std::vector<std::str
   }
   batch_.num_samples += names.size();
   batch_.names.insert(batch_.names.end(), names.begin(), names.end());
-  if (label) batch_.labels.push_back(*label);
+  batch_.labels.insert(batch_.labels.end(), labels.begin(), labels.end());
 }
 
 Batch BatchBuilder::Take() { return std::exchange(batch_, {}); }

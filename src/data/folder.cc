@@ -261,6 +261,7 @@ FolderListing ListFolder(const SourceOptions& options) {
 }
 
 std::unique_ptr<Source> OpenSource(const SourceOptions& options) {
+  if (options.opener) return options.opener(options);
   FolderListing listing = ListFolder(options);
   if (listing.kind != FileKind::kPhoto) return MakeArraySource(std::move(listing), options);
   if (!options.image) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,11 @@ struct SampleFiles {
   std::vector<std::filesystem::path> files;  // one for each input, or one that holds all inputs
   std::optional<int64_t> label = std::nullopt;
 };
+
+// As BatchBuilder takes them. The label must outlive the result.
+inline std::span<const int64_t> LabelsOf(const std::optional<int64_t>& label) {
+  return label ? std::span(&*label, 1) : std::span<const int64_t>();
+}
 
 struct FolderListing {
   FileKind kind = FileKind::kPhoto;

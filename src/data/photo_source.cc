@@ -38,7 +38,7 @@ class PhotoSource : public Source {
     // Pictures that are not cropped may differ in size: the batch ends there.
     while (builder.num_samples() < wanted && builder.Accepts(decoded_.front())) {
       const SampleFiles& sample = samples_[position_++];
-      builder.Append(std::move(decoded_.front()), {sample.name}, sample.label);
+      builder.Append(std::move(decoded_.front()), {sample.name}, LabelsOf(sample.label));
       decoded_.pop_front();
     }
     if (read_ahead_) {

@@ -18,6 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -58,7 +59,8 @@ struct Batch {
 class Source {
  public:
   virtual ~Source() = default;
-  virtual size_t num_samples() const = 0;  // after SourceOptions::limit
+  // After SourceOptions::limit. 0: not known before the end (stream_source.h only).
+  virtual size_t num_samples() const = 0;
   virtual bool has_labels() const = 0;
   // The next at most `max_samples` samples (1 or more); nothing at the end. Fewer come at the end
   // and where shapes change. Throws Error naming the file.
@@ -66,8 +68,13 @@ class Source {
   virtual void Rewind() = 0;
 };
 
+struct SourceOptions;
+// Opens samples that lie in no folder; the options say what is wanted of them.
+using SourceOpener = std::function<std::unique_ptr<Source>(const SourceOptions&)>;
+
 struct SourceOptions {
   std::filesystem::path folder = {};
+  SourceOpener opener = {};  // asked instead of looking into a folder
   // Columns "file" and "class" (others are ignored): only the listed files count, in its order.
   std::filesystem::path labels_csv = {};
   std::optional<ImageSpec> image = std::nullopt;  // needed for photos
