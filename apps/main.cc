@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <new>
 #include <string>
@@ -16,6 +17,7 @@
 #include "base/text.h"
 #include "command.h"
 #include "pipeline.h"
+#include "runtime/ort_library.h"
 
 namespace bitpress::apps {
 namespace {
@@ -85,6 +87,9 @@ int Run(int argc, char** argv) {
     return Report(unknown, kUsage);
   }
   try {
+    // How the Python package says where its ONNX Runtime is.
+    const char* const library = std::getenv("BITPRESS_ONNXRUNTIME");
+    if (library != nullptr && *library != '\0') runtime::SetOrtLibraryPath(library);
     program.parse(argc, argv);  // runs the chosen command too
     return 0;
   } catch (const CLI::ParseError& error) {

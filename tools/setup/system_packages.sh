@@ -2,7 +2,7 @@
 # The Debian packages Bitpress builds and tests with; `--missing` prints only those that are not installed.
 set -euo pipefail
 packages=(
-  g++ cmake ninja-build python3 python3-venv unzip ca-certificates git
+  g++ cmake ninja-build python3 python3-venv python3-dev unzip ca-certificates git
   clang-format      # ./dev format, and the formatting test
   libprotobuf-dev protobuf-compiler   # ONNX files
   libhwy-dev        # SIMD with dynamic dispatch
@@ -15,6 +15,7 @@ if [ "${1:-}" = --missing ]; then
   command -v dpkg-query >/dev/null || { printf '%s\n' "${packages[@]}"; exit 0; }
   for package in "${packages[@]}"; do
     [ "$package" = python3 ] || [ "$package" = python3-venv ] && python3 -c 'import venv, ensurepip' 2>/dev/null && continue
+    [ "$package" = python3-dev ] && python3 -c 'import pathlib, sysconfig; pathlib.Path(sysconfig.get_path("include"), "Python.h").stat()' 2>/dev/null && continue
     status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
     [ "$status" = installed ] || echo "$package"
   done

@@ -1,0 +1,67 @@
+// The module and what is about the library as a whole.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+
+#include <new>
+
+#include "base/error.h"
+#include "bindings.h"
+#include "kernels/cpu_target.h"
+#include "pipeline.h"
+#include "runtime/ort_library.h"
+
+namespace bitpress::python {
+namespace {
+
+const char* ClassFor(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument:
+      return "InvalidArgumentError";
+    case ErrorCode::kInvalidModel:
+      return "InvalidModelError";
+    case ErrorCode::kUnsupported:
+      return "UnsupportedError";
+    case ErrorCode::kIo:
+      return "FileError";
+    case ErrorCode::kRuntime:
+      return "ExecutionError";
+  }
+  return "Error";
+}
+
+}  // namespace
+
+void BindErrors(nb::module_& /*module*/) {
+  nb::register_exception_translator([](const std::exception_ptr& failure, void*) {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const Error& error) {
+      const nb::object type = nb::module_::import_("bitpress._errors").attr(ClassFor(error.code()));
+      PyErr_SetString(type.ptr(), error.what());
+    } catch (const std::bad_alloc&) {
+      PyErr_NoMemory();
+    }
+  });
+}
+
+}  // namespace bitpress::python
+
+NB_MODULE(_native, module) {
+  namespace nb = nanobind;
+  using namespace nb::literals;
+  using namespace bitpress;
+  module.doc() = "Bitpress's C++ library; bitpress is its interface.";
+  python::BindErrors(module);
+  python::BindConfig(module);
+  python::BindReports(module);
+  python::BindWork(module);
+  python::BindArrays(module);
+  module.def("version", &pipeline::Version, "The version of Bitpress.");
+  module.def("cpu_target", &kernels::CurrentTarget, "The instruction set that kernels use here.");
+  module.def("set_onnxruntime", &runtime::SetOrtLibraryPath, "path"_a,
+             "Uses this ONNX Runtime library; it is opened at first use.");
+  module.def("onnxruntime_version", &runtime::OrtVersion, "Of the library in use; opens it.");
+  module.def("onnxruntime_path", &runtime::OrtLibraryPath, "Of the library in use; opens it.");
+}

@@ -1,0 +1,212 @@
+// What the functions of the module give back: the C++ reports, read-only.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bindings.h"
+#include "calibrate/calibration_table.h"
+#include "pipeline.h"
+
+namespace bitpress::python {
+namespace {
+
+using calibrate::CalibrationTable;
+using calibrate::TensorStatistics;
+
+void BindQuantizeReport(nb::module_& module) {
+  using transform::WeightStatistics;
+  nb::class_<WeightStatistics>(module, "WeightReport", "What became of one weight.")
+      .def_ro("name", &WeightStatistics::value)
+      .def_ro("format", &WeightStatistics::format)
+      .def_ro("unpacked_reason", &WeightStatistics::unpacked_reason,
+              "Why it is stored as floats that hold quantized values; '' where it is packed.")
+      .def_ro("num_elements", &WeightStatistics::num_elements)
+      .def_ro("stored_bytes", &WeightStatistics::stored_bytes)
+      .def_ro("mean_squared_error", &WeightStatistics::mean_squared_error)
+      .def_ro("sqnr_db", &WeightStatistics::sqnr_db, "Infinite without any error.");
+  using finetune::LayerReport;
+  nb::class_<LayerReport>(module, "LayerReport", "What fine-tuning did to one layer.")
+      .def_ro("node", &LayerReport::node)
+      .def_ro("op_type", &LayerReport::op_type)
+      .def_ro("weight", &LayerReport::weight)
+      .def_ro("format", &LayerReport::format)
+      .def_ro("error_before", &LayerReport::error_before,
+              "Noise over signal of its output on held-back samples.")
+      .def_ro("error_after", &LayerReport::error_after)
+      .def_ro("is_tuned", &LayerReport::is_tuned)
+      .def_ro("note", &LayerReport::note);
+  using pipeline::QuantizeReport;
+  nb::class_<QuantizeReport>(module, "QuantizeReport", "What quantize did.")
+      .def_ro("input_bytes", &QuantizeReport::input_bytes)
+      .def_ro("output_bytes", &QuantizeReport::output_bytes)
+      .def_prop_ro(
+          "plan", [](const QuantizeReport& self) { return plan::ToJson(self.plan); },
+          "The plan that was carried out, as JSON.")
+      .def_ro("left_float", &QuantizeReport::left_float,
+              "Activations with an integer format that stayed float, with the reason.")
+      .def_prop_ro("weights",
+                   [](const QuantizeReport& self) {
+                     std::vector<WeightStatistics> weights;
+                     for (const auto& weight : self.transform.weights) weights.push_back(*weight);
+                     return weights;
+                   })
+      .def_prop_ro(
+          "layers", [](const QuantizeReport& self) { return self.finetune.layers; },
+          "Of fine-tuning; empty without.")
+      .def_ro("target", &QuantizeReport::target,
+              "What ONNX Runtime makes of the model; None if it was not checked.");
+}
+
+void BindEvaluationReport(nb::module_& module) {
+  using evaluate::OutputReport;
+  nb::class_<OutputReport>(module, "OutputReport", "Closeness of one output.")
+      .def_ro("name", &OutputReport::name)
+      .def_ro("num_values", &OutputReport::num_values)
+      .def_ro("sqnr_db", &OutputReport::sqnr_db, "Infinite without any error.")
+      .def_ro("cosine", &OutputReport::cosine);
+  using evaluate::EvaluationReport;
+  nb::class_<EvaluationReport>(module, "EvaluationReport", "Shares are from 0 to 1.")
+      .def_ro("num_samples", &EvaluationReport::num_samples)
+      .def_ro("num_labelled", &EvaluationReport::num_labelled)
+      .def_ro("batch_size", &EvaluationReport::batch_size)
+      .def_ro("class_output", &EvaluationReport::class_output)
+      .def_ro("top1", &EvaluationReport::top1)
+      .def_ro("top5", &EvaluationReport::top5)
+      .def_ro("reference_top1", &EvaluationReport::reference_top1)
+      .def_ro("reference_top5", &EvaluationReport::reference_top5)
+      .def_ro("agreement", &EvaluationReport::agreement,
+              "How often both models rank the same class first.")
+      .def_ro("sqnr_db", &EvaluationReport::sqnr_db, "Infinite if the outputs are identical.")
+      .def_ro("cosine", &EvaluationReport::cosine)
+      .def_ro("outputs_identical", &EvaluationReport::outputs_identical)
+      .def_ro("outputs", &EvaluationReport::outputs)
+      .def_ro("num_nonfinite_values", &EvaluationReport::num_nonfinite_values)
+      .def_ro("time_ms", &EvaluationReport::time_ms)
+      .def_ro("reference_time_ms", &EvaluationReport::reference_time_ms)
+      .def_ro("time_ratio", &EvaluationReport::time_ratio)
+      .def_ro("file_bytes", &EvaluationReport::file_bytes)
+      .def_ro("reference_file_bytes", &EvaluationReport::reference_file_bytes)
+      .def("to_json", [](const EvaluationReport& self) { return evaluate::ToJson(self).dump(2); })
+      .def("__repr__", [](const EvaluationReport& self) {
+        return "EvaluationReport(" + evaluate::ToJson(self).dump() + ")";
+      });
+}
+
+void BindTargetReport(nb::module_& module) {
+  using evaluate::FloatNode;
+  nb::class_<FloatNode>(module, "FloatNode", "An operator that computes in float, and why.")
+      .def_ro("name", &FloatNode::name)
+      .def_ro("op_type", &FloatNode::op_type)
+      .def_ro("reason", &FloatNode::reason);
+  using evaluate::TargetReport;
+  nb::class_<TargetReport>(module, "TargetReport", "What ONNX Runtime here makes of a model.")
+      .def_ro("runtime", &TargetReport::runtime)
+      .def_ro("is_loaded", &TargetReport::is_loaded)
+      .def_ro("is_run", &TargetReport::is_run)
+      .def_ro("is_made_up", &TargetReport::is_made_up, "No sample was given.")
+      .def_ro("error", &TargetReport::error, "Of loading or running; '' if both went well.")
+      .def_ro("integer_operators", &TargetReport::integer_operators)
+      .def_ro("float_nodes", &TargetReport::float_nodes)
+      .def_ro("library_operators", &TargetReport::library_operators)
+      .def("to_json", [](const TargetReport& self) { return evaluate::ToJson(self).dump(2); })
+      .def("__repr__", [](const TargetReport& self) {
+        return "TargetReport(" + evaluate::ToJson(self).dump() + ")";
+      });
+}
+
+void BindCalibration(nb::module_& module) {
+  nb::class_<TensorStatistics>(module, "TensorStatistics",
+                               "Of one value over all samples; min to standard_deviation are NaN "
+                               "where it had no finite element.")
+      .def_prop_ro("num_elements", &TensorStatistics::num_elements)
+      .def_prop_ro("num_nan", &TensorStatistics::num_nan)
+      .def_prop_ro("num_finite", &TensorStatistics::num_finite)
+      .def_prop_ro("min",
+                   [](const TensorStatistics& self) {
+                     return self.is_empty() ? std::nan("") : double{self.min()};
+                   })
+      .def_prop_ro("max",
+                   [](const TensorStatistics& self) {
+                     return self.is_empty() ? std::nan("") : double{self.max()};
+                   })
+      .def_prop_ro(
+          "mean",
+          [](const TensorStatistics& self) { return self.is_empty() ? std::nan("") : self.Mean(); })
+      .def_prop_ro("standard_deviation", [](const TensorStatistics& self) {
+        return self.is_empty() ? std::nan("") : self.StandardDeviation();
+      });
+  nb::class_<CalibrationTable>(module, "Calibration", "Statistics of the activations of a model.")
+      .def_ro("model_name", &CalibrationTable::model_name)
+      .def_ro("num_samples", &CalibrationTable::num_samples)
+      .def_ro("tensors", &CalibrationTable::tensors);
+}
+
+void BindInspectReport(nb::module_& module) {
+  using pipeline::ConstantReport;
+  nb::class_<ConstantReport>(module, "ConstantReport", "A constant of a model.")
+      .def_ro("name", &ConstantReport::name)
+      .def_ro("format", &ConstantReport::format)
+      .def_ro("dims", &ConstantReport::dims)
+      .def_ro("num_bytes", &ConstantReport::num_bytes)
+      .def_ro("reason", &ConstantReport::reason, "Why a float constant is one, where it is known.");
+  using pipeline::InspectReport;
+  const auto names = [](const std::vector<pipeline::NamedValue>& values) {
+    std::vector<std::string> result;
+    for (const pipeline::NamedValue& value : values) result.push_back(value.name);
+    return result;
+  };
+  const auto shapes = [](const InspectReport& self) {
+    std::map<std::string, std::vector<int64_t>> result;
+    for (const pipeline::NamedValue& input : self.inputs) {
+      std::vector<int64_t>& dims = result[input.name];
+      for (const graph::Dimension& dim : input.info.shape) dims.push_back(dim.value);
+    }
+    return result;
+  };
+  nb::class_<InspectReport>(module, "InspectReport", "What is in a model file.")
+      .def_ro("file_bytes", &InspectReport::file_bytes)
+      .def_ro("ir_version", &InspectReport::ir_version)
+      .def_ro("opset_imports", &InspectReport::opset_imports)
+      .def_ro("metadata", &InspectReport::metadata)
+      .def_prop_ro("inputs", [names](const InspectReport& self) { return names(self.inputs); })
+      .def_prop_ro("input_shapes", shapes, "-1 where a dimension is not known.")
+      .def_prop_ro("outputs", [names](const InspectReport& self) { return names(self.outputs); })
+      .def_ro("operators", &InspectReport::operators, "'Conv' or 'domain::Op' -> how often.")
+      .def_ro("quantizers", &InspectReport::quantizers)
+      .def_ro("constants", &InspectReport::constants)
+      .def_ro("functions", &InspectReport::functions);
+}
+
+}  // namespace
+
+void BindReports(nb::module_& module) {
+  BindTargetReport(module);
+  BindQuantizeReport(module);
+  BindEvaluationReport(module);
+  BindCalibration(module);
+  BindInspectReport(module);
+  using pipeline::UnpackReport;
+  nb::class_<UnpackReport>(module, "UnpackReport", "What unpack did.")
+      .def_ro("num_weights", &UnpackReport::num_weights)
+      .def_ro("num_quantizers", &UnpackReport::num_quantizers, "That were taken out.")
+      .def_ro("input_bytes", &UnpackReport::input_bytes)
+      .def_ro("output_bytes", &UnpackReport::output_bytes);
+  using pipeline::OptimizeReport;
+  nb::class_<OptimizeReport>(module, "OptimizeReport", "What optimize did.")
+      .def_ro("machine", &OptimizeReport::machine)
+      .def_ro("input_bytes", &OptimizeReport::input_bytes)
+      .def_ro("output_bytes", &OptimizeReport::output_bytes);
+}
+
+}  // namespace bitpress::python

@@ -1,0 +1,65 @@
+// Long work on behalf of Python: without the interpreter's lock, with progress, and stopped by what
+// Python code called on the way raises, Ctrl-C included.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "base/progress.h"
+
+namespace bitpress::python {
+
+namespace nb = nanobind;
+
+class Work {
+ public:
+  // `progress` is called with (stage, done, total), or None.
+  explicit Work(nb::object progress) : progress_(std::move(progress)) {}
+  Work(const Work&) = delete;
+  Work& operator=(const Work&) = delete;
+
+  // Runs `function` without the lock. Raises what Python code raised meanwhile, whatever the
+  // library made of it, and otherwise throws what `function` throws.
+  template <typename Function>
+  auto Run(Function&& function) {
+    const nb::gil_scoped_release release;
+    try {
+      return std::forward<Function>(function)();
+    } catch (...) {
+      if (const std::exception_ptr failure = Failure()) std::rethrow_exception(failure);
+      throw;
+    }
+  }
+
+  // Calls `function` with the lock, from any thread; what it raises stops the work.
+  template <typename Function>
+  auto WithPython(Function&& function) {
+    const nb::gil_scoped_acquire acquire;
+    try {
+      return std::forward<Function>(function)();
+    } catch (nb::python_error&) {
+      Keep(std::current_exception());
+      throw;
+    } catch (nb::cast_error&) {
+      Keep(std::current_exception());
+      throw;
+    }
+  }
+
+  // Reports progress, and is where Ctrl-C stops the work. The Work must outlive it.
+  ProgressSink Sink();
+
+ private:
+  void Keep(std::exception_ptr failure);
+  std::exception_ptr Failure();
+
+  nb::object progress_;
+  std::mutex mutex_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace bitpress::python

@@ -1,0 +1,58 @@
+"""Bitpress presses ONNX models into fewer bits.
+
+>>> import bitpress
+>>> bitpress.quantize("model.onnx", "model_mx6.onnx", config="MX6")
+>>> bitpress.evaluate("model_mx6.onnx", data="photos", reference="model.onnx", image="resize=256,crop=224")
+
+Every function of the command line is here under its name; `bitpress.compat` has the interfaces of other tools.
+"""
+
+from bitpress import formats
+from bitpress._api import (
+    Config,
+    Plan,
+    calibrate,
+    check,
+    evaluate,
+    inspect,
+    merge,
+    optimize,
+    plan,
+    presets,
+    quantize,
+    quantize_to_bytes,
+    read_calibration,
+    settings,
+    unpack,
+)
+from bitpress._errors import (
+    ArgumentTypeError,
+    Error,
+    ExecutionError,
+    FileError,
+    InvalidArgumentError,
+    InvalidModelError,
+    MissingFileError,
+    UnsupportedError,
+)
+from bitpress._native import (
+    Calibration,
+    EvaluationReport,
+    InspectReport,
+    OptimizeReport,
+    QuantizeReport,
+    TargetReport,
+    UnpackReport,
+)
+from bitpress._native import version as _version
+from bitpress._runtime import get_library_path, get_program_path
+
+__version__ = _version()
+
+__all__ = [
+    "ArgumentTypeError", "Calibration", "Config", "Error", "EvaluationReport", "ExecutionError", "FileError",
+    "InspectReport", "InvalidArgumentError", "InvalidModelError", "MissingFileError", "OptimizeReport", "Plan",
+    "QuantizeReport", "TargetReport", "UnpackReport", "UnsupportedError", "calibrate", "check", "evaluate",
+    "formats", "get_library_path", "get_program_path", "inspect", "merge", "optimize", "plan", "presets", "quantize",
+    "quantize_to_bytes", "read_calibration", "settings", "unpack",
+]

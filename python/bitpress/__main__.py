@@ -1,0 +1,18 @@
+"""`bitpress` and `python -m bitpress`: the command-line program, with the installed onnxruntime."""
+
+import os
+import sys
+
+from bitpress._runtime import find_onnxruntime, get_program_path
+
+
+def main() -> None:
+    library = find_onnxruntime()
+    if library is not None:
+        os.environ.setdefault("BITPRESS_ONNXRUNTIME", str(library))
+    program = get_program_path()
+    os.execv(program, [program, *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""What Bitpress raises. Each class is also the built-in one that fits, so that `except ValueError` works too."""
+
+
+class Error(Exception):
+    """The base of all: the message says what is wrong, where, what was expected and what to do."""
+
+
+class InvalidArgumentError(Error, ValueError):
+    """Something was asked that cannot be: an option, a name, a shape, a sample that does not fit the model."""
+
+
+class ArgumentTypeError(Error, TypeError):
+    """An argument of a type that is not taken, or an array of an element type that is not."""
+
+
+class InvalidModelError(Error, ValueError):
+    """The model file is damaged or breaks the ONNX rules."""
+
+
+class UnsupportedError(Error, NotImplementedError):
+    """Valid, but not done here."""
+
+
+class FileError(Error, OSError):
+    """Files and disks."""
+
+
+class MissingFileError(FileError, FileNotFoundError):
+    """There is no such file or folder."""
+
+
+class ExecutionError(Error, RuntimeError):
+    """ONNX Runtime or the system failed."""

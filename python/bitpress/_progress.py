@@ -1,0 +1,52 @@
+"""Progress of long work: the caller's function, or a bar where standard error is a terminal."""
+
+import sys
+import time
+from typing import Callable, Optional, Union
+
+Callback = Callable[[str, int, int], None]
+Progress = Union[Callback, bool, None]
+
+_WIDTH = 30
+_INTERVAL_S = 0.05
+
+
+class _Bar:
+    """One line on standard error that is rewritten, and wiped at the end."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self._last < _INTERVAL_S and done != total:
+            return
+        self._last = now
+        filled = min(_WIDTH, _WIDTH * done // total) if total else 0
+        count = f"[{'#' * filled}{'.' * (_WIDTH - filled)}] {done}/{total}" if total else str(done)
+        sys.stderr.write(f"\r{stage} {count}\x1b[K")
+        sys.stderr.flush()
+
+    def wipe(self) -> None:
+        if self._last:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+class Reporting:
+    """with Reporting(progress) as callback: the function to call, or None."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._bar: Optional[_Bar] = None
+        self._callback: Optional[Callback] = None
+        if callable(progress):
+            self._callback = progress
+        elif progress or (progress is None and sys.stderr is not None and sys.stderr.isatty()):
+            self._callback = self._bar = _Bar()
+
+    def __enter__(self) -> Optional[Callback]:
+        return self._callback
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.wipe()

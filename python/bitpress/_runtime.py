@@ -1,0 +1,35 @@
+"""Finds the installed onnxruntime package without importing it, and our own files."""
+
+import importlib.util
+from pathlib import Path
+from typing import Optional
+
+from bitpress import _native
+
+PACKAGE = Path(_native.__file__).resolve().parent
+
+
+def find_onnxruntime() -> Optional[Path]:
+    """libonnxruntime of the installed package; None if there is none."""
+    spec = importlib.util.find_spec("onnxruntime")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        for library in sorted((Path(folder) / "capi").glob("libonnxruntime.so.*")):
+            return library
+    return None
+
+
+def use_onnxruntime() -> None:
+    """Says which library to open. Without the package it is the system's, if there is one."""
+    library = find_onnxruntime()
+    if library is not None:
+        _native.set_onnxruntime(library)
+
+
+def get_library_path() -> str:
+    """The operator library, for `onnxruntime.SessionOptions.register_custom_ops_library`."""
+    return str(PACKAGE / "libbitpress_ops.so")
+
+
+def get_program_path() -> str:
+    """The command-line program."""
+    return str(PACKAGE / "bitpress")

@@ -1,0 +1,195 @@
+"""Samples from Python: what `data=` takes besides a folder, made into a stream that the library can read again and again."""
+
+import contextlib
+import os
+import tempfile
+from typing import Any, Callable, Iterable, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from bitpress import _native
+from bitpress._errors import ArgumentTypeError, InvalidArgumentError
+from bitpress._files import PathLike, existing
+
+Array = npt.NDArray[Any]
+Sample = Union[Mapping[str, Any], Array]
+
+
+class Reader(Protocol):
+    """ONNX Runtime's CalibrationDataReader; with `rewind()` it is not copied to a temporary file."""
+
+    def get_next(self) -> Optional[Mapping[str, Any]]: ...
+
+
+Data = Union[PathLike, Sample, Iterable[Sample], Reader]
+
+_KINDS = "fiub"
+
+
+def _to_array(value: Any, name: str) -> Array:
+    array = np.asarray(value)
+    if array.dtype.kind not in _KINDS or array.dtype.itemsize > 8:
+        raise ArgumentTypeError(f"the samples of input '{name}' have element type {array.dtype}; floats, integers and bool are taken")
+    # Not ascontiguousarray, which makes vectors of scalars.
+    return np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
+
+
+def _pick(sample: Sample, names: Sequence[str]) -> List[Array]:
+    """The arrays of one item in the order of the model's inputs."""
+    if not isinstance(sample, Mapping):
+        if len(names) != 1:
+            raise InvalidArgumentError(f"a sample is one array, but the model has {len(names)} inputs ({', '.join(names)}); "
+                                       "give dicts of name -> array")
+        return [_to_array(sample, names[0])]
+    missing = [name for name in names if name not in sample]
+    if missing:
+        raise InvalidArgumentError(f"a sample lacks the input '{missing[0]}'; it has {', '.join(map(repr, sample)) or 'nothing'}")
+    return [_to_array(sample[name], name) for name in names]
+
+
+def _rows(arrays: Iterable[Any]) -> int:
+    """How many samples an item is: its first dimension, if all inputs agree in it."""
+    rows = {np.shape(array)[:1] for array in arrays}
+    (first,) = rows if len(rows) == 1 else ((),)
+    return first[0] if first else 1
+
+
+class _Spool:
+    """Keeps what can be read only once in a temporary file, and reads it from there from the second time on."""
+
+    def __init__(self, fetch: Callable[[], Optional[Sample]]) -> None:
+        self._fetch = fetch
+        self._file = tempfile.TemporaryFile(prefix="bitpress-")
+        self._items: List[Optional[Tuple[str, ...]]] = []  # names; None: an array without one
+        self._position = 0
+        self._offset = 0
+
+    def rewind(self) -> None:
+        self._position = self._offset = 0
+
+    def next(self) -> Optional[Sample]:
+        if self._position == len(self._items):
+            return self._append()
+        names = self._items[self._position]
+        self._file.seek(self._offset)
+        arrays = [np.lib.format.read_array(self._file, allow_pickle=False) for _ in names or ("",)]
+        self._offset = self._file.tell()
+        self._position += 1
+        return arrays[0] if names is None else dict(zip(names, arrays))
+
+    def _append(self) -> Optional[Sample]:
+        sample = self._fetch()
+        if sample is None:
+            return None
+        names = tuple(sample) if isinstance(sample, Mapping) else None
+        values = list(sample.values()) if isinstance(sample, Mapping) else [sample]
+        self._file.seek(0, os.SEEK_END)
+        for name, value in zip(names or ("",), values):
+            np.lib.format.write_array(self._file, _to_array(value, name), allow_pickle=False)
+        self._offset = self._file.tell()
+        self._items.append(names)
+        self._position += 1
+        return sample
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Restarted:
+    """Something whose `iter()` begins anew each time."""
+
+    def __init__(self, data: Iterable[Sample]) -> None:
+        self._data = data
+        self._iterator = iter(data)
+
+    def rewind(self) -> None:
+        self._iterator = iter(self._data)
+
+    def next(self) -> Optional[Sample]:
+        return next(self._iterator, None)
+
+
+class _Rewound:
+    """A reader with rewind()."""
+
+    def __init__(self, reader: Any) -> None:
+        self.rewind = reader.rewind
+        self.next = reader.get_next
+
+
+def _open(data: Any) -> Union[_Spool, _Restarted, _Rewound]:
+    if isinstance(data, (np.ndarray, Mapping)):
+        return _Restarted([data])
+    if hasattr(data, "get_next"):
+        return _Rewound(data) if hasattr(data, "rewind") else _Spool(data.get_next)
+    if not hasattr(data, "__iter__"):
+        raise ArgumentTypeError("data is a folder, an array, a dict of arrays, an iterable of these, or a reader with get_next(), "
+                                f"not {type(data).__name__}")
+    iterator = iter(data)
+    return _Spool(lambda: next(iterator, None)) if iterator is data else _Restarted(data)
+
+
+def _count(data: Any) -> int:
+    """Samples in all where that can be seen without reading them; 0: not known."""
+    if isinstance(data, (np.ndarray, Mapping)):
+        data = [data]
+    if not isinstance(data, (list, tuple)):
+        return 0
+    return sum(_rows(item.values() if isinstance(item, Mapping) else [item]) for item in data)
+
+
+class Samples:
+    """What `bitpress._native` reads from."""
+
+    def __init__(self, data: Any, labels: Optional[Sequence[int]] = None) -> None:
+        self._source = _open(data)
+        self._labels = labels
+        self._num_given = 0
+        self.num_samples = _count(data)
+        self.has_labels = labels is not None
+
+    def rewind(self) -> None:
+        self._source.rewind()
+        self._num_given = 0
+
+    def next(self, names: Sequence[str]) -> Optional[Tuple[List[Array], List[int]]]:
+        sample = self._source.next()
+        if sample is None:
+            return None
+        arrays = _pick(sample, names)
+        if self._labels is None:
+            return arrays, []
+        begin = self._num_given
+        self._num_given += _rows(arrays)
+        if self._num_given > len(self._labels):
+            raise InvalidArgumentError(f"there are only {len(self._labels)} labels, but more samples")
+        return arrays, [int(label) for label in self._labels[begin : self._num_given]]
+
+    def close(self) -> None:
+        if isinstance(self._source, _Spool):
+            self._source.close()
+
+
+@contextlib.contextmanager
+def sample_arguments(data: Optional[Data], labels: Union[PathLike, Sequence[int], None] = None, image: str = "",
+                     samples: int = 0) -> Iterator[_native.SampleArguments]:
+    """`data`, `labels`, `image` and `samples` of the interface as the library takes them."""
+    if samples < 0:
+        raise InvalidArgumentError(f"samples={samples}: expected 0 (all) or more")
+    if data is None:
+        yield _native.SampleArguments()
+    elif isinstance(data, (str, os.PathLike)):
+        if labels is not None and not isinstance(labels, (str, os.PathLike)):
+            raise ArgumentTypeError("labels of a folder are a CSV file with the columns file,class")
+        yield _native.SampleArguments(folder=existing(data, "folder of samples"),
+                                      labels_csv=None if labels is None else existing(labels, "file of labels"),
+                                      image=image, num_samples=samples)
+    else:
+        if isinstance(labels, (str, os.PathLike)) or image:
+            raise ArgumentTypeError("labels in a file, and image, are for folders; give labels of arrays as a sequence of numbers")
+        stream = Samples(data, labels)
+        try:
+            yield _native.SampleArguments(stream=stream, num_samples=samples)
+        finally:
+            stream.close()

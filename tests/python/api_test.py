@@ -1,0 +1,220 @@
+"""Every function of the interface, on small models."""
+
+import json
+import sys
+
+import models
+import numpy as np
+import onnx
+import pytest
+from conftest import Reader, Rewinding, outputs, sqnr_db
+
+import bitpress
+
+
+def quantized(tmp_path, model, *arguments, **keywords):
+    path = tmp_path / "out.onnx"
+    report = bitpress.quantize(model, path, *arguments, **keywords)
+    onnx.checker.check_model(str(path), full_check=True)
+    return path, report
+
+
+def test_the_public_names_are_there():
+    assert all(hasattr(bitpress, name) for name in bitpress.__all__)
+    assert bitpress.__version__.count(".") == 2
+    assert "MX6" in bitpress.presets()
+    assert bitpress.settings()["placement"][0] == "default|compute|all|qdq"
+
+
+def test_quantize_gives_the_model_and_a_report(tmp_path, conv_path, images):
+    path, report = quantized(tmp_path, conv_path, "MX6")
+    x = {"image": images}
+    assert 10 < sqnr_db(outputs(conv_path, x)[0], outputs(path, x)[0]) < 50
+    assert report.output_bytes == path.stat().st_size
+    assert {weight.format for weight in report.weights} == {"mx6"}
+    assert all(weight.sqnr_db > 15 for weight in report.weights)
+    assert json.loads(report.plan)["config"]["name"] == "MX6"
+    assert report.target.is_run and report.layers == []
+
+
+def test_models_come_as_paths_bytes_and_messages(tmp_path, conv_path):
+    wanted = quantized(tmp_path, conv_path, "BF16")[0].read_bytes()
+    assert quantized(tmp_path, str(conv_path), "BF16")[0].read_bytes() == wanted
+    for model in (onnx.load(conv_path), conv_path.read_bytes()):
+        content, report = bitpress.quantize_to_bytes(model, "BF16")
+        assert content == wanted and report.output_bytes == len(content)
+
+
+def test_settings_and_rules_change_the_configuration(tmp_path, conv_path):
+    rules = ["op_types=Gemm: exclude", {"names": ["project"], "weights": "mxfp4_e2m1"}]
+    report = quantized(tmp_path, conv_path, "MX9", weights="mx6", rules=rules)[1]
+    formats = {weight.name: weight.format for weight in report.weights}
+    assert formats["project.weight"] == "mxfp4_e2m1" and "head.weight" not in formats
+    assert set(formats.values()) == {"mx6", "mxfp4_e2m1"}
+    config = bitpress.Config("MX9", weights="mx6", rules=rules)
+    assert quantized(tmp_path, conv_path, config)[1].plan == report.plan
+    assert config.changed(equalize=True).settings["equalize"] == "on"
+
+
+def test_configurations_are_values(tmp_path):
+    config = bitpress.Config("int8", activation_symmetric=True, exclude_nodes=["a.*", "b"])
+    assert config.name.lower() == "int8" and config.settings["exclude_nodes"] == "a.*;b"
+    assert bitpress.Config.from_json(config.to_json()) == config
+    assert hash(config) == hash(config.changed()) and config != config.changed(weights="int4")
+    assert eval(repr(config), {"Config": bitpress.Config}) == config
+    path = tmp_path / "mine.json"
+    path.write_text('{"preset": "MX6", "weights": "mx4"}')
+    assert bitpress.Config(path).settings["weights"] == "mx4"
+    with pytest.raises(bitpress.InvalidArgumentError, match="did you mean 'weights'"):
+        bitpress.Config("MX6", weight="mx4")
+    with pytest.raises(bitpress.ArgumentTypeError, match="setting weights is set"):
+        bitpress.Config("MX6", weights={1})
+
+
+@pytest.mark.parametrize("make", [
+    lambda x: x, lambda x: {"image": x}, lambda x: [{"image": row[None]} for row in x], lambda x: list(x[:, None]),
+    lambda x: ({"image": row[None]} for row in x), lambda x: Reader(x, "image"), lambda x: Rewinding(x, "image"),
+    lambda x: x.astype(">f4"), lambda x: np.asfortranarray(x),
+], ids=["array", "dict", "dicts", "arrays", "generator", "reader", "rewinding", "big endian", "column-major"])
+def test_samples_of_every_kind_give_the_same_model(tmp_path, conv_path, images, make):
+    folder = tmp_path / "samples"
+    folder.mkdir()
+    np.save(folder / "all.npy", images)
+    wanted = quantized(tmp_path, conv_path, "INT8_CNN_DEFAULT", folder)[0].read_bytes()
+    assert quantized(tmp_path, conv_path, "INT8_CNN_DEFAULT", make(images))[0].read_bytes() == wanted
+
+
+def test_fine_tuning_reads_samples_again_and_again(tmp_path, conv_path, images):
+    reader = Rewinding(images, "image")
+    first, report = quantized(tmp_path, conv_path, "MX4_ADAQUANT", reader)
+    assert reader.num_rewinds > 1 and any(layer.is_tuned for layer in report.layers)
+    assert quantized(tmp_path, conv_path, "MX4_ADAQUANT", Reader(images, "image"))[0].read_bytes() == first.read_bytes()
+
+
+def test_a_number_of_samples_is_enough(tmp_path, conv_path, images):
+    wanted = quantized(tmp_path, conv_path, "A8W8", images[:5])[0].read_bytes()
+    assert quantized(tmp_path, conv_path, "A8W8", images, samples=5)[0].read_bytes() == wanted
+
+
+def test_plans_are_made_edited_and_used(tmp_path, conv_path):
+    plan = bitpress.plan(conv_path, "MX6", rules=["op_types=Gemm: exclude"])
+    row = next(row for row in plan.tensors if row["value"] == "project.weight")
+    row["format"] = "mx4"
+    report = quantized(tmp_path, conv_path, plan=plan)[1]
+    assert {weight.name: weight.format for weight in report.weights}["project.weight"] == "mx4"
+    plan.save(tmp_path / "plan.json")
+    assert quantized(tmp_path, conv_path, plan=tmp_path / "plan.json")[1].plan == report.plan
+    assert bitpress.Plan.load(tmp_path / "plan.json").data == plan.data
+    with pytest.raises(bitpress.InvalidArgumentError, match="weights cannot change"):
+        quantized(tmp_path, conv_path, plan=plan, weights="mx4")
+
+
+def test_calibrations_are_kept_and_added_up(tmp_path, conv_path, images):
+    paths = [tmp_path / "a.bpc", tmp_path / "b.bpc"]
+    for path, part in zip(paths, (images[:4], images[4:])):
+        assert bitpress.calibrate(conv_path, part, path).num_samples == len(part)
+    total = bitpress.merge(paths, tmp_path / "all.bpc")
+    assert total.num_samples == len(images)
+    statistics = bitpress.read_calibration(tmp_path / "all.bpc").tensors["image"]
+    assert statistics.min == images.min() and statistics.max == images.max()
+    assert statistics.mean == pytest.approx(images.mean(), abs=1e-6) and statistics.num_nan == 0
+    kept = quantized(tmp_path, conv_path, "U8S8_AAWS", equalize=False, calibration=tmp_path / "all.bpc")[0].read_bytes()
+    assert quantized(tmp_path, conv_path, "U8S8_AAWS", images, equalize=False)[0].read_bytes() == kept
+    with pytest.raises(bitpress.InvalidArgumentError, match="weights changes a configuration"):
+        bitpress.calibrate(conv_path, images, paths[0], weights="int4")
+
+
+def test_evaluation_compares_and_counts(tmp_path, conv_path, images):
+    path = quantized(tmp_path, conv_path, "MX9")[0]
+    labels = np.argmax(outputs(conv_path, {"image": images})[0], axis=1)
+    report = bitpress.evaluate(path, images, conv_path, labels=labels, batch_size=5)
+    assert report.num_samples == report.num_labelled == len(images)
+    assert report.reference_top1 == 1 and 0.5 < report.top1 <= 1 and report.agreement == report.top1
+    assert 20 < report.sqnr_db < 60 and json.loads(report.to_json())["num_samples"] == len(images)
+    same = bitpress.evaluate(conv_path.read_bytes(), [{"image": images}], conv_path)
+    assert same.outputs_identical and same.sqnr_db == np.inf and same.top1 is None
+    with pytest.raises(bitpress.InvalidArgumentError, match="only 3 labels"):
+        bitpress.evaluate(path, images, labels=[1, 2, 3])
+
+
+def test_inspect_check_unpack_and_optimize(tmp_path, conv_path, images):
+    path = quantized(tmp_path, conv_path, "INT8", images)[0]
+    assert bitpress.inspect(conv_path).input_shapes == {"image": [-1, *models.CONV_INPUT]}
+    assert bitpress.inspect(path).operators["DequantizeLinear"] > 3
+    assert bitpress.check(path, images).integer_operators["QLinearConv"] == 3
+    missing = bitpress.check(models.quark_model(axis="no number").SerializeToString())
+    assert not missing.is_loaded and "axis" in missing.error
+    packed = quantized(tmp_path, conv_path, "MX6")[0]
+    floats = tmp_path / "floats.onnx"
+    assert bitpress.unpack(packed, floats).num_weights > 0
+    assert bitpress.inspect(floats).quantizers == bitpress.inspect(packed).quantizers
+    assert "mx6" not in {constant.format for constant in bitpress.inspect(floats).constants}
+    bitpress.optimize(quantized(tmp_path, conv_path, "BF16")[0], tmp_path / "here.onnx")
+    assert "AVX" in bitpress.optimize(packed, tmp_path / "here.onnx").machine or sys.platform != "linux"
+
+
+def test_progress_is_reported(tmp_path, conv_path, images, capfd):
+    calls = []
+    quantized(tmp_path, conv_path, "A8W8", images, progress=lambda stage, done, total: calls.append((stage, done, total)))
+    assert ("calibrate", 12, 12) in calls and any(stage == "quantize weights" for stage, *_ in calls)
+    assert capfd.readouterr().err == ""
+    quantized(tmp_path, conv_path, "A8W8", images, progress=True)
+    assert "12/12" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("arguments, error, also, text", [
+    (("nowhere.onnx", "MX6"), bitpress.MissingFileError, FileNotFoundError, "no model 'nowhere.onnx'"),
+    ((b"no model", "MX6"), bitpress.InvalidModelError, ValueError, "ONNX"),
+    ((17, "MX6"), bitpress.ArgumentTypeError, TypeError, "not int"),
+    (("MODEL", "MX5"), bitpress.InvalidArgumentError, ValueError, "did you mean"),
+    (("MODEL", 5), bitpress.ArgumentTypeError, TypeError, "config is int"),
+    (("MODEL", None), bitpress.InvalidArgumentError, ValueError, "neither config nor plan"),
+    (("MODEL", "nowhere.json"), bitpress.MissingFileError, FileNotFoundError, "configuration"),
+    (("MODEL", "INT8"), bitpress.InvalidArgumentError, ValueError, "samples"),
+    (("MODEL", "INT8", "nowhere"), bitpress.MissingFileError, FileNotFoundError, "folder of samples"),
+    (("MODEL", "INT8", 5), bitpress.ArgumentTypeError, TypeError, "data is a folder"),
+    (("MODEL", "INT8", []), bitpress.InvalidArgumentError, ValueError, "sample"),
+    (("MODEL", "INT8", {"picture": np.zeros((1, 3, 20, 20))}), bitpress.InvalidArgumentError, ValueError, "lacks the input 'image'"),
+    (("MODEL", "INT8", np.zeros((1, 3, 20, 20))), bitpress.InvalidArgumentError, ValueError, "image"),
+    (("MODEL", "INT8", np.zeros((1, 3, 20, 20), "c8")), bitpress.ArgumentTypeError, TypeError, "complex64"),
+], ids=lambda value: None if isinstance(value, type) else str(value)[:20])
+def test_errors_are_typed(tmp_path, conv_path, arguments, error, also, text):
+    model, *others = arguments
+    with pytest.raises(error, match=text) as caught:
+        bitpress.quantize(conv_path if model == "MODEL" else model, tmp_path / "out.onnx", *others)
+    assert isinstance(caught.value, also) and isinstance(caught.value, bitpress.Error)
+    assert not (tmp_path / "out.onnx").exists()
+
+
+def test_wrong_words_and_numbers_are_said(tmp_path, conv_path, images):
+    for keywords, text in [({"storage": "tight"}, "expected one of 'packed', 'simulated'"), ({"accuracy_level": 2}, "'1', '4'"),
+                           ({"threads": -1}, "threads=-1"), ({"samples": -1}, "samples=-1")]:
+        with pytest.raises(bitpress.InvalidArgumentError, match=text):
+            quantized(tmp_path, conv_path, "A8W8", images, **keywords)
+    with pytest.raises(bitpress.FileError, match="nowhere"):
+        bitpress.quantize(conv_path, tmp_path / "nowhere" / "out.onnx", "MX6")
+
+
+def test_what_a_reader_raises_comes_out(tmp_path, conv_path, images):
+    def broken():
+        yield {"image": images[:2]}
+        raise ZeroDivisionError("the reader's own")
+
+    with pytest.raises(ZeroDivisionError, match="the reader's own"):
+        quantized(tmp_path, conv_path, "A8W8", broken())
+    with pytest.raises(RuntimeError, match="enough"):
+        quantized(tmp_path, conv_path, "MX6", progress=lambda *_: (_ for _ in ()).throw(RuntimeError("enough")))
+    assert not (tmp_path / "out.onnx").exists()
+
+
+def test_two_inputs_by_name(tmp_path):
+    node = onnx.helper.make_node("MatMul", ["a", "b"], ["y"], "product")
+    model = models.make_model([node], [("a", ["N", 8]), ("b", [8, 4])], [("y", ["N", 4])], {})
+    rng = np.random.default_rng(1)
+    data = [{"b": rng.random((8, 4), np.float32), "a": rng.random((3, 8), np.float32)} for _ in range(4)]
+    path, report = quantized(tmp_path, model, "INT8", data)
+    assert report.target.is_run
+    wanted = data[0]["a"] @ data[0]["b"]
+    assert sqnr_db(wanted, outputs(path, data[0])[0]) > 30
+    with pytest.raises(bitpress.InvalidArgumentError, match="2 inputs"):
+        quantized(tmp_path, model, "INT8", data[0]["a"])

@@ -1,0 +1,73 @@
+"""The Python package as ./dev build leaves it, and small models to try it on."""
+
+import sys
+
+import numpy as np
+import onnxruntime
+import pytest
+from locations import ROOT, from_environment
+
+PACKAGE = from_environment("BITPRESS_PYTHON_PACKAGE", ROOT / "build" / "python")
+sys.path.insert(0, str(PACKAGE))
+sys.path.insert(0, str(ROOT / "tests" / "e2e"))
+
+import models  # noqa: E402
+
+import bitpress  # noqa: E402
+
+
+@pytest.fixture
+def conv_path(tmp_path):
+    return models.save(models.conv_model(), tmp_path / "conv.onnx")
+
+
+@pytest.fixture
+def matmul_path(tmp_path):
+    return models.save(models.matmul_model(), tmp_path / "matmul.onnx")
+
+
+@pytest.fixture
+def images():
+    return np.random.default_rng(4).standard_normal((12, *models.CONV_INPUT)).astype(np.float32)
+
+
+@pytest.fixture
+def sequences():
+    """Neighbouring features depend on each other, so that there is something to learn."""
+    rng = np.random.default_rng(5)
+    mix = rng.standard_normal((48, 48)) / 7
+    return (rng.standard_normal((32, 12, 48)) @ mix + 0.2).astype(np.float32)
+
+
+def outputs(model, inputs):
+    """The outputs of a model, a path or bytes, by ONNX Runtime with our operators."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.register_custom_ops_library(bitpress.get_library_path())
+    source = model if isinstance(model, bytes) else str(model)
+    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    return session.run(None, inputs)
+
+
+def sqnr_db(x, y):
+    return 10 * np.log10(np.sum(np.square(x)) / np.sum(np.square(x - y)))
+
+
+class Reader:
+    """What scripts of other tools write: get_next(), without rewind()."""
+
+    def __init__(self, array, name):
+        self.items = iter({name: row[None]} for row in array)
+
+    def get_next(self):
+        return next(self.items, None)
+
+
+class Rewinding(Reader):
+    def __init__(self, array, name):
+        self.array, self.name, self.num_rewinds = array, name, 0
+        super().__init__(array, name)
+
+    def rewind(self):
+        self.num_rewinds += 1
+        super().__init__(self.array, self.name)
