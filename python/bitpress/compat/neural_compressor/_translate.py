@@ -1,0 +1,202 @@
+"""From ONNX Neural Compressor's configurations to what bitpress.quantize is asked."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+import bitpress
+from bitpress._errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
+from bitpress._files import Model
+from bitpress.compat import _fates
+from bitpress.compat.neural_compressor import _providers, _words
+from bitpress.compat.neural_compressor._types import (
+    BaseConfig,
+    DynamicQuantConfig,
+    OperatorConfig,
+    SmoothQuantConfig,
+    StaticQuantConfig,
+)
+
+_TYPES = {"QInt8": "int8", "QUInt8": "uint8", "QInt16": "int16", "QUInt16": "uint16"}
+_BITS = (2, 4, 8)
+
+
+@dataclass
+class Request:
+    settings: Dict[str, Any] = field(default_factory=dict)
+    rules: List[Dict[str, Any]] = field(default_factory=list)
+    arguments: Dict[str, Any] = field(default_factory=dict)
+
+
+def _type_of(value: Any) -> str:
+    name = getattr(value, "name", value)
+    if name not in _TYPES:
+        raise InvalidArgumentError(f"there is no quantization type '{name}'; it is one of {', '.join(_TYPES)}")
+    return _TYPES[name]
+
+
+def _range_of(method: Any, extra: Mapping[str, Any]) -> str:
+    name = getattr(method, "name", method)
+    words = {"MinMax": "min_max", "Entropy": "entropy", "Percentile": f"percentile({extra.get('Percentile', 99.999)})"}
+    if name not in words:
+        raise InvalidArgumentError(f"there is no calibration method '{name}'; it is one of {', '.join(words)}")
+    return words[name]
+
+
+def _is_operator_type(key: str, model: Model) -> bool:
+    return key in {name.rsplit("::", 1)[-1] for name in bitpress.inspect(model).operators}
+
+
+def _who(key: str, model: Model) -> Dict[str, Any]:
+    """An operator type of the model, or nodes whose names begin as the expression says."""
+    return {"op_types": [key]} if _is_operator_type(key, model) else {"nodes": [f"(?:{key}).*"]}
+
+
+def _select(request: Request, config: BaseConfig, model: Model, default: Optional[Sequence[str]] = None) -> None:
+    """Which nodes are quantized."""
+    wanted = getattr(config, "op_types_to_quantize", None) or config.option("white_list") or default
+    if wanted:
+        present = {name.rsplit("::", 1)[-1] for name in bitpress.inspect(model).operators}
+        # Optional: some of them are folded away before anything is decided.
+        request.rules.append({"op_types": sorted(present - set(wanted)), "exclude": True, "optional": True})
+    nodes = getattr(config, "nodes_to_quantize", None)
+    patterns = [re.escape(name) for name in config.option("nodes_to_exclude") or ()]
+    if nodes:
+        patterns.append(f"(?!(?:{'|'.join(re.escape(name) for name in nodes)})$).*")
+    if patterns:
+        request.settings["exclude_nodes"] = patterns
+    if not config.option("quant_last_matmul"):
+        last = _last_matmul(model)
+        if last is not None:
+            request.rules.append({"names": [last], "exclude": True})
+
+
+def _last_matmul(model: Model) -> Optional[str]:
+    names = [use["node"] for row in bitpress.plan(model, "MX9", placement="all").tensors for use in row["uses"]
+             if use["op_type"] == "MatMul"]
+    return names[-1] if names else None
+
+
+def _provider_settings(config: BaseConfig, model: Model) -> Dict[str, Any]:
+    return _providers.settings_for(config.option("execution_provider"), model)
+
+
+def _integer_sides(extra: Mapping[str, Any], per_channel: bool) -> Dict[str, Any]:
+    _fates.check(extra, _words.EXTRA, "extra_options")
+    return {"weight_symmetric": bool(extra.get("WeightSymmetric", True)), "equalize": False,
+            "weight_granularity": "per_axis" if per_channel else "per_tensor"}
+
+
+def _static(config: StaticQuantConfig, model: Model) -> Request:
+    extra = config.option("extra_options") or {}
+    request = Request()
+    request.settings.update(
+        _integer_sides(extra, config.option("per_channel")), activations=_type_of(config.option("activation_type")),
+        weights=_type_of(config.option("weight_type")), activation_range=_range_of(config.option("calibrate_method"), extra),
+        activation_symmetric=bool(extra.get("ActivationSymmetric", False)), reduce_range=config.option("reduce_range"))
+    request.settings.update(_provider_settings(config, model))
+    is_operator = getattr(config.option("quant_format"), "name", "") == "QOperator"
+    request.arguments.update(form="qoperator" if is_operator else "qdq", external_data=config.option("use_external_data_format"),
+                             samples=config.option("calibration_sampling_size") or 0)
+    if isinstance(config, SmoothQuantConfig):
+        request.settings["smooth_quant"] = config.option("alpha")
+    elif extra.get("SmoothQuant"):
+        request.settings["smooth_quant"] = extra.get("SmoothQuantAlpha", 0.5)
+    _select(request, config, model)
+    for key, local in config.local_config.items():
+        request.rules.append({**_who(key, model), **_static_local(local, extra)})
+    return request
+
+
+def _is_weight_only(config: Any) -> bool:
+    return isinstance(config, BaseConfig) and "weight_dtype" in config.words
+
+
+def _static_local(local: Any, extra: Mapping[str, Any]) -> Dict[str, Any]:
+    if isinstance(local, OperatorConfig):
+        return {"activations": _type_of(local.activation_type), "weights": _type_of(local.weight_type),
+                "activation_symmetric": local.activation_sym, "weight_symmetric": local.weight_sym,
+                "weight_granularity": "per_axis" if local.per_channel else "per_tensor",
+                "activation_range": _range_of(local.calibrate_method, extra)}
+    if isinstance(local, StaticQuantConfig):
+        return {"activations": _type_of(local.option("activation_type")), "weights": _type_of(local.option("weight_type")),
+                "weight_granularity": "per_axis" if local.option("per_channel") else "per_tensor",
+                "activation_range": _range_of(local.option("calibrate_method"), local.option("extra_options") or extra)}
+    if _is_weight_only(local) and local.option("weight_dtype") == "fp32":
+        return {"exclude": True}
+    raise ArgumentTypeError(f"set_local of a static configuration takes an OperatorConfig, not {type(local).__name__}")
+
+
+def _dynamic(config: DynamicQuantConfig, model: Model) -> Request:
+    extra = config.option("extra_options") or {}
+    request = Request()
+    request.settings.update(_integer_sides(extra, config.option("per_channel")), activations="uint8", activation_range="dynamic",
+                            weights=_type_of(config.option("weight_type")), reduce_range=config.option("reduce_range"))
+    provider = config.option("execution_provider")
+    if provider in ("TensorrtExecutionProvider", "DmlExecutionProvider"):
+        raise UnsupportedError(f"DynamicQuantConfig: execution_provider='{provider}' is refused: it has no operators for it. "
+                               "Instead: StaticQuantConfig")
+    request.arguments["external_data"] = config.option("use_external_data_format")
+    _select(request, config, model)
+    for key, local in config.local_config.items():
+        if not isinstance(local, DynamicQuantConfig):
+            raise ArgumentTypeError(f"set_local of a DynamicQuantConfig takes another, not {type(local).__name__}")
+        request.rules.append({**_who(key, model), "weights": _type_of(local.option("weight_type")),
+                              "weight_granularity": "per_axis" if local.option("per_channel") else "per_tensor"})
+    return request
+
+
+def _weight_settings(config: BaseConfig) -> Dict[str, Any]:
+    """The format of weights; of fp32 that they stay float."""
+    where = type(config).__name__
+    dtype, bits = config.option("weight_dtype"), config.option("weight_bits")
+    if dtype == "fp32":
+        return {"exclude": True}
+    if dtype not in ("int", "uint"):
+        raise InvalidArgumentError(f"{where}: weight_dtype='{dtype}'; expected 'int', 'uint' or 'fp32'")
+    if bits not in _BITS:
+        nearest = min(_BITS, key=lambda have: abs(have - bits))
+        raise UnsupportedError(f"{where}: weight_bits={bits} is refused: ONNX has no such type. Instead: {nearest}")
+    is_symmetric = bool(config.option("weight_sym"))
+    settings = {"weights": f"{'int' if is_symmetric and dtype == 'int' else 'uint'}{bits}", "weight_symmetric": is_symmetric}
+    size = config.option("weight_group_size")
+    settings.update({"weight_granularity": "per_axis"} if size == -1 else {"weight_granularity": "per_block", "weight_block_size": size})
+    if getattr(config, "mse", False) or getattr(config, "enable_mse_search", False):
+        settings["weight_range"] = "mse"
+    return settings
+
+
+def _weight_only(config: BaseConfig, model: Model) -> Request:
+    request = Request()
+    request.settings["activations"] = "none"
+    general = _weight_settings(config)
+    if "exclude" in general:
+        request.settings["weights"] = "none"
+    else:
+        request.settings.update(general)
+    if config.name == "gptq":
+        request.settings["finetune"] = "gptq"
+    if getattr(config, "enable_auto_scale", False):
+        request.settings["smooth_quant"] = "auto"
+    level = 4 if config.option("accuracy_level") == 4 else 1
+    is_operator = getattr(config.option("quant_format"), "name", "") == "QOperator"
+    # Products of floats exist for 4 bits only; other weights are decoded when the model is loaded, which is exact too.
+    if is_operator and (level == 4 or config.option("weight_bits") == 4):
+        request.arguments.update(target="onnxruntime", accuracy_level=level)
+    _select(request, config, model)
+    for key, local in config.local_config.items():
+        if not _is_weight_only(local):
+            raise ArgumentTypeError(f"set_local of {type(config).__name__} takes a weight-only configuration, not {type(local).__name__}")
+        request.rules.append({**_who(key, model), **_weight_settings(local)})
+    return request
+
+
+def translate(config: Any, model: Model) -> Request:
+    if isinstance(config, StaticQuantConfig):
+        return _static(config, model)
+    if isinstance(config, DynamicQuantConfig):
+        return _dynamic(config, model)
+    if _is_weight_only(config):
+        return _weight_only(config, model)
+    raise ArgumentTypeError(f"quant_config is {type(config).__name__}; expected StaticQuantConfig, DynamicQuantConfig, SmoothQuantConfig, "
+                            "RTNConfig, GPTQConfig or AWQConfig")

@@ -1,0 +1,111 @@
+"""The table of fates of ONNX Neural Compressor's words."""
+
+from bitpress.compat._fates import honoured, notice, refused, table
+
+_WHOLE = "weights are quantized one at a time anyway"
+_CPU = "models are quantized on the CPU"
+_CALIBRATION = "every sample that is read counts"
+
+# StaticQuantConfig(...), and what SmoothQuantConfig passes on to it
+STATIC = table([
+    honoured("calibration_data_reader", "`data`; one without rewind() is copied to a temporary file as it is read"),
+    honoured("calibrate_method", "`activation_range`: MinMax, Entropy, Percentile"),
+    honoured("quant_format", "QOperator as `form=\"qoperator\"`, or QDQ"),
+    honoured("activation_type", "`activations`"),
+    honoured("weight_type", "`weights`"),
+    honoured("op_types_to_quantize", "all other operators of the model are excluded"),
+    honoured("nodes_to_quantize", "all other nodes are excluded"),
+    honoured("nodes_to_exclude", "`exclude_nodes`"),
+    honoured("per_channel", "`weight_granularity`"),
+    honoured("reduce_range", "`reduce_range`"),
+    honoured("use_external_data_format", "`external_data`"),
+    honoured("extra_options", "see below"),
+    honoured("calibration_sampling_size", "`samples`"),
+    honoured("quant_last_matmul", "False excludes the last MatMul"),
+    honoured("execution_provider", "see below; None is the first that this machine offers"),
+    honoured("white_list", "as op_types_to_quantize"),
+])
+
+DYNAMIC = table([
+    *[word for name, word in STATIC.items()
+      if name not in ("calibration_data_reader", "calibrate_method", "activation_type", "calibration_sampling_size")],
+])
+
+# extra_options={...}
+EXTRA = table([
+    honoured("ActivationSymmetric", "`activation_symmetric`"),
+    honoured("WeightSymmetric", "`weight_symmetric`"),
+    notice("AddQDQPairToWeight", "weights are stored as codes", False),
+    notice("DedicatedQDQPair", "a value that is read in the same way is quantized once; the outputs are the same", False),
+    refused("OpTypesToExcludeOutputQuantization", "quantizers belong to who reads a value", "set_local or nodes_to_exclude for the readers", []),
+    honoured("SmoothQuant", "`smooth_quant`"),
+    honoured("SmoothQuantAlpha", "`smooth_quant`: a number or \"auto\""),
+    notice("SmoothQuantFolding", "factors are folded where nothing else reads the value, and a Mul elsewhere", True),
+    notice("SmoothQuantOpTypes", "MatMul and Gemm are smoothed", ["Gemm", "MatMul"], ["Gemm", "Conv", "MatMul", "FusedConv"]),
+    notice("SmoothQuantCalibIter", _CALIBRATION, 100),
+    notice("SmoothQuantScalesPerOp", "readers of one value share its factors", False),
+    honoured("Percentile", "`activation_range=percentile(P)`"),
+    notice("CalibMovingAverage", "min-max of all samples", False),
+    notice("CalibTensorRangeSymmetric", "symmetric types have symmetric ranges, others are not widened", False),
+])
+
+SMOOTH = table([
+    honoured("alpha", "`smooth_quant`: a number or \"auto\""),
+    notice("folding", "factors are folded where nothing else reads the value, and a Mul elsewhere", True),
+    notice("op_types", "MatMul and Gemm are smoothed", ["Gemm", "MatMul"], ["Gemm", "Conv", "MatMul", "FusedConv"]),
+    notice("calib_iter", _CALIBRATION, 100),
+    notice("scales_per_op", "readers of one value share its factors", False),
+    notice("auto_alpha_args", "alpha from 0 to 1 in steps of 0.05, by the error of the products",
+           {"alpha_min": 0.3, "alpha_max": 0.7, "alpha_step": 0.05, "attn_method": "min"}),
+])
+
+# RTNConfig(...), GPTQConfig(...), AWQConfig(...)
+WEIGHT_ONLY = table([
+    honoured("weight_dtype", "int, uint; fp32 leaves nodes float"),
+    honoured("weight_bits", "2, 4 or 8"),
+    honoured("weight_group_size", "`weight_block_size`; -1 is one scale for each output"),
+    honoured("weight_sym", "`weight_symmetric`"),
+    refused("act_dtype", "activations of weight-only models are float", "StaticQuantConfig or DynamicQuantConfig", "fp32"),
+    honoured("accuracy_level", "4: activations rounded to 8 bits at run time, others: products of floats"),
+    notice("providers", _CPU, ["CPUExecutionProvider"]),
+    notice("layer_wise_quant", _WHOLE, False),
+    honoured("quant_last_matmul", "False excludes the last MatMul"),
+    honoured("quant_format", "QOperator: MatMulNBits (`target=\"onnxruntime\"`); QDQ: standard operators"),
+    honoured("nodes_to_exclude", "`exclude_nodes`"),
+    honoured("white_list", "operator types; MatMul by default"),
+    honoured("calibration_data_reader", "`data`"),
+])
+RTN = table([*WEIGHT_ONLY.values(), notice("ratios", "ranges are those of the values", {})])
+GPTQ = table([
+    *WEIGHT_ONLY.values(),
+    notice("percdamp", "the ridge is 0.01 of the mean square", 0.01),
+    notice("block_size", "columns are worked on one after the other", 128),
+    notice("actorder", "inputs with large squares are rounded first", True),
+    honoured("mse", "`weight_range=mse`"),
+    notice("perchannel", "a group has a scale of its own in each output", True),
+])
+AWQ = table([
+    *WEIGHT_ONLY.values(),
+    honoured("enable_auto_scale", "`smooth_quant=auto`: factors of input channels from activations and weights"),
+    honoured("enable_mse_search", "`weight_range=mse`"),
+])
+
+# TuningConfig(...)
+TUNING = table([
+    honoured("config_set", "configurations, whose lists of values are expanded"),
+    refused("sampler", "configurations are tried in their order", "order config_set"),
+    honoured("tolerable_loss", "a share of the float model's result"),
+    honoured("max_trials", "configurations at most"),
+])
+
+# Title of each table in the documentation.
+TABLES = {
+    "`StaticQuantConfig`": STATIC,
+    "`DynamicQuantConfig`": DYNAMIC,
+    "`extra_options`": EXTRA,
+    "`SmoothQuantConfig`, besides those of `StaticQuantConfig`": SMOOTH,
+    "`RTNConfig`": RTN,
+    "`GPTQConfig`": GPTQ,
+    "`AWQConfig`": AWQ,
+    "`TuningConfig`": TUNING,
+}

@@ -1,0 +1,127 @@
+"""ModelQuantizer: runs bitpress.quantize with what a configuration of Quark's means."""
+
+from pathlib import Path
+from typing import Any, Iterator, Mapping, Optional, Sequence
+
+import numpy as np
+
+import bitpress
+from bitpress._errors import ExecutionError, InvalidArgumentError
+from bitpress._files import Model, PathLike
+from bitpress.compat import _fates
+from bitpress.compat.quark._algorithms import Request
+from bitpress.compat.quark._translate import translate
+from bitpress.compat.quark._types import AlgoConfig, QConfig, QuantizationConfig
+
+_NUM_RANDOM_SAMPLES = 10
+_SEED = 1705472343
+
+
+class RandomDataReader:
+    """Samples of random numbers, the same ones in every run.
+
+    Args:
+        model: its inputs are looked up, unless `shapes` has them.
+        shapes: of each input; dimensions that are not known are 1.
+        ranges: smallest and largest value of each input; nothing: 0 to 1.
+    """
+
+    def __init__(self, model: Model, shapes: Optional[Mapping[str, Sequence[int]]] = None,
+                 ranges: Optional[Mapping[str, Sequence[float]]] = None) -> None:
+        found = bitpress.inspect(model).input_shapes
+        self._shapes = {name: (shapes or {}).get(name, [max(size, 1) for size in shape]) for name, shape in found.items()}
+        if ranges is not None and set(self._shapes) - set(ranges):
+            raise InvalidArgumentError(f"RandomDataReaderInputDataRange lacks the input '{min(set(self._shapes) - set(ranges))}'")
+        self._ranges = ranges
+        self.rewind()
+
+    def rewind(self) -> None:
+        self._samples = self._make()
+
+    def get_next(self) -> Optional[Mapping[str, Any]]:
+        return next(self._samples, None)
+
+    def _make(self) -> Iterator[Mapping[str, Any]]:
+        random = np.random.default_rng(_SEED)
+        for _ in range(_NUM_RANDOM_SAMPLES):
+            yield {name: self._values(random, name, shape) for name, shape in self._shapes.items()}
+
+    def _values(self, random: np.random.Generator, name: str, shape: Sequence[int]) -> Any:
+        low, high = self._ranges[name] if self._ranges is not None else (0, 1)
+        return random.uniform(low, high, shape).astype(np.float32)
+
+
+def _config(request: Request, model: Model) -> bitpress.Config:
+    settings, rules = request.settings, list(request.rules)
+    if request.only_op_types:
+        present = {name.rsplit("::", 1)[-1] for name in bitpress.inspect(model).operators}
+        # Optional: some of them are folded away before anything is decided.
+        rules.append({"op_types": sorted(present - set(request.only_op_types)), "exclude": True, "optional": True})
+    name = f"quark {settings['activations']}/{settings['weights']}"
+    return bitpress.Config.from_json(f'{{"name": "{name}"}}').changed(rules=rules, **settings)
+
+
+class ModelQuantizer:
+    """Quantizes models as a Config, QuantizationConfig or QConfig says."""
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+        self._request = translate(config)
+
+    def quantize_model(self, model_input: Model, model_output: Optional[PathLike] = None, calibration_data_reader: Any = None,
+                       calibration_data_path: Optional[PathLike] = None, algorithms: Optional[Sequence[AlgoConfig]] = None) -> Any:
+        """Writes the quantized model.
+
+        Args:
+            model_input: a path or an onnx.ModelProto.
+            model_output: the file to write; None: the model is returned.
+            calibration_data_reader: a reader with get_next(), perhaps also rewind(), or an iterable of dicts.
+            calibration_data_path: or a folder of `.npy` files.
+            algorithms: further algorithms, as algo_config.
+
+        Returns:
+            An onnx.ModelProto if there is no `model_output`, otherwise None.
+        """
+        request = self._request if not algorithms else self._with_algorithms(algorithms)
+        data = calibration_data_path if calibration_data_reader is None else calibration_data_reader
+        if data is None and request.random_shapes is not None:
+            data = RandomDataReader(model_input, request.random_shapes, request.random_ranges)
+        config = _config(request, model_input)
+        arguments = dict(request.arguments)
+        if model_output is not None:
+            bitpress.quantize(model_input, Path(model_output), config, data, **arguments)
+            return None
+        if arguments.pop("external_data", False):
+            _fates.say("use_external_data_format=True: the model is returned, with its data inside")
+        try:
+            import onnx
+        except ImportError as error:
+            raise ExecutionError("the package onnx is needed to return a model; give model_output") from error
+        return onnx.load_from_string(bitpress.quantize_to_bytes(model_input, config, data, **arguments)[0])
+
+    def _with_algorithms(self, algorithms: Sequence[AlgoConfig]) -> Request:
+        config = self.config
+        if not isinstance(config, QConfig):
+            raise InvalidArgumentError("algorithms go with a QConfig")
+        return translate(QConfig(config.global_config, config.specific_layer_config, config.layer_type_config, config.exclude,
+                                 [*config.algo_config, *algorithms], config.use_external_data_format, config.extra_options))
+
+
+def quantize_static(model_input: Model, model_output: PathLike, calibration_data_reader: Any = None, **options: Any) -> None:
+    """Quark's function: the fields of QuantizationConfig as arguments."""
+    ModelQuantizer(QuantizationConfig(**options)).quantize_model(model_input, model_output, calibration_data_reader)
+
+
+def quantize_dynamic(model_input: Model, model_output: PathLike, **options: Any) -> None:
+    """Quark's function: the fields of QuantizationConfig as arguments."""
+    ModelQuantizer(QuantizationConfig(**{"use_dynamic_quant": True, **options})).quantize_model(model_input, model_output)
+
+
+def get_library_path(device: str = "CPU") -> str:
+    """The operator library; for other devices that of the CPU, with a notice."""
+    name = device.upper()
+    if name not in ("CPU", "CUDA", "ROCM"):
+        raise InvalidArgumentError(f"there is no device '{device}'; it is one of CPU, CUDA, ROCM")
+    if name != "CPU":
+        _fates.say(f"get_library_path('{device}'): the operators run on the CPU")
+    return bitpress.get_library_path()

@@ -1,0 +1,193 @@
+"""From AMD Quark's words to ours: what ModelQuantizer asks of bitpress.quantize.
+
+Quark quantizes every operator, takes the floor of a block's exponent, keeps short blocks, equalizes layers and quantizes
+biases: a configuration that comes through here means the same.
+"""
+
+import re
+from typing import Any, Dict, Mapping, Sequence
+
+from bitpress._errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
+from bitpress.compat import _fates
+from bitpress.compat.quark import _words
+from bitpress.compat.quark._algorithms import (
+    Request,
+    Rule,
+    add_algorithm,
+    add_auto_mixprecision,
+    add_equalization,
+    add_fast_finetune,
+    add_matmul_nbits,
+    add_smoothing,
+)
+from bitpress.compat.quark._formats import calibration, check_keys, format_of, is_integer, layer_settings, name_of
+from bitpress.compat.quark._types import Config, QConfig, QuantizationConfig
+
+# What Quark's kernels and placement do.
+_LIKE_QUARK = {"placement": "all", "scale": "floor", "short_axis": "axis", "weight_granularity": "per_tensor", "equalize_clips": "keep"}
+
+
+def node_rule(nodes: Any) -> Rule:
+    """The words of a rule for a name, a regular expression that begins with ^, or a subgraph (starts, ends)."""
+    if isinstance(nodes, str):
+        return {"nodes": [nodes]} if nodes.startswith("^") else {"names": [nodes]}
+    if isinstance(nodes, (tuple, list)) and len(nodes) == 2 and not any(isinstance(part, str) for part in nodes):
+        return {"from": list(nodes[0]), "to": list(nodes[1])}
+    raise ArgumentTypeError(f"{nodes!r} is neither a name, a regular expression that begins with ^, nor a subgraph ([starts], [ends])")
+
+
+def _add_exclusions(request: Request, excluded: Sequence[Any]) -> None:
+    for nodes in excluded:
+        if isinstance(nodes, str):
+            request.exclude(nodes if nodes.startswith("^") else re.escape(nodes))
+        elif isinstance(nodes, list) and nodes and all(isinstance(item, tuple) for item in nodes):
+            _add_exclusions(request, nodes)
+        else:
+            request.rules.append({**node_rule(nodes), "exclude": True})
+
+
+def _only_nodes(request: Request, names: Sequence[str]) -> None:
+    if names:
+        request.exclude(f"(?!(?:{'|'.join(re.escape(name) for name in names)})$).*")
+
+
+def _add_options(request: Request, options: Mapping[str, Any]) -> None:
+    """Of extra_options what is neither a format nor an algorithm."""
+    _fates.check(options, _words.OPTIONS, "extra_options")
+    settings = request.settings
+    if options.get("EnableSubgraph"):
+        raise UnsupportedError("extra_options: EnableSubgraph=True is refused: bodies of If, Loop and Scan stay float. Instead: leave it out")
+    for word, setting in (("ActivationSymmetric", "activation_symmetric"), ("WeightSymmetric", "weight_symmetric"),
+                          ("ActivationScaled", "activation_scaled"), ("WeightScaled", "weight_scaled")):
+        if options.get(word) is not None:
+            settings[setting] = bool(options[word])
+    if options.get("Int16Scale"):
+        settings["activation_scale_kind"] = settings["weight_scale_kind"] = "int16"
+    if options.get("WeightCalibrateMethod") is not None:
+        settings["weight_range"] = {"MinMax": "min_max", "MinMSE": "mse"}[name_of(options["WeightCalibrateMethod"]).rsplit(".", 1)[-1]]
+    if options.get("ReplaceClip6Relu"):
+        settings["equalize_clips"] = "bound"
+    if options.get("BF16QDQToCast"):
+        if settings.get("activations") not in ("bf16", "none") or settings.get("weights") not in ("bf16", "none"):
+            raise UnsupportedError("extra_options: BF16QDQToCast is refused: a side is not bfloat16. Instead: leave it out")
+        settings["operators"] = "cast"
+    if options.get("OptimizeModel") is False or options.get("SkipPreprocess"):
+        request.arguments["as_is"] = True
+    if options.get("WeightsOnly"):
+        settings["activations"] = "none"
+    request.take_samples(options.get("CalibDataSize"))
+    request.only_op_types = options.get("OpTypesToQuantize") or request.only_op_types
+    _only_nodes(request, options.get("NodesToQuantize") or ())
+    if options.get("UseRandomData"):
+        request.random_shapes = options.get("RandomDataReaderInputShape") or {}
+        request.random_ranges = options.get("RandomDataReaderInputDataRange")
+    for tensor, overrides in (options.get("TensorQuantOverrides") or {}).items():
+        _add_override(request, tensor, overrides, options)
+    if options.get("UseMatMulNBits"):
+        add_matmul_nbits(request, options.get("MatMulNBitsParams") or {})
+
+
+def _add_override(request: Request, tensor: str, overrides: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> None:
+    where = f"TensorQuantOverrides['{tensor}']"
+    if len(overrides) != 1:
+        raise UnsupportedError(f"{where}: a dict for each channel is refused: parameters cannot be given channel by channel. Instead: one dict")
+    given = overrides[0]
+    check_keys(given, ("quant_type", "axis", "symmetric", "reduce_range", "scale", "zero_point", "rmin", "rmax"), where)
+    for key in ("scale", "zero_point", "rmin", "rmax"):
+        if given.get(key) is not None:
+            raise UnsupportedError(f"{where}: {key} is refused: a rule has no numbers. Instead: a plan (bitpress.plan) with scale and zero_point")
+    rule: Rule = {"tensors": [re.escape(tensor)]}
+    if given.get("quant_type") is not None:
+        rule["activations"] = rule["weights"] = format_of(given["quant_type"], options, {})
+    if given.get("symmetric") is not None:
+        rule["activation_symmetric"] = rule["weight_symmetric"] = bool(given["symmetric"])
+    if given.get("reduce_range") is not None:
+        rule["reduce_range"] = bool(given["reduce_range"])
+    if given.get("axis") is not None:
+        rule["weight_granularity"] = "per_axis"
+    request.rules.append(rule)
+
+
+def _biases(settings: Dict[str, Any], wanted: bool) -> None:
+    """Biases of integer layers are int32 by themselves; other formats quantize them as weights."""
+    weights = settings.get("weights", "none")
+    settings["biases"] = weights if wanted and weights != "none" and not is_integer(weights) else "none"
+
+
+def from_legacy(config: QuantizationConfig) -> Request:
+    """The older interface."""
+    options = dict(config.extra_options)
+    _fates.check(config.given(), _words.FIELDS, "QuantizationConfig")
+    request = Request()
+    settings = request.settings
+    settings.update(_LIKE_QUARK)
+    settings["activations"] = format_of(config.activation_type, options, settings)
+    settings["weights"] = format_of(config.weight_type, options, settings)
+    settings.update(calibration(config.calibrate_method, options))
+    settings["weight_granularity"] = "per_axis" if config.per_channel else "per_tensor"
+    settings["reduce_range"] = config.reduce_range
+    if name_of(config.quant_format) == "QOperator":
+        request.arguments["form"] = "qoperator"
+    if config.use_dynamic_quant:
+        settings.update(activations="uint8", activation_range="dynamic", placement="compute")
+    if config.include_cle:
+        add_equalization(request, options, "CLESteps", "CLEScaleAppendBias")
+    else:
+        settings["equalize"] = False
+    _biases(settings, bool(options.get("QuantizeBias", True)))
+    request.arguments.update(external_data=config.use_external_data_format, as_is=not config.optimize_model)
+    request.only_op_types = tuple(config.op_types_to_quantize)
+    _only_nodes(request, config.nodes_to_quantize)
+    _add_exclusions(request, [*config.nodes_to_exclude, *config.subgraphs_to_exclude])
+    _add_options(request, options)
+    if config.include_sq:
+        add_smoothing(request, options.get("SmoothAlpha"))
+    add_fast_finetune(request, config.include_fast_ft, options.get("FastFinetune"))
+    mixed = options.get("AutoMixprecision")
+    if config.include_auto_mp and mixed is None:
+        raise InvalidArgumentError("include_auto_mp=True without extra_options['AutoMixprecision']")
+    if mixed is not None and config.include_auto_mp is False:
+        _fates.say("include_auto_mp=False: AutoMixprecision is there, but nothing is lowered")
+    elif mixed is not None:
+        add_auto_mixprecision(request, mixed, options)
+    if config.specific_tensor_precision:
+        for quant_type, tensors in options.get("MixedPrecisionTensor", {}).items():
+            name = format_of(quant_type, options, settings)
+            request.rules.append({"tensors": [re.escape(tensor) for tensor in tensors], "activations": name, "weights": name})
+    elif options.get("MixedPrecisionTensor"):
+        _fates.say("MixedPrecisionTensor without specific_tensor_precision=True changes nothing")
+    return request
+
+
+def from_config(config: QConfig) -> Request:
+    """The newer interface."""
+    options = config.extra_options
+    request = Request()
+    settings = request.settings
+    settings.update(_LIKE_QUARK, activations="none", weights="none", equalize=False)
+    settings.update(layer_settings(config.global_config, options))
+    if config.global_config.bias is None:
+        _biases(settings, bool(options.get("QuantizeBias", True)))
+    request.arguments["external_data"] = config.use_external_data_format
+    # From large to small: operator types, then layers, so that the smaller counts.
+    for layer, op_types in config.layer_type_config.items():
+        what = {"exclude": True} if layer is None else layer_settings(layer, options)
+        request.rules.append({"op_types": list(op_types), "optional": True, **what})
+    for layer, nodes in config.specific_layer_config.items():
+        for item in nodes:
+            request.rules.append({**node_rule(item), **layer_settings(layer, options)})
+    _add_exclusions(request, config.exclude)
+    _add_options(request, options)
+    for algorithm in config.algo_config:
+        add_algorithm(request, algorithm, options)
+    return request
+
+
+def translate(config: Any) -> Request:
+    if isinstance(config, Config):
+        config = config.global_quant_config
+    if isinstance(config, QuantizationConfig):
+        return from_legacy(config)
+    if isinstance(config, QConfig):
+        return from_config(config)
+    raise ArgumentTypeError(f"ModelQuantizer takes a Config, QuantizationConfig or QConfig, not {type(config).__name__}")

@@ -1,0 +1,255 @@
+"""The table of fates of AMD Quark's words."""
+
+from bitpress.compat._fates import honoured, notice, refused, table
+
+_LEARNING = "weights are learned as the minimum of a quadratic form of all samples, without steps of a gradient method"
+_NPU = "it adapts models to AMD's NPU compiler"
+_REMOVAL = "where quantizers stand follows from the placement"
+_GRAPH = "ONNX Runtime's basic optimizations prepare every model; it is not rewritten further"
+_SCALES = "scales are shared where elements only move"
+_MEMORY = "calibration takes one pass, and memory that does not grow with the samples"
+
+# QuantizationConfig(...)
+FIELDS = table([
+    honoured("calibrate_method", "`activation_range`; those of PowerOfTwoMethod and Int16Method also `*_scale_kind`"),
+    honoured("quant_format", "QDQ, or QOperator as `form=\"qoperator\"`"),
+    honoured("activation_type", "`activations`"),
+    honoured("weight_type", "`weights`"),
+    refused("input_nodes", "nodes before them would have to be known", "nodes_to_exclude or subgraphs_to_exclude", (), []),
+    refused("output_nodes", "nodes behind them would have to be known", "nodes_to_exclude or subgraphs_to_exclude", (), []),
+    honoured("op_types_to_quantize", "all other operators of the model become `exclude_op_types`"),
+    honoured("nodes_to_quantize", "`exclude_nodes` of all others"),
+    notice("extra_op_types_to_quantize", "every operator is quantized anyway (`placement=all`)", (), []),
+    honoured("nodes_to_exclude", "`exclude_nodes`; a name that begins with ^ is a regular expression"),
+    honoured("subgraphs_to_exclude", "rules `from=... to=...: exclude`"),
+    honoured("specific_tensor_precision", "with `MixedPrecisionTensor`: rules for tensors"),
+    notice("execution_providers", "calibration runs on the CPU", ("CPUExecutionProvider",), ["CPUExecutionProvider"]),
+    honoured("per_channel", "`weight_granularity=per_axis`"),
+    honoured("reduce_range", "`reduce_range`"),
+    honoured("optimize_model", "False is `as_is=True`"),
+    honoured("use_dynamic_quant", "`activation_range=dynamic`"),
+    honoured("use_external_data_format", "`external_data`"),
+    refused("convert_fp16_to_fp32", "models are quantized in the type that they have; float16 is", "leave it out", False),
+    refused("convert_nchw_to_nhwc", "inputs keep their layout", "leave it out, or transpose the input in the model", False),
+    honoured("include_sq", "`smooth_quant` with SmoothAlpha"),
+    refused("include_rotation", "there are no rotations (QuaRot)", "include_sq=True", False),
+    honoured("include_cle", "`equalize`; a Clip such as ReLU6 between layers stays, as there"),
+    honoured("include_auto_mp", "with `AutoMixprecision`"),
+    honoured("include_fast_ft", "`finetune`, with `FastFinetune`"),
+    notice("enable_npu_cnn", _NPU + "; power-of-two scales come from the calibration method", False),
+    notice("enable_npu_transformer", _NPU, False),
+    notice("debug_mode", "nothing more is printed", False),
+    refused("crypto_mode", "models go through temporary files", "leave it out, on a machine whose temporary folder is private", False),
+    notice("print_summary", "quantize_model returns nothing to print; `bitpress inspect` does", True, False),
+    notice("ignore_warnings", "notices are Python warnings", True, False),
+    notice("log_severity_level", "there is no log", 1),
+])
+
+# extra_options={...} of both interfaces, and further arguments of QConfig
+OPTIONS = table([
+    honoured("ActivationSymmetric", "`activation_symmetric`"),
+    honoured("WeightSymmetric", "`weight_symmetric`"),
+    honoured("Percentile", "`activation_range=percentile(P)`"),
+    honoured("CalibMovingAverage", "`activation_range=moving_average`, which does not depend on the order of samples"),
+    notice("CalibMovingAverageConstant", "the average of all samples is taken", 0.01),
+    notice("CalibTensorRangeSymmetric", "symmetric types have symmetric ranges, others are not widened", False),
+    honoured("CalibDataSize", "`samples`"),
+    notice("CalibWorkerNum", _MEMORY, 1),
+    notice("CalibOptimizeMem", _MEMORY, True),
+    notice("CalibOptimizeDisk", _MEMORY, True),
+    notice("CalibPassthroughOpTypes", _SCALES, []),
+    notice("NumBins", "histograms have bins of 1/256 of their values", 2048, 128),
+    notice("NumQuantizedBins", "histograms have bins of 1/256 of their values", 128),
+    notice("LWPMetric", "the candidate with the least squared error is taken", "mse"),
+    notice("PercentileCandidates", "candidates are those of docs/range_methods.md", [99.99, 99.999, 99.99999]),
+    notice("MinMSEModePof2Scale", "all samples are looked at", "All"),
+    honoured("WeightCalibrateMethod", "`weight_range`"),
+    notice("MinMSEModeFloatScale", "the whole tensor is looked at", "All"),
+    honoured("UseRandomData", "samples from RandomDataReaderInputShape"),
+    honoured("RandomDataReaderInputShape", "the shapes of random samples"),
+    honoured("RandomDataReaderInputDataRange", "their ranges"),
+    honoured("Int16Scale", "`activation_scale_kind` and `weight_scale_kind` int16"),
+    honoured("BFPAttributes", "the format of QBFP"),
+    honoured("MXAttributes", "the format of QMX"),
+    honoured("FastFinetune", "`finetune`"),
+    honoured("AutoMixprecision", "rules for the operators that are lowered"),
+    honoured("MixedPrecisionTensor", "rules for tensors"),
+    honoured("TensorQuantOverrides", "rules for tensors"),
+    honoured("SmoothAlpha", "`smooth_quant`"),
+    honoured("CLESteps", "`equalize_steps`"),
+    honoured("CLEScaleAppendBias", "`equalize_bias`"),
+    notice("CLEWeightThreshold", "every channel with a weight is scaled", 0.5),
+    notice("CLETotalLayerDiffThreshold", "steps end where no factor changes by a thousandth", 1.9e-7),
+    notice("CLEBalanceMethod", "ranges are balanced by their largest magnitude", "max"),
+    notice("CLEScaleUseThreshold", "every channel with a weight is scaled", True),
+    honoured("ReplaceClip6Relu", "`equalize_clips`: the Clip is kept, with a limit for each channel where True"),
+    honoured("QuantizeBias", "`biases`; int32 with integer layers"),
+    notice("Int32Bias", "biases of integer layers are int32 of input scale times weight scale", True),
+    refused("Int16Bias", "biases of integer layers are int32 of input scale times weight scale", "leave it out", False),
+    notice("AdjustBiasScale", "biases have the scale of the products that they are added to", True),
+    honoured("ActivationScaled", "`activation_scaled`"),
+    honoured("WeightScaled", "`weight_scaled`"),
+    honoured("BF16QDQToCast", "`operators=cast`"),
+    notice("BF16WithClip", "bfloat16 reaches as far as float32", False),
+    refused("EnableVaimlBF16", "it writes a form that only one compiler reads", "BF16QDQToCast", False),
+    notice("RefineBlockAxis", "blocks always run along the axis that products are summed over", True),
+    honoured("WeightsOnly", "`activations=none`"),
+    honoured("UseMatMulNBits", "weights in blocks and operators that compute from codes (`target=\"onnxruntime\"`)"),
+    honoured("MatMulNBitsParams", "GroupSize, Symmetric, Bits, AccuracyLevel, Algorithm"),
+    honoured("OpTypesToQuantize", "as op_types_to_quantize"),
+    honoured("NodesToQuantize", "as nodes_to_quantize"),
+    notice("ExtraOpTypesToQuantize", "every operator is quantized anyway (`placement=all`)", []),
+    notice("QuantizeAllOpTypes", "every operator is quantized anyway (`placement=all`)", True),
+    notice("ForceQuantizeNoInputCheck", "every operator is quantized anyway (`placement=all`)", True),
+    notice("MatMulConstBOnly", "products of activations are quantized too, where both sides are", False),
+    honoured("EnableSubgraph", "bodies of If, Loop and Scan stay float; True is refused"),
+    notice("AddQDQPairToWeight", "weights are stored as codes", False),
+    notice("DedicatedQDQPair", "a value that is read in the same way is quantized once; the outputs are the same", False),
+    notice("DedicateDQNode", "a value that is read in the same way is quantized once; the outputs are the same", False),
+    notice("EnableDualQuantNodePairs", "a value gets the format of each reader, one quantizer for each", False),
+    refused("OpTypesToExcludeOutputQuantization", "quantizers belong to who reads a value", "exclude the readers", []),
+    refused("NodesToExcludeOutputQuantization", "quantizers belong to who reads a value", "exclude the readers", []),
+    notice("QDQOpTypePerChannelSupportToAxis", "channels are those of the product that a weight is in", {}),
+    notice("UseUnsignedReLU", "asymmetric ranges cover zero; unsigned types need no more", False),
+    notice("AlignEltwiseQuantType", "constants of Mul, Add and their kin have the format of activations", True),
+    *[notice(name, _SCALES, True)
+      for name in ("AlignConcat", "AlignPool", "AlignPad", "AlignSlice", "AlignTranspose", "AlignReshape")],
+    *[notice(name, _REMOVAL, False)
+      for name in ("RemoveQDQConvClip", "RemoveQDQConvRelu", "RemoveQDQConvLeakyRelu", "RemoveQDQConvPRelu",
+                   "RemoveQDQConvGelu", "RemoveQDQMulAdd", "RemoveQDQInstanceNorm", "RemoveFusedQDQ")],
+    notice("RemoveQDQBetweenOps", _REMOVAL, []),
+    *[notice(name, _NPU, False)
+      for name in ("SimulateDPU", "ConvertLeakyReluToDPUVersion", "ConvertSigmoidToHardSigmoid", "ConvertHardSigmoidToDPUVersion",
+                   "ConvertAvgPoolToDPUVersion", "ConvertClipToDPUVersion", "ConvertReduceMeanToDPUVersion",
+                   "ConvertSoftmaxToDPUVersion", "NPULimitationCheck", "AdjustShiftCut", "AdjustShiftBias", "AdjustShiftRead",
+                   "AdjustShiftWrite", "AdjustHardSigmoid", "AdjustShiftSwish")],
+    notice("MaxLoopNum", _NPU, 5),
+    honoured("OptimizeModel", "False is `as_is=True`"),
+    honoured("SkipPreprocess", "True is `as_is=True`"),
+    *[notice(name, _GRAPH, True) for name in ("SimplifyModel", "RemoveInputInit", "FoldBatchNorm")],
+    *[notice(name, _GRAPH, False)
+      for name in ("FuseInstanceNorm", "FuseL2Norm", "FuseGelu", "FuseLayerNorm", "FoldRelu", "ConvertBNToConv",
+                   "ConvertReduceMeanToGlobalAvgPool", "SplitLargeKernelPool", "ConvertSplitToSlice", "ConvertClipToRelu",
+                   "FillAllValueInfo")],
+    *[notice(name, _GRAPH, [], {}) for name in ("SimplifyModelOptions", "CopySharedInit", "CopyBiasInit")],
+    refused("PreprocessYAML", "there are no files of passes", "change the model before"),
+    refused("ConvertOpsetVersion", "models keep their opset", "onnx.version_converter before"),
+    refused("ConvertFP16ToFP32", "models are quantized in the type that they have; float16 is", "leave it out", False),
+    refused("ConvertNCHWToNHWC", "inputs keep their layout", "leave it out, or transpose the input in the model", False),
+    notice("QuantizeFP16", "float16 models are quantized as they are", True),
+    notice("UseFP32Scale", "scales are float32 where the operator set takes them", True),
+    refused("FixShapes", "shapes stay as they are", "onnxruntime.tools.make_dynamic_shape_fixed before"),
+    notice("SaveAndRestore", "a stopped fine-tuning goes on by itself; calibrations are files of bitpress.calibrate"),
+    notice("SaveTensorHistFig", "no figures are drawn", False),
+    notice("TmpDir", "the system's temporary folder is used (TMPDIR)"),
+    refused("UserCustomOpLibPath", "operators that ONNX Runtime does not have cannot be run here", "exclude them in a model without"),
+    refused("EncryptionAlgorithm", "nothing is encrypted", "leave it out"),
+    refused("CryptoMode", "models go through temporary files", "leave it out, on a machine whose temporary folder is private", False),
+    notice("ExecutionProviders", "calibration runs on the CPU", ["CPUExecutionProvider"]),
+    notice("DebugMode", "nothing more is printed", False),
+    notice("PrintSummary", "quantize_model returns nothing to print; `bitpress inspect` does", True, False),
+    notice("IgnoreWarnings", "notices are Python warnings", True, False),
+    notice("EvalMetrics", "bitpress.evaluate compares models", False),
+    notice("EvalDataReader", "bitpress.evaluate compares models"),
+])
+
+# extra_options["FastFinetune"], in Quark's older words
+FAST_FINETUNE = table([
+    honoured("DataSize", "`samples`"),
+    honoured("OptimAlgorithm", "`finetune=adaquant` or `adaround`"),
+    *[notice(name, _LEARNING)
+      for name in ("FixedSeed", "BatchSize", "NumBatches", "NumIterations", "LearningRate", "EarlyStop", "LRAdjust", "DropRatio",
+                   "RegParam", "BetaRange", "WarmStart", "LogPeriod", "MemOptLevel", "CacheDir", "DynamicBatch", "Parallel",
+                   "SelectiveUpdate", "OutputQDQ", "OutputIndex", "NumWorkers", "PinMemory", "SelectMaxMemLayer", "UseGDS")],
+    notice("UpdateBias", "biases are corrected so that the mean output is the float model's", True),
+    notice("TargetOpType", "Conv, ConvTranspose, Gemm and MatMul are learned"),
+    notice("OptimDevice", "learning takes seconds on a CPU", "cpu"),
+    notice("InferDevice", "samples run on the CPU", "cpu"),
+    refused("RefModelPath", "the float model is the reference", "leave it out"),
+])
+
+# AdaRoundConfig(...), AdaQuantConfig(...)
+FINETUNE = table([
+    honoured("data_size", "`samples`"),
+    *[notice(name, _LEARNING)
+      for name in ("fixed_seed", "batch_size", "num_batches", "num_iterations", "learning_rate", "early_stop", "lr_adjust",
+                   "selective_update", "output_qdq", "drop_ratio", "mem_opt_level", "cache_dir", "log_period", "dynamic_batch",
+                   "parallel", "reg_param", "beta_range", "warm_start", "select_max_mem_layer", "num_workers", "pin_memory",
+                   "use_gds", "output_index")],
+    notice("update_bias", "biases are corrected so that the mean output is the float model's", True),
+    notice("target_op_type", "Conv, ConvTranspose, Gemm and MatMul are learned"),
+    notice("optim_device", "learning takes seconds on a CPU", "cpu"),
+    notice("infer_device", "samples run on the CPU", "cpu"),
+    refused("ref_model_path", "the float model is the reference", "leave it out"),
+])
+
+# The other algorithms
+GPTQ = table([
+    honoured("bits", "`weights`"),
+    honoured("group_size", "`weight_granularity=per_block`; -1 is none"),
+    honoured("per_channel", "`weight_granularity`"),
+    honoured("weight_symmetric", "`weight_symmetric`"),
+    notice("block_size", "columns are worked on one after the other", 128),
+    notice("perc_damp", "the ridge is 0.01 of the mean square", 0.01),
+    notice("act_order", "inputs with large squares are rounded first", True),
+    notice("mse", "scales are those of `weight_range`", False),
+])
+SMOOTH_QUANT = table([honoured("alpha", "`smooth_quant`")])
+CLE = table([
+    honoured("cle_steps", "`equalize_steps`"),
+    honoured("cle_scale_append_bias", "`equalize_bias`"),
+    notice("cle_balance_method", "ranges are balanced by their largest magnitude", "max"),
+    notice("cle_weight_threshold", "every channel with a weight is scaled", 0.5),
+    notice("cle_scale_use_threshold", "every channel with a weight is scaled", True),
+    notice("cle_total_layer_diff_threshold", "steps end where no factor changes by a thousandth", 1.9e-7),
+])
+BIAS_CORRECTION = table([])
+
+# extra_options["AutoMixprecision"], in Quark's older words
+AUTO_MIXPRECISION = table([
+    honoured("TargetOpType", "the operator types of the rule"),
+    honoured("TargetQuantType", "its formats"),
+    honoured("ActTargetQuantType", "its `activations`"),
+    honoured("WeightTargetQuantType", "its `weights`"),
+    honoured("BiasTargetQuantType", "int32 with integer layers"),
+    notice("DualQuantNodes", "a value gets the format of each reader, one quantizer for each", False),
+    notice("OutputIndex", "without a target nothing is measured", 0),
+    notice("DataSize", "without a target nothing is measured"),
+    refused("L2Target", "there is no search for this target here", "`bitpress search`, or specific_tensor_precision"),
+    refused("Top1AccTarget", "there is no search for this target here", "`bitpress search`, or specific_tensor_precision"),
+    refused("EvaluateFunction", "there is no search for this target here", "`bitpress search`, or specific_tensor_precision"),
+])
+
+# AutoMixprecisionConfig(...)
+AMP = table([
+    honoured("target_layer_config", "the formats of a rule; with a dict one rule for each entry"),
+    honoured("target_op_type", "its operator types"),
+    honoured("include_layers", "its names"),
+    honoured("exclude_layers", "names that keep the general formats"),
+    notice("dual_quant_nodes", "a value gets the format of each reader, one quantizer for each", False),
+    notice("no_input_qdq_shared", "a value gets the format of each reader", False),
+    notice("shared_param_mode", "values that share a scale change together", "propagate"),
+    notice("data_size", "without a threshold nothing is measured", 0),
+    notice("metric_output_index", "without a threshold nothing is measured", 0),
+    notice("metric_default", "without a threshold nothing is measured", "l2"),
+    notice("metric_optimize_object", "without a threshold nothing is measured", "speed"),
+    notice("worker_num", "without a threshold nothing is measured", 1),
+    refused("metric_threshold", "there is no search for this target here", "`bitpress search`, or specific_layer_config", 0, 0.0),
+    refused("metric_distance_fn", "there is no search for this target here", "`bitpress search`, or specific_layer_config"),
+    refused("metric_evaluate_fn", "there is no search for this target here", "`bitpress search`, or specific_layer_config"),
+    refused("sensitivity_cache_file", "without a threshold nothing is measured", "leave it out"),
+    refused("subgraph_json", "groups of nodes are not measured together", "specific_layer_config with subgraphs"),
+])
+
+# Title of each table in the documentation.
+TABLES = {
+    "`QuantizationConfig`": FIELDS,
+    "`extra_options`": OPTIONS,
+    "`extra_options[\"FastFinetune\"]`": FAST_FINETUNE,
+    "`AdaRoundConfig`, `AdaQuantConfig`": FINETUNE,
+    "`GPTQConfig`": GPTQ,
+    "`SmoothQuantConfig`": SMOOTH_QUANT,
+    "`CLEConfig`": CLE,
+    "`extra_options[\"AutoMixprecision\"]`": AUTO_MIXPRECISION,
+    "`AutoMixprecisionConfig`": AMP,
+}

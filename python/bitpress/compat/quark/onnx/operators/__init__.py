@@ -1,0 +1,7 @@
+"""`quark.onnx.operators`."""
+
+from bitpress.compat.quark._quantizer import get_library_path
+
+__all__ = [
+    "get_library_path",
+]

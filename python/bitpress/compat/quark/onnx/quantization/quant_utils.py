@@ -1,0 +1,7 @@
+"""`quark.onnx.quantization.quant_utils`."""
+
+from bitpress.compat.quark._types import ExtendedQuantFormat, ExtendedQuantType, QuantFormat, QuantType
+
+__all__ = [
+    "ExtendedQuantFormat", "ExtendedQuantType", "QuantFormat", "QuantType",
+]

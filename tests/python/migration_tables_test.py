@@ -1,0 +1,13 @@
+"""The tables of the migration pages are those that the package checks words with."""
+
+import subprocess
+import sys
+
+from conftest import PACKAGE
+from locations import ROOT
+
+
+def test_the_pages_are_up_to_date():
+    command = [sys.executable, "-B", str(ROOT / "tools" / "make_migration_tables.py"), "--check", "--package", str(PACKAGE)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr

@@ -1,0 +1,191 @@
+"""Scripts in the pattern of ONNX Neural Compressor's documentation, with other import lines."""
+
+import importlib
+import warnings
+
+import models
+import numpy as np
+import onnx
+import onnxruntime
+import onnxruntime.quantization as ort
+import pytest
+from conftest import Reader, outputs, sqnr_db
+
+import bitpress
+from bitpress.compat import Fate, Notice, neural_compressor
+from bitpress.compat.neural_compressor import _providers, _words, config, data_reader
+from bitpress.compat.neural_compressor.quantization import QuantFormat, QuantType, quantize, tuning
+
+pytestmark = pytest.mark.filterwarnings("ignore::bitpress.compat.Notice")
+
+
+class DataReader(data_reader.CalibrationDataReader):
+    def __init__(self, array, name):
+        self.array, self.name = array, name
+        self.rewind()
+
+    def get_next(self):
+        return next(self.items, None)
+
+    def rewind(self):
+        self.items = iter([{self.name: row[None]} for row in self.array])
+
+
+def run(quant_config, model, tmp_path, **keywords):
+    path = tmp_path / "out.onnx"
+    assert quantize(str(model), str(path), quant_config, **keywords) is None
+    onnx.checker.check_model(str(path), full_check=True)
+    return path
+
+
+def loss(model, path, inputs):
+    return sqnr_db(outputs(model, inputs)[0], outputs(path, inputs)[0])
+
+
+def operators(path):
+    return bitpress.inspect(path).operators
+
+
+def test_the_static_example(tmp_path, conv_path, images):
+    x = {"image": images}
+    qdq = config.StaticQuantConfig(calibration_data_reader=DataReader(images, "image"), quant_format=QuantFormat.QDQ, per_channel=True)
+    path = run(qdq, conv_path, tmp_path)
+    assert operators(path)["QuantizeLinear"] > 3 and loss(conv_path, path, x) > 20
+    mine = ort.QuantFormat.QOperator
+    path = run(config.StaticQuantConfig(DataReader(images, "image"), quant_format=mine, activation_type=ort.QuantType.QUInt8), conv_path, tmp_path)
+    assert operators(path)["QLinearConv"] == 3 and loss(conv_path, path, x) > 10
+    model = quantize(onnx.load(conv_path), None, config.StaticQuantConfig(DataReader(images, "image")))
+    assert model.SerializeToString() == onnx.load(path).SerializeToString()
+
+
+def test_a_reader_without_rewind_is_enough(tmp_path, matmul_path, sequences):
+    wanted = run(config.SmoothQuantConfig(calibration_data_reader=DataReader(sequences, "x")), matmul_path, tmp_path).read_bytes()
+    assert run(config.SmoothQuantConfig(calibration_data_reader=Reader(sequences, "x")), matmul_path, tmp_path).read_bytes() == wanted
+
+
+def test_recipes(tmp_path, matmul_path, sequences):
+    def made(**options):
+        return run(config.StaticQuantConfig(DataReader(sequences, "x"), quant_format=QuantFormat.QDQ, **options), matmul_path, tmp_path)
+
+    smooth = made(extra_options={"SmoothQuant": True, "SmoothQuantAlpha": 0.5})
+    assert operators(smooth)["Mul"] >= 1
+    wanted = outputs(smooth, {"x": sequences})[0]
+    same = config.SmoothQuantConfig(DataReader(sequences, "x"), quant_format=QuantFormat.QDQ, alpha=0.5)
+    np.testing.assert_array_equal(outputs(run(same, matmul_path, tmp_path), {"x": sequences})[0], wanted)
+    everything = operators(made())["DequantizeLinear"]
+    assert operators(made(quant_last_matmul=False))["DequantizeLinear"] < everything
+    assert operators(made(nodes_to_exclude=["make_query"]))["DequantizeLinear"] < everything
+    assert operators(made(nodes_to_quantize=["make_key"]))["DequantizeLinear"] < everything
+    symmetric = made(activation_type=QuantType.QInt8, extra_options={"ActivationSymmetric": True, "WeightSymmetric": True})
+    assert loss(matmul_path, symmetric, {"x": sequences}) > 20
+
+
+def test_the_dynamic_example(tmp_path, matmul_path, sequences):
+    path = run(config.DynamicQuantConfig(weight_type=QuantType.QInt8, per_channel=True), matmul_path, tmp_path)
+    assert operators(path)["DynamicQuantizeLinear"] >= 1 and loss(matmul_path, path, {"x": sequences}) > 25
+    local = config.DynamicQuantConfig()
+    local.set_local("make_query", config.DynamicQuantConfig(weight_type=QuantType.QUInt8))
+    run(local, matmul_path, tmp_path)
+    with pytest.raises(bitpress.UnsupportedError, match="DmlExecutionProvider.*StaticQuantConfig"):
+        run(config.DynamicQuantConfig(execution_provider="DmlExecutionProvider"), matmul_path, tmp_path)
+
+
+def test_the_weight_only_examples(tmp_path, matmul_path, sequences):
+    x, reader = {"x": sequences}, DataReader(sequences, "x")
+    rtn = run(config.RTNConfig(weight_bits=4, weight_sym=False), matmul_path, tmp_path)
+    assert operators(rtn)["com.microsoft::MatMulNBits"] == 2
+    plain = loss(matmul_path, rtn, x)
+    assert 10 < plain < 30
+    gptq = config.GPTQConfig(weight_bits=4, weight_dtype="int", weight_sym=False, weight_group_size=32)
+    assert loss(matmul_path, run(gptq, matmul_path, tmp_path, calibration_data_reader=reader), x) > plain
+    awq = config.AWQConfig(weight_sym=False, calibration_data_reader=reader)
+    assert loss(matmul_path, run(awq, matmul_path, tmp_path), x) > plain - 1
+    eight = run(config.RTNConfig(weight_bits=8, weight_group_size=-1, quant_format=QuantFormat.QDQ), matmul_path, tmp_path)
+    assert loss(matmul_path, eight, x) > 30 and not any("microsoft" in name for name in operators(eight))
+
+
+def test_local_settings(tmp_path, matmul_path):
+    general = config.RTNConfig(weight_bits=4).set_local("make_q.*", config.RTNConfig(weight_dtype="fp32"))
+    assert operators(run(general, matmul_path, tmp_path))["com.microsoft::MatMulNBits"] == 1
+    general = config.RTNConfig(weight_dtype="fp32").set_local("MatMul", config.RTNConfig(weight_bits=8, weight_group_size=16))
+    path = run(general, matmul_path, tmp_path)
+    assert any("int8" in constant.format for constant in bitpress.inspect(path).constants)
+    static = config.StaticQuantConfig(DataReader(np.ones((2, 12, 48), np.float32), "x"), quant_format=QuantFormat.QDQ)
+    static.set_local("MatMul", config.OperatorConfig(weight_type=QuantType.QUInt8, weight_sym=False, per_channel=True))
+    assert run(static, matmul_path, tmp_path)
+    with pytest.raises(bitpress.ArgumentTypeError, match="weight-only"):
+        run(config.RTNConfig().set_local("MatMul", config.StaticQuantConfig()), matmul_path, tmp_path)
+
+
+def test_autotune_takes_the_first_that_is_good_enough(tmp_path, matmul_path, sequences):
+    tried = []
+    wanted = outputs(matmul_path, {"x": sequences})[0]
+
+    def evaluate(path, scale):
+        tried.append(path)
+        error = np.square(outputs(path, {"x": sequences})[0] - wanted).sum() / np.square(wanted).sum()
+        return scale * (1 - error)
+
+    configs = [config.RTNConfig(weight_bits=[2, 8], weight_group_size=16), config.GPTQConfig()]
+    made = neural_compressor.quantization.autotune(str(matmul_path), tuning.TuningConfig(configs, tolerable_loss=0.01), evaluate, [100],
+                                                   DataReader(sequences, "x"))
+    assert len(tried) == 3  # the float model, 2 bits, 8 bits
+    eight = quantize(str(matmul_path), None, config.RTNConfig(weight_bits=8, weight_group_size=16))
+    assert made.SerializeToString() == eight.SerializeToString()
+    tried.clear()
+    best = tuning.autotune(str(matmul_path), tuning.TuningConfig(configs, tolerable_loss=-1, max_trials=2), evaluate, [100])
+    assert len(tried) == 3 and best.SerializeToString() == eight.SerializeToString()
+    assert len(tuning.TuningConfig(config.get_woq_tuning_config()).config_set) == 5
+    assert len(tuning.TuningConfig(config.RTNConfig.get_config_set_for_tuning()).config_set) == 4
+
+
+def test_providers(monkeypatch, tmp_path, conv_path, images):
+    assert _providers.auto_detect_ep() in _providers.DEVICES
+    offered = ["CPUExecutionProvider", "CUDAExecutionProvider", "TensorrtExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: offered)
+    assert _providers.available() == ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
+    offered.append("DmlExecutionProvider")
+    assert neural_compressor.utility.auto_detect_ep() == "DmlExecutionProvider"
+    path = run(config.StaticQuantConfig(DataReader(images, "image"), quant_format=QuantFormat.QDQ,
+                                        execution_provider="TensorrtExecutionProvider"), conv_path, tmp_path)
+    codes = [constant for constant in bitpress.inspect(path).constants if constant.name.endswith("_zero_point")]
+    assert codes and {constant.format for constant in codes} <= {"INT8", "INT32"}
+    for provider, error, text in [("DmlExecutionProvider", bitpress.UnsupportedError, "batch size of input 'image' is free"),
+                                  ("GPU", bitpress.InvalidArgumentError, "no execution provider 'GPU'")]:
+        with pytest.raises(error, match=text):
+            run(config.StaticQuantConfig(DataReader(images, "image"), execution_provider=provider), conv_path, tmp_path)
+    fixed = onnx.load(conv_path)
+    fixed.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+    fixed.graph.output[0].type.tensor_type.shape.dim[0].dim_value = 1
+    assert run(config.StaticQuantConfig(DataReader(images, "image"), execution_provider="DmlExecutionProvider"),
+               models.save(fixed, tmp_path / "fixed.onnx"), tmp_path)
+
+
+def test_every_word_has_its_fate(conv_path):
+    for title, words in _words.TABLES.items():
+        for word in words.values():
+            assert (word.fate is Fate.REFUSED) == bool(word.nearest), (title, word.name)
+    classes = [config.StaticQuantConfig, config.DynamicQuantConfig, config.SmoothQuantConfig, config.RTNConfig, config.GPTQConfig,
+               config.AWQConfig]
+    for kind in classes:
+        assert set(kind.defaults) == set(kind.words), kind
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            kind()
+        for word in kind.words.values():
+            if word.fate is Fate.REFUSED:
+                with pytest.raises(bitpress.UnsupportedError, match=f"{word.name}='other' is refused"):
+                    kind(**{word.name: "other"})
+            elif word.fate is Fate.NOTICE:
+                with pytest.warns(Notice, match=f"{word.name}='other' changes nothing"):
+                    kind(**{word.name: "other"})
+        with pytest.raises(bitpress.InvalidArgumentError, match="did you mean"):
+            kind(quant_formats="QDQ")
+    with pytest.raises(bitpress.UnsupportedError, match="weight_bits=3 is refused.*Instead: (2|4)"):
+        quantize(str(conv_path), None, config.RTNConfig(weight_bits=3))
+
+
+def test_public_names_are_there():
+    for module in ("", ".config", ".data_reader", ".quantization", ".quantization.config", ".quantization.tuning", ".utility"):
+        found = importlib.import_module("bitpress.compat.neural_compressor" + module)
+        assert all(hasattr(found, name) for name in found.__all__)

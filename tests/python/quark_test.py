@@ -1,0 +1,238 @@
+"""Scripts in the pattern of AMD Quark's documentation, with other import lines."""
+
+import warnings
+
+import numpy as np
+import onnx
+import onnxruntime.quantization as ort
+import pytest
+from conftest import Reader, outputs, sqnr_db
+
+import bitpress
+from bitpress.compat import Fate, Notice, quark
+from bitpress.compat.quark import _presets, _words
+from bitpress.compat.quark._translate import translate
+from bitpress.compat.quark.onnx import ModelQuantizer, QConfig, QLayerConfig
+from bitpress.compat.quark.onnx.quantization.config.config import Config, QuantizationConfig
+from bitpress.compat.quark.onnx.quantization.config.custom_config import get_default_config
+
+pytestmark = pytest.mark.filterwarnings("ignore::bitpress.compat.Notice")
+
+
+def run(config, model, tmp_path, data=None, **keywords):
+    """The model that ModelQuantizer makes, checked by ONNX and run by ONNX Runtime; its plan's rows by (role, value)."""
+    path = tmp_path / "out.onnx"
+    assert ModelQuantizer(config).quantize_model(str(model), str(path), data, **keywords) is None
+    onnx.checker.check_model(str(path), full_check=True)
+    return path
+
+
+def formats_of(path):
+    return {weight.name: weight.format for weight in bitpress.inspect(path).constants}
+
+
+def quantizers_of(path):
+    return bitpress.inspect(path).quantizers
+
+
+def test_the_microscaling_example(tmp_path, conv_path, images):
+    from bitpress.compat.quark.onnx import ExtendedQuantFormat, ExtendedQuantType
+
+    def configure(**attributes):
+        return Config(global_quant_config=QuantizationConfig(
+            calibrate_method=ort.CalibrationMethod.MinMax, quant_format=ExtendedQuantFormat.QDQ,
+            activation_type=ExtendedQuantType.QMX, weight_type=ExtendedQuantType.QMX, **attributes))
+
+    settings = {"MXAttributes": {"element_dtype": "fp8_e4m3", "axis": 1, "block_size": 32, "rounding_mode": 2}}
+    path = run(configure(extra_options=settings), conv_path, tmp_path, Reader(images, "image"))
+    x = {"image": images}
+    wanted = outputs(conv_path, x)[0]
+    assert 10 < sqnr_db(wanted, outputs(path, x)[0]) < 45
+    # Around every operator, as Quark places them: more than the inputs of the four products.
+    assert quantizers_of(path)["bitpress::QuantizeDequantize_mxfp8_e4m3"] > 6
+    assert run(configure(), conv_path, tmp_path) and "bitpress::QuantizeDequantize_mxint8" in quantizers_of(tmp_path / "out.onnx")
+    plain = outputs(run(configure(extra_options=settings), conv_path, tmp_path), x)[0]
+    tuning = {"DataSize": 100, "FixedSeed": 1705472343, "BatchSize": 2, "NumIterations": 1000, "LearningRate": 1e-5,
+              "OptimAlgorithm": "adaquant", "OptimDevice": "cuda:0", "InferDevice": "cpu", "EarlyStop": True}
+    tuned = run(configure(include_fast_ft=True, extra_options={**settings, "FastFinetune": tuning}), conv_path, tmp_path,
+                Reader(images, "image"))
+    assert sqnr_db(wanted, outputs(tuned, x)[0]) > sqnr_db(wanted, plain)
+
+
+def test_the_bf16_example(tmp_path, conv_path, images):
+    path = run(Config(global_quant_config=get_default_config("BF16")), conv_path, tmp_path)
+    assert set(quantizers_of(path)) == {"bitpress::QuantizeDequantize_bf16"}
+    assert formats_of(path)["project.weight"] == "bf16"
+    cast = get_default_config("BF16")
+    cast.extra_options["BF16QDQToCast"] = True
+    path = run(Config(cast), conv_path, tmp_path)
+    assert bitpress.inspect(path).operators["Cast"] > 4 and not quantizers_of(path)
+    wanted = outputs(conv_path, {"image": images})[0]
+    assert sqnr_db(wanted, outputs(path, {"image": images})[0]) > 30
+
+
+def test_the_mixed_precision_examples(tmp_path, conv_path, images):
+    int8, int16 = quark.Int8Spec(), quark.Int16Spec()
+    general = QLayerConfig(input_tensors=int8, weight=int8)
+    special = QLayerConfig(input_tensors=int16, weight=int16, bias=int16, output_tensors=int16)
+    cases = {
+        "element-wise": (QConfig(QLayerConfig(int16, int8)), {"int16"}, {"int8"}),
+        "by type": (QConfig(general, layer_type_config={special: ["Gemm"]}), {"int8", "int16"}, {"int8", "int16"}),
+        "by layer": (QConfig(general, specific_layer_config={special: ["project", "^stem.*"]}), {"int8", "int16"}, {"int8", "int16"}),
+        "by subgraph": (QConfig(general, specific_layer_config={special: [(["depthwise"], ["clip"])]}), {"int8", "int16"},
+                        {"int8", "int16"}),
+        "by tensor": (QConfig(general, extra_options={"TensorQuantOverrides": {"pooled": [{"quant_type": ort.QuantType.QInt16}]}}),
+                      {"int8", "int16"}, {"int8"}),
+        "excluded": (QConfig(general, layer_type_config={None: ["Gemm"]}, exclude=["^dep.*"]), {"int8"}, {"int8"}),
+    }
+    for name, (config, activations, weights) in cases.items():
+        path = run(config, conv_path, tmp_path, Reader(images, "image"))
+        plan = bitpress.plan(conv_path, quark._quantizer._config(translate(config), str(conv_path)))
+        found = {role: {row["format"] for row in plan.tensors if row["role"] == role} - {"none"} for role in ("activation", "weight")}
+        assert (found["activation"], found["weight"]) == (activations, weights), name
+        assert sqnr_db(outputs(conv_path, {"image": images})[0], outputs(path, {"image": images})[0]) > 8, name
+
+
+def test_automatic_mixed_precision_without_a_target(tmp_path, conv_path, images):
+    legacy = get_default_config("BF16_MIXED_BFP16")
+    path = run(Config(legacy), conv_path, tmp_path)
+    assert set(quantizers_of(path)) == {"bitpress::QuantizeDequantize_bf16", "bitpress::QuantizeDequantize_bfp16"}
+    target = QLayerConfig(activation=quark.BFP16Spec(), weight=quark.BFP16Spec())
+    config = QConfig(QLayerConfig(quark.BFloat16Spec(), quark.BFloat16Spec()),
+                     algo_config=[quark.AutoMixprecisionConfig(target_layer_config=target, target_op_type=("Conv",), exclude_layers=["stem"])])
+    assert set(quantizers_of(run(config, conv_path, tmp_path))) == set(quantizers_of(path))
+    legacy.extra_options["AutoMixprecision"]["L2Target"] = 0.1
+    with pytest.raises(bitpress.UnsupportedError, match="L2Target.*search"):
+        ModelQuantizer(Config(legacy))
+
+
+@pytest.mark.parametrize("name", _presets.names())
+def test_every_named_configuration_gives_a_model_that_runs(name, tmp_path, conv_path, images):
+    config = get_default_config(name)
+    path = run(config if isinstance(config, QConfig) else Config(config), conv_path, tmp_path, Reader(images, "image"))
+    x = {"image": images}
+    wanted, found = outputs(conv_path, x)[0], outputs(path, x)[0]
+    assert np.square(wanted - found).sum() < (3 if "4" in name else 0.4) * np.square(wanted).sum()
+
+
+def test_names_mean_what_quark_means():
+    legacy = translate(get_default_config("MX6")).settings
+    assert (legacy["placement"], legacy["scale"], legacy["biases"], legacy["activations"]) == ("all", "floor", "mx6", "mx6")
+    assert legacy["equalize"] is True and translate(quark.BFP16_QCONFIG).settings["equalize"] is False
+    assert translate(get_default_config("XINT8")).settings["activations"] == "uint8"
+    assert translate(quark.XINT8_QCONFIG).settings["activations"] == "int8"
+    assert translate(get_default_config("s8s8_aaws_adaround")).settings["activation_range"] == "percentile(99.9999)"
+    assert translate(get_default_config("A8W8")).settings["activation_range"] == "min_max"
+    assert translate(quark.A8W8_QCONFIG).settings["activation_range"] == "percentile(99.999)"
+    with pytest.raises(bitpress.InvalidArgumentError, match="did you mean 'MXFP8E4M3'"):
+        get_default_config("MXFP8_E4M3")
+
+
+def test_products_with_weights_in_blocks(tmp_path, matmul_path, sequences):
+    path = run(Config(get_default_config("MATMUL_NBITS")), matmul_path, tmp_path)
+    assert bitpress.inspect(path).operators["com.microsoft::MatMulNBits"] == 2
+    assert 8 < sqnr_db(outputs(matmul_path, {"x": sequences})[0], outputs(path, {"x": sequences})[0]) < 40
+
+
+def test_block_formats_of_attributes():
+    def settings(**options):
+        config = QuantizationConfig(activation_type=quark.ExtendedQuantType.QBFP, weight_type=quark.ExtendedQuantType.QBFP,
+                                    extra_options=options)
+        return translate(config).settings
+
+    assert settings()["activations"] == "bfp16"
+    prime = {"bfp_method": "to_bfp_prime_shared", "bit_width": 13, "block_size": 16, "sub_block_size": 2, "sub_block_shift_bits": 1}
+    assert settings(BFPAttributes=prime)["weights"] == "mx6"
+    other = settings(BFPAttributes={"bit_width": 13, "block_size": 32, "rounding_mode": 0})
+    assert other["weights"] == "bfp(bits=13, block=32, exponent_bits=8)" and other["rounding"] == "half_away_from_zero"
+    assert bitpress.formats.find(other["weights"]).block_size == 32
+    for attributes, text in [({"bit_width": 12, "bfp_method": "to_bfp_prime"}, "11, 13, 16"), ({"axis": 0}, "axis=0"),
+                             ({"blocksize": 8}, "did you mean 'block_size'")]:
+        with pytest.raises(bitpress.Error, match=text):
+            settings(BFPAttributes=attributes)
+
+
+def test_data_come_in_all_of_quarks_ways(tmp_path, conv_path, images):
+    config = Config(get_default_config("A8W8"))
+    wanted = run(config, conv_path, tmp_path, Reader(images, "image")).read_bytes()
+    folder = tmp_path / "arrays"
+    folder.mkdir()
+    for i, image in enumerate(images):
+        np.save(folder / f"{i:02}.npy", image[None])
+    assert run(config, conv_path, tmp_path, calibration_data_path=str(folder)).read_bytes() == wanted
+    model = ModelQuantizer(config).quantize_model(onnx.load(conv_path), None, Reader(images, "image"))
+    assert model.SerializeToString() == onnx.load_from_string(wanted).SerializeToString()
+    random = get_default_config("A8W8")
+    random.extra_options.update(UseRandomData=True, RandomDataReaderInputDataRange={"image": [-1, 1]})
+    assert run(Config(random), conv_path, tmp_path).read_bytes() != wanted
+    random.extra_options["RandomDataReaderInputDataRange"] = {}
+    with pytest.raises(bitpress.InvalidArgumentError, match="lacks the input 'image'"):
+        run(Config(random), conv_path, tmp_path)
+
+
+def test_selections(tmp_path, conv_path, images):
+    def quantizers(**fields):
+        path = run(Config(QuantizationConfig(**{"include_cle": False, **fields})), conv_path, tmp_path, Reader(images, "image"))
+        return bitpress.inspect(path).operators.get("QuantizeLinear", 0)
+
+    everything = quantizers()
+    for fields in ({"op_types_to_quantize": ["Conv"]}, {"nodes_to_quantize": ["project"]}, {"nodes_to_exclude": ["head", "^dep.*"]},
+                   {"subgraphs_to_exclude": [(["depthwise"], ["project"])]}):
+        assert 0 < quantizers(**fields) < everything, fields
+    assert quantizers(extra_options={"WeightsOnly": True}) == 0
+    assert "int8" in formats_of(tmp_path / "out.onnx").values()
+
+
+def test_every_word_has_its_fate():
+    """Nothing is dropped in silence: refused words raise, others that change nothing say so."""
+    for title, words in _words.TABLES.items():
+        for word in words.values():
+            assert (word.fate is Fate.REFUSED) == bool(word.nearest), (title, word.name)
+            assert word.text, (title, word.name)
+    for word in _words.OPTIONS.values():
+        config = QuantizationConfig(extra_options={word.name: "something else"})
+        if word.fate is Fate.REFUSED:
+            with pytest.raises(bitpress.UnsupportedError, match=f"{word.name}='something else' is refused.*Instead: "):
+                translate(config)
+        elif word.fate is Fate.NOTICE:
+            with pytest.warns(Notice, match=f"{word.name}='something else' changes nothing here: "):
+                translate(config)
+    with pytest.raises(bitpress.InvalidArgumentError, match="no 'Percentil'; did you mean 'Percentile'"):
+        translate(QuantizationConfig(extra_options={"Percentil": 99}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        translate(QuantizationConfig())
+        translate(QConfig())
+
+
+def test_fine_tuning_words():
+    def request(**fields):
+        return translate(QuantizationConfig(weight_type=quark.ExtendedQuantType.QBFloat16, **fields))
+
+    given = {"OptimAlgorithm": "adaquant", "DataSize": 100}
+    with pytest.warns(Notice, match="without include_fast_ft=True: weights are fine-tuned"):
+        tuned = request(extra_options={"FastFinetune": given})
+    assert tuned.settings["finetune"] == "adaquant" and tuned.arguments["samples"] == 100
+    with pytest.warns(Notice, match="nothing is fine-tuned"):
+        assert "finetune" not in request(include_fast_ft=False, extra_options={"FastFinetune": given}).settings
+    with pytest.raises(bitpress.UnsupportedError, match="adaround.*bf16.*adaquant"):
+        request(include_fast_ft=True, extra_options={"FastFinetune": {"OptimAlgorithm": "adaround"}})
+    with pytest.warns(Notice, match="QBloat16 is taken as QBFloat16"):
+        translate(QuantizationConfig(activation_type=quark.ExtendedQuantType.QBloat16))
+
+
+def test_the_operator_library():
+    assert quark.get_library_path("cpu") == bitpress.get_library_path() == quark.get_library_path()
+    with pytest.warns(Notice, match="run on the CPU"):
+        assert quark.get_library_path("ROCM") == bitpress.get_library_path()
+    with pytest.raises(bitpress.InvalidArgumentError, match="CPU, CUDA, ROCM"):
+        quark.get_library_path("TPU")
+
+
+def test_public_names_are_there():
+    import importlib
+
+    for module in ("", ".onnx", ".onnx.quantization", ".onnx.quantization.api", ".onnx.quantization.config.spec", ".onnx.calibration",
+                   ".onnx.quantization.config.algorithm", ".onnx.quantization.quant_utils", ".onnx.operators.custom_ops"):
+        found = importlib.import_module("bitpress.compat.quark" + module)
+        assert all(hasattr(found, name) for name in found.__all__)
