@@ -221,6 +221,14 @@ def test_fine_tuning_words():
         translate(QuantizationConfig(activation_type=quark.ExtendedQuantType.QBloat16))
 
 
+def test_configurations_are_plain_data_both_ways():
+    layer = QLayerConfig(quark.BFP16Spec(), quark.Int8Spec(quant_granularity=quark.QuantGranularity.Channel))
+    config = QConfig(layer, {layer: ["a", (["b"], ["c"])]}, {None: ["Gemm"], layer: ["Conv"]}, ["^x.*"],
+                     [quark.AdaQuantConfig(data_size=5)], True, {"Percentile": 99.9}, CalibDataSize=7)
+    again = QConfig.from_dict(config.to_dict())
+    assert again.to_dict() == config.to_dict() and translate(again) == translate(config)
+
+
 def test_the_operator_library():
     assert quark.get_library_path("cpu") == bitpress.get_library_path() == quark.get_library_path()
     with pytest.warns(Notice, match="run on the CPU"):

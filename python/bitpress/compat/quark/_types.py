@@ -275,3 +275,43 @@ class QConfig:
         self.algo_config: List[AlgoConfig] = list(algo_config or [])
         self.use_external_data_format = use_external_data_format
         self.extra_options: Dict[str, Any] = {**(extra_options or {}), **options}
+
+    def to_dict(self) -> Dict[str, Any]:
+        """Plain data; the values of extra_options stay as they are."""
+        return {
+            "global_config": _layer_to_dict(self.global_config),
+            "specific_layer_config": [[_layer_to_dict(layer), list(nodes)] for layer, nodes in self.specific_layer_config.items()],
+            "layer_type_config": [[_layer_to_dict(layer), list(types)] for layer, types in self.layer_type_config.items()],
+            "exclude": list(self.exclude),
+            "algo_config": [[type(algorithm).__name__, dict(algorithm.options)] for algorithm in self.algo_config],
+            "use_external_data_format": self.use_external_data_format,
+            "extra_options": dict(self.extra_options),
+        }
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> "QConfig":
+        """What to_dict gave."""
+        algorithms = {kind.__name__: kind for kind in AlgoConfig.__subclasses__()}
+        return QConfig(
+            global_config=_layer_from_dict(data["global_config"]),
+            specific_layer_config={QLayerConfig(**_tensors(layer)): nodes for layer, nodes in data["specific_layer_config"]},
+            layer_type_config={_layer_from_dict(layer): types for layer, types in data["layer_type_config"]},
+            exclude=data["exclude"], algo_config=[algorithms[name](**options) for name, options in data["algo_config"]],
+            use_external_data_format=data["use_external_data_format"], extra_options=data["extra_options"])
+
+
+def _layer_to_dict(layer: Optional[QLayerConfig]) -> Optional[Dict[str, Any]]:
+    if layer is None:
+        return None
+    given = {item.name: getattr(layer, item.name) for item in fields(layer) if getattr(layer, item.name) is not None}
+    return {name: {item.name: getattr(getattr(spec, item.name), "name", getattr(spec, item.name)) for item in fields(spec)}
+            for name, spec in given.items()}
+
+
+def _tensors(layer: Mapping[str, Mapping[str, Any]]) -> Dict[str, QTensorConfig]:
+    return {name: QTensorConfig(spec["symmetric"], ScaleType[spec["scale_type"]], CalibMethod[spec["calibration_method"]],
+                                QuantGranularity[spec["quant_granularity"]], spec["data_type"]) for name, spec in layer.items()}
+
+
+def _layer_from_dict(layer: Optional[Mapping[str, Mapping[str, Any]]]) -> Optional[QLayerConfig]:
+    return None if layer is None else QLayerConfig(**_tensors(layer))

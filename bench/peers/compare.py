@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""Bitpress and its peers on one network, in one table. See README.md here.
+
+    python compare.py --model MODEL --calib DIR --val DIR [--labels CSV] [--only bitpress ort nc] [--output table.md]
+"""
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from pathlib import Path
+
+from jobs import TOOLS, jobs
+from samples import parse_spec, write_arrays
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+IMAGE = "resize=256,crop=224,mean=0.498,std=0.502"
+COLUMNS = ["tool", "configuration", "top-1", "agree", "SQNR dB", "seconds", "peak MB", "file MB"]
+
+
+class PeerError(Exception):
+    """A tool could not be set up, or failed."""
+
+
+def environment(tool: str) -> Path:
+    """The interpreter of the tool's environment, which is made if need be."""
+    folder = ROOT / ".deps" / "peers" / tool
+    python, stamp = folder / "bin" / "python", folder / "requirements.stamp"
+    wanted = "\n".join(TOOLS[tool].requirements)
+    if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
+        return python
+    print(f"== setting up {TOOLS[tool].title} in {folder}", file=sys.stderr, flush=True)
+    venv.create(folder, with_pip=True, clear=True)
+    install = [str(python), "-m", "pip", "install", "--quiet", *TOOLS[tool].requirements]
+    attempts = [[*install, "--extra-index-url", TOOLS[tool].extra_index]] if TOOLS[tool].extra_index else []
+    for command in [*attempts, install]:
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode == 0:
+            stamp.write_text(wanted, encoding="utf-8")
+            return python
+    raise PeerError(f"{TOOLS[tool].title} cannot be installed: {last_line(result.stderr)}")
+
+
+def last_line(text: str) -> str:
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "no message"
+
+
+def versions(tool: str, python) -> str:
+    """'amd-quark 0.13, onnxruntime 1.31.1'"""
+    if tool == "bitpress":
+        return ""
+    names = [requirement.split("=")[0].split("<")[0] for requirement in TOOLS[tool].requirements]
+    script = "import importlib.metadata as m, sys; print(', '.join(f'{n} {m.version(n)}' for n in sys.argv[1:]))"
+    wanted = [name for name in names if name not in ("numpy", "sympy", "setuptools", "ninja")]
+    return subprocess.run([str(python), "-c", script, *wanted], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def measured(command: list, timeout: float) -> tuple:
+    """Seconds and peak megabytes of a process. Raises PeerError with its last line."""
+    with tempfile.TemporaryFile() as errors:
+        started = time.monotonic()
+        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, stderr=errors)
+        while True:
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if pid:
+                break
+            if time.monotonic() - started > timeout:
+                process.kill()
+                os.wait4(process.pid, 0)
+                raise PeerError(f"stopped after {timeout:.0f} s")
+            time.sleep(0.02)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        seconds = time.monotonic() - started
+        if process.returncode != 0:
+            errors.seek(0)
+            raise PeerError(last_line(errors.read().decode(errors="replace")))
+        return seconds, usage.ru_maxrss / 1000
+
+
+def evaluate(program: Path, model: Path, arguments) -> dict:
+    """The report of `bitpress evaluate`."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        command = [program, "evaluate", model, "--reference", arguments.model, "--data", arguments.val, "--image", arguments.image,
+                   "--json", report]
+        command += ["--labels", arguments.labels] if arguments.labels else []
+        result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            raise PeerError(f"its model cannot be evaluated: {last_line(result.stderr)}")
+        return json.loads(report.read_text(encoding="utf-8"))
+
+
+def percent(share) -> str:
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def row(tool: str, shown: str, report: dict, cost=None) -> list:
+    seconds, peak = (f"{cost[0]:.1f}", f"{cost[1]:.0f}") if cost else ("-", "-")
+    sqnr = "-" if report["sqnr_db"] is None else f"{report['sqnr_db']:.1f}"
+    return [tool, shown, percent(report["top1"]), percent(report["agreement"]), sqnr, seconds, peak, f"{report['file_bytes'] / 1e6:.1f}"]
+
+
+def compare(arguments, folder: Path) -> list:
+    """The lines of the table and its notes, printed as they come."""
+    lines = []
+
+    def say(line):
+        lines.append(line)
+        print(line, flush=True)
+
+    program = ROOT / "build" / "bitpress"
+    if not program.is_file():
+        raise PeerError(f"{program} is missing: build first (./dev build)")
+    samples = folder / "samples"
+    write_arrays(arguments.calib, arguments.calib_labels, parse_spec(arguments.image), arguments.samples, samples)
+    say("| " + " | ".join(COLUMNS) + " |")
+    say("|" + "---|" * len(COLUMNS))
+    say("| " + " | ".join(row("-", "float", evaluate(program, arguments.model, arguments))) + " |")
+    notes = []
+    pythons = {}
+    for tool in arguments.only:
+        try:
+            pythons[tool] = None if tool == "bitpress" else environment(tool)
+            notes += [versions(tool, pythons[tool])]
+        except PeerError as error:
+            notes += [f"{TOOLS[tool].title}: {error}"]
+    for job in jobs([tool for tool in arguments.only if tool in pythons], arguments.finetune):
+        output = folder / "quantized.onnx"
+        if job.tool == "bitpress":
+            command = [program, "quantize", arguments.model, "-o", output, "--config", job.config, "--data", samples, "--check", "off"]
+        else:
+            command = [pythons[job.tool], HERE / TOOLS[job.tool].script, arguments.model, output, samples, job.config]
+        title = TOOLS[job.tool].title
+        try:
+            cost = measured(command, arguments.timeout)
+            cells = row(title, job.shown, evaluate(program, output, arguments), cost)
+        except PeerError as error:
+            cells = [title, job.shown, f"failed: {error}", *[""] * (len(COLUMNS) - 3)]
+        say("| " + " | ".join(cells) + " |")
+    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    say("")
+    say(f"{datetime.date.today()}, {machine}, {arguments.samples} samples of {arguments.model.name}; onnxruntime "
+        f"{importlib.metadata.version('onnxruntime')} evaluates. " + "; ".join(note for note in notes if note))
+    return lines
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Bitpress and its peers on one network, in one table.")
+    parser.add_argument("--model", type=Path, required=True, metavar="ONNX", help="a network for photos with one input")
+    parser.add_argument("--calib", type=Path, required=True, metavar="DIR", help="photos to calibrate with")
+    parser.add_argument("--calib-labels", type=Path, metavar="CSV", help="column file: only these, in this order")
+    parser.add_argument("--val", type=Path, required=True, metavar="DIR", help="photos to measure on")
+    parser.add_argument("--labels", type=Path, metavar="CSV", help="columns file,class: of the photos to measure on")
+    parser.add_argument("--image", default=IMAGE, metavar="SPEC", help=f"resize, crop, mean, std (default: {IMAGE})")
+    parser.add_argument("--samples", type=int, default=100, metavar="N", help="photos to calibrate with (default: 100)")
+    parser.add_argument("--only", nargs="+", choices=list(TOOLS), default=list(TOOLS), metavar="TOOL", help=f"of {', '.join(TOOLS)}")
+    parser.add_argument("--finetune", action="store_true", help="also what the tools learn; hours with AMD Quark")
+    parser.add_argument("--timeout", type=float, default=7200, metavar="S", help="seconds for one model (default: 7200)")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write the table there too")
+    arguments = parser.parse_args()
+    try:
+        with tempfile.TemporaryDirectory(prefix="bitpress-peers-") as folder:
+            lines = compare(arguments, Path(folder))
+        if arguments.output:
+            arguments.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    except (PeerError, OSError, ValueError) as error:
+        print(f"compare: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

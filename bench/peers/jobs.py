@@ -1,0 +1,42 @@
+"""What compare.py runs: one job is one tool, one configuration, one model written."""
+
+import dataclasses
+
+FORMATS = ["BF16", "BFP16", "MX9", "MX6", "MX4", "MXINT8", "MXFP8E4M3", "MXFP6E2M3", "MXFP4E2M1"]
+INTEGERS = ["A8W8", "XINT8"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Tool:
+    title: str
+    requirements: tuple = ()  # of its environment
+    script: str = ""
+    extra_index: str = ""  # where pip finds builds without CUDA, if it can be reached
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    tool: str
+    config: str  # in the tool's words
+    shown: str
+
+
+TOOLS = {
+    "bitpress": Tool("Bitpress"),
+    "ort": Tool("ONNX Runtime", ("onnxruntime==1.31.1", "onnx==1.23.2", "numpy", "sympy"), "quantize_ort.py"),
+    "nc": Tool("ONNX Neural Compressor", ("onnx-neural-compressor", "onnxruntime==1.18.1", "onnx==1.16.2", "numpy<2", "setuptools<81"),
+               "quantize_nc.py"),
+    "quark": Tool("AMD Quark", ("amd-quark", "torch", "onnxruntime", "onnx", "numpy", "setuptools", "ninja"), "quantize_quark.py",
+                  "https://download.pytorch.org/whl/cpu"),
+}
+
+
+def jobs(only: list, finetune: bool) -> list:
+    """All jobs of the tools, in the order of the table."""
+    every = [Job("bitpress", "INT8", "INT8, per channel"), Job("ort", "minmax", "U8S8 QDQ, per channel, MinMax"),
+             Job("ort", "percentile", "U8S8 QDQ, per channel, Percentile"), Job("nc", "static", "U8S8 QDQ, per channel, MinMax")]
+    for name in [*INTEGERS, *FORMATS]:
+        every += [Job("bitpress", name, name), Job("quark", name, name)]
+        if finetune:
+            every += [Job("bitpress", f"{name}_ADAQUANT", f"{name}_ADAQUANT"), Job("quark", f"{name}_ADAQUANT", f"{name}_ADAQUANT")]
+    return [job for job in every if job.tool in only]

@@ -1,0 +1,26 @@
+"""Readers of a folder of .npy files for tools that want a class of theirs. Numpy only: it runs in each tool's environment."""
+
+from pathlib import Path
+
+import numpy as np
+
+
+def make_reader(base, folder, name):
+    """A reader of the class `base`: get_next() and rewind()."""
+
+    class Reader(base):
+        def __init__(self):
+            self.paths = sorted(Path(folder).glob("*.npy"))
+            self.rewind()
+
+        def rewind(self):
+            self.items = iter(self.paths)
+
+        def get_next(self):
+            path = next(self.items, None)
+            return None if path is None else {name: np.load(path)}
+
+        def __len__(self):
+            return len(self.paths)
+
+    return Reader()

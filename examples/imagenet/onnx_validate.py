@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Top-1 and top-5 accuracy of a network, float or quantized, on a folder with one subfolder a class.
+
+    python onnx_validate.py VAL --batch-size 20 --onnx-input resnet50_mx6.onnx
+
+The same on the command line:
+
+    bitpress evaluate resnet50_mx6.onnx --data VAL --image SPEC
+"""
+
+import argparse
+import sys
+
+import bitpress
+from quantize_model import IMAGE
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Top-1 and top-5 accuracy of a network.")
+    parser.add_argument("data", metavar="DIR", help="photos, one subfolder a class; or any, with --labels")
+    parser.add_argument("--batch-size", type=int, default=20, metavar="N")
+    parser.add_argument("--onnx-input", required=True, metavar="MODEL")
+    parser.add_argument("--labels", metavar="CSV", help="columns file,class")
+    parser.add_argument("--image", default=IMAGE, metavar="SPEC", help=f"how a photo becomes the input (default: {IMAGE})")
+    parser.add_argument("--samples", type=int, default=0, metavar="N", help="photos at most (default 0: all)")
+    parser.add_argument("--gpu", action="store_true", help="accepted; models are evaluated on the CPU")
+    arguments = parser.parse_args()
+    if arguments.gpu:
+        print("onnx_validate: --gpu changes nothing: models are evaluated on the CPU", file=sys.stderr)
+    try:
+        report = bitpress.evaluate(arguments.onnx_input, arguments.data, image=arguments.image, labels=arguments.labels,
+                                   batch_size=arguments.batch_size, samples=arguments.samples)
+    except bitpress.Error as error:
+        print(f"onnx_validate: {error}", file=sys.stderr)
+        return 1
+    if report.top1 is None or report.top5 is None:
+        print("onnx_validate: the photos have no classes (one subfolder a class, or --labels), or the model has no scores", file=sys.stderr)
+        return 1
+    print(f"{report.num_labelled} photos: top-1 {report.top1:.2%}, top-5 {report.top5:.2%}, {report.file_bytes / 1e6:.1f} MB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

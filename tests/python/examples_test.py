@@ -1,0 +1,63 @@
+"""examples/imagenet with its documented flags, on a small network and photos made on the spot."""
+
+import os
+import subprocess
+import sys
+
+import models
+import numpy as np
+import pytest
+from conftest import PACKAGE
+from locations import ROOT
+from PIL import Image
+
+FOLDER = ROOT / "examples" / "imagenet"
+IMAGE = "crop=20,mean=0.5,std=0.25"
+
+
+def run(name, *arguments, code=0):
+    result = subprocess.run([sys.executable, "-B", str(FOLDER / name), *map(str, arguments)], capture_output=True, text=True, check=False,
+                            env={**os.environ, "PYTHONPATH": str(PACKAGE)})
+    assert result.returncode == code, result.stderr
+    return result.stdout if code == 0 else result.stderr
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """30 photos of ten classes, in the flat folder that ImageNet's validation set is."""
+    folder = tmp_path / "val"
+    folder.mkdir()
+    random = np.random.default_rng(3)
+    for i in range(30):
+        pixels = random.integers(0, 256, (24, 30, 3), np.uint8)
+        Image.fromarray(pixels).save(folder / f"ILSVRC2012_val_{i:08}_n{i % models.NUM_CLASSES:08}.JPEG")
+    return folder
+
+
+def test_the_three_scripts(tmp_path, conv_path, photos):
+    calibration, output = tmp_path / "calib", tmp_path / "out.onnx"
+    assert "30 photos moved, 10 classes" in run("prepare_data.py", photos, calibration)
+    assert len(list(photos.glob("n*/*.JPEG"))) == 30 and len(list(calibration.glob("n*/*.JPEG"))) == models.NUM_CLASSES
+    assert "0 photos moved, 10 classes" in run("prepare_data.py", photos, calibration)
+    said = run("quantize_model.py", "--input_model_path", conv_path, "--output_model_path", output, "--calibration_dataset_path",
+               calibration, "--config", "A8W8", "--image", IMAGE)
+    assert "% of the float model" in said
+    for model in (conv_path, output):
+        said = run("onnx_validate.py", photos, "--batch-size", 7, "--onnx-input", model, "--image", IMAGE, "--gpu")
+        assert said.startswith("30 photos: top-1 ")
+
+
+def test_the_table(tmp_path, conv_path, photos):
+    run("prepare_data.py", photos, tmp_path / "calib")
+    table = run("print_table.py", "--model", conv_path, "--val", photos, "--calib", tmp_path / "calib", "--image", IMAGE,
+                "--formats", "MX9", "INT8").splitlines()
+    assert [row.split(" | ")[0] for row in table[2:]] == ["| float", "| MX9", "| INT8"]
+    assert all(row.count("|") == 10 for row in table) and all("- |" not in row for row in table[3:])
+
+
+def test_errors_are_one_line(tmp_path, conv_path):
+    (tmp_path / "empty").mkdir()
+    assert "no photo" in run("prepare_data.py", tmp_path / "empty", tmp_path / "calib", code=1)
+    assert run("onnx_validate.py", tmp_path / "nowhere", "--onnx-input", conv_path, code=1).count("\n") == 1
+    assert "did you mean" in run("quantize_model.py", "--input_model_path", conv_path, "--output_model_path", tmp_path / "o.onnx",
+                                 "--config", "MX66", code=1)
