@@ -56,12 +56,8 @@ def last_line(text: str) -> str:
 
 def versions(tool: str, python) -> str:
     """'amd-quark 0.13, onnxruntime 1.31.1'"""
-    if tool == "bitpress":
-        return ""
-    names = [requirement.split("=")[0].split("<")[0] for requirement in TOOLS[tool].requirements]
     script = "import importlib.metadata as m, sys; print(', '.join(f'{n} {m.version(n)}' for n in sys.argv[1:]))"
-    wanted = [name for name in names if name not in ("numpy", "sympy", "setuptools", "ninja")]
-    return subprocess.run([str(python), "-c", script, *wanted], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run([str(python), "-c", script, *TOOLS[tool].shown], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def measured(command: list, timeout: float) -> tuple:
@@ -129,8 +125,8 @@ def compare(arguments, folder: Path) -> list:
     pythons = {}
     for tool in arguments.only:
         try:
-            pythons[tool] = None if tool == "bitpress" else environment(tool)
-            notes += [versions(tool, pythons[tool])]
+            pythons[tool] = environment(tool) if TOOLS[tool].script else None
+            notes += [f"{TOOLS[tool].title}: {versions(tool, pythons[tool])}"] if pythons[tool] else []
         except PeerError as error:
             notes += [f"{TOOLS[tool].title}: {error}"]
     for job in jobs([tool for tool in arguments.only if tool in pythons], arguments.finetune):
@@ -149,7 +145,7 @@ def compare(arguments, folder: Path) -> list:
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
     say("")
     say(f"{datetime.date.today()}, {machine}, {arguments.samples} samples of {arguments.model.name}; onnxruntime "
-        f"{importlib.metadata.version('onnxruntime')} evaluates. " + "; ".join(note for note in notes if note))
+        f"{importlib.metadata.version('onnxruntime')} evaluates. " + "; ".join(notes))
     return lines
 
 

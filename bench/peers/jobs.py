@@ -12,6 +12,7 @@ class Tool:
     requirements: tuple = ()  # of its environment
     script: str = ""
     extra_index: str = ""  # where pip finds builds without CUDA, if it can be reached
+    shown: tuple = ()  # packages whose versions stand below the table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,11 +24,13 @@ class Job:
 
 TOOLS = {
     "bitpress": Tool("Bitpress"),
-    "ort": Tool("ONNX Runtime", ("onnxruntime==1.31.1", "onnx==1.23.2", "numpy", "sympy"), "quantize_ort.py"),
-    "nc": Tool("ONNX Neural Compressor", ("onnx-neural-compressor", "onnxruntime==1.18.1", "onnx==1.16.2", "numpy<2", "setuptools<81"),
-               "quantize_nc.py"),
+    "ort": Tool("ONNX Runtime", ("onnxruntime==1.31.1", "onnx==1.23.2", "numpy", "sympy"), "quantize_ort.py", shown=("onnxruntime",)),
+    # It names few of the packages that it imports.
+    "nc": Tool("ONNX Neural Compressor", ("onnx-neural-compressor", "onnxruntime==1.18.1", "onnx==1.16.2", "numpy<2", "setuptools<81",
+                                          "prettytable", "psutil", "py-cpuinfo", "pydantic", "scipy"), "quantize_nc.py",
+               shown=("onnx-neural-compressor", "onnxruntime", "onnx")),
     "quark": Tool("AMD Quark", ("amd-quark", "torch", "onnxruntime", "onnx", "numpy", "setuptools", "ninja"), "quantize_quark.py",
-                  "https://download.pytorch.org/whl/cpu"),
+                  "https://download.pytorch.org/whl/cpu", ("amd-quark", "torch", "onnxruntime", "onnx")),
 }
 
 

@@ -2,6 +2,8 @@
 
 import json
 import sys
+import threading
+import time
 
 import models
 import numpy as np
@@ -205,6 +207,26 @@ def test_what_a_reader_raises_comes_out(tmp_path, conv_path, images):
     with pytest.raises(RuntimeError, match="enough"):
         quantized(tmp_path, conv_path, "MX6", progress=lambda *_: (_ for _ in ()).throw(RuntimeError("enough")))
     assert not (tmp_path / "out.onnx").exists()
+
+
+def test_other_threads_run_meanwhile():
+    """Without the interpreter's lock: a thread takes the time in the middle of one long call."""
+    array = np.zeros((400, 1 << 16), np.float32)
+    times, stop = [], threading.Event()
+
+    def watch():
+        while not stop.wait(0.001):
+            times.append(time.perf_counter())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    begin = time.perf_counter()
+    bitpress.formats.quantize_dequantize(array, "int8", threads=1)
+    end = time.perf_counter()
+    stop.set()
+    thread.join()
+    margin = (end - begin) / 10
+    assert any(begin + margin < moment < end - margin for moment in times)
 
 
 def test_two_inputs_by_name(tmp_path):

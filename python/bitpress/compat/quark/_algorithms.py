@@ -98,6 +98,8 @@ def add_auto_mixprecision(request: Request, given: Mapping[str, Any], options: M
         weight = both  # Quark lowers both sides then
     if weight is not None:
         rule["weights"] = format_of(weight, options, request.settings)
+    if given.get("BiasTargetQuantType") is not None:
+        rule["biases"] = format_of(given["BiasTargetQuantType"], options, request.settings)
     if len(rule) == 2:
         raise InvalidArgumentError("AutoMixprecision names no target type (TargetQuantType, ActTargetQuantType, WeightTargetQuantType)")
     request.rules.append(rule)

@@ -130,8 +130,5 @@ def layer_settings(layer: QLayerConfig, options: Mapping[str, Any]) -> Dict[str,
     if layer.output_tensors is not None and layer.output_tensors != layer.inputs:
         _fates.say(f"output_tensors in {layer.output_tensors.data_type} changes nothing here: a value has the format of who reads it")
     if layer.bias is not None:
-        if is_integer(layer.bias.data_type):
-            _fates.say(f"a bias in {layer.bias.data_type} changes nothing here: biases of integer layers are int32")
-        else:
-            settings["biases"] = layer.bias.data_type
+        settings["biases"] = layer.bias.data_type
     return settings

@@ -28,7 +28,7 @@ def _microscaling(element: str) -> Dict[str, Any]:
 _BFP16 = {"BFPAttributes": {"bfp_method": "to_bfp", "axis": 1, "bit_width": 16, "block_size": 8, "rounding_mode": 2}}
 _ACCURATE = {"Percentile": 99.9999, "FastFinetune": _ADAROUND}
 _BF16_MIXED = {"QuantizeBias": False, "CalibDataSize": 1, "ActivationSymmetric": True}
-_VINT8 = {"ActivationSymmetric": True, "UseRandomData": True, "QuantizeAllOpTypes": True}
+_VINT8 = {"ActivationSymmetric": True, "Int32Bias": False, "UseRandomData": True, "QuantizeAllOpTypes": True}
 
 # name: activations, weights, calibration, format, extra options, other fields
 _ROWS: Dict[str, Tuple[Any, Any, Any, Any, Dict[str, Any], Dict[str, Any]]] = {
@@ -50,8 +50,9 @@ _ROWS: Dict[str, Tuple[Any, Any, Any, Any, Dict[str, Any], Dict[str, Any]]] = {
        for name, element in (("MXFP8E5M2", "fp8_e5m2"), ("MXFP8E4M3", "fp8_e4m3"), ("MXFP6E3M2", "fp6_e3m2"),
                              ("MXFP6E2M3", "fp6_e2m3"), ("MXFP4E2M1", "fp4_e2m1"), ("MXINT8", "int8"))},
     "S16S16_MIXED_S8S8": (_E.QInt16, _E.QInt16, _PERCENTILE, _EXTENDED,
-                          {"Percentile": 99.9999, "ActivationSymmetric": False, "WeightSymmetric": True,
-                           "AutoMixprecision": {"ActTargetQuantType": _E.QInt8, "WeightTargetQuantType": _E.QInt8}},
+                          {"Percentile": 99.9999, "ActivationSymmetric": False, "WeightSymmetric": True, "Int32Bias": False,
+                           "AutoMixprecision": {"ActTargetQuantType": _E.QInt8, "WeightTargetQuantType": _E.QInt8,
+                                                "BiasTargetQuantType": _E.QInt8}},
                           {"include_auto_mp": True}),
     "BF16_MIXED_BFP16": (_E.QBFloat16, _E.QBFloat16, _MIN_MAX, _EXTENDED,
                          {**_BF16_MIXED, **_BFP16, "AutoMixprecision": {"TargetQuantType": _E.QBFP, "DualQuantNodes": True}},

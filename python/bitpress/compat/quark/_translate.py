@@ -108,10 +108,18 @@ def _add_override(request: Request, tensor: str, overrides: Sequence[Mapping[str
     request.rules.append(rule)
 
 
-def _biases(settings: Dict[str, Any], wanted: bool) -> None:
-    """Biases of integer layers are int32 by themselves; other formats quantize them as weights."""
+def _add_biases(settings: Dict[str, Any], options: Mapping[str, Any], is_npu: bool) -> None:
+    """Biases have the format of weights; of integers only where Int32Bias is off, as it is for Quark's NPU."""
     weights = settings.get("weights", "none")
-    settings["biases"] = weights if wanted and weights != "none" and not is_integer(weights) else "none"
+    if not options.get("QuantizeBias", True):
+        settings["biases"] = "none"
+    elif options.get("Int16Bias"):
+        settings["biases"] = "int16"
+    elif is_integer(weights):
+        has_powers = settings.get("weight_scale_kind") == "power_of_two"
+        settings["biases"] = "int32" if options.get("Int32Bias", not (is_npu or has_powers)) else weights
+    else:
+        settings["biases"] = weights
 
 
 def from_legacy(config: QuantizationConfig) -> Request:
@@ -134,7 +142,7 @@ def from_legacy(config: QuantizationConfig) -> Request:
         add_equalization(request, options, "CLESteps", "CLEScaleAppendBias")
     else:
         settings["equalize"] = False
-    _biases(settings, bool(options.get("QuantizeBias", True)))
+    _add_biases(settings, options, config.enable_npu_cnn)
     request.arguments.update(external_data=config.use_external_data_format, as_is=not config.optimize_model)
     request.only_op_types = tuple(config.op_types_to_quantize)
     _only_nodes(request, config.nodes_to_quantize)
@@ -167,7 +175,7 @@ def from_config(config: QConfig) -> Request:
     settings.update(_LIKE_QUARK, activations="none", weights="none", equalize=False)
     settings.update(layer_settings(config.global_config, options))
     if config.global_config.bias is None:
-        _biases(settings, bool(options.get("QuantizeBias", True)))
+        _add_biases(settings, options, False)
     request.arguments["external_data"] = config.use_external_data_format
     # From large to small: operator types, then layers, so that the smaller counts.
     for layer, op_types in config.layer_type_config.items():
