@@ -23,7 +23,7 @@ from samples import parse_spec, write_arrays
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 IMAGE = "resize=256,crop=224,mean=0.498,std=0.502"
-COLUMNS = ["tool", "configuration", "top-1", "agree", "SQNR dB", "seconds", "peak MB", "file MB"]
+COLUMNS = ["tool", "configuration", "top-1", "agree", "SQNR dB", "seconds", "CPU s", "peak MB", "file MB"]
 
 
 class PeerError(Exception):
@@ -61,7 +61,7 @@ def versions(tool: str, python) -> str:
 
 
 def measured(command: list, timeout: float) -> tuple:
-    """Seconds and peak megabytes of a process. Raises PeerError with its last line."""
+    """Seconds, seconds of all its CPUs and peak megabytes of a process. Raises PeerError with its last line."""
     with tempfile.TemporaryFile() as errors:
         started = time.monotonic()
         process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, stderr=errors)
@@ -79,7 +79,7 @@ def measured(command: list, timeout: float) -> tuple:
         if process.returncode != 0:
             errors.seek(0)
             raise PeerError(last_line(errors.read().decode(errors="replace")))
-        return seconds, usage.ru_maxrss / 1000
+        return seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1000
 
 
 def evaluate(program: Path, model: Path, arguments) -> dict:
@@ -100,9 +100,9 @@ def percent(share) -> str:
 
 
 def row(tool: str, shown: str, report: dict, cost=None) -> list:
-    seconds, peak = (f"{cost[0]:.1f}", f"{cost[1]:.0f}") if cost else ("-", "-")
+    costs = [f"{cost[0]:.1f}", f"{cost[1]:.1f}", f"{cost[2]:.0f}"] if cost else ["-"] * 3
     sqnr = "-" if report["sqnr_db"] is None else f"{report['sqnr_db']:.1f}"
-    return [tool, shown, percent(report["top1"]), percent(report["agreement"]), sqnr, seconds, peak, f"{report['file_bytes'] / 1e6:.1f}"]
+    return [tool, shown, percent(report["top1"]), percent(report["agreement"]), sqnr, *costs, f"{report['file_bytes'] / 1e6:.1f}"]
 
 
 def compare(arguments, folder: Path) -> list:

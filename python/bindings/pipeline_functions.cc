@@ -11,51 +11,16 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
+#include "arguments.h"
 #include "bindings.h"
 #include "pipeline.h"
-#include "samples.h"
 #include "work.h"
 
 namespace bitpress::python {
 namespace {
 
 using namespace nb::literals;
-using pipeline::Preparation;
 using Path = std::filesystem::path;
-
-// Where samples come from: a folder, or an object of bitpress._samples.Samples.
-struct SampleArguments {
-  Path folder;
-  Path labels_csv;
-  std::string image;
-  nb::object stream;
-  size_t num_samples = 0;
-
-  template <typename Options>
-  void CopyTo(Options& options, Work& work) const {
-    options.data = folder;
-    options.labels_csv = labels_csv;
-    options.image = image;
-    options.open_source = OpenerOf(stream, work);
-    if constexpr (requires { options.num_samples; }) options.num_samples = num_samples;
-  }
-};
-
-Preparation PreparationFor(bool as_is) {
-  return as_is ? Preparation::kAsIs : Preparation::kOptimize;
-}
-
-template <typename T>
-T Choose(const std::string& word, std::string_view key,
-         std::initializer_list<std::pair<std::string_view, T>> words) {
-  std::string allowed;
-  for (const auto& [name, value] : words) {
-    if (name == word) return value;
-    allowed += fmt::format("{}'{}'", allowed.empty() ? "" : ", ", name);
-  }
-  Fail(ErrorCode::kInvalidArgument, "{} is '{}', expected one of {}", key, word, allowed);
-}
 
 struct QuantizeArguments {
   std::optional<plan::QuantConfig> config;

@@ -18,8 +18,6 @@ constexpr std::array<std::pair<std::string_view, ClipHandling>, 2> kClipHandling
     {{"bound", ClipHandling::kBound}, {"keep", ClipHandling::kKeep}}};
 constexpr std::array<std::pair<std::string_view, bool>, 2> kSwitches{
     {{"on", true}, {"off", false}}};
-constexpr std::array<std::pair<std::string_view, bool>, 2> kTruths{
-    {{"true", true}, {"false", false}}};
 
 double ParseBits(std::string_view text) {
   double bits = 0;
@@ -31,12 +29,29 @@ double ParseBits(std::string_view text) {
   return bits;
 }
 
+// A number from 0 to 1; nothing for other texts.
+std::optional<double> ParseShare(std::string_view text) {
+  double share = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), share);
+  const bool is_number = error == std::errc() && end == text.data() + text.size();
+  return is_number && share >= 0 && share <= 1 ? std::optional(share) : std::nullopt;
+}
+
+double ParseBiasShare(std::string_view word) {
+  if (word == "true") return 1;
+  if (word == "false") return 0;
+  const std::optional<double> share = ParseShare(word);
+  if (!share) {
+    Fail(ErrorCode::kInvalidArgument, "'{}' is neither true, false nor a number from 0 to 1", word);
+  }
+  return *share;
+}
+
 std::optional<SmoothWish> ParseSmooth(std::string_view word) {
   if (word == "none") return std::nullopt;
   if (word == "auto") return SmoothWish{.alpha = std::nullopt};
-  double alpha = -1;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), alpha);
-  if (error != std::errc() || end != word.data() + word.size() || !(alpha >= 0 && alpha <= 1)) {
+  const std::optional<double> alpha = ParseShare(word);
+  if (!alpha) {
     Fail(ErrorCode::kInvalidArgument, "'{}' is neither none, auto nor a number from 0 to 1", word);
   }
   return SmoothWish{.alpha = alpha};
@@ -94,15 +109,16 @@ void AddEqualizationSettings(std::vector<Setting>& settings) {
          config.equalization.num_steps = steps;
        },
        [](const QuantConfig& config) { return std::to_string(config.equalization.num_steps); }});
-  settings.push_back({"equalize_bias", JoinWords<bool>(kTruths),
-                      "a channel's range includes its bias (default true)",
-                      [](QuantConfig& config, std::string_view value) {
-                        config.equalization.includes_bias = ParseWord<bool>(kTruths, value);
-                      },
-                      [](const QuantConfig& config) {
-                        return std::string(
-                            WordOf<bool>(kTruths, config.equalization.includes_bias));
-                      }});
+  settings.push_back(
+      {"equalize_bias", "true|false|SHARE",
+       "a channel's range includes its bias, or a share of it (default true: 1)",
+       [](QuantConfig& config, std::string_view value) {
+         config.equalization.bias_share = ParseBiasShare(value);
+       },
+       [](const QuantConfig& config) -> std::string {
+         const double share = config.equalization.bias_share;
+         return share == 1 ? "true" : share == 0 ? "false" : fmt::format("{}", share);
+       }});
   settings.push_back(
       {"smooth_quant", "none|auto|ALPHA",
        "SmoothQuant: move the range of large channels of activations into the weights of MatMul "

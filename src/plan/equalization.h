@@ -24,9 +24,10 @@ struct EqualizeOptions {
   double least_clip_gain_bits = 1;
   // Rounds over all pairs; -1: until no factor changes by more than a thousandth. Quark's CLESteps.
   int64_t num_steps = -1;
-  // A channel's range includes its bias, so that channels of small weights and large biases do not
-  // become large activations. Quark's CLEScaleAppendBias.
-  bool includes_bias = true;
+  // How much of a channel's bias its range includes, 0 to 1: all of it keeps channels of small
+  // weights and large biases from becoming large activations. Quark's CLEScaleAppendBias takes
+  // a twentieth.
+  double bias_share = 1;
 
   bool operator==(const EqualizeOptions&) const = default;
 };

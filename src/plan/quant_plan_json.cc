@@ -196,7 +196,9 @@ ordered_json EqualizationToJson(const EqualizeOptions& options) {
   return {{"clips", ClipHandlingName(options.clips)},
           {"clip_gain", options.least_clip_gain_bits},
           {"steps", options.num_steps},
-          {"bias", options.includes_bias}};
+          {"bias", options.bias_share == 1   ? ordered_json(true)
+                   : options.bias_share == 0 ? ordered_json(false)
+                                             : ordered_json(options.bias_share)}};
 }
 
 EqualizeOptions ReadEqualization(const json& object) {

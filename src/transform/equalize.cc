@@ -159,9 +159,7 @@ class Equalizer {
     double change = 0;
     for (size_t c = 0; c < r1.size(); ++c) {
       if (!(r1[c] > 0 && r2[c] > 0)) continue;
-      if (options_.includes_bias) {
-        r1[c] = std::max(r1[c], std::abs(pair.bias[c]) / pair.factors[c]);
-      }
+      r1[c] = std::max(r1[c], options_.bias_share * std::abs(pair.bias[c]) / pair.factors[c]);
       const double wanted =
           std::clamp(pair.factors[c] * std::sqrt(r1[c] / r2[c]), 1 / kMostFactor, kMostFactor);
       change = std::max(change, std::abs(std::log(wanted / pair.factors[c])));

@@ -245,5 +245,5 @@ def test_plans_and_calibrations_are_of_the_equalized_model(tmp_path, samples, bi
 
 def test_wrong_words(tmp_path, bitpress, conv_path):
     for setting, wanted in {"equalize=yes": "on|off", "equalize_clips=relu": "bound|keep", "equalize_steps=-2": "rounds",
-                            "equalize_clip_gain=-1": "bits", "equalize_bias=1": "true|false"}.items():
+                            "equalize_clip_gain=-1": "bits", "equalize_bias=2": "true|false|SHARE"}.items():
         assert wanted in bitpress.error("quantize", conv_path, "-o", tmp_path / "o.onnx", "--config", "XINT8", "--set", setting)

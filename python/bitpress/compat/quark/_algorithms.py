@@ -11,6 +11,8 @@ from bitpress.compat.quark._types import AlgoConfig, QLayerConfig
 
 Rule = Dict[str, Any]
 
+# How much of a bias counts as range where Quark "appends" it: found in models that it wrote.
+_BIAS_SHARE = 0.05
 _SINGLE_FLOATS = ("fp16", "bf16")
 
 
@@ -67,7 +69,7 @@ def add_smoothing(request: Request, alpha: Any) -> None:
 def add_equalization(request: Request, options: Mapping[str, Any], steps: str, bias: str) -> None:
     request.settings["equalize"] = True
     request.settings["equalize_steps"] = options.get(steps, 1)
-    request.settings["equalize_bias"] = options.get(bias, True)
+    request.settings["equalize_bias"] = _BIAS_SHARE if options.get(bias, True) else 0
 
 
 def add_matmul_nbits(request: Request, given: Mapping[str, Any]) -> None:

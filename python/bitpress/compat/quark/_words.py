@@ -77,7 +77,7 @@ OPTIONS = table([
     honoured("TensorQuantOverrides", "rules for tensors"),
     honoured("SmoothAlpha", "`smooth_quant`"),
     honoured("CLESteps", "`equalize_steps`"),
-    honoured("CLEScaleAppendBias", "`equalize_bias`"),
+    honoured("CLEScaleAppendBias", "`equalize_bias=0.05`, the share that Quark takes"),
     notice("CLEWeightThreshold", "every channel with a weight is scaled", 0.5),
     notice("CLETotalLayerDiffThreshold", "steps end where no factor changes by a thousandth", 1.9e-7),
     notice("CLEBalanceMethod", "ranges are balanced by their largest magnitude", "max"),
@@ -197,7 +197,7 @@ GPTQ = table([
 SMOOTH_QUANT = table([honoured("alpha", "`smooth_quant`")])
 CLE = table([
     honoured("cle_steps", "`equalize_steps`"),
-    honoured("cle_scale_append_bias", "`equalize_bias`"),
+    honoured("cle_scale_append_bias", "`equalize_bias=0.05`, the share that Quark takes"),
     notice("cle_balance_method", "ranges are balanced by their largest magnitude", "max"),
     notice("cle_weight_threshold", "every channel with a weight is scaled", 0.5),
     notice("cle_scale_use_threshold", "every channel with a weight is scaled", True),

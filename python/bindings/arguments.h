@@ -1,0 +1,54 @@
+// Arguments that several functions take.
+#pragma once
+
+#include <fmt/format.h>
+#include <nanobind/nanobind.h>
+
+#include <filesystem>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "pipeline.h"
+#include "samples.h"
+#include "work.h"
+
+namespace bitpress::python {
+
+// Where samples come from: a folder, or an object of bitpress._samples.Samples.
+struct SampleArguments {
+  std::filesystem::path folder;
+  std::filesystem::path labels_csv;
+  std::string image;
+  nb::object stream;
+  size_t num_samples = 0;
+
+  template <typename Options>
+  void CopyTo(Options& options, Work& work) const {
+    options.data = folder;
+    options.labels_csv = labels_csv;
+    options.image = image;
+    options.open_source = OpenerOf(stream, work);
+    if constexpr (requires { options.num_samples; }) options.num_samples = num_samples;
+  }
+};
+
+inline pipeline::Preparation PreparationFor(bool as_is) {
+  return as_is ? pipeline::Preparation::kAsIs : pipeline::Preparation::kOptimize;
+}
+
+// The value of a word. Throws Error(kInvalidArgument) with the words that are allowed.
+template <typename T>
+T Choose(const std::string& word, std::string_view key,
+         std::initializer_list<std::pair<std::string_view, T>> words) {
+  std::string allowed;
+  for (const auto& [name, value] : words) {
+    if (name == word) return value;
+    allowed += fmt::format("{}'{}'", allowed.empty() ? "" : ", ", name);
+  }
+  Fail(ErrorCode::kInvalidArgument, "{} is '{}', expected one of {}", key, word, allowed);
+}
+
+}  // namespace bitpress::python
