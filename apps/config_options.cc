@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
+
 namespace bitpress::apps {
 
-plan::QuantConfig ConfigOptions::Resolve() const {
+plan::QuantConfig ConfigOptions::Resolve(std::vector<std::string>* notices) const {
   plan::QuantConfig resolved =
       config.ends_with(".json") ? pipeline::ReadConfig(config) : plan::ConfigByName(config);
   for (const std::string& setting : settings) plan::ApplySetting(resolved, setting);
@@ -12,6 +14,16 @@ plan::QuantConfig ConfigOptions::Resolve() const {
   if (!activations.empty()) plan::ApplySetting(resolved, "activations", activations);
   for (const std::string& rule : rules) resolved.rules.push_back(plan::ParseRule(rule));
   if (!finetune.empty()) plan::ApplySetting(resolved, "finetune", finetune);
+  for (const std::string& option : finetune_options) {
+    const size_t equals = option.find('=');
+    if (equals == std::string::npos) {
+      Fail(ErrorCode::kInvalidArgument, "--finetune-option '{}' is not of the form NAME=VALUE",
+           option);
+    }
+    const std::string notice =
+        plan::ApplyFinetuneOption(resolved, option.substr(0, equals), option.substr(equals + 1));
+    if (!notice.empty() && notices != nullptr) notices->push_back(notice);
+  }
   if (!smooth.empty()) plan::ApplySetting(resolved, "smooth_quant", smooth);
   return resolved;
 }
@@ -35,9 +47,17 @@ CLI::Option* AddConfigOptions(CLI::App& command, ConfigOptions& options) {
       ->type_name("ALPHA|auto");
   command
       .add_option("--finetune", options.finetune,
-                  "learn weights from samples: adaquant (best), adaround, gptq, least_squares, or "
+                  "learn weights from samples: adaquant (best), adaround, gptq, least_squares, "
+                  "clip_search, awq (weights only), or "
                   "none")
       ->type_name("RECIPE");
+  command
+      .add_option("--finetune-option", options.finetune_options,
+                  "an option of AMD Quark's fast fine-tuning or of GPTQ by its name there "
+                  "(NumIterations=10); may be repeated. What it becomes here is in "
+                  "docs/finetuning.md; --set finetune_...=... are our own names")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
   // One value an option: a vector would otherwise take the words that follow, the model among them.
   command
       .add_option("--set", options.settings,

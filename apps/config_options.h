@@ -17,16 +17,18 @@ struct ConfigOptions {
   std::string activations;
   std::string finetune;
   std::string smooth;
+  std::vector<std::string> finetune_options;
   std::vector<std::string> settings;
   std::vector<std::string> rules;
   bool as_is = false;
 
-  // The configuration they mean. Throws Error(kInvalidArgument) with the nearest name.
-  plan::QuantConfig Resolve() const;
+  // The configuration they mean; what of them changes nothing goes to `notices`. Throws
+  // Error(kInvalidArgument) with the nearest name.
+  plan::QuantConfig Resolve(std::vector<std::string>* notices = nullptr) const;
   // Whether one of the options that change the configuration was given.
   bool HasChanges() const {
     return !weights.empty() || !activations.empty() || !finetune.empty() || !smooth.empty() ||
-           !settings.empty() || !rules.empty();
+           !settings.empty() || !rules.empty() || !finetune_options.empty();
   }
   pipeline::Preparation preparation() const {
     return as_is ? pipeline::Preparation::kAsIs : pipeline::Preparation::kOptimize;

@@ -25,6 +25,11 @@ class ProgressBar {
   bool is_terminal_;
   bool is_drawn_ = false;
   std::chrono::steady_clock::time_point last_;
+  // For the time that is left: the work, when it was first heard of, and how far it was then.
+  std::string work_;
+  std::chrono::steady_clock::time_point begin_;
+  size_t first_ = 0;
+  size_t done_ = 0;
 };
 
 }  // namespace bitpress::apps

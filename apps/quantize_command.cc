@@ -103,14 +103,17 @@ std::string DescribeEqualization(const transform::EqualizeReport& report) {
 }
 
 // How many activations were smoothed, and where their factors went.
-std::string DescribeSmoothing(const transform::SmoothReport& report) {
+std::string DescribeScaled(std::string_view what, const transform::SmoothReport& report) {
   const auto num_folded = std::ranges::count_if(
       report.smoothed, [](const auto& activation) { return !activation.folded_into.empty(); });
-  std::string text = fmt::format(
-      "  smoothed:    {} activations, {} folded into what comes before, {} by a Mul; left alone "
-      "{}\n",
-      report.smoothed.size(), num_folded, std::ssize(report.smoothed) - num_folded,
+  return fmt::format(
+      "  {:<12} {} activations, {} folded into what comes before, {} by a Mul; left alone {}\n",
+      what, report.smoothed.size(), num_folded, std::ssize(report.smoothed) - num_folded,
       report.left_alone.size());
+}
+
+std::string DescribeSmoothing(const transform::SmoothReport& report) {
+  std::string text = DescribeScaled("smoothed:", report);
   if (!report.smoothed.empty()) {
     const auto [least, most] =
         std::ranges::minmax_element(report.smoothed, {}, &transform::SmoothedActivation::alpha);
@@ -204,6 +207,9 @@ std::string Summarize(const Options& options, const pipeline::QuantizeReport& re
   for (const auto& [value, reason] : report.left_float) {
     text += fmt::format("  left float: '{}': {}\n", value, reason);
   }
+  if (!report.finetune.scaled.smoothed.empty() || !report.finetune.scaled.left_alone.empty()) {
+    text += DescribeScaled("awq:", report.finetune.scaled);
+  }
   text += DescribeFinetuning(report.finetune);
   text += DescribeWeights(report.transform.weights);
   constexpr size_t kMostNodes = 5;
@@ -226,6 +232,7 @@ void CheckPlanAgrees(const Options& options) {
 }
 
 void Run(const Options& options) {
+  std::vector<std::string> notices;
   pipeline::QuantizeOptions request;
   request.model = options.model;
   request.output = options.output;
@@ -244,7 +251,7 @@ void Run(const Options& options) {
     if (options.config.config.empty()) {
       throw CLI::RequiredError("--config NAME or --plan FILE");
     }
-    request.config = options.config.Resolve();
+    request.config = options.config.Resolve(&notices);
   } else {
     CheckPlanAgrees(options);
   }
@@ -259,7 +266,9 @@ void Run(const Options& options) {
     request.progress = bar.Sink();
     report = pipeline::Quantize(request);
   }
-  Print(Summarize(options, report));
+  std::string text = Summarize(options, report);
+  for (const std::string& notice : notices) text += fmt::format("  note: {}\n", notice);
+  Print(text);
 }
 
 }  // namespace

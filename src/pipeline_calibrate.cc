@@ -1,5 +1,6 @@
 // Calibration, and quantization with it, from start to end.
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -103,10 +104,24 @@ finetune::FinetuneReport Finetune(graph::Model& model, const plan::QuantPlan& pl
   }
   finetune::FinetuneOptions finetune;
   finetune.passes = plan.config.finetune;
+  const plan::FinetuneSettings& settings = plan.config.finetune_settings;
+  finetune.tuner.ridge = settings.ridge;
+  finetune.tuner.num_rounds =
+      static_cast<int>(std::min<int64_t>(settings.num_rounds, std::numeric_limits<int>::max()));
+  finetune.tuner.activation_order = settings.activation_order;
+  finetune.tuner.refresh_scales = settings.refresh_scales;
+  finetune.gather.hold_back_every = static_cast<size_t>(settings.hold_back_every);
+  finetune.memory_limit = static_cast<uint64_t>(settings.memory_mb) * 1'000'000;
+  finetune.op_types = settings.op_types;
   finetune.journal = JournalOf(options.output);
   finetune.gather.num_threads = options.num_threads;
   finetune.gather.progress = options.progress;
-  return finetune::Finetune(model, plan, apply, *OpenSamples(model, options), finetune, pool);
+  QuantizeOptions samples = options;
+  if (settings.num_samples > 0) {
+    const auto most = static_cast<size_t>(settings.num_samples);
+    samples.num_samples = options.num_samples > 0 ? std::min(options.num_samples, most) : most;
+  }
+  return finetune::Finetune(model, plan, apply, *OpenSamples(model, samples), finetune, pool);
 }
 
 // Statistics of each channel of the activations that can be smoothed. One pass over the samples.

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <span>
 
 #include "base/error.h"
 #include "calibrate/byte_stream.h"
+#include "finetune/awq.h"
 #include "finetune/learn_layer.h"
+#include "kernels/half.h"
 
 namespace bitpress::finetune {
 namespace {
@@ -17,32 +20,37 @@ using graph::Model;
 
 std::vector<float> FloatsOf(const Model& model, const std::string& name) {
   if (name.empty()) return {};
-  const auto values = model.Initializer(name).values<float>();
+  const graph::InitializerView view = model.Initializer(name);
+  if (view.type == DataType::kFloat16) {
+    const auto halves = view.values<uint16_t>();
+    std::vector<float> values(halves.size());
+    kernels::HalfToFloat(halves, values.data());
+    return values;
+  }
+  const auto values = view.values<float>();
   return {values.begin(), values.end()};
 }
 
 void SetFloats(Model& model, const std::string& name, std::span<const float> values) {
-  const auto view = model.Initializer(name).dims;
-  const std::vector<int64_t> dims(view.begin(), view.end());
+  const graph::InitializerView view = model.Initializer(name);
+  const std::vector<int64_t> dims(view.dims.begin(), view.dims.end());
+  if (view.type == DataType::kFloat16) {
+    std::vector<uint16_t> halves(values.size());
+    kernels::FloatToHalf(values, halves.data());
+    model.SetInitializer(name, DataType::kFloat16, dims,
+                         std::as_bytes(std::span<const uint16_t>(halves)));
+    return;
+  }
   model.SetInitializer(name, DataType::kFloat, dims, std::as_bytes(values));
 }
 
-// Cuts the layers into groups whose moments fit the limit, if each of them does.
-std::vector<std::span<const Layer>> Groups(std::span<const Layer> layers, uint64_t limit) {
-  std::vector<std::span<const Layer>> groups;
-  size_t begin = 0;
-  uint64_t num_bytes = 0;
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const uint64_t of_layer = 2 * MomentBytes(layers[i]);  // learned and held back
-    if (i > begin && num_bytes + of_layer > limit) {
-      groups.push_back(layers.subspan(begin, i - begin));
-      begin = i;
-      num_bytes = 0;
-    }
-    num_bytes += of_layer;
-  }
-  groups.push_back(layers.subspan(begin));
-  return groups;
+// "tune layers: Conv 'conv1' 21.3 -> 24.0 dB".
+std::string StageOf(const LayerReport& layer) {
+  const std::string what = fmt::format("tune layers: {} '{}'", layer.op_type, layer.node);
+  if (!layer.is_tuned) return what + " stays";
+  const auto decibels = [](double error) { return -10 * std::log10(std::max(error, 1e-12)); };
+  return fmt::format("{} {:.1f} -> {:.1f} dB", what, decibels(layer.error_before),
+                     decibels(layer.error_after));
 }
 
 class Finetuner {
@@ -60,6 +68,15 @@ class Finetuner {
   FinetuneReport Run() {
     Layers layers = FindLayers(float_model_, plan_);
     report_.left_out = std::move(layers.left_out);
+    std::erase_if(layers.found, [&](const Layer& layer) {
+      const bool is_wanted =
+          options_.op_types.empty() || std::ranges::count(options_.op_types, layer.op_type) > 0;
+      if (!is_wanted) {
+        report_.left_out.emplace_back(layer.weight,
+                                      fmt::format("{} is not in finetune_op_types", layer.op_type));
+      }
+      return !is_wanted;
+    });
     num_layers_ = layers.found.size();
     Journal journal(options_.journal, JournalKey());
     // Layers of the journal need no samples any more.
@@ -95,6 +112,9 @@ class Finetuner {
     }
     writer.Number(options_.gather.hold_back_every);
     writer.Number(std::bit_cast<uint64_t>(options_.tuner.ridge));
+    writer.Number(options_.tuner.num_rounds);
+    writer.Number(static_cast<uint8_t>(options_.tuner.activation_order ? 1 : 0));
+    writer.Number(static_cast<uint8_t>(options_.tuner.refresh_scales ? 1 : 0));
     writer.Number(source_.num_samples());
     source_.Rewind();
     if (const std::optional<data::Batch> first = source_.Next(1)) {
@@ -108,7 +128,7 @@ class Finetuner {
 
   void Learn(std::span<const Layer> layers, Journal& journal) {
     const Model quantized = ActivationsQuantized();
-    const auto groups = Groups(layers, options_.memory_limit);
+    const auto groups = GroupLayers(layers, options_.memory_limit);
     for (size_t i = 0; i < groups.size(); ++i) {
       GatherOptions gather = options_.gather;
       if (groups.size() > 1) gather.stage += fmt::format(", pass {} of {}", i + 1, groups.size());
@@ -137,7 +157,7 @@ class Finetuner {
     }
     report_.layers.push_back(learned.report);
     if (options_.gather.progress) {
-      options_.gather.progress("tune layers", report_.layers.size(), num_layers_);
+      options_.gather.progress(StageOf(learned.report), report_.layers.size(), num_layers_);
     }
   }
 
@@ -183,7 +203,18 @@ class Finetuner {
 
 FinetuneReport Finetune(Model& model, const plan::QuantPlan& plan, transform::ApplyOptions& apply,
                         data::Source& source, const FinetuneOptions& options, ThreadPool& pool) {
-  return Finetuner(model, plan, apply, source, options, pool).Run();
+  FinetuneOptions learn = options;
+  transform::SmoothReport scaled;
+  if (std::erase(learn.passes, plan::FinetunePass::kAwq) > 0) {
+    GatherOptions gather = options.gather;
+    gather.hold_back_every = 0;
+    gather.stage = "observe channels";
+    scaled = ScaleChannels(model, plan, source, gather, options.memory_limit, pool);
+  }
+  FinetuneReport report;
+  if (!learn.passes.empty()) report = Finetuner(model, plan, apply, source, learn, pool).Run();
+  report.scaled = std::move(scaled);
+  return report;
 }
 
 }  // namespace bitpress::finetune

@@ -20,6 +20,7 @@
 #include "plan/finetune_passes.h"
 #include "plan/quant_plan.h"
 #include "transform/apply_plan.h"
+#include "transform/smooth.h"
 
 namespace bitpress::finetune {
 
@@ -27,7 +28,8 @@ struct FinetuneOptions {
   std::vector<plan::FinetunePass> passes;
   // Bytes of the moments that are gathered in one pass of the samples; where all layers would need
   // more, there are several passes. A layer alone may need more.
-  uint64_t memory_limit = uint64_t{512} << 20;
+  uint64_t memory_limit = 512'000'000;
+  std::vector<std::string> op_types = {};  // only layers of these; empty: all
   LayerTunerOptions tuner;
   // Where what was learned is kept; empty: nowhere. The journal of a run that was stopped is read
   // first. It stays: whoever has written the result removes it.
@@ -36,6 +38,7 @@ struct FinetuneOptions {
 };
 
 struct FinetuneReport {
+  transform::SmoothReport scaled;   // by pass awq
   std::vector<LayerReport> layers;  // in graph order
   // Quantized weights that cannot be tuned, with the reason.
   std::vector<std::pair<std::string, std::string>> left_out;

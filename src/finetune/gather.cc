@@ -164,6 +164,23 @@ size_t IndexOf(const std::string& value, std::vector<std::string>& values) {
 
 }  // namespace
 
+std::vector<std::span<const Layer>> GroupLayers(std::span<const Layer> layers, uint64_t limit) {
+  std::vector<std::span<const Layer>> groups;
+  size_t begin = 0;
+  uint64_t num_bytes = 0;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const uint64_t of_layer = 2 * MomentBytes(layers[i]);  // learned and held back
+    if (i > begin && num_bytes + of_layer > limit) {
+      groups.push_back(layers.subspan(begin, i - begin));
+      begin = i;
+      num_bytes = 0;
+    }
+    num_bytes += of_layer;
+  }
+  if (begin < layers.size()) groups.push_back(layers.subspan(begin));
+  return groups;
+}
+
 std::vector<LayerMoments> GatherMoments(const graph::Model& float_model,
                                         const graph::Model& quantized_model,
                                         std::span<const Layer> layers, data::Source& source,

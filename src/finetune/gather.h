@@ -31,6 +31,9 @@ struct LayerMoments {
   Moments held_back;
 };
 
+// Cuts layers into groups whose moments fit `limit` bytes, if each of them does.
+std::vector<std::span<const Layer>> GroupLayers(std::span<const Layer> layers, uint64_t limit);
+
 // The moments of each layer: inputs as its quantizer gives them for what the float model computes,
 // outputs as the float model computes them. So layers learn to make up for what is lost at
 // themselves, all of them from the same pass (docs/finetuning.md says why not for what is lost

@@ -84,14 +84,15 @@ void DescribeMatrix(const Node& node, size_t input, std::span<const int64_t> dim
   layer.group_stride = layer.rows * layer.columns;
 }
 
-// A constant that only this use reads and that has one float for each output channel.
+// A constant that only this use reads and that has one float or half float for each output channel.
 bool IsOwnBias(const Model& model, const std::string& value, int64_t num_outputs) {
   if (value.empty() || !model.IsInitializer(value) || model.Uses(value).size() != 1 ||
       model.IsOutput(value) || model.IsUsedInSubgraph(value)) {
     return false;
   }
   const graph::InitializerView bias = model.Initializer(value);
-  return bias.type == DataType::kFloat && !bias.dims.empty() && bias.dims.back() == num_outputs &&
+  const bool is_float = bias.type == DataType::kFloat || bias.type == DataType::kFloat16;
+  return is_float && !bias.dims.empty() && bias.dims.back() == num_outputs &&
          NumElements(bias.dims) == num_outputs;
 }
 
@@ -142,8 +143,10 @@ Layer Describe(const Model& model, const plan::NodeIndex& index,
     throw LeftOut{"several nodes read it"};
   }
   const graph::InitializerView weight = model.Initializer(row.value);
-  if (weight.type != DataType::kFloat) {
-    throw LeftOut{fmt::format("it is {}, and only FLOAT is tuned", DataTypeName(weight.type))};
+  // Values of blocks survive in FLOAT16; integers would need scales that do.
+  if (weight.type != DataType::kFloat && !(weight.type == DataType::kFloat16 && !row.integer)) {
+    throw LeftOut{fmt::format("it is {}, and in {} only FLOAT is tuned", DataTypeName(weight.type),
+                              row.format)};
   }
   if (NumElements(weight.dims) == 0) throw LeftOut{"it is empty"};
   Layer layer;

@@ -75,6 +75,7 @@ void LayerTuner::ForEachRow(const std::function<void(int64_t group, int64_t row)
 }
 
 void LayerTuner::LeastSquares() {
+  are_scales_searched_ = false;
   pool_.ParallelFor(static_cast<size_t>(layer_.groups), [&](size_t g) {
     const auto group = static_cast<int64_t>(g);
     const Eigen::LLT<Matrix> cholesky(ConstMap(Hessian(group), layer_.columns, layer_.columns));
@@ -97,63 +98,13 @@ void LayerTuner::TakeTarget() {
 
 void LayerTuner::RoundToNearest() {
   TakeTarget();
-  grid_.FitScales(quantized_, pool_);
+  if (!are_scales_searched_) grid_.FitScales(quantized_, pool_);
   ForEachRow([&](int64_t group, int64_t row) {
     for (int64_t k = 0; k < layer_.columns; ++k) {
       const size_t element = layer_.ElementOf(group, row, k);
       quantized_[element] = grid_.Round(element, double{quantized_[element]});
     }
   });
-}
-
-void LayerTuner::Gptq() {
-  RoundToNearest();
-  const int64_t columns = layer_.columns;
-  // Rows that take each column of the triangle from memory together.
-  constexpr int64_t kRowsOfTask = 8;
-  for (int64_t group = 0; group < layer_.groups; ++group) {
-    const double* const hessian = Hessian(group);
-    // The last of the order is rounded first.
-    std::vector<int64_t> order(static_cast<size_t>(columns));
-    std::iota(order.begin(), order.end(), 0);
-    if (options_.activation_order) {
-      std::ranges::stable_sort(order, {}, [&](int64_t k) { return hessian[k * columns + k]; });
-    } else {
-      std::ranges::reverse(order);
-    }
-    Matrix ordered(columns, columns);
-    for (int64_t i = 0; i < columns; ++i) {
-      for (int64_t j = 0; j < columns; ++j) {
-        ordered(i, j) =
-            hessian[order[static_cast<size_t>(i)] * columns + order[static_cast<size_t>(j)]];
-      }
-    }
-    const Eigen::LLT<Eigen::MatrixXd> cholesky(ordered);
-    if (cholesky.info() != Eigen::Success) continue;   // rounded to nearest
-    const Eigen::MatrixXd lower = cholesky.matrixL();  // column-major: column k lies together
-    const int64_t num_tasks = (layer_.rows + kRowsOfTask - 1) / kRowsOfTask;
-    pool_.ParallelFor(static_cast<size_t>(num_tasks), [&](size_t task) {
-      const int64_t first = static_cast<int64_t>(task) * kRowsOfTask;
-      const int64_t count = std::min(kRowsOfTask, layer_.rows - first);
-      std::vector<double> errors(static_cast<size_t>(columns * kRowsOfTask));  // [column, row]
-      for (int64_t i = columns; i-- > 0;) {
-        double sums[kRowsOfTask] = {};
-        const double* const column = lower.data() + i * columns;
-        for (int64_t j = i + 1; j < columns; ++j) {
-          for (int64_t row = 0; row < kRowsOfTask; ++row) {
-            sums[row] += column[j] * errors[static_cast<size_t>(j * kRowsOfTask + row)];
-          }
-        }
-        const int64_t k = order[static_cast<size_t>(i)];
-        for (int64_t row = 0; row < count; ++row) {
-          const size_t element = layer_.ElementOf(group, first + row, k);
-          const double target = Target(group, first + row)[k];
-          quantized_[element] = grid_.Round(element, target + sums[row] / column[i]);
-          errors[static_cast<size_t>(i * kRowsOfTask + row)] = target - double{quantized_[element]};
-        }
-      }
-    });
-  }
 }
 
 std::vector<double> LayerTuner::Gradient(int64_t group, int64_t row) const {

@@ -26,6 +26,8 @@ struct LayerTunerOptions {
   int num_rounds = 20;
   // Of gptq: rounds weights of inputs with large squares first.
   bool activation_order = true;
+  // Of gptq: as plan::FinetuneSettings has it.
+  bool refresh_scales = false;
 };
 
 class LayerTuner {
@@ -40,8 +42,13 @@ class LayerTuner {
   void LeastSquares();
   // quantized = the target as it is, to know what rounding costs.
   void TakeTarget();
-  // Fixes the scales for the target, and quantized = the target rounded to nearest.
+  // Fixes the scales for the target, if a search has not, and quantized = the target rounded to
+  // nearest.
   void RoundToNearest();
+  // Of a few scales around that of the target each takes the one whose rounding errors do the least
+  // in the outputs; quantized = the target rounded to nearest. The errors of inputs that lie far
+  // apart, and of those with different scales, are taken as independent.
+  void SearchScales();
   // quantized = the target rounded one weight after another, each taking over what the ones before
   // it got wrong (Frantar et al., "GPTQ", 2022, in the form of Babai's nearest plane; Chen et al.,
   // 2025).
@@ -59,6 +66,12 @@ class LayerTuner {
   std::span<const float> bias() const { return bias_; }
 
  private:
+  // What the elements of one row that share a scale cost.
+  struct ScaleLoss {
+    size_t scale;
+    size_t factor;
+    double loss;
+  };
   // Row m of group g; K elements.
   double* Target(int64_t group, int64_t row) {
     return target_.data() + (group * layer_.rows + row) * layer_.columns;
@@ -72,6 +85,11 @@ class LayerTuner {
   void ForEachRow(const std::function<void(int64_t group, int64_t row)>& task);
   // quantized - optimum as seen by the loss: half its gradient. K elements.
   std::vector<double> Gradient(int64_t group, int64_t row) const;
+  // Adds what the row's errors cost, with each scale times each of the factors, to `losses`.
+  void AddScaleLosses(int64_t group, int64_t row, std::span<const double> factors,
+                      std::vector<ScaleLoss>& losses) const;
+  std::vector<int64_t> RoundingOrder(int64_t group) const;
+  bool CanRefreshScales() const;
   template <typename Candidates>
   void Descend(int64_t group, int64_t row, const Candidates& candidates);
   bool RefitScales();
@@ -83,6 +101,7 @@ class LayerTuner {
   const LayerTunerOptions& options_;
   ThreadPool& pool_;
   bool has_bias_ = false;
+  bool are_scales_searched_ = false;  // for the present target
   std::vector<float> original_bias_;
   std::vector<double> hessian_;  // [groups, columns, columns], with the ridge
   std::vector<double> cross_;    // [groups, rows, columns], with the ridge

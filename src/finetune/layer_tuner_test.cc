@@ -126,6 +126,37 @@ TEST_P(LayerTunerTest, WhatIsLearnedIsWhatTheModelHolds) {
   EXPECT_EQ(grid.Quantize(tuner.quantized(), pool_).values, Copy(tuner.quantized()));
 }
 
+TEST_P(LayerTunerTest, SearchedScalesLowerTheErrorAndAreKept) {
+  WeightGrid nearest_grid = MakeGrid();
+  LayerTuner nearest = MakeTuner(nearest_grid);
+  nearest.RoundToNearest();
+  nearest.CorrectBias();
+  WeightGrid grid = MakeGrid();
+  LayerTuner searched = MakeTuner(grid);
+  searched.SearchScales();
+  searched.CorrectBias();
+  // Errors of inputs with other scales, and the ridge, are no part of what was searched.
+  EXPECT_LE(ErrorOf(searched), 1.05 * ErrorOf(nearest));
+  EXPECT_EQ(grid.Quantize(searched.quantized(), pool_).values, Copy(searched.quantized()));
+  // Roundings that follow use the scales that were found.
+  searched.Gptq();
+  searched.CorrectBias();
+  EXPECT_EQ(grid.Quantize(searched.quantized(), pool_).values, Copy(searched.quantized()));
+  EXPECT_LT(ErrorOf(searched), ErrorOf(nearest));
+}
+
+TEST_P(LayerTunerTest, RefreshedScalesAreKept) {
+  options_.refresh_scales = true;
+  WeightGrid nearest_grid = MakeGrid();
+  LayerTuner nearest = MakeTuner(nearest_grid);
+  nearest.RoundToNearest();
+  WeightGrid grid = MakeGrid();
+  LayerTuner refreshed = MakeTuner(grid);
+  refreshed.Gptq();
+  EXPECT_EQ(grid.Quantize(refreshed.quantized(), pool_).values, Copy(refreshed.quantized()));
+  EXPECT_LT(ErrorOf(refreshed), ErrorOf(nearest));
+}
+
 TEST_P(LayerTunerTest, AdaRoundTakesOneOfTheTwoValuesAround) {
   WeightGrid grid = MakeGrid();
   LayerTuner tuner = MakeTuner(grid);

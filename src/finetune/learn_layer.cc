@@ -102,6 +102,12 @@ class Learner {
     };
     for (const FinetunePass pass : task_.passes) {
       switch (pass) {
+        case FinetunePass::kAwq:
+          continue;  // was done to the model
+        case FinetunePass::kClipSearch:
+          tuner.SearchScales();
+          is_rounded = true;
+          break;
         case FinetunePass::kLeastSquares:
           tuner.LeastSquares();
           is_rounded = false;

@@ -34,11 +34,9 @@ inline runtime::ParallelTasks RunBackwards() {
 // y = x W' + b; weights [outputs, inputs].
 inline Layer GemmLayer(int64_t num_inputs, int64_t num_outputs,
                        const plan::TensorPlan* row = nullptr) {
-  Layer layer;
+  Layer layer{
+      .node = "fc", .op_type = "Gemm", .weight = "w", .bias = {}, .output = {}, .window = {}};
   layer.row = row;
-  layer.node = "fc";
-  layer.op_type = "Gemm";
-  layer.weight = "w";
   layer.layout = PositionLayout::kChannelsLast;
   layer.rows = num_outputs;
   layer.columns = num_inputs;

@@ -1,6 +1,7 @@
 #include "finetune/weight_grid.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <memory>
@@ -64,6 +65,7 @@ void WeightGrid::FitScales(std::span<const float> values, ThreadPool& pool) {
     for (size_t i = 0; i < values.size(); ++i) {
       params_index_[i] = static_cast<uint32_t>(weight.ParamsIndexOf(i));
     }
+    num_scales_ = params_.size();
     UseParams();
   } else if (row_.Spec().is_blocked()) {
     FitBlocks(values, pool);
@@ -95,7 +97,9 @@ void WeightGrid::FitBlocks(std::span<const float> values, ThreadPool& pool) {
   const int64_t num_blocks = (axis + spec.block_size - 1) / spec.block_size;
   const int fraction_bits = has_float_elements_ ? 0 : spec.element_bits - 2;
   units_.resize(values.size());
+  block_index_.resize(values.size());
   const auto columns = static_cast<size_t>(inner);
+  num_scales_ = static_cast<size_t>(outer * num_blocks) * columns;
   pool.ParallelFor(static_cast<size_t>(outer * num_blocks), [&, axis = axis](size_t task) {
     const auto begin = static_cast<int64_t>(task) % num_blocks * spec.block_size;
     const auto row = static_cast<int64_t>(task) / num_blocks;
@@ -110,13 +114,13 @@ void WeightGrid::FitBlocks(std::span<const float> values, ThreadPool& pool) {
             codes.shifts.empty() ? 0 : codes.shifts[k / static_cast<size_t>(spec.sub_block_size)];
         units_[first + k * columns] =
             std::ldexp(1.0F, codes.shared_exponent - shift - fraction_bits);
+        block_index_[first + k * columns] = static_cast<uint32_t>(task * columns + column);
       }
     }
   });
 }
 
-float WeightGrid::Round(size_t element, double x) const {
-  const double unit = units_.empty() ? 1.0 : double{units_[element]};
+float WeightGrid::RoundTo(double unit, size_t element, double x) const {
   if (unit == 0) return 0;  // below the smallest float
   if (!has_float_elements_) {
     const double zero_point = zero_points_.empty() ? 0.0 : double{zero_points_[element]};
@@ -124,19 +128,52 @@ float WeightGrid::Round(size_t element, double x) const {
     return static_cast<float>(RoundToEven(code) * unit);
   }
   const double magnitude = std::min(std::abs(x) / unit, largest_);
-  const double step = StepAt(element, x) / unit;
+  const double step = StepTo(unit, x) / unit;
   return static_cast<float>(
       std::copysign(std::min(RoundToEven(magnitude / step) * step, largest_) * unit, x));
 }
 
-double WeightGrid::StepAt(size_t element, double x) const {
-  const double unit = units_.empty() ? 1.0 : double{units_[element]};
+double WeightGrid::StepTo(double unit, double x) const {
   if (!has_float_elements_) return unit;
   const double magnitude = std::min(std::abs(x) / unit, largest_);
   const int exponent = magnitude < PowerOfTwo(min_exponent_)
                            ? min_exponent_
                            : std::min(ExponentOf(magnitude), max_exponent_);
   return PowerOfTwo(exponent - mantissa_bits_) * unit;
+}
+
+float WeightGrid::Round(size_t element, double x) const {
+  return RoundTo(units_.empty() ? 1.0 : double{units_[element]}, element, x);
+}
+
+double WeightGrid::StepAt(size_t element, double x) const {
+  return StepTo(units_.empty() ? 1.0 : double{units_[element]}, x);
+}
+
+std::span<const double> WeightGrid::ScaleFactors() const {
+  static constexpr std::array<double, 13> kFree{1,   1.05, 0.95, 0.9,  0.85, 0.8, 0.75,
+                                                0.7, 0.65, 0.6,  0.55, 0.5,  0.45};
+  static constexpr std::array<double, 3> kPowers{1, 0.5, 2};
+  if (row_.integer && row_.integer->scale_kind == formats::ScaleKind::kFloat) return kFree;
+  return kPowers;
+}
+
+float WeightGrid::RoundScaled(size_t element, double x, double factor) const {
+  // As MultiplyScales rounds it.
+  return RoundTo(double{static_cast<float>(double{units_[element]} * factor)}, element, x);
+}
+
+void WeightGrid::MultiplyScales(std::span<const double> factors) {
+  if (row_.integer) {
+    for (size_t i = 0; i < params_.size(); ++i) {
+      params_[i].scale = static_cast<float>(double{params_[i].scale} * factors[i]);
+    }
+    UseParams();
+    return;
+  }
+  for (size_t i = 0; i < units_.size(); ++i) {
+    units_[i] = static_cast<float>(double{units_[i]} * factors[block_index_[i]]);
+  }
 }
 
 QuantizedWeight WeightGrid::Quantize(std::span<const float> values, ThreadPool& pool) const {

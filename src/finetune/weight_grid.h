@@ -40,6 +40,18 @@ class WeightGrid {
   // Round are kept), integers keep the fixed ones if there are any.
   QuantizedWeight Quantize(std::span<const float> values, ThreadPool& pool) const;
 
+  // Scales that elements share, after FitScales; 0 for formats without one.
+  size_t num_scales() const { return num_scales_; }
+  size_t ScaleIndexOf(size_t element) const {
+    return params_index_.empty() ? block_index_[element] : params_index_[element];
+  }
+  // What scales may be multiplied by; 1 comes first.
+  std::span<const double> ScaleFactors() const;
+  // As Round, with the scale times `factor`.
+  float RoundScaled(size_t element, double x, double factor) const;
+  // Multiplies scale i by factors[i], of ScaleFactors.
+  void MultiplyScales(std::span<const double> factors);
+
   bool is_integer() const { return row_.integer.has_value(); }
   // Integers: elements with the same parameters share their scale.
   const std::vector<formats::QParams>& params() const { return params_; }
@@ -47,6 +59,8 @@ class WeightGrid {
   size_t ParamsIndexOf(size_t element) const { return params_index_[element]; }
 
  private:
+  float RoundTo(double unit, size_t element, double x) const;
+  double StepTo(double unit, double x) const;
   void FitBlocks(std::span<const float> values, ThreadPool& pool);
   void UseParams();
 
@@ -64,7 +78,9 @@ class WeightGrid {
   std::vector<float> units_;        // of each element; empty: 1
   std::vector<float> zero_points_;  // of each element; empty: 0
   std::vector<formats::QParams> params_;
-  std::vector<uint32_t> params_index_;  // of each element
+  std::vector<uint32_t> params_index_;  // of each element, integers only
+  std::vector<uint32_t> block_index_;   // of each element, blocks only
+  size_t num_scales_ = 0;
 };
 
 }  // namespace bitpress::finetune

@@ -1,14 +1,18 @@
 #include "plan/finetune_passes.h"
 
+#include <algorithm>
 #include <array>
 
+#include "base/error.h"
 #include "plan/words.h"
 
 namespace bitpress::plan {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, FinetunePass>, 5> kPasses{
-    {{"least_squares", FinetunePass::kLeastSquares},
+constexpr std::array<std::pair<std::string_view, FinetunePass>, 7> kPasses{
+    {{"awq", FinetunePass::kAwq},
+     {"clip_search", FinetunePass::kClipSearch},
+     {"least_squares", FinetunePass::kLeastSquares},
      {"gptq", FinetunePass::kGptq},
      {"adaround", FinetunePass::kAdaRound},
      {"adaquant", FinetunePass::kAdaQuant},
@@ -23,11 +27,17 @@ std::vector<FinetunePass> ParseFinetunePasses(std::string_view text) {
   for (const std::string& word : Split(trimmed, '+')) {
     passes.push_back(ParseWord<FinetunePass>(kPasses, Trim(word)));
   }
+  if (std::find(passes.begin() + 1, passes.end(), FinetunePass::kAwq) != passes.end()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "awq scales the model's channels before anything is learned: put it first, not as in '{}'",
+         trimmed);
+  }
   if (passes.size() > 1 || passes[0] == FinetunePass::kBiasCorrection) return passes;
   if (passes[0] == FinetunePass::kAdaQuant) {
     passes = {FinetunePass::kGptq, FinetunePass::kLeastSquares, FinetunePass::kGptq,
               FinetunePass::kAdaQuant};
   }
+  if (passes[0] == FinetunePass::kAwq) passes.push_back(FinetunePass::kClipSearch);
   passes.push_back(FinetunePass::kBiasCorrection);
   return passes;
 }

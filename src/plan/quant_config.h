@@ -14,6 +14,7 @@
 #include "formats/format_spec.h"
 #include "plan/equalization.h"
 #include "plan/finetune_passes.h"
+#include "plan/finetune_settings.h"
 #include "plan/integer_treatment.h"
 #include "plan/rule.h"
 
@@ -91,6 +92,7 @@ struct QuantConfig {
   bool weight_scaled = false;
   // What learns weights from samples before they are quantized, in this order.
   std::vector<FinetunePass> finetune;
+  FinetuneSettings finetune_settings;
   // Regular expressions (ECMAScript); a node whose whole name matches one stays float.
   std::vector<std::string> exclude_nodes;
   std::vector<std::string> exclude_op_types;

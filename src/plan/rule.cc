@@ -13,11 +13,11 @@ namespace {
 // What holds for a model as a whole.
 constexpr std::string_view kGlobalSettings[] = {
     "placement",      "operators",          "exclude_nodes",  "exclude_op_types", "equalize",
-    "equalize_clips", "equalize_clip_gain", "equalize_steps", "equalize_bias",    "smooth_quant",
-    "finetune"};
+    "equalize_clips", "equalize_clip_gain", "equalize_steps", "equalize_bias",    "smooth_quant"};
 
 bool IsPerNode(std::string_view key) {
-  return std::ranges::find(kGlobalSettings, key) == std::end(kGlobalSettings);
+  return !key.starts_with("finetune") &&
+         std::ranges::find(kGlobalSettings, key) == std::end(kGlobalSettings);
 }
 
 const RuleSelector* FindSelector(std::string_view key) {

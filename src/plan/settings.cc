@@ -234,6 +234,7 @@ std::vector<Setting> MakeSettings() {
          config.finetune = ParseFinetunePasses(value);
        },
        [](const QuantConfig& config) { return FinetunePassNames(config.finetune); }});
+  AddFinetuneSettings(settings);
   AddEqualizationSettings(settings);
   settings.push_back(BoolSetting(
       "activation_scaled",

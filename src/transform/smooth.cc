@@ -117,9 +117,16 @@ class Smoother {
  private:
   // Returns why not, or "".
   std::string SmoothValue(const std::string& value) {
-    const auto found = statistics_.find(value);
-    if (found == statistics_.end()) return "no statistics";
-    const std::vector<ChannelStatistics>& channels = found->second;
+    const auto known = statistics_.find(value);
+    const std::vector<double>* given = nullptr;
+    if (options_.factors) {
+      const auto factors = options_.factors->find(value);
+      if (factors == options_.factors->end()) return "no factors make it better";
+      given = &factors->second;
+    } else if (known == statistics_.end()) {
+      return "no statistics";
+    }
+    const size_t num_channels = given != nullptr ? given->size() : known->second.size();
     std::vector<Reader> readers;
     bool only_readers = !model_.IsOutput(value) && !model_.IsUsedInSubgraph(value);
     for (const graph::Use& use : model_.Uses(value)) {
@@ -131,21 +138,14 @@ class Smoother {
       }
       std::optional<std::vector<float>> magnitudes = Magnitudes(model_, *layer);
       if (!magnitudes) return "NaN or infinity in the weight of " + use.node.Describe();
-      if (layer->inputs.num_channels != channels.size()) return "its channels are no weight's";
+      if (layer->inputs.num_channels != num_channels) return "its channels are no weight's";
       readers.push_back({std::move(*layer), std::move(*magnitudes)});
-    }
-    std::vector<double> weight_max(channels.size());
-    for (const Reader& reader : readers) {
-      reader.ForEach([&](size_t input, size_t, double magnitude) {
-        weight_max[input] = std::max(weight_max[input], magnitude);
-      });
     }
     SmoothedActivation smoothed{.value = value, .folded_into = {}};
     smoothed.num_readers = readers.size();
-    const auto factors_of = [&](double alpha) { return Factors(channels, weight_max, alpha); };
-    smoothed.alpha = options_.alpha ? *options_.alpha : BestAlpha(channels, readers, factors_of);
-    const std::vector<double> factors = factors_of(smoothed.alpha);
-    const Folding folding = only_readers ? FindFolding(model_, value, channels.size()) : Folding{};
+    const std::vector<double> factors =
+        given != nullptr ? *given : ChooseFactors(known->second, readers, smoothed.alpha);
+    const Folding folding = only_readers ? FindFolding(model_, value, num_channels) : Folding{};
     if (folding.into.empty() && !options_.may_insert) return "it can be folded into nothing";
     for (const Reader& reader : readers) ScaleWeight(model_, reader.layer, factors, {});
     if (folding.into.empty()) {
@@ -157,6 +157,19 @@ class Smoother {
     }
     report_.smoothed.push_back(std::move(smoothed));
     return "";
+  }
+
+  std::vector<double> ChooseFactors(const std::vector<ChannelStatistics>& channels,
+                                    const std::vector<Reader>& readers, double& alpha) const {
+    std::vector<double> weight_max(channels.size());
+    for (const Reader& reader : readers) {
+      reader.ForEach([&](size_t input, size_t, double magnitude) {
+        weight_max[input] = std::max(weight_max[input], magnitude);
+      });
+    }
+    const auto factors_of = [&](double power) { return Factors(channels, weight_max, power); };
+    alpha = options_.alpha ? *options_.alpha : BestAlpha(channels, readers, factors_of);
+    return factors_of(alpha);
   }
 
   static std::vector<double> Factors(const std::vector<ChannelStatistics>& channels,

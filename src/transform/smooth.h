@@ -32,6 +32,9 @@ struct SmoothOptions {
   // Nothing: for each activation the best of 0, 0.05, ..., 1, by the error that 8-bit integers
   // would make in the products, with one scale for the activation and one for each output channel.
   std::optional<double> alpha = 0.5;
+  // Not nothing: the factors of activations by name, and `alpha` and statistics do not count.
+  // Activations that are not there are left alone.
+  std::optional<std::map<std::string, std::vector<double>>> factors = std::nullopt;
   // Insert a Mul where nothing can be folded; without it such activations are left alone, and the
   // graph keeps its nodes and values.
   bool may_insert = true;
@@ -40,7 +43,7 @@ struct SmoothOptions {
 struct SmoothedActivation {
   std::string value;
   std::string folded_into;  // "LayerNormalization 'ln1'"; empty: a Mul in front of its readers
-  double alpha = 0;
+  double alpha = 0;         // where factors were not given
   size_t num_readers = 0;
 };
 

@@ -1,0 +1,180 @@
+#include "finetune/awq.h"
+
+#include <fmt/format.h>
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "finetune/layer.h"
+#include "finetune/weight_grid.h"
+
+namespace bitpress::finetune {
+namespace {
+
+using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+constexpr int kNumSteps = 10;
+
+// The layers that read one activation along its last axis.
+struct Readers {
+  std::string value;
+  std::vector<const Layer*> layers;
+};
+
+// Matrix products whose activation stays float, by activation, in graph order.
+std::vector<Readers> FindReaders(const graph::Model& model, const plan::QuantPlan& plan,
+                                 const Layers& layers) {
+  std::set<std::string> quantized;
+  for (const plan::TensorPlan& row : plan.tensors) {
+    if (row.role == plan::Role::kActivation && row.is_quantized()) quantized.insert(row.value);
+  }
+  const plan::NodeIndex index(model);
+  std::vector<Readers> found;
+  for (const Layer& layer : layers.found) {
+    if (layer.layout != PositionLayout::kChannelsLast) continue;
+    if (model.Initializer(layer.weight).type != DataType::kFloat) continue;
+    const std::string& value =
+        index.Find({layer.node, layer.op_type, static_cast<int64_t>(layer.data_input)})
+            .input(layer.data_input);
+    if (quantized.contains(value) || model.IsInitializer(value)) continue;
+    const auto known = std::ranges::find(found, value, &Readers::value);
+    if (known != found.end()) {
+      known->layers.push_back(&layer);
+    } else {
+      found.push_back({value, {&layer}});
+    }
+  }
+  return found;
+}
+
+// Powers of the channels' magnitudes, whose middle on a logarithmic scale is 1.
+std::vector<double> FactorsOf(std::span<const double> magnitudes, double alpha) {
+  std::vector<double> factors(magnitudes.size(), 1.0);
+  double least = 0;
+  double most = 0;
+  for (size_t i = 0; i < factors.size(); ++i) {
+    if (!(magnitudes[i] > 0)) continue;  // nothing ever came in
+    factors[i] = std::max(std::pow(magnitudes[i], alpha), 1e-4);
+    least = least > 0 ? std::min(least, factors[i]) : factors[i];
+    most = std::max(most, factors[i]);
+  }
+  if (!(least > 0)) return factors;
+  const double middle = std::sqrt(least * most);
+  for (size_t i = 0; i < factors.size(); ++i) {
+    if (magnitudes[i] > 0) factors[i] /= middle;
+  }
+  return factors;
+}
+
+class FactorSearch {
+ public:
+  FactorSearch(const graph::Model& model, const plan::QuantPlan& plan, ThreadPool& pool)
+      : model_(model), plan_(plan), pool_(pool) {}
+
+  // Empty: none are better than what is there.
+  std::vector<double> Find(const Readers& readers, const Moments& moments) {
+    const int64_t columns = readers.layers.front()->columns;
+    if (moments.num_positions == 0) return {};
+    const Eigen::Map<const Matrix> inputs(moments.inputs.data(), columns, columns);
+    std::vector<double> magnitudes;
+    for (int64_t k = 0; k < columns; ++k) {
+      magnitudes.push_back(std::sqrt(inputs(k, k) / static_cast<double>(moments.num_positions)));
+    }
+    std::vector<double> best;
+    double least = ErrorOf(readers, inputs, std::vector<double>(magnitudes.size(), 1.0));
+    for (int step = 1; step <= kNumSteps; ++step) {
+      const std::vector<double> factors =
+          FactorsOf(magnitudes, static_cast<double>(step) / kNumSteps);
+      const double error = ErrorOf(readers, inputs, factors);
+      if (error < least) {
+        least = error;
+        best = factors;
+      }
+    }
+    return best;
+  }
+
+ private:
+  // Of all products, with weights that are rounded after they were scaled.
+  double ErrorOf(const Readers& readers, const Eigen::Map<const Matrix>& inputs,
+                 const std::vector<double>& factors) {
+    double error = 0;
+    for (const Layer* const layer : readers.layers) {
+      const graph::InitializerView weight = model_.Initializer(layer->weight);
+      const std::span<const float> original = weight.values<float>();
+      std::vector<float> scaled(original.size());
+      const auto for_each = [&](const auto& task) {
+        for (int64_t row = 0; row < layer->rows; ++row) {
+          for (int64_t k = 0; k < layer->columns; ++k) {
+            task(row, k, layer->ElementOf(0, row, k), factors[static_cast<size_t>(k)]);
+          }
+        }
+      };
+      for_each([&](int64_t, int64_t, size_t element, double factor) {
+        scaled[element] = static_cast<float>(double{original[element]} * factor);
+      });
+      const WeightGrid grid(*layer->row, plan_.operators, {weight.dims.begin(), weight.dims.end()},
+                            fmt::format("{} '{}'", layer->op_type, layer->node));
+      const QuantizedWeight rounded = grid.Quantize(scaled, pool_);
+      Matrix errors(layer->rows, layer->columns);
+      for_each([&](int64_t row, int64_t k, size_t element, double factor) {
+        errors(row, k) = double{rounded.values[element]} / factor - double{original[element]};
+      });
+      error += SumOfForms(errors, inputs);
+    }
+    return error;
+  }
+
+  // The sum of e H e' over the rows e.
+  double SumOfForms(const Matrix& errors, const Eigen::Map<const Matrix>& inputs) {
+    constexpr Eigen::Index kRowsOfTask = 64;
+    const Eigen::Index num_tasks = (errors.rows() + kRowsOfTask - 1) / kRowsOfTask;
+    std::vector<double> sums(static_cast<size_t>(num_tasks));
+    pool_.ParallelFor(sums.size(), [&](size_t task) {
+      const Eigen::Index begin = static_cast<Eigen::Index>(task) * kRowsOfTask;
+      const auto rows = errors.middleRows(begin, std::min(kRowsOfTask, errors.rows() - begin));
+      sums[task] = (rows * inputs).cwiseProduct(rows).sum();
+    });
+    double sum = 0;
+    for (const double part : sums) sum += part;
+    return sum;
+  }
+
+  const graph::Model& model_;
+  const plan::QuantPlan& plan_;
+  ThreadPool& pool_;
+};
+
+}  // namespace
+
+transform::SmoothReport ScaleChannels(graph::Model& model, const plan::QuantPlan& plan,
+                                      data::Source& source, const GatherOptions& options,
+                                      uint64_t memory_limit, ThreadPool& pool) {
+  const Layers layers = FindLayers(model, plan);
+  const std::vector<Readers> activations = FindReaders(model, plan, layers);
+  std::vector<Layer> first_readers;
+  for (const Readers& readers : activations) first_readers.push_back(*readers.layers.front());
+  transform::SmoothOptions smooth;
+  smooth.factors.emplace();
+  size_t num_done = 0;
+  for (const std::span<const Layer> group : GroupLayers(first_readers, memory_limit)) {
+    const std::vector<LayerMoments> moments = GatherMoments(model, model, group, source, options);
+    for (size_t i = 0; i < group.size(); ++i) {
+      const Readers& readers = activations[num_done++];
+      std::vector<double> factors =
+          FactorSearch(model, plan, pool).Find(readers, moments[i].learned);
+      if (!factors.empty()) smooth.factors->emplace(readers.value, std::move(factors));
+    }
+  }
+  return transform::Smooth(model, {}, smooth);
+}
+
+}  // namespace bitpress::finetune

@@ -1,0 +1,98 @@
+#include "finetune/learn_layer.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "finetune/test_layers.h"
+
+namespace bitpress::finetune {
+namespace {
+
+using plan::FinetunePass;
+
+constexpr int64_t kInputs = 64;
+constexpr int64_t kOutputs = 8;
+
+plan::TensorPlan RowOf(const std::string& format) {
+  plan::TensorPlan row;
+  row.role = plan::Role::kWeight;
+  row.format = format;
+  row.axis = 1;
+  row.scale_choice = formats::ScaleChoice::kMse;
+  return row;
+}
+
+class LearnLayerTest : public testing::Test {
+ protected:
+  LayerMoments MomentsOf(size_t num_learned, size_t num_held_back) {
+    const auto observe = [&](size_t count, uint32_t seed) {
+      std::vector<float> x = RandomNormal(count * kInputs, seed);
+      // Inputs that depend on their neighbours: rounding errors can make up for one another.
+      for (size_t i = 1; i < x.size(); ++i) x[i] = 0.6F * x[i] + 0.8F * x[i - 1];
+      std::vector<float> y = ComputeGemm(layer_, x, weights_, bias_);
+      // What no weights can explain.
+      const std::vector<float> noise = RandomNormal(y.size(), seed + 1);
+      for (size_t i = 0; i < y.size(); ++i) y[i] += noise_ * noise[i];
+      return GemmMoments(layer_, x, y);
+    };
+    LayerMoments moments;
+    moments.learned = observe(num_learned, 11);
+    if (num_held_back > 0) moments.held_back = observe(num_held_back, 21);
+    return moments;
+  }
+
+  LearnedLayer Learn(const std::vector<FinetunePass>& passes, const LayerMoments& moments) {
+    return LearnLayer({.layer = layer_,
+                       .weights = weights_,
+                       .bias = bias_,
+                       .dims = {kOutputs, kInputs},
+                       .operators = plan::OperatorSet::kBitpress,
+                       .passes = passes},
+                      moments, {}, pool_);
+  }
+
+  const plan::TensorPlan row_ = RowOf("mxfp4_e2m1");
+  const Layer layer_ = GemmLayer(kInputs, kOutputs, &row_);
+  std::vector<float> weights_ = RandomNormal(kInputs * kOutputs, 2);
+  std::vector<float> bias_ = RandomNormal(kOutputs, 3);
+  float noise_ = 0;
+  ThreadPool pool_{2};
+};
+
+TEST_F(LearnLayerTest, SaysWhichPassItTookTheWeightsFrom) {
+  const LearnedLayer learned = Learn({FinetunePass::kGptq}, MomentsOf(2000, 500));
+  EXPECT_TRUE(learned.report.is_tuned);
+  EXPECT_EQ(learned.report.taken_from, "gptq");
+  EXPECT_LT(learned.report.error_after, learned.report.error_before);
+}
+
+// Fewer positions than inputs, and noise: adaquant fits the noise.
+TEST_F(LearnLayerTest, KeepsTheDirectWeightsWhereAllThatWasLearnedIsWorse) {
+  noise_ = 40;
+  const LearnedLayer learned =
+      Learn({FinetunePass::kLeastSquares, FinetunePass::kAdaQuant}, MomentsOf(70, 2000));
+  EXPECT_FALSE(learned.report.is_tuned);
+  EXPECT_EQ(learned.report.error_after, learned.report.error_before);
+  EXPECT_NE(learned.report.note.find("what was learned is worse"), std::string::npos);
+  EXPECT_TRUE(learned.weights.empty());
+}
+
+TEST_F(LearnLayerTest, ALaterPassThatFitsTooCloselyDoesNotReplaceAnEarlierOne) {
+  noise_ = 10;
+  const LayerMoments moments = MomentsOf(150, 2000);
+  const LearnedLayer both =
+      Learn({FinetunePass::kGptq, FinetunePass::kLeastSquares, FinetunePass::kAdaQuant}, moments);
+  const LearnedLayer first = Learn({FinetunePass::kGptq}, moments);
+  // Not the same: gptq sees the ridge that least squares wanted.
+  EXPECT_LE(both.report.error_after, 1.02 * first.report.error_after);
+}
+
+TEST_F(LearnLayerTest, NothingObservedIsSaid) {
+  const LearnedLayer learned = Learn({FinetunePass::kGptq}, MomentsOf(0, 0));
+  EXPECT_FALSE(learned.report.is_tuned);
+  EXPECT_EQ(learned.report.note, "it never ran");
+}
+
+}  // namespace
+}  // namespace bitpress::finetune
