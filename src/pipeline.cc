@@ -127,6 +127,7 @@ graph::Model Prepare(const fs::path& path, Preparation preparation,
   graph::Model model = LoadPortable(path);
   if (preparation == Preparation::kOptimize) model = CleanUp(path, std::move(model));
   graph::ConstantsToInitializers(model);
+  graph::LiftBodyConstants(model);
   if (preparation == Preparation::kOptimize) graph::RemoveUnused(model);
   model.InferShapes();
   if (equalization) {

@@ -48,7 +48,7 @@ std::vector<ConstantReport> Constants(const graph::Model& model,
       constant.num_bytes += model.Initializer(node.input(i)).bytes.size();
     }
   };
-  for (const graph::Node& node : model.Nodes()) {
+  for (const graph::Node& node : model.AllNodes()) {
     if (const auto weight = transform::PackedWeightOf(model, node)) {
       constants.push_back({node.output(0), weight->spec.name, weight->shape, 0, ""});
       add_parts(constants.back(), node, 0, node.num_inputs());
@@ -91,7 +91,7 @@ InspectReport Inspect(const std::filesystem::path& path) {
   report.metadata = model.Metadata();
   report.inputs = Describe(model, model.InputNames());
   report.outputs = Describe(model, model.OutputNames());
-  for (const graph::Node& node : model.Nodes()) {
+  for (const graph::Node& node : model.AllNodes()) {
     const std::string& domain = node.domain();
     const std::string name = domain.empty() ? node.op_type() : domain + "::" + node.op_type();
     ++report.operators[name];

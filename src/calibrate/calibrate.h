@@ -39,11 +39,10 @@ struct CalibrationResult {
 };
 
 // Runs every sample of `source` through the model and counts `values`, which may be of the main
-// graph or of bodies (values of one name in different bodies are counted together). `name` is noted
-// for people. A value in a branch that never runs has empty statistics. Throws
-// Error(kInvalidArgument) if a value is not a float value of the model or if there are no samples
-// (for a fixed first dimension: fewer than one whole batch; a rest of the samples is left out), and
-// what reading and running throw.
+// graph or of bodies. `name` is noted for people. A value in a branch that never runs has empty
+// statistics. Throws Error(kInvalidArgument) if a value is not a float value of the model or if
+// there are no samples (for a fixed first dimension: fewer than one whole batch; a rest of the
+// samples is left out), and what reading and running throw.
 CalibrationResult Calibrate(const graph::Model& model, std::string name,
                             std::span<const std::string> values, data::Source& source,
                             const CalibrateOptions& options = {});

@@ -29,7 +29,7 @@ std::vector<std::string> FloatActivations(const graph::Model& model) {
     if (name.empty() || !IsObservable(type) || !seen.insert(name).second) return;
     values.push_back(name);
   };
-  for (const graph::Node& node : model.Nodes()) {
+  for (const graph::Node& node : model.AllNodes()) {
     for (size_t i = 0; i < node.num_inputs(); ++i) {
       const std::string& input = node.input(i);
       if (!model.IsInitializer(input)) add(input, model.InfoOf(input).type);
@@ -60,7 +60,7 @@ void InsertObservers(graph::Model& model, std::span<const std::string> values) {
            DidYouMean(value, FloatActivations(model)));
     }
     if (in_body != body_values.end()) {
-      model.InsertBehindBodyValues(value, ObserverNode(runtime::kObservePass, value, id));
+      model.InsertBehindBodyValue(value, ObserverNode(runtime::kObservePass, value, id));
       continue;
     }
     graph::NodeSpec node = ObserverNode(runtime::kObserve, value, id);

@@ -53,14 +53,14 @@ bool IsIntegerOperator(const Node& node) {
 class OptimizedGraph {
  public:
   explicit OptimizedGraph(const Model& model) : model_(model) {
-    for (const Node& node : model.Nodes()) {
+    for (const Node& node : model.AllNodes()) {
       is_integer_ =
           is_integer_ || IsQuantize(node) || IsDequantize(node) || IsIntegerOperator(node);
     }
   }
 
   void Describe(TargetReport& report) const {
-    for (const Node& node : model_.Nodes()) {
+    for (const Node& node : model_.AllNodes()) {
       if (!is_integer_ || IsQuantize(node) || IsDequantize(node)) continue;
       if (IsIntegerOperator(node) || ReadsCodes(node)) {
         ++report.integer_operators[node.op_type()];
@@ -142,12 +142,18 @@ class OptimizedGraph {
         return fmt::format("input {}, '{}', is not quantized", i, node.input(i));
       }
     }
+    if (Contains(kMultiplying, op) && node.num_inputs() > 2 && !node.input(2).empty() &&
+        !DequantizedAt(node, 2)) {
+      return fmt::format("its bias, input 2, '{}', is not quantized", node.input(2));
+    }
     return OutputReason(node);
   }
 
   std::string OutputReason(const Node& node) const {
     const std::string& output = node.output(0);
-    if (model_.IsOutput(output)) return "its result is an output of the model, as float";
+    if (model_.IsOutput(output)) {
+      return "its result is an output of the model, or of a body, as float";
+    }
     if (model_.IsUsedInSubgraph(output)) {
       return "its result is read as float inside the body of an If, Loop or Scan";
     }
@@ -175,7 +181,7 @@ class OptimizedGraph {
 // Those without a function that stands for them where the library is not registered.
 std::map<std::string, size_t> LibraryOperators(const Model& model) {
   std::map<std::string, size_t> counts;
-  for (const Node& node : model.Nodes()) {
+  for (const Node& node : model.AllNodes()) {
     const std::string& domain = node.domain();
     const bool is_ours =
         domain == "bitpress" || domain == "com.amd.quark" || domain == "com.vai.quantize";

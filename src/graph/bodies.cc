@@ -1,61 +1,16 @@
-// The nodes inside the bodies of If, Loop and Scan.
+// The bodies of If, Loop and Scan: their nodes and values beside those of the main graph.
 #include <algorithm>
+#include <map>
+#include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "graph/model_impl.h"
 
 namespace bitpress::graph {
 namespace {
-
-using Names = std::unordered_set<std::string_view>;
-
-// Constants of the body added to those that are visible around it.
-Names ConstantsInside(const onnx::GraphProto& body, Names outer) {
-  for (const auto& input : body.input()) outer.erase(input.name());
-  for (const auto& tensor : body.initializer()) outer.insert(tensor.name());
-  for (const auto& node : body.node()) {
-    const bool is_constant = node.op_type() == "Constant" && node.domain().empty();
-    for (const auto& output : node.output()) {
-      if (is_constant) {
-        outer.insert(output);
-      } else {
-        outer.erase(output);
-      }
-    }
-  }
-  return outer;
-}
-
-template <typename Function>
-void ForEachBodyNode(onnx::NodeProto& owner, const Names& constants, const Function& function) {
-  const auto walk = [&](onnx::GraphProto& body) {
-    const Names visible = ConstantsInside(body, constants);
-    for (onnx::NodeProto& node : *body.mutable_node()) {
-      function(node, visible);
-      ForEachBodyNode(node, visible, function);
-    }
-  };
-  for (auto& attribute : *owner.mutable_attribute()) {
-    if (attribute.has_g()) walk(*attribute.mutable_g());
-    for (onnx::GraphProto& body : *attribute.mutable_graphs()) walk(body);
-  }
-}
-
-// Calls `function` for every body below the nodes.
-template <typename Nodes, typename Function>
-void ForEachBody(Nodes& nodes, const Function& function) {
-  for (onnx::NodeProto& node : nodes) {
-    const auto walk = [&](onnx::GraphProto& body) {
-      function(body);
-      ForEachBody(*body.mutable_node(), function);
-    };
-    for (auto& attribute : *node.mutable_attribute()) {
-      if (attribute.has_g()) walk(*attribute.mutable_g());
-      for (onnx::GraphProto& body : *attribute.mutable_graphs()) walk(body);
-    }
-  }
-}
 
 bool IsConstant(const onnx::NodeProto& node) {
   return node.op_type() == "Constant" && node.domain().empty();
@@ -76,11 +31,103 @@ ValueInfo InfoIn(const onnx::GraphProto& body, const std::string& name) {
   return {};
 }
 
+using Names = std::unordered_set<std::string>;
+using NewNames = std::map<std::string, std::string, std::less<>>;
+
+// Gives the values of a body their new names, those that bodies inside it read included.
+void Rename(onnx::GraphProto& body, const NewNames& names) {
+  const auto rename = [&](std::string& name) {
+    if (const auto found = names.find(name); found != names.end()) name = found->second;
+  };
+  for (auto* list : {body.mutable_input(), body.mutable_output(), body.mutable_value_info()}) {
+    for (auto& info : *list) rename(*info.mutable_name());
+  }
+  for (auto& tensor : *body.mutable_initializer()) rename(*tensor.mutable_name());
+  for (auto& tensor : *body.mutable_sparse_initializer()) {
+    rename(*tensor.mutable_values()->mutable_name());
+  }
+  for (onnx::NodeProto& node : *body.mutable_node()) {
+    for (std::string& input : *node.mutable_input()) rename(input);
+    for (std::string& output : *node.mutable_output()) rename(output);
+    ForEachOwnBody(node, [&](onnx::GraphProto& inner) {
+      // What it defines itself hides what lies around it.
+      NewNames visible = names;
+      ForEachDefinition(inner, [&](const std::string& name) { visible.erase(name); });
+      if (!visible.empty()) Rename(inner, visible);
+    });
+  }
+}
+
+class UniqueNames {
+ public:
+  explicit UniqueNames(const onnx::GraphProto& graph) {
+    ForEachDefinition(graph, [&](const std::string& name) { taken_.insert(name); });
+    all_ = taken_;
+    ForEachBody(graph.node(), [&](const onnx::GraphProto& body) {
+      ForEachDefinition(body, [&](const std::string& name) { all_.insert(name); });
+    });
+  }
+
+  void Give(onnx::GraphProto& body) {
+    NewNames names;
+    ForEachDefinition(body, [&](const std::string& name) {
+      if (taken_.contains(name) && !names.contains(name)) names.emplace(name, Fresh(name));
+    });
+    if (!names.empty()) Rename(body, names);
+    ForEachDefinition(body, [&](const std::string& name) { taken_.insert(name); });
+    for (onnx::NodeProto& node : *body.mutable_node()) {
+      ForEachOwnBody(node, [&](onnx::GraphProto& inner) { Give(inner); });
+    }
+  }
+
+ private:
+  std::string Fresh(const std::string& name) {
+    // A name may be repeated in many bodies: each time it goes on from the last number.
+    for (size_t& suffix = last_suffix_[name];;) {
+      std::string fresh = fmt::format("{}_{}", name, ++suffix);
+      if (all_.insert(fresh).second) return fresh;
+    }
+  }
+
+  Names taken_;  // by the values so far
+  Names all_;    // of the whole model
+  std::unordered_map<std::string, size_t> last_suffix_;
+};
+
 }  // namespace
+
+void MakeNamesUnique(onnx::GraphProto& graph) {
+  UniqueNames names(graph);
+  for (onnx::NodeProto& node : *graph.mutable_node()) {
+    ForEachOwnBody(node, [&](onnx::GraphProto& body) { names.Give(body); });
+  }
+}
+
+std::vector<Node> Model::AllNodes() const {
+  std::vector<Node> nodes;
+  const auto add = [&](const auto& self, const auto& list) -> void {
+    for (const onnx::NodeProto& node : list) {
+      ForEachOwnBody(node, [&](const onnx::GraphProto& body) { self(self, body.node()); });
+      nodes.push_back(Node(const_cast<onnx::NodeProto*>(&node), impl_.get()));
+    }
+  };
+  add(add, std::as_const(*impl_).graph().node());
+  return nodes;
+}
+
+std::optional<Node> Model::Owner(const Node& node) const {
+  const auto found = impl_->body_nodes.find(node.proto_);
+  if (found == impl_->body_nodes.end()) return std::nullopt;
+  return Node(found->second.owner, impl_.get());
+}
+
+bool Model::AreInOneGraph(const Node& a, const Node& b) const {
+  return impl_->BodyOf(a.proto_) == impl_->BodyOf(b.proto_);
+}
 
 std::vector<BodyValue> Model::BodyValues() const {
   std::vector<BodyValue> values;
-  ForEachBody(*impl_->graph().mutable_node(), [&](onnx::GraphProto& body) {
+  ForEachBody(std::as_const(*impl_).graph().node(), [&](const onnx::GraphProto& body) {
     const auto add = [&](const std::string& name) {
       if (!name.empty()) values.push_back({name, InfoIn(body, name)});
     };
@@ -95,49 +142,33 @@ std::vector<BodyValue> Model::BodyValues() const {
   return values;
 }
 
-size_t Model::InsertBehindBodyValues(const std::string& value, const NodeSpec& spec) {
-  size_t count = 0;
-  ForEachBody(*impl_->graph().mutable_node(), [&](onnx::GraphProto& body) {
-    std::string* definition = nullptr;
-    int position = 0;
-    for (auto& input : *body.mutable_input()) {
-      if (input.name() == value) definition = input.mutable_name();
+bool Model::InsertBehindBodyValue(const std::string& value, const NodeSpec& spec) {
+  const ValueEntry* const entry = impl_->Find(value);
+  if (entry == nullptr || entry->body == nullptr) return false;
+  onnx::GraphProto& body = *entry->body;
+  onnx::NodeProto* const producer = entry->producer;
+  NodeSpec inserted = spec;
+  inserted.inputs = {FreshName(value + "_before")};
+  inserted.outputs = {value};
+  const std::optional<Node> next = NodeBehind(value);
+  if (producer != nullptr) {
+    Node node(producer, impl_.get());
+    for (size_t i = 0; i < node.num_outputs(); ++i) {
+      if (node.output(i) == value) node.set_output(i, inserted.inputs[0]);
     }
-    for (int i = 0; definition == nullptr && i < body.node_size(); ++i) {
-      for (std::string& output : *body.mutable_node(i)->mutable_output()) {
-        if (output == value) definition = &output;
-      }
-      position = i + 1;
-    }
-    if (definition == nullptr) return;
-    *definition = FreshName(value + "_before");
-    impl_->subgraph_names.insert(*definition);
-    NodeSpec inserted = spec;
-    inserted.inputs = {*definition};
-    inserted.outputs = {value};
-    FillNode(inserted, *body.add_node());
-    const auto nodes = body.mutable_node()->pointer_begin();
-    std::rotate(nodes + position, nodes + body.node_size() - 1, nodes + body.node_size());
-    ++count;
-  });
-  return count;
-}
-
-std::vector<BodyNode> Model::BodyNodes() const {
-  Names constants;
-  for (const auto& tensor : impl_->graph().initializer()) constants.insert(tensor.name());
-  std::vector<BodyNode> found;
-  for (onnx::NodeProto& owner : *impl_->graph().mutable_node()) {
-    const auto add = [&](onnx::NodeProto& node, const Names& visible) {
-      BodyNode body_node{Node(&node, impl_.get()), Node(&owner, impl_.get()), {}};
-      for (const std::string& input : node.input()) {
-        body_node.is_constant.push_back(visible.contains(input));
-      }
-      found.push_back(std::move(body_node));
-    };
-    ForEachBodyNode(owner, constants, add);
+    InsertNode(inserted, next, node);
+    return true;
   }
-  return found;
+  for (auto& input : *body.mutable_input()) {
+    if (input.name() == value) input.set_name(inserted.inputs[0]);
+  }
+  impl_->At(value).is_body_input = false;
+  ValueEntry& renamed = impl_->At(inserted.inputs[0]);
+  renamed.is_body_input = true;
+  renamed.body = &body;
+  impl_->IndexInfo();
+  InsertNode(inserted, next);
+  return true;
 }
 
 }  // namespace bitpress::graph

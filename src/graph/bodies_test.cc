@@ -1,3 +1,4 @@
+#include "graph/clean_up.h"
 #include "graph/test_models.h"
 
 namespace bitpress::graph {
@@ -25,24 +26,86 @@ std::vector<std::string> Names(const std::vector<BodyValue>& values) {
   return names;
 }
 
-TEST(Bodies, ValuesAreListedWithoutConstants) {
-  const Model model = FromText(kNested);
-  EXPECT_THAT(Names(model.BodyValues()), ElementsAre("inner", "b", "d", "e", "inner"));
+std::vector<std::string> OperatorsOf(const Model& model) {
+  std::vector<std::string> operators;
+  for (const Node& node : model.AllNodes()) operators.push_back(node.op_type());
+  return operators;
 }
 
-TEST(Bodies, ANodeIsInsertedBehindEveryValueOfAName) {
+Node NodeOf(const Model& model, std::string_view op_type) {
+  for (const Node& node : model.AllNodes()) {
+    if (node.op_type() == op_type) return node;
+  }
+  ADD_FAILURE() << "no " << op_type;
+  return model.Nodes().front();
+}
+
+TEST(Bodies, ValuesAreListedWithoutConstants) {
+  const Model model = FromText(kNested);
+  EXPECT_THAT(Names(model.BodyValues()), ElementsAre("inner", "b", "d", "e", "inner_1"));
+}
+
+TEST(Bodies, OneNameIsOneValue) {
+  const Model model = FromText(kNested);
+  model.Check();
+  EXPECT_EQ(NodeOf(model, "Add").output(0), "inner_1");
+  EXPECT_EQ(NodeOf(model, "Neg").input(0), "inner") << "captured from the body around it";
+  EXPECT_EQ(model.Producer("inner")->op_type(), "Relu");
+  EXPECT_EQ(model.Producer("inner_1")->op_type(), "Add");
+  EXPECT_TRUE(model.IsOutput("inner_1") && model.IsOutput("b") && !model.IsOutput("inner"));
+  // Names are kept where nothing else has them, and loading again changes nothing.
+  EXPECT_EQ(ToProto(Model::Parse(model.Serialize())).SerializeAsString(),
+            ToProto(model).SerializeAsString());
+}
+
+TEST(Bodies, NodesKnowWhereTheyStand) {
+  const Model model = FromText(kNested);
+  EXPECT_THAT(OperatorsOf(model), ElementsAre("Relu", "Neg", "Abs", "If", "Constant", "Add", "If"));
+  const Node main = model.Nodes().front();
+  const Node inner_if = *model.Producer("b");
+  EXPECT_FALSE(model.Owner(main));
+  EXPECT_EQ(model.Owner(NodeOf(model, "Relu")), main);
+  EXPECT_EQ(model.Owner(NodeOf(model, "Neg")), inner_if);
+  EXPECT_TRUE(model.AreInOneGraph(NodeOf(model, "Relu"), inner_if));
+  EXPECT_FALSE(model.AreInOneGraph(NodeOf(model, "Neg"), NodeOf(model, "Abs")));
+  EXPECT_TRUE(model.Uses("x").empty());
+  EXPECT_EQ(model.AllUses("x").size(), 2u);
+  EXPECT_TRUE(model.IsUsedInSubgraph("x") && model.IsUsedInSubgraph("inner"));
+  EXPECT_EQ(model.NodeBehind("inner"), inner_if);
+  EXPECT_FALSE(model.NodeBehind("b"));
+  EXPECT_EQ(model.InfoOf("inner_1").type, DataType::kFloat);
+}
+
+TEST(Bodies, NodesComeAndGo) {
   Model model = FromText(kNested);
-  EXPECT_EQ(model.InsertBehindBodyValues("inner", {"", "Identity", "", {}, {}, {}}), 2u);
-  EXPECT_EQ(model.InsertBehindBodyValues("y", {"", "Identity", "", {}, {}, {}}), 0u);
+  const Node relu = NodeOf(model, "Relu");
+  model.InsertNode({"", "Sigmoid", "", {"x"}, {"s"}, {}}, relu);
+  NodeOf(model, "Relu").set_input(0, "s");
+  const Node added = model.InsertNode({"", "Tanh", "", {"inner"}, {"t"}, {}}, std::nullopt, relu);
+  model.Check();
+  EXPECT_THAT(OperatorsOf(model),
+              ElementsAre("Sigmoid", "Relu", "Neg", "Abs", "If", "Tanh", "Constant", "Add", "If"));
+  model.RemoveNode(added);
+  EXPECT_EQ(ErrorOf([&] { model.RemoveNode(relu); }).code(), ErrorCode::kInvalidArgument);
+  // With the If its bodies go, and what they read.
+  Node choose = model.Nodes().front();
+  choose.set_output(0, "unused");
+  model.RemoveNode(choose);
+  EXPECT_TRUE(model.AllNodes().empty());
+  EXPECT_FALSE(model.IsUsedInSubgraph("x") || model.Producer("inner"));
+  EXPECT_EQ(model.FreshName("inner_1"), "inner_1");
+}
+
+TEST(Bodies, ANodeIsInsertedBehindAValue) {
+  Model model = FromText(kNested);
+  EXPECT_TRUE(model.InsertBehindBodyValue("inner", {"", "Identity", "", {}, {}, {}}));
+  EXPECT_TRUE(model.InsertBehindBodyValue("inner_1", {"", "Identity", "", {}, {}, {}}));
+  EXPECT_FALSE(model.InsertBehindBodyValue("y", {"", "Identity", "", {}, {}, {}}));
   model.Check();
   EXPECT_THAT(Names(model.BodyValues()),
-              ElementsAre("inner_before", "inner", "b", "d", "e", "inner_before_1", "inner"));
-  std::vector<std::string> operators;
-  for (const BodyNode& body_node : model.BodyNodes()) {
-    operators.push_back(body_node.node.op_type());
-  }
-  EXPECT_THAT(operators,
-              ElementsAre("Relu", "Identity", "If", "Neg", "Abs", "Constant", "Add", "Identity"));
+              ElementsAre("inner_before", "inner", "b", "d", "e", "inner_1_before", "inner_1"));
+  EXPECT_THAT(OperatorsOf(model), ElementsAre("Relu", "Identity", "Neg", "Abs", "If", "Constant",
+                                              "Add", "Identity", "If"));
 }
 
 TEST(Bodies, InputsAreValuesToo) {
@@ -55,11 +118,39 @@ TEST(Bodies, InputsAreValuesToo) {
     })");
   EXPECT_THAT(Names(model.BodyValues()), ElementsAre("i", "go", "state", "next"));
   EXPECT_EQ(model.BodyValues()[2].info.type, DataType::kFloat);
-  EXPECT_EQ(model.InsertBehindBodyValues("state", {"", "Identity", "", {}, {}, {}}), 1u);
+  EXPECT_TRUE(model.IsBodyInput("state") && !model.IsInput("state") && !model.IsBodyInput("next"));
+  EXPECT_TRUE(model.InsertBehindBodyValue("state", {"", "Identity", "", {}, {}, {}}));
   model.Check();
-  EXPECT_EQ(model.BodyNodes()[0].node.input(0), "state_before");
-  EXPECT_EQ(model.BodyNodes()[1].node.op_type(), "Relu");
-  EXPECT_EQ(model.BodyNodes()[1].node.input(0), "state");
+  EXPECT_TRUE(model.IsBodyInput("state_before") && !model.IsBodyInput("state"));
+  EXPECT_EQ(model.AllNodes()[0].input(0), "state_before");
+  EXPECT_EQ(model.AllNodes()[1].op_type(), "Relu");
+  EXPECT_EQ(model.AllNodes()[1].input(0), "state");
+}
+
+TEST(Bodies, WeightsAreLiftedOnce) {
+  Model model = FromText(R"(
+    <ir_version: 8, opset_import: ["" : 17]>
+    agraph (float[2] x, bool c) => (float[2] y) {
+      y = If (c) <then_branch = yes () => (float[2] b) {
+          w = Constant <value = float[2] {1, 2}> ()
+          s = Constant <value = float {3}> ()
+          axes = Constant <value = int64[1] {0}> ()
+          a = Mul (x, w)
+          b = Mul (a, s)
+        }, else_branch = no () => (float[2] d)
+        <float[2] w = {1, 2}, float[2] v = {1, 3}> {
+          e = Mul (x, w)
+          d = Mul (e, v)
+        }>
+    })");
+  EXPECT_EQ(LiftBodyConstants(model), 3u);
+  model.Check();
+  EXPECT_THAT(model.InitializerNames(), ElementsAre("w", "v"));
+  EXPECT_EQ(model.AllUses("w").size(), 2u);
+  EXPECT_TRUE(model.IsUsedInSubgraph("w") && model.Uses("w").empty());
+  EXPECT_THAT(OperatorsOf(model),
+              ElementsAre("Constant", "Constant", "Mul", "Mul", "Mul", "Mul", "If"));
+  EXPECT_EQ(LiftBodyConstants(model), 0u);
 }
 
 TEST(Fingerprint, IsThatOfTheContent) {

@@ -1,6 +1,8 @@
 #include "graph/clean_up.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <unordered_set>
@@ -30,18 +32,24 @@ size_t RemoveIf(Field& field, const Predicate& is_unused) {
   return num_removed;
 }
 
-size_t RemoveDeadNodes(ModelImpl& impl) {
-  auto& nodes = *impl.graph().mutable_node();
+// Those in bodies too.
+size_t RemoveDeadNodes(ModelImpl& impl, onnx::GraphProto& graph) {
+  auto& nodes = *graph.mutable_node();
   std::unordered_set<const onnx::NodeProto*> dead;
+  size_t num_removed = 0;
   // Backwards: what only dead nodes read is dead too.
   for (int i = nodes.size() - 1; i >= 0; --i) {
     onnx::NodeProto& node = *nodes.Mutable(i);
-    if (!IsDead(impl, node)) continue;
-    dead.insert(&node);
-    impl.UnindexNode(node);
+    if (IsDead(impl, node)) {
+      dead.insert(&node);
+      impl.UnindexNode(node);
+    } else {
+      ForEachOwnBody(node,
+                     [&](onnx::GraphProto& body) { num_removed += RemoveDeadNodes(impl, body); });
+    }
   }
-  impl.RemoveNodes(dead);
-  return dead.size();
+  ModelImpl::RemoveNodes(graph, dead);
+  return num_removed + dead.size();
 }
 
 size_t RemoveUnusedInitializers(Model& model) {
@@ -120,11 +128,103 @@ bool TakeConstant(onnx::NodeProto& node, onnx::TensorProto& tensor) {
   return true;
 }
 
+bool MayBeWeight(const onnx::TensorProto& tensor) {
+  const int32_t type = tensor.data_type();
+  return (type == onnx::TensorProto::FLOAT || type == onnx::TensorProto::FLOAT16) &&
+         tensor.dims_size() > 0 && !IsExternal(tensor);
+}
+
+bool HoldsWeight(const onnx::NodeProto& node) {
+  if (node.op_type() != "Constant" || !node.domain().empty()) return false;
+  if (node.output_size() != 1 || node.attribute_size() != 1) return false;
+  const onnx::AttributeProto& attribute = node.attribute(0);
+  return attribute.name() == "value_floats" ||
+         (attribute.name() == "value" && attribute.has_t() && MayBeWeight(attribute.t()));
+}
+
+// Takes the tensors of bodies over into the main graph.
+class ConstantLifter {
+ public:
+  explicit ConstantLifter(Model& model) : model_(model), impl_(ModelAccess::Impl(model)) {}
+
+  size_t Run() {
+    for (Node node : model_.AllNodes()) {
+      onnx::NodeProto& proto = ModelAccess::Proto(node);
+      if (!model_.Owner(node) || !HoldsWeight(proto) || IsOutput(node.output(0))) continue;
+      const std::string name = node.output(0);
+      onnx::TensorProto tensor;
+      TakeConstant(proto, tensor);
+      node.set_output(0, model_.FreshName(name + "_lifted"));
+      model_.RemoveNode(node);
+      Adopt(name, tensor);
+    }
+    ForEachBody(*impl_.graph().mutable_node(), [&](onnx::GraphProto& body) {
+      const auto is_lifted = [&](const onnx::TensorProto& tensor) {
+        const ValueEntry& entry = *impl_.Find(tensor.name());
+        return !entry.is_output && !entry.is_body_input && MayBeWeight(tensor);
+      };
+      std::vector<onnx::TensorProto> lifted;
+      for (const onnx::TensorProto& tensor : body.initializer()) {
+        if (is_lifted(tensor)) lifted.push_back(tensor);
+      }
+      RemoveIf(*body.mutable_initializer(), is_lifted);
+      for (onnx::TensorProto& tensor : lifted) {
+        const std::string name = tensor.name();
+        impl_.At(name).is_body_initializer = false;
+        Adopt(name, tensor);
+      }
+    });
+    return num_lifted_;
+  }
+
+ private:
+  bool IsOutput(const std::string& name) const { return impl_.Find(name)->is_output; }
+
+  static size_t HashOf(const InitializerView& tensor) {
+    return std::hash<std::string_view>()(
+        {reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size()});
+  }
+
+  void Adopt(const std::string& name, onnx::TensorProto& tensor) {
+    if (num_lifted_++ == 0) {
+      for (const std::string& known : model_.InitializerNames()) {
+        if (!model_.IsDeferred(known)) known_.emplace(HashOf(model_.Initializer(known)), known);
+      }
+    }
+    tensor.set_name(name);
+    impl_.At(name).body = nullptr;
+    onnx::TensorProto& initializer = *impl_.graph().add_initializer();
+    initializer.Swap(&tensor);
+    impl_.AdoptInitializer(initializer);
+    const InitializerView view = model_.Initializer(name);
+    const size_t hash = HashOf(view);
+    const auto [begin, end] = known_.equal_range(hash);
+    for (auto known = begin; known != end; ++known) {
+      const InitializerView other = model_.Initializer(known->second);
+      if (other.type != view.type || !std::ranges::equal(other.dims, view.dims) ||
+          !std::ranges::equal(other.bytes, view.bytes)) {
+        continue;
+      }
+      for (Use use : model_.AllUses(name)) use.node.set_input(use.input_index, known->second);
+      model_.RemoveInitializer(name);
+      return;
+    }
+    known_.emplace(hash, name);
+  }
+
+  Model& model_;
+  ModelImpl& impl_;
+  std::multimap<size_t, std::string> known_;
+  size_t num_lifted_ = 0;
+};
+
 }  // namespace
+
+size_t LiftBodyConstants(Model& model) { return ConstantLifter(model).Run(); }
 
 size_t RemoveUnused(Model& model) {
   ModelImpl& impl = ModelAccess::Impl(model);
-  size_t num_removed = RemoveDeadNodes(impl);
+  size_t num_removed = RemoveDeadNodes(impl, impl.graph());
   num_removed += RemoveUnusedInitializers(model);
   num_removed += RemoveUnusedImports(impl.proto);
   num_removed += RemoveStaleInfo(impl);
@@ -150,7 +250,7 @@ size_t ConstantsToInitializers(Model& model) {
     impl.AdoptInitializer(initializer);
     converted.insert(&node);
   }
-  impl.RemoveNodes(converted);
+  ModelImpl::RemoveNodes(impl.graph(), converted);
   return converted.size();
 }
 

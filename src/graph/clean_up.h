@@ -17,4 +17,10 @@ size_t RemoveUnused(Model& model);
 // outputs or hold sparse tensors. Returns their number.
 size_t ConstantsToInitializers(Model& model);
 
+// Makes float tensors that the bodies of If, Loop and Scan hold (initializers and Constant nodes,
+// but no scalars and no outputs of a body) initializers of the main graph, where every body sees
+// them: weights are in one place then. Equal ones become one, since tools repeat a constant in each
+// branch. Returns their number.
+size_t LiftBodyConstants(Model& model);
+
 }  // namespace bitpress::graph

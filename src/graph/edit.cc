@@ -35,13 +35,16 @@ void RemoveElement(Field& field, const Element* element) {
 
 }  // namespace
 
-Node Model::InsertNode(const NodeSpec& spec, std::optional<Node> before) {
-  auto& nodes = *impl_->graph().mutable_node();
+Node Model::InsertNode(const NodeSpec& spec, std::optional<Node> before,
+                       std::optional<Node> beside) {
+  if (before) beside = before;
+  const BodyPlace place = beside ? impl_->PlaceOf(beside->proto_) : BodyPlace{};
+  auto& nodes = *(place.graph == nullptr ? impl_->graph() : *place.graph).mutable_node();
   const int position = before ? PositionOf(nodes, before->proto_) : nodes.size();
   if (spec.op_type.empty() || (before && position == nodes.size())) {
     Fail(ErrorCode::kInvalidArgument, "cannot insert node '{}': {}", spec.name,
          spec.op_type.empty() ? "it has no operator type"
-                              : "the node it shall stand before is not in the main graph");
+                              : "the node it shall stand before is not in the model");
   }
   for (const std::string& output : spec.outputs) {
     const ValueEntry* const entry = impl_->Find(output);
@@ -60,14 +63,15 @@ Node Model::InsertNode(const NodeSpec& spec, std::optional<Node> before) {
     }
   }
   MoveElement(nodes, nodes.size() - 1, position);
-  impl_->IndexNode(node);
+  impl_->IndexNode(node, place);
   return Node(&node, impl_.get());
 }
 
 void Model::RemoveNode(Node node) {
-  auto& nodes = *impl_->graph().mutable_node();
+  onnx::GraphProto* const body = impl_->PlaceOf(node.proto_).graph;
+  auto& nodes = *(body == nullptr ? impl_->graph() : *body).mutable_node();
   if (PositionOf(nodes, node.proto_) == nodes.size()) {
-    Fail(ErrorCode::kInvalidArgument, "cannot remove a node that is not in the main graph");
+    Fail(ErrorCode::kInvalidArgument, "cannot remove a node that is not in the model");
   }
   for (const std::string& output : node.proto_->output()) {
     const ValueEntry* const entry = impl_->Find(output);

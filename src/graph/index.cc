@@ -81,24 +81,30 @@ void ModelImpl::PlaceData(ValueEntry& entry, TensorStorage storage) {
   entry.storage = std::move(storage);
 }
 
-void ModelImpl::IndexNode(onnx::NodeProto& node) {
+BodyPlace ModelImpl::PlaceOf(const onnx::NodeProto* node) const {
+  const auto found = body_nodes.find(node);
+  return found == body_nodes.end() ? BodyPlace{} : found->second;
+}
+
+void ModelImpl::IndexNode(onnx::NodeProto& node, const BodyPlace& place) {
+  if (place.graph != nullptr) body_nodes[&node] = place;
   size_t index = 0;
   for (const std::string& input : node.input()) {
     if (!input.empty()) At(input).uses.push_back({&node, index});
     ++index;
   }
   for (const std::string& output : node.output()) {
-    if (!output.empty()) At(output).producer = &node;
+    if (output.empty()) continue;
+    ValueEntry& entry = At(output);
+    entry.producer = &node;
+    entry.body = place.graph;
   }
-  for (const std::string_view value : CapturedValues(node)) ++At(value).num_subgraph_uses;
-  CollectInnerNames(node, subgraph_names);
+  ForEachOwnBody(node, [&](onnx::GraphProto& body) { IndexBody(body, node); });
 }
 
 void ModelImpl::UnindexNode(onnx::NodeProto& node) {
-  for (const std::string_view value : CapturedValues(node)) {
-    --At(value).num_subgraph_uses;
-    DropIfUnknown(value);
-  }
+  ForEachOwnBody(node, [&](onnx::GraphProto& body) { UnindexBody(body); });
+  body_nodes.erase(&node);
   for (const std::string& input : node.input()) {
     if (input.empty()) continue;
     std::erase_if(At(input).uses, [&](const ValueUse& use) { return use.node == &node; });
@@ -108,6 +114,38 @@ void ModelImpl::UnindexNode(onnx::NodeProto& node) {
     if (output.empty()) continue;
     At(output).producer = nullptr;
     DropIfUnknown(output);
+  }
+}
+
+void ModelImpl::IndexBody(onnx::GraphProto& body, onnx::NodeProto& owner) {
+  const auto define = [&](const std::string& name) -> ValueEntry& {
+    ValueEntry& entry = At(name);
+    entry.body = &body;
+    return entry;
+  };
+  for (const auto& input : body.input()) define(input.name()).is_body_input = true;
+  for (const auto& tensor : body.initializer()) define(tensor.name()).is_body_initializer = true;
+  for (const auto& tensor : body.sparse_initializer()) {
+    define(tensor.values().name()).is_body_initializer = true;
+  }
+  for (onnx::NodeProto& node : *body.mutable_node()) IndexNode(node, {&body, &owner});
+  for (const auto& output : body.output()) At(output.name()).is_output = true;
+}
+
+void ModelImpl::UnindexBody(onnx::GraphProto& body) {
+  // Values are dropped once nothing in the body reads them any more.
+  ForEachDefinition(body, [&](const std::string& name) {
+    ValueEntry& entry = At(name);
+    entry.info = nullptr;
+    entry.is_body_input = entry.is_body_initializer = false;
+  });
+  for (const auto& output : body.output()) At(output.name()).is_output = false;
+  for (onnx::NodeProto& node : *body.mutable_node()) UnindexNode(node);
+  ForEachDefinition(body, [&](const std::string& name) { DropIfUnknown(name); });
+  for (const auto& info : body.value_info()) {
+    const auto found = values.find(info.name());
+    if (found != values.end() && found->second.info == &info) found->second.info = nullptr;
+    DropIfUnknown(info.name());
   }
 }
 
@@ -123,7 +161,7 @@ void ModelImpl::IndexGraph() {
   for (const auto& tensor : graph().sparse_initializer()) {
     At(tensor.values().name()).is_sparse_initializer = true;
   }
-  for (onnx::NodeProto& node : *graph().mutable_node()) IndexNode(node);
+  for (onnx::NodeProto& node : *graph().mutable_node()) IndexNode(node, {});
   IndexInfo();
 }
 
@@ -132,17 +170,19 @@ void ModelImpl::IndexInfo() {
     entry.info = nullptr;
     entry.is_graph_input = entry.is_output = false;
   }
-  for (const auto& info : graph().value_info()) At(info.name()).info = &info;
-  for (const auto& info : graph().output()) {
-    ValueEntry& entry = At(info.name());
-    entry.is_output = true;
-    if (info.has_type()) entry.info = &info;
-  }
-  for (const auto& info : graph().input()) {
-    ValueEntry& entry = At(info.name());
-    entry.is_graph_input = true;
-    entry.info = &info;
-  }
+  // Inputs say most, value_info least. Without a type an output says nothing.
+  const auto describe = [&](const onnx::GraphProto& described) {
+    for (const auto& info : described.value_info()) At(info.name()).info = &info;
+    for (const auto& info : described.output()) {
+      ValueEntry& entry = At(info.name());
+      entry.is_output = true;
+      if (info.has_type()) entry.info = &info;
+    }
+    for (const auto& info : described.input()) At(info.name()).info = &info;
+  };
+  describe(graph());
+  for (const auto& info : graph().input()) At(info.name()).is_graph_input = true;
+  ForEachBody(std::as_const(graph()).node(), describe);
 }
 
 void ModelImpl::RemoveGraphInput(std::string_view name) {
@@ -155,8 +195,9 @@ void ModelImpl::RemoveGraphInput(std::string_view name) {
   }
 }
 
-void ModelImpl::RemoveNodes(const std::unordered_set<const onnx::NodeProto*>& removed) {
-  auto& nodes = *graph().mutable_node();
+void ModelImpl::RemoveNodes(onnx::GraphProto& graph,
+                            const std::unordered_set<const onnx::NodeProto*>& removed) {
+  auto& nodes = *graph.mutable_node();
   // Node handles are pointers: the nodes that stay must not be copied.
   const auto elements = nodes.pointer_begin();
   std::stable_partition(elements, elements + nodes.size(),

@@ -129,6 +129,7 @@ std::unique_ptr<ModelImpl> Build(io::ZeroCopyInputStream& stream, const fs::path
   VerifyInnerTensors(proto, reader);
   SortNodes(impl->graph());
   impl->Check();
+  MakeNamesUnique(impl->graph());
   impl->IndexGraph();
   return impl;
 }

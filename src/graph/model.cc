@@ -132,7 +132,34 @@ std::optional<Node> Model::Producer(std::string_view value) const {
   return Node(entry->producer, impl_.get());
 }
 
+bool Model::IsBodyInput(std::string_view value) const {
+  const ValueEntry* const entry = impl_->Find(value);
+  return entry != nullptr && entry->is_body_input;
+}
+
+std::optional<Node> Model::NodeBehind(std::string_view value) const {
+  const ValueEntry* const entry = impl_->Find(value);
+  if (entry == nullptr) return std::nullopt;
+  auto& nodes = *(entry->body == nullptr ? impl_->graph() : *entry->body).mutable_node();
+  int position = 0;
+  if (entry->producer != nullptr) {
+    const auto elements = nodes.pointer_begin();
+    position = static_cast<int>(std::find(elements, elements + nodes.size(), entry->producer) -
+                                elements + 1);
+  }
+  if (position >= nodes.size()) return std::nullopt;
+  return Node(nodes.Mutable(position), impl_.get());
+}
+
 std::vector<Use> Model::Uses(std::string_view value) const {
+  std::vector<Use> uses = AllUses(value);
+  if (uses.empty()) return uses;
+  const onnx::GraphProto* const body = impl_->Find(value)->body;
+  std::erase_if(uses, [&](const Use& use) { return impl_->BodyOf(use.node.proto_) != body; });
+  return uses;
+}
+
+std::vector<Use> Model::AllUses(std::string_view value) const {
   const ValueEntry* const entry = impl_->Find(value);
   std::vector<Use> uses;
   if (entry == nullptr) return uses;
@@ -144,7 +171,9 @@ std::vector<Use> Model::Uses(std::string_view value) const {
 
 bool Model::IsUsedInSubgraph(std::string_view value) const {
   const ValueEntry* const entry = impl_->Find(value);
-  return entry != nullptr && entry->num_subgraph_uses > 0;
+  return entry != nullptr && std::ranges::any_of(entry->uses, [&](const ValueUse& use) {
+           return impl_->BodyOf(use.node) != entry->body;
+         });
 }
 
 ValueInfo Model::InfoOf(std::string_view value) const {
@@ -159,7 +188,9 @@ ValueInfo Model::InfoOf(std::string_view value) const {
 }
 
 void Model::SetInfo(const std::string& value, const ValueInfo& info) {
-  auto& infos = *impl_->graph().mutable_value_info();
+  const ValueEntry* const entry_of_value = impl_->Find(value);
+  const bool is_in_body = entry_of_value != nullptr && entry_of_value->body != nullptr;
+  auto& infos = *(is_in_body ? *entry_of_value->body : impl_->graph()).mutable_value_info();
   const auto found = std::find_if(infos.begin(), infos.end(),
                                   [&](const auto& known) { return known.name() == value; });
   onnx::ValueInfoProto& proto = found == infos.end() ? *infos.Add() : *found;
@@ -202,9 +233,7 @@ InitializerView Model::Initializer(std::string_view name) const {
 }
 
 std::string Model::FreshName(std::string wanted) const {
-  const auto is_taken = [&](const std::string& name) {
-    return impl_->values.contains(name) || impl_->subgraph_names.contains(name);
-  };
+  const auto is_taken = [&](const std::string& name) { return impl_->values.contains(name); };
   if (!is_taken(wanted)) return wanted;
   for (size_t suffix = 1;; ++suffix) {
     std::string name = fmt::format("{}_{}", wanted, suffix);

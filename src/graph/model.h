@@ -47,7 +47,7 @@ struct AttributeReference {
 using Attribute = std::variant<int64_t, float, std::string, std::vector<int64_t>,
                                std::vector<float>, Tensor, AttributeReference>;
 
-// A handle to one node of the main graph; cheap to copy.
+// A handle to one node, of the main graph or of the body of an If, Loop or Scan; cheap to copy.
 class Node {
  public:
   const std::string& name() const;  // may be empty
@@ -113,13 +113,6 @@ struct Use {
   size_t input_index;
 };
 
-// A node inside the body of an If, Loop or Scan, at any depth. To be looked at, not changed.
-struct BodyNode {
-  Node node;
-  Node owner;                     // the node of the main graph whose body it is in
-  std::vector<bool> is_constant;  // for each input: an initializer or the output of a Constant
-};
-
 // A value that the body of an If, Loop or Scan defines, at any depth: one of its inputs or the
 // output of one of its nodes.
 struct BodyValue {
@@ -163,7 +156,9 @@ class Model {
   // must stay inside the model's folder), runs ONNX's checker. Throws Error(kIo) or
   // Error(kInvalidModel) naming the file and what is wrong. External data is mapped, not read: its
   // file must not be shortened while the model lives. Nodes are sorted if need be; models older
-  // than IR version 4 become version 4, whose initializers need not be inputs.
+  // than IR version 4 become version 4, whose initializers need not be inputs. Where bodies use a
+  // name that another graph uses too, as two branches of an If often do, the value in the body gets
+  // the name with a number: one name is one value in the whole model.
   static Model Load(const std::filesystem::path& path);
   // The same for a serialized model; `folder` is where its external data lies.
   static Model Parse(std::string_view bytes, const std::filesystem::path& folder = ".");
@@ -189,25 +184,36 @@ class Model {
   std::map<std::string, std::string> Metadata() const;  // metadata_props of the model
   void SetMetadata(const std::string& key, const std::string& value);
 
-  // Main graph. Nodes come in topological order.
+  // Of the main graph, in topological order.
   std::vector<Node> Nodes() const;
-  // The nodes of the bodies of control flow; their values are none of the main graph's.
-  std::vector<BodyNode> BodyNodes() const;
-  // Values of bodies, without constants. Two branches of an If may use one name for two values.
+  // The nodes of bodies included: each body, in topological order, before the node that it is of.
+  std::vector<Node> AllNodes() const;
+  // The node whose body it stands in; nothing in the main graph.
+  std::optional<Node> Owner(const Node& node) const;
+  bool AreInOneGraph(const Node& a, const Node& b) const;
+  // Values that bodies define, without constants.
   std::vector<BodyValue> BodyValues() const;
-  // Inserts a node of one input and one output behind every body value of this name: the node reads
-  // the value under a new name, and its output has the old one, so that all readers read the
-  // output. `spec` says operator, node name and attributes. Returns how many there were.
-  size_t InsertBehindBodyValues(const std::string& value, const NodeSpec& spec);
+  // Inserts a node of one input and one output behind a value of a body: the node reads the value
+  // under a new name, and its output has the old one, so that all readers read the output. `spec`
+  // says operator, node name and attributes. Returns whether a body has such a value.
+  bool InsertBehindBodyValue(const std::string& value, const NodeSpec& spec);
   std::vector<std::string> InputNames() const;  // without initializers
   std::vector<std::string> OutputNames() const;
   bool IsInput(std::string_view value) const;
-  bool IsOutput(std::string_view value) const;
+  // Of a body, such as the state that a Loop carries on.
+  bool IsBodyInput(std::string_view value) const;
+  bool IsOutput(std::string_view value) const;  // of the main graph or of a body
   bool IsInitializer(std::string_view value) const;
   std::optional<Node> Producer(std::string_view value) const;
-  std::vector<Use> Uses(std::string_view value) const;  // in the main graph
-  bool IsUsedInSubgraph(
-      std::string_view value) const;  // read by the body of an If, Loop, Scan, ...
+  // The node that comes next where a value is defined: behind its producer, or the first of the
+  // graph; nothing behind the last one.
+  std::optional<Node> NodeBehind(std::string_view value) const;
+  // In the graph that defines the value.
+  std::vector<Use> Uses(std::string_view value) const;
+  // In the bodies inside that graph too.
+  std::vector<Use> AllUses(std::string_view value) const;
+  // Read by a node of the body of an If, Loop or Scan inside the graph that defines it.
+  bool IsUsedInSubgraph(std::string_view value) const;
   ValueInfo InfoOf(
       std::string_view value) const;  // as far as known; inputs, outputs, initializers included
 
@@ -238,9 +244,11 @@ class Model {
   // Computes the deferred initializers now.
   void Materialize();
 
-  // Inserts a node before `before`, or after all nodes. The caller keeps the order topological.
-  // Throws Error(kInvalidArgument) if an output exists already.
-  Node InsertNode(const NodeSpec& spec, std::optional<Node> before);
+  // Inserts a node before `before`, or after all nodes of the main graph, or of that in which
+  // `beside` stands. The caller keeps the order topological. Throws Error(kInvalidArgument) if an
+  // output exists already.
+  Node InsertNode(const NodeSpec& spec, std::optional<Node> before,
+                  std::optional<Node> beside = std::nullopt);
   void RemoveNode(Node node);  // Throws Error(kInvalidArgument) while an output is used
   // Makes a node's output an output of the graph. Throws Error(kInvalidArgument) if there is no
   // such value or it is one already.

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -40,14 +41,16 @@ struct ValueUse {
   size_t input_index = 0;
 };
 
-// Everything known about one value of the main graph.
+// Everything known about one value, of the main graph or of a body.
 struct ValueEntry {
   onnx::NodeProto* producer = nullptr;
   std::vector<ValueUse> uses;
-  size_t num_subgraph_uses = 0;
+  onnx::GraphProto* body = nullptr;  // that defines it; nothing: the main graph
   bool is_graph_input = false;
+  bool is_body_input = false;
   bool is_output = false;
   bool is_sparse_initializer = false;
+  bool is_body_initializer = false;
   onnx::TensorProto* initializer = nullptr;
   TensorStorage storage;                          // data of the initializer
   std::shared_ptr<const DeferredGroup> deferred;  // or what computes them
@@ -55,9 +58,10 @@ struct ValueEntry {
   const onnx::ValueInfoProto* info = nullptr;
 
   bool IsDefined() const {
-    return producer != nullptr || is_graph_input || initializer != nullptr || is_sparse_initializer;
+    return producer != nullptr || is_graph_input || is_body_input || initializer != nullptr ||
+           is_sparse_initializer || is_body_initializer;
   }
-  bool IsRead() const { return !uses.empty() || num_subgraph_uses > 0 || is_output; }
+  bool IsRead() const { return !uses.empty() || is_output; }
 };
 
 struct StringHash {
@@ -66,10 +70,16 @@ struct StringHash {
 };
 using ValueMap = std::unordered_map<std::string, ValueEntry, StringHash, std::equal_to<>>;
 
+// Where a node of a body stands.
+struct BodyPlace {
+  onnx::GraphProto* graph = nullptr;
+  onnx::NodeProto* owner = nullptr;
+};
+
 struct ModelImpl {
   onnx::ModelProto proto;
   ValueMap values;
-  std::unordered_set<std::string> subgraph_names;  // defined inside the bodies of If, Loop, Scan
+  std::unordered_map<const onnx::NodeProto*, BodyPlace> body_nodes;
   // Protobuf's limit for one message; tests lower it.
   uint64_t max_message_bytes = std::numeric_limits<int32_t>::max();
 
@@ -92,16 +102,23 @@ struct ModelImpl {
   static void MakeStub(onnx::TensorProto& tensor);
   // Everything of the index but the initializers. REQUIRES: the model passed the checker.
   void IndexGraph();
-  void IndexNode(onnx::NodeProto& node);
+  // With the bodies of the node, if it has any. `place` says where the node itself stands.
+  void IndexNode(onnx::NodeProto& node, const BodyPlace& place);
   void UnindexNode(onnx::NodeProto& node);
+  void IndexBody(onnx::GraphProto& body, onnx::NodeProto& owner);
+  void UnindexBody(onnx::GraphProto& body);
+  // Nothing in the main graph.
+  BodyPlace PlaceOf(const onnx::NodeProto* node) const;
+  onnx::GraphProto* BodyOf(const onnx::NodeProto* node) const { return PlaceOf(node).graph; }
   // After a change to inputs, outputs or value_info.
   void IndexInfo();
   // Forgets a value that nothing defines or reads any more.
   void DropIfUnknown(std::string_view value);
 
   void RemoveGraphInput(std::string_view name);
-  // Deletes nodes that are no longer in the index.
-  void RemoveNodes(const std::unordered_set<const onnx::NodeProto*>& removed);
+  // Deletes nodes of a graph that are no longer in the index.
+  static void RemoveNodes(onnx::GraphProto& graph,
+                          const std::unordered_set<const onnx::NodeProto*>& removed);
   // Throws Error(kInvalidModel).
   void Check() const;
 };
@@ -110,6 +127,7 @@ struct ModelImpl {
 struct ModelAccess {
   static ModelImpl& Impl(Model& model) { return *model.impl_; }
   static const ModelImpl& Impl(const Model& model) { return *model.impl_; }
+  static onnx::NodeProto& Proto(const Node& node) { return *node.proto_; }
 };
 
 // Calls `function` for each node, those in the bodies of attributes included.
@@ -126,10 +144,54 @@ void ForEachNode(Nodes& nodes, const Function& function) {
   }
 }
 
+// Calls `function` for each body of a node itself.
+template <typename NodeProto, typename Function>
+void ForEachOwnBody(NodeProto& node, const Function& function) {
+  if constexpr (std::is_const_v<NodeProto>) {
+    for (const auto& attribute : node.attribute()) {
+      if (attribute.has_g()) function(attribute.g());
+      for (const auto& body : attribute.graphs()) function(body);
+    }
+  } else {
+    for (auto& attribute : *node.mutable_attribute()) {
+      if (attribute.has_g()) function(*attribute.mutable_g());
+      for (auto& body : *attribute.mutable_graphs()) function(body);
+    }
+  }
+}
+
+// Calls `function` for every body below the nodes, at any depth, the outer ones first.
+template <typename Nodes, typename Function>
+void ForEachBody(Nodes& nodes, const Function& function) {
+  for (auto& node : nodes) {
+    ForEachOwnBody(node, [&](auto& body) {
+      function(body);
+      if constexpr (std::is_const_v<Nodes>) {
+        ForEachBody(body.node(), function);
+      } else {
+        ForEachBody(*body.mutable_node(), function);
+      }
+    });
+  }
+}
+
+// Calls `function` with the name of each value that a graph itself defines.
+template <typename Function>
+void ForEachDefinition(const onnx::GraphProto& graph, const Function& function) {
+  for (const auto& input : graph.input()) function(input.name());
+  for (const auto& tensor : graph.initializer()) function(tensor.name());
+  for (const auto& tensor : graph.sparse_initializer()) function(tensor.values().name());
+  for (const auto& node : graph.node()) {
+    for (const auto& output : node.output()) {
+      if (!output.empty()) function(output);
+    }
+  }
+}
+
 // Values that the bodies of a node's attributes read from outside. Views into the node.
 std::vector<std::string_view> CapturedValues(const onnx::NodeProto& node);
-// Every name defined inside them.
-void CollectInnerNames(const onnx::NodeProto& node, std::unordered_set<std::string>& names);
+// Gives values of bodies whose name is taken, in another body or outside, another one.
+void MakeNamesUnique(onnx::GraphProto& graph);
 // Puts the nodes into topological order, leaving a sorted graph as it is. Throws
 // Error(kInvalidModel) naming the nodes of a cycle.
 void SortNodes(onnx::GraphProto& graph);

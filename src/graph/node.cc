@@ -25,9 +25,8 @@ const onnx::AttributeProto* FindAttribute(const onnx::NodeProto& node, std::stri
   return attribute;
 }
 
-[[noreturn]] void FailNotInMainGraph(const Node& node) {
-  Fail(ErrorCode::kInvalidArgument, "{} is in a subgraph or removed, and cannot be changed",
-       node.Describe());
+[[noreturn]] void FailRemoved(const Node& node) {
+  Fail(ErrorCode::kInvalidArgument, "{} is removed and cannot be changed", node.Describe());
 }
 
 [[noreturn]] void FailTooFew(const Node& node, const char* what, size_t found, size_t index) {
@@ -94,12 +93,14 @@ void Node::set_output(size_t i, const std::string& value) {
          now.empty() ? "the name is empty" : "the value exists already");
   }
   if (!slot.empty()) {
-    if (model_->At(slot).producer != proto_) FailNotInMainGraph(*this);
+    if (model_->At(slot).producer != proto_) FailRemoved(*this);
     model_->At(slot).producer = nullptr;
     model_->DropIfUnknown(slot);
   }
   slot = now;
-  model_->At(now).producer = proto_;
+  ValueEntry& entry = model_->At(now);
+  entry.producer = proto_;
+  entry.body = model_->BodyOf(proto_);
 }
 
 bool Node::HasAttribute(std::string_view name) const {

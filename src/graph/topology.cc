@@ -14,24 +14,6 @@ namespace {
 
 using Names = std::unordered_set<std::string_view>;
 
-template <typename Function>
-void ForEachBody(const onnx::NodeProto& node, Function&& function) {
-  for (const auto& attribute : node.attribute()) {
-    if (attribute.has_g()) function(attribute.g());
-    for (const auto& body : attribute.graphs()) function(body);
-  }
-}
-
-template <typename Function>
-void ForEachDefinition(const onnx::GraphProto& graph, Function&& function) {
-  for (const auto& input : graph.input()) function(input.name());
-  for (const auto& tensor : graph.initializer()) function(tensor.name());
-  for (const auto& tensor : graph.sparse_initializer()) function(tensor.values().name());
-  for (const auto& node : graph.node()) {
-    for (const auto& output : node.output()) function(output);
-  }
-}
-
 void CollectCaptures(const onnx::GraphProto& body, std::vector<Names>& scopes, Names& captures) {
   Names& defined = scopes.emplace_back();
   ForEachDefinition(body, [&](const std::string& name) { defined.insert(name); });
@@ -42,8 +24,8 @@ void CollectCaptures(const onnx::GraphProto& body, std::vector<Names>& scopes, N
   };
   for (const auto& node : body.node()) {
     for (const auto& input : node.input()) read(input);
-    ForEachBody(node,
-                [&](const onnx::GraphProto& inner) { CollectCaptures(inner, scopes, captures); });
+    ForEachOwnBody(
+        node, [&](const onnx::GraphProto& inner) { CollectCaptures(inner, scopes, captures); });
   }
   for (const auto& output : body.output()) read(output.name());
   scopes.pop_back();
@@ -121,15 +103,9 @@ std::vector<std::vector<size_t>> Dependencies(const onnx::GraphProto& graph) {
 std::vector<std::string_view> CapturedValues(const onnx::NodeProto& node) {
   Names captures;
   std::vector<Names> scopes;
-  ForEachBody(node, [&](const onnx::GraphProto& body) { CollectCaptures(body, scopes, captures); });
+  ForEachOwnBody(node,
+                 [&](const onnx::GraphProto& body) { CollectCaptures(body, scopes, captures); });
   return {captures.begin(), captures.end()};
-}
-
-void CollectInnerNames(const onnx::NodeProto& node, std::unordered_set<std::string>& names) {
-  ForEachBody(node, [&](const onnx::GraphProto& body) {
-    ForEachDefinition(body, [&](const std::string& name) { names.insert(name); });
-    for (const auto& inner : body.node()) CollectInnerNames(inner, names);
-  });
 }
 
 void SortNodes(onnx::GraphProto& graph) {

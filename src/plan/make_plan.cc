@@ -47,14 +47,13 @@ class Planner {
   QuantPlan Run() {
     rules_.General();  // what the operator set cannot do is an error even if nothing uses it
     if (placement_ == Placement::kQdq) PlanQdqValues();
-    for (const Node& node : model_.Nodes()) {
+    for (const Node& node : model_.AllNodes()) {
       if (IsQuantizer(node)) continue;
       for (size_t i = 0; i < node.num_inputs(); ++i) {
         if (!node.input(i).empty()) PlanInput(node, i);
       }
       if (placement_ == Placement::kAll) PlanOutputs(node);
     }
-    for (const graph::BodyNode& inner : model_.BodyNodes()) ListBodyNode(inner);
     return std::move(plan_);
   }
 
@@ -169,23 +168,7 @@ class Planner {
     return rows_.Activation(node, value, axis);
   }
 
-  // Bodies of control flow are not changed: their compute operators are listed with this reason.
-  void ListBodyNode(const graph::BodyNode& inner) {
-    for (size_t i = 0; i < inner.node.num_inputs(); ++i) {
-      const std::optional<Operand> operand = OperandOf(inner.node, i, -1);
-      if (!operand || inner.node.input(i).empty()) continue;
-      const bool is_weight = inner.is_constant[i] || operand->slot == Slot::kKernel;
-      const Role role = operand->slot == Slot::kBias ? Role::kBias
-                        : is_weight                  ? Role::kWeight
-                                                     : Role::kActivation;
-      Add(RowMaker::Float(inner.node.input(i), role,
-                          "inside the body of " + inner.owner.Describe()),
-          inner.node, i);
-    }
-  }
-
-  // Placement all: outputs of the model get their quantizer last; bodies of control flow read the
-  // float value.
+  // Placement all: outputs of the model and of bodies get their quantizer last.
   void PlanOutputs(const Node& node) {
     for (size_t i = 0; i < node.num_outputs(); ++i) {
       const std::string& value = node.output(i);

@@ -14,6 +14,7 @@ using formats::ScaleChoice;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::UnorderedElementsAre;
 
 QuantPlan PlanFor(const std::string& model, const std::string& config,
                   const std::vector<std::string>& settings = {}) {
@@ -225,16 +226,23 @@ TEST(MakePlan, PlacementAllLeavesScalars) {
   EXPECT_TRUE(row.is_graph_output);
 }
 
-TEST(MakePlan, BodiesOfControlFlowStayFloat) {
+TEST(MakePlan, BodiesOfControlFlowToo) {
   const QuantPlan plan = PlanFor("branches.onnx", "MX6", {"short_axis=axis"});
-  const std::vector<TensorPlan> outer = RowsOf(plan, "outer_weight");
-  ASSERT_EQ(outer.size(), 2u);
-  EXPECT_EQ(outer[0].format, "mx6");
-  EXPECT_EQ(outer[1].reason, "inside the body of If 'choose'");
-  EXPECT_THAT(outer[1].uses, ElementsAre(TensorUse{"then_conv", "Conv", 1}));
-  EXPECT_EQ(RowOf(plan, "inner_weight").role, Role::kWeight);
-  EXPECT_THAT(RowOf(plan, "inner_weight").reason, HasSubstr("If 'choose'"));
-  EXPECT_THAT(RowOf(plan, "h").reason, HasSubstr("If 'choose'"));
+  const TensorPlan outer = RowOf(plan, "outer_weight");
+  EXPECT_EQ(outer.format, "mx6");
+  EXPECT_THAT(outer.uses,
+              ElementsAre(TensorUse{"first", "Conv", 1}, TensorUse{"then_conv", "Conv", 1}));
+  EXPECT_THAT(RowOf(plan, "inner_weight").uses, ElementsAre(TensorUse{"else_conv", "Conv", 1}));
+  // One quantizer where the value is, read by both branches.
+  EXPECT_THAT(RowOf(plan, "h").uses, UnorderedElementsAre(TensorUse{"then_conv", "Conv", 0},
+                                                          TensorUse{"else_conv", "Conv", 0}));
+}
+
+TEST(MakePlan, PairsInBodies) {
+  const QuantPlan plan = PlanFor("branches.onnx", "INT8");
+  EXPECT_THAT(QuantizedActivations(plan), UnorderedElementsAre("x", "h", "t", "e"));
+  EXPECT_TRUE(RowOf(plan, "t").is_graph_output);
+  EXPECT_FALSE(RowOf(plan, "h").is_graph_output);
 }
 
 TEST(MakePlan, AlreadyQuantized) {

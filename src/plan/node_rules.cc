@@ -93,7 +93,7 @@ void NodeRules::CheckWords(const Compiled& compiled) const {
   std::vector<std::string> names;
   std::set<std::string> values;
   std::set<std::string> op_types;
-  for (const Node& node : model_.Nodes()) {
+  for (const Node& node : model_.AllNodes()) {
     names.push_back(index_.KeyOf(node));
     op_types.insert(node.op_type());
     for (const std::string& value : ValuesOf(node)) values.insert(value);
@@ -126,7 +126,7 @@ std::vector<Node> NodeRules::EndsOf(const Rule& rule, const std::string& word,
                                     bool is_start) const {
   std::vector<Node> ends;
   std::vector<std::string> known;
-  for (const Node& node : model_.Nodes()) {
+  for (const Node& node : model_.AllNodes()) {
     bool is_end = index_.KeyOf(node) == word;
     known.push_back(index_.KeyOf(node));
     for (size_t i = 0; is_start && i < node.num_inputs(); ++i) {
@@ -147,20 +147,24 @@ std::vector<Node> NodeRules::EndsOf(const Rule& rule, const std::string& word,
 }
 
 std::set<std::string> NodeRules::NodesBetween(const Rule& rule) const {
-  const std::vector<Node> nodes = model_.Nodes();
+  const std::vector<Node> nodes = model_.AllNodes();
   std::set<std::string> behind;  // keys of nodes that a start leads to, themselves included
   std::set<std::string> before;
   std::set<std::string> live;  // values that the nodes so far give, or need
   for (const std::string& word : rule.from) {
     for (const Node& node : EndsOf(rule, word, true)) behind.insert(index_.KeyOf(node));
   }
-  for (const Node& node : nodes) {  // in topological order
+  for (const Node& node : nodes) {  // in topological order, bodies before their node
     bool is_behind = rule.from.empty() || behind.contains(index_.KeyOf(node));
     for (size_t i = 0; i < node.num_inputs(); ++i) {
       is_behind = is_behind || live.contains(node.input(i));
     }
     if (!is_behind) continue;
     behind.insert(index_.KeyOf(node));
+    // What a body gives, the node that it is of gives.
+    for (auto owner = model_.Owner(node); owner; owner = model_.Owner(*owner)) {
+      behind.insert(index_.KeyOf(*owner));
+    }
     for (size_t i = 0; i < node.num_outputs(); ++i) {
       if (!node.output(i).empty()) live.insert(node.output(i));
     }
@@ -175,7 +179,11 @@ std::set<std::string> NodeRules::NodesBetween(const Rule& rule) const {
     for (size_t i = 0; i < node->num_outputs(); ++i) {
       is_before = is_before || live.contains(node->output(i));
     }
+    if (const auto owner = model_.Owner(*node)) {
+      is_before = is_before || before.contains(index_.KeyOf(*owner));
+    }
     if (!is_before) continue;
+    before.insert(index_.KeyOf(*node));
     if (behind.contains(index_.KeyOf(*node))) between.insert(index_.KeyOf(*node));
     for (size_t i = 0; i < node->num_inputs(); ++i) {
       if (!node->input(i).empty()) live.insert(node->input(i));

@@ -176,7 +176,8 @@ TensorPlan RowMaker::DynamicWeight(const Node& node, const std::string& value) c
   if (!reason.empty()) return Float(value, Role::kWeight, reason);
   const std::optional<Node> producer = model_.Producer(value);
   if (!producer) {
-    reason = "dynamic weight: a model input";
+    reason = model_.IsInput(value) ? "dynamic weight: a model input"
+                                   : "dynamic weight: an input or constant of a body";
   } else if (IsQuantizer(*producer)) {
     reason = "already quantized by " + producer->Describe();
   } else if (QuantizedFrom(model_, value)) {

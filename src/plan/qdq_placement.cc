@@ -39,7 +39,7 @@ class Placer {
  public:
   Placer(const Model& model, const std::function<std::string(const Node&)>& reason,
          const std::function<std::string(const std::string&)>& value_reason)
-      : model_(model), reason_(reason), value_reason_(value_reason), nodes_(model.Nodes()) {}
+      : model_(model), reason_(reason), value_reason_(value_reason), nodes_(model.AllNodes()) {}
 
   std::vector<QdqValue> Run() {
     for (const Node& node : nodes_) {
@@ -146,6 +146,11 @@ class Placer {
     std::vector<std::string> ordered;
     for (const std::string& input : model_.InputNames()) {
       if (chosen_.contains(input)) ordered.push_back(input);
+    }
+    for (const graph::BodyValue& value : model_.BodyValues()) {
+      if (chosen_.contains(value.name) && model_.IsBodyInput(value.name)) {
+        ordered.push_back(value.name);
+      }
     }
     for (const Node& node : nodes_) {
       for (size_t i = 0; i < node.num_outputs(); ++i) {

@@ -20,7 +20,7 @@ struct QdqValue {
   bool is_graph_output = false;
 };
 
-// Float activations of the main graph that get a pair, in graph order. `node_reason` says why a
+// Float activations that get a pair, in graph order, in bodies too. `node_reason` says why a
 // node is left alone, `value_reason` why a value is, or "". The outputs of a model that a matrix
 // product gives stay float: nothing reads them as integers, and rounding a classifier's scores
 // costs accuracy.

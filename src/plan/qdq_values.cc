@@ -56,7 +56,7 @@ class QdqPlanner {
 
   std::vector<Node> NodesAt(const std::string& value) const {
     std::vector<Node> nodes;
-    for (const graph::Use& use : model_.Uses(value)) nodes.push_back(use.node);
+    for (const graph::Use& use : model_.AllUses(value)) nodes.push_back(use.node);
     if (const std::optional<Node> producer = model_.Producer(value)) nodes.push_back(*producer);
     return nodes;
   }
@@ -85,7 +85,7 @@ class QdqPlanner {
       row.integer->range = {};  // the other value's counts
     }
     row.is_graph_output = value.is_graph_output;
-    for (const graph::Use& use : model_.Uses(value.name)) {
+    for (const graph::Use& use : model_.AllUses(value.name)) {
       const bool is_excluded = !rules_.For(use.node, value.name).excluded.empty();
       const bool is_reader = is_excluded || JoinsQdq(rules_, use.node, value.name);
       if (!is_reader || ReadsShapeOnly(use.node)) continue;

@@ -15,7 +15,8 @@ bool IsStoredAsFloat(DataType type) {
 }
 
 bool HasValue(const graph::Model& model, std::string_view value) {
-  return model.IsInput(value) || model.IsInitializer(value) || model.Producer(value).has_value();
+  return model.IsInput(value) || model.IsBodyInput(value) || model.IsInitializer(value) ||
+         model.Producer(value).has_value();
 }
 
 void CheckAxis(const TensorPlan& row, const graph::ValueInfo& info) {
@@ -115,13 +116,12 @@ formats::IntegerSpec TensorPlan::IntegerSpec() const {
 }
 
 NodeIndex::NodeIndex(const graph::Model& model) {
-  const std::vector<graph::Node> nodes = model.Nodes();
+  const std::vector<graph::Node> nodes = model.AllNodes();
   for (const graph::Node& node : nodes) ++name_counts_[node.name()];
   for (const graph::Node& node : nodes) nodes_.emplace(KeyOf(node), node);
 }
 
 std::string NodeIndex::KeyOf(const graph::Node& node) const {
-  // Nodes in the bodies of control flow are not counted: they are only ever named, never looked up.
   const auto found = name_counts_.find(node.name());
   const int count = found == name_counts_.end() ? 1 : found->second;
   if (!node.name().empty() && count == 1) return node.name();

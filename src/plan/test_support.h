@@ -4,15 +4,17 @@
 #include <string>
 #include <vector>
 
+#include "graph/clean_up.h"
 #include "graph/model.h"
 #include "plan/make_plan.h"
 
 namespace bitpress::plan {
 
-// A model of tests/data/plan/ (written by tools/make_plan_test_models.py), shapes inferred.
+// A model of tests/data/plan/ (written by tools/make_plan_test_models.py), prepared.
 inline graph::Model LoadModel(const std::string& name) {
   graph::Model model =
       graph::Model::Load(std::string(BITPRESS_SOURCE_DIR) + "/tests/data/plan/" + name);
+  graph::LiftBodyConstants(model);
   model.InferShapes();
   return model;
 }

@@ -106,9 +106,7 @@ void CheckReadable(const fs::path& model) {
 std::string NeededBy(std::string_view op, const std::function<graph::Model()>& load_graph) {
   try {
     const graph::Model model = load_graph();
-    std::vector<graph::Node> nodes = model.Nodes();
-    for (const graph::BodyNode& body_node : model.BodyNodes()) nodes.push_back(body_node.node);
-    for (const graph::Node& node : nodes) {
+    for (const graph::Node& node : model.AllNodes()) {
       if (fmt::format("{}:{}", node.domain(), node.op_type()) == op) {
         return fmt::format(", needed by {}", node.Describe());
       }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "plan/quantizer_nodes.h"
+#include "transform/dequantize_in_bodies.h"
 #include "transform/insert_quantizers.h"
 #include "transform/quantize_dynamically.h"
 
@@ -109,6 +110,10 @@ TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan,
   }));
   report.passes.push_back(
       RunPass("insert-quantizers", [&] { return InsertQuantizers(model, rest, options.params); }));
+  if (model.AllNodes().size() > model.Nodes().size()) {
+    report.passes.push_back(
+        RunPass("dequantize-in-bodies", [&] { return DequantizeInBodies(model); }));
+  }
   if (!dynamic.tensors.empty()) {
     report.passes.push_back(RunPass("quantize-dynamically", [&] {
       const Weights weights = QuantizeDynamically(model, dynamic, pool);

@@ -58,13 +58,13 @@ struct TransformReport {
   std::vector<std::shared_ptr<const WeightStatistics>> weights;
 };
 
-// Runs quantize-weights, insert-quantizers, quantize-dynamically (if the plan has dynamic rows),
-// use-native-operators (for that target), use-integer-operators (for that form),
-// add-portable-functions and record-config (metadata that say how the model was made). A second run
-// with the same plan changes nothing in the file; after quantize-dynamically, and after another
-// target or form than the defaults, the plan does not fit the model any more. `pool` is used until
-// the model is written and must live so long. Throws Error as the passes do; the model is in an
-// unspecified, but valid state then.
+// Runs quantize-weights, insert-quantizers, dequantize-in-bodies (if the model has any),
+// quantize-dynamically (if the plan has dynamic rows), use-native-operators (for that target),
+// use-integer-operators (for that form), add-portable-functions and record-config (metadata that
+// say how the model was made). A second run with the same plan changes nothing in the file; after
+// quantize-dynamically, and after another target or form than the defaults, the plan does not fit
+// the model any more. `pool` is used until the model is written and must live so long. Throws Error
+// as the passes do; the model is in an unspecified, but valid state then.
 TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan,
                           const ApplyOptions& options, ThreadPool& pool,
                           const ProgressSink& progress = {});

@@ -23,14 +23,8 @@ class Inserter {
  public:
   Inserter(Model& model, const QuantPlan& plan, const QParamsTable& params)
       : model_(model), plan_(plan), params_(params), index_(model) {
-    order_ = model.Nodes();
-    for (size_t i = 0; i < order_.size(); ++i) {
-      node_names_.insert(order_[i].name());
-      for (size_t j = 0; j < order_[i].num_outputs(); ++j) {
-        position_behind_[order_[i].output(j)] = i + 1;
-      }
-    }
-    // Nodes are looked up before any output changes its name.
+    for (const Node& node : model.AllNodes()) node_names_.insert(node.name());
+    // Nodes are looked up before any is inserted or changes its name.
     for (size_t i = 0; i < plan.tensors.size(); ++i) {
       const TensorPlan& row = plan.tensors[i];
       if (row.role != plan::Role::kActivation || !row.is_quantized()) continue;
@@ -42,6 +36,7 @@ class Inserter {
       }
       if (!IsDone(job)) jobs_of_value_[row.value].push_back(std::move(job));
       values_.push_back(row.value);
+      places_.try_emplace(row.value, Place{model.NodeBehind(row.value), model.Producer(row.value)});
     }
   }
 
@@ -62,6 +57,12 @@ class Inserter {
     const TensorPlan* row;
     std::vector<graph::Use> uses;
   };
+  // Where the quantizers of a value stand: before the node that came behind it at first, or, where
+  // there was none, last in its graph.
+  struct Place {
+    std::optional<Node> before;
+    std::optional<Node> beside;
+  };
 
   // Whether an earlier run inserted this row's quantizer.
   bool IsDone(const Job& job) const {
@@ -74,7 +75,6 @@ class Inserter {
 
   // All quantizers of one value.
   void InsertAll(const std::string& value, std::vector<Job>& jobs) {
-    const size_t position = PositionBehind(value);
     std::string source = value;
     // The one at a graph output takes over the value's name, so that one comes first.
     const auto last = std::find_if(jobs.begin(), jobs.end(),
@@ -86,17 +86,16 @@ class Inserter {
     for (const Job& job : jobs) {
       const std::string target =
           job.row->is_graph_output ? value : model_.FreshName(value + "_quantized");
-      Insert(*job.row, source, target, position);
+      Insert(*job.row, source, target);
       for (graph::Use use : job.uses) use.node.set_input(use.input_index, target);
     }
   }
 
   // Gives the producer's output another name, which all uses but those of `job` read from now on.
-  // Bodies of control flow keep reading the graph output's value.
   std::string RenameOutput(const std::string& value, const Job& job) {
     std::optional<Node> producer = model_.Producer(value);
     const std::string renamed = model_.FreshName(value + "_float");
-    for (graph::Use use : model_.Uses(value)) {
+    for (graph::Use use : model_.AllUses(value)) {
       const bool is_covered =
           std::any_of(job.uses.begin(), job.uses.end(), [&](const graph::Use& covered) {
             return covered.node == use.node && covered.input_index == use.input_index;
@@ -109,14 +108,9 @@ class Inserter {
     return renamed;
   }
 
-  // Index in the original order of the first node behind the value's producer.
-  size_t PositionBehind(const std::string& value) const {
-    const auto found = position_behind_.find(value);
-    return found == position_behind_.end() ? 0 : found->second;
-  }
-
-  std::optional<Node> NodeAt(size_t position) const {
-    return position < order_.size() ? std::optional<Node>(order_[position]) : std::nullopt;
+  Node InsertNode(const TensorPlan& row, const graph::NodeSpec& spec) {
+    const Place& place = places_.at(row.value);
+    return model_.InsertNode(spec, place.before, place.beside);
   }
 
   // A node name that is not taken: ONNX Runtime refuses two of the same name.
@@ -126,9 +120,7 @@ class Inserter {
     return name;
   }
 
-  void Insert(const TensorPlan& row, const std::string& source, const std::string& target,
-              size_t position) {
-    const std::optional<Node> before = NodeAt(position);
+  void Insert(const TensorPlan& row, const std::string& source, const std::string& target) {
     if (row.integer) {
       const DataType type = row.Spec().onnx_type;
       QuantizerSpelling pair;
@@ -142,36 +134,35 @@ class Inserter {
         pair.dequantize_op_type = "ExtendedDequantizeLinear";
         model_.SetOpsetImport(pair.domain, 1);
       }
-      InsertPair(row, pair, params_.at(row.value), source, target, before);
+      InsertPair(row, pair, params_.at(row.value), source, target);
       return;
     }
     if (plan_.operators == plan::OperatorSet::kCast && !row.scaled) {
-      return InsertCasts(row, source, target, before);
+      return InsertCasts(row, source, target);
     }
     if (row.scaled && CanScaleInPair(row)) {
       QuantizerSpelling pair;
       pair.op_type = "QuantizeLinear";
       pair.dequantize_op_type = "DequantizeLinear";
       pair.zero_point_type = row.Spec().onnx_type;
-      return InsertPair(row, pair, {*row.scaled->scale, 0}, source, target, before);
+      return InsertPair(row, pair, {*row.scaled->scale, 0}, source, target);
     }
     if (row.scaled && plan_.operators != plan::OperatorSet::kQuark) {
-      return InsertScaled(row, source, target, before);
+      return InsertScaled(row, source, target);
     }
     const QuantizerSpelling spelling = SpellQuantizer(plan_.operators, row.Spec(), row.axis);
     model_.SetOpsetImport(spelling.domain, 1);
     if (spelling.dequantize_op_type.empty()) {
-      model_.InsertNode({NodeName(row.value + "_quantized"),
-                         spelling.op_type,
-                         spelling.domain,
-                         {source},
-                         {target},
-                         spelling.attributes},
-                        before);
+      InsertNode(row, {NodeName(row.value + "_quantized"),
+                       spelling.op_type,
+                       spelling.domain,
+                       {source},
+                       {target},
+                       spelling.attributes});
       return;
     }
     const formats::QParams params{row.scaled ? *row.scaled->scale : 1.0F, 0};
-    InsertPair(row, spelling, params, source, target, before);
+    InsertPair(row, spelling, params, source, target);
   }
 
   // QuantizeLinear knows fp8.
@@ -179,39 +170,35 @@ class Inserter {
     return row.Spec().element_bits == 8 && model_.OpsetImports()[""] >= kFirstFloat8Opset;
   }
 
-  void InsertCasts(const TensorPlan& row, const std::string& source, const std::string& target,
-                   const std::optional<Node>& before) {
+  void InsertCasts(const TensorPlan& row, const std::string& source, const std::string& target) {
     const DataType type =
         model_.InfoOf(row.value).type == DataType::kFloat16 ? DataType::kFloat16 : DataType::kFloat;
     const std::string codes = model_.FreshName(row.value + "_codes");
     const auto cast = [&](const char* suffix, const std::string& from, const std::string& to,
                           DataType wanted) {
-      model_.InsertNode({NodeName(row.value + suffix),
-                         "Cast",
-                         "",
-                         {from},
-                         {to},
-                         {{"to", static_cast<int64_t>(wanted)}}},
-                        before);
+      InsertNode(row, {NodeName(row.value + suffix),
+                       "Cast",
+                       "",
+                       {from},
+                       {to},
+                       {{"to", static_cast<int64_t>(wanted)}}});
     };
     cast("_quantize", source, codes, row.Spec().onnx_type);
     cast("_dequantize", codes, target, type);
   }
 
   // Div -> quantizer -> Mul
-  void InsertScaled(const TensorPlan& row, const std::string& source, const std::string& target,
-                    const std::optional<Node>& before) {
+  void InsertScaled(const TensorPlan& row, const std::string& source, const std::string& target) {
     const std::string scale = model_.FreshName(row.value + "_scale");
     SetScalar(scale, *row.scaled->scale);
     const std::string scaled = model_.FreshName(row.value + "_scaled");
     const std::string rounded = model_.FreshName(row.value + "_scaled_quantized");
-    model_.InsertNode(
-        {NodeName(row.value + "_scale_down"), "Div", "", {source, scale}, {scaled}, {}}, before);
+    InsertNode(row,
+               {NodeName(row.value + "_scale_down"), "Div", "", {source, scale}, {scaled}, {}});
     TensorPlan inner = row;
     inner.scaled.reset();
-    Insert(inner, scaled, rounded, PositionBehind(row.value));
-    model_.InsertNode(
-        {NodeName(row.value + "_scale_up"), "Mul", "", {rounded, scale}, {target}, {}}, before);
+    Insert(inner, scaled, rounded);
+    InsertNode(row, {NodeName(row.value + "_scale_up"), "Mul", "", {rounded, scale}, {target}, {}});
   }
 
   void SetScalar(const std::string& name, float value) {
@@ -221,7 +208,7 @@ class Inserter {
 
   void InsertPair(const TensorPlan& row, const QuantizerSpelling& spelling,
                   const formats::QParams& params, const std::string& source,
-                  const std::string& target, const std::optional<Node>& before) {
+                  const std::string& target) {
     const std::string scale = model_.FreshName(row.value + "_scale");
     SetScalar(scale, params.scale);
     const std::string zero_point = model_.FreshName(row.value + "_zero_point");
@@ -230,29 +217,26 @@ class Inserter {
     model_.SetInitializer(zero_point, spelling.zero_point_type, {},
                           std::span(number).first(NumBytes(spelling.zero_point_type, 1)));
     const std::string codes = model_.FreshName(row.value + "_codes");
-    model_.InsertNode({NodeName(row.value + "_quantize"),
-                       spelling.op_type,
-                       spelling.domain,
-                       {source, scale, zero_point},
-                       {codes},
-                       spelling.attributes},
-                      before);
-    model_.InsertNode({NodeName(row.value + "_dequantize"),
-                       spelling.dequantize_op_type,
-                       spelling.domain,
-                       {codes, scale, zero_point},
-                       {target},
-                       spelling.attributes},
-                      before);
+    InsertNode(row, {NodeName(row.value + "_quantize"),
+                     spelling.op_type,
+                     spelling.domain,
+                     {source, scale, zero_point},
+                     {codes},
+                     spelling.attributes});
+    InsertNode(row, {NodeName(row.value + "_dequantize"),
+                     spelling.dequantize_op_type,
+                     spelling.domain,
+                     {codes, scale, zero_point},
+                     {target},
+                     spelling.attributes});
   }
 
   Model& model_;
   const QuantPlan& plan_;
   const QParamsTable& params_;
   plan::NodeIndex index_;
-  std::vector<Node> order_;
-  std::map<std::string, size_t> position_behind_;
   std::set<std::string> node_names_;
+  std::map<std::string, Place> places_;
   std::map<std::string, std::vector<Job>> jobs_of_value_;
   std::vector<std::string> values_;  // in the plan's order
 };

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "plan/test_support.h"
 #include "transform/apply_plan.h"
+#include "transform/dequantize_in_bodies.h"
 
 namespace bitpress::transform {
 namespace {
@@ -24,7 +25,7 @@ std::vector<graph::Node> NodesOf(const graph::Model& model, std::string_view dom
 }
 
 graph::Node NodeNamed(const graph::Model& model, std::string_view name) {
-  for (const graph::Node& node : model.Nodes()) {
+  for (const graph::Node& node : model.AllNodes()) {
     if (node.name() == name) return node;
   }
   throw std::runtime_error(std::string("no node ") + std::string(name));
@@ -127,11 +128,41 @@ TEST(InsertQuantizers, OneOperatorForEachAxis) {
   EXPECT_EQ(model.Producer(other.input(0))->GetInt("axis", 9), -1);
 }
 
-TEST(InsertQuantizers, BodiesAreLeftAlone) {
+TEST(InsertQuantizers, BodiesReadAndGiveQuantizedValues) {
   graph::Model model = LoadModel("branches.onnx");
-  InsertQuantizers(model, PlanFor(model, "MX6", {"placement=all"}));
-  for (const graph::BodyNode& inner : model.BodyNodes()) EXPECT_EQ(inner.node.input(0), "h");
+  const plan::QuantPlan plan = PlanFor(model, "MX6", {"placement=all"});
+  EXPECT_TRUE(InsertQuantizers(model, plan));
+  model.Check();
+  for (const char* conv : {"then_conv", "else_conv"}) {
+    EXPECT_EQ(NodeNamed(model, conv).input(0), "h_quantized");
+  }
   EXPECT_EQ(NodeNamed(model, "relu").input(0), "h_quantized");
+  EXPECT_EQ(NodeNamed(model, "then_conv").output(0), "t_float");
+  EXPECT_EQ(model.Producer("t")->input(0), "t_float");
+  EXPECT_TRUE(model.AreInOneGraph(*model.Producer("t"), NodeNamed(model, "then_conv")));
+  EXPECT_FALSE(InsertQuantizers(model, plan));
+}
+
+TEST(DequantizeInBodies, EachBodyGetsItsOwn) {
+  graph::Model model = LoadModel("branches.onnx");
+  QParamsTable params;
+  for (const char* value : {"x", "h", "t", "e", "y", "z"}) params[value] = {0.5F, 128};
+  const plan::QuantPlan plan = PlanFor(model, "INT8");
+  InsertQuantizers(model, plan, params);
+  EXPECT_TRUE(DequantizeInBodies(model));
+  model.Check();
+  std::vector<std::string> codes;
+  for (const char* reader : {"then_conv", "else_conv", "relu"}) {
+    const graph::Node node = NodeNamed(model, reader);
+    const std::optional<graph::Node> dequantize = model.Producer(node.input(0));
+    ASSERT_TRUE(dequantize);
+    EXPECT_EQ(dequantize->op_type(), "DequantizeLinear");
+    EXPECT_TRUE(model.AreInOneGraph(*dequantize, node));
+    codes.push_back(dequantize->input(0));
+  }
+  EXPECT_THAT(codes, testing::Each("h_codes"));
+  EXPECT_FALSE(DequantizeInBodies(model));
+  plan::CheckFits(plan, model);
 }
 
 TEST(InsertQuantizers, BfpOfAnyWidth) {

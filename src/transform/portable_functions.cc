@@ -136,14 +136,11 @@ bool IsOurQuantizer(const graph::Node& node) {
   return node.domain() == kDomain && node.op_type().starts_with(kPrefix);
 }
 
-// Our quantizers by operator, with whatever node of the bodies of control flow there is.
+// Our quantizers by operator, those in the bodies of control flow too.
 std::map<std::string, std::vector<graph::Node>> QuantizersOf(const graph::Model& model) {
   std::map<std::string, std::vector<graph::Node>> by_operator;
-  for (const graph::Node& node : model.Nodes()) {
+  for (const graph::Node& node : model.AllNodes()) {
     if (IsOurQuantizer(node)) by_operator[node.op_type()].push_back(node);
-  }
-  for (const graph::BodyNode& inner : model.BodyNodes()) {
-    if (IsOurQuantizer(inner.node)) by_operator[inner.node.op_type()].push_back(inner.node);
   }
   return by_operator;
 }

@@ -38,46 +38,57 @@ class DynamicQuantizer {
       if (row.is_dynamic()) Quantize(row);
     }
     for (const std::string& weight : replaced_) {
-      const bool is_unused = model_.Uses(weight).empty() && !model_.IsOutput(weight) &&
-                             !model_.IsUsedInSubgraph(weight);
+      const bool is_unused = model_.AllUses(weight).empty() && !model_.IsOutput(weight);
       if (is_unused) model_.RemoveInitializer(weight);
     }
     return std::move(statistics_);
   }
 
  private:
+  // An activation quantized in one graph: ONNX Runtime fuses the quantizer with products beside it.
+  struct Quantized {
+    Node reader;
+    Codes codes;
+  };
+
   // All operators that read one activation.
   void Quantize(const TensorPlan& row) {
-    const std::string quantized = model_.FreshName(row.value + "_dynamic");
-    const std::string scale = model_.FreshName(row.value + "_dynamic_scale");
-    const std::string zero_point = model_.FreshName(row.value + "_dynamic_zero_point");
-    bool is_first = true;
+    std::vector<Quantized> quantized;
     std::vector<std::pair<size_t, plan::TensorUse>> uses;
-    const std::vector<Node> order = model_.Nodes();
+    const std::vector<Node> order = model_.AllNodes();
     for (const plan::TensorUse& use : row.uses) {
       const Node node = index_.Find(use);
       uses.emplace_back(std::ranges::find(order, node) - order.begin(), use);
     }
-    // The quantizer stands before the first reader.
+    // The quantizer stands before the first reader of a graph.
     std::ranges::sort(uses, {}, [](const auto& use) { return use.first; });
     for (const auto& [position, use] : uses) {
       const Node node = order[position];
       if (node.op_type() == "LSTM") {
         ReplaceLstm(node, use);
-        continue;
+      } else {
+        ReplaceProduct(node, use, CodesFor(row.value, node, quantized));
       }
-      if (is_first) {
-        model_.InsertNode({row.value + "_dynamic_quantize",
-                           "DynamicQuantizeLinear",
-                           "",
-                           {row.value},
-                           {quantized, scale, zero_point},
-                           {}},
-                          node);
-        is_first = false;
-      }
-      ReplaceProduct(node, use, {quantized, scale, zero_point});
     }
+  }
+
+  Codes CodesFor(const std::string& value, const Node& reader, std::vector<Quantized>& quantized) {
+    for (const Quantized& known : quantized) {
+      if (model_.AreInOneGraph(known.reader, reader)) return known.codes;
+    }
+    const Codes codes{model_.FreshName(value + "_dynamic"),
+                      model_.FreshName(value + "_dynamic_scale"),
+                      model_.FreshName(value + "_dynamic_zero_point")};
+    const Node quantizer = model_.InsertNode({codes.codes + "_quantize",
+                                              "DynamicQuantizeLinear",
+                                              "",
+                                              {value},
+                                              {codes.codes, codes.scale, codes.zero_point},
+                                              {}},
+                                             reader);
+    // The reader goes, the quantizer stays.
+    quantized.push_back({quantizer, codes});
+    return codes;
   }
 
   const TensorPlan& WeightOf(const plan::TensorUse& use, int64_t input) const {

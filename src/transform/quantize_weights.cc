@@ -75,8 +75,8 @@ class WeightQuantizer {
   }
 
   bool IsReadElsewhere(const TensorPlan& row) const {
-    if (model_.IsOutput(row.value) || model_.IsUsedInSubgraph(row.value)) return true;
-    const std::vector<graph::Use> uses = model_.Uses(row.value);
+    if (model_.IsOutput(row.value)) return true;
+    const std::vector<graph::Use> uses = model_.AllUses(row.value);
     return std::ranges::any_of(uses, [&](const graph::Use& use) {
       const plan::TensorUse wanted{index_.KeyOf(use.node), use.node.op_type(),
                                    static_cast<int64_t>(use.input_index)};
@@ -272,8 +272,8 @@ class WeightQuantizer {
     for (const plan::TensorUse& use : row.uses) {
       index_.Find(use).set_input(static_cast<size_t>(use.input), target);
     }
-    const bool is_unused = has_copy && model_.Uses(row.value).empty() &&
-                           !model_.IsOutput(row.value) && !model_.IsUsedInSubgraph(row.value);
+    const bool is_unused =
+        has_copy && model_.AllUses(row.value).empty() && !model_.IsOutput(row.value);
     if (is_unused) model_.RemoveInitializer(row.value);
     result_.is_modified = true;
   }

@@ -182,7 +182,7 @@ void UnpackNative(Model& model, Node node, const NativeForm& form,
 
 size_t UnpackWeights(Model& model, ThreadPool& pool, const ProgressSink& progress) {
   // Unpacking removes nodes, but none of these before its turn.
-  std::vector<Node> nodes = model.Nodes();
+  std::vector<Node> nodes = model.AllNodes();
   std::vector<std::pair<Node, NativeForm>> native;
   for (const Node& node : nodes) {
     if (const auto form = NativeFormOf(model, node)) native.emplace_back(node, *form);
@@ -214,23 +214,17 @@ size_t UnpackWeights(Model& model, ThreadPool& pool, const ProgressSink& progres
 
 size_t DropQuantizers(Model& model) {
   size_t num_dropped = 0;
-  for (Node node : model.Nodes()) {
+  for (Node node : model.AllNodes()) {
     if (node.domain() != "bitpress" || !plan::IsQuantizer(node)) continue;
     ++num_dropped;
     const std::string source = node.input(0);
     const std::string value = node.output(0);
-    for (graph::Use use : model.Uses(value)) use.node.set_input(use.input_index, source);
-    if (!model.IsOutput(value) && !model.IsUsedInSubgraph(value)) {
-      model.RemoveNode(node);
-      continue;
+    for (graph::Use use : model.AllUses(value)) use.node.set_input(use.input_index, source);
+    if (model.IsOutput(value)) {
+      node.set_output(0, model.FreshName(value + "_dropped"));
+      model.InsertNode({value + "_identity", "Identity", "", {source}, {value}, {}}, node);
     }
-    // Something outside the main graph's nodes knows the value by its name.
-    const std::vector<Node> nodes = model.Nodes();
-    const auto next = std::find(nodes.begin(), nodes.end(), node) + 1;
-    const std::optional<Node> before = next == nodes.end() ? std::nullopt : std::optional(*next);
-    node.set_output(0, model.FreshName(value + "_dropped"));
     model.RemoveNode(node);
-    model.InsertNode({value + "_identity", "Identity", "", {source}, {value}, {}}, before);
   }
   for (const auto& [domain, name] : model.Functions()) {
     if (domain == "bitpress" && name.starts_with("QuantizeDequantize_")) {

@@ -48,7 +48,7 @@ class Rewriter {
 
   IntegerOperators Run() {
     // Rewriting removes nodes, but none of these before its turn.
-    std::vector<Node> nodes = model_.Nodes();
+    std::vector<Node> nodes = model_.AllNodes();
     std::erase_if(nodes, [&](const Node& node) {
       return node.num_inputs() == 0 || !IsKnown(node) || !CodesOf(model_, node.input(0));
     });

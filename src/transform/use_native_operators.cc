@@ -75,10 +75,8 @@ class Rewriter {
     if (layout.block_size < kLeastBlock || (layout.block_size & (layout.block_size - 1)) != 0) {
       return fmt::format("blocks of {}", layout.block_size);
     }
-    if (model_.IsOutput(value) || model_.IsUsedInSubgraph(value)) {
-      return "the body of a control flow reads it, or it is an output";
-    }
-    const std::vector<Use> uses = model_.Uses(value);
+    if (model_.IsOutput(value)) return "it is an output";
+    const std::vector<Use> uses = model_.AllUses(value);
     const bool is_table = !uses.empty() && IsStandardOp(uses.front().node, "Gather");
     const int64_t axis = packed.weight->axis();
     for (const Use& use : uses) {
@@ -119,7 +117,7 @@ class Rewriter {
 
   void Rewrite(const QuantizedWeights::PackedInteger& packed, const std::function<void()>& step) {
     const std::string& value = packed.statistics->quantized;
-    const std::vector<Use> uses = model_.Uses(value);
+    const std::vector<Use> uses = model_.AllUses(value);
     const NativeForm form = FormOf(*packed.weight, IsStandardOp(uses.front().node, "Gather"));
     RemoveUnpack(value);
     const std::vector<std::string> parts = Store(packed, form, step);
@@ -273,7 +271,7 @@ class Rewriter {
 
   void RemoveUnusedFunctions() {
     std::set<std::string> used;
-    for (const Node& node : model_.Nodes()) {
+    for (const Node& node : model_.AllNodes()) {
       if (node.domain() == "bitpress") used.insert(node.op_type());
     }
     for (const auto& [domain, name] : model_.Functions()) {

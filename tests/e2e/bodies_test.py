@@ -1,0 +1,212 @@
+"""Networks in the bodies of If, Loop and Scan are quantized as any other: weights, activations, what they capture."""
+
+import json
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import numpy_helper, parser
+
+WIDTH = 32
+
+# Both branches call their values alike, and one constant stands in both.
+BRANCHES = """
+<ir_version: 8, opset_import: ["" : 17]>
+net (float[N, 32] x) => (float[N, 32] y) {
+  h = MatMul (x, shared)
+  r = Relu (h)
+  zero = Constant <value = float {0}> ()
+  total = ReduceSum <keepdims = 0> (x)
+  is_large = Greater (total, zero)
+  chosen = If (is_large) <
+    then_branch = large () => (float[N, 32] out) {
+      a = MatMul (r, w1)
+      b = Relu (a)
+      deep = If (is_large) <
+        then_branch = deeper () => (float[N, 32] d) { d = MatMul (b, shared) },
+        else_branch = never () => (float[N, 32] e) { e = MatMul (b, w2) }>
+      out = MatMul (deep, w3)
+    },
+    else_branch = small () => (float[N, 32] out) {
+      a = MatMul (r, w1)
+      b = Tanh (a)
+      out = MatMul (b, w4)
+    }>
+  y = MatMul (chosen, w5)
+}
+"""
+LOOP = """
+<ir_version: 8, opset_import: ["" : 17]>
+net (float[N, 32] x) => (float[N, 32] y) {
+  turns = Constant <value = int64 {3}> ()
+  go = Constant <value = bool {1}> ()
+  h = MatMul (x, shared)
+  z = Loop (turns, go, h) <
+    body = turn (int64 i, bool on, float[N, 32] state) => (bool still, float[N, 32] next) {
+      still = Identity (on)
+      a = MatMul (state, w1)
+      b = MatMul (h, w2)
+      c = Add (a, b)
+      next = Tanh (c) }>
+  y = MatMul (z, w3)
+}
+"""
+SCAN = """
+<ir_version: 8, opset_import: ["" : 17]>
+net (float[6, 32] x) => (float[32] last, float[6, 32] y) {
+  begin = Constant <value_floats = [0.0]> ()
+  size = Constant <value = int64[1] {32}> ()
+  start = Expand (begin, size)
+  last, rows = Scan <num_scan_inputs = 1, body = row (float[32] state, float[32] one) => (float[32] next, float[32] each) {
+      front = Constant <value = int64[1] {0}> ()
+      s = Unsqueeze (state, front)
+      o = Unsqueeze (one, front)
+      a = MatMul (s, w1)
+      b = MatMul (o, w2)
+      c = Add (a, b)
+      t = Tanh (c)
+      next = Squeeze (t, front)
+      p = MatMul (t, w3)
+      each = Squeeze (p, front) }> (start, x)
+  y = MatMul (rows, w4)
+}
+"""
+
+
+def net(text, inside=()):
+    """`inside`: weights that lie in the bodies that read them, each in every one."""
+    model = parser.parse_model(text)
+    rng = np.random.default_rng(5)
+    for name in ("shared", "w1", "w2", "w3", "w4", "w5"):
+        if name not in text:
+            continue
+        tensor = numpy_helper.from_array((rng.standard_normal((WIDTH, WIDTH)) / np.sqrt(WIDTH)).astype(np.float32), name)
+        if name not in inside:
+            model.graph.initializer.append(tensor)
+            continue
+        for node in model.graph.node:
+            for body in (a.g for a in node.attribute if a.HasField("g")):
+                if any(name in inner.input for inner in body.node):
+                    body.initializer.append(tensor)
+    onnx.checker.check_model(model)
+    return model
+
+
+MODELS = {"branches": net(BRANCHES), "inside": net(BRANCHES, ("w1", "w3", "w4")), "loop": net(LOOP), "loop inside": net(LOOP, ("w1", "w2")),
+          "scan": net(SCAN), "scan inside": net(SCAN, ("w1", "w3"))}
+
+
+def samples_of(count, seed):
+    # Even ones take one branch, odd ones the other.
+    rng = np.random.default_rng(seed)
+    return [(np.abs(rng.standard_normal((6, WIDTH))) * (1 - 2 * (i % 2))).astype(np.float32) for i in range(count)]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "samples"
+    path.mkdir()
+    for i, sample in enumerate(samples_of(16, 1)):
+        np.savez(path / f"{i:02}.npz", x=sample)
+    return path
+
+
+def bodies(graph):
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield attribute.g
+                yield from bodies(attribute.g)
+
+
+def sqnr_db(run_model, wanted_path, found_path):
+    signal = error = 0
+    for sample in samples_of(8, 2):
+        for wanted, found in zip(run_model(wanted_path, {"x": sample}), run_model(found_path, {"x": sample})):
+            signal += (wanted.astype(np.float64)**2).sum()
+            error += ((wanted.astype(np.float64) - found)**2).sum()
+    return 10 * np.log10(signal / max(error, 1e-300))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("preparation", [[], ["--as-is"]])
+@pytest.mark.parametrize("options, bar, operator", [
+    (["--config", "INT8"], 20, "MatMulIntegerToFloat"), (["--config", "INT8_DYNAMIC"], 25, "MatMulInteger"), (["--config", "MXINT8"], 30, ""),
+    (["--config", "INT8", "--form", "qoperator"], 20, "MatMulIntegerToFloat"), (["--config", "BF16", "--set", "placement=all"], 30, ""),
+    (["--config", "MXINT8", "--set", "operators=quark"], 30, ""), (["--config", "INT8_WEIGHTS"], 30, ""),
+    (["--config", "INT8_WEIGHTS", "--target", "onnxruntime"], 25, "MatMulNBits"), (["--config", "A16W8"], 25, "")])
+def test_bodies_are_quantized(options, bar, operator, name, preparation, folder, tmp_path, bitpress, run_model):
+    path, output, report = tmp_path / "net.onnx", tmp_path / "q.onnx", tmp_path / "r.json"
+    onnx.save(MODELS[name], path)
+    bitpress.ok("quantize", path, "-o", output, "--data", folder, *options, *preparation)
+    onnx.checker.check_model(output, full_check=True)
+    assert bar < sqnr_db(run_model, path, output) < 100
+    model = onnx.load(output)
+    # No weight is left as floats anywhere.
+    floats = [t for graph in [model.graph, *bodies(model.graph)] for t in graph.initializer if t.data_type == 1]
+    assert all(int(np.prod(t.dims)) < WIDTH * WIDTH for t in floats)
+    if operator:
+        bitpress.ok("check", output, "--data", folder, "--json", report)
+        counts = json.loads(report.read_text())["integer_operators"]
+        assert any(found.startswith(operator) or found == "DynamicQuantizeMatMul" for found in counts), counts
+        products = sum(n.op_type == "MatMul" for graph in [MODELS[name].graph, *bodies(MODELS[name].graph)] for n in graph.node)
+        # One branch never ran and has no ranges; ONNX Runtime makes a Gemm of the Loop's MatMul and Add, whose sum is no constant bias.
+        assert sum(counts.values()) >= products - (2 if name.startswith("loop") else 1), counts
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_plan_is_carried_out_once(name, folder, tmp_path, bitpress):
+    path, plan, stats = tmp_path / "net.onnx", tmp_path / "plan.json", tmp_path / "s.bpc"
+    onnx.save(MODELS[name], path)
+    bitpress.ok("plan", path, "-o", plan, "--config", "INT8")
+    rows = json.loads(plan.read_text())["tensors"]
+    assert len({(row["value"], row["role"]) for row in rows}) == len(rows)  # one name, one value
+    bitpress.ok("calibrate", path, "-o", stats, "--data", folder)
+    bitpress.ok("quantize", path, "-o", tmp_path / "plan.onnx", "--plan", plan, "--calibration", stats)
+    bitpress.ok("quantize", path, "-o", tmp_path / "config.onnx", "--config", "INT8", "--data", folder)
+    assert (tmp_path / "plan.onnx").read_bytes() == (tmp_path / "config.onnx").read_bytes()
+
+
+def test_values_of_two_branches_have_names_and_ranges_of_their_own(folder, tmp_path, bitpress):
+    path = tmp_path / "net.onnx"
+    onnx.save(MODELS["branches"], path)
+    bitpress.ok("calibrate", path, "-o", tmp_path / "s.bpc", "--data", folder, "--as-is")
+    rows = {line.split()[0]: line.split() for line in bitpress.ok("inspect", tmp_path / "s.bpc").splitlines()[2:]}
+    assert float(rows["b"][2]) == 0 and -1 <= float(rows["b_1"][2]) < 0  # a Relu and a Tanh
+    assert rows["e"][1] == "0"
+
+
+def test_constants_of_several_bodies_are_stored_once(folder, tmp_path, bitpress):
+    path = tmp_path / "net.onnx"
+    onnx.save(MODELS["inside"], path)
+    bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", folder)
+    codes = [t for t in onnx.load(tmp_path / "q.onnx").graph.initializer if t.data_type == 3 and len(t.dims) == 2]
+    assert len(codes) == 6  # w1 stands in both branches
+
+
+def test_rules_reach_into_bodies(folder, tmp_path, bitpress):
+    path = tmp_path / "net.onnx"
+    onnx.save(MODELS["branches"], path)
+
+    def formats(*rules):
+        arguments = [word for rule in rules for word in ("--rule", rule)]
+        plan = json.loads(bitpress.ok("plan", path, "--config", "INT8", "--as-is", *arguments))
+        return {row["value"]: row["format"] for row in plan["tensors"] if row["role"] == "weight"}
+
+    assert set(formats().values()) == {"int8"}
+    assert formats("tensors=w3: exclude")["w3"] == "none"
+    # What leads to the inner If, which hands on what its bodies give.
+    excluded = formats("from=b to=deep: exclude")
+    assert excluded["w2"] == "none" and excluded["w3"] == excluded["w4"] == "int8"
+
+
+def test_bodies_run_without_the_library(folder, tmp_path, bitpress, run_model):
+    for name in ("branches", "loop", "scan"):
+        path, output = tmp_path / "net.onnx", tmp_path / "q.onnx"
+        onnx.save(MODELS[name], path)
+        bitpress.ok("quantize", path, "-o", output, "--config", "MXINT8", "--data", folder)
+        session = onnxruntime.InferenceSession(str(output), providers=["CPUExecutionProvider"])
+        for sample in samples_of(2, 3):
+            for wanted, found in zip(run_model(output, {"x": sample}), session.run(None, {"x": sample})):
+                np.testing.assert_array_equal(wanted, found)
