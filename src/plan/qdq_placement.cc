@@ -47,6 +47,8 @@ class Placer {
     }
     // Operators that move elements, in graph order, so that chains of them follow.
     for (const Node& node : nodes_) Follow(node);
+    // Against it, where floats would be moved only to be quantized then.
+    for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) LeadBack(*node);
     return Collect();
   }
 
@@ -64,19 +66,46 @@ class Placer {
   bool IsStart(const Node& node) const { return IsComputeOp(node) && reason_(node).empty(); }
 
   void AddStart(const Node& node) {
+    integer_nodes_.insert(node.output(0));
     for (size_t i = 0; i < std::min<size_t>(2, node.num_inputs()); ++i) {
       if (IsQuantizable(node.input(i))) chosen_.insert(node.input(i));
     }
     AddOutput(node);
   }
 
+  // What a matrix product gives is left as it is: ONNX Runtime's kernels give floats from codes at
+  // no cost, and readers that compute on integers ask for codes themselves. In transformers the
+  // others are sums and norms whose range a few large elements take up.
   void AddOutput(const Node& node) {
+    if (IsComputeOp(node) && !IsConv(node)) return;
     const std::string& output = node.output(0);
     if (const std::optional<Node> activation = FusedActivation(output)) {
       return AddOutput(*activation);
     }
-    const bool is_score = model_.IsOutput(output) && IsComputeOp(node) && node.op_type() != "Conv";
-    if (!is_score && IsQuantizable(output)) chosen_.insert(output);
+    if (!IsQuantizable(output)) return;
+    chosen_.insert(output);
+    given_.insert(output);
+  }
+
+  static bool IsConv(const Node& node) {
+    return node.op_type() == "Conv" || node.op_type() == "FusedConv";
+  }
+
+  // A matrix product whose elements are only moved on their way to where they are quantized gives
+  // codes: these are a quarter as wide.
+  void LeadBack(const Node& node) {
+    if (!Contains(kMoving, node) || !reason_(node).empty() || node.num_inputs() == 0) return;
+    const std::string& input = node.input(0);
+    const std::string& output = node.output(0);
+    const std::optional<Node> producer = model_.Producer(input);
+    const bool is_moved = producer && (IsComputeOp(*producer) || Contains(kMoving, *producer));
+    if (!is_moved || chosen_.contains(input) || !chosen_.contains(output)) return;
+    if (node.num_outputs() > 1 || model_.AllUses(input).size() != 1 || model_.IsOutput(input))
+      return;
+    if (!reason_(*producer).empty() || !IsQuantizable(input)) return;
+    chosen_.insert(input);
+    given_.insert(input);
+    Share(node, output, input);
   }
 
   // The Relu or Clip that is the only reader of a value.
@@ -94,19 +123,20 @@ class Placer {
     // With a constant it is a scale or an offset, which needs more than eight bits.
     if (Contains(kElementwise, node) && node.num_inputs() == 2 && chosen_.contains(node.input(0)) &&
         chosen_.contains(node.input(1))) {
+      integer_nodes_.insert(node.output(0));
       return AddOutput(node);
     }
-    if (Contains(kPooling, node) && chosen_.contains(node.input(0))) return AddOutput(node);
-    if (Contains(kMoving, node) && chosen_.contains(node.input(0)) && !IsNearestOnly(node)) {
-      for (size_t i = 0; i < node.num_outputs(); ++i) Share(node.output(i), node.input(0));
+    if (Contains(kPooling, node) && chosen_.contains(node.input(0))) {
+      integer_nodes_.insert(node.output(0));
+      return AddOutput(node);
+    }
+    const bool is_nearest = node.op_type() == "Resize" && node.domain().empty() &&
+                            node.GetString("mode", "nearest") == "nearest";
+    const bool is_moving = (Contains(kMoving, node) && !IsNearestOnly(node)) || is_nearest;
+    if ((is_moving || IsUpperLimit(node)) && chosen_.contains(node.input(0))) {
+      const size_t num_outputs = is_moving && !is_nearest ? node.num_outputs() : 1;
+      for (size_t i = 0; i < num_outputs; ++i) Share(node, node.output(i), node.input(0));
       return;
-    }
-    if (node.op_type() == "Resize" && node.domain().empty() && chosen_.contains(node.input(0)) &&
-        node.GetString("mode", "nearest") == "nearest") {
-      return Share(node.output(0), node.input(0));
-    }
-    if (IsUpperLimit(node) && chosen_.contains(node.input(0))) {
-      return Share(node.output(0), node.input(0));
     }
     if (node.op_type() == "Concat" && node.domain().empty()) FollowConcat(node);
   }
@@ -127,12 +157,15 @@ class Placer {
     for (size_t i = 0; i < node.num_inputs(); ++i) {
       if (!chosen_.contains(node.input(i))) return;
     }
-    for (size_t i = 0; i < node.num_inputs(); ++i) Share(node.output(0), node.input(i));
+    for (size_t i = 0; i < node.num_inputs(); ++i) Share(node, node.output(0), node.input(i));
   }
 
-  void Share(const std::string& output, const std::string& input) {
+  // The node moves elements from input to output.
+  void Share(const Node& node, const std::string& output, const std::string& input) {
     if (!IsQuantizable(output)) return;
+    integer_nodes_.insert(node.output(0));
     chosen_.insert(output);
+    given_.insert(output);
     root_[Root(output)] = Root(input);
   }
 
@@ -163,9 +196,18 @@ class Placer {
     for (const std::string& name : ordered) {
       const auto [found, is_new] = first.try_emplace(Root(name), name);
       const bool is_output = model_.IsOutput(name) && model_.Producer(name).has_value();
-      values.push_back({name, is_new ? "" : found->second, is_output});
+      values.push_back({name, is_new ? "" : found->second, is_output, ReadersOf(name)});
     }
     return values;
+  }
+
+  std::vector<graph::Use> ReadersOf(const std::string& value) const {
+    std::vector<graph::Use> uses = model_.AllUses(value);
+    if (given_.contains(value)) return uses;
+    std::erase_if(uses, [&](const graph::Use& use) {
+      return use.node.num_outputs() == 0 || !integer_nodes_.contains(use.node.output(0));
+    });
+    return uses;
   }
 
   const Model& model_;
@@ -173,6 +215,8 @@ class Placer {
   const std::function<std::string(const std::string&)>& value_reason_;
   std::vector<Node> nodes_;
   std::set<std::string> chosen_;
+  std::set<std::string> given_;          // those that an operator on integers gives
+  std::set<std::string> integer_nodes_;  // operators on integers, by their first output
   std::map<std::string, std::string> root_;
 };
 

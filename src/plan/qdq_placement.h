@@ -18,12 +18,15 @@ struct QdqValue {
   // `shares` empty.
   std::string shares;
   bool is_graph_output = false;
+  // Who reads it quantized. All its readers where an operator on integers gives it; others compute
+  // a float anyway, which those that compute on floats go on reading.
+  std::vector<graph::Use> readers;
 };
 
-// Float activations that get a pair, in graph order, in bodies too. `node_reason` says why a
-// node is left alone, `value_reason` why a value is, or "". The outputs of a model that a matrix
-// product gives stay float: nothing reads them as integers, and rounding a classifier's scores
-// costs accuracy.
+// Float activations that get a pair, in graph order, those in the bodies of control flow too.
+// `node_reason` says why a node is left alone, `value_reason` why a value is, or "". What a matrix
+// product gives stays float but where operators on integers read it: ONNX Runtime's kernels give
+// floats as fast, and rounding a classifier's scores or the terms of a residual sum costs accuracy.
 std::vector<QdqValue> PlaceQdq(const graph::Model& model,
                                const std::function<std::string(const graph::Node&)>& node_reason,
                                const std::function<std::string(const std::string&)>& value_reason);

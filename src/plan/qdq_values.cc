@@ -85,7 +85,7 @@ class QdqPlanner {
       row.integer->range = {};  // the other value's counts
     }
     row.is_graph_output = value.is_graph_output;
-    for (const graph::Use& use : model_.AllUses(value.name)) {
+    for (const graph::Use& use : value.readers) {
       const bool is_excluded = !rules_.For(use.node, value.name).excluded.empty();
       const bool is_reader = is_excluded || JoinsQdq(rules_, use.node, value.name);
       if (!is_reader || ReadsShapeOnly(use.node)) continue;

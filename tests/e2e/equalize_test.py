@@ -219,7 +219,7 @@ def test_per_tensor_weights_gain(tmp_path, samples, bitpress, run_model):
         bitpress.ok("quantize", path, "-o", output, "--config", "INT8_CNN_DEFAULT", "--data", samples, "--set", f"equalize={switch}")
         onnx.checker.check_model(output, full_check=True)
         quality[switch] = sqnr_db(wanted, run_model(output, inputs((3, 9, 9)))[0])
-    assert quality["on"] > quality["off"] + 3
+    assert quality["on"] > quality["off"] + 2
     assert (tmp_path / "default.onnx").read_bytes() != (tmp_path / "off.onnx").read_bytes()
     assert quality["default"] == quality["on"]
 
