@@ -42,15 +42,6 @@ void CheckScaled(const Treatment& treatment) {
   };
   check(treatment.config.activation_scaled, treatment.activation, "activation_scaled");
   check(treatment.config.weight_scaled, treatment.weight, "weight_scaled");
-  const OperatorSet operators = treatment.config.operators;
-  if (treatment.config.activation_scaled && treatment.activation &&
-      operators != OperatorSet::kBitpress &&
-      treatment.activation->element_type == formats::ElementType::kFloat16) {
-    Fail(ErrorCode::kUnsupported, "setting activation_scaled: {}; use operators=bitpress",
-         operators == OperatorSet::kQuark
-             ? "com.amd.quark's operators ignore the scale of fp16"
-             : "a Cast gives infinity for fp16 values beyond the largest that was seen");
-  }
 }
 
 }  // namespace

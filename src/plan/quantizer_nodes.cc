@@ -41,7 +41,7 @@ bool IsUnpacked(const graph::Model& model, std::string_view value) {
   return producer && IsUnpack(*producer);
 }
 
-// What goes into Div -> quantizer -> Mul, or into Cast -> Cast of a float value.
+// What goes into Div [-> Clip] -> quantizer -> Mul, or into Cast -> Cast of a float value.
 std::optional<std::string> QuantizedByStandardOperators(const graph::Model& model,
                                                         const graph::Node& last) {
   std::optional<graph::Node> first = model.Producer(last.input(0));
@@ -56,6 +56,7 @@ std::optional<std::string> QuantizedByStandardOperators(const graph::Model& mode
   const std::optional<std::string> scaled = QuantizedFrom(model, last.input(0));
   if (!scaled) return std::nullopt;
   first = model.Producer(*scaled);
+  if (IsOperator(first, "Clip")) first = model.Producer(first->input(0));  // fp16 saturates
   const bool is_same_scale = IsOperator(first, "Div") && first->input(1) == last.input(1);
   return is_same_scale ? std::optional(first->input(0)) : std::nullopt;
 }

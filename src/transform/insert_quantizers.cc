@@ -147,7 +147,9 @@ class Inserter {
       pair.zero_point_type = row.Spec().onnx_type;
       return InsertPair(row, pair, {*row.scaled->scale, 0}, source, target);
     }
-    if (row.scaled && plan_.operators != plan::OperatorSet::kQuark) {
+    // AMD Quark's pair knows the scale of bf16, and ignores that of fp16.
+    const bool is_half = row.Spec().element_type == formats::ElementType::kFloat16;
+    if (row.scaled && (plan_.operators != plan::OperatorSet::kQuark || is_half)) {
       return InsertScaled(row, source, target);
     }
     const QuantizerSpelling spelling = SpellQuantizer(plan_.operators, row.Spec(), row.axis);
@@ -197,8 +199,26 @@ class Inserter {
                {NodeName(row.value + "_scale_down"), "Div", "", {source, scale}, {scaled}, {}});
     TensorPlan inner = row;
     inner.scaled.reset();
-    Insert(inner, scaled, rounded);
+    Insert(inner, Limited(row, scaled), rounded);
     InsertNode(row, {NodeName(row.value + "_scale_up"), "Mul", "", {rounded, scale}, {target}, {}});
+  }
+
+  // A Cast to fp16 gives infinity beyond the largest value that was seen, where the format
+  // saturates.
+  std::string Limited(const TensorPlan& row, const std::string& scaled) {
+    const formats::FormatSpec spec = row.Spec();
+    const bool overflows = plan_.operators == plan::OperatorSet::kCast &&
+                           spec.element_type == formats::ElementType::kFloat16;
+    if (!overflows) return scaled;
+    const auto most = static_cast<float>(plan::ScaledMaximum(spec));
+    const std::string min = model_.FreshName(row.value + "_scaled_min");
+    const std::string max = model_.FreshName(row.value + "_scaled_max");
+    SetScalar(min, -most);
+    SetScalar(max, most);
+    const std::string limited = model_.FreshName(row.value + "_scaled_limited");
+    InsertNode(row,
+               {NodeName(row.value + "_limit"), "Clip", "", {scaled, min, max}, {limited}, {}});
+    return limited;
   }
 
   void SetScalar(const std::string& name, float value) {

@@ -254,7 +254,7 @@ SCALED = ["--set", "activation_scaled=true", "--set", "weight_scaled=true"]
 def test_scaled_floats(format, bar, operators, net_path, samples, tmp_path, bitpress, run_model):
     options = ["--data", samples, "--config", format, *SCALED, "--set", f"operators={operators}"]
     output = tmp_path / "q.onnx"
-    if (operators == "quark" and format != "bf16") or (operators == "cast" and format == "fp16"):
+    if operators == "quark" and format.startswith("fp8"):
         assert "operators=bitpress" in bitpress.error("quantize", net_path, "-o", output, *options)
         return
     bitpress.ok("quantize", net_path, "-o", output, *options)
@@ -272,6 +272,21 @@ def test_scaled_floats(format, bar, operators, net_path, samples, tmp_path, bitp
     elif format == "fp8_e4m3":
         assert 0.9 * largest / 448 < initializers["x_scale"] <= largest / 448
         assert [t.data_type for t in onnx.load(output).graph.initializer if t.name == "x_zero_point"] == [TensorProto.FLOAT8E4M3FN]
+
+
+@pytest.mark.parametrize("operators", ["bitpress", "cast", "quark"])
+def test_scaled_halves_saturate(operators, net_path, samples, tmp_path, bitpress, run_model):
+    """Values beyond what was seen become the largest; running the plan again changes nothing."""
+    output = tmp_path / "q.onnx"
+    bitpress.ok("quantize", net_path, "-o", output, "--config", "FP16", "--data", samples, *SCALED, "--set",
+                f"operators={operators}")
+    far = {"x": inputs()["x"] * np.float32(1e4)}
+    found = run_model(output, far)[0]
+    assert np.isfinite(found).all()
+    bitpress.ok("quantize", net_path, "-o", tmp_path / "b.onnx", "--config", "FP16", "--data", samples, *SCALED)
+    assert np.array_equal(found, run_model(tmp_path / "b.onnx", far)[0])
+    text = bitpress.ok("plan", output, "--config", "FP16")
+    assert "already quantized" in text
 
 
 def test_scales_keep_large_values_from_overflowing(net_path, samples, tmp_path, bitpress):
