@@ -112,15 +112,47 @@ std::string Number(const calibrate::TensorStatistics& tensor, double value) {
   return tensor.is_empty() ? "-" : fmt::format("{:.4g}", value);
 }
 
-// One line a tensor.
-std::string ToText(const std::string& path, const calibrate::CalibrationTable& table) {
+// "384 of axis -1, magnitudes up to 0.31 to 27.9": the least and the largest of their maxima. ""
+// without channels.
+std::string DescribeChannels(const calibrate::TensorStatistics& tensor) {
+  const auto& axis = tensor.axis_statistics();
+  if (!axis || axis->slices.empty()) return "";
+  const auto [least, most] =
+      std::ranges::minmax(axis->slices, {}, [](const auto& slice) { return slice.AbsMax(); });
+  return fmt::format("{} of axis {}, magnitudes up to {:.4g} to {:.4g}", axis->slices.size(),
+                     axis->axis, least.AbsMax(), most.AbsMax());
+}
+
+// A line for each of them.
+std::string ListChannels(const calibrate::TensorStatistics& tensor) {
+  std::string text;
+  if (!tensor.axis_statistics()) return text;
+  size_t index = 0;
+  for (const calibrate::SliceStatistics& slice : tensor.axis_statistics()->slices) {
+    if (slice.extremes.is_empty()) {
+      text += fmt::format("  [{}] no finite element\n", index++);
+      continue;
+    }
+    text +=
+        fmt::format("  [{}] {} elements, {:.4g} to {:.4g}, mean {:.4g}, mean square {:.4g}\n",
+                    index++, slice.num_finite, slice.extremes.min, slice.extremes.max,
+                    slice.sum.Mean(slice.num_finite), slice.sum_of_squares.Mean(slice.num_finite));
+  }
+  return text;
+}
+
+// One line a tensor, and one a channel if asked.
+std::string ToText(const std::string& path, const calibrate::CalibrationTable& table,
+                   bool with_channels) {
   size_t width = 5;
   for (const auto& [name, tensor] : table.tensors) width = std::max(width, name.size());
   std::string text = fmt::format("{}: statistics of '{}' ({:016x}), {} samples\n", path,
                                  table.model_name, table.model_fingerprint, table.num_samples);
-  constexpr const char* kRow = "{:<{}} {:>14} {:>11} {:>11} {:>11} {:>11} {:>6} {:>9}\n";
+  const bool has_channels = std::ranges::any_of(
+      table.tensors, [](const auto& entry) { return entry.second.axis_statistics().has_value(); });
+  constexpr const char* kRow = "{:<{}} {:>14} {:>11} {:>11} {:>11} {:>11} {:>6} {:>9}{}\n";
   text += fmt::format(fmt::runtime(kRow), "value", width, "elements", "min", "max", "mean", "std",
-                      "zeros", "NaN, inf");
+                      "zeros", "NaN, inf", has_channels ? "  channels" : "");
   for (const auto& [name, tensor] : table.tensors) {
     const bool has_range = !tensor.is_empty();
     text += fmt::format(
@@ -132,7 +164,9 @@ std::string ToText(const std::string& path, const calibrate::CalibrationTable& t
             ? "-"
             : fmt::format("{:.0f} %", 100 * static_cast<double>(tensor.num_zeros()) /
                                           static_cast<double>(tensor.num_elements())),
-        tensor.num_elements() - tensor.num_finite());
+        tensor.num_elements() - tensor.num_finite(),
+        has_channels ? "  " + DescribeChannels(tensor) : "");
+    if (with_channels) text += ListChannels(tensor);
   }
   return text;
 }
@@ -153,13 +187,15 @@ void AddInspectCommand(CLI::App& program) {
       ->required()
       ->type_name("FILE");
   command->add_flag("--tensors", options->with_tensors,
-                    "list every constant: its format, shape and bytes, and why it is float");
+                    "list every constant: its format, shape and bytes, and why it is float; of a "
+                    "calibration file every channel");
   command->footer(
       "Examples:\n  bitpress inspect model.onnx\n  bitpress inspect quantized.onnx --tensors\n"
       "  bitpress inspect stats.bpc\n");
   command->callback([options] {
     if (pipeline::IsCalibration(options->model)) {
-      return Print(ToText(options->model, pipeline::ReadCalibration(options->model)));
+      return Print(
+          ToText(options->model, pipeline::ReadCalibration(options->model), options->with_tensors));
     }
     Print(ToText(options->model, pipeline::Inspect(options->model), options->with_tensors));
   });

@@ -63,6 +63,8 @@ struct CalibrateOptions {
   // if it does; nothing: every float one of the model as it is.
   std::optional<plan::QuantConfig> config = std::nullopt;
   Preparation preparation = Preparation::kOptimize;
+  // Also the extremes and sums of each channel of what matrix products and convolutions read.
+  bool is_per_channel = false;
   size_t batch_size = 8;   // samples read at once; the model runs them one at a time
   size_t num_samples = 0;  // at most; 0: all
   size_t num_threads = 0;  // 0: one per core

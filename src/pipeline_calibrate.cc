@@ -1,6 +1,8 @@
 // Calibration, and quantization with it, from start to end.
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <optional>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -13,6 +15,7 @@
 #include "data/source.h"
 #include "graph/stored_bytes.h"
 #include "pipeline.h"
+#include "plan/compute_ops.h"
 #include "plan/make_plan.h"
 
 namespace bitpress::pipeline {
@@ -60,22 +63,28 @@ std::unique_ptr<data::Source> OpenSamples(const graph::Model& model,
   return data::OpenSource(source);
 }
 
+// The calibration file, checked to be of the model as it was prepared.
+calibrate::CalibrationTable LoadTable(const graph::Model& model, bool is_equalized,
+                                      const std::filesystem::path& path) {
+  calibrate::CalibrationTable table = calibrate::LoadCalibration(path);
+  if (table.model_fingerprint != model.Fingerprint()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "calibration '{}' is of another model ('{}'), or of one that was prepared otherwise; "
+         "calibrate with the same --config and --set equalize...: {}",
+         path.string(), table.model_name,
+         is_equalized ? "layers are equalized first, which changes activations"
+                      : "layers are not equalized here");
+  }
+  return table;
+}
+
 // The statistics that a plan's integers need, from a file or from samples; empty if it needs none.
 calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::QuantPlan& plan,
                                      const QuantizeOptions& options) {
   const std::vector<std::string> values = calibrate::ValuesToCalibrate(plan);
   if (values.empty()) return {};
   if (!options.calibration.empty()) {
-    calibrate::CalibrationTable table = calibrate::LoadCalibration(options.calibration);
-    if (table.model_fingerprint != model.Fingerprint()) {
-      Fail(ErrorCode::kInvalidArgument,
-           "calibration '{}' is of another model ('{}'), or of one that was prepared otherwise; "
-           "calibrate with the same --config and --set equalize...: {}",
-           options.calibration.string(), table.model_name,
-           plan.equalization ? "layers are equalized first, which changes activations"
-                             : "layers are not equalized here");
-    }
-    return table;
+    return LoadTable(model, plan.equalization.has_value(), options.calibration);
   }
   if (!HasSamples(options)) {
     Fail(ErrorCode::kInvalidArgument,
@@ -124,23 +133,31 @@ finetune::FinetuneReport Finetune(graph::Model& model, const plan::QuantPlan& pl
   return finetune::Finetune(model, plan, apply, *OpenSamples(model, samples), finetune, pool);
 }
 
-// Statistics of each channel of the activations that can be smoothed. One pass over the samples.
-transform::ChannelTable ChannelsOf(const graph::Model& model, const QuantizeOptions& options) {
-  const std::vector<std::string> values = transform::ValuesToSmooth(model);
-  if (values.empty()) return {};
-  calibrate::CalibrateOptions calibration;
-  for (const std::string& value : values) calibration.axes[value] = -1;
-  calibration.num_threads = options.num_threads;
-  calibration.progress = options.progress;
-  const calibrate::CalibrationTable table =
-      calibrate::Calibrate(model, options.model.filename().string(), values,
-                           *OpenSamples(model, options), calibration)
-          .table;
+// Which axis channels of the activations lie along that convolutions and products read.
+std::map<std::string, int64_t> ChannelAxes(const graph::Model& model) {
+  std::map<std::string, int64_t> axes;
+  for (const graph::Node& node : model.AllNodes()) {
+    for (size_t i = 0; i < std::min<size_t>(2, node.num_inputs()); ++i) {
+      const std::optional<plan::Operand> operand = plan::OperandOf(node, i, -1);
+      if (!operand || model.IsInitializer(node.input(i))) continue;
+      // Of a Gemm's two dimensions the last is -1, as of other products.
+      const bool is_gemm = operand->slot == plan::Slot::kMatrix && operand->axis >= 0;
+      const int64_t axis = is_gemm ? operand->axis - 2 : operand->axis;
+      axes.emplace(node.input(i), axis);
+    }
+  }
+  // Where an activation is read in several ways: as it can be smoothed.
+  for (const std::string& value : transform::ValuesToSmooth(model)) axes[value] = -1;
+  return axes;
+}
+
+transform::ChannelTable ChannelsOf(const calibrate::CalibrationTable& table) {
   transform::ChannelTable channels;
   for (const auto& [value, statistics] : table.tensors) {
     const bool is_finite = statistics.num_finite() == statistics.num_elements();
-    if (!is_finite || statistics.is_empty() || !statistics.axis_statistics()) continue;
-    for (const calibrate::SliceStatistics& slice : statistics.axis_statistics()->slices) {
+    const auto& slices = statistics.axis_statistics();
+    if (!is_finite || statistics.is_empty() || !slices || slices->axis != -1) continue;
+    for (const calibrate::SliceStatistics& slice : slices->slices) {
       channels[value].push_back(
           {slice.AbsMax(), slice.sum_of_squares.Mean(std::max<uint64_t>(1, slice.num_finite))});
     }
@@ -148,17 +165,67 @@ transform::ChannelTable ChannelsOf(const graph::Model& model, const QuantizeOpti
   return channels;
 }
 
+// Statistics of each channel of the activations that can be smoothed. One pass over the samples.
+calibrate::CalibrationTable GatherChannels(const graph::Model& model,
+                                           const QuantizeOptions& options) {
+  const std::vector<std::string> values = transform::ValuesToSmooth(model);
+  if (values.empty()) return {};
+  calibrate::CalibrateOptions calibration;
+  for (const std::string& value : values) calibration.axes[value] = -1;
+  calibration.num_threads = options.num_threads;
+  calibration.progress = options.progress;
+  return calibrate::Calibrate(model, options.model.filename().string(), values,
+                              *OpenSamples(model, options), calibration)
+      .table;
+}
+
+// Smooths the model. `table`, of the model before, is that of the smoothed one then: of what was
+// divided it has the extremes.
 transform::SmoothReport SmoothModel(graph::Model& model, const plan::SmoothWish& wish,
-                                    const QuantizeOptions& options) {
-  if (!HasSamples(options)) {
+                                    const QuantizeOptions& options,
+                                    std::optional<calibrate::CalibrationTable>& table) {
+  if (!table && !HasSamples(options)) {
     Fail(ErrorCode::kInvalidArgument,
-         "smooth_quant follows from the activations of samples: give --data DIR (photos also "
-         "--image SPEC); a calibration file is of the model before it is smoothed");
+         "smooth_quant follows from the channels of activations: give --data DIR (photos also "
+         "--image SPEC), or --calibration FILE of `bitpress calibrate --per-channel`");
+  }
+  const transform::ChannelTable channels =
+      ChannelsOf(table ? *table : GatherChannels(model, options));
+  if (table && channels.empty() && !transform::ValuesToSmooth(model).empty()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "calibration '{}' knows no channels, which smooth_quant follows from; calibrate with "
+         "--per-channel",
+         options.calibration.string());
   }
   // A plan names the values of the model as it is.
   const bool may_insert = options.plan_file.empty();
-  return transform::Smooth(model, ChannelsOf(model, options),
-                           {.alpha = wish.alpha, .may_insert = may_insert});
+  transform::SmoothReport report =
+      transform::Smooth(model, channels, {.alpha = wish.alpha, .may_insert = may_insert});
+  if (!table) return report;
+  for (const transform::SmoothedActivation& smoothed : report.smoothed) {
+    table->tensors[smoothed.result] =
+        calibrate::Divided(table->tensors.at(smoothed.value), smoothed.factors);
+    for (const std::string& value : smoothed.passed) table->tensors.erase(value);
+  }
+  return report;
+}
+
+// Of what was divided only the extremes are known.
+void UseExtremes(plan::QuantPlan& plan, const transform::SmoothReport& report) {
+  std::set<std::string> divided;
+  for (const transform::SmoothedActivation& smoothed : report.smoothed) {
+    divided.insert(smoothed.result);
+  }
+  std::set<std::string> roots;
+  for (const plan::TensorPlan& row : plan.tensors) {
+    if (!row.integer || !divided.contains(row.value)) continue;
+    roots.insert(row.integer->shares.empty() ? row.value : row.integer->shares);
+  }
+  for (plan::TensorPlan& row : plan.tensors) {
+    if (row.role != plan::Role::kActivation || row.is_dynamic()) continue;
+    if (row.integer && roots.contains(row.value)) row.integer->range = {};
+    if (row.scaled && divided.contains(row.value)) row.scaled->range = {};
+  }
 }
 
 }  // namespace
@@ -174,9 +241,15 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
   graph::Model model = Prepare(options.model, options.preparation, equalization,
                                equalization ? &*report.equalized : nullptr);
   report.input_bytes = graph::StoredBytes(options.model);
+  // Loaded before the model changes, if it does.
+  std::optional<calibrate::CalibrationTable> smoothed_table;
   if (const auto& wish = (has_plan ? report.plan.config : options.config).smooth) {
-    WithContext(fmt::format("'{}'", options.model.string()),
-                [&] { report.smoothed = SmoothModel(model, *wish, options); });
+    WithContext(fmt::format("'{}'", options.model.string()), [&] {
+      if (!options.calibration.empty()) {
+        smoothed_table = LoadTable(model, equalization.has_value(), options.calibration);
+      }
+      report.smoothed = SmoothModel(model, *wish, options, smoothed_table);
+    });
   }
   if (has_plan) {
     WithContext(fmt::format("plan '{}'", options.plan_file.string()),
@@ -184,10 +257,12 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
   } else {
     report.plan = plan::MakePlan(options.config, model, options.model.filename().string());
   }
+  if (smoothed_table) UseExtremes(report.plan, *report.smoothed);
   ThreadPool pool(options.num_threads);
   WithContext(fmt::format("'{}'", options.model.string()), [&] {
     transform::ApplyOptions apply = options.apply;
-    const calibrate::CalibrationTable table = TableFor(model, report.plan, options);
+    const calibrate::CalibrationTable table =
+        smoothed_table ? std::move(*smoothed_table) : TableFor(model, report.plan, options);
     calibrate::ResolvedParams resolved = calibrate::ResolveParams(report.plan, table);
     apply.params = std::move(resolved.params);
     report.left_float = std::move(resolved.left_float);
@@ -250,6 +325,7 @@ CalibrateReport Calibrate(const CalibrateOptions& options) {
 
   calibrate::CalibrateOptions calibration;
   calibration.batch_size = options.batch_size;
+  if (options.is_per_channel) calibration.axes = ChannelAxes(model);
   calibration.num_threads = options.num_threads;
   calibration.progress = options.progress;
   CalibrateReport report;

@@ -233,4 +233,21 @@ std::vector<Bin> TensorStatistics::MagnitudeBins() const {
 double TensorStatistics::MeanOfMinima() const { return sum_of_minima_.Mean(num_samples_); }
 double TensorStatistics::MeanOfMaxima() const { return sum_of_maxima_.Mean(num_samples_); }
 
+TensorStatistics Divided(const TensorStatistics& statistics, std::span<const double> factors) {
+  Extremes all;
+  const std::vector<SliceStatistics>& slices = statistics.axis_statistics()->slices;
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const Extremes& slice = slices[i].extremes;
+    if (slice.is_empty()) continue;
+    all.Add(
+        {static_cast<float>(slice.min / factors[i]), static_cast<float>(slice.max / factors[i])});
+  }
+  TensorStatistics divided;
+  if (all.is_empty()) return divided;
+  const std::array<float, 2> ends{all.min, all.max};
+  divided.Add(ends);
+  divided.AddSample(all);
+  return divided;
+}
+
 }  // namespace bitpress::calibrate

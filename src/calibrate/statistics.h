@@ -162,4 +162,8 @@ class TensorStatistics {
   std::optional<AxisStatistics> axis_;
 };
 
+// What is known of a tensor after each slice of its axis was divided by a factor: its extremes, as
+// statistics of these two numbers. REQUIRES: slices, as many as factors, all of them positive.
+TensorStatistics Divided(const TensorStatistics& statistics, std::span<const double> factors);
+
 }  // namespace bitpress::calibrate

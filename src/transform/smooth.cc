@@ -42,7 +42,8 @@ bool IsChannelVector(const Model& model, const std::string& name, size_t num_cha
 struct Folding {
   std::vector<std::pair<Node, size_t>> vectors;
   std::optional<Layer> layer;
-  std::string into;  // the node where it ends; empty: it cannot be folded
+  std::vector<std::string> passed;  // values between that node and the activation
+  std::string into;                 // the node where it ends; empty: it cannot be folded
 };
 
 Folding FindFolding(const Model& model, const std::string& activation, size_t num_channels) {
@@ -97,6 +98,7 @@ Folding FindFolding(const Model& model, const std::string& activation, size_t nu
     if (model.IsOutput(value) || model.IsUsedInSubgraph(value) || model.Uses(value).size() != 1) {
       return {};
     }
+    folding.passed.push_back(value);
   }
 }
 
@@ -148,9 +150,12 @@ class Smoother {
     const Folding folding = only_readers ? FindFolding(model_, value, num_channels) : Folding{};
     if (folding.into.empty() && !options_.may_insert) return "it can be folded into nothing";
     for (const Reader& reader : readers) ScaleWeight(model_, reader.layer, factors, {});
+    smoothed.factors = factors;
+    smoothed.result = value;
     if (folding.into.empty()) {
-      InsertMul(value, readers, factors);
+      smoothed.result = InsertMul(value, readers, factors);
     } else {
+      smoothed.passed = folding.passed;
       if (folding.layer) ScaleWeight(model_, *folding.layer, {}, factors);
       for (const auto& [node, input] : folding.vectors) DivideVector(model_, node, input, factors);
       smoothed.folded_into = folding.into;
@@ -223,15 +228,16 @@ class Smoother {
     return best;
   }
 
-  void InsertMul(const std::string& value, const std::vector<Reader>& readers,
-                 const std::vector<double>& factors) {
+  // Returns what the readers read now.
+  std::string InsertMul(const std::string& value, const std::vector<Reader>& readers,
+                        const std::vector<double>& factors) {
     std::vector<float> inverse;
     for (const double factor : factors) inverse.push_back(static_cast<float>(1 / factor));
     const std::string constant = model_.FreshName(value + "_smooth_scale");
     const auto dim = static_cast<int64_t>(inverse.size());
     model_.SetInitializer(constant, DataType::kFloat, std::span(&dim, 1),
                           std::as_bytes(std::span<const float>(inverse)));
-    const std::string smoothed = model_.FreshName(value + "_smoothed");
+    std::string smoothed = model_.FreshName(value + "_smoothed");
     model_.InsertNode({value + "_smooth", "Mul", "", {value, constant}, {smoothed}, {}},
                       readers.front().layer.node);
     model_.SetInfo(smoothed, model_.InfoOf(value));
@@ -239,6 +245,7 @@ class Smoother {
       Node node = reader.layer.node;
       node.set_input(0, smoothed);
     }
+    return smoothed;
   }
 
   Model& model_;

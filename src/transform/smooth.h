@@ -45,6 +45,12 @@ struct SmoothedActivation {
   std::string folded_into;  // "LayerNormalization 'ln1'"; empty: a Mul in front of its readers
   double alpha = 0;         // where factors were not given
   size_t num_readers = 0;
+  // What the activation is divided by, one for each channel, and the value that holds the result:
+  // the activation itself, or `<value>_smoothed`.
+  std::vector<double> factors = {};
+  std::string result = {};
+  // Values between where the factors are folded and the activation: divided by them too.
+  std::vector<std::string> passed = {};
 };
 
 struct SmoothReport {

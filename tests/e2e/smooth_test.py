@@ -123,6 +123,52 @@ def test_plans_fit_what_is_folded(tmp_path, samples, bitpress):
     assert json.loads(plan.read_text())["config"]["smooth_quant"] == "0.5"
 
 
+@pytest.mark.parametrize("residual", [False, True])
+def test_a_calibration_file_with_channels_is_enough(residual, tmp_path, samples, bitpress, run_model):
+    path, stats = save(tmp_path, residual=residual), tmp_path / "s.bpc"
+    bitpress.ok("calibrate", path, "-o", stats, "--data", samples, "--per-channel")
+    table = bitpress.ok("inspect", stats)
+    assert re.search(r"^n .* 24 of axis -1, magnitudes up to ", table, re.M) and re.search(r"^c .* 40 of axis -1", table, re.M)
+    assert len(re.findall(r"^  \[\d+\] 72 elements, ", bitpress.ok("inspect", stats, "--tensors"), re.M)) == 24 + 40 + 24
+
+    # The factors are those of the samples, and so is the float model.
+    once, file = tmp_path / "once.onnx", tmp_path / "file.onnx"
+    bitpress.ok("quantize", path, "-o", once, *FLOAT, "--smooth-quant", "0.5", "--data", samples)
+    bitpress.ok("quantize", path, "-o", file, *FLOAT, "--smooth-quant", "0.5", "--calibration", stats)
+    assert once.read_bytes() == file.read_bytes()
+
+    # Of what was smoothed the range is that of its channels: min_max, which needs no second pass.
+    options = ["--config", "INT8", "--smooth-quant", "0.5", "--check", "off"]
+    bitpress.ok("quantize", path, "-o", once, *options, "--set", "activation_range=min_max", "--data", samples)
+    bitpress.ok("quantize", path, "-o", file, *options, "--calibration", stats)
+    onnx.checker.check_model(file, full_check=True)
+    scales = [{t.name: numpy_helper.to_array(t) for t in onnx.load(p).graph.initializer if t.name.endswith("_scale")} for p in (once, file)]
+    smoothed = "n_smoothed_scale" if residual else "n_scale"
+    np.testing.assert_allclose(scales[1][smoothed], scales[0][smoothed], rtol=1e-5)
+    wanted = run_model(path, inputs())[0]
+    assert sqnr_db(wanted, run_model(file, inputs())[0]) > sqnr_db(wanted, run_model(once, inputs())[0]) - 1
+
+
+def test_shards_with_channels_merge_exactly(tmp_path, samples, bitpress):
+    path = save(tmp_path)
+    files = sorted(samples.iterdir())
+    for name, part in [("a", files[:5]), ("b", files[5:])]:
+        (tmp_path / name).mkdir()
+        for file in part:
+            (tmp_path / name / file.name).write_bytes(file.read_bytes())
+        bitpress.ok("calibrate", path, "-o", tmp_path / f"{name}.bpc", "--data", tmp_path / name, "--per-channel")
+    bitpress.ok("calibrate", path, "-o", tmp_path / "all.bpc", "--data", samples, "--per-channel", "--threads", "1")
+    bitpress.ok("merge", tmp_path / "b.bpc", tmp_path / "a.bpc", "-o", tmp_path / "sum.bpc")
+    assert (tmp_path / "sum.bpc").read_bytes() == (tmp_path / "all.bpc").read_bytes()
+
+
+def test_a_calibration_file_without_channels_says_so(tmp_path, samples, bitpress):
+    path, stats = save(tmp_path), tmp_path / "s.bpc"
+    bitpress.ok("calibrate", path, "-o", stats, "--data", samples)
+    message = bitpress.error("quantize", path, "-o", tmp_path / "q.onnx", *FLOAT, "--smooth-quant", "0.5", "--calibration", stats)
+    assert "knows no channels" in message and "--per-channel" in message
+
+
 def test_it_needs_samples_and_a_number(tmp_path, samples, bitpress):
     path, output = save(tmp_path), tmp_path / "out.onnx"
     assert "--data" in bitpress.error("quantize", path, "-o", output, *FLOAT, "--smooth-quant", "0.5")
