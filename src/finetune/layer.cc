@@ -139,9 +139,10 @@ Layer Describe(const Model& model, const plan::NodeIndex& index,
                                  node.op_type() != "Gemm" && node.op_type() != "MatMul")) {
     throw LeftOut{fmt::format("a weight of {} has no linear map here", node.op_type())};
   }
-  if (model.Uses(row.value).size() != 1 || model.IsUsedInSubgraph(row.value)) {
-    throw LeftOut{"several nodes read it"};
+  if (model.IsUsedInSubgraph(row.value)) {
+    throw LeftOut{"the body of an If, Loop or Scan reads it"};
   }
+  if (model.Uses(row.value).size() != 1) throw LeftOut{"several nodes read it"};
   const graph::InitializerView weight = model.Initializer(row.value);
   // Values of blocks survive in FLOAT16; integers would need scales that do.
   if (weight.type != DataType::kFloat && !(weight.type == DataType::kFloat16 && !row.integer)) {
