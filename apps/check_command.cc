@@ -29,7 +29,8 @@ void Run(const Options& options) {
   const evaluate::TargetReport report = pipeline::CheckTarget({.model = options.model,
                                                                .data = options.data,
                                                                .labels_csv = options.labels,
-                                                               .image = options.image});
+                                                               .image = options.image,
+                                                               .open_source = {}});
   if (file != nullptr) {
     file->Write(
         evaluate::ToJson(report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +

@@ -125,6 +125,7 @@ class Learner {
           tuner.AdaQuant();
           break;
         case FinetunePass::kBiasCorrection:
+          if (is_rounded) continue;  // every offer has it already
           round();
           break;
       }

@@ -34,8 +34,7 @@ std::vector<FinetunePass> ParseFinetunePasses(std::string_view text) {
   }
   if (passes.size() > 1 || passes[0] == FinetunePass::kBiasCorrection) return passes;
   if (passes[0] == FinetunePass::kAdaQuant) {
-    passes = {FinetunePass::kGptq, FinetunePass::kLeastSquares, FinetunePass::kGptq,
-              FinetunePass::kAdaQuant};
+    passes = {FinetunePass::kLeastSquares, FinetunePass::kGptq, FinetunePass::kAdaQuant};
   }
   if (passes[0] == FinetunePass::kAwq) passes.push_back(FinetunePass::kClipSearch);
   passes.push_back(FinetunePass::kBiasCorrection);

@@ -24,7 +24,7 @@ enum class FinetunePass {
 //   least_squares  least_squares+bias_correction
 //   gptq           gptq+bias_correction
 //   adaround       adaround+bias_correction
-//   adaquant       gptq+least_squares+gptq+adaquant+bias_correction
+//   adaquant       least_squares+gptq+adaquant+bias_correction
 // Passes joined by '+' are taken as they are. Throws Error(kInvalidArgument) with the nearest word,
 // and where awq is not the first.
 std::vector<FinetunePass> ParseFinetunePasses(std::string_view text);
