@@ -17,6 +17,8 @@ void AddOptimizeCommand(CLI::App& program);
 void AddUnpackCommand(CLI::App& program);
 void AddEvaluateCommand(CLI::App& program);
 void AddCheckCommand(CLI::App& program);
+void AddSensitivityCommand(CLI::App& program);
+void AddSearchCommand(CLI::App& program);
 
 // Writes to standard output and makes sure that it got there. Throws Error(kIo).
 void Print(std::string_view text);

@@ -9,6 +9,12 @@ namespace bitpress::apps {
 plan::QuantConfig ConfigOptions::Resolve(std::vector<std::string>* notices) const {
   plan::QuantConfig resolved =
       config.ends_with(".json") ? pipeline::ReadConfig(config) : plan::ConfigByName(config);
+  Change(resolved, notices);
+  return resolved;
+}
+
+void ConfigOptions::Change(plan::QuantConfig& resolved,
+                           std::vector<std::string>* notices) const {
   for (const std::string& setting : settings) plan::ApplySetting(resolved, setting);
   if (!weights.empty()) plan::ApplySetting(resolved, "weights", weights);
   if (!activations.empty()) plan::ApplySetting(resolved, "activations", activations);
@@ -25,7 +31,6 @@ plan::QuantConfig ConfigOptions::Resolve(std::vector<std::string>* notices) cons
     if (!notice.empty() && notices != nullptr) notices->push_back(notice);
   }
   if (!smooth.empty()) plan::ApplySetting(resolved, "smooth_quant", smooth);
-  return resolved;
 }
 
 CLI::Option* AddConfigOptions(CLI::App& command, ConfigOptions& options) {

@@ -25,6 +25,8 @@ struct ConfigOptions {
   // The configuration they mean; what of them changes nothing goes to `notices`. Throws
   // Error(kInvalidArgument) with the nearest name.
   plan::QuantConfig Resolve(std::vector<std::string>* notices = nullptr) const;
+  // What the options besides --config do to one. Throws as Resolve.
+  void Change(plan::QuantConfig& config, std::vector<std::string>* notices = nullptr) const;
   // Whether one of the options that change the configuration was given.
   bool HasChanges() const {
     return !weights.empty() || !activations.empty() || !finetune.empty() || !smooth.empty() ||

@@ -83,6 +83,8 @@ int Run(int argc, char** argv) {
   AddOptimizeCommand(program);
   AddEvaluateCommand(program);
   AddCheckCommand(program);
+  AddSensitivityCommand(program);
+  AddSearchCommand(program);
   if (const std::string unknown = UnknownCommand(program, argc, argv); !unknown.empty()) {
     return Report(unknown, kUsage);
   }

@@ -84,6 +84,24 @@ std::vector<std::string> Split(std::string_view text, char separator) {
   }
 }
 
+std::vector<std::string> SplitOutsideParentheses(std::string_view text,
+                                                 std::string_view separators) {
+  std::vector<std::string> words(1);
+  int depth = 0;
+  for (const char c : text) {
+    if (c == '(') ++depth;
+    if (c == ')') --depth;
+    const bool is_gap = depth <= 0 && separators.find(c) != std::string_view::npos;
+    if (!is_gap) {
+      words.back() += c;
+    } else if (!words.back().empty()) {
+      words.emplace_back();
+    }
+  }
+  if (words.back().empty()) words.pop_back();
+  return words;
+}
+
 std::string ToLower(std::string_view text) {
   std::string lower(text);
   std::transform(lower.begin(), lower.end(), lower.begin(),

@@ -21,6 +21,10 @@ std::string HumanBytes(uint64_t bytes);
 
 std::string Join(std::span<const std::string> parts, std::string_view separator);
 std::vector<std::string> Split(std::string_view text, char separator);
+// The pieces between any of `separators` that stand outside of parentheses, without empty ones:
+// formats are written `bfp(bits=13, block=32)`.
+std::vector<std::string> SplitOutsideParentheses(std::string_view text,
+                                                 std::string_view separators);
 std::string ToLower(std::string_view text);
 std::string_view Trim(std::string_view text);
 

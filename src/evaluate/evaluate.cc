@@ -8,55 +8,12 @@
 
 #include "base/error.h"
 #include "evaluate/metrics.h"
-#include "formats/reference.h"
+#include "evaluate/outputs.h"
 #include "graph/stored_bytes.h"
 #include "runtime/session.h"
 
 namespace bitpress::evaluate {
 namespace {
-
-bool IsFloatingPoint(DataType type) {
-  return type == DataType::kFloat || type == DataType::kDouble || type == DataType::kFloat16 ||
-         type == DataType::kBFloat16;
-}
-
-// REQUIRES: IsFloatingPoint(tensor.type).
-std::vector<double> ToDoubles(const Tensor& tensor) {
-  const auto decode = [&](formats::ElementType type) {
-    std::vector<double> values;
-    for (const uint16_t code : tensor.values<uint16_t>()) {
-      values.push_back(formats::ref::DecodeFloat(code, type));
-    }
-    return values;
-  };
-  if (tensor.type == DataType::kFloat16) return decode(formats::ElementType::kFloat16);
-  if (tensor.type == DataType::kBFloat16) return decode(formats::ElementType::kBFloat16);
-  if (tensor.type == DataType::kDouble) {
-    const auto values = tensor.values<double>();
-    return {values.begin(), values.end()};
-  }
-  const auto values = tensor.values<float>();
-  return {values.begin(), values.end()};
-}
-
-// One output of one batch, as numbers.
-struct Output {
-  std::vector<int64_t> dims;
-  std::vector<double> values;  // empty if it is no floating-point output
-
-  // Rows of equal size, one a sample, where the first dimension counts samples.
-  bool IsPerSample(size_t batch_size) const {
-    return !dims.empty() && dims[0] == static_cast<int64_t>(batch_size);
-  }
-  bool HasClassScores(size_t batch_size) const {
-    return !values.empty() && dims.size() >= 2 && IsPerSample(batch_size) && dims[1] >= 2 &&
-           std::all_of(dims.begin() + 2, dims.end(), [](int64_t dim) { return dim == 1; });
-  }
-  std::span<const double> Row(size_t i, size_t num_rows) const {
-    const size_t size = values.size() / num_rows;
-    return std::span(values).subspan(i * size, size);
-  }
-};
 
 // One of the two models: its session, and the time it took so far.
 class Contender {
@@ -105,8 +62,7 @@ class Contender {
   std::vector<Output> TakeOutputs() {
     std::vector<Output> outputs;
     for (const Tensor& result : results_) {
-      const bool is_number = IsFloatingPoint(result.type);
-      outputs.push_back({result.dims, is_number ? ToDoubles(result) : std::vector<double>()});
+      outputs.push_back(ToOutput(result));
     }
     results_.clear();
     return outputs;
@@ -349,6 +305,7 @@ class Evaluation {
     if (all_.num_samples() > 0) {
       report.sqnr_db = all_.SqnrDb();
       report.cosine = all_.Cosine();
+      report.l2 = all_.MeanL2();
       report.outputs_identical = all_.is_identical();
     }
     for (size_t i = 0; i < comparisons_.size(); ++i) {

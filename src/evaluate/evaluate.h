@@ -55,7 +55,7 @@ struct EvaluationReport {
   std::optional<double> agreement;
 
   // With a reference, over every floating-point output together: see OutputComparison.
-  std::optional<double> sqnr_db, cosine;
+  std::optional<double> sqnr_db, cosine, l2;
   bool outputs_identical = false;
   std::vector<OutputReport> outputs;
   // Values of the model's floating-point outputs that are NaN or infinite. A sample with a NaN

@@ -11,7 +11,35 @@ bool HasNan(std::span<const double> scores) {
   return std::any_of(scores.begin(), scores.end(), [](double score) { return std::isnan(score); });
 }
 
+// The logarithms of softmax(scores).
+std::vector<double> LogSoftmax(std::span<const double> scores) {
+  double lowest = std::numeric_limits<double>::infinity();
+  double highest = -lowest;
+  for (const double score : scores) {
+    if (!std::isfinite(score)) continue;
+    lowest = std::min(lowest, score);
+    highest = std::max(highest, score);
+  }
+  if (lowest > highest) lowest = highest = 0;  // none is finite
+  std::vector<double> logs(scores.size());
+  double sum = 0;
+  for (size_t i = 0; i < scores.size(); ++i) {
+    logs[i] = (std::isfinite(scores[i]) ? scores[i] : lowest) - highest;
+    sum += std::exp(logs[i]);
+  }
+  for (double& log : logs) log -= std::log(sum);
+  return logs;
+}
+
 }  // namespace
+
+double Divergence(std::span<const double> reference, std::span<const double> scores) {
+  const std::vector<double> wanted = LogSoftmax(reference);
+  const std::vector<double> found = LogSoftmax(scores);
+  double sum = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) sum += std::exp(wanted[i]) * (wanted[i] - found[i]);
+  return std::max(sum, 0.0);
+}
 
 std::optional<size_t> RankOf(std::span<const double> scores, size_t label) {
   if (HasNan(scores)) return std::nullopt;
@@ -48,6 +76,7 @@ void OutputComparison::Add(std::span<const double> reference, std::span<const do
   ++num_samples_;
   signal_ += reference_energy;
   noise_ += noise;
+  l2_sum_ += std::sqrt(noise);
   if (reference_energy == 0 && output_energy == 0) {
     cosine_sum_ += 1;
   } else if (reference_energy > 0 && output_energy > 0) {
@@ -55,6 +84,15 @@ void OutputComparison::Add(std::span<const double> reference, std::span<const do
     const double cosine = product / (std::sqrt(reference_energy) * std::sqrt(output_energy));
     cosine_sum_ += std::clamp(cosine, -1.0, 1.0);
   }
+}
+
+double OutputComparison::NoiseRatio() const {
+  if (noise_ == 0) return 0;
+  return signal_ == 0 ? std::numeric_limits<double>::infinity() : noise_ / signal_;
+}
+
+double OutputComparison::MeanL2() const {
+  return num_samples_ == 0 ? 0 : l2_sum_ / static_cast<double>(num_samples_);
 }
 
 double OutputComparison::SqnrDb() const {

@@ -19,6 +19,11 @@ std::optional<size_t> RankOf(std::span<const double> scores, size_t label);
 // The class of rank 0. Nothing if a score is NaN. REQUIRES: scores is not empty.
 std::optional<size_t> TopClass(std::span<const double> scores);
 
+// The Kullback-Leibler divergence of softmax(scores) from softmax(reference), in nats: >= 0. Scores
+// that are not finite count as if they were the lowest of their side.
+// REQUIRES: both have the same size, 1 or more.
+double Divergence(std::span<const double> reference, std::span<const double> scores);
+
 // Compares outputs with those of a reference, sample by sample.
 //
 // A value that is not finite although the reference's is counts as 0, so it cannot hide: its whole
@@ -33,6 +38,10 @@ class OutputComparison {
   // No difference in any value so far, NaN against NaN counting as none.
   bool is_identical() const { return is_identical_; }
 
+  // sum (reference - output)^2 / sum reference^2 over all values of all samples; +infinity where
+  // the reference is 0 and the output is not.
+  double NoiseRatio() const;
+
   // 10 log10(sum reference^2 / sum (reference - output)^2) over all values of all samples: in dB,
   // +infinity without any error.
   double SqnrDb() const;
@@ -41,6 +50,9 @@ class OutputComparison {
   // sample of zeros only has 1 with another one like it and 0 with any other.
   double Cosine() const;
 
+  // The Euclidean norm of the error of a sample, averaged over the samples.
+  double MeanL2() const;
+
  private:
   uint64_t num_values_ = 0;
   uint64_t num_samples_ = 0;
@@ -48,6 +60,7 @@ class OutputComparison {
   double signal_ = 0;
   double noise_ = 0;
   double cosine_sum_ = 0;
+  double l2_sum_ = 0;
 };
 
 // Counts hits in the first 1 and the first 5 ranks.

@@ -36,6 +36,7 @@ nlohmann::ordered_json ToJson(const EvaluationReport& report) {
   json["agreement"] = OrNull(report.agreement);
   json["sqnr_db"] = FiniteOrNull(report.sqnr_db);
   json["cosine"] = FiniteOrNull(report.cosine);
+  json["l2"] = FiniteOrNull(report.l2);
   json["outputs_identical"] = report.outputs_identical;
   json["num_nonfinite_values"] = report.num_nonfinite_values;
   json["time_ms"] = report.time_ms;

@@ -128,6 +128,7 @@ struct ModelAccess {
   static ModelImpl& Impl(Model& model) { return *model.impl_; }
   static const ModelImpl& Impl(const Model& model) { return *model.impl_; }
   static onnx::NodeProto& Proto(const Node& node) { return *node.proto_; }
+  static Model Make(std::unique_ptr<ModelImpl> impl) { return Model(std::move(impl)); }
 };
 
 // Calls `function` for each node, those in the bodies of attributes included.

@@ -25,25 +25,6 @@ const RuleSelector* FindSelector(std::string_view key) {
   return found == std::end(kRuleSelectors) ? nullptr : found;
 }
 
-// Words between spaces and commas that stand outside of parentheses: formats are written
-// `bfp(bits=13, block=32)`.
-std::vector<std::string> SplitSettings(std::string_view text) {
-  std::vector<std::string> words(1);
-  int depth = 0;
-  for (const char c : text) {
-    if (c == '(') ++depth;
-    if (c == ')') --depth;
-    const bool is_gap = depth <= 0 && (c == ',' || c == ' ' || c == '\t');
-    if (!is_gap) {
-      words.back() += c;
-    } else if (!words.back().empty()) {
-      words.emplace_back();
-    }
-  }
-  if (words.back().empty()) words.pop_back();
-  return words;
-}
-
 void AddSelector(Rule& rule, const std::string& word) {
   const size_t equals = word.find('=');
   const std::string key = word.substr(0, equals);
@@ -77,7 +58,7 @@ Rule ParseRule(std::string_view text) {
     for (const std::string& word : Split(text.substr(0, colon), ' ')) {
       if (!Trim(word).empty()) AddSelector(rule, std::string(Trim(word)));
     }
-    for (const std::string& word : SplitSettings(text.substr(colon + 2))) {
+    for (const std::string& word : SplitOutsideParentheses(text.substr(colon + 2), ", \t")) {
       const size_t equals = word.find('=');
       if (word == "exclude") {
         rule.exclude = true;

@@ -85,6 +85,7 @@ def test_against_a_reference(photos, conv_path, tmp_path, bitpress, run_model):
     cosine = np.mean((wanted * found).sum(1) / np.linalg.norm(wanted, axis=1) / np.linalg.norm(found, axis=1))
     assert result["sqnr_db"] == pytest.approx(noise, abs=0.01)
     assert result["cosine"] == pytest.approx(cosine, abs=1e-5)
+    assert result["l2"] == pytest.approx(np.linalg.norm(wanted - found, axis=1).mean(), rel=1e-5)
     assert result["agreement"] == pytest.approx((wanted.argmax(1) == found.argmax(1)).mean())
     assert result["top1"] is None
     assert result["time_ratio"] > 0 and result["reference_time_ms"] > 0

@@ -1,0 +1,170 @@
+// bitpress search: which layers get which formats, for a target or within a budget.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+
+#include "base/text.h"
+#include "command.h"
+#include "pipeline_search.h"
+#include "progress_bar.h"
+#include "search_options.h"
+
+namespace bitpress::apps {
+namespace {
+
+struct Options {
+  SpaceArguments arguments;
+  std::string output, report, picture, target, budget, cost;
+  pipeline::SearchOptions request;
+};
+
+std::string CostText(search::CostKind kind, double cost) {
+  return kind == search::CostKind::kBytes ? HumanBytes(static_cast<uint64_t>(cost))
+                                          : fmt::format("{:.3g}", cost);
+}
+
+std::string MeasuredText(const search::Measurement& measurement) {
+  std::string text = std::isinf(measurement.sqnr_db)
+                         ? "identical outputs"
+                         : fmt::format("SQNR {:.2f} dB", measurement.sqnr_db);
+  if (measurement.agreement) {
+    text += fmt::format(", agreement {:.1f} %", 100 * *measurement.agreement);
+  }
+  if (measurement.top1) {
+    text += fmt::format(", top-1 {:.1f} % (float {:.1f} %)", 100 * *measurement.top1,
+                        100 * measurement.reference_top1.value_or(0));
+  }
+  return text;
+}
+
+// How many layers get what, by the order of the candidates.
+std::string CountText(const pipeline::SearchReport& report, const search::Choice& choice) {
+  std::string text;
+  for (size_t i = 0; i < report.space.combinations.size(); ++i) {
+    size_t count = 0;
+    size_t example = 0;
+    for (size_t group = 0; group < choice.size(); ++group) {
+      if (choice[group] != i) continue;
+      count += report.groups[group].layers.size();
+      example = group;
+    }
+    if (count > 0) {
+      text += fmt::format("  {:>5} layers: {}\n", count, report.Describe(choice, example));
+    }
+  }
+  return text;
+}
+
+std::string FrontText(const pipeline::SearchReport& report) {
+  std::string text = fmt::format("  {:>10}  {:>10}  measured\n", search::CostName(report.cost),
+                                 "predicted");
+  for (size_t i = 0; i < report.result.points.size(); ++i) {
+    const search::SearchPoint& point = report.result.points[i];
+    if (!point.measured) continue;
+    text += fmt::format("{} {:>10}  {:>7.2f} dB  {}\n", i == report.result.chosen ? '*' : ' ',
+                        CostText(report.cost, point.cost), evaluate::SqnrDb(point.noise),
+                        MeasuredText(*point.measured));
+  }
+  return text;
+}
+
+std::string Summarize(const Options& options, const pipeline::SearchReport& report) {
+  const search::SearchResult& result = report.result;
+  const search::SearchPoint& chosen = result.points[result.chosen];
+  std::string text = fmt::format("{}: {} = {}, {}\n", options.output, search::CostName(report.cost),
+                                 CostText(report.cost, chosen.cost),
+                                 MeasuredText(report.final_measurement));
+  text += fmt::format("  file: {}\n", HumanBytes(report.final_measurement.file_bytes));
+  text += CountText(report, chosen.choice);
+  for (const auto& [node, reason] : report.sensitivity.left_out) {
+    text += fmt::format("  not searched: '{}': {}\n", node, reason);
+  }
+  if (!result.is_reached) {
+    text += fmt::format("  {}\n  the layers that hold it back, by what each loses alone:\n",
+                        result.why_not);
+    for (const auto& [group, noise] : report.worst) {
+      text += fmt::format("    {:>6.1f} dB  '{}' in {}\n", evaluate::SqnrDb(noise),
+                          report.sensitivity.layers[report.groups[group].layers[0]].node,
+                          report.Describe(chosen.choice, group));
+    }
+  }
+  text += fmt::format("  {} points on the {}, {} models measured:\n", result.points.size(),
+                      report.goals.strategy == search::Strategy::kGreedy ? "way" : "front",
+                      result.num_measured);
+  return text + FrontText(report);
+}
+
+void Run(Options& options) {
+  pipeline::SearchOptions& request = options.request;
+  options.arguments.Resolve(request);
+  request.output = options.output;
+  request.report = options.report;
+  request.picture = options.picture;
+  if (!options.target.empty()) request.goals.target = search::ParseTarget(options.target);
+  if (!options.budget.empty()) request.goals.budget = search::ParseBudget(options.budget);
+  if (!options.cost.empty()) request.cost = search::ParseCostKind(options.cost);
+  pipeline::SearchReport report;
+  {
+    ProgressBar bar;
+    request.progress = bar.Sink();
+    report = pipeline::Search(request);
+    request.progress = {};
+  }
+  Print(Summarize(options, report));
+}
+
+}  // namespace
+
+void AddSearchCommand(CLI::App& program) {
+  CLI::App* const command = program.add_subcommand(
+      "search", "Choose a format for each layer, for a target or within a budget.");
+  const auto options = std::make_shared<Options>();
+  AddSpaceOptions(*command, options->arguments, options->request);
+  command->add_option("-o,--output", options->output, "the plan to write, for `quantize --plan`")
+      ->required()
+      ->type_name("FILE");
+  command
+      ->add_option("--target", options->target,
+                   "what the model must reach on the samples: sqnr>=DB, cosine>=X, l2<=X, "
+                   "agreement>=PERCENT, top1>=PERCENT, top1_drop<=POINTS; at the least cost")
+      ->type_name("TARGET");
+  command
+      ->add_option("--budget", options->budget,
+                   "what it may cost: bits<=N (of a weight, the mean), bytes<=NMB, mac_bits<=N, "
+                   "time<=N (of the float layers' time); at the least loss")
+      ->type_name("BUDGET");
+  command
+      ->add_option("--cost", options->cost,
+                   "bits (default), bytes, mac_bits, time: what is saved, where there is no budget")
+      ->type_name("COST");
+  const std::map<std::string, search::Strategy> strategies{
+      {"optimal", search::Strategy::kOptimal}, {"greedy", search::Strategy::kGreedy}};
+  command
+      ->add_option("--strategy", options->request.goals.strategy,
+                   "optimal (default): along the front of the best combinations; greedy: lower the "
+                   "least sensitive layers one by one until the target is missed")
+      ->transform(CLI::CheckedTransformer(strategies).description(""))
+      ->type_name("optimal|greedy");
+  constexpr int kMostPoints = 256;
+  command
+      ->add_option("--measure", options->request.goals.num_measured,
+                   "measure so many models along the front whether they are needed or not")
+      ->check(CLI::Range(0, kMostPoints))
+      ->type_name("N");
+  command->add_option("--json", options->report, "write the front and what was measured there")
+      ->type_name("FILE");
+  command->add_option("--svg", options->picture, "and a picture of it")->type_name("FILE");
+  command->footer(
+      "Examples:\n"
+      "  bitpress search model.onnx --candidates mx9,mx6,mxfp4_e2m1 --data photos \\\n"
+      "      --image \"resize=256,crop=224,mean=0.498,std=0.502\" --target \"agreement>=98\" \\\n"
+      "      -o plan.json\n"
+      "  bitpress search model.onnx --weight-candidates int8,int4 --activation-candidates uint8 \\\n"
+      "      --data samples --budget \"bytes<=3MB\" -o plan.json --svg front.svg\n"
+      "  bitpress quantize model.onnx --plan plan.json -o mixed.onnx\n");
+  command->callback([options] { Run(*options); });
+}
+
+}  // namespace bitpress::apps

@@ -1,0 +1,25 @@
+// The options that `sensitivity` and `search` share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "config_options.h"
+#include "pipeline_search.h"
+
+namespace bitpress::apps {
+
+struct SpaceArguments {
+  std::string model, data, labels;
+  ConfigOptions base;
+
+  // Fills in what these say. This must outlive the use of `options`. Throws
+  // Error(kInvalidArgument).
+  void Resolve(pipeline::SpaceOptions& options) const;
+};
+
+// Adds MODEL, --candidates and its kin, --method, the base configuration, and where samples come
+// from; `arguments` and `options` must outlive the subcommand.
+void AddSpaceOptions(CLI::App& command, SpaceArguments& arguments, pipeline::SpaceOptions& options);
+
+}  // namespace bitpress::apps

@@ -1,0 +1,99 @@
+// bitpress sensitivity: what each layer loses in each candidate format.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "command.h"
+#include "pipeline_search.h"
+#include "progress_bar.h"
+#include "search_options.h"
+
+namespace bitpress::apps {
+namespace {
+
+struct Options {
+  SpaceArguments arguments;
+  std::string output;
+  pipeline::SensitivityOptions request;
+};
+
+struct Entry {
+  double noise = 0;
+  std::string text;
+};
+
+// The layers that lose most, the worst first.
+std::string DescribeWorst(const pipeline::SensitivityReport& report) {
+  std::vector<Entry> entries;
+  for (const search::LayerLoss& layer : report.sensitivity.layers) {
+    for (size_t i = 0; i < layer.parts.size(); ++i) {
+      if (!layer.parts[i].is_there) continue;
+      const search::Part& part = report.space.parts[i];
+      const std::string side =
+          part.side == search::Side::kBoth ? "" : fmt::format("{} ", search::SideName(part.side));
+      const double noise = layer.parts[i].noise();
+      entries.push_back({noise, fmt::format("  {:>6.1f} dB  {}{} in {} '{}'\n",
+                                            evaluate::SqnrDb(noise), side,
+                                            part.candidate.name, layer.op_type, layer.node)});
+    }
+  }
+  std::ranges::stable_sort(entries, std::ranges::greater(), &Entry::noise);
+  constexpr size_t kMost = 10;
+  std::string text;
+  for (size_t i = 0; i < std::min(kMost, entries.size()); ++i) text += entries[i].text;
+  return text;
+}
+
+void Run(Options& options) {
+  pipeline::SensitivityOptions& request = options.request;
+  options.arguments.Resolve(request);
+  request.output = options.output;
+  pipeline::SensitivityReport report;
+  {
+    ProgressBar bar;
+    request.progress = bar.Sink();
+    report = pipeline::MeasureSensitivity(request);
+    request.progress = {};
+  }
+  const search::Sensitivity& sensitivity = report.sensitivity;
+  std::string text = fmt::format("{}: {} layers, {} candidates, {} samples\n", options.output,
+                                 sensitivity.layers.size(), report.space.parts.size(),
+                                 sensitivity.num_samples);
+  if (sensitivity.num_resumed > 0) {
+    text += fmt::format("  {} layers were in the journal of a stopped run\n",
+                        sensitivity.num_resumed);
+  }
+  if (report.rank_correlation) {
+    text += fmt::format("  rank correlation of fast with exact: {:.3f}\n",
+                        *report.rank_correlation);
+  }
+  for (const auto& [node, reason] : sensitivity.left_out) {
+    text += fmt::format("  left out: '{}': {}\n", node, reason);
+  }
+  Print(text + "SQNR of the outputs with one layer alone quantized, the lowest:\n" +
+        DescribeWorst(report));
+}
+
+}  // namespace
+
+void AddSensitivityCommand(CLI::App& program) {
+  CLI::App* const command = program.add_subcommand(
+      "sensitivity", "Measure what each layer loses in each candidate format.");
+  const auto options = std::make_shared<Options>();
+  AddSpaceOptions(*command, options->arguments, options->request);
+  command->add_option("-o,--output", options->output, "the JSON file to write")
+      ->required()
+      ->type_name("FILE");
+  command->add_flag("--time", options->request.measures_time,
+                    "measure the time of each layer in each candidate, too");
+  command->footer(
+      "Example:\n"
+      "  bitpress sensitivity model.onnx --candidates mx9,mx6,mxfp4_e2m1,int8 --data photos \\\n"
+      "      --image \"resize=256,crop=224,mean=0.498,std=0.502\" -o sensitivity.json\n");
+  command->callback([options] { Run(*options); });
+}
+
+}  // namespace bitpress::apps

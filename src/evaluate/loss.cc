@@ -1,0 +1,46 @@
+#include "evaluate/loss.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace bitpress::evaluate {
+
+double SqnrDb(double noise) {
+  return noise == 0 ? std::numeric_limits<double>::infinity() : -10 * std::log10(noise);
+}
+
+void LossMeter::Add(std::span<const Output> reference, std::span<const Output> outputs,
+                    size_t num_samples) {
+  bool has_scores = false;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (reference[i].values.empty() || outputs[i].values.empty()) continue;
+    const bool per_sample = outputs[i].IsPerSample(num_samples);
+    const size_t num_rows = per_sample ? num_samples : 1;
+    const bool is_score = !has_scores && outputs[i].HasClassScores(num_samples);
+    has_scores = has_scores || is_score;
+    for (size_t row = 0; row < num_rows; ++row) {
+      const auto wanted = reference[i].Row(row, num_rows);
+      const auto found = outputs[i].Row(row, num_rows);
+      all_.Add(wanted, found);
+      if (!is_score) continue;
+      divergence_sum_ += Divergence(wanted, found);
+      const std::optional<size_t> top = TopClass(found);
+      agreements_.Add(top && top == TopClass(wanted) ? std::optional<size_t>(0) : std::nullopt);
+    }
+  }
+}
+
+Loss LossMeter::Result() const {
+  Loss loss;
+  loss.noise = all_.NoiseRatio();
+  loss.l2 = all_.MeanL2();
+  loss.cosine = all_.Cosine();
+  if (const uint64_t count = agreements_.num_samples(); count > 0) {
+    loss.divergence = divergence_sum_ / static_cast<double>(count);
+    loss.agreement = agreements_.Top1();
+  }
+  return loss;
+}
+
+}  // namespace bitpress::evaluate

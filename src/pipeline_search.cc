@@ -1,0 +1,291 @@
+#include "pipeline_search.h"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/scratch_folder.h"
+#include "base/thread_pool.h"
+#include "graph/stored_bytes.h"
+#include "pipeline_search_space.h"
+#include "search/front_svg.h"
+#include "search/journal.h"
+
+namespace bitpress::pipeline {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+fs::path JournalOf(const fs::path& output, const char* what = ".journal") {
+  fs::path journal = output;
+  journal += what;
+  return journal;
+}
+
+void Remove(const fs::path& path) {
+  std::error_code ignored;
+  fs::remove(path, ignored);
+}
+
+void Write(AtomicFile& file, const Json& json) {
+  file.Write(json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  file.Commit();
+}
+
+// A point on the picture needs a number even without any error.
+double Decibels(double noise) { return evaluate::SqnrDb(noise); }
+
+Json DecibelsOrNull(double decibels) {
+  return std::isfinite(decibels) ? Json(decibels) : Json();
+}
+
+Json ToJson(const search::Measurement& measurement) {
+  Json json{{"sqnr_db", DecibelsOrNull(measurement.sqnr_db)},
+            {"cosine", measurement.cosine},
+            {"l2", measurement.l2}};
+  const auto add = [&](const char* key, const std::optional<double>& value) {
+    if (value) json[key] = *value;
+  };
+  add("agreement", measurement.agreement);
+  add("top1", measurement.top1);
+  add("reference_top1", measurement.reference_top1);
+  if (measurement.file_bytes > 0) json["file_bytes"] = measurement.file_bytes;
+  return json;
+}
+
+search::Measurement MeasurementFromJson(const Json& json) {
+  search::Measurement measurement;
+  measurement.sqnr_db = json.at("sqnr_db").is_null() ? INFINITY : json["sqnr_db"].get<double>();
+  measurement.cosine = json.at("cosine");
+  measurement.l2 = json.at("l2");
+  const auto read = [&](const char* key, std::optional<double>& value) {
+    if (json.contains(key)) value = json[key].get<double>();
+  };
+  read("agreement", measurement.agreement);
+  read("top1", measurement.top1);
+  read("reference_top1", measurement.reference_top1);
+  return measurement;
+}
+
+// Measures whole models, remembers them, and keeps what was measured in a journal.
+class Trials {
+ public:
+  Trials(const SearchSpace& space, const SearchOptions& options, const SearchReport& report,
+         ThreadPool& pool)
+      : space_(space),
+        options_(options),
+        report_(report),
+        pool_(pool),
+        journal_(JournalOf(options.output, ".trials"), space.Key()) {}
+
+  search::Measurement Measure(const search::Choice& choice) {
+    const std::string name = fmt::format("{}", fmt::join(choice, ","));
+    if (options_.progress) options_.progress("measure models", num_measured_++, 0);
+    if (const auto known = journal_.found().find(name); known != journal_.found().end()) {
+      return MeasurementFromJson(known->second);
+    }
+    const search::Measurement measurement =
+        space_.MeasurePlan(space_.PlanOf(report_.groups, report_.sensitivity, choice),
+                           options_.batch_size, pool_);
+    journal_.Add(name, ToJson(measurement));
+    return measurement;
+  }
+
+ private:
+  const SearchSpace& space_;
+  const SearchOptions& options_;
+  const SearchReport& report_;
+  ThreadPool& pool_;
+  search::Journal journal_;
+  size_t num_measured_ = 0;
+};
+
+// The plan as a user will apply it: the same way, and so the same figures.
+search::Measurement MeasureFinal(const SearchOptions& options, const plan::QuantPlan& plan) {
+  const ScratchFolder folder;
+  const fs::path plan_file = folder.path() / "plan.json";
+  {
+    AtomicFile file(plan_file);
+    file.Write(plan::ToJson(plan));
+    file.Commit();
+  }
+  QuantizeOptions quantize;
+  quantize.model = options.model;
+  quantize.output = folder.path() / "final.onnx";
+  quantize.plan_file = plan_file;
+  quantize.preparation = options.preparation;
+  quantize.data = options.data;
+  quantize.labels_csv = options.labels_csv;
+  quantize.image = options.image;
+  quantize.num_samples = options.num_samples;
+  quantize.is_checked = false;
+  quantize.num_threads = options.num_threads;
+  quantize.progress = options.progress;
+  Quantize(quantize);
+  EvaluateOptions evaluate;
+  evaluate.model = quantize.output;
+  evaluate.reference = options.model;
+  evaluate.data = options.data;
+  evaluate.labels_csv = options.labels_csv;
+  evaluate.image = options.image;
+  evaluate.batch_size = options.batch_size;
+  evaluate.num_samples = options.num_samples;
+  evaluate.num_threads = options.num_threads;
+  return ToMeasurement(Evaluate(evaluate));
+}
+
+std::string PictureOf(const SearchReport& report) {
+  std::vector<search::PlotPoint> points;
+  for (const search::SearchPoint& point : report.result.points) {
+    points.push_back({point.cost, Decibels(point.noise),
+                      point.measured ? std::optional(point.measured->sqnr_db) : std::nullopt});
+  }
+  return search::FrontToSvg(points, report.result.chosen,
+                            std::string(search::CostLabel(report.cost)));
+}
+
+search::CostKind CostOf(const SearchOptions& options) {
+  const auto& budget = options.goals.budget;
+  if (budget && options.cost && *options.cost != budget->kind) {
+    Fail(ErrorCode::kInvalidArgument,
+         "the budget is {}, the cost {}: costs are counted in the budget's unit",
+         search::CostName(budget->kind), search::CostName(*options.cost));
+  }
+  return budget ? budget->kind : options.cost.value_or(search::CostKind::kBits);
+}
+
+void RunSearch(const SearchOptions& options, SearchReport& report) {
+  const SearchSpace space(options);
+  ThreadPool pool(options.num_threads);
+  report.space = space.space();
+  const bool measures_time = report.cost == search::CostKind::kTime;
+  report.sensitivity = space.Measure(JournalOf(options.output), measures_time, pool);
+  report.groups = search::GroupLayers(space.model(), report.sensitivity);
+  std::vector<std::map<std::string, uint64_t>> stored;
+  for (const search::PlannedPart& part : space.parts()) {
+    stored.push_back(search::StoredWeightBytes(space.model(), part, pool));
+  }
+  const search::CostModel costs(report.cost, space.model(), report.space, report.sensitivity,
+                                report.groups, std::move(stored),
+                                graph::StoredBytes(options.model));
+  Trials trials(space, options, report, pool);
+  report.result = search::Search(costs, report.space, options.goals,
+                                 [&](const auto& choice) { return trials.Measure(choice); });
+  const search::Choice& choice = report.result.points[report.result.chosen].choice;
+  report.plan = space.PlanOf(report.groups, report.sensitivity, choice);
+  constexpr size_t kNumWorst = 5;
+  report.worst = search::WorstGroups(costs, report.space, choice, kNumWorst);
+  report.final_measurement = MeasureFinal(options, report.plan);
+}
+
+}  // namespace
+
+SensitivityReport MeasureSensitivity(const SensitivityOptions& options) {
+  AtomicFile file(options.output);  // before any work
+  SensitivityReport report;
+  WithContext(fmt::format("'{}'", options.model.string()), [&] {
+    const SearchSpace space(options);
+    ThreadPool pool(options.num_threads);
+    report.space = space.space();
+    report.sensitivity = space.Measure(JournalOf(options.output), options.measures_time, pool);
+  });
+  report.rank_correlation = search::RankCorrelation(report.sensitivity);
+  Write(file, ToJson(report));
+  Remove(JournalOf(options.output));
+  return report;
+}
+
+Json ToJson(const SensitivityReport& report) {
+  Json parts = Json::array();
+  for (const search::Part& part : report.space.parts) {
+    parts.push_back({{"candidate", part.candidate.name}, {"side", search::SideName(part.side)}});
+  }
+  Json layers = Json::array();
+  for (const search::LayerLoss& layer : report.sensitivity.layers) {
+    layers.push_back(search::ToJson(layer));
+  }
+  Json left_out = Json::array();
+  for (const auto& [node, reason] : report.sensitivity.left_out) {
+    left_out.push_back({{"node", node}, {"reason", reason}});
+  }
+  return {{"bitpress_sensitivity", 1},
+          {"num_samples", report.sensitivity.num_samples},
+          {"rank_correlation", report.rank_correlation ? Json(*report.rank_correlation) : Json()},
+          {"parts", std::move(parts)},
+          {"layers", std::move(layers)},
+          {"left_out", std::move(left_out)}};
+}
+
+std::string SearchReport::Describe(const search::Choice& choice, size_t group) const {
+  std::string text;
+  for (const size_t index : space.combinations[choice[group]]) {
+    const search::Part& part = space.parts[index];
+    if (!text.empty()) text += ", ";
+    if (part.side != search::Side::kBoth) text += fmt::format("{} ", search::SideName(part.side));
+    text += part.candidate.name;
+  }
+  return text;
+}
+
+SearchReport Search(const SearchOptions& options) {
+  // Before any work.
+  AtomicFile plan_file(options.output);
+  std::optional<AtomicFile> report_file, picture_file;
+  if (!options.report.empty()) report_file.emplace(options.report);
+  if (!options.picture.empty()) picture_file.emplace(options.picture);
+  SearchReport report;
+  report.goals = options.goals;
+  report.cost = CostOf(options);
+  WithContext(fmt::format("'{}'", options.model.string()), [&] { RunSearch(options, report); });
+  plan_file.Write(plan::ToJson(report.plan));
+  plan_file.Commit();
+  if (report_file) Write(*report_file, ToJson(report));
+  if (picture_file) {
+    picture_file->Write(PictureOf(report));
+    picture_file->Commit();
+  }
+  Remove(JournalOf(options.output));
+  Remove(JournalOf(options.output, ".trials"));
+  return report;
+}
+
+Json ToJson(const SearchReport& report) {
+  Json points = Json::array();
+  for (const search::SearchPoint& point : report.result.points) {
+    Json layers = Json::object();
+    for (size_t group = 0; group < report.groups.size(); ++group) {
+      for (const size_t layer : report.groups[group].layers) {
+        layers[report.sensitivity.layers[layer].node] = report.Describe(point.choice, group);
+      }
+    }
+    points.push_back({{"cost", point.cost},
+                      {"predicted_sqnr_db", DecibelsOrNull(Decibels(point.noise))},
+                      {"measured", point.measured ? ToJson(*point.measured) : Json()},
+                      {"layers", std::move(layers)}});
+  }
+  Json worst = Json::array();
+  for (const auto& [group, noise] : report.worst) {
+    worst.push_back({{"node", report.sensitivity.layers[report.groups[group].layers[0]].node},
+                     {"sqnr_db", DecibelsOrNull(Decibels(noise))}});
+  }
+  const auto& [target, budget, strategy, num_measured] = report.goals;
+  return {{"bitpress_search", 1},
+          {"strategy", search::StrategyName(strategy)},
+          {"target", target ? Json(target->Text()) : Json()},
+          {"budget", budget ? Json(budget->Text()) : Json()},
+          {"cost", search::CostName(report.cost)},
+          {"is_reached", report.result.is_reached},
+          {"why_not", report.result.why_not},
+          {"is_exact", report.result.is_exact},
+          {"num_measured", report.result.num_measured},
+          {"chosen", report.result.chosen},
+          {"final", ToJson(report.final_measurement)},
+          {"worst", std::move(worst)},
+          {"front", std::move(points)}};
+}
+
+}  // namespace bitpress::pipeline

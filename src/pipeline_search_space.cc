@@ -1,0 +1,176 @@
+#include "pipeline_search_space.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "base/scratch_folder.h"
+#include "calibrate/resolve_params.h"
+#include "plan/make_plan.h"
+#include "runtime/ort_library.h"
+
+namespace bitpress::pipeline {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+search::Space SpaceOf(const SpaceOptions& options) {
+  search::Space space = search::MakeSpace(search::ParseCandidates(options.candidates),
+                                          search::ParseCandidates(options.weight_candidates),
+                                          search::ParseCandidates(options.activation_candidates),
+                                          options.base);
+  if (options.change_base) options.change_base(space.base);
+  return space;
+}
+
+}  // namespace
+
+SearchSpace::SearchSpace(const SpaceOptions& options)
+    : options_(options),
+      space_(SpaceOf(options)),
+      model_(
+          Prepare(options.model, options.preparation, plan::ResolveEqualization(space_.base))) {
+  if (space_.base.smooth) {
+    Fail(ErrorCode::kUnsupported,
+         "smooth_quant changes the model that is searched: smooth it first, with `bitpress "
+         "quantize --activations none --weights none --smooth-quant`");
+  }
+  PlanParts();
+  layers_ = search::FindSearchLayers(model_, parts_);
+  if (layers_.found.empty()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "there is no layer that the candidates quantize: no Conv, Gemm or MatMul in float");
+  }
+}
+
+std::unique_ptr<data::Source> SearchSpace::OpenSamples(size_t limit) const {
+  data::SourceOptions source;
+  source.folder = options_.data;
+  source.labels_csv = options_.labels_csv;
+  if (!options_.image.empty()) source.image = data::ParseImageSpec(options_.image);
+  source.input_names = model_.InputNames();
+  source.limit = limit;
+  source.num_threads = options_.num_threads;
+  source.read_ahead = true;
+  return data::OpenSource(source);
+}
+
+// Plans every part for the whole model, with scales from one pass over the samples.
+void SearchSpace::PlanParts() {
+  std::set<std::string> values;
+  const auto add_values = [&](const plan::QuantPlan& plan) {
+    for (std::string& value : calibrate::ValuesToCalibrate(plan)) values.insert(std::move(value));
+  };
+  for (const search::Part& part : space_.parts) {
+    search::PlannedPart planned;
+    planned.plan = plan::MakePlan(search::PartConfig(space_, part), model_, "");
+    add_values(planned.plan);
+    parts_.push_back(std::move(planned));
+  }
+  add_values(plan::MakePlan(space_.base, model_, ""));
+  if (!values.empty()) {
+    calibrate::CalibrateOptions calibration;
+    calibration.num_threads = options_.num_threads;
+    calibration.progress = options_.progress;
+    const std::vector<std::string> watched(values.begin(), values.end());
+    table_ = calibrate::Calibrate(model_, options_.model.filename().string(), watched,
+                                  *OpenSamples(options_.num_samples), calibration)
+                 .table;
+  }
+  for (search::PlannedPart& part : parts_) {
+    part.params = calibrate::ResolveParams(part.plan, table_).params;
+    calibrate::ResolveFloatScales(part.plan, table_);
+  }
+}
+
+search::Sensitivity SearchSpace::Measure(const std::filesystem::path& journal, bool measures_time,
+                                         ThreadPool& pool) const {
+  search::SensitivityOptions options;
+  options.method = options_.method;
+  options.measures_time = measures_time;
+  options.num_threads = options_.num_threads;
+  options.journal = journal;
+  options.key = Key();
+  options.progress = options_.progress;
+  size_t limit = options_.num_sensitivity_samples;
+  if (options_.num_samples > 0) limit = std::min(limit, options_.num_samples);
+  return search::MeasureSensitivity(model_, layers_, space_, parts_, *OpenSamples(limit), options,
+                                    pool);
+}
+
+std::string SearchSpace::Key() const {
+  Json key{{"model", model_.Fingerprint()},
+           {"data", options_.data.string()},
+           {"labels", options_.labels_csv.string()},
+           {"image", options_.image},
+           {"samples", options_.num_samples},
+           {"sensitivity_samples", options_.num_sensitivity_samples},
+           {"method", search::MethodName(options_.method)},
+           {"base", plan::ToJson(space_.base)}};
+  for (const search::Part& part : space_.parts) {
+    key["parts"].push_back({search::SideName(part.side),
+                            plan::ToJson(search::PartConfig(space_, part))});
+  }
+  return key.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+plan::QuantPlan SearchSpace::PlanOf(const std::vector<search::LayerGroup>& groups,
+                                    const search::Sensitivity& sensitivity,
+                                    const search::Choice& choice) const {
+  std::map<size_t, plan::Rule> rules;  // by combination
+  for (size_t group = 0; group < groups.size(); ++group) {
+    plan::Rule& rule = rules[choice[group]];
+    for (const size_t layer : groups[group].layers) {
+      rule.names.push_back(sensitivity.layers[layer].node);
+    }
+  }
+  plan::QuantConfig config = space_.base;
+  for (auto& [combination, rule] : rules) {
+    rule.settings = search::RuleSettings(space_, space_.combinations[combination]);
+    config.rules.push_back(std::move(rule));
+  }
+  return plan::MakePlan(config, model_, options_.model.filename().string());
+}
+
+search::Measurement SearchSpace::MeasurePlan(plan::QuantPlan plan, size_t batch_size,
+                                             ThreadPool& pool) const {
+  const ScratchFolder folder;
+  const std::filesystem::path path = folder.path() / "trial.onnx";
+  {
+    transform::ApplyOptions apply;
+    // The values are those of packed weights, and load faster.
+    apply.storage = transform::Storage::kSimulated;
+    apply.is_portable = runtime::FindOperatorLibrary().empty();
+    apply.params = calibrate::ResolveParams(plan, table_).params;
+    calibrate::ResolveFloatScales(plan, table_);
+    graph::Model model = model_.Clone();
+    transform::ApplyPlan(model, plan, apply, pool);
+    model.Save(path, /*external_data=*/true);
+  }
+  evaluate::EvaluateOptions options;
+  options.model = path;
+  options.reference = options_.model;
+  options.batch_size = batch_size;
+  options.num_threads = static_cast<int>(options_.num_threads);
+  search::Measurement measurement =
+      ToMeasurement(evaluate::Evaluate(options, *OpenSamples(options_.num_samples)));
+  measurement.file_bytes = 0;  // not of the model that will be written
+  return measurement;
+}
+
+search::Measurement ToMeasurement(const evaluate::EvaluationReport& report) {
+  search::Measurement measurement;
+  measurement.sqnr_db = report.sqnr_db.value_or(0);
+  measurement.cosine = report.cosine.value_or(1);
+  measurement.l2 = report.l2.value_or(0);
+  measurement.agreement = report.agreement;
+  measurement.top1 = report.top1;
+  measurement.reference_top1 = report.reference_top1;
+  measurement.file_bytes = report.file_bytes;
+  return measurement;
+}
+
+}  // namespace bitpress::pipeline

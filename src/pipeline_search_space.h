@@ -1,0 +1,54 @@
+// What sensitivity and search share: the model, what may become of it, and the statistics for that.
+// Only for the files of this name.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "calibrate/calibration_table.h"
+#include "data/source.h"
+#include "graph/model.h"
+#include "pipeline_search.h"
+#include "search/sensitivity.h"
+#include "transform/qparams_table.h"
+
+namespace bitpress::pipeline {
+
+class SearchSpace {
+ public:
+  // `options` must outlive it. Throws Error: candidates, the model, samples for integers.
+  explicit SearchSpace(const SpaceOptions& options);
+
+  const search::Space& space() const { return space_; }
+  const graph::Model& model() const { return model_; }
+  const std::vector<search::PlannedPart>& parts() const { return parts_; }
+
+  search::Sensitivity Measure(const std::filesystem::path& journal, bool measures_time,
+                              ThreadPool& pool) const;
+  // The plan that gives each group what `choice` says.
+  plan::QuantPlan PlanOf(const std::vector<search::LayerGroup>& groups,
+                         const search::Sensitivity& sensitivity,
+                         const search::Choice& choice) const;
+  // That plan's model against the float one on all samples, before fine-tuning. Throws Error.
+  search::Measurement MeasurePlan(plan::QuantPlan plan, size_t batch_size, ThreadPool& pool) const;
+  // Samples for measurements in parts: what they depend on.
+  std::string Key() const;
+
+ private:
+  void PlanParts();
+  std::unique_ptr<data::Source> OpenSamples(size_t limit) const;
+
+  const SpaceOptions& options_;
+  search::Space space_;
+  graph::Model model_;
+  calibrate::CalibrationTable table_;
+  std::vector<search::PlannedPart> parts_;
+  search::SearchLayers layers_;
+};
+
+// What of an evaluation counts for a search.
+search::Measurement ToMeasurement(const evaluate::EvaluationReport& report);
+
+}  // namespace bitpress::pipeline

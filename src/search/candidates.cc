@@ -1,0 +1,176 @@
+#include "search/candidates.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace bitpress::search {
+namespace {
+
+using plan::QuantConfig;
+
+constexpr std::string_view kFloat = "float";
+
+// Which side of a layer a setting is about; nothing: the layer or the model as a whole.
+std::optional<Side> SideOf(std::string_view key) {
+  constexpr std::array<std::string_view, 3> kOfWeights{"reduce_range", "short_axis", "biases"};
+  if (key.starts_with("weight") || std::ranges::find(kOfWeights, key) != kOfWeights.end()) {
+    return Side::kWeights;
+  }
+  if (key.starts_with("activation")) return Side::kActivations;
+  return std::nullopt;
+}
+
+bool IsAbout(Side side, std::string_view key) {
+  const std::optional<Side> of_key = SideOf(key);
+  return of_key && (side == Side::kBoth || side == *of_key);
+}
+
+int BitsOf(const std::string& format) {
+  return format == "none" ? 32 : formats::FindFormat(format).element_bits;
+}
+
+bool HasIntegers(std::span<const Candidate> candidates) {
+  return std::ranges::any_of(candidates, [](const Candidate& candidate) {
+    const std::string& format = candidate.config.activations;
+    return format != "none" && formats::FindFormat(format).is_integer();
+  });
+}
+
+// Of the candidates of a side the first with the most bits.
+const Candidate& Finest(std::span<const Candidate> candidates,
+                        std::string QuantConfig::*format) {
+  return *std::ranges::max_element(candidates, {}, [&](const Candidate& candidate) {
+    return BitsOf(candidate.config.*format);
+  });
+}
+
+Candidate ParseCandidate(const std::string& name) {
+  Candidate candidate{name, {}};
+  if (ToLower(name) == kFloat || ToLower(name) == "none") {
+    candidate.name = kFloat;
+    return candidate;
+  }
+  candidate.config = plan::ConfigByName(name);
+  if (!candidate.config.finetune.empty()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "candidate '{}' learns weights from samples, which happens once for the whole plan: give "
+         "the name without suffix, and --finetune",
+         name);
+  }
+  if (!candidate.config.rules.empty()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "candidate '{}' is a mix of formats already; candidates are what is mixed", name);
+  }
+  return candidate;
+}
+
+void CopySettings(QuantConfig& to, const QuantConfig& from, Side side) {
+  for (const plan::Setting& setting : plan::AllSettings()) {
+    if (!setting.is_derived && IsAbout(side, setting.key)) setting.set(to, setting.get(from));
+  }
+}
+
+void MakeCombinations(Space& space) {
+  std::vector<size_t> weights, activations;
+  for (size_t i = 0; i < space.parts.size(); ++i) {
+    if (space.parts[i].side == Side::kBoth) space.combinations.push_back({i});
+    if (space.parts[i].side == Side::kWeights) weights.push_back(i);
+    if (space.parts[i].side == Side::kActivations) activations.push_back(i);
+  }
+  for (const size_t weight : weights) {
+    for (const size_t activation : activations) space.combinations.push_back({weight, activation});
+  }
+}
+
+}  // namespace
+
+std::string_view SideName(Side side) {
+  switch (side) {
+    case Side::kBoth: return "both";
+    case Side::kWeights: return "weights";
+    case Side::kActivations: return "activations";
+  }
+  return "";
+}
+
+std::vector<Candidate> ParseCandidates(std::string_view text) {
+  std::vector<Candidate> candidates;
+  std::set<std::string> names;
+  for (const std::string& word : SplitOutsideParentheses(text, ",")) {
+    const std::string name(Trim(word));
+    if (name.empty()) continue;
+    candidates.push_back(ParseCandidate(name));
+    if (!names.insert(ToLower(candidates.back().name)).second) {
+      Fail(ErrorCode::kInvalidArgument, "candidate '{}' appears twice", name);
+    }
+  }
+  return candidates;
+}
+
+Space MakeSpace(std::span<const Candidate> both, std::span<const Candidate> weights,
+                std::span<const Candidate> activations, std::optional<QuantConfig> base) {
+  const bool is_split = !weights.empty() || !activations.empty();
+  if (weights.empty()) weights = both.empty() ? activations : both;
+  if (activations.empty()) activations = both.empty() ? weights : both;
+  if (weights.empty()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "there are no candidates: give formats or presets, such as mx9,mx6,mxfp4_e2m1");
+  }
+  Space space;
+  if (base) {
+    space.base = *std::move(base);
+  } else {
+    space.base = Finest(weights, &QuantConfig::weights).config;
+    CopySettings(space.base, Finest(activations, &QuantConfig::activations).config,
+                 Side::kActivations);
+    space.base.name = "search";
+  }
+  if (space.base.placement == plan::Placement::kDefault && HasIntegers(activations)) {
+    space.base.placement = plan::Placement::kQdq;
+  }
+  if (is_split) {
+    for (const Candidate& candidate : weights) space.parts.push_back({Side::kWeights, candidate});
+    for (const Candidate& candidate : activations) {
+      space.parts.push_back({Side::kActivations, candidate});
+    }
+  } else {
+    for (const Candidate& candidate : both) space.parts.push_back({Side::kBoth, candidate});
+  }
+  MakeCombinations(space);
+  return space;
+}
+
+QuantConfig PartConfig(const Space& space, const Part& part) {
+  QuantConfig config = space.base;
+  config.name = part.candidate.name;
+  std::erase_if(config.rules, [](const plan::Rule& rule) { return !rule.exclude; });
+  config.finetune.clear();
+  CopySettings(config, QuantConfig(), Side::kBoth);
+  config.embeddings = "none";
+  config.rounding = part.candidate.config.rounding;
+  CopySettings(config, part.candidate.config, part.side);
+  return config;
+}
+
+std::vector<std::pair<std::string, std::string>> RuleSettings(
+    const Space& space, std::span<const size_t> combination) {
+  std::vector<std::pair<std::string, std::string>> settings;
+  for (const size_t index : combination) {
+    const Part& part = space.parts[index];
+    for (const plan::Setting& setting : plan::AllSettings()) {
+      if (setting.is_derived || !IsAbout(part.side, setting.key)) continue;
+      std::string value = setting.get(part.candidate.config);
+      const bool is_format = setting.key == "weights" || setting.key == "activations";
+      if (is_format || value != setting.get(space.base)) {
+        settings.emplace_back(setting.key, std::move(value));
+      }
+    }
+  }
+  return settings;
+}
+
+}  // namespace bitpress::search

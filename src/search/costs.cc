@@ -1,0 +1,184 @@
+#include "search/costs.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "plan/compute_ops.h"
+#include "transform/apply_plan.h"
+
+namespace bitpress::search {
+namespace {
+
+struct CostWord {
+  CostKind kind;
+  std::string_view name;
+  std::string_view label;
+};
+constexpr std::array<CostWord, 4> kCosts{
+    {{CostKind::kBits, "bits", "bits of a weight, scales included"},
+     {CostKind::kBytes, "bytes", "bytes of the model"},
+     {CostKind::kMacBits, "mac_bits", "bits of the weight times bits of the activation"},
+     {CostKind::kTime, "time", "time of inference in parts of the float model's"}}};
+
+double BitsOf(const std::string& format) {
+  constexpr double kFloatBits = 32;
+  return format == "none" ? kFloatBits : formats::FindFormat(format).BitsPerElement();
+}
+
+// The constants that a node multiplies with.
+std::vector<std::string> WeightsOf(const graph::Model& model, const graph::Node& node) {
+  std::vector<std::string> weights;
+  for (size_t i = 0; i < node.num_inputs(); ++i) {
+    const std::string& input = node.input(i);
+    if (input.empty() || !model.IsInitializer(input)) continue;
+    const auto rank = static_cast<int64_t>(model.InfoOf(input).shape.size());
+    const auto operand = plan::OperandOf(node, i, rank);
+    if (operand && operand->slot != plan::Slot::kBias) weights.push_back(input);
+  }
+  return weights;
+}
+
+}  // namespace
+
+std::string_view CostName(CostKind kind) {
+  return std::ranges::find(kCosts, kind, &CostWord::kind)->name;
+}
+
+std::string_view CostLabel(CostKind kind) {
+  return std::ranges::find(kCosts, kind, &CostWord::kind)->label;
+}
+
+CostKind ParseCostKind(std::string_view word) {
+  for (const CostWord& cost : kCosts) {
+    if (cost.name == word) return cost.kind;
+  }
+  Fail(ErrorCode::kInvalidArgument, "'{}' is not one of bits, bytes, mac_bits, time", word);
+}
+
+std::vector<LayerGroup> GroupLayers(const graph::Model& model, const Sensitivity& sensitivity) {
+  const plan::NodeIndex index(model);
+  std::map<std::string, graph::Node> nodes;
+  for (const graph::Node& node : model.Nodes()) nodes.emplace(index.KeyOf(node), node);
+  std::vector<LayerGroup> groups;
+  std::map<std::string, size_t> group_of;  // by weight
+  for (size_t i = 0; i < sensitivity.layers.size(); ++i) {
+    const std::vector<std::string> weights =
+        WeightsOf(model, nodes.at(sensitivity.layers[i].node));
+    const auto shared = std::ranges::find_if(
+        weights, [&](const std::string& weight) { return group_of.contains(weight); });
+    const size_t group = shared == weights.end() ? groups.size() : group_of.at(*shared);
+    if (group == groups.size()) groups.emplace_back();
+    groups[group].layers.push_back(i);
+    for (const std::string& weight : weights) {
+      if (group_of.emplace(weight, group).second) groups[group].weights.push_back(weight);
+    }
+  }
+  return groups;
+}
+
+std::map<std::string, uint64_t> StoredWeightBytes(const graph::Model& model,
+                                                  const PlannedPart& part, ThreadPool& pool) {
+  graph::Model quantized = model.Clone();
+  transform::ApplyOptions options;
+  options.params = part.params;
+  std::map<std::string, uint64_t> bytes;
+  for (const auto& weight :
+       transform::ApplyPlan(quantized, part.plan, options, pool).weights) {
+    bytes[weight->value] += weight->stored_bytes;
+  }
+  return bytes;
+}
+
+CostModel::CostModel(CostKind kind, const graph::Model& model, const Space& space,
+                     const Sensitivity& sensitivity, std::vector<LayerGroup> groups,
+                     std::vector<std::map<std::string, uint64_t>> stored, uint64_t file_bytes)
+    : kind_(kind),
+      model_(model),
+      space_(space),
+      sensitivity_(sensitivity),
+      groups_(std::move(groups)),
+      stored_(std::move(stored)) {
+  double total = 0;
+  switch (kind) {
+    case CostKind::kBits:
+      // Bytes to bits, and floats have four bytes.
+      for (const LayerGroup& group : groups_) total += FloatBytesOf(group);
+      unit_ = total / 32;
+      break;
+    case CostKind::kBytes:
+      for (const LayerGroup& group : groups_) total += FloatBytesOf(group);
+      fixed_ = static_cast<double>(file_bytes) - total;
+      break;
+    case CostKind::kMacBits:
+      for (const LayerLoss& layer : sensitivity.layers) total += layer.num_macs;
+      unit_ = total;
+      break;
+    case CostKind::kTime:
+      for (const LayerLoss& layer : sensitivity.layers) total += layer.time_ms.value();
+      unit_ = total;
+      break;
+  }
+  if (unit_ <= 0) {
+    Fail(ErrorCode::kInvalidArgument, "the layers have nothing to count as {}: {}", CostName(kind),
+         kind == CostKind::kMacBits ? "no products" : "no constant weights");
+  }
+}
+
+double CostModel::FloatBytesOf(const LayerGroup& group) const {
+  double bytes = 0;
+  for (const std::string& weight : group.weights) {
+    bytes += static_cast<double>(model_.Initializer(weight).bytes.size());
+  }
+  return bytes;
+}
+
+double CostModel::BytesOf(const LayerGroup& group, std::span<const size_t> combination) const {
+  double bytes = 0;
+  for (const std::string& weight : group.weights) {
+    double least = static_cast<double>(model_.Initializer(weight).bytes.size());
+    for (const size_t part : combination) {
+      if (space_.parts[part].side == Side::kActivations) continue;
+      const auto found = stored_[part].find(weight);
+      if (found != stored_[part].end()) least = static_cast<double>(found->second);
+    }
+    bytes += least;
+  }
+  return bytes;
+}
+
+double CostModel::Of(const LayerGroup& group, std::span<const size_t> combination) const {
+  if (kind_ == CostKind::kBits) return BytesOf(group, combination) / unit_;
+  if (kind_ == CostKind::kBytes) return BytesOf(group, combination);
+  double cost = 0;
+  for (const size_t index : group.layers) {
+    const LayerLoss& layer = sensitivity_.layers[index];
+    double time = layer.time_ms.value_or(0);
+    double weight_bits = 32;
+    double activation_bits = 32;
+    for (const size_t part : combination) {
+      if (!layer.parts[part].is_there) continue;
+      const auto& [side, candidate] = space_.parts[part];
+      if (side != Side::kActivations) weight_bits = BitsOf(candidate.config.weights);
+      if (side != Side::kWeights) activation_bits = BitsOf(candidate.config.activations);
+      time += layer.parts[part].time_ms.value_or(0) - layer.time_ms.value_or(0);
+    }
+    // Products of two activations.
+    if (group.weights.empty()) weight_bits = activation_bits;
+    cost += kind_ == CostKind::kTime ? time : layer.num_macs * weight_bits * activation_bits;
+  }
+  return cost / unit_;
+}
+
+double CostModel::NoiseOf(const LayerGroup& group, std::span<const size_t> combination) const {
+  double noise = 0;
+  for (const size_t index : group.layers) {
+    for (const size_t part : combination) noise += sensitivity_.layers[index].parts[part].noise();
+  }
+  return noise;
+}
+
+}  // namespace bitpress::search

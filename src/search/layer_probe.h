@@ -1,0 +1,66 @@
+// One layer of a model, to be changed alone: what comes before it runs once a sample, the layer in
+// each of its variants, and what comes behind it once for each result of the layer.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/tensor.h"
+#include "base/thread_pool.h"
+#include "evaluate/outputs.h"
+#include "graph/model.h"
+#include "runtime/session.h"
+#include "transform/apply_plan.h"
+
+namespace bitpress::search {
+
+// A session of a model in memory, without copies of large constants on its way there.
+runtime::Session OpenSession(const graph::Model& model, size_t num_threads);
+
+// The inputs of a model, as a session of it would describe them.
+std::vector<runtime::ValueDescription> DescribeInputs(const graph::Model& model);
+
+class LayerProbe {
+ public:
+  // `model` is the float model, and `node` one of it; both must outlive this. Throws Error where
+  // the model cannot be cut around the node: a value there is no tensor.
+  LayerProbe(const graph::Model& model, const graph::Node& node, size_t num_threads);
+
+  // The layer with what the rows of `plan` say about this node; the others do not count.
+  // `plan` must outlive the model's writing.
+  runtime::Session OpenVariant(const plan::QuantPlan& plan, const transform::QParamsTable& params,
+                               ThreadPool& pool) const;
+  // The layer as it is.
+  runtime::Session OpenFloat() const;
+
+  // Runs what is before the layer. `inputs` are those of the model, in its order.
+  void SetSample(std::span<const Tensor> inputs);
+  // What the layer gives for that sample.
+  std::vector<Tensor> RunLayer(runtime::Session& session) const;
+  // Multiplications and additions, as pairs, that made these of that sample.
+  double CountMacs(const std::vector<Tensor>& layer_outputs) const;
+  // The outputs of the model if the layer gives this, in the model's order.
+  std::vector<evaluate::Output> RunRest(std::vector<Tensor> layer_outputs);
+
+ private:
+  void FindRest();
+  std::vector<int64_t> DimsOf(const std::string& value) const;
+  std::vector<Tensor> Gather(const std::vector<runtime::ValueDescription>& wanted) const;
+
+  const graph::Model& model_;
+  graph::Node node_;
+  size_t num_threads_;
+  std::vector<std::string> layer_inputs_;   // that are computed or inputs of the model
+  std::vector<std::string> layer_outputs_;
+  std::vector<std::string> rest_inputs_;   // what it reads besides layer_outputs_
+  std::vector<std::string> rest_outputs_;  // outputs of the model that the layer has a part in
+  std::optional<runtime::Session> before_, rest_;
+  std::map<std::string, Tensor> values_;  // of the sample
+};
+
+}  // namespace bitpress::search

@@ -1,0 +1,266 @@
+#include "search/search.h"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <utility>
+
+#include "base/error.h"
+
+namespace bitpress::search {
+namespace {
+
+// Points of the front that are looked at; between two of them lies less than this part of its cost.
+constexpr size_t kMostPoints = 256;
+// Measures rise along the front, but not strictly: so many cheaper neighbours of the point that was
+// found are tried as well.
+constexpr size_t kNumNeighbours = 3;
+
+class Searcher {
+ public:
+  Searcher(const CostModel& costs, const Space& space, const SearchGoals& goals,
+           const Measure& measure)
+      : costs_(costs), space_(space), goals_(goals), measure_(measure) {}
+
+  SearchResult RunOptimal() {
+    std::vector<std::vector<Option>> items;
+    for (const LayerGroup& group : costs_.groups()) items.push_back(OptionsOf(group));
+    Front front = FindFront(items);
+    result_.is_exact = front.is_exact;
+    for (FrontPoint& point : Thin(std::move(front.points), kMostPoints)) {
+      AddPoint(std::move(point.choice));
+    }
+    const size_t num_allowed = NumAllowed();
+    if (goals_.target) {
+      FindTarget(num_allowed);
+    } else {
+      result_.chosen = num_allowed - 1;
+      MeasuredAt(result_.chosen);
+    }
+    MeasureEvenly();
+    return std::move(result_);
+  }
+
+  SearchResult RunGreedy() {
+    if (!goals_.target) {
+      Fail(ErrorCode::kInvalidArgument,
+           "the greedy strategy lowers layers until a target is missed: give --target");
+    }
+    Choice choice = FinestChoice();
+    AddPoint(choice);
+    if (!goals_.target->IsReached(MeasuredAt(0))) {
+      Miss(0);
+      return std::move(result_);
+    }
+    for (const Step& step : StepsFrom(choice)) {
+      if (CostOf(step.group, step.combination) >= CostOf(step.group, choice[step.group])) continue;
+      Choice lower = choice;
+      lower[step.group] = step.combination;
+      AddPoint(lower);
+      if (!goals_.target->IsReached(MeasuredAt(result_.points.size() - 1))) break;
+      choice = std::move(lower);
+      result_.chosen = result_.points.size() - 1;
+    }
+    SortPoints();
+    CheckBudget();
+    return std::move(result_);
+  }
+
+ private:
+  struct Step {
+    size_t group = 0;
+    size_t combination = 0;
+    double noise = 0;
+  };
+
+  double CostOf(size_t group, size_t combination) const {
+    return costs_.Of(costs_.groups()[group], space_.combinations[combination]);
+  }
+  double NoiseOf(size_t group, size_t combination) const {
+    return costs_.NoiseOf(costs_.groups()[group], space_.combinations[combination]);
+  }
+
+  std::vector<Option> OptionsOf(const LayerGroup& group) const {
+    std::vector<Option> options;
+    for (const std::vector<size_t>& combination : space_.combinations) {
+      options.push_back({costs_.Of(group, combination), costs_.NoiseOf(group, combination)});
+    }
+    return options;
+  }
+
+  void AddPoint(Choice choice) {
+    SearchPoint point{costs_.fixed(), 0, std::move(choice), std::nullopt};
+    for (size_t group = 0; group < point.choice.size(); ++group) {
+      point.cost += CostOf(group, point.choice[group]);
+      point.noise += NoiseOf(group, point.choice[group]);
+    }
+    result_.points.push_back(std::move(point));
+  }
+
+  const Measurement& MeasuredAt(size_t index) {
+    SearchPoint& point = result_.points[index];
+    if (!point.measured) {
+      point.measured = measure_(point.choice);
+      ++result_.num_measured;
+    }
+    return *point.measured;
+  }
+
+  // How many points from the start are within the budget.
+  size_t NumAllowed() const {
+    if (!goals_.budget) return result_.points.size();
+    const double bound = goals_.budget->bound;
+    const auto count = std::ranges::count_if(
+        result_.points, [&](const SearchPoint& point) { return point.cost <= bound; });
+    if (count == 0) {
+      Fail(ErrorCode::kInvalidArgument,
+           "budget {} cannot be kept: the cheapest candidates everywhere take {} = {:.4g}",
+           goals_.budget->Text(), CostName(goals_.budget->kind), result_.points.front().cost);
+    }
+    return static_cast<size_t>(count);
+  }
+
+  void FindTarget(size_t num_allowed) {
+    size_t good = num_allowed - 1;
+    if (!goals_.target->IsReached(MeasuredAt(good))) return Miss(num_allowed);
+    size_t bad = 0;  // all before it are taken to fail
+    while (bad < good) {
+      const size_t middle = bad + (good - bad) / 2;
+      if (goals_.target->IsReached(MeasuredAt(middle))) {
+        good = middle;
+      } else {
+        bad = middle + 1;
+      }
+    }
+    for (size_t tried = 0; tried < kNumNeighbours && good > tried; ++tried) {
+      if (!goals_.target->IsReached(MeasuredAt(good - tried - 1))) continue;
+      good -= tried + 1;
+      tried = static_cast<size_t>(-1);  // from there again
+    }
+    result_.chosen = good;
+  }
+
+  // The target is missed by the finest that the budget allows. The least loss predicted is not
+  // always the least measured: some points below it are tried, and the best of all is given.
+  void Miss(size_t num_allowed) {
+    result_.is_reached = false;
+    for (size_t i = 0; i < kNumNeighbours && i + 1 < num_allowed; ++i) {
+      const size_t index = num_allowed - 2 - i;
+      if (goals_.target->IsReached(MeasuredAt(index))) {
+        result_.is_reached = true;
+        result_.chosen = index;
+        return;
+      }
+    }
+    for (size_t i = 0; i < result_.points.size(); ++i) {
+      const SearchPoint& best = result_.points[result_.chosen];
+      const SearchPoint& point = result_.points[i];
+      if (!point.measured) continue;
+      if (!best.measured || goals_.target->IsBetter(*point.measured, *best.measured)) {
+        result_.chosen = i;
+      }
+    }
+    const Measurement& best = *result_.points[result_.chosen].measured;
+    result_.why_not = fmt::format(
+        "target {} was not reached{}: the best of {} measured models has {:.4g}",
+        goals_.target->Text(),
+        goals_.budget ? fmt::format(" within {}", goals_.budget->Text()) : "", result_.num_measured,
+        goals_.target->ValueOf(best));
+  }
+
+  void MeasureEvenly() {
+    if (goals_.num_measured < 2) return;
+    const size_t last = result_.points.size() - 1;
+    for (size_t i = 0; i < goals_.num_measured; ++i) {
+      MeasuredAt(i * last / (goals_.num_measured - 1));
+    }
+  }
+
+  // The least loss for each group, of equal ones the cheapest.
+  Choice FinestChoice() const {
+    Choice choice;
+    for (const LayerGroup& group : costs_.groups()) {
+      const std::vector<Option> options = OptionsOf(group);
+      const auto finest = std::ranges::min_element(options, [](const Option& a, const Option& b) {
+        return a.loss != b.loss ? a.loss < b.loss : a.cost < b.cost;
+      });
+      choice.push_back(static_cast<size_t>(finest - options.begin()));
+    }
+    return choice;
+  }
+
+  // The other combinations of every group, the least sensitive first.
+  std::vector<Step> StepsFrom(const Choice& choice) const {
+    std::vector<Step> steps;
+    for (size_t group = 0; group < choice.size(); ++group) {
+      for (size_t i = 0; i < space_.combinations.size(); ++i) {
+        if (i != choice[group]) steps.push_back({group, i, NoiseOf(group, i)});
+      }
+    }
+    std::ranges::stable_sort(steps, {}, &Step::noise);
+    return steps;
+  }
+
+  void SortPoints() {
+    std::vector<std::pair<double, size_t>> order;
+    for (size_t i = 0; i < result_.points.size(); ++i) {
+      order.emplace_back(result_.points[i].cost, i);
+    }
+    std::ranges::sort(order);
+    std::vector<SearchPoint> sorted;
+    size_t chosen = 0;
+    for (const auto& [cost, index] : order) {
+      if (index == result_.chosen) chosen = sorted.size();
+      sorted.push_back(std::move(result_.points[index]));
+    }
+    result_.points = std::move(sorted);
+    result_.chosen = chosen;
+  }
+
+  void CheckBudget() {
+    const double cost = result_.points[result_.chosen].cost;
+    if (!goals_.budget || cost <= goals_.budget->bound) return;
+    result_.is_reached = false;
+    result_.why_not = fmt::format("budget {} was not kept: target {} takes {:.4g}",
+                                  goals_.budget->Text(), goals_.target->Text(), cost);
+  }
+
+  const CostModel& costs_;
+  const Space& space_;
+  const SearchGoals& goals_;
+  const Measure& measure_;
+  SearchResult result_;
+};
+
+}  // namespace
+
+std::string_view StrategyName(Strategy strategy) {
+  return strategy == Strategy::kGreedy ? "greedy" : "optimal";
+}
+
+SearchResult Search(const CostModel& costs, const Space& space, const SearchGoals& goals,
+                    const Measure& measure) {
+  if (!goals.target && !goals.budget) {
+    Fail(ErrorCode::kInvalidArgument,
+         "there is nothing to search for: give --target (such as agreement>=98) or --budget (such "
+         "as bits<=5)");
+  }
+  if (space.combinations.size() < 2) {
+    Fail(ErrorCode::kInvalidArgument, "there is one candidate only, and nothing to choose");
+  }
+  Searcher searcher(costs, space, goals, measure);
+  return goals.strategy == Strategy::kGreedy ? searcher.RunGreedy() : searcher.RunOptimal();
+}
+
+std::vector<std::pair<size_t, double>> WorstGroups(const CostModel& costs, const Space& space,
+                                                   const Choice& choice, size_t count) {
+  std::vector<std::pair<size_t, double>> worst;
+  for (size_t group = 0; group < choice.size(); ++group) {
+    worst.emplace_back(group,
+                       costs.NoiseOf(costs.groups()[group], space.combinations[choice[group]]));
+  }
+  std::ranges::stable_sort(worst, std::ranges::greater(), &std::pair<size_t, double>::second);
+  if (worst.size() > count) worst.resize(count);
+  return worst;
+}
+
+}  // namespace bitpress::search

@@ -1,0 +1,361 @@
+#include "search/sensitivity.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+#include "calibrate/sample_runs.h"
+#include "plan/compute_ops.h"
+#include "search/journal.h"
+#include "search/layer_probe.h"
+
+namespace bitpress::search {
+namespace {
+
+using evaluate::LossMeter;
+using evaluate::Output;
+
+struct Sample {
+  std::vector<Tensor> inputs;
+  size_t count = 0;
+};
+
+// The samples, held as long as they are few.
+class Samples {
+ public:
+  Samples(data::Source& source, std::vector<runtime::ValueDescription> inputs)
+      : source_(source), inputs_(std::move(inputs)) {}
+
+  void ForEach(const std::function<void(const std::vector<Tensor>& inputs, size_t count)>& run) {
+    if (is_complete_) {
+      for (const Sample& sample : held_) run(sample.inputs, sample.count);
+      return;
+    }
+    constexpr size_t kAtOnce = 8;
+    uint64_t bytes = 0;
+    held_.clear();
+    num_samples_ = calibrate::RunSamples(
+                       source_, inputs_, kAtOnce,
+                       [&](const std::vector<Tensor>& inputs, size_t count) {
+                         for (const Tensor& input : inputs) bytes += input.bytes.size();
+                         if (bytes <= kMostHeldBytes) {
+                           held_.push_back({inputs, count});
+                         } else {
+                           held_.clear();
+                         }
+                         run(inputs, count);
+                       },
+                       "", {})
+                       .num_samples;
+    is_complete_ = bytes <= kMostHeldBytes;
+    if (num_samples_ == 0) {
+      Fail(ErrorCode::kInvalidArgument, "there are no samples to measure with");
+    }
+  }
+
+  size_t num_samples() const { return num_samples_; }
+
+ private:
+  data::Source& source_;
+  std::vector<runtime::ValueDescription> inputs_;
+  std::vector<Sample> held_;
+  bool is_complete_ = false;
+  size_t num_samples_ = 0;
+};
+
+// Energies of a layer's error and of what it gives.
+struct Energies {
+  double error = 0;
+  double signal = 0;
+
+  void Add(const std::vector<Tensor>& reference, const std::vector<Tensor>& found) {
+    for (size_t i = 0; i < reference.size(); ++i) {
+      if (reference[i].type != DataType::kFloat) {
+        AddNumbers(evaluate::ToOutput(reference[i]).values, evaluate::ToOutput(found[i]).values);
+      } else {
+        AddNumbers(reference[i].values<float>(), found[i].values<float>());
+      }
+    }
+  }
+  double Ratio() const { return error == 0 ? 0 : error / std::max(signal, 1e-300); }
+
+ private:
+  // What is not finite counts as 0.
+  template <typename Wanted, typename Found>
+  void AddNumbers(const Wanted& wanted, const Found& found) {
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const double reference = wanted[i];
+      if (!std::isfinite(reference)) continue;
+      const double value = std::isfinite(found[i]) ? static_cast<double>(found[i]) : 0.0;
+      error += (value - reference) * (value - reference);
+      signal += reference * reference;
+    }
+  }
+};
+
+// One layer with its variants.
+class LayerRun {
+ public:
+  LayerRun(const graph::Model& model, const graph::Node& node, const SearchLayer& layer,
+           const Space& space, const std::vector<PlannedPart>& parts, Method method,
+           size_t num_threads, ThreadPool& pool)
+      : space_(space),
+        method_(method),
+        probe_(model, node, num_threads),
+        float_(probe_.OpenFloat()),
+        variants_(parts.size()),
+        local_(parts.size()),
+        meters_(parts.size()),
+        is_carried_(parts.size(), method != Method::kFast) {
+    for (size_t i = 0; i < parts.size(); ++i) {
+      if (!layer.has_part[i]) continue;
+      variants_[i] = probe_.OpenVariant(parts[i].plan, parts[i].params, pool);
+    }
+  }
+
+  void Run(Samples& samples) {
+    bool is_first = true;
+    samples.ForEach([&](const std::vector<Tensor>& inputs, size_t count) {
+      RunSample(inputs, count, is_first);
+      is_first = false;
+    });
+  }
+
+  double num_macs() const { return num_macs_; }
+
+  // Of the float layer and, in `losses`, of its variants, in ms: the median of several runs of the
+  // last sample, in turns.
+  double MeasureTimes(std::vector<PartLoss>& losses) {
+    constexpr size_t kNumRuns = 9;
+    std::vector<double> float_times;
+    std::vector<std::vector<double>> times(variants_.size());
+    for (size_t run = 0; run < kNumRuns; ++run) {
+      float_times.push_back(TimeOf(float_));
+      for (size_t i = 0; i < variants_.size(); ++i) {
+        if (variants_[i]) times[i].push_back(TimeOf(*variants_[i]));
+      }
+    }
+    for (size_t i = 0; i < variants_.size(); ++i) {
+      if (variants_[i]) losses[i].time_ms = evaluate::Median(times[i]);
+    }
+    return evaluate::Median(float_times);
+  }
+
+  std::vector<PartLoss> Result() const {
+    std::vector<PartLoss> losses(variants_.size());
+    for (size_t i = 0; i < variants_.size(); ++i) {
+      if (!variants_[i]) continue;
+      losses[i].is_there = true;
+      losses[i].local_noise = local_[i].Ratio();
+      if (method_ != Method::kFast) losses[i].exact = meters_[i].Result();
+    }
+    if (method_ == Method::kExact) return losses;
+    for (const Side side : {Side::kBoth, Side::kWeights, Side::kActivations}) Carry(side, losses);
+    return losses;
+  }
+
+ private:
+  void RunSample(const std::vector<Tensor>& inputs, size_t count, bool is_first) {
+    probe_.SetSample(inputs);
+    const std::vector<Tensor> wanted = probe_.RunLayer(float_);
+    if (is_first) num_macs_ = probe_.CountMacs(wanted) / static_cast<double>(count);
+    // The rest of the model computes the reference too: what its kernels round otherwise than the
+    // whole model's is no loss.
+    const std::vector<Output> reference = probe_.RunRest(wanted);
+    std::vector<std::vector<Tensor>> results(variants_.size());
+    for (size_t i = 0; i < variants_.size(); ++i) {
+      if (!variants_[i]) continue;
+      results[i] = probe_.RunLayer(*variants_[i]);
+      local_[i].Add(wanted, results[i]);
+    }
+    if (is_first && method_ != Method::kExact) ChooseCarried();
+    for (size_t i = 0; i < variants_.size(); ++i) {
+      if (!variants_[i] || !(is_carried_[i] || is_gauge_.contains(i))) continue;
+      meters_[i].Add(reference, probe_.RunRest(std::move(results[i])), count);
+    }
+  }
+
+  double TimeOf(runtime::Session& session) const {
+    const auto start = std::chrono::steady_clock::now();
+    probe_.RunLayer(session);
+    const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
+    return time.count();
+  }
+
+  // Of each side the part with the middle error at the first sample.
+  void ChooseCarried() {
+    for (const Side side : {Side::kBoth, Side::kWeights, Side::kActivations}) {
+      std::vector<std::pair<double, size_t>> errors;
+      for (size_t i = 0; i < variants_.size(); ++i) {
+        if (!variants_[i] || space_.parts[i].side != side || local_[i].error == 0) continue;
+        errors.emplace_back(local_[i].Ratio(), i);
+      }
+      if (errors.empty()) continue;
+      std::ranges::sort(errors);
+      is_gauge_.insert(errors[errors.size() / 2].second);
+    }
+  }
+
+  // Fills in fast_noise of the parts of a side.
+  void Carry(Side side, std::vector<PartLoss>& losses) const {
+    double gain = 0;
+    for (const size_t i : is_gauge_) {
+      if (space_.parts[i].side != side || losses[i].local_noise == 0) continue;
+      gain = meters_[i].Result().noise / losses[i].local_noise;
+    }
+    for (size_t i = 0; i < losses.size(); ++i) {
+      if (!losses[i].is_there || space_.parts[i].side != side) continue;
+      losses[i].fast_noise = gain * losses[i].local_noise;
+    }
+  }
+
+  const Space& space_;
+  Method method_;
+  LayerProbe probe_;
+  runtime::Session float_;
+  std::vector<std::optional<runtime::Session>> variants_;  // of each part that there is
+  std::vector<Energies> local_;
+  std::vector<LossMeter> meters_;
+  std::vector<bool> is_carried_;
+  double num_macs_ = 0;
+  std::set<size_t> is_gauge_;  // parts that the gain is measured with
+};
+
+std::map<std::string, graph::Node> NodesByKey(const graph::Model& model) {
+  const plan::NodeIndex index(model);
+  std::map<std::string, graph::Node> nodes;
+  for (const graph::Node& node : model.Nodes()) nodes.emplace(index.KeyOf(node), node);
+  return nodes;
+}
+
+// The ranks of values, from 1; equal ones share their mean.
+std::vector<double> RanksOf(const std::vector<double>& values) {
+  std::vector<size_t> order(values.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return values[i]; });
+  std::vector<double> ranks(values.size());
+  for (size_t begin = 0; begin < order.size();) {
+    size_t end = begin;
+    while (end < order.size() && values[order[end]] == values[order[begin]]) ++end;
+    for (size_t i = begin; i < end; ++i) {
+      ranks[order[i]] = (static_cast<double>(begin + end) + 1) / 2;
+    }
+    begin = end;
+  }
+  return ranks;
+}
+
+constexpr std::array<std::pair<Method, std::string_view>, 3> kMethods{
+    {{Method::kFast, "fast"}, {Method::kExact, "exact"}, {Method::kBoth, "both"}}};
+
+}  // namespace
+
+std::string_view MethodName(Method method) {
+  return std::ranges::find(kMethods, method, &std::pair<Method, std::string_view>::first)->second;
+}
+
+Method ParseMethod(std::string_view word) {
+  for (const auto& [method, name] : kMethods) {
+    if (name == word) return method;
+  }
+  Fail(ErrorCode::kInvalidArgument, "'{}' is not one of fast, exact, both", word);
+}
+
+SearchLayers FindSearchLayers(const graph::Model& model, const std::vector<PlannedPart>& parts) {
+  SearchLayers layers;
+  const plan::NodeIndex index(model);
+  for (const graph::Node& node : model.Nodes()) {
+    if (!plan::IsComputeOp(node)) continue;
+    SearchLayer layer{index.KeyOf(node), node.op_type(), {}};
+    bool has_any = false;
+    for (const PlannedPart& part : parts) {
+      const bool is_there =
+          std::ranges::any_of(part.plan.tensors, [&](const plan::TensorPlan& row) {
+            return row.is_quantized() &&
+                   std::ranges::any_of(row.uses, [&](const plan::TensorUse& use) {
+                     return use.node == layer.node && use.op_type == layer.op_type;
+                   });
+          });
+      layer.has_part.push_back(is_there);
+      has_any = has_any || is_there;
+    }
+    if (!has_any) {
+      layers.left_out.emplace_back(layer.node, "no candidate quantizes anything of it");
+    } else if (!node.name().empty() && node.name() != layer.node) {
+      layers.left_out.emplace_back(
+          layer.node, "its name is that of another node too, which no rule can tell apart");
+    } else {
+      layers.found.push_back(std::move(layer));
+    }
+  }
+  return layers;
+}
+
+Sensitivity MeasureSensitivity(const graph::Model& model, const SearchLayers& layers,
+                               const Space& space, const std::vector<PlannedPart>& parts,
+                               data::Source& source, const SensitivityOptions& options,
+                               ThreadPool& pool) {
+  Sensitivity sensitivity;
+  sensitivity.left_out = layers.left_out;
+  Samples samples(source, DescribeInputs(model));
+  Journal journal(options.journal, options.key);
+  const std::map<std::string, graph::Node> nodes = NodesByKey(model);
+  for (const SearchLayer& layer : layers.found) {
+    if (options.progress) {
+      options.progress("sensitivity", sensitivity.layers.size(), layers.found.size());
+    }
+    if (const auto known = journal.found().find(layer.node); known != journal.found().end()) {
+      sensitivity.layers.push_back(LayerLossFromJson(known->second));
+      ++sensitivity.num_resumed;
+      continue;
+    }
+    std::optional<LayerRun> run;
+    try {
+      run.emplace(model, nodes.at(layer.node), layer, space, parts, options.method,
+                  options.num_threads, pool);
+    } catch (const Error& error) {
+      sensitivity.left_out.emplace_back(layer.node, error.what());
+      continue;
+    }
+    WithContext(fmt::format("layer '{}'", layer.node), [&] { run->Run(samples); });
+    LayerLoss loss{layer.node, layer.op_type, run->num_macs(), std::nullopt, run->Result()};
+    if (options.measures_time) loss.time_ms = run->MeasureTimes(loss.parts);
+    journal.Add(layer.node, ToJson(loss));
+    sensitivity.layers.push_back(std::move(loss));
+  }
+  if (options.progress) options.progress("sensitivity", layers.found.size(), layers.found.size());
+  sensitivity.num_samples =
+      samples.num_samples() > 0 ? samples.num_samples() : source.num_samples();
+  return sensitivity;
+}
+
+double RankCorrelation(const std::vector<double>& a, const std::vector<double>& b) {
+  const std::vector<double> ranks_a = RanksOf(a);
+  const std::vector<double> ranks_b = RanksOf(b);
+  const double mean = (static_cast<double>(a.size()) + 1) / 2;
+  double product = 0, square_a = 0, square_b = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    product += (ranks_a[i] - mean) * (ranks_b[i] - mean);
+    square_a += (ranks_a[i] - mean) * (ranks_a[i] - mean);
+    square_b += (ranks_b[i] - mean) * (ranks_b[i] - mean);
+  }
+  return square_a == 0 || square_b == 0 ? 0 : product / std::sqrt(square_a * square_b);
+}
+
+std::optional<double> RankCorrelation(const Sensitivity& sensitivity) {
+  std::vector<double> fast, exact;
+  for (const LayerLoss& layer : sensitivity.layers) {
+    for (const PartLoss& part : layer.parts) {
+      if (!part.fast_noise || !part.exact) continue;
+      fast.push_back(*part.fast_noise);
+      exact.push_back(part.exact->noise);
+    }
+  }
+  if (fast.size() < 2) return std::nullopt;
+  return RankCorrelation(fast, exact);
+}
+
+}  // namespace bitpress::search

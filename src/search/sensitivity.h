@@ -1,0 +1,116 @@
+// How much the outputs of a model suffer when one layer alone gets a format, for every layer and
+// part of a space. Measured in two ways:
+//   exact  that layer quantized, everything behind it run again
+//   fast   the error at the layer's own output, for each part, times how much of such an error
+//          reaches the outputs, which is measured with one part for each side of the layer
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/progress.h"
+#include "base/thread_pool.h"
+#include "data/source.h"
+#include "evaluate/loss.h"
+#include "graph/model.h"
+#include "plan/quant_plan.h"
+#include "search/candidates.h"
+#include "transform/qparams_table.h"
+
+namespace bitpress::search {
+
+// A part everywhere: what the planner makes of it, and the scales of its integers.
+struct PlannedPart {
+  plan::QuantPlan plan;
+  transform::QParamsTable params;
+};
+
+// A node whose formats are to be chosen.
+struct SearchLayer {
+  std::string node;  // as plans name it
+  std::string op_type;
+  std::vector<bool> has_part;  // for each part: whether it quantizes anything of the node
+};
+
+struct SearchLayers {
+  std::vector<SearchLayer> found;  // in graph order
+  std::vector<std::pair<std::string, std::string>> left_out;  // with the reason
+};
+
+// The operators that multiply and that a part quantizes.
+SearchLayers FindSearchLayers(const graph::Model& model, const std::vector<PlannedPart>& parts);
+
+// What is lost by one part in one layer.
+struct PartLoss {
+  bool is_there = false;  // the part quantizes nothing of this layer, and costs nothing
+  double local_noise = 0;  // at the layer's output, in parts of its energy
+  // In parts of the energy of the model's outputs: from `local_noise` and the gain.
+  std::optional<double> fast_noise;
+  std::optional<evaluate::Loss> exact;
+  std::optional<double> time_ms;  // of the layer alone, for one sample, on this machine
+
+  // The measured one if there is one.
+  double noise() const { return exact ? exact->noise : fast_noise.value_or(0); }
+};
+
+struct LayerLoss {
+  std::string node;
+  std::string op_type;
+  double num_macs = 0;  // multiplications and additions for one sample, as pairs
+  std::optional<double> time_ms;  // of the float layer
+  std::vector<PartLoss> parts;    // in the order of the space's
+};
+
+enum class Method { kFast, kExact, kBoth };
+std::string_view MethodName(Method method);
+// "fast", "exact", "both". Throws Error(kInvalidArgument).
+Method ParseMethod(std::string_view word);
+
+struct SensitivityOptions {
+  Method method = Method::kFast;
+  bool measures_time = false;
+  size_t num_threads = 0;  // 0: one per core
+  // What was measured is kept there, a line a layer, so that a run that was stopped goes on; empty:
+  // nowhere. `key` says of what: a file with another one is begun anew.
+  std::filesystem::path journal;
+  std::string key;
+  ProgressSink progress;  // counts layers; may be empty
+};
+
+struct Sensitivity {
+  size_t num_samples = 0;
+  size_t num_resumed = 0;  // layers that were in the journal
+  std::vector<LayerLoss> layers;
+  std::vector<std::pair<std::string, std::string>> left_out;  // with the reason
+};
+
+// REQUIRES: `source` was opened with the input names of `model`, the float model. Samples that fit
+// into kMostHeldBytes are read once, others once a layer; they run one at a time, as in
+// calibration. A layer around which the model cannot be cut is left out. Throws Error: no samples.
+Sensitivity MeasureSensitivity(const graph::Model& model, const SearchLayers& layers,
+                               const Space& space, const std::vector<PlannedPart>& parts,
+                               data::Source& source, const SensitivityOptions& options,
+                               ThreadPool& pool);
+inline constexpr uint64_t kMostHeldBytes = 256'000'000;
+
+// Spearman's rank correlation of fast_noise with exact->noise over all layers and parts that have
+// both; nothing for fewer than 2.
+std::optional<double> RankCorrelation(const Sensitivity& sensitivity);
+
+// Spearman's rank correlation; equal values share the mean of their ranks.
+// REQUIRES: as many of both, 2 or more.
+double RankCorrelation(const std::vector<double>& a, const std::vector<double>& b);
+
+nlohmann::ordered_json ToJson(const LayerLoss& layer);
+// Reads what ToJson wrote. Throws Error(kInvalidArgument) or a nlohmann exception.
+LayerLoss LayerLossFromJson(const nlohmann::ordered_json& json);
+
+}  // namespace bitpress::search
