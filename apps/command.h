@@ -19,6 +19,7 @@ void AddEvaluateCommand(CLI::App& program);
 void AddCheckCommand(CLI::App& program);
 void AddSensitivityCommand(CLI::App& program);
 void AddSearchCommand(CLI::App& program);
+void AddAutotuneCommand(CLI::App& program);
 
 // Writes to standard output and makes sure that it got there. Throws Error(kIo).
 void Print(std::string_view text);

@@ -85,6 +85,7 @@ int Run(int argc, char** argv) {
   AddCheckCommand(program);
   AddSensitivityCommand(program);
   AddSearchCommand(program);
+  AddAutotuneCommand(program);
   if (const std::string unknown = UnknownCommand(program, argc, argv); !unknown.empty()) {
     return Report(unknown, kUsage);
   }

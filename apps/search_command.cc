@@ -58,8 +58,8 @@ std::string CountText(const pipeline::SearchReport& report, const search::Choice
 }
 
 std::string FrontText(const pipeline::SearchReport& report) {
-  std::string text = fmt::format("  {:>10}  {:>10}  measured\n", search::CostName(report.cost),
-                                 "predicted");
+  std::string text =
+      fmt::format("  {:>10}  {:>10}  measured\n", search::CostName(report.cost), "predicted");
   for (size_t i = 0; i < report.result.points.size(); ++i) {
     const search::SearchPoint& point = report.result.points[i];
     if (!point.measured) continue;
@@ -73,9 +73,9 @@ std::string FrontText(const pipeline::SearchReport& report) {
 std::string Summarize(const Options& options, const pipeline::SearchReport& report) {
   const search::SearchResult& result = report.result;
   const search::SearchPoint& chosen = result.points[result.chosen];
-  std::string text = fmt::format("{}: {} = {}, {}\n", options.output, search::CostName(report.cost),
-                                 CostText(report.cost, chosen.cost),
-                                 MeasuredText(report.final_measurement));
+  std::string text =
+      fmt::format("{}: {} = {}, {}\n", options.output, search::CostName(report.cost),
+                  CostText(report.cost, chosen.cost), MeasuredText(report.final_measurement));
   text += fmt::format("  file: {}\n", HumanBytes(report.final_measurement.file_bytes));
   text += CountText(report, chosen.choice);
   for (const auto& [node, reason] : report.sensitivity.left_out) {
@@ -139,8 +139,8 @@ void AddSearchCommand(CLI::App& program) {
       ->add_option("--cost", options->cost,
                    "bits (default), bytes, mac_bits, time: what is saved, where there is no budget")
       ->type_name("COST");
-  const std::map<std::string, search::Strategy> strategies{
-      {"optimal", search::Strategy::kOptimal}, {"greedy", search::Strategy::kGreedy}};
+  const std::map<std::string, search::Strategy> strategies{{"optimal", search::Strategy::kOptimal},
+                                                           {"greedy", search::Strategy::kGreedy}};
   command
       ->add_option("--strategy", options->request.goals.strategy,
                    "optimal (default): along the front of the best combinations; greedy: lower the "
@@ -161,7 +161,8 @@ void AddSearchCommand(CLI::App& program) {
       "  bitpress search model.onnx --candidates mx9,mx6,mxfp4_e2m1 --data photos \\\n"
       "      --image \"resize=256,crop=224,mean=0.498,std=0.502\" --target \"agreement>=98\" \\\n"
       "      -o plan.json\n"
-      "  bitpress search model.onnx --weight-candidates int8,int4 --activation-candidates uint8 \\\n"
+      "  bitpress search model.onnx --weight-candidates int8,int4 --activation-candidates uint8 "
+      "\\\n"
       "      --data samples --budget \"bytes<=3MB\" -o plan.json --svg front.svg\n"
       "  bitpress quantize model.onnx --plan plan.json -o mixed.onnx\n");
   command->callback([options] { Run(*options); });

@@ -35,9 +35,9 @@ std::string DescribeWorst(const pipeline::SensitivityReport& report) {
       const std::string side =
           part.side == search::Side::kBoth ? "" : fmt::format("{} ", search::SideName(part.side));
       const double noise = layer.parts[i].noise();
-      entries.push_back({noise, fmt::format("  {:>6.1f} dB  {}{} in {} '{}'\n",
-                                            evaluate::SqnrDb(noise), side,
-                                            part.candidate.name, layer.op_type, layer.node)});
+      entries.push_back(
+          {noise, fmt::format("  {:>6.1f} dB  {}{} in {} '{}'\n", evaluate::SqnrDb(noise), side,
+                              part.candidate.name, layer.op_type, layer.node)});
     }
   }
   std::ranges::stable_sort(entries, std::ranges::greater(), &Entry::noise);
@@ -59,16 +59,16 @@ void Run(Options& options) {
     request.progress = {};
   }
   const search::Sensitivity& sensitivity = report.sensitivity;
-  std::string text = fmt::format("{}: {} layers, {} candidates, {} samples\n", options.output,
-                                 sensitivity.layers.size(), report.space.parts.size(),
-                                 sensitivity.num_samples);
+  std::string text =
+      fmt::format("{}: {} layers, {} candidates, {} samples\n", options.output,
+                  sensitivity.layers.size(), report.space.parts.size(), sensitivity.num_samples);
   if (sensitivity.num_resumed > 0) {
-    text += fmt::format("  {} layers were in the journal of a stopped run\n",
-                        sensitivity.num_resumed);
+    text +=
+        fmt::format("  {} layers were in the journal of a stopped run\n", sensitivity.num_resumed);
   }
   if (report.rank_correlation) {
-    text += fmt::format("  rank correlation of fast with exact: {:.3f}\n",
-                        *report.rank_correlation);
+    text +=
+        fmt::format("  rank correlation of fast with exact: {:.3f}\n", *report.rank_correlation);
   }
   for (const auto& [node, reason] : sensitivity.left_out) {
     text += fmt::format("  left out: '{}': {}\n", node, reason);

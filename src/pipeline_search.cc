@@ -39,9 +39,7 @@ void Write(AtomicFile& file, const Json& json) {
 // A point on the picture needs a number even without any error.
 double Decibels(double noise) { return evaluate::SqnrDb(noise); }
 
-Json DecibelsOrNull(double decibels) {
-  return std::isfinite(decibels) ? Json(decibels) : Json();
-}
+Json DecibelsOrNull(double decibels) { return std::isfinite(decibels) ? Json(decibels) : Json(); }
 
 Json ToJson(const search::Measurement& measurement) {
   Json json{{"sqnr_db", DecibelsOrNull(measurement.sqnr_db)},
@@ -88,9 +86,8 @@ class Trials {
     if (const auto known = journal_.found().find(name); known != journal_.found().end()) {
       return MeasurementFromJson(known->second);
     }
-    const search::Measurement measurement =
-        space_.MeasurePlan(space_.PlanOf(report_.groups, report_.sensitivity, choice),
-                           options_.batch_size, pool_);
+    const search::Measurement measurement = space_.MeasurePlan(
+        space_.PlanOf(report_.groups, report_.sensitivity, choice), options_.batch_size, pool_);
     journal_.Add(name, ToJson(measurement));
     return measurement;
   }

@@ -18,10 +18,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 search::Space SpaceOf(const SpaceOptions& options) {
-  search::Space space = search::MakeSpace(search::ParseCandidates(options.candidates),
-                                          search::ParseCandidates(options.weight_candidates),
-                                          search::ParseCandidates(options.activation_candidates),
-                                          options.base);
+  search::Space space =
+      search::MakeSpace(search::ParseCandidates(options.candidates),
+                        search::ParseCandidates(options.weight_candidates),
+                        search::ParseCandidates(options.activation_candidates), options.base);
   if (options.change_base) options.change_base(space.base);
   return space;
 }
@@ -31,8 +31,7 @@ search::Space SpaceOf(const SpaceOptions& options) {
 SearchSpace::SearchSpace(const SpaceOptions& options)
     : options_(options),
       space_(SpaceOf(options)),
-      model_(
-          Prepare(options.model, options.preparation, plan::ResolveEqualization(space_.base))) {
+      model_(Prepare(options.model, options.preparation, plan::ResolveEqualization(space_.base))) {
   if (space_.base.smooth) {
     Fail(ErrorCode::kUnsupported,
          "smooth_quant changes the model that is searched: smooth it first, with `bitpress "
@@ -93,7 +92,7 @@ search::Sensitivity SearchSpace::Measure(const std::filesystem::path& journal, b
   options.measures_time = measures_time;
   options.num_threads = options_.num_threads;
   options.journal = journal;
-  options.key = Key();
+  options.key = Key() + (measures_time ? " with times" : "");
   options.progress = options_.progress;
   size_t limit = options_.num_sensitivity_samples;
   if (options_.num_samples > 0) limit = std::min(limit, options_.num_samples);
@@ -111,8 +110,8 @@ std::string SearchSpace::Key() const {
            {"method", search::MethodName(options_.method)},
            {"base", plan::ToJson(space_.base)}};
   for (const search::Part& part : space_.parts) {
-    key["parts"].push_back({search::SideName(part.side),
-                            plan::ToJson(search::PartConfig(space_, part))});
+    key["parts"].push_back(
+        {search::SideName(part.side), plan::ToJson(search::PartConfig(space_, part))});
   }
   return key.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

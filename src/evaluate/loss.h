@@ -19,7 +19,6 @@ struct Loss {
   // Where the model gives class scores: mean over samples of the Kullback-Leibler divergence of
   // their softmax, in nats, and how often both rank the same class first, 0 to 1.
   std::optional<double> divergence, agreement;
-
 };
 
 // 10 log10(1 / noise); +infinity without any.

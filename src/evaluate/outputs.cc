@@ -15,15 +15,18 @@ std::vector<double> ToDoubles(const Tensor& tensor) {
     }
     return values;
   };
-  const auto copy = [](auto values) {
-    return std::vector<double>(values.begin(), values.end());
-  };
+  const auto copy = [](auto values) { return std::vector<double>(values.begin(), values.end()); };
   switch (tensor.type) {
-    case DataType::kFloat16: return decode(formats::ElementType::kFloat16);
-    case DataType::kBFloat16: return decode(formats::ElementType::kBFloat16);
-    case DataType::kDouble: return copy(tensor.values<double>());
-    case DataType::kFloat: return copy(tensor.values<float>());
-    default: return {};
+    case DataType::kFloat16:
+      return decode(formats::ElementType::kFloat16);
+    case DataType::kBFloat16:
+      return decode(formats::ElementType::kBFloat16);
+    case DataType::kDouble:
+      return copy(tensor.values<double>());
+    case DataType::kFloat:
+      return copy(tensor.values<float>());
+    default:
+      return {};
   }
 }
 

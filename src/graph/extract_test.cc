@@ -64,18 +64,16 @@ TEST(Extract, BodiesKeepWhatTheyCapture) {
 
 TEST(Extract, RefusesOutputsThatNoNodeGives) {
   const Model model = Branched();
-  EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument,
-                          [&] {
-                            Extract(model, std::vector<std::string>{},
-                                    std::vector<std::string>{"w"});
-                          }),
-              testing::HasSubstr("'w'"));
-  EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument,
-                          [&] {
-                            Extract(model, std::vector<std::string>{"y"},
-                                    std::vector<std::string>{"y"});
-                          }),
-              testing::HasSubstr("'y'"));
+  EXPECT_THAT(
+      ExpectError(
+          ErrorCode::kInvalidArgument,
+          [&] { Extract(model, std::vector<std::string>{}, std::vector<std::string>{"w"}); }),
+      testing::HasSubstr("'w'"));
+  EXPECT_THAT(
+      ExpectError(
+          ErrorCode::kInvalidArgument,
+          [&] { Extract(model, std::vector<std::string>{"y"}, std::vector<std::string>{"y"}); }),
+      testing::HasSubstr("'y'"));
 }
 
 }  // namespace

@@ -54,6 +54,7 @@ class Planner {
       }
       if (placement_ == Placement::kAll) PlanOutputs(node);
     }
+    if (plan_.config.dual_quant) PutInRows();
     return std::move(plan_);
   }
 
@@ -166,6 +167,26 @@ class Planner {
       axis = node.GetInt("axis", plan_.opset >= 13 ? -1 : 1);
     }
     return rows_.Activation(node, value, axis);
+  }
+
+  // dual_quant: the producer's quantizer before the reader's where their formats differ.
+  void PutInRows() {
+    std::set<std::string> quantized;  // nodes
+    for (const TensorPlan& row : plan_.tensors) {
+      if (row.role != Role::kActivation || !row.is_quantized()) continue;
+      for (const TensorUse& use : row.uses) quantized.insert(use.node);
+    }
+    for (TensorPlan& row : plan_.tensors) {
+      if (row.role != Role::kActivation || !row.is_quantized() || row.is_dynamic()) continue;
+      const std::optional<Node> producer = model_.Producer(row.value);
+      if (!producer || !quantized.contains(nodes_.KeyOf(*producer))) continue;
+      const Treatment& treatment = rules_.For(*producer, row.value);
+      const std::optional<formats::FormatSpec>& format = treatment.activation;
+      if (!format || !treatment.excluded.empty() || format->name == row.format) continue;
+      // An integer would need a scale besides the reader's.
+      const bool can_stand = !format->is_integer() && (!format->is_blocked() || row.axis);
+      if (can_stand) row.through = format->name;
+    }
   }
 
   // Placement all: outputs of the model and of bodies get their quantizer last.

@@ -83,9 +83,9 @@ constexpr Preset kPresets[] = {
      "activation_symmetric=false,weight_granularity=per_tensor",
      "op_types=Conv;ConvTranspose;Gemm;MatMul: activations=int8, weights=int8, biases=int8, "
      "optional"},
-    {"BF16_MIXED_BFP16", "bf16", "bf16", "placement=all",
+    {"BF16_MIXED_BFP16", "bf16", "bf16", "placement=all,dual_quant=true",
      "op_types=Conv;ConvTranspose;Gemm;MatMul: activations=bfp16, weights=bfp16, optional"},
-    {"BF16_MIXED_MXINT8", "bf16", "bf16", "placement=all",
+    {"BF16_MIXED_MXINT8", "bf16", "bf16", "placement=all,dual_quant=true",
      "op_types=Conv;ConvTranspose;Gemm;MatMul: activations=mxint8, weights=mxint8, optional"},
 };
 

@@ -90,6 +90,9 @@ struct QuantConfig {
   // Of bf16, fp16 and fp8: values are divided by a scale of their tensor before they are rounded.
   bool activation_scaled = false;
   bool weight_scaled = false;
+  // Where an operator reads a value in another format than the one its producer computes in, both
+  // quantizers stand in a row.
+  bool dual_quant = false;
   // What learns weights from samples before they are quantized, in this order.
   std::vector<FinetunePass> finetune;
   FinetuneSettings finetune_settings;

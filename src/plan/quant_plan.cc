@@ -53,6 +53,17 @@ void CheckUse(const TensorPlan& row, const TensorUse& use, const NodeIndex& node
   }
 }
 
+void CheckThrough(const QuantPlan& plan, const TensorPlan& row) {
+  const formats::FormatSpec spec = formats::FindFormat(row.through);
+  if (spec.is_integer() || (spec.is_blocked() && !row.axis)) {
+    Fail(ErrorCode::kInvalidArgument,
+         "'through' is {}, which needs {} of its own; a float format, or blocks along the same "
+         "axis, can stand before {}",
+         row.through, spec.is_integer() ? "a scale" : "an axis", row.format);
+  }
+  CheckHasOperator(plan.operators, spec);
+}
+
 void CheckRow(const QuantPlan& plan, const TensorPlan& row, const NodeIndex& nodes,
               const graph::Model& model) {
   const formats::FormatSpec spec = row.Spec();
@@ -71,6 +82,7 @@ void CheckRow(const QuantPlan& plan, const TensorPlan& row, const NodeIndex& nod
            "no node computes this output, so none can be put behind it");
     }
     CheckHasOperator(plan.operators, spec);
+    if (!row.through.empty()) CheckThrough(plan, row);
     const DataType type = model.InfoOf(row.value).type;
     if (type == DataType::kFloat16 && !HasHalfOperator(plan.operators, spec)) {
       Fail(ErrorCode::kUnsupported,
@@ -109,6 +121,18 @@ formats::FormatSpec TensorPlan::Spec() const {
   if (scale_choice) spec.scale_choice = *scale_choice;
   spec.rounding = rounding;
   return spec;
+}
+
+TensorPlan TensorPlan::ThroughRow() const {
+  TensorPlan row;
+  row.value = value;
+  row.format = through;
+  const formats::FormatSpec spec = formats::FindFormat(through);
+  if (spec.is_blocked()) {
+    row.axis = axis;
+    row.scale_choice = DefaultScaleChoice(spec, Role::kActivation);
+  }
+  return row;
 }
 
 formats::IntegerSpec TensorPlan::IntegerSpec() const {

@@ -55,6 +55,9 @@ struct TensorPlan {
   std::optional<IntegerTreatment> integer;
   // Only formats of single floats may have it.
   std::optional<ScaledTreatment> scaled;
+  // A format that the value is rounded to before it is rounded to `format`: activations whose
+  // producer has another precision than their readers. No integer format; "": none.
+  std::string through;
   std::vector<TensorUse> uses;
   // The quantized value is a graph output: its quantizer sits last and keeps the name.
   bool is_graph_output = false;
@@ -72,6 +75,8 @@ struct TensorPlan {
   bool has_scale_of_products() const { return role == Role::kBias && integer && format == "int32"; }
   // The format with this row's scale choice and rounding. REQUIRES: is_quantized().
   formats::FormatSpec Spec() const;
+  // The row of the quantizer before it. REQUIRES: `through` is there.
+  TensorPlan ThroughRow() const;
   // REQUIRES: `integer` is there.
   formats::IntegerSpec IntegerSpec() const;
   bool operator==(const TensorPlan&) const = default;

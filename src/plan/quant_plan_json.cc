@@ -58,6 +58,7 @@ ordered_json RowToJson(const TensorPlan& row) {
       object["rounding"] = formats::RoundingModeName(row.rounding);
       if (row.scaled) AddScaled(row, object);
     }
+    if (!row.through.empty()) object["through"] = row.through;
   } else {
     object["reason"] = row.reason;
   }
@@ -160,6 +161,12 @@ void ReadTreatment(ObjectReader& reader, TensorPlan& row) {
     Fail(ErrorCode::kInvalidArgument,
          "format {} has no blocks, so 'axis', 'flatten' and 'scale_choice' mean nothing",
          row.format);
+  }
+  if (reader.Has("through")) {
+    row.through = formats::FindFormat(ToLower(Trim(reader.String("through")))).name;
+    if (row.role != Role::kActivation) {
+      Fail(ErrorCode::kInvalidArgument, "'through' is for activations");
+    }
   }
   if (!spec.is_integer()) formats::Validate(row.Spec());
 }

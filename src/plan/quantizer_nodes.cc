@@ -95,7 +95,11 @@ std::optional<std::string> QuantizedFrom(const graph::Model& model, std::string_
 bool ReadsQuantized(const graph::Model& model, const graph::Node& node, size_t input_index,
                     std::string_view value) {
   const std::string& read = node.input(input_index);
-  if (QuantizedFrom(model, read) == value) return true;
+  // Quantizers may stand in a row.
+  for (auto source = QuantizedFrom(model, read); source; source = QuantizedFrom(model, *source)) {
+    if (*source == value) return true;
+    if (source->empty()) break;
+  }
   // The copy of a weight: FreshName may have added a number.
   const bool is_stored_as_codes = QuantizedFrom(model, read) == "";
   if (read == value) return is_stored_as_codes;

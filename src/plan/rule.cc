@@ -12,8 +12,9 @@ namespace {
 
 // What holds for a model as a whole.
 constexpr std::string_view kGlobalSettings[] = {
-    "placement",      "operators",          "exclude_nodes",  "exclude_op_types", "equalize",
-    "equalize_clips", "equalize_clip_gain", "equalize_steps", "equalize_bias",    "smooth_quant"};
+    "placement",      "operators",     "exclude_nodes",  "exclude_op_types",
+    "equalize",       "dual_quant",    "equalize_clips", "equalize_clip_gain",
+    "equalize_steps", "equalize_bias", "smooth_quant"};
 
 bool IsPerNode(std::string_view key) {
   return !key.starts_with("finetune") &&

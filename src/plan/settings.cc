@@ -243,6 +243,11 @@ std::vector<Setting> MakeSettings() {
       &QuantConfig::activation_scaled));
   settings.push_back(BoolSetting("weight_scaled", "the same for weights, from their largest value",
                                  &QuantConfig::weight_scaled));
+  settings.push_back(BoolSetting(
+      "dual_quant",
+      "where an operator reads a value in another format than its producer's activations have, "
+      "round it to both, the producer's first (AMD Quark's DualQuantNodes; default false)",
+      &QuantConfig::dual_quant));
   settings.push_back({"exclude_nodes", "REGEX[;REGEX...]",
                       "nodes whose whole name matches stay float",
                       [](QuantConfig& config, std::string_view value) {

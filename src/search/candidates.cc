@@ -41,11 +41,9 @@ bool HasIntegers(std::span<const Candidate> candidates) {
 }
 
 // Of the candidates of a side the first with the most bits.
-const Candidate& Finest(std::span<const Candidate> candidates,
-                        std::string QuantConfig::*format) {
-  return *std::ranges::max_element(candidates, {}, [&](const Candidate& candidate) {
-    return BitsOf(candidate.config.*format);
-  });
+const Candidate& Finest(std::span<const Candidate> candidates, std::string QuantConfig::*format) {
+  return *std::ranges::max_element(
+      candidates, {}, [&](const Candidate& candidate) { return BitsOf(candidate.config.*format); });
 }
 
 Candidate ParseCandidate(const std::string& name) {
@@ -90,9 +88,12 @@ void MakeCombinations(Space& space) {
 
 std::string_view SideName(Side side) {
   switch (side) {
-    case Side::kBoth: return "both";
-    case Side::kWeights: return "weights";
-    case Side::kActivations: return "activations";
+    case Side::kBoth:
+      return "both";
+    case Side::kWeights:
+      return "weights";
+    case Side::kActivations:
+      return "activations";
   }
   return "";
 }
@@ -156,8 +157,8 @@ QuantConfig PartConfig(const Space& space, const Part& part) {
   return config;
 }
 
-std::vector<std::pair<std::string, std::string>> RuleSettings(
-    const Space& space, std::span<const size_t> combination) {
+std::vector<std::pair<std::string, std::string>> RuleSettings(const Space& space,
+                                                              std::span<const size_t> combination) {
   std::vector<std::pair<std::string, std::string>> settings;
   for (const size_t index : combination) {
     const Part& part = space.parts[index];

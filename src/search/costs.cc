@@ -66,8 +66,7 @@ std::vector<LayerGroup> GroupLayers(const graph::Model& model, const Sensitivity
   std::vector<LayerGroup> groups;
   std::map<std::string, size_t> group_of;  // by weight
   for (size_t i = 0; i < sensitivity.layers.size(); ++i) {
-    const std::vector<std::string> weights =
-        WeightsOf(model, nodes.at(sensitivity.layers[i].node));
+    const std::vector<std::string> weights = WeightsOf(model, nodes.at(sensitivity.layers[i].node));
     const auto shared = std::ranges::find_if(
         weights, [&](const std::string& weight) { return group_of.contains(weight); });
     const size_t group = shared == weights.end() ? groups.size() : group_of.at(*shared);
@@ -86,8 +85,7 @@ std::map<std::string, uint64_t> StoredWeightBytes(const graph::Model& model,
   transform::ApplyOptions options;
   options.params = part.params;
   std::map<std::string, uint64_t> bytes;
-  for (const auto& weight :
-       transform::ApplyPlan(quantized, part.plan, options, pool).weights) {
+  for (const auto& weight : transform::ApplyPlan(quantized, part.plan, options, pool).weights) {
     bytes[weight->value] += weight->stored_bytes;
   }
   return bytes;

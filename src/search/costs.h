@@ -22,7 +22,7 @@ enum class CostKind {
   kMacBits,  // bits of the weight times bits of the activation, the mean over all products
   kTime,     // of inference, in parts of the float model's: the layers' own, measured one by one
 };
-std::string_view CostName(CostKind kind);  // "bits", "bytes", "mac_bits", "time"
+std::string_view CostName(CostKind kind);   // "bits", "bytes", "mac_bits", "time"
 std::string_view CostLabel(CostKind kind);  // for pictures
 // Throws Error(kInvalidArgument).
 CostKind ParseCostKind(std::string_view word);

@@ -39,8 +39,8 @@ Comparison SplitComparison(std::string_view text, std::string_view examples) {
   for (const std::string_view sign : {">=", "<="}) {
     const size_t at = text.find(sign);
     if (at == std::string_view::npos) continue;
-    return {std::string(Trim(text.substr(0, at))), sign == ">=",
-            std::string(Trim(text.substr(at + sign.size())))};
+    return {std::string(Trim(text.substr(0, at))),
+            sign == ">=", std::string(Trim(text.substr(at + sign.size())))};
   }
   Fail(ErrorCode::kInvalidArgument, "'{}' is no bound; write {}", text, examples);
 }
@@ -102,11 +102,16 @@ double Target::ValueOf(const Measurement& measurement) const {
   constexpr std::string_view kNoLabels =
       "there are no labels, or no class scores: give --labels CSV or one folder a class";
   switch (metric) {
-    case Metric::kSqnr: return measurement.sqnr_db;
-    case Metric::kCosine: return measurement.cosine;
-    case Metric::kL2: return measurement.l2;
-    case Metric::kAgreement: return percent(measurement.agreement, "");
-    case Metric::kTop1: return percent(measurement.top1, kNoLabels);
+    case Metric::kSqnr:
+      return measurement.sqnr_db;
+    case Metric::kCosine:
+      return measurement.cosine;
+    case Metric::kL2:
+      return measurement.l2;
+    case Metric::kAgreement:
+      return percent(measurement.agreement, "");
+    case Metric::kTop1:
+      return percent(measurement.top1, kNoLabels);
     case Metric::kTop1Drop:
       return percent(measurement.reference_top1, kNoLabels) - percent(measurement.top1, kNoLabels);
   }
@@ -128,8 +133,8 @@ Budget ParseBudget(std::string_view text) {
       SplitComparison(text, "bits<=5.0, bytes<=3MB, mac_bits<=40 or time<=1.3");
   const CostKind kind = ParseCostKind(comparison.name);
   CheckDirection(comparison, false, text);
-  const double bound = kind == CostKind::kBytes ? ParseBytes(comparison.bound)
-                                                : ParseBound(comparison.bound);
+  const double bound =
+      kind == CostKind::kBytes ? ParseBytes(comparison.bound) : ParseBound(comparison.bound);
   if (bound <= 0) Fail(ErrorCode::kInvalidArgument, "'{}': the bound must be above 0", text);
   return {kind, bound};
 }

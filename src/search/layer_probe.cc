@@ -153,8 +153,7 @@ void LayerProbe::SetSample(std::span<const Tensor> inputs) {
   }
 }
 
-std::vector<Tensor> LayerProbe::Gather(
-    const std::vector<runtime::ValueDescription>& wanted) const {
+std::vector<Tensor> LayerProbe::Gather(const std::vector<runtime::ValueDescription>& wanted) const {
   std::vector<Tensor> tensors;
   for (const runtime::ValueDescription& value : wanted) tensors.push_back(values_.at(value.name));
   return tensors;

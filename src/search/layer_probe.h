@@ -55,7 +55,7 @@ class LayerProbe {
   const graph::Model& model_;
   graph::Node node_;
   size_t num_threads_;
-  std::vector<std::string> layer_inputs_;   // that are computed or inputs of the model
+  std::vector<std::string> layer_inputs_;  // that are computed or inputs of the model
   std::vector<std::string> layer_outputs_;
   std::vector<std::string> rest_inputs_;   // what it reads besides layer_outputs_
   std::vector<std::string> rest_outputs_;  // outputs of the model that the layer has a part in

@@ -1,7 +1,7 @@
 #include "search/search.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -160,11 +160,11 @@ class Searcher {
       }
     }
     const Measurement& best = *result_.points[result_.chosen].measured;
-    result_.why_not = fmt::format(
-        "target {} was not reached{}: the best of {} measured models has {:.4g}",
-        goals_.target->Text(),
-        goals_.budget ? fmt::format(" within {}", goals_.budget->Text()) : "", result_.num_measured,
-        goals_.target->ValueOf(best));
+    result_.why_not =
+        fmt::format("target {} was not reached{}: the best of {} measured models has {:.4g}",
+                    goals_.target->Text(),
+                    goals_.budget ? fmt::format(" within {}", goals_.budget->Text()) : "",
+                    result_.num_measured, goals_.target->ValueOf(best));
   }
 
   void MeasureEvenly() {

@@ -45,11 +45,11 @@ struct SearchResult {
   // By rising cost. Of the optimal strategy the front; of the greedy one its way, where points may
   // be beaten.
   std::vector<SearchPoint> points;
-  bool is_exact = true;      // see Front
-  size_t chosen = 0;         // of `points`; where the target was not reached the best
-  bool is_reached = true;    // the target, within the budget
-  std::string why_not;       // "" if it was
-  size_t num_measured = 0;   // models
+  bool is_exact = true;     // see Front
+  size_t chosen = 0;        // of `points`; where the target was not reached the best
+  bool is_reached = true;   // the target, within the budget
+  std::string why_not;      // "" if it was
+  size_t num_measured = 0;  // models
 };
 
 // Measures the model of a choice.

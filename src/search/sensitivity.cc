@@ -37,18 +37,18 @@ class Samples {
     constexpr size_t kAtOnce = 8;
     uint64_t bytes = 0;
     held_.clear();
-    num_samples_ = calibrate::RunSamples(
-                       source_, inputs_, kAtOnce,
-                       [&](const std::vector<Tensor>& inputs, size_t count) {
-                         for (const Tensor& input : inputs) bytes += input.bytes.size();
-                         if (bytes <= kMostHeldBytes) {
-                           held_.push_back({inputs, count});
-                         } else {
-                           held_.clear();
-                         }
-                         run(inputs, count);
-                       },
-                       "", {})
+    num_samples_ = calibrate::RunSamples(source_, inputs_, kAtOnce,
+                                         [&](const std::vector<Tensor>& inputs, size_t count) {
+                                           for (const Tensor& input : inputs)
+                                             bytes += input.bytes.size();
+                                           if (bytes <= kMostHeldBytes) {
+                                             held_.push_back({inputs, count});
+                                           } else {
+                                             held_.clear();
+                                           }
+                                           run(inputs, count);
+                                         },
+                                         "", {})
                        .num_samples;
     is_complete_ = bytes <= kMostHeldBytes;
     if (num_samples_ == 0) {

@@ -41,7 +41,7 @@ struct SearchLayer {
 };
 
 struct SearchLayers {
-  std::vector<SearchLayer> found;  // in graph order
+  std::vector<SearchLayer> found;                             // in graph order
   std::vector<std::pair<std::string, std::string>> left_out;  // with the reason
 };
 
@@ -50,7 +50,7 @@ SearchLayers FindSearchLayers(const graph::Model& model, const std::vector<Plann
 
 // What is lost by one part in one layer.
 struct PartLoss {
-  bool is_there = false;  // the part quantizes nothing of this layer, and costs nothing
+  bool is_there = false;   // the part quantizes nothing of this layer, and costs nothing
   double local_noise = 0;  // at the layer's output, in parts of its energy
   // In parts of the energy of the model's outputs: from `local_noise` and the gain.
   std::optional<double> fast_noise;
@@ -64,7 +64,7 @@ struct PartLoss {
 struct LayerLoss {
   std::string node;
   std::string op_type;
-  double num_macs = 0;  // multiplications and additions for one sample, as pairs
+  double num_macs = 0;            // multiplications and additions for one sample, as pairs
   std::optional<double> time_ms;  // of the float layer
   std::vector<PartLoss> parts;    // in the order of the space's
 };

@@ -9,9 +9,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // SQNR in dB; null without any error.
-Json Decibels(double noise) {
-  return noise == 0 ? Json() : Json(evaluate::SqnrDb(noise));
-}
+Json Decibels(double noise) { return noise == 0 ? Json() : Json(evaluate::SqnrDb(noise)); }
 
 template <typename T>
 Json OrNull(const std::optional<T>& value) {
@@ -63,9 +61,9 @@ LayerLoss LayerLossFromJson(const Json& json) {
       if (part.contains("fast")) loss.fast_noise = part["fast"].at("noise").get<double>();
       if (part.contains("exact")) {
         const Json& exact = part["exact"];
-        loss.exact = evaluate::Loss{exact.at("noise"), exact.at("l2"), exact.at("cosine"),
-                                    Optional(exact.at("divergence")),
-                                    Optional(exact.at("agreement"))};
+        loss.exact =
+            evaluate::Loss{exact.at("noise"), exact.at("l2"), exact.at("cosine"),
+                           Optional(exact.at("divergence")), Optional(exact.at("agreement"))};
       }
       if (part.contains("time_ms")) loss.time_ms = part["time_ms"].get<double>();
     }

@@ -83,10 +83,17 @@ class Inserter {
       std::rotate(jobs.begin(), last, last + 1);
       source = RenameOutput(value, jobs.front());
     }
+    std::map<std::string, std::string> rounded;  // by the format that rows go through
     for (const Job& job : jobs) {
+      const std::string& through = job.row->through;
+      const auto [before, is_new] = rounded.try_emplace(through, source);
+      if (is_new && !through.empty()) {
+        before->second = model_.FreshName(value + "_" + formats::FindFormat(through).name);
+        Insert(job.row->ThroughRow(), source, before->second);
+      }
       const std::string target =
           job.row->is_graph_output ? value : model_.FreshName(value + "_quantized");
-      Insert(*job.row, source, target);
+      Insert(*job.row, before->second, target);
       for (graph::Use use : job.uses) use.node.set_input(use.input_index, target);
     }
   }

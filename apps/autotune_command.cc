@@ -1,0 +1,133 @@
+// bitpress autotune: the first configuration that loses little enough.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "base/text.h"
+#include "command.h"
+#include "config_options.h"
+#include "pipeline_autotune.h"
+#include "progress_bar.h"
+
+namespace bitpress::apps {
+namespace {
+
+struct Options {
+  std::string model, output, report, data, labels, validation, validation_labels, configs;
+  bool as_is = false;
+  pipeline::AutotuneOptions request;
+};
+
+std::string Summarize(const Options& options, const pipeline::AutotuneReport& report) {
+  const pipeline::AutotuneTrial& chosen = report.trials[report.chosen];
+  std::string text = fmt::format("{}: {}, loss {:.2f} % ({}), {}\n", options.output, chosen.config,
+                                 100 * chosen.loss,
+                                 report.measure == "noise" ? "energy of the error" : report.measure,
+                                 HumanBytes(chosen.evaluation.file_bytes));
+  for (size_t i = 0; i < report.trials.size(); ++i) {
+    const pipeline::AutotuneTrial& trial = report.trials[i];
+    const char mark = i == report.chosen ? '*' : ' ';
+    if (!trial.error.empty()) {
+      text += fmt::format("{} {}: {}\n", mark, trial.config, trial.error);
+      continue;
+    }
+    text += fmt::format("{} {}: loss {:.2f} %", mark, trial.config, 100 * trial.loss);
+    if (trial.evaluation.sqnr_db) {
+      text += fmt::format(", SQNR {:.2f} dB", *trial.evaluation.sqnr_db);
+    }
+    if (trial.evaluation.time_ratio) {
+      text += fmt::format(", time {:.2f} of float", *trial.evaluation.time_ratio);
+    }
+    text += fmt::format(", {}\n", HumanBytes(trial.evaluation.file_bytes));
+  }
+  if (!report.is_tolerable) {
+    text += fmt::format("  none loses at most {:g} %: this is the best\n",
+                        100 * options.request.tolerable_loss);
+  }
+  return text;
+}
+
+void Run(Options& options) {
+  pipeline::AutotuneOptions& request = options.request;
+  request.model = options.model;
+  request.output = options.output;
+  request.report = options.report;
+  request.data = options.data;
+  request.labels_csv = options.labels;
+  request.validation = options.validation;
+  request.validation_labels_csv = options.validation_labels;
+  if (options.as_is) request.preparation = pipeline::Preparation::kAsIs;
+  for (const std::string& name : SplitOutsideParentheses(options.configs, ",")) {
+    ConfigOptions config;
+    config.config = std::string(Trim(name));
+    request.configs.push_back(config.Resolve());
+  }
+  pipeline::AutotuneReport report;
+  {
+    ProgressBar bar;
+    request.progress = bar.Sink();
+    report = pipeline::Autotune(request);
+    request.progress = {};
+  }
+  Print(Summarize(options, report));
+}
+
+}  // namespace
+
+void AddAutotuneCommand(CLI::App& program) {
+  CLI::App* const command = program.add_subcommand(
+      "autotune", "Try configurations from cheap to dear until one loses little enough.");
+  const auto options = std::make_shared<Options>();
+  command->add_option("model", options->model, "the float ONNX model")
+      ->required()
+      ->type_name("MODEL");
+  command->add_option("-o,--output", options->output, "the quantized model to write")
+      ->required()
+      ->type_name("FILE");
+  AddSampleOptions(*command, options->data, options->labels, options->request.image,
+                   options->request.num_samples)
+      ->required();
+  command->get_option("--samples")
+      ->description("for ranges and fine-tuning at most so many (default 100; 0: all)");
+  command
+      ->add_option("--validation", options->validation,
+                   "other samples to measure with (default: those of --data)")
+      ->type_name("DIR");
+  command->add_option("--validation-labels", options->validation_labels, "their labels")
+      ->type_name("CSV");
+  constexpr int kMost = 1'000'000'000;  // CLI11 would read a negative number as a large one
+  command
+      ->add_option("--validation-samples", options->request.num_validation_samples,
+                   "measure with at most so many (default 0: all)")
+      ->check(CLI::Range(0, kMost))
+      ->type_name("N");
+  command
+      ->add_option(
+          "--tolerable-loss", options->request.tolerable_loss,
+          "in parts of the float model's top-1; without labels, of how often both rank the "
+          "same class first; without classes, of the outputs' energy (default 0.01)")
+      ->type_name("X");
+  command
+      ->add_option("--configs", options->configs,
+                   "what to try, in this order: presets, formats, .json files, joined by commas "
+                   "(default: INT8, INT8_ADAROUND, INT8_ADAQUANT, INT8 with uint16 activations, "
+                   "BF16)")
+      ->type_name("NAME[,NAME...]");
+  command->add_option("--max-trials", options->request.max_trials, "try at most so many")
+      ->check(CLI::Range(1, kMost))
+      ->type_name("N");
+  command->add_option("--json", options->report, "write what was measured there")
+      ->type_name("FILE");
+  command->add_flag("--as-is", options->as_is,
+                    "do not fold constants and BatchNorm first (needed for models with operators "
+                    "that are not on this machine)");
+  AddThreadsOption(*command, options->request.num_threads);
+  command->footer(
+      "Example:\n"
+      "  bitpress autotune model.onnx -o best.onnx --data photos --labels labels.csv \\\n"
+      "      --image \"resize=256,crop=224,mean=0.498,std=0.502\" --tolerable-loss 0.01\n");
+  command->callback([options] { Run(*options); });
+}
+
+}  // namespace bitpress::apps

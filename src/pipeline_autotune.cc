@@ -1,0 +1,171 @@
+#include "pipeline_autotune.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+
+namespace bitpress::pipeline {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What of the float model's accuracy is lost, and by which measure.
+std::pair<double, std::string> LossOf(const evaluate::EvaluationReport& report) {
+  if (report.top1 && report.reference_top1.value_or(0) > 0) {
+    return {(*report.reference_top1 - *report.top1) / *report.reference_top1, "top-1"};
+  }
+  if (report.agreement) return {1 - *report.agreement, "agreement"};
+  if (!report.sqnr_db) {
+    Fail(ErrorCode::kInvalidArgument, "the model has no output of floating-point numbers");
+  }
+  return {std::pow(10, -*report.sqnr_db / 10), "noise"};
+}
+
+// A model beside the output, gone at the end.
+class Candidate {
+ public:
+  explicit Candidate(const fs::path& output, std::string_view suffix)
+      : path_(output.string().append(suffix)), data_(path_.string() + ".data") {}
+  ~Candidate() {
+    std::error_code ignored;
+    fs::remove(path_, ignored);
+    fs::remove(data_, ignored);
+  }
+  Candidate(const Candidate&) = delete;
+  Candidate& operator=(const Candidate&) = delete;
+  const fs::path& path() const { return path_; }
+  // A model of several files names them, and cannot be renamed.
+  bool CanMove() const { return !fs::exists(data_); }
+
+ private:
+  fs::path path_;
+  fs::path data_;
+};
+
+void QuantizeTo(const fs::path& output, const AutotuneOptions& options,
+                const plan::QuantConfig& config) {
+  QuantizeOptions quantize;
+  quantize.model = options.model;
+  quantize.output = output;
+  quantize.config = config;
+  quantize.preparation = options.preparation;
+  quantize.data = options.data;
+  quantize.labels_csv = options.labels_csv;
+  quantize.image = options.image;
+  quantize.num_samples = options.num_samples;
+  quantize.is_checked = false;
+  quantize.num_threads = options.num_threads;
+  quantize.progress = options.progress;
+  Quantize(quantize);
+}
+
+evaluate::EvaluationReport EvaluateOne(const fs::path& model, const AutotuneOptions& options) {
+  const bool has_validation = !options.validation.empty();
+  EvaluateOptions evaluate;
+  evaluate.model = model;
+  evaluate.reference = options.model;
+  evaluate.data = has_validation ? options.validation : options.data;
+  evaluate.labels_csv = has_validation ? options.validation_labels_csv : options.labels_csv;
+  evaluate.image = options.image;
+  evaluate.batch_size = options.batch_size;
+  evaluate.num_samples = options.num_validation_samples;
+  evaluate.num_threads = options.num_threads;
+  evaluate.progress = options.progress;
+  return Evaluate(evaluate);
+}
+
+}  // namespace
+
+std::vector<plan::QuantConfig> DefaultLadder() {
+  std::vector<plan::QuantConfig> ladder;
+  for (const char* name : {"INT8", "INT8_ADAROUND", "INT8_ADAQUANT"}) {
+    ladder.push_back(plan::ConfigByName(name));
+  }
+  plan::QuantConfig wide = plan::ConfigByName("INT8");
+  wide.name = "INT8, activations of 16 bits";
+  wide.activations = "uint16";
+  ladder.push_back(wide);
+  ladder.push_back(plan::ConfigByName("BF16"));
+  return ladder;
+}
+
+AutotuneReport Autotune(const AutotuneOptions& options) {
+  if (!(options.tolerable_loss >= 0)) {
+    Fail(ErrorCode::kInvalidArgument, "a tolerable loss is 0 or more, not {}",
+         options.tolerable_loss);
+  }
+  if (options.max_trials == 0) Fail(ErrorCode::kInvalidArgument, "there must be a trial");
+  { const AtomicFile probe(options.output); }  // before any work
+  std::optional<AtomicFile> report_file;
+  if (!options.report.empty()) report_file.emplace(options.report);
+  const std::vector<plan::QuantConfig> configs =
+      options.configs.empty() ? DefaultLadder() : options.configs;
+  AutotuneReport report;
+  std::optional<size_t> best;
+  bool is_kept = false;
+  const Candidate trial(options.output, ".trial");
+  const Candidate kept(options.output, ".best");
+  for (size_t i = 0; i < std::min(configs.size(), options.max_trials); ++i) {
+    AutotuneTrial& tried = report.trials.emplace_back();
+    tried.config = configs[i].name;
+    try {
+      QuantizeTo(trial.path(), options, configs[i]);
+    } catch (const Error& error) {
+      tried.error = error.what();
+      continue;
+    }
+    tried.evaluation = EvaluateOne(trial.path(), options);
+    std::tie(tried.loss, report.measure) = LossOf(tried.evaluation);
+    if (!best || tried.loss < report.trials[*best].loss) {
+      best = i;
+      is_kept = trial.CanMove();
+      if (is_kept) fs::rename(trial.path(), kept.path());
+    }
+    report.is_tolerable = tried.loss <= options.tolerable_loss;
+    if (report.is_tolerable) break;
+  }
+  if (!best) {
+    Fail(ErrorCode::kInvalidArgument, "'{}': no configuration could be tried; {}: {}",
+         options.model.string(), report.trials[0].config, report.trials[0].error);
+  }
+  report.chosen = *best;
+  if (is_kept) {
+    fs::rename(kept.path(), options.output);
+  } else {
+    QuantizeTo(options.output, options, configs[*best]);  // the same bytes again
+  }
+  if (report_file) {
+    report_file->Write(ToJson(report).dump(1) + "\n");
+    report_file->Commit();
+  }
+  return report;
+}
+
+nlohmann::ordered_json ToJson(const AutotuneReport& report) {
+  nlohmann::ordered_json trials = nlohmann::ordered_json::array();
+  for (const AutotuneTrial& trial : report.trials) {
+    nlohmann::ordered_json json{{"config", trial.config}};
+    if (trial.error.empty()) {
+      json["loss"] = trial.loss;
+      json["evaluation"] = evaluate::ToJson(trial.evaluation);
+    } else {
+      json["error"] = trial.error;
+    }
+    trials.push_back(std::move(json));
+  }
+  return {{"bitpress_autotune", 1},
+          {"measure", report.measure},
+          {"chosen", report.trials[report.chosen].config},
+          {"is_tolerable", report.is_tolerable},
+          {"trials", std::move(trials)}};
+}
+
+}  // namespace bitpress::pipeline

@@ -1,0 +1,184 @@
+#include "search/search.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/scratch_folder.h"
+#include "base/test_support.h"
+#include "graph/test_models.h"
+#include "search/journal.h"
+
+namespace bitpress::search {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(ParseTarget, KnowsDirectionsAndUnits) {
+  Measurement measurement;
+  measurement.sqnr_db = 20;
+  measurement.agreement = 0.97;
+  measurement.top1 = 0.80;
+  measurement.reference_top1 = 0.84;
+  EXPECT_TRUE(ParseTarget("sqnr>=20").IsReached(measurement));
+  EXPECT_FALSE(ParseTarget("sqnr >= 20.1").IsReached(measurement));
+  EXPECT_TRUE(ParseTarget("agreement>=97").IsReached(measurement));
+  EXPECT_TRUE(ParseTarget("top1_drop<=4").IsReached(measurement));
+  EXPECT_FALSE(ParseTarget("top1_drop<=3.9").IsReached(measurement));
+  EXPECT_EQ(ParseTarget("top1_drop<=0.5").Text(), "top1_drop<=0.5");
+  measurement.top1.reset();
+  EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument,
+                          [&] { ParseTarget("top1>=80").IsReached(measurement); }),
+              HasSubstr("--labels"));
+}
+
+TEST(ParseTarget, RefusesWhatMeansNothing) {
+  const auto error = [](const char* text) {
+    return ExpectError(ErrorCode::kInvalidArgument, [&] { ParseTarget(text); });
+  };
+  EXPECT_THAT(error("sqnr=15"), HasSubstr("sqnr>=15"));
+  EXPECT_THAT(error("sqnr<=15"), HasSubstr("bounded by >="));
+  EXPECT_THAT(error("sqrn>=15"), HasSubstr("sqnr"));
+  EXPECT_THAT(error("sqnr>=nan"), HasSubstr("nan"));
+}
+
+TEST(ParseBudget, ReadsSizes) {
+  EXPECT_EQ(ParseBudget("bytes<=3MB").bound, 3e6);
+  EXPECT_EQ(ParseBudget("bytes<=1500").bound, 1500);
+  EXPECT_EQ(ParseBudget("bits<=4.5").bound, 4.5);
+  ExpectError(ErrorCode::kInvalidArgument, [] { ParseBudget("bits>=4"); });
+  ExpectError(ErrorCode::kInvalidArgument, [] { ParseBudget("bits<=-1"); });
+  ExpectError(ErrorCode::kInvalidArgument, [] { ParseBudget("sqnr<=1"); });
+}
+
+TEST(RankCorrelation, IsSpearmans) {
+  EXPECT_DOUBLE_EQ(RankCorrelation({1, 2, 3}, {10, 100, 1000}), 1);
+  EXPECT_DOUBLE_EQ(RankCorrelation({1, 2, 3}, {3, 2, 1}), -1);
+  // Ranks 1, 2.5, 2.5, 4 and 2, 1, 3.5, 3.5.
+  EXPECT_NEAR(RankCorrelation({1, 2, 2, 4}, {3, 1, 4, 4}), 0.5, 1e-12);
+}
+
+SearchGoals Goals(std::string_view target, std::string_view budget,
+                  Strategy strategy = Strategy::kOptimal) {
+  SearchGoals goals;
+  if (!target.empty()) goals.target = ParseTarget(target);
+  if (!budget.empty()) goals.budget = ParseBudget(budget);
+  goals.strategy = strategy;
+  return goals;
+}
+
+// Three layers in a chain, each with a candidate that costs 4 bits and one that costs 8.
+class SearchOfThree : public testing::Test {
+ protected:
+  SearchOfThree()
+      : model_(graph::FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
+          g (float[N,2] x) => (float[N,2] y)
+          <float[2,2] a = {1,2,3,4}, float[2,2] b = {1,2,3,4}, float[2,2] c = {1,2,3,4}>
+          { p = MatMul(x, a)  q = MatMul(p, b)  y = MatMul(q, c) })")),
+        space_(MakeSpace({}, ParseCandidates("mx9,mx4"), ParseCandidates("float"), std::nullopt)) {
+    for (const auto& [node, noise] :
+         {std::pair{"p", 0.1}, std::pair{"q", 0.001}, std::pair{"y", 0.01}}) {
+      LayerLoss layer{node, "MatMul", 1, std::nullopt, std::vector<PartLoss>(3)};
+      layer.parts[0] = {true, 0, 0.0, std::nullopt, std::nullopt};
+      layer.parts[1] = {true, 0, noise, std::nullopt, std::nullopt};
+      sensitivity_.layers.push_back(layer);
+    }
+    std::map<std::string, uint64_t> fine{{"a", 4}, {"b", 4}, {"c", 4}};
+    std::map<std::string, uint64_t> coarse{{"a", 2}, {"b", 2}, {"c", 2}};
+    costs_.emplace(CostKind::kBits, model_, space_, sensitivity_, GroupLayers(model_, sensitivity_),
+                   std::vector<std::map<std::string, uint64_t>>{fine, coarse, {}}, 1000);
+  }
+
+  // The truth is what was predicted, but for a factor.
+  Measurement MeasureChoice(const Choice& choice) {
+    ++num_measured_;
+    Measurement measurement;
+    double noise = 1e-9;
+    for (size_t group = 0; group < choice.size(); ++group) {
+      noise += costs_->NoiseOf(costs_->groups()[group], space_.combinations[choice[group]]);
+    }
+    measurement.sqnr_db = -10 * std::log10(1.5 * noise);
+    return measurement;
+  }
+
+  SearchResult Run(const SearchGoals& goals) {
+    return Search(*costs_, space_, goals,
+                  [&](const Choice& choice) { return MeasureChoice(choice); });
+  }
+
+  graph::Model model_;
+  Space space_;
+  Sensitivity sensitivity_;
+  std::optional<CostModel> costs_;
+  int num_measured_ = 0;
+};
+
+TEST_F(SearchOfThree, FindsTheLeastCostThatReachesTheTarget) {
+  // Only p must be fine: 10 log10(1 / (1.5 * 0.011)) = 17.8 dB.
+  const SearchResult result = Run(Goals("sqnr>=17", ""));
+  EXPECT_TRUE(result.is_reached);
+  EXPECT_TRUE(result.is_exact);
+  EXPECT_THAT(result.points[result.chosen].choice, ElementsAre(0, 1, 1));
+  EXPECT_NEAR(result.points[result.chosen].cost, 8.0 * (4 + 2 + 2) / 12, 1e-9);
+  EXPECT_EQ(static_cast<size_t>(num_measured_), result.num_measured);
+}
+
+TEST_F(SearchOfThree, KeepsABudget) {
+  const SearchResult result = Run(Goals("", "bits<=7"));
+  EXPECT_THAT(result.points[result.chosen].choice, ElementsAre(0, 1, 0));
+  EXPECT_TRUE(result.points[result.chosen].measured.has_value());
+  EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { Run(Goals("", "bits<=3")); }),
+              HasSubstr("bits = 4"));
+}
+
+TEST_F(SearchOfThree, SaysWhatCannotBeReached) {
+  const SearchResult result = Run(Goals("sqnr>=40", "bits<=7"));
+  EXPECT_FALSE(result.is_reached);
+  EXPECT_THAT(result.why_not, HasSubstr("sqnr>=40"));
+  EXPECT_THAT(result.points[result.chosen].choice, ElementsAre(0, 1, 0));
+  EXPECT_EQ(WorstGroups(*costs_, space_, result.points[result.chosen].choice, 1).front().first, 1);
+}
+
+TEST_F(SearchOfThree, GreedyLowersTheLeastSensitiveFirst) {
+  const SearchResult result = Run(Goals("sqnr>=17", "", Strategy::kGreedy));
+  EXPECT_THAT(result.points[result.chosen].choice, ElementsAre(0, 1, 1));
+  // All fine, q, then y, then p, which misses.
+  EXPECT_EQ(result.num_measured, 4);
+  ExpectError(ErrorCode::kInvalidArgument, [&] { Run(Goals("", "bits<=7", Strategy::kGreedy)); });
+}
+
+TEST_F(SearchOfThree, LayersOfOneWeightAreDecidedTogether) {
+  const graph::Model shared = graph::FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
+      g (float[N,2] x) => (float[N,2] y) <float[2,2] a = {1,2,3,4}>
+      { p = MatMul(x, a)  q = Relu(p)  y = MatMul(q, a) })");
+  Sensitivity sensitivity;
+  for (const char* node : {"p", "y"}) sensitivity.layers.push_back({node, "MatMul", 1, {}, {}});
+  const std::vector<LayerGroup> groups = GroupLayers(shared, sensitivity);
+  ASSERT_EQ(groups.size(), 1);
+  EXPECT_THAT(groups[0].layers, ElementsAre(0, 1));
+  EXPECT_THAT(groups[0].weights, ElementsAre("a"));
+}
+
+TEST(Journal, GoesOnWhereItStopped) {
+  const ScratchFolder folder;
+  const auto path = folder.path() / "journal";
+  { Journal(path, "key").Add("a", {{"n", 1}}); }
+  {
+    std::ofstream file(path, std::ios::app);
+    file << "[\"b\", {\"n\"";  // cut off
+  }
+  {
+    Journal journal(path, "key");
+    EXPECT_EQ(journal.found().size(), 1);
+    EXPECT_EQ(journal.found().at("a").at("n"), 1);
+    journal.Add("c", {{"n", 3}});
+  }
+  EXPECT_EQ(Journal(path, "key").found().size(), 2);
+  EXPECT_EQ(Journal(path, "another").found().size(), 0);
+  EXPECT_EQ(Journal(path, "key").found().size(), 0);
+}
+
+}  // namespace
+}  // namespace bitpress::search

@@ -1,0 +1,279 @@
+"""bitpress sensitivity and search: a format for each layer, measured, and reproduced by `quantize --plan`."""
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+from models import conv_model, make_model, matmul_model, save, save_photos
+from onnx import helper
+
+IMAGE = "crop=20,mean=0.5,std=0.5"
+
+
+@pytest.fixture
+def photos(tmp_path):
+    save_photos(tmp_path / "photos", 12)
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def rows(tmp_path):
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    np.save(folder / "rows.npy", np.random.default_rng(3).standard_normal((16, 64)).astype(np.float32))
+    return folder
+
+
+@pytest.fixture
+def chain(tmp_path):
+    """Four matrix products, one of them with outliers that narrow formats lose."""
+    rng = np.random.default_rng(5)
+    constants, nodes, value = {}, [], "x"
+    for i in range(4):
+        weight = rng.standard_normal((64, 64)).astype(np.float32) / 8
+        if i == 2:
+            weight[::16] *= 40
+        constants[f"w{i}"] = weight
+        nodes.append(helper.make_node("MatMul", [value, f"w{i}"], [f"m{i}"], name=f"matmul{i}"))
+        nodes.append(helper.make_node("Tanh", [f"m{i}"], [f"t{i}"]))
+        value = f"t{i}"
+    nodes[-1].output[0] = "y"
+    return save(make_model(nodes, [("x", ["N", 64])], [("y", ["N", 64])], constants), tmp_path / "chain.onnx")
+
+
+def evaluate(bitpress, model, reference, data, tmp_path, *options):
+    report = tmp_path / "evaluation.json"
+    bitpress.ok("evaluate", model, "--reference", reference, "--data", data, "--json", report, *options)
+    return json.loads(report.read_text())
+
+
+def sqnr(reference, found):
+    return 10 * np.log10((reference ** 2).sum() / ((reference - found) ** 2).sum())
+
+
+def test_exact_sensitivity_is_what_quantizing_one_layer_loses(bitpress, chain, rows, tmp_path, run_model):
+    out = tmp_path / "s.json"
+    bitpress.ok("sensitivity", chain, "--candidates", "mx6,mxint8", "--data", rows, "--method", "both", "-o", out)
+    report = json.loads(out.read_text())
+    assert [layer["node"] for layer in report["layers"]] == [f"matmul{i}" for i in range(4)]
+    assert report["num_samples"] == 16 and report["rank_correlation"] > 0.8
+    x = np.load(rows / "rows.npy")
+    wanted = run_model(chain, {"x": x})[0]
+    for index, candidate in enumerate(["mx6", "mxint8"]):
+        single = tmp_path / "single.onnx"
+        bitpress.ok("quantize", chain, "-o", single, "--config", candidate, "--set", "exclude_nodes=matmul[013]")
+        found = sqnr(wanted, run_model(single, {"x": x})[0])
+        measured = report["layers"][2]["parts"][index]["exact"]
+        assert measured["sqnr_db"] == pytest.approx(found, abs=0.01)
+        assert measured["noise"] == pytest.approx(10 ** (-found / 10), rel=0.01)
+        assert measured["l2"] > 0 and measured["cosine"] <= 1
+    # The file is the same again, and a stopped run's journal is gone.
+    first = out.read_bytes()
+    bitpress.ok("sensitivity", chain, "--candidates", "mx6,mxint8", "--data", rows, "--method", "both", "-o", out,
+             "--threads", "1")
+    assert out.read_bytes() == first
+    assert sorted(path.name for path in tmp_path.glob("s.json*")) == ["s.json"]
+
+
+def test_a_plan_reproduces_the_loss_that_was_reported(bitpress, chain, rows, tmp_path):
+    plan, report, picture = tmp_path / "plan.json", tmp_path / "report.json", tmp_path / "front.svg"
+    text = bitpress.ok("search", chain, "--candidates", "mx9,mx6,mx4", "--data", rows, "--target", "sqnr>=17", "-o", plan,
+                      "--json", report, "--svg", picture)
+    found = json.loads(report.read_text())
+    assert found["is_reached"] and found["final"]["sqnr_db"] >= 17
+    assert "bits = " in text and picture.read_text().startswith("<svg")
+    quantized = tmp_path / "mixed.onnx"
+    bitpress.ok("quantize", chain, "--plan", plan, "-o", quantized)
+    again = evaluate(bitpress, quantized, chain, rows, tmp_path)
+    assert again["sqnr_db"] == pytest.approx(found["final"]["sqnr_db"], abs=1e-6)
+    assert quantized.stat().st_size == found["final"]["file_bytes"]
+    # What was measured on the way is what a model of these formats has.
+    chosen = found["front"][found["chosen"]]
+    assert chosen["measured"]["sqnr_db"] == pytest.approx(found["final"]["sqnr_db"], abs=1e-6)
+    # More than one format, since the layers differ.
+    assert len(set(chosen["layers"].values())) > 1
+    costs = [point["cost"] for point in found["front"]]
+    assert costs == sorted(costs) and 4 <= costs[0] <= costs[-1] <= 9.01
+    onnx.checker.check_model(onnx.load(quantized), full_check=True)
+
+
+def test_cheaper_choices_that_were_measured_miss_the_target(bitpress, chain, rows, tmp_path):
+    report = tmp_path / "report.json"
+    bitpress.ok("search", chain, "--candidates", "mx9,mx6,mx4", "--data", rows, "--target", "sqnr>=20", "-o",
+             tmp_path / "plan.json", "--json", report)
+    found = json.loads(report.read_text())
+    cheaper = [point["measured"] for point in found["front"][:found["chosen"]] if point["measured"]]
+    assert cheaper and all(measured["sqnr_db"] < 20 for measured in cheaper)
+
+
+def test_each_side_by_itself_within_a_budget(bitpress, photos, tmp_path):
+    model = save(conv_model(), tmp_path / "conv.onnx")
+    plan, report = tmp_path / "plan.json", tmp_path / "report.json"
+    bitpress.ok("search", model, "--weight-candidates", "mx9,mx6,mxfp4_e2m1", "--activation-candidates", "mx9,mx6", "--data",
+             photos, "--image", IMAGE, "--budget", "mac_bits<=50", "-o", plan, "--json", report, "--measure", "3")
+    found = json.loads(report.read_text())
+    assert found["front"][found["chosen"]]["cost"] <= 50
+    assert sum(point["measured"] is not None for point in found["front"]) >= 3
+    quantized = tmp_path / "q.onnx"
+    bitpress.ok("quantize", model, "--plan", plan, "-o", quantized)
+    again = evaluate(bitpress, quantized, model, photos, tmp_path, "--image", IMAGE)
+    assert again["sqnr_db"] == pytest.approx(found["final"]["sqnr_db"], abs=1e-6)
+
+
+def test_integers_and_blocks_are_mixed(bitpress, photos, tmp_path):
+    model = save(conv_model(), tmp_path / "conv.onnx")
+    plan, report = tmp_path / "plan.json", tmp_path / "report.json"
+    bitpress.ok("search", model, "--candidates", "int16,INT8,mx6", "--data", photos, "--image", IMAGE, "--target", "sqnr>=22",
+             "--cost", "bytes", "-o", plan, "--json", report)
+    found = json.loads(report.read_text())
+    quantized = tmp_path / "q.onnx"
+    bitpress.ok("quantize", model, "--plan", plan, "-o", quantized, "--data", photos, "--image", IMAGE)
+    again = evaluate(bitpress, quantized, model, photos, tmp_path, "--image", IMAGE)
+    assert again["sqnr_db"] == pytest.approx(found["final"]["sqnr_db"], abs=1e-6)
+
+
+def test_an_unreachable_target_says_what_holds_it_back(bitpress, chain, rows, tmp_path):
+    plan = tmp_path / "plan.json"
+    text = bitpress.ok("search", chain, "--candidates", "mx6,mx4", "--data", rows, "--target", "sqnr>=60", "-o", plan)
+    assert "sqnr>=60 was not reached" in text
+    assert "'matmul2' in mx6" in text
+    assert json.loads(plan.read_text())["tensors"]
+
+
+def test_greedy_lowers_layers_one_by_one(bitpress, chain, rows, tmp_path):
+    report = tmp_path / "report.json"
+    bitpress.ok("search", chain, "--candidates", "mx9,mx4", "--data", rows, "--target", "sqnr>=12", "--strategy", "greedy",
+             "-o", tmp_path / "plan.json", "--json", report)
+    found = json.loads(report.read_text())
+    assert found["strategy"] == "greedy" and found["final"]["sqnr_db"] >= 12
+    optimal = tmp_path / "optimal.json"
+    bitpress.ok("search", chain, "--candidates", "mx9,mx4", "--data", rows, "--target", "sqnr>=12", "-o",
+             tmp_path / "plan2.json", "--json", optimal)
+    best = json.loads(optimal.read_text())
+    assert best["front"][best["chosen"]]["cost"] <= found["front"][found["chosen"]]["cost"]
+
+
+def test_fine_tuning_follows_the_search(bitpress, chain, rows, tmp_path):
+    plain, tuned = tmp_path / "plain.json", tmp_path / "tuned.json"
+    common = ["search", chain, "--candidates", "mx9,mx4", "--data", rows, "--budget", "bits<=6", "-o", tmp_path / "p.json"]
+    bitpress.ok(*common, "--json", plain)
+    bitpress.ok(*common, "--json", tuned, "--finetune", "adaquant")
+    before, after = (json.loads(path.read_text())["final"]["sqnr_db"] for path in (plain, tuned))
+    assert after > before
+    out = tmp_path / "q.onnx"
+    bitpress.ok("quantize", chain, "--plan", tmp_path / "p.json", "-o", out, "--data", rows)
+    assert evaluate(bitpress, out, chain, rows, tmp_path)["sqnr_db"] == pytest.approx(after, abs=1e-6)
+
+
+def test_a_shared_weight_is_decided_once(bitpress, rows, tmp_path):
+    weight = np.random.default_rng(1).standard_normal((64, 64)).astype(np.float32) / 8
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"], name="first"), helper.make_node("Relu", ["a"], ["b"]),
+             helper.make_node("MatMul", ["b", "w"], ["c"], name="second"),
+             helper.make_node("MatMul", ["c", "v"], ["y"], name="third")]
+    model = save(make_model(nodes, [("x", ["N", 64])], [("y", ["N", 64])], {"w": weight, "v": weight.T.copy()}),
+                 tmp_path / "m.onnx")
+    report = tmp_path / "r.json"
+    bitpress.ok("search", model, "--candidates", "mx9,mx4", "--data", rows, "--budget", "bits<=7", "-o", tmp_path / "p.json",
+             "--json", report)
+    for point in json.loads(report.read_text())["front"]:
+        assert point["layers"]["first"] == point["layers"]["second"]
+
+
+@pytest.mark.parametrize("options, words", [
+    (["--candidates", "mx7", "--target", "sqnr>=10"], ["mx7", "MX6"]),
+    (["--candidates", "mx9", "--target", "sqnr>=10"], ["one candidate"]),
+    (["--candidates", "mx9,mx6"], ["--target", "--budget"]),
+    (["--candidates", "mx9,mx6", "--target", "speed>=10"], ["speed", "sqnr>=15"]),
+    (["--candidates", "mx9,mx6", "--target", "top1>=10"], ["labels"]),
+    (["--candidates", "mx9,mx6", "--budget", "bits<=2"], ["bits<=2", "cannot be kept"]),
+    (["--candidates", "mx9,mx6", "--budget", "bits<=8", "--strategy", "greedy"], ["--target"]),
+])
+def test_what_makes_no_sense_is_an_error(bitpress, chain, rows, tmp_path, options, words):
+    plan = tmp_path / "plan.json"
+    message = bitpress.error("search", chain, "--data", rows, "-o", plan, *options)
+    for word in words:
+        assert word in message
+    assert not plan.exists()
+
+
+def test_both_quantizers_stand_in_a_row_where_formats_meet(bitpress, tmp_path, run_model):
+    """AMD Quark's DualQuantNodes: a value computed in bf16 and read in bfp16 is rounded to both."""
+    model = save(conv_model(), tmp_path / "conv.onnx")
+    out = tmp_path / "dual.onnx"
+    bitpress.ok("quantize", model, "-o", out, "--config", "BF16_MIXED_BFP16")
+    graph = onnx.load(out).graph
+    producers = {output: node for node in graph.node for output in node.output}
+    pairs = [(producers[node.input[0]].op_type, node.op_type) for node in graph.node
+             if node.op_type == "QuantizeDequantize_bfp16" and node.input[0] in producers]
+    assert ("QuantizeDequantize_bf16", "QuantizeDequantize_bfp16") in pairs
+    x = np.random.default_rng(0).uniform(-1, 1, (2, 3, 20, 20)).astype(np.float32)
+    wanted = run_model(model, {graph.input[0].name: x})[0]
+    assert sqnr(wanted, run_model(out, {graph.input[0].name: x})[0]) > 25
+    # The plan says it, and carries it out again.
+    plan = tmp_path / "plan.json"
+    bitpress.ok("plan", model, "--config", "BF16_MIXED_BFP16", "-o", plan)
+    assert '"through":"bf16"' in plan.read_text()
+    again = tmp_path / "again.onnx"
+    bitpress.ok("quantize", model, "--plan", plan, "-o", again)
+    assert [node.op_type for node in onnx.load(again).graph.node] == [node.op_type for node in graph.node]
+    # Without it each reader has its own.
+    single = tmp_path / "single.onnx"
+    bitpress.ok("quantize", model, "-o", single, "--config", "BF16_MIXED_BFP16", "--set", "dual_quant=false")
+    assert len(onnx.load(single).graph.node) < len(graph.node)
+
+
+def test_five_formats_tensor_by_tensor(bitpress, rows, tmp_path, run_model):
+    """Tensor-wise mixes load, run, and are the same through a plan file."""
+    rng = np.random.default_rng(2)
+    formats = ["bf16", "bfp16", "mxint8", "int8", "uint16"]
+    constants, nodes, value = {}, [], "x"
+    for i, _ in enumerate(formats):
+        constants[f"w{i}"] = rng.standard_normal((64, 64)).astype(np.float32) / 8
+        nodes.append(helper.make_node("MatMul", [value, f"w{i}"], [f"m{i}"], name=f"matmul{i}"))
+        nodes.append(helper.make_node("Relu", [f"m{i}"], [f"r{i}"], name=f"relu{i}"))
+        value = f"r{i}"
+    model = save(make_model(nodes, [("x", ["N", 64])], [(value, ["N", 64])], constants), tmp_path / "m.onnx")
+    names = ["x"] + [f"r{i}" for i in range(4)]
+    rules = [word for name, format_ in zip(names, formats)
+             for word in ("--rule", f"tensors={name}: activations={format_}")]
+    rules += [word for i, format_ in enumerate(reversed(formats))
+              for word in ("--rule", f"tensors=w{i}: weights={format_}")]
+    direct, planned, plan = tmp_path / "direct.onnx", tmp_path / "planned.onnx", tmp_path / "plan.json"
+    options = ["--config", "BF16", "--set", "placement=qdq", *rules]
+    bitpress.ok("plan", model, "-o", plan, *options)
+    rows_of_plan = {row["value"]: row["format"] for row in json.loads(plan.read_text())["tensors"]}
+    assert [rows_of_plan[name] for name in names] == formats
+    assert [rows_of_plan[f"w{i}"] for i in range(5)] == formats[::-1]
+    bitpress.ok("quantize", model, "-o", direct, "--data", rows, *options)
+    bitpress.ok("quantize", model, "-o", planned, "--data", rows, "--plan", plan)
+    x = np.load(rows / "rows.npy")
+    results = [run_model(path, {"x": x})[0] for path in (direct, planned)]
+    np.testing.assert_array_equal(*results)
+    assert sqnr(run_model(model, {"x": x})[0], results[0]) > 20
+
+
+def test_autotune_takes_the_first_that_is_good_enough(bitpress, chain, rows, tmp_path):
+    out, report = tmp_path / "best.onnx", tmp_path / "ladder.json"
+    text = bitpress.ok("autotune", chain, "-o", out, "--data", rows, "--configs", "MXFP4E2M1,MX6,MX9,BF16", "--tolerable-loss",
+                       "0.001", "--json", report)
+    ladder = json.loads(report.read_text())
+    losses = [trial["loss"] for trial in ladder["trials"]]
+    assert ladder["is_tolerable"] and ladder["trials"][-1]["config"] == ladder["chosen"]
+    assert losses[-1] <= 0.001 and all(loss > 0.001 for loss in losses[:-1])
+    assert ladder["chosen"] in text
+    # It is the model of that configuration.
+    direct = tmp_path / "direct.onnx"
+    bitpress.ok("quantize", chain, "-o", direct, "--config", ladder["chosen"])
+    assert out.read_bytes() == direct.read_bytes()
+    assert sorted(path.name for path in tmp_path.glob("best.onnx*")) == ["best.onnx"]
+
+
+def test_autotune_gives_the_best_if_none_is(bitpress, photos, tmp_path):
+    model = save(conv_model(), tmp_path / "conv.onnx")
+    text = bitpress.ok("autotune", model, "-o", tmp_path / "best.onnx", "--data", photos, "--image", IMAGE, "--configs",
+                       "MX4,MXFP4E2M1", "--tolerable-loss", "0")
+    assert "this is the best" in text or "loss 0.00 %" in text
+    message = bitpress.error("autotune", model, "-o", tmp_path / "none.onnx", "--data", photos, "--image", IMAGE,
+                             "--configs", "INT7")
+    assert "INT7" in message and not (tmp_path / "none.onnx").exists()
