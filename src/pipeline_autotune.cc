@@ -60,6 +60,7 @@ void QuantizeTo(const fs::path& output, const AutotuneOptions& options,
   quantize.data = options.data;
   quantize.labels_csv = options.labels_csv;
   quantize.image = options.image;
+  quantize.open_source = options.open_source;
   quantize.num_samples = options.num_samples;
   quantize.is_checked = false;
   quantize.num_threads = options.num_threads;
@@ -68,13 +69,14 @@ void QuantizeTo(const fs::path& output, const AutotuneOptions& options,
 }
 
 evaluate::EvaluationReport EvaluateOne(const fs::path& model, const AutotuneOptions& options) {
-  const bool has_validation = !options.validation.empty();
+  const bool has_validation = !options.validation.empty() || options.open_validation;
   EvaluateOptions evaluate;
   evaluate.model = model;
   evaluate.reference = options.model;
   evaluate.data = has_validation ? options.validation : options.data;
   evaluate.labels_csv = has_validation ? options.validation_labels_csv : options.labels_csv;
   evaluate.image = options.image;
+  evaluate.open_source = has_validation ? options.open_validation : options.open_source;
   evaluate.batch_size = options.batch_size;
   evaluate.num_samples = options.num_validation_samples;
   evaluate.num_threads = options.num_threads;

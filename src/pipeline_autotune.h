@@ -23,6 +23,8 @@ struct AutotuneOptions {
   std::filesystem::path data, validation;
   std::filesystem::path labels_csv, validation_labels_csv;
   std::string image;
+  // Open samples instead of the folders, several times, one after the other.
+  data::SourceOpener open_source, open_validation;
   size_t num_samples = 100;           // of `data`, for ranges and fine-tuning; 0: all
   size_t num_validation_samples = 0;  // at most; 0: all
   // In the order in which they are tried; empty: DefaultLadder().

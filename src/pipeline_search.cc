@@ -20,8 +20,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-fs::path JournalOf(const fs::path& output, const char* what = ".journal") {
-  fs::path journal = output;
+// Where measurements are kept; "" where nothing says of which samples they are.
+template <typename Options>
+fs::path JournalOf(const Options& options, const char* what = ".journal") {
+  if (options.open_source) return {};
+  fs::path journal = options.output;
   journal += what;
   return journal;
 }
@@ -78,7 +81,7 @@ class Trials {
         options_(options),
         report_(report),
         pool_(pool),
-        journal_(JournalOf(options.output, ".trials"), space.Key()) {}
+        journal_(JournalOf(options, ".trials"), space.Key()) {}
 
   search::Measurement Measure(const search::Choice& choice) {
     const std::string name = fmt::format("{}", fmt::join(choice, ","));
@@ -118,6 +121,7 @@ search::Measurement MeasureFinal(const SearchOptions& options, const plan::Quant
   quantize.data = options.data;
   quantize.labels_csv = options.labels_csv;
   quantize.image = options.image;
+  quantize.open_source = options.open_source;
   quantize.num_samples = options.num_samples;
   quantize.is_checked = false;
   quantize.num_threads = options.num_threads;
@@ -129,6 +133,7 @@ search::Measurement MeasureFinal(const SearchOptions& options, const plan::Quant
   evaluate.data = options.data;
   evaluate.labels_csv = options.labels_csv;
   evaluate.image = options.image;
+  evaluate.open_source = options.open_source;
   evaluate.batch_size = options.batch_size;
   evaluate.num_samples = options.num_samples;
   evaluate.num_threads = options.num_threads;
@@ -160,7 +165,7 @@ void RunSearch(const SearchOptions& options, SearchReport& report) {
   ThreadPool pool(options.num_threads);
   report.space = space.space();
   const bool measures_time = report.cost == search::CostKind::kTime;
-  report.sensitivity = space.Measure(JournalOf(options.output), measures_time, pool);
+  report.sensitivity = space.Measure(JournalOf(options), measures_time, pool);
   report.groups = search::GroupLayers(space.model(), report.sensitivity);
   std::vector<std::map<std::string, uint64_t>> stored;
   for (const search::PlannedPart& part : space.parts()) {
@@ -188,11 +193,11 @@ SensitivityReport MeasureSensitivity(const SensitivityOptions& options) {
     const SearchSpace space(options);
     ThreadPool pool(options.num_threads);
     report.space = space.space();
-    report.sensitivity = space.Measure(JournalOf(options.output), options.measures_time, pool);
+    report.sensitivity = space.Measure(JournalOf(options), options.measures_time, pool);
   });
   report.rank_correlation = search::RankCorrelation(report.sensitivity);
   Write(file, ToJson(report));
-  Remove(JournalOf(options.output));
+  Remove(JournalOf(options));
   return report;
 }
 
@@ -245,8 +250,8 @@ SearchReport Search(const SearchOptions& options) {
     picture_file->Write(PictureOf(report));
     picture_file->Commit();
   }
-  Remove(JournalOf(options.output));
-  Remove(JournalOf(options.output, ".trials"));
+  Remove(JournalOf(options));
+  Remove(JournalOf(options, ".trials"));
   return report;
 }
 

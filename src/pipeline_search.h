@@ -23,7 +23,10 @@ struct SpaceOptions {
   std::filesystem::path data;        // a folder, see data::OpenSource
   std::filesystem::path labels_csv;  // of the files that count; empty: all
   std::string image;                 // see data::ParseImageSpec; empty: the data are no photos
-  size_t num_samples = 0;            // at most; 0: all
+  // Opens samples instead of `data` and `labels_csv`, several times, one after the other. What was
+  // measured is not kept for another run then: nothing tells whether they are the same.
+  data::SourceOpener open_source;
+  size_t num_samples = 0;  // at most; 0: all
   // Candidates as search::ParseCandidates reads them; see search::MakeSpace.
   std::string candidates, weight_candidates, activation_candidates;
   // Of everything that no choice is about; nothing: the finest candidates.

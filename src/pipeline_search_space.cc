@@ -48,6 +48,7 @@ SearchSpace::SearchSpace(const SpaceOptions& options)
 std::unique_ptr<data::Source> SearchSpace::OpenSamples(size_t limit) const {
   data::SourceOptions source;
   source.folder = options_.data;
+  source.opener = options_.open_source;
   source.labels_csv = options_.labels_csv;
   if (!options_.image.empty()) source.image = data::ParseImageSpec(options_.image);
   source.input_names = model_.InputNames();

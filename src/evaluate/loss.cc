@@ -5,13 +5,21 @@
 #include <vector>
 
 namespace bitpress::evaluate {
+namespace {
+
+std::optional<size_t> RankOfLabel(std::span<const double> scores, int64_t label) {
+  if (label < 0 || label >= std::ssize(scores)) return std::nullopt;
+  return RankOf(scores, static_cast<size_t>(label));
+}
+
+}  // namespace
 
 double SqnrDb(double noise) {
   return noise == 0 ? std::numeric_limits<double>::infinity() : -10 * std::log10(noise);
 }
 
 void LossMeter::Add(std::span<const Output> reference, std::span<const Output> outputs,
-                    size_t num_samples) {
+                    size_t num_samples, std::span<const int64_t> labels) {
   bool has_scores = false;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (reference[i].values.empty() || outputs[i].values.empty()) continue;
@@ -27,6 +35,9 @@ void LossMeter::Add(std::span<const Output> reference, std::span<const Output> o
       divergence_sum_ += Divergence(wanted, found);
       const std::optional<size_t> top = TopClass(found);
       agreements_.Add(top && top == TopClass(wanted) ? std::optional<size_t>(0) : std::nullopt);
+      if (row >= labels.size()) continue;
+      ranks_.Add(RankOfLabel(found, labels[row]));
+      reference_ranks_.Add(RankOfLabel(wanted, labels[row]));
     }
   }
 }
@@ -39,6 +50,10 @@ Loss LossMeter::Result() const {
   if (const uint64_t count = agreements_.num_samples(); count > 0) {
     loss.divergence = divergence_sum_ / static_cast<double>(count);
     loss.agreement = agreements_.Top1();
+  }
+  if (ranks_.num_samples() > 0) {
+    loss.top1 = ranks_.Top1();
+    loss.reference_top1 = reference_ranks_.Top1();
   }
   return loss;
 }

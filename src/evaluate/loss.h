@@ -19,6 +19,8 @@ struct Loss {
   // Where the model gives class scores: mean over samples of the Kullback-Leibler divergence of
   // their softmax, in nats, and how often both rank the same class first, 0 to 1.
   std::optional<double> divergence, agreement;
+  // With labels besides: how often the first class is the right one.
+  std::optional<double> top1, reference_top1;
 };
 
 // 10 log10(1 / noise); +infinity without any.
@@ -28,8 +30,10 @@ double SqnrDb(double noise);
 class LossMeter {
  public:
   // Outputs of the same position belong together; those without values are left out.
+  // `labels` has the class of each sample, or is empty; one beyond the classes is never right.
   // REQUIRES: their shapes agree.
-  void Add(std::span<const Output> reference, std::span<const Output> outputs, size_t num_samples);
+  void Add(std::span<const Output> reference, std::span<const Output> outputs, size_t num_samples,
+           std::span<const int64_t> labels = {});
   // REQUIRES: something was added.
   Loss Result() const;
 
@@ -37,6 +41,7 @@ class LossMeter {
   OutputComparison all_;
   double divergence_sum_ = 0;
   RankCounter agreements_;  // rank 0: same class; none: another
+  RankCounter ranks_, reference_ranks_;
 };
 
 }  // namespace bitpress::evaluate

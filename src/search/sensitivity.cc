@@ -21,6 +21,38 @@ using evaluate::Output;
 struct Sample {
   std::vector<Tensor> inputs;
   size_t count = 0;
+  std::vector<int64_t> labels;  // of each, or none
+};
+
+// A source whose labels can be asked for behind it.
+class LabelledSource : public data::Source {
+ public:
+  explicit LabelledSource(data::Source& source) : source_(source) {}
+
+  size_t num_samples() const override { return source_.num_samples(); }
+  bool has_labels() const override { return source_.has_labels(); }
+  void Rewind() override {
+    source_.Rewind();
+    labels_.clear();
+    num_taken_ = 0;
+  }
+  std::optional<data::Batch> Next(size_t max_samples) override {
+    std::optional<data::Batch> batch = source_.Next(max_samples);
+    if (batch) labels_.insert(labels_.end(), batch->labels.begin(), batch->labels.end());
+    return batch;
+  }
+  // Of the next `count` samples.
+  std::vector<int64_t> TakeLabels(size_t count) {
+    if (num_taken_ + count > labels_.size()) return {};
+    const auto begin = labels_.begin() + static_cast<std::ptrdiff_t>(num_taken_);
+    num_taken_ += count;
+    return {begin, begin + static_cast<std::ptrdiff_t>(count)};
+  }
+
+ private:
+  data::Source& source_;
+  std::vector<int64_t> labels_;
+  size_t num_taken_ = 0;
 };
 
 // The samples, held as long as they are few.
@@ -29,27 +61,22 @@ class Samples {
   Samples(data::Source& source, std::vector<runtime::ValueDescription> inputs)
       : source_(source), inputs_(std::move(inputs)) {}
 
-  void ForEach(const std::function<void(const std::vector<Tensor>& inputs, size_t count)>& run) {
+  void ForEach(const std::function<void(const Sample& sample)>& run) {
     if (is_complete_) {
-      for (const Sample& sample : held_) run(sample.inputs, sample.count);
+      std::ranges::for_each(held_, run);
       return;
     }
     constexpr size_t kAtOnce = 8;
     uint64_t bytes = 0;
     held_.clear();
-    num_samples_ = calibrate::RunSamples(source_, inputs_, kAtOnce,
-                                         [&](const std::vector<Tensor>& inputs, size_t count) {
-                                           for (const Tensor& input : inputs)
-                                             bytes += input.bytes.size();
-                                           if (bytes <= kMostHeldBytes) {
-                                             held_.push_back({inputs, count});
-                                           } else {
-                                             held_.clear();
-                                           }
-                                           run(inputs, count);
-                                         },
-                                         "", {})
-                       .num_samples;
+    const auto run_one = [&](const std::vector<Tensor>& inputs, size_t count) {
+      for (const Tensor& input : inputs) bytes += input.bytes.size();
+      if (bytes > kMostHeldBytes) held_.clear();
+      Sample sample{inputs, count, source_.TakeLabels(count)};
+      run(sample);
+      if (bytes <= kMostHeldBytes) held_.push_back(std::move(sample));
+    };
+    num_samples_ = calibrate::RunSamples(source_, inputs_, kAtOnce, run_one, "", {}).num_samples;
     is_complete_ = bytes <= kMostHeldBytes;
     if (num_samples_ == 0) {
       Fail(ErrorCode::kInvalidArgument, "there are no samples to measure with");
@@ -59,7 +86,7 @@ class Samples {
   size_t num_samples() const { return num_samples_; }
 
  private:
-  data::Source& source_;
+  LabelledSource source_;
   std::vector<runtime::ValueDescription> inputs_;
   std::vector<Sample> held_;
   bool is_complete_ = false;
@@ -118,8 +145,8 @@ class LayerRun {
 
   void Run(Samples& samples) {
     bool is_first = true;
-    samples.ForEach([&](const std::vector<Tensor>& inputs, size_t count) {
-      RunSample(inputs, count, is_first);
+    samples.ForEach([&](const Sample& sample) {
+      RunSample(sample, is_first);
       is_first = false;
     });
   }
@@ -158,10 +185,10 @@ class LayerRun {
   }
 
  private:
-  void RunSample(const std::vector<Tensor>& inputs, size_t count, bool is_first) {
-    probe_.SetSample(inputs);
+  void RunSample(const Sample& sample, bool is_first) {
+    probe_.SetSample(sample.inputs);
     const std::vector<Tensor> wanted = probe_.RunLayer(float_);
-    if (is_first) num_macs_ = probe_.CountMacs(wanted) / static_cast<double>(count);
+    if (is_first) num_macs_ = probe_.CountMacs(wanted) / static_cast<double>(sample.count);
     // The rest of the model computes the reference too: what its kernels round otherwise than the
     // whole model's is no loss.
     const std::vector<Output> reference = probe_.RunRest(wanted);
@@ -174,7 +201,7 @@ class LayerRun {
     if (is_first && method_ != Method::kExact) ChooseCarried();
     for (size_t i = 0; i < variants_.size(); ++i) {
       if (!variants_[i] || !(is_carried_[i] || is_gauge_.contains(i))) continue;
-      meters_[i].Add(reference, probe_.RunRest(std::move(results[i])), count);
+      meters_[i].Add(reference, probe_.RunRest(std::move(results[i])), sample.count, sample.labels);
     }
   }
 

@@ -39,7 +39,9 @@ Json ToJson(const LayerLoss& layer) {
                        {"l2", part.exact->l2},
                        {"cosine", part.exact->cosine},
                        {"divergence", OrNull(part.exact->divergence)},
-                       {"agreement", OrNull(part.exact->agreement)}};
+                       {"agreement", OrNull(part.exact->agreement)},
+                       {"top1", OrNull(part.exact->top1)},
+                       {"reference_top1", OrNull(part.exact->reference_top1)}};
     }
     if (part.time_ms) json["time_ms"] = *part.time_ms;
     parts.push_back(std::move(json));
@@ -61,9 +63,13 @@ LayerLoss LayerLossFromJson(const Json& json) {
       if (part.contains("fast")) loss.fast_noise = part["fast"].at("noise").get<double>();
       if (part.contains("exact")) {
         const Json& exact = part["exact"];
-        loss.exact =
-            evaluate::Loss{exact.at("noise"), exact.at("l2"), exact.at("cosine"),
-                           Optional(exact.at("divergence")), Optional(exact.at("agreement"))};
+        loss.exact = evaluate::Loss{exact.at("noise"),
+                                    exact.at("l2"),
+                                    exact.at("cosine"),
+                                    Optional(exact.at("divergence")),
+                                    Optional(exact.at("agreement")),
+                                    Optional(exact.at("top1")),
+                                    Optional(exact.at("reference_top1"))};
       }
       if (part.contains("time_ms")) loss.time_ms = part["time_ms"].get<double>();
     }

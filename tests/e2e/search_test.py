@@ -76,6 +76,24 @@ def test_exact_sensitivity_is_what_quantizing_one_layer_loses(bitpress, chain, r
     assert sorted(path.name for path in tmp_path.glob("s.json*")) == ["s.json"]
 
 
+def test_sensitivity_of_classes_has_agreement_and_top1(bitpress, tmp_path):
+    model = save(conv_model(), tmp_path / "conv.onnx")
+    save_photos(tmp_path / "photos", 12, subfolders=3)
+    out = tmp_path / "s.json"
+    bitpress.ok("sensitivity", model, "--candidates", "mx4,mx9", "--data", tmp_path / "photos", "--image", IMAGE, "--method",
+                "exact", "-o", out, "--time")
+    layers = json.loads(out.read_text())["layers"]
+    assert len(layers) == 4 and all(layer["macs"] > 0 and layer["time_ms"] > 0 for layer in layers)
+    for layer in layers:
+        coarse, fine = (part["exact"] for part in layer["parts"])
+        assert coarse["noise"] > fine["noise"] and coarse["divergence"] > fine["divergence"] >= 0
+        assert coarse["reference_top1"] == fine["reference_top1"]
+        assert all(0 <= part[key] <= 1 for part in (coarse, fine) for key in ("agreement", "top1"))
+    # The stem: 40 outputs of 3 channels and 3 x 3 taps at each place.
+    places = layers[0]["macs"] / (40 * 27)
+    assert places == int(places) and places > 1
+
+
 def test_a_plan_reproduces_the_loss_that_was_reported(bitpress, chain, rows, tmp_path):
     plan, report, picture = tmp_path / "plan.json", tmp_path / "report.json", tmp_path / "front.svg"
     text = bitpress.ok("search", chain, "--candidates", "mx9,mx6,mx4", "--data", rows, "--target", "sqnr>=17", "-o", plan,
