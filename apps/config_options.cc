@@ -13,8 +13,7 @@ plan::QuantConfig ConfigOptions::Resolve(std::vector<std::string>* notices) cons
   return resolved;
 }
 
-void ConfigOptions::Change(plan::QuantConfig& resolved,
-                           std::vector<std::string>* notices) const {
+void ConfigOptions::Change(plan::QuantConfig& resolved, std::vector<std::string>* notices) const {
   for (const std::string& setting : settings) plan::ApplySetting(resolved, setting);
   if (!weights.empty()) plan::ApplySetting(resolved, "weights", weights);
   if (!activations.empty()) plan::ApplySetting(resolved, "activations", activations);
