@@ -31,16 +31,6 @@ plan::Rule RuleFromJson(const std::string& object) {
   return plan::ConfigFromJson("{\"rules\":[" + object + "]}").rules.at(0);
 }
 
-// As the command line: settings first, then rules, which are texts or JSON objects.
-plan::QuantConfig Changed(plan::QuantConfig config, const Settings& settings,
-                          const std::vector<std::string>& rules) {
-  for (const auto& [key, value] : settings) plan::ApplySetting(config, key, value);
-  for (const std::string& rule : rules) {
-    config.rules.push_back(rule.starts_with("{") ? RuleFromJson(rule) : plan::ParseRule(rule));
-  }
-  return config;
-}
-
 plan::QuantConfig ConfigNamed(const std::string& name) {
   return name.ends_with(".json") ? pipeline::ReadConfig(name) : plan::ConfigByName(name);
 }
@@ -81,6 +71,15 @@ std::vector<std::string> ListFormats() {
 }
 
 }  // namespace
+
+plan::QuantConfig Changed(plan::QuantConfig config, const Settings& settings,
+                          const std::vector<std::string>& rules) {
+  for (const auto& [key, value] : settings) plan::ApplySetting(config, key, value);
+  for (const std::string& rule : rules) {
+    config.rules.push_back(rule.starts_with("{") ? RuleFromJson(rule) : plan::ParseRule(rule));
+  }
+  return config;
+}
 
 void BindConfig(nb::module_& module) {
   nb::class_<plan::QuantConfig>(module, "Config",

@@ -57,6 +57,7 @@ NB_MODULE(_native, module) {
   python::BindConfig(module);
   python::BindReports(module);
   python::BindWork(module);
+  python::BindSearch(module);
   python::BindArrays(module);
   module.def("version", &pipeline::Version, "The version of Bitpress.");
   module.def("cpu_target", &kernels::CurrentTarget, "The instruction set that kernels use here.");

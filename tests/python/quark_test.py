@@ -101,9 +101,31 @@ def test_automatic_mixed_precision_without_a_target(tmp_path, conv_path, images)
     config = QConfig(QLayerConfig(quark.BFloat16Spec(), quark.BFloat16Spec()),
                      algo_config=[quark.AutoMixprecisionConfig(target_layer_config=target, target_op_type=("Conv",), exclude_layers=["stem"])])
     assert set(quantizers_of(run(config, conv_path, tmp_path))) == set(quantizers_of(path))
-    legacy.extra_options["AutoMixprecision"]["L2Target"] = 0.1
-    with pytest.raises(bitpress.UnsupportedError, match="L2Target.*search"):
+    legacy.extra_options["AutoMixprecision"]["Top1AccTarget"] = 0.1
+    with pytest.raises(bitpress.UnsupportedError, match="Top1AccTarget.*search"):
         ModelQuantizer(Config(legacy))
+
+
+def test_automatic_mixed_precision_with_a_target(tmp_path, conv_path, images):
+    def narrow(l2):
+        legacy = get_default_config("BF16_MIXED_BFP16")
+        legacy.extra_options["AutoMixprecision"]["L2Target"] = l2
+        run(Config(legacy), conv_path, tmp_path, Reader(images, "image"))
+        return quantizers_of(tmp_path / "out.onnx").get("bitpress::QuantizeDequantize_bfp16", 0)
+
+    everything, nothing = narrow(1e3), narrow(1e-9)
+    assert everything > narrow(0.02) >= nothing == 0
+    target = QLayerConfig(activation=quark.BFP16Spec(), weight=quark.BFP16Spec())
+    amp = quark.AutoMixprecisionConfig(target_layer_config=target, metric_default="sqnr", metric_threshold=-25, data_size=8)
+    path = run(QConfig(QLayerConfig(quark.BFloat16Spec(), quark.BFloat16Spec()), algo_config=[amp]), conv_path, tmp_path,
+               Reader(images, "image"))
+    assert sqnr_db(outputs(conv_path, {"image": images})[0], outputs(path, {"image": images})[0]) > 24
+    for options, text in [({"target_op_type": ["Gemm"]}, "without Conv"), ({"metric_default": "kl"}, "metric_default='kl'"),
+                          ({"exclude_layers": ["stem"]}, "exclude_layers")]:
+        given = {"target_layer_config": target, "metric_threshold": 1, **options}
+        with pytest.raises(bitpress.UnsupportedError, match=text):
+            config = QConfig(QLayerConfig(quark.BFloat16Spec(), quark.BFloat16Spec()), algo_config=[quark.AutoMixprecisionConfig(**given)])
+            run(config, conv_path, tmp_path, Reader(images, "image"))
 
 
 @pytest.mark.parametrize("name", _presets.names())

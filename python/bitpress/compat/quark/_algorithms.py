@@ -14,6 +14,18 @@ Rule = Dict[str, Any]
 # How much of a bias counts as range where Quark "appends" it: found in models that it wrote.
 _BIAS_SHARE = 0.05
 _SINGLE_FLOATS = ("fp16", "bf16")
+_LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Operators are lowered as long as a target is reached: what bitpress.search is asked."""
+
+    text: str
+    op_types: Sequence[str]
+    activations: Optional[str]  # the narrow format, if this side is lowered
+    weights: Optional[str]
+    strategy: str = "greedy"
 
 
 @dataclass
@@ -23,6 +35,7 @@ class Request:
     settings: Dict[str, Any] = field(default_factory=dict)
     rules: List[Rule] = field(default_factory=list)
     arguments: Dict[str, Any] = field(default_factory=dict)
+    target: Optional[Target] = None
     only_op_types: Sequence[str] = ()
     random_shapes: Optional[Mapping[str, Sequence[int]]] = None  # of random samples, if they are wanted
     random_ranges: Optional[Mapping[str, Sequence[float]]] = None
@@ -91,20 +104,20 @@ def add_auto_mixprecision(request: Request, given: Mapping[str, Any], options: M
     """Without a target every operator of the types is lowered."""
     _fates.check(given, _words.AUTO_MIXPRECISION, "AutoMixprecision")
     both = given.get("TargetQuantType")
-    activation = given.get("ActTargetQuantType", both)
-    weight = given.get("WeightTargetQuantType")
-    rule: Rule = {"op_types": list(given.get("TargetOpType", ("Conv", "ConvTranspose", "Gemm", "MatMul"))), "optional": True}
-    if activation is not None:
-        rule["activations"] = format_of(activation, options, request.settings)
-    if weight is None and both is not None and name_of(both) in ("QBFP", "QMX"):
-        weight = both  # Quark lowers both sides then
-    if weight is not None:
-        rule["weights"] = format_of(weight, options, request.settings)
-    if given.get("BiasTargetQuantType") is not None:
-        rule["biases"] = format_of(given["BiasTargetQuantType"], options, request.settings)
-    if len(rule) == 2:
+    wanted = {"activations": given.get("ActTargetQuantType", both), "weights": given.get("WeightTargetQuantType"),
+              "biases": given.get("BiasTargetQuantType")}
+    if wanted["weights"] is None and both is not None and name_of(both) in ("QBFP", "QMX"):
+        wanted["weights"] = both  # Quark lowers both sides then
+    formats = {side: format_of(value, options, request.settings) for side, value in wanted.items() if value is not None}
+    if not formats:
         raise InvalidArgumentError("AutoMixprecision names no target type (TargetQuantType, ActTargetQuantType, WeightTargetQuantType)")
-    request.rules.append(rule)
+    request.settings["dual_quant"] = bool(given.get("DualQuantNodes", False))
+    op_types = list(given.get("TargetOpType", _LAYERS))
+    if given.get("L2Target") is not None:
+        request.take_samples(given.get("DataSize"))
+        request.target = Target(f"l2<={given['L2Target']}", op_types, formats.get("activations"), formats.get("weights"))
+    else:
+        request.rules.append({"op_types": op_types, "optional": True, **formats})
 
 
 def add_algorithm(request: Request, algorithm: AlgoConfig, options: Mapping[str, Any]) -> None:
@@ -137,16 +150,40 @@ def add_algorithm(request: Request, algorithm: AlgoConfig, options: Mapping[str,
         raise UnsupportedError(f"{where} is refused: it is not done here. Instead: SmoothQuantConfig")
 
 
+def _target_text(metric: str, threshold: float) -> str:
+    """A threshold of Quark's, below which the model is good enough, as a target of ours."""
+    texts = {"l2": f"l2<={threshold}", "sqnr": f"sqnr>={-threshold}", "cosine": f"cosine>={1 - threshold}"}
+    if metric not in texts:
+        raise UnsupportedError(f"AutoMixprecisionConfig: metric_default='{metric}' is refused: it is not measured. Instead: "
+                               + ", ".join(repr(word) for word in texts))
+    return texts[metric]
+
+
 def _add_promotion(request: Request, given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     """Without a threshold every candidate gets the target's formats."""
     target = given.get("target_layer_config")
     if isinstance(target, list):
-        raise UnsupportedError("AutoMixprecisionConfig: a list of target_layer_config is refused: nothing is measured. Instead: one of them")
+        raise UnsupportedError("AutoMixprecisionConfig: a list of target_layer_config is refused. Instead: one of them, or bitpress.search")
     if isinstance(target, QLayerConfig):
         target = {target: []}
     if not isinstance(target, Mapping) or not target:
         raise InvalidArgumentError("AutoMixprecisionConfig needs a target_layer_config")
-    op_types = list(given.get("target_op_type") or ("Conv", "ConvTranspose", "Gemm", "MatMul"))
+    op_types = list(given.get("target_op_type") or _LAYERS)
+    threshold = given.get("metric_threshold", 0)
+    if threshold is None:
+        raise UnsupportedError("AutoMixprecisionConfig: metric_threshold=None is refused: no model comes of it. Instead: bitpress.sensitivity")
+    request.settings["dual_quant"] = bool(given.get("dual_quant_nodes", False))
+    if threshold:
+        if len(target) > 1 or given.get("include_layers") or given.get("exclude_layers"):
+            raise UnsupportedError("AutoMixprecisionConfig: metric_threshold with include_layers, exclude_layers or several target_layer_config "
+                                   "is refused: all layers are searched. Instead: bitpress.search")
+        (layer,) = target
+        request.take_samples(given.get("data_size"))
+        request.target = Target(_target_text(given.get("metric_default", "l2"), threshold), op_types,
+                                None if layer.inputs is None else layer.inputs.data_type,
+                                None if layer.weight is None else layer.weight.data_type,
+                                "optimal" if given.get("metric_optimize_object") == "quality" else "greedy")
+        return
     # The one for all others first: later rules count more.
     for layer, names in sorted(target.items(), key=lambda item: bool(item[1])):
         who: Rule = {"op_types": op_types, "optional": True}

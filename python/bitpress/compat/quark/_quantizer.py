@@ -6,10 +6,10 @@ from typing import Any, Iterator, Mapping, Optional, Sequence
 import numpy as np
 
 import bitpress
-from bitpress._errors import ExecutionError, InvalidArgumentError
+from bitpress._errors import ExecutionError, InvalidArgumentError, UnsupportedError
 from bitpress._files import Model, PathLike
 from bitpress.compat import _fates
-from bitpress.compat.quark._algorithms import Request
+from bitpress.compat.quark._algorithms import Request, Target
 from bitpress.compat.quark._translate import translate
 from bitpress.compat.quark._types import AlgoConfig, QConfig, QuantizationConfig
 
@@ -61,6 +61,26 @@ def _config(request: Request, model: Model) -> bitpress.Config:
     return bitpress.Config.from_json(f'{{"name": "{name}"}}').changed(rules=rules, **settings)
 
 
+def _search(request: Request, target: Target, config: bitpress.Config, model: Model, data: Any) -> bitpress.Plan:
+    """The plan with as many layers in the narrow formats as the target allows."""
+    others = {"Conv", "ConvTranspose", "Gemm", "MatMul"} & set(bitpress.inspect(model).operators) - set(target.op_types)
+    if others:
+        raise UnsupportedError(f"automatic mixed precision without {', '.join(sorted(others))} is refused: all layers are searched. "
+                               "Instead: bitpress.search")
+    if data is None:
+        raise InvalidArgumentError(f"automatic mixed precision with a target ({target.text}) needs samples: calibration_data_reader")
+    sides = {}
+    for side, narrow in (("activations", target.activations), ("weights", target.weights)):
+        wide = request.settings[side]
+        sides[side] = [wide] if narrow in (None, wide) else [wide, narrow]
+    found = bitpress.search(model, data, target=target.text, strategy=target.strategy, cost="mac_bits", config=config, progress=False,
+                            activation_candidates=sides["activations"], weight_candidates=sides["weights"],
+                            samples=request.arguments.get("samples", 0))
+    if not found.is_reached:
+        _fates.say(f"automatic mixed precision: the target {target.text} is not reached: {found.data['why_not']}")
+    return found.plan
+
+
 class ModelQuantizer:
     """Quantizes models as a Config, QuantizationConfig or QConfig says."""
 
@@ -86,8 +106,11 @@ class ModelQuantizer:
         data = calibration_data_path if calibration_data_reader is None else calibration_data_reader
         if data is None and request.random_shapes is not None:
             data = RandomDataReader(model_input, request.random_shapes, request.random_ranges)
-        config = _config(request, model_input)
         arguments = dict(request.arguments)
+        config: Any = _config(request, model_input)
+        if request.target is not None:
+            # The plan that was found holds the decisions of the configuration too.
+            arguments["plan"], config = _search(request, request.target, config, model_input, data), None
         if model_output is not None:
             bitpress.quantize(model_input, Path(model_output), config, data, **arguments)
             return None

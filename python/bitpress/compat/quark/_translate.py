@@ -73,6 +73,8 @@ def _add_options(request: Request, options: Mapping[str, Any]) -> None:
         settings["operators"] = "cast"
     if options.get("OptimizeModel") is False or options.get("SkipPreprocess"):
         request.arguments["as_is"] = True
+    if options.get("EnableDualQuantNodePairs"):
+        settings["dual_quant"] = True
     if options.get("WeightsOnly"):
         settings["activations"] = "none"
     request.take_samples(options.get("CalibDataSize"))

@@ -1,0 +1,155 @@
+// Sensitivity, search and autotune. Their reports go to Python as JSON.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arguments.h"
+#include "bindings.h"
+#include "pipeline_autotune.h"
+#include "pipeline_search.h"
+#include "work.h"
+
+namespace bitpress::python {
+namespace {
+
+using namespace nb::literals;
+using Path = std::filesystem::path;
+
+// What sensitivity and search begin with.
+struct SpaceArguments {
+  std::string candidates, weight_candidates, activation_candidates;
+  std::optional<plan::QuantConfig> base;
+  std::vector<std::pair<std::string, std::string>> settings;
+  std::vector<std::string> rules;
+  std::string method = "fast";
+  size_t num_sensitivity_samples = 32;
+  bool as_is = false;
+  size_t num_threads = 0;
+
+  void CopyTo(pipeline::SpaceOptions& options) const {
+    options.candidates = candidates;
+    options.weight_candidates = weight_candidates;
+    options.activation_candidates = activation_candidates;
+    options.base = base;
+    options.change_base = [this](plan::QuantConfig& config) {
+      config = Changed(std::move(config), settings, rules);
+    };
+    options.preparation = as_is ? pipeline::Preparation::kAsIs : pipeline::Preparation::kOptimize;
+    options.method = search::ParseMethod(method);
+    options.num_sensitivity_samples = num_sensitivity_samples;
+    options.num_threads = num_threads;
+  }
+};
+
+std::string MeasureSensitivity(const Path& model, const Path& output,
+                               const SampleArguments& samples, const SpaceArguments& space,
+                               bool measures_time, nb::object progress) {
+  Work work(std::move(progress));
+  pipeline::SensitivityOptions options;
+  options.model = model;
+  options.output = output;
+  samples.CopyTo(options, work);
+  space.CopyTo(options);
+  options.measures_time = measures_time;
+  options.progress = work.Sink();
+  return work.Run([&] { return ToJson(pipeline::MeasureSensitivity(options)).dump(); });
+}
+
+struct GoalArguments {
+  std::optional<std::string> target, budget, cost;
+  std::string strategy = "optimal";
+  size_t num_measured = 0;
+
+  void CopyTo(pipeline::SearchOptions& options) const {
+    if (target) options.goals.target = search::ParseTarget(*target);
+    if (budget) options.goals.budget = search::ParseBudget(*budget);
+    if (cost) options.cost = search::ParseCostKind(*cost);
+    options.goals.strategy = Choose<search::Strategy>(
+        strategy, "strategy",
+        {{"optimal", search::Strategy::kOptimal}, {"greedy", search::Strategy::kGreedy}});
+    options.goals.num_measured = num_measured;
+  }
+};
+
+std::string Search(const Path& model, const Path& output, const std::optional<Path>& picture,
+                   const SampleArguments& samples, const SpaceArguments& space,
+                   const GoalArguments& goals, size_t batch_size, nb::object progress) {
+  Work work(std::move(progress));
+  pipeline::SearchOptions options;
+  options.model = model;
+  options.output = output;
+  options.picture = picture.value_or(Path());
+  samples.CopyTo(options, work);
+  space.CopyTo(options);
+  goals.CopyTo(options);
+  options.batch_size = batch_size;
+  options.progress = work.Sink();
+  return work.Run([&] { return ToJson(pipeline::Search(options)).dump(); });
+}
+
+std::string Autotune(const Path& model, const Path& output, const SampleArguments& samples,
+                     const SampleArguments& validation,
+                     const std::vector<plan::QuantConfig>& configs, double tolerable_loss,
+                     size_t max_trials, bool as_is, size_t batch_size, size_t num_threads,
+                     nb::object progress) {
+  Work work(std::move(progress));
+  pipeline::AutotuneOptions options;
+  options.model = model;
+  options.output = output;
+  samples.CopyTo(options, work);
+  options.validation = validation.folder;
+  options.validation_labels_csv = validation.labels_csv;
+  options.open_validation = OpenerOf(validation.stream, work);
+  options.num_validation_samples = validation.num_samples;
+  options.configs = configs;
+  options.tolerable_loss = tolerable_loss;
+  options.max_trials = max_trials;
+  options.preparation = as_is ? pipeline::Preparation::kAsIs : pipeline::Preparation::kOptimize;
+  options.batch_size = batch_size;
+  options.num_threads = num_threads;
+  options.progress = work.Sink();
+  return work.Run([&] { return ToJson(pipeline::Autotune(options)).dump(); });
+}
+
+}  // namespace
+
+void BindSearch(nb::module_& module) {
+  nb::class_<SpaceArguments>(module, "SpaceArguments")
+      .def(nb::init<>())
+      .def_rw("candidates", &SpaceArguments::candidates)
+      .def_rw("weight_candidates", &SpaceArguments::weight_candidates)
+      .def_rw("activation_candidates", &SpaceArguments::activation_candidates)
+      .def_rw("base", &SpaceArguments::base, nb::arg().none())
+      .def_rw("settings", &SpaceArguments::settings)
+      .def_rw("rules", &SpaceArguments::rules)
+      .def_rw("method", &SpaceArguments::method)
+      .def_rw("num_sensitivity_samples", &SpaceArguments::num_sensitivity_samples)
+      .def_rw("as_is", &SpaceArguments::as_is)
+      .def_rw("num_threads", &SpaceArguments::num_threads);
+  nb::class_<GoalArguments>(module, "GoalArguments")
+      .def(nb::init<>())
+      .def_rw("target", &GoalArguments::target, nb::arg().none())
+      .def_rw("budget", &GoalArguments::budget, nb::arg().none())
+      .def_rw("cost", &GoalArguments::cost, nb::arg().none())
+      .def_rw("strategy", &GoalArguments::strategy)
+      .def_rw("num_measured", &GoalArguments::num_measured);
+  module.def("measure_sensitivity", &MeasureSensitivity, "model"_a, "output"_a, "samples"_a,
+             "space"_a, "measures_time"_a, "progress"_a.none());
+  module.def("search", &Search, "model"_a, "output"_a, "picture"_a.none(), "samples"_a, "space"_a,
+             "goals"_a, "batch_size"_a, "progress"_a.none());
+  module.def("autotune", &Autotune, "model"_a, "output"_a, "samples"_a, "validation"_a, "configs"_a,
+             "tolerable_loss"_a, "max_trials"_a, "as_is"_a, "batch_size"_a, "num_threads"_a,
+             "progress"_a.none());
+}
+
+}  // namespace bitpress::python

@@ -1,0 +1,150 @@
+"""Mixed precision: sensitivity of layers, search for a plan, and trying configurations."""
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional, Sequence, Union
+
+from bitpress import _native
+from bitpress._api import ConfigLike, Plan, Rule, _config, _count, _rule_texts, _setting_text
+from bitpress._errors import InvalidArgumentError
+from bitpress._files import Model, PathLike, model_file
+from bitpress._progress import Progress, Reporting
+from bitpress._runtime import use_onnxruntime
+from bitpress._samples import Data, sample_arguments
+
+Candidates = Union[str, Sequence[str]]
+
+
+class SearchResult:
+    """What a search found.
+
+    Attributes:
+        plan: of the chosen point, for quantize(plan=...) with the same model and samples.
+        data: the whole report (docs/mixed_precision.md): points, targets, what was measured.
+    """
+
+    def __init__(self, plan: Plan, data: Dict[str, Any]) -> None:
+        self.plan = plan
+        self.data = data
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether the target was reached, within the budget."""
+        return bool(self.data["is_reached"])
+
+    @property
+    def final(self) -> Dict[str, Any]:
+        """What the quantized model was measured to lose."""
+        return dict(self.data["final"])
+
+    def __repr__(self) -> str:
+        return f"<SearchResult {self.final}>"
+
+
+def _names(candidates: Candidates) -> str:
+    return candidates if isinstance(candidates, str) else ",".join(candidates)
+
+
+def _space(candidates: Candidates, weights: Candidates, activations: Candidates, config: Optional[ConfigLike], rules: Sequence[Rule],
+           settings: Mapping[str, Any], method: str, sensitivity_samples: int, as_is: bool, threads: int) -> _native.SpaceArguments:
+    space = _native.SpaceArguments()
+    space.candidates, space.weight_candidates, space.activation_candidates = _names(candidates), _names(weights), _names(activations)
+    space.base = None if config is None else _config(config, (), {})
+    space.settings = [(key, _setting_text(key, value)) for key, value in settings.items()]
+    space.rules = _rule_texts(rules)
+    space.method = method
+    space.num_sensitivity_samples = _count("sensitivity_samples", sensitivity_samples, 1)
+    space.as_is, space.num_threads = as_is, _count("threads", threads)
+    return space
+
+
+def sensitivity(model: Model, data: Data, candidates: Candidates = (), *, weight_candidates: Candidates = (),
+                activation_candidates: Candidates = (), output: Optional[PathLike] = None, config: Optional[ConfigLike] = None,
+                method: str = "fast", sensitivity_samples: int = 32, measure_time: bool = False, image: str = "",
+                labels: Optional[PathLike] = None, samples: int = 0, rules: Sequence[Rule] = (), as_is: bool = False, threads: int = 0,
+                progress: Progress = None, **settings: Any) -> Dict[str, Any]:
+    """What the outputs lose when one layer alone gets a candidate, for each of them.
+
+    Args:
+        candidates: formats or presets, or "float"; a list or a text with commas.
+        weight_candidates: those of weights; then each side of a layer is measured by itself.
+        activation_candidates: those of activations.
+        output: also write the report there, as JSON.
+        config: of everything that no candidate is about (default: the finest candidates).
+        method: `fast`, `exact` or `both`.
+        others: as of quantize().
+
+    Returns:
+        The report: `layers`, each with its `parts`.
+    """
+    space = _space(candidates, weight_candidates, activation_candidates, config, rules, settings, method, sensitivity_samples, as_is,
+                   threads)
+    use_onnxruntime()
+    with tempfile.TemporaryDirectory(prefix="bitpress-") as folder, model_file(model) as path:
+        target = Path(folder) / "sensitivity.json" if output is None else Path(output)
+        with sample_arguments(data, labels, image, samples) as source, Reporting(progress) as callback:
+            report: Dict[str, Any] = json.loads(_native.measure_sensitivity(path, target, source, space, measure_time, callback))
+    return report
+
+
+def search(model: Model, data: Data, candidates: Candidates = (), *, target: Optional[str] = None, budget: Optional[str] = None,
+           weight_candidates: Candidates = (), activation_candidates: Candidates = (), strategy: str = "optimal",
+           cost: Optional[str] = None, measure: int = 0, output: Optional[PathLike] = None, picture: Optional[PathLike] = None,
+           config: Optional[ConfigLike] = None, method: str = "fast", sensitivity_samples: int = 32, batch_size: int = 20,
+           image: str = "", labels: Union[PathLike, Sequence[int], None] = None, samples: int = 0, rules: Sequence[Rule] = (),
+           as_is: bool = False, threads: int = 0, progress: Progress = None, **settings: Any) -> SearchResult:
+    """Searches formats for the layers: the least cost that reaches a target, or the least loss within a budget.
+
+    Args:
+        target: "agreement>=97", "sqnr>=15", "cosine>=0.99", "l2<=0.5", "top1>=80", "top1_drop<=0.5".
+        budget: "bits<=5", "bytes<=3MB", "mac_bits<=40", "time<=1.3".
+        strategy: `optimal`, or `greedy` as AMD Quark's automatic mixed precision.
+        cost: what choices cost: bits, bytes, mac_bits or time (default: the budget's, else bits).
+        measure: so many models of the front are measured besides.
+        output: also write the plan there.
+        picture: also write the front there, as SVG.
+        others: as of sensitivity() and quantize().
+    """
+    space = _space(candidates, weight_candidates, activation_candidates, config, rules, settings, method, sensitivity_samples, as_is,
+                   threads)
+    goals = _native.GoalArguments()
+    goals.target, goals.budget, goals.cost, goals.strategy = target, budget, cost, strategy
+    goals.num_measured = _count("measure", measure)
+    use_onnxruntime()
+    with tempfile.TemporaryDirectory(prefix="bitpress-") as folder, model_file(model) as path:
+        plan = Path(folder) / "plan.json" if output is None else Path(output)
+        with sample_arguments(data, labels, image, samples) as source, Reporting(progress) as callback:
+            report = _native.search(path, plan, None if picture is None else Path(picture), source, space, goals,
+                                    _count("batch_size", batch_size, 1), callback)
+        return SearchResult(Plan.load(plan), json.loads(report))
+
+
+def autotune(model: Model, output: PathLike, data: Data, *, configs: Sequence[ConfigLike] = (), tolerable_loss: float = 0.01,
+             max_trials: int = 100, validation: Optional[Data] = None,
+             validation_labels: Union[PathLike, Sequence[int], None] = None, image: str = "",
+             labels: Union[PathLike, Sequence[int], None] = None, samples: int = 100, validation_samples: int = 0,
+             batch_size: int = 20, as_is: bool = False, threads: int = 0, progress: Progress = None) -> Dict[str, Any]:
+    """Tries configurations in their order, and writes the model of the first that loses little enough, else of the best.
+
+    Args:
+        configs: names, `.json` files or Configs (default: INT8, learned INT8, wider activations, BF16).
+        tolerable_loss: in parts of the float model's top-1; without labels of the agreement with it; without class
+            scores of the outputs' energy.
+        validation: samples to measure with (default: those of `data`).
+        others: as of quantize().
+
+    Returns:
+        The report: `chosen`, `is_tolerable`, `measure`, and the `trials`.
+    """
+    _count("max_trials", max_trials, 1)
+    if validation is None and (validation_labels is not None or validation_samples):
+        raise InvalidArgumentError("validation_labels and validation_samples are about validation: give it")
+    use_onnxruntime()
+    with model_file(model) as path, sample_arguments(data, labels, image, samples) as source, \
+            sample_arguments(validation, validation_labels, "" if validation is None else image, validation_samples) as measured, \
+            Reporting(progress) as callback:
+        made = [_config(config, (), {}) for config in configs]
+        report: Dict[str, Any] = json.loads(_native.autotune(path, Path(output), source, measured, made, tolerable_loss, max_trials, as_is,
+                                                             _count("batch_size", batch_size, 1), _count("threads", threads), callback))
+    return report

@@ -1,0 +1,61 @@
+"""Sensitivity, search and autotune from Python."""
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+from conftest import Reader, outputs, sqnr_db
+
+import bitpress
+
+
+@pytest.fixture
+def candidates():
+    return ["mx9", "mx6", "mx4"]
+
+
+def test_sensitivity_of_each_layer(tmp_path, conv_path, images, candidates):
+    report = bitpress.sensitivity(conv_path, images, candidates, method="both", output=tmp_path / "report.json")
+    assert len(report["layers"]) == 4 and all(len(layer["parts"]) == len(candidates) for layer in report["layers"])
+    assert json.loads((tmp_path / "report.json").read_text()) == report
+    sides = bitpress.sensitivity(conv_path, Reader(images, "image"), weight_candidates="mx6,mx4", activation_candidates=["mx9"])
+    assert len(sides["layers"][0]["parts"]) == 3
+
+
+def test_a_search_reaches_its_target(tmp_path, conv_path, images, candidates):
+    found = bitpress.search(conv_path, images, candidates, target="sqnr>=20", picture=tmp_path / "front.svg")
+    assert found.is_reached and found.final["sqnr_db"] >= 20
+    assert (tmp_path / "front.svg").read_text().startswith("<svg")
+    bitpress.quantize(conv_path, tmp_path / "mixed.onnx", plan=found.plan)
+    onnx.checker.check_model(str(tmp_path / "mixed.onnx"), full_check=True)
+    x = {"image": images}
+    assert sqnr_db(outputs(conv_path, x)[0], outputs(tmp_path / "mixed.onnx", x)[0]) == pytest.approx(found.final["sqnr_db"], abs=0.1)
+    small = bitpress.search(conv_path.read_bytes(), images, candidates, budget="bits<=12", output=tmp_path / "plan.json",
+                            rules=["names=head: exclude"], short_axis="axis")
+    assert all(row["format"] == "none" for row in small.plan.tensors for use in row["uses"] if use["node"] == "head")
+    assert bitpress.Plan.load(tmp_path / "plan.json").data == small.plan.data and small.data["budget"] == "bits<=12"
+    missed = bitpress.search(conv_path, images, ["mx6", "mx4"], target="sqnr>=60", strategy="greedy")
+    assert not missed.is_reached and missed.data["why_not"]
+
+
+def test_autotune_takes_the_first_that_is_good_enough(tmp_path, conv_path, images):
+    labels = np.argmax(outputs(conv_path, {"image": images})[0], axis=1)
+    calls = []
+    report = bitpress.autotune(conv_path, tmp_path / "out.onnx", images, configs=["MX4", bitpress.Config("BF16"), "MX9"],
+                               labels=labels, tolerable_loss=0, progress=lambda *call: calls.append(call))
+    assert report["measure"] == "top-1" and report["is_tolerable"] and calls
+    assert [trial["config"] for trial in report["trials"]][-1] == report["chosen"]
+    onnx.checker.check_model(str(tmp_path / "out.onnx"), full_check=True)
+    held_back = bitpress.autotune(conv_path, tmp_path / "out.onnx", images[:6], configs=["BF16"], validation=images[6:])
+    assert held_back["trials"][0]["evaluation"]["num_samples"] == 6
+
+
+def test_wrong_arguments_are_said(tmp_path, conv_path, images):
+    for arguments, text in [({"target": "sqnr=20"}, "sqnr"), ({"target": "sqnr>=20", "strategy": "best"}, "'optimal', 'greedy'"),
+                            ({}, "target"), ({"target": "sqnr>=20", "candidates": ["mx66"]}, "did you mean"),
+                            ({"target": "sqnr>=20", "sensitivity_samples": 0}, "sensitivity_samples=0")]:
+        with pytest.raises(bitpress.InvalidArgumentError, match=text):
+            bitpress.search(conv_path, images, **{"candidates": ["mx6", "mx4"], **arguments})
+    with pytest.raises(bitpress.InvalidArgumentError, match="about validation"):
+        bitpress.autotune(conv_path, tmp_path / "out.onnx", images, validation_samples=3)
