@@ -39,9 +39,6 @@ void Write(AtomicFile& file, const Json& json) {
   file.Commit();
 }
 
-// A point on the picture needs a number even without any error.
-double Decibels(double noise) { return evaluate::SqnrDb(noise); }
-
 Json DecibelsOrNull(double decibels) { return std::isfinite(decibels) ? Json(decibels) : Json(); }
 
 Json ToJson(const search::Measurement& measurement) {
@@ -143,7 +140,7 @@ search::Measurement MeasureFinal(const SearchOptions& options, const plan::Quant
 std::string PictureOf(const SearchReport& report) {
   std::vector<search::PlotPoint> points;
   for (const search::SearchPoint& point : report.result.points) {
-    points.push_back({point.cost, Decibels(point.noise),
+    points.push_back({point.cost, evaluate::SqnrDb(point.noise),
                       point.measured ? std::optional(point.measured->sqnr_db) : std::nullopt});
   }
   return search::FrontToSvg(points, report.result.chosen,
@@ -265,14 +262,14 @@ Json ToJson(const SearchReport& report) {
       }
     }
     points.push_back({{"cost", point.cost},
-                      {"predicted_sqnr_db", DecibelsOrNull(Decibels(point.noise))},
+                      {"predicted_sqnr_db", DecibelsOrNull(evaluate::SqnrDb(point.noise))},
                       {"measured", point.measured ? ToJson(*point.measured) : Json()},
                       {"layers", std::move(layers)}});
   }
   Json worst = Json::array();
   for (const auto& [group, noise] : report.worst) {
     worst.push_back({{"node", report.sensitivity.layers[report.groups[group].layers[0]].node},
-                     {"sqnr_db", DecibelsOrNull(Decibels(noise))}});
+                     {"sqnr_db", DecibelsOrNull(evaluate::SqnrDb(noise))}});
   }
   const auto& [target, budget, strategy, num_measured] = report.goals;
   return {{"bitpress_search", 1},

@@ -33,7 +33,7 @@ class SearchSpace {
                          const search::Choice& choice) const;
   // That plan's model against the float one on all samples, before fine-tuning. Throws Error.
   search::Measurement MeasurePlan(plan::QuantPlan plan, size_t batch_size, ThreadPool& pool) const;
-  // Samples for measurements in parts: what they depend on.
+  // What measurements depend on: model, candidates and samples.
   std::string Key() const;
 
  private:

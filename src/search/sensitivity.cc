@@ -135,8 +135,7 @@ class LayerRun {
         float_(probe_.OpenFloat()),
         variants_(parts.size()),
         local_(parts.size()),
-        meters_(parts.size()),
-        is_carried_(parts.size(), method != Method::kFast) {
+        meters_(parts.size()) {
     for (size_t i = 0; i < parts.size(); ++i) {
       if (!layer.has_part[i]) continue;
       variants_[i] = probe_.OpenVariant(parts[i].plan, parts[i].params, pool);
@@ -198,9 +197,10 @@ class LayerRun {
       results[i] = probe_.RunLayer(*variants_[i]);
       local_[i].Add(wanted, results[i]);
     }
-    if (is_first && method_ != Method::kExact) ChooseCarried();
+    if (is_first && method_ != Method::kExact) ChooseGauges();
     for (size_t i = 0; i < variants_.size(); ++i) {
-      if (!variants_[i] || !(is_carried_[i] || is_gauge_.contains(i))) continue;
+      const bool is_carried = method_ != Method::kFast || gauges_.contains(i);
+      if (!variants_[i] || !is_carried) continue;
       meters_[i].Add(reference, probe_.RunRest(std::move(results[i])), sample.count, sample.labels);
     }
   }
@@ -213,7 +213,7 @@ class LayerRun {
   }
 
   // Of each side the part with the middle error at the first sample.
-  void ChooseCarried() {
+  void ChooseGauges() {
     for (const Side side : {Side::kBoth, Side::kWeights, Side::kActivations}) {
       std::vector<std::pair<double, size_t>> errors;
       for (size_t i = 0; i < variants_.size(); ++i) {
@@ -222,14 +222,14 @@ class LayerRun {
       }
       if (errors.empty()) continue;
       std::ranges::sort(errors);
-      is_gauge_.insert(errors[errors.size() / 2].second);
+      gauges_.insert(errors[errors.size() / 2].second);
     }
   }
 
   // Fills in fast_noise of the parts of a side.
   void Carry(Side side, std::vector<PartLoss>& losses) const {
     double gain = 0;
-    for (const size_t i : is_gauge_) {
+    for (const size_t i : gauges_) {
       if (space_.parts[i].side != side || losses[i].local_noise == 0) continue;
       gain = meters_[i].Result().noise / losses[i].local_noise;
     }
@@ -246,9 +246,8 @@ class LayerRun {
   std::vector<std::optional<runtime::Session>> variants_;  // of each part that there is
   std::vector<Energies> local_;
   std::vector<LossMeter> meters_;
-  std::vector<bool> is_carried_;
   double num_macs_ = 0;
-  std::set<size_t> is_gauge_;  // parts that the gain is measured with
+  std::set<size_t> gauges_;  // parts that the gain is measured with
 };
 
 std::map<std::string, graph::Node> NodesByKey(const graph::Model& model) {

@@ -50,7 +50,7 @@ SearchLayers FindSearchLayers(const graph::Model& model, const std::vector<Plann
 
 // What is lost by one part in one layer.
 struct PartLoss {
-  bool is_there = false;   // the part quantizes nothing of this layer, and costs nothing
+  bool is_there = false;   // false: the part quantizes nothing of this layer
   double local_noise = 0;  // at the layer's output, in parts of its energy
   // In parts of the energy of the model's outputs: from `local_noise` and the gain.
   std::optional<double> fast_noise;
