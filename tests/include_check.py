@@ -84,7 +84,7 @@ def check_includes(source_root, rooms, homes):
             for prefix, where in homes:
                 if header.startswith(prefix) and room not in where:
                     errors.append(f"{shown}:{number}: <{header}> may be included only in {list_words(where)}")
-            target = header.split("/")[0] if "/" in header else Path(header).stem
+            target = header.split("/")[0] if "/" in header else Path(header).stem.partition("_")[0]
             if target in rooms and target != room:
                 used[room].add(target)
                 if target not in rooms[room]:

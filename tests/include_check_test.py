@@ -27,6 +27,8 @@ FILES = {
     "src/graph/CMakeLists.txt": "bitpress_room(graph\n  SOURCES model.cc  # comment\n  ROOMS base\n  LIBRARIES onnx_library)\n",
     "src/runtime/session.cc": '#include <onnxruntime_cxx_api.h>\n#include "graph/model.h"\n#include "base/error.h"\n',
     "src/runtime/CMakeLists.txt": "bitpress_room(runtime SOURCES session.cc ROOMS graph)\n",
+    "src/pipeline_part.h": "",
+    "src/pipeline_part.cc": '#include "pipeline_part.h"\n#include "pipeline.h"\n',
     "src/pipeline.cc": '#include "runtime/session.h"\n#include "base/error.h"\n',
 }
 
