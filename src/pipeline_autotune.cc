@@ -11,6 +11,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "pipeline_samples.h"
 
 namespace bitpress::pipeline {
 namespace {
@@ -57,10 +58,7 @@ void QuantizeTo(const fs::path& output, const AutotuneOptions& options,
   quantize.output = output;
   quantize.config = config;
   quantize.preparation = options.preparation;
-  quantize.data = options.data;
-  quantize.labels_csv = options.labels_csv;
-  quantize.image = options.image;
-  quantize.open_source = options.open_source;
+  CopySamples(options, quantize);
   quantize.num_samples = options.num_samples;
   quantize.is_checked = false;
   quantize.num_threads = options.num_threads;
@@ -69,14 +67,15 @@ void QuantizeTo(const fs::path& output, const AutotuneOptions& options,
 }
 
 evaluate::EvaluationReport EvaluateOne(const fs::path& model, const AutotuneOptions& options) {
-  const bool has_validation = !options.validation.empty() || options.open_validation;
   EvaluateOptions evaluate;
   evaluate.model = model;
   evaluate.reference = options.model;
-  evaluate.data = has_validation ? options.validation : options.data;
-  evaluate.labels_csv = has_validation ? options.validation_labels_csv : options.labels_csv;
-  evaluate.image = options.image;
-  evaluate.open_source = has_validation ? options.open_validation : options.open_source;
+  CopySamples(options, evaluate);
+  if (!options.validation.empty() || options.open_validation) {
+    evaluate.data = options.validation;
+    evaluate.labels_csv = options.validation_labels_csv;
+    evaluate.open_source = options.open_validation;
+  }
   evaluate.batch_size = options.batch_size;
   evaluate.num_samples = options.num_validation_samples;
   evaluate.num_threads = options.num_threads;

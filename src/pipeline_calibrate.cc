@@ -15,6 +15,7 @@
 #include "data/source.h"
 #include "graph/stored_bytes.h"
 #include "pipeline.h"
+#include "pipeline_samples.h"
 #include "plan/compute_ops.h"
 #include "plan/make_plan.h"
 
@@ -36,23 +37,6 @@ std::vector<std::string> QuantizedActivations(const graph::Model& model,
          config.name);
   }
   return values;
-}
-
-template <typename Options>
-bool HasSamples(const Options& options) {
-  return !options.data.empty() || options.open_source;
-}
-
-template <typename Options>
-data::SourceOptions SourceOf(const graph::Model& model, const Options& options) {
-  data::SourceOptions source;
-  source.folder = options.data;
-  source.opener = options.open_source;
-  source.labels_csv = options.labels_csv;
-  if (!options.image.empty()) source.image = data::ParseImageSpec(options.image);
-  source.input_names = model.InputNames();
-  source.read_ahead = true;
-  return source;
 }
 
 std::unique_ptr<data::Source> OpenSamples(const graph::Model& model,

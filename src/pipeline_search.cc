@@ -10,6 +10,7 @@
 #include "base/scratch_folder.h"
 #include "base/thread_pool.h"
 #include "graph/stored_bytes.h"
+#include "pipeline_samples.h"
 #include "pipeline_search_space.h"
 #include "search/front_svg.h"
 #include "search/journal.h"
@@ -115,10 +116,7 @@ search::Measurement MeasureFinal(const SearchOptions& options, const plan::Quant
   quantize.output = folder.path() / "final.onnx";
   quantize.plan_file = plan_file;
   quantize.preparation = options.preparation;
-  quantize.data = options.data;
-  quantize.labels_csv = options.labels_csv;
-  quantize.image = options.image;
-  quantize.open_source = options.open_source;
+  CopySamples(options, quantize);
   quantize.num_samples = options.num_samples;
   quantize.is_checked = false;
   quantize.num_threads = options.num_threads;
@@ -127,10 +125,7 @@ search::Measurement MeasureFinal(const SearchOptions& options, const plan::Quant
   EvaluateOptions evaluate;
   evaluate.model = quantize.output;
   evaluate.reference = options.model;
-  evaluate.data = options.data;
-  evaluate.labels_csv = options.labels_csv;
-  evaluate.image = options.image;
-  evaluate.open_source = options.open_source;
+  CopySamples(options, evaluate);
   evaluate.batch_size = options.batch_size;
   evaluate.num_samples = options.num_samples;
   evaluate.num_threads = options.num_threads;

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "calibrate/resolve_params.h"
+#include "pipeline_samples.h"
 #include "plan/make_plan.h"
 #include "runtime/ort_library.h"
 
@@ -46,15 +47,9 @@ SearchSpace::SearchSpace(const SpaceOptions& options)
 }
 
 std::unique_ptr<data::Source> SearchSpace::OpenSamples(size_t limit) const {
-  data::SourceOptions source;
-  source.folder = options_.data;
-  source.opener = options_.open_source;
-  source.labels_csv = options_.labels_csv;
-  if (!options_.image.empty()) source.image = data::ParseImageSpec(options_.image);
-  source.input_names = model_.InputNames();
+  data::SourceOptions source = SourceOf(model_, options_);
   source.limit = limit;
   source.num_threads = options_.num_threads;
-  source.read_ahead = true;
   return data::OpenSource(source);
 }
 

@@ -61,12 +61,12 @@ CostKind ParseCostKind(std::string_view word) {
 
 std::vector<LayerGroup> GroupLayers(const graph::Model& model, const Sensitivity& sensitivity) {
   const plan::NodeIndex index(model);
-  std::map<std::string, graph::Node> nodes;
-  for (const graph::Node& node : model.Nodes()) nodes.emplace(index.KeyOf(node), node);
   std::vector<LayerGroup> groups;
   std::map<std::string, size_t> group_of;  // by weight
   for (size_t i = 0; i < sensitivity.layers.size(); ++i) {
-    const std::vector<std::string> weights = WeightsOf(model, nodes.at(sensitivity.layers[i].node));
+    const LayerLoss& layer = sensitivity.layers[i];
+    const std::vector<std::string> weights =
+        WeightsOf(model, index.Find({layer.node, layer.op_type, 0}));
     const auto shared = std::ranges::find_if(
         weights, [&](const std::string& weight) { return group_of.contains(weight); });
     const size_t group = shared == weights.end() ? groups.size() : group_of.at(*shared);

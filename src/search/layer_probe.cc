@@ -59,7 +59,11 @@ std::vector<runtime::ValueDescription> DescribeInputs(const Model& model) {
 }
 
 LayerProbe::LayerProbe(const Model& model, const Node& node, size_t num_threads)
-    : model_(model), node_(node), num_threads_(num_threads), layer_outputs_(OutputsOf(node)) {
+    : model_(model),
+      node_(node),
+      key_(plan::NodeIndex(model).KeyOf(node)),
+      num_threads_(num_threads),
+      layer_outputs_(OutputsOf(node)) {
   std::set<std::string> seen;
   for (size_t i = 0; i < node.num_inputs(); ++i) {
     const std::string& input = node.input(i);
@@ -119,7 +123,6 @@ runtime::Session LayerProbe::OpenFloat() const {
 runtime::Session LayerProbe::OpenVariant(const plan::QuantPlan& plan,
                                          const transform::QParamsTable& params,
                                          ThreadPool& pool) const {
-  const std::string key = plan::NodeIndex(model_).KeyOf(node_);
   Model layer = graph::Extract(model_, layer_inputs_, layer_outputs_);
   const std::string key_alone = plan::NodeIndex(layer).KeyOf(layer.Nodes().back());
   plan::QuantPlan part = plan;
@@ -130,7 +133,7 @@ runtime::Session LayerProbe::OpenVariant(const plan::QuantPlan& plan,
     alone.uses.clear();
     alone.is_graph_output = false;
     for (const plan::TensorUse& use : row.uses) {
-      if (use.node == key) alone.uses.push_back({key_alone, use.op_type, use.input});
+      if (use.node == key_) alone.uses.push_back({key_alone, use.op_type, use.input});
     }
     if (!alone.uses.empty()) part.tensors.push_back(std::move(alone));
   }

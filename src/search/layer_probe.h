@@ -54,6 +54,7 @@ class LayerProbe {
 
   const graph::Model& model_;
   graph::Node node_;
+  std::string key_;  // of the node in plans
   size_t num_threads_;
   std::vector<std::string> layer_inputs_;  // that are computed or inputs of the model
   std::vector<std::string> layer_outputs_;

@@ -250,13 +250,6 @@ class LayerRun {
   std::set<size_t> gauges_;  // parts that the gain is measured with
 };
 
-std::map<std::string, graph::Node> NodesByKey(const graph::Model& model) {
-  const plan::NodeIndex index(model);
-  std::map<std::string, graph::Node> nodes;
-  for (const graph::Node& node : model.Nodes()) nodes.emplace(index.KeyOf(node), node);
-  return nodes;
-}
-
 // The ranks of values, from 1; equal ones share their mean.
 std::vector<double> RanksOf(const std::vector<double>& values) {
   std::vector<size_t> order(values.size());
@@ -328,7 +321,7 @@ Sensitivity MeasureSensitivity(const graph::Model& model, const SearchLayers& la
   sensitivity.left_out = layers.left_out;
   Samples samples(source, DescribeInputs(model));
   Journal journal(options.journal, options.key);
-  const std::map<std::string, graph::Node> nodes = NodesByKey(model);
+  const plan::NodeIndex index(model);
   for (const SearchLayer& layer : layers.found) {
     if (options.progress) {
       options.progress("sensitivity", sensitivity.layers.size(), layers.found.size());
@@ -340,8 +333,8 @@ Sensitivity MeasureSensitivity(const graph::Model& model, const SearchLayers& la
     }
     std::optional<LayerRun> run;
     try {
-      run.emplace(model, nodes.at(layer.node), layer, space, parts, options.method,
-                  options.num_threads, pool);
+      run.emplace(model, index.Find({layer.node, layer.op_type, 0}), layer, space, parts,
+                  options.method, options.num_threads, pool);
     } catch (const Error& error) {
       sensitivity.left_out.emplace_back(layer.node, error.what());
       continue;

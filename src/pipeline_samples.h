@@ -1,0 +1,37 @@
+// Where samples come from, the same for everything that reads them. Only for the files of the
+// corridor: its option structures have the members data, labels_csv, image and open_source.
+#pragma once
+
+#include "data/source.h"
+#include "graph/model.h"
+
+namespace bitpress::pipeline {
+
+template <typename Options>
+bool HasSamples(const Options& options) {
+  return !options.data.empty() || options.open_source;
+}
+
+// All samples of `options`, for the inputs of `model`.
+template <typename Options>
+data::SourceOptions SourceOf(const graph::Model& model, const Options& options) {
+  data::SourceOptions source;
+  source.folder = options.data;
+  source.opener = options.open_source;
+  source.labels_csv = options.labels_csv;
+  if (!options.image.empty()) source.image = data::ParseImageSpec(options.image);
+  source.input_names = model.InputNames();
+  source.read_ahead = true;
+  return source;
+}
+
+// Lets `to` read the samples of `from`.
+template <typename From, typename To>
+void CopySamples(const From& from, To& to) {
+  to.data = from.data;
+  to.labels_csv = from.labels_csv;
+  to.image = from.image;
+  to.open_source = from.open_source;
+}
+
+}  // namespace bitpress::pipeline
