@@ -4,6 +4,7 @@ import dataclasses
 
 FORMATS = ["BF16", "BFP16", "MX9", "MX6", "MX4", "MXINT8", "MXFP8E4M3", "MXFP6E2M3", "MXFP4E2M1"]
 INTEGERS = ["A8W8", "XINT8"]
+TUNABLE = [*INTEGERS, *FORMATS]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,12 +35,12 @@ TOOLS = {
 }
 
 
-def jobs(only: list, finetune: bool) -> list:
-    """All jobs of the tools, in the order of the table."""
+def jobs(only: list, tuned: list) -> list:
+    """All jobs of the tools, in the order of the table; those of `tuned` again at the end, with what the tools learn."""
     every = [Job("bitpress", "INT8", "INT8, per channel"), Job("ort", "minmax", "U8S8 QDQ, per channel, MinMax"),
              Job("ort", "percentile", "U8S8 QDQ, per channel, Percentile"), Job("nc", "static", "U8S8 QDQ, per channel, MinMax")]
-    for name in [*INTEGERS, *FORMATS]:
+    for name in TUNABLE:
         every += [Job("bitpress", name, name), Job("quark", name, name)]
-        if finetune:
-            every += [Job("bitpress", f"{name}_ADAQUANT", f"{name}_ADAQUANT"), Job("quark", f"{name}_ADAQUANT", f"{name}_ADAQUANT")]
+    for name in tuned:
+        every += [Job("bitpress", f"{name}_ADAQUANT", f"{name}_ADAQUANT"), Job("quark", f"{name}_ADAQUANT", f"{name}_ADAQUANT")]
     return [job for job in every if job.tool in only]
