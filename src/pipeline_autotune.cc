@@ -30,6 +30,15 @@ std::pair<double, std::string> LossOf(const evaluate::EvaluationReport& report) 
   return {std::pow(10, -*report.sqnr_db / 10), "noise"};
 }
 
+// The same by the caller's own measure. REQUIRES: both are there.
+double LossOf(double metric, double reference) {
+  if (reference == 0) {
+    Fail(ErrorCode::kInvalidArgument,
+         "the metric of the float model is 0, and a loss is in parts of it; add a constant to it");
+  }
+  return (reference - metric) / std::abs(reference);
+}
+
 // A model beside the output, gone at the end.
 class Candidate {
  public:
@@ -83,6 +92,20 @@ evaluate::EvaluationReport EvaluateOne(const fs::path& model, const AutotuneOpti
   return Evaluate(evaluate);
 }
 
+// Measures a model that was tried; gives the name of the measure.
+std::string MeasureTrial(const fs::path& model, const AutotuneOptions& options,
+                         std::optional<double> reference_metric, AutotuneTrial& trial) {
+  trial.evaluation = EvaluateOne(model, options);
+  if (reference_metric) {
+    trial.metric = MeasureOwn(options.metric, model);
+    trial.loss = LossOf(*trial.metric, *reference_metric);
+    return "metric";
+  }
+  std::string measure;
+  std::tie(trial.loss, measure) = LossOf(trial.evaluation);
+  return measure;
+}
+
 }  // namespace
 
 std::vector<plan::QuantConfig> DefaultLadder() {
@@ -110,6 +133,7 @@ AutotuneReport Autotune(const AutotuneOptions& options) {
   const std::vector<plan::QuantConfig> configs =
       options.configs.empty() ? DefaultLadder() : options.configs;
   AutotuneReport report;
+  if (options.metric) report.reference_metric = MeasureOwn(options.metric, options.model);
   std::optional<size_t> best;
   bool is_kept = false;
   const Candidate trial(options.output, ".trial");
@@ -123,8 +147,7 @@ AutotuneReport Autotune(const AutotuneOptions& options) {
       tried.error = error.what();
       continue;
     }
-    tried.evaluation = EvaluateOne(trial.path(), options);
-    std::tie(tried.loss, report.measure) = LossOf(tried.evaluation);
+    report.measure = MeasureTrial(trial.path(), options, report.reference_metric, tried);
     if (!best || tried.loss < report.trials[*best].loss) {
       best = i;
       is_kept = trial.CanMove();
@@ -156,17 +179,19 @@ nlohmann::ordered_json ToJson(const AutotuneReport& report) {
     nlohmann::ordered_json json{{"config", trial.config}};
     if (trial.error.empty()) {
       json["loss"] = trial.loss;
+      if (trial.metric) json["metric"] = *trial.metric;
       json["evaluation"] = evaluate::ToJson(trial.evaluation);
     } else {
       json["error"] = trial.error;
     }
     trials.push_back(std::move(json));
   }
-  return {{"bitpress_autotune", 1},
-          {"measure", report.measure},
-          {"chosen", report.trials[report.chosen].config},
-          {"is_tolerable", report.is_tolerable},
-          {"trials", std::move(trials)}};
+  nlohmann::ordered_json json{{"bitpress_autotune", 1}, {"measure", report.measure}};
+  if (report.reference_metric) json["reference_metric"] = *report.reference_metric;
+  json["chosen"] = report.trials[report.chosen].config;
+  json["is_tolerable"] = report.is_tolerable;
+  json["trials"] = std::move(trials);
+  return json;
 }
 
 }  // namespace bitpress::pipeline

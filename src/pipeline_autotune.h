@@ -10,6 +10,7 @@
 
 #include "base/progress.h"
 #include "pipeline.h"
+#include "pipeline_metric.h"
 #include "plan/quant_config.h"
 
 namespace bitpress::pipeline {
@@ -33,6 +34,9 @@ struct AutotuneOptions {
   // where there are labels, else how often both models rank the same class first; of models without
   // class scores the energy of the error in parts of the outputs' (0.01 is 20 dB).
   double tolerable_loss = 0.01;
+  // Accuracy by a measure of the caller's own instead: of the float model first, then of each
+  // model that is tried. May be empty.
+  ModelMetric metric;
   size_t max_trials = 100;
   Preparation preparation = Preparation::kOptimize;
   size_t batch_size = 20;
@@ -47,11 +51,13 @@ struct AutotuneTrial {
   std::string config;
   double loss = 0;
   evaluate::EvaluationReport evaluation;
-  std::string error;  // why it could not be tried, or ""
+  std::optional<double> metric;  // of the caller's own measure
+  std::string error;             // why it could not be tried, or ""
 };
 
 struct AutotuneReport {
-  std::string measure;  // "top-1", "agreement", "noise"
+  std::string measure;                     // "top-1", "agreement", "noise", "metric"
+  std::optional<double> reference_metric;  // the float model's
   std::vector<AutotuneTrial> trials;
   size_t chosen = 0;
   bool is_tolerable = false;

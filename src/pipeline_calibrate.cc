@@ -54,7 +54,7 @@ calibrate::CalibrationTable LoadTable(const graph::Model& model, bool is_equaliz
   if (table.model_fingerprint != model.Fingerprint()) {
     Fail(ErrorCode::kInvalidArgument,
          "calibration '{}' is of another model ('{}'), or of one that was prepared otherwise; "
-         "calibrate with the same --config and --set equalize...: {}",
+         "calibrate with the same configuration and settings of equalize: {}",
          path.string(), table.model_name,
          is_equalized ? "layers are equalized first, which changes activations"
                       : "layers are not equalized here");
@@ -72,8 +72,8 @@ calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::Quan
   }
   if (!HasSamples(options)) {
     Fail(ErrorCode::kInvalidArgument,
-         "configuration '{}' gives activations scales that follow from samples: give "
-         "--data DIR (photos also --image SPEC), or --calibration FILE of `bitpress calibrate`",
+         "configuration '{}' gives activations scales that follow from samples: give samples "
+         "(option data; of photos also image), or a file of `bitpress calibrate` (calibration)",
          plan.config.name);
   }
   calibrate::CalibrateOptions calibration;
@@ -91,8 +91,8 @@ finetune::FinetuneReport Finetune(graph::Model& model, const plan::QuantPlan& pl
                                   ThreadPool& pool) {
   if (!HasSamples(options)) {
     Fail(ErrorCode::kInvalidArgument,
-         "configuration '{}' learns weights from samples (finetune={}): give --data DIR (photos "
-         "also --image SPEC)",
+         "configuration '{}' learns weights from samples (finetune={}): give samples (option data; "
+         "of photos also image)",
          plan.config.name, plan::FinetunePassNames(plan.config.finetune));
   }
   finetune::FinetuneOptions finetune;
@@ -170,15 +170,16 @@ transform::SmoothReport SmoothModel(graph::Model& model, const plan::SmoothWish&
                                     std::optional<calibrate::CalibrationTable>& table) {
   if (!table && !HasSamples(options)) {
     Fail(ErrorCode::kInvalidArgument,
-         "smooth_quant follows from the channels of activations: give --data DIR (photos also "
-         "--image SPEC), or --calibration FILE of `bitpress calibrate --per-channel`");
+         "smooth_quant follows from the channels of activations: give samples (option data; of "
+         "photos also image), or a file of `bitpress calibrate --per-channel` (calibration)");
   }
   const transform::ChannelTable channels =
       ChannelsOf(table ? *table : GatherChannels(model, options));
   if (table && channels.empty() && !transform::ValuesToSmooth(model).empty()) {
     Fail(ErrorCode::kInvalidArgument,
          "calibration '{}' knows no channels, which smooth_quant follows from; calibrate with "
-         "--per-channel",
+         "option "
+         "per-channel",
          options.calibration.string());
   }
   // A plan names the values of the model as it is.

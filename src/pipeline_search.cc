@@ -52,6 +52,8 @@ Json ToJson(const search::Measurement& measurement) {
   add("agreement", measurement.agreement);
   add("top1", measurement.top1);
   add("reference_top1", measurement.reference_top1);
+  add("metric", measurement.metric);
+  add("reference_metric", measurement.reference_metric);
   if (measurement.file_bytes > 0) json["file_bytes"] = measurement.file_bytes;
   return json;
 }
@@ -74,12 +76,14 @@ search::Measurement MeasurementFromJson(const Json& json) {
 class Trials {
  public:
   Trials(const SearchSpace& space, const SearchOptions& options, const SearchReport& report,
-         ThreadPool& pool)
+         const OwnMeasure& own, ThreadPool& pool)
       : space_(space),
         options_(options),
         report_(report),
+        own_(own),
         pool_(pool),
-        journal_(JournalOf(options, ".trials"), space.Key()) {}
+        // Nothing tells whether a metric is the same one in another run.
+        journal_(own.metric ? fs::path() : JournalOf(options, ".trials"), space.Key()) {}
 
   search::Measurement Measure(const search::Choice& choice) {
     const std::string name = fmt::format("{}", fmt::join(choice, ","));
@@ -87,8 +91,9 @@ class Trials {
     if (const auto known = journal_.found().find(name); known != journal_.found().end()) {
       return MeasurementFromJson(known->second);
     }
-    const search::Measurement measurement = space_.MeasurePlan(
-        space_.PlanOf(report_.groups, report_.sensitivity, choice), options_.batch_size, pool_);
+    const search::Measurement measurement =
+        space_.MeasurePlan(space_.PlanOf(report_.groups, report_.sensitivity, choice),
+                           options_.batch_size, own_, pool_);
     journal_.Add(name, ToJson(measurement));
     return measurement;
   }
@@ -97,13 +102,15 @@ class Trials {
   const SearchSpace& space_;
   const SearchOptions& options_;
   const SearchReport& report_;
+  const OwnMeasure& own_;
   ThreadPool& pool_;
   search::Journal journal_;
   size_t num_measured_ = 0;
 };
 
 // The plan as a user will apply it: the same way, and so the same figures.
-search::Measurement MeasureFinal(const SearchOptions& options, const plan::QuantPlan& plan) {
+search::Measurement MeasureFinal(const SearchOptions& options, const plan::QuantPlan& plan,
+                                 const OwnMeasure& own) {
   const ScratchFolder folder;
   const fs::path plan_file = folder.path() / "plan.json";
   {
@@ -129,7 +136,9 @@ search::Measurement MeasureFinal(const SearchOptions& options, const plan::Quant
   evaluate.batch_size = options.batch_size;
   evaluate.num_samples = options.num_samples;
   evaluate.num_threads = options.num_threads;
-  return ToMeasurement(Evaluate(evaluate));
+  search::Measurement measurement = ToMeasurement(Evaluate(evaluate));
+  own.AddTo(measurement, quantize.output);
+  return measurement;
 }
 
 std::string PictureOf(const SearchReport& report) {
@@ -153,6 +162,7 @@ search::CostKind CostOf(const SearchOptions& options) {
 }
 
 void RunSearch(const SearchOptions& options, SearchReport& report) {
+  const OwnMeasure own(options.metric, options.model);
   const SearchSpace space(options);
   ThreadPool pool(options.num_threads);
   report.space = space.space();
@@ -166,14 +176,14 @@ void RunSearch(const SearchOptions& options, SearchReport& report) {
   const search::CostModel costs(report.cost, space.model(), report.space, report.sensitivity,
                                 report.groups, std::move(stored),
                                 graph::StoredBytes(options.model));
-  Trials trials(space, options, report, pool);
+  Trials trials(space, options, report, own, pool);
   report.result = search::Search(costs, report.space, options.goals,
                                  [&](const auto& choice) { return trials.Measure(choice); });
   const search::Choice& choice = report.result.points[report.result.chosen].choice;
   report.plan = space.PlanOf(report.groups, report.sensitivity, choice);
   constexpr size_t kNumWorst = 5;
   report.worst = search::WorstGroups(costs, report.space, choice, kNumWorst);
-  report.final_measurement = MeasureFinal(options, report.plan);
+  report.final_measurement = MeasureFinal(options, report.plan, own);
 }
 
 }  // namespace

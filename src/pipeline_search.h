@@ -11,6 +11,7 @@
 
 #include "base/progress.h"
 #include "pipeline.h"
+#include "pipeline_metric.h"
 #include "search/candidates.h"
 #include "search/search.h"
 #include "search/sensitivity.h"
@@ -68,6 +69,9 @@ struct SearchOptions : SpaceOptions {
   // What choices cost; a budget says it too. Nothing: the budget's, or bits.
   std::optional<search::CostKind> cost;
   size_t batch_size = 20;  // of the models that are measured
+  // For targets "metric" and "metric_drop": of the float model first, then of every model that is
+  // measured, none of which is remembered for another run. May be empty.
+  ModelMetric metric;
 };
 
 struct SearchReport {

@@ -35,8 +35,8 @@ SearchSpace::SearchSpace(const SpaceOptions& options)
       model_(Prepare(options.model, options.preparation, plan::ResolveEqualization(space_.base))) {
   if (space_.base.smooth) {
     Fail(ErrorCode::kUnsupported,
-         "smooth_quant changes the model that is searched: smooth it first, with `bitpress "
-         "quantize --activations none --weights none --smooth-quant`");
+         "smooth_quant changes the model that is searched: smooth it first, by quantize with the "
+         "settings activations=none, weights=none and smooth_quant");
   }
   PlanParts();
   layers_ = search::FindSearchLayers(model_, parts_);
@@ -130,15 +130,26 @@ plan::QuantPlan SearchSpace::PlanOf(const std::vector<search::LayerGroup>& group
   return plan::MakePlan(config, model_, options_.model.filename().string());
 }
 
+OwnMeasure::OwnMeasure(ModelMetric own, const std::filesystem::path& reference_model)
+    : metric(std::move(own)) {
+  if (metric) reference = MeasureOwn(metric, reference_model);
+}
+
+void OwnMeasure::AddTo(search::Measurement& measurement, const std::filesystem::path& model) const {
+  if (!metric) return;
+  measurement.metric = MeasureOwn(metric, model);
+  measurement.reference_metric = reference;
+}
+
 search::Measurement SearchSpace::MeasurePlan(plan::QuantPlan plan, size_t batch_size,
-                                             ThreadPool& pool) const {
+                                             const OwnMeasure& own, ThreadPool& pool) const {
   const ScratchFolder folder;
   const std::filesystem::path path = folder.path() / "trial.onnx";
   {
     transform::ApplyOptions apply;
     // The values are those of packed weights, and load faster.
     apply.storage = transform::Storage::kSimulated;
-    apply.is_portable = runtime::FindOperatorLibrary().empty();
+    apply.is_portable = own.metric || runtime::FindOperatorLibrary().empty();
     apply.params = calibrate::ResolveParams(plan, table_).params;
     calibrate::ResolveFloatScales(plan, table_);
     graph::Model model = model_.Clone();
@@ -153,6 +164,7 @@ search::Measurement SearchSpace::MeasurePlan(plan::QuantPlan plan, size_t batch_
   search::Measurement measurement =
       ToMeasurement(evaluate::Evaluate(options, *OpenSamples(options_.num_samples)));
   measurement.file_bytes = 0;  // not of the model that will be written
+  own.AddTo(measurement, path);
   return measurement;
 }
 

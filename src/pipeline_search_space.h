@@ -16,6 +16,16 @@
 
 namespace bitpress::pipeline {
 
+// The caller's own measure, and what it gives for the float model.
+struct OwnMeasure {
+  // Throws Error if it gives no number. `metric` may be empty.
+  OwnMeasure(ModelMetric metric, const std::filesystem::path& reference);
+  void AddTo(search::Measurement& measurement, const std::filesystem::path& model) const;
+
+  ModelMetric metric;
+  std::optional<double> reference;
+};
+
 class SearchSpace {
  public:
   // `options` must outlive it. Throws Error: candidates, the model, samples for integers.
@@ -32,7 +42,8 @@ class SearchSpace {
                          const search::Sensitivity& sensitivity,
                          const search::Choice& choice) const;
   // That plan's model against the float one on all samples, before fine-tuning. Throws Error.
-  search::Measurement MeasurePlan(plan::QuantPlan plan, size_t batch_size, ThreadPool& pool) const;
+  search::Measurement MeasurePlan(plan::QuantPlan plan, size_t batch_size, const OwnMeasure& own,
+                                  ThreadPool& pool) const;
   // What measurements depend on: model, candidates and samples.
   std::string Key() const;
 

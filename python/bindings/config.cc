@@ -16,6 +16,7 @@
 #include "bindings.h"
 #include "formats/format_spec.h"
 #include "pipeline.h"
+#include "plan/finetune_settings.h"
 #include "plan/quant_config.h"
 #include "plan/rule.h"
 
@@ -54,6 +55,29 @@ std::vector<std::tuple<std::string_view, std::string, std::string_view>> ListSet
   std::vector<std::tuple<std::string_view, std::string, std::string_view>> rows;
   for (const plan::Setting& setting : plan::AllSettings()) {
     rows.emplace_back(setting.key, setting.allowed, setting.help);
+  }
+  return rows;
+}
+
+std::string_view FateName(plan::OptionFate fate) {
+  switch (fate) {
+    case plan::OptionFate::kHonoured:
+      return "honoured";
+    case plan::OptionFate::kAccepted:
+      return "accepted";
+    case plan::OptionFate::kRefused:
+      break;
+  }
+  return "refused";
+}
+
+// (name, fate, our setting or "", the reason or "") of each.
+std::vector<std::tuple<std::string_view, std::string_view, std::string_view, std::string_view>>
+ListFinetuneOptions() {
+  std::vector<std::tuple<std::string_view, std::string_view, std::string_view, std::string_view>>
+      rows;
+  for (const plan::FinetuneOption& option : plan::AllFinetuneOptions()) {
+    rows.emplace_back(option.name, FateName(option.fate), option.setting, option.reason);
   }
   return rows;
 }
@@ -118,6 +142,7 @@ void BindConfig(nb::module_& module) {
   module.def("list_formats", &ListFormats);
   module.def("list_presets", &ListPresets);
   module.def("list_settings", &ListSettings);
+  module.def("list_finetune_options", &ListFinetuneOptions);
 }
 
 }  // namespace bitpress::python

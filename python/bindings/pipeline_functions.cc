@@ -95,14 +95,16 @@ std::string MakePlan(const Path& model, const plan::QuantConfig& config, bool as
 
 calibrate::CalibrationTable Calibrate(const Path& model, const Path& output,
                                       const SampleArguments& samples,
-                                      const std::optional<plan::QuantConfig>& config, bool as_is,
-                                      size_t num_threads, nb::object progress) {
+                                      const std::optional<plan::QuantConfig>& config,
+                                      bool per_channel, bool as_is, size_t num_threads,
+                                      nb::object progress) {
   Work work(std::move(progress));
   pipeline::CalibrateOptions options;
   options.model = model;
   options.output = output;
   samples.CopyTo(options, work);
   options.config = config;
+  options.is_per_channel = per_channel;
   options.preparation = PreparationFor(as_is);
   options.num_threads = num_threads;
   options.progress = work.Sink();
@@ -179,7 +181,7 @@ void BindWork(nb::module_& module) {
   BindQuantize(module);
   module.def("make_plan", &MakePlan, "model"_a, "config"_a, "as_is"_a);
   module.def("calibrate", &Calibrate, "model"_a, "output"_a, "samples"_a, "config"_a.none(),
-             "as_is"_a, "num_threads"_a, "progress"_a.none());
+             "per_channel"_a, "as_is"_a, "num_threads"_a, "progress"_a.none());
   module.def("merge", &Merge, "paths"_a, "output"_a);
   module.def("read_calibration", &ReadCalibration, "path"_a);
   module.def("evaluate", &Evaluate, "model"_a, "reference"_a.none(), "samples"_a, "batch_size"_a,

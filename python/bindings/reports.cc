@@ -143,9 +143,17 @@ void BindCalibration(nb::module_& module) {
       .def_prop_ro(
           "mean",
           [](const TensorStatistics& self) { return self.is_empty() ? std::nan("") : self.Mean(); })
-      .def_prop_ro("standard_deviation", [](const TensorStatistics& self) {
-        return self.is_empty() ? std::nan("") : self.StandardDeviation();
-      });
+      .def_prop_ro("standard_deviation",
+                   [](const TensorStatistics& self) {
+                     return self.is_empty() ? std::nan("") : self.StandardDeviation();
+                   })
+      .def_prop_ro(
+          "num_channels",
+          [](const TensorStatistics& self) {
+            const auto& axis = self.axis_statistics();
+            return axis ? axis->slices.size() : 0;
+          },
+          "That were counted by themselves (`per_channel`); 0: none.");
   nb::class_<CalibrationTable>(module, "Calibration", "Statistics of the activations of a model.")
       .def_ro("model_name", &CalibrationTable::model_name)
       .def_ro("num_samples", &CalibrationTable::num_samples)

@@ -51,6 +51,15 @@ struct SpaceArguments {
   }
 };
 
+// The function as the library calls it, with the interpreter's lock. `metric` must outlive it.
+pipeline::ModelMetric MetricOf(const nb::object& metric, Work& work) {
+  if (metric.is_none()) return {};
+  const nb::handle borrowed = metric;
+  return [borrowed, &work](const Path& model) {
+    return work.WithPython([&] { return nb::cast<double>(nb::float_(borrowed(model.string()))); });
+  };
+}
+
 std::string MeasureSensitivity(const Path& model, const Path& output,
                                const SampleArguments& samples, const SpaceArguments& space,
                                bool measures_time, nb::object progress) {
@@ -83,7 +92,8 @@ struct GoalArguments {
 
 std::string Search(const Path& model, const Path& output, const std::optional<Path>& picture,
                    const SampleArguments& samples, const SpaceArguments& space,
-                   const GoalArguments& goals, size_t batch_size, nb::object progress) {
+                   const GoalArguments& goals, const nb::object& metric, size_t batch_size,
+                   nb::object progress) {
   Work work(std::move(progress));
   pipeline::SearchOptions options;
   options.model = model;
@@ -92,6 +102,7 @@ std::string Search(const Path& model, const Path& output, const std::optional<Pa
   samples.CopyTo(options, work);
   space.CopyTo(options);
   goals.CopyTo(options);
+  options.metric = MetricOf(metric, work);
   options.batch_size = batch_size;
   options.progress = work.Sink();
   return work.Run([&] { return ToJson(pipeline::Search(options)).dump(); });
@@ -100,8 +111,8 @@ std::string Search(const Path& model, const Path& output, const std::optional<Pa
 std::string Autotune(const Path& model, const Path& output, const SampleArguments& samples,
                      const SampleArguments& validation,
                      const std::vector<plan::QuantConfig>& configs, double tolerable_loss,
-                     size_t max_trials, bool as_is, size_t batch_size, size_t num_threads,
-                     nb::object progress) {
+                     const nb::object& metric, size_t max_trials, bool as_is, size_t batch_size,
+                     size_t num_threads, nb::object progress) {
   Work work(std::move(progress));
   pipeline::AutotuneOptions options;
   options.model = model;
@@ -113,6 +124,7 @@ std::string Autotune(const Path& model, const Path& output, const SampleArgument
   options.num_validation_samples = validation.num_samples;
   options.configs = configs;
   options.tolerable_loss = tolerable_loss;
+  options.metric = MetricOf(metric, work);
   options.max_trials = max_trials;
   options.preparation = as_is ? pipeline::Preparation::kAsIs : pipeline::Preparation::kOptimize;
   options.batch_size = batch_size;
@@ -146,10 +158,10 @@ void BindSearch(nb::module_& module) {
   module.def("measure_sensitivity", &MeasureSensitivity, "model"_a, "output"_a, "samples"_a,
              "space"_a, "measures_time"_a, "progress"_a.none());
   module.def("search", &Search, "model"_a, "output"_a, "picture"_a.none(), "samples"_a, "space"_a,
-             "goals"_a, "batch_size"_a, "progress"_a.none());
+             "goals"_a, "metric"_a.none(), "batch_size"_a, "progress"_a.none());
   module.def("autotune", &Autotune, "model"_a, "output"_a, "samples"_a, "validation"_a, "configs"_a,
-             "tolerable_loss"_a, "max_trials"_a, "as_is"_a, "batch_size"_a, "num_threads"_a,
-             "progress"_a.none());
+             "tolerable_loss"_a, "metric"_a.none(), "max_trials"_a, "as_is"_a, "batch_size"_a,
+             "num_threads"_a, "progress"_a.none());
 }
 
 }  // namespace bitpress::python

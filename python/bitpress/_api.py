@@ -238,13 +238,15 @@ def plan(model: Model, config: ConfigLike, *, rules: Sequence[Rule] = (), as_is:
 
 
 def calibrate(model: Model, data: Data, output: PathLike, *, config: Optional[ConfigLike] = None, image: str = "",
-              labels: Optional[PathLike] = None, samples: int = 0, rules: Sequence[Rule] = (), as_is: bool = False,
-              threads: int = 0, progress: Progress = None, **settings: Any) -> _native.Calibration:
+              labels: Optional[PathLike] = None, samples: int = 0, per_channel: bool = False, rules: Sequence[Rule] = (),
+              as_is: bool = False, threads: int = 0, progress: Progress = None, **settings: Any) -> _native.Calibration:
     """Gathers statistics of the activations over samples, in one pass, and writes them.
 
     Args:
         output: the file to write; quantize(calibration=...) reads it.
         config: watch only what this configuration quantizes (default: every float activation).
+        per_channel: also the extremes and sums of each channel of what matrix products and convolutions read, which
+            `smooth_quant` needs.
         others: as of quantize().
     """
     use_onnxruntime()
@@ -252,7 +254,7 @@ def calibrate(model: Model, data: Data, output: PathLike, *, config: Optional[Co
         raise InvalidArgumentError(f"{next(iter(settings), 'rules')} changes a configuration: give config")
     wanted = None if config is None else _config(config, rules, settings)
     with model_file(model) as path, sample_arguments(data, labels, image, samples) as source, Reporting(progress) as callback:
-        return _native.calibrate(path, Path(output), source, wanted, as_is, _count("threads", threads), callback)
+        return _native.calibrate(path, Path(output), source, wanted, per_channel, as_is, _count("threads", threads), callback)
 
 
 def merge(calibrations: Sequence[PathLike], output: PathLike) -> _native.Calibration:

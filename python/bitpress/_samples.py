@@ -139,6 +139,19 @@ def _count(data: Any) -> int:
     return sum(_rows(item.values() if isinstance(item, Mapping) else [item]) for item in data)
 
 
+class SharedSamples:
+    """A reader with rewind() of any samples, for several who read them in turn. What can be read only once is copied."""
+
+    def __init__(self, data: Any) -> None:
+        self._source = _open(data)
+        self.rewind = self._source.rewind
+        self.get_next = self._source.next
+
+    def close(self) -> None:
+        if isinstance(self._source, _Spool):
+            self._source.close()
+
+
 class Samples:
     """What `bitpress._native` reads from."""
 

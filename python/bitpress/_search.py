@@ -3,7 +3,7 @@
 import json
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Union
 
 from bitpress import _native
 from bitpress._api import ConfigLike, Plan, Rule, _config, _count, _rule_texts, _setting_text
@@ -14,6 +14,8 @@ from bitpress._runtime import use_onnxruntime
 from bitpress._samples import Data, sample_arguments
 
 Candidates = Union[str, Sequence[str]]
+# Called with the path of a model; better the larger it is.
+Metric = Callable[[str], float]
 
 
 class SearchResult:
@@ -90,17 +92,21 @@ def sensitivity(model: Model, data: Data, candidates: Candidates = (), *, weight
 
 def search(model: Model, data: Data, candidates: Candidates = (), *, target: Optional[str] = None, budget: Optional[str] = None,
            weight_candidates: Candidates = (), activation_candidates: Candidates = (), strategy: str = "optimal",
-           cost: Optional[str] = None, measure: int = 0, output: Optional[PathLike] = None, picture: Optional[PathLike] = None,
+           cost: Optional[str] = None, metric: Optional[Metric] = None, measure: int = 0, output: Optional[PathLike] = None, picture: Optional[PathLike] = None,
            config: Optional[ConfigLike] = None, method: str = "fast", sensitivity_samples: int = 32, batch_size: int = 20,
            image: str = "", labels: Union[PathLike, Sequence[int], None] = None, samples: int = 0, rules: Sequence[Rule] = (),
            as_is: bool = False, threads: int = 0, progress: Progress = None, **settings: Any) -> SearchResult:
     """Searches formats for the layers: the least cost that reaches a target, or the least loss within a budget.
 
     Args:
-        target: "agreement>=97", "sqnr>=15", "cosine>=0.99", "l2<=0.5", "top1>=80", "top1_drop<=0.5".
+        target: "agreement>=97", "sqnr>=15", "cosine>=0.99", "l2<=0.5", "top1>=80", "top1_drop<=0.5"; with `metric` also
+            "metric>=0.8" and "metric_drop<=0.01", in its unit.
         budget: "bits<=5", "bytes<=3MB", "mac_bits<=40", "time<=1.3".
         strategy: `optimal`, or `greedy` as AMD Quark's automatic mixed precision.
         cost: what choices cost: bits, bytes, mac_bits or time (default: the budget's, else bits).
+        metric: a measure of your own: called with the path of a model, gives a number that is better the larger it is. It
+            gets the float model first, then each quantized model that is tried; all of them run in ONNX Runtime as
+            they are, and faster with get_library_path(). The file is gone afterwards.
         measure: so many models of the front are measured besides.
         output: also write the plan there.
         picture: also write the front there, as SVG.
@@ -115,13 +121,13 @@ def search(model: Model, data: Data, candidates: Candidates = (), *, target: Opt
     with tempfile.TemporaryDirectory(prefix="bitpress-") as folder, model_file(model) as path:
         plan = Path(folder) / "plan.json" if output is None else Path(output)
         with sample_arguments(data, labels, image, samples) as source, Reporting(progress) as callback:
-            report = _native.search(path, plan, None if picture is None else Path(picture), source, space, goals,
+            report = _native.search(path, plan, None if picture is None else Path(picture), source, space, goals, metric,
                                     _count("batch_size", batch_size, 1), callback)
         return SearchResult(Plan.load(plan), json.loads(report))
 
 
 def autotune(model: Model, output: PathLike, data: Data, *, configs: Sequence[ConfigLike] = (), tolerable_loss: float = 0.01,
-             max_trials: int = 100, validation: Optional[Data] = None,
+             metric: Optional[Metric] = None, max_trials: int = 100, validation: Optional[Data] = None,
              validation_labels: Union[PathLike, Sequence[int], None] = None, image: str = "",
              labels: Union[PathLike, Sequence[int], None] = None, samples: int = 100, validation_samples: int = 0,
              batch_size: int = 20, as_is: bool = False, threads: int = 0, progress: Progress = None) -> Dict[str, Any]:
@@ -131,6 +137,7 @@ def autotune(model: Model, output: PathLike, data: Data, *, configs: Sequence[Co
         configs: names, `.json` files or Configs (default: INT8, learned INT8, wider activations, BF16).
         tolerable_loss: in parts of the float model's top-1; without labels of the agreement with it; without class
             scores of the outputs' energy.
+        metric: a measure of your own instead, as of search().
         validation: samples to measure with (default: those of `data`).
         others: as of quantize().
 
@@ -145,6 +152,6 @@ def autotune(model: Model, output: PathLike, data: Data, *, configs: Sequence[Co
             sample_arguments(validation, validation_labels, "" if validation is None else image, validation_samples) as measured, \
             Reporting(progress) as callback:
         made = [_config(config, (), {}) for config in configs]
-        report: Dict[str, Any] = json.loads(_native.autotune(path, Path(output), source, measured, made, tolerable_loss, max_trials, as_is,
-                                                             _count("batch_size", batch_size, 1), _count("threads", threads), callback))
+        report: Dict[str, Any] = json.loads(_native.autotune(path, Path(output), source, measured, made, tolerable_loss, metric, max_trials,
+                                                             as_is, _count("batch_size", batch_size, 1), _count("threads", threads), callback))
     return report

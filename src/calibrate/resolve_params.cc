@@ -25,8 +25,8 @@ const TensorStatistics& StatisticsOf(const CalibrationTable& table, const std::s
   const auto found = table.tensors.find(value);
   if (found == table.tensors.end()) {
     Fail(ErrorCode::kInvalidArgument,
-         "the calibration has no statistics of '{}'; calibrate with the same --config, or without "
-         "any, and the same preparation of the model",
+         "the calibration has no statistics of '{}'; calibrate with the same configuration, or "
+         "without any, and the same preparation of the model",
          value);
   }
   return found->second;

@@ -56,7 +56,7 @@ Candidate ParseCandidate(const std::string& name) {
   if (!candidate.config.finetune.empty()) {
     Fail(ErrorCode::kInvalidArgument,
          "candidate '{}' learns weights from samples, which happens once for the whole plan: give "
-         "the name without suffix, and --finetune",
+         "the name without suffix, and setting finetune",
          name);
   }
   if (!candidate.config.rules.empty()) {

@@ -31,7 +31,7 @@ TEST(ParseCandidates, RefusesWhatIsNoChoice) {
   };
   EXPECT_THAT(error("mx7"), HasSubstr("MX6"));
   EXPECT_THAT(error("mx6,MX6"), HasSubstr("twice"));
-  EXPECT_THAT(error("MX6_ADAQUANT"), HasSubstr("--finetune"));
+  EXPECT_THAT(error("MX6_ADAQUANT"), HasSubstr("setting finetune"));
   EXPECT_THAT(error("S16S16_MIXED_S8S8"), HasSubstr("mix"));
 }
 

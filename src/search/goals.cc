@@ -18,12 +18,14 @@ struct MetricWord {
   std::string_view name;
   bool is_at_least;
 };
-constexpr std::array<MetricWord, 6> kMetrics{{{Metric::kSqnr, "sqnr", true},
+constexpr std::array<MetricWord, 8> kMetrics{{{Metric::kSqnr, "sqnr", true},
                                               {Metric::kCosine, "cosine", true},
                                               {Metric::kL2, "l2", false},
                                               {Metric::kAgreement, "agreement", true},
                                               {Metric::kTop1, "top1", true},
-                                              {Metric::kTop1Drop, "top1_drop", false}}};
+                                              {Metric::kTop1Drop, "top1_drop", false},
+                                              {Metric::kMetric, "metric", true},
+                                              {Metric::kMetricDrop, "metric_drop", false}}};
 
 const MetricWord& WordOf(Metric metric) {
   return *std::ranges::find(kMetrics, metric, &MetricWord::metric);
@@ -99,8 +101,17 @@ double Target::ValueOf(const Measurement& measurement) const {
     }
     return 100 * *share;
   };
+  const auto own = [&](const std::optional<double>& value) {
+    if (!value) {
+      Fail(ErrorCode::kInvalidArgument,
+           "target {}: there is no measure of your own; the Python package takes one "
+           "(metric=function)",
+           Text());
+    }
+    return *value;
+  };
   constexpr std::string_view kNoLabels =
-      "there are no labels, or no class scores: give --labels CSV or one folder a class";
+      "there are no labels, or no class scores: give labels, or one folder a class";
   switch (metric) {
     case Metric::kSqnr:
       return measurement.sqnr_db;
@@ -114,6 +125,10 @@ double Target::ValueOf(const Measurement& measurement) const {
       return percent(measurement.top1, kNoLabels);
     case Metric::kTop1Drop:
       return percent(measurement.reference_top1, kNoLabels) - percent(measurement.top1, kNoLabels);
+    case Metric::kMetric:
+      return own(measurement.metric);
+    case Metric::kMetricDrop:
+      return own(measurement.reference_metric) - own(measurement.metric);
   }
   return 0;
 }

@@ -17,14 +17,17 @@ struct Measurement {
   double l2 = 0;  // mean over samples of the norm of the outputs' difference
   // Shares, 0 to 1; where the model gives class scores, and with labels.
   std::optional<double> agreement, top1, reference_top1;
+  // By a measure of the caller's own, better the larger it is.
+  std::optional<double> metric, reference_metric;
   uint64_t file_bytes = 0;
   bool operator==(const Measurement&) const = default;
 };
 
-enum class Metric { kSqnr, kCosine, kL2, kAgreement, kTop1, kTop1Drop };
+enum class Metric { kSqnr, kCosine, kL2, kAgreement, kTop1, kTop1Drop, kMetric, kMetricDrop };
 
 // "sqnr>=15" (dB), "cosine>=0.99", "l2<=0.5", "agreement>=98", "top1>=80", "top1_drop<=0.5" (in
-// percent and percentage points).
+// percent and percentage points), and of a measure of the caller's own "metric>=0.8",
+// "metric_drop<=0.01" (in its unit).
 struct Target {
   Metric metric = Metric::kSqnr;
   double bound = 0;

@@ -43,7 +43,7 @@ class Searcher {
   SearchResult RunGreedy() {
     if (!goals_.target) {
       Fail(ErrorCode::kInvalidArgument,
-           "the greedy strategy lowers layers until a target is missed: give --target");
+           "the greedy strategy lowers layers until a target is missed: give a target");
     }
     Choice choice = FinestChoice();
     AddPoint(choice);
@@ -241,7 +241,7 @@ SearchResult Search(const CostModel& costs, const Space& space, const SearchGoal
                     const Measure& measure) {
   if (!goals.target && !goals.budget) {
     Fail(ErrorCode::kInvalidArgument,
-         "there is nothing to search for: give --target (such as agreement>=98) or --budget (such "
+         "there is nothing to search for: give a target (such as agreement>=98) or a budget (such "
          "as bits<=5)");
   }
   if (space.combinations.size() < 2) {

@@ -31,7 +31,15 @@ TEST(ParseTarget, KnowsDirectionsAndUnits) {
   measurement.top1.reset();
   EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument,
                           [&] { ParseTarget("top1>=80").IsReached(measurement); }),
-              HasSubstr("--labels"));
+              HasSubstr("give labels"));
+  EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument,
+                          [&] { ParseTarget("metric>=1").IsReached(measurement); }),
+              HasSubstr("no measure of your own"));
+  measurement.metric = 0.75;
+  measurement.reference_metric = 0.8;
+  EXPECT_TRUE(ParseTarget("metric>=0.75").IsReached(measurement));
+  EXPECT_TRUE(ParseTarget("metric_drop<=0.05").IsReached(measurement));
+  EXPECT_FALSE(ParseTarget("metric_drop<=0.04").IsReached(measurement));
 }
 
 TEST(ParseTarget, RefusesWhatMeansNothing) {

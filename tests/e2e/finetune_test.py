@@ -316,7 +316,7 @@ def test_a_killed_run_goes_on(tmp_path, program, bitpress):
 def test_what_is_missing_or_wrong_is_said(conv_path, photos, tmp_path, bitpress):
     output = tmp_path / "q.onnx"
     failed = bitpress.run("quantize", conv_path, "-o", output, "--config", "MX6_ADAQUANT")
-    assert failed.returncode == 1 and "give --data DIR" in failed.stderr
+    assert failed.returncode == 1 and "give samples (option data" in failed.stderr
     failed = bitpress.run("quantize", conv_path, "-o", output, "--config", "BF16_ADAROUND", "--data", photos)
     assert failed.returncode == 1 and "no rounding to learn" in failed.stderr
     failed = bitpress.run("quantize", conv_path, "-o", output, "--config", "MX6", "--data", photos, "--finetune", "adaquan")

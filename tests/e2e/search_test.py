@@ -201,11 +201,11 @@ def test_a_shared_weight_is_decided_once(bitpress, rows, tmp_path):
 @pytest.mark.parametrize("options, words", [
     (["--candidates", "mx7", "--target", "sqnr>=10"], ["mx7", "MX6"]),
     (["--candidates", "mx9", "--target", "sqnr>=10"], ["one candidate"]),
-    (["--candidates", "mx9,mx6"], ["--target", "--budget"]),
+    (["--candidates", "mx9,mx6"], ["a target", "a budget"]),
     (["--candidates", "mx9,mx6", "--target", "speed>=10"], ["speed", "sqnr>=15"]),
     (["--candidates", "mx9,mx6", "--target", "top1>=10"], ["labels"]),
     (["--candidates", "mx9,mx6", "--budget", "bits<=2"], ["bits<=2", "cannot be kept"]),
-    (["--candidates", "mx9,mx6", "--budget", "bits<=8", "--strategy", "greedy"], ["--target"]),
+    (["--candidates", "mx9,mx6", "--budget", "bits<=8", "--strategy", "greedy"], ["give a target"]),
 ])
 def test_what_makes_no_sense_is_an_error(bitpress, chain, rows, tmp_path, options, words):
     plan = tmp_path / "plan.json"

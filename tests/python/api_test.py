@@ -125,6 +125,19 @@ def test_calibrations_are_kept_and_added_up(tmp_path, conv_path, images):
         bitpress.calibrate(conv_path, images, paths[0], weights="int4")
 
 
+def test_calibration_by_channel_smooths(tmp_path, matmul_path, sequences):
+    plain = bitpress.calibrate(matmul_path, sequences, tmp_path / "plain.bpc")
+    assert not any(statistics.num_channels for statistics in plain.tensors.values())
+    table = bitpress.calibrate(matmul_path, sequences, tmp_path / "channels.bpc", per_channel=True)
+    assert max(statistics.num_channels for statistics in table.tensors.values()) == 48
+    smooth = {"config": "BF16", "smooth_quant": 0.5}
+    bitpress.quantize(matmul_path, tmp_path / "a.onnx", calibration=tmp_path / "channels.bpc", **smooth)
+    bitpress.quantize(matmul_path, tmp_path / "b.onnx", data=sequences, **smooth)
+    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+    with pytest.raises(bitpress.InvalidArgumentError, match="knows no channels"):
+        bitpress.quantize(matmul_path, tmp_path / "c.onnx", calibration=tmp_path / "plain.bpc", **smooth)
+
+
 def test_evaluation_compares_and_counts(tmp_path, conv_path, images):
     path = quantized(tmp_path, conv_path, "MX9")[0]
     labels = np.argmax(outputs(conv_path, {"image": images})[0], axis=1)

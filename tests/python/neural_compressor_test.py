@@ -14,6 +14,7 @@ from conftest import Reader, outputs, sqnr_db
 import bitpress
 from bitpress.compat import Fate, Notice, neural_compressor
 from bitpress.compat.neural_compressor import _providers, _words, config, data_reader
+from bitpress.compat.neural_compressor._translate import translate
 from bitpress.compat.neural_compressor.quantization import QuantFormat, QuantType, quantize, tuning
 
 pytestmark = pytest.mark.filterwarnings("ignore::bitpress.compat.Notice")
@@ -99,9 +100,24 @@ def test_the_weight_only_examples(tmp_path, matmul_path, sequences):
     gptq = config.GPTQConfig(weight_bits=4, weight_dtype="int", weight_sym=False, weight_group_size=32)
     assert loss(matmul_path, run(gptq, matmul_path, tmp_path, calibration_data_reader=reader), x) > plain
     awq = config.AWQConfig(weight_sym=False, calibration_data_reader=reader)
-    assert loss(matmul_path, run(awq, matmul_path, tmp_path), x) > plain - 1
+    assert loss(matmul_path, run(awq, matmul_path, tmp_path), x) > plain
     eight = run(config.RTNConfig(weight_bits=8, weight_group_size=-1, quant_format=QuantFormat.QDQ), matmul_path, tmp_path)
     assert loss(matmul_path, eight, x) > 30 and not any("microsoft" in name for name in operators(eight))
+
+
+@pytest.mark.parametrize("made, settings", [
+    (config.AWQConfig(), {"finetune": "awq+clip_search+bias_correction"}),
+    (config.AWQConfig(enable_mse_search=False), {"finetune": "awq+bias_correction"}),
+    (config.AWQConfig(enable_auto_scale=False), {"finetune": "clip_search+bias_correction"}),
+    (config.AWQConfig(enable_auto_scale=False, enable_mse_search=False), {}),
+    (config.GPTQConfig(), {"finetune": "gptq", "finetune_ridge": 0.01}),
+    (config.GPTQConfig(percdamp=0.1, actorder=False), {"finetune": "gptq", "finetune_ridge": 0.1, "finetune_activation_order": False}),
+    (config.RTNConfig(), {}),
+])
+def test_what_is_learned(made, settings, matmul_path):
+    found = translate(made, matmul_path).settings
+    assert {key: value for key, value in found.items() if key.startswith("finetune")} == settings
+    assert "smooth_quant" not in found
 
 
 def test_local_settings(tmp_path, matmul_path):

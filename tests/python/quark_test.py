@@ -102,7 +102,7 @@ def test_automatic_mixed_precision_without_a_target(tmp_path, conv_path, images)
                      algo_config=[quark.AutoMixprecisionConfig(target_layer_config=target, target_op_type=("Conv",), exclude_layers=["stem"])])
     assert set(quantizers_of(run(config, conv_path, tmp_path))) == set(quantizers_of(path))
     legacy.extra_options["AutoMixprecision"]["Top1AccTarget"] = 0.1
-    with pytest.raises(bitpress.UnsupportedError, match="Top1AccTarget.*search"):
+    with pytest.raises(bitpress.InvalidArgumentError, match="Top1AccTarget needs EvaluateFunction"):
         ModelQuantizer(Config(legacy))
 
 
@@ -126,6 +126,47 @@ def test_automatic_mixed_precision_with_a_target(tmp_path, conv_path, images):
         with pytest.raises(bitpress.UnsupportedError, match=text):
             config = QConfig(QLayerConfig(quark.BFloat16Spec(), quark.BFloat16Spec()), algo_config=[quark.AutoMixprecisionConfig(**given)])
             run(config, conv_path, tmp_path, Reader(images, "image"))
+
+
+def test_functions_judge_outputs(tmp_path, conv_path, images):
+    """Layers are lowered as long as the user's function is content with the outputs of all samples."""
+    wanted = outputs(conv_path, {"image": images})[0]
+    shapes = []
+
+    def closeness(output):
+        shapes.append(output.shape)
+        return -float(np.abs(output - wanted).mean())
+
+    def narrow(loss):
+        legacy = get_default_config("BF16_MIXED_BFP16")
+        legacy.extra_options["AutoMixprecision"].update(Top1AccTarget=loss, EvaluateFunction=closeness, L2Target=1, DataSize=12)
+        with pytest.warns(Notice, match="L2Target changes nothing"):
+            quantizer = ModelQuantizer(Config(legacy))
+        quantizer.quantize_model(str(conv_path), str(tmp_path / "out.onnx"), Reader(images, "image"))
+        assert closeness(outputs(tmp_path / "out.onnx", {"image": images})[0]) >= -loss - 1e-6
+        return quantizers_of(tmp_path / "out.onnx").get("bitpress::QuantizeDequantize_bfp16", 0)
+
+    everything = narrow(10)
+    bound = -0.75 * closeness(outputs(tmp_path / "out.onnx", {"image": images})[0])
+    assert everything > narrow(bound) > 0
+    assert set(shapes) == {wanted.shape}
+    target = QLayerConfig(activation=quark.BFP16Spec(), weight=quark.BFP16Spec())
+    for function in ({"metric_evaluate_fn": closeness}, {"metric_distance_fn": lambda reference, output: np.abs(reference - output).mean()}):
+        amp = quark.AutoMixprecisionConfig(target_layer_config=target, metric_threshold=bound, **function)
+        path = run(QConfig(QLayerConfig(quark.BFloat16Spec(), quark.BFloat16Spec()), algo_config=[amp]), conv_path, tmp_path,
+                   Reader(images, "image"))
+        assert closeness(outputs(path, {"image": images})[0]) >= -bound - 1e-6
+        assert 0 < quantizers_of(path)["bitpress::QuantizeDequantize_bfp16"] < everything
+    amp.options["metric_output_index"] = 3
+    with pytest.raises(bitpress.InvalidArgumentError, match="no output 3; the model has 1"):
+        run(QConfig(QLayerConfig(quark.BFloat16Spec(), quark.BFloat16Spec()), algo_config=[amp]), conv_path, tmp_path, Reader(images, "image"))
+
+
+def test_integers_with_a_target_read_a_reader_once(tmp_path, conv_path, images):
+    legacy = get_default_config("S16S16_MIXED_S8S8")
+    legacy.extra_options["AutoMixprecision"]["L2Target"] = 1e3
+    formats = set(formats_of(run(Config(legacy), conv_path, tmp_path, Reader(images, "image"))).values())
+    assert "INT8" in formats and "INT16" in formats
 
 
 @pytest.mark.parametrize("name", _presets.names())
@@ -271,13 +312,46 @@ def test_fine_tuning_words():
     given = {"OptimAlgorithm": "adaquant", "DataSize": 100}
     with pytest.warns(Notice, match="without include_fast_ft=True: weights are fine-tuned"):
         tuned = request(extra_options={"FastFinetune": given})
-    assert tuned.settings["finetune"] == "adaquant" and tuned.arguments["samples"] == 100
+    assert tuned.settings["finetune"] == "adaquant" and tuned.settings["finetune_samples"] == 100
     with pytest.warns(Notice, match="nothing is fine-tuned"):
         assert "finetune" not in request(include_fast_ft=False, extra_options={"FastFinetune": given}).settings
     with pytest.raises(bitpress.UnsupportedError, match="adaround.*bf16.*adaquant"):
         request(include_fast_ft=True, extra_options={"FastFinetune": {"OptimAlgorithm": "adaround"}})
     with pytest.warns(Notice, match="QBloat16 is taken as QBFloat16"):
         translate(QuantizationConfig(activation_type=quark.ExtendedQuantType.QBloat16))
+
+
+def test_words_of_learning_have_one_table():
+    """Both spellings have the fates of `bitpress quantize --finetune-option`, and set what it sets."""
+    assert set(_words.FAST_FINETUNE) >= {"NumIterations", "LRAdjust", "OutputQDQ", "UseGDS"}
+    assert set(_words.FINETUNE) >= {"num_iterations", "lr_adjust", "output_qdq", "use_gds"}
+    for old, new in zip([word for name, word in _words.FAST_FINETUNE.items() if name != "OptimAlgorithm"], _words.FINETUNE.values()):
+        assert (old.fate, old.text) == (new.fate, new.text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        given = {"OptimAlgorithm": "adaquant", "NumIterations": 7, "TargetOpType": ("Conv",), "DataSize": 1_000_000_000, "OptimDevice": "cpu"}
+        request = translate(QuantizationConfig(include_fast_ft=True, extra_options={"FastFinetune": given}))
+        assert request.settings["finetune_rounds"] == 7 and request.settings["finetune_op_types"] == ["Conv"]
+        assert "finetune_samples" not in request.settings
+        gptq = quark.GPTQConfig(perc_damp=0.05, act_order=False, mse=True, block_size=128)
+        settings = translate(QConfig(algo_config=[gptq])).settings
+    assert (settings["finetune_ridge"], settings["finetune_activation_order"]) == (0.05, False)
+    assert settings["finetune"] == "clip_search+gptq+bias_correction"
+    with pytest.raises(bitpress.UnsupportedError, match="ref_model_path='x.onnx' is refused: the float model.*Instead: quantize that one"):
+        translate(QConfig(algo_config=[quark.AdaRoundConfig(ref_model_path="x.onnx")]))
+
+
+def test_only_what_lies_between_is_quantized(tmp_path, conv_path):
+    def count(**fields):
+        config = QuantizationConfig(activation_type=quark.ExtendedQuantType.QBFloat16, weight_type=quark.ExtendedQuantType.QBFloat16, **fields)
+        return quantizers_of(run(Config(config), conv_path, tmp_path))["bitpress::QuantizeDequantize_bf16"]
+
+    everything = count()
+    behind, before = count(input_nodes=["head"]), count(output_nodes=["stem"])
+    assert min(behind, before) > 0 and behind + before < everything
+    assert behind + before < count(input_nodes=["stem"], output_nodes=["head"]) <= everything
+    with pytest.raises(bitpress.InvalidArgumentError, match="'heads'.*did you mean"):
+        count(input_nodes=["heads"])
 
 
 def test_configurations_are_plain_data_both_ways():

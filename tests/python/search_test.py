@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from conftest import Reader, outputs, sqnr_db
 
@@ -49,6 +50,44 @@ def test_autotune_takes_the_first_that_is_good_enough(tmp_path, conv_path, image
     onnx.checker.check_model(str(tmp_path / "out.onnx"), full_check=True)
     held_back = bitpress.autotune(conv_path, tmp_path / "out.onnx", images[:6], configs=["BF16"], validation=images[6:])
     assert held_back["trials"][0]["evaluation"]["num_samples"] == 6
+
+
+def test_a_measure_of_ones_own(tmp_path, conv_path, images, candidates):
+    """It gets the float model first, then each that is tried, all of which run without our library."""
+    wanted = outputs(conv_path, {"image": images})[0]
+    paths = []
+
+    def closeness(path):
+        paths.append(path)
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        return np.float32(10 - np.abs(session.run(None, {"image": images})[0] - wanted).max())
+
+    found = bitpress.search(conv_path, images, candidates, target="metric_drop<=0.2", metric=closeness)
+    assert found.is_reached and found.final["reference_metric"] == 10 and 9.8 <= found.final["metric"] < 10
+    assert len(paths) == found.data["num_measured"] + 2 and paths[0] == str(conv_path)
+    fine = bitpress.search(conv_path, images, candidates, target=f"metric>={found.final['metric'] + 1e-3}", metric=closeness)
+    point = [result.data["front"][result.data["chosen"]]["cost"] for result in (found, fine)]
+    assert fine.is_reached and point[1] > point[0]
+    report = bitpress.autotune(conv_path, tmp_path / "out.onnx", images, configs=["MX4", "MX9"], tolerable_loss=0.02, metric=closeness)
+    assert report["measure"] == "metric" and report["chosen"] == "MX9" and report["reference_metric"] == 10
+    assert [trial["loss"] for trial in report["trials"]] == pytest.approx([1 - trial["metric"] / 10 for trial in report["trials"]])
+
+
+def test_a_measure_that_fails_is_said(tmp_path, conv_path, images, candidates):
+    def search(target="metric>=1", **arguments):
+        return bitpress.search(conv_path, images, candidates, target=target, **arguments)
+
+    with pytest.raises(bitpress.InvalidArgumentError, match="metric gives nan for .*conv.onnx"):
+        search(metric=lambda path: float("nan"))
+    with pytest.raises(ZeroDivisionError):
+        search(metric=lambda path: 1 / 0)
+    with pytest.raises(TypeError):
+        search(metric=lambda path: None)
+    with pytest.raises(bitpress.InvalidArgumentError, match="no measure of your own"):
+        search()
+    with pytest.raises(bitpress.InvalidArgumentError, match="the float model is 0"):
+        bitpress.autotune(conv_path, tmp_path / "out.onnx", images, configs=["MX9"], metric=lambda path: 0)
+    assert not (tmp_path / "out.onnx").exists()
 
 
 def test_wrong_arguments_are_said(tmp_path, conv_path, images):

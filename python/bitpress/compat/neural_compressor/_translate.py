@@ -161,9 +161,19 @@ def _weight_settings(config: BaseConfig) -> Dict[str, Any]:
     settings = {"weights": f"{'int' if is_symmetric and dtype == 'int' else 'uint'}{bits}", "weight_symmetric": is_symmetric}
     size = config.option("weight_group_size")
     settings.update({"weight_granularity": "per_axis"} if size == -1 else {"weight_granularity": "per_block", "weight_block_size": size})
-    if getattr(config, "mse", False) or getattr(config, "enable_mse_search", False):
+    if getattr(config, "mse", False):
         settings["weight_range"] = "mse"
     return settings
+
+
+def _learning(config: BaseConfig) -> Dict[str, Any]:
+    """How weights are learned from samples, as settings."""
+    if config.name == "gptq":
+        # Not given, the order of the inputs is the one that was measured to be better, not that of the other tool.
+        order = {"finetune_activation_order": bool(config.option("actorder"))} if "actorder" in config.given else {}
+        return {"finetune": "gptq", "finetune_ridge": config.option("percdamp"), **order}
+    passes = [name for name, word in (("awq", "enable_auto_scale"), ("clip_search", "enable_mse_search")) if getattr(config, word, False)]
+    return {"finetune": "+".join([*passes, "bias_correction"])} if passes else {}
 
 
 def _weight_only(config: BaseConfig, model: Model) -> Request:
@@ -174,10 +184,7 @@ def _weight_only(config: BaseConfig, model: Model) -> Request:
         request.settings["weights"] = "none"
     else:
         request.settings.update(general)
-    if config.name == "gptq":
-        request.settings["finetune"] = "gptq"
-    if getattr(config, "enable_auto_scale", False):
-        request.settings["smooth_quant"] = "auto"
+    request.settings.update(_learning(config))
     level = 4 if config.option("accuracy_level") == 4 else 1
     is_operator = getattr(config.option("quant_format"), "name", "") == "QOperator"
     # Products of floats exist for 4 bits only; other weights are decoded when the model is loaded, which is exact too.

@@ -78,16 +78,16 @@ WEIGHT_ONLY = table([
 RTN = table([*WEIGHT_ONLY.values(), notice("ratios", "ranges are those of the values", {})])
 GPTQ = table([
     *WEIGHT_ONLY.values(),
-    notice("percdamp", "the ridge is 0.01 of the mean square", 0.01),
-    notice("block_size", "columns are worked on one after the other", 128),
-    notice("actorder", "inputs with large squares are rounded first", True),
+    honoured("percdamp", "`finetune_ridge`"),
+    notice("block_size", "the whole row is solved at once", 128),
+    honoured("actorder", "`finetune_activation_order`; not given, inputs with large squares are rounded first"),
     honoured("mse", "`weight_range=mse`"),
     notice("perchannel", "a group has a scale of its own in each output", True),
 ])
 AWQ = table([
     *WEIGHT_ONLY.values(),
-    honoured("enable_auto_scale", "`smooth_quant=auto`: factors of input channels from activations and weights"),
-    honoured("enable_mse_search", "`weight_range=mse`"),
+    honoured("enable_auto_scale", "pass `awq`: factors of input channels from activations and weights"),
+    honoured("enable_mse_search", "pass `clip_search`: scales with the least error in the outputs"),
 ])
 
 # TuningConfig(...)

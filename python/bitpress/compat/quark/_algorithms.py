@@ -1,7 +1,7 @@
 """Quark's algorithms: fine-tuning, equalization, smoothing, GPTQ, mixed precision."""
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from bitpress._errors import InvalidArgumentError, UnsupportedError
 from bitpress.compat import _fates
@@ -13,6 +13,7 @@ Rule = Dict[str, Any]
 
 # How much of a bias counts as range where Quark "appends" it: found in models that it wrote.
 _BIAS_SHARE = 0.05
+_ALL_SAMPLES = 1_000_000_000  # Quark's default of data_size
 _SINGLE_FLOATS = ("fp16", "bf16")
 _LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
@@ -26,6 +27,16 @@ class Target:
     activations: Optional[str]  # the narrow format, if this side is lowered
     weights: Optional[str]
     strategy: str = "greedy"
+    judge: Optional["Judge"] = None
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A function of the user that judges the output of a model, all samples in one array."""
+
+    function: Callable[..., float]
+    output_index: int = 0
+    is_distance: bool = False  # it gets the float model's output first, and less of it is better
 
 
 @dataclass
@@ -42,7 +53,7 @@ class Request:
 
     def take_samples(self, count: Optional[int]) -> None:
         """Of two wishes the larger counts: one reading of the samples serves all."""
-        if count is not None and 0 < count < 1_000_000_000:
+        if count is not None and 0 < count < _ALL_SAMPLES:
             self.arguments["samples"] = max(int(count), self.arguments.get("samples", 0))
 
     def exclude(self, pattern: str) -> None:
@@ -53,10 +64,20 @@ def _is_float_side(settings: Mapping[str, Any], side: str) -> bool:
     return settings.get(side, "none") in _SINGLE_FLOATS
 
 
-def _add_finetuning(request: Request, algorithm: str) -> None:
+def _add_finetuning(request: Request, algorithm: str, options: Mapping[str, Any]) -> None:
     if algorithm == "adaround" and _is_float_side(request.settings, "weights"):
         raise UnsupportedError(f"adaround learns roundings, and {request.settings['weights']} has no scale to round with. Instead: adaquant")
     request.settings["finetune"] = algorithm
+    _add_finetune_settings(request, options)
+
+
+def _add_finetune_settings(request: Request, options: Mapping[str, Any]) -> None:
+    """What the library's table of fates makes of the words; Quark's way to say "all samples" is a large number."""
+    for word, value in options.items():
+        setting = _words.FINETUNE_SETTINGS.get(word)
+        if setting in (None, "finetune") or value is None or (setting == "finetune_samples" and not 0 < value < _ALL_SAMPLES):
+            continue
+        request.settings[setting] = list(value) if isinstance(value, tuple) else value
 
 
 def add_fast_finetune(request: Request, wanted: Optional[bool], given: Optional[Mapping[str, Any]]) -> None:
@@ -71,8 +92,7 @@ def add_fast_finetune(request: Request, wanted: Optional[bool], given: Optional[
         algorithm = str(options.get("OptimAlgorithm", "adaround")).lower()
         if algorithm not in ("adaround", "adaquant"):
             raise InvalidArgumentError(f"FastFinetune: OptimAlgorithm={algorithm!r} is neither 'adaround' nor 'adaquant'")
-        _add_finetuning(request, algorithm)
-        request.take_samples(options.get("DataSize"))
+        _add_finetuning(request, algorithm, options)
 
 
 def add_smoothing(request: Request, alpha: Any) -> None:
@@ -113,23 +133,43 @@ def add_auto_mixprecision(request: Request, given: Mapping[str, Any], options: M
         raise InvalidArgumentError("AutoMixprecision names no target type (TargetQuantType, ActTargetQuantType, WeightTargetQuantType)")
     request.settings["dual_quant"] = bool(given.get("DualQuantNodes", False))
     op_types = list(given.get("TargetOpType", _LAYERS))
-    if given.get("L2Target") is not None:
-        request.take_samples(given.get("DataSize"))
-        request.target = Target(f"l2<={given['L2Target']}", op_types, formats.get("activations"), formats.get("weights"))
-    else:
+    goal = _goal(given)
+    if goal is None:
         request.rules.append({"op_types": op_types, "optional": True, **formats})
+        return
+    text, judge = goal
+    request.take_samples(given.get("DataSize"))
+    request.target = Target(text, op_types, formats.get("activations"), formats.get("weights"), judge=judge)
+
+
+def _goal(given: Mapping[str, Any]) -> Optional[Tuple[str, Optional[Judge]]]:
+    """The target of AutoMixprecision as text, and who judges it; None: there is none."""
+    loss, distance, output = given.get("Top1AccTarget"), given.get("L2Target"), given.get("OutputIndex", 0)
+    if loss is not None:
+        function = given.get("EvaluateFunction")
+        if not callable(function):
+            raise InvalidArgumentError("AutoMixprecision: Top1AccTarget needs EvaluateFunction, which gives the accuracy of outputs")
+        if distance is not None:
+            _fates.say("AutoMixprecision: Top1AccTarget is the target; L2Target changes nothing")
+        return f"metric_drop<={loss}", Judge(function, output)
+    if distance is None:
+        return None
+    if output:
+        _fates.say(f"AutoMixprecision: OutputIndex={output} changes nothing here: L2Target is about all outputs")
+    return f"l2<={distance}", None
 
 
 def add_algorithm(request: Request, algorithm: AlgoConfig, options: Mapping[str, Any]) -> None:
     given, where = algorithm.options, type(algorithm).__name__
     if algorithm.name in ("adaround", "adaquant"):
         _fates.check(given, _words.FINETUNE, where)
-        _add_finetuning(request, algorithm.name)
-        request.take_samples(given.get("data_size"))
+        _add_finetuning(request, algorithm.name, given)
     elif algorithm.name == "gptq":
         _fates.check(given, _words.GPTQ, where)
         symmetric = bool(given.get("weight_symmetric", True))
-        request.settings.update(finetune="gptq", weights=f"{'' if symmetric else 'u'}int{given.get('bits', 8)}", weight_symmetric=symmetric)
+        _add_finetune_settings(request, given)
+        passes = "clip_search+gptq+bias_correction" if given.get("mse") else "gptq"
+        request.settings.update(finetune=passes, weights=f"{'' if symmetric else 'u'}int{given.get('bits', 8)}", weight_symmetric=symmetric)
         if given.get("group_size", -1) > 0:
             request.settings.update(weight_granularity="per_block", weight_block_size=given["group_size"])
         else:
@@ -159,6 +199,18 @@ def _target_text(metric: str, threshold: float) -> str:
     return texts[metric]
 
 
+def _promotion_goal(given: Mapping[str, Any], threshold: float) -> Tuple[str, Optional[Judge]]:
+    """Of functions the one that evaluates counts more than the one that compares, as the target of accuracy does."""
+    output = given.get("metric_output_index", 0)
+    if given.get("metric_evaluate_fn") is not None:
+        return f"metric_drop<={threshold}", Judge(given["metric_evaluate_fn"], output)
+    if given.get("metric_distance_fn") is not None:
+        return f"metric>={-threshold}", Judge(given["metric_distance_fn"], output, is_distance=True)
+    if output:
+        _fates.say(f"AutoMixprecisionConfig: metric_output_index={output} changes nothing here: all outputs are measured")
+    return _target_text(given.get("metric_default", "l2"), threshold), None
+
+
 def _add_promotion(request: Request, given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     """Without a threshold every candidate gets the target's formats."""
     target = given.get("target_layer_config")
@@ -179,10 +231,10 @@ def _add_promotion(request: Request, given: Mapping[str, Any], options: Mapping[
                                    "is refused: all layers are searched. Instead: bitpress.search")
         (layer,) = target
         request.take_samples(given.get("data_size"))
-        request.target = Target(_target_text(given.get("metric_default", "l2"), threshold), op_types,
-                                None if layer.inputs is None else layer.inputs.data_type,
+        text, judge = _promotion_goal(given, threshold)
+        request.target = Target(text, op_types, None if layer.inputs is None else layer.inputs.data_type,
                                 None if layer.weight is None else layer.weight.data_type,
-                                "optimal" if given.get("metric_optimize_object") == "quality" else "greedy")
+                                "optimal" if given.get("metric_optimize_object") == "quality" else "greedy", judge)
         return
     # The one for all others first: later rules count more.
     for layer, names in sorted(target.items(), key=lambda item: bool(item[1])):

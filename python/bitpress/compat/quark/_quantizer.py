@@ -1,5 +1,7 @@
 """ModelQuantizer: runs bitpress.quantize with what a configuration of Quark's means."""
 
+import contextlib
+import os
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Optional, Sequence
 
@@ -8,8 +10,10 @@ import numpy as np
 import bitpress
 from bitpress._errors import ExecutionError, InvalidArgumentError, UnsupportedError
 from bitpress._files import Model, PathLike
+from bitpress._samples import SharedSamples
 from bitpress.compat import _fates
 from bitpress.compat.quark._algorithms import Request, Target
+from bitpress.compat.quark._judge import OutputMetric
 from bitpress.compat.quark._translate import translate
 from bitpress.compat.quark._types import AlgoConfig, QConfig, QuantizationConfig
 
@@ -73,9 +77,15 @@ def _search(request: Request, target: Target, config: bitpress.Config, model: Mo
     for side, narrow in (("activations", target.activations), ("weights", target.weights)):
         wide = request.settings[side]
         sides[side] = [wide] if narrow in (None, wide) else [wide, narrow]
+    num_samples = request.arguments.get("samples", 0)
+    metric = None
+    if target.judge is not None:
+        if not isinstance(data, SharedSamples):
+            raise InvalidArgumentError("automatic mixed precision with a function that judges outputs needs a calibration_data_reader")
+        metric = OutputMetric(target.judge, data, num_samples)
     found = bitpress.search(model, data, target=target.text, strategy=target.strategy, cost="mac_bits", config=config, progress=False,
-                            activation_candidates=sides["activations"], weight_candidates=sides["weights"],
-                            samples=request.arguments.get("samples", 0))
+                            activation_candidates=sides["activations"], weight_candidates=sides["weights"], metric=metric,
+                            samples=num_samples)
     if not found.is_reached:
         _fates.say(f"automatic mixed precision: the target {target.text} is not reached: {found.data['why_not']}")
     return found.plan
@@ -106,6 +116,13 @@ class ModelQuantizer:
         data = calibration_data_path if calibration_data_reader is None else calibration_data_reader
         if data is None and request.random_shapes is not None:
             data = RandomDataReader(model_input, request.random_shapes, request.random_ranges)
+        if request.target is None or data is None or isinstance(data, (str, os.PathLike)):
+            return self._quantize(request, model_input, model_output, data)
+        # The search, judges of outputs and what follows read them in turn.
+        with contextlib.closing(SharedSamples(data)) as samples:
+            return self._quantize(request, model_input, model_output, samples)
+
+    def _quantize(self, request: Request, model_input: Model, model_output: Optional[PathLike], data: Any) -> Any:
         arguments = dict(request.arguments)
         config: Any = _config(request, model_input)
         if request.target is not None:

@@ -51,6 +51,14 @@ def _only_nodes(request: Request, names: Sequence[str]) -> None:
         request.exclude(f"(?!(?:{'|'.join(re.escape(name) for name in names)})$).*")
 
 
+def _add_ends(request: Request, starts: Sequence[str], ends: Sequence[str]) -> None:
+    """Nothing before the starts and nothing behind the ends is quantized."""
+    for word, names in (("to", starts), ("from", ends)):
+        if names:
+            others = f"(?!(?:{'|'.join(re.escape(name) for name in names)})$).*"
+            request.rules.append({word: list(names), "nodes": [others], "exclude": True})
+
+
 def _add_options(request: Request, options: Mapping[str, Any]) -> None:
     """Of extra_options what is neither a format nor an algorithm."""
     _fates.check(options, _words.OPTIONS, "extra_options")
@@ -148,6 +156,7 @@ def from_legacy(config: QuantizationConfig) -> Request:
     request.arguments.update(external_data=config.use_external_data_format, as_is=not config.optimize_model)
     request.only_op_types = tuple(config.op_types_to_quantize)
     _only_nodes(request, config.nodes_to_quantize)
+    _add_ends(request, config.input_nodes, config.output_nodes)
     _add_exclusions(request, [*config.nodes_to_exclude, *config.subgraphs_to_exclude])
     _add_options(request, options)
     if config.include_sq:

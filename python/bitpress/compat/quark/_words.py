@@ -1,8 +1,11 @@
 """The table of fates of AMD Quark's words."""
 
-from bitpress.compat._fates import honoured, notice, refused, table
+import dataclasses
+import re
 
-_LEARNING = "weights are learned as the minimum of a quadratic form of all samples, without steps of a gradient method"
+from bitpress._native import list_finetune_options
+from bitpress.compat._fates import Word, honoured, notice, refused, table
+
 _NPU = "it adapts models to AMD's NPU compiler"
 _REMOVAL = "where quantizers stand follows from the placement"
 _GRAPH = "ONNX Runtime's basic optimizations prepare every model; it is not rewritten further"
@@ -15,8 +18,8 @@ FIELDS = table([
     honoured("quant_format", "QDQ, or QOperator as `form=\"qoperator\"`"),
     honoured("activation_type", "`activations`"),
     honoured("weight_type", "`weights`"),
-    refused("input_nodes", "nodes before them would have to be known", "nodes_to_exclude or subgraphs_to_exclude", (), []),
-    refused("output_nodes", "nodes behind them would have to be known", "nodes_to_exclude or subgraphs_to_exclude", (), []),
+    honoured("input_nodes", "nodes before them are excluded (rule `to=...`)"),
+    honoured("output_nodes", "nodes behind them are excluded (rule `from=...`)"),
     honoured("op_types_to_quantize", "all other operators of the model become `exclude_op_types`"),
     honoured("nodes_to_quantize", "`exclude_nodes` of all others"),
     notice("extra_op_types_to_quantize", "every operator is quantized anyway (`placement=all`)", (), []),
@@ -153,35 +156,38 @@ OPTIONS = table([
     notice("EvalDataReader", "bitpress.evaluate compares models"),
 ])
 
+# Values with which words of fine-tuning ask for nothing.
+_NEUTRAL = {"UpdateBias": (True,), "OptimDevice": ("cpu",), "InferDevice": ("cpu",), "BlockSize": (128,)}
+# Of GPTQ, which has a table of its own.
+_OF_GPTQ = ("PercDamp", "ActOrder", "BlockSize", "MSE", "PerChannel")
+
+
+def _learning_word(name: str, fate: str, setting: str, reason: str) -> Word:
+    """A row of the library's table, which `bitpress quantize --finetune-option` reads too."""
+    if fate == "honoured":
+        return honoured(name, f"`{setting}`")
+    if fate == "accepted":
+        return notice(name, reason, *_NEUTRAL.get(name, ()))
+    text, _, nearest = reason.partition("; ")
+    return refused(name, text, nearest)
+
+
+def _in_snake_case(word: Word) -> Word:
+    """As the newer interface spells it."""
+    spelled = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", word.name).lower()
+    return dataclasses.replace(word, name=spelled)
+
+
+_LEARNING = table(_learning_word(*row) for row in list_finetune_options())
+# Names of our settings of fine-tuning, by the words of both interfaces.
+FINETUNE_SETTINGS = {spelled.name: setting for name, fate, setting, _ in list_finetune_options() if fate == "honoured"
+                     for spelled in (_LEARNING[name], _in_snake_case(_LEARNING[name]))}
+
 # extra_options["FastFinetune"], in Quark's older words
-FAST_FINETUNE = table([
-    honoured("DataSize", "`samples`"),
-    honoured("OptimAlgorithm", "`finetune=adaquant` or `adaround`"),
-    *[notice(name, _LEARNING)
-      for name in ("FixedSeed", "BatchSize", "NumBatches", "NumIterations", "LearningRate", "EarlyStop", "LRAdjust", "DropRatio",
-                   "RegParam", "BetaRange", "WarmStart", "LogPeriod", "MemOptLevel", "CacheDir", "DynamicBatch", "Parallel",
-                   "SelectiveUpdate", "OutputQDQ", "OutputIndex", "NumWorkers", "PinMemory", "SelectMaxMemLayer", "UseGDS")],
-    notice("UpdateBias", "biases are corrected so that the mean output is the float model's", True),
-    notice("TargetOpType", "Conv, ConvTranspose, Gemm and MatMul are learned"),
-    notice("OptimDevice", "learning takes seconds on a CPU", "cpu"),
-    notice("InferDevice", "samples run on the CPU", "cpu"),
-    refused("RefModelPath", "the float model is the reference", "leave it out"),
-])
+FAST_FINETUNE = table(word for word in _LEARNING.values() if word.name not in _OF_GPTQ)
 
 # AdaRoundConfig(...), AdaQuantConfig(...)
-FINETUNE = table([
-    honoured("data_size", "`samples`"),
-    *[notice(name, _LEARNING)
-      for name in ("fixed_seed", "batch_size", "num_batches", "num_iterations", "learning_rate", "early_stop", "lr_adjust",
-                   "selective_update", "output_qdq", "drop_ratio", "mem_opt_level", "cache_dir", "log_period", "dynamic_batch",
-                   "parallel", "reg_param", "beta_range", "warm_start", "select_max_mem_layer", "num_workers", "pin_memory",
-                   "use_gds", "output_index")],
-    notice("update_bias", "biases are corrected so that the mean output is the float model's", True),
-    notice("target_op_type", "Conv, ConvTranspose, Gemm and MatMul are learned"),
-    notice("optim_device", "learning takes seconds on a CPU", "cpu"),
-    notice("infer_device", "samples run on the CPU", "cpu"),
-    refused("ref_model_path", "the float model is the reference", "leave it out"),
-])
+FINETUNE = table(_in_snake_case(word) for word in FAST_FINETUNE.values() if word.name != "OptimAlgorithm")
 
 # The other algorithms
 GPTQ = table([
@@ -189,10 +195,8 @@ GPTQ = table([
     honoured("group_size", "`weight_granularity=per_block`; -1 is none"),
     honoured("per_channel", "`weight_granularity`"),
     honoured("weight_symmetric", "`weight_symmetric`"),
-    notice("block_size", "columns are worked on one after the other", 128),
-    notice("perc_damp", "the ridge is 0.01 of the mean square", 0.01),
-    notice("act_order", "inputs with large squares are rounded first", True),
-    notice("mse", "scales are those of `weight_range`", False),
+    honoured("mse", "`finetune=clip_search+gptq+bias_correction`"),
+    *[_in_snake_case(_LEARNING[name]) for name in ("BlockSize", "PercDamp", "ActOrder")],
 ])
 SMOOTH_QUANT = table([honoured("alpha", "`smooth_quant`")])
 CLE = table([
@@ -213,11 +217,11 @@ AUTO_MIXPRECISION = table([
     honoured("WeightTargetQuantType", "their `weights`"),
     honoured("BiasTargetQuantType", "their `biases`, where there is no target"),
     honoured("DualQuantNodes", "`dual_quant`"),
-    notice("OutputIndex", "all outputs are measured", 0),
+    honoured("OutputIndex", "the output that EvaluateFunction judges; L2Target is about all"),
     honoured("DataSize", "`samples`"),
     honoured("L2Target", "a greedy `search` for the target \"l2<=...\""),
-    refused("Top1AccTarget", "functions that judge outputs are not called", "bitpress.search(target=\"top1_drop<=...\") with labels"),
-    refused("EvaluateFunction", "functions that judge outputs are not called", "bitpress.search(target=\"top1_drop<=...\") with labels"),
+    honoured("Top1AccTarget", "a greedy `search` for the target \"metric_drop<=...\""),
+    honoured("EvaluateFunction", "its metric: called with the output of all samples, one array"),
 ])
 
 # AutoMixprecisionConfig(...)
@@ -230,13 +234,13 @@ AMP = table([
     notice("no_input_qdq_shared", "a value gets the format of each reader", False),
     notice("shared_param_mode", "values that share a scale change together", "propagate"),
     honoured("data_size", "`samples`"),
-    notice("metric_output_index", "all outputs are measured", 0),
+    honoured("metric_output_index", "the output that functions judge; metric_default is about all"),
     honoured("metric_default", "l2, sqnr and cosine"),
     honoured("metric_threshold", "the target of a `search`"),
     honoured("metric_optimize_object", "speed: the greedy strategy; quality: the least cost that reaches the target"),
     notice("worker_num", "models run on all cores", 1),
-    refused("metric_distance_fn", "functions that judge outputs are not called", "metric_default"),
-    refused("metric_evaluate_fn", "functions that judge outputs are not called", "bitpress.search(target=\"top1_drop<=...\") with labels"),
+    honoured("metric_evaluate_fn", "called with the output of all samples, one array; better the larger it is, may fall by the threshold"),
+    honoured("metric_distance_fn", "called with the float model's output and the quantized one's; the threshold is the largest distance"),
     refused("sensitivity_cache_file", "its form is another one", "bitpress.sensitivity(output=...)"),
     refused("subgraph_json", "groups of nodes are not measured together", "specific_layer_config with subgraphs"),
 ])
