@@ -44,7 +44,8 @@ def _rule_texts(rules: Sequence[Rule]) -> List[str]:
 class Config:
     """What becomes of a model.
 
-    >>> Config("MX6", weights="mxfp4_e2m1", rules=["op_types=Gemm: exclude"])
+    Examples:
+        >>> Config("MX6", weights="mxfp4_e2m1", rules=["op_types=Gemm: exclude"])
 
     Args:
         name: a preset (`presets()`), a format for both sides, or a `.json` file; any case.
@@ -106,7 +107,7 @@ class Config:
 
 
 class Plan:
-    """What becomes of every tensor: see docs/plan.md. `data` is the JSON object, which may be edited."""
+    """What becomes of every tensor. `data` is the JSON object of a plan file, which may be edited."""
 
     def __init__(self, text: str) -> None:
         self.data: Dict[str, Any] = json.loads(text)
@@ -242,12 +243,13 @@ def calibrate(model: Model, data: Data, output: PathLike, *, config: Optional[Co
               as_is: bool = False, threads: int = 0, progress: Progress = None, **settings: Any) -> _native.Calibration:
     """Gathers statistics of the activations over samples, in one pass, and writes them.
 
+    Arguments that are not listed are those of quantize().
+
     Args:
         output: the file to write; quantize(calibration=...) reads it.
         config: watch only what this configuration quantizes (default: every float activation).
         per_channel: also the extremes and sums of each channel of what matrix products and convolutions read, which
             `smooth_quant` needs.
-        others: as of quantize().
     """
     use_onnxruntime()
     if config is None and (rules or settings):
@@ -271,12 +273,13 @@ def evaluate(model: Model, data: Data, reference: Optional[Model] = None, *, ima
              progress: Progress = None) -> _native.EvaluationReport:
     """Accuracy, closeness to a reference model, time and size.
 
+    Arguments that are not listed are those of quantize().
+
     Args:
         data: as of quantize().
         reference: the float model to compare with.
         labels: of a folder: a CSV with the columns file,class, and without it one subfolder a class is a label too; of
             other data: the class of each sample.
-        others: as of quantize().
     """
     use_onnxruntime()
     _count("batch_size", batch_size, 1)

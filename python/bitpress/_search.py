@@ -23,7 +23,7 @@ class SearchResult:
 
     Attributes:
         plan: of the chosen point, for quantize(plan=...) with the same model and samples.
-        data: the whole report (docs/mixed_precision.md): points, targets, what was measured.
+        data: the whole report, as `bitpress search --json` writes it: points, targets, what was measured.
     """
 
     def __init__(self, plan: Plan, data: Dict[str, Any]) -> None:
@@ -68,6 +68,8 @@ def sensitivity(model: Model, data: Data, candidates: Candidates = (), *, weight
                 progress: Progress = None, **settings: Any) -> Dict[str, Any]:
     """What the outputs lose when one layer alone gets a candidate, for each of them.
 
+    Arguments that are not listed are those of quantize().
+
     Args:
         candidates: formats or presets, or "float"; a list or a text with commas.
         weight_candidates: those of weights; then each side of a layer is measured by itself.
@@ -75,7 +77,6 @@ def sensitivity(model: Model, data: Data, candidates: Candidates = (), *, weight
         output: also write the report there, as JSON.
         config: of everything that no candidate is about (default: the finest candidates).
         method: `fast`, `exact` or `both`.
-        others: as of quantize().
 
     Returns:
         The report: `layers`, each with its `parts`.
@@ -98,6 +99,8 @@ def search(model: Model, data: Data, candidates: Candidates = (), *, target: Opt
            as_is: bool = False, threads: int = 0, progress: Progress = None, **settings: Any) -> SearchResult:
     """Searches formats for the layers: the least cost that reaches a target, or the least loss within a budget.
 
+    Arguments that are not listed are those of sensitivity() and quantize().
+
     Args:
         target: "agreement>=97", "sqnr>=15", "cosine>=0.99", "l2<=0.5", "top1>=80", "top1_drop<=0.5"; with `metric` also
             "metric>=0.8" and "metric_drop<=0.01", in its unit.
@@ -110,7 +113,6 @@ def search(model: Model, data: Data, candidates: Candidates = (), *, target: Opt
         measure: so many models of the front are measured besides.
         output: also write the plan there.
         picture: also write the front there, as SVG.
-        others: as of sensitivity() and quantize().
     """
     space = _space(candidates, weight_candidates, activation_candidates, config, rules, settings, method, sensitivity_samples, as_is,
                    threads)
@@ -133,13 +135,14 @@ def autotune(model: Model, output: PathLike, data: Data, *, configs: Sequence[Co
              batch_size: int = 20, as_is: bool = False, threads: int = 0, progress: Progress = None) -> Dict[str, Any]:
     """Tries configurations in their order, and writes the model of the first that loses little enough, else of the best.
 
+    Arguments that are not listed are those of quantize().
+
     Args:
         configs: names, `.json` files or Configs (default: INT8, learned INT8, wider activations, BF16).
         tolerable_loss: in parts of the float model's top-1; without labels of the agreement with it; without class
             scores of the outputs' energy.
         metric: a measure of your own instead, as of search().
         validation: samples to measure with (default: those of `data`).
-        others: as of quantize().
 
     Returns:
         The report: `chosen`, `is_tolerable`, `measure`, and the `trials`.

@@ -1,0 +1,118 @@
+"""The documentation: links lead somewhere, every page is in the site, commands exist, the page of the command line is current."""
+
+import ast
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+from locations import ROOT
+
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/*/README.md"), *ROOT.glob("*/README.md")])
+PAGES = [page for page in PAGES if not page.relative_to(ROOT).parts[0].startswith(("build", "."))]
+FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+)\)")
+
+
+def name_of(page):
+    return str(page.relative_to(ROOT))
+
+
+def prose(page):
+    """The text without code blocks and code in lines."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    return re.sub(r"`[^`\n]*`", lambda code: code[0] if "](" not in code[0] else "", text)
+
+
+def slugs(page):
+    """Anchors of the headings that GitHub and Python-Markdown agree on; they number repeated ones differently."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    found = set()
+    for heading in headings:
+        text = re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("\\", "").strip().lower()
+        text = re.sub(r"[^\w\s-]", "", text)
+        github, site = re.sub(r"\s", "-", text), re.sub(r"[-\s]+", "-", text)
+        if github == site:
+            found.add(github)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page):
+    for link in LINK.findall(prose(page)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{name_of(page)}: there is no {link}"
+        if anchor:
+            assert anchor in slugs(target), f"{name_of(page)}: {link} names no heading"
+        if page.is_relative_to(ROOT / "docs"):
+            assert target.is_relative_to(ROOT / "docs"), f"{name_of(page)}: {link} is not part of the site"
+
+
+def test_the_checks_can_fail(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# A `b` (c)\n\n```sh\n# no heading\n```\n[here](#a-b-c) [`x[0]`](there.md#y)\n`[not](this.md)`\n")
+    assert slugs(page) == {"a-b-c"} and LINK.findall(prose(page)) == ["#a-b-c", "there.md#y"]
+
+
+def test_every_page_is_in_the_site():
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    nav = re.findall(r"^ +- [^#\n]*: (\S+\.md)$", text, re.MULTILINE)
+    optional = {"peers.md", "report.md"}
+    assert all(f"/{name}" in text for name in optional)
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    assert len(nav) == len(set(nav)) and pages - optional == set(nav) - optional, sorted(pages ^ set(nav))
+
+
+def test_every_public_name_is_in_the_reference():
+    text = (ROOT / "docs" / "reference_python.md").read_text(encoding="utf-8")
+    tree = ast.parse((ROOT / "python" / "bitpress" / "__init__.py").read_text(encoding="utf-8"))
+    names = [ast.literal_eval(node.value) for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "__all__"][0]
+    assert len(names) > 30
+    for name in names:
+        assert re.search(rf"^::: bitpress\.{name}\b", text, re.MULTILINE), name
+
+
+def commands(page):
+    """(command, words behind it) of each line that runs the program."""
+    text = page.read_text(encoding="utf-8")
+    blocks = [body for _, language, body in FENCE.findall(text) if language in ("sh", "")]
+    blocks.append("\n".join(re.findall(r"^ {4}(bitpress .*|    .*)$", FENCE.sub("", text), re.MULTILINE)))
+    for line in re.sub(r"\\\n", " ", "\n".join(blocks)).splitlines():
+        words = shlex.split(line, comments=True)
+        if len(words) > 1 and words[0].rsplit("/", 1)[-1] == "bitpress" and words[1].isalpha():
+            yield words[1], words[2:]
+
+
+@pytest.fixture(scope="session")
+def helps(bitpress):
+    overview = bitpress.ok("--help")
+    return {name: bitpress.ok(name, "--help") for name in re.findall(r"^  ([a-z]+) {2,}", overview.partition("Subcommands:")[2], re.MULTILINE)}
+
+
+def test_commands_exist_with_their_options(helps):
+    presets = set(re.search(r"^Presets: (.*)$", helps["quantize"], re.MULTILINE)[1].split())
+    settings = set(re.findall(r"^  (\w+)=", helps["plan"], re.MULTILINE))
+    num_commands = 0
+    for page in PAGES:
+        for command, words in commands(page):
+            num_commands += 1
+            where = f"{name_of(page)}: bitpress {command} {' '.join(words)}"
+            assert command in helps, where
+            for word, value in zip(words, [*words[1:], ""]):
+                if word.startswith("-"):
+                    assert re.search(rf"^ .*{re.escape(word)}[ ,\n]", helps[command], re.MULTILINE), f"{where}: {word}"
+                if word == "--set":
+                    assert value.partition("=")[0] in settings or value.endswith("..."), f"{where}: {value}"
+                if word == "--config" and value.isupper() and value != "NAME":
+                    assert re.sub("_ADAQUANT$|_ADAROUND$", "", value) in presets, f"{where}: {value}"
+    assert num_commands > 60
+
+
+def test_the_page_of_the_command_line_is_current(program):
+    command = [sys.executable, "-B", str(ROOT / "tools" / "make_cli_reference.py"), "--check", "--program", str(program)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr

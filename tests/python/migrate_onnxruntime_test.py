@@ -1,0 +1,80 @@
+"""The page for users of ONNX Runtime's tool: every word of that is on it, and what it says to write instead works."""
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import models
+import numpy as np
+import onnx
+import onnxruntime.quantization
+import pytest
+from conftest import outputs, sqnr_db
+from locations import ROOT
+from onnxruntime.quantization import quantize_dynamic, quantize_static
+
+import bitpress
+
+PAGE = (ROOT / "docs" / "migrate_onnxruntime.md").read_text(encoding="utf-8")
+# (configuration that is changed, [(words of theirs, code of ours) of each row]) by the title of the table.
+TABLES = {
+    title: (config, re.findall(r"^\| (`.*?) \| (.*?) ?\|.*\|$", body, re.MULTILINE)[1:])
+    for title, config, body in re.findall(r"^## `(\w+)`\n(?:(?!^## ).)*?<!-- tried: (\w+) -->\n((?:(?!^## ).)*)", PAGE, re.MULTILINE | re.DOTALL)
+}
+ROWS = [pytest.param(title, config, code.strip("`"), id=f"{title}-{theirs}") for title, (config, rows) in TABLES.items()
+        for theirs, code in rows if code]
+# Names of the page's models by those of the tests' ones.
+NAMES = {"MatMulNBitsQuantizer": {"head": "make_query"}, "extra_options": {"tensors=a": "tensors=image"}}
+
+
+def words(title):
+    return {word for theirs, _ in TABLES[title][1] for word in re.findall(r"`([\w.]+)", theirs)}
+
+
+def parameters_in_source(path, name):
+    """Of a class whose module imports what is not installed here."""
+    tree = ast.parse(Path(path).read_text(encoding="utf-8"))
+    (found,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
+    (init,) = (node for node in found.body if isinstance(node, ast.FunctionDef) and node.name == "__init__")
+    return {argument.arg for argument in init.args.args} - {"self"}
+
+
+def test_every_word_is_on_the_page():
+    assert set(TABLES) == {"quantize_static", "extra_options", "quantize_dynamic", "MatMulNBitsQuantizer"}
+    assert words("quantize_static") == set(inspect.signature(quantize_static).parameters)
+    assert words("quantize_dynamic") == set(inspect.signature(quantize_dynamic).parameters)
+    documented = set(re.findall(r"^ {16}([\w.]+) = ", quantize_static.__doc__, re.MULTILINE))
+    assert len(documented) > 20 and documented <= words("extra_options")
+    source = Path(onnxruntime.quantization.__file__).with_name("matmul_nbits_quantizer.py")
+    assert parameters_in_source(source, "MatMulNBitsQuantizer") == words("MatMulNBitsQuantizer")
+
+
+def embedding_model():
+    """A table of words, and a product."""
+    rng = np.random.default_rng(6)
+    constants = {"table": rng.standard_normal((96, 32)).astype(np.float32), "head": rng.standard_normal((32, 16)).astype(np.float32)}
+    nodes = [onnx.helper.make_node("Gather", ["table", "ids"], ["rows"], name="look_up"),
+             onnx.helper.make_node("MatMul", ["rows", "head"], ["y"], name="make_query")]
+    graph = onnx.helper.make_graph(
+        nodes, "words", [onnx.helper.make_tensor_value_info("ids", onnx.TensorProto.INT64, ["N"])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["N", 16])],
+        [onnx.numpy_helper.from_array(value, name) for name, value in constants.items()])
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("title, config, code", ROWS)
+def test_what_is_said_works(title, config, code, tmp_path, conv_path, matmul_path, images, sequences):
+    for theirs, ours in NAMES.get(title, {}).items():
+        code = code.replace(theirs, ours)
+    arguments = eval(f"dict({code})")  # noqa: S307 - a page of ours
+    model, inputs = conv_path, {"image": images}
+    if title == "MatMulNBitsQuantizer" or "smooth" in code or "MatMul" in code or "distribution" in code:
+        model, inputs = matmul_path, {"x": sequences}
+    if "embeddings" in code:
+        model, inputs = models.save(embedding_model(), tmp_path / "words.onnx"), {"ids": np.arange(96)}
+    path = tmp_path / "out.onnx"
+    bitpress.quantize(model, path, arguments.pop("config", config), inputs, **arguments)
+    onnx.checker.check_model(str(path), full_check=True)
+    with np.errstate(divide="ignore"):  # everything may be excluded
+        assert sqnr_db(outputs(model, inputs)[0], outputs(path, inputs)[0]) > 2

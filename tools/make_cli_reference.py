@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Writes docs/reference_cli.md from `bitpress --help` and `bitpress COMMAND --help`.
+
+    python tools/make_cli_reference.py [--check] --program build/bitpress      (--check: only says whether it is up to date)
+"""
+
+import argparse
+import html
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import List
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference_cli.md"
+HEAD = """# The command line
+
+Made from the program's help texts by `tools/make_cli_reference.py`; `bitpress COMMAND --help` prints the same.
+"""
+# Sections whose lines are a name and, behind it or further to the right in the lines below, its text.
+LISTS = ("Positionals:", "Options:", "Subcommands:", "Settings (--set KEY=VALUE):")
+TEXT_INDENT = 6
+
+
+def help_of(program: Path, *command: str) -> str:
+    return subprocess.run([str(program), *command, "--help"], capture_output=True, text=True, check=True).stdout
+
+
+def code(text: str) -> str:
+    """Code in a cell: a bar ends cells even there, and what may stand for it differs between readers of Markdown."""
+    return f"`{text}`" if "|" not in text else f"<code>{html.escape(text, quote=False).replace('|', '&#124;')}</code>"
+
+
+def cell(text: str) -> str:
+    """Text of a help as a cell of a table: words that Markdown would read as its own stay as they are."""
+    parts = re.split(r"(`[^`]*`)", text.replace("|", "\\|"))
+    return "".join(part if part.startswith("`") else re.sub(r"([*_<])", r"\\\1", part) for part in parts)
+
+
+def table(title: str, lines: List[str]) -> List[str]:
+    rows: List[List[str]] = []
+    for line in lines:
+        if line.startswith(" " * TEXT_INDENT):
+            rows[-1][1] += " " + line.strip()
+        else:
+            name, _, text = line.strip().partition("  ")
+            rows.append([name, text.strip()])
+    result = [f"| {title.rstrip(':')} | |", "|---|---|"]
+    for name, text in rows:
+        shown = f"[`{name}`](#bitpress-{name})" if title == "Subcommands:" else code(name)
+        result.append(f"| {shown} | {cell(text.strip())} |")
+    return result
+
+
+def section(text: str) -> List[str]:
+    """One command's help as Markdown: its lists as tables, the rest as it is."""
+    about, usage, *rest = text.rstrip().split("\n")
+    lines = ["", cell(about), "", "```text", usage, "```"]
+    for block in re.split(r"\n\n+", "\n".join(rest).strip()):
+        title, *body = block.split("\n")
+        if title in LISTS:
+            lines += ["", *table(title, body)]
+            continue
+        listing = [line[2:] for line in body if line.startswith(" ")]
+        lines += ["", cell(title)]
+        if listing:
+            lines += ["", "```sh" if title.startswith("Example") else "```text", *listing, "```"]
+        for line in body:
+            if not line.startswith(" "):
+                lines += ["", cell(line)]
+    return lines
+
+
+def page_text(program: Path) -> str:
+    overview = help_of(program)
+    commands = re.findall(r"^  ([a-z]+) {2,}", overview.partition("Subcommands:")[2], re.MULTILINE)
+    lines = [HEAD.rstrip(), *section(overview)]
+    for command in commands:
+        lines += ["", f"## bitpress {command}", *section(help_of(program, command))]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Write docs/reference_cli.md.")
+    parser.add_argument("--program", type=Path, required=True, help="the built program")
+    parser.add_argument("--check", action="store_true")
+    arguments = parser.parse_args()
+    text = page_text(arguments.program)
+    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
+        return 0
+    if arguments.check:
+        print("docs/reference_cli.md is not up to date; run tools/make_cli_reference.py", file=sys.stderr)
+        return 1
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
