@@ -157,6 +157,8 @@ def test_functions_judge_outputs(tmp_path, conv_path, images):
                    Reader(images, "image"))
         assert closeness(outputs(path, {"image": images})[0]) >= -bound - 1e-6
         assert 0 < quantizers_of(path)["bitpress::QuantizeDequantize_bfp16"] < everything
+    with pytest.warns(Notice, match="metric_distance_fn without metric_threshold changes nothing"):
+        translate(QConfig(algo_config=[quark.AutoMixprecisionConfig(target_layer_config=target, metric_distance_fn=len)]))
     amp.options["metric_output_index"] = 3
     with pytest.raises(bitpress.InvalidArgumentError, match="no output 3; the model has 1"):
         run(QConfig(QLayerConfig(quark.BFloat16Spec(), quark.BFloat16Spec()), algo_config=[amp]), conv_path, tmp_path, Reader(images, "image"))

@@ -152,6 +152,8 @@ def _goal(given: Mapping[str, Any]) -> Optional[Tuple[str, Optional[Judge]]]:
         if distance is not None:
             _fates.say("AutoMixprecision: Top1AccTarget is the target; L2Target changes nothing")
         return f"metric_drop<={loss}", Judge(function, output)
+    if given.get("EvaluateFunction") is not None:
+        _fates.say("AutoMixprecision: EvaluateFunction without Top1AccTarget changes nothing")
     if distance is None:
         return None
     if output:
@@ -225,6 +227,10 @@ def _add_promotion(request: Request, given: Mapping[str, Any], options: Mapping[
     if threshold is None:
         raise UnsupportedError("AutoMixprecisionConfig: metric_threshold=None is refused: no model comes of it. Instead: bitpress.sensitivity")
     request.settings["dual_quant"] = bool(given.get("dual_quant_nodes", False))
+    if not threshold:
+        for word in ("metric_evaluate_fn", "metric_distance_fn"):
+            if given.get(word) is not None:
+                _fates.say(f"AutoMixprecisionConfig: {word} without metric_threshold changes nothing: every layer is lowered")
     if threshold:
         if len(target) > 1 or given.get("include_layers") or given.get("exclude_layers"):
             raise UnsupportedError("AutoMixprecisionConfig: metric_threshold with include_layers, exclude_layers or several target_layer_config "
