@@ -174,9 +174,12 @@ class Inserter {
     InsertPair(row, spelling, params, source, target);
   }
 
-  // QuantizeLinear knows fp8.
+  // QuantizeLinear knows fp8. Only where ONNX's operators were asked for: ONNX Runtime 1.31 does
+  // not load such pairs behind a Clip or beside a Transpose, which its optimizer takes for
+  // integers.
   bool CanScaleInPair(const TensorPlan& row) const {
-    return row.Spec().element_bits == 8 && model_.OpsetImports()[""] >= kFirstFloat8Opset;
+    return plan_.operators == plan::OperatorSet::kCast && row.Spec().element_bits == 8 &&
+           model_.OpsetImports()[""] >= kFirstFloat8Opset;
   }
 
   void InsertCasts(const TensorPlan& row, const std::string& source, const std::string& target) {

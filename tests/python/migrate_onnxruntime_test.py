@@ -69,7 +69,7 @@ def test_what_is_said_works(title, config, code, tmp_path, conv_path, matmul_pat
         code = code.replace(theirs, ours)
     arguments = eval(f"dict({code})")  # noqa: S307 - a page of ours
     model, inputs = conv_path, {"image": images}
-    if title == "MatMulNBitsQuantizer" or "smooth" in code or "MatMul" in code or "distribution" in code:
+    if title == "MatMulNBitsQuantizer" or "smooth" in code or "MatMul" in code:
         model, inputs = matmul_path, {"x": sequences}
     if "embeddings" in code:
         model, inputs = models.save(embedding_model(), tmp_path / "words.onnx"), {"ids": np.arange(96)}
