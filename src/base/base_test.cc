@@ -12,6 +12,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/spillable_array.h"
 #include "base/tensor.h"
 #include "base/test_support.h"
 #include "base/text.h"
@@ -21,6 +22,32 @@ namespace bitpress {
 namespace {
 
 namespace fs = std::filesystem;
+
+TEST(SpillableArray, OfAFileHoldsWhatOneOfTheHeapHolds) {
+  constexpr size_t kSize = 100'000;
+  SpillableArray<double> heap(kSize, false);
+  SpillableArray<double> spilled(kSize, true);
+  EXPECT_TRUE(heap == spilled);  // zeros
+  for (size_t i = 0; i < kSize; ++i) heap[i] = spilled[i] = 0.5 * static_cast<double>(i);
+  spilled.Release();
+  EXPECT_TRUE(heap == spilled);
+  spilled[7] += 1;
+  EXPECT_FALSE(heap == spilled);
+  const SpillableArray<double> moved = std::move(spilled);
+  EXPECT_EQ(moved[7], 4.5);
+  EXPECT_EQ(SpillableArray<float>(0, true).size(), 0U);
+}
+
+TEST(SpillableArray, SaysThatTheFolderHasNoRoom) {
+  constexpr size_t kTooMuch = size_t{1} << 60;
+  try {
+    const SpillableArray<double> array(kTooMuch / sizeof(double), true);
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kIo);
+    EXPECT_NE(std::string(error.what()).find("TMPDIR"), std::string::npos);
+  }
+}
 
 TEST(Error, ContextIsPutInFront) {
   try {

@@ -1,0 +1,59 @@
+#include "base/mapped_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/scratch_folder.h"
+
+namespace bitpress {
+
+MappedMemory::MappedMemory(size_t size) {
+  if (size == 0) return;
+  // The file goes with the folder; what is mapped stays.
+  const ScratchFolder folder;
+  const std::filesystem::path path = folder.path() / "memory";
+  const auto fail = [&](int code) {
+    Fail(ErrorCode::kIo, "cannot write {} bytes to '{}': {} (TMPDIR names the folder)", size,
+         path.string(), std::generic_category().message(code));
+  };
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (descriptor < 0) fail(errno);
+  // A page that found no room when it is written would end the process.
+  int code = ::posix_fallocate(descriptor, 0, static_cast<off_t>(size));
+  void* memory = MAP_FAILED;
+  if (code == 0) {
+    memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    if (memory == MAP_FAILED) code = errno;
+  }
+  ::close(descriptor);
+  if (code != 0) fail(code);
+  data_ = static_cast<std::byte*>(memory);
+  size_ = size;
+}
+
+MappedMemory::~MappedMemory() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+MappedMemory::MappedMemory(MappedMemory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedMemory& MappedMemory::operator=(MappedMemory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void MappedMemory::Release() const {
+  // Of a shared mapping this drops no contents.
+  if (data_ != nullptr) ::madvise(data_, size_, MADV_DONTNEED);
+}
+
+}  // namespace bitpress

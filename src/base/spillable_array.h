@@ -1,0 +1,45 @@
+// An array of a fixed length, on the heap or, where it is to be spilled, in a temporary file
+// (base/mapped_memory.h). Its elements are zeros at first.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "base/mapped_memory.h"
+
+namespace bitpress {
+
+template <typename T>
+class SpillableArray {
+ public:
+  SpillableArray() = default;
+  // Throws as MappedMemory.
+  SpillableArray(size_t size, bool is_spilled)
+      : size_(size),
+        heap_(is_spilled ? 0 : size),
+        file_(is_spilled ? MappedMemory(size * sizeof(T)) : MappedMemory()) {}
+
+  size_t size() const { return size_; }
+  T* data() { return heap_.empty() ? reinterpret_cast<T*>(file_.data()) : heap_.data(); }
+  const T* data() const {
+    return heap_.empty() ? reinterpret_cast<const T*>(file_.data()) : heap_.data();
+  }
+  T* begin() { return data(); }
+  T* end() { return data() + size_; }
+  const T* begin() const { return data(); }
+  const T* end() const { return data() + size_; }
+  T& operator[](size_t i) { return data()[i]; }
+  const T& operator[](size_t i) const { return data()[i]; }
+  // Gives the memory of a spilled array back until it is used again.
+  void Release() const { file_.Release(); }
+
+  bool operator==(const SpillableArray& other) const { return std::ranges::equal(*this, other); }
+
+ private:
+  size_t size_ = 0;
+  std::vector<T> heap_;
+  MappedMemory file_;
+};
+
+}  // namespace bitpress
