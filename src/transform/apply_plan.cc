@@ -116,7 +116,7 @@ TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan,
   }
   if (!dynamic.tensors.empty()) {
     report.passes.push_back(RunPass("quantize-dynamically", [&] {
-      const Weights weights = QuantizeDynamically(model, dynamic, pool);
+      const Weights weights = QuantizeDynamically(model, dynamic, options.weight_params, pool);
       report.weights.insert(report.weights.end(), weights.begin(), weights.end());
       return !weights.empty();
     }));

@@ -11,7 +11,8 @@ namespace bitpress::transform {
 
 // Of activations.
 using QParamsTable = std::map<std::string, formats::QParams>;
-// Of weights whose scales were learned, in the order of IntegerWeight::scale_dims.
+// Of weights whose scales were learned: of integers in the order of IntegerWeight::scale_dims, of
+// scaled floats the one scale.
 using WeightQParamsTable = std::map<std::string, std::vector<formats::QParams>>;
 
 }  // namespace bitpress::transform

@@ -25,8 +25,9 @@ struct Codes {
 
 class DynamicQuantizer {
  public:
-  DynamicQuantizer(graph::Model& model, const plan::QuantPlan& plan, ThreadPool& pool)
-      : model_(model), plan_(plan), index_(model), pool_(pool) {
+  DynamicQuantizer(graph::Model& model, const plan::QuantPlan& plan,
+                   const WeightQParamsTable& weights, ThreadPool& pool)
+      : model_(model), plan_(plan), params_(weights), index_(model), pool_(pool) {
     for (const TensorPlan& row : plan.tensors) {
       if (row.role != plan::Role::kWeight) continue;
       for (const plan::TensorUse& use : row.uses) weights_[{use.node, use.input}] = &row;
@@ -206,7 +207,10 @@ class DynamicQuantizer {
     const auto found = stored_.find(&row);
     if (found != stored_.end()) return found->second;
     const graph::HeldInitializer source = model_.HoldInitializer(row.value);
-    const auto weight = std::make_shared<const IntegerWeight>(source, row, reader.Describe());
+    const auto given = params_.find(row.value);
+    const auto weight = std::make_shared<const IntegerWeight>(
+        source, row, reader.Describe(), std::vector<AddedBias>(),
+        given == params_.end() ? std::vector<formats::QParams>() : given->second);
     const auto statistics = std::make_shared<WeightStatistics>();
     const DataType type = weight->code_type();
     statistics->value = statistics->quantized = row.value;
@@ -249,6 +253,7 @@ class DynamicQuantizer {
 
   graph::Model& model_;
   const plan::QuantPlan& plan_;
+  const WeightQParamsTable& params_;
   plan::NodeIndex index_;
   ThreadPool& pool_;
   std::map<std::pair<std::string, int64_t>, const TensorPlan*> weights_;  // by node and input
@@ -290,9 +295,10 @@ SplitPlan SplitDynamic(const plan::QuantPlan& plan) {
 }
 
 std::vector<std::shared_ptr<const WeightStatistics>> QuantizeDynamically(
-    graph::Model& model, const plan::QuantPlan& dynamic, ThreadPool& pool) {
+    graph::Model& model, const plan::QuantPlan& dynamic, const WeightQParamsTable& weights,
+    ThreadPool& pool) {
   plan::CheckFits(dynamic, model);
-  return DynamicQuantizer(model, dynamic, pool).Run();
+  return DynamicQuantizer(model, dynamic, weights, pool).Run();
 }
 
 }  // namespace bitpress::transform

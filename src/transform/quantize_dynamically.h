@@ -9,6 +9,7 @@
 #include "base/thread_pool.h"
 #include "graph/model.h"
 #include "plan/quant_plan.h"
+#include "transform/qparams_table.h"
 #include "transform/weight_job.h"
 
 namespace bitpress::transform {
@@ -21,11 +22,13 @@ struct SplitPlan {
 };
 SplitPlan SplitDynamic(const plan::QuantPlan& plan);
 
-// `dynamic` is that of SplitDynamic. Weights are quantized when the model is written; `pool` is
-// used until then. Returns what became of them. Throws Error(kInvalidArgument) if the plan does not
+// `dynamic` is that of SplitDynamic; `weights` has the parameters of weights that shall not have
+// those of their range method. Weights are quantized when the model is written; `pool` is used
+// until then. Returns what became of them. Throws Error(kInvalidArgument) if the plan does not
 // fit, where a row has no weight row beside it too: the nodes it names are replaced, so a second
 // run does not fit.
 std::vector<std::shared_ptr<const WeightStatistics>> QuantizeDynamically(
-    graph::Model& model, const plan::QuantPlan& dynamic, ThreadPool& pool);
+    graph::Model& model, const plan::QuantPlan& dynamic, const WeightQParamsTable& weights,
+    ThreadPool& pool);
 
 }  // namespace bitpress::transform

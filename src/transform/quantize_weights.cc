@@ -236,8 +236,10 @@ class WeightQuantizer {
 
   void Replace(const TensorPlan& row, bool has_copy) {
     const std::string reader = ReaderOf(row);
-    const auto job = std::make_shared<const WeightJob>(model_.HoldInitializer(row.value), row,
-                                                       plan_.operators, reader);
+    const auto given = weights_.find(row.value);
+    const auto job = std::make_shared<const WeightJob>(
+        model_.HoldInitializer(row.value), row, plan_.operators, reader,
+        given == weights_.end() ? std::nullopt : std::optional(given->second.front().scale));
     const auto statistics = std::make_shared<WeightStatistics>();
     statistics->value = row.value;
     statistics->format = row.format;

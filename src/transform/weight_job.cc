@@ -130,8 +130,15 @@ void MeasureErrors(std::span<const float> x, std::span<const float> y, ThreadPoo
                                         : 10 * std::log10(total.signal / total.noise);
 }
 
+float ScaleOf(const formats::FormatSpec& spec, std::span<const float> values) {
+  float largest = 0;
+  for (const float value : values) largest = std::max(largest, std::abs(value));
+  const auto ratio = static_cast<float>(largest / plan::ScaledMaximum(spec));
+  return std::isnormal(ratio) ? ratio : 1.0F;
+}
+
 WeightJob::WeightJob(graph::HeldInitializer source, const plan::TensorPlan& row,
-                     plan::OperatorSet operators, std::string reader)
+                     plan::OperatorSet operators, std::string reader, std::optional<float> scale)
     : source_(std::move(source)),
       value_(row.value),
       role_(plan::RoleName(row.role)),
@@ -139,7 +146,7 @@ WeightJob::WeightJob(graph::HeldInitializer source, const plan::TensorPlan& row,
       spec_(StoredSpec(row, operators)),
       view_(ViewOf(row, source_.dims)),
       is_scaled_(row.scaled.has_value()),
-      given_scale_(row.scaled ? row.scaled->scale : std::nullopt) {}
+      given_scale_(row.scaled && !scale ? row.scaled->scale : scale) {}
 
 void WeightJob::CheckFinite(ThreadPool& pool) const {
   const size_t count = static_cast<size_t>(NumElements(source_.dims));
@@ -176,10 +183,7 @@ float WeightJob::Quantize(ThreadPool& pool, std::span<float> y,
     MeasureErrors(x, y, pool, statistics);
     return 1;
   }
-  float largest = 0;
-  for (const float value : x) largest = std::max(largest, std::abs(value));
-  const auto ratio = static_cast<float>(largest / plan::ScaledMaximum(spec_));
-  const float scale = given_scale_ ? *given_scale_ : std::isnormal(ratio) ? ratio : 1.0F;
+  const float scale = given_scale_ ? *given_scale_ : ScaleOf(spec_, x);
   std::vector<float> scaled(x.begin(), x.end());
   for (float& value : scaled) value /= scale;
   round(scaled.data());

@@ -33,18 +33,23 @@ struct WeightStatistics {
 void MeasureErrors(std::span<const float> x, std::span<const float> y, ThreadPool& pool,
                    WeightStatistics& statistics);
 
+// What a scaled weight is divided by: its largest magnitude / plan::ScaledMaximum, or 1 where that
+// is no normal number.
+float ScaleOf(const formats::FormatSpec& spec, std::span<const float> values);
+
 class WeightJob {
  public:
-  // `reader` is a node that reads the weight, for messages. REQUIRES: plan::CheckFits passed.
+  // `reader` is a node that reads the weight, for messages. `scale`: that of a scaled weight, if it
+  // is not to follow from its largest magnitude. REQUIRES: plan::CheckFits passed.
   WeightJob(graph::HeldInitializer source, const plan::TensorPlan& row, plan::OperatorSet operators,
-            std::string reader);
+            std::string reader, std::optional<float> scale = std::nullopt);
 
   // The format as it is stored: what an operator set adds to it beyond what codes can hold is left
   // out.
   const formats::FormatSpec& spec() const { return spec_; }
   const BlockView& view() const { return view_; }
   const graph::HeldInitializer& source() const { return source_; }
-  // Whether the weight is divided by a scale, its largest magnitude / plan::ScaledMaximum.
+  // Whether the weight is divided by a scale.
   bool is_scaled() const { return is_scaled_; }
   bool is_half() const { return source_.type == DataType::kFloat16; }
 
