@@ -16,6 +16,7 @@
 #include "graph/stored_bytes.h"
 #include "pipeline.h"
 #include "pipeline_samples.h"
+#include "plan/added_bias.h"
 #include "plan/compute_ops.h"
 #include "plan/make_plan.h"
 
@@ -104,8 +105,14 @@ finetune::FinetuneReport Finetune(graph::Model& model, const plan::QuantPlan& pl
   finetune.tuner.activation_order = settings.activation_order;
   finetune.tuner.refresh_scales = settings.refresh_scales;
   finetune.gather.hold_back_every = static_cast<size_t>(settings.hold_back_every);
-  finetune.memory_limit = static_cast<uint64_t>(settings.memory_mb) * 1'000'000;
+  finetune.gather.num_positions = settings.num_positions;
+  finetune.gather.seed = static_cast<uint64_t>(settings.seed);
+  finetune.gather.num_kept = settings.num_kept;
+  finetune.gather.memory_limit = static_cast<uint64_t>(settings.memory_mb) * 1'000'000;
+  finetune.gather.is_spilled = settings.spills;
+  finetune.num_groups = static_cast<size_t>(settings.num_groups);
   finetune.op_types = settings.op_types;
+  finetune.adds_biases = settings.adds_biases;
   finetune.journal = JournalOf(options.output);
   finetune.gather.num_threads = options.num_threads;
   finetune.gather.progress = options.progress;
@@ -256,6 +263,9 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
     }
     if (!report.plan.config.finetune.empty()) {
       report.finetune = Finetune(model, report.plan, options, apply, pool);
+      for (const finetune::AddedBias& bias : report.finetune.added_biases) {
+        plan::AddBiasRow(report.plan, bias.value, bias.use);
+      }
     }
     report.transform = transform::ApplyPlan(model, report.plan, apply, pool, options.progress);
     model.Check();

@@ -157,7 +157,7 @@ class FactorSearch {
 
 transform::SmoothReport ScaleChannels(graph::Model& model, const plan::QuantPlan& plan,
                                       data::Source& source, const GatherOptions& options,
-                                      uint64_t memory_limit, ThreadPool& pool) {
+                                      ThreadPool& pool) {
   const Layers layers = FindLayers(model, plan);
   const std::vector<Readers> activations = FindReaders(model, plan, layers);
   std::vector<Layer> first_readers;
@@ -165,7 +165,7 @@ transform::SmoothReport ScaleChannels(graph::Model& model, const plan::QuantPlan
   transform::SmoothOptions smooth;
   smooth.factors.emplace();
   size_t num_done = 0;
-  for (const std::span<const Layer> group : GroupLayers(first_readers, memory_limit)) {
+  for (const std::span<const Layer> group : GroupLayers(first_readers, options)) {
     const std::vector<LayerMoments> moments = GatherMoments(model, model, group, source, options);
     for (size_t i = 0; i < group.size(); ++i) {
       const Readers& readers = activations[num_done++];

@@ -7,8 +7,6 @@
 // with the alpha that leaves the least error in the products, by the second moments of the inputs.
 #pragma once
 
-#include <cstdint>
-
 #include "base/thread_pool.h"
 #include "data/source.h"
 #include "finetune/gather.h"
@@ -20,10 +18,9 @@ namespace bitpress::finetune {
 
 // Folds the factors into what comes before, or into a Mul, as transform::Smooth does. Activations
 // that the plan quantizes are left alone, and those where alpha = 0 is the best. `plan` fits the
-// model afterwards too. One pass of the samples for each `memory_limit` bytes of moments. Throws
-// Error as GatherMoments.
+// model afterwards too. Throws Error as GatherMoments.
 transform::SmoothReport ScaleChannels(graph::Model& model, const plan::QuantPlan& plan,
                                       data::Source& source, const GatherOptions& options,
-                                      uint64_t memory_limit, ThreadPool& pool);
+                                      ThreadPool& pool);
 
 }  // namespace bitpress::finetune

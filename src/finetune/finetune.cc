@@ -5,44 +5,18 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 
 #include "base/error.h"
 #include "calibrate/byte_stream.h"
 #include "finetune/awq.h"
 #include "finetune/learn_layer.h"
-#include "kernels/half.h"
 
 namespace bitpress::finetune {
 namespace {
 
 using graph::Model;
-
-std::vector<float> FloatsOf(const Model& model, const std::string& name) {
-  if (name.empty()) return {};
-  const graph::InitializerView view = model.Initializer(name);
-  if (view.type == DataType::kFloat16) {
-    const auto halves = view.values<uint16_t>();
-    std::vector<float> values(halves.size());
-    kernels::HalfToFloat(halves, values.data());
-    return values;
-  }
-  const auto values = view.values<float>();
-  return {values.begin(), values.end()};
-}
-
-void SetFloats(Model& model, const std::string& name, std::span<const float> values) {
-  const graph::InitializerView view = model.Initializer(name);
-  const std::vector<int64_t> dims(view.dims.begin(), view.dims.end());
-  if (view.type == DataType::kFloat16) {
-    std::vector<uint16_t> halves(values.size());
-    kernels::FloatToHalf(values, halves.data());
-    model.SetInitializer(name, DataType::kFloat16, dims,
-                         std::as_bytes(std::span<const uint16_t>(halves)));
-    return;
-  }
-  model.SetInitializer(name, DataType::kFloat, dims, std::as_bytes(values));
-}
 
 // "tune layers: Conv 'conv1' 21.3 -> 24.0 dB".
 std::string StageOf(const LayerReport& layer) {
@@ -66,7 +40,9 @@ class Finetuner {
         float_model_(model.Clone()) {}
 
   FinetuneReport Run() {
-    Layers layers = FindLayers(float_model_, plan_);
+    const bool corrects_biases =
+        std::ranges::count(options_.passes, plan::FinetunePass::kBiasCorrection) > 0;
+    Layers layers = FindLayers(float_model_, plan_, corrects_biases && options_.adds_biases);
     report_.left_out = std::move(layers.left_out);
     std::erase_if(layers.found, [&](const Layer& layer) {
       const bool is_wanted =
@@ -77,24 +53,13 @@ class Finetuner {
       }
       return !is_wanted;
     });
-    num_layers_ = layers.found.size();
+    layers_ = std::move(layers.found);
     Journal journal(options_.journal, JournalKey());
-    // Layers of the journal need no samples any more.
-    std::vector<Layer> missing;
-    for (const Layer& layer : layers.found) {
-      const auto known = journal.found().find(layer.weight);
-      if (known != journal.found().end() && Fits(layer, known->second)) {
-        Take(layer, known->second);
-        ++report_.num_resumed;
-      } else {
-        missing.push_back(layer);
-      }
+    const size_t num_groups = std::clamp<size_t>(options_.num_groups, 1, layers_.size() + 1);
+    for (size_t group = 0; group < num_groups; ++group) {
+      const size_t begin = group * layers_.size() / num_groups;
+      LearnGroup(begin, (group + 1) * layers_.size() / num_groups, journal);
     }
-    if (!missing.empty()) Learn(missing, journal);
-    std::map<std::string, size_t> order;
-    for (const Layer& layer : layers.found) order.emplace(layer.weight, order.size());
-    std::ranges::sort(report_.layers, {},
-                      [&](const LayerReport& layer) { return order.at(layer.weight); });
     return std::move(report_);
   }
 
@@ -110,7 +75,11 @@ class Finetuner {
       writer.Float(params.scale);
       writer.Number(params.zero_point);
     }
+    writer.Number(options_.num_groups);
     writer.Number(options_.gather.hold_back_every);
+    writer.Number(options_.gather.num_positions);
+    writer.Number(options_.gather.seed);
+    writer.Number(options_.gather.num_kept);
     writer.Number(std::bit_cast<uint64_t>(options_.tuner.ridge));
     writer.Number(options_.tuner.num_rounds);
     writer.Number(static_cast<uint8_t>(options_.tuner.activation_order ? 1 : 0));
@@ -126,58 +95,106 @@ class Finetuner {
                        calibrate::Crc32c(writer.bytes()));
   }
 
-  void Learn(std::span<const Layer> layers, Journal& journal) {
-    const Model quantized = ActivationsQuantized();
-    const auto groups = GroupLayers(layers, options_.memory_limit);
-    for (size_t i = 0; i < groups.size(); ++i) {
-      GatherOptions gather = options_.gather;
-      if (groups.size() > 1) gather.stage += fmt::format(", pass {} of {}", i + 1, groups.size());
-      std::vector<LayerMoments> moments =
-          GatherMoments(float_model_, quantized, groups[i], source_, gather);
-      for (size_t k = 0; k < groups[i].size(); ++k) {
-        const LearnedLayer learned = Tune(groups[i][k], moments[k]);
-        moments[k] = {};  // as much memory less
-        journal.Add(learned);
-        Take(groups[i][k], learned);
+  // Layers [begin, end).
+  void LearnGroup(size_t begin, size_t end, Journal& journal) {
+    // Layers of the journal need no samples any more.
+    std::vector<Layer> missing;
+    for (size_t i = begin; i < end; ++i) {
+      const auto known = journal.found().find(layers_[i].weight);
+      if (known != journal.found().end() && Fits(layers_[i], known->second)) {
+        Take(layers_[i], known->second);
+        ++report_.num_resumed;
+      } else {
+        missing.push_back(layers_[i]);
       }
     }
+    if (missing.empty()) return;
+    const Model float_model = QuantizedBefore(begin, /*with_activations_behind=*/false);
+    const Model quantized = QuantizedBefore(begin, /*with_activations_behind=*/true);
+    const auto passes = GroupLayers(missing, options_.gather);
+    for (size_t i = 0; i < passes.size(); ++i) {
+      GatherOptions gather = options_.gather;
+      if (passes.size() > 1) gather.stage += fmt::format(", pass {} of {}", i + 1, passes.size());
+      std::vector<LayerMoments> moments =
+          GatherMoments(float_model, quantized, passes[i], source_, gather);
+      for (size_t k = 0; k < passes[i].size(); ++k) {
+        const LearnedLayer learned = Tune(passes[i][k], moments[k]);
+        moments[k] = {};  // as much memory less
+        journal.Add(learned);
+        Take(passes[i][k], learned);
+      }
+    }
+  }
+
+  // As many zeros where there is none yet; empty where there can be none.
+  std::vector<float> FloatBiasOf(const Layer& layer) const {
+    if (layer.is_bias_new) {
+      return std::vector<float>(static_cast<size_t>(layer.groups * layer.rows));
+    }
+    return layer.bias.empty() ? std::vector<float>() : FloatsOf(float_model_, layer.bias);
   }
 
   bool Fits(const Layer& layer, const LearnedLayer& learned) const {
     if (!learned.report.is_tuned) return true;
     return learned.weights.size() == FloatsOf(float_model_, layer.weight).size() &&
-           learned.bias.size() == FloatsOf(float_model_, layer.bias).size();
+           (learned.bias.size() == FloatBiasOf(layer).size() ||
+            (learned.bias.empty() && layer.is_bias_new));
   }
 
   void Take(const Layer& layer, const LearnedLayer& learned) {
     if (learned.report.is_tuned) {
       SetFloats(model_, layer.weight, learned.weights);
-      if (!layer.bias.empty()) SetFloats(model_, layer.bias, learned.bias);
+      if (!layer.is_bias_new && !layer.bias.empty()) SetFloats(model_, layer.bias, learned.bias);
+      if (layer.is_bias_new && !learned.bias.empty()) {
+        AddBias(model_, layer, learned.bias);
+        report_.added_biases.push_back({layer.bias, {layer.node, layer.op_type, 2}});
+      }
       if (!learned.params.empty()) apply_.weight_params[layer.weight] = learned.params;
     }
     report_.layers.push_back(learned.report);
     if (options_.gather.progress) {
-      options_.gather.progress(StageOf(learned.report), report_.layers.size(), num_layers_);
+      options_.gather.progress(StageOf(learned.report), report_.layers.size(), layers_.size());
     }
   }
 
-  // The float model with the quantizers of its activations.
-  Model ActivationsQuantized() {
-    plan::QuantPlan activations = plan_;
-    std::erase_if(activations.tensors, [](const plan::TensorPlan& row) {
-      return row.role != plan::Role::kActivation || row.is_dynamic();
+  // The float model, but everything before layer `begin` is quantized, with what was learned;
+  // behind it, if wanted, the activations.
+  Model QuantizedBefore(size_t begin, bool with_activations_behind) {
+    const plan::NodeIndex index(float_model_);
+    std::vector<std::string> nodes;
+    for (const graph::Node& node : float_model_.Nodes()) nodes.push_back(index.KeyOf(node));
+    std::set<std::string> nodes_before;
+    const auto first = std::ranges::find(nodes, layers_[begin].node);
+    // Layers of bodies come first, and nothing before them.
+    if (begin > 0 && first != nodes.end()) nodes_before.insert(nodes.begin(), first);
+    plan::QuantPlan before = plan_;
+    for (plan::TensorPlan& row : before.tensors) {
+      if (row.role == plan::Role::kActivation && with_activations_behind) continue;
+      row.is_graph_output = false;
+      std::erase_if(row.uses, [&](const auto& use) { return !nodes_before.contains(use.node); });
+    }
+    std::erase_if(before.tensors, [](const plan::TensorPlan& row) {
+      return row.is_dynamic() || (row.uses.empty() && !row.is_graph_output);
     });
-    Model quantized = float_model_.Clone();
+    Model model = float_model_.Clone();
+    for (const Layer& layer : std::span(layers_).first(begin)) {
+      SetFloats(model, layer.weight, FloatsOf(model_, layer.weight));
+      if (layer.bias.empty() || !model_.IsInitializer(layer.bias)) continue;
+      const std::vector<float> bias = FloatsOf(model_, layer.bias);
+      layer.is_bias_new ? AddBias(model, layer, bias) : SetFloats(model, layer.bias, bias);
+    }
     transform::ApplyOptions apply;
+    apply.storage = transform::Storage::kSimulated;
     apply.is_portable = false;
     apply.params = apply_.params;
-    transform::ApplyPlan(quantized, activations, apply, pool_);
-    return quantized;
+    apply.weight_params = apply_.weight_params;
+    transform::ApplyPlan(model, before, apply, pool_);
+    return model;
   }
 
   LearnedLayer Tune(const Layer& layer, const LayerMoments& moments) {
     const std::vector<float> weights = FloatsOf(float_model_, layer.weight);
-    const std::vector<float> bias = FloatsOf(float_model_, layer.bias);
+    const std::vector<float> bias = FloatBiasOf(layer);
     const auto dims = float_model_.Initializer(layer.weight).dims;
     return LearnLayer({.layer = layer,
                        .weights = weights,
@@ -195,7 +212,7 @@ class Finetuner {
   const FinetuneOptions& options_;
   ThreadPool& pool_;
   Model float_model_;
-  size_t num_layers_ = 0;
+  std::vector<Layer> layers_;  // in graph order
   FinetuneReport report_;
 };
 
@@ -209,7 +226,7 @@ FinetuneReport Finetune(Model& model, const plan::QuantPlan& plan, transform::Ap
     GatherOptions gather = options.gather;
     gather.hold_back_every = 0;
     gather.stage = "observe channels";
-    scaled = ScaleChannels(model, plan, source, gather, options.memory_limit, pool);
+    scaled = ScaleChannels(model, plan, source, gather, pool);
   }
   FinetuneReport report;
   if (!learn.passes.empty()) report = Finetuner(model, plan, apply, source, learn, pool).Run();

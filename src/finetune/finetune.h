@@ -26,10 +26,11 @@ namespace bitpress::finetune {
 
 struct FinetuneOptions {
   std::vector<plan::FinetunePass> passes;
-  // Bytes of the moments that are gathered in one pass of the samples; where all layers would need
-  // more, there are several passes. A layer alone may need more.
-  uint64_t memory_limit = 512'000'000;
+  // Groups of layers, from the inputs on, each of which learns where everything before it is
+  // quantized already, with a pass of the samples. One group learns from the float model.
+  size_t num_groups = 1;
   std::vector<std::string> op_types = {};  // only layers of these; empty: all
+  bool adds_biases = true;  // pass bias_correction: to layers without one, where they are better
   LayerTunerOptions tuner;
   // Where what was learned is kept; empty: nowhere. The journal of a run that was stopped is read
   // first. It stays: whoever has written the result removes it.
@@ -37,12 +38,19 @@ struct FinetuneOptions {
   GatherOptions gather = {.hold_back_every = 8};
 };
 
+// A bias that a node of the model did not have before, and where it is read.
+struct AddedBias {
+  std::string value;
+  plan::TensorUse use;
+};
+
 struct FinetuneReport {
   transform::SmoothReport scaled;   // by pass awq
   std::vector<LayerReport> layers;  // in graph order
   // Quantized weights that cannot be tuned, with the reason.
   std::vector<std::pair<std::string, std::string>> left_out;
-  size_t num_resumed = 0;  // layers that the journal of a stopped run had
+  std::vector<AddedBias> added_biases;  // of which the plan knows nothing
+  size_t num_resumed = 0;               // layers that the journal of a stopped run had
 };
 
 // Changes the weights and biases of `model`, the float model that `plan` is of, and adds the

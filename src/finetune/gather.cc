@@ -13,6 +13,7 @@
 #include "graph/clean_up.h"
 #include "kernels/half.h"
 #include "plan/quant_plan.h"
+#include "plan/quantizer_nodes.h"
 #include "runtime/observers.h"
 #include "runtime/session.h"
 
@@ -26,6 +27,23 @@ struct Activation {
   bool is_there = false;
 };
 
+struct LayerOptions {
+  MomentOptions learned;
+  std::optional<MomentOptions> held_back;  // nothing: no samples are
+
+  LayerOptions(const Layer& layer, const GatherOptions& options) {
+    learned.num_positions = options.num_positions;
+    learned.seed = options.seed;
+    if (layer.activation) learned.num_kept = options.num_kept;
+    if (options.hold_back_every == 0) return;
+    held_back = learned;
+    held_back->num_kept /= 2;
+  }
+  uint64_t NumBytes(const Layer& layer) const {
+    return MomentBytes(layer, learned) + (held_back ? MomentBytes(layer, *held_back) : 0);
+  }
+};
+
 // Adds what layers read and what they should compute, as soon as both are known. Ids below the
 // number of inputs are inputs, the others outputs.
 class PairSink : public runtime::ObserverSink {
@@ -35,11 +53,12 @@ class PairSink : public runtime::ObserverSink {
         activations_(num_inputs + num_outputs),
         layers_of_(num_inputs + num_outputs) {}
 
-  void AddLayer(size_t input, size_t output, const Layer& layer, bool holds_back) {
+  void AddLayer(size_t input, size_t output, const Layer& layer, const LayerOptions& options) {
     layers_of_[input].push_back(layers_.size());
     layers_of_[num_inputs_ + output].push_back(layers_.size());
-    layers_.push_back({input, num_inputs_ + output, MomentAccumulator(layer), std::nullopt});
-    if (holds_back) layers_.back().held_back.emplace(layer);
+    layers_.push_back(
+        {input, num_inputs_ + output, MomentAccumulator(layer, options.learned), std::nullopt});
+    if (options.held_back) layers_.back().held_back.emplace(layer, *options.held_back);
   }
 
   void BeginSample(bool is_held_back) {
@@ -114,7 +133,7 @@ class PairSink : public runtime::ObserverSink {
 };
 
 // Lets every node of the float model read again what it read there; the quantizers stay, and nobody
-// reads them.
+// reads them but those nodes that read quantized values there too.
 graph::Model BesideQuantizers(const graph::Model& float_model, const graph::Model& quantized) {
   graph::Model model = quantized.Clone();
   const plan::NodeIndex original(float_model);
@@ -126,7 +145,8 @@ graph::Model BesideQuantizers(const graph::Model& float_model, const graph::Mode
     if (found == nodes.end() || found->second.op_type() != node.op_type()) continue;
     for (size_t i = 0; i < node.num_inputs(); ++i) {
       const std::string& value = found->second.input(i);
-      if (node.input(i) != value && !float_model.IsInitializer(value)) node.set_input(i, value);
+      if (node.input(i) == value || float_model.IsInitializer(value)) continue;
+      if (!plan::QuantizedFrom(float_model, value)) node.set_input(i, value);
     }
   }
   return model;
@@ -154,6 +174,23 @@ runtime::Session Observed(const graph::Model& model, const std::vector<std::stri
   return runtime::Session(path, session);
 }
 
+// Layers whose moments do not fit any more, beside those of the layers before, are spilled.
+std::vector<LayerOptions> OptionsOf(std::span<const Layer> layers, const GatherOptions& options) {
+  std::vector<LayerOptions> of_layers;
+  uint64_t num_bytes = 0;  // in memory
+  for (const Layer& layer : layers) {
+    LayerOptions& of_layer = of_layers.emplace_back(layer, options);
+    const uint64_t of_this = of_layer.NumBytes(layer);
+    if (options.is_spilled && num_bytes + of_this > options.memory_limit) {
+      of_layer.learned.is_spilled = true;
+      if (of_layer.held_back) of_layer.held_back->is_spilled = true;
+    } else {
+      num_bytes += of_this;
+    }
+  }
+  return of_layers;
+}
+
 // The index of `value` in `values`, at whose end it is put if it is not there.
 size_t IndexOf(const std::string& value, std::vector<std::string>& values) {
   const auto found = std::ranges::find(values, value);
@@ -164,13 +201,15 @@ size_t IndexOf(const std::string& value, std::vector<std::string>& values) {
 
 }  // namespace
 
-std::vector<std::span<const Layer>> GroupLayers(std::span<const Layer> layers, uint64_t limit) {
+std::vector<std::span<const Layer>> GroupLayers(std::span<const Layer> layers,
+                                                const GatherOptions& options) {
+  if (options.is_spilled && !layers.empty()) return {layers};
   std::vector<std::span<const Layer>> groups;
   size_t begin = 0;
   uint64_t num_bytes = 0;
   for (size_t i = 0; i < layers.size(); ++i) {
-    const uint64_t of_layer = 2 * MomentBytes(layers[i]);  // learned and held back
-    if (i > begin && num_bytes + of_layer > limit) {
+    const uint64_t of_layer = LayerOptions(layers[i], options).NumBytes(layers[i]);
+    if (i > begin && num_bytes + of_layer > options.memory_limit) {
       groups.push_back(layers.subspan(begin, i - begin));
       begin = i;
       num_bytes = 0;
@@ -196,9 +235,16 @@ std::vector<LayerMoments> GatherMoments(const graph::Model& float_model,
                                  IndexOf(layer.output, outputs));
   }
   PairSink sink(inputs.size(), outputs.size());
+  const std::vector<LayerOptions> of_layers = OptionsOf(layers, options);
   for (size_t i = 0; i < layers.size(); ++i) {
-    sink.AddLayer(values_of_layer[i].first, values_of_layer[i].second, layers[i],
-                  options.hold_back_every > 0);
+    try {
+      sink.AddLayer(values_of_layer[i].first, values_of_layer[i].second, layers[i], of_layers[i]);
+    } catch (const Error& error) {  // there are no others than of temporary files
+      Fail(error.code(),
+           "{}; without finetune_spill the samples are run several times instead, and a larger "
+           "finetune_memory (megabytes) needs less room there",
+           error.what());
+    }
   }
   const runtime::ObserverOperators operators(sink);
   // A value that is input and output of layers is observed twice.

@@ -30,9 +30,9 @@ struct LayerReport {
 
 struct LearnedLayer {
   LayerReport report;
-  // Where report.is_tuned; integers have parameters too.
+  // Where report.is_tuned; integers and scaled floats have parameters too.
   std::vector<float> weights;
-  std::vector<float> bias;
+  std::vector<float> bias;  // empty: none, or no new one
   std::vector<formats::QParams> params;
 };
 

@@ -3,15 +3,26 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "base/error.h"
+#include "kernels/half.h"
 
 namespace bitpress::finetune {
 namespace {
 
 using graph::Model;
 using graph::Node;
+
+void SetFloats(Model& model, const std::string& name, DataType type,
+               const std::vector<int64_t>& dims, std::span<const float> values) {
+  if (type == DataType::kFloat) {
+    model.SetInitializer(name, type, dims, std::as_bytes(values));
+    return;
+  }
+  std::vector<uint16_t> halves(values.size());
+  kernels::FloatToHalf(values, halves.data());
+  model.SetInitializer(name, type, dims, std::as_bytes(std::span<const uint16_t>(halves)));
+}
 
 // Thrown within this file: why a weight is not tuned.
 struct LeftOut {
@@ -96,10 +107,14 @@ bool IsOwnBias(const Model& model, const std::string& value, int64_t num_outputs
          NumElements(bias.dims) == num_outputs;
 }
 
-void FindBias(const Model& model, const Node& node, Layer& layer) {
+void FindBias(const Model& model, const Node& node, bool with_new_one, Layer& layer) {
   const int64_t num_outputs = layer.groups * layer.rows;
   if (node.op_type() != "MatMul") {
-    if (node.num_inputs() > 2 && IsOwnBias(model, node.input(2), num_outputs)) {
+    const bool has_none = node.num_inputs() < 3 || node.input(2).empty();
+    if (has_none && with_new_one) {
+      layer.bias = model.FreshName(layer.output + "_bias");
+      layer.is_bias_new = true;
+    } else if (!has_none && IsOwnBias(model, node.input(2), num_outputs)) {
       layer.bias = node.input(2);
     }
     return;
@@ -115,23 +130,9 @@ void FindBias(const Model& model, const Node& node, Layer& layer) {
   layer.is_bias_behind = true;
 }
 
-// Nodes that read an activation whose scale is chosen at run time.
-std::set<std::string> DynamicNodes(const plan::QuantPlan& plan) {
-  std::set<std::string> nodes;
-  for (const plan::TensorPlan& row : plan.tensors) {
-    if (!row.is_dynamic()) continue;
-    for (const plan::TensorUse& use : row.uses) nodes.insert(use.node);
-  }
-  return nodes;
-}
-
-Layer Describe(const Model& model, const plan::NodeIndex& index,
-               const std::set<std::string>& dynamic_nodes, const plan::TensorPlan& row) {
+Layer Describe(const Model& model, const plan::NodeIndex& index, const plan::TensorPlan& row,
+               bool with_new_bias) {
   if (row.uses.size() != 1) throw LeftOut{"several nodes read it"};
-  if (dynamic_nodes.contains(row.uses[0].node)) {
-    throw LeftOut{"the scale of its activation is chosen at run time"};
-  }
-  if (row.scaled) throw LeftOut{"one scale for a tensor of floats is not learned"};
   const plan::TensorUse& use = row.uses[0];
   const Node node = index.Find(use);
   const auto input = static_cast<size_t>(use.input);
@@ -144,8 +145,9 @@ Layer Describe(const Model& model, const plan::NodeIndex& index,
   }
   if (model.Uses(row.value).size() != 1) throw LeftOut{"several nodes read it"};
   const graph::InitializerView weight = model.Initializer(row.value);
-  // Values of blocks survive in FLOAT16; integers would need scales that do.
-  if (weight.type != DataType::kFloat && !(weight.type == DataType::kFloat16 && !row.integer)) {
+  // Learned values are kept in the weight's type, and codes of more bits would not survive that.
+  const bool fits_half = !row.integer || row.Spec().element_bits <= 8;
+  if (weight.type != DataType::kFloat && !(weight.type == DataType::kFloat16 && fits_half)) {
     throw LeftOut{fmt::format("it is {}, and in {} only FLOAT is tuned", DataTypeName(weight.type),
                               row.format)};
   }
@@ -162,16 +164,17 @@ Layer Describe(const Model& model, const plan::NodeIndex& index,
   } else {
     DescribeMatrix(node, input, weight.dims, layer);
   }
-  FindBias(model, node, layer);
+  FindBias(model, node, with_new_bias, layer);
+  layer.activation = FindActivation(
+      model, layer.is_bias_behind ? model.Uses(layer.output)[0].node.output(0) : layer.output);
   return layer;
 }
 
 }  // namespace
 
-Layers FindLayers(const Model& model, const plan::QuantPlan& plan) {
+Layers FindLayers(const Model& model, const plan::QuantPlan& plan, bool with_new_biases) {
   Layers layers;
   const plan::NodeIndex index(model);
-  const std::set<std::string> dynamic_nodes = DynamicNodes(plan);
   std::map<std::string, size_t> num_rows;
   for (const plan::TensorPlan& row : plan.tensors) {
     if (row.role == plan::Role::kWeight && row.is_quantized()) ++num_rows[row.value];
@@ -181,7 +184,7 @@ Layers FindLayers(const Model& model, const plan::QuantPlan& plan) {
     try {
       if (num_rows.at(row.value) != 1) throw LeftOut{"it is quantized in several ways"};
       if (!model.IsInitializer(row.value)) throw LeftOut{"it is no constant"};
-      layers.found.push_back(Describe(model, index, dynamic_nodes, row));
+      layers.found.push_back(Describe(model, index, row, with_new_biases));
     } catch (const LeftOut& left_out) {
       layers.left_out.emplace_back(row.value, left_out.reason);
     }
@@ -192,6 +195,43 @@ Layers FindLayers(const Model& model, const plan::QuantPlan& plan) {
   for (size_t i = 0; i < nodes.size(); ++i) order.emplace(index.KeyOf(nodes[i]), i);
   std::ranges::stable_sort(layers.found, {}, [&](const Layer& layer) { return order[layer.node]; });
   return layers;
+}
+
+void AddBias(Model& model, const Layer& layer, std::span<const float> values) {
+  const std::vector<int64_t> dims{static_cast<int64_t>(values.size())};
+  const DataType type = model.Initializer(layer.weight).type;
+  SetFloats(model, layer.bias, type, dims, values);
+  Node node = plan::NodeIndex(model).Find(
+      {layer.node, layer.op_type, static_cast<int64_t>(layer.data_input)});
+  if (node.num_inputs() > 2) {
+    node.set_input(2, layer.bias);
+    return;
+  }
+  graph::NodeSpec spec{
+      node.name(), node.op_type(), "", {node.input(0), node.input(1), layer.bias}, {node.output(0)},
+      {}};
+  spec.attributes_of = node;
+  node.set_output(0, model.FreshName(layer.output + "_replaced"));
+  model.InsertNode(spec, node);
+  model.RemoveNode(node);
+}
+
+std::vector<float> FloatsOf(const Model& model, const std::string& name) {
+  const graph::InitializerView view = model.Initializer(name);
+  if (view.type == DataType::kFloat16) {
+    const auto halves = view.values<uint16_t>();
+    std::vector<float> values(halves.size());
+    kernels::HalfToFloat(halves, values.data());
+    return values;
+  }
+  const auto values = view.values<float>();
+  return {values.begin(), values.end()};
+}
+
+void SetFloats(Model& model, const std::string& name, std::span<const float> values) {
+  const graph::InitializerView view = model.Initializer(name);
+  SetFloats(model, name, view.type, std::vector<int64_t>(view.dims.begin(), view.dims.end()),
+            values);
 }
 
 }  // namespace bitpress::finetune

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "finetune/activation_function.h"
 #include "graph/model.h"
 #include "plan/quant_plan.h"
 
@@ -33,10 +36,14 @@ struct Layer {
   std::string op_type;
   std::string weight;
   std::string bias;  // empty: there is none that could be changed
+  // The node has no bias yet, but takes one of that name (AddBias).
+  bool is_bias_new = false;
   // The bias is added by a node behind the layer, and not part of its output.
   bool is_bias_behind = false;
-  size_t data_input = 0;                  // which input of the node is the activation
-  std::string output;                     // what the node computes
+  size_t data_input = 0;  // which input of the node is the activation
+  std::string output;     // what the node computes
+  // What alone reads the output, or that of the node that adds the bias.
+  std::optional<ActivationFunction> activation = std::nullopt;
   const plan::TensorPlan* row = nullptr;  // of the weight
 
   PositionLayout layout = PositionLayout::kChannelsLast;
@@ -65,6 +72,16 @@ struct Layers {
 };
 
 // `plan` must outlive the result. `model` is the float model that the plan is of.
-Layers FindLayers(const graph::Model& model, const plan::QuantPlan& plan);
+// `with_new_biases`: convolutions and Gemm without a bias get a name for one. A MatMul does not:
+// it would be another node, in the way of what ONNX Runtime makes of products and quantizers.
+Layers FindLayers(const graph::Model& model, const plan::QuantPlan& plan,
+                  bool with_new_biases = false);
+
+// Gives the layer's node its new bias, in the type of the weight.
+void AddBias(graph::Model& model, const Layer& layer, std::span<const float> values);
+
+// A constant of FLOAT or FLOAT16, as floats, and back to the type and shape that it has.
+std::vector<float> FloatsOf(const graph::Model& model, const std::string& name);
+void SetFloats(graph::Model& model, const std::string& name, std::span<const float> values);
 
 }  // namespace bitpress::finetune

@@ -155,13 +155,16 @@ void LayerTuner::AdaRound() {
   ForEachRow([&](int64_t group, int64_t row) {
     const double* const target = Target(group, row);
     Descend(group, row, [&](int64_t k, size_t element, double optimum) {
-      const double step = grid_.StepAt(element, target[k]);
-      const float nearest = grid_.Round(element, target[k]);
-      const float other =
-          grid_.Round(element, double{nearest} + (target[k] > nearest ? step : -step));
-      return std::abs(other - optimum) < std::abs(nearest - optimum) ? other : nearest;
+      return RoundAround(element, target[k], optimum);
     });
   });
+}
+
+float LayerTuner::RoundAround(size_t element, double target, double optimum) const {
+  const double step = grid_.StepAt(element, target);
+  const float nearest = grid_.Round(element, target);
+  const float other = grid_.Round(element, double{nearest} + (target > nearest ? step : -step));
+  return std::abs(other - optimum) < std::abs(nearest - optimum) ? other : nearest;
 }
 
 void LayerTuner::AdaQuant() {

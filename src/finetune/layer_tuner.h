@@ -61,6 +61,12 @@ class LayerTuner {
   void AdaQuant();
   // The bias that makes the mean output that of the float model. Nothing for layers without bias.
   void CorrectBias();
+  // quantized = values with less loss behind the layer's activation function, at the positions that
+  // were kept; `is_rounding`: as AdaRound has them, else as AdaQuant. The form of all positions
+  // counts too, and more where few are kept. Nothing for layers without kept positions.
+  void LearnBehindActivation(bool is_rounding);
+  // The bias with the least loss there.
+  void CorrectBiasBehindActivation();
 
   std::span<const float> quantized() const { return quantized_; }  // in the layout of the model
   std::span<const float> bias() const { return bias_; }
@@ -90,6 +96,8 @@ class LayerTuner {
                       std::vector<ScaleLoss>& losses) const;
   std::vector<int64_t> RoundingOrder(int64_t group) const;
   bool CanRefreshScales() const;
+  // Of the two values around the target that next to the optimum.
+  float RoundAround(size_t element, double target, double optimum) const;
   template <typename Candidates>
   void Descend(int64_t group, int64_t row, const Candidates& candidates);
   bool RefitScales();
@@ -117,5 +125,13 @@ double MeanSquaredError(const Layer& layer, const Moments& moments, std::span<co
 
 // The mean over positions of |y - mean y|^2: what the error is measured against.
 double OutputVariance(const Layer& layer, const Moments& moments);
+
+// The same behind the layer's activation function, at the positions that were kept. `bias` is the
+// layer's, `float_bias` that of the float model. NaN if none were kept.
+double ErrorBehindActivation(const Layer& layer, const MomentRows& kept,
+                             std::span<const float> weights, std::span<const float> bias,
+                             std::span<const float> float_bias, ThreadPool& pool);
+double VarianceBehindActivation(const Layer& layer, const MomentRows& kept,
+                                std::span<const float> float_bias);
 
 }  // namespace bitpress::finetune

@@ -14,11 +14,15 @@ namespace {
 constexpr int64_t kInputs = 40;
 constexpr int64_t kOutputs = 12;
 
-plan::TensorPlan RowOf(const std::string& format) {
+// "fp8_e4m3", or "scaled fp8_e4m3".
+plan::TensorPlan RowOf(const std::string& name) {
+  const bool is_scaled = name.starts_with("scaled ");
+  const std::string format = is_scaled ? name.substr(7) : name;
   plan::TensorPlan row;
   row.value = "w";
   row.role = plan::Role::kWeight;
   row.format = format;
+  if (is_scaled) row.scaled.emplace();
   row.axis = 1;
   const formats::FormatSpec spec = formats::FindFormat(format);
   if (spec.is_integer()) {
@@ -234,7 +238,8 @@ TEST_P(LayerTunerTest, DeadChannelsAndTooFewSamplesKeepTheirWeights) {
 
 INSTANTIATE_TEST_SUITE_P(Formats, LayerTunerTest,
                          testing::Values("int4", "int8", "mxfp8_e4m3", "mxfp6_e2m3", "mxfp4_e2m1",
-                                         "mxint8", "mx6", "bfp16", "fp8_e4m3"));
+                                         "mxint8", "mx6", "bfp16", "fp8_e4m3", "scaled fp8_e4m3",
+                                         "scaled fp8_e5m2"));
 
 TEST(LayerTuner, BiasCorrectionRestoresTheMean) {
   const plan::TensorPlan row = RowOf("mxfp4_e2m1");

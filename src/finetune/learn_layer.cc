@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+#include <utility>
 
 #include "finetune/weight_grid.h"
 
@@ -39,7 +41,9 @@ class Learner {
     if (num_skipped > 0) {
       report.note = fmt::format("{} positions with NaN or infinity left out", num_skipped);
     }
-    const double variance = OutputVariance(layer_, judge_);
+    const double variance = IsJudgedBehindActivation()
+                                ? VarianceBehindActivation(layer_, judge_.kept, task_.bias)
+                                : OutputVariance(layer_, judge_);
     unit_ = variance > 0 ? variance : 1;
     report.error_before = ErrorOf(grid_.Quantize(task_.weights, pool_).values, task_.bias);
     report.error_after = report.error_before;
@@ -59,8 +63,14 @@ class Learner {
     return {layer_, moments_.learned, task_.weights, task_.bias, grid_, options_, pool_};
   }
 
-  // In parts of the variance of the outputs. `bias` as it is added to what was observed.
+  bool IsJudgedBehindActivation() const { return layer_.activation && judge_.kept.count > 0; }
+
+  // In parts of the variance of the outputs.
   double ErrorOf(std::span<const float> weights, std::span<const float> bias) {
+    if (IsJudgedBehindActivation()) {
+      return ErrorBehindActivation(layer_, judge_.kept, weights, bias, task_.bias, pool_) / unit_;
+    }
+    // As it is added to what was observed.
     std::vector<float> added(bias.begin(), bias.end());
     if (layer_.is_bias_behind) {
       for (size_t i = 0; i < added.size(); ++i) added[i] -= task_.bias[i];
@@ -119,11 +129,13 @@ class Learner {
         case FinetunePass::kAdaRound:
           round();
           tuner.AdaRound();
-          break;
+          OfferBehindActivation(tuner, pass);
+          continue;
         case FinetunePass::kAdaQuant:
           round();
           tuner.AdaQuant();
-          break;
+          OfferBehindActivation(tuner, pass);
+          continue;
         case FinetunePass::kBiasCorrection:
           if (is_rounded) continue;  // every offer has it already
           round();
@@ -137,19 +149,40 @@ class Learner {
     }
   }
 
-  // Takes what the tuner has now if it is the best so far.
   void Offer(LayerTuner& tuner, FinetunePass pass) {
     if (Has(FinetunePass::kBiasCorrection)) tuner.CorrectBias();
+    Take(tuner, plan::FinetunePassNames({pass}));
+  }
+
+  // As it is, and with the activation function in the loss, if there is one.
+  void OfferBehindActivation(LayerTuner& tuner, FinetunePass pass) {
+    Offer(tuner, pass);
+    if (!layer_.activation || moments_.learned.kept.count == 0) return;
+    tuner.LearnBehindActivation(pass == FinetunePass::kAdaRound);
+    if (Has(FinetunePass::kBiasCorrection)) tuner.CorrectBiasBehindActivation();
+    Take(tuner, plan::FinetunePassNames({pass}) + " behind the activation function");
+  }
+
+  // Takes what the tuner has now if it is the best so far.
+  void Take(LayerTuner& tuner, std::string name) {
     QuantizedWeight tuned = grid_.Quantize(tuner.quantized(), pool_);
-    const double error = ErrorOf(tuned.values, tuner.bias());
+    std::vector<float> bias(tuner.bias().begin(), tuner.bias().end());
+    double error = ErrorOf(tuned.values, bias);
+    if (layer_.is_bias_new) {
+      const double without = ErrorOf(tuned.values, {});
+      if (!(error < without)) {
+        error = without;
+        bias.clear();
+      }
+    }
     least_error_ = has_offer_ ? std::min(least_error_, error) : error;
     has_offer_ = true;
     if (!(error < learned_.report.error_after)) return;
     learned_.report.is_tuned = true;
     learned_.report.error_after = error;
-    learned_.report.taken_from = plan::FinetunePassNames({pass});
+    learned_.report.taken_from = std::move(name);
     learned_.weights = std::move(tuned.values);
-    learned_.bias.assign(tuner.bias().begin(), tuner.bias().end());
+    learned_.bias = std::move(bias);
     learned_.params = std::move(tuned.params);
   }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "finetune/test_layers.h"
@@ -25,16 +26,23 @@ plan::TensorPlan RowOf(const std::string& format) {
 
 class LearnLayerTest : public testing::Test {
  protected:
+  static Layer ReluLayer(const plan::TensorPlan& row) {
+    Layer layer = GemmLayer(kInputs, kOutputs, &row);
+    layer.activation = ActivationFunction{ActivationFunction::Kind::kClip, 0, 6};
+    return layer;
+  }
+
   LayerMoments MomentsOf(size_t num_learned, size_t num_held_back) {
     const auto observe = [&](size_t count, uint32_t seed) {
       std::vector<float> x = RandomNormal(count * kInputs, seed);
       // Inputs that depend on their neighbours: rounding errors can make up for one another.
       for (size_t i = 1; i < x.size(); ++i) x[i] = 0.6F * x[i] + 0.8F * x[i - 1];
+      for (float& input : x) input += mean_;
       std::vector<float> y = ComputeGemm(layer_, x, weights_, bias_);
       // What no weights can explain.
       const std::vector<float> noise = RandomNormal(y.size(), seed + 1);
       for (size_t i = 0; i < y.size(); ++i) y[i] += noise_ * noise[i];
-      return GemmMoments(layer_, x, y);
+      return GemmMoments(layer_, x, y, {.num_kept = num_kept_});
     };
     LayerMoments moments;
     moments.learned = observe(num_learned, 11);
@@ -43,13 +51,17 @@ class LearnLayerTest : public testing::Test {
   }
 
   LearnedLayer Learn(const std::vector<FinetunePass>& passes, const LayerMoments& moments) {
-    return LearnLayer({.layer = layer_,
-                       .weights = weights_,
-                       .bias = bias_,
-                       .dims = {kOutputs, kInputs},
-                       .operators = plan::OperatorSet::kBitpress,
-                       .passes = passes},
-                      moments, {}, pool_);
+    return LearnLayer(layer_, passes, moments);
+  }
+  LearnedLayer LearnLayer(const Layer& layer, const std::vector<FinetunePass>& passes,
+                          const LayerMoments& moments) {
+    return finetune::LearnLayer({.layer = layer,
+                                 .weights = weights_,
+                                 .bias = bias_,
+                                 .dims = {kOutputs, kInputs},
+                                 .operators = plan::OperatorSet::kBitpress,
+                                 .passes = passes},
+                                moments, {}, pool_);
   }
 
   const plan::TensorPlan row_ = RowOf("mxfp4_e2m1");
@@ -57,6 +69,8 @@ class LearnLayerTest : public testing::Test {
   std::vector<float> weights_ = RandomNormal(kInputs * kOutputs, 2);
   std::vector<float> bias_ = RandomNormal(kOutputs, 3);
   float noise_ = 0;
+  float mean_ = 0;
+  int64_t num_kept_ = 0;
   ThreadPool pool_{2};
 };
 
@@ -86,6 +100,42 @@ TEST_F(LearnLayerTest, ALaterPassThatFitsTooCloselyDoesNotReplaceAnEarlierOne) {
   const LearnedLayer first = Learn({FinetunePass::kGptq}, moments);
   // Not the same: gptq sees the ridge that least squares wanted.
   EXPECT_LE(both.report.error_after, 1.02 * first.report.error_after);
+}
+
+// Behind a ReLU6 only some outputs count.
+TEST_F(LearnLayerTest, ActivationsBehindLayersAreInTheLoss) {
+  num_kept_ = 2000;
+  const Layer layer = ReluLayer(row_);
+  std::ranges::fill(bias_, -8.0F);
+  const LayerMoments moments = MomentsOf(4000, 2000);
+  EXPECT_EQ(moments.learned.kept.count, 2000);
+  const std::vector<FinetunePass> passes{FinetunePass::kGptq, FinetunePass::kAdaQuant,
+                                         FinetunePass::kBiasCorrection};
+  const LearnedLayer learned = LearnLayer(layer, passes, moments);
+  EXPECT_EQ(learned.report.taken_from, "adaquant behind the activation function");
+  const LearnedLayer without = Learn(passes, moments);
+  const auto error_of = [&](const LearnedLayer& of) {
+    return ErrorBehindActivation(layer, moments.held_back.kept, of.weights, of.bias, bias_, pool_);
+  };
+  EXPECT_LT(error_of(learned), error_of(without));
+  EXPECT_NEAR(learned.report.error_after,
+              error_of(learned) / VarianceBehindActivation(layer, moments.held_back.kept, bias_),
+              1e-9);
+}
+
+TEST_F(LearnLayerTest, ANewBiasIsTakenWhereItHelps) {
+  Layer layer = layer_;
+  layer.is_bias_new = true;
+  bias_.assign(kOutputs, 0.0F);
+  const std::vector<FinetunePass> passes{FinetunePass::kBiasCorrection};
+  // Rounding errors of inputs with a mean shift the outputs.
+  mean_ = 3;
+  const LearnedLayer learned = LearnLayer(layer, passes, MomentsOf(2000, 500));
+  EXPECT_EQ(learned.bias.size(), static_cast<size_t>(kOutputs));
+  EXPECT_LT(learned.report.error_after, 0.5 * learned.report.error_before);
+  // Without a mean, what is seen of it in a few samples is noise.
+  mean_ = 0;
+  EXPECT_TRUE(LearnLayer(layer, passes, MomentsOf(5, 5000)).bias.empty());
 }
 
 TEST_F(LearnLayerTest, NothingObservedIsSaid) {

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
+#include <random>
 #include <utility>
 
+#include "calibrate/byte_stream.h"
 #include "kernels/row_products.h"
 
 namespace bitpress::finetune {
@@ -21,42 +24,125 @@ int64_t BufferedPositions(const Layer& layer) {
   return wanted / kStep * kStep;
 }
 
+int64_t KeptPositions(const Layer& layer, int64_t wanted) {
+  constexpr int64_t kMostFloats = int64_t{1} << 22;
+  return std::min(wanted, kMostFloats / (layer.groups * (layer.columns + layer.rows)));
+}
+
+// Those at `positions`, which ascend, of a row that `read(first, count, out)` gives the elements
+// of.
+void ReadSome(std::span<const int64_t> positions,
+              const std::function<void(int64_t first, int64_t count, float* out)>& read,
+              float* out) {
+  constexpr int64_t kMostTogether = 4096;
+  std::vector<float> elements;
+  for (size_t i = 0; i < positions.size();) {
+    const int64_t first = positions[i];
+    size_t end = i + 1;
+    while (end < positions.size() && positions[end] - first < kMostTogether) ++end;
+    elements.resize(static_cast<size_t>(positions[end - 1] - first) + 1);
+    read(first, static_cast<int64_t>(elements.size()), elements.data());
+    for (; i < end; ++i) *out++ = elements[static_cast<size_t>(positions[i] - first)];
+  }
+}
+
 bool IsSpecial(float x) { return (std::bit_cast<uint32_t>(x) & 0x7F800000U) == 0x7F800000U; }
 
 }  // namespace
 
 struct MomentAccumulator::State {
-  explicit State(const Layer& of) : layer(of), capacity(BufferedPositions(of)) {
+  State(const Layer& of, const MomentOptions& with)
+      : layer(of),
+        options(with),
+        random(with.seed ^ calibrate::Crc32c(of.weight)),
+        capacity(BufferedPositions(of)) {
     const auto groups = static_cast<size_t>(layer.groups);
     const auto rows = static_cast<size_t>(layer.rows);
     const auto columns = static_cast<size_t>(layer.columns);
-    moments.inputs.resize(groups * columns * columns);
-    moments.cross.resize(groups * rows * columns);
+    moments.inputs = {groups * columns * columns, options.is_spilled};
+    moments.cross = {groups * rows * columns, options.is_spilled};
     moments.input_sums.resize(groups * columns);
     moments.output_sums.resize(groups * rows);
     moments.output_squares.resize(groups * rows);
-    x.resize(groups * columns * static_cast<size_t>(capacity));
-    y.resize(groups * rows * static_cast<size_t>(capacity));
+    x = {groups * columns * static_cast<size_t>(capacity), options.is_spilled};
+    y = {groups * rows * static_cast<size_t>(capacity), options.is_spilled};
+    MomentRows& kept = moments.kept;
+    kept.capacity = KeptPositions(layer, options.num_kept);
+    kept.x = {groups * columns * static_cast<size_t>(kept.capacity), options.is_spilled};
+    kept.y = {groups * rows * static_cast<size_t>(kept.capacity), options.is_spilled};
   }
 
   float* InputRow(int64_t row) { return x.data() + row * capacity; }
   float* OutputRow(int64_t row) { return y.data() + row * capacity; }
 
+  std::vector<int64_t> ChoosePositions(int64_t num_positions);
+  void KeepSome(int64_t begin, int64_t end);
   void Flush(const runtime::ParallelTasks& run_parallel);
   void SkipSpecials();
   void AddGroupTile(int64_t group, int64_t tile, int64_t length);
 
+  // Gives memory back.
+  void Release() const {
+    moments.inputs.Release();
+    moments.cross.Release();
+    moments.kept.x.Release();
+    moments.kept.y.Release();
+    x.Release();
+    y.Release();
+  }
+
   const Layer& layer;
+  MomentOptions options;
+  std::mt19937_64 random;
   int64_t capacity;
   int64_t num_buffered = 0;
-  std::vector<float> x, y;  // rows of `capacity` positions
+  uint64_t num_offered = 0;    // positions that could have been kept
+  SpillableArray<float> x, y;  // rows of `capacity` positions
   Moments moments;
 };
+
+// One of each of as many parts of the run, in ascending order; empty: all.
+std::vector<int64_t> MomentAccumulator::State::ChoosePositions(int64_t num_positions) {
+  const int64_t count = options.num_positions;
+  if (count == 0 || num_positions <= count) return {};
+  std::vector<int64_t> chosen;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t begin = i * num_positions / count;
+    const int64_t end = (i + 1) * num_positions / count;
+    chosen.push_back(begin + static_cast<int64_t>(random() % static_cast<uint64_t>(end - begin)));
+  }
+  return chosen;
+}
+
+// Of buffered positions [begin, end); Vitter's algorithm R.
+void MomentAccumulator::State::KeepSome(int64_t begin, int64_t end) {
+  MomentRows& kept = moments.kept;
+  if (kept.capacity == 0) return;
+  const int64_t num_inputs = layer.groups * layer.columns;
+  const int64_t num_outputs = layer.groups * layer.rows;
+  for (int64_t i = begin; i < end; ++i) {
+    ++num_offered;
+    int64_t slot = kept.count;
+    if (slot == kept.capacity) slot = static_cast<int64_t>(random() % num_offered);
+    if (slot >= kept.capacity) continue;
+    bool is_special = false;
+    for (int64_t row = 0; row < num_inputs; ++row) is_special |= IsSpecial(InputRow(row)[i]);
+    for (int64_t row = 0; row < num_outputs; ++row) is_special |= IsSpecial(OutputRow(row)[i]);
+    if (is_special) continue;
+    kept.count = std::max(kept.count, slot + 1);
+    for (int64_t row = 0; row < num_inputs; ++row) {
+      kept.x.data()[row * kept.capacity + slot] = InputRow(row)[i];
+    }
+    for (int64_t row = 0; row < num_outputs; ++row) {
+      kept.y.data()[row * kept.capacity + slot] = OutputRow(row)[i];
+    }
+  }
+}
 
 // A position with a NaN counts as if it had not been there.
 void MomentAccumulator::State::SkipSpecials() {
   std::vector<uint8_t> is_special(static_cast<size_t>(num_buffered));
-  const auto mark = [&](const std::vector<float>& values, int64_t num_rows) {
+  const auto mark = [&](const SpillableArray<float>& values, int64_t num_rows) {
     for (int64_t row = 0; row < num_rows; ++row) {
       const float* const from = values.data() + row * capacity;
       for (size_t i = 0; i < is_special.size(); ++i) {
@@ -146,16 +232,18 @@ void MomentAccumulator::State::Flush(const runtime::ParallelTasks& run_parallel)
   num_buffered = 0;
 }
 
-uint64_t MomentBytes(const Layer& layer) {
+uint64_t MomentBytes(const Layer& layer, const MomentOptions& options) {
   const auto groups = static_cast<uint64_t>(layer.groups);
   const auto rows = static_cast<uint64_t>(layer.rows);
   const auto columns = static_cast<uint64_t>(layer.columns);
   return groups * (columns + rows) *
          (columns * sizeof(double) +
-          static_cast<uint64_t>(BufferedPositions(layer)) * sizeof(float));
+          static_cast<uint64_t>(BufferedPositions(layer) + KeptPositions(layer, options.num_kept)) *
+              sizeof(float));
 }
 
-MomentAccumulator::MomentAccumulator(const Layer& layer) : state_(std::make_unique<State>(layer)) {}
+MomentAccumulator::MomentAccumulator(const Layer& layer, const MomentOptions& options)
+    : state_(std::make_unique<State>(layer, options)) {}
 MomentAccumulator::~MomentAccumulator() = default;
 MomentAccumulator::MomentAccumulator(MomentAccumulator&&) noexcept = default;
 MomentAccumulator& MomentAccumulator::operator=(MomentAccumulator&&) noexcept = default;
@@ -170,25 +258,41 @@ void MomentAccumulator::Add(std::span<const int64_t> input_dims, const float* in
   // Rows of one task: enough to be worth it.
   constexpr int64_t kRowsOfTask = 16;
   const int64_t num_tasks = (num_inputs + num_outputs + kRowsOfTask - 1) / kRowsOfTask;
-  for (int64_t first = 0; first < reader.num_positions();) {
-    const int64_t count =
-        std::min(reader.num_positions() - first, state.capacity - state.num_buffered);
+  const std::vector<int64_t> chosen = state.ChoosePositions(reader.num_positions());
+  const int64_t num_positions =
+      chosen.empty() ? reader.num_positions() : static_cast<int64_t>(chosen.size());
+  for (int64_t first = 0; first < num_positions;) {
+    const int64_t count = std::min(num_positions - first, state.capacity - state.num_buffered);
+    const auto read_row = [&](int64_t row, int64_t from, int64_t length, float* out) {
+      if (row < num_inputs) {
+        reader.ReadInputRow(input, row, from, length, out);
+      } else {
+        reader.ReadOutputRow(output, row - num_inputs, from, length, out);
+      }
+    };
     run_parallel(static_cast<size_t>(num_tasks), [&](size_t task) {
       const int64_t begin = static_cast<int64_t>(task) * kRowsOfTask;
       for (int64_t row = begin; row < std::min(begin + kRowsOfTask, num_inputs + num_outputs);
            ++row) {
-        if (row < num_inputs) {
-          reader.ReadInputRow(input, row, first, count, state.InputRow(row) + state.num_buffered);
+        float* const out =
+            (row < num_inputs ? state.InputRow(row) : state.OutputRow(row - num_inputs)) +
+            state.num_buffered;
+        if (chosen.empty()) {
+          read_row(row, first, count, out);
         } else {
-          reader.ReadOutputRow(output, row - num_inputs, first, count,
-                               state.OutputRow(row - num_inputs) + state.num_buffered);
+          ReadSome(
+              std::span(chosen).subspan(static_cast<size_t>(first), static_cast<size_t>(count)),
+              [&](int64_t from, int64_t length, float* part) { read_row(row, from, length, part); },
+              out);
         }
       }
     });
+    state.KeepSome(state.num_buffered, state.num_buffered + count);
     state.num_buffered += count;
     first += count;
     if (state.num_buffered == state.capacity) state.Flush(run_parallel);
   }
+  state.Release();
 }
 
 Moments MomentAccumulator::Finish(const runtime::ParallelTasks& run_parallel) {
@@ -202,6 +306,7 @@ Moments MomentAccumulator::Finish(const runtime::ParallelTasks& run_parallel) {
       for (size_t j = 0; j < i; ++j) matrix[j * columns + i] = matrix[i * columns + j];
     }
   }
+  state.Release();
   state.x = {};
   state.y = {};
   return std::move(state.moments);

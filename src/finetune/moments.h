@@ -10,31 +10,54 @@
 #include <span>
 #include <vector>
 
+#include "base/spillable_array.h"
 #include "finetune/layer.h"
 #include "finetune/patches.h"
 #include "runtime/observers.h"
 
 namespace bitpress::finetune {
 
+// Some of the positions themselves. Each had the same chance to be among them.
+struct MomentRows {
+  int64_t count = 0;
+  int64_t capacity = 0;
+  SpillableArray<float> x;  // [groups, columns, capacity]
+  SpillableArray<float> y;  // [groups, rows, capacity]
+};
+
 // Sums over positions. Matrices are row-major, one after another for each group.
 struct Moments {
   int64_t num_positions = 0;
   int64_t num_skipped = 0;             // positions with NaN or infinity
-  std::vector<double> inputs;          // [groups, columns, columns]: x x', symmetric
-  std::vector<double> cross;           // [groups, rows, columns]: y x'
+  SpillableArray<double> inputs;       // [groups, columns, columns]: x x', symmetric
+  SpillableArray<double> cross;        // [groups, rows, columns]: y x'
   std::vector<double> input_sums;      // [groups, columns]
   std::vector<double> output_sums;     // [groups, rows]
   std::vector<double> output_squares;  // [groups, rows]
+  MomentRows kept;                     // where MomentOptions ask for them
+};
+
+struct MomentOptions {
+  // Of the positions of one run, so many count at most, as many of each part of it; 0: all.
+  int64_t num_positions = 0;
+  // Decides which, together with the layer's weight and the number of runs before.
+  uint64_t seed = 0;
+  // Positions to keep of all runs, at most; fewer of layers that are very wide.
+  int64_t num_kept = 0;
+  // The moments, and what waits to be added, lie in temporary files. They are in memory while
+  // something is added or read.
+  bool is_spilled = false;
 };
 
 // Bytes of the moments of a layer, and of what adds to them.
-uint64_t MomentBytes(const Layer& layer);
+uint64_t MomentBytes(const Layer& layer, const MomentOptions& options = {});
 
 // Adds the positions of one run after another. What it sums up depends on their order alone, not on
-// how many threads there are nor on how positions are cut into runs.
+// how many threads there are nor, where all positions count, on how they are cut into runs.
 class MomentAccumulator {
  public:
-  explicit MomentAccumulator(const Layer& layer);
+  // Throws Error(kIo) if temporary files are wanted and have no room.
+  explicit MomentAccumulator(const Layer& layer, const MomentOptions& options = {});
   ~MomentAccumulator();
   MomentAccumulator(MomentAccumulator&&) noexcept;
   MomentAccumulator& operator=(MomentAccumulator&&) noexcept;

@@ -64,9 +64,9 @@ inline std::vector<float> ComputeGemm(const Layer& layer, const std::vector<floa
 }
 
 inline Moments GemmMoments(const Layer& layer, const std::vector<float>& x,
-                           const std::vector<float>& y) {
+                           const std::vector<float>& y, const MomentOptions& options = {}) {
   const int64_t count = static_cast<int64_t>(x.size()) / layer.columns;
-  MomentAccumulator accumulator(layer);
+  MomentAccumulator accumulator(layer, options);
   accumulator.Add(std::vector<int64_t>{count, layer.columns}, x.data(),
                   std::vector<int64_t>{count, layer.rows}, y.data(), RunInOrder());
   return accumulator.Finish(RunInOrder());

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "formats/qparams_search.h"
@@ -66,6 +67,11 @@ void WeightGrid::FitScales(std::span<const float> values, ThreadPool& pool) {
       params_index_[i] = static_cast<uint32_t>(weight.ParamsIndexOf(i));
     }
     num_scales_ = params_.size();
+    UseParams();
+  } else if (row_.scaled) {
+    params_ = {{row_.scaled->scale.value_or(transform::ScaleOf(row_.Spec(), values)), 0}};
+    params_index_.assign(values.size(), 0);
+    num_scales_ = 1;
     UseParams();
   } else if (row_.Spec().is_blocked()) {
     FitBlocks(values, pool);
@@ -154,7 +160,9 @@ std::span<const double> WeightGrid::ScaleFactors() const {
   static constexpr std::array<double, 13> kFree{1,   1.05, 0.95, 0.9,  0.85, 0.8, 0.75,
                                                 0.7, 0.65, 0.6,  0.55, 0.5,  0.45};
   static constexpr std::array<double, 3> kPowers{1, 0.5, 2};
-  if (row_.integer && row_.integer->scale_kind == formats::ScaleKind::kFloat) return kFree;
+  const bool is_free = row_.integer ? row_.integer->scale_kind == formats::ScaleKind::kFloat
+                                    : row_.scaled.has_value();
+  if (is_free) return kFree;
   return kPowers;
 }
 
@@ -164,7 +172,7 @@ float WeightGrid::RoundScaled(size_t element, double x, double factor) const {
 }
 
 void WeightGrid::MultiplyScales(std::span<const double> factors) {
-  if (row_.integer) {
+  if (!params_.empty()) {
     for (size_t i = 0; i < params_.size(); ++i) {
       params_[i].scale = static_cast<float>(double{params_[i].scale} * factors[i]);
     }
@@ -188,8 +196,11 @@ QuantizedWeight WeightGrid::Quantize(std::span<const float> values, ThreadPool& 
     take(weight.Simulate(pool, statistics));
     result.params = weight.Params(pool);
   } else {
-    const transform::WeightJob job(Lend(values, dims_), row_, operators_, reader_);
+    const transform::WeightJob job(
+        Lend(values, dims_), row_, operators_, reader_,
+        params_.empty() ? std::nullopt : std::optional(params_.front().scale));
     take(job.Simulate(pool, statistics));
+    result.params = params_;
   }
   return result;
 }

@@ -15,8 +15,9 @@ namespace bitpress::finetune {
 
 // A weight as the model will hold it.
 struct QuantizedWeight {
-  std::vector<float> values;             // quantized and dequantized
-  std::vector<formats::QParams> params;  // integers only: transform::IntegerWeight
+  std::vector<float> values;  // quantized and dequantized
+  std::vector<formats::QParams>
+      params;  // integers and scaled floats: transform::WeightQParamsTable
 };
 
 class WeightGrid {
@@ -37,7 +38,7 @@ class WeightGrid {
   double StepAt(size_t element, double x) const;
 
   // What the model holds if it is given these values: blocks choose their scales anew (values of
-  // Round are kept), integers keep the fixed ones if there are any.
+  // Round are kept), others keep the fixed ones if there are any.
   QuantizedWeight Quantize(std::span<const float> values, ThreadPool& pool) const;
 
   // Scales that elements share, after FitScales; 0 for formats without one.
@@ -53,7 +54,7 @@ class WeightGrid {
   void MultiplyScales(std::span<const double> factors);
 
   bool is_integer() const { return row_.integer.has_value(); }
-  // Integers: elements with the same parameters share their scale.
+  // Integers and scaled floats: elements with the same parameters share their scale.
   const std::vector<formats::QParams>& params() const { return params_; }
   void set_params(std::vector<formats::QParams> params);
   size_t ParamsIndexOf(size_t element) const { return params_index_[element]; }
@@ -78,7 +79,7 @@ class WeightGrid {
   std::vector<float> units_;        // of each element; empty: 1
   std::vector<float> zero_points_;  // of each element; empty: 0
   std::vector<formats::QParams> params_;
-  std::vector<uint32_t> params_index_;  // of each element, integers only
+  std::vector<uint32_t> params_index_;  // of each element, where there are params_
   std::vector<uint32_t> block_index_;   // of each element, blocks only
   size_t num_scales_ = 0;
 };

@@ -56,7 +56,7 @@ constexpr std::array kOptions = std::to_array<FinetuneOption>({
     {"TargetOpType", kHonoured, "finetune_op_types", ""},
     {"PercDamp", kHonoured, "finetune_ridge", ""},
     {"ActOrder", kHonoured, "finetune_activation_order", ""},
-    {"FixedSeed", kAccepted, "", "nothing is random: the same input gives the same bytes"},
+    {"FixedSeed", kHonoured, "finetune_seed", ""},
     {"BatchSize", kAccepted, "", kNoBatches},
     {"NumBatches", kAccepted, "", kNoBatches},
     {"DynamicBatch", kAccepted, "", kNoBatches},
@@ -134,10 +134,35 @@ void AddFinetuneSettings(std::vector<Setting>& settings) {
   settings.push_back(CountSetting("finetune_samples",
                                   "samples to learn from, at most; 0: all (default)", 0,
                                   &FinetuneSettings::num_samples));
+  settings.push_back(CountSetting("finetune_positions",
+                                  "of the positions of one layer in one sample, so many are "
+                                  "learned from, spread over the sample; 0: all (default)",
+                                  0, &FinetuneSettings::num_positions));
+  settings.push_back(CountSetting("finetune_seed",
+                                  "decides which positions finetune_positions takes (default 0)", 0,
+                                  &FinetuneSettings::seed));
+  settings.push_back(CountSetting("finetune_activation",
+                                  "adaround, adaquant: positions of each layer that are kept to "
+                                  "learn what its activation function makes of the outputs; 0: "
+                                  "the outputs themselves are learned (default)",
+                                  0, &FinetuneSettings::num_kept));
+  settings.push_back(CountSetting("finetune_groups",
+                                  "groups of layers, from the inputs on, each of which learns from "
+                                  "a network that is quantized up to it, with a pass of the "
+                                  "samples (default 1: from the float network)",
+                                  1, &FinetuneSettings::num_groups));
+  settings.push_back(TruthSetting("finetune_add_biases",
+                                  "bias_correction: convolutions and Gemm without a bias get one "
+                                  "where that makes them more accurate (default true)",
+                                  &FinetuneSettings::adds_biases));
   settings.push_back(CountSetting("finetune_memory",
                                   "megabytes of sums that one pass of the samples gathers; with "
                                   "less there are more passes (default 512)",
                                   1, &FinetuneSettings::memory_mb));
+  settings.push_back(TruthSetting("finetune_spill",
+                                  "one pass whatever finetune_memory is: sums beyond it lie in "
+                                  "temporary files (default false)",
+                                  &FinetuneSettings::spills));
   settings.push_back(
       {"finetune_op_types", "OP_TYPE[;OP_TYPE...]",
        "only layers of these types are tuned (default: all)",

@@ -29,8 +29,21 @@ struct FinetuneSettings {
   int64_t hold_back_every = 8;
   // Of samples that are learned from, at most; 0: all.
   int64_t num_samples = 0;
-  // Megabytes of the moments of one pass of the samples; layers that need more are cut into groups.
+  // Of the positions of one layer in one sample, so many are learned from; 0: all.
+  int64_t num_positions = 0;
+  // Decides which positions those are, and which are kept.
+  int64_t seed = 0;
+  // Of adaround and adaquant: positions of each layer that are kept for a loss that has the
+  // activation function behind the layer in it; 0: none, the loss is that of the outputs.
+  int64_t num_kept = 0;
+  // Groups of layers; each learns where the groups before it are quantized already.
+  int64_t num_groups = 1;
+  // Layers without a bias get one where that leaves them nearer to the float model.
+  bool adds_biases = true;
+  // Megabytes of the moments of one pass of the samples; layers that need more are cut into groups,
   int64_t memory_mb = 512;
+  // or, if this is set, their moments lie in temporary files, and there is one pass.
+  bool spills = false;
   // Of the layers that are tuned; empty: all.
   std::vector<std::string> op_types;
 

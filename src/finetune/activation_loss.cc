@@ -1,0 +1,212 @@
+// What LayerTuner and the judges of layers do with the activation function behind a layer: the loss
+// is that of its values, at the positions that were kept.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "finetune/layer_tuner.h"
+
+namespace bitpress::finetune {
+namespace {
+
+constexpr size_t kLanes = 16;
+
+// Several chains of additions, which the compiler makes vectors of; the same on every machine.
+template <typename Term>
+double SumOver(size_t count, const Term& term) {
+  float lanes[kLanes] = {};
+  double sum = 0;
+  // Not too long a chain in float32.
+  constexpr size_t kMostTerms = 256 * kLanes;
+  for (size_t begin = 0; begin < count; begin += kMostTerms) {
+    const size_t end = std::min(count, begin + kMostTerms);
+    size_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) {
+      for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += term(i + lane);
+    }
+    for (; i < end; ++i) lanes[0] += term(i);
+    for (float& lane : lanes) sum += double{std::exchange(lane, 0.0F)};
+  }
+  return sum;
+}
+
+// Calls `use` with the function as something that the compiler sees through where it is a Clip.
+template <typename Use>
+void WithFunction(const ActivationFunction& activation, const Use& use) {
+  if (activation.kind == ActivationFunction::Kind::kClip) {
+    use([least = activation.a, most = activation.b](float x) {
+      return std::min(std::max(x, least), most);
+    });
+  } else {
+    use([&](float x) { return activation.Apply(x); });
+  }
+}
+
+// W x + b of one output at the kept positions.
+std::vector<float> Products(const Layer& layer, const MomentRows& kept, int64_t group, int64_t row,
+                            std::span<const float> weights, float bias) {
+  std::vector<float> products(static_cast<size_t>(kept.count), bias);
+  for (int64_t k = 0; k < layer.columns; ++k) {
+    const float weight = weights[layer.ElementOf(group, row, k)];
+    const float* const x = kept.x.data() + (group * layer.columns + k) * kept.capacity;
+    for (size_t i = 0; i < products.size(); ++i) products[i] += weight * x[i];
+  }
+  return products;
+}
+
+// What the float model's activation function gives there.
+std::vector<float> Targets(const Layer& layer, const MomentRows& kept, int64_t group, int64_t row,
+                           std::span<const float> float_bias) {
+  const int64_t output = group * layer.rows + row;
+  const float* const y = kept.y.data() + output * kept.capacity;
+  const float behind = layer.is_bias_behind ? float_bias[static_cast<size_t>(output)] : 0.0F;
+  std::vector<float> targets(static_cast<size_t>(kept.count));
+  for (size_t i = 0; i < targets.size(); ++i) targets[i] = layer.activation->Apply(y[i] + behind);
+  return targets;
+}
+
+}  // namespace
+
+void LayerTuner::LearnBehindActivation(bool is_rounding) {
+  const MomentRows& kept = moments_.kept;
+  if (!layer_.activation || kept.count == 0) return;
+  const ActivationFunction& activation = *layer_.activation;
+  const auto count = static_cast<size_t>(kept.count);
+  // The fewer positions there are for each weight, the more the form of all of them counts.
+  const double columns = static_cast<double>(layer_.columns);
+  const double of_form = columns / (columns + static_cast<double>(count));
+  const double of_kept = (1 - of_form) / static_cast<double>(count);
+  constexpr int kMostRounds = 3;
+  const int num_rounds = std::min(options_.num_rounds, kMostRounds);
+  ForEachRow([&](int64_t group, int64_t row) {
+    const auto output = static_cast<size_t>(group * layer_.rows + row);
+    const std::vector<float> targets = Targets(layer_, kept, group, row, original_bias_);
+    std::vector<float> products =
+        Products(layer_, kept, group, row, quantized_, has_bias_ ? bias_[output] : 0.0F);
+    std::vector<float> slopes(count);
+    std::vector<float> errors(count);  // times slopes
+    std::vector<double> gradient = Gradient(group, row);
+    const double* const hessian = Hessian(group);
+    WithFunction(activation, [&](const auto& function) {
+      double loss = 0;
+      const auto update = [&] {
+        loss = SumOver(count, [&](size_t i) {
+          const float error = function(products[i]) - targets[i];
+          return error * error;
+        });
+        for (size_t i = 0; i < count; ++i) {
+          slopes[i] = activation.Slope(products[i]);
+          errors[i] = (function(products[i]) - targets[i]) * slopes[i];
+        }
+      };
+      const auto loss_after = [&](const float* x, float change) {
+        return SumOver(count, [&](size_t i) {
+          const float error = function(products[i] + change * x[i]) - targets[i];
+          return error * error;
+        });
+      };
+      update();
+      for (int round = 0; round < num_rounds; ++round) {
+        bool has_changed = false;
+        for (int64_t k = 0; k < layer_.columns; ++k) {
+          const float* const x = kept.x.data() + (group * layer_.columns + k) * kept.capacity;
+          const double slope = SumOver(count, [&](size_t i) { return errors[i] * x[i]; });
+          const double curvature = SumOver(count, [&](size_t i) {
+            const float reach = slopes[i] * x[i];
+            return reach * reach;
+          });
+          const double of_column = hessian[k * layer_.columns + k];
+          const double gradient_k = gradient[static_cast<size_t>(k)];
+          const double total = of_kept * curvature + of_form * of_column;
+          if (!(total > 0)) continue;
+          const size_t element = layer_.ElementOf(group, row, k);
+          const double now = double{quantized_[element]};
+          const double optimum = now - (of_kept * slope + of_form * gradient_k) / total;
+          const float next = is_rounding ? RoundAround(element, Target(group, row)[k], optimum)
+                                         : grid_.Round(element, optimum);
+          const double change = double{next} - now;
+          if (change == 0) continue;
+          const double gain = of_kept * (loss - loss_after(x, static_cast<float>(change))) -
+                              of_form * change * (2 * gradient_k + change * of_column);
+          if (!(gain > 1e-6 * of_kept * loss)) continue;
+          quantized_[element] = next;
+          has_changed = true;
+          for (size_t i = 0; i < count; ++i) products[i] += static_cast<float>(change) * x[i];
+          for (int64_t j = 0; j < layer_.columns; ++j) {
+            gradient[static_cast<size_t>(j)] += change * hessian[k * layer_.columns + j];
+          }
+          update();
+        }
+        if (!has_changed) return;
+      }
+    });
+  });
+}
+
+void LayerTuner::CorrectBiasBehindActivation() {
+  const MomentRows& kept = moments_.kept;
+  if (!has_bias_ || !layer_.activation || kept.count == 0) return;
+  const ActivationFunction& activation = *layer_.activation;
+  constexpr int kNumSteps = 3;  // of Newton
+  ForEachRow([&](int64_t group, int64_t row) {
+    const auto output = static_cast<size_t>(group * layer_.rows + row);
+    const std::vector<float> targets = Targets(layer_, kept, group, row, original_bias_);
+    const std::vector<float> products =
+        Products(layer_, kept, group, row, quantized_, bias_[output]);
+    double shift = 0;
+    for (int step = 0; step < kNumSteps; ++step) {
+      double slope = 0;
+      // Held where it is by a twentieth of the positions.
+      double curvature = 0.05 * static_cast<double>(kept.count);
+      slope = curvature * shift;
+      for (size_t i = 0; i < products.size(); ++i) {
+        const auto x = static_cast<float>(double{products[i]} + shift);
+        const double reach = activation.Slope(x);
+        slope += reach * (double{activation.Apply(x)} - double{targets[i]});
+        curvature += reach * reach;
+      }
+      shift -= slope / curvature;
+    }
+    bias_[output] = static_cast<float>(double{bias_[output]} + shift);
+  });
+}
+
+double ErrorBehindActivation(const Layer& layer, const MomentRows& kept,
+                             std::span<const float> weights, std::span<const float> bias,
+                             std::span<const float> float_bias, ThreadPool& pool) {
+  if (kept.count == 0) return std::numeric_limits<double>::quiet_NaN();
+  std::vector<double> errors(static_cast<size_t>(layer.groups * layer.rows));
+  pool.ParallelFor(errors.size(), [&](size_t output) {
+    const int64_t group = static_cast<int64_t>(output) / layer.rows;
+    const int64_t row = static_cast<int64_t>(output) % layer.rows;
+    const std::vector<float> targets = Targets(layer, kept, group, row, float_bias);
+    const std::vector<float> products =
+        Products(layer, kept, group, row, weights, bias.empty() ? 0.0F : bias[output]);
+    WithFunction(*layer.activation, [&](const auto& function) {
+      errors[output] = SumOver(products.size(), [&](size_t i) {
+        const float error = function(products[i]) - targets[i];
+        return error * error;
+      });
+    });
+  });
+  double sum = 0;
+  for (const double error : errors) sum += error;
+  return sum / static_cast<double>(kept.count);
+}
+
+double VarianceBehindActivation(const Layer& layer, const MomentRows& kept,
+                                std::span<const float> float_bias) {
+  double sum = 0;
+  for (int64_t output = 0; output < layer.groups * layer.rows; ++output) {
+    const std::vector<float> targets =
+        Targets(layer, kept, output / layer.rows, output % layer.rows, float_bias);
+    const auto count = static_cast<double>(targets.size());
+    const double mean = SumOver(targets.size(), [&](size_t i) { return targets[i]; }) / count;
+    sum += SumOver(targets.size(), [&](size_t i) { return targets[i] * targets[i]; }) / count -
+           mean * mean;
+  }
+  return sum;
+}
+
+}  // namespace bitpress::finetune

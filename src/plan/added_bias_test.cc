@@ -1,0 +1,50 @@
+#include "plan/added_bias.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "plan/test_support.h"
+
+namespace bitpress::plan {
+namespace {
+
+// The row of the first convolution's bias as planning makes it, and as it is when the bias comes
+// afterwards.
+struct Rows {
+  TensorPlan planned;
+  TensorPlan added;
+};
+
+Rows RowsOf(const std::string& config, const std::vector<std::string>& settings = {}) {
+  QuantPlan plan = PlanFor(LoadModel("convnet.onnx"), config, settings);
+  const auto bias = std::ranges::find_if(plan.tensors, [](const TensorPlan& row) {
+    return row.role == Role::kBias && row.uses[0].op_type == "Conv";
+  });
+  Rows rows;
+  rows.planned = *bias;
+  plan.tensors.erase(bias);
+  AddBiasRow(plan, rows.planned.value, rows.planned.uses[0]);
+  const auto added = std::ranges::find(plan.tensors, rows.planned.value, &TensorPlan::value);
+  rows.added = *added;
+  EXPECT_EQ((added - 1)->role, Role::kWeight);
+  EXPECT_EQ((added - 1)->uses[0].node, rows.planned.uses[0].node);
+  return rows;
+}
+
+TEST(AddBiasRow, IsWhatPlanningMakes) {
+  for (const char* config : {"INT8", "XINT8", "A16W8", "INT8_DYNAMIC"}) {
+    const Rows rows = RowsOf(config);
+    EXPECT_EQ(rows.added.format, rows.planned.format) << config;
+    EXPECT_EQ(rows.added.integer, rows.planned.integer) << config;
+    EXPECT_EQ(rows.added.axis, rows.planned.axis) << config;
+  }
+  const Rows blocks = RowsOf("MX6", {"biases=bf16"});
+  EXPECT_EQ(blocks.added, blocks.planned);
+  EXPECT_EQ(blocks.added.format, "bf16");
+}
+
+TEST(AddBiasRow, IsFloatWhereBiasesAre) { EXPECT_FALSE(RowsOf("MX6").added.is_quantized()); }
+
+}  // namespace
+}  // namespace bitpress::plan
