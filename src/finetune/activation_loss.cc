@@ -43,13 +43,18 @@ void WithFunction(const ActivationFunction& activation, const Use& use) {
   }
 }
 
+// Input k of a group at the kept positions.
+const float* InputsOf(const Layer& layer, const MomentRows& kept, int64_t group, int64_t k) {
+  return kept.x.data() + (group * layer.columns + k) * kept.capacity;
+}
+
 // W x + b of one output at the kept positions.
 std::vector<float> Products(const Layer& layer, const MomentRows& kept, int64_t group, int64_t row,
                             std::span<const float> weights, float bias) {
   std::vector<float> products(static_cast<size_t>(kept.count), bias);
   for (int64_t k = 0; k < layer.columns; ++k) {
     const float weight = weights[layer.ElementOf(group, row, k)];
-    const float* const x = kept.x.data() + (group * layer.columns + k) * kept.capacity;
+    const float* const x = InputsOf(layer, kept, group, k);
     for (size_t i = 0; i < products.size(); ++i) products[i] += weight * x[i];
   }
   return products;
@@ -66,79 +71,114 @@ std::vector<float> Targets(const Layer& layer, const MomentRows& kept, int64_t g
   return targets;
 }
 
+// The sum over the kept positions of |f(p) - f(y)|^2 of one output, as its products p change.
+template <typename Function>
+class KeptLoss {
+ public:
+  KeptLoss(const ActivationFunction& activation, Function function, std::vector<float> products,
+           std::vector<float> targets)
+      : activation_(activation),
+        function_(std::move(function)),
+        products_(std::move(products)),
+        targets_(std::move(targets)),
+        slopes_(products_.size()),
+        errors_(products_.size()) {
+    Update();
+  }
+
+  double value() const { return value_; }
+  // Half the derivatives with respect to the weight that x is multiplied by.
+  double SlopeAlong(const float* x) const {
+    return SumOver(errors_.size(), [&](size_t i) { return errors_[i] * x[i]; });
+  }
+  double CurvatureAlong(const float* x) const {
+    return SumOver(slopes_.size(), [&](size_t i) {
+      const float reach = slopes_[i] * x[i];
+      return reach * reach;
+    });
+  }
+  // The value with that weight changed.
+  double After(const float* x, float change) const {
+    return SumOver(products_.size(), [&](size_t i) {
+      const float error = function_(products_[i] + change * x[i]) - targets_[i];
+      return error * error;
+    });
+  }
+  void Change(const float* x, float change) {
+    for (size_t i = 0; i < products_.size(); ++i) products_[i] += change * x[i];
+    Update();
+  }
+
+ private:
+  void Update() {
+    value_ = SumOver(products_.size(), [&](size_t i) {
+      const float error = function_(products_[i]) - targets_[i];
+      return error * error;
+    });
+    for (size_t i = 0; i < products_.size(); ++i) {
+      slopes_[i] = activation_.Slope(products_[i]);
+      errors_[i] = (function_(products_[i]) - targets_[i]) * slopes_[i];
+    }
+  }
+
+  const ActivationFunction& activation_;
+  Function function_;
+  std::vector<float> products_, targets_;
+  std::vector<float> slopes_;
+  std::vector<float> errors_;  // times slopes
+  double value_ = 0;
+};
+
 }  // namespace
 
 void LayerTuner::LearnBehindActivation(bool is_rounding) {
   const MomentRows& kept = moments_.kept;
   if (!layer_.activation || kept.count == 0) return;
-  const ActivationFunction& activation = *layer_.activation;
-  const auto count = static_cast<size_t>(kept.count);
   // The fewer positions there are for each weight, the more the form of all of them counts.
   const double columns = static_cast<double>(layer_.columns);
-  const double of_form = columns / (columns + static_cast<double>(count));
-  const double of_kept = (1 - of_form) / static_cast<double>(count);
+  const double of_form = columns / (columns + static_cast<double>(kept.count));
+  const double of_kept = (1 - of_form) / static_cast<double>(kept.count);
   constexpr int kMostRounds = 3;
   const int num_rounds = std::min(options_.num_rounds, kMostRounds);
+  // One weight at a time; returns whether any has changed.
+  const auto descend = [&](int64_t group, int64_t row, std::vector<double>& gradient, auto& loss) {
+    bool has_changed = false;
+    for (int64_t k = 0; k < layer_.columns; ++k) {
+      const float* const x = InputsOf(layer_, kept, group, k);
+      const double* const of_column = Hessian(group) + k * layer_.columns;
+      const double of_gradient = gradient[static_cast<size_t>(k)];
+      const double curvature = of_kept * loss.CurvatureAlong(x) + of_form * of_column[k];
+      if (!(curvature > 0)) continue;
+      const size_t element = layer_.ElementOf(group, row, k);
+      const double now = double{quantized_[element]};
+      const double optimum =
+          now - (of_kept * loss.SlopeAlong(x) + of_form * of_gradient) / curvature;
+      const float next = is_rounding ? RoundAround(element, Target(group, row)[k], optimum)
+                                     : grid_.Round(element, optimum);
+      const double change = double{next} - now;
+      if (change == 0) continue;
+      const double gain = of_kept * (loss.value() - loss.After(x, static_cast<float>(change))) -
+                          of_form * change * (2 * of_gradient + change * of_column[k]);
+      if (!(gain > 1e-6 * of_kept * loss.value())) continue;
+      quantized_[element] = next;
+      has_changed = true;
+      loss.Change(x, static_cast<float>(change));
+      for (int64_t j = 0; j < layer_.columns; ++j) {
+        gradient[static_cast<size_t>(j)] += change * of_column[j];
+      }
+    }
+    return has_changed;
+  };
   ForEachRow([&](int64_t group, int64_t row) {
     const auto output = static_cast<size_t>(group * layer_.rows + row);
-    const std::vector<float> targets = Targets(layer_, kept, group, row, original_bias_);
-    std::vector<float> products =
-        Products(layer_, kept, group, row, quantized_, has_bias_ ? bias_[output] : 0.0F);
-    std::vector<float> slopes(count);
-    std::vector<float> errors(count);  // times slopes
+    const float bias = has_bias_ ? bias_[output] : 0.0F;
     std::vector<double> gradient = Gradient(group, row);
-    const double* const hessian = Hessian(group);
-    WithFunction(activation, [&](const auto& function) {
-      double loss = 0;
-      const auto update = [&] {
-        loss = SumOver(count, [&](size_t i) {
-          const float error = function(products[i]) - targets[i];
-          return error * error;
-        });
-        for (size_t i = 0; i < count; ++i) {
-          slopes[i] = activation.Slope(products[i]);
-          errors[i] = (function(products[i]) - targets[i]) * slopes[i];
-        }
-      };
-      const auto loss_after = [&](const float* x, float change) {
-        return SumOver(count, [&](size_t i) {
-          const float error = function(products[i] + change * x[i]) - targets[i];
-          return error * error;
-        });
-      };
-      update();
+    WithFunction(*layer_.activation, [&](const auto& function) {
+      KeptLoss loss(*layer_.activation, function,
+                    Products(layer_, kept, group, row, quantized_, bias),
+                    Targets(layer_, kept, group, row, original_bias_));
       for (int round = 0; round < num_rounds; ++round) {
-        bool has_changed = false;
-        for (int64_t k = 0; k < layer_.columns; ++k) {
-          const float* const x = kept.x.data() + (group * layer_.columns + k) * kept.capacity;
-          const double slope = SumOver(count, [&](size_t i) { return errors[i] * x[i]; });
-          const double curvature = SumOver(count, [&](size_t i) {
-            const float reach = slopes[i] * x[i];
-            return reach * reach;
-          });
-          const double of_column = hessian[k * layer_.columns + k];
-          const double gradient_k = gradient[static_cast<size_t>(k)];
-          const double total = of_kept * curvature + of_form * of_column;
-          if (!(total > 0)) continue;
-          const size_t element = layer_.ElementOf(group, row, k);
-          const double now = double{quantized_[element]};
-          const double optimum = now - (of_kept * slope + of_form * gradient_k) / total;
-          const float next = is_rounding ? RoundAround(element, Target(group, row)[k], optimum)
-                                         : grid_.Round(element, optimum);
-          const double change = double{next} - now;
-          if (change == 0) continue;
-          const double gain = of_kept * (loss - loss_after(x, static_cast<float>(change))) -
-                              of_form * change * (2 * gradient_k + change * of_column);
-          if (!(gain > 1e-6 * of_kept * loss)) continue;
-          quantized_[element] = next;
-          has_changed = true;
-          for (size_t i = 0; i < count; ++i) products[i] += static_cast<float>(change) * x[i];
-          for (int64_t j = 0; j < layer_.columns; ++j) {
-            gradient[static_cast<size_t>(j)] += change * hessian[k * layer_.columns + j];
-          }
-          update();
-        }
-        if (!has_changed) return;
+        if (!descend(group, row, gradient, loss)) return;
       }
     });
   });
