@@ -4,6 +4,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
 #include <string_view>
 
 namespace bitpress::apps {
@@ -20,8 +21,12 @@ void AddCheckCommand(CLI::App& program);
 void AddSensitivityCommand(CLI::App& program);
 void AddSearchCommand(CLI::App& program);
 void AddAutotuneCommand(CLI::App& program);
+void AddReportCommand(CLI::App& program);
 
 // Writes to standard output and makes sure that it got there. Throws Error(kIo).
 void Print(std::string_view text);
+
+// The command line that runs, as it may be typed again.
+const std::string& CommandLine();
 
 }  // namespace bitpress::apps

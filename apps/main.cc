@@ -63,8 +63,12 @@ std::string UnknownCommand(const CLI::App& program, int argc, char** argv) {
                      DidYouMean(argv[1], names), Join(names, ", "));
 }
 
+std::string command_line;
+
 int Run(int argc, char** argv) {
   KeepLargeBuffers();
+  command_line = "bitpress";
+  for (int i = 1; i < argc; ++i) command_line += " " + ShellQuoted(argv[i]);
   CLI::App program("Presses ONNX models into fewer bits.", "bitpress");
   program.set_version_flag("--version", fmt::format("bitpress {}", pipeline::Version()));
   program.require_subcommand(1);
@@ -86,6 +90,7 @@ int Run(int argc, char** argv) {
   AddSensitivityCommand(program);
   AddSearchCommand(program);
   AddAutotuneCommand(program);
+  AddReportCommand(program);
   if (const std::string unknown = UnknownCommand(program, argc, argv); !unknown.empty()) {
     return Report(unknown, kUsage);
   }
@@ -113,6 +118,8 @@ void Print(std::string_view text) {
       std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
   if (!is_written) Fail(ErrorCode::kIo, "cannot write to standard output");
 }
+
+const std::string& CommandLine() { return command_line; }
 
 }  // namespace bitpress::apps
 

@@ -3,15 +3,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "command.h"
 #include "config_options.h"
-#include "pipeline.h"
+#include "pipeline_report.h"
 #include "progress_bar.h"
 #include "target_text.h"
 
@@ -30,6 +32,7 @@ struct Options {
   std::string data;
   std::string labels;
   std::string image;
+  std::string page;
   size_t num_samples = 0;
   bool is_external = false;
   Check check = Check::kAuto;
@@ -231,7 +234,34 @@ void CheckPlanAgrees(const Options& options) {
   }
 }
 
+// The page about the model that was just written.
+void WritePage(const Options& options, const pipeline::QuantizeOptions& request,
+               const pipeline::QuantizeReport& quantized) {
+  pipeline::ReportOptions page;
+  page.model = options.output;
+  page.reference = options.model;
+  page.output = options.page;
+  page.data = options.data;
+  page.labels_csv = options.labels;
+  page.image = options.image;
+  page.num_samples = options.num_samples;
+  page.preparation = request.preparation;
+  page.quantized = &quantized;
+  page.commands = {{"Quantize, and this page", CommandLine()}};
+  page.num_threads = options.num_threads;
+  page.progress = request.progress;
+  pipeline::WriteReport(page);
+}
+
 void Run(const Options& options) {
+  if (!options.page.empty()) {
+    std::error_code error;
+    if (std::filesystem::equivalent(options.model, options.output, error)) {
+      throw CLI::ValidationError(
+          "--report compares with the float model, which -o would replace: write to another file");
+    }
+    const AtomicFile probe(options.page);  // before any work
+  }
   std::vector<std::string> notices;
   pipeline::QuantizeOptions request;
   request.model = options.model;
@@ -265,8 +295,10 @@ void Run(const Options& options) {
     ProgressBar bar;
     request.progress = bar.Sink();
     report = pipeline::Quantize(request);
+    if (!options.page.empty()) WritePage(options, request, report);
   }
   std::string text = Summarize(options, report);
+  if (!options.page.empty()) text += fmt::format("  report: {}\n", options.page);
   for (const std::string& notice : notices) text += fmt::format("  note: {}\n", notice);
   Print(text);
 }
@@ -347,6 +379,10 @@ void AddQuantizeCommand(CLI::App& program) {
                    "on integers (see `bitpress check`); auto (default): if it is at most 100 MB")
       ->transform(CLI::CheckedTransformer(checks).description(""))
       ->type_name("auto|on|off");
+  command
+      ->add_option("--report", options->page,
+                   "also write a page (HTML) about the model there: see `bitpress report`")
+      ->type_name("FILE");
   AddThreadsOption(*command, options->num_threads);
   command->footer(
       ListPresets() +

@@ -15,6 +15,7 @@
 #include "data/source.h"
 #include "graph/stored_bytes.h"
 #include "pipeline.h"
+#include "pipeline_calibrate.h"
 #include "pipeline_samples.h"
 #include "plan/added_bias.h"
 #include "plan/compute_ops.h"
@@ -46,21 +47,6 @@ std::unique_ptr<data::Source> OpenSamples(const graph::Model& model,
   source.limit = options.num_samples;
   source.num_threads = options.num_threads;
   return data::OpenSource(source);
-}
-
-// The calibration file, checked to be of the model as it was prepared.
-calibrate::CalibrationTable LoadTable(const graph::Model& model, bool is_equalized,
-                                      const std::filesystem::path& path) {
-  calibrate::CalibrationTable table = calibrate::LoadCalibration(path);
-  if (table.model_fingerprint != model.Fingerprint()) {
-    Fail(ErrorCode::kInvalidArgument,
-         "calibration '{}' is of another model ('{}'), or of one that was prepared otherwise; "
-         "calibrate with the same configuration and settings of equalize: {}",
-         path.string(), table.model_name,
-         is_equalized ? "layers are equalized first, which changes activations"
-                      : "layers are not equalized here");
-  }
-  return table;
 }
 
 // The statistics that a plan's integers need, from a file or from samples; empty if it needs none.
@@ -221,6 +207,20 @@ void UseExtremes(plan::QuantPlan& plan, const transform::SmoothReport& report) {
 }
 
 }  // namespace
+
+calibrate::CalibrationTable LoadTable(const graph::Model& model, bool is_equalized,
+                                      const std::filesystem::path& path) {
+  calibrate::CalibrationTable table = calibrate::LoadCalibration(path);
+  if (table.model_fingerprint != model.Fingerprint()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "calibration '{}' is of another model ('{}'), or of one that was prepared otherwise; "
+         "calibrate with the same configuration and settings of equalize: {}",
+         path.string(), table.model_name,
+         is_equalized ? "layers are equalized first, which changes activations"
+                      : "layers are not equalized here");
+  }
+  return table;
+}
 
 QuantizeReport Quantize(const QuantizeOptions& options) {
   QuantizeReport report;

@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,7 +14,7 @@
 
 #include "arguments.h"
 #include "bindings.h"
-#include "pipeline.h"
+#include "pipeline_report.h"
 #include "work.h"
 
 namespace bitpress::python {
@@ -142,6 +143,32 @@ evaluate::TargetReport Check(const Path& model, const SampleArguments& samples) 
   return work.Run([&] { return pipeline::CheckTarget(options); });
 }
 
+// The report as JSON text.
+std::string Report(const Path& model, const Path& output, const Path& reference,
+                   const SampleArguments& samples, size_t num_layer_samples,
+                   const std::optional<Path>& calibration, const std::optional<Path>& plan,
+                   const std::optional<Path>& search, bool as_is, size_t batch_size,
+                   size_t num_threads, nb::object progress) {
+  Work work(std::move(progress));
+  pipeline::ReportOptions options;
+  options.model = model;
+  options.output = output;
+  options.reference = reference;
+  samples.CopyTo(options, work);
+  options.num_layer_samples = num_layer_samples;
+  options.calibration = calibration.value_or(Path());
+  options.plan_file = plan.value_or(Path());
+  options.search = search.value_or(Path());
+  options.preparation = PreparationFor(as_is);
+  options.batch_size = batch_size;
+  options.num_threads = num_threads;
+  options.progress = work.Sink();
+  return work.Run([&] {
+    return report::ToJson(pipeline::WriteReport(options))
+        .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  });
+}
+
 pipeline::InspectReport Inspect(const Path& model) {
   Work work{nb::none()};
   return work.Run([&] { return pipeline::Inspect(model); });
@@ -187,6 +214,9 @@ void BindWork(nb::module_& module) {
   module.def("evaluate", &Evaluate, "model"_a, "reference"_a.none(), "samples"_a, "batch_size"_a,
              "num_threads"_a, "progress"_a.none());
   module.def("check", &Check, "model"_a, "samples"_a);
+  module.def("report", &Report, "model"_a, "output"_a, "reference"_a, "samples"_a,
+             "num_layer_samples"_a, "calibration"_a.none(), "plan"_a.none(), "search"_a.none(),
+             "as_is"_a, "batch_size"_a, "num_threads"_a, "progress"_a.none());
   module.def("inspect", &Inspect, "model"_a);
   module.def("unpack", &Unpack, "model"_a, "output"_a, "drop_quantizers"_a, "external_data"_a,
              "num_threads"_a, "progress"_a.none());

@@ -45,6 +45,7 @@ from bitpress._native import (
     UnpackReport,
 )
 from bitpress._native import version as _version
+from bitpress._report import report
 from bitpress._runtime import get_library_path, get_program_path
 from bitpress._search import SearchResult, autotune, search, sensitivity
 
@@ -55,5 +56,5 @@ __all__ = [
     "InspectReport", "InvalidArgumentError", "InvalidModelError", "MissingFileError", "OptimizeReport", "Plan",
     "QuantizeReport", "SearchResult", "TargetReport", "UnpackReport", "UnsupportedError", "autotune", "calibrate", "check",
     "evaluate", "formats", "get_library_path", "get_program_path", "inspect", "merge", "optimize", "plan", "presets", "quantize",
-    "quantize_to_bytes", "read_calibration", "search", "sensitivity", "settings", "unpack",
+    "quantize_to_bytes", "read_calibration", "report", "search", "sensitivity", "settings", "unpack",
 ]

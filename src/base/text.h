@@ -26,6 +26,8 @@ std::vector<std::string> Split(std::string_view text, char separator);
 std::vector<std::string> SplitOutsideParentheses(std::string_view text,
                                                  std::string_view separators);
 std::string ToLower(std::string_view text);
+// The text as one word of a POSIX shell; left as it is where that is one already.
+std::string ShellQuoted(std::string_view text);
 std::string_view Trim(std::string_view text);
 
 // Whole-string numbers: no sign of leftovers. Throw Error(kInvalidArgument) naming `what`

@@ -1,13 +1,12 @@
 #include "search/layer_probe.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 #include <utility>
 
-#include "base/scratch_folder.h"
 #include "graph/extract.h"
 #include "plan/compute_ops.h"
+#include "runtime/open_model.h"
 #include "runtime/ort_library.h"
 
 namespace bitpress::search {
@@ -24,39 +23,11 @@ std::vector<std::string> OutputsOf(const Node& node) {
   return names;
 }
 
-uint64_t ConstantBytes(const Model& model) {
-  uint64_t bytes = 0;
-  for (const std::string& name : model.InitializerNames()) {
-    if (!model.IsDeferred(name)) bytes += model.Initializer(name).bytes.size();
-  }
-  return bytes;
+runtime::Session Open(const Model& model, size_t num_threads) {
+  return runtime::OpenModel(model, {.num_threads = static_cast<int>(num_threads)});
 }
 
 }  // namespace
-
-runtime::Session OpenSession(const Model& model, size_t num_threads) {
-  runtime::SessionOptions options;
-  options.num_threads = static_cast<int>(num_threads);
-  constexpr uint64_t kMostInMemory = 64'000'000;
-  if (ConstantBytes(model) <= kMostInMemory) {
-    return runtime::Session::FromMemory(model.Serialize(), options);
-  }
-  const ScratchFolder folder;
-  const std::filesystem::path path = folder.path() / "part.onnx";
-  model.Save(path, /*external_data=*/true);
-  return runtime::Session(path, options);
-}
-
-std::vector<runtime::ValueDescription> DescribeInputs(const Model& model) {
-  std::vector<runtime::ValueDescription> inputs;
-  for (const std::string& name : model.InputNames()) {
-    const graph::ValueInfo info = model.InfoOf(name);
-    runtime::ValueDescription input{name, info.type, {}};
-    for (const graph::Dimension& dim : info.shape) input.dims.push_back(dim.value);
-    inputs.push_back(std::move(input));
-  }
-  return inputs;
-}
 
 LayerProbe::LayerProbe(const Model& model, const Node& node, size_t num_threads)
     : model_(model),
@@ -81,12 +52,12 @@ LayerProbe::LayerProbe(const Model& model, const Node& node, size_t num_threads)
   std::erase_if(before, [&](const std::string& value) { return model.IsInput(value); });
   if (!before.empty()) {
     const std::vector<std::string> outputs(before.begin(), before.end());
-    before_ = OpenSession(graph::Extract(model, {}, outputs), num_threads);
+    before_ = Open(graph::Extract(model, {}, outputs), num_threads);
   }
   if (!rest_outputs_.empty()) {
     std::vector<std::string> inputs = layer_outputs_;
     inputs.insert(inputs.end(), rest_inputs_.begin(), rest_inputs_.end());
-    rest_ = OpenSession(graph::Extract(model, inputs, rest_outputs_), num_threads);
+    rest_ = Open(graph::Extract(model, inputs, rest_outputs_), num_threads);
   }
 }
 
@@ -117,7 +88,7 @@ void LayerProbe::FindRest() {
 }
 
 runtime::Session LayerProbe::OpenFloat() const {
-  return OpenSession(graph::Extract(model_, layer_inputs_, layer_outputs_), num_threads_);
+  return Open(graph::Extract(model_, layer_inputs_, layer_outputs_), num_threads_);
 }
 
 runtime::Session LayerProbe::OpenVariant(const plan::QuantPlan& plan,
@@ -142,7 +113,7 @@ runtime::Session LayerProbe::OpenVariant(const plan::QuantPlan& plan,
   options.is_portable = runtime::FindOperatorLibrary().empty();
   options.params = params;
   transform::ApplyPlan(layer, part, options, pool);
-  return OpenSession(layer, num_threads_);
+  return Open(layer, num_threads_);
 }
 
 void LayerProbe::SetSample(std::span<const Tensor> inputs) {

@@ -19,12 +19,6 @@
 
 namespace bitpress::search {
 
-// A session of a model in memory, without copies of large constants on its way there.
-runtime::Session OpenSession(const graph::Model& model, size_t num_threads);
-
-// The inputs of a model, as a session of it would describe them.
-std::vector<runtime::ValueDescription> DescribeInputs(const graph::Model& model);
-
 class LayerProbe {
  public:
   // `model` is the float model, and `node` one of it; both must outlive this. Throws Error where

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "calibrate/sample_runs.h"
 #include "plan/compute_ops.h"
+#include "runtime/open_model.h"
 #include "search/journal.h"
 #include "search/layer_probe.h"
 
@@ -319,7 +320,7 @@ Sensitivity MeasureSensitivity(const graph::Model& model, const SearchLayers& la
                                ThreadPool& pool) {
   Sensitivity sensitivity;
   sensitivity.left_out = layers.left_out;
-  Samples samples(source, DescribeInputs(model));
+  Samples samples(source, runtime::DescribeInputs(model));
   Journal journal(options.journal, options.key);
   const plan::NodeIndex index(model);
   for (const SearchLayer& layer : layers.found) {

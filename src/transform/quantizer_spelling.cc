@@ -120,6 +120,7 @@ FormatSpec SpecOf(plan::OperatorSet operators, const FormatSpec& spec) {
   FormatSpec quark = spec.family == Family::kMicroscaling ? formats::QuarkSpec(QuarkMx(spec))
                                                           : formats::QuarkSpec(QuarkBfp(spec));
   quark.scale_choice = spec.scale_choice;
+  quark.name = spec.name;  // what packed weights are called; the same bits mean the same values
   return quark;
 }
 

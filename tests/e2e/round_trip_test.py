@@ -154,6 +154,16 @@ def test_quark_compatibility_writes_quarks_operators(conv_path, tmp_path, bitpre
     assert sqnr_db(run_model(conv_path, conv_inputs())[0], run_model(output, conv_inputs())[0]) > 10
 
 
+@pytest.mark.parametrize("preset", ["BFP16", "MX6", "MXINT8"])
+def test_weights_for_quarks_operators_are_packed_as_ours(preset, matmul_path, tmp_path, bitpress):
+    output, floats = tmp_path / "out.onnx", tmp_path / "floats.onnx"
+    bitpress.ok("quantize", matmul_path, "-o", output, "--config", preset, "--set", "operators=quark")
+    assert {node.op_type for node in onnx.load(output).graph.node if node.op_type.startswith("Unpack")} == {f"Unpack_{preset.lower()}"}
+    assert preset.lower() in bitpress.ok("inspect", output)
+    bitpress.ok("unpack", output, "-o", floats)
+    assert 20 < sqnr_db(weight_of(matmul_path, "query"), weight_of(floats, "query")) < 60
+
+
 def test_excluded_nodes_stay_float(conv_path, tmp_path, bitpress):
     output = tmp_path / "out.onnx"
     bitpress.ok("quantize", conv_path, "-o", output, "--config", "MX6", "--set", "exclude_nodes=stem|head")

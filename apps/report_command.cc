@@ -1,0 +1,100 @@
+// bitpress report: a page about a quantized model.
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "base/text.h"
+#include "command.h"
+#include "config_options.h"
+#include "pipeline_report.h"
+#include "progress_bar.h"
+
+namespace bitpress::apps {
+namespace {
+
+struct Options {
+  std::string model, reference, output, json, data, labels, calibration, plan_file, search;
+  bool as_is = false;
+  pipeline::ReportOptions request;
+};
+
+void Run(Options& options) {
+  pipeline::ReportOptions& request = options.request;
+  request.model = options.model;
+  request.reference = options.reference;
+  request.output = options.output;
+  request.json = options.json;
+  request.data = options.data;
+  request.labels_csv = options.labels;
+  request.calibration = options.calibration;
+  request.plan_file = options.plan_file;
+  request.search = options.search;
+  if (options.as_is) request.preparation = pipeline::Preparation::kAsIs;
+  request.commands = {{"This page", CommandLine()}};
+  report::Report report;
+  {
+    ProgressBar bar;
+    request.progress = bar.Sink();
+    report = pipeline::WriteReport(request);
+    request.progress = {};
+  }
+  Print(fmt::format("{}: {} layers, {} tensors, measured on {} samples\n", options.output,
+                    report.layers.size(), report.tensors.size(), report.num_layer_samples));
+}
+
+}  // namespace
+
+void AddReportCommand(CLI::App& program) {
+  CLI::App* const command = program.add_subcommand(
+      "report", "Write a page about a quantized model: accuracy, layers, ranges, sizes.");
+  const auto options = std::make_shared<Options>();
+  pipeline::ReportOptions& request = options->request;
+  command->add_option("model", options->model, "the quantized ONNX model, of whatever tool")
+      ->required()
+      ->type_name("MODEL");
+  command->add_option("--reference", options->reference, "the float model that it was made from")
+      ->required()
+      ->type_name("MODEL");
+  command->add_option("-o,--output", options->output, "the page (HTML) to write")
+      ->required()
+      ->type_name("FILE");
+  AddSampleOptions(*command, options->data, options->labels, request.image, request.num_samples)
+      ->description(
+          "samples to measure on (without: weights and sizes only): a folder of photos, of .npy or "
+          ".npz arrays, or of TensorProto .pb files");
+  constexpr int kMost = 1'000'000'000;  // CLI11 would read a negative number as a large one
+  command
+      ->add_option("--layer-samples", request.num_layer_samples,
+                   "of them, the first so many measure layers and activations (default: 16)")
+      ->check(CLI::Range(1, kMost))
+      ->type_name("N");
+  command
+      ->add_option("--calibration", options->calibration,
+                   "statistics of the activations: a file of `bitpress calibrate` (default: "
+                   "gathered from the samples)")
+      ->type_name("FILE");
+  command
+      ->add_option("--plan", options->plan_file,
+                   "the plan that the model was made from, which says why tensors stayed float")
+      ->type_name("FILE");
+  command
+      ->add_option("--search", options->search,
+                   "show the front of this search: a file of `bitpress search --json`")
+      ->type_name("FILE");
+  command->add_option("--json", options->json, "write what the page shows there too")
+      ->type_name("FILE");
+  command->add_flag("--as-is", options->as_is, "the model was quantized with --as-is");
+  command->add_option("--batch", request.batch_size, "samples in one run (default: 20)")
+      ->check(CLI::Range(1, kMost))
+      ->type_name("N");
+  AddThreadsOption(*command, request.num_threads);
+  command->footer(
+      "Example:\n"
+      "  bitpress report model_mx6.onnx --reference model.onnx --data photos --labels labels.csv "
+      "\\\n"
+      "      --image \"resize=256,crop=224,mean=0.498,std=0.502\" -o report.html\n");
+  command->callback([options] { Run(*options); });
+}
+
+}  // namespace bitpress::apps

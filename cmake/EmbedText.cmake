@@ -1,0 +1,17 @@
+# Writes a C++ source that defines texts as std::string_view:
+#   cmake -DOUTPUT=FILE -DHEADER=INCLUDE -DNAMESPACE=NAME -DFOLDER=DIR -DTEXTS=name=file,name=file -P EmbedText.cmake
+set(code "// Made by cmake/EmbedText.cmake.\n#include \"${HEADER}\"\n\nnamespace ${NAMESPACE} {\n\n")
+string(REPLACE "," ";" texts "${TEXTS}")
+foreach(text IN LISTS texts)
+  string(REPLACE "=" ";" pair "${text}")
+  list(GET pair 0 name)
+  list(GET pair 1 file)
+  file(READ "${FOLDER}/${file}" content)
+  string(FIND "${content}" ")embedded\"" at)
+  if(NOT at EQUAL -1)
+    message(FATAL_ERROR "${FOLDER}/${file} holds the end mark of the text")
+  endif()
+  string(APPEND code "const std::string_view ${name} = R\"embedded(${content})embedded\";\n")
+endforeach()
+string(APPEND code "\n}  // namespace ${NAMESPACE}\n")
+file(WRITE "${OUTPUT}" "${code}")

@@ -1,0 +1,405 @@
+// The page about a quantized model: what the rooms know of it, put together.
+#include "pipeline_report.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "base/thread_pool.h"
+#include "calibrate/calibrate.h"
+#include "graph/stored_bytes.h"
+#include "pipeline_calibrate.h"
+#include "pipeline_samples.h"
+#include "plan/make_plan.h"
+#include "plan/quantizer_nodes.h"
+#include "report/compare_values.h"
+#include "report/histogram.h"
+#include "report/layers.h"
+#include "report/quantizers.h"
+#include "search/costs.h"
+
+namespace bitpress::pipeline {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The configuration that a model of ours names.
+std::optional<plan::QuantConfig> ConfigOf(const graph::Model& model) {
+  const auto metadata = model.Metadata();
+  const auto found = metadata.find(plan::kConfigMetadata);
+  if (found == metadata.end()) return std::nullopt;
+  return WithContext(std::string("the model's metadata"),
+                     [&] { return plan::ConfigFromJson(found->second); });
+}
+
+// What a search wrote, without the layers of each point.
+Json ReadSearch(const std::filesystem::path& path) {
+  const std::string text = ReadFile(path);
+  Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object() || !json.contains("bitpress_search") || !json["front"].is_array()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "'{}' is no result of a search; write one with `bitpress search --json FILE`",
+         path.string());
+  }
+  return WithContext(fmt::format("'{}'", path.string()), [&] {
+    try {
+      const search::CostKind cost = search::ParseCostKind(json.at("cost").get<std::string>());
+      json["cost_label"] = search::CostLabel(cost);
+      for (Json& point : json["front"]) {
+        point.at("cost").get<double>();
+        point.at("predicted_sqnr_db");
+        point.at("measured");
+        point.erase("layers");
+      }
+      if (json.at("chosen").get<size_t>() >= json["front"].size()) {
+        Fail(ErrorCode::kInvalidArgument, "'chosen' is no point of the front");
+      }
+      for (const char* const key : {"strategy", "target", "budget", "is_reached", "why_not"}) {
+        json.at(key);
+      }
+    } catch (const Json::exception& error) {
+      Fail(ErrorCode::kInvalidArgument, "it is damaged: {}", error.what());
+    }
+    return json;
+  });
+}
+
+class Reporter {
+ public:
+  explicit Reporter(const ReportOptions& options)
+      : options_(options),
+        quantized_(graph::Model::Load(options.model)),
+        config_(WithContext(Quoted(options.model), [&] { return ConfigOf(quantized_); })),
+        given_plan_(options.plan_file.empty() ? std::nullopt
+                                              : std::optional(ReadPlan(options.plan_file))),
+        reference_(Prepare(options.reference, options.preparation, Equalization())),
+        pool_(options.num_threads) {}
+
+  report::Report Run() {
+    result_.version = Version();
+    result_.model = options_.model.filename().string();
+    result_.reference = options_.reference.filename().string();
+    result_.file_bytes = graph::StoredBytes(options_.model);
+    result_.reference_bytes = graph::StoredBytes(options_.reference);
+    AddConfig();
+    AddSizes();
+    AddLayers();
+    if (HasSamples(options_)) Measure();
+    AddActivations();
+    AddKeptFloat();
+    if (!options_.search.empty()) result_.search = ReadSearch(options_.search);
+    AddNotes();
+    AddCommands();
+    return std::move(result_);
+  }
+
+ private:
+  static std::string Quoted(const std::filesystem::path& path) {
+    return fmt::format("'{}'", path.string());
+  }
+
+  std::optional<plan::EqualizeOptions> Equalization() const {
+    if (options_.quantized != nullptr) return options_.quantized->plan.equalization;
+    if (given_plan_) return given_plan_->equalization;
+    return config_ ? plan::ResolveEqualization(*config_) : std::nullopt;
+  }
+
+  void AddConfig() {
+    if (!config_) return;
+    result_.config = config_->name;
+    const Json defaults = Json::parse(plan::ToJson(plan::QuantConfig()));
+    const Json settings = Json::parse(plan::ToJson(*config_));
+    result_.settings = Json::object();
+    for (const auto& [key, value] : settings.items()) {
+      if (!defaults.contains(key) || defaults[key] != value) result_.settings[key] = value;
+    }
+  }
+
+  void AddSizes() {
+    constants_ = Inspect(options_.model).constants;
+    std::map<std::string, report::FormatSize> sizes;
+    uint64_t rest = result_.file_bytes;
+    for (const ConstantReport& constant : constants_) {
+      report::FormatSize& size = sizes[constant.format];
+      size.format = constant.format;
+      ++size.num_tensors;
+      size.num_elements += static_cast<uint64_t>(constant.num_elements());
+      size.num_bytes += constant.num_bytes;
+      rest -= std::min(rest, constant.num_bytes);
+    }
+    for (const auto& [format, size] : sizes) result_.sizes.push_back(size);
+    result_.sizes.push_back({"graph", 0, 0, rest});
+    std::ranges::stable_sort(result_.sizes, std::ranges::greater(), &report::FormatSize::num_bytes);
+  }
+
+  void AddLayers() {
+    layers_ = report::FindLayers(reference_, quantized_);
+    report::WeightOptions weights;
+    weights.progress = options_.progress;
+    if (config_ && (config_->smooth || HasAwq())) {
+      weights.incomparable =
+          "SmoothQuant or AWQ moved scales between activations and weights: not comparable";
+    }
+    report::DescribeLayers(reference_, quantized_, layers_, weights, pool_, result_.layers,
+                           result_.tensors);
+    std::map<std::string, std::string> formats;
+    for (const ConstantReport& constant : constants_) {
+      // "mx6 as floats: ..."
+      const bool is_simulated = constant.reason.find(" as floats: ") != std::string::npos;
+      formats[constant.name] =
+          is_simulated ? constant.reason.substr(0, constant.reason.find(':')) : constant.format;
+    }
+    for (report::TensorReport& tensor : result_.tensors) {
+      for (const std::string suffix : {"", "_codes", "_quantized"}) {
+        const auto found = formats.find(tensor.name + suffix);
+        if (found == formats.end()) continue;
+        tensor.format = found->second;
+        break;
+      }
+    }
+    if (options_.quantized == nullptr) return;
+    for (const finetune::LayerReport& learned : options_.quantized->finetune.layers) {
+      const auto layer =
+          std::ranges::find(result_.layers, learned.node, &report::LayerReport::node);
+      if (layer == result_.layers.end() || !learned.is_tuned) continue;
+      layer->learned = {learned.error_before, learned.error_after};
+    }
+  }
+
+  bool HasAwq() const {
+    return std::ranges::find(config_->finetune, plan::FinetunePass::kAwq) !=
+           config_->finetune.end();
+  }
+
+  std::unique_ptr<data::Source> OpenLayerSamples() const {
+    data::SourceOptions source = SourceOf(reference_, options_);
+    source.limit = options_.num_samples > 0
+                       ? std::min(options_.num_samples, options_.num_layer_samples)
+                       : options_.num_layer_samples;
+    source.num_threads = options_.num_threads;
+    return data::OpenSource(source);
+  }
+
+  void Measure() {
+    EvaluateOptions evaluation;
+    CopySamples(options_, evaluation);
+    evaluation.model = options_.model;
+    evaluation.reference = options_.reference;
+    evaluation.batch_size = options_.batch_size;
+    evaluation.num_samples = options_.num_samples;
+    evaluation.num_threads = options_.num_threads;
+    evaluation.progress = options_.progress;
+    result_.evaluation = Evaluate(evaluation);
+    GatherStatistics();
+    CompareOutputs();
+  }
+
+  void GatherStatistics() {
+    calibrate::CalibrateOptions calibration;
+    calibration.num_threads = options_.num_threads;
+    calibration.progress = options_.progress;
+    table_ =
+        calibrate::Calibrate(reference_, result_.reference, calibrate::FloatActivations(reference_),
+                             *OpenLayerSamples(), calibration)
+            .table;
+    result_.num_layer_samples = table_.num_samples;
+  }
+
+  void CompareOutputs() {
+    std::vector<report::ValuePair> pairs;
+    std::vector<size_t> of_layer;
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      const std::string& output = layers_[i].node.output(0);
+      const bool is_in_body = reference_.Owner(layers_[i].node).has_value();
+      if (is_in_body || layers_[i].quantized_output.empty()) continue;
+      const auto statistics = table_.tensors.find(output);
+      const uint64_t elements =
+          statistics == table_.tensors.end() ? 0 : statistics->second.num_elements();
+      pairs.push_back({output, layers_[i].quantized_output, elements / table_.num_samples});
+      of_layer.push_back(i);
+    }
+    const std::vector<std::optional<double>> noises =
+        report::CompareValues(reference_, quantized_, pairs, *OpenLayerSamples(),
+                              {.num_threads = options_.num_threads, .progress = options_.progress});
+    for (size_t i = 0; i < noises.size(); ++i) {
+      result_.layers[of_layer[i]].output_noise = noises[i];
+    }
+  }
+
+  void AddActivations() {
+    if (!options_.calibration.empty()) {
+      table_ = LoadTable(reference_, Equalization().has_value(), options_.calibration);
+    }
+    activation_formats_ = report::QuantizedActivations(quantized_);
+    for (const std::string& value : calibrate::FloatActivations(reference_)) {
+      const auto statistics = table_.tensors.find(value);
+      if (statistics == table_.tensors.end()) continue;
+      report::TensorReport tensor;
+      tensor.name = value;
+      tensor.format = "float";
+      if (const auto format = activation_formats_.find(value);
+          format != activation_formats_.end()) {
+        tensor.format = format->second.format;
+        tensor.range = format->second.range;
+      }
+      for (const graph::Dimension& dim : reference_.InfoOf(value).shape) {
+        tensor.dims.push_back(dim.value);
+      }
+      report::Describe(statistics->second, tensor);
+      result_.tensors.push_back(std::move(tensor));
+    }
+  }
+
+  // The decisions behind the model, as far as they are known.
+  std::optional<plan::QuantPlan> Decisions() const {
+    if (options_.quantized != nullptr) return options_.quantized->plan;
+    if (given_plan_) return given_plan_;
+    if (!config_) return std::nullopt;
+    return plan::MakePlan(*config_, reference_, result_.reference);
+  }
+
+  void AddKeptFloat() {
+    std::set<std::string> seen;
+    const auto add = [&](const std::string& value, plan::Role role, std::string reason) {
+      if (!seen.insert(value).second) return;
+      result_.kept_float.push_back({value, std::string(plan::RoleName(role)), std::move(reason)});
+    };
+    const std::optional<plan::QuantPlan> plan = Decisions();
+    if (!plan) {
+      AddFloatInputs(add);
+      return;
+    }
+    for (const plan::TensorPlan& row : plan->tensors) {
+      if (!row.is_quantized() && IsFloatInFile(row)) add(row.value, row.role, row.reason);
+    }
+    if (options_.quantized == nullptr) return;
+    for (const auto& [value, reason] : options_.quantized->left_float) {
+      add(value, plan::Role::kActivation, reason);
+    }
+  }
+
+  // A plan that was made anew from the configuration may differ from the one that made the model.
+  bool IsFloatInFile(const plan::TensorPlan& row) const {
+    if (options_.quantized != nullptr || given_plan_) return true;
+    if (row.role == plan::Role::kActivation) return !activation_formats_.contains(row.value);
+    const auto constant = std::ranges::find(constants_, row.value, &ConstantReport::name);
+    return constant != constants_.end() && constant->format == "FLOAT";
+  }
+
+  // Of a model whose plan is not known: what layers read as floats.
+  template <typename Add>
+  void AddFloatInputs(const Add& add) {
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      const report::LayerReport& layer = result_.layers[i];
+      const std::string where = "the model does not say why";
+      if (!layer.input.empty() && layer.input_format == "float") {
+        add(layer.input, plan::Role::kActivation, where);
+      }
+      for (const report::WeightReport& weight : layer.weights) {
+        const auto tensor =
+            std::ranges::find(result_.tensors, weight.tensor, &report::TensorReport::name);
+        if (tensor != result_.tensors.end() && tensor->format == "FLOAT") {
+          add(weight.tensor, plan::Role::kWeight, where);
+        }
+      }
+    }
+  }
+
+  void AddNotes() {
+    if (!config_) {
+      result_.notes.push_back(
+          "The model does not say how it was made: layers are matched by the "
+          "names of their outputs.");
+    }
+    if (Equalization()) {
+      result_.notes.push_back(
+          "Layers were equalized before they were quantized; they are compared with the equalized "
+          "float model.");
+    }
+    const auto lost =
+        std::ranges::count_if(layers_, [](const report::Layer& layer) { return !layer.quantized; });
+    if (lost > 0) {
+      result_.notes.push_back(
+          fmt::format("{} of {} layers of the float model were not found in this model.", lost,
+                      layers_.size()));
+    }
+  }
+
+  void AddCommands() {
+    result_.commands = options_.commands;
+    const std::string model = result_.model;
+    if (config_ && options_.quantized == nullptr) {
+      result_.commands.insert(result_.commands.begin(), {"Quantize", QuantizeCommand(model)});
+    }
+    if (HasSamples(options_) && !options_.data.empty()) {
+      std::string evaluate =
+          fmt::format("bitpress evaluate {} --reference {} --data {}", ShellQuoted(model),
+                      ShellQuoted(result_.reference), ShellQuoted(options_.data.string()));
+      if (!options_.labels_csv.empty()) {
+        evaluate += " --labels " + ShellQuoted(options_.labels_csv.string());
+      }
+      if (!options_.image.empty()) evaluate += " --image " + ShellQuoted(options_.image);
+      result_.commands.emplace_back("Evaluate", evaluate);
+    }
+  }
+
+  // The preset, and what differs from it.
+  std::string QuantizeCommand(const std::string& model) const {
+    if (!options_.plan_file.empty()) {
+      return fmt::format("bitpress quantize {} -o {} --plan {}", ShellQuoted(result_.reference),
+                         ShellQuoted(model), ShellQuoted(options_.plan_file.string()));
+    }
+    plan::QuantConfig preset;
+    std::string name = config_->name;
+    try {
+      preset = plan::ConfigByName(name);
+    } catch (const Error&) {
+      name = "config.json";  // of the settings below
+    }
+    std::string command = fmt::format("bitpress quantize {} -o {} --config {}",
+                                      ShellQuoted(result_.reference), ShellQuoted(model), name);
+    if (name == "config.json") return command;
+    for (const plan::Setting& setting : plan::AllSettings()) {
+      const std::string value = setting.get(*config_);
+      if (setting.is_derived || value == setting.get(preset)) continue;
+      command += " --set " + ShellQuoted(fmt::format("{}={}", setting.key, value));
+    }
+    if (!config_->rules.empty()) command += " --rule ... (see the settings)";
+    return command;
+  }
+
+  const ReportOptions& options_;
+  graph::Model quantized_;
+  std::optional<plan::QuantConfig> config_;
+  std::optional<plan::QuantPlan> given_plan_;
+  graph::Model reference_;
+  ThreadPool pool_;
+  report::Report result_;
+  std::vector<ConstantReport> constants_;
+  std::vector<report::Layer> layers_;
+  calibrate::CalibrationTable table_;
+  std::map<std::string, report::ActivationFormat> activation_formats_;
+};
+
+}  // namespace
+
+report::Report WriteReport(const ReportOptions& options) {
+  // Before any work.
+  AtomicFile page(options.output);
+  std::optional<AtomicFile> json;
+  if (!options.json.empty()) json.emplace(options.json);
+  report::Report report = Reporter(options).Run();
+  page.Write(report::ToHtml(report));
+  page.Commit();
+  if (json) {
+    json->Write(report::ToJson(report).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    json->Commit();
+  }
+  return report;
+}
+
+}  // namespace bitpress::pipeline

@@ -1,0 +1,248 @@
+#include "report/layers.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "base/text.h"
+#include "evaluate/metrics.h"
+#include "plan/compute_ops.h"
+#include "plan/quant_plan.h"
+#include "plan/quantizer_nodes.h"
+#include "report/constants.h"
+#include "report/histogram.h"
+#include "report/quantizers.h"
+
+namespace bitpress::report {
+namespace {
+
+using graph::Model;
+using graph::Node;
+
+bool IsFloat(DataType type) {
+  return type == DataType::kFloat || type == DataType::kFloat16 || type == DataType::kBFloat16 ||
+         type == DataType::kDouble;
+}
+
+// A constant of floats that is no vector and no scalar.
+bool IsWeight(const Model& model, const std::string& value) {
+  if (!model.IsInitializer(value) || model.IsDeferred(value)) return false;
+  const graph::InitializerView view = model.Initializer(value);
+  return IsFloat(view.type) &&
+         std::ranges::count_if(view.dims, [](int64_t dim) { return dim > 1; }) >= 2;
+}
+
+std::vector<size_t> WeightsOf(const Model& model, const Node& node) {
+  std::vector<size_t> weights;
+  for (size_t i = 0; i < node.num_inputs(); ++i) {
+    const std::string& value = node.input(i);
+    if (value.empty() || !model.IsInitializer(value)) continue;
+    const auto rank = static_cast<int64_t>(model.InfoOf(value).shape.size());
+    const std::optional<plan::Operand> operand = plan::OperandOf(node, i, rank);
+    const bool is_bias = operand && operand->slot == plan::Slot::kBias;
+    if (!is_bias && (operand || IsWeight(model, value))) weights.push_back(i);
+  }
+  return weights;
+}
+
+bool IsLayer(const Model& model, const Node& node) {
+  if (plan::IsComputeOp(node)) return true;
+  // Shapes, positions and masks that are added are no layers of their own.
+  static constexpr std::array<std::string_view, 5> kReaders = {"Gather", "LSTM", "GRU", "RNN",
+                                                               "Attention"};
+  return std::ranges::find(kReaders, node.op_type()) != kReaders.end() &&
+         std::ranges::any_of(WeightsOf(model, node),
+                             [&](size_t i) { return IsWeight(model, node.input(i)); });
+}
+
+bool ComputesIntegers(const Node& node) {
+  return node.op_type().starts_with("QLinear") || node.op_type() == "QGemm" ||
+         node.op_type() == "MatMulInteger" || node.op_type() == "ConvInteger" ||
+         node.op_type() == "DynamicQuantizeMatMul" || node.op_type() == "MatMulIntegerToFloat";
+}
+
+// Behind `value`, the operator on integers whose result becomes it: between stand the product with
+// the scales, a bias, a conversion.
+std::optional<Node> IntegerNode(const Model& model, const std::string& value) {
+  constexpr int kMostSteps = 4;
+  std::vector<std::string> values{value};
+  for (int step = 0; step < kMostSteps; ++step) {
+    std::vector<std::string> next;
+    for (const std::string& name : values) {
+      const std::optional<Node> node = model.Producer(name);
+      if (!node) continue;
+      if (ComputesIntegers(*node)) return node;
+      static constexpr std::array<std::string_view, 4> kBetween = {"Mul", "Cast", "Add",
+                                                                   "DequantizeLinear"};
+      if (std::ranges::find(kBetween, node->op_type()) == kBetween.end()) continue;
+      for (size_t i = 0; i < node->num_inputs(); ++i) next.push_back(node->input(i));
+    }
+    values = std::move(next);
+  }
+  return std::nullopt;
+}
+
+bool IsSameOperator(const Node& node, const Node& other) {
+  static constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kOthers = {
+      {{"MatMul", "MatMulNBits"}, {"Gather", "GatherBlockQuantized"}, {"Gemm", "MatMul"}}};
+  return node.op_type() == other.op_type() || std::ranges::any_of(kOthers, [&](const auto& pair) {
+           return pair.first == node.op_type() && pair.second == other.op_type();
+         });
+}
+
+// Finds layers in the quantized model.
+class Finder {
+ public:
+  Finder(const Model& reference, const Model& quantized) : quantized_(quantized), keys_(reference) {
+    for (const Node& node : quantized.AllNodes()) {
+      if (!node.name().empty()) by_name_.emplace(node.name(), node);
+    }
+  }
+
+  Layer Find(const Model& reference, const Node& node) const {
+    Layer layer{node, keys_.KeyOf(node), WeightsOf(reference, node), std::nullopt, ""};
+    std::string value = node.output(0);
+    // Behind a quantizer that took the name of a graph output.
+    if (const auto source = plan::QuantizedFrom(quantized_, value); source && !source->empty()) {
+      value = *source;
+    }
+    if (quantized_.Producer(value)) layer.quantized_output = value;
+    std::optional<Node> found = quantized_.Producer(value);
+    if (!found || !IsSameOperator(node, *found)) found = IntegerNode(quantized_, node.output(0));
+    if (!found && !node.name().empty()) {
+      const auto named = by_name_.find(node.name());
+      const bool is_it = named != by_name_.end() && (IsSameOperator(node, named->second) ||
+                                                     ComputesIntegers(named->second));
+      if (is_it) found = named->second;
+    }
+    layer.quantized = found;
+    return layer;
+  }
+
+ private:
+  const Model& quantized_;
+  plan::NodeIndex keys_;
+  std::map<std::string, Node> by_name_;
+};
+
+std::string InputFormat(const Model& model, const Node& node) {
+  if (ComputesIntegers(node)) {
+    if (node.op_type().starts_with("QLinear") || node.op_type() == "QGemm") {
+      return IntegerFormat(model, node.input(1), node.input(2)).format;
+    }
+    const auto format = FormatOf(model, node.input(0));
+    return format ? format->format : "uint8, dynamic";
+  }
+  const auto format = FormatOf(
+      model,
+      node.input(node.op_type().starts_with("Gather") && node.op_type() != "Gather" ? 1 : 0));
+  return format ? format->format : "float";
+}
+
+// What one pass over the layers keeps: each weight is described once, however many read it.
+class Describer {
+ public:
+  Describer(const Model& reference, const Model& quantized, const WeightOptions& options,
+            ThreadPool& pool, std::vector<TensorReport>& tensors)
+      : reference_(reference),
+        quantized_(quantized),
+        options_(options),
+        pool_(pool),
+        tensors_(tensors) {}
+
+  LayerReport Describe(const Layer& layer) {
+    LayerReport report;
+    report.node = layer.name;
+    report.op_type = layer.node.op_type();
+    report.output = layer.node.output(0);
+    for (size_t i = 0; i < layer.node.num_inputs() && report.input.empty(); ++i) {
+      const std::string& value = layer.node.input(i);
+      if (!value.empty() && !reference_.IsInitializer(value)) report.input = value;
+    }
+    if (layer.quantized) {
+      report.input_format = InputFormat(quantized_, *layer.quantized);
+    } else {
+      report.note = "not found in the quantized model";
+    }
+    for (const size_t i : layer.weights) report.weights.push_back(DescribeWeight(layer, i, report));
+    return report;
+  }
+
+ private:
+  WeightReport DescribeWeight(const Layer& layer, size_t index, LayerReport& report) {
+    const std::string& name = layer.node.input(index);
+    WeightReport weight{name, std::nullopt};
+    const auto known = noises_.find(name);
+    if (known != noises_.end()) {
+      weight.noise = known->second;
+      return weight;
+    }
+    const std::optional<Constant> wanted = ReadFloats(reference_, name);
+    if (!wanted) return weight;
+    TensorReport tensor;
+    tensor.name = name;
+    tensor.is_weight = true;
+    tensor.dims = wanted->dims;
+    report::Describe(wanted->values, tensor);
+    if (const std::optional<Constant> found = Read(layer, index)) {
+      if (found->values.size() == wanted->values.size()) {
+        tensor.quantized = CountInto(found->values, tensor.min, tensor.max);
+        if (options_.incomparable.empty()) {
+          evaluate::OutputComparison comparison;
+          comparison.Add(wanted->values, found->values);
+          weight.noise = comparison.NoiseRatio();
+        } else {
+          report.note = options_.incomparable;
+        }
+      }
+    } else if (layer.quantized) {
+      report.note = "its weight is stored in a way that is not read here";
+    }
+    noises_[name] = weight.noise;
+    tensors_.push_back(std::move(tensor));
+    return weight;
+  }
+
+  std::optional<Constant> Read(const Layer& layer, size_t index) const {
+    if (!layer.quantized) return std::nullopt;
+    if (!ComputesIntegers(*layer.quantized)) {
+      return ReadInput(quantized_, *layer.quantized, index, pool_);
+    }
+    const std::string& name = layer.node.input(index);
+    const auto rank = static_cast<int64_t>(reference_.InfoOf(name).shape.size());
+    return ReadCodes(quantized_, name, plan::ChannelAxis(layer.node, index, rank));
+  }
+
+  const Model& reference_;
+  const Model& quantized_;
+  const WeightOptions& options_;
+  ThreadPool& pool_;
+  std::vector<TensorReport>& tensors_;
+  std::map<std::string, std::optional<double>> noises_;
+};
+
+}  // namespace
+
+std::vector<Layer> FindLayers(const Model& reference, const Model& quantized) {
+  const Finder finder(reference, quantized);
+  std::vector<Layer> layers;
+  for (const Node& node : reference.AllNodes()) {
+    if (IsLayer(reference, node)) layers.push_back(finder.Find(reference, node));
+  }
+  return layers;
+}
+
+void DescribeLayers(const Model& reference, const Model& quantized, const std::vector<Layer>& found,
+                    const WeightOptions& options, ThreadPool& pool,
+                    std::vector<LayerReport>& layers, std::vector<TensorReport>& tensors) {
+  Describer describer(reference, quantized, options, pool, tensors);
+  for (size_t i = 0; i < found.size(); ++i) {
+    layers.push_back(describer.Describe(found[i]));
+    if (options.progress) options.progress("read weights", i + 1, found.size());
+  }
+}
+
+}  // namespace bitpress::report

@@ -1,0 +1,13 @@
+// The files of page/ as texts; cmake/EmbedText.cmake makes them.
+#pragma once
+
+#include <string_view>
+
+namespace bitpress::report {
+
+extern const std::string_view kPageHtml;
+extern const std::string_view kPageCss;
+extern const std::string_view kChartsJs;
+extern const std::string_view kPageJs;
+
+}  // namespace bitpress::report

@@ -1,0 +1,102 @@
+// What there is to say of a quantized model beside the float one that it was made from: plain data,
+// its JSON, and the page that shows it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "evaluate/evaluate.h"
+
+namespace bitpress::report {
+
+// Counts in bins of equal width from `lower` to `upper`; one bin where both are the same.
+struct Histogram {
+  double lower = 0;
+  double upper = 0;
+  std::vector<uint64_t> counts;
+};
+
+// A weight, or an activation over all samples. Extremes, mean and deviation are of the finite
+// elements.
+struct TensorReport {
+  std::string name;
+  bool is_weight = false;
+  std::string format;         // in the quantized model: "mx6", "FLOAT"
+  std::vector<int64_t> dims;  // -1: differs or not known
+  uint64_t num_elements = 0;  // of activations: of all samples
+  uint64_t num_zeros = 0;
+  uint64_t num_nonfinite = 0;
+  double min = 0, max = 0, mean = 0, deviation = 0;
+  // What its integers can hold, where their scale is in the model.
+  std::optional<std::pair<double, double>> range;
+  Histogram histogram;                 // of the float model
+  std::optional<Histogram> quantized;  // of weights: of the quantized model, in the same bins
+};
+
+struct WeightReport {
+  std::string tensor;
+  // Energy of the error in parts of the float weight's: 10^(-SQNR/10). Nothing where `note` of the
+  // layer says why.
+  std::optional<double> noise;
+};
+
+// A node of the float model that multiplies, or that reads another weight, in graph order.
+struct LayerReport {
+  std::string node;
+  std::string op_type;
+  std::string input;   // value; "" where it is a constant
+  std::string output;  // value
+  std::string input_format;
+  std::vector<WeightReport> weights;
+  // Of its output, with the errors of everything before it. Nothing without samples.
+  std::optional<double> output_noise;
+  // Of what fine-tuning measured on samples that it held back, before and after.
+  std::optional<std::pair<double, double>> learned;
+  std::string note;
+};
+
+// All constants of one format in the quantized file.
+struct FormatSize {
+  std::string format;  // as bitpress::pipeline::ConstantReport says it; "graph": all the rest
+  size_t num_tensors = 0;
+  uint64_t num_elements = 0;
+  uint64_t num_bytes = 0;
+};
+
+// What lies in floats, or is computed in them.
+struct FloatTensor {
+  std::string name;
+  std::string role;  // "activation", "weight", "bias"
+  std::string reason;
+};
+
+struct Report {
+  std::string version;
+  std::string model, reference;     // file names
+  std::string config;               // its name; "" if the file does not say
+  nlohmann::ordered_json settings;  // of that configuration that are no defaults; null if not known
+  uint64_t file_bytes = 0;
+  uint64_t reference_bytes = 0;
+  std::optional<evaluate::EvaluationReport> evaluation;
+  size_t num_layer_samples = 0;  // that layers and activations were measured on
+  std::vector<LayerReport> layers;
+  std::vector<TensorReport> tensors;
+  std::vector<FormatSize> sizes;  // the largest first
+  std::vector<FloatTensor> kept_float;
+  nlohmann::ordered_json search;  // what a search wrote, and "cost_label"; null: none
+  std::vector<std::pair<std::string, std::string>> commands;  // what it does, command
+  std::vector<std::string> notes;
+};
+
+// Infinite SQNRs are the text "identical"; what is not known is null.
+nlohmann::ordered_json ToJson(const Report& report);
+
+// One page that needs no other file and no network. Names of a model stay text, whatever they are.
+std::string ToHtml(const Report& report);
+
+}  // namespace bitpress::report
