@@ -2,6 +2,7 @@
 // Small charts as SVG. Everything that comes from the model goes into text nodes and attributes, never into markup.
 
 const SVG = "http://www.w3.org/2000/svg";
+const PAPER_WIDTH = 720;
 
 function svgNode(name, attributes = {}, ...children) {
   const node = document.createElementNS(SVG, name);
@@ -45,17 +46,20 @@ function showTip(text, event) {
 
 function hideTip() { document.getElementById("tip").hidden = true; }
 
-// Draws into `box` at its width, and again whenever that changes. A drawing that nobody sees yet is drawn for paper.
+// Draws into `box` at its width, and again whenever that changes; for printing at that of paper.
 function drawAtWidth(box, draw) {
   let drawn = 0;
-  const redraw = () => {
-    const width = Math.max(280, Math.round(box.clientWidth || 720));
+  const redraw = (wanted) => {
+    const width = Math.max(280, Math.round(wanted || PAPER_WIDTH));
     if (width === drawn) return;
     drawn = width;
     box.replaceChildren(draw(width));
   };
-  redraw();
-  new ResizeObserver(redraw).observe(box);
+  redraw(box.clientWidth);
+  new ResizeObserver(() => redraw(box.clientWidth)).observe(box);
+  if (box.closest(".panel")) return;
+  window.addEventListener("beforeprint", () => redraw(PAPER_WIDTH));
+  window.addEventListener("afterprint", () => redraw(box.clientWidth));
 }
 
 function legend(box, entries) {

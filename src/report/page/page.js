@@ -41,16 +41,16 @@ function drawSummary() {
     const samples = `${result.num_samples} samples`;
     if (result.top1 !== null) tiles.push(tile("Top-1", percent(result.top1), `float ${percent(result.reference_top1)}`));
     if (result.top5 !== null) tiles.push(tile("Top-5", percent(result.top5), `float ${percent(result.reference_top5)}`));
-    if (result.agreement !== null) tiles.push(tile("Agrees with float", percent(result.agreement), samples));
-    if (result.outputs_identical) tiles.push(tile("SQNR of the outputs", "identical", samples));
-    else if (result.sqnr_db !== null) tiles.push(tile("SQNR of the outputs", decibels(result.sqnr_db), samples));
-    if (result.time_ratio !== null) tiles.push(tile("Time", `${result.time_ratio.toFixed(2)} ×`, "of the float model's, this machine"));
+    if (result.agreement !== null) tiles.push(tile("Agreement", percent(result.agreement), samples));
+    if (result.outputs_identical) tiles.push(tile("Output SQNR", "identical", samples));
+    else if (result.sqnr_db !== null) tiles.push(tile("Output SQNR", decibels(result.sqnr_db), samples));
+    if (result.time_ratio !== null) tiles.push(tile("Time", `${result.time_ratio.toFixed(2)} ×`, "of float, on this machine"));
   }
   const packed = report.sizes.filter((size) => size.is_quantized);
   const elements = packed.reduce((sum, size) => sum + size.elements, 0);
   if (elements > 0) {
     const bits = (8 * packed.reduce((sum, size) => sum + size.bytes, 0)) / elements;
-    tiles.push(tile("Bits per quantized weight", bits.toFixed(2), "as stored in the file"));
+    tiles.push(tile("Bits per weight", bits.toFixed(2), "quantized ones, as stored"));
   }
   element("tiles").replaceChildren(...tiles);
   element("notes").replaceChildren(...report.notes.map((note) => htmlNode("li", {}, note)));
