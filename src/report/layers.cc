@@ -114,8 +114,8 @@ class Finder {
     if (!found || !IsSameOperator(node, *found)) found = IntegerNode(quantized_, node.output(0));
     if (!found && !node.name().empty()) {
       const auto named = by_name_.find(node.name());
-      const bool is_it = named != by_name_.end() && (IsSameOperator(node, named->second) ||
-                                                     ComputesIntegers(named->second));
+      const bool is_it = named != by_name_.end() &&
+                         (IsSameOperator(node, named->second) || ComputesIntegers(named->second));
       if (is_it) found = named->second;
     }
     layer.quantized = found;

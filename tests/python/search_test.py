@@ -98,3 +98,21 @@ def test_wrong_arguments_are_said(tmp_path, conv_path, images):
             bitpress.search(conv_path, images, **{"candidates": ["mx6", "mx4"], **arguments})
     with pytest.raises(bitpress.InvalidArgumentError, match="about validation"):
         bitpress.autotune(conv_path, tmp_path / "out.onnx", images, validation_samples=3)
+
+
+def test_the_report_of_what_was_found(tmp_path, conv_path, images):
+    found = bitpress.search(conv_path, images, ["mx9", "mx6"], target="sqnr>=20")
+    bitpress.quantize(conv_path, tmp_path / "mixed.onnx", plan=found.plan)
+    stages = []
+    shown = bitpress.report(tmp_path / "mixed.onnx", tmp_path / "page.html", conv_path, images, plan=found.plan, search=found, layer_samples=2,
+                            progress=lambda stage, done, total: stages.append(stage))
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
+    assert shown["num_layer_samples"] == 2 and shown["evaluation"]["num_samples"] == len(images)
+    assert [point["cost"] for point in shown["search"]["front"]] == [point["cost"] for point in found.data["front"]]
+    assert {"evaluate", "compare layers", "read weights"} <= set(stages)
+    without = bitpress.report(tmp_path / "mixed.onnx", tmp_path / "page.html", conv_path)
+    assert without["evaluation"] is None and all(layer["weights"][0]["sqnr_db"] for layer in without["layers"])
+    with pytest.raises(bitpress.MissingFileError, match="calibration"):
+        bitpress.report(tmp_path / "mixed.onnx", tmp_path / "page.html", conv_path, calibration=tmp_path / "none.bpc")
+    with pytest.raises(bitpress.InvalidArgumentError, match="layer_samples"):
+        bitpress.report(tmp_path / "mixed.onnx", tmp_path / "page.html", conv_path, images, layer_samples=0)
