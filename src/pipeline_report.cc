@@ -16,6 +16,7 @@
 #include "pipeline_samples.h"
 #include "plan/make_plan.h"
 #include "plan/quantizer_nodes.h"
+#include "report/commands.h"
 #include "report/compare_values.h"
 #include "report/histogram.h"
 #include "report/layers.h"
@@ -85,13 +86,16 @@ class Reporter {
     result_.reference = options_.reference.filename().string();
     result_.file_bytes = graph::StoredBytes(options_.model);
     result_.reference_bytes = graph::StoredBytes(options_.reference);
+    if (!options_.calibration.empty()) {
+      table_ = LoadTable(reference_, Equalization().has_value(), options_.calibration);
+    }
+    if (!options_.search.empty()) result_.search = ReadSearch(options_.search);
     AddConfig();
     AddSizes();
     AddLayers();
     if (HasSamples(options_)) Measure();
     AddActivations();
     AddKeptFloat();
-    if (!options_.search.empty()) result_.search = ReadSearch(options_.search);
     AddNotes();
     AddCommands();
     return std::move(result_);
@@ -194,7 +198,9 @@ class Reporter {
     evaluation.num_threads = options_.num_threads;
     evaluation.progress = options_.progress;
     result_.evaluation = Evaluate(evaluation);
-    GatherStatistics();
+    result_.num_layer_samples =
+        std::min(result_.evaluation->num_samples, options_.num_layer_samples);
+    if (options_.calibration.empty()) GatherStatistics();
     CompareOutputs();
   }
 
@@ -206,7 +212,21 @@ class Reporter {
         calibrate::Calibrate(reference_, result_.reference, calibrate::FloatActivations(reference_),
                              *OpenLayerSamples(), calibration)
             .table;
-    result_.num_layer_samples = table_.num_samples;
+  }
+
+  // Of one run; about, where dimensions are not known and no statistics either.
+  uint64_t ElementsOf(const std::string& value) const {
+    const auto statistics = table_.tensors.find(value);
+    if (statistics != table_.tensors.end() && table_.num_samples > 0) {
+      return statistics->second.num_elements() / table_.num_samples;
+    }
+    constexpr double kUnknown = 64;
+    constexpr double kMost = 1e15;  // no tensor of a model that runs
+    double elements = 1;
+    for (const graph::Dimension& dim : reference_.InfoOf(value).shape) {
+      elements *= dim.value > 0 ? static_cast<double>(dim.value) : kUnknown;
+    }
+    return static_cast<uint64_t>(std::min(elements, kMost));
   }
 
   void CompareOutputs() {
@@ -216,10 +236,7 @@ class Reporter {
       const std::string& output = layers_[i].node.output(0);
       const bool is_in_body = reference_.Owner(layers_[i].node).has_value();
       if (is_in_body || layers_[i].quantized_output.empty()) continue;
-      const auto statistics = table_.tensors.find(output);
-      const uint64_t elements =
-          statistics == table_.tensors.end() ? 0 : statistics->second.num_elements();
-      pairs.push_back({output, layers_[i].quantized_output, elements / table_.num_samples});
+      pairs.push_back({output, layers_[i].quantized_output, ElementsOf(output)});
       of_layer.push_back(i);
     }
     const std::vector<std::optional<double>> noises =
@@ -231,9 +248,6 @@ class Reporter {
   }
 
   void AddActivations() {
-    if (!options_.calibration.empty()) {
-      table_ = LoadTable(reference_, Equalization().has_value(), options_.calibration);
-    }
     activation_formats_ = report::QuantizedActivations(quantized_);
     for (const std::string& value : calibrate::FloatActivations(reference_)) {
       const auto statistics = table_.tensors.find(value);
@@ -330,46 +344,23 @@ class Reporter {
   }
 
   void AddCommands() {
-    result_.commands = options_.commands;
-    const std::string model = result_.model;
-    if (config_ && options_.quantized == nullptr) {
-      result_.commands.insert(result_.commands.begin(), {"Quantize", QuantizeCommand(model)});
-    }
-    if (HasSamples(options_) && !options_.data.empty()) {
-      std::string evaluate =
-          fmt::format("bitpress evaluate {} --reference {} --data {}", ShellQuoted(model),
-                      ShellQuoted(result_.reference), ShellQuoted(options_.data.string()));
-      if (!options_.labels_csv.empty()) {
-        evaluate += " --labels " + ShellQuoted(options_.labels_csv.string());
-      }
-      if (!options_.image.empty()) evaluate += " --image " + ShellQuoted(options_.image);
-      result_.commands.emplace_back("Evaluate", evaluate);
-    }
-  }
-
-  // The preset, and what differs from it.
-  std::string QuantizeCommand(const std::string& model) const {
     if (!options_.plan_file.empty()) {
-      return fmt::format("bitpress quantize {} -o {} --plan {}", ShellQuoted(result_.reference),
-                         ShellQuoted(model), ShellQuoted(options_.plan_file.string()));
+      result_.commands.emplace_back(
+          "Quantize",
+          report::QuantizeCommand(options_.plan_file, result_.reference, result_.model));
+    } else if (config_ && options_.quantized == nullptr) {
+      result_.commands.emplace_back(
+          "Quantize", report::QuantizeCommand(*config_, result_.reference, result_.model));
     }
-    plan::QuantConfig preset;
-    std::string name = config_->name;
-    try {
-      preset = plan::ConfigByName(name);
-    } catch (const Error&) {
-      name = "config.json";  // of the settings below
-    }
-    std::string command = fmt::format("bitpress quantize {} -o {} --config {}",
-                                      ShellQuoted(result_.reference), ShellQuoted(model), name);
-    if (name == "config.json") return command;
-    for (const plan::Setting& setting : plan::AllSettings()) {
-      const std::string value = setting.get(*config_);
-      if (setting.is_derived || value == setting.get(preset)) continue;
-      command += " --set " + ShellQuoted(fmt::format("{}={}", setting.key, value));
-    }
-    if (!config_->rules.empty()) command += " --rule ... (see the settings)";
-    return command;
+    result_.commands.insert(result_.commands.end(), options_.commands.begin(),
+                            options_.commands.end());
+    if (options_.data.empty()) return;
+    result_.commands.emplace_back(
+        "Evaluate",
+        report::EvaluateCommand(result_.model, {{"--reference", result_.reference},
+                                                {"--data", options_.data.string()},
+                                                {"--labels", options_.labels_csv.string()},
+                                                {"--image", options_.image}}));
   }
 
   const ReportOptions& options_;

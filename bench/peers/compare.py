@@ -70,11 +70,12 @@ def versions(tool: str, python) -> str:
     return subprocess.run([str(python), "-c", script, *TOOLS[tool].shown], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def measured(command: list, timeout: float) -> tuple:
-    """Seconds, seconds of all its CPUs and peak megabytes of a process. Raises PeerError with its last line."""
+def measured(command: list, timeout: float, folder: Path) -> tuple:
+    """Seconds, seconds of all its CPUs and peak megabytes of a process, which may leave files in `folder`. Raises PeerError with its
+    last line."""
     with tempfile.TemporaryFile() as errors:
         started = time.monotonic()
-        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, stderr=errors)
+        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, stderr=errors, cwd=folder)
         while True:
             pid, status, usage = os.wait4(process.pid, os.WNOHANG)
             if pid:
@@ -140,6 +141,8 @@ def compare(arguments, folder: Path) -> list:
             notes += [f"{TOOLS[tool].title}: {versions(tool, pythons[tool])}"] if pythons[tool] else []
         except PeerError as error:
             notes += [f"{TOOLS[tool].title}: {error}"]
+    scratch = folder / "scratch"
+    scratch.mkdir()
     for job in jobs([tool for tool in arguments.only if tool in pythons], tuned):
         output = folder / "quantized.onnx"
         if job.tool == "bitpress":
@@ -148,7 +151,7 @@ def compare(arguments, folder: Path) -> list:
             command = [pythons[job.tool], HERE / TOOLS[job.tool].script, arguments.model, output, samples, job.config]
         title = TOOLS[job.tool].title
         try:
-            cost = measured(command, arguments.timeout)
+            cost = measured(command, arguments.timeout, scratch)
             cells = row(title, job.shown, evaluate(program, output, arguments), cost)
         except PeerError as error:
             cells = [title, job.shown, f"failed: {error}", *[""] * (len(COLUMNS) - 3)]
@@ -175,6 +178,7 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=7200, metavar="S", help="seconds for one model (default: 7200)")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write the table there too")
     arguments = parser.parse_args()
+    arguments.model = arguments.model.absolute()  # the tools run in a folder of their own
     try:
         with tempfile.TemporaryDirectory(prefix="bitpress-peers-") as folder:
             lines = compare(arguments, Path(folder))

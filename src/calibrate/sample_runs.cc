@@ -16,13 +16,6 @@ Tensor Rows(const Tensor& tensor, size_t first, size_t count) {
   return part;
 }
 
-// Whether the inputs are rows of samples, not one sample without a batch dimension.
-bool HasRows(const data::Batch& batch) {
-  return batch.num_samples > 0 && std::ranges::all_of(batch.inputs, [&](const Tensor& input) {
-           return !input.dims.empty() && input.dims[0] == static_cast<int64_t>(batch.num_samples);
-         });
-}
-
 }  // namespace
 
 size_t FixedRows(std::span<const runtime::ValueDescription> inputs) {
@@ -48,7 +41,7 @@ SampleCounts RunSamples(
   const size_t read_at_once = (std::max(at_once, per_run) + per_run - 1) / per_run * per_run;
   source.Rewind();
   while (const std::optional<data::Batch> batch = source.Next(read_at_once)) {
-    if (HasRows(*batch)) {
+    if (batch->HasRows()) {
       counts.num_left_out += batch->num_samples % per_run;
       for (size_t row = 0; row + per_run <= batch->num_samples; row += per_run) {
         if (per_run == batch->num_samples) {

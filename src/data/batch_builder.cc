@@ -5,6 +5,12 @@
 
 namespace bitpress::data {
 
+bool Batch::HasRows() const {
+  return num_samples > 0 && std::ranges::all_of(inputs, [&](const Tensor& input) {
+           return !input.dims.empty() && input.dims[0] == static_cast<int64_t>(num_samples);
+         });
+}
+
 int64_t CommonRows(const std::vector<Tensor>& inputs) {
   const int64_t rows = inputs[0].dims.empty() ? -1 : inputs[0].dims[0];
   for (const Tensor& input : inputs) {

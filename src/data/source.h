@@ -54,6 +54,9 @@ struct Batch {
   std::vector<int64_t> labels;     // empty if there are none
   std::vector<std::string> names;  // of each sample: its file, with "[i]" for row i of several
   size_t num_samples = 0;
+
+  // Whether the inputs are rows of samples, not one sample without a batch dimension.
+  bool HasRows() const;
 };
 
 class Source {

@@ -167,7 +167,7 @@ class Evaluation {
 
   void RunBatch(data::Batch& batch) {
     size_t size = batch.num_samples;
-    if (size < fixed_batch_size_) {
+    if (size < fixed_batch_size_ && batch.HasRows()) {
       PadBatch(batch.inputs, size, fixed_batch_size_);
       size = fixed_batch_size_;
     }

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 import models
+from onnx import helper
 
 IMAGE = "crop=20,mean=0.5,std=0.25"
 
@@ -115,3 +116,22 @@ def test_the_text_report_names_the_figures(photos, conv_path, tmp_path, bitpress
     text = bitpress.ok("evaluate", conv_path, "--data", tmp_path / "photos", "--image", IMAGE, "--reference", conv_path)
     for word in ("agree", "SQNR", "cosine"):
         assert word.lower() in text.lower()
+
+
+def test_a_state_whose_first_dimension_is_no_batch(tmp_path, bitpress):
+    """Two layers' states, [2, 1, 8], beside one sample, [1, 8]: no copies are stacked to make two of it."""
+    node = helper.make_node
+    nodes = [node("ReduceSum", ["state", "axes"], ["sum"], "sum", keepdims=0), node("Add", ["x", "sum"], ["added"], "add"),
+             node("MatMul", ["added", "w"], ["y"], "product")]
+    constants = {"axes": np.array([0]), "w": np.random.default_rng(1).standard_normal((8, 8)).astype(np.float32)}
+    model = models.make_model(nodes, [("x", ["N", 8]), ("state", [2, "N", 8])], [("y", ["N", 8])], constants)
+    path = models.save(model, tmp_path / "model.onnx")
+    (tmp_path / "data").mkdir()
+    for i in range(3):
+        rng = np.random.default_rng(i)
+        np.savez(tmp_path / "data" / f"{i}.npz", x=rng.standard_normal((1, 8)).astype(np.float32),
+                 state=rng.standard_normal((2, 1, 8)).astype(np.float32))
+    bitpress.ok("quantize", path, "-o", tmp_path / "mx6.onnx", "--config", "MX6")
+    result = report(bitpress, tmp_path, tmp_path / "mx6.onnx", "--reference", path, "--data", tmp_path / "data")
+    assert result["num_samples"] == 3 and 10 < result["sqnr_db"] < 50
+    assert result["outputs"][0]["num_values"] == 3 * 8

@@ -1,0 +1,26 @@
+// Command lines that make what a report is about again. Names of files are quoted for a shell.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "plan/quant_config.h"
+
+namespace bitpress::report {
+
+// `bitpress quantize` with the preset that the configuration names and the settings that differ
+// from it.
+std::string QuantizeCommand(const plan::QuantConfig& config, const std::string& reference,
+                            const std::string& model);
+// With a plan.
+std::string QuantizeCommand(const std::filesystem::path& plan_file, const std::string& reference,
+                            const std::string& model);
+
+// `bitpress evaluate` with those options that have a value.
+std::string EvaluateCommand(const std::string& model,
+                            const std::vector<std::pair<std::string_view, std::string>>& options);
+
+}  // namespace bitpress::report
