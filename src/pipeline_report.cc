@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "calibrate/calibrate.h"
+#include "graph/clean_up.h"
 #include "graph/stored_bytes.h"
 #include "pipeline_calibrate.h"
 #include "pipeline_samples.h"
@@ -73,7 +74,7 @@ class Reporter {
  public:
   explicit Reporter(const ReportOptions& options)
       : options_(options),
-        quantized_(graph::Model::Load(options.model)),
+        quantized_(LoadQuantized(options.model)),
         config_(WithContext(Quoted(options.model), [&] { return ConfigOf(quantized_); })),
         given_plan_(options.plan_file.empty() ? std::nullopt
                                               : std::optional(ReadPlan(options.plan_file))),
@@ -104,6 +105,12 @@ class Reporter {
  private:
   static std::string Quoted(const std::filesystem::path& path) {
     return fmt::format("'{}'", path.string());
+  }
+
+  static graph::Model LoadQuantized(const std::filesystem::path& path) {
+    graph::Model model = graph::Model::Load(path);
+    graph::LiftBodyConstants(model);
+    return model;
   }
 
   std::optional<plan::EqualizeOptions> Equalization() const {
