@@ -36,9 +36,11 @@ std::optional<Constant> ReadNative(const Model& model, const Node& node, ThreadP
   return constant;
 }
 
-// Whether constants are all that it is computed from.
+// Whether constants are all that it is computed from. Parts of bodies are not looked at.
 bool IsConstant(const Model& model, const std::string& value) {
-  return model.Producer(value) && graph::Extract(model, {}, std::array{value}).InputNames().empty();
+  const std::optional<Node> producer = model.Producer(value);
+  return producer && !model.Owner(*producer) &&
+         graph::Extract(model, {}, std::array{value}).InputNames().empty();
 }
 
 }  // namespace

@@ -209,8 +209,10 @@ class Describer {
   std::optional<Constant> Read(const Layer& layer, size_t index) const {
     if (!layer.quantized) return std::nullopt;
     if (!ComputesIntegers(*layer.quantized)) {
-      return ReadInput(quantized_, *layer.quantized, index, pool_);
+      auto constant = ReadInput(quantized_, *layer.quantized, index, pool_);
+      if (constant) return constant;
     }
+    // Codes that the node reads itself, or that are decoded in the body in which it stands.
     const std::string& name = layer.node.input(index);
     const auto rank = static_cast<int64_t>(reference_.InfoOf(name).shape.size());
     return ReadCodes(quantized_, name, plan::ChannelAxis(layer.node, index, rank));

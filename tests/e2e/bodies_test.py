@@ -156,6 +156,18 @@ def test_bodies_are_quantized(options, bar, operator, name, preparation, folder,
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("options", [["--config", "INT8"], ["--config", "INT8_DYNAMIC"], ["--config", "MXINT8"],
+                                     ["--config", "INT8_WEIGHTS", "--target", "onnxruntime"]], ids=lambda options: "-".join(options[1::2]))
+def test_the_report_reads_weights_in_bodies(options, name, folder, tmp_path, bitpress):
+    path, output, report = tmp_path / "net.onnx", tmp_path / "q.onnx", tmp_path / "r.json"
+    onnx.save(MODELS[name], path)
+    bitpress.ok("quantize", path, "-o", output, "--data", folder, *options)
+    bitpress.ok("report", output, "--reference", path, "--data", folder, "-o", tmp_path / "r.html", "--json", report)
+    weights = [weight["sqnr_db"] for layer in json.loads(report.read_text())["layers"] for weight in layer["weights"]]
+    assert len(weights) >= 2 and all(30 < sqnr < 60 for sqnr in weights), weights
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_a_plan_is_carried_out_once(name, folder, tmp_path, bitpress):
     path, plan, stats = tmp_path / "net.onnx", tmp_path / "plan.json", tmp_path / "s.bpc"
     onnx.save(MODELS[name], path)
