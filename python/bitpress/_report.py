@@ -20,7 +20,7 @@ def report(model: Model, output: PathLike, reference: Model, data: Optional[Data
            search: Union[PathLike, SearchResult, None] = None, as_is: bool = False, batch_size: int = 20, threads: int = 0,
            progress: Progress = None) -> Dict[str, Any]:
     """Writes one HTML page about a quantized model: accuracy, errors layer by layer, ranges and histograms, sizes, what stayed
-    float and why.
+    float and why. Arguments that are not listed are those of quantize().
 
     Args:
         model: quantized, by whatever tool.
@@ -32,7 +32,6 @@ def report(model: Model, output: PathLike, reference: Model, data: Optional[Data
         calibration: statistics of the activations, a file of calibrate() (default: gathered from the samples).
         plan: the plan that the model was made from, which says why tensors stayed float.
         search: a search whose front is shown.
-        others: as of quantize().
 
     Returns:
         What the page shows: `evaluation`, `layers`, `tensors`, `sizes`, `kept_float`, ...
