@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from models import sqnr_db
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -68,11 +69,6 @@ def run(path, x, level="ENABLE_ALL", optimized=None):
 
 def operators(path):
     return Counter(node.op_type for node in onnx.load(path).graph.node)
-
-
-def sqnr_db(wanted, found):
-    error = (wanted.astype(np.float64) - found)**2
-    return 10 * np.log10((wanted.astype(np.float64)**2).sum() / error.sum())
 
 
 @pytest.mark.parametrize("level", ["ENABLE_ALL", "DISABLE_ALL"])

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import onnx
 import pytest
+from models import sqnr_db
 from onnx import TensorProto, helper, numpy_helper
 
 FLOAT = ["--config", "MX6", "--activations", "none", "--weights", "none", "--set", "equalize=on"]
@@ -90,11 +91,6 @@ NETS = {"image": (image_net, (3, 9, 9), 6), "matrix": (matrix_net, (5, 12), 2), 
 
 def inputs(shape):
     return {"x": np.random.default_rng(5).standard_normal((3, *shape)).astype(np.float32)}
-
-
-def sqnr_db(wanted, found):
-    wanted = wanted.astype(np.float64)
-    return 10 * np.log10((wanted**2).sum() / max(1e-300, ((wanted - found)**2).sum()))
 
 
 def num_pairs(output):

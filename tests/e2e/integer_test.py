@@ -7,6 +7,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from models import sqnr_db
 from onnx import TensorProto, helper, numpy_helper
 
 
@@ -66,10 +67,6 @@ def run(path, level="ALL", optimized=None):
         options.optimized_model_filepath = str(optimized)
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     return session.run(None, inputs())[0]
-
-
-def sqnr_db(wanted, found):
-    return 10 * np.log10((wanted.astype(np.float64)**2).sum() / ((wanted.astype(np.float64) - found)**2).sum())
 
 
 def test_int8_runs_on_integer_kernels(net_path, samples, tmp_path, bitpress):

@@ -91,3 +91,9 @@ def save_photos(folder, count, size=(30, 24), subfolders=0):
         Image.fromarray(pixels).resize(size, Image.BICUBIC).save(path)
         paths.append(path)
     return paths
+
+
+def sqnr_db(wanted, found):
+    """Of all elements together; very large where they are the same."""
+    wanted = np.asarray(wanted, np.float64)
+    return 10 * np.log10((wanted**2).sum() / max(1e-300, ((wanted - np.asarray(found, np.float64))**2).sum()))

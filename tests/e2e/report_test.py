@@ -1,7 +1,6 @@
 """`bitpress report` and `quantize --report`: the data of the page, and the page in a real browser."""
 
 import json
-import math
 
 import browser as browsers
 import models
@@ -9,6 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from models import sqnr_db
 from onnx import helper, numpy_helper
 
 needs_browser = pytest.mark.skipif(browsers.find_browser() is None, reason="no Chromium is installed (apt-get install chromium)")
@@ -34,11 +34,6 @@ def make_report(bitpress, conv_path, samples, tmp_path):
         return {**json.loads(data.read_text()), "path": page}
 
     return make
-
-
-def sqnr_db(wanted, found):
-    wanted, found = np.asarray(wanted, np.float64), np.asarray(found, np.float64)
-    return 10 * math.log10(np.sum(wanted**2) / np.sum((wanted - found) ** 2))
 
 
 def values_of(path, names, samples, library):

@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 import models
+from models import sqnr_db
 
 # Lowest signal-to-noise ratio of the logits, in dB; the float model against itself would have no noise at all.
 SQNR_BARS = {"BF16": 38, "FP16": 55, "BFP16": 30, "MX4": 2, "MX6": 16, "MX9": 34, "MXFP8E5M2": 14, "MXFP8E4M3": 20,
@@ -15,11 +16,6 @@ SQNR_BARS = {"BF16": 38, "FP16": 55, "BFP16": 30, "MX4": 2, "MX6": 16, "MX9": 34
 
 def conv_inputs():
     return {"image": np.random.default_rng(3).standard_normal((16, *models.CONV_INPUT)).astype(np.float32)}
-
-
-def sqnr_db(wanted, found):
-    wanted, found = wanted.astype(np.float64), found.astype(np.float64)
-    return 10 * np.log10((wanted**2).sum() / ((wanted - found) ** 2).sum())
 
 
 def is_unpack(node):

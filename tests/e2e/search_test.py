@@ -5,7 +5,7 @@ import json
 import numpy as np
 import onnx
 import pytest
-from models import conv_model, make_model, matmul_model, save, save_photos
+from models import conv_model, make_model, save, save_photos
 from onnx import helper
 
 IMAGE = "crop=20,mean=0.5,std=0.5"

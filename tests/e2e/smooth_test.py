@@ -6,6 +6,7 @@ import re
 import numpy as np
 import onnx
 import pytest
+from models import sqnr_db
 from onnx import TensorProto, helper, numpy_helper
 
 FLOAT = ["--config", "MX6", "--activations", "none", "--weights", "none"]
@@ -64,11 +65,6 @@ def save(tmp_path, **options):
 
 def inputs():
     return {"x": np.random.default_rng(99).standard_normal((3, 6, WIDTH)).astype(np.float32)}
-
-
-def sqnr_db(wanted, found):
-    wanted = wanted.astype(np.float64)
-    return 10 * np.log10((wanted**2).sum() / max(1e-300, ((wanted - found)**2).sum()))
 
 
 @pytest.mark.parametrize("residual", [False, True])
