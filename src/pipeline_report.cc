@@ -15,6 +15,7 @@
 #include "graph/stored_bytes.h"
 #include "pipeline_calibrate.h"
 #include "pipeline_samples.h"
+#include "pipeline_search.h"
 #include "plan/make_plan.h"
 #include "plan/quantizer_nodes.h"
 #include "report/commands.h"
@@ -22,7 +23,6 @@
 #include "report/histogram.h"
 #include "report/layers.h"
 #include "report/quantizers.h"
-#include "search/costs.h"
 
 namespace bitpress::pipeline {
 namespace {
@@ -36,38 +36,6 @@ std::optional<plan::QuantConfig> ConfigOf(const graph::Model& model) {
   if (found == metadata.end()) return std::nullopt;
   return WithContext(std::string("the model's metadata"),
                      [&] { return plan::ConfigFromJson(found->second); });
-}
-
-// What a search wrote, without the layers of each point.
-Json ReadSearch(const std::filesystem::path& path) {
-  const std::string text = ReadFile(path);
-  Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object() || !json.contains("bitpress_search") || !json["front"].is_array()) {
-    Fail(ErrorCode::kInvalidArgument,
-         "'{}' is no result of a search; write one with `bitpress search --json FILE`",
-         path.string());
-  }
-  return WithContext(fmt::format("'{}'", path.string()), [&] {
-    try {
-      const search::CostKind cost = search::ParseCostKind(json.at("cost").get<std::string>());
-      json["cost_label"] = search::CostLabel(cost);
-      for (Json& point : json["front"]) {
-        point.at("cost").get<double>();
-        point.at("predicted_sqnr_db");
-        point.at("measured");
-        point.erase("layers");
-      }
-      if (json.at("chosen").get<size_t>() >= json["front"].size()) {
-        Fail(ErrorCode::kInvalidArgument, "'chosen' is no point of the front");
-      }
-      for (const char* const key : {"strategy", "target", "budget", "is_reached", "why_not"}) {
-        json.at(key);
-      }
-    } catch (const Json::exception& error) {
-      Fail(ErrorCode::kInvalidArgument, "it is damaged: {}", error.what());
-    }
-    return json;
-  });
 }
 
 class Reporter {
@@ -90,7 +58,7 @@ class Reporter {
     if (!options_.calibration.empty()) {
       table_ = LoadTable(reference_, Equalization().has_value(), options_.calibration);
     }
-    if (!options_.search.empty()) result_.search = ReadSearch(options_.search);
+    if (!options_.search.empty()) result_.search = ReadSearchReport(options_.search);
     AddConfig();
     AddSizes();
     AddLayers();
@@ -383,10 +351,26 @@ class Reporter {
   std::map<std::string, report::ActivationFormat> activation_formats_;
 };
 
+// A page instead of the model that it is about would be a loss.
+void CheckKeepsInputs(const ReportOptions& options) {
+  const std::filesystem::path* const inputs[] = {&options.model, &options.reference,
+                                                 &options.calibration, &options.plan_file,
+                                                 &options.search};
+  for (const std::filesystem::path* const written : {&options.output, &options.json}) {
+    for (const std::filesystem::path* const input : inputs) {
+      std::error_code error;
+      if (!std::filesystem::equivalent(*written, *input, error)) continue;
+      Fail(ErrorCode::kInvalidArgument, "'{}' is to be read and to be written: choose another name",
+           written->string());
+    }
+  }
+}
+
 }  // namespace
 
 report::Report WriteReport(const ReportOptions& options) {
   // Before any work.
+  CheckKeepsInputs(options);
   AtomicFile page(options.output);
   std::optional<AtomicFile> json;
   if (!options.json.empty()) json.emplace(options.json);

@@ -292,4 +292,35 @@ Json ToJson(const SearchReport& report) {
           {"front", std::move(points)}};
 }
 
+Json ReadSearchReport(const std::filesystem::path& path) {
+  const std::string text = ReadFile(path);
+  Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object() || !json.contains("bitpress_search") || !json["front"].is_array()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "'{}' is no result of a search; write one with `bitpress search --json FILE`",
+         path.string());
+  }
+  return WithContext(fmt::format("'{}'", path.string()), [&] {
+    try {
+      const search::CostKind cost = search::ParseCostKind(json.at("cost").get<std::string>());
+      json["cost_label"] = search::CostLabel(cost);
+      for (Json& point : json["front"]) {
+        point.at("cost").get<double>();
+        point.at("predicted_sqnr_db");
+        point.at("measured");
+        point.erase("layers");
+      }
+      if (json.at("chosen").get<size_t>() >= json["front"].size()) {
+        Fail(ErrorCode::kInvalidArgument, "'chosen' is no point of the front");
+      }
+      for (const char* const key : {"strategy", "target", "budget", "is_reached", "why_not"}) {
+        json.at(key);
+      }
+    } catch (const Json::exception& error) {
+      Fail(ErrorCode::kInvalidArgument, "it is damaged: {}", error.what());
+    }
+    return json;
+  });
+}
+
 }  // namespace bitpress::pipeline

@@ -97,5 +97,8 @@ struct SearchReport {
 SearchReport Search(const SearchOptions& options);
 
 nlohmann::ordered_json ToJson(const SearchReport& report);
+// Reads a file of that JSON, for pictures of the front: without the layers of each point, and with
+// the cost's name for people, "cost_label". Throws Error(kInvalidArgument) if it is none.
+nlohmann::ordered_json ReadSearchReport(const std::filesystem::path& path);
 
 }  // namespace bitpress::pipeline

@@ -147,10 +147,11 @@ evaluate::TargetReport Check(const Path& model, const SampleArguments& samples) 
 std::string Report(const Path& model, const Path& output, const Path& reference,
                    const SampleArguments& samples, size_t num_layer_samples,
                    const std::optional<Path>& calibration, const std::optional<Path>& plan,
-                   const std::optional<Path>& search, bool as_is, size_t batch_size,
-                   size_t num_threads, nb::object progress) {
+                   const std::optional<Path>& search, const pipeline::QuantizeReport* quantized,
+                   bool as_is, size_t batch_size, size_t num_threads, nb::object progress) {
   Work work(std::move(progress));
   pipeline::ReportOptions options;
+  options.quantized = quantized;
   options.model = model;
   options.output = output;
   options.reference = reference;
@@ -216,7 +217,7 @@ void BindWork(nb::module_& module) {
   module.def("check", &Check, "model"_a, "samples"_a);
   module.def("report", &Report, "model"_a, "output"_a, "reference"_a, "samples"_a,
              "num_layer_samples"_a, "calibration"_a.none(), "plan"_a.none(), "search"_a.none(),
-             "as_is"_a, "batch_size"_a, "num_threads"_a, "progress"_a.none());
+             "quantized"_a.none(), "as_is"_a, "batch_size"_a, "num_threads"_a, "progress"_a.none());
   module.def("inspect", &Inspect, "model"_a);
   module.def("unpack", &Unpack, "model"_a, "output"_a, "drop_quantizers"_a, "external_data"_a,
              "num_threads"_a, "progress"_a.none());

@@ -6,7 +6,6 @@ import random
 import onnx
 import pytest
 
-
 SEED = 20261121
 NUM_FLIPS = 150
 NUM_CUTS = 60

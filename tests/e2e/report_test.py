@@ -165,6 +165,18 @@ def test_bad_input_leaves_nothing(options, words, bitpress, conv_path, tmp_path)
     assert sorted(tmp_path.iterdir()) == before
 
 
+def test_a_model_is_not_written_over(bitpress, conv_path, tmp_path):
+    model = tmp_path / "q.onnx"
+    assert "--report" in bitpress.error("quantize", conv_path, "-o", model, "--config", "MX6", "--report", model)
+    assert "--report" in bitpress.error("quantize", conv_path, "-o", conv_path, "--config", "MX6", "--report", tmp_path / "page.html")
+    bitpress.ok("quantize", conv_path, "-o", model, "--config", "MX6")
+    before = model.read_bytes(), conv_path.read_bytes()
+    for written in (model, conv_path):
+        assert written.name in bitpress.error("report", model, "--reference", conv_path, "-o", written)
+    assert "q.onnx" in bitpress.error("report", model, "--reference", conv_path, "-o", tmp_path / "page.html", "--json", model)
+    assert before == (model.read_bytes(), conv_path.read_bytes()) and not (tmp_path / "page.html").exists()
+
+
 @pytest.fixture(scope="module")
 def browser():
     with browsers.Browser() as running:

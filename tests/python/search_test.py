@@ -110,6 +110,9 @@ def test_the_report_of_what_was_found(tmp_path, conv_path, images):
     assert shown["num_layer_samples"] == 2 and shown["evaluation"]["num_samples"] == len(images)
     assert [point["cost"] for point in shown["search"]["front"]] == [point["cost"] for point in found.data["front"]]
     assert {"evaluate", "compare layers", "read weights"} <= set(stages)
+    learned = bitpress.quantize(conv_path, tmp_path / "tuned.onnx", "MX6_ADAQUANT", images)
+    tuned = bitpress.report(tmp_path / "tuned.onnx", tmp_path / "page.html", conv_path, quantized=learned)
+    assert any(layer["learned"] for layer in tuned["layers"]) and not any(layer["learned"] for layer in shown["layers"])
     without = bitpress.report(tmp_path / "mixed.onnx", tmp_path / "page.html", conv_path)
     assert without["evaluation"] is None and all(layer["weights"][0]["sqnr_db"] for layer in without["layers"])
     with pytest.raises(bitpress.MissingFileError, match="calibration"):

@@ -1,0 +1,199 @@
+#include "quantized_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+
+#include "base/text.h"
+#include "target_text.h"
+
+namespace bitpress::apps {
+namespace {
+
+// "mx6 5, float 1", for the rows of one role.
+std::string CountFormats(const plan::QuantPlan& plan, plan::Role role) {
+  std::map<std::string, size_t> counts;
+  for (const plan::TensorPlan& row : plan.tensors) {
+    if (row.role == role) ++counts[row.is_quantized() ? row.format : "float"];
+  }
+  std::vector<std::string> words;
+  for (const auto& [format, count] : counts) words.push_back(fmt::format("{} {}", count, format));
+  return words.empty() ? "none" : Join(words, ", ");
+}
+
+// "    12 float: the reason" for each of the reasons, most frequent first.
+std::string ListCounted(std::string_view what, const std::vector<std::string>& reasons) {
+  std::map<std::string, size_t> counts;
+  // Without the name of a node the reasons of many tensors are one.
+  for (const std::string& reason : reasons) ++counts[reason.substr(0, reason.find(" '"))];
+  std::vector<std::pair<size_t, std::string>> sorted;
+  for (const auto& [reason, count] : counts) sorted.emplace_back(count, reason);
+  std::ranges::stable_sort(sorted, std::ranges::greater(), &std::pair<size_t, std::string>::first);
+  constexpr size_t kMost = 5;
+  std::string text;
+  for (size_t i = 0; i < std::min(kMost, sorted.size()); ++i) {
+    text += fmt::format("  {:>5} {}: {}\n", sorted[i].first, what, sorted[i].second);
+  }
+  if (sorted.size() > kMost) text += "        and more: see `bitpress plan`\n";
+  return text;
+}
+
+// Why tensors other than biases stay float.
+std::string ListReasons(const plan::QuantPlan& plan) {
+  std::vector<std::string> reasons;
+  for (const plan::TensorPlan& row : plan.tensors) {
+    if (!row.is_quantized() && row.role != plan::Role::kBias) reasons.push_back(row.reason);
+  }
+  return ListCounted("float", reasons);
+}
+
+// How many nodes a pass rewrote, and what became of the others.
+template <typename Rewritten>
+std::string DescribeRewritten(std::string_view done, std::string_view not_done,
+                              const Rewritten& rewritten) {
+  std::vector<std::string> reasons;
+  for (const auto& [name, reason] : rewritten.omissions) reasons.push_back(reason);
+  return fmt::format("  {:>5} nodes {}\n", rewritten.num_nodes, done) +
+         ListCounted(not_done, reasons);
+}
+
+// "26 pairs of layers, 24 of them with a Min behind a Clip; 20 left alone", and why.
+std::string DescribeEqualization(const transform::EqualizeReport& report) {
+  const auto num_bounded =
+      std::ranges::count_if(report.pairs, [](const auto& pair) { return pair.is_bounded; });
+  std::string text = fmt::format(
+      "  equalized:   {} pairs of layers, {} of them with a limit for each channel; left alone "
+      "{}\n",
+      report.pairs.size(), num_bounded, report.left_alone.size());
+  constexpr size_t kMost = 10;
+  for (size_t i = 0; i < std::min(kMost, report.left_alone.size()); ++i) {
+    const auto& [node, reason] = report.left_alone[i];
+    text += fmt::format("        not {}: {}\n", node, reason);
+  }
+  if (report.left_alone.size() > kMost) {
+    text += fmt::format("        and {} more\n", report.left_alone.size() - kMost);
+  }
+  return text;
+}
+
+// How many activations were smoothed, and where their factors went.
+std::string DescribeScaled(std::string_view what, const transform::SmoothReport& report) {
+  const auto num_folded = std::ranges::count_if(
+      report.smoothed, [](const auto& activation) { return !activation.folded_into.empty(); });
+  return fmt::format(
+      "  {:<12} {} activations, {} folded into what comes before, {} by a Mul; left alone {}\n",
+      what, report.smoothed.size(), num_folded, std::ssize(report.smoothed) - num_folded,
+      report.left_alone.size());
+}
+
+std::string DescribeSmoothing(const transform::SmoothReport& report) {
+  std::string text = DescribeScaled("smoothed:", report);
+  if (!report.smoothed.empty()) {
+    const auto [least, most] =
+        std::ranges::minmax_element(report.smoothed, {}, &transform::SmoothedActivation::alpha);
+    text += fmt::format("        alpha from {:.2f} to {:.2f}\n", least->alpha, most->alpha);
+  }
+  for (const auto& [value, reason] : report.left_alone) {
+    text += fmt::format("        not '{}': {}\n", value, reason);
+  }
+  return text;
+}
+
+using Weights = std::vector<std::shared_ptr<const transform::WeightStatistics>>;
+
+// How many bytes and bits the quantized weights take, and the one that lost most.
+std::string DescribeWeights(const Weights& weights) {
+  if (weights.empty()) return "";
+  uint64_t num_bytes = 0;
+  int64_t num_elements = 0;
+  for (const auto& weight : weights) {
+    num_bytes += weight->stored_bytes;
+    num_elements += weight->num_elements;
+  }
+  const auto& worst =
+      **std::ranges::min_element(weights, {}, [](const auto& weight) { return weight->sqnr_db; });
+  std::string text =
+      fmt::format("  quantized constants: {}, {:.2f} bits each", HumanBytes(num_bytes),
+                  8 * static_cast<double>(num_bytes) / static_cast<double>(num_elements));
+  // What was fine-tuned is a value of its format already.
+  if (std::isfinite(worst.sqnr_db)) {
+    text += fmt::format("; least accurate: '{}', SQNR {:.1f} dB", worst.value, worst.sqnr_db);
+  }
+  return text + "\n";
+}
+
+// How much nearer to the float model's the outputs of the layers came, and which stayed behind.
+std::string DescribeFinetuning(const finetune::FinetuneReport& report) {
+  if (report.layers.empty() && report.left_out.empty()) return "";
+  size_t num_tuned = 0;
+  double log_before = 0;
+  double log_after = 0;
+  std::string notes;
+  for (const finetune::LayerReport& layer : report.layers) {
+    if (!layer.note.empty()) {
+      notes += fmt::format("  {} '{}': {}: {}\n", layer.op_type, layer.node,
+                           layer.is_tuned ? "tuned" : "not tuned", layer.note);
+    }
+    if (!layer.is_tuned) continue;
+    ++num_tuned;
+    log_before += std::log10(layer.error_before);
+    log_after += std::log10(std::max(layer.error_after, 1e-12));
+  }
+  std::string text = fmt::format("  fine-tuned:  {} of {} layers", num_tuned,
+                                 report.layers.size() + report.left_out.size());
+  if (num_tuned > 0) {
+    const auto count = static_cast<double>(num_tuned);
+    text += fmt::format(", SQNR of their outputs on held-back samples {:.1f} -> {:.1f} dB",
+                        -10 * log_before / count, -10 * log_after / count);
+  }
+  if (report.num_resumed > 0) {
+    text += fmt::format(" ({} were in the journal of a stopped run)", report.num_resumed);
+  }
+  text += "\n" + notes;
+  for (const auto& [weight, reason] : report.left_out) {
+    text += fmt::format("  not tuned: '{}': {}\n", weight, reason);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string DescribeQuantized(const pipeline::QuantizeOptions& options,
+                              const pipeline::QuantizeReport& report) {
+  const plan::QuantPlan& plan = report.plan;
+  std::string text = fmt::format("{}: {} ({} before)\n", options.output.string(),
+                                 HumanBytes(report.output_bytes), HumanBytes(report.input_bytes));
+  text += fmt::format("  activations: {}\n", CountFormats(plan, plan::Role::kActivation));
+  text += fmt::format("  weights:     {}\n", CountFormats(plan, plan::Role::kWeight));
+  text += fmt::format("  biases:      {}\n", CountFormats(plan, plan::Role::kBias));
+  text += ListReasons(plan);
+  if (report.equalized) text += DescribeEqualization(*report.equalized);
+  if (report.smoothed) text += DescribeSmoothing(*report.smoothed);
+  for (const transform::PortableFunctions::Omission& omission :
+       report.transform.portable.omissions) {
+    text += fmt::format("  needs our library: {}: {}\n", omission.op_type, omission.reason);
+  }
+  if (options.apply.target == transform::Target::kOnnxRuntime) {
+    text += DescribeRewritten("compute from codes of weights", "decoded at load",
+                              report.transform.native);
+  }
+  if (options.apply.form == transform::IntegerForm::kQOperator) {
+    text += DescribeRewritten("are operators on integers", "between Q and DQ as ever",
+                              report.transform.integer);
+  }
+  for (const auto& [value, reason] : report.left_float) {
+    text += fmt::format("  left float: '{}': {}\n", value, reason);
+  }
+  if (!report.finetune.scaled.smoothed.empty() || !report.finetune.scaled.left_alone.empty()) {
+    text += DescribeScaled("awq:", report.finetune.scaled);
+  }
+  text += DescribeFinetuning(report.finetune);
+  text += DescribeWeights(report.transform.weights);
+  constexpr size_t kMostNodes = 5;
+  return report.target ? text + DescribeTarget(*report.target, kMostNodes) : text;
+}
+
+}  // namespace bitpress::apps
