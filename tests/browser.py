@@ -77,6 +77,8 @@ class Browser:
         for domain in ("Page", "Runtime", "Log", "Network"):
             page.call(f"{domain}.enable")
         page.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=is_phone)
+        # What is to be clicked shall not move.
+        page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])
         page.call("Page.navigate", url=path.absolute().as_uri())
         page.wait_for("document.readyState === 'complete'")
         return page
@@ -104,16 +106,20 @@ class Page:
 
     def click(self, selector):
         """A click of the mouse in the middle of the first such element, scrolled into view."""
-        x, y = self.evaluate(f"""(() => {{ const node = document.querySelector({json.dumps(selector)});
-            node.scrollIntoView({{ block: "center", behavior: "instant" }}); const box = node.getBoundingClientRect();
-            return [box.x + box.width / 2, box.y + box.height / 2]; }})()""")
+        self.evaluate(f"document.querySelector({json.dumps(selector)}).scrollIntoView({{ block: 'center', behavior: 'instant' }})")
+        x, y = self._middle(selector)
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def hover(self, selector):
-        x, y = self.evaluate(f"""(() => {{ const box = document.querySelector({json.dumps(selector)}).getBoundingClientRect();
-            return [box.x + box.width / 2, box.y + box.height / 2]; }})()""")
+        x, y = self._middle(selector)
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+
+    def _middle(self, selector):
+        """Where the element is once the page has been laid out and drawn."""
+        return self.evaluate(f"""new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => {{
+            const box = document.querySelector({json.dumps(selector)}).getBoundingClientRect();
+            done([box.x + box.width / 2, box.y + box.height / 2]); }})))""")
 
     def press(self, key):
         for kind in ("keyDown", "keyUp"):

@@ -17,6 +17,10 @@ function bytes(count) {
   return `${unit === 0 ? count : count.toPrecision(3)} ${units[unit]}`;
 }
 function shape(dims) { return dims.length ? dims.map((dim) => (dim < 0 ? "?" : dim)).join(" × ") : "scalar"; }
+function scrollToDetail() {
+  const isCalm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  element("detail-section").scrollIntoView({ behavior: isCalm ? "instant" : "smooth" });
+}
 function hideSection(id) { element(id).hidden = true; }
 // The worst of a layer's weights; null if none is known.
 function weightSqnr(layer) {
@@ -123,7 +127,7 @@ function drawNetwork() {
     networkChart = layerChart(width, layers.map((layer) => `${layer.op_type} ${layer.node}`), shown, current, choose);
     return networkChart;
   });
-  drawLayerTable((i) => { choose(i); element("detail-section").scrollIntoView({ behavior: "smooth" }); });
+  drawLayerTable((i) => { choose(i); scrollToDetail(); });
   choose(worst);
 }
 
@@ -195,7 +199,7 @@ function drawKept() {
   const sorted = [...groups].sort((a, b) => b[1].length - a[1].length);
   element("kept").replaceChildren(...sorted.map(([reason, names]) => htmlNode("details", {}, htmlNode("summary", {}, `${names.length} × ${reason}`),
     htmlNode("ul", {}, ...names.map((name) => htmlNode("li", {}, tensors.has(name)
-      ? htmlNode("button", { class: "link", onclick: () => { showTensor(name); element("detail-section").scrollIntoView({ behavior: "smooth" }); } }, name) : name))))));
+      ? htmlNode("button", { class: "link", onclick: () => { showTensor(name); scrollToDetail(); } }, name) : name))))));
   if (sorted.length === 0) element("kept").textContent = "Nothing.";
 }
 
