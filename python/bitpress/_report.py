@@ -14,11 +14,15 @@ from bitpress._samples import Data, sample_arguments
 from bitpress._search import SearchResult
 
 
+def _given(path: Optional[PathLike], what: str) -> Optional[Path]:
+    return None if path is None else existing(path, what)
+
+
 def report(model: Model, output: PathLike, reference: Model, data: Optional[Data] = None, *, image: str = "",
            labels: Union[PathLike, Sequence[int], None] = None, samples: int = 0, layer_samples: int = 16,
            calibration: Optional[PathLike] = None, plan: Union[PathLike, Plan, None] = None,
-           search: Union[PathLike, SearchResult, None] = None, quantized: Optional[_native.QuantizeReport] = None, as_is: bool = False, batch_size: int = 20, threads: int = 0,
-           progress: Progress = None) -> Dict[str, Any]:
+           search: Union[PathLike, SearchResult, None] = None, quantized: Optional[_native.QuantizeReport] = None,
+           as_is: bool = False, batch_size: int = 20, threads: int = 0, progress: Progress = None) -> Dict[str, Any]:
     """Writes one HTML page about a quantized model: accuracy, errors layer by layer, ranges and histograms, sizes, what stayed
     float and why. Arguments that are not listed are those of quantize().
 
@@ -49,8 +53,7 @@ def report(model: Model, output: PathLike, reference: Model, data: Optional[Data
         if isinstance(search, SearchResult):
             (Path(folder) / "search.json").write_text(json.dumps(search.data), encoding="utf-8")
             search = Path(folder) / "search.json"
-        files = [None if file is None else existing(file, what)
-                 for file, what in ((calibration, "calibration"), (plan, "plan"), (search, "search"))]
-        shown: Dict[str, Any] = json.loads(_native.report(path, Path(output), reference_path, source, layer_samples, *files, quantized, as_is,
-                                                          batch_size, _count("threads", threads), callback))
+        shown: Dict[str, Any] = json.loads(_native.report(
+            path, Path(output), reference_path, source, layer_samples, _given(calibration, "calibration"), _given(plan, "plan"),
+            _given(search, "search"), quantized, as_is, batch_size, _count("threads", threads), callback))
     return shown
