@@ -8,19 +8,39 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
 
 namespace bitpress {
+namespace {
+
+// Where a file without a name can be found.
+std::string LinkOf(int descriptor) { return "/proc/self/fd/" + std::to_string(descriptor); }
+
+}  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path_, ignored)) {
     Fail(ErrorCode::kIo, "cannot write '{}': it is a folder", path_.string());
   }
+  if (std::filesystem::exists(path_, ignored) &&
+      !std::filesystem::is_regular_file(path_, ignored)) {
+    Fail(ErrorCode::kIo, "cannot write '{}': it is no file but a device or a pipe", path_.string());
+  }
   // A link is followed, so that its target is replaced and not the link.
   if (std::filesystem::is_symlink(path_, ignored)) path_ = std::filesystem::weakly_canonical(path_);
+  const std::filesystem::path folder = path_.has_parent_path() ? path_.parent_path() : ".";
+  descriptor_ = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+  if (descriptor_ >= 0 && ::access(LinkOf(descriptor_).c_str(), F_OK) == 0) return;
+  // Other errors, such as a missing folder, come again and are told there.
+  if (descriptor_ >= 0) ::close(descriptor_);
+  CreateNamed();
+}
+
+void AtomicFile::CreateNamed() {
   std::string name = path_.string() + ".XXXXXX";
   descriptor_ = ::mkostemp(name.data(), O_CLOEXEC);
   if (descriptor_ < 0) FailIo("create");
@@ -29,6 +49,20 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   const mode_t mask = ::umask(0);
   ::umask(mask);
   ::fchmod(descriptor_, 0666 & ~mask);
+}
+
+// A link cannot replace a file, so that it gets a name of its own first.
+void AtomicFile::GiveName() {
+  for (int number = 0;; ++number) {
+    const std::string name =
+        path_.string() + "." + std::to_string(::getpid()) + "-" + std::to_string(number);
+    if (::linkat(AT_FDCWD, LinkOf(descriptor_).c_str(), AT_FDCWD, name.c_str(),
+                 AT_SYMLINK_FOLLOW) == 0) {
+      temporary_ = name;
+      return;
+    }
+    if (errno != EEXIST) FailIo("write");
+  }
 }
 
 AtomicFile::~AtomicFile() {
@@ -56,6 +90,7 @@ void AtomicFile::Write(const void* data, size_t num_bytes) {
 
 void AtomicFile::Commit() {
   if (::fsync(descriptor_) != 0) FailIo("write");
+  if (temporary_.empty()) GiveName();
   const int descriptor = std::exchange(descriptor_, -1);
   if (::close(descriptor) != 0) FailIo("write");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) FailIo("write");

@@ -1,6 +1,7 @@
-// Writes a file so that a reader sees the old content or the new, never a part: data goes to a
-// temporary file in the same folder, `Commit` flushes it to disk and renames it. Without Commit the
-// temporary file is removed.
+// Writes a file so that a reader sees the old content or the new, never a part: data goes to a file
+// without a name in the same folder, which `Commit` flushes to disk and puts in place. Without
+// Commit nothing is left, even if the process is killed. File systems that have no such files get a
+// temporary one with a name, which only a killed process leaves behind.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +13,7 @@ namespace bitpress {
 
 class AtomicFile {
  public:
-  // Creates the temporary file. Throws Error(kIo) if the folder does not exist or cannot be
-  // written.
+  // Creates the file. Throws Error(kIo) if the folder does not exist or cannot be written.
   explicit AtomicFile(std::filesystem::path path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -25,16 +25,17 @@ class AtomicFile {
 
   // The file descriptor to write to directly; owned by this object.
   int descriptor() const { return descriptor_; }
-  const std::filesystem::path& temporary_path() const { return temporary_; }
 
-  // Makes the file visible under its name. Throws Error(kIo); the temporary file is gone then.
+  // Makes the file visible under its name. Throws Error(kIo); what was written is gone then.
   void Commit();
 
  private:
   [[noreturn]] void FailIo(std::string_view action) const;
+  void CreateNamed();
+  void GiveName();
 
   std::filesystem::path path_;
-  std::filesystem::path temporary_;
+  std::filesystem::path temporary_;  // its name until Commit; empty: it has none
   int descriptor_ = -1;
 };
 

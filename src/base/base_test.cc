@@ -1,7 +1,9 @@
+#include <fcntl.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -143,6 +145,44 @@ TEST_F(AtomicFileTest, AppearsOnlyOnCommit) {
   file.Commit();
   EXPECT_EQ(ReadFile(path), "kept");
   EXPECT_EQ(folder_.NumFiles(), 1u);
+}
+
+TEST_F(AtomicFileTest, AKilledProcessLeavesNothing) {
+  const fs::path path = folder_ / "out.bin";
+  std::ofstream(path) << "old";
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    AtomicFile file(path);
+    file.Write("new");
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(ReadFile(path), "old");
+  const int probe = ::open(folder_.path().c_str(), O_TMPFILE | O_RDWR, 0600);
+  if (probe < 0) GTEST_SKIP() << "this file system has no files without names";
+  ::close(probe);
+  EXPECT_EQ(folder_.NumFiles(), 1u);
+}
+
+TEST_F(AtomicFileTest, PermissionsAreThoseOfANewFile) {
+  const fs::path path = folder_ / "out.bin";
+  const mode_t mask = ::umask(027);
+  {
+    AtomicFile file(path);
+    file.Commit();
+  }
+  ::umask(mask);
+  EXPECT_EQ(fs::status(path).permissions(), static_cast<fs::perms>(0640));
+}
+
+TEST_F(AtomicFileTest, WhatIsNoFileIsNotReplaced) {
+  const fs::path path = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THROW(AtomicFile{path}, Error);
+  EXPECT_TRUE(fs::is_fifo(path));
 }
 
 TEST_F(AtomicFileTest, AFullDiskLeavesTheOldFile) {
