@@ -70,7 +70,9 @@ class OptimizedGraph {
       if (!reads_dequantized && !Contains(kMultiplying, node.op_type())) continue;
       report.float_nodes.push_back({node.name().empty() ? node.output(0) : node.name(),
                                     node.op_type(),
-                                    reads_dequantized ? Reason(node) : "it was not quantized"});
+                                    reads_dequantized || !Contains(kIntegerKernels, node.op_type())
+                                        ? Reason(node)
+                                        : "it was not quantized"});
     }
   }
 

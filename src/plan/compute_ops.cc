@@ -53,16 +53,28 @@ int64_t MatMulAxis(const graph::Node& node, size_t input_index, int64_t rank) {
 
 bool IsComputeOp(const graph::Node& node) { return FindComputeOp(node) != nullptr; }
 
+bool IsRecurrent(const graph::Node& node) {
+  return (node.domain().empty() || node.domain() == "ai.onnx") && IsRecurrent(node.op_type());
+}
+
+bool IsRecurrent(std::string_view op_type) {
+  return op_type == "LSTM" || op_type == "GRU" || op_type == "RNN";
+}
+
 bool ReadsShapeOnly(const graph::Node& node) {
   return node.op_type() == "Shape" || node.op_type() == "Size";
 }
 
 std::optional<Operand> OperandOf(const graph::Node& node, size_t input_index, int64_t rank) {
+  const Operand bias{Slot::kBias, rank > 0 ? rank - 1 : rank == 0 ? 0 : -1};
+  if (IsRecurrent(node)) {  // X, W, R, B, sequence lengths, states
+    if (input_index == 3) return bias;
+    const bool is_weight = input_index == 1 || input_index == 2;
+    return is_weight ? std::optional(Operand{Slot::kRecurrent, 2}) : std::nullopt;
+  }
   const ComputeOp* op = FindComputeOp(node);
   if (op == nullptr || input_index > 2) return std::nullopt;
-  if (input_index == 2) {
-    return Operand{Slot::kBias, rank > 0 ? rank - 1 : rank == 0 ? 0 : -1};
-  }
+  if (input_index == 2) return bias;
   const bool is_first = input_index == 0;
   switch (op->kind) {
     case Kind::kConv:

@@ -1,11 +1,14 @@
 // The operators that multiply (Conv, ConvTranspose, Gemm, MatMul and their fused kin) and, for each
 // of their inputs, the axis along which products are summed: blocks run along it in the weight and
-// in the activation that meets it. Pure.
+// in the activation that meets it. Recurrent operators multiply too, but with states that no
+// quantizer can stand on: of those the weights alone are operands. Pure.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string_view>
 
 #include "graph/model.h"
 #include "plan/quant_config.h"
@@ -14,9 +17,10 @@ namespace bitpress::plan {
 
 // What an input is to a compute operator.
 enum class Slot {
-  kData,    // an activation, or a constant in its place
-  kKernel,  // the weight of a convolution: constant in all but exotic models
-  kMatrix,  // either operand of a matrix product: constant or not
+  kData,       // an activation, or a constant in its place
+  kKernel,     // the weight of a convolution: constant in all but exotic models
+  kMatrix,     // either operand of a matrix product: constant or not
+  kRecurrent,  // the weights W [directions, gates * hidden, inputs] and R [.., .., hidden]
   kBias,
 };
 
@@ -27,18 +31,24 @@ struct Operand {
   int64_t axis = 0;
 };
 
+// Multiplies activations of the graph with weights or with each other; no recurrent operator.
 bool IsComputeOp(const graph::Node& node);
+
+// LSTM, GRU or RNN.
+bool IsRecurrent(const graph::Node& node);
+bool IsRecurrent(std::string_view op_type);  // of the standard operators
 
 // Whether it reads a tensor's shape only: rounding its values for it is wasted.
 bool ReadsShapeOnly(const graph::Node& node);
 
-// Describes one input of a compute operator; nothing for other operators and for inputs that do not
-// take part in the product (a fused Add's operand). `rank` is that of the input, -1 if unknown.
+// Describes one input of a compute operator, or a weight or bias of a recurrent one; nothing for
+// other operators and for inputs that do not take part in the product (a fused Add's operand).
+// `rank` is that of the input, -1 if unknown.
 std::optional<Operand> OperandOf(const graph::Node& node, size_t input_index, int64_t rank);
 
 // The axis of a weight's output channels, along which integers have one scale each; nothing where
-// it has none, as a vector. REQUIRES: OperandOf(node, input_index, rank) gave an operand; rank >=
-// 0.
+// it has none, as a vector, or where they lie along several, as in a recurrent weight. REQUIRES:
+// OperandOf(node, input_index, rank) gave an operand; rank >= 0.
 std::optional<int64_t> ChannelAxis(const graph::Node& node, size_t input_index, int64_t rank);
 
 // How blocks lie in a weight of these dimensions: the axis, and whether all dimensions after it are

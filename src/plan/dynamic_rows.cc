@@ -99,6 +99,7 @@ class DynamicNode {
     if (!reason.empty()) return reason;
     const graph::InitializerView weight = model_.Initializer(value);
     if (weight.type != DataType::kFloat) return "DynamicQuantizeLinear takes FLOAT only";
+    if (IsLstm(node_)) return weight.dims.size() == 3 ? "" : "its weight has not three dimensions";
     return weight.dims.size() < 2 ? "its weight is a vector" : "";
   }
 
@@ -107,9 +108,12 @@ class DynamicNode {
     const auto rank = static_cast<int64_t>(model_.Initializer(value).dims.size());
     row.integer->granularity = treatment.config.weight_granularity;
     if (IsLstm(node_)) {
-      // Directions are networks of their own.
-      row.integer->granularity = Granularity::kPerAxis;
-      row.axis = 0;
+      if (row.integer->granularity == Granularity::kPerAxis) {
+        RowMaker::MakeRowsOfRecurrent(model_.Initializer(value).dims, row);
+      } else {  // directions are networks of their own
+        row.integer->granularity = Granularity::kPerAxis;
+        row.axis = 0;
+      }
       return row;
     }
     // ConvInteger takes one zero point for the whole weight.

@@ -115,7 +115,8 @@ class Planner {
       Add(rows_.Bias(node, value, *operand, HasIntegerProduct(node)), node, input);
     } else if (model_.IsInitializer(value)) {
       Add(rows_.Weight(node, input, *operand), node, input);
-    } else if (operand->slot == Slot::kKernel || rows_.IsQuantizedConstant(value)) {
+    } else if (operand->slot == Slot::kKernel || operand->slot == Slot::kRecurrent ||
+               rows_.IsQuantizedConstant(value)) {
       Add(rows_.DynamicWeight(node, value), node, input);
     } else if (!IsPlanned(node, value)) {
       Add(rows_.Activation(node, value, operand->axis), node, input);
@@ -128,10 +129,10 @@ class Planner {
     const std::string& input = node.input(0);
     const std::string& weight = node.input(1);
     const Treatment& of_weight = rules_.For(node, weight);
-    return integer_values_.contains(input) && IsPlanned(node, input) && of_weight.weight &&
-           of_weight.weight->is_integer() && of_weight.weight->element_bits <= 16 &&
-           of_weight.excluded.empty() && model_.IsInitializer(weight) &&
-           rows_.ConstantReason(weight).empty() &&
+    return IsComputeOp(node) && integer_values_.contains(input) && IsPlanned(node, input) &&
+           of_weight.weight && of_weight.weight->is_integer() &&
+           of_weight.weight->element_bits <= 16 && of_weight.excluded.empty() &&
+           model_.IsInitializer(weight) && rows_.ConstantReason(weight).empty() &&
            of_weight.config.weight_granularity != Granularity::kPerBlock;
   }
 
@@ -161,7 +162,8 @@ class Planner {
                                  ? "its rank is not known, so neither is the axis"
                                  : treatment.excluded);
     }
-    int64_t axis = rank == 1 ? 0 : 1;
+    // Of [time, batch, features], as recurrent operators read them, the last.
+    int64_t axis = rank == 1 ? 0 : IsRecurrent(node) ? rank - 1 : 1;
     if (IsSoftmax(node) && node.input(0) == value) {
       // Before opset 13 the default axis was 1.
       axis = node.GetInt("axis", plan_.opset >= 13 ? -1 : 1);

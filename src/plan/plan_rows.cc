@@ -154,7 +154,9 @@ TensorPlan RowMaker::IntegerWeight(const Node& node, size_t input, const Operand
   const Granularity granularity = treatment.config.weight_granularity;
   TensorPlan row = Quantized(value, Role::kWeight, *treatment.weight, treatment, operand.axis);
   row.integer->granularity = granularity;
-  if (granularity == Granularity::kPerAxis) {
+  if (granularity == Granularity::kPerAxis && operand.slot == Slot::kRecurrent) {
+    MakeRowsOfRecurrent(dims, row);
+  } else if (granularity == Granularity::kPerAxis) {
     row.axis = ChannelAxis(node, input, static_cast<int64_t>(dims.size()));
     if (!row.axis) row.integer->granularity = Granularity::kPerTensor;
   } else if (granularity == Granularity::kPerBlock) {
@@ -169,6 +171,12 @@ TensorPlan RowMaker::IntegerWeight(const Node& node, size_t input, const Operand
     }
   }
   return row;
+}
+
+void RowMaker::MakeRowsOfRecurrent(std::span<const int64_t> dims, TensorPlan& row) {
+  row.integer->granularity = Granularity::kPerBlock;
+  row.axis = 2;
+  row.integer->block_size = dims[2];
 }
 
 TensorPlan RowMaker::DynamicWeight(const Node& node, const std::string& value) const {

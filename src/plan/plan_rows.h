@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "graph/model.h"
@@ -28,6 +29,10 @@ class RowMaker {
   // `axis` is only read where the format has blocks.
   static TensorPlan Quantized(const std::string& value, Role role, const formats::FormatSpec& spec,
                               const Treatment& treatment, int64_t axis);
+
+  // Gives each row of a recurrent weight [directions, gates * hidden, inputs] its scale: blocks as
+  // long as a row, because one axis has not that many. REQUIRES: row.integer is there, three dims.
+  static void MakeRowsOfRecurrent(std::span<const int64_t> dims, TensorPlan& row);
 
   TensorPlan Activation(const graph::Node& node, const std::string& value, int64_t axis) const;
   TensorPlan Weight(const graph::Node& node, size_t input, const Operand& operand) const;

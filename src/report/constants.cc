@@ -1,6 +1,8 @@
 #include "report/constants.h"
 
+#include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 #include "evaluate/outputs.h"
@@ -99,7 +101,13 @@ std::optional<Constant> ReadCodes(const Model& model, const std::string& weight,
     const auto zeros = ReadIntegers(model, weight + "_zero_point");
     const size_t num_scales = scales->values.size();
     size_t inner = constant.values.size();  // elements of one slice side by side
-    if (num_scales > 1) {
+    const std::span<const int64_t> of_scales(scales->dims);
+    const bool is_leading =
+        of_scales.size() > 1 && of_scales.size() < constant.dims.size() &&
+        std::ranges::equal(of_scales, std::span(constant.dims).first(of_scales.size()));
+    if (is_leading) {
+      inner /= num_scales;
+    } else if (num_scales > 1) {
       const bool fits = axis && *axis >= 0 && std::cmp_less(*axis, constant.dims.size()) &&
                         std::cmp_equal(constant.dims[static_cast<size_t>(*axis)], num_scales);
       if (!fits) return std::nullopt;

@@ -29,8 +29,8 @@ std::optional<Constant> ReadInput(const graph::Model& model, const graph::Node& 
                                   ThreadPool& pool);
 
 // A weight whose codes operators on integers read: `<weight>_codes` or `<weight>_quantized` with
-// `<weight>_scale` and `<weight>_zero_point`, one scale or one for each slice of `axis`. Nothing if
-// there are none, or not so.
+// `<weight>_scale` and `<weight>_zero_point`: one scale, one for each slice of `axis`, or one for
+// each place in the first dimensions. Nothing if there are none, or not so.
 std::optional<Constant> ReadCodes(const graph::Model& model, const std::string& weight,
                                   std::optional<int64_t> axis);
 

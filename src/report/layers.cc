@@ -51,17 +51,18 @@ std::vector<size_t> WeightsOf(const Model& model, const Node& node) {
 bool IsLayer(const Model& model, const Node& node) {
   if (plan::IsComputeOp(node)) return true;
   // Shapes, positions and masks that are added are no layers of their own.
-  static constexpr std::array<std::string_view, 5> kReaders = {"Gather", "LSTM", "GRU", "RNN",
-                                                               "Attention"};
-  return std::ranges::find(kReaders, node.op_type()) != kReaders.end() &&
-         std::ranges::any_of(WeightsOf(model, node),
-                             [&](size_t i) { return IsWeight(model, node.input(i)); });
+  static constexpr std::array<std::string_view, 2> kReaders = {"Gather", "Attention"};
+  const bool is_reader =
+      plan::IsRecurrent(node) || std::ranges::find(kReaders, node.op_type()) != kReaders.end();
+  return is_reader && std::ranges::any_of(WeightsOf(model, node),
+                                          [&](size_t i) { return IsWeight(model, node.input(i)); });
 }
 
 bool ComputesIntegers(const Node& node) {
   return node.op_type().starts_with("QLinear") || node.op_type() == "QGemm" ||
          node.op_type() == "MatMulInteger" || node.op_type() == "ConvInteger" ||
-         node.op_type() == "DynamicQuantizeMatMul" || node.op_type() == "MatMulIntegerToFloat";
+         node.op_type() == "DynamicQuantizeMatMul" || node.op_type() == "DynamicQuantizeLSTM" ||
+         node.op_type() == "MatMulIntegerToFloat";
 }
 
 // Behind `value`, the operator on integers whose result becomes it: between stand the product with
@@ -215,7 +216,10 @@ class Describer {
     // Codes that the node reads itself, or that are decoded in the body in which it stands.
     const std::string& name = layer.node.input(index);
     const auto rank = static_cast<int64_t>(reference_.InfoOf(name).shape.size());
-    return ReadCodes(quantized_, name, plan::ChannelAxis(layer.node, index, rank));
+    const std::optional<int64_t> axis = plan::IsRecurrent(layer.node)
+                                            ? std::optional<int64_t>(0)  // of its directions
+                                            : plan::ChannelAxis(layer.node, index, rank);
+    return ReadCodes(quantized_, name, axis);
   }
 
   const Model& reference_;

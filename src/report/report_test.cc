@@ -84,6 +84,12 @@ TEST(Constants, CodesWithOneScaleASlice) {
   ASSERT_TRUE(by_row);
   EXPECT_THAT(by_row->values, ElementsAre(0.5, 1, 20, 30));
   EXPECT_FALSE(ReadCodes(model, "w", std::nullopt));  // whose scale is which?
+  const Model leading = FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (float[2,2,1] x) => (float[2,2,2] y)
+    <int8[2,2,2] w_codes = {1, 2, 3, 4, 5, 6, 7, 8}, float[2,2] w_scale = {1, 10, 100, 1000}>
+    { f = Cast<to = 1>(w_codes)  a = Mul(x, f)  b = ReduceSum(w_scale)  y = Add(a, b) })");
+  EXPECT_THAT(ReadCodes(leading, "w", std::nullopt)->values,
+              ElementsAre(1, 2, 30, 40, 500, 600, 7000, 8000));
   EXPECT_FALSE(ReadCodes(model, "v", 0));
 }
 

@@ -161,7 +161,10 @@ double CostModel::Of(const LayerGroup& group, std::span<const size_t> combinatio
       if (!layer.parts[part].is_there) continue;
       const auto& [side, candidate] = space_.parts[part];
       if (side != Side::kActivations) weight_bits = BitsOf(candidate.config.weights);
-      if (side != Side::kWeights) activation_bits = BitsOf(candidate.config.activations);
+      const bool has_activations = !plan::IsRecurrent(layer.op_type);  // those stay float
+      if (side != Side::kWeights && has_activations) {
+        activation_bits = BitsOf(candidate.config.activations);
+      }
       time += layer.parts[part].time_ms.value_or(0) - layer.time_ms.value_or(0);
     }
     // Products of two activations.

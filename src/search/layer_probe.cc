@@ -148,6 +148,11 @@ double LayerProbe::CountMacs(const std::vector<Tensor>& layer_outputs) const {
   const std::vector<int64_t> data = DimsOf(node_.input(0));
   const std::vector<int64_t> weight = DimsOf(node_.input(1));
   const auto rank = static_cast<int64_t>(data.size());
+  if (plan::IsRecurrent(node_)) {  // a step of a sample meets every weight
+    const int64_t num_steps = NumElements(data) / std::max<int64_t>(1, data.back());
+    const int64_t num_weights = NumElements(weight) + NumElements(DimsOf(node_.input(2)));
+    return static_cast<double>(num_steps) * static_cast<double>(num_weights);
+  }
   const std::optional<plan::Operand> operand = plan::OperandOf(node_, 0, rank);
   const auto kernel = plan::OperandOf(node_, 1, static_cast<int64_t>(weight.size()));
   if (!operand || !kernel || weight.empty()) return 0;

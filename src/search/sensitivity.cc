@@ -288,7 +288,7 @@ SearchLayers FindSearchLayers(const graph::Model& model, const std::vector<Plann
   SearchLayers layers;
   const plan::NodeIndex index(model);
   for (const graph::Node& node : model.Nodes()) {
-    if (!plan::IsComputeOp(node)) continue;
+    if (!plan::IsComputeOp(node) && !plan::IsRecurrent(node)) continue;
     SearchLayer layer{index.KeyOf(node), node.op_type(), {}};
     bool has_any = false;
     for (const PlannedPart& part : parts) {

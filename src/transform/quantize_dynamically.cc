@@ -222,6 +222,10 @@ class DynamicQuantizer {
     if (is_conv && !scale_dims.empty()) {
       scale_dims.resize(source.dims.size() - 1, 1);
       zero_point_dims.clear();
+    } else if (row.integer->granularity == plan::Granularity::kPerBlock) {
+      // Of a recurrent weight, a block a row: [directions, 4 * hidden, 1].
+      scale_dims.pop_back();
+      zero_point_dims = scale_dims;
     }
     const int64_t num_zero_points = NumElements(zero_point_dims);
     statistics->stored_bytes = NumBytes(type, statistics->num_elements) +

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "formats/packed_tensor.h"
+#include "plan/compute_ops.h"
 #include "plan/quantizer_nodes.h"
 #include "transform/integer_weight.h"
 #include "transform/unpack_functions.h"
@@ -309,7 +310,9 @@ class WeightQuantizer {
 IntegerReaders::IntegerReaders(const QuantPlan& plan) {
   for (const TensorPlan& row : plan.tensors) {
     if (!row.integer || row.role != plan::Role::kActivation) continue;
-    for (const plan::TensorUse& use : row.uses) nodes_.insert(use.node);
+    for (const plan::TensorUse& use : row.uses) {
+      if (!plan::IsRecurrent(use.op_type)) nodes_.insert(use.node);
+    }
   }
 }
 
