@@ -39,7 +39,9 @@ std::vector<Readers> FindReaders(const graph::Model& model, const plan::QuantPla
   const plan::NodeIndex index(model);
   std::vector<Readers> found;
   for (const Layer& layer : layers.found) {
-    if (layer.layout != PositionLayout::kChannelsLast) continue;
+    const bool is_product =
+        layer.layout == PositionLayout::kChannelsLast && layer.recurrent == RecurrentWeight::kNone;
+    if (!is_product) continue;
     if (model.Initializer(layer.weight).type != DataType::kFloat) continue;
     const std::string& value =
         index.Find({layer.node, layer.op_type, static_cast<int64_t>(layer.data_input)})

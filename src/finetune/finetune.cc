@@ -131,7 +131,7 @@ class Finetuner {
     if (layer.is_bias_new) {
       return std::vector<float>(static_cast<size_t>(layer.groups * layer.rows));
     }
-    return layer.bias.empty() ? std::vector<float>() : FloatsOf(float_model_, layer.bias);
+    return layer.bias.empty() ? std::vector<float>() : BiasOf(float_model_, layer);
   }
 
   bool Fits(const Layer& layer, const LearnedLayer& learned) const {
@@ -144,7 +144,7 @@ class Finetuner {
   void Take(const Layer& layer, const LearnedLayer& learned) {
     if (learned.report.is_tuned) {
       SetFloats(model_, layer.weight, learned.weights);
-      if (!layer.is_bias_new && !layer.bias.empty()) SetFloats(model_, layer.bias, learned.bias);
+      if (!layer.is_bias_new && !layer.bias.empty()) SetBias(model_, layer, learned.bias);
       if (layer.is_bias_new && !learned.bias.empty()) {
         AddBias(model_, layer, learned.bias);
         report_.added_biases.push_back({layer.bias, {layer.node, layer.op_type, 2}});
@@ -180,8 +180,8 @@ class Finetuner {
     for (const Layer& layer : std::span(layers_).first(begin)) {
       SetFloats(model, layer.weight, FloatsOf(model_, layer.weight));
       if (layer.bias.empty() || !model_.IsInitializer(layer.bias)) continue;
-      const std::vector<float> bias = FloatsOf(model_, layer.bias);
-      layer.is_bias_new ? AddBias(model, layer, bias) : SetFloats(model, layer.bias, bias);
+      const std::vector<float> bias = BiasOf(model_, layer);
+      layer.is_bias_new ? AddBias(model, layer, bias) : SetBias(model, layer, bias);
     }
     transform::ApplyOptions apply;
     apply.storage = transform::Storage::kSimulated;

@@ -10,6 +10,7 @@
 #include "base/scratch_folder.h"
 #include "calibrate/instrument.h"
 #include "calibrate/sample_runs.h"
+#include "finetune/recurrent.h"
 #include "graph/clean_up.h"
 #include "kernels/half.h"
 #include "plan/quant_plan.h"
@@ -153,13 +154,13 @@ graph::Model BesideQuantizers(const graph::Model& float_model, const graph::Mode
 }
 
 // Observes values[i] with id i and takes everything out that this does not need.
-runtime::Session Observed(const graph::Model& model, const std::vector<std::string>& values,
+runtime::Session Observed(graph::Model model, const std::vector<std::string>& values,
                           const runtime::ObserverOperators& operators,
                           const GatherOptions& options) {
   const ScratchFolder folder;
   const std::filesystem::path path = folder.path() / "observed.onnx";
   {
-    graph::Model observed = model.Clone();
+    graph::Model observed = std::move(model);  // gone before ONNX Runtime reads the file
     const std::vector<std::string> outputs = observed.OutputNames();
     observed.InferShapes();  // observers know the types of what they watch
     calibrate::InsertObservers(observed, values);
@@ -231,8 +232,8 @@ std::vector<LayerMoments> GatherMoments(const graph::Model& float_model,
   for (const Layer& layer : layers) {
     const graph::Node node =
         quantized_nodes.Find({layer.node, layer.op_type, static_cast<int64_t>(layer.data_input)});
-    values_of_layer.emplace_back(IndexOf(node.input(layer.data_input), inputs),
-                                 IndexOf(layer.output, outputs));
+    const std::string& input = layer.states.empty() ? node.input(layer.data_input) : layer.states;
+    values_of_layer.emplace_back(IndexOf(input, inputs), IndexOf(layer.output, outputs));
   }
   PairSink sink(inputs.size(), outputs.size());
   const std::vector<LayerOptions> of_layers = OptionsOf(layers, options);
@@ -250,8 +251,9 @@ std::vector<LayerMoments> GatherMoments(const graph::Model& float_model,
   // A value that is input and output of layers is observed twice.
   std::vector<std::string> values = inputs;
   values.insert(values.end(), outputs.begin(), outputs.end());
-  runtime::Session session =
-      Observed(BesideQuantizers(float_model, quantized_model), values, operators, options);
+  graph::Model model = BesideQuantizers(float_model, quantized_model);
+  AddProducts(model, layers);
+  runtime::Session session = Observed(std::move(model), values, operators, options);
   size_t num_runs = 0;
   const calibrate::SampleCounts counts = calibrate::RunSamples(
       source, session.inputs(), options.batch_size,

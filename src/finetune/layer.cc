@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "kernels/half.h"
+#include "plan/compute_ops.h"
 
 namespace bitpress::finetune {
 namespace {
@@ -95,16 +96,52 @@ void DescribeMatrix(const Node& node, size_t input, std::span<const int64_t> dim
   layer.group_stride = layer.rows * layer.columns;
 }
 
-// A constant that only this use reads and that has one float or half float for each output channel.
-bool IsOwnBias(const Model& model, const std::string& value, int64_t num_outputs) {
+// A constant of floats or half floats that only this use reads.
+bool IsOwnConstant(const Model& model, const std::string& value) {
   if (value.empty() || !model.IsInitializer(value) || model.Uses(value).size() != 1 ||
       model.IsOutput(value) || model.IsUsedInSubgraph(value)) {
     return false;
   }
-  const graph::InitializerView bias = model.Initializer(value);
-  const bool is_float = bias.type == DataType::kFloat || bias.type == DataType::kFloat16;
-  return is_float && !bias.dims.empty() && bias.dims.back() == num_outputs &&
-         NumElements(bias.dims) == num_outputs;
+  const DataType type = model.Initializer(value).type;
+  return type == DataType::kFloat || type == DataType::kFloat16;
+}
+
+// The same, with one value for each output channel.
+bool IsOwnBias(const Model& model, const std::string& value, int64_t num_outputs) {
+  if (!IsOwnConstant(model, value)) return false;
+  const std::span<const int64_t> dims = model.Initializer(value).dims;
+  return !dims.empty() && dims.back() == num_outputs && NumElements(dims) == num_outputs;
+}
+
+// W or R, both [directions, gates * hidden, inputs].
+void DescribeRecurrent(const Model& model, const Node& node, size_t input,
+                       std::span<const int64_t> dims, Layer& layer) {
+  if (dims.size() != 3) throw LeftOut{"it has not three dimensions"};
+  if (node.GetInt("layout", 0) != 0) throw LeftOut{"its node has layout 1"};
+  layer.layout = PositionLayout::kChannelsLast;
+  layer.columns = dims[2];
+  layer.row_stride = layer.columns;
+  layer.channel_stride = 1;
+  if (input == 1) {
+    layer.recurrent = RecurrentWeight::kInputs;
+    layer.rows = dims[0] * dims[1];
+  } else {
+    if (node.op_type() == "GRU" && node.GetInt("linear_before_reset", 0) == 0) {
+      throw LeftOut{"it multiplies states behind a gate (linear_before_reset 0)"};
+    }
+    layer.recurrent = RecurrentWeight::kStates;
+    layer.groups = dims[0];
+    layer.rows = dims[1];
+    layer.states = model.FreshName(layer.weight + "_states");
+  }
+  layer.group_stride = layer.rows * layer.columns;
+  layer.output = model.FreshName(layer.weight + "_product");
+  const std::string bias = node.num_inputs() > 3 ? node.input(3) : "";
+  if (!IsOwnConstant(model, bias)) return;
+  if (NumElements(model.Initializer(bias).dims) != 2 * dims[0] * dims[1]) return;
+  layer.bias = bias;
+  layer.is_bias_behind = true;
+  layer.biases_per_direction = dims[1];
 }
 
 void FindBias(const Model& model, const Node& node, bool with_new_one, Layer& layer) {
@@ -136,8 +173,9 @@ Layer Describe(const Model& model, const plan::NodeIndex& index, const plan::Ten
   const plan::TensorUse& use = row.uses[0];
   const Node node = index.Find(use);
   const auto input = static_cast<size_t>(use.input);
-  if (!node.domain().empty() || (node.op_type() != "Conv" && node.op_type() != "ConvTranspose" &&
-                                 node.op_type() != "Gemm" && node.op_type() != "MatMul")) {
+  if (!node.domain().empty() ||
+      (node.op_type() != "Conv" && node.op_type() != "ConvTranspose" && node.op_type() != "Gemm" &&
+       node.op_type() != "MatMul" && !plan::IsRecurrent(node))) {
     throw LeftOut{fmt::format("a weight of {} has no linear map here", node.op_type())};
   }
   if (model.IsUsedInSubgraph(row.value)) {
@@ -158,6 +196,10 @@ Layer Describe(const Model& model, const plan::NodeIndex& index, const plan::Ten
   layer.weight = row.value;
   layer.output = node.output(0);
   layer.row = &row;
+  if (plan::IsRecurrent(node)) {
+    DescribeRecurrent(model, node, input, weight.dims, layer);
+    return layer;
+  }
   if (node.op_type() == "Conv" || node.op_type() == "ConvTranspose") {
     if (input != 1) throw LeftOut{"it is the data of a convolution"};
     DescribeConvolution(node, weight.dims, layer);
@@ -195,6 +237,23 @@ Layers FindLayers(const Model& model, const plan::QuantPlan& plan, bool with_new
   for (size_t i = 0; i < nodes.size(); ++i) order.emplace(index.KeyOf(nodes[i]), i);
   std::ranges::stable_sort(layers.found, {}, [&](const Layer& layer) { return order[layer.node]; });
   return layers;
+}
+
+std::vector<float> BiasOf(const Model& model, const Layer& layer) {
+  const std::vector<float> all = FloatsOf(model, layer.bias);
+  std::vector<float> values(static_cast<size_t>(layer.num_outputs()));
+  for (int64_t i = 0; i < layer.num_outputs(); ++i) {
+    values[static_cast<size_t>(i)] = all[layer.BiasElementOf(i)];
+  }
+  return values;
+}
+
+void SetBias(Model& model, const Layer& layer, std::span<const float> values) {
+  std::vector<float> all = FloatsOf(model, layer.bias);
+  for (int64_t i = 0; i < layer.num_outputs(); ++i) {
+    all[layer.BiasElementOf(i)] = values[static_cast<size_t>(i)];
+  }
+  SetFloats(model, layer.bias, all);
 }
 
 void AddBias(Model& model, const Layer& layer, std::span<const float> values) {

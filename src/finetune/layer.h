@@ -23,6 +23,14 @@ enum class PositionLayout {
   kChannelsFirst,  // MatMul with a constant left side: [..., K, P]
 };
 
+// What a weight of an LSTM, GRU or RNN multiplies. Its product is no value of the model:
+// AddProducts makes it one.
+enum class RecurrentWeight {
+  kNone,    // it is of another operator
+  kInputs,  // W: what the node reads; directions are rows
+  kStates,  // R: what the node gave at the step before; directions are groups
+};
+
 // The dimensions behind the channels; empty for matrix products.
 struct Window {
   std::vector<int64_t> kernel, strides, dilations;
@@ -41,7 +49,9 @@ struct Layer {
   // The bias is added by a node behind the layer, and not part of its output.
   bool is_bias_behind = false;
   size_t data_input = 0;  // which input of the node is the activation
-  std::string output;     // what the node computes
+  RecurrentWeight recurrent = RecurrentWeight::kNone;
+  std::string states;  // kStates: the name that AddProducts gives to what is multiplied
+  std::string output;  // what the node computes, or the name that AddProducts gives to the product
   // What alone reads the output, or that of the node that adds the bias.
   std::optional<ActivationFunction> activation = std::nullopt;
   const plan::TensorPlan* row = nullptr;  // of the weight
@@ -56,7 +66,16 @@ struct Layer {
   int64_t group_stride = 0;
   int64_t row_stride = 0;
   int64_t channel_stride = 0;
+  // Recurrent: each direction has biases for W and then as many for R; 0: all are this layer's.
+  int64_t biases_per_direction = 0;
 
+  int64_t num_outputs() const { return groups * rows; }
+  size_t BiasElementOf(int64_t weight_output) const {
+    if (biases_per_direction == 0) return static_cast<size_t>(weight_output);
+    const int64_t direction = weight_output / biases_per_direction;
+    const int64_t num_before = direction + (recurrent == RecurrentWeight::kStates ? 1 : 0);
+    return static_cast<size_t>(weight_output + num_before * biases_per_direction);
+  }
   int64_t num_taps() const { return window.kernel.empty() ? 1 : window.num_taps(); }
   size_t ElementOf(int64_t group, int64_t weight_row, int64_t column) const {
     const int64_t taps = num_taps();
@@ -76,6 +95,10 @@ struct Layers {
 // it would be another node, in the way of what ONNX Runtime makes of products and quantizers.
 Layers FindLayers(const graph::Model& model, const plan::QuantPlan& plan,
                   bool with_new_biases = false);
+
+// The biases that are the layer's, in the order of its outputs. REQUIRES: its bias is a constant.
+std::vector<float> BiasOf(const graph::Model& model, const Layer& layer);
+void SetBias(graph::Model& model, const Layer& layer, std::span<const float> values);
 
 // Gives the layer's node its new bias, in the type of the weight.
 void AddBias(graph::Model& model, const Layer& layer, std::span<const float> values);

@@ -21,8 +21,10 @@ RECIPES = ["none", "gptq", "adaquant", "clip_search", "awq", "awq+gptq+bias_corr
 def networks(work):
     real_models.minilm(work / "minilm.onnx")
     recognition = real_models.package("rapidocr") / "models" / "PP-OCRv6_rec_small.onnx"
+    speech = real_models.package("silero_vad") / "data" / "silero_vad_16k_sequence.onnx"
     return {"PP-OCRv6 recognition": (recognition, list(real_models.recognition(128))),
-            "MiniLM": (work / "minilm.onnx", list(real_models.sentences(256)))}
+            "MiniLM": (work / "minilm.onnx", list(real_models.sentences(256))),
+            "Silero VAD, sequences": (speech, list(real_models.speech_sequences(128)))}
 
 
 def main():

@@ -1,0 +1,79 @@
+#include "finetune/recurrent.h"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plan/quant_plan.h"
+
+namespace bitpress::finetune {
+namespace {
+
+using graph::Model;
+using graph::Node;
+
+// Appends nodes to a graph.
+class Chain {
+ public:
+  explicit Chain(Model& model) : model_(model) {}
+
+  std::string Add(const std::string& op_type, std::vector<std::string> inputs,
+                  const std::string& output,
+                  std::vector<std::pair<std::string, graph::Attribute>> attributes = {}) {
+    const std::string fresh = model_.FreshName(output);
+    model_.InsertNode({fresh, op_type, "", std::move(inputs), {fresh}, std::move(attributes)},
+                      std::nullopt);
+    return fresh;
+  }
+
+  std::string Reshape(const std::string& value, const std::vector<int64_t>& shape,
+                      const std::string& output) {
+    const std::string name = model_.FreshName(output + "_shape");
+    const auto count = static_cast<int64_t>(shape.size());
+    model_.SetInitializer(name, DataType::kInt64, std::vector<int64_t>{count},
+                          std::as_bytes(std::span<const int64_t>(shape)));
+    return Add("Reshape", {value, name}, output);
+  }
+
+  // [time, directions, batch, features] -> [time, batch, directions * features]
+  void JoinDirections(const std::string& value, const std::string& output) {
+    const std::string moved =
+        Add("Transpose", {value}, output + "_moved", {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
+    Reshape(moved, {0, 0, -1}, output);
+  }
+
+ private:
+  Model& model_;
+};
+
+void AddProduct(Model& model, const Layer& layer, Node node) {
+  Chain chain(model);
+  if (layer.recurrent == RecurrentWeight::kInputs) {
+    const std::string rows =
+        chain.Reshape(layer.weight, {layer.rows, layer.columns}, layer.output + "_rows");
+    const std::string columns = chain.Add("Transpose", {rows}, layer.output + "_columns",
+                                          {{"perm", std::vector<int64_t>{1, 0}}});
+    chain.Add("MatMul", {node.input(0), columns}, layer.output);
+    return;
+  }
+  if (node.output(0).empty()) node.set_output(0, model.FreshName(layer.states + "_given"));
+  const std::string& states = node.output(0);
+  chain.JoinDirections(states, layer.states);
+  const std::string columns = chain.Add("Transpose", {layer.weight}, layer.output + "_columns",
+                                        {{"perm", std::vector<int64_t>{0, 2, 1}}});
+  const std::string product = chain.Add("MatMul", {states, columns}, layer.output + "_apart");
+  chain.JoinDirections(product, layer.output);
+}
+
+}  // namespace
+
+void AddProducts(Model& model, std::span<const Layer> layers) {
+  const plan::NodeIndex index(model);
+  for (const Layer& layer : layers) {
+    if (layer.recurrent == RecurrentWeight::kNone) continue;
+    AddProduct(model, layer, index.Find({layer.node, layer.op_type, 0}));
+  }
+}
+
+}  // namespace bitpress::finetune
