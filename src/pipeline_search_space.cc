@@ -42,7 +42,7 @@ SearchSpace::SearchSpace(const SpaceOptions& options)
   layers_ = search::FindSearchLayers(model_, parts_);
   if (layers_.found.empty()) {
     Fail(ErrorCode::kInvalidArgument,
-         "there is no layer that the candidates quantize: no Conv, Gemm or MatMul in float");
+         "there is no layer that the candidates quantize: no Conv, Gemm, MatMul or LSTM in float");
   }
 }
 
