@@ -162,11 +162,10 @@ class Finetuner {
   Model QuantizedBefore(size_t begin, bool with_activations_behind) {
     const plan::NodeIndex index(float_model_);
     std::vector<std::string> nodes;
-    for (const graph::Node& node : float_model_.Nodes()) nodes.push_back(index.KeyOf(node));
+    for (const graph::Node& node : float_model_.AllNodes()) nodes.push_back(index.KeyOf(node));
     std::set<std::string> nodes_before;
     const auto first = std::ranges::find(nodes, layers_[begin].node);
-    // Layers of bodies come first, and nothing before them.
-    if (begin > 0 && first != nodes.end()) nodes_before.insert(nodes.begin(), first);
+    if (begin > 0) nodes_before.insert(nodes.begin(), first);
     plan::QuantPlan before = plan_;
     for (plan::TensorPlan& row : before.tensors) {
       if (row.role == plan::Role::kActivation && with_activations_behind) continue;

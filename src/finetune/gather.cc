@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <thread>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -139,9 +139,9 @@ graph::Model BesideQuantizers(const graph::Model& float_model, const graph::Mode
   graph::Model model = quantized.Clone();
   const plan::NodeIndex original(float_model);
   std::map<std::string, graph::Node> nodes;
-  for (const graph::Node& node : float_model.Nodes()) nodes.emplace(original.KeyOf(node), node);
+  for (const graph::Node& node : float_model.AllNodes()) nodes.emplace(original.KeyOf(node), node);
   const plan::NodeIndex index(model);
-  for (graph::Node node : model.Nodes()) {
+  for (graph::Node node : model.AllNodes()) {
     const auto found = nodes.find(index.KeyOf(node));
     if (found == nodes.end() || found->second.op_type() != node.op_type()) continue;
     for (size_t i = 0; i < node.num_inputs(); ++i) {
@@ -153,7 +153,8 @@ graph::Model BesideQuantizers(const graph::Model& float_model, const graph::Mode
   return model;
 }
 
-// Observes values[i] with id i and takes everything out that this does not need.
+// Observes values[i] with id i and takes everything out that this does not need; with values of
+// bodies nothing, because what gives them may be read by nobody.
 runtime::Session Observed(graph::Model model, const std::vector<std::string>& values,
                           const runtime::ObserverOperators& operators,
                           const GatherOptions& options) {
@@ -163,9 +164,15 @@ runtime::Session Observed(graph::Model model, const std::vector<std::string>& va
     graph::Model observed = std::move(model);  // gone before ONNX Runtime reads the file
     const std::vector<std::string> outputs = observed.OutputNames();
     observed.InferShapes();  // observers know the types of what they watch
+    std::set<std::string> in_bodies;
+    for (const graph::BodyValue& value : observed.BodyValues()) in_bodies.insert(value.name);
     calibrate::InsertObservers(observed, values);
-    for (const std::string& output : outputs) observed.RemoveOutput(output);
-    graph::RemoveUnused(observed);
+    const bool has_bodies = std::ranges::any_of(
+        values, [&](const std::string& value) { return in_bodies.contains(value); });
+    if (!has_bodies) {
+      for (const std::string& output : outputs) observed.RemoveOutput(output);
+      graph::RemoveUnused(observed);
+    }
     observed.Save(path, /*external_data=*/true);
   }
   runtime::SessionOptions session;

@@ -98,8 +98,8 @@ void DescribeMatrix(const Node& node, size_t input, std::span<const int64_t> dim
 
 // A constant of floats or half floats that only this use reads.
 bool IsOwnConstant(const Model& model, const std::string& value) {
-  if (value.empty() || !model.IsInitializer(value) || model.Uses(value).size() != 1 ||
-      model.IsOutput(value) || model.IsUsedInSubgraph(value)) {
+  if (value.empty() || !model.IsInitializer(value) || model.AllUses(value).size() != 1 ||
+      model.IsOutput(value)) {
     return false;
   }
   const DataType type = model.Initializer(value).type;
@@ -178,10 +178,11 @@ Layer Describe(const Model& model, const plan::NodeIndex& index, const plan::Ten
        node.op_type() != "MatMul" && !plan::IsRecurrent(node))) {
     throw LeftOut{fmt::format("a weight of {} has no linear map here", node.op_type())};
   }
-  if (model.IsUsedInSubgraph(row.value)) {
-    throw LeftOut{"the body of an If, Loop or Scan reads it"};
+  for (auto owner = model.Owner(node); owner; owner = model.Owner(*owner)) {
+    // A sample may run the body several times, or never leave it.
+    if (owner->op_type() != "If") throw LeftOut{"the body of a Loop or Scan reads it"};
   }
-  if (model.Uses(row.value).size() != 1) throw LeftOut{"several nodes read it"};
+  if (model.AllUses(row.value).size() != 1) throw LeftOut{"several nodes read it"};
   const graph::InitializerView weight = model.Initializer(row.value);
   // Learned values are kept in the weight's type, and codes of more bits would not survive that.
   const bool fits_half = !row.integer || row.Spec().element_bits <= 8;
@@ -233,7 +234,7 @@ Layers FindLayers(const Model& model, const plan::QuantPlan& plan, bool with_new
   }
   // In graph order, which rows need not have.
   std::map<std::string, size_t> order;
-  const std::vector<Node> nodes = model.Nodes();
+  const std::vector<Node> nodes = model.AllNodes();
   for (size_t i = 0; i < nodes.size(); ++i) order.emplace(index.KeyOf(nodes[i]), i);
   std::ranges::stable_sort(layers.found, {}, [&](const Layer& layer) { return order[layer.node]; });
   return layers;

@@ -13,17 +13,17 @@ namespace {
 using graph::Model;
 using graph::Node;
 
-// Appends nodes to a graph.
+// Appends nodes to the graph in which a node stands.
 class Chain {
  public:
-  explicit Chain(Model& model) : model_(model) {}
+  Chain(Model& model, const Node& beside) : model_(model), beside_(beside) {}
 
   std::string Add(const std::string& op_type, std::vector<std::string> inputs,
                   const std::string& output,
                   std::vector<std::pair<std::string, graph::Attribute>> attributes = {}) {
     const std::string fresh = model_.FreshName(output);
     model_.InsertNode({fresh, op_type, "", std::move(inputs), {fresh}, std::move(attributes)},
-                      std::nullopt);
+                      std::nullopt, beside_);
     return fresh;
   }
 
@@ -45,10 +45,11 @@ class Chain {
 
  private:
   Model& model_;
+  Node beside_;
 };
 
 void AddProduct(Model& model, const Layer& layer, Node node) {
-  Chain chain(model);
+  Chain chain(model, node);
   if (layer.recurrent == RecurrentWeight::kInputs) {
     const std::string rows =
         chain.Reshape(layer.weight, {layer.rows, layer.columns}, layer.output + "_rows");

@@ -13,7 +13,7 @@ namespace bitpress::finetune {
 // gives, and for a weight of states those states as `layer.states`; time and batch come first in
 // all of them. States are those of all steps that the node gives: the next step reads them, and
 // those of the last one stand for those that the first one was given. Others of `layers` are left
-// alone. REQUIRES: the nodes of recurrent layers stand in the main graph, with layout 0.
+// alone. REQUIRES: the nodes of recurrent layers have layout 0.
 void AddProducts(graph::Model& model, std::span<const Layer> layers);
 
 }  // namespace bitpress::finetune

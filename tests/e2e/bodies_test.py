@@ -167,6 +167,23 @@ def test_the_report_reads_weights_in_bodies(options, name, folder, tmp_path, bit
     assert len(weights) >= 2 and all(30 < sqnr < 60 for sqnr in weights), weights
 
 
+@pytest.mark.parametrize("name", ["branches", "inside", "loop"])
+@pytest.mark.parametrize("options", [["--config", "MX4"], ["--config", "INT8", "--weights", "int4"]], ids=["MX4", "int4"])
+def test_layers_in_branches_are_tuned(options, name, folder, tmp_path, bitpress, run_model):
+    path, direct, tuned = (tmp_path / file for file in ("net.onnx", "direct.onnx", "tuned.onnx"))
+    onnx.save(MODELS[name], path)
+    bitpress.ok("quantize", path, "-o", direct, "--data", folder, *options)
+    text = bitpress.ok("quantize", path, "-o", tuned, "--data", folder, *options, "--finetune", "gptq")
+    onnx.checker.check_model(tuned, full_check=True)
+    if name == "loop":
+        assert "fine-tuned:  2 of 4 layers" in text and "the body of a Loop or Scan reads it" in text
+    else:
+        assert "fine-tuned:  3 of 6 layers" in text  # w3 and w4 in branches, w5 behind them
+        assert text.count("it never ran") == 1  # w2
+        assert text.count("several nodes read it") == 2  # w1 and shared
+    assert sqnr_db(run_model, path, tuned) > sqnr_db(run_model, path, direct) + 0.3
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_a_plan_is_carried_out_once(name, folder, tmp_path, bitpress):
     path, plan, stats = tmp_path / "net.onnx", tmp_path / "plan.json", tmp_path / "s.bpc"
