@@ -118,6 +118,11 @@ class Finetuner {
       std::vector<LayerMoments> moments =
           GatherMoments(float_model, quantized, passes[i], source_, gather);
       for (size_t k = 0; k < passes[i].size(); ++k) {
+        if (const std::string& bias = passes[i][k].fixed_bias; !bias.empty()) {
+          const std::vector<float> values = FloatsOf(float_model_, bias);
+          SubtractBias(passes[i][k], values, moments[k].learned);
+          SubtractBias(passes[i][k], values, moments[k].held_back);
+        }
         const LearnedLayer learned = Tune(passes[i][k], moments[k]);
         moments[k] = {};  // as much memory less
         journal.Add(learned);

@@ -96,19 +96,15 @@ void DescribeMatrix(const Node& node, size_t input, std::span<const int64_t> dim
   layer.group_stride = layer.rows * layer.columns;
 }
 
-// A constant of floats or half floats that only this use reads.
-bool IsOwnConstant(const Model& model, const std::string& value) {
-  if (value.empty() || !model.IsInitializer(value) || model.AllUses(value).size() != 1 ||
-      model.IsOutput(value)) {
-    return false;
-  }
-  const DataType type = model.Initializer(value).type;
-  return type == DataType::kFloat || type == DataType::kFloat16;
+bool IsFloatType(DataType type) { return type == DataType::kFloat || type == DataType::kFloat16; }
+
+bool HasOneReader(const Model& model, const std::string& value) {
+  return model.AllUses(value).size() == 1 && !model.IsOutput(value);
 }
 
-// The same, with one value for each output channel.
-bool IsOwnBias(const Model& model, const std::string& value, int64_t num_outputs) {
-  if (!IsOwnConstant(model, value)) return false;
+// A constant of floats or half floats with one value for each output channel.
+bool IsBias(const Model& model, const std::string& value, int64_t num_outputs) {
+  if (!model.IsInitializer(value) || !IsFloatType(model.Initializer(value).type)) return false;
   const std::span<const int64_t> dims = model.Initializer(value).dims;
   return !dims.empty() && dims.back() == num_outputs && NumElements(dims) == num_outputs;
 }
@@ -137,22 +133,26 @@ void DescribeRecurrent(const Model& model, const Node& node, size_t input,
   layer.group_stride = layer.rows * layer.columns;
   layer.output = model.FreshName(layer.weight + "_product");
   const std::string bias = node.num_inputs() > 3 ? node.input(3) : "";
-  if (!IsOwnConstant(model, bias)) return;
-  if (NumElements(model.Initializer(bias).dims) != 2 * dims[0] * dims[1]) return;
+  if (!model.IsInitializer(bias) || !HasOneReader(model, bias)) return;
+  const graph::InitializerView view = model.Initializer(bias);
+  if (!IsFloatType(view.type) || NumElements(view.dims) != 2 * dims[0] * dims[1]) return;
   layer.bias = bias;
   layer.is_bias_behind = true;
   layer.biases_per_direction = dims[1];
 }
 
 void FindBias(const Model& model, const Node& node, bool with_new_one, Layer& layer) {
-  const int64_t num_outputs = layer.groups * layer.rows;
   if (node.op_type() != "MatMul") {
     const bool has_none = node.num_inputs() < 3 || node.input(2).empty();
     if (has_none && with_new_one) {
       layer.bias = model.FreshName(layer.output + "_bias");
       layer.is_bias_new = true;
-    } else if (!has_none && IsOwnBias(model, node.input(2), num_outputs)) {
-      layer.bias = node.input(2);
+    } else if (!has_none) {
+      const std::string& bias = node.input(2);
+      if (!IsBias(model, bias, layer.num_outputs())) {
+        throw LeftOut{"its bias is no constant with a value for each output"};
+      }
+      (HasOneReader(model, bias) ? layer.bias : layer.fixed_bias) = bias;
     }
     return;
   }
@@ -162,7 +162,7 @@ void FindBias(const Model& model, const Node& node, bool with_new_one, Layer& la
   const Node& add = uses[0].node;
   if (add.op_type() != "Add" || !add.domain().empty()) return;
   const std::string& other = add.input(1 - uses[0].input_index);
-  if (!IsOwnBias(model, other, num_outputs)) return;
+  if (!IsBias(model, other, layer.num_outputs()) || !HasOneReader(model, other)) return;
   layer.bias = other;
   layer.is_bias_behind = true;
 }
@@ -208,6 +208,7 @@ Layer Describe(const Model& model, const plan::NodeIndex& index, const plan::Ten
     DescribeMatrix(node, input, weight.dims, layer);
   }
   FindBias(model, node, with_new_bias, layer);
+  if (!layer.fixed_bias.empty()) return layer;
   layer.activation = FindActivation(
       model, layer.is_bias_behind ? model.Uses(layer.output)[0].node.output(0) : layer.output);
   return layer;

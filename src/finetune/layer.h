@@ -43,11 +43,13 @@ struct Layer {
   std::string node;  // as plans name it (plan::NodeIndex)
   std::string op_type;
   std::string weight;
-  std::string bias;  // empty: there is none that could be changed
+  std::string bias;  // empty: there is none that can be changed
   // The node has no bias yet, but takes one of that name (AddBias).
   bool is_bias_new = false;
   // The bias is added by a node behind the layer, and not part of its output.
   bool is_bias_behind = false;
+  // Part of the output, but not to be changed: others read it too. Then there is no other bias.
+  std::string fixed_bias;
   size_t data_input = 0;  // which input of the node is the activation
   RecurrentWeight recurrent = RecurrentWeight::kNone;
   std::string states;  // kStates: the name that AddProducts gives to what is multiplied

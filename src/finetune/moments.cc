@@ -232,6 +232,20 @@ void MomentAccumulator::State::Flush(const runtime::ParallelTasks& run_parallel)
   num_buffered = 0;
 }
 
+void SubtractBias(const Layer& layer, std::span<const float> bias, Moments& moments) {
+  if (moments.num_positions == 0) return;
+  const auto count = static_cast<double>(moments.num_positions);
+  for (size_t output = 0; output < bias.size(); ++output) {
+    const double b = bias[output];
+    const auto group = static_cast<int64_t>(output) / layer.rows;
+    const double* const x_sums = moments.input_sums.data() + group * layer.columns;
+    double* const cross = moments.cross.data() + static_cast<int64_t>(output) * layer.columns;
+    for (int64_t k = 0; k < layer.columns; ++k) cross[k] -= b * x_sums[k];
+    moments.output_squares[output] += b * (b * count - 2 * moments.output_sums[output]);
+    moments.output_sums[output] -= b * count;
+  }
+}
+
 uint64_t MomentBytes(const Layer& layer, const MomentOptions& options) {
   const auto groups = static_cast<uint64_t>(layer.groups);
   const auto rows = static_cast<uint64_t>(layer.rows);

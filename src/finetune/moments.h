@@ -49,6 +49,10 @@ struct MomentOptions {
   bool is_spilled = false;
 };
 
+// Makes the moments those of y - bias, where outputs hold a bias that stays; `bias` has one value
+// an output. Positions that are kept are left as they are.
+void SubtractBias(const Layer& layer, std::span<const float> bias, Moments& moments);
+
 // Bytes of the moments of a layer, and of what adds to them.
 uint64_t MomentBytes(const Layer& layer, const MomentOptions& options = {});
 

@@ -262,6 +262,29 @@ TEST(Moments, PositionsWithSpecialValuesAreLeftOut) {
   EXPECT_TRUE(found.cross == expected.cross);
 }
 
+TEST(Moments, ABiasThatStaysIsTakenOut) {
+  const Layer layer = GemmLayer(3, 2);
+  const std::vector<float> x = RandomNormal(3 * 10, 1);
+  const std::vector<float> y = RandomNormal(2 * 10, 2);
+  const std::vector<float> bias{3, -0.5};
+  std::vector<float> with_bias = y;
+  for (size_t i = 0; i < y.size(); ++i) with_bias[i] += bias[i % 2];
+  Moments found = GemmMoments(layer, x, with_bias);
+  SubtractBias(layer, bias, found);
+  const Moments expected = GemmMoments(layer, x, y);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_NEAR(found.output_sums[i], expected.output_sums[i], 1e-5);
+    EXPECT_NEAR(found.output_squares[i], expected.output_squares[i], 1e-5);
+    for (size_t k = 0; k < 3; ++k) {
+      EXPECT_NEAR(found.cross.data()[3 * i + k], expected.cross.data()[3 * i + k], 1e-5);
+    }
+  }
+  EXPECT_TRUE(found.inputs == expected.inputs);
+  Moments nothing;
+  SubtractBias(layer, bias, nothing);
+  EXPECT_TRUE(nothing.output_sums.empty());
+}
+
 TEST(Moments, RefuseOtherShapes) {
   const Layer layer = GemmLayer(3, 2);
   MomentAccumulator accumulator(layer);

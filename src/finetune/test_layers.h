@@ -34,13 +34,10 @@ inline runtime::ParallelTasks RunBackwards() {
 // y = x W' + b; weights [outputs, inputs].
 inline Layer GemmLayer(int64_t num_inputs, int64_t num_outputs,
                        const plan::TensorPlan* row = nullptr) {
-  Layer layer{.node = "fc",
-              .op_type = "Gemm",
-              .weight = "w",
-              .bias = {},
-              .states = {},
-              .output = {},
-              .window = {}};
+  Layer layer;
+  layer.node = "fc";
+  layer.op_type = "Gemm";
+  layer.weight = "w";
   layer.row = row;
   layer.layout = PositionLayout::kChannelsLast;
   layer.rows = num_outputs;
