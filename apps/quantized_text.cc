@@ -134,7 +134,7 @@ std::string DescribeFinetuning(const finetune::FinetuneReport& report) {
   std::string notes;
   for (const finetune::LayerReport& layer : report.layers) {
     if (!layer.note.empty()) {
-      notes += fmt::format("  {} '{}': {}: {}\n", layer.op_type, layer.node,
+      notes += fmt::format("  {}: {}: {}\n", finetune::NameOf(layer),
                            layer.is_tuned ? "tuned" : "not tuned", layer.note);
     }
     if (!layer.is_tuned) continue;

@@ -41,11 +41,12 @@ std::vector<Readers> FindReaders(const graph::Model& model, const plan::QuantPla
   for (const Layer& layer : layers.found) {
     const bool is_product =
         layer.layout == PositionLayout::kChannelsLast && layer.recurrent == RecurrentWeight::kNone;
-    if (!is_product) continue;
+    // Channels of several activations have no one factor.
+    if (!is_product || layer.readings.size() > 1) continue;
     if (model.Initializer(layer.weight).type != DataType::kFloat) continue;
+    const size_t data_input = layer.readings.front().data_input;
     const std::string& value =
-        index.Find({layer.node, layer.op_type, static_cast<int64_t>(layer.data_input)})
-            .input(layer.data_input);
+        index.Find({layer.node, layer.op_type, static_cast<int64_t>(data_input)}).input(data_input);
     if (quantized.contains(value) || model.IsInitializer(value)) continue;
     const auto known = std::ranges::find(found, value, &Readers::value);
     if (known != found.end()) {

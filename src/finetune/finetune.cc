@@ -20,7 +20,7 @@ using graph::Model;
 
 // "tune layers: Conv 'conv1' 21.3 -> 24.0 dB".
 std::string StageOf(const LayerReport& layer) {
-  const std::string what = fmt::format("tune layers: {} '{}'", layer.op_type, layer.node);
+  const std::string what = "tune layers: " + NameOf(layer);
   if (!layer.is_tuned) return what + " stays";
   const auto decibels = [](double error) { return -10 * std::log10(std::max(error, 1e-12)); };
   return fmt::format("{} {:.1f} -> {:.1f} dB", what, decibels(layer.error_before),

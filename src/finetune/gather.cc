@@ -52,19 +52,23 @@ class PairSink : public runtime::ObserverSink {
   PairSink(size_t num_inputs, size_t num_outputs)
       : num_inputs_(num_inputs),
         activations_(num_inputs + num_outputs),
-        layers_of_(num_inputs + num_outputs) {}
+        pairs_of_(num_inputs + num_outputs) {}
 
-  void AddLayer(size_t input, size_t output, const Layer& layer, const LayerOptions& options) {
-    layers_of_[input].push_back(layers_.size());
-    layers_of_[num_inputs_ + output].push_back(layers_.size());
-    layers_.push_back(
-        {input, num_inputs_ + output, MomentAccumulator(layer, options.learned), std::nullopt});
+  // `values`: the input and the output of each reading.
+  void AddLayer(std::span<const std::pair<size_t, size_t>> values, const Layer& layer,
+                const LayerOptions& options) {
+    for (const auto& [input, output] : values) {
+      pairs_of_[input].push_back(pairs_.size());
+      pairs_of_[num_inputs_ + output].push_back(pairs_.size());
+      pairs_.push_back({input, num_inputs_ + output, layers_.size()});
+    }
+    layers_.push_back({MomentAccumulator(layer, options.learned), std::nullopt});
     if (options.held_back) layers_.back().held_back.emplace(layer, *options.held_back);
   }
 
   void BeginSample(bool is_held_back) {
     is_held_back_ = is_held_back;
-    for (Observed& layer : layers_) layer.is_added = false;
+    for (Pair& pair : pairs_) pair.is_added = false;
     for (Activation& activation : activations_) activation = {};
   }
 
@@ -82,10 +86,10 @@ class PairSink : public runtime::ObserverSink {
       std::copy_n(static_cast<const float*>(tensor.data), count, activation.values.data());
     }
     activation.is_there = true;
-    for (const size_t index : layers_of_[id]) AddIfComplete(layers_[index], run_parallel);
-    for (const size_t index : layers_of_[id]) {
-      Release(layers_[index].input);
-      Release(layers_[index].output);
+    for (const size_t index : pairs_of_[id]) AddIfComplete(pairs_[index], run_parallel);
+    for (const size_t index : pairs_of_[id]) {
+      Release(pairs_[index].input);
+      Release(pairs_[index].output);
     }
   }
 
@@ -103,32 +107,37 @@ class PairSink : public runtime::ObserverSink {
 
  private:
   struct Observed {
-    size_t input;
-    size_t output;
     MomentAccumulator learned;
     std::optional<MomentAccumulator> held_back;
+  };
+  struct Pair {
+    size_t input;
+    size_t output;
+    size_t layer;
     bool is_added = false;  // of this sample
   };
 
-  void AddIfComplete(Observed& layer, const runtime::ParallelTasks& run_parallel) {
-    const Activation& input = activations_[layer.input];
-    const Activation& output = activations_[layer.output];
-    if (layer.is_added || !input.is_there || !output.is_there) return;
+  void AddIfComplete(Pair& pair, const runtime::ParallelTasks& run_parallel) {
+    const Activation& input = activations_[pair.input];
+    const Activation& output = activations_[pair.output];
+    if (pair.is_added || !input.is_there || !output.is_there) return;
+    Observed& layer = layers_[pair.layer];
     MomentAccumulator& moments = is_held_back_ ? *layer.held_back : layer.learned;
     moments.Add(input.dims, input.values.data(), output.dims, output.values.data(), run_parallel);
-    layer.is_added = true;
+    pair.is_added = true;
   }
 
   // Gives the memory back once nobody waits for it.
   void Release(size_t id) {
     const bool is_done =
-        std::ranges::all_of(layers_of_[id], [&](size_t index) { return layers_[index].is_added; });
+        std::ranges::all_of(pairs_of_[id], [&](size_t index) { return pairs_[index].is_added; });
     if (is_done) activations_[id].values = {};
   }
 
   size_t num_inputs_;
   std::vector<Activation> activations_;
-  std::vector<std::vector<size_t>> layers_of_;
+  std::vector<std::vector<size_t>> pairs_of_;  // of each activation
+  std::vector<Pair> pairs_;
   std::vector<Observed> layers_;
   bool is_held_back_ = false;
 };
@@ -235,18 +244,22 @@ std::vector<LayerMoments> GatherMoments(const graph::Model& float_model,
   const plan::NodeIndex quantized_nodes(quantized_model);
   std::vector<std::string> outputs;
   std::vector<std::string> inputs;
-  std::vector<std::pair<size_t, size_t>> values_of_layer;  // input, output
+  std::vector<std::vector<std::pair<size_t, size_t>>> values_of_layer;  // input, output
   for (const Layer& layer : layers) {
-    const graph::Node node =
-        quantized_nodes.Find({layer.node, layer.op_type, static_cast<int64_t>(layer.data_input)});
-    const std::string& input = layer.states.empty() ? node.input(layer.data_input) : layer.states;
-    values_of_layer.emplace_back(IndexOf(input, inputs), IndexOf(layer.output, outputs));
+    auto& values = values_of_layer.emplace_back();
+    for (const Reading& reading : layer.readings) {
+      const graph::Node node = quantized_nodes.Find(
+          {reading.node, layer.op_type, static_cast<int64_t>(reading.data_input)});
+      const std::string& input =
+          reading.states.empty() ? node.input(reading.data_input) : reading.states;
+      values.emplace_back(IndexOf(input, inputs), IndexOf(reading.output, outputs));
+    }
   }
   PairSink sink(inputs.size(), outputs.size());
   const std::vector<LayerOptions> of_layers = OptionsOf(layers, options);
   for (size_t i = 0; i < layers.size(); ++i) {
     try {
-      sink.AddLayer(values_of_layer[i].first, values_of_layer[i].second, layers[i], of_layers[i]);
+      sink.AddLayer(values_of_layer[i], layers[i], of_layers[i]);
     } catch (const Error& error) {  // there are no others than of temporary files
       Fail(error.code(),
            "{}; without finetune_spill the samples are run several times instead, and a larger "

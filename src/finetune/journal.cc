@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "calibrate/byte_stream.h"
+#include "plan/compute_ops.h"
 
 namespace bitpress::finetune {
 namespace {
@@ -76,6 +77,12 @@ std::string ReadAll(const std::filesystem::path& path) {
 }
 
 }  // namespace
+
+std::string NameOf(const LayerReport& layer) {
+  std::string name = fmt::format("{} '{}'", layer.op_type, layer.node);
+  if (plan::IsRecurrent(layer.op_type)) name += fmt::format(", '{}'", layer.weight);
+  return name;
+}
 
 Journal::Journal(std::filesystem::path path, const std::string& key) : path_(std::move(path)) {
   if (path_.empty()) return;

@@ -28,6 +28,9 @@ struct LayerReport {
   std::string note;        // why not, or what was odd
 };
 
+// "Conv 'conv1'"; with the weight where a node has several: "LSTM 'cell', 'w'".
+std::string NameOf(const LayerReport& layer);
+
 struct LearnedLayer {
   LayerReport report;
   // Where report.is_tuned; integers and scaled floats have parameters too.

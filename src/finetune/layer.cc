@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include "base/error.h"
 #include "kernels/half.h"
@@ -86,7 +88,7 @@ void DescribeMatrix(const Node& node, size_t input, std::span<const int64_t> dim
     is_transposed = node.GetInt("transB", 0) != 0;
   } else if (input == 0) {
     layer.layout = PositionLayout::kChannelsFirst;
-    layer.data_input = 1;
+    layer.readings.front().data_input = 1;
     is_transposed = true;
   }
   layer.rows = is_transposed ? dims[0] : dims[1];
@@ -98,8 +100,9 @@ void DescribeMatrix(const Node& node, size_t input, std::span<const int64_t> dim
 
 bool IsFloatType(DataType type) { return type == DataType::kFloat || type == DataType::kFloat16; }
 
-bool HasOneReader(const Model& model, const std::string& value) {
-  return model.AllUses(value).size() == 1 && !model.IsOutput(value);
+// Whether nothing but the readings of one layer reads a constant, if they all do.
+bool IsOfLayer(const Model& model, const std::string& value, size_t num_readings) {
+  return model.AllUses(value).size() == num_readings && !model.IsOutput(value);
 }
 
 // A constant of floats or half floats with one value for each output channel.
@@ -110,8 +113,9 @@ bool IsBias(const Model& model, const std::string& value, int64_t num_outputs) {
 }
 
 // W or R, both [directions, gates * hidden, inputs].
-void DescribeRecurrent(const Model& model, const Node& node, size_t input,
+void DescribeRecurrent(const Model& model, const Node& node, size_t input, size_t num_readings,
                        std::span<const int64_t> dims, Layer& layer) {
+  Reading& reading = layer.readings.front();
   if (dims.size() != 3) throw LeftOut{"it has not three dimensions"};
   if (node.GetInt("layout", 0) != 0) throw LeftOut{"its node has layout 1"};
   layer.layout = PositionLayout::kChannelsLast;
@@ -128,12 +132,12 @@ void DescribeRecurrent(const Model& model, const Node& node, size_t input,
     layer.recurrent = RecurrentWeight::kStates;
     layer.groups = dims[0];
     layer.rows = dims[1];
-    layer.states = model.FreshName(layer.weight + "_states");
+    reading.states = model.FreshName(fmt::format("{}_states_of_{}", layer.weight, reading.node));
   }
   layer.group_stride = layer.rows * layer.columns;
-  layer.output = model.FreshName(layer.weight + "_product");
+  reading.output = model.FreshName(fmt::format("{}_product_of_{}", layer.weight, reading.node));
   const std::string bias = node.num_inputs() > 3 ? node.input(3) : "";
-  if (!model.IsInitializer(bias) || !HasOneReader(model, bias)) return;
+  if (!model.IsInitializer(bias) || !IsOfLayer(model, bias, num_readings)) return;
   const graph::InitializerView view = model.Initializer(bias);
   if (!IsFloatType(view.type) || NumElements(view.dims) != 2 * dims[0] * dims[1]) return;
   layer.bias = bias;
@@ -141,36 +145,39 @@ void DescribeRecurrent(const Model& model, const Node& node, size_t input,
   layer.biases_per_direction = dims[1];
 }
 
-void FindBias(const Model& model, const Node& node, bool with_new_one, Layer& layer) {
+void FindBias(const Model& model, const Node& node, size_t num_readings, bool with_new_one,
+              Layer& layer) {
+  const std::string& output = layer.readings.front().output;
   if (node.op_type() != "MatMul") {
     const bool has_none = node.num_inputs() < 3 || node.input(2).empty();
     if (has_none && with_new_one) {
-      layer.bias = model.FreshName(layer.output + "_bias");
+      layer.bias = model.FreshName(output + "_bias");
       layer.is_bias_new = true;
     } else if (!has_none) {
       const std::string& bias = node.input(2);
       if (!IsBias(model, bias, layer.num_outputs())) {
         throw LeftOut{"its bias is no constant with a value for each output"};
       }
-      (HasOneReader(model, bias) ? layer.bias : layer.fixed_bias) = bias;
+      (IsOfLayer(model, bias, num_readings) ? layer.bias : layer.fixed_bias) = bias;
     }
     return;
   }
-  if (layer.layout != PositionLayout::kChannelsLast || model.IsOutput(layer.output)) return;
-  const std::vector<graph::Use> uses = model.Uses(layer.output);
-  if (uses.size() != 1 || model.IsUsedInSubgraph(layer.output)) return;
+  if (layer.layout != PositionLayout::kChannelsLast || model.IsOutput(output)) return;
+  const std::vector<graph::Use> uses = model.Uses(output);
+  if (uses.size() != 1 || model.IsUsedInSubgraph(output)) return;
   const Node& add = uses[0].node;
   if (add.op_type() != "Add" || !add.domain().empty()) return;
   const std::string& other = add.input(1 - uses[0].input_index);
-  if (!IsBias(model, other, layer.num_outputs()) || !HasOneReader(model, other)) return;
+  if (!IsBias(model, other, layer.num_outputs())) return;
+  if (!IsOfLayer(model, other, num_readings)) return;
   layer.bias = other;
   layer.is_bias_behind = true;
 }
 
-Layer Describe(const Model& model, const plan::NodeIndex& index, const plan::TensorPlan& row,
-               bool with_new_bias) {
-  if (row.uses.size() != 1) throw LeftOut{"several nodes read it"};
-  const plan::TensorUse& use = row.uses[0];
+// What one of the nodes makes of the weight.
+Layer DescribeReading(const Model& model, const plan::NodeIndex& index, const plan::TensorPlan& row,
+                      const plan::TensorUse& use, bool with_new_bias) {
+  const size_t num_readings = row.uses.size();
   const Node node = index.Find(use);
   const auto input = static_cast<size_t>(use.input);
   if (!node.domain().empty() ||
@@ -182,7 +189,6 @@ Layer Describe(const Model& model, const plan::NodeIndex& index, const plan::Ten
     // A sample may run the body several times, or never leave it.
     if (owner->op_type() != "If") throw LeftOut{"the body of a Loop or Scan reads it"};
   }
-  if (model.AllUses(row.value).size() != 1) throw LeftOut{"several nodes read it"};
   const graph::InitializerView weight = model.Initializer(row.value);
   // Learned values are kept in the weight's type, and codes of more bits would not survive that.
   const bool fits_half = !row.integer || row.Spec().element_bits <= 8;
@@ -195,10 +201,10 @@ Layer Describe(const Model& model, const plan::NodeIndex& index, const plan::Ten
   layer.node = use.node;
   layer.op_type = node.op_type();
   layer.weight = row.value;
-  layer.output = node.output(0);
+  layer.readings = {{use.node, 0, "", node.output(0)}};
   layer.row = &row;
   if (plan::IsRecurrent(node)) {
-    DescribeRecurrent(model, node, input, weight.dims, layer);
+    DescribeRecurrent(model, node, input, num_readings, weight.dims, layer);
     return layer;
   }
   if (node.op_type() == "Conv" || node.op_type() == "ConvTranspose") {
@@ -207,10 +213,38 @@ Layer Describe(const Model& model, const plan::NodeIndex& index, const plan::Ten
   } else {
     DescribeMatrix(node, input, weight.dims, layer);
   }
-  FindBias(model, node, with_new_bias, layer);
-  if (!layer.fixed_bias.empty()) return layer;
-  layer.activation = FindActivation(
-      model, layer.is_bias_behind ? model.Uses(layer.output)[0].node.output(0) : layer.output);
+  FindBias(model, node, num_readings, with_new_bias && num_readings == 1, layer);
+  if (!layer.fixed_bias.empty() || num_readings > 1) return layer;
+  const std::string& output = layer.readings.front().output;
+  layer.activation =
+      FindActivation(model, layer.is_bias_behind ? model.Uses(output)[0].node.output(0) : output);
+  return layer;
+}
+
+bool MultiplyAlike(const Layer& a, const Layer& b) {
+  const auto map = [](const Layer& layer) {
+    return std::tie(layer.op_type, layer.layout, layer.window, layer.recurrent, layer.groups,
+                    layer.rows, layer.columns, layer.row_stride, layer.channel_stride);
+  };
+  const auto bias = [](const Layer& layer) {
+    return std::tie(layer.bias, layer.is_bias_behind, layer.fixed_bias);
+  };
+  return map(a) == map(b) && bias(a) == bias(b);
+}
+
+Layer Describe(const Model& model, const plan::NodeIndex& index, const plan::TensorPlan& row,
+               bool with_new_bias) {
+  if (model.AllUses(row.value).size() != row.uses.size() || model.IsOutput(row.value)) {
+    throw LeftOut{"it is also read as it is"};
+  }
+  Layer layer = DescribeReading(model, index, row, row.uses.front(), with_new_bias);
+  for (const plan::TensorUse& use : std::span(row.uses).subspan(1)) {
+    Layer other = DescribeReading(model, index, row, use, with_new_bias);
+    if (!MultiplyAlike(layer, other)) {
+      throw LeftOut{"several nodes read it, and add or multiply in other ways"};
+    }
+    layer.readings.push_back(std::move(other.readings.front()));
+  }
   return layer;
 }
 
@@ -262,8 +296,9 @@ void AddBias(Model& model, const Layer& layer, std::span<const float> values) {
   const std::vector<int64_t> dims{static_cast<int64_t>(values.size())};
   const DataType type = model.Initializer(layer.weight).type;
   SetFloats(model, layer.bias, type, dims, values);
+  const Reading& reading = layer.readings.front();
   Node node = plan::NodeIndex(model).Find(
-      {layer.node, layer.op_type, static_cast<int64_t>(layer.data_input)});
+      {reading.node, layer.op_type, static_cast<int64_t>(reading.data_input)});
   if (node.num_inputs() > 2) {
     node.set_input(2, layer.bias);
     return;
@@ -272,7 +307,7 @@ void AddBias(Model& model, const Layer& layer, std::span<const float> values) {
       node.name(), node.op_type(), "", {node.input(0), node.input(1), layer.bias}, {node.output(0)},
       {}};
   spec.attributes_of = node;
-  node.set_output(0, model.FreshName(layer.output + "_replaced"));
+  node.set_output(0, model.FreshName(reading.output + "_replaced"));
   model.InsertNode(spec, node);
   model.RemoveNode(node);
 }

@@ -37,11 +37,21 @@ struct Window {
   std::vector<int64_t> pads_begin;  // after auto_pad is known only with shapes: see PatchReader
   std::string auto_pad = "NOTSET";
   int64_t num_taps() const { return NumElements(kernel); }
+  bool operator==(const Window&) const = default;
+};
+
+// A node that multiplies with a weight.
+struct Reading {
+  std::string node;       // as plans name it (plan::NodeIndex)
+  size_t data_input = 0;  // which input of the node is the activation
+  std::string states;     // kStates: the name that AddProducts gives to what is multiplied
+  std::string output;  // what the node computes, or the name that AddProducts gives to the product
 };
 
 struct Layer {
-  std::string node;  // as plans name it (plan::NodeIndex)
+  std::string node;  // the first that reads the weight, as plans name it
   std::string op_type;
+  std::vector<Reading> readings;  // in graph order, at least one; all of them multiply alike
   std::string weight;
   std::string bias;  // empty: there is none that can be changed
   // The node has no bias yet, but takes one of that name (AddBias).
@@ -50,11 +60,8 @@ struct Layer {
   bool is_bias_behind = false;
   // Part of the output, but not to be changed: others read it too. Then there is no other bias.
   std::string fixed_bias;
-  size_t data_input = 0;  // which input of the node is the activation
   RecurrentWeight recurrent = RecurrentWeight::kNone;
-  std::string states;  // kStates: the name that AddProducts gives to what is multiplied
-  std::string output;  // what the node computes, or the name that AddProducts gives to the product
-  // What alone reads the output, or that of the node that adds the bias.
+  // What alone reads the output, or that of the node that adds the bias. Of one reading only.
   std::optional<ActivationFunction> activation = std::nullopt;
   const plan::TensorPlan* row = nullptr;  // of the weight
 

@@ -48,23 +48,23 @@ class Chain {
   Node beside_;
 };
 
-void AddProduct(Model& model, const Layer& layer, Node node) {
+void AddProduct(Model& model, const Layer& layer, const Reading& reading, Node node) {
   Chain chain(model, node);
   if (layer.recurrent == RecurrentWeight::kInputs) {
     const std::string rows =
-        chain.Reshape(layer.weight, {layer.rows, layer.columns}, layer.output + "_rows");
-    const std::string columns = chain.Add("Transpose", {rows}, layer.output + "_columns",
+        chain.Reshape(layer.weight, {layer.rows, layer.columns}, reading.output + "_rows");
+    const std::string columns = chain.Add("Transpose", {rows}, reading.output + "_columns",
                                           {{"perm", std::vector<int64_t>{1, 0}}});
-    chain.Add("MatMul", {node.input(0), columns}, layer.output);
+    chain.Add("MatMul", {node.input(0), columns}, reading.output);
     return;
   }
-  if (node.output(0).empty()) node.set_output(0, model.FreshName(layer.states + "_given"));
+  if (node.output(0).empty()) node.set_output(0, model.FreshName(reading.states + "_given"));
   const std::string& states = node.output(0);
-  chain.JoinDirections(states, layer.states);
-  const std::string columns = chain.Add("Transpose", {layer.weight}, layer.output + "_columns",
+  chain.JoinDirections(states, reading.states);
+  const std::string columns = chain.Add("Transpose", {layer.weight}, reading.output + "_columns",
                                         {{"perm", std::vector<int64_t>{0, 2, 1}}});
-  const std::string product = chain.Add("MatMul", {states, columns}, layer.output + "_apart");
-  chain.JoinDirections(product, layer.output);
+  const std::string product = chain.Add("MatMul", {states, columns}, reading.output + "_apart");
+  chain.JoinDirections(product, reading.output);
 }
 
 }  // namespace
@@ -73,7 +73,9 @@ void AddProducts(Model& model, std::span<const Layer> layers) {
   const plan::NodeIndex index(model);
   for (const Layer& layer : layers) {
     if (layer.recurrent == RecurrentWeight::kNone) continue;
-    AddProduct(model, layer, index.Find({layer.node, layer.op_type, 0}));
+    for (const Reading& reading : layer.readings) {
+      AddProduct(model, layer, reading, index.Find({reading.node, layer.op_type, 0}));
+    }
   }
 }
 

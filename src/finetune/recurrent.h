@@ -9,8 +9,8 @@
 
 namespace bitpress::finetune {
 
-// Adds, for each recurrent layer, nodes that compute `layer.output` from what its node reads or
-// gives, and for a weight of states those states as `layer.states`; time and batch come first in
+// Adds, for each reading of a recurrent layer, nodes that compute its `output` from what its node
+// reads or gives, and for a weight of states those states as `states`; time and batch come first in
 // all of them. States are those of all steps that the node gives: the next step reads them, and
 // those of the last one stand for those that the first one was given. Others of `layers` are left
 // alone. REQUIRES: the nodes of recurrent layers have layout 0.

@@ -49,7 +49,8 @@ TEST(Recurrent, ProductsMakeTheGates) {
   EXPECT_EQ(layers[0].recurrent, RecurrentWeight::kInputs);
   EXPECT_EQ(layers[1].recurrent, RecurrentWeight::kStates);
   AddProducts(model, layers);
-  for (const std::string& value : {layers[0].output, layers[1].output, layers[1].states}) {
+  for (const std::string& value :
+       {layers[0].readings[0].output, layers[1].readings[0].output, layers[1].readings[0].states}) {
     model.AddOutput(value);
   }
   model.InferShapes();

@@ -4,6 +4,7 @@ import re
 
 import models
 import numpy as np
+import onnx
 import pytest
 from models import sqnr_db
 from onnx import helper
@@ -57,3 +58,55 @@ def test_a_bias_that_others_read_stays(config, recipe, folder, tmp_path, bitpres
     text, gain = compare(shared_bias(), options, folder, tmp_path, bitpress, run_model)
     assert re.search("fine-tuned: +2 of 2 layers", text)
     assert gain > 1
+
+
+def heads(own_biases=False):
+    """One kernel for three sizes of an image, as detectors have their heads; the last layer has others."""
+    rng = np.random.default_rng(4)
+    node = helper.make_node
+    nodes, value = [], "x"
+    for level in range(3):
+        bias = f"b{level}" if own_biases else "b0"
+        nodes += [node("Conv", [value, "stem"], [f"s{level}"], f"stem{level}", pads=[1] * 4),
+                  node("Relu", [f"s{level}"], [f"r{level}"], f"relu{level}"),
+                  node("Conv", [f"r{level}", "head", bias], [f"y{level}"], f"head{level}", pads=[1] * 4),
+                  node("AveragePool", [value], [f"p{level}"], f"pool{level}", kernel_shape=[2, 2], strides=[2, 2])]
+        value = f"p{level}"
+    constants = {"stem": weights(rng, 24, 3, 3, 3), "head": weights(rng, 12, 24, 3, 3)}
+    constants |= {f"b{level}": 2 * weights(rng, 12, 1)[:, 0] for level in range(3 if own_biases else 1)}
+    sizes = [16, 8, 4]
+    return models.make_model(nodes, [("x", ["N", 3, 16, 16])], [(f"y{i}", ["N", 12, sizes[i], sizes[i]]) for i in range(3)], constants)
+
+
+@pytest.mark.parametrize("options", [["--config", "MX4"], ["--config", "INT8", "--weights", "int4"], ["--config", "INT4_WEIGHTS"],
+                                     ["--config", "MX4", "--set", "finetune_groups=2"]], ids=" ".join)
+@pytest.mark.parametrize("recipe", ["gptq", "adaquant"])
+def test_a_weight_learns_from_all_who_read_it(recipe, options, folder, tmp_path, bitpress, run_model):
+    text, gain = compare(heads(), [*options, "--finetune", recipe], folder, tmp_path, bitpress, run_model)
+    assert re.search("fine-tuned: +2 of 2 layers", text)
+    assert gain > 1
+
+
+def test_nodes_that_add_other_biases_share_no_layer(folder, tmp_path, bitpress, run_model):
+    text, gain = compare(heads(own_biases=True), ["--config", "MX4", "--finetune", "gptq"], folder, tmp_path, bitpress, run_model)
+    assert re.search("fine-tuned: +1 of 2 layers", text) and "'head': several nodes read it" in text
+    assert gain > 0.3
+
+
+def test_a_layer_twice_is_as_its_samples_twice(tmp_path, bitpress):
+    """Two nodes that read the same value learn what one learns."""
+    rng = np.random.default_rng(6)
+    (tmp_path / "s").mkdir()
+    mix = rng.standard_normal((32, 32))
+    for i in range(24):
+        np.save(tmp_path / "s" / f"{i:02}.npy", (rng.standard_normal((1, 5, 32)) @ mix + 0.2).astype(np.float32))
+    codes = []
+    for names in (["y"], ["y", "z"]):
+        nodes = [helper.make_node("MatMul", ["x", "w"], [name], f"make_{name}") for name in names]
+        model = models.make_model(nodes, [("x", ["N", 5, 32])], [(name, ["N", 5, 16]) for name in names],
+                                  {"w": weights(np.random.default_rng(7), 32, 16)})
+        bitpress.ok("quantize", models.save(model, tmp_path / "m.onnx"), "-o", tmp_path / "q.onnx", "--config", "INT4_WEIGHTS",
+                    "--data", tmp_path / "s", "--finetune", "gptq")
+        stored = {t.name: t.raw_data for t in onnx.load(tmp_path / "q.onnx").graph.initializer}
+        codes.append([stored[name] for name in sorted(stored) if name.startswith("w_")])
+    assert len(codes[0]) >= 2 and codes[0] == codes[1]
