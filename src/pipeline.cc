@@ -12,6 +12,7 @@
 #include "graph/clean_up.h"
 #include "graph/stored_bytes.h"
 #include "kernels/cpu_target.h"
+#include "pipeline_samples.h"
 #include "plan/make_plan.h"
 #include "plan/quantizer_nodes.h"
 #include "runtime/optimize.h"
@@ -199,13 +200,12 @@ UnpackReport Unpack(const UnpackOptions& options) {
 }
 
 evaluate::EvaluationReport Evaluate(const EvaluateOptions& options) {
-  data::SourceOptions source;
-  source.folder = options.data;
-  source.opener = options.open_source;
-  source.labels_csv = options.labels_csv;
-  if (!options.image.empty()) source.image = data::ParseImageSpec(options.image);
-  source.input_names = LoadToRun(options.model).InputNames();
-  if (!options.reference.empty()) LoadToRun(options.reference);
+  data::SourceOptions source = SourceOf(LoadToRun(options.model), options);
+  if (!options.reference.empty()) {
+    // What a quantized model's operators read may be less well known.
+    source.use_whole_items |= HasTimeFirst(LoadToRun(options.reference));
+  }
+  source.read_ahead = false;  // times are measured
   source.limit = options.num_samples;
   source.num_threads = options.num_threads;
 

@@ -12,6 +12,10 @@ bool HasSamples(const Options& options) {
   return !options.data.empty() || options.open_source;
 }
 
+// Whether a recurrent operator takes the first dimension of an input for time, and not for a batch:
+// it reads the input itself, or what has the input's first dimension by name.
+bool HasTimeFirst(const graph::Model& model);
+
 // All samples of `options`, for the inputs of `model`.
 template <typename Options>
 data::SourceOptions SourceOf(const graph::Model& model, const Options& options) {
@@ -21,6 +25,7 @@ data::SourceOptions SourceOf(const graph::Model& model, const Options& options) 
   source.labels_csv = options.labels_csv;
   if (!options.image.empty()) source.image = data::ParseImageSpec(options.image);
   source.input_names = model.InputNames();
+  source.use_whole_items = HasTimeFirst(model);
   source.read_ahead = true;
   return source;
 }

@@ -172,7 +172,8 @@ def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None
         output: the file to write; may be the model itself. It is replaced at the end and at once.
         config: a preset, a format for both sides, a `.json` file, or a Config; needed without `plan`.
         data: samples for scales and fine-tuning: a folder (see `image`), an array, a dict of input name -> array, an
-            iterable of these, or a reader with get_next() and perhaps rewind(). The first dimension counts samples.
+            iterable of these, or a reader with get_next() and perhaps rewind(). The first dimension counts samples,
+            unless an LSTM, GRU or RNN takes it for time: then each item is one.
         plan: the decisions, of `plan()`; `config`, `rules` and settings are not looked at then.
         calibration: statistics of the activations, a file of `calibrate()`.
         image: how photos in a folder become tensors: "resize=256,crop=224,mean=0.5,std=0.5".

@@ -21,11 +21,11 @@ struct Item {
 class ArraySource : public Source {
  public:
   ArraySource(FolderListing listing, const SourceOptions& options)
-      : use_whole_files_(options.use_whole_files) {
+      : use_whole_items_(options.use_whole_items) {
     for (SampleFiles& sample : listing.samples) {
       Add(listing.kind, sample, options.input_names);
       if (options.limit > 0 && num_samples_ >= options.limit) {
-        if (!use_whole_files_) num_samples_ = options.limit;
+        num_samples_ = options.limit;
         break;
       }
     }
@@ -41,7 +41,7 @@ class ArraySource : public Source {
     BatchBuilder builder;
     while (num_given_ < num_samples_ && builder.num_samples() < max_samples) {
       Item& item = items_[position_];
-      const bool is_whole = use_whole_files_ || !item.has_batch_dim;
+      const bool is_whole = !item.has_batch_dim;
       if (builder.num_samples() > 0 && (is_whole || !builder.Accepts(item.file->headers()))) break;
       const size_t rows_left = static_cast<size_t>(item.num_rows - row_);
       const size_t count = is_whole ? rows_left
@@ -73,8 +73,8 @@ class ArraySource : public Source {
       Fail(ErrorCode::kInvalidArgument, "{}: the array has no rows (its first dimension is 0)",
            sample.files[0].string());
     }
-    item.has_batch_dim = rows > 0;
-    item.num_rows = std::max<int64_t>(rows, 1);
+    item.has_batch_dim = rows > 0 && !use_whole_items_;
+    item.num_rows = item.has_batch_dim ? rows : 1;
     if (item.label && item.num_rows > 1) {
       Fail(ErrorCode::kInvalidArgument,
            "{}: the file holds {} samples but has one class; expected a first dimension of 1",
@@ -101,7 +101,7 @@ class ArraySource : public Source {
     ++position_;
   }
 
-  bool use_whole_files_;
+  bool use_whole_items_;
   std::vector<Item> items_;
   size_t num_samples_ = 0;  // to be given in all
   size_t position_ = 0;     // of the next item

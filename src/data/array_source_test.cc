@@ -84,15 +84,15 @@ TEST_F(ArraySourceTest, RaggedShapesAndTypesEndABatch) {
   EXPECT_THAT(both->inputs[0].values<int64_t>(), ElementsAre(1, 2, 3, 4, 5, 6));
 }
 
-TEST_F(ArraySourceTest, WholeFiles) {
+TEST_F(ArraySourceTest, WholeItems) {
   WriteNpy("a.npy", Count({3, 2}, 0));
   WriteNpy("b.npy", Count({3, 2}, 6));
   WriteNpy("c.npy", Count({3, 2}, 12));
-  const auto source = Open({.limit = 4, .use_whole_files = true});
-  EXPECT_EQ(source->num_samples(), 6u);
+  const auto source = Open({.limit = 2, .use_whole_items = true});
+  EXPECT_EQ(source->num_samples(), 2u);
   for (const size_t wanted : {1u, 100u}) {
     const auto batch = source->Next(wanted);
-    EXPECT_EQ(batch->num_samples, 3u);
+    EXPECT_EQ(batch->num_samples, 1u);
     EXPECT_THAT(batch->inputs[0].dims, ElementsAre(3, 2));
   }
   EXPECT_FALSE(source->Next(1));

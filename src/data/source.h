@@ -84,9 +84,9 @@ struct SourceOptions {
   // Of the model: .npz members and subfolders are matched by name. Empty: one input of any name.
   std::vector<std::string> input_names = {};
   size_t limit = 0;  // at most this many samples; 0: all
-  // Array files are given as they are, whatever batch size is asked for: for models whose first
-  // dimension is fixed or is no batch. With it, the file that reaches `limit` is the last.
-  bool use_whole_files = false;
+  // Each array file is one sample, whatever its first dimension says: for models whose first
+  // dimension is no batch, but time.
+  bool use_whole_items = false;
   size_t num_threads = 0;  // that decode photos; 0: one per core
   // Decodes the photos of the next batch while the caller works on this one. Not where the caller
   // measures time.

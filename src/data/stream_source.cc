@@ -16,7 +16,7 @@ class StreamSource : public Source {
       : stream_(std::move(stream)),
         num_inputs_(options.input_names.size()),
         limit_(options.limit),
-        use_whole_items_(options.use_whole_files) {}
+        use_whole_items_(options.use_whole_items) {}
 
   size_t num_samples() const override {
     const size_t all = stream_->num_samples();
@@ -32,7 +32,7 @@ class StreamSource : public Source {
     BatchBuilder builder;
     while (builder.num_samples() < max_samples && (limit_ == 0 || num_given_ < limit_)) {
       if (!item_ && !Fetch()) break;
-      const bool is_whole = use_whole_items_ || num_rows_ < 0;
+      const bool is_whole = num_rows_ < 0;
       if (builder.num_samples() > 0 && (is_whole || !builder.Accepts(item_->inputs))) break;
       if (is_whole) {
         AppendWhole(builder);
@@ -75,6 +75,7 @@ class StreamSource : public Source {
       Fail(ErrorCode::kInvalidArgument, "sample {} has no rows (its first dimension is 0)",
            num_given_);
     }
+    if (use_whole_items_) num_rows_ = -1;
     const size_t num_labels = item_->labels.size();
     const auto num_samples = static_cast<size_t>(std::max<int64_t>(num_rows_, 1));
     if (num_labels != (has_labels() ? num_samples : 0)) {
@@ -84,9 +85,8 @@ class StreamSource : public Source {
   }
 
   void AppendWhole(BatchBuilder& builder) {
-    const auto count = static_cast<size_t>(std::max<int64_t>(num_rows_, 1));
-    builder.Append(std::move(item_->inputs), Names(count), item_->labels);
-    num_given_ += count;
+    builder.Append(std::move(item_->inputs), Names(1), item_->labels);
+    ++num_given_;
     item_.reset();
   }
 

@@ -30,7 +30,7 @@ class SampleStream {
 };
 
 // Splits and joins items to the wanted batch size. Samples are called "sample 0", "sample 1", ...;
-// messages name them so. Of the options only `limit`, `input_names` and `use_whole_files` count.
+// messages name them so. Of the options only `limit`, `input_names` and `use_whole_items` count.
 std::unique_ptr<Source> MakeStreamSource(std::unique_ptr<SampleStream> stream,
                                          const SourceOptions& options);
 

@@ -74,9 +74,14 @@ TEST(StreamSourceTest, TheLimitCutsAnItem) {
 }
 
 TEST(StreamSourceTest, WholeItemsStayWhole) {
-  const auto source = Open({Rows(3, 0), Rows(2, 6)}, {.use_whole_files = true});
-  EXPECT_EQ(source->Next(1)->num_samples, 3u);
-  EXPECT_EQ(source->Next(10)->num_samples, 2u);
+  const auto source = Open({Rows(3, 0), Rows(2, 6)}, {.use_whole_items = true});
+  for (const int64_t wanted : {3, 2}) {
+    const auto batch = source->Next(10);
+    EXPECT_EQ(batch->num_samples, 1u);
+    EXPECT_EQ(batch->inputs[0].dims[0], wanted);
+    EXPECT_FALSE(batch->HasRows());
+  }
+  EXPECT_FALSE(source->Next(1));
 }
 
 TEST(StreamSourceTest, AnItemWithoutCommonRowsIsOneSample) {

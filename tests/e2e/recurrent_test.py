@@ -215,5 +215,39 @@ def test_search_decides_it_as_a_layer(samples, tmp_path, bitpress):
     assert rows["w"]["format"] == rows["r"]["format"] == "mxint8"
     bitpress.ok("sensitivity", path, "--candidates", "mx4", "--data", samples, "-o", tmp_path / "layers.json")
     [layer] = json.loads((tmp_path / "layers.json").read_text())["layers"]
-    # A sample is what the first axis counts: here a step.
-    assert layer["macs"] == 2 * GATES["LSTM"] * HIDDEN * (INPUTS + HIDDEN)
+    assert layer["macs"] == STEPS * 2 * GATES["LSTM"] * HIDDEN * (INPUTS + HIDDEN)
+
+
+def time_models():
+    """Name -> the model, one of its inputs, and how many samples that is."""
+    rng = np.random.default_rng(8)
+    sequence = sequences(1, 9)[0]
+    cell = helper.make_node("LSTM", ["e", "w", "r"], ["all"], "cell", hidden_size=HIDDEN, direction="bidirectional")
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in recurrent_model(bias=False).graph.initializer}
+    table = {**constants, "table": rng.standard_normal((20, INPUTS)).astype(np.float32)}
+    outputs = [("all", ["T", 2, "N", HIDDEN])]
+
+    words = models.make_model([helper.make_node("Gather", ["table", "x"], ["e"], "embed"), cell], [("x", ["T", "N"])], outputs, table)
+    words.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
+    swapped = [helper.make_node("Transpose", ["x"], ["e"], "swap", perm=[1, 0, 2]), cell]
+    return {"features": (recurrent_model(steps="T", outputs=("all",)), sequence, 1),
+            "fixed": (recurrent_model(outputs=("all",)), sequence, 1),
+            "words": (words, rng.integers(0, 20, (STEPS, 1)), 1),
+            "batch first": (models.make_model(swapped, [("x", ["N", "T", INPUTS])], outputs, constants), sequence.repeat(3, 1), STEPS)}
+
+
+@pytest.mark.parametrize("name", time_models())
+def test_time_is_no_batch(name, tmp_path, bitpress, run_model):
+    """Where the first dimension is time, a file is one sample: states of later steps are seen too."""
+    model, x, num_samples = time_models()[name]
+    path = models.save(model, tmp_path / "m.onnx")
+    (tmp_path / "samples").mkdir()
+    np.save(tmp_path / "samples" / "0.npy", x)
+    bitpress.ok("evaluate", path, "--data", tmp_path / "samples", "--json", tmp_path / "e.json")
+    assert json.loads((tmp_path / "e.json").read_text())["num_samples"] == num_samples
+    if num_samples > 1:
+        return
+    bitpress.ok("calibrate", path, "-o", tmp_path / "s.bpc", "--data", tmp_path / "samples")
+    rows = {line.split()[0]: line.split() for line in bitpress.ok("inspect", tmp_path / "s.bpc").splitlines()[2:]}
+    found = run_model(path, {"x": x})[0]
+    assert float(rows["all"][2]) == pytest.approx(found.min(), rel=1e-3) and float(rows["all"][3]) == pytest.approx(found.max(), rel=1e-3)

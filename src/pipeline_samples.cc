@@ -1,0 +1,49 @@
+#include "pipeline_samples.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "plan/compute_ops.h"
+
+namespace bitpress::pipeline {
+namespace {
+
+// What recurrent operators read step by step, time first.
+std::vector<std::string> SequencesOf(const graph::Model& model) {
+  std::vector<std::string> sequences;
+  for (const graph::Node& node : model.AllNodes()) {
+    const bool is_recurrent = plan::IsRecurrent(node) || node.op_type() == "DynamicQuantizeLSTM";
+    if (is_recurrent && node.GetInt("layout", 0) == 0) sequences.push_back(node.input(0));
+  }
+  return sequences;
+}
+
+// The name of the first dimension, or "".
+std::string FirstSymbol(const graph::Model& model, const std::string& value) {
+  const graph::ValueInfo info = model.InfoOf(value);
+  return info.shape.empty() ? "" : info.shape.front().symbol;
+}
+
+}  // namespace
+
+bool HasTimeFirst(const graph::Model& model) {
+  const std::vector<std::string> sequences = SequencesOf(model);
+  if (sequences.empty()) return false;
+  for (const std::string& sequence : sequences) {
+    if (model.IsInput(sequence)) return true;
+  }
+  std::set<std::string> symbols;
+  for (const std::string& input : model.InputNames()) {
+    symbols.insert(FirstSymbol(model, input));
+  }
+  graph::Model inferred = model.Clone();
+  inferred.InferShapes();
+  for (const std::string& sequence : sequences) {
+    const std::string symbol = FirstSymbol(inferred, sequence);
+    if (!symbol.empty() && symbols.contains(symbol)) return true;
+  }
+  return false;
+}
+
+}  // namespace bitpress::pipeline
