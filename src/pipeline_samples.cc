@@ -31,7 +31,9 @@ bool HasTimeFirst(const graph::Model& model) {
   const std::vector<std::string> sequences = SequencesOf(model);
   if (sequences.empty()) return false;
   for (const std::string& sequence : sequences) {
-    if (model.IsInput(sequence)) return true;
+    if (!model.IsInput(sequence)) continue;
+    const graph::ValueInfo info = model.InfoOf(sequence);
+    if (info.shape.empty() || info.shape.front().value < 0) return true;
   }
   std::set<std::string> symbols;
   for (const std::string& input : model.InputNames()) {

@@ -13,7 +13,8 @@ bool HasSamples(const Options& options) {
 }
 
 // Whether a recurrent operator takes the first dimension of an input for time, and not for a batch:
-// it reads the input itself, or what has the input's first dimension by name.
+// it reads the input itself, or what has the input's first dimension by name. Not where that is
+// fixed: as many rows are a run there anyway.
 bool HasTimeFirst(const graph::Model& model);
 
 // All samples of `options`, for the inputs of `model`.
