@@ -203,6 +203,9 @@ TensorPlan RowMaker::Bias(const Node& node, const std::string& value, const Oper
   const bool has_own_scale =
       treatment.bias && treatment.bias->is_integer() && treatment.bias->name != "int32";
   if (is_of_integers && !has_own_scale) return IntegerBias(node, value);
+  if (IsRecurrent(node) && treatment.bias && treatment.bias->name == "int32") {
+    return Float(value, Role::kBias, "int32 has the scale of products of integers; there are none");
+  }
   if (!treatment.bias) {
     return Float(value, Role::kBias, "biases stay float unless asked (biases=FORMAT)");
   }

@@ -1,6 +1,7 @@
 #include "transform/quantize_weights.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -161,6 +162,7 @@ class WeightQuantizer {
       if (found == weight_of_node_.end() || !scale || !integers_.contains(found->second)) {
         statistics->quantized = row.value;
         statistics->unpacked_reason = "the input that it is added to has no scale";
+        statistics->sqnr_db = std::numeric_limits<double>::infinity();
         statistics->stored_bytes = source.bytes.size();
         result_.weights.push_back(statistics);
         return;

@@ -131,6 +131,20 @@ def test_behind_an_integer_convolution(tmp_path, bitpress, run_model):
     assert sqnr_db(wanted, found) > 20
 
 
+@pytest.mark.parametrize("biases", ["int8", "int16", "int32"])
+@pytest.mark.parametrize("options", [[], ["--set", "placement=all"], ["--set", "weight_granularity=per_tensor", "--set", "placement=all"]])
+def test_biases_of_integers(options, biases, samples, tmp_path, bitpress, run_model):
+    path = models.save(recurrent_model(), tmp_path / "m.onnx")
+    text = bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", "--config", "INT8", "--set", f"biases={biases}", "--data", samples,
+                       *options)
+    assert "SQNR 0.0 dB" not in text
+    onnx.checker.check_model(tmp_path / "q.onnx", full_check=True)
+    floats = {tensor.name for tensor in onnx.load(tmp_path / "q.onnx").graph.initializer if tensor.data_type == TensorProto.FLOAT}
+    assert ("b" in floats) == (biases == "int32")  # which has the scale of products of integers
+    unseen = sequences(2, 9)
+    assert sqnr_db(run_all(path, unseen, run_model), run_all(tmp_path / "q.onnx", unseen, run_model)) > 20
+
+
 @pytest.mark.parametrize("config", ["MX6", "MXFP4E2M1", "INT4_WEIGHTS", "INT8_DYNAMIC"])
 @pytest.mark.parametrize("op,attributes", [("LSTM", {}), ("GRU", {"linear_before_reset": 1}), ("RNN", {}),
                                            ("LSTM", {"direction": "reverse", "bias": False, "outputs": ["", "last"]})],
