@@ -108,7 +108,8 @@ class DynamicNode {
     const auto rank = static_cast<int64_t>(model_.Initializer(value).dims.size());
     row.integer->granularity = treatment.config.weight_granularity;
     if (IsLstm(node_)) {
-      if (row.integer->granularity == Granularity::kPerAxis) {
+      // Of rows the operator takes no zero points but one.
+      if (row.integer->granularity == Granularity::kPerAxis && row.integer->is_symmetric) {
         RowMaker::MakeRowsOfRecurrent(model_.Initializer(value).dims, row);
       } else {  // directions are networks of their own
         row.integer->granularity = Granularity::kPerAxis;

@@ -131,6 +131,19 @@ def test_behind_an_integer_convolution(tmp_path, bitpress, run_model):
     assert sqnr_db(wanted, found) > 20
 
 
+@pytest.mark.parametrize("symmetric", ["true", "false"])
+@pytest.mark.parametrize("weights", ["int8", "uint8"])
+@pytest.mark.parametrize("granularity", ["per_axis", "per_tensor"])
+@pytest.mark.parametrize("op", ["LSTM", "GRU"])
+def test_dynamic_weights(op, granularity, weights, symmetric, tmp_path, bitpress, run_model):
+    path = models.save(recurrent_model(op), tmp_path / "m.onnx")
+    bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", "--config", "INT8_DYNAMIC", "--weights", weights, "--set",
+                f"weight_symmetric={symmetric}", "--set", f"weight_granularity={granularity}")
+    onnx.checker.check_model(tmp_path / "q.onnx", full_check=True)
+    unseen = sequences(2, 9)
+    assert sqnr_db(run_all(path, unseen, run_model), run_all(tmp_path / "q.onnx", unseen, run_model)) > 25
+
+
 @pytest.mark.parametrize("biases", ["int8", "int16", "int32"])
 @pytest.mark.parametrize("options", [[], ["--set", "placement=all"], ["--set", "weight_granularity=per_tensor", "--set", "placement=all"]])
 def test_biases_of_integers(options, biases, samples, tmp_path, bitpress, run_model):
