@@ -66,12 +66,8 @@ void QuantizeTo(const fs::path& output, const AutotuneOptions& options,
   quantize.model = options.model;
   quantize.output = output;
   quantize.config = config;
-  quantize.preparation = options.preparation;
-  CopySamples(options, quantize);
-  quantize.num_samples = options.num_samples;
+  CopyRun(options, quantize);
   quantize.is_checked = false;
-  quantize.num_threads = options.num_threads;
-  quantize.progress = options.progress;
   Quantize(quantize);
 }
 
@@ -79,7 +75,7 @@ evaluate::EvaluationReport EvaluateOne(const fs::path& model, const AutotuneOpti
   EvaluateOptions evaluate;
   evaluate.model = model;
   evaluate.reference = options.model;
-  CopySamples(options, evaluate);
+  CopyRun(options, evaluate);
   if (!options.validation.empty() || options.open_validation) {
     evaluate.data = options.validation;
     evaluate.labels_csv = options.validation_labels_csv;
@@ -87,8 +83,6 @@ evaluate::EvaluationReport EvaluateOne(const fs::path& model, const AutotuneOpti
   }
   evaluate.batch_size = options.batch_size;
   evaluate.num_samples = options.num_validation_samples;
-  evaluate.num_threads = options.num_threads;
-  evaluate.progress = options.progress;
   return Evaluate(evaluate);
 }
 

@@ -165,13 +165,10 @@ class Reporter {
 
   void Measure() {
     EvaluateOptions evaluation;
-    CopySamples(options_, evaluation);
+    CopyRun(options_, evaluation);
     evaluation.model = options_.model;
     evaluation.reference = options_.reference;
     evaluation.batch_size = options_.batch_size;
-    evaluation.num_samples = options_.num_samples;
-    evaluation.num_threads = options_.num_threads;
-    evaluation.progress = options_.progress;
     result_.evaluation = Evaluate(evaluation);
     result_.num_layer_samples =
         std::min(result_.evaluation->num_samples, options_.num_layer_samples);

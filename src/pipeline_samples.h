@@ -31,13 +31,18 @@ data::SourceOptions SourceOf(const graph::Model& model, const Options& options) 
   return source;
 }
 
-// Lets `to` read the samples of `from`.
+// Lets `to` do its part of what `from` asks: with the same samples, as many of them, on as many
+// threads, with the same progress and, if it prepares a model, the same preparation.
 template <typename From, typename To>
-void CopySamples(const From& from, To& to) {
+void CopyRun(const From& from, To& to) {
   to.data = from.data;
   to.labels_csv = from.labels_csv;
   to.image = from.image;
   to.open_source = from.open_source;
+  to.num_samples = from.num_samples;
+  to.num_threads = from.num_threads;
+  to.progress = from.progress;
+  if constexpr (requires { to.preparation; }) to.preparation = from.preparation;
 }
 
 }  // namespace bitpress::pipeline
