@@ -156,6 +156,8 @@ void AddQuantizeCommand(CLI::App& program) {
       ->description(
           "or gather them from these samples: a folder of photos, of .npy or .npz arrays, or of "
           "TensorProto .pb files");
+  command->get_option("--samples")
+      ->description("at most so many (default 0: all for scales, the first 100 for fine-tuning)");
   const std::map<std::string, transform::Storage> storages{
       {"packed", transform::Storage::kPacked}, {"simulated", transform::Storage::kSimulated}};
   command

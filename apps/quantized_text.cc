@@ -144,6 +144,7 @@ std::string DescribeFinetuning(const finetune::FinetuneReport& report) {
   }
   std::string text = fmt::format("  fine-tuned:  {} of {} layers", num_tuned,
                                  report.layers.size() + report.left_out.size());
+  if (report.num_samples > 0) text += fmt::format(" from {} samples", report.num_samples);
   if (num_tuned > 0) {
     const auto count = static_cast<double>(num_tuned);
     text += fmt::format(", SQNR of their outputs on held-back samples {:.1f} -> {:.1f} dB",

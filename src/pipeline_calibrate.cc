@@ -103,10 +103,10 @@ finetune::FinetuneReport Finetune(graph::Model& model, const plan::QuantPlan& pl
   finetune.gather.num_threads = options.num_threads;
   finetune.gather.progress = options.progress;
   QuantizeOptions samples = options;
-  if (settings.num_samples > 0) {
-    const auto most = static_cast<size_t>(settings.num_samples);
-    samples.num_samples = options.num_samples > 0 ? std::min(options.num_samples, most) : most;
-  }
+  const size_t limit = options.num_samples;
+  auto most = static_cast<size_t>(settings.num_samples);
+  if (most == 0) most = limit > 0 ? limit : size_t{plan::kDefaultFinetuneSamples};
+  samples.num_samples = limit > 0 ? std::min(limit, most) : most;
   return finetune::Finetune(model, plan, apply, *OpenSamples(model, samples), finetune, pool);
 }
 

@@ -178,7 +178,7 @@ def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None
         calibration: statistics of the activations, a file of `calibrate()`.
         image: how photos in a folder become tensors: "resize=256,crop=224,mean=0.5,std=0.5".
         labels: of a folder: a CSV with the columns file,class; only the listed files count.
-        samples: at most so many; 0: all.
+        samples: at most so many; 0: all for scales, the first 100 for fine-tuning.
         rules: other settings for some nodes or tensors.
         storage: `packed` codes and scales at their real width, or `simulated` floats that hold the quantized values.
         target: `portable` operators of ONNX, or those of `onnxruntime` that compute from the codes of weights.

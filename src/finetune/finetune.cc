@@ -109,6 +109,7 @@ class Finetuner {
       }
     }
     if (missing.empty()) return;
+    report_.num_samples = source_.num_samples();
     const Model float_model = QuantizedBefore(begin, /*with_activations_behind=*/false);
     const Model quantized = QuantizedBefore(begin, /*with_activations_behind=*/true);
     const auto passes = GroupLayers(missing, options_.gather);

@@ -51,6 +51,7 @@ struct FinetuneReport {
   std::vector<std::pair<std::string, std::string>> left_out;
   std::vector<AddedBias> added_biases;  // of which the plan knows nothing
   size_t num_resumed = 0;               // layers that the journal of a stopped run had
+  size_t num_samples = 0;               // that were learned from; 0: none, or not known before
 };
 
 // Changes the weights and biases of `model`, the float model that `plan` is of, and adds the

@@ -132,8 +132,9 @@ void AddFinetuneSettings(std::vector<Setting>& settings) {
                                   "0: none (default 8)",
                                   0, &FinetuneSettings::hold_back_every));
   settings.push_back(CountSetting("finetune_samples",
-                                  "samples to learn from, at most; 0: all (default)", 0,
-                                  &FinetuneSettings::num_samples));
+                                  "samples to learn from, at most (default 0: as many as the run "
+                                  "is limited to, otherwise 100)",
+                                  0, &FinetuneSettings::num_samples));
   settings.push_back(CountSetting("finetune_positions",
                                   "of the positions of one layer in one sample, so many are "
                                   "learned from, spread over the sample; 0: all (default)",

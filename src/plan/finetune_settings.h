@@ -13,6 +13,9 @@ namespace bitpress::plan {
 struct QuantConfig;
 struct Setting;
 
+// More tell layers little more, and each costs an inference.
+inline constexpr int64_t kDefaultFinetuneSamples = 100;
+
 struct FinetuneSettings {
   // How much the weights are held where they were, in parts of the mean square of the inputs. The
   // least of those that are tried.
@@ -27,7 +30,8 @@ struct FinetuneSettings {
   // One of so many samples judges what was learned from the others; 0: none, and all samples are
   // learned from.
   int64_t hold_back_every = 8;
-  // Of samples that are learned from, at most; 0: all.
+  // Of samples that are learned from, at most; 0: as many as the run is limited to, or
+  // kDefaultFinetuneSamples.
   int64_t num_samples = 0;
   // Of the positions of one layer in one sample, so many are learned from; 0: all.
   int64_t num_positions = 0;

@@ -102,6 +102,23 @@ def test_temporary_files_change_nothing(conv_path, photos, tmp_path, bitpress, r
     assert quantize("finetune_memory=1")[1] == pytest.approx(sqnr, abs=1)
 
 
+def test_a_hundred_samples_unless_told(conv_path, tmp_path, bitpress):
+    (tmp_path / "many").mkdir()
+    for i in range(4):
+        np.save(tmp_path / "many" / f"{i}.npy", images(30, i))
+
+    def learned_from(*arguments):
+        text = bitpress.ok("quantize", conv_path, "-o", tmp_path / "q.onnx", "--config", "MX6", "--finetune", "gptq", "--data",
+                           tmp_path / "many", *arguments)
+        return int(re.search(r"fine-tuned: +4 of 4 layers from (\d+) samples", text)[1])
+
+    assert learned_from() == 100
+    assert learned_from("--samples", "110") == 110
+    assert learned_from("--set", "finetune_samples=115") == 115
+    assert learned_from("--set", "finetune_samples=30", "--samples", "40") == 30
+    assert learned_from("--set", "finetune_samples=1000000000") == 120
+
+
 def test_some_positions_are_enough(conv_path, photos, tmp_path, bitpress, run_model):
     unseen = {"image": images(64, 99)}
     wanted = run_model(conv_path, unseen)[0]
@@ -239,18 +256,6 @@ def test_weights_of_dynamic_layers_and_scaled_ones(arguments, conv_path, photos,
         assert recipe == "none" or int(re.search(r"fine-tuned: +(\d) of 4 layers", text)[1]) >= 3
     assert found["adaquant"] > found["none"] + 0.5
     assert found["gptq"] > found["none"] + 0.5
-
-
-def test_what_cannot_be_tuned_is_said(tmp_path, bitpress):
-    rng = np.random.default_rng(3)
-    weight = (rng.standard_normal((8, 8)) / 3).astype(np.float32)
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], "first"), helper.make_node("Add", ["h", "w"], ["y"], "second")]
-    path = models.save(models.make_model(nodes, [("x", [8, 8])], [("y", [8, 8])], {"w": weight}), tmp_path / "shared.onnx")
-    samples = tmp_path / "samples"
-    samples.mkdir()
-    np.save(samples / "0.npy", rng.standard_normal((8, 8)).astype(np.float32))
-    text = bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", "--config", "MX6_ADAQUANT", "--data", samples)
-    assert "fine-tuned:  0 of 1 layers" in text and "not tuned: 'w': it is also read as it is" in text
 
 
 @pytest.mark.parametrize("arguments", [

@@ -16,7 +16,7 @@ STEPS, INPUTS, HIDDEN = 12, 48, 32
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 
-def recurrent_model(op="LSTM", direction="bidirectional", bias=True, steps=STEPS, outputs=("all", "last"), **attributes):
+def recurrent_model(op="LSTM", direction="bidirectional", bias=True, steps="T", outputs=("all", "last"), **attributes):
     rng = np.random.default_rng(21)
     directions = 2 if direction == "bidirectional" else 1
     rows = GATES[op] * HIDDEN
@@ -242,8 +242,7 @@ def test_search_decides_it_as_a_layer(samples, tmp_path, bitpress):
     assert rows["w"]["format"] == rows["r"]["format"] == "mxint8"
     bitpress.ok("sensitivity", path, "--candidates", "mx4", "--data", samples, "-o", tmp_path / "layers.json")
     [layer] = json.loads((tmp_path / "layers.json").read_text())["layers"]
-    # A sample is what the fixed first dimension counts: here a step.
-    assert layer["macs"] == 2 * GATES["LSTM"] * HIDDEN * (INPUTS + HIDDEN)
+    assert layer["macs"] == STEPS * 2 * GATES["LSTM"] * HIDDEN * (INPUTS + HIDDEN)
 
 
 def time_models():
@@ -259,7 +258,7 @@ def time_models():
     words.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
     swapped = [helper.make_node("Transpose", ["x"], ["e"], "swap", perm=[1, 0, 2]), cell]
     return {"features": (recurrent_model(steps="T", outputs=("all",)), sequence, 1),
-            "fixed": (recurrent_model(outputs=("all",)), np.concatenate([sequence, sequence]), 2 * STEPS),
+            "fixed": (recurrent_model(steps=STEPS, outputs=("all",)), np.concatenate([sequence, sequence]), 2 * STEPS),
             "words": (words, rng.integers(0, 20, (STEPS, 1)), 1),
             "batch first": (models.make_model(swapped, [("x", ["N", "T", INPUTS])], outputs, constants), sequence.repeat(3, 1), STEPS)}
 

@@ -110,3 +110,15 @@ def test_a_layer_twice_is_as_its_samples_twice(tmp_path, bitpress):
         stored = {t.name: t.raw_data for t in onnx.load(tmp_path / "q.onnx").graph.initializer}
         codes.append([stored[name] for name in sorted(stored) if name.startswith("w_")])
     assert len(codes[0]) >= 2 and codes[0] == codes[1]
+
+
+def test_a_weight_that_is_also_added_stays(tmp_path, bitpress):
+    rng = np.random.default_rng(3)
+    weight = (rng.standard_normal((8, 8)) / 3).astype(np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], "first"), helper.make_node("Add", ["h", "w"], ["y"], "second")]
+    path = models.save(models.make_model(nodes, [("x", [8, 8])], [("y", [8, 8])], {"w": weight}), tmp_path / "shared.onnx")
+    samples = tmp_path / "samples"
+    samples.mkdir()
+    np.save(samples / "0.npy", rng.standard_normal((8, 8)).astype(np.float32))
+    text = bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", "--config", "MX6_ADAQUANT", "--data", samples)
+    assert "fine-tuned:  0 of 1 layers" in text and "not tuned: 'w': it is also read as it is" in text

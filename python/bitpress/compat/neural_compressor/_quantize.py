@@ -8,13 +8,14 @@ import bitpress
 from bitpress._errors import ExecutionError, InvalidArgumentError
 from bitpress._files import Model, PathLike, model_file
 from bitpress.compat import _fates
+from bitpress.compat._samples import learning_from_all
 from bitpress.compat.neural_compressor._translate import translate
 from bitpress.compat.neural_compressor._types import BaseConfig, TuningConfig
 
 
 def _write(model: Model, output: Path, config: BaseConfig, data: Any) -> None:
     request = translate(config, model)
-    made = bitpress.Config.from_json(f'{{"name": "{config.name}"}}').changed(rules=request.rules, **request.settings)
+    made = bitpress.Config.from_json(f'{{"name": "{config.name}"}}').changed(rules=request.rules, **learning_from_all(request.settings))
     bitpress.quantize(model, output, made, data, **request.arguments)
 
 

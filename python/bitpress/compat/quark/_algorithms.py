@@ -5,6 +5,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from bitpress._errors import InvalidArgumentError, UnsupportedError
 from bitpress.compat import _fates
+from bitpress.compat._samples import ALL_SAMPLES
 from bitpress.compat.quark import _words
 from bitpress.compat.quark._formats import check_keys, format_of, layer_settings, name_of
 from bitpress.compat.quark._types import AlgoConfig, QLayerConfig
@@ -13,7 +14,6 @@ Rule = Dict[str, Any]
 
 # How much of a bias counts as range where Quark "appends" it: found in models that it wrote.
 _BIAS_SHARE = 0.05
-_ALL_SAMPLES = 1_000_000_000  # Quark's default of data_size
 _SINGLE_FLOATS = ("fp16", "bf16")
 _LAYERS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
@@ -53,7 +53,7 @@ class Request:
 
     def take_samples(self, count: Optional[int]) -> None:
         """Of two wishes the larger counts: one reading of the samples serves all."""
-        if count is not None and 0 < count < _ALL_SAMPLES:
+        if count is not None and 0 < count < ALL_SAMPLES:
             self.arguments["samples"] = max(int(count), self.arguments.get("samples", 0))
 
     def exclude(self, pattern: str) -> None:
@@ -75,7 +75,7 @@ def _add_finetune_settings(request: Request, options: Mapping[str, Any]) -> None
     """What the library's table of fates makes of the words; Quark's way to say "all samples" is a large number."""
     for word, value in options.items():
         setting = _words.FINETUNE_SETTINGS.get(word)
-        if setting in (None, "finetune") or value is None or (setting == "finetune_samples" and not 0 < value < _ALL_SAMPLES):
+        if setting in (None, "finetune") or value is None or (setting == "finetune_samples" and not 0 < value < ALL_SAMPLES):
             continue
         request.settings[setting] = list(value) if isinstance(value, tuple) else value
 

@@ -12,6 +12,7 @@ from bitpress._errors import ExecutionError, InvalidArgumentError, UnsupportedEr
 from bitpress._files import Model, PathLike
 from bitpress._samples import SharedSamples
 from bitpress.compat import _fates
+from bitpress.compat._samples import learning_from_all
 from bitpress.compat.quark._algorithms import Request, Target
 from bitpress.compat.quark._judge import OutputMetric
 from bitpress.compat.quark._translate import translate
@@ -56,7 +57,7 @@ class RandomDataReader:
 
 
 def _config(request: Request, model: Model) -> bitpress.Config:
-    settings, rules = request.settings, list(request.rules)
+    settings, rules = learning_from_all(request.settings), list(request.rules)
     if request.only_op_types:
         present = {name.rsplit("::", 1)[-1] for name in bitpress.inspect(model).operators}
         # Optional: some of them are folded away before anything is decided.
