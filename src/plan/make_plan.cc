@@ -127,13 +127,8 @@ class Planner {
   // adds the bias to their products then, as an integer of both scales' product.
   bool HasIntegerProduct(const Node& node) const {
     const std::string& input = node.input(0);
-    const std::string& weight = node.input(1);
-    const Treatment& of_weight = rules_.For(node, weight);
-    return IsComputeOp(node) && integer_values_.contains(input) && IsPlanned(node, input) &&
-           of_weight.weight && of_weight.weight->is_integer() &&
-           of_weight.weight->element_bits <= 16 && of_weight.excluded.empty() &&
-           model_.IsInitializer(weight) && rows_.ConstantReason(weight).empty() &&
-           of_weight.config.weight_granularity != Granularity::kPerBlock;
+    return integer_values_.contains(input) && IsPlanned(node, input) &&
+           rows_.MultipliesIntegers(node);
   }
 
   // Placement all: an input of an operator that does not multiply.

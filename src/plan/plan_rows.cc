@@ -196,6 +196,15 @@ TensorPlan RowMaker::DynamicWeight(const Node& node, const std::string& value) c
   return Float(value, Role::kWeight, reason);
 }
 
+bool RowMaker::MultipliesIntegers(const Node& node) const {
+  const std::string& value = node.input(1);
+  const Treatment& treatment = rules_.For(node, value);
+  return IsComputeOp(node) && treatment.weight && treatment.weight->is_integer() &&
+         treatment.weight->element_bits <= 16 && treatment.excluded.empty() &&
+         model_.IsInitializer(value) && ConstantReason(value).empty() &&
+         treatment.config.weight_granularity != Granularity::kPerBlock;
+}
+
 TensorPlan RowMaker::Bias(const Node& node, const std::string& value, const Operand& operand,
                           bool is_of_integers) const {
   const Treatment& treatment = rules_.For(node, value);
@@ -203,8 +212,9 @@ TensorPlan RowMaker::Bias(const Node& node, const std::string& value, const Oper
   const bool has_own_scale =
       treatment.bias && treatment.bias->is_integer() && treatment.bias->name != "int32";
   if (is_of_integers && !has_own_scale) return IntegerBias(node, value);
-  if (IsRecurrent(node) && treatment.bias && treatment.bias->name == "int32") {
-    return Float(value, Role::kBias, "int32 has the scale of products of integers; there are none");
+  if (treatment.bias && treatment.bias->name == "int32" && !MultipliesIntegers(node)) {
+    return Float(value, Role::kBias,
+                 "int32 has the scale of products of integers; its weight gives none");
   }
   if (!treatment.bias) {
     return Float(value, Role::kBias, "biases stay float unless asked (biases=FORMAT)");

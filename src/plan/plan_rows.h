@@ -40,6 +40,9 @@ class RowMaker {
   std::optional<TensorPlan> Table(const graph::Node& node, size_t input) const;
   // A weight that is not a constant of the model.
   TensorPlan DynamicWeight(const graph::Node& node, const std::string& value) const;
+  // Whether the weight becomes integers with one scale, or one for each channel. REQUIRES: the node
+  // is a compute operator, or recurrent.
+  bool MultipliesIntegers(const graph::Node& node) const;
   // `is_of_integers`: it is added to products of integers whose scales are known. It takes their
   // scale as an int32 then, unless it is to have an integer format with a scale of its own.
   TensorPlan Bias(const graph::Node& node, const std::string& value, const Operand& operand,

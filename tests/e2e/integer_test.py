@@ -336,3 +336,13 @@ def test_integers_of_32_bits(format, net_path, samples, tmp_path, bitpress, run_
     onnx.checker.check_model(output, full_check=True)
     assert "com.amd.quark.ExtendedQuantizeLinear" in text
     assert sqnr_db(run(net_path), run_model(output, inputs())[0]) > 45
+
+
+@pytest.mark.parametrize("options", [["MXINT8"], ["INT8", "--set", "weight_granularity=per_block"], ["INT8", "--weights", "bf16"]], ids=" ".join)
+def test_an_int32_bias_needs_products_of_integers(options, conv_path, bitpress):
+    plan = json.loads(bitpress.ok("plan", conv_path, "--config", *options, "--set", "biases=int32"))
+    biases = [row for row in plan["tensors"] if row["role"] == "bias"]
+    assert len(biases) == 3
+    assert all(row["format"] == "none" and "products of integers" in row["reason"] for row in biases)
+    plan = json.loads(bitpress.ok("plan", conv_path, "--config", "INT8", "--set", "biases=int32"))
+    assert [row["format"] for row in plan["tensors"] if row["role"] == "bias"] == ["int32"] * 3
