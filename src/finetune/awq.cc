@@ -44,9 +44,10 @@ std::vector<Readers> FindReaders(const graph::Model& model, const plan::QuantPla
     // Channels of several activations have no one factor.
     if (!is_product || layer.readings.size() > 1) continue;
     if (model.Initializer(layer.weight).type != DataType::kFloat) continue;
-    const size_t data_input = layer.readings.front().data_input;
+    const Reading& reading = layer.readings.front();
     const std::string& value =
-        index.Find({layer.node, layer.op_type, static_cast<int64_t>(data_input)}).input(data_input);
+        index.Find({reading.node, layer.op_type, static_cast<int64_t>(reading.data_input)})
+            .input(reading.data_input);
     if (quantized.contains(value) || model.IsInitializer(value)) continue;
     const auto known = std::ranges::find(found, value, &Readers::value);
     if (known != found.end()) {
@@ -125,7 +126,7 @@ class FactorSearch {
         scaled[element] = static_cast<float>(double{original[element]} * factor);
       });
       const WeightGrid grid(*layer->row, plan_.operators, {weight.dims.begin(), weight.dims.end()},
-                            fmt::format("{} '{}'", layer->op_type, layer->node));
+                            fmt::format("{} '{}'", layer->op_type, layer->node()));
       const QuantizedWeight rounded = grid.Quantize(scaled, pool_);
       Matrix errors(layer->rows, layer->columns);
       for_each([&](int64_t row, int64_t k, size_t element, double factor) {

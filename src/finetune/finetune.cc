@@ -153,7 +153,7 @@ class Finetuner {
       if (!layer.is_bias_new && !layer.bias.empty()) SetBias(model_, layer, learned.bias);
       if (layer.is_bias_new && !learned.bias.empty()) {
         AddBias(model_, layer, learned.bias);
-        report_.added_biases.push_back({layer.bias, {layer.node, layer.op_type, 2}});
+        report_.added_biases.push_back({layer.bias, {layer.node(), layer.op_type, 2}});
       }
       if (!learned.params.empty()) apply_.weight_params[layer.weight] = learned.params;
     }
@@ -170,7 +170,7 @@ class Finetuner {
     std::vector<std::string> nodes;
     for (const graph::Node& node : float_model_.AllNodes()) nodes.push_back(index.KeyOf(node));
     std::set<std::string> nodes_before;
-    const auto first = std::ranges::find(nodes, layers_[begin].node);
+    const auto first = std::ranges::find(nodes, layers_[begin].node());
     if (begin > 0) nodes_before.insert(nodes.begin(), first);
     plan::QuantPlan before = plan_;
     for (plan::TensorPlan& row : before.tensors) {

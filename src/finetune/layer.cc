@@ -198,7 +198,6 @@ Layer DescribeReading(const Model& model, const plan::NodeIndex& index, const pl
   }
   if (NumElements(weight.dims) == 0) throw LeftOut{"it is empty"};
   Layer layer;
-  layer.node = use.node;
   layer.op_type = node.op_type();
   layer.weight = row.value;
   layer.readings = {{use.node, 0, "", node.output(0)}};
@@ -271,7 +270,8 @@ Layers FindLayers(const Model& model, const plan::QuantPlan& plan, bool with_new
   std::map<std::string, size_t> order;
   const std::vector<Node> nodes = model.AllNodes();
   for (size_t i = 0; i < nodes.size(); ++i) order.emplace(index.KeyOf(nodes[i]), i);
-  std::ranges::stable_sort(layers.found, {}, [&](const Layer& layer) { return order[layer.node]; });
+  std::ranges::stable_sort(layers.found, {},
+                           [&](const Layer& layer) { return order[layer.node()]; });
   return layers;
 }
 

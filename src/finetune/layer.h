@@ -49,7 +49,6 @@ struct Reading {
 };
 
 struct Layer {
-  std::string node;  // the first that reads the weight, as plans name it
   std::string op_type;
   std::vector<Reading> readings;  // in graph order, at least one; all of them multiply alike
   std::string weight;
@@ -78,6 +77,7 @@ struct Layer {
   // Recurrent: each direction has biases for W and then as many for R; 0: all are this layer's.
   int64_t biases_per_direction = 0;
 
+  const std::string& node() const { return readings.front().node; }  // that stands for the layer
   int64_t num_outputs() const { return groups * rows; }
   size_t BiasElementOf(int64_t weight_output) const {
     if (biases_per_direction == 0) return static_cast<size_t>(weight_output);

@@ -25,11 +25,11 @@ class Learner {
         pool_(pool),
         judge_(moments.held_back.num_positions > 0 ? moments.held_back : moments.learned),
         grid_(*layer_.row, task.operators, task.dims,
-              fmt::format("{} '{}'", layer_.op_type, layer_.node)) {}
+              fmt::format("{} '{}'", layer_.op_type, layer_.node())) {}
 
   LearnedLayer Run() {
     LayerReport& report = learned_.report;
-    report.node = layer_.node;
+    report.node = layer_.node();
     report.op_type = layer_.op_type;
     report.weight = layer_.weight;
     report.format = layer_.row->format;

@@ -30,7 +30,7 @@ struct Convolution {
 
   Layer MakeLayer() const {
     Layer layer;
-    layer.node = "conv";
+    layer.readings = {{"conv", 0, "", ""}};
     layer.op_type = is_transposed ? "ConvTranspose" : "Conv";
     layer.weight = "w";
     layer.layout = is_transposed ? PositionLayout::kScatter : PositionLayout::kWindows;

@@ -44,7 +44,7 @@ PatchReader::PatchReader(const Layer& layer, std::span<const int64_t> input_dims
   const auto require = [&](bool fits) {
     if (!fits) {
       Fail(ErrorCode::kRuntime, "{} '{}': input {} and output {} do not fit the weight '{}'",
-           layer.op_type, layer.node, Shape(input_dims), Shape(output_dims), layer.weight);
+           layer.op_type, layer.node(), Shape(input_dims), Shape(output_dims), layer.weight);
     }
   };
   input_channels_ = layer.groups * layer.columns / layer.num_taps();

@@ -35,7 +35,7 @@ inline runtime::ParallelTasks RunBackwards() {
 inline Layer GemmLayer(int64_t num_inputs, int64_t num_outputs,
                        const plan::TensorPlan* row = nullptr) {
   Layer layer;
-  layer.node = "fc";
+  layer.readings = {{"fc", 0, "", ""}};
   layer.op_type = "Gemm";
   layer.weight = "w";
   layer.row = row;
