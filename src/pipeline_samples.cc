@@ -1,5 +1,6 @@
 #include "pipeline_samples.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -39,13 +40,18 @@ bool HasTimeFirst(const graph::Model& model) {
   for (const std::string& input : model.InputNames()) {
     symbols.insert(FirstSymbol(model, input));
   }
+  const auto has_input_symbol = [&](const graph::Model& described) {
+    return std::ranges::any_of(sequences, [&](const std::string& sequence) {
+      const std::string symbol = FirstSymbol(described, sequence);
+      return !symbol.empty() && symbols.contains(symbol);
+    });
+  };
+  const bool is_described = std::ranges::all_of(
+      sequences, [&](const std::string& sequence) { return model.InfoOf(sequence).has_shape; });
+  if (is_described) return has_input_symbol(model);
   graph::Model inferred = model.Clone();
   inferred.InferShapes();
-  for (const std::string& sequence : sequences) {
-    const std::string symbol = FirstSymbol(inferred, sequence);
-    if (!symbol.empty() && symbols.contains(symbol)) return true;
-  }
-  return false;
+  return has_input_symbol(inferred);
 }
 
 }  // namespace bitpress::pipeline
