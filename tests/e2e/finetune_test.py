@@ -9,16 +9,9 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from models import smooth_images as images
 from models import sqnr_db
 from onnx import helper, numpy_helper
-
-
-def images(count, seed):
-    """Smooth pictures: neighbouring pixels and channels depend on each other, as in photos."""
-    rng = np.random.default_rng(seed)
-    noise = rng.standard_normal((count, *models.CONV_INPUT)).astype(np.float32)
-    smooth = sum(np.roll(noise, (dy, dx), (2, 3)) for dy in range(4) for dx in range(4)) / 4
-    return smooth + smooth.mean(axis=1, keepdims=True)
 
 
 @pytest.fixture

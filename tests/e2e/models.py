@@ -93,6 +93,14 @@ def save_photos(folder, count, size=(30, 24), subfolders=0):
     return paths
 
 
+def smooth_images(count, seed, shape=CONV_INPUT):
+    """Neighbouring pixels and channels depend on each other, as in photos."""
+    rng = np.random.default_rng(seed)
+    noise = rng.standard_normal((count, *shape)).astype(np.float32)
+    smooth = sum(np.roll(noise, (dy, dx), (2, 3)) for dy in range(4) for dx in range(4)) / 4
+    return smooth + smooth.mean(axis=1, keepdims=True)
+
+
 def sqnr_db(wanted, found):
     """Of all elements together; very large where they are the same."""
     wanted = np.asarray(wanted, np.float64)
