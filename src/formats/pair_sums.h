@@ -1,0 +1,62 @@
+// Sums of 8-bit products on x86 processors without VNNI, and codes of weights with which they are
+// right there too.
+//
+// The instruction vpmaddubsw multiplies uint8 activations with int8 weights, adds the products of
+// two neighbours along the sum, and saturates this pair sum at 16 bits: 255 * (127 + 127) does not
+// fit. VNNI and the u8 x u8 and s8 x s8 kernels of ONNX Runtime add in 32 bits. Which elements are
+// neighbours is a matter of the operator (ops/integer_kernels.h). Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+
+namespace bitpress::formats {
+
+inline constexpr int32_t kLeastPairSum = -32768;
+inline constexpr int32_t kLargestPairSum = 32767;
+
+// Returns the dot product as those processors compute it: elements 2i and 2i + 1 are a pair, and
+// the last one of an odd number of elements is a pair with zero. The specification that
+// kernels/saturation.h equals. REQUIRES: as many activations as weights.
+int32_t SaturatingDot(std::span<const uint8_t> activations, std::span<const int8_t> weights);
+
+// The largest activation codes that the two elements of a pair meet, each 0 to 255.
+struct PairBounds {
+  int32_t first = 255;
+  int32_t second = 255;
+};
+
+struct PairCodes {
+  int32_t first = 0;
+  int32_t second = 0;
+  bool operator==(const PairCodes&) const = default;
+};
+
+// Returns whether no activations within the bounds make the pair sum saturate.
+constexpr bool FitsPairSum(PairCodes weights, PairBounds largest) {
+  const int32_t first = weights.first * largest.first;
+  const int32_t second = weights.second * largest.second;
+  // Activations are not negative, so the extremes leave out the product of the other sign.
+  const int32_t positive = (first > 0 ? first : 0) + (second > 0 ? second : 0);
+  const int32_t negative = (first < 0 ? first : 0) + (second < 0 ? second : 0);
+  return positive <= kLargestPairSum && negative >= kLeastPairSum;
+}
+
+// The weights of a pair before they are rounded, in units of their scale, and what a squared error
+// of each costs (> 0).
+struct PairTarget {
+  double first = 0;
+  double second = 0;
+  double first_cost = 1;
+  double second_cost = 1;
+};
+
+// Returns the codes with the least cost of those that fit and lie between zero and `rounded`, the
+// codes of the target rounded to nearest; of equal ones that with the smaller first magnitude.
+// Codes that fit are returned as they are. Because no magnitude grows, a pair that fits other
+// bounds, or another pair that one of the two belongs to, still does afterwards. REQUIRES: codes of
+// int8.
+PairCodes FitPair(PairCodes rounded, const PairTarget& target, PairBounds largest);
+
+}  // namespace bitpress::formats
