@@ -63,12 +63,19 @@ class DynamicNode {
       TensorPlan row = RowMaker::Quantized(value, role, *treatment.activation, treatment, 0);
       row.integer->is_symmetric = false;
       row.integer->scale_kind = formats::ScaleKind::kFloat;
+      if (!TakesRows()) row.integer->range.kind = RangeMethod::Kind::kDynamic;
       return row;
     }
     return WeightRow(value, input, treatment);
   }
 
  private:
+  // Whether each row of the activation can have a scale: those of a product with one matrix.
+  bool TakesRows() const {
+    const bool is_product = node_.op_type() == "MatMul" || node_.op_type() == "Gemm";
+    return is_product && model_.Initializer(node_.input(1)).dims.size() == 2;
+  }
+
   std::string ActivationReason() const {
     const std::string& value = node_.input(0);
     const Treatment& treatment = rules_.For(node_, value);

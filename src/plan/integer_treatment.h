@@ -18,11 +18,22 @@ enum class Granularity {
   kPerBlock,  // a scale for each block_size elements along the axis
 };
 
+// For which x86 processors int8 weights behind uint8 activations are made. Those without VNNI add
+// two products in saturating 16 bits (formats/pair_sums.h).
+enum class IntegerKernels {
+  kSafe,         // for all: codes whose pair sums fit, at the least loss
+  kVnni,         // for those with VNNI, and for other kinds of processors: every code is used
+  kReduceRange,  // for all: one bit less in every weight
+};
+
 struct IntegerTreatment {
   Granularity granularity = Granularity::kPerTensor;
   int64_t block_size = 0;  // only per block
   bool is_symmetric = true;
   bool is_reduced = false;  // one bit less, see formats::IntegerSpec
+  // Weights: no pair sum of their products saturates (IntegerKernels::kSafe, where a kernel that
+  // can saturate reads them).
+  bool is_pair_safe = false;
   formats::ScaleKind scale_kind = formats::ScaleKind::kFloat;
   RangeMethod range;
   // Activations: takes the scale and zero point of that value, because an operator only moves

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "plan/compute_ops.h"
 #include "plan/dynamic_rows.h"
+#include "plan/pair_safety.h"
 #include "plan/plan_rows.h"
 #include "plan/qdq_values.h"
 #include "plan/quantizer_nodes.h"
@@ -55,6 +56,7 @@ class Planner {
       if (placement_ == Placement::kAll) PlanOutputs(node);
     }
     if (plan_.config.dual_quant) PutInRows();
+    MarkPairSafe(plan_, model_, rules_, nodes_);
     return std::move(plan_);
   }
 

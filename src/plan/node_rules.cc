@@ -216,7 +216,7 @@ Treatment NodeRules::MakeTreatment(const std::vector<bool>& fitting) const {
   treatment.embedding = ResolveEmbeddings(treatment.config);
   if (treatment.activation) CheckHasOperator(config_.operators, *treatment.activation);
   CheckScaled(treatment);
-  const bool is_dynamic = treatment.config.activation_range.kind == RangeMethod::Kind::kDynamic;
+  const bool is_dynamic = treatment.config.activation_range.is_dynamic();
   if (is_dynamic && treatment.activation && treatment.activation->name != "uint8") {
     Fail(ErrorCode::kInvalidArgument,
          "activation_range=dynamic: DynamicQuantizeLinear gives uint8 with a float scale, not {}; "

@@ -20,7 +20,8 @@ IntegerTreatment IntegersOf(Role role, const FormatSpec& spec, const QuantConfig
   IntegerTreatment treatment;
   treatment.is_symmetric = is_activation ? config.activation_symmetric.value_or(is_signed)
                                          : config.weight_symmetric.value_or(true);
-  treatment.is_reduced = role == Role::kWeight && config.reduce_range;
+  treatment.is_reduced =
+      role == Role::kWeight && config.integer_kernels == IntegerKernels::kReduceRange;
   treatment.scale_kind = is_activation ? config.activation_scale_kind : config.weight_scale_kind;
   treatment.range = is_activation ? config.activation_range : config.weight_range;
   return treatment;

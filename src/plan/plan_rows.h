@@ -16,8 +16,7 @@ namespace bitpress::plan {
 
 // Whether scales of activations are computed at every inference.
 inline bool IsDynamic(const Treatment& treatment) {
-  return treatment.activation &&
-         treatment.config.activation_range.kind == RangeMethod::Kind::kDynamic;
+  return treatment.activation && treatment.config.activation_range.is_dynamic();
 }
 
 class RowMaker {

@@ -19,7 +19,7 @@ constexpr std::string_view kShifts =
 
 constexpr Preset kPresets[] = {
     {"INT8", "uint8", "int8"},
-    {"INT8_DYNAMIC", "uint8", "int8", "activation_range=dynamic"},
+    {"INT8_DYNAMIC", "uint8", "int8", "activation_range=dynamic_rows"},
     {"BF16", "bf16", "bf16"},
     {"FP16", "fp16", "fp16"},
     {"BFP16", "bfp16", "bfp16"},
@@ -169,7 +169,7 @@ Placement ResolvePlacement(const QuantConfig& config) {
   const auto are_integers = [](const std::string& format) {
     return format != "none" && formats::FindFormat(format).is_integer();
   };
-  if (config.activation_range.kind == RangeMethod::Kind::kDynamic) return Placement::kCompute;
+  if (config.activation_range.is_dynamic()) return Placement::kCompute;
   if (config.activations != "none") {
     return are_integers(config.activations) ? Placement::kQdq : Placement::kCompute;
   }

@@ -80,8 +80,8 @@ struct QuantConfig {
   RangeMethod activation_range{.kind = RangeMethod::Kind::kPercentile};
   RangeMethod weight_range{.kind = RangeMethod::Kind::kMinMax};
   Granularity weight_granularity = Granularity::kPerAxis;
-  int64_t weight_block_size = 32;  // of per_block
-  bool reduce_range = false;       // of weights
+  int64_t weight_block_size = 32;                          // of per_block
+  IntegerKernels integer_kernels = IntegerKernels::kSafe;  // of weights
   // Of the float model, before anything else; nothing: see ResolveEqualization.
   std::optional<bool> equalize;
   EqualizeOptions equalization;

@@ -67,8 +67,7 @@ struct TensorPlan {
   bool is_quantized() const { return format != "none"; }
   // Its scale is computed at every inference.
   bool is_dynamic() const {
-    return role == Role::kActivation && integer && !integer->params &&
-           integer->range.kind == RangeMethod::Kind::kDynamic;
+    return role == Role::kActivation && integer && !integer->params && integer->range.is_dynamic();
   }
   // An int32 that ONNX Runtime adds to the products of integers: it has their scale, input times
   // weight. Biases of other integer formats have one of their own.

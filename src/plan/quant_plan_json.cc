@@ -23,6 +23,7 @@ void AddInteger(const IntegerTreatment& integer, ordered_json& object) {
   if (integer.granularity == Granularity::kPerBlock) object["block_size"] = integer.block_size;
   object["symmetric"] = integer.is_symmetric;
   if (integer.is_reduced) object["reduce_range"] = true;
+  if (integer.is_pair_safe) object["pair_safe"] = true;
   if (integer.scale_kind != formats::ScaleKind::kFloat) {
     object["scale_kind"] = formats::ScaleKindName(integer.scale_kind);
   }
@@ -97,6 +98,11 @@ IntegerTreatment ReadInteger(ObjectReader& reader, const formats::FormatSpec& sp
   const bool is_signed = formats::IntegerRange(spec.element_type).quant_min < 0;
   integer.is_symmetric = reader.Has("symmetric") ? reader.Bool("symmetric") : is_signed;
   integer.is_reduced = reader.Has("reduce_range") && reader.Bool("reduce_range");
+  integer.is_pair_safe = reader.Has("pair_safe") && reader.Bool("pair_safe");
+  if (integer.is_pair_safe && (row.role != Role::kWeight || spec.name != "int8")) {
+    Fail(ErrorCode::kInvalidArgument, "'pair_safe' is for int8 weights, not for {} {}s", spec.name,
+         RoleName(row.role));
+  }
   if (reader.Has("scale_kind")) {
     integer.scale_kind = formats::ParseScaleKind(reader.String("scale_kind"));
   }

@@ -23,6 +23,7 @@ constexpr std::pair<std::string_view, Kind> kWords[] = {
     {"layerwise_percentile", Kind::kLayerwisePercentile},
     {"auto", Kind::kAuto},
     {"dynamic", Kind::kDynamic},
+    {"dynamic_rows", Kind::kDynamicRows},
 };
 
 // Other tools' words, without case and underscores. With a power-of-two scale min_max rounds the

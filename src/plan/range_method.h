@@ -18,6 +18,8 @@ struct RangeMethod {
     kLayerwisePercentile,  // of several percentiles the one with the least error of this tensor
     kAuto,                 // least expected error of all the others, for this tensor and format
     kDynamic,              // what this tensor holds, computed at every inference: no calibration
+    kDynamicRows,          // the same for each row along the last axis; as kDynamic where an
+                           // operator takes one scale only
   };
   enum class Error { kMae, kMse };
 
@@ -25,6 +27,7 @@ struct RangeMethod {
   double percentile = 99.999;  // of kPercentile; in percent, both tails together
   Error error = Error::kMae;   // of kLayerwisePercentile
 
+  bool is_dynamic() const { return kind == Kind::kDynamic || kind == Kind::kDynamicRows; }
   bool operator==(const RangeMethod&) const = default;
 };
 

@@ -69,7 +69,7 @@ TEST(ConfigFromJson, ReadsWhatPeopleWrite) {
       {"tensors": "x", "optional": true, "exclude": true}
     ]})");
   EXPECT_EQ(config.name, "INT8");
-  EXPECT_TRUE(config.reduce_range);
+  EXPECT_EQ(config.integer_kernels, IntegerKernels::kReduceRange);
   EXPECT_THAT(config.exclude_op_types, ElementsAre("Gemm", "MatMul"));
   ASSERT_EQ(config.rules.size(), 2u);
   EXPECT_THAT(config.rules[0].op_types, ElementsAre("Conv"));

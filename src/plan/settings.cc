@@ -116,7 +116,7 @@ Setting RangeSetting(std::string_view key, std::string_view help, RangeMethod Qu
   return {key, RangeMethodWords(), help,
           [field](QuantConfig& config, std::string_view value) {
             const RangeMethod method = ParseRangeMethod(value);
-            if (field == &QuantConfig::weight_range && method.kind == RangeMethod::Kind::kDynamic) {
+            if (field == &QuantConfig::weight_range && method.is_dynamic()) {
               Fail(ErrorCode::kInvalidArgument,
                    "weights do not change from inference to inference");
             }
@@ -151,8 +151,8 @@ void AddIntegerSettings(std::vector<Setting>& settings) {
   settings.push_back(RangeSetting(
       "activation_range",
       "integers: how a range follows from the calibration (default percentile(99.999)); dynamic: "
-      "no "
-      "calibration, from each tensor when it is there (uint8 inputs of MatMul, Gemm, Conv, LSTM)",
+      "no calibration, from each tensor when it is there (uint8 inputs of MatMul, Gemm, Conv, "
+      "LSTM); dynamic_rows: for MatMul and Gemm from each row, such as a token",
       &QuantConfig::activation_range));
   settings.push_back(RangeSetting("weight_range", "the same for weights (default min_max)",
                                   &QuantConfig::weight_range));
@@ -171,10 +171,25 @@ void AddIntegerSettings(std::vector<Setting>& settings) {
          }
        },
        [](const QuantConfig& config) { return std::to_string(config.weight_block_size); }});
-  settings.push_back(BoolSetting("reduce_range",
-                                 "int8 weights of 7 bits: for x86 processors without VNNI, whose "
-                                 "8-bit products saturate (default false)",
-                                 &QuantConfig::reduce_range));
+  settings.push_back(WordSetting<IntegerKernels>(
+      "integer_kernels",
+      "int8 weights behind uint8 activations: x86 processors without VNNI add two products in "
+      "saturating 16 bits. Choose codes whose sums fit, at the least loss (safe, the default), any "
+      "codes, for processors with VNNI only (vnni), or 7 bits in every weight (reduce_range)",
+      kIntegerKernels, &QuantConfig::integer_kernels));
+  settings.push_back(
+      {"reduce_range", "true|false", "true: integer_kernels=reduce_range, other tools' word for it",
+       [](QuantConfig& config, std::string_view value) {
+         if (ParseSymmetric(value).value_or(false)) {
+           config.integer_kernels = IntegerKernels::kReduceRange;
+         } else if (config.integer_kernels == IntegerKernels::kReduceRange) {
+           config.integer_kernels = IntegerKernels::kSafe;
+         }
+       },
+       [](const QuantConfig& config) -> std::string {
+         return config.integer_kernels == IntegerKernels::kReduceRange ? "true" : "false";
+       },
+       /*is_derived=*/true});
 }
 
 std::vector<Setting> MakeSettings() {

@@ -16,7 +16,8 @@ constexpr std::string_view kFloat = "float";
 
 // Which side of a layer a setting is about; nothing: the layer or the model as a whole.
 std::optional<Side> SideOf(std::string_view key) {
-  constexpr std::array<std::string_view, 3> kOfWeights{"reduce_range", "short_axis", "biases"};
+  constexpr std::array<std::string_view, 4> kOfWeights{"integer_kernels", "reduce_range",
+                                                       "short_axis", "biases"};
   if (key.starts_with("weight") || std::ranges::find(kOfWeights, key) != kOfWeights.end()) {
     return Side::kWeights;
   }
