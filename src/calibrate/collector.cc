@@ -43,14 +43,16 @@ void Collector::CountPart(const runtime::ObservedTensor& tensor, size_t begin, s
   idle_counters_.push_back(std::move(counter));
 }
 
-void Collector::CountSlices(const runtime::ObservedTensor& tensor, size_t count, Value& value) {
+void Collector::CountSlices(const runtime::ObservedTensor& tensor, size_t count, Value& value,
+                            const runtime::ParallelTasks& run_parallel) {
   if (tensor.type != DataType::kFloat16) {
-    value.statistics.AddSlices({static_cast<const float*>(tensor.data), count}, tensor.dims);
+    value.statistics.AddSlices({static_cast<const float*>(tensor.data), count}, tensor.dims,
+                               run_parallel);
     return;
   }
   std::vector<float> widened(count);
   kernels::HalfToFloat({static_cast<const uint16_t*>(tensor.data), count}, widened.data());
-  value.statistics.AddSlices(widened, tensor.dims);
+  value.statistics.AddSlices(widened, tensor.dims, run_parallel);
 }
 
 void Collector::Observe(const runtime::ObservedTensor& tensor,
@@ -67,17 +69,26 @@ void Collector::Observe(const runtime::ObservedTensor& tensor,
   const size_t num_tasks = std::max(std::min(num_threads_, most_tasks), least_tasks);
   // Tasks run on ONNX Runtime's threads and must not throw.
   std::exception_ptr failure;
-  run_parallel(num_tasks, [&](size_t task) {
-    try {
-      const size_t length = count / num_tasks;
-      CountPart(tensor, task * length, task + 1 == num_tasks ? count : (task + 1) * length, value);
-    } catch (...) {
-      const std::lock_guard lock(mutex_);
-      failure = std::current_exception();
-    }
+  std::mutex failure_mutex;
+  const runtime::ParallelTasks run_safely = [&](size_t count_of_tasks,
+                                                const std::function<void(size_t)>& task) {
+    run_parallel(count_of_tasks, [&](size_t i) {
+      try {
+        task(i);
+      } catch (...) {
+        const std::lock_guard lock(failure_mutex);
+        failure = std::current_exception();
+      }
+    });
+  };
+  run_safely(num_tasks, [&](size_t task) {
+    const size_t length = count / num_tasks;
+    CountPart(tensor, task * length, task + 1 == num_tasks ? count : (task + 1) * length, value);
   });
+  if (!failure && value.statistics.axis_statistics()) {
+    CountSlices(tensor, count, value, run_safely);
+  }
   if (failure) std::rethrow_exception(failure);
-  if (value.statistics.axis_statistics()) CountSlices(tensor, count, value);
 }
 
 void Collector::EndSample() {

@@ -35,7 +35,8 @@ class Collector : public runtime::ObserverSink {
 
   std::unique_ptr<kernels::ObserveCounter> TakeCounter();
   void CountPart(const runtime::ObservedTensor& tensor, size_t begin, size_t end, Value& value);
-  void CountSlices(const runtime::ObservedTensor& tensor, size_t count, Value& value);
+  void CountSlices(const runtime::ObservedTensor& tensor, size_t count, Value& value,
+                   const runtime::ParallelTasks& run_parallel);
 
   std::vector<Value> values_;
   size_t num_threads_;

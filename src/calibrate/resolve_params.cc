@@ -1,11 +1,16 @@
 #include "calibrate/resolve_params.h"
 
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "base/error.h"
 #include "calibrate/range_methods.h"
+#include "formats/reference.h"
+#include "ops/integer_kernels.h"
+#include "plan/compute_ops.h"
+#include "plan/pair_safety.h"
 
 namespace bitpress::calibrate {
 namespace {
@@ -30,6 +35,15 @@ const TensorStatistics& StatisticsOf(const CalibrationTable& table, const std::s
          value);
   }
   return found->second;
+}
+
+// Along which axis of its first input the channels lie that a node sums over.
+std::optional<int64_t> ChannelAxis(const graph::Node& node) {
+  const std::optional<plan::Operand> operand = plan::OperandOf(node, 0, -1);
+  if (!operand) return std::nullopt;
+  // Of the two dimensions of a Gemm's input, counted from the front, the last is -1 too.
+  const bool is_gemm = operand->slot == plan::Slot::kMatrix && operand->axis >= 0;
+  return is_gemm ? operand->axis - 2 : operand->axis;
 }
 
 }  // namespace
@@ -64,6 +78,77 @@ std::vector<std::pair<std::string, std::string>> ResolveFloatScales(plan::QuantP
     row.scaled->scale = ChooseFloatScale(statistics, row.scaled->range, row.Spec());
   }
   return left_float;
+}
+
+std::map<std::string, int64_t> ChannelsOfProducts(const graph::Model& model) {
+  std::map<std::string, int64_t> axes;
+  for (const graph::Node& node : model.AllNodes()) {
+    const bool has_weight = node.num_inputs() > 1 && model.IsInitializer(node.input(1)) &&
+                            !model.IsInitializer(node.input(0));
+    if (!has_weight) continue;
+    const auto dims = model.Initializer(node.input(1)).dims;
+    if (!ops::PairSums(node, 1, dims, /*is_dynamic=*/false)) continue;
+    if (const auto axis = ChannelAxis(node)) axes.emplace(node.input(0), *axis);
+  }
+  return axes;
+}
+
+std::map<std::string, int64_t> ChannelsToCalibrate(const plan::QuantPlan& plan,
+                                                   const graph::Model& model) {
+  std::map<std::string, int64_t> axes;
+  const plan::NodeIndex nodes(model);
+  const auto activations = plan::ActivationsOfNodes(plan);
+  for (const TensorPlan& row : plan.tensors) {
+    if (!row.integer || !row.integer->is_pair_safe) continue;
+    for (const plan::TensorUse& use : row.uses) {
+      const auto activation = activations.find(use.node);
+      if (activation == activations.end() || activation->second->is_dynamic()) continue;
+      if (const auto axis = ChannelAxis(nodes.Find(use))) {
+        axes.emplace(activation->second->value, *axis);
+      }
+    }
+  }
+  return axes;
+}
+
+plan::ChannelCodesTable ResolveChannels(const plan::QuantPlan& plan, const graph::Model& model,
+                                        const CalibrationTable& table,
+                                        const std::map<std::string, formats::QParams>& params) {
+  // Channels that never held anything are not free to be wrong: errors there cost a little.
+  constexpr double kLeastShareOfMean = 1e-3;
+  plan::ChannelCodesTable channels;
+  for (const auto& [value, axis] : ChannelsToCalibrate(plan, model)) {
+    const auto quantized = params.find(value);
+    const auto found = table.tensors.find(value);
+    if (quantized == params.end() || found == table.tensors.end()) continue;
+    const formats::QParams& of = quantized->second;
+    const auto code_of = [&](float x) {
+      return static_cast<uint8_t>(formats::ref::QuantizeInteger(
+          x, of.scale, of.zero_point, formats::IntegerRange(formats::ElementType::kUInt8)));
+    };
+    const TensorStatistics& statistics = found->second;
+    if (statistics.num_finite() != statistics.num_elements()) continue;  // infinity has code 255
+    plan::ChannelCodes& codes = channels[value];
+    codes.largest = {statistics.is_empty() ? uint8_t{255} : code_of(statistics.max())};
+    const auto& slices = statistics.axis_statistics();
+    if (statistics.is_empty() || !slices || slices->axis != axis) continue;
+    codes.largest.clear();
+    double sum = 0;
+    for (const SliceStatistics& slice : slices->slices) {
+      // Padding of a convolution is zero, whatever the channel holds.
+      const uint8_t zero = code_of(0);
+      codes.largest.push_back(slice.num_finite == 0 ? zero
+                                                    : std::max(zero, code_of(slice.extremes.max)));
+      codes.mean_squares.push_back(
+          slice.num_finite == 0 ? 0 : slice.sum_of_squares.Mean(slice.num_finite));
+      codes.means.push_back(slice.num_finite == 0 ? 0 : slice.sum.Mean(slice.num_finite));
+      sum += codes.mean_squares.back();
+    }
+    const double least =
+        sum > 0 ? kLeastShareOfMean * sum / static_cast<double>(slices->slices.size()) : 1.0;
+    for (double& square : codes.mean_squares) square = std::max(square, least);
+  }
+  return channels;
 }
 
 ResolvedParams ResolveParams(const plan::QuantPlan& plan, const CalibrationTable& table) {

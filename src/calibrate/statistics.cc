@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "calibrate/slice_sums.h"
 #include "formats/float_bits.h"
 #include "kernels/observe.h"
 
@@ -100,7 +101,8 @@ void TensorStatistics::AddSample(const Extremes& extremes) {
   sum_of_maxima_.Add(extremes.max);
 }
 
-void TensorStatistics::AddSlices(std::span<const float> values, std::span<const int64_t> dims) {
+void TensorStatistics::AddSlices(std::span<const float> values, std::span<const int64_t> dims,
+                                 const TaskRunner& run) {
   const auto rank = static_cast<int64_t>(dims.size());
   const int64_t axis = axis_->axis < 0 ? axis_->axis + rank : axis_->axis;
   if (axis < 0 || axis >= rank || values.empty()) return;
@@ -110,16 +112,17 @@ void TensorStatistics::AddSlices(std::span<const float> values, std::span<const 
     inner *= static_cast<size_t>(dims[i]);
   }
   if (axis_->slices.size() < length) axis_->slices.resize(length);
-  for (size_t begin = 0; begin < values.size(); begin += inner) {
-    SliceStatistics& slice = axis_->slices[begin / inner % length];
-    for (const float x : values.subspan(begin, inner)) {
-      if (!formats::IsFinite(x)) continue;
-      ++slice.num_finite;
-      slice.extremes.Add({PlainZero(x), PlainZero(x)});
-      slice.sum.Add(x);
-      slice.sum_of_squares.AddSquare(x);
-    }
-  }
+  // Fewer elements are not worth a thread's start.
+  constexpr size_t kLeastElementsPerTask = size_t{1} << 14;
+  const size_t num_tasks = run ? std::clamp<size_t>(values.size() / kLeastElementsPerTask, 1,
+                                                    std::min<size_t>(length, 64))
+                               : 1;
+  const auto add = [&](size_t task) {
+    AddSliceRange(values, length, inner, task * length / num_tasks, (task + 1) * length / num_tasks,
+                  axis_->slices);
+  };
+  if (num_tasks == 1) return add(0);
+  run(num_tasks, add);
 }
 
 void TensorStatistics::Merge(const TensorStatistics& other) {

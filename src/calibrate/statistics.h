@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -91,8 +92,11 @@ class TensorStatistics {
   // One sample's extremes, for the average of extremes; empty ones are ignored.
   void AddSample(const Extremes& extremes);
   // REQUIRES: `values` is a tensor of shape `dims`, and set_axis was called. Counts it into the
-  // slices (only). A tensor whose rank has no such axis is ignored.
-  void AddSlices(std::span<const float> values, std::span<const int64_t> dims);
+  // slices (only). A tensor whose rank has no such axis is ignored. `run` runs tasks at the same
+  // time; without it this thread does all. The sums are the same.
+  using TaskRunner = std::function<void(size_t num_tasks, const std::function<void(size_t)>& task)>;
+  void AddSlices(std::span<const float> values, std::span<const int64_t> dims,
+                 const TaskRunner& run = {});
   // Adds everything of the other one up. Throws Error(kInvalidArgument) if both have slices across
   // different axes, or if they are too many elements together.
   void Merge(const TensorStatistics& other);

@@ -246,5 +246,34 @@ TEST(TensorStatistics, SlicesFollowTheAxis) {
               testing::HasSubstr("axis -2"));
 }
 
+// The fast sums of slices against one ExactSum for each element, over all exponents.
+TEST(TensorStatistics, SlicesAddExactly) {
+  for (const auto& [values, dims] :
+       {std::pair{RandomBits(6000, 21), std::vector<int64_t>{5, 24, 50}},
+        std::pair{RandomNormal(6000, 22), std::vector<int64_t>{250, 24}},
+        std::pair{RandomNormal(200'000, 23), std::vector<int64_t>{1, 2, 100'000}}}) {
+    const auto length = static_cast<size_t>(dims[1]);
+    const size_t inner = dims.size() > 2 ? static_cast<size_t>(dims[2]) : 1;
+    std::vector<SliceStatistics> wanted(length);
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (!formats::IsFinite(values[i])) continue;
+      SliceStatistics& slice = wanted[i / inner % length];
+      ++slice.num_finite;
+      slice.extremes.Add({values[i] + 0.0F, values[i] + 0.0F});
+      slice.sum.Add(values[i]);
+      slice.sum_of_squares.AddSquare(values[i]);
+    }
+    TensorStatistics alone, together;
+    alone.set_axis(1);
+    together.set_axis(1);
+    alone.AddSlices(values, dims);
+    together.AddSlices(values, dims, [](size_t num_tasks, const std::function<void(size_t)>& task) {
+      for (size_t i = num_tasks; i-- > 0;) task(i);
+    });
+    EXPECT_EQ(alone.axis_statistics()->slices, wanted);
+    EXPECT_EQ(together.axis_statistics()->slices, wanted);
+  }
+}
+
 }  // namespace
 }  // namespace bitpress::calibrate
