@@ -104,7 +104,7 @@ TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan,
   QuantizedWeights quantized;
   report.passes.push_back(RunPass("quantize-weights", [&] {
     quantized = QuantizeWeights(model, rest, options.storage, options.params, options.weight_params,
-                                pool, progress);
+                                options.channels, pool, progress);
     report.weights = quantized.weights;
     return quantized.is_modified;
   }));

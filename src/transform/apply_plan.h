@@ -45,6 +45,8 @@ struct ApplyOptions {
   // Of the activations with integer formats. One that is missing stays float, and so do the biases
   // that are added to its products.
   QParamsTable params;
+  // What the channels of those hold that pair-safe weights are multiplied with.
+  plan::ChannelCodesTable channels;
   // Of weights whose scales were learned; the others have those of their range method.
   WeightQParamsTable weight_params;
 };

@@ -69,7 +69,7 @@ Tensor Store(DataType type, std::vector<int64_t> dims, const std::vector<Number>
 
 IntegerWeight::IntegerWeight(graph::HeldInitializer source, const plan::TensorPlan& row,
                              std::string reader, std::vector<AddedBias> biases,
-                             std::vector<QParams> given)
+                             std::vector<QParams> given, std::vector<PairRule> pairs)
     : source_(std::move(source)),
       value_(row.value),
       reader_(std::move(reader)),
@@ -77,6 +77,7 @@ IntegerWeight::IntegerWeight(graph::HeldInitializer source, const plan::TensorPl
       range_(row.integer->range),
       given_(std::move(given)),
       biases_(std::move(biases)),
+      pairs_(std::move(pairs)),
       code_type_(row.Spec().onnx_type) {
   if (given_.empty() && row.integer->params) given_ = {*row.integer->params};
   DescribeScales(row);
@@ -147,16 +148,22 @@ const std::vector<QParams>& IntegerWeight::Params(ThreadPool& pool) const {
 
 std::vector<QParams> IntegerWeight::ComputeParams(ThreadPool& pool) const {
   const std::vector<float> values = Floats();
-  if (!given_.empty()) {
-    std::vector<QParams> params = given_;
-    RaiseForBiases(params);
-    return params;
+  std::vector<QParams> params = given_;
+  if (given_.empty()) {
+    params = ChooseParams(values, pool);
+    if (!pairs_.empty()) {
+      params = ChoosePairSafeScales(
+          pairs_, values, std::move(params), spec_,
+          [&](size_t element) { return ParamsIndexOf(element); }, pool);
+    }
   }
-  if (scale_dims_.empty()) {
-    std::vector<QParams> params{Choose(range_, values, spec_)};
-    RaiseForBiases(params);
-    return params;
-  }
+  RaiseForBiases(params);
+  return params;
+}
+
+std::vector<QParams> IntegerWeight::ChooseParams(std::span<const float> values,
+                                                 ThreadPool& pool) const {
+  if (scale_dims_.empty()) return {Choose(range_, values, spec_)};
   const auto outer = static_cast<size_t>(view_.outer);
   const auto axis = static_cast<size_t>(view_.axis);
   const auto inner = static_cast<size_t>(view_.inner);
@@ -183,7 +190,6 @@ std::vector<QParams> IntegerWeight::ComputeParams(ThreadPool& pool) const {
     }
     params[group] = Choose(range_, members, spec_);
   });
-  RaiseForBiases(params);
   return params;
 }
 
@@ -241,8 +247,25 @@ std::vector<int32_t> IntegerWeight::Round(ThreadPool& pool, std::vector<float>& 
       }
     }
   });
+  if (!pairs_.empty()) statistics.num_fitted_pairs = FitToPairs(x, codes, y, pool);
   MeasureErrors(x, y, pool, statistics);
   return codes;
+}
+
+uint64_t IntegerWeight::FitToPairs(std::span<const float> x, std::vector<int32_t>& codes,
+                                   std::vector<float>& y, ThreadPool& pool) const {
+  std::vector<float> target(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    const QParams& of = params_[ParamsIndexOf(i)];
+    target[i] = x[i] / of.scale + static_cast<float>(of.zero_point);
+  }
+  const uint64_t num_changed = FitPairs(pairs_, target, codes, pool);
+  if (num_changed == 0) return 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const QParams& of = params_[ParamsIndexOf(i)];
+    y[i] = formats::ref::DequantizeInteger(codes[i], of.scale, of.zero_point);
+  }
+  return num_changed;
 }
 
 std::vector<int32_t> IntegerWeight::Codes(ThreadPool& pool, WeightStatistics& statistics) const {
@@ -273,6 +296,26 @@ IntegerWeight::Result IntegerWeight::Quantize(ThreadPool& pool,
   return result;
 }
 
+std::vector<double> IntegerWeight::LostMeans(const std::string& node, ThreadPool& pool) const {
+  const auto rule = std::ranges::find_if(pairs_, [&](const PairRule& candidate) {
+    return candidate.node == node && !candidate.means.empty();
+  });
+  if (rule == pairs_.end()) return {};
+  WeightStatistics ignored;
+  std::vector<float> y;
+  Round(pool, y, ignored);
+  const std::vector<float> x = Floats();
+  std::vector<double> lost(static_cast<size_t>(rule->sums.num_sums));
+  pool.ParallelFor(lost.size(), [&](size_t task) {
+    const auto sum = static_cast<int64_t>(task);
+    for (int64_t i = 0; i < rule->sums.length; ++i) {
+      const size_t element = rule->sums.ElementOf(sum, i);
+      lost[task] += rule->means[rule->sums.ChannelOf(sum, i)] * (double{x[element]} - y[element]);
+    }
+  });
+  return lost;
+}
+
 Tensor IntegerWeight::Simulate(ThreadPool& pool, WeightStatistics& statistics) const {
   std::vector<float> y;
   Round(pool, y, statistics);
@@ -287,8 +330,12 @@ Tensor IntegerWeight::Simulate(ThreadPool& pool, WeightStatistics& statistics) c
 
 std::vector<Tensor> QuantizeBias(const graph::HeldInitializer& bias, float input_scale,
                                  const std::vector<QParams>& weight, bool is_per_tensor,
-                                 ThreadPool& pool, WeightStatistics& statistics) {
-  const std::vector<float> x = ToFloats(bias);
+                                 std::span<const double> lost_means, ThreadPool& pool,
+                                 WeightStatistics& statistics) {
+  std::vector<float> x = ToFloats(bias);
+  if (lost_means.size() == x.size()) {
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(x[i] + lost_means[i]);
+  }
   const formats::CodeRange range = formats::IntegerRange(formats::ElementType::kInt32);
   std::vector<float> y(x.size());
   std::vector<int64_t> codes(x.size());

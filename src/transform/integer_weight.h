@@ -13,6 +13,7 @@
 #include "formats/qparams.h"
 #include "graph/model.h"
 #include "plan/quant_plan.h"
+#include "transform/pair_rules.h"
 #include "transform/unpack_integers.h"
 #include "transform/weight_job.h"
 
@@ -28,11 +29,13 @@ struct AddedBias {
 // Thread-safe: parameters are computed once, by whoever asks first.
 class IntegerWeight {
  public:
-  // `given`: the parameters, in the order of scale_dims; empty: chosen by the row's range method.
+  // `given`: the parameters, in the order of scale_dims; empty: chosen by the row's range method,
+  // and wider where pairs do not fit. `pairs`: those of PairRules::For; all codes fit them.
   // REQUIRES: row.integer is there, plan::CheckFits passed. Throws Error(kInvalidArgument) if
   // `given` has another number of them.
   IntegerWeight(graph::HeldInitializer source, const plan::TensorPlan& row, std::string reader,
-                std::vector<AddedBias> biases = {}, std::vector<formats::QParams> given = {});
+                std::vector<AddedBias> biases = {}, std::vector<formats::QParams> given = {},
+                std::vector<PairRule> pairs = {});
 
   // Scales lie along [outer, index, inner]: per tensor there is one, per axis one an index of the
   // axis, per block one a block and column.
@@ -63,6 +66,9 @@ class IntegerWeight {
   // The codes alone, as whole numbers in the shape of the weight (of uint32 the low 32 bits).
   // Throws as Quantize.
   std::vector<int32_t> Codes(ThreadPool& pool, WeightStatistics& statistics) const;
+  // By how much rounding lowers the mean of each output of `node`, where its pair rule knows the
+  // means of the activation: what a bias makes up for. Empty where it does not.
+  std::vector<double> LostMeans(const std::string& node, ThreadPool& pool) const;
   // The floats that the codes mean, in the type of the source.
   Tensor Simulate(ThreadPool& pool, WeightStatistics& statistics) const;
 
@@ -76,7 +82,12 @@ class IntegerWeight {
   };
   void DescribeScales(const plan::TensorPlan& row);
   std::vector<formats::QParams> ComputeParams(ThreadPool& pool) const;
+  // By the range method alone.
+  std::vector<formats::QParams> ChooseParams(std::span<const float> values, ThreadPool& pool) const;
   void RaiseForBiases(std::vector<formats::QParams>& params) const;
+  // Changes codes of x whose pair sums do not fit, and y with them. Returns how many pairs.
+  uint64_t FitToPairs(std::span<const float> x, std::vector<int32_t>& codes, std::vector<float>& y,
+                      ThreadPool& pool) const;
   // The same; y gets the floats that the codes mean.
   std::vector<int32_t> Round(ThreadPool& pool, std::vector<float>& y,
                              WeightStatistics& statistics) const;
@@ -89,6 +100,7 @@ class IntegerWeight {
   plan::RangeMethod range_;
   std::vector<formats::QParams> given_;
   std::vector<AddedBias> biases_;
+  std::vector<PairRule> pairs_;
   int64_t axis_ = 0;
   View view_;
   bool is_per_column_ = false;  // per block: columns of `inner` have scales of their own
@@ -99,10 +111,12 @@ class IntegerWeight {
 };
 
 // A bias as int32 with the scale that its products have, input_scale * weight scale, and zero point
-// 0: codes, scales, zero points as IntegerWeight::Result, one scale if `is_per_tensor`. Fills in
-// the errors of `statistics`.
+// 0: codes, scales, zero points as IntegerWeight::Result, one scale if `is_per_tensor`.
+// `lost_means` is added to it: see IntegerWeight; empty: nothing. Fills in the errors of
+// `statistics`.
 std::vector<Tensor> QuantizeBias(const graph::HeldInitializer& bias, float input_scale,
                                  const std::vector<formats::QParams>& weight, bool is_per_tensor,
-                                 ThreadPool& pool, WeightStatistics& statistics);
+                                 std::span<const double> lost_means, ThreadPool& pool,
+                                 WeightStatistics& statistics);
 
 }  // namespace bitpress::transform

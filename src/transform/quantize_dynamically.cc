@@ -1,6 +1,7 @@
 #include "transform/quantize_dynamically.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -9,6 +10,7 @@
 
 #include "base/error.h"
 #include "transform/integer_weight.h"
+#include "transform/products_of_rows.h"
 
 namespace bitpress::transform {
 namespace {
@@ -21,16 +23,37 @@ struct Codes {
   std::string codes;
   std::string scale;
   std::string zero_point;
+  // The sums of its columns, and of its rows, as its codes mean them; "": nobody needs them.
+  std::string column_sums = {};
+  std::string row_sums = {};
 };
+
+bool HasRows(const TensorPlan& row) {
+  return row.is_dynamic() && row.integer->range.kind == plan::RangeMethod::Kind::kDynamicRows;
+}
+
+bool IsTransposed(const Node& node) {
+  return node.op_type() == "Gemm" && node.GetInt("transB", 0) != 0;
+}
 
 class DynamicQuantizer {
  public:
   DynamicQuantizer(graph::Model& model, const plan::QuantPlan& plan,
                    const WeightQParamsTable& weights, ThreadPool& pool)
-      : model_(model), plan_(plan), params_(weights), index_(model), pool_(pool) {
+      : model_(model), plan_(plan), params_(weights), index_(model), pool_(pool), rows_(model) {
+    // Before any node is replaced. Dynamic activations take every code.
+    const plan::ChannelCodesTable unknown;
+    const PairRules rules(plan, model, unknown);
     for (const TensorPlan& row : plan.tensors) {
       if (row.role != plan::Role::kWeight) continue;
+      pairs_[&row] = rules.For(row);
       for (const plan::TensorUse& use : row.uses) weights_[{use.node, use.input}] = &row;
+    }
+    for (const TensorPlan& row : plan.tensors) {
+      if (!HasRows(row)) continue;
+      for (const plan::TensorUse& use : row.uses) {
+        summed_.emplace(&WeightOf(use, 1), IsTransposed(index_.Find(use)) ? 1 : 0);
+      }
     }
   }
 
@@ -51,10 +74,15 @@ class DynamicQuantizer {
     Node reader;
     Codes codes;
   };
+  struct QuantizedRows {
+    Node reader;
+    RowCodes codes;
+  };
 
   // All operators that read one activation.
   void Quantize(const TensorPlan& row) {
     std::vector<Quantized> quantized;
+    std::vector<QuantizedRows> quantized_rows;
     std::vector<std::pair<size_t, plan::TensorUse>> uses;
     const std::vector<Node> order = model_.AllNodes();
     for (const plan::TensorUse& use : row.uses) {
@@ -67,6 +95,8 @@ class DynamicQuantizer {
       const Node node = order[position];
       if (node.op_type() == "LSTM") {
         ReplaceLstm(node, use);
+      } else if (HasRows(row)) {
+        ReplaceProductOfRows(node, use, RowCodesFor(row.value, node, quantized_rows));
       } else {
         ReplaceProduct(node, use, CodesFor(row.value, node, quantized));
       }
@@ -92,6 +122,30 @@ class DynamicQuantizer {
     return codes;
   }
 
+  RowCodes RowCodesFor(const std::string& value, const Node& reader,
+                       std::vector<QuantizedRows>& quantized) {
+    for (const QuantizedRows& known : quantized) {
+      if (model_.AreInOneGraph(known.reader, reader)) return known.codes;
+    }
+    Node quantizer = reader;  // the reader goes, the quantizer stays
+    const RowCodes codes = rows_.Quantize(value, reader, quantizer);
+    quantized.push_back({quantizer, codes});
+    return codes;
+  }
+
+  void ReplaceProductOfRows(Node node, const plan::TensorUse& use, const RowCodes& input) {
+    const TensorPlan& row = WeightOf(use, 1);
+    const Codes weight = Store(row, node, /*is_conv=*/false);
+    const bool is_transposed = IsTransposed(node);
+    const bool has_zero_point = !row.integer->is_symmetric || row.format == "uint8";
+    const std::string output = TakeOutput(node, 0);
+    const MatrixCodes matrix{is_transposed ? Transpose(weight.codes, {1, 0}) : weight.codes,
+                             weight.scale, has_zero_point ? weight.zero_point : "",
+                             is_transposed ? weight.row_sums : weight.column_sums};
+    rows_.Multiply(input, matrix, node.num_inputs() > 2 ? node.input(2) : "", output, node);
+    model_.RemoveNode(node);
+  }
+
   const TensorPlan& WeightOf(const plan::TensorUse& use, int64_t input) const {
     const auto found = weights_.find({use.node, input});
     if (found == weights_.end()) {
@@ -108,9 +162,7 @@ class DynamicQuantizer {
     const bool is_conv = node.op_type() == "Conv";
     Codes weight = Store(row, node, is_conv);
     const std::string output = TakeOutput(node, 0);
-    if (node.op_type() == "Gemm" && node.GetInt("transB", 0) != 0) {
-      weight.codes = Transpose(weight.codes, {1, 0});
-    }
+    if (IsTransposed(node)) weight.codes = Transpose(weight.codes, {1, 0});
     const std::string integers = model_.FreshName(output + "_integers");
     const std::string floats = model_.FreshName(output + "_unscaled");
     const std::string scale = model_.FreshName(output + "_dynamic_scale");
@@ -210,7 +262,7 @@ class DynamicQuantizer {
     const auto given = params_.find(row.value);
     const auto weight = std::make_shared<const IntegerWeight>(
         source, row, reader.Describe(), std::vector<AddedBias>(),
-        given == params_.end() ? std::vector<formats::QParams>() : given->second);
+        given == params_.end() ? std::vector<formats::QParams>() : given->second, pairs_.at(&row));
     const auto statistics = std::make_shared<WeightStatistics>();
     const DataType type = weight->code_type();
     statistics->value = statistics->quantized = row.value;
@@ -231,24 +283,36 @@ class DynamicQuantizer {
     statistics->stored_bytes = NumBytes(type, statistics->num_elements) +
                                NumBytes(DataType::kFloat, NumElements(scale_dims)) +
                                NumBytes(type, num_zero_points);
-    const Codes names{model_.FreshName(row.value + "_codes"),
-                      model_.FreshName(row.value + "_scale"),
-                      model_.FreshName(row.value + "_zero_point")};
-    model_.DeferInitializers(
-        {{names.codes, type, source.dims},
-         {names.scale, DataType::kFloat, scale_dims},
-         {names.zero_point, type, zero_point_dims}},
-        [weight, statistics, scale_dims, zero_point_dims, type, num_zero_points, &pool = pool_] {
-          IntegerWeight::Result result = weight->Quantize(pool, *statistics);
-          result.scales.dims = scale_dims;
-          result.zero_points.dims = zero_point_dims;
-          result.zero_points.bytes.resize(NumBytes(type, num_zero_points));
-          std::vector<Tensor> tensors;
-          tensors.push_back(std::move(result.codes));
-          tensors.push_back(std::move(result.scales));
-          tensors.push_back(std::move(result.zero_points));
-          return tensors;
-        });
+    Codes names{model_.FreshName(row.value + "_codes"), model_.FreshName(row.value + "_scale"),
+                model_.FreshName(row.value + "_zero_point")};
+    std::vector<graph::DeferredTensor> stored = {{names.codes, type, source.dims},
+                                                 {names.scale, DataType::kFloat, scale_dims},
+                                                 {names.zero_point, type, zero_point_dims}};
+    std::vector<size_t> summed_axes;  // of which sums are stored: 0 for those of columns
+    for (const size_t axis : {size_t{0}, size_t{1}}) {
+      if (!summed_.contains({&row, axis})) continue;
+      std::string& name = axis == 0 ? names.column_sums : names.row_sums;
+      name = model_.FreshName(row.value + (axis == 0 ? "_column_sums" : "_row_sums"));
+      stored.push_back({name, DataType::kFloat, {source.dims[1 - axis]}});
+      summed_axes.push_back(axis);
+    }
+    model_.DeferInitializers(stored, [weight, statistics, scale_dims, zero_point_dims, type,
+                                      num_zero_points, summed_axes, &pool = pool_] {
+      IntegerWeight::Result result = weight->Quantize(pool, *statistics);
+      std::vector<Tensor> sums;
+      for (const size_t axis : summed_axes) {
+        sums.push_back(SumsAlong(axis, *weight, result, pool));
+      }
+      result.scales.dims = scale_dims;
+      result.zero_points.dims = zero_point_dims;
+      result.zero_points.bytes.resize(NumBytes(type, num_zero_points));
+      std::vector<Tensor> tensors;
+      tensors.push_back(std::move(result.codes));
+      tensors.push_back(std::move(result.scales));
+      tensors.push_back(std::move(result.zero_points));
+      std::ranges::move(sums, std::back_inserter(tensors));
+      return tensors;
+    });
     replaced_.insert(row.value);
     statistics_.push_back(statistics);
     stored_[&row] = names;
@@ -261,7 +325,10 @@ class DynamicQuantizer {
   plan::NodeIndex index_;
   ThreadPool& pool_;
   std::map<std::pair<std::string, int64_t>, const TensorPlan*> weights_;  // by node and input
+  std::map<const TensorPlan*, std::vector<PairRule>> pairs_;
   std::map<const TensorPlan*, Codes> stored_;
+  std::set<std::pair<const TensorPlan*, size_t>> summed_;  // weights whose sums along an axis count
+  ProductsOfRows rows_;
   std::map<std::string, std::string> transposed_;
   std::map<std::pair<std::string, size_t>, std::string> spread_;
   std::set<std::string> replaced_;

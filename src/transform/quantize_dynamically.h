@@ -1,6 +1,8 @@
 // Pass quantize-dynamically: operators whose input gets its scale at every inference, from its own
 // range, compute on integers: DynamicQuantizeLinear, MatMulInteger or ConvInteger, and the product
-// of scales behind them; LSTM becomes com.microsoft DynamicQuantizeLSTM. Nothing is calibrated.
+// of scales behind them; products whose activations have a scale for each row as
+// transform/products_of_rows.h says; LSTM becomes com.microsoft DynamicQuantizeLSTM. Nothing is
+// calibrated.
 #pragma once
 
 #include <memory>

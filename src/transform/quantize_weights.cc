@@ -34,13 +34,15 @@ class WeightQuantizer {
  public:
   WeightQuantizer(Model& model, const QuantPlan& plan, Storage storage,
                   const QParamsTable& activations, const WeightQParamsTable& weights,
-                  ThreadPool& pool, const ProgressSink& sink)
+                  const plan::ChannelCodesTable& channels, ThreadPool& pool,
+                  const ProgressSink& sink)
       : model_(model),
         plan_(plan),
         index_(model),
         storage_(storage),
         activations_(activations),
         integer_readers_(plan),
+        pair_rules_(plan, model, channels),
         weights_(weights),
         opset_(OpsetOf(model)),
         pool_(pool),
@@ -142,7 +144,8 @@ class WeightQuantizer {
       const auto given = weights_.find(row.value);
       integers_[&row] = std::make_shared<const IntegerWeight>(
           model_.HoldInitializer(row.value), row, ReaderOf(row), std::move(biases[&row]),
-          given == weights_.end() ? std::vector<formats::QParams>() : given->second);
+          given == weights_.end() ? std::vector<formats::QParams>() : given->second,
+          row.role == plan::Role::kWeight ? pair_rules_.For(row) : std::vector<PairRule>());
     }
   }
 
@@ -176,7 +179,7 @@ class WeightQuantizer {
     statistics->quantized = target;
     if (!has_copy) MoveReadersAway(row, target);
     if (row.has_scale_of_products()) {
-      StoreIntegerBias(weight, source, input_scale, target, statistics);
+      StoreIntegerBias(weight, row.uses.front().node, source, input_scale, target, statistics);
     } else {
       StoreInteger(row, weight, target, statistics);
     }
@@ -222,7 +225,7 @@ class WeightQuantizer {
     }
   }
 
-  void StoreIntegerBias(const std::shared_ptr<const IntegerWeight>& weight,
+  void StoreIntegerBias(const std::shared_ptr<const IntegerWeight>& weight, const std::string& node,
                         const graph::HeldInitializer& bias, float input_scale,
                         const std::string& target,
                         const std::shared_ptr<WeightStatistics>& statistics) {
@@ -230,9 +233,9 @@ class WeightQuantizer {
     if (!weight->scale_dims().empty()) scale_dims = {NumElements(bias.dims)};
     store_.StoreDequantized(
         target, {DataType::kInt32, bias.dims, scale_dims, 0, 0},
-        [weight, bias, input_scale, statistics, &pool = pool_] {
+        [weight, node, bias, input_scale, statistics, &pool = pool_] {
           return QuantizeBias(bias, input_scale, weight->Params(pool), weight->scale_dims().empty(),
-                              pool, *statistics);
+                              weight->LostMeans(node, pool), pool, *statistics);
         },
         *statistics);
   }
@@ -297,6 +300,7 @@ class WeightQuantizer {
   Storage storage_;
   const QParamsTable& activations_;
   IntegerReaders integer_readers_;
+  PairRules pair_rules_;
   const WeightQParamsTable& weights_;
   // Integer weights by the node that reads them, and their job.
   std::map<std::string, const TensorPlan*> weight_of_node_;
@@ -325,9 +329,11 @@ bool IntegerReaders::Contain(const TensorPlan& weight) const {
 
 QuantizedWeights QuantizeWeights(Model& model, const QuantPlan& plan, Storage storage,
                                  const QParamsTable& activations, const WeightQParamsTable& weights,
-                                 ThreadPool& pool, const ProgressSink& progress) {
+                                 const plan::ChannelCodesTable& channels, ThreadPool& pool,
+                                 const ProgressSink& progress) {
   plan::CheckFits(plan, model);
-  return WeightQuantizer(model, plan, storage, activations, weights, pool, progress).Run();
+  return WeightQuantizer(model, plan, storage, activations, weights, channels, pool, progress)
+      .Run();
 }
 
 }  // namespace bitpress::transform

@@ -66,13 +66,15 @@ class IntegerReaders {
 // with; packed as other formats otherwise. An int32 bias of an integer product has the scale of
 // input times weight: `activations` has the input's; where it has not, the bias stays float. Biases
 // of other integer formats are quantized as weights are.
-// `weights` has the parameters of weights that shall not have those of their range method.
+// `weights` has the parameters of weights that shall not have those of their range method;
+// `channels` what pair-safe weights are multiplied with, as far as it is known.
 //
 // `pool` is used until the model is written and must live so long. Throws
 // Error(kInvalidArgument) if the plan does not fit (plan::CheckFits); writing the model throws
 // Error(kInvalidModel) naming node, tensor and index of the first NaN or infinity.
 QuantizedWeights QuantizeWeights(graph::Model& model, const plan::QuantPlan& plan, Storage storage,
                                  const QParamsTable& activations, const WeightQParamsTable& weights,
-                                 ThreadPool& pool, const ProgressSink& progress = {});
+                                 const plan::ChannelCodesTable& channels, ThreadPool& pool,
+                                 const ProgressSink& progress = {});
 
 }  // namespace bitpress::transform

@@ -41,7 +41,7 @@ std::vector<float> Expected(const std::vector<float>& x, const plan::TensorPlan&
 
 QuantizedWeights Quantize(graph::Model& model, const plan::QuantPlan& plan, size_t threads = 2) {
   ThreadPool pool(threads);
-  QuantizedWeights result = QuantizeWeights(model, plan, Storage::kSimulated, {}, {}, pool);
+  QuantizedWeights result = QuantizeWeights(model, plan, Storage::kSimulated, {}, {}, {}, pool);
   model.Materialize();
   return result;
 }
@@ -210,7 +210,7 @@ TEST(QuantizeWeights, ReportsProgress) {
     EXPECT_EQ(total, 5u);
     done.push_back(step);
   };
-  QuantizeWeights(model, plan, Storage::kSimulated, {}, {}, pool, sink);
+  QuantizeWeights(model, plan, Storage::kSimulated, {}, {}, {}, pool, sink);
   EXPECT_TRUE(done.empty());
   model.Materialize();
   EXPECT_THAT(done, testing::ElementsAre(1, 2, 3, 4, 5));

@@ -24,6 +24,8 @@ struct WeightStatistics {
   std::string unpacked_reason;
   int64_t num_elements = 0;
   uint64_t stored_bytes = 0;
+  // Pairs of codes that are not those next to the weight, because their sum would saturate.
+  uint64_t num_fitted_pairs = 0;
   // Known once the model has been written.
   double mean_squared_error = 0;
   double sqnr_db = 0;  // of the quantized values; +infinity without any error
