@@ -153,8 +153,9 @@ void LayerTuner::LearnBehindActivation(bool is_rounding) {
       const double now = double{quantized_[element]};
       const double optimum =
           now - (of_kept * loss.SlopeAlong(x) + of_form * of_gradient) / curvature;
-      const float next = is_rounding ? RoundAround(element, Target(group, row)[k], optimum)
-                                     : grid_.Round(element, optimum);
+      const float next = is_rounding
+                             ? RoundAround(element, Target(group, row)[k], optimum)
+                             : grid_.FitBeside(element, grid_.Round(element, optimum), quantized_);
       const double change = double{next} - now;
       if (change == 0) continue;
       const double gain = of_kept * (loss.value() - loss.After(x, static_cast<float>(change))) -

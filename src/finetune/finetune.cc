@@ -37,7 +37,8 @@ class Finetuner {
         source_(source),
         options_(options),
         pool_(pool),
-        float_model_(model.Clone()) {}
+        float_model_(model.Clone()),
+        pair_rules_(plan, float_model_, apply.channels) {}
 
   FinetuneReport Run() {
     const bool corrects_biases =
@@ -74,6 +75,10 @@ class Finetuner {
       writer.Text(name);
       writer.Float(params.scale);
       writer.Number(params.zero_point);
+    }
+    for (const auto& [name, channels] : apply_.channels) {
+      writer.Text(name);
+      for (const uint8_t code : channels.largest) writer.Number(code);
     }
     writer.Number(options_.num_groups);
     writer.Number(options_.gather.hold_back_every);
@@ -192,6 +197,7 @@ class Finetuner {
     apply.storage = transform::Storage::kSimulated;
     apply.is_portable = false;
     apply.params = apply_.params;
+    apply.channels = apply_.channels;
     apply.weight_params = apply_.weight_params;
     transform::ApplyPlan(model, before, apply, pool_);
     return model;
@@ -206,6 +212,7 @@ class Finetuner {
                        .bias = bias,
                        .dims = {dims.begin(), dims.end()},
                        .operators = plan_.operators,
+                       .pairs = pair_rules_.For(*layer.row),
                        .passes = options_.passes},
                       moments, options_.tuner, pool_);
   }
@@ -217,6 +224,7 @@ class Finetuner {
   const FinetuneOptions& options_;
   ThreadPool& pool_;
   Model float_model_;
+  transform::PairRules pair_rules_;
   std::vector<Layer> layers_;  // in graph order
   FinetuneReport report_;
 };

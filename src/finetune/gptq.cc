@@ -45,6 +45,7 @@ std::vector<int64_t> LayerTuner::RoundingOrder(int64_t group) const {
 // Whether scales are to be chosen anew, and no two rows share one and neighbours do.
 bool LayerTuner::CanRefreshScales() const {
   if (!options_.refresh_scales || grid_.num_scales() == 0) return false;
+  if (grid_.ScaleFactors().size() == 1) return false;  // nothing to choose from
   std::vector<int64_t> row_of(grid_.num_scales(), -1);
   for (int64_t row = 0; row < layer_.groups * layer_.rows; ++row) {
     size_t before = grid_.num_scales();
@@ -137,9 +138,10 @@ void LayerTuner::Gptq() {
           const size_t element = element_of(i, row);
           const double target = target_of(i, row);
           const double value = target + sums.of_row[row] / column[i];
+          // Neighbours that are still to come have the value that they are rounded to nearest to.
           quantized_[element] =
               refreshes ? grid_.RoundScaled(element, value, factor_of[grid_.ScaleIndexOf(element)])
-                        : grid_.Round(element, value);
+                        : grid_.FitBeside(element, grid_.Round(element, value), quantized_);
           errors[static_cast<size_t>(i * kRowsOfTask + row)] = target - double{quantized_[element]};
         }
       }

@@ -99,12 +99,14 @@ void LayerTuner::TakeTarget() {
 void LayerTuner::RoundToNearest() {
   TakeTarget();
   if (!are_scales_searched_) grid_.FitScales(quantized_, pool_);
+  const std::vector<float> wanted = quantized_;
   ForEachRow([&](int64_t group, int64_t row) {
     for (int64_t k = 0; k < layer_.columns; ++k) {
       const size_t element = layer_.ElementOf(group, row, k);
       quantized_[element] = grid_.Round(element, double{quantized_[element]});
     }
   });
+  grid_.FitPairs(wanted, quantized_, pool_);
 }
 
 std::vector<double> LayerTuner::Gradient(int64_t group, int64_t row) const {
@@ -164,7 +166,9 @@ float LayerTuner::RoundAround(size_t element, double target, double optimum) con
   const double step = grid_.StepAt(element, target);
   const float nearest = grid_.Round(element, target);
   const float other = grid_.Round(element, double{nearest} + (target > nearest ? step : -step));
-  return std::abs(other - optimum) < std::abs(nearest - optimum) ? other : nearest;
+  return grid_.FitBeside(element,
+                         std::abs(other - optimum) < std::abs(nearest - optimum) ? other : nearest,
+                         quantized_);
 }
 
 void LayerTuner::AdaQuant() {
@@ -172,7 +176,7 @@ void LayerTuner::AdaQuant() {
   for (int refit = 0;; ++refit) {
     ForEachRow([&](int64_t group, int64_t row) {
       Descend(group, row, [&](int64_t, size_t element, double optimum) {
-        return grid_.Round(element, optimum);
+        return grid_.FitBeside(element, grid_.Round(element, optimum), quantized_);
       });
     });
     if (refit == kMostRefits || !RefitScales()) return;

@@ -267,5 +267,43 @@ TEST(LayerTuner, BiasCorrectionRestoresTheMean) {
   }
 }
 
+// Whatever learns the weights, no pair sum of theirs saturates.
+TEST(LayerTuner, LearnedCodesFitTheirPairs) {
+  plan::TensorPlan row = RowOf("int8");
+  row.integer->is_pair_safe = true;
+  const Layer layer = GemmLayer(kInputs, kOutputs, &row);
+  const std::vector<float> x = MixedInputs(500, 1);
+  std::vector<float> weights = RandomNormal(kInputs * kOutputs, 2);
+  for (float& w : weights) w += 0.7F;
+  const std::vector<float> bias = RandomNormal(kOutputs, 3);
+  const Moments moments = GemmMoments(layer, x, ComputeGemm(layer, x, weights, bias));
+  const ops::SumLayout sums = ops::MatrixSums(std::vector<int64_t>{kOutputs, kInputs}, true);
+  const LayerTunerOptions options;
+  ThreadPool pool(2);
+  using Pass = void (LayerTuner::*)();
+  for (const Pass pass : {&LayerTuner::RoundToNearest, &LayerTuner::Gptq, &LayerTuner::AdaRound,
+                          &LayerTuner::AdaQuant, &LayerTuner::SearchScales}) {
+    WeightGrid grid(row, plan::OperatorSet::kBitpress, {kOutputs, kInputs}, "Gemm",
+                    {{sums, {255}, {}}});
+    LayerTuner tuner(layer, moments, weights, bias, grid, options, pool);
+    tuner.RoundToNearest();
+    const double before = MeanSquaredError(layer, moments, tuner.quantized(), tuner.bias(), pool);
+    (tuner.*pass)();
+    EXPECT_LE(MeanSquaredError(layer, moments, tuner.quantized(), tuner.bias(), pool), before);
+    // Storing what was learned changes no code.
+    const std::vector<float> learned(tuner.quantized().begin(), tuner.quantized().end());
+    EXPECT_EQ(grid.Quantize(learned, pool).values, learned);
+    for (int64_t sum = 0; sum < sums.num_sums; ++sum) {
+      const float scale = grid.params()[static_cast<size_t>(sum)].scale;
+      for (int64_t i = 0; i < kInputs; i += 2) {
+        const auto code = [&](int64_t at) {
+          return static_cast<int32_t>(std::lround(learned[sums.ElementOf(sum, at)] / scale));
+        };
+        ASSERT_TRUE(formats::FitsPairSum({code(i), code(i + 1)}, {}));
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace bitpress::finetune

@@ -25,7 +25,7 @@ class Learner {
         pool_(pool),
         judge_(moments.held_back.num_positions > 0 ? moments.held_back : moments.learned),
         grid_(*layer_.row, task.operators, task.dims,
-              fmt::format("{} '{}'", layer_.op_type, layer_.node())) {}
+              fmt::format("{} '{}'", layer_.op_type, layer_.node()), task.pairs) {}
 
   LearnedLayer Run() {
     LayerReport& report = learned_.report;

@@ -38,8 +38,27 @@ double PowerOfTwo(int exponent) {
 }  // namespace
 
 WeightGrid::WeightGrid(const plan::TensorPlan& row, plan::OperatorSet operators,
-                       std::vector<int64_t> dims, std::string reader)
-    : row_(row), operators_(operators), dims_(std::move(dims)), reader_(std::move(reader)) {
+                       std::vector<int64_t> dims, std::string reader,
+                       std::vector<transform::PairRule> pairs)
+    : row_(row),
+      operators_(operators),
+      dims_(std::move(dims)),
+      reader_(std::move(reader)),
+      pairs_(std::move(pairs)) {
+  for (const transform::PairRule& rule : pairs_) {
+    Neighbours& neighbours = neighbours_.emplace_back();
+    neighbours.of.resize(static_cast<size_t>(NumElements(dims_)));
+    neighbours.largest.resize(neighbours.of.size());
+    for (int64_t sum = 0; sum < rule.sums.num_sums; ++sum) {
+      for (int64_t i = 0; i < rule.sums.length; ++i) {
+        const size_t element = rule.sums.ElementOf(sum, i);
+        const int64_t other = std::min(i ^ 1, rule.sums.length - 1);
+        neighbours.of[element] = static_cast<uint32_t>(rule.sums.ElementOf(sum, other));
+        neighbours.largest[element] =
+            static_cast<uint8_t>(rule.LargestOf(rule.sums.ChannelOf(sum, i)));
+      }
+    }
+  }
   const formats::FormatSpec spec = row.Spec();
   if (row.integer) {
     const formats::CodeRange codes = formats::SearchedCodes(row.IntegerSpec());
@@ -60,7 +79,7 @@ WeightGrid::WeightGrid(const plan::TensorPlan& row, plan::OperatorSet operators,
 
 void WeightGrid::FitScales(std::span<const float> values, ThreadPool& pool) {
   if (row_.integer) {
-    const transform::IntegerWeight weight(Lend(values, dims_), row_, reader_);
+    const transform::IntegerWeight weight(Lend(values, dims_), row_, reader_, {}, {}, pairs_);
     params_ = weight.Params(pool);
     params_index_.resize(values.size());
     for (size_t i = 0; i < values.size(); ++i) {
@@ -160,6 +179,7 @@ std::span<const double> WeightGrid::ScaleFactors() const {
   static constexpr std::array<double, 13> kFree{1,   1.05, 0.95, 0.9,  0.85, 0.8, 0.75,
                                                 0.7, 0.65, 0.6,  0.55, 0.5,  0.45};
   static constexpr std::array<double, 3> kPowers{1, 0.5, 2};
+  if (!pairs_.empty()) return std::span(kFree).first(1);
   const bool is_free = row_.integer ? row_.integer->scale_kind == formats::ScaleKind::kFloat
                                     : row_.scaled.has_value();
   if (is_free) return kFree;
@@ -184,6 +204,45 @@ void WeightGrid::MultiplyScales(std::span<const double> factors) {
   }
 }
 
+int32_t WeightGrid::CodeOf(size_t element, float value) const {
+  const formats::QParams& params = params_[params_index_[element]];
+  return static_cast<int32_t>(std::nearbyint(value / params.scale)) +
+         static_cast<int32_t>(params.zero_point);
+}
+
+float WeightGrid::ValueOf(size_t element, int32_t code) const {
+  const formats::QParams& params = params_[params_index_[element]];
+  return formats::ref::DequantizeInteger(code, params.scale, params.zero_point);
+}
+
+void WeightGrid::FitPairs(std::span<const float> target, std::span<float> quantized,
+                          ThreadPool& pool) const {
+  if (pairs_.empty()) return;
+  std::vector<float> wanted(target.size());
+  std::vector<int32_t> codes(target.size());
+  for (size_t i = 0; i < codes.size(); ++i) {
+    const formats::QParams& params = params_[params_index_[i]];
+    wanted[i] = target[i] / params.scale + static_cast<float>(params.zero_point);
+    codes[i] = CodeOf(i, quantized[i]);
+  }
+  if (transform::FitPairs(pairs_, wanted, codes, pool) == 0) return;
+  for (size_t i = 0; i < codes.size(); ++i) quantized[i] = ValueOf(i, codes[i]);
+}
+
+float WeightGrid::FitBeside(size_t element, float value, std::span<const float> quantized) const {
+  if (pairs_.empty()) return value;
+  int32_t code = CodeOf(element, value);
+  const int32_t before = code;
+  for (const Neighbours& neighbours : neighbours_) {
+    const size_t other = neighbours.of[element];
+    if (other == element) continue;
+    const int32_t code_of_other = CodeOf(other, quantized[other]);
+    const formats::PairBounds largest{neighbours.largest[element], neighbours.largest[other]};
+    while (!formats::FitsPairSum({code, code_of_other}, largest)) code -= code > 0 ? 1 : -1;
+  }
+  return code == before ? value : ValueOf(element, code);
+}
+
 QuantizedWeight WeightGrid::Quantize(std::span<const float> values, ThreadPool& pool) const {
   transform::WeightStatistics statistics;
   QuantizedWeight result;
@@ -192,7 +251,7 @@ QuantizedWeight WeightGrid::Quantize(std::span<const float> values, ThreadPool& 
     result.values.assign(simulated.begin(), simulated.end());
   };
   if (row_.integer) {
-    const transform::IntegerWeight weight(Lend(values, dims_), row_, reader_, {}, params_);
+    const transform::IntegerWeight weight(Lend(values, dims_), row_, reader_, {}, params_, pairs_);
     take(weight.Simulate(pool, statistics));
     result.params = weight.Params(pool);
   } else {

@@ -10,6 +10,7 @@
 #include "base/thread_pool.h"
 #include "formats/qparams.h"
 #include "plan/quant_plan.h"
+#include "transform/pair_rules.h"
 
 namespace bitpress::finetune {
 
@@ -23,9 +24,9 @@ struct QuantizedWeight {
 class WeightGrid {
  public:
   // `row` and `operators` are the plan's; `row` must outlive the grid. `reader` is the node, for
-  // messages.
+  // messages. `pairs`: of integers whose pair sums must fit (transform::PairRules::For).
   WeightGrid(const plan::TensorPlan& row, plan::OperatorSet operators, std::vector<int64_t> dims,
-             std::string reader);
+             std::string reader, std::vector<transform::PairRule> pairs = {});
 
   // Chooses scales for these values as quantizing them would, and fixes them. Throws
   // Error(kInvalidModel) if one is not finite.
@@ -37,6 +38,13 @@ class WeightGrid {
   // The distance between the values around x.
   double StepAt(size_t element, double x) const;
 
+  // Makes the pair sums of values of the grid fit, at the least cost of moving away from `target`;
+  // nothing where there are no pairs.
+  void FitPairs(std::span<const float> target, std::span<float> quantized, ThreadPool& pool) const;
+  // Returns `value`, of the grid, or the next one towards code 0 with which the element's pair sums
+  // fit while all other elements are as in `quantized`.
+  float FitBeside(size_t element, float value, std::span<const float> quantized) const;
+
   // What the model holds if it is given these values: blocks choose their scales anew (values of
   // Round are kept), others keep the fixed ones if there are any.
   QuantizedWeight Quantize(std::span<const float> values, ThreadPool& pool) const;
@@ -46,7 +54,8 @@ class WeightGrid {
   size_t ScaleIndexOf(size_t element) const {
     return params_index_.empty() ? block_index_[element] : params_index_[element];
   }
-  // What scales may be multiplied by; 1 comes first.
+  // What scales may be multiplied by; 1 comes first, and stands alone where pair sums must fit: the
+  // scale was chosen for that.
   std::span<const double> ScaleFactors() const;
   // As Round, with the scale times `factor`.
   float RoundScaled(size_t element, double x, double factor) const;
@@ -64,11 +73,21 @@ class WeightGrid {
   double StepTo(double unit, double x) const;
   void FitBlocks(std::span<const float> values, ThreadPool& pool);
   void UseParams();
+  int32_t CodeOf(size_t element, float value) const;
+  float ValueOf(size_t element, int32_t code) const;
+
+  // Who is whose neighbour in one reading of the weight.
+  struct Neighbours {
+    std::vector<uint32_t> of;      // the element itself: it has none
+    std::vector<uint8_t> largest;  // activation code that the element meets
+  };
 
   const plan::TensorPlan& row_;
   plan::OperatorSet operators_;
   std::vector<int64_t> dims_;
   std::string reader_;
+  std::vector<transform::PairRule> pairs_;
+  std::vector<Neighbours> neighbours_;  // of each of pairs_
   // What codes mean in units of the element's scale: whole numbers, or floats.
   bool has_float_elements_ = false;
   int mantissa_bits_ = 0;
