@@ -23,20 +23,25 @@ NodeInfo::NodeInfo(const OrtKernelInfo* info, std::string op_type)
   if (!name.empty()) description_ += " '" + name + "'";
 }
 
-bool NodeInfo::HasOtherType(const char* attribute, bool wanted_string) const {
+bool NodeInfo::HasOtherType(const char* attribute, Type wanted) const {
   const OrtApi& api = Ort::GetApi();
   int64_t as_int = 0;
-  float as_float = 0;
-  size_t size = 0;
-  if (wanted_string
-          ? Succeeds(api.KernelInfoGetAttribute_int64(info_, attribute, &as_int))
-          : Succeeds(api.KernelInfoGetAttribute_string(info_, attribute, nullptr, &size))) {
+  if (wanted != Type::kInt &&
+      Succeeds(api.KernelInfoGetAttribute_int64(info_, attribute, &as_int))) {
     return true;
   }
-  if (Succeeds(api.KernelInfoGetAttribute_float(info_, attribute, &as_float))) return true;
-  size = 0;
-  if (Succeeds(api.KernelInfoGetAttributeArray_int64(info_, attribute, nullptr, &size)))
+  size_t size = 0;
+  if (wanted != Type::kString &&
+      Succeeds(api.KernelInfoGetAttribute_string(info_, attribute, nullptr, &size))) {
     return true;
+  }
+  size = 0;
+  if (wanted != Type::kInts &&
+      Succeeds(api.KernelInfoGetAttributeArray_int64(info_, attribute, nullptr, &size))) {
+    return true;
+  }
+  float as_float = 0;
+  if (Succeeds(api.KernelInfoGetAttribute_float(info_, attribute, &as_float))) return true;
   size = 0;
   return Succeeds(api.KernelInfoGetAttributeArray_float(info_, attribute, nullptr, &size));
 }
@@ -44,7 +49,7 @@ bool NodeInfo::HasOtherType(const char* attribute, bool wanted_string) const {
 int64_t NodeInfo::Int(const char* attribute, int64_t fallback) const {
   int64_t value = 0;
   if (Succeeds(Ort::GetApi().KernelInfoGetAttribute_int64(info_, attribute, &value))) return value;
-  if (HasOtherType(attribute, false)) {
+  if (HasOtherType(attribute, Type::kInt)) {
     Fail(ErrorCode::kInvalidModel, "attribute {} must be an integer", attribute);
   }
   return fallback;
@@ -59,10 +64,26 @@ std::string NodeInfo::String(const char* attribute, const std::string& fallback)
     value.resize(size > 0 ? size - 1 : 0);  // the size counts the final zero
     return value;
   }
-  if (HasOtherType(attribute, true)) {
+  if (HasOtherType(attribute, Type::kString)) {
     Fail(ErrorCode::kInvalidModel, "attribute {} must be a string", attribute);
   }
   return fallback;
+}
+
+std::vector<int64_t> NodeInfo::Ints(const char* attribute) const {
+  size_t size = 0;
+  const OrtApi& api = Ort::GetApi();
+  if (Succeeds(api.KernelInfoGetAttributeArray_int64(info_, attribute, nullptr, &size))) {
+    std::vector<int64_t> values(size);
+    if (size == 0) return values;
+    Ort::ThrowOnError(
+        api.KernelInfoGetAttributeArray_int64(info_, attribute, values.data(), &size));
+    return values;
+  }
+  if (HasOtherType(attribute, Type::kInts)) {
+    Fail(ErrorCode::kInvalidModel, "attribute {} must be a list of integers", attribute);
+  }
+  return {};
 }
 
 std::optional<int64_t> NodeInfo::InputRank(size_t index) const {

@@ -19,6 +19,7 @@ class NodeInfo {
   // Throw Error(kInvalidModel) if the attribute is there with another type.
   int64_t Int(const char* attribute, int64_t fallback) const;
   std::string String(const char* attribute, const std::string& fallback) const;
+  std::vector<int64_t> Ints(const char* attribute) const;  // empty where it is absent
 
   // Number of dimensions of an input, if the model says it.
   std::optional<int64_t> InputRank(size_t index) const;
@@ -27,8 +28,9 @@ class NodeInfo {
   const std::string& description() const { return description_; }
 
  private:
+  enum class Type { kInt, kString, kInts };
   // Whether the attribute exists with a type other than the one asked for.
-  bool HasOtherType(const char* attribute, bool wanted_string) const;
+  bool HasOtherType(const char* attribute, Type wanted) const;
 
   Ort::ConstKernelInfo info_;
   std::string description_;

@@ -155,6 +155,7 @@ const std::vector<std::unique_ptr<Operator>>& BitpressOperators() {
   static const auto operators = [] {
     std::vector<OperatorSpec> specs;
     AddBitpressOperators(specs);
+    AddSaturationOperator(specs);
     return MakeOperators(std::move(specs));
   }();
   return operators;

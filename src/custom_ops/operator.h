@@ -84,6 +84,7 @@ void AddQuarkBlockOperators(const QuarkNames& names, std::vector<OperatorSpec>& 
 void AddExtendedOperators(const QuarkNames& names, std::vector<OperatorSpec>& specs);
 void AddUnsupportedOperators(const QuarkNames& names, std::vector<OperatorSpec>& specs);
 void AddBitpressOperators(std::vector<OperatorSpec>& specs);
+void AddSaturationOperator(std::vector<OperatorSpec>& specs);
 
 // Runs tasks 0 .. num_tasks - 1 on ONNX Runtime's own threads. `task` must not throw.
 void ParallelFor(Ort::KernelContext& context, size_t num_tasks,

@@ -108,4 +108,12 @@ void OptimizeForMachine(const std::filesystem::path& model, const std::filesyste
   WriteOptimized(model, out, std::move(options));
 }
 
+void OptimizeExtended(const std::filesystem::path& model, const std::filesystem::path& out,
+                      const std::filesystem::path& operator_library) {
+  SessionOptions options;
+  options.optimization = Optimization::kExtended;
+  options.operator_library = operator_library;
+  WriteOptimized(model, out, std::move(options));
+}
+
 }  // namespace bitpress::runtime

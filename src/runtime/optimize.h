@@ -33,4 +33,9 @@ void OptimizeBasic(const std::filesystem::path& model, const std::filesystem::pa
 void OptimizeForMachine(const std::filesystem::path& model, const std::filesystem::path& out,
                         const std::filesystem::path& operator_library = {});
 
+// The same without layouts: operators on integers are there, in the dimensions that ONNX gives
+// them. It need not give the outputs of `model` bit for bit.
+void OptimizeExtended(const std::filesystem::path& model, const std::filesystem::path& out,
+                      const std::filesystem::path& operator_library = {});
+
 }  // namespace bitpress::runtime

@@ -26,6 +26,8 @@ GraphOptimizationLevel ToOrtLevel(Optimization optimization) {
       return ORT_DISABLE_ALL;
     case Optimization::kBasic:
       return ORT_ENABLE_BASIC;
+    case Optimization::kExtended:
+      return ORT_ENABLE_EXTENDED;
     case Optimization::kAll:
       return ORT_ENABLE_ALL;
   }

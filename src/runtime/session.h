@@ -18,8 +18,9 @@ namespace bitpress::runtime {
 
 enum class Optimization {
   kNone,
-  kBasic,  // constant folding and redundant nodes, nothing that depends on the machine
-  kAll,    // fusions and layouts of this machine
+  kBasic,     // constant folding and redundant nodes, nothing that depends on the machine
+  kExtended,  // also fused operators, but no layout of this machine
+  kAll,       // fusions and layouts of this machine
 };
 
 class ObserverOperators;
