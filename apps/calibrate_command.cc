@@ -85,9 +85,11 @@ void AddCalibrateCommand(CLI::App& program) {
                    "samples read at once (default: 8); the result does not depend on it")
       ->check(CLI::Range(1, kMostSamples))
       ->type_name("N");
-  command->add_flag("--per-channel", options->request.is_per_channel,
-                    "also the extremes and sums of each channel of what matrix products and "
-                    "convolutions read, for --smooth-quant");
+  command->add_flag(
+      "--per-channel", options->request.is_per_channel,
+      "extremes and sums of each channel of whatever matrix products and convolutions "
+      "read; without it only of what is multiplied with constant weights, which "
+      "int8 weights and --smooth-quant follow from");
   AddConfigOptions(*command, options->config)
       ->description(
           "watch only the activations that this preset or format quantizes, which is faster "

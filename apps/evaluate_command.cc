@@ -11,6 +11,7 @@
 #include "config_options.h"
 #include "pipeline.h"
 #include "progress_bar.h"
+#include "target_text.h"
 
 namespace bitpress::apps {
 namespace {
@@ -48,6 +49,10 @@ std::string ToText(const EvaluationReport& report) {
     text += fmt::format("{:<10} {} values of the outputs are NaN or infinite\n", "warning",
                         report.num_nonfinite_values);
   }
+  text += fmt::format("{:<10} {}{}\n", "processor",
+                      evaluate::DescribeProcessor(report.processor.processor),
+                      report.processor.is_simulated ? ", simulated here" : "");
+  text += DescribeProcessors(report.processor, 0);
   text +=
       fmt::format("{:<10} {:.1f} ms in batches of {}", "time", report.time_ms, report.batch_size);
   if (report.reference_time_ms) {
@@ -62,6 +67,7 @@ std::string ToText(const EvaluationReport& report) {
 }
 
 struct Options {
+  std::string processor = "here";
   std::string model, reference, data, labels, json;
   pipeline::EvaluateOptions request;
 };
@@ -72,6 +78,7 @@ void Run(Options& options) {
   request.reference = options.reference;
   request.data = options.data;
   request.labels_csv = options.labels;
+  request.processor = evaluate::ParseProcessor(options.processor);
   // Opened first: a report that cannot be written should not cost the work.
   std::unique_ptr<AtomicFile> file;
   if (!options.json.empty()) file = std::make_unique<AtomicFile>(options.json);
@@ -111,6 +118,13 @@ void AddEvaluateCommand(CLI::App& program) {
   command->add_option("--batch", options->request.batch_size, "samples in one run (default: 20)")
       ->check(CLI::Range(1, kMostSamples))
       ->type_name("N");
+  command
+      ->add_option(
+          "--processor", options->processor,
+          "compute integer products as x86 with VNNI does (vnni), or without it (no_vnni): "
+          "simulated where this machine is of the other kind (default: here)")
+      ->check(CLI::IsMember({"here", "vnni", "no_vnni"}))
+      ->type_name("KIND");
   AddThreadsOption(*command, options->request.num_threads);
   command->footer(
       "Example:\n"

@@ -100,6 +100,17 @@ std::string ToText(const std::string& path, const pipeline::InspectReport& repor
   AppendCounts(text, "quantizers among them", report.quantizers);
   for (const std::string& name : report.functions) text += fmt::format("function: {}\n", name);
   text += ListConstants(report.constants, with_tensors);
+  if (!report.saturating_nodes.empty()) {
+    text += fmt::format(
+        "x86 without VNNI: sums of 8-bit products can saturate in {} operators (bitpress check "
+        "--data measures what it costs)\n",
+        report.saturating_nodes.size());
+    for (const evaluate::SaturatingNode& node : report.saturating_nodes) {
+      if (!with_tensors) break;
+      text += fmt::format("  {} '{}': {} of {} pairs of weights\n", node.op_type, node.name,
+                          node.num_pairs, node.num_all_pairs);
+    }
+  }
   for (const auto& [key, value] : report.metadata) {
     if (key == "bitpress.unpacked") continue;  // shown with the constants
     text += fmt::format("metadata: {} = {}\n", key, value);

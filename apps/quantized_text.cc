@@ -160,6 +160,26 @@ std::string DescribeFinetuning(const finetune::FinetuneReport& report) {
   return text;
 }
 
+// What integer_kernels=safe did to the weights.
+std::string DescribePairs(
+    const plan::QuantPlan& plan,
+    const std::vector<std::shared_ptr<const transform::WeightStatistics>>& weights) {
+  const auto num_safe = std::ranges::count_if(plan.tensors, [](const plan::TensorPlan& row) {
+    return row.integer && row.integer->is_pair_safe;
+  });
+  if (num_safe == 0) return "";
+  size_t num_changed = 0;
+  uint64_t num_pairs = 0;
+  for (const auto& weight : weights) {
+    if (weight->num_fitted_pairs > 0) ++num_changed;
+    num_pairs += weight->num_fitted_pairs;
+  }
+  return fmt::format(
+      "  right with and without VNNI: {} pairs of codes moved in {} of {} weights whose products "
+      "could saturate (integer_kernels=vnni leaves them)\n",
+      num_pairs, num_changed, num_safe);
+}
+
 }  // namespace
 
 std::string DescribeQuantized(const pipeline::QuantizeOptions& options,
@@ -193,6 +213,7 @@ std::string DescribeQuantized(const pipeline::QuantizeOptions& options,
   }
   text += DescribeFinetuning(report.finetune);
   text += DescribeWeights(report.transform.weights);
+  text += DescribePairs(plan, report.transform.weights);
   constexpr size_t kMostNodes = 5;
   return report.target ? text + DescribeTarget(*report.target, kMostNodes) : text;
 }

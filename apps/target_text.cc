@@ -3,12 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <vector>
 
 #include "base/text.h"
 
 namespace bitpress::apps {
 namespace {
+
+// A summary that shows fewer nodes than this names none that can saturate.
+constexpr size_t kMostSaturating = 20;
 
 std::string CountAll(const std::map<std::string, size_t>& counts) {
   std::vector<std::string> words;
@@ -29,6 +34,40 @@ std::string DescribeRun(const evaluate::TargetReport& report) {
 
 }  // namespace
 
+std::string DescribeProcessors(const evaluate::ProcessorReport& report, size_t max_nodes) {
+  if (report.nodes.empty()) return "";
+  std::string text =
+      fmt::format("  x86 without VNNI: sums of 8-bit products can saturate in {} operator{}",
+                  report.nodes.size(), report.nodes.size() == 1 ? "" : "s");
+  if (report.sqnr_db) {
+    text += fmt::format(
+        "; on {} {}",
+        report.num_samples == 1 ? std::string("the sample")
+                                : fmt::format("{} samples", report.num_samples),
+        std::isinf(*report.sqnr_db)
+            ? "none does, outputs are the same"
+            : fmt::format("outputs are {:.1f} dB (SQNR) from those with VNNI", *report.sqnr_db));
+  } else {
+    text += "; what it costs was not measured (give --data)";
+  }
+  text += "\n";
+  if (report.is_harmful()) {
+    text +=
+        "  WARNING: this model is wrong on such processors; quantize it with --set "
+        "integer_kernels=safe (the default)\n";
+  }
+  for (const std::string& what : report.not_simulated) {
+    text += fmt::format("  not simulated: {}\n", what);
+  }
+  std::vector<evaluate::SaturatingNode> nodes = report.nodes;
+  std::ranges::stable_sort(nodes, std::greater(), &evaluate::SaturatingNode::num_pairs);
+  for (size_t i = 0; i < std::min(max_nodes, nodes.size()); ++i) {
+    text += fmt::format("    {} '{}': {} of {} pairs of weights\n", nodes[i].op_type, nodes[i].name,
+                        nodes[i].num_pairs, nodes[i].num_all_pairs);
+  }
+  return text;
+}
+
 std::string DescribeTarget(const evaluate::TargetReport& report, size_t max_nodes) {
   std::string text = DescribeRun(report);
   if (!report.library_operators.empty()) {
@@ -37,6 +76,7 @@ std::string DescribeTarget(const evaluate::TargetReport& report, size_t max_node
   if (report.num_integer_nodes() > 0) {
     text += fmt::format("  computed on integers: {}\n", CountAll(report.integer_operators));
   }
+  text += DescribeProcessors(report.processor, max_nodes > kMostSaturating ? max_nodes : 0);
   const size_t num_shown = std::min(max_nodes, report.float_nodes.size());
   for (size_t i = 0; i < num_shown; ++i) {
     const evaluate::FloatNode& node = report.float_nodes[i];

@@ -7,6 +7,10 @@
 
 namespace bitpress::apps {
 
+// Says whether kinds of processors differ, and names up to `max_nodes` operators that can saturate.
+// Lines that begin with two spaces; "" where all give the same.
+std::string DescribeProcessors(const evaluate::ProcessorReport& report, size_t max_nodes);
+
 // Lines that begin with two spaces. `max_nodes` of the operators in float are named.
 std::string DescribeTarget(const evaluate::TargetReport& report, size_t max_nodes);
 

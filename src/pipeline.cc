@@ -217,6 +217,7 @@ evaluate::EvaluationReport Evaluate(const EvaluateOptions& options) {
     Fail(ErrorCode::kInvalidArgument, "{} threads are too many", options.num_threads);
   }
   evaluation.num_threads = static_cast<int>(options.num_threads);
+  evaluation.processor = options.processor;
   evaluation.progress = options.progress;
   return evaluate::Evaluate(evaluation, *data::OpenSource(source));
 }

@@ -63,7 +63,9 @@ struct CalibrateOptions {
   // if it does; nothing: every float one of the model as it is.
   std::optional<plan::QuantConfig> config = std::nullopt;
   Preparation preparation = Preparation::kOptimize;
-  // Also the extremes and sums of each channel of what matrix products and convolutions read.
+  // Also the extremes and sums of each channel of whatever matrix products and convolutions read;
+  // without it of those inputs that pair-safe weights are chosen for, which leaves out depthwise
+  // convolutions and products of two activations.
   bool is_per_channel = false;
   size_t batch_size = 8;   // samples read at once; the model runs them one at a time
   size_t num_samples = 0;  // at most; 0: all
@@ -212,9 +214,10 @@ struct EvaluateOptions {
   std::string image;                 // see data::ParseImageSpec; empty: the data are no photos
   data::SourceOpener open_source;    // opens samples instead of `data` and `labels_csv`
   size_t batch_size = 20;
-  size_t num_samples = 0;  // at most; 0: all
-  size_t num_threads = 0;  // 0: one per core
-  ProgressSink progress;   // may be empty
+  size_t num_samples = 0;                                           // at most; 0: all
+  size_t num_threads = 0;                                           // 0: one per core
+  std::optional<evaluate::ProcessorKind> processor = std::nullopt;  // see evaluate/evaluate.h
+  ProgressSink progress;                                            // may be empty
 };
 
 evaluate::EvaluationReport Evaluate(const EvaluateOptions& options);
@@ -248,6 +251,8 @@ struct InspectReport {
   std::map<std::string, size_t> quantizers;  // those of them that quantize a value
   std::vector<ConstantReport> constants;     // in the file's order
   std::vector<std::string> functions;        // "bitpress.Unpack_mx6"
+  // Operators whose sums saturate for some activations on x86 without VNNI.
+  std::vector<evaluate::SaturatingNode> saturating_nodes;
 };
 
 // What is in a model file, as it is. Throws Error naming the file.

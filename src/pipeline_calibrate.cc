@@ -25,18 +25,17 @@ namespace bitpress::pipeline {
 namespace {
 
 // The activations that a configuration quantizes, in graph order.
-std::vector<std::string> QuantizedActivations(const graph::Model& model,
-                                              const plan::QuantConfig& config) {
+std::vector<std::string> QuantizedActivations(const plan::QuantPlan& plan) {
   std::vector<std::string> values;
   std::set<std::string> seen;
-  for (const plan::TensorPlan& row : plan::MakePlan(config, model, "").tensors) {
+  for (const plan::TensorPlan& row : plan.tensors) {
     const bool is_watched = row.role == plan::Role::kActivation && row.is_quantized();
     if (is_watched && seen.insert(row.value).second) values.push_back(row.value);
   }
   if (values.empty()) {
     Fail(ErrorCode::kInvalidArgument,
          "there is nothing to calibrate: configuration '{}' quantizes no activation of this model",
-         config.name);
+         plan.config.name);
   }
   return values;
 }
@@ -64,6 +63,7 @@ calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::Quan
          plan.config.name);
   }
   calibrate::CalibrateOptions calibration;
+  calibration.axes = calibrate::ChannelsToCalibrate(plan, model);
   calibration.num_threads = options.num_threads;
   calibration.progress = options.progress;
   return calibrate::Calibrate(model, options.model.filename().string(), values,
@@ -170,9 +170,7 @@ transform::SmoothReport SmoothModel(graph::Model& model, const plan::SmoothWish&
       ChannelsOf(table ? *table : GatherChannels(model, options));
   if (table && channels.empty() && !transform::ValuesToSmooth(model).empty()) {
     Fail(ErrorCode::kInvalidArgument,
-         "calibration '{}' knows no channels, which smooth_quant follows from; calibrate with "
-         "option "
-         "per-channel",
+         "calibration '{}' knows no channels, which smooth_quant follows from; gather it anew",
          options.calibration.string());
   }
   // A plan names the values of the model as it is.
@@ -257,6 +255,7 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
         smoothed_table ? std::move(*smoothed_table) : TableFor(model, report.plan, options);
     calibrate::ResolvedParams resolved = calibrate::ResolveParams(report.plan, table);
     apply.params = std::move(resolved.params);
+    apply.channels = calibrate::ResolveChannels(report.plan, model, table, apply.params);
     report.left_float = std::move(resolved.left_float);
     for (auto& left : calibrate::ResolveFloatScales(report.plan, table)) {
       report.left_float.push_back(std::move(left));
@@ -325,9 +324,15 @@ CalibrateReport Calibrate(const CalibrateOptions& options) {
   calibration.progress = options.progress;
   CalibrateReport report;
   WithContext(fmt::format("'{}'", options.model.string()), [&] {
-    const std::vector<std::string> values = options.config
-                                                ? QuantizedActivations(model, *options.config)
-                                                : calibrate::FloatActivations(model);
+    std::vector<std::string> values;
+    if (options.config) {
+      const plan::QuantPlan plan = plan::MakePlan(*options.config, model, "");
+      values = QuantizedActivations(plan);
+      calibration.axes.merge(calibrate::ChannelsToCalibrate(plan, model));
+    } else {
+      values = calibrate::FloatActivations(model);
+      calibration.axes.merge(calibrate::ChannelsOfProducts(model));
+    }
     if (values.empty()) {
       Fail(ErrorCode::kInvalidArgument, "the model has no float activation to calibrate");
     }

@@ -97,6 +97,7 @@ InspectReport Inspect(const std::filesystem::path& path) {
     ++report.operators[name];
     if (plan::IsQuantizer(node)) ++report.quantizers[name];
   }
+  report.saturating_nodes = evaluate::FindSaturatingNodes(model);
   for (const auto& [domain, name] : model.Functions()) {
     report.functions.push_back(domain + "." + name);
   }

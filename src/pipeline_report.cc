@@ -2,6 +2,7 @@
 #include "pipeline_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -305,6 +306,19 @@ class Reporter {
       result_.notes.push_back(
           "Layers were equalized before they were quantized; they are compared with the equalized "
           "float model.");
+    }
+    if (result_.evaluation && !result_.evaluation->processor.nodes.empty()) {
+      const evaluate::ProcessorReport& processor = result_.evaluation->processor;
+      std::string cost = "what that costs was not measured";
+      if (processor.sqnr_db && std::isinf(*processor.sqnr_db)) {
+        cost = fmt::format("on {} samples none did", processor.num_samples);
+      } else if (processor.sqnr_db) {
+        cost = fmt::format("on {} samples outputs are {:.1f} dB (SQNR) from those with VNNI",
+                           processor.num_samples, *processor.sqnr_db);
+      }
+      result_.notes.push_back(fmt::format(
+          "On x86 processors without VNNI sums of 8-bit products can saturate in {} operators; {}.",
+          processor.nodes.size(), cost));
     }
     const auto lost =
         std::ranges::count_if(layers_, [](const report::Layer& layer) { return !layer.quantized; });

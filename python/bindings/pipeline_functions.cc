@@ -123,9 +123,11 @@ calibrate::CalibrationTable ReadCalibration(const Path& path) {
 
 evaluate::EvaluationReport Evaluate(const Path& model, const std::optional<Path>& reference,
                                     const SampleArguments& samples, size_t batch_size,
-                                    size_t num_threads, nb::object progress) {
+                                    const std::string& processor, size_t num_threads,
+                                    nb::object progress) {
   Work work(std::move(progress));
   pipeline::EvaluateOptions options;
+  options.processor = evaluate::ParseProcessor(processor);
   options.model = model;
   options.reference = reference.value_or(Path());
   samples.CopyTo(options, work);
@@ -213,7 +215,7 @@ void BindWork(nb::module_& module) {
   module.def("merge", &Merge, "paths"_a, "output"_a);
   module.def("read_calibration", &ReadCalibration, "path"_a);
   module.def("evaluate", &Evaluate, "model"_a, "reference"_a.none(), "samples"_a, "batch_size"_a,
-             "num_threads"_a, "progress"_a.none());
+             "processor"_a, "num_threads"_a, "progress"_a.none());
   module.def("check", &Check, "model"_a, "samples"_a);
   module.def("report", &Report, "model"_a, "output"_a, "reference"_a, "samples"_a,
              "num_layer_samples"_a, "calibration"_a.none(), "plan"_a.none(), "search"_a.none(),

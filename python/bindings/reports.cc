@@ -68,6 +68,32 @@ void BindQuantizeReport(nb::module_& module) {
               "What ONNX Runtime makes of the model; None if it was not checked.");
 }
 
+void BindProcessorReport(nb::module_& module) {
+  using evaluate::SaturatingNode;
+  nb::class_<SaturatingNode>(module, "SaturatingNode",
+                             "An operator whose sums of 8-bit products saturate on x86 without "
+                             "VNNI for some activations.")
+      .def_ro("name", &SaturatingNode::name)
+      .def_ro("op_type", &SaturatingNode::op_type)
+      .def_ro("num_pairs", &SaturatingNode::num_pairs, "Pairs of weights that can saturate.")
+      .def_ro("num_all_pairs", &SaturatingNode::num_all_pairs);
+  using evaluate::ProcessorReport;
+  nb::class_<ProcessorReport>(module, "ProcessorReport",
+                              "Whether processors with and without VNNI give other outputs.")
+      .def_prop_ro("saturates",
+                   [](const ProcessorReport& self) {
+                     return self.processor == evaluate::ProcessorKind::kSaturating;
+                   })
+      .def_ro("is_simulated", &ProcessorReport::is_simulated,
+              "The figures are not of this machine's own kind.")
+      .def_ro("nodes", &ProcessorReport::nodes)
+      .def_ro("num_samples", &ProcessorReport::num_samples, "Whose outputs were compared.")
+      .def_ro("sqnr_db", &ProcessorReport::sqnr_db,
+              "Of saturated against exact outputs; infinite if they are the same, None if they "
+              "were not compared.")
+      .def_ro("not_simulated", &ProcessorReport::not_simulated);
+}
+
 void BindEvaluationReport(nb::module_& module) {
   using evaluate::OutputReport;
   nb::class_<OutputReport>(module, "OutputReport", "Closeness of one output.")
@@ -92,6 +118,7 @@ void BindEvaluationReport(nb::module_& module) {
       .def_ro("outputs_identical", &EvaluationReport::outputs_identical)
       .def_ro("outputs", &EvaluationReport::outputs)
       .def_ro("num_nonfinite_values", &EvaluationReport::num_nonfinite_values)
+      .def_ro("processor", &EvaluationReport::processor)
       .def_ro("time_ms", &EvaluationReport::time_ms)
       .def_ro("reference_time_ms", &EvaluationReport::reference_time_ms)
       .def_ro("time_ratio", &EvaluationReport::time_ratio)
@@ -118,6 +145,7 @@ void BindTargetReport(nb::module_& module) {
       .def_ro("error", &TargetReport::error, "Of loading or running; '' if both went well.")
       .def_ro("integer_operators", &TargetReport::integer_operators)
       .def_ro("float_nodes", &TargetReport::float_nodes)
+      .def_ro("processor", &TargetReport::processor)
       .def_ro("library_operators", &TargetReport::library_operators)
       .def("to_json", [](const TargetReport& self) { return evaluate::ToJson(self).dump(2); })
       .def("__repr__", [](const TargetReport& self) {
@@ -199,6 +227,7 @@ void BindInspectReport(nb::module_& module) {
 }  // namespace
 
 void BindReports(nb::module_& module) {
+  BindProcessorReport(module);
   BindTargetReport(module);
   BindQuantizeReport(module);
   BindEvaluationReport(module);

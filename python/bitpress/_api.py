@@ -249,8 +249,8 @@ def calibrate(model: Model, data: Data, output: PathLike, *, config: Optional[Co
     Args:
         output: the file to write; quantize(calibration=...) reads it.
         config: watch only what this configuration quantizes (default: every float activation).
-        per_channel: also the extremes and sums of each channel of what matrix products and convolutions read, which
-            `smooth_quant` needs.
+        per_channel: extremes and sums of each channel of whatever matrix products and convolutions read. Without it only of
+            what is multiplied with constant weights, which int8 weights and `smooth_quant` follow from.
     """
     use_onnxruntime()
     if config is None and (rules or settings):
@@ -270,8 +270,8 @@ def read_calibration(path: PathLike) -> _native.Calibration:
 
 
 def evaluate(model: Model, data: Data, reference: Optional[Model] = None, *, image: str = "",
-             labels: Union[PathLike, Sequence[int], None] = None, batch_size: int = 20, samples: int = 0, threads: int = 0,
-             progress: Progress = None) -> _native.EvaluationReport:
+             labels: Union[PathLike, Sequence[int], None] = None, batch_size: int = 20, samples: int = 0,
+             processor: str = "here", threads: int = 0, progress: Progress = None) -> _native.EvaluationReport:
     """Accuracy, closeness to a reference model, time and size.
 
     Arguments that are not listed are those of quantize().
@@ -281,14 +281,16 @@ def evaluate(model: Model, data: Data, reference: Optional[Model] = None, *, ima
         reference: the float model to compare with.
         labels: of a folder: a CSV with the columns file,class, and without it one subfolder a class is a label too; of
             other data: the class of each sample.
+        processor: compute integer products as x86 with VNNI does ("vnni"), or without it ("no_vnni"): simulated where this
+            machine is of the other kind, and then times say nothing.
     """
     use_onnxruntime()
     _count("batch_size", batch_size, 1)
     with model_file(model) as path, sample_arguments(data, labels, image, samples) as source, Reporting(progress) as callback:
         if reference is None:
-            return _native.evaluate(path, None, source, batch_size, _count("threads", threads), callback)
+            return _native.evaluate(path, None, source, batch_size, processor, _count("threads", threads), callback)
         with model_file(reference) as reference_path:
-            return _native.evaluate(path, reference_path, source, batch_size, _count("threads", threads), callback)
+            return _native.evaluate(path, reference_path, source, batch_size, processor, _count("threads", threads), callback)
 
 
 def check(model: Model, data: Optional[Data] = None, *, image: str = "", labels: Optional[PathLike] = None) -> _native.TargetReport:

@@ -237,8 +237,14 @@ TargetReport CheckTarget(const std::filesystem::path& model, const std::vector<T
         inputs.push_back(MadeUp(input));
       }
     }
-    session.Run(inputs);
+    const std::vector<Tensor> outputs = session.Run(inputs);
     report.is_run = true;
+    report.processor.processor = ThisProcessor();
+    report.processor.nodes = FindSaturatingNodes(graph);
+    // A made-up sample would say nothing about the cost.
+    if (!report.processor.nodes.empty() && !sample.empty()) {
+      OtherProcessor(model, {}, report.processor).Compare(inputs, outputs, 1);
+    }
   } catch (const Error& error) {
     report.error = error.what();
   }
@@ -254,6 +260,7 @@ nlohmann::ordered_json ToJson(const TargetReport& report) {
                                  {"num_integer_nodes", report.num_integer_nodes()},
                                  {"integer_operators", report.integer_operators},
                                  {"float_nodes", nlohmann::ordered_json::array()},
+                                 {"processor", ToJson(report.processor)},
                                  {"library_operators", report.library_operators}};
   for (const FloatNode& node : report.float_nodes) {
     json["float_nodes"].push_back(

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/tensor.h"
+#include "evaluate/other_processor.h"
 
 namespace bitpress::evaluate {
 
@@ -32,6 +33,8 @@ struct TargetReport {
   // In a model that holds integers: operators that multiply, and those that read dequantized
   // values, which compute in float.
   std::vector<FloatNode> float_nodes;
+  // Whether other kinds of processors give other outputs, on the sample.
+  ProcessorReport processor;
   // Operators that exist in our library only, "com.amd.quark.ExtendedQuantizeLinear" -> 3.
   std::map<std::string, size_t> library_operators;
 

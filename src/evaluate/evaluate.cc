@@ -18,8 +18,10 @@ namespace {
 // One of the two models: its session, and the time it took so far.
 class Contender {
  public:
-  Contender(const std::filesystem::path& path, const EvaluateOptions& options)
-      : path_(path), session_(path, MakeOptions(options)) {
+  // `path` names the model in errors; `file` is what is run.
+  Contender(const std::filesystem::path& path, const std::filesystem::path& file,
+            const EvaluateOptions& options)
+      : path_(path), session_(file, MakeOptions(options)) {
     if (session_.inputs().empty()) {
       Fail(ErrorCode::kInvalidModel, "{}: the model has no input to evaluate", path.string());
     }
@@ -58,7 +60,8 @@ class Contender {
     return last_ms_;
   }
 
-  // The results of the last run; they are released here.
+  const std::vector<Tensor>& results() const { return results_; }  // of the last run
+  // The same as numbers; they are released here.
   std::vector<Output> TakeOutputs() {
     std::vector<Output> outputs;
     for (const Tensor& result : results_) {
@@ -125,8 +128,10 @@ void PadBatch(std::vector<Tensor>& inputs, size_t num_samples, size_t size) {
 class Evaluation {
  public:
   Evaluation(const EvaluateOptions& options, data::Source& source)
-      : options_(options), source_(source), model_(options.model, options) {
-    if (!options.reference.empty()) reference_.emplace(options.reference, options);
+      : options_(options), source_(source), model_(options.model, ModelFile(), options) {
+    if (!options.reference.empty()) {
+      reference_.emplace(options.reference, options.reference, options);
+    }
     if (options.batch_size == 0) {
       Fail(ErrorCode::kInvalidArgument, "the batch size is 0, expected 1 or more");
     }
@@ -152,6 +157,28 @@ class Evaluation {
   }
 
  private:
+  // The model, or what computes it as the wanted kind of processor does.
+  std::filesystem::path ModelFile() {
+    processor_.processor = options_.processor.value_or(ThisProcessor());
+    processor_.nodes = SaturatingNodesOf(options_.model);
+    if (processor_.nodes.empty() || processor_.processor == ThisProcessor()) return options_.model;
+    SimulatedModel simulated;
+    const std::filesystem::path file =
+        ModelAs(options_.model, processor_.processor, scratch_.path(), simulated);
+    processor_.is_simulated = true;
+    processor_.not_simulated = simulated.left;
+    return file;
+  }
+
+  void CompareProcessors(const data::Batch& batch) {
+    if (processor_.nodes.empty()) return;
+    runtime::SessionOptions options;
+    options.num_threads = options_.num_threads;
+    options.operator_library = options_.operator_library;
+    OtherProcessor(options_.model, options, processor_)
+        .Compare(batch.inputs, model_.results(), batch.num_samples);
+  }
+
   void PrepareReference() {
     reference_->SetInputOrder(MatchByName(reference_->inputs(), model_.inputs(), "input"));
     match_ = MatchByName(model_.outputs(), reference_->outputs(), "output");
@@ -173,6 +200,7 @@ class Evaluation {
     }
     if (num_batches_ == 0) {
       model_.Run(batch.inputs, /*is_timed=*/false);
+      CompareProcessors(batch);
       if (reference_) reference_->Run(batch.inputs, /*is_timed=*/false);
     }
     // Who runs second finds warmer caches, so they take turns.
@@ -290,6 +318,7 @@ class Evaluation {
       report.top5 = ranks_.Top5();
     }
     report.num_nonfinite_values = num_nonfinite_;
+    report.processor = processor_;
     report.time_ms = model_.time_ms();
     report.file_bytes = graph::StoredBytes(options_.model);
     if (reference_) AddComparison(report);
@@ -321,6 +350,8 @@ class Evaluation {
 
   const EvaluateOptions& options_;
   data::Source& source_;
+  ScratchFolder scratch_;
+  ProcessorReport processor_;
   Contender model_;
   std::optional<Contender> reference_;
   size_t fixed_batch_size_ = 0;        // 0: any

@@ -13,6 +13,7 @@
 
 #include "base/progress.h"
 #include "data/source.h"
+#include "evaluate/other_processor.h"
 
 namespace bitpress::evaluate {
 
@@ -27,6 +28,9 @@ struct EvaluateOptions {
   // Name of the output with the class scores; empty: the first with the shape [N, classes] (further
   // dimensions of 1 are allowed).
   std::string class_output;
+  // Of which kind of processor the figures are; nothing: of this machine's. Another kind is
+  // simulated, and its times say nothing.
+  std::optional<ProcessorKind> processor = std::nullopt;
   std::filesystem::path operator_library;  // as in runtime::SessionOptions
   ProgressSink progress;                   // may be empty; counts samples
 };
@@ -68,6 +72,9 @@ struct EvaluationReport {
   std::optional<double> reference_time_ms;
   // Median over the batches of the model's time over the reference's.
   std::optional<double> time_ratio;
+
+  // Whether another kind of processor gives other outputs, judged on the first batch.
+  ProcessorReport processor;
 
   // Of the model file with its external data.
   uint64_t file_bytes = 0;

@@ -42,6 +42,7 @@ nlohmann::ordered_json ToJson(const EvaluationReport& report) {
   json["time_ms"] = report.time_ms;
   json["reference_time_ms"] = OrNull(report.reference_time_ms);
   json["time_ratio"] = OrNull(report.time_ratio);
+  json["processor"] = ToJson(report.processor);
   json["file_bytes"] = report.file_bytes;
   json["reference_file_bytes"] = OrNull(report.reference_file_bytes);
   json["outputs"] = nlohmann::ordered_json::array();

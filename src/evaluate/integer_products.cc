@@ -1,0 +1,185 @@
+#include "evaluate/integer_products.h"
+
+#include <span>
+#include <string_view>
+
+#include "formats/pair_sums.h"
+
+namespace bitpress::evaluate {
+namespace {
+
+using graph::Model;
+using graph::Node;
+
+// Where the operators of ONNX Runtime have what. `also_weight`: LSTM's recurrent weight.
+struct Signature {
+  std::string_view op_type;
+  int activations, activation_zero_point, weight, weight_zero_point;
+  bool is_image = false;
+  int also_weight = -1;
+};
+constexpr Signature kSignatures[] = {
+    {"QLinearConv", 0, 2, 3, 5, true},
+    {"QLinearMatMul", 0, 2, 3, 5},
+    {"QGemm", 0, 2, 3, 5},
+    {"MatMulInteger", 0, 2, 1, 3},
+    {"MatMulIntegerToFloat", 0, 4, 1, 5},
+    {"DynamicQuantizeMatMul", 0, -1, 1, 3},
+    {"QAttention", 0, 6, 1, 7},
+    {"DynamicQuantizeLSTM", 0, -1, 1, 9, false, 2},
+};
+
+const Signature* SignatureOf(const Node& node) {
+  for (const Signature& signature : kSignatures) {
+    if (node.op_type() == signature.op_type) return &signature;
+  }
+  return nullptr;
+}
+
+std::string InputOf(const Node& node, int input) {
+  const bool is_there = input >= 0 && static_cast<size_t>(input) < node.num_inputs();
+  return is_there ? node.input(static_cast<size_t>(input)) : std::string();
+}
+
+DataType TypeOf(const Model& model, const std::string& value) {
+  return value.empty() ? DataType::kUndefined : model.InfoOf(value).type;
+}
+
+// Whether activations may be uint8: operators that quantize them inside make them so.
+bool AreBytes(const Model& model, const Node& node, const Signature& signature) {
+  if (signature.activation_zero_point < 0) return true;
+  const DataType of_zero_point = TypeOf(model, InputOf(node, signature.activation_zero_point));
+  const DataType type = of_zero_point != DataType::kUndefined
+                            ? of_zero_point
+                            : TypeOf(model, InputOf(node, signature.activations));
+  return type == DataType::kUInt8 || type == DataType::kUndefined;
+}
+
+// A weight as it lies in the file: where a Transpose of its last two dimensions stands behind it,
+// which ONNX Runtime folds at load, the constant before that.
+struct StoredWeight {
+  std::string name;
+  bool is_swapped = false;
+};
+StoredWeight BehindTranspose(const Model& model, const std::string& value) {
+  const std::optional<Node> producer = value.empty() ? std::nullopt : model.Producer(value);
+  if (!producer || producer->op_type() != "Transpose") return {value, false};
+  const std::vector<int64_t> perm = producer->GetInts("perm");
+  const size_t rank = perm.size();
+  if (rank < 2) return {value, false};
+  for (size_t i = 0; i < rank; ++i) {
+    const size_t wanted = i + 2 < rank ? i : 2 * rank - 3 - i;
+    if (perm[i] != static_cast<int64_t>(wanted)) return {value, false};
+  }
+  return {producer->input(0), true};
+}
+
+std::optional<ops::SumLayout> LayoutOf(const Node& node, const Signature& signature,
+                                       bool is_swapped, std::span<const int64_t> dims) {
+  if (NumElements(dims) == 0) return std::nullopt;
+  if (signature.is_image) {
+    if (is_swapped) return std::nullopt;
+    const int64_t group = node.GetInt("group", 1);
+    if (dims.size() < 3 || group < 1 || dims[0] % group != 0) return std::nullopt;
+    return ops::ConvSums(dims, group);
+  }
+  if (dims.size() < 2) return std::nullopt;
+  const bool is_transposed = node.op_type() == "QGemm" && node.GetInt("transB", 0) != 0;
+  return ops::MatrixSums(dims, is_transposed != is_swapped);
+}
+
+bool IsInt8Constant(const Model& model, const std::string& value) {
+  return !value.empty() && model.IsInitializer(value) && !model.IsDeferred(value) &&
+         model.InfoOf(value).type == DataType::kInt8;
+}
+
+// The DequantizeLinear that gives an input.
+std::optional<Node> DequantizerOf(const Model& model, const Node& node, size_t input) {
+  if (input >= node.num_inputs() || node.input(input).empty()) return std::nullopt;
+  std::optional<Node> producer = model.Producer(node.input(input));
+  const bool is_one = producer && producer->op_type() == "DequantizeLinear" &&
+                      producer->GetInt("block_size", 0) == 0;
+  return is_one ? producer : std::nullopt;
+}
+
+// A float operator whose activation and weight are both dequantized.
+std::optional<IntegerProduct> BetweenPairs(const Model& model, const Node& node) {
+  const std::optional<Node> data = DequantizerOf(model, node, 0);
+  const std::optional<Node> weight = DequantizerOf(model, node, 1);
+  if (!data || !weight || !IsInt8Constant(model, weight->input(0))) return std::nullopt;
+  const DataType of_zero_point = TypeOf(model, InputOf(*data, 2));
+  if (of_zero_point != DataType::kUInt8 && of_zero_point != DataType::kUndefined) {
+    return std::nullopt;
+  }
+  const std::string& codes = weight->input(0);
+  const std::optional<ops::SumLayout> sums =
+      ops::PairSums(node, 1, model.Initializer(codes).dims, /*is_dynamic=*/false);
+  if (!sums) return std::nullopt;
+  return IntegerProduct{node, codes, InputOf(*weight, 2), node.op_type() == "Conv", *sums};
+}
+
+}  // namespace
+
+std::vector<kernels::SaturatingPair> IntegerProduct::Pairs(const Model& model) const {
+  const std::span<const int8_t> codes = model.Initializer(weight).values<int8_t>();
+  std::vector<kernels::SaturatingPair> pairs;
+  for (int64_t sum = 0; sum < sums.num_sums; ++sum) {
+    const int64_t first_channel = sum / sums.sums_per_group * sums.channels;
+    for (int64_t i = 0; i + 1 < sums.length; i += 2) {
+      const int32_t first = codes[sums.ElementOf(sum, i)];
+      const int32_t second = codes[sums.ElementOf(sum, i + 1)];
+      if (formats::FitsPairSum({first, second}, {})) continue;
+      const auto channel = [&](int64_t at) {
+        return static_cast<int32_t>(first_channel + at % sums.channels);
+      };
+      const auto position = [&](int64_t at) { return static_cast<int32_t>(at / sums.channels); };
+      pairs.push_back({static_cast<int32_t>(sum),
+                       {channel(i), channel(i + 1)},
+                       {position(i), position(i + 1)},
+                       {first, second}});
+    }
+  }
+  return pairs;
+}
+
+std::vector<IntegerProduct> SaturatingKernels(const Model& model) {
+  std::vector<IntegerProduct> products;
+  for (const Node& node : model.AllNodes()) {
+    if (std::optional<IntegerProduct> product = BetweenPairs(model, node)) {
+      products.push_back(*std::move(product));
+      continue;
+    }
+    const Signature* const signature = SignatureOf(node);
+    if (signature == nullptr || !AreBytes(model, node, *signature)) continue;
+    for (const int input : {signature->weight, signature->also_weight}) {
+      const auto [weight, is_swapped] = BehindTranspose(model, InputOf(node, input));
+      if (!IsInt8Constant(model, weight)) continue;
+      const std::optional<ops::SumLayout> sums =
+          LayoutOf(node, *signature, is_swapped, model.Initializer(weight).dims);
+      if (!sums) continue;
+      products.push_back(
+          {node, weight, InputOf(node, signature->weight_zero_point), signature->is_image, *sums});
+    }
+  }
+  return products;
+}
+
+std::vector<SaturatingNode> FindSaturatingNodes(const Model& model) {
+  std::vector<SaturatingNode> nodes;
+  std::optional<Node> before;
+  for (const IntegerProduct& product : SaturatingKernels(model)) {
+    const uint64_t num_pairs = product.Pairs(model).size();
+    if (num_pairs == 0) continue;
+    const Node& node = product.node;
+    if (!before || !(*before == node)) {
+      nodes.push_back({node.name().empty() ? node.output(0) : node.name(), node.op_type(), 0, 0});
+    }
+    before = node;
+    nodes.back().num_pairs += num_pairs;
+    nodes.back().num_all_pairs += static_cast<uint64_t>(product.sums.num_sums) *
+                                  static_cast<uint64_t>(product.sums.length / 2);
+  }
+  return nodes;
+}
+
+}  // namespace bitpress::evaluate

@@ -1,0 +1,80 @@
+#include "evaluate/other_processor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "evaluate/outputs.h"
+
+namespace bitpress::evaluate {
+
+std::vector<SaturatingNode> SaturatingNodesOf(const std::filesystem::path& path) {
+  return FindSaturatingNodes(graph::Model::Load(path));
+}
+
+std::filesystem::path ModelAs(const std::filesystem::path& model, ProcessorKind kind,
+                              const std::filesystem::path& folder, SimulatedModel& simulated) {
+  const std::filesystem::path out = folder / "simulated.onnx";
+  simulated = SimulateProducts(model, kind, out);
+  return simulated.is_changed ? out : model;
+}
+
+OtherProcessor::OtherProcessor(const std::filesystem::path& model,
+                               const runtime::SessionOptions& options, ProcessorReport& report)
+    : report_(report) {
+  try {
+    SimulatedModel simulated;
+    const std::filesystem::path path =
+        ModelAs(model, OtherKind(report.processor), folder_.path(), simulated);
+    // Where this machine is simulated, the other one is itself.
+    if (simulated.is_changed || report.is_simulated) session_.emplace(path, options);
+    report.not_simulated.insert(report.not_simulated.end(), simulated.left.begin(),
+                                simulated.left.end());
+    if (!session_ && simulated.left.empty()) {
+      report.sqnr_db = std::numeric_limits<double>::infinity();
+    }
+  } catch (const Error& error) {
+    report.not_simulated.emplace_back(error.what());
+  }
+}
+
+void OtherProcessor::Compare(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
+                             size_t num_samples) {
+  if (!session_) return;
+  const std::vector<Tensor> others = session_->Run(inputs);
+  for (size_t i = 0; i < std::min(outputs.size(), others.size()); ++i) {
+    const Output here = ToOutput(outputs[i]);
+    const Output there = ToOutput(others[i]);
+    if (here.values.empty() || here.values.size() != there.values.size()) continue;
+    const bool is_exact = report_.processor == ProcessorKind::kExact;
+    comparison_.Add(is_exact ? here.values : there.values, is_exact ? there.values : here.values);
+  }
+  if (comparison_.num_samples() == 0) return;
+  report_.num_samples += num_samples;
+  report_.sqnr_db = comparison_.SqnrDb();
+}
+
+nlohmann::ordered_json ToJson(const ProcessorReport& report) {
+  nlohmann::ordered_json json = {
+      {"kind", report.processor == ProcessorKind::kExact ? "exact" : "saturating"},
+      {"is_simulated", report.is_simulated},
+      {"saturating_nodes", nlohmann::ordered_json::array()},
+      {"num_samples", report.num_samples},
+      {"is_compared", report.sqnr_db.has_value()},
+      {"sqnr_db", report.sqnr_db && std::isfinite(*report.sqnr_db)
+                      ? nlohmann::ordered_json(*report.sqnr_db)
+                      : nlohmann::ordered_json()},
+      {"not_simulated", report.not_simulated}};
+  for (const SaturatingNode& node : report.nodes) {
+    json["saturating_nodes"].push_back({{"name", node.name},
+                                        {"op_type", node.op_type},
+                                        {"num_pairs", node.num_pairs},
+                                        {"num_all_pairs", node.num_all_pairs}});
+  }
+  return json;
+}
+
+}  // namespace bitpress::evaluate

@@ -1,0 +1,286 @@
+#include "evaluate/simulate_products.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "evaluate/integer_products.h"
+#include "graph/model.h"
+#include "runtime/optimize.h"
+#include "runtime/pair_sums.h"
+
+namespace bitpress::evaluate {
+namespace {
+
+using graph::Model;
+using graph::Node;
+using graph::NodeSpec;
+
+constexpr std::string_view kKnown[] = {
+    "QLinearConv",          "QLinearMatMul",         "QGemm",
+    "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "MatMulInteger"};
+
+// Takes one product apart: inserts operators before it and gives its output to the last of them.
+class TakenApart {
+ public:
+  TakenApart(Model& model, const IntegerProduct& product, bool is_saturating)
+      : model_(model),
+        product_(product),
+        node_(product.node),
+        output_(node_.output(0)),
+        is_saturating_(is_saturating) {}
+
+  // Whether this class knows the operator, and the weight has what the exact operators take.
+  static bool Knows(const Model& model, const IntegerProduct& product) {
+    const bool is_known = std::ranges::count(kKnown, product.node.op_type()) > 0;
+    if (!is_known || product.node.GetInt("transA", 0) != 0) return false;
+    const bool has_batch = !product.is_image && model.Initializer(product.weight).dims.size() > 2;
+    return !has_batch && ZeroPointOf(model, product).has_value();
+  }
+
+  void Run() {
+    node_.set_output(0, model_.FreshName(output_ + "_replaced"));
+    const std::string& op = node_.op_type();
+    if (op == "QLinearConv" || op == "QLinearMatMul") {
+      const std::string sums = Sums(Input(0), Input(2));
+      const std::string biased = op == "QLinearConv" ? AddBias(sums, Input(8)) : sums;
+      Requantize(Scaled(biased, Constant(Ratios(Input(1), Input(4), Input(6), 1))), Input(7));
+    } else if (op == "QGemm") {
+      const std::string sums = AddBias(Sums(Input(0), Input(2)), Input(6));
+      const float alpha = node_.GetFloat("alpha", 1);
+      const std::string scaled =
+          Scaled(sums, Constant(Ratios(Input(1), Input(4), Input(7), alpha)));
+      Input(7).empty() ? Rename(scaled) : Requantize(scaled, Input(8));
+    } else if (op == "MatMulIntegerToFloat") {
+      ToFloat(Sums(Input(0), Input(4)), Input(2), Input(3), Input(6));
+    } else if (op == "DynamicQuantizeMatMul") {
+      const std::string codes = Fresh("codes"), scale = Fresh("scale"), zero = Fresh("zero_point");
+      Insert("DynamicQuantizeLinear", {Input(0)}, {codes, scale, zero});
+      ToFloat(Sums(codes, zero), scale, Input(2), Input(4));
+    } else {  // MatMulInteger
+      Rename(Sums(Input(0), Input(2)));
+    }
+    model_.RemoveNode(node_);
+  }
+
+ private:
+  std::string Input(size_t i) const {
+    return i < node_.num_inputs() ? node_.input(i) : std::string();
+  }
+  std::string Fresh(const std::string& what) { return model_.FreshName(output_ + "_" + what); }
+
+  Node Insert(const std::string& op, std::vector<std::string> inputs,
+              std::vector<std::string> outputs,
+              std::vector<std::pair<std::string, graph::Attribute>> attributes = {}) {
+    return model_.InsertNode({outputs[0] + "_" + op, op, "", std::move(inputs), std::move(outputs),
+                              std::move(attributes)},
+                             node_);
+  }
+  std::string Insert(const std::string& op, std::vector<std::string> inputs,
+                     const std::string& what) {
+    std::string output = Fresh(what);
+    Insert(op, std::move(inputs), std::vector<std::string>{output});
+    return output;
+  }
+  void Rename(const std::string& value) { Insert("Identity", {value}, std::vector{output_}); }
+
+  template <typename T>
+  std::string Constant(DataType type, std::vector<int64_t> dims, const std::vector<T>& values) {
+    const std::string name = Fresh("constant");
+    model_.SetInitializer(name, type, dims, std::as_bytes(std::span<const T>(values)));
+    return name;
+  }
+
+  // Along the channels of the output.
+  std::vector<int64_t> ChannelDims(size_t count) const {
+    std::vector<int64_t> dims = {static_cast<int64_t>(count)};
+    if (!product_.is_image) return dims;
+    const size_t rank = model_.Initializer(product_.weight).dims.size();
+    dims.resize(rank - 1, 1);
+    return dims;
+  }
+  std::string Constant(const std::vector<float>& values) {
+    return Constant(DataType::kFloat, ChannelDims(values.size()), values);
+  }
+
+  // The weight's one zero point; nothing where channels have different ones.
+  static std::optional<int32_t> ZeroPointOf(const Model& model, const IntegerProduct& product) {
+    const std::string& name = product.weight_zero_point;
+    if (name.empty()) return 0;
+    if (!model.IsInitializer(name)) return std::nullopt;
+    const std::span<const int8_t> values = model.Initializer(name).values<int8_t>();
+    const bool is_one = std::ranges::all_of(values, [&](int8_t v) { return v == values[0]; });
+    return is_one && !values.empty() ? std::optional<int32_t>(values[0]) : std::nullopt;
+  }
+
+  // The sums in 32 bits, from the weight as uint8, which no kernel saturates; then what saturating
+  // loses.
+  std::string Sums(const std::string& activations, const std::string& zero_point) {
+    const graph::InitializerView view = model_.Initializer(product_.weight);
+    std::vector<int64_t> dims(view.dims.begin(), view.dims.end());
+    const std::span<const int8_t> codes = view.values<int8_t>();
+    std::vector<uint8_t> bytes(codes.size());
+    const bool is_transposed = node_.op_type() == "QGemm" && node_.GetInt("transB", 0) != 0;
+    if (is_transposed) std::swap(dims[0], dims[1]);
+    for (size_t i = 0; i < codes.size(); ++i) {
+      size_t to = i;
+      if (is_transposed) {
+        const auto columns = static_cast<size_t>(dims[0]);
+        to = i % columns * static_cast<size_t>(dims[1]) + i / columns;
+      }
+      bytes[to] = static_cast<uint8_t>(codes[i] + 128);
+    }
+    const std::vector<uint8_t> middle = {
+        static_cast<uint8_t>(*ZeroPointOf(model_, product_) + 128)};
+    std::string of_activations = zero_point;
+    if (of_activations.empty()) {
+      of_activations = Constant(DataType::kUInt8, {}, std::vector<uint8_t>{0});
+    }
+    const std::vector<kernels::SaturatingPair> pairs = product_.Pairs(model_);
+    NodeSpec exact{Fresh("exact"),
+                   product_.is_image ? "ConvInteger" : "MatMulInteger",
+                   "",
+                   {activations, Constant(DataType::kUInt8, dims, bytes), of_activations,
+                    Constant(DataType::kUInt8, {}, middle)},
+                   {Fresh("sums")},
+                   {}};
+    if (product_.is_image) {
+      exact.attributes_of = node_;
+      exact.dropped_attributes = {"channels_last"};
+    }
+    model_.InsertNode(exact, node_);
+    if (!is_saturating_) return exact.outputs[0];
+    std::vector<int32_t> fields;
+    for (const kernels::SaturatingPair& pair : pairs) {
+      fields.insert(fields.end(), {pair.sum, pair.channel[0], pair.channel[1], pair.position[0],
+                                   pair.position[1], pair.weight[0], pair.weight[1]});
+    }
+    NodeSpec lossy{Fresh("lossy"),
+                   "AddPairSaturation",
+                   "bitpress",
+                   {exact.outputs[0], activations, of_activations,
+                    Constant(DataType::kInt32,
+                             {static_cast<int64_t>(pairs.size()),
+                              static_cast<int64_t>(kernels::SaturatingPair::kNumFields)},
+                             fields)},
+                   {Fresh("saturated")},
+                   {}};
+    if (product_.is_image) {
+      lossy.attributes_of = node_;
+      lossy.dropped_attributes = {"channels_last", "group"};
+      if (!node_.HasAttribute("kernel_shape")) {
+        const std::vector<int64_t> kernel(dims.begin() + 2, dims.end());
+        lossy.attributes.emplace_back("kernel_shape", kernel);
+      }
+    }
+    model_.SetOpsetImport("bitpress", 1);
+    model_.InsertNode(lossy, node_);
+    return lossy.outputs[0];
+  }
+
+  std::string AddBias(const std::string& sums, const std::string& bias) {
+    if (bias.empty()) return sums;
+    const std::span<const int32_t> values = model_.Initializer(bias).values<int32_t>();
+    const std::vector<int32_t> copy(values.begin(), values.end());
+    return Insert("Add", {sums, Constant(DataType::kInt32, ChannelDims(copy.size()), copy)},
+                  "biased");
+  }
+
+  // What sums are multiplied with, in the order in which ONNX Runtime computes it.
+  std::vector<float> Ratios(const std::string& of_activations, const std::string& of_weight,
+                            const std::string& of_output, float alpha) const {
+    const float x = model_.Initializer(of_activations).values<float>()[0];
+    const std::span<const float> w = model_.Initializer(of_weight).values<float>();
+    const float y = of_output.empty() ? 1 : model_.Initializer(of_output).values<float>()[0];
+    std::vector<float> ratios;
+    for (const float scale : w) ratios.push_back(alpha * (x * scale) / y);
+    return ratios;
+  }
+
+  std::string Scaled(const std::string& sums, const std::string& scale) {
+    const std::string floats = Fresh("floats");
+    Insert("Cast", {sums}, std::vector{floats}, {{"to", static_cast<int64_t>(DataType::kFloat)}});
+    return Insert("Mul", {floats, scale}, "scaled");
+  }
+
+  void ToFloat(const std::string& sums, const std::string& x_scale, const std::string& w_scale,
+               const std::string& bias) {
+    const std::string scaled = Scaled(sums, Insert("Mul", {x_scale, w_scale}, "scales"));
+    Rename(bias.empty() ? scaled : Insert("Add", {scaled, bias}, "biased"));
+  }
+
+  void Requantize(const std::string& scaled, const std::string& zero_point) {
+    const bool is_known = !zero_point.empty();
+    const DataType type = is_known ? model_.Initializer(zero_point).type : DataType::kUInt8;
+    const bool is_signed = type == DataType::kInt8;
+    float zero = 0;
+    if (is_known) {
+      const auto byte = std::to_integer<uint8_t>(model_.Initializer(zero_point).bytes[0]);
+      zero = is_signed ? static_cast<float>(static_cast<int8_t>(byte)) : static_cast<float>(byte);
+    }
+    const auto scalar = [&](float value) {
+      return Constant(DataType::kFloat, {}, std::vector<float>{value});
+    };
+    const std::string rounded = Insert("Round", {scaled}, "rounded");
+    const std::string moved = Insert("Add", {rounded, scalar(zero)}, "moved");
+    const std::string bounded = Insert("Max", {moved, scalar(is_signed ? -128 : 0)}, "bounded");
+    const std::string clipped = Insert("Min", {bounded, scalar(is_signed ? 127 : 255)}, "clipped");
+    Insert("Cast", {clipped}, std::vector{output_}, {{"to", static_cast<int64_t>(type)}});
+  }
+
+  Model& model_;
+  const IntegerProduct& product_;
+  Node node_;
+  std::string output_;
+  bool is_saturating_;
+};
+
+}  // namespace
+
+ProcessorKind ThisProcessor() {
+  return runtime::SaturatesPairSums() ? ProcessorKind::kSaturating : ProcessorKind::kExact;
+}
+
+ProcessorKind OtherKind(ProcessorKind kind) {
+  return kind == ProcessorKind::kExact ? ProcessorKind::kSaturating : ProcessorKind::kExact;
+}
+
+std::string_view DescribeProcessor(ProcessorKind kind) {
+  return kind == ProcessorKind::kExact
+             ? "adds 8-bit products in 32 bits (as x86 with VNNI)"
+             : "adds 8-bit products in saturating 16 bits (x86 without VNNI)";
+}
+
+std::optional<ProcessorKind> ParseProcessor(std::string_view word) {
+  if (word == "here") return std::nullopt;
+  if (word == "vnni") return ProcessorKind::kExact;
+  if (word == "no_vnni") return ProcessorKind::kSaturating;
+  Fail(ErrorCode::kInvalidArgument, "processor '{}' is not one of here, vnni, no_vnni", word);
+}
+
+SimulatedModel SimulateProducts(const std::filesystem::path& path, ProcessorKind kind,
+                                const std::filesystem::path& out) {
+  SimulatedModel result;
+  if (kind == ThisProcessor()) return result;
+  const std::filesystem::path optimized = out.string() + ".optimized.onnx";
+  runtime::OptimizeExtended(path, optimized);
+  Model model = Model::Load(optimized);
+  std::set<std::string> left;
+  for (const IntegerProduct& product : SaturatingKernels(model)) {
+    if (product.Pairs(model).empty()) continue;
+    if (!TakenApart::Knows(model, product)) {
+      left.insert(product.node.Describe());
+      continue;
+    }
+    TakenApart(model, product, kind == ProcessorKind::kSaturating).Run();
+    ++result.num_nodes;
+  }
+  result.left.assign(left.begin(), left.end());
+  result.is_changed = result.num_nodes > 0;
+  if (result.is_changed) model.Save(out);
+  return result;
+}
+
+}  // namespace bitpress::evaluate
