@@ -86,15 +86,19 @@ def test_close_to_float(name, preset, level, tmp_path, bitpress):
 
 
 def test_the_integer_operators(tmp_path, bitpress):
-    for name, wanted in [("matmul", {"DynamicQuantizeLinear": 2, "MatMulInteger": 2, "MatMul": 1}),
-                         ("gemm", {"DynamicQuantizeLinear": 2, "MatMulInteger": 2, "Add": 2, "Gemm": 0}),
-                         ("conv", {"DynamicQuantizeLinear": 2, "ConvInteger": 2, "Add": 1, "Conv": 0}),
-                         ("lstm", {"DynamicQuantizeLSTM": 1, "DynamicQuantizeLinear": 0, "LSTM": 0})]:
+    for name, scales, wanted in [
+            ("matmul", "dynamic_rows", {"DynamicQuantizeLinear": 0, "QuantizeLinear": 2, "MatMulInteger": 2, "MatMul": 1}),
+            ("matmul", "dynamic", {"DynamicQuantizeLinear": 2, "MatMulInteger": 2, "MatMul": 1}),
+            ("gemm", "dynamic_rows", {"DynamicQuantizeLinear": 0, "QuantizeLinear": 2, "MatMulInteger": 2, "Add": 4, "Gemm": 0}),
+            ("gemm", "dynamic", {"DynamicQuantizeLinear": 2, "MatMulInteger": 2, "Add": 2, "Gemm": 0}),
+            ("conv", "dynamic_rows", {"DynamicQuantizeLinear": 2, "ConvInteger": 2, "Add": 1, "Conv": 0}),
+            ("lstm", "dynamic_rows", {"DynamicQuantizeLSTM": 1, "DynamicQuantizeLinear": 0, "LSTM": 0})]:
         onnx.save(NETS[name][0](), tmp_path / "m.onnx")
-        text = bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / f"{name}.onnx", "--config", "INT8_DYNAMIC")
+        text = bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / f"{name}.onnx", "--config", "INT8_DYNAMIC",
+                           "--set", f"activation_range={scales}")
         found = operators(tmp_path / f"{name}.onnx")
         assert {op: found[op] for op in wanted} == wanted
-        if name == "matmul":
+        if name == "matmul" and scales == "dynamic":
             assert "second operand is computed at run time" in text
             run(tmp_path / "matmul.onnx", np.zeros((1, 7, 48), np.float32), "ENABLE_ALL", tmp_path / "fused.onnx")
             assert operators(tmp_path / "fused.onnx")["DynamicQuantizeMatMul"] == 2
@@ -117,10 +121,30 @@ def test_the_same_as_onnx_runtime_quantizes(name, per_channel, weight_type, tmp_
                      weight_type=QuantType.QInt8 if weight_type == "int8" else QuantType.QUInt8)
     bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "ours.onnx", "--config", "INT8_DYNAMIC", "--weights", weight_type,
                 "--set", f"weight_symmetric={'true' if weight_type == 'int8' else 'false'}", "--set",
-                f"weight_granularity={'per_axis' if per_channel else 'per_tensor'}", "--set", "equalize=off")
+                f"weight_granularity={'per_axis' if per_channel else 'per_tensor'}", "--set", "equalize=off", "--set", "activation_range=dynamic",
+                "--set", "integer_kernels=vnni")
     x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
     for theirs, ours in zip(run(tmp_path / "theirs.onnx", x), run(tmp_path / "ours.onnx", x)):
         assert sqnr_db(theirs, ours) > 42
+
+
+def test_a_row_has_a_scale_of_its_own(tmp_path, bitpress):
+    """One row with large values costs the others nothing; rows of equal elements, of zeros and of one sign stay finite."""
+    make, shape = NETS["gemm"]
+    onnx.save(make(), tmp_path / "m.onnx")
+    x = np.random.default_rng(1).standard_normal((6, shape[1])).astype(np.float32)
+    x[0] *= 1000
+    x[1], x[2] = 3, 0
+    x[3] = np.abs(x[3]) + 5
+    found = {}
+    for scales in ("dynamic_rows", "dynamic"):
+        bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / f"{scales}.onnx", "--config", "INT8_DYNAMIC",
+                    "--set", f"activation_range={scales}")
+        onnx.checker.check_model(tmp_path / f"{scales}.onnx", full_check=True)
+        result = run(tmp_path / f"{scales}.onnx", x)[0]
+        assert np.isfinite(result).all()
+        found[scales] = sqnr_db(run(tmp_path / "m.onnx", x)[0][1:], result[1:])
+    assert found["dynamic_rows"] > 30 and found["dynamic"] < 15
 
 
 def test_static_and_dynamic_in_one_model(tmp_path, bitpress):
@@ -139,7 +163,7 @@ def test_static_and_dynamic_in_one_model(tmp_path, bitpress):
 def test_a_plan_of_dynamic_integers_round_trips(tmp_path, bitpress):
     onnx.save(gemm_net(), tmp_path / "m.onnx")
     bitpress.ok("plan", tmp_path / "m.onnx", "--config", "INT8_DYNAMIC", "-o", tmp_path / "plan.json")
-    assert '"range":"dynamic"' in (tmp_path / "plan.json").read_text()
+    assert '"range":"dynamic_rows"' in (tmp_path / "plan.json").read_text()
     bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "a.onnx", "--plan", tmp_path / "plan.json")
     bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "b.onnx", "--config", "INT8_DYNAMIC", "--threads", "1")
     assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()

@@ -127,15 +127,19 @@ def test_calibrations_are_kept_and_added_up(tmp_path, conv_path, images):
 
 def test_calibration_by_channel_smooths(tmp_path, matmul_path, sequences):
     plain = bitpress.calibrate(matmul_path, sequences, tmp_path / "plain.bpc")
-    assert not any(statistics.num_channels for statistics in plain.tensors.values())
+    assert max(statistics.num_channels for statistics in plain.tensors.values()) == 48  # of inputs of constant weights
     table = bitpress.calibrate(matmul_path, sequences, tmp_path / "channels.bpc", per_channel=True)
     assert max(statistics.num_channels for statistics in table.tensors.values()) == 48
     smooth = {"config": "BF16", "smooth_quant": 0.5}
     bitpress.quantize(matmul_path, tmp_path / "a.onnx", calibration=tmp_path / "channels.bpc", **smooth)
     bitpress.quantize(matmul_path, tmp_path / "b.onnx", data=sequences, **smooth)
     assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
+    bitpress.quantize(matmul_path, tmp_path / "c.onnx", calibration=tmp_path / "plain.bpc", **smooth)
+    assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "c.onnx").read_bytes()
+    few = bitpress.calibrate(matmul_path, sequences, tmp_path / "few.bpc", config="BF16", activation_scaled=True)
+    assert not any(statistics.num_channels for statistics in few.tensors.values())
     with pytest.raises(bitpress.InvalidArgumentError, match="knows no channels"):
-        bitpress.quantize(matmul_path, tmp_path / "c.onnx", calibration=tmp_path / "plain.bpc", **smooth)
+        bitpress.quantize(matmul_path, tmp_path / "c.onnx", calibration=tmp_path / "few.bpc", **smooth)
 
 
 def test_evaluation_compares_and_counts(tmp_path, conv_path, images):
@@ -145,6 +149,9 @@ def test_evaluation_compares_and_counts(tmp_path, conv_path, images):
     assert report.num_samples == report.num_labelled == len(images)
     assert report.reference_top1 == 1 and 0.5 < report.top1 <= 1 and report.agreement == report.top1
     assert 20 < report.sqnr_db < 60 and json.loads(report.to_json())["num_samples"] == len(images)
+    assert report.processor.nodes == [] and report.processor.num_samples == 0  # no integers in it
+    with pytest.raises(ValueError, match="here, vnni, no_vnni"):
+        bitpress.evaluate(path, images, conv_path, processor="avx2")
     same = bitpress.evaluate(conv_path.read_bytes(), [{"image": images}], conv_path)
     assert same.outputs_identical and same.sqnr_db == np.inf and same.top1 is None
     with pytest.raises(bitpress.InvalidArgumentError, match="only 3 labels"):
