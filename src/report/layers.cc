@@ -68,7 +68,7 @@ bool ComputesIntegers(const Node& node) {
 // Behind `value`, the operator on integers whose result becomes it: between stand the product with
 // the scales, a bias, a conversion.
 std::optional<Node> IntegerNode(const Model& model, const std::string& value) {
-  constexpr int kMostSteps = 4;
+  constexpr int kMostSteps = 6;
   std::vector<std::string> values{value};
   for (int step = 0; step < kMostSteps; ++step) {
     std::vector<std::string> next;

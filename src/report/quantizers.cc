@@ -61,6 +61,18 @@ std::string InputOrNone(const Node& node, size_t i) {
   return i < node.num_inputs() ? node.input(i) : "";
 }
 
+// The activation whose rows are moved and scaled before this quantizer, as
+// transform/quantize_dynamically.h writes it; nothing for other quantizers.
+std::optional<std::string> RowsOf(const Model& model, const Node& quantizer) {
+  const std::optional<Node> scaled = model.Producer(quantizer.input(0));
+  if (!scaled || scaled->op_type() != "Div") return std::nullopt;
+  const std::optional<Node> moved = model.Producer(scaled->input(0));
+  if (!moved || moved->op_type() != "Sub") return std::nullopt;
+  const std::optional<Node> low = model.Producer(moved->input(1));
+  const bool is_row = low && low->op_type() == "ReduceMin" && low->input(0) == moved->input(0);
+  return is_row ? std::optional(moved->input(0)) : std::nullopt;
+}
+
 ActivationFormat FormatOfNode(const Model& model, const Node& node) {
   const std::string& op = node.op_type();
   if (node.domain() == "bitpress" && op.starts_with(kOwnPrefix)) {
@@ -70,6 +82,7 @@ ActivationFormat FormatOfNode(const Model& model, const Node& node) {
         {}};
   }
   if (op == "DynamicQuantizeLinear") return {"uint8, dynamic", {}};
+  if (op == "QuantizeLinear" && RowsOf(model, node)) return {"uint8, dynamic rows", {}};
   if (op.ends_with("QuantizeLinear")) {
     return IntegerFormat(model, InputOrNone(node, 1), InputOrNone(node, 2));
   }
