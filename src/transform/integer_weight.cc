@@ -260,7 +260,11 @@ uint64_t IntegerWeight::FitToPairs(std::span<const float> x, std::vector<int32_t
     target[i] = x[i] / of.scale + static_cast<float>(of.zero_point);
   }
   const uint64_t num_changed = FitPairs(pairs_, target, codes, pool);
-  if (num_changed == 0) return 0;
+  if (num_changed == 0 && !are_scales_raised_) return 0;
+  // A bias of the products makes up for their mean error; see LostMeans.
+  if (pairs_.size() == 1 && biases_.empty()) {
+    BalanceMeans(pairs_.front(), target, formats::SearchedCodes(spec_), codes, pool);
+  }
   for (size_t i = 0; i < x.size(); ++i) {
     const QParams& of = params_[ParamsIndexOf(i)];
     y[i] = formats::ref::DequantizeInteger(codes[i], of.scale, of.zero_point);

@@ -85,7 +85,8 @@ class IntegerWeight {
   // By the range method alone.
   std::vector<formats::QParams> ChooseParams(std::span<const float> values, ThreadPool& pool) const;
   void RaiseForBiases(std::vector<formats::QParams>& params) const;
-  // Changes codes of x whose pair sums do not fit, and y with them. Returns how many pairs.
+  // Changes codes of x whose pair sums do not fit, and y with them, and of such a weight codes
+  // whose errors add up. Returns how many pairs did not fit.
   uint64_t FitToPairs(std::span<const float> x, std::vector<int32_t>& codes, std::vector<float>& y,
                       ThreadPool& pool) const;
   // The same; y gets the floats that the codes mean.
@@ -108,6 +109,7 @@ class IntegerWeight {
   DataType code_type_ = DataType::kInt8;
   mutable std::once_flag once_;
   mutable std::vector<formats::QParams> params_;
+  mutable bool are_scales_raised_ = false;  // so that pairs fit; known with params_
 };
 
 // A bias as int32 with the scale that its products have, input_scale * weight scale, and zero point

@@ -183,6 +183,60 @@ uint64_t FitPairs(std::span<const PairRule> rules, std::span<const float> target
   return num_changed;
 }
 
+void BalanceMeans(const PairRule& rule, std::span<const float> target, formats::CodeRange range,
+                  std::span<int32_t> codes, ThreadPool& pool) {
+  constexpr int kMostMoves = 64;  // of one sum; each takes about one step off the sum of errors
+  const ops::SumLayout& sums = rule.sums;
+  pool.ParallelFor(static_cast<size_t>(sums.num_sums), [&](size_t task) {
+    const auto sum = static_cast<int64_t>(task);
+    const auto length = static_cast<size_t>(sums.length);
+    std::vector<double> errors(length), means(length, 1.0), variances(length, 1.0);
+    double shift = 0;
+    for (size_t i = 0; i < length; ++i) {
+      const auto at = static_cast<int64_t>(i);
+      const size_t element = sums.ElementOf(sum, at);
+      const size_t channel = sums.ChannelOf(sum, at);
+      errors[i] = codes[element] - double{target[element]};
+      if (!rule.means.empty()) {
+        means[i] = rule.means[channel];
+        variances[i] = std::max(rule.costs[channel] - means[i] * means[i], 0.0);
+      }
+      shift += means[i] * errors[i];
+    }
+    // Whether the code may be that, beside its neighbour.
+    const auto fits = [&](size_t i, int32_t code) {
+      if (code < range.quant_min || code > range.quant_max) return false;
+      const size_t other = i ^ 1;
+      if (other >= length) return true;
+      const auto first = static_cast<int64_t>(i);
+      const auto second = static_cast<int64_t>(other);
+      return formats::FitsPairSum({code, codes[sums.ElementOf(sum, second)]},
+                                  {rule.LargestOf(sums.ChannelOf(sum, first)),
+                                   rule.LargestOf(sums.ChannelOf(sum, second))});
+    };
+    for (int move = 0; move < kMostMoves; ++move) {
+      // The change of sum v e^2 + (sum m e)^2 by a step of one code against the shift.
+      double least = -1e-9;
+      size_t best = length;
+      int32_t best_step = 0;
+      for (size_t i = 0; i < length; ++i) {
+        const int32_t step = shift * means[i] > 0 ? -1 : 1;
+        const double change = variances[i] * (2 * errors[i] * step + 1) +
+                              2 * shift * means[i] * step + means[i] * means[i];
+        if (change >= least) continue;
+        if (!fits(i, codes[sums.ElementOf(sum, static_cast<int64_t>(i))] + step)) continue;
+        least = change;
+        best = i;
+        best_step = step;
+      }
+      if (best == length) return;
+      codes[sums.ElementOf(sum, static_cast<int64_t>(best))] += best_step;
+      errors[best] += best_step;
+      shift += means[best] * best_step;
+    }
+  });
+}
+
 std::vector<QParams> ChoosePairSafeScales(std::span<const PairRule> rules,
                                           std::span<const float> values,
                                           std::vector<QParams> params,

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -144,6 +145,41 @@ TEST(PairRules, SeveralReadersAreAllSatisfied) {
   const std::vector<int32_t> codes = weight.Codes(pool, statistics);
   EXPECT_TRUE(DoAllFit(rows, codes));
   EXPECT_TRUE(DoAllFit(columns, codes));
+}
+
+// The mean error of each output over activations of this mean and deviation, and whether all fit.
+TEST(PairRules, ErrorsOfAnOutputCancel) {
+  const std::vector<float> values = RandomWeights(0.2F, 13);
+  ThreadPool pool(2);
+  const PairRule rule = RuleOf();
+  std::vector<float> target(values.size());
+  std::vector<int32_t> codes(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    target[i] = values[i] * 30;
+    codes[i] = std::clamp(static_cast<int32_t>(std::lround(target[i])), -127, 127);
+  }
+  FitPairs(std::span(&rule, 1), target, codes, pool);
+  const auto loss = [&](int64_t sum) {
+    double squares = 0, shift = 0;
+    for (int64_t i = 0; i < kInputs; ++i) {
+      const size_t element = rule.sums.ElementOf(sum, i);
+      const double error = codes[element] - double{target[element]};
+      squares += error * error;
+      shift += error;
+    }
+    return squares + shift * shift;
+  };
+  std::vector<double> before;
+  for (int64_t sum = 0; sum < kOutputs; ++sum) before.push_back(loss(sum));
+  BalanceMeans(rule, target, {-127, 127}, codes, pool);
+  EXPECT_TRUE(DoAllFit(rule, codes));
+  double all_before = 0, all_after = 0;
+  for (int64_t sum = 0; sum < kOutputs; ++sum) {
+    EXPECT_LE(loss(sum), before[static_cast<size_t>(sum)] + 1e-9);
+    all_before += before[static_cast<size_t>(sum)];
+    all_after += loss(sum);
+  }
+  EXPECT_LT(all_after, 0.7 * all_before);
 }
 
 TEST(PairRules, ThreadsDoNotMatter) {
