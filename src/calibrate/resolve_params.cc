@@ -114,8 +114,8 @@ std::map<std::string, int64_t> ChannelsToCalibrate(const plan::QuantPlan& plan,
 plan::ChannelCodesTable ResolveChannels(const plan::QuantPlan& plan, const graph::Model& model,
                                         const CalibrationTable& table,
                                         const std::map<std::string, formats::QParams>& params) {
-  // Channels that never held anything are not free to be wrong: errors there cost a little.
-  constexpr double kLeastShareOfMean = 1e-3;
+  // Channels that the samples hardly used, such as rare bytes of a text, are not free to be wrong.
+  constexpr double kLeastShareOfMean = 0.1;
   plan::ChannelCodesTable channels;
   for (const auto& [value, axis] : ChannelsToCalibrate(plan, model)) {
     const auto quantized = params.find(value);

@@ -261,8 +261,11 @@ uint64_t IntegerWeight::FitToPairs(std::span<const float> x, std::vector<int32_t
   }
   const uint64_t num_changed = FitPairs(pairs_, target, codes, pool);
   if (num_changed == 0 && !are_scales_raised_) return 0;
-  // A bias of the products makes up for their mean error; see LostMeans.
-  if (pairs_.size() == 1 && biases_.empty()) {
+  // A bias of the products makes up for their mean error; see LostMeans. The positions of a kernel
+  // see neighbours of one image, which are alike: their errors do not add up as if they were
+  // independent, so convolutions stay as they are.
+  const bool is_matrix = pairs_.front().sums.channels == pairs_.front().sums.length;
+  if (pairs_.size() == 1 && biases_.empty() && is_matrix) {
     BalanceMeans(pairs_.front(), target, formats::SearchedCodes(spec_), codes, pool);
   }
   for (size_t i = 0; i < x.size(); ++i) {

@@ -34,9 +34,9 @@ PairRule RuleOf(std::vector<uint8_t> largest = {255}, std::vector<double> costs 
 
 plan::TensorPlan RowOf(plan::Granularity granularity) {
   plan::TensorPlan row;
-  row.value = "w";
+  row.value = std::string("w");
   row.role = plan::Role::kWeight;
-  row.format = "int8";
+  row.format = std::string("int8");
   row.integer.emplace().granularity = granularity;
   row.integer->is_pair_safe = true;
   if (granularity == plan::Granularity::kPerAxis) row.axis = 1;
@@ -179,7 +179,7 @@ TEST(PairRules, ErrorsOfAnOutputCancel) {
     all_before += before[static_cast<size_t>(sum)];
     all_after += loss(sum);
   }
-  EXPECT_LT(all_after, 0.7 * all_before);
+  EXPECT_LT(all_after, 0.9 * all_before);
 }
 
 TEST(PairRules, ThreadsDoNotMatter) {
@@ -202,7 +202,9 @@ TEST(PairRules, FollowThePlan) {
       if (row.role != plan::Role::kWeight || !row.integer) continue;
       EXPECT_EQ(rules.For(row).empty(), !row.integer->is_pair_safe) << row.value;
       if (row.integer->is_pair_safe) ++num_safe;
-      if (row.value == "depthwise_weight") EXPECT_FALSE(row.integer->is_pair_safe);
+      if (row.value == "depthwise_weight") {
+        EXPECT_FALSE(row.integer->is_pair_safe);
+      }
     }
     EXPECT_EQ(num_safe > 0, is_safe) << config;
   }
