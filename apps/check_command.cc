@@ -38,7 +38,7 @@ void Run(const Options& options) {
     file->Commit();
   }
   constexpr size_t kAll = 1'000'000;
-  Print(fmt::format("{}:\n{}", options.model, DescribeTarget(report, kAll)));
+  Print(fmt::format("{}:\n{}", options.model, DescribeTarget(report, kAll, kAll)));
   if (!report.is_run) {
     Fail(ErrorCode::kRuntime, "'{}' {}", options.model,
          report.is_loaded ? "does not run" : "does not load");

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "base/atomic_file.h"
@@ -20,6 +21,12 @@ using evaluate::EvaluationReport;
 
 // Of the ranges of options: CLI11 would read a negative number as a very large one.
 constexpr int kMostSamples = 1'000'000'000;
+
+std::set<std::string> ProcessorWords() {
+  std::set<std::string> words;
+  for (const auto& [word, kind] : evaluate::kProcessorWords) words.emplace(word);
+  return words;
+}
 
 // "84.0 %"
 std::string Percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
@@ -123,7 +130,7 @@ void AddEvaluateCommand(CLI::App& program) {
           "--processor", options->processor,
           "compute integer products as x86 with VNNI does (vnni), or without it (no_vnni): "
           "simulated where this machine is of the other kind (default: here)")
-      ->check(CLI::IsMember({"here", "vnni", "no_vnni"}))
+      ->check(CLI::IsMember(ProcessorWords()))
       ->type_name("KIND");
   AddThreadsOption(*command, options->request.num_threads);
   command->footer(

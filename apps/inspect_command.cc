@@ -101,10 +101,10 @@ std::string ToText(const std::string& path, const pipeline::InspectReport& repor
   for (const std::string& name : report.functions) text += fmt::format("function: {}\n", name);
   text += ListConstants(report.constants, with_tensors);
   if (!report.saturating_nodes.empty()) {
-    text += fmt::format(
-        "x86 without VNNI: sums of 8-bit products can saturate in {} operators (bitpress check "
-        "--data measures what it costs)\n",
-        report.saturating_nodes.size());
+    evaluate::ProcessorReport processors;
+    processors.nodes = report.saturating_nodes;
+    text += fmt::format("x86 without VNNI: {} (bitpress check --data does)\n",
+                        evaluate::DescribeSaturation(processors));
     for (const evaluate::SaturatingNode& node : report.saturating_nodes) {
       if (!with_tensors) break;
       text += fmt::format("  {} '{}': {} of {} pairs of weights\n", node.op_type, node.name,

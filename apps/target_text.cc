@@ -12,9 +12,6 @@
 namespace bitpress::apps {
 namespace {
 
-// A summary that shows fewer nodes than this names none that can saturate.
-constexpr size_t kMostSaturating = 20;
-
 std::string CountAll(const std::map<std::string, size_t>& counts) {
   std::vector<std::string> words;
   for (const auto& [name, count] : counts) words.push_back(fmt::format("{} {}", count, name));
@@ -36,21 +33,8 @@ std::string DescribeRun(const evaluate::TargetReport& report) {
 
 std::string DescribeProcessors(const evaluate::ProcessorReport& report, size_t max_nodes) {
   if (report.nodes.empty()) return "";
-  std::string text =
-      fmt::format("  x86 without VNNI: sums of 8-bit products can saturate in {} operator{}",
-                  report.nodes.size(), report.nodes.size() == 1 ? "" : "s");
-  if (report.sqnr_db) {
-    text += fmt::format(
-        "; on {} {}",
-        report.num_samples == 1 ? std::string("the sample")
-                                : fmt::format("{} samples", report.num_samples),
-        std::isinf(*report.sqnr_db)
-            ? "none does, outputs are the same"
-            : fmt::format("outputs are {:.1f} dB (SQNR) from those with VNNI", *report.sqnr_db));
-  } else {
-    text += "; what it costs was not measured (give --data)";
-  }
-  text += "\n";
+  std::string text = "  x86 without VNNI: " + evaluate::DescribeSaturation(report);
+  text += report.sqnr_db ? "\n" : " (give --data)\n";
   if (report.is_harmful()) {
     text +=
         "  WARNING: this model is wrong on such processors; quantize it with --set "
@@ -68,7 +52,8 @@ std::string DescribeProcessors(const evaluate::ProcessorReport& report, size_t m
   return text;
 }
 
-std::string DescribeTarget(const evaluate::TargetReport& report, size_t max_nodes) {
+std::string DescribeTarget(const evaluate::TargetReport& report, size_t max_float_nodes,
+                           size_t max_saturating_nodes) {
   std::string text = DescribeRun(report);
   if (!report.library_operators.empty()) {
     text += fmt::format("  needs our library: {}\n", CountAll(report.library_operators));
@@ -76,8 +61,8 @@ std::string DescribeTarget(const evaluate::TargetReport& report, size_t max_node
   if (report.num_integer_nodes() > 0) {
     text += fmt::format("  computed on integers: {}\n", CountAll(report.integer_operators));
   }
-  text += DescribeProcessors(report.processor, max_nodes > kMostSaturating ? max_nodes : 0);
-  const size_t num_shown = std::min(max_nodes, report.float_nodes.size());
+  text += DescribeProcessors(report.processor, max_saturating_nodes);
+  const size_t num_shown = std::min(max_float_nodes, report.float_nodes.size());
   for (size_t i = 0; i < num_shown; ++i) {
     const evaluate::FloatNode& node = report.float_nodes[i];
     text += fmt::format("  computed in float: {} '{}': {}\n", node.op_type, node.name, node.reason);

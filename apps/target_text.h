@@ -11,7 +11,9 @@ namespace bitpress::apps {
 // Lines that begin with two spaces; "" where all give the same.
 std::string DescribeProcessors(const evaluate::ProcessorReport& report, size_t max_nodes);
 
-// Lines that begin with two spaces. `max_nodes` of the operators in float are named.
-std::string DescribeTarget(const evaluate::TargetReport& report, size_t max_nodes);
+// Lines that begin with two spaces. Names up to so many operators in float, and so many that can
+// saturate.
+std::string DescribeTarget(const evaluate::TargetReport& report, size_t max_float_nodes,
+                           size_t max_saturating_nodes);
 
 }  // namespace bitpress::apps

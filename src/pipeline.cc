@@ -34,11 +34,12 @@ void CheckWritable(const fs::path& output) {
   const AtomicFile probe(output);
 }
 
-// The model after ONNX Runtime worked on it: `optimize` is one of runtime/optimize.h.
-graph::Model Optimize(const fs::path& model, decltype(runtime::OptimizeBasic)& optimize) {
+// The model after ONNX Runtime worked on it: `optimize` takes the file and where to write.
+template <typename WriteOptimized>
+graph::Model Optimize(const fs::path& model, const WriteOptimized& optimize) {
   const ScratchFolder folder;
   const fs::path optimized = folder.path() / "optimized.onnx";
-  optimize(model, optimized, {});
+  optimize(model, optimized);
   return WithContext(fmt::format("'{}' after ONNX Runtime optimized it", model.string()),
                      [&] { return graph::Model::Load(optimized); });
 }
@@ -69,12 +70,15 @@ graph::Model CleanUp(const fs::path& path, graph::Model model) {
   for (const std::string& name : model.InitializerNames()) {
     if (CanHide(model, name)) hidden.emplace_back(name, model.HoldInitializer(name));
   }
-  if (hidden.empty()) return Optimize(path, runtime::OptimizeBasic);
+  const auto clean_up = [](const fs::path& from, const fs::path& to) {
+    runtime::OptimizeBasic(from, to);
+  };
+  if (hidden.empty()) return Optimize(path, clean_up);
   for (const auto& [name, data] : hidden) model.InitializerToInput(name);
   const ScratchFolder folder;
   const fs::path rest = folder.path() / path.filename();
   model.Save(rest);
-  model = Optimize(rest, runtime::OptimizeBasic);
+  model = Optimize(rest, clean_up);
   for (const auto& [name, data] : hidden) model.InputToInitializer(name, data);
   return model;
 }
@@ -171,7 +175,9 @@ OptimizeReport OptimizeForMachine(const OptimizeOptions& options) {
   OptimizeReport report;
   report.machine = DescribeMachine();
   report.input_bytes = graph::StoredBytes(options.model);
-  graph::Model model = Optimize(options.model, runtime::OptimizeForMachine);
+  graph::Model model = Optimize(options.model, [](const fs::path& from, const fs::path& to) {
+    runtime::OptimizeAs(runtime::Optimization::kAll, from, to);
+  });
   WithContext(fmt::format("'{}'", options.model.string()), [&] {
     report.reorders = transform::RemoveReorders(model);
     transform::NameReorders(model);

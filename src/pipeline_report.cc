@@ -308,17 +308,9 @@ class Reporter {
           "float model.");
     }
     if (result_.evaluation && !result_.evaluation->processor.nodes.empty()) {
-      const evaluate::ProcessorReport& processor = result_.evaluation->processor;
-      std::string cost = "what that costs was not measured";
-      if (processor.sqnr_db && std::isinf(*processor.sqnr_db)) {
-        cost = fmt::format("on {} samples none did", processor.num_samples);
-      } else if (processor.sqnr_db) {
-        cost = fmt::format("on {} samples outputs are {:.1f} dB (SQNR) from those with VNNI",
-                           processor.num_samples, *processor.sqnr_db);
-      }
-      result_.notes.push_back(fmt::format(
-          "On x86 processors without VNNI sums of 8-bit products can saturate in {} operators; {}.",
-          processor.nodes.size(), cost));
+      result_.notes.push_back(
+          fmt::format("On x86 processors without VNNI {}.",
+                      evaluate::DescribeSaturation(result_.evaluation->processor)));
     }
     const auto lost =
         std::ranges::count_if(layers_, [](const report::Layer& layer) { return !layer.quantized; });

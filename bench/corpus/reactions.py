@@ -4,8 +4,8 @@ import numpy as np
 from molecules import molecules
 from samples import rng_of
 
-# Of two molecules: amides, esters, reductive amination, aryl amines.
-# Of one: hydrolysis of esters, reduction of nitro groups and of ketones.
+# These take two molecules: amides, esters, reductive amination, aryl amines.
+# These take one: hydrolysis of esters, reduction of nitro groups and of ketones.
 PAIRS = ["[C:1](=[O:2])[OH].[N;!H0;!$(NC=O);!$(NS=O):3]>>[C:1](=[O:2])[N:3]", "[C:1](=[O:2])[OH].[OH:3][C:4]>>[C:1](=[O:2])[O:3][C:4]",
          "[CH1:1]=[O:2].[NH2:3]>>[C:1][N:3]", "[c:1][Br,Cl,I].[N;!H0;!$(NC=O):3]>>[c:1][N:3]"]
 SINGLES = ["[C:1](=[O:2])[O;X2][C;!$(C=O):3]>>[C:1](=[O:2])[OH].[OH][C:3]", "[N+:1](=O)[O-]>>[N+0:1]", "[C:1]=[O:2]>>[C:1][O:2]"]

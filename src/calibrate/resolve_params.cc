@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "calibrate/expected_error.h"
 #include "calibrate/range_methods.h"
 #include "formats/reference.h"
 #include "ops/integer_kernels.h"
@@ -35,15 +36,6 @@ const TensorStatistics& StatisticsOf(const CalibrationTable& table, const std::s
          value);
   }
   return found->second;
-}
-
-// Along which axis of its first input the channels lie that a node sums over.
-std::optional<int64_t> ChannelAxis(const graph::Node& node) {
-  const std::optional<plan::Operand> operand = plan::OperandOf(node, 0, -1);
-  if (!operand) return std::nullopt;
-  // Of the two dimensions of a Gemm's input, counted from the front, the last is -1 too.
-  const bool is_gemm = operand->slot == plan::Slot::kMatrix && operand->axis >= 0;
-  return is_gemm ? operand->axis - 2 : operand->axis;
 }
 
 }  // namespace
@@ -88,7 +80,7 @@ std::map<std::string, int64_t> ChannelsOfProducts(const graph::Model& model) {
     if (!has_weight) continue;
     const auto dims = model.Initializer(node.input(1)).dims;
     if (!ops::PairSums(node, 1, dims, /*is_dynamic=*/false)) continue;
-    if (const auto axis = ChannelAxis(node)) axes.emplace(node.input(0), *axis);
+    if (const auto axis = plan::SummedAxis(node, 0)) axes.emplace(node.input(0), *axis);
   }
   return axes;
 }
@@ -103,7 +95,7 @@ std::map<std::string, int64_t> ChannelsToCalibrate(const plan::QuantPlan& plan,
     for (const plan::TensorUse& use : row.uses) {
       const auto activation = activations.find(use.node);
       if (activation == activations.end() || activation->second->is_dynamic()) continue;
-      if (const auto axis = ChannelAxis(nodes.Find(use))) {
+      if (const auto axis = plan::SummedAxis(nodes.Find(use), 0)) {
         axes.emplace(activation->second->value, *axis);
       }
     }
@@ -116,6 +108,7 @@ plan::ChannelCodesTable ResolveChannels(const plan::QuantPlan& plan, const graph
                                         const std::map<std::string, formats::QParams>& params) {
   // Channels that the samples hardly used, such as rare bytes of a text, are not free to be wrong.
   constexpr double kLeastShareOfMean = 0.1;
+  constexpr auto kCodes = formats::ElementType::kUInt8;
   plan::ChannelCodesTable channels;
   for (const auto& [value, axis] : ChannelsToCalibrate(plan, model)) {
     const auto quantized = params.find(value);
@@ -123,8 +116,8 @@ plan::ChannelCodesTable ResolveChannels(const plan::QuantPlan& plan, const graph
     if (quantized == params.end() || found == table.tensors.end()) continue;
     const formats::QParams& of = quantized->second;
     const auto code_of = [&](float x) {
-      return static_cast<uint8_t>(formats::ref::QuantizeInteger(
-          x, of.scale, of.zero_point, formats::IntegerRange(formats::ElementType::kUInt8)));
+      return static_cast<uint8_t>(
+          formats::ref::QuantizeInteger(x, of.scale, of.zero_point, formats::IntegerRange(kCodes)));
     };
     const TensorStatistics& statistics = found->second;
     if (statistics.num_finite() != statistics.num_elements()) continue;  // infinity has code 255
@@ -133,6 +126,8 @@ plan::ChannelCodesTable ResolveChannels(const plan::QuantPlan& plan, const graph
     const auto& slices = statistics.axis_statistics();
     if (statistics.is_empty() || !slices || slices->axis != axis) continue;
     codes.largest.clear();
+    codes.num_reads = statistics.num_elements() / slices->slices.size();
+    codes.squared_error = ExpectedError(statistics, of, {.element_type = kCodes});
     double sum = 0;
     for (const SliceStatistics& slice : slices->slices) {
       // Padding of a convolution is zero, whatever the channel holds.

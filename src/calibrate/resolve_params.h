@@ -38,8 +38,8 @@ std::map<std::string, int64_t> ChannelsOfProducts(const graph::Model& model);
 std::map<std::string, int64_t> ChannelsToCalibrate(const plan::QuantPlan& plan,
                                                    const graph::Model& model);
 
-// What those channels hold, with the parameters that the activations got: from slices where the
-// table has them, else only the largest code of all.
+// Returns what those channels hold, with the parameters that the activations got: from slices where
+// the table has them, else only the largest code of all.
 plan::ChannelCodesTable ResolveChannels(const plan::QuantPlan& plan, const graph::Model& model,
                                         const CalibrationTable& table,
                                         const std::map<std::string, formats::QParams>& params);

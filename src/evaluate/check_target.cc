@@ -225,7 +225,7 @@ TargetReport CheckTarget(const std::filesystem::path& model, const std::vector<T
     report.library_operators = LibraryOperators(Model::Load(model));
     const ScratchFolder folder;
     const std::filesystem::path optimized = folder.path() / "optimized.onnx";
-    runtime::OptimizeForMachine(model, optimized);
+    runtime::OptimizeAs(runtime::Optimization::kAll, model, optimized);
     // Optimized already: this takes no time.
     runtime::Session session(optimized, {.optimization = runtime::Optimization::kNone});
     report.is_loaded = true;

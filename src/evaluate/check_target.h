@@ -33,7 +33,7 @@ struct TargetReport {
   // In a model that holds integers: operators that multiply, and those that read dequantized
   // values, which compute in float.
   std::vector<FloatNode> float_nodes;
-  // Whether other kinds of processors give other outputs, on the sample.
+  // Tells whether other kinds of processors give other outputs, on the sample.
   ProcessorReport processor;
   // Operators that exist in our library only, "com.amd.quark.ExtendedQuantizeLinear" -> 3.
   std::map<std::string, size_t> library_operators;

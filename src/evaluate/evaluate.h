@@ -28,7 +28,7 @@ struct EvaluateOptions {
   // Name of the output with the class scores; empty: the first with the shape [N, classes] (further
   // dimensions of 1 are allowed).
   std::string class_output;
-  // Of which kind of processor the figures are; nothing: of this machine's. Another kind is
+  // The kind of processor that the figures are of; nothing: this machine's. Another kind is
   // simulated, and its times say nothing.
   std::optional<ProcessorKind> processor = std::nullopt;
   std::filesystem::path operator_library;  // as in runtime::SessionOptions

@@ -1,5 +1,7 @@
 #include "evaluate/other_processor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -19,7 +21,7 @@ std::filesystem::path ModelAs(const std::filesystem::path& model, ProcessorKind 
                               const std::filesystem::path& folder, SimulatedModel& simulated) {
   const std::filesystem::path out = folder / "simulated.onnx";
   simulated = SimulateProducts(model, kind, out);
-  return simulated.is_changed ? out : model;
+  return simulated.is_changed() ? out : model;
 }
 
 OtherProcessor::OtherProcessor(const std::filesystem::path& model,
@@ -30,7 +32,7 @@ OtherProcessor::OtherProcessor(const std::filesystem::path& model,
     const std::filesystem::path path =
         ModelAs(model, OtherKind(report.processor), folder_.path(), simulated);
     // Where this machine is simulated, the other one is itself.
-    if (simulated.is_changed || report.is_simulated) session_.emplace(path, options);
+    if (simulated.is_changed() || report.is_simulated) session_.emplace(path, options);
     report.not_simulated.insert(report.not_simulated.end(), simulated.left.begin(),
                                 simulated.left.end());
     if (!session_ && simulated.left.empty()) {
@@ -55,6 +57,20 @@ void OtherProcessor::Compare(const std::vector<Tensor>& inputs, const std::vecto
   if (comparison_.num_samples() == 0) return;
   report_.num_samples += num_samples;
   report_.sqnr_db = comparison_.SqnrDb();
+}
+
+std::string DescribeSaturation(const ProcessorReport& report) {
+  const std::string where = fmt::format("sums of 8-bit products can saturate in {} operator{}",
+                                        report.nodes.size(), report.nodes.size() == 1 ? "" : "s");
+  if (!report.sqnr_db) return where + "; what that costs was not measured";
+  const std::string samples = report.num_samples == 1
+                                  ? std::string("the sample")
+                                  : fmt::format("{} samples", report.num_samples);
+  if (std::isinf(*report.sqnr_db)) {
+    return fmt::format("{}; on {} none does, outputs are the same", where, samples);
+  }
+  return fmt::format("{}; on {} outputs are {:.1f} dB (SQNR) from those with VNNI", where, samples,
+                     *report.sqnr_db);
 }
 
 nlohmann::ordered_json ToJson(const ProcessorReport& report) {

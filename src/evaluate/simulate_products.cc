@@ -25,12 +25,14 @@ constexpr std::string_view kKnown[] = {
 // Takes one product apart: inserts operators before it and gives its output to the last of them.
 class TakenApart {
  public:
-  TakenApart(Model& model, const IntegerProduct& product, bool is_saturating)
+  // `pairs` are those of the product that saturate; empty: the sums are to be exact.
+  TakenApart(Model& model, const IntegerProduct& product,
+             std::span<const kernels::SaturatingPair> pairs)
       : model_(model),
         product_(product),
+        pairs_(pairs),
         node_(product.node),
-        output_(node_.output(0)),
-        is_saturating_(is_saturating) {}
+        output_(node_.output(0)) {}
 
   // Whether this class knows the operator, and the weight has what the exact operators take.
   static bool Knows(const Model& model, const IntegerProduct& product) {
@@ -138,7 +140,6 @@ class TakenApart {
     if (of_activations.empty()) {
       of_activations = Constant(DataType::kUInt8, {}, std::vector<uint8_t>{0});
     }
-    const std::vector<kernels::SaturatingPair> pairs = product_.Pairs(model_);
     NodeSpec exact{Fresh("exact"),
                    product_.is_image ? "ConvInteger" : "MatMulInteger",
                    "",
@@ -151,9 +152,9 @@ class TakenApart {
       exact.dropped_attributes = {"channels_last"};
     }
     model_.InsertNode(exact, node_);
-    if (!is_saturating_) return exact.outputs[0];
+    if (pairs_.empty()) return exact.outputs[0];
     std::vector<int32_t> fields;
-    for (const kernels::SaturatingPair& pair : pairs) {
+    for (const kernels::SaturatingPair& pair : pairs_) {
       fields.insert(fields.end(), {pair.sum, pair.channel[0], pair.channel[1], pair.position[0],
                                    pair.position[1], pair.weight[0], pair.weight[1]});
     }
@@ -162,7 +163,7 @@ class TakenApart {
                    "bitpress",
                    {exact.outputs[0], activations, of_activations,
                     Constant(DataType::kInt32,
-                             {static_cast<int64_t>(pairs.size()),
+                             {static_cast<int64_t>(pairs_.size()),
                               static_cast<int64_t>(kernels::SaturatingPair::kNumFields)},
                              fields)},
                    {Fresh("saturated")},
@@ -232,9 +233,9 @@ class TakenApart {
 
   Model& model_;
   const IntegerProduct& product_;
+  std::span<const kernels::SaturatingPair> pairs_;
   Node node_;
   std::string output_;
-  bool is_saturating_;
 };
 
 }  // namespace
@@ -254,9 +255,9 @@ std::string_view DescribeProcessor(ProcessorKind kind) {
 }
 
 std::optional<ProcessorKind> ParseProcessor(std::string_view word) {
-  if (word == "here") return std::nullopt;
-  if (word == "vnni") return ProcessorKind::kExact;
-  if (word == "no_vnni") return ProcessorKind::kSaturating;
+  for (const auto& [known, kind] : kProcessorWords) {
+    if (word == known) return kind;
+  }
   Fail(ErrorCode::kInvalidArgument, "processor '{}' is not one of here, vnni, no_vnni", word);
 }
 
@@ -265,21 +266,22 @@ SimulatedModel SimulateProducts(const std::filesystem::path& path, ProcessorKind
   SimulatedModel result;
   if (kind == ThisProcessor()) return result;
   const std::filesystem::path optimized = out.string() + ".optimized.onnx";
-  runtime::OptimizeExtended(path, optimized);
+  runtime::OptimizeAs(runtime::Optimization::kExtended, path, optimized);
   Model model = Model::Load(optimized);
   std::set<std::string> left;
   for (const IntegerProduct& product : SaturatingKernels(model)) {
-    if (product.Pairs(model).empty()) continue;
+    std::vector<kernels::SaturatingPair> pairs = product.Pairs(model);
+    if (pairs.empty()) continue;
     if (!TakenApart::Knows(model, product)) {
       left.insert(product.node.Describe());
       continue;
     }
-    TakenApart(model, product, kind == ProcessorKind::kSaturating).Run();
+    if (kind == ProcessorKind::kExact) pairs.clear();
+    TakenApart(model, product, pairs).Run();
     ++result.num_nodes;
   }
   result.left.assign(left.begin(), left.end());
-  result.is_changed = result.num_nodes > 0;
-  if (result.is_changed) model.Save(out);
+  if (result.is_changed()) model.Save(out);
   return result;
 }
 

@@ -221,8 +221,7 @@ void WeightGrid::FitPairs(std::span<const float> target, std::span<float> quanti
   std::vector<float> wanted(target.size());
   std::vector<int32_t> codes(target.size());
   for (size_t i = 0; i < codes.size(); ++i) {
-    const formats::QParams& params = params_[params_index_[i]];
-    wanted[i] = target[i] / params.scale + static_cast<float>(params.zero_point);
+    wanted[i] = formats::CodeUnits(target[i], params_[params_index_[i]]);
     codes[i] = CodeOf(i, quantized[i]);
   }
   if (transform::FitPairs(pairs_, wanted, codes, pool) == 0) return;

@@ -63,4 +63,9 @@ FloatRange RangeOf(const QParams& params, const IntegerSpec& spec);
 std::string_view ScaleKindName(ScaleKind kind);
 ScaleKind ParseScaleKind(std::string_view word);
 
+// Returns a value in units of codes, before it is rounded: value / scale + zero_point.
+inline float CodeUnits(float value, const QParams& params) {
+  return value / params.scale + static_cast<float>(params.zero_point);
+}
+
 }  // namespace bitpress::formats

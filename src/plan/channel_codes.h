@@ -10,6 +10,10 @@
 namespace bitpress::plan {
 
 struct ChannelCodes {
+  // How many values of each channel came in all samples. 0: nothing more than `largest` is known.
+  uint64_t num_reads = 0;
+  // The mean square of what quantizing changes in a value.
+  double squared_error = 0;
   // The largest code of each channel, or one for all of them.
   std::vector<uint8_t> largest = {255};
   // The mean square of each channel's values: what an error of a weight costs that meets it. Empty:

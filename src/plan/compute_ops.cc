@@ -91,6 +91,14 @@ std::optional<Operand> OperandOf(const graph::Node& node, size_t input_index, in
   return std::nullopt;
 }
 
+std::optional<int64_t> SummedAxis(const graph::Node& node, size_t input_index) {
+  const std::optional<Operand> operand = OperandOf(node, input_index, -1);
+  if (!operand) return std::nullopt;
+  // A Gemm's inputs have two dimensions, and their axes are counted from the front.
+  const bool is_gemm = operand->slot == Slot::kMatrix && operand->axis >= 0;
+  return is_gemm ? operand->axis - 2 : operand->axis;
+}
+
 std::optional<int64_t> ChannelAxis(const graph::Node& node, size_t input_index, int64_t rank) {
   const ComputeOp* op = FindComputeOp(node);
   const std::optional<Operand> operand = OperandOf(node, input_index, rank);

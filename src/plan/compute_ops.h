@@ -46,6 +46,10 @@ bool ReadsShapeOnly(const graph::Node& node);
 // `rank` is that of the input, -1 if unknown.
 std::optional<Operand> OperandOf(const graph::Node& node, size_t input_index, int64_t rank);
 
+// The axis, counted from the end, along which input 0 or 1 of a compute operator has the channels
+// that the operator sums over, whatever the input's rank; nothing as OperandOf.
+std::optional<int64_t> SummedAxis(const graph::Node& node, size_t input_index);
+
 // The axis of a weight's output channels, along which integers have one scale each; nothing where
 // it has none, as a vector, or where they lie along several, as in a recurrent weight. REQUIRES:
 // OperandOf(node, input_index, rank) gave an operand; rank >= 0.

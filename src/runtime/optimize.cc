@@ -100,18 +100,10 @@ void OptimizeBasic(const std::filesystem::path& model, const std::filesystem::pa
   WriteOptimized(model, out, std::move(options));
 }
 
-void OptimizeForMachine(const std::filesystem::path& model, const std::filesystem::path& out,
-                        const std::filesystem::path& operator_library) {
+void OptimizeAs(Optimization level, const std::filesystem::path& model,
+                const std::filesystem::path& out, const std::filesystem::path& operator_library) {
   SessionOptions options;
-  options.optimization = Optimization::kAll;
-  options.operator_library = operator_library;
-  WriteOptimized(model, out, std::move(options));
-}
-
-void OptimizeExtended(const std::filesystem::path& model, const std::filesystem::path& out,
-                      const std::filesystem::path& operator_library) {
-  SessionOptions options;
-  options.optimization = Optimization::kExtended;
+  options.optimization = level;
   options.operator_library = operator_library;
   WriteOptimized(model, out, std::move(options));
 }

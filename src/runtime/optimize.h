@@ -14,6 +14,8 @@
 
 #include <filesystem>
 
+#include "runtime/session.h"
+
 namespace bitpress::runtime {
 
 // Reads `model` and writes the cleaned-up model to `out`, whose folder must exist; if the
@@ -25,17 +27,17 @@ namespace bitpress::runtime {
 void OptimizeBasic(const std::filesystem::path& model, const std::filesystem::path& out,
                    const std::filesystem::path& operator_library = {});
 
-// Writes the graph that ONNX Runtime makes of `model` on this machine when a session is opened with
-// its default options: fused operators, and on processors that have it the channel-blocked layout
-// NCHWc (domain com.microsoft.nchwc), whose block is as wide as this processor's registers. The
-// result gives the outputs of `model` bit for bit; another machine or another ONNX Runtime may
-// refuse it or, worse, run it. Nothing is left out here. Files and errors as in OptimizeBasic.
-void OptimizeForMachine(const std::filesystem::path& model, const std::filesystem::path& out,
-                        const std::filesystem::path& operator_library = {});
-
-// The same without layouts: operators on integers are there, in the dimensions that ONNX gives
-// them. It need not give the outputs of `model` bit for bit.
-void OptimizeExtended(const std::filesystem::path& model, const std::filesystem::path& out,
-                      const std::filesystem::path& operator_library = {});
+// Writes the graph that ONNX Runtime makes of `model` on this machine at that level; nothing is
+// left out. Files and errors as in OptimizeBasic.
+//
+// kAll is what a session runs that is opened with default options: fused operators, and on
+// processors that have it the channel-blocked layout NCHWc (domain com.microsoft.nchwc), whose
+// block is as wide as this processor's registers. The result gives the outputs of `model` bit for
+// bit; another machine or another ONNX Runtime may refuse it or, worse, run it. kExtended has no
+// such layout: operators on integers are there, in the dimensions that ONNX gives them. It need not
+// give the outputs of `model` bit for bit.
+void OptimizeAs(Optimization level, const std::filesystem::path& model,
+                const std::filesystem::path& out,
+                const std::filesystem::path& operator_library = {});
 
 }  // namespace bitpress::runtime

@@ -124,10 +124,10 @@ TEST(OptimizeBasic, ExternalDataMovesToTheOutput) {
               HasSubstr("out.onnx.data' exists"));
 }
 
-TEST(OptimizeForMachine, GivesTheOutputsOfADefaultSession) {
+TEST(OptimizeAs, GivesTheOutputsOfADefaultSession) {
   TemporaryFolder folder;
   for (const char* name : {"clean_up.onnx", "qdq.onnx"}) {
-    OptimizeForMachine(TestModel(name), folder / name);
+    OptimizeAs(Optimization::kAll, TestModel(name), folder / name);
     const Tensor input = MakeNoise({2, 3, 8, 8});
     EXPECT_EQ(Session(TestModel(name)).Run({input})[0].bytes,
               Session(folder / name).Run({input})[0].bytes)
@@ -136,9 +136,10 @@ TEST(OptimizeForMachine, GivesTheOutputsOfADefaultSession) {
   EXPECT_EQ(folder.NumFiles(), 2u);
 }
 
-TEST(OptimizeForMachine, LeavesNothingBehind) {
+TEST(OptimizeAs, LeavesNothingBehind) {
   TemporaryFolder folder;
-  ExpectError(ErrorCode::kIo, [&] { OptimizeForMachine(folder / "no.onnx", folder / "out.onnx"); });
+  ExpectError(ErrorCode::kIo,
+              [&] { OptimizeAs(Optimization::kAll, folder / "no.onnx", folder / "out.onnx"); });
   EXPECT_EQ(folder.NumFiles(), 0u);
 }
 

@@ -70,19 +70,18 @@ class DynamicQuantizer {
 
  private:
   // An activation quantized in one graph: ONNX Runtime fuses the quantizer with products beside it.
+  template <typename CodesOfActivation>
   struct Quantized {
-    Node reader;
-    Codes codes;
+    Node quantizer;  // the reader goes, the quantizer stays
+    CodesOfActivation codes;
   };
-  struct QuantizedRows {
-    Node reader;
-    RowCodes codes;
-  };
+  template <typename CodesOfActivation>
+  using QuantizedGraphs = std::vector<Quantized<CodesOfActivation>>;
 
   // All operators that read one activation.
   void Quantize(const TensorPlan& row) {
-    std::vector<Quantized> quantized;
-    std::vector<QuantizedRows> quantized_rows;
+    QuantizedGraphs<Codes> quantized;
+    QuantizedGraphs<RowCodes> quantized_rows;
     std::vector<std::pair<size_t, plan::TensorUse>> uses;
     const std::vector<Node> order = model_.AllNodes();
     for (const plan::TensorUse& use : row.uses) {
@@ -96,41 +95,39 @@ class DynamicQuantizer {
       if (node.op_type() == "LSTM") {
         ReplaceLstm(node, use);
       } else if (HasRows(row)) {
-        ReplaceProductOfRows(node, use, RowCodesFor(row.value, node, quantized_rows));
+        ReplaceProductOfRows(node, use, CodesIn(quantized_rows, row.value, node));
       } else {
-        ReplaceProduct(node, use, CodesFor(row.value, node, quantized));
+        ReplaceProduct(node, use, CodesIn(quantized, row.value, node));
       }
     }
   }
 
-  Codes CodesFor(const std::string& value, const Node& reader, std::vector<Quantized>& quantized) {
-    for (const Quantized& known : quantized) {
-      if (model_.AreInOneGraph(known.reader, reader)) return known.codes;
+  // Those of the graph that `reader` stands in; quantizes the activation there if nobody has.
+  template <typename CodesOfActivation>
+  CodesOfActivation CodesIn(QuantizedGraphs<CodesOfActivation>& graphs, const std::string& value,
+                            const Node& reader) {
+    for (const auto& known : graphs) {
+      if (model_.AreInOneGraph(known.quantizer, reader)) return known.codes;
     }
-    const Codes codes{model_.FreshName(value + "_dynamic"),
-                      model_.FreshName(value + "_dynamic_scale"),
-                      model_.FreshName(value + "_dynamic_zero_point")};
-    const Node quantizer = model_.InsertNode({codes.codes + "_quantize",
-                                              "DynamicQuantizeLinear",
-                                              "",
-                                              {value},
-                                              {codes.codes, codes.scale, codes.zero_point},
-                                              {}},
-                                             reader);
-    // The reader goes, the quantizer stays.
-    quantized.push_back({quantizer, codes});
-    return codes;
+    graphs.push_back({reader, {}});
+    MakeCodes(value, reader, graphs.back());
+    return graphs.back().codes;
   }
 
-  RowCodes RowCodesFor(const std::string& value, const Node& reader,
-                       std::vector<QuantizedRows>& quantized) {
-    for (const QuantizedRows& known : quantized) {
-      if (model_.AreInOneGraph(known.reader, reader)) return known.codes;
-    }
-    Node quantizer = reader;  // the reader goes, the quantizer stays
-    const RowCodes codes = rows_.Quantize(value, reader, quantizer);
-    quantized.push_back({quantizer, codes});
-    return codes;
+  void MakeCodes(const std::string& value, const Node& reader, Quantized<Codes>& made) {
+    made.codes = {model_.FreshName(value + "_dynamic"), model_.FreshName(value + "_dynamic_scale"),
+                  model_.FreshName(value + "_dynamic_zero_point")};
+    made.quantizer = model_.InsertNode({made.codes.codes + "_quantize",
+                                        "DynamicQuantizeLinear",
+                                        "",
+                                        {value},
+                                        {made.codes.codes, made.codes.scale, made.codes.zero_point},
+                                        {}},
+                                       reader);
+  }
+
+  void MakeCodes(const std::string& value, const Node& reader, Quantized<RowCodes>& made) {
+    made.codes = rows_.Quantize(value, reader, made.quantizer);
   }
 
   void ReplaceProductOfRows(Node node, const plan::TensorUse& use, const RowCodes& input) {
