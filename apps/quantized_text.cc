@@ -160,7 +160,7 @@ std::string DescribeFinetuning(const finetune::FinetuneReport& report) {
   return text;
 }
 
-// What integer_kernels=safe did to the weights.
+// Says how many codes integer_kernels=safe moved.
 std::string DescribePairs(
     const plan::QuantPlan& plan,
     const std::vector<std::shared_ptr<const transform::WeightStatistics>>& weights) {
@@ -178,6 +178,20 @@ std::string DescribePairs(
       "  right with and without VNNI: {} pairs of codes moved in {} of {} weights whose products "
       "could saturate (integer_kernels=vnni leaves them)\n",
       num_pairs, num_changed, num_safe);
+}
+
+// Which weights became uint8, and what that saves.
+std::string DescribeUnsigned(const std::vector<transform::UnsignedWeight>& weights) {
+  std::string text;
+  constexpr size_t kMost = 5;
+  for (size_t i = 0; i < std::min(kMost, weights.size()); ++i) {
+    text += fmt::format(
+        "        '{}' is uint8, which saves its layer {:.1f} dB (integer_kernels=safe_int8: "
+        "int8)\n",
+        weights[i].value, weights[i].saved_db);
+  }
+  if (weights.size() > kMost) text += fmt::format("        and {} more\n", weights.size() - kMost);
+  return text;
 }
 
 }  // namespace
@@ -214,8 +228,10 @@ std::string DescribeQuantized(const pipeline::QuantizeOptions& options,
   text += DescribeFinetuning(report.finetune);
   text += DescribeWeights(report.transform.weights);
   text += DescribePairs(plan, report.transform.weights);
-  constexpr size_t kMostNodes = 5;
-  return report.target ? text + DescribeTarget(*report.target, kMostNodes) : text;
+  text += DescribeUnsigned(report.unsigned_weights);
+  return report.target ? text + DescribeTarget(*report.target, /*max_float_nodes=*/5,
+                                               /*max_saturating_nodes=*/0)
+                       : text;
 }
 
 }  // namespace bitpress::apps

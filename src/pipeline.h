@@ -27,6 +27,7 @@
 #include "transform/equalize.h"
 #include "transform/remove_reorders.h"
 #include "transform/smooth.h"
+#include "transform/unsigned_weights.h"
 
 namespace bitpress::pipeline {
 
@@ -153,6 +154,8 @@ struct QuantizeReport {
   std::optional<evaluate::TargetReport> target;  // if it was checked
   // Integer activations that stay float, with the reason.
   std::vector<std::pair<std::string, std::string>> left_float;
+  // Weights that are uint8 instead of int8 (integer_kernels=safe).
+  std::vector<transform::UnsignedWeight> unsigned_weights;
   finetune::FinetuneReport finetune;  // empty without passes
   transform::TransformReport transform;
   uint64_t input_bytes = 0;  // of the files, external data included

@@ -115,12 +115,8 @@ std::map<std::string, int64_t> ChannelAxes(const graph::Model& model) {
   std::map<std::string, int64_t> axes;
   for (const graph::Node& node : model.AllNodes()) {
     for (size_t i = 0; i < std::min<size_t>(2, node.num_inputs()); ++i) {
-      const std::optional<plan::Operand> operand = plan::OperandOf(node, i, -1);
-      if (!operand || model.IsInitializer(node.input(i))) continue;
-      // Of a Gemm's two dimensions the last is -1, as of other products.
-      const bool is_gemm = operand->slot == plan::Slot::kMatrix && operand->axis >= 0;
-      const int64_t axis = is_gemm ? operand->axis - 2 : operand->axis;
-      axes.emplace(node.input(i), axis);
+      const std::optional<int64_t> axis = plan::SummedAxis(node, i);
+      if (axis && !model.IsInitializer(node.input(i))) axes.emplace(node.input(i), *axis);
     }
   }
   // Where an activation is read in several ways: as it can be smoothed.
@@ -220,6 +216,24 @@ calibrate::CalibrationTable LoadTable(const graph::Model& model, bool is_equaliz
   return table;
 }
 
+Resolved ResolvePlan(plan::QuantPlan& plan, const graph::Model& model,
+                     const calibrate::CalibrationTable& table, ThreadPool& pool) {
+  calibrate::ResolvedParams activations = calibrate::ResolveParams(plan, table);
+  Resolved resolved;
+  resolved.params = std::move(activations.params);
+  resolved.left_float = std::move(activations.left_float);
+  for (auto& left : calibrate::ResolveFloatScales(plan, table)) {
+    resolved.left_float.push_back(std::move(left));
+  }
+  resolved.channels = calibrate::ResolveChannels(plan, model, table, resolved.params);
+  resolved.unsigned_weights =
+      transform::ChooseUnsignedWeights(plan, model, resolved.params, resolved.channels, pool);
+  for (const transform::UnsignedWeight& weight : resolved.unsigned_weights) {
+    resolved.weight_params[weight.value] = weight.params;
+  }
+  return resolved;
+}
+
 QuantizeReport Quantize(const QuantizeOptions& options) {
   QuantizeReport report;
   const bool has_plan = !options.plan_file.empty();
@@ -253,13 +267,12 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
     transform::ApplyOptions apply = options.apply;
     const calibrate::CalibrationTable table =
         smoothed_table ? std::move(*smoothed_table) : TableFor(model, report.plan, options);
-    calibrate::ResolvedParams resolved = calibrate::ResolveParams(report.plan, table);
+    Resolved resolved = ResolvePlan(report.plan, model, table, pool);
     apply.params = std::move(resolved.params);
-    apply.channels = calibrate::ResolveChannels(report.plan, model, table, apply.params);
+    apply.channels = std::move(resolved.channels);
+    apply.weight_params = std::move(resolved.weight_params);
     report.left_float = std::move(resolved.left_float);
-    for (auto& left : calibrate::ResolveFloatScales(report.plan, table)) {
-      report.left_float.push_back(std::move(left));
-    }
+    report.unsigned_weights = std::move(resolved.unsigned_weights);
     if (!report.plan.config.finetune.empty()) {
       report.finetune = Finetune(model, report.plan, options, apply, pool);
       for (const finetune::AddedBias& bias : report.finetune.added_biases) {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "calibrate/resolve_params.h"
+#include "pipeline_calibrate.h"
 #include "pipeline_samples.h"
 #include "plan/make_plan.h"
 #include "runtime/ort_library.h"
@@ -56,7 +57,9 @@ std::unique_ptr<data::Source> SearchSpace::OpenSamples(size_t limit) const {
 // Plans every part for the whole model, with scales from one pass over the samples.
 void SearchSpace::PlanParts() {
   std::set<std::string> values;
+  calibrate::CalibrateOptions calibration;
   const auto add_values = [&](const plan::QuantPlan& plan) {
+    calibration.axes.merge(calibrate::ChannelsToCalibrate(plan, model_));
     for (std::string& value : calibrate::ValuesToCalibrate(plan)) values.insert(std::move(value));
   };
   for (const search::Part& part : space_.parts) {
@@ -67,7 +70,6 @@ void SearchSpace::PlanParts() {
   }
   add_values(plan::MakePlan(space_.base, model_, ""));
   if (!values.empty()) {
-    calibrate::CalibrateOptions calibration;
     calibration.num_threads = options_.num_threads;
     calibration.progress = options_.progress;
     const std::vector<std::string> watched(values.begin(), values.end());
@@ -150,8 +152,10 @@ search::Measurement SearchSpace::MeasurePlan(plan::QuantPlan plan, size_t batch_
     // The values are those of packed weights, and load faster.
     apply.storage = transform::Storage::kSimulated;
     apply.is_portable = own.metric || runtime::FindOperatorLibrary().empty();
-    apply.params = calibrate::ResolveParams(plan, table_).params;
-    calibrate::ResolveFloatScales(plan, table_);
+    Resolved resolved = ResolvePlan(plan, model_, table_, pool);
+    apply.params = std::move(resolved.params);
+    apply.channels = std::move(resolved.channels);
+    apply.weight_params = std::move(resolved.weight_params);
     graph::Model model = model_.Clone();
     transform::ApplyPlan(model, plan, apply, pool);
     model.Save(path, /*external_data=*/true);

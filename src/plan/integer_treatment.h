@@ -21,7 +21,8 @@ enum class Granularity {
 // For which x86 processors int8 weights behind uint8 activations are made. Those without VNNI add
 // two products in saturating 16 bits (formats/pair_sums.h).
 enum class IntegerKernels {
-  kSafe,         // for all: codes whose pair sums fit, at the least loss
+  kSafe,         // for all: codes whose pair sums fit, or uint8 codes where those lose too much
+  kSafeInt8,     // for all, and always int8
   kVnni,         // for those with VNNI, and for other kinds of processors: every code is used
   kReduceRange,  // for all: one bit less in every weight
 };
@@ -34,6 +35,9 @@ struct IntegerTreatment {
   // Weights: no pair sum of their products saturates (IntegerKernels::kSafe, where a kernel that
   // can saturate reads them).
   bool is_pair_safe = false;
+  // Such a weight may become uint8 with zero point 128, for which kernels are exact and slower,
+  // where the codes of int8 that fit lose too much (transform/unsigned_weights.h).
+  bool may_be_unsigned = false;
   formats::ScaleKind scale_kind = formats::ScaleKind::kFloat;
   RangeMethod range;
   // Activations: takes the scale and zero point of that value, because an operator only moves

@@ -1,6 +1,6 @@
 #include "plan/pair_safety.h"
 
-#include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -42,17 +42,25 @@ void MarkPairSafe(QuantPlan& plan, const graph::Model& model, const NodeRules& r
     if (row.role != Role::kWeight || row.format != "int8" || row.integer->is_reduced) continue;
     if (!model.IsInitializer(row.value)) continue;
     const std::span<const int64_t> dims = model.Initializer(row.value).dims;
-    row.integer->is_pair_safe = std::ranges::any_of(row.uses, [&](const TensorUse& use) {
+    // The kernels that a use must be right for; nothing where it cannot saturate.
+    const auto kernels_of = [&](const TensorUse& use) -> std::optional<IntegerKernels> {
       const auto activation = activations.find(use.node);
-      if (activation == activations.end() || activation->second->format != "uint8") return false;
-      if (in_float.contains(use.node)) return false;
+      if (activation == activations.end() || activation->second->format != "uint8") return {};
+      if (in_float.contains(use.node)) return {};
       const graph::Node node = nodes.Find(use);
       const bool is_dynamic = activation->second->is_dynamic();
       // Static weights in blocks are multiplied by kernels with sums of their own.
-      if (!is_dynamic && row.integer->granularity == Granularity::kPerBlock) return false;
-      return rules.For(node, row.value).config.integer_kernels == IntegerKernels::kSafe &&
-             ops::PairSums(node, static_cast<size_t>(use.input), dims, is_dynamic).has_value();
-    });
+      if (!is_dynamic && row.integer->granularity == Granularity::kPerBlock) return {};
+      if (!ops::PairSums(node, static_cast<size_t>(use.input), dims, is_dynamic)) return {};
+      return rules.For(node, row.value).config.integer_kernels;
+    };
+    row.integer->may_be_unsigned = row.integer->is_symmetric;
+    for (const TensorUse& use : row.uses) {
+      const std::optional<IntegerKernels> kernels = kernels_of(use);
+      const bool is_safe = kernels == IntegerKernels::kSafe || kernels == IntegerKernels::kSafeInt8;
+      row.integer->is_pair_safe |= is_safe;
+      row.integer->may_be_unsigned &= kernels == IntegerKernels::kSafe && use.op_type != "LSTM";
+    }
   }
 }
 

@@ -32,23 +32,25 @@ constexpr Preset kPresets[] = {
     {"MXFP6E2M3", "mxfp6_e2m3", "mxfp6_e2m3"},
     {"MXFP4E2M1", "mxfp4_e2m1", "mxfp4_e2m1"},
     {"MXINT8", "mxint8", "mxint8"},
-    // AMD Quark's integer configurations: its types and kinds of scales, our ranges.
+    // AMD Quark's integer configurations: its types and kinds of scales, our ranges. Their weights
+    // stay int8, because a compiler may read them.
     {"XINT8", "uint8", "int8",
      "biases=int8,activation_symmetric=true,activation_scale_kind=power_of_two,"
-     "weight_scale_kind=power_of_two,weight_granularity=per_tensor,activation_range=mse,weight_"
-     "range=mse"},
+     "weight_scale_kind=power_of_two,weight_granularity=per_tensor,activation_range=mse,"
+     "weight_range=mse,integer_kernels=safe_int8"},
     {"S8S8_AAWS", "int8", "int8", "activation_symmetric=false,weight_granularity=per_tensor"},
-    {"U8S8_AAWS", "uint8", "int8", "weight_granularity=per_tensor"},
+    {"U8S8_AAWS", "uint8", "int8", "weight_granularity=per_tensor,integer_kernels=safe_int8"},
     {"U8U8_AAWA", "uint8", "uint8", "weight_symmetric=false,weight_granularity=per_tensor"},
     {"U16S8_AAWS", "uint16", "int8", "weight_granularity=per_tensor"},
     {"S16S8_ASWS", "int16", "int8", "weight_granularity=per_tensor"},
     {"A8W8", "int8", "int8", "weight_granularity=per_tensor"},
     {"A16W8", "int16", "int8", "weight_granularity=per_tensor"},
-    {"INT8_CNN_DEFAULT", "uint8", "int8", "activation_range=min_max,weight_granularity=per_tensor"},
+    {"INT8_CNN_DEFAULT", "uint8", "int8",
+     "activation_range=min_max,weight_granularity=per_tensor,integer_kernels=safe_int8"},
     {"INT16_CNN_DEFAULT", "uint16", "int8",
      "activation_range=min_max,weight_granularity=per_tensor"},
     {"INT8_TRANSFORMER_DEFAULT", "uint8", "int8",
-     "activation_range=moving_average,weight_granularity=per_tensor"},
+     "activation_range=moving_average,weight_granularity=per_tensor,integer_kernels=safe_int8"},
     {"INT16_TRANSFORMER_DEFAULT", "uint16", "int8",
      "activation_range=moving_average,weight_granularity=per_tensor"},
     // Weights only, rounded to nearest in blocks: activations stay float, no samples are needed.
@@ -58,11 +60,13 @@ constexpr Preset kPresets[] = {
      "embeddings=int8,weight_granularity=per_block,weight_block_size=128"},
     {"MATMUL_NBITS", "none", "int4", "weight_granularity=per_block,weight_block_size=128"},
     {"INT8_CNN_ACCURATE", "uint8", "int8",
-     "activation_range=percentile(99.9999),weight_granularity=per_tensor,finetune=adaround"},
+     "activation_range=percentile(99.9999),weight_granularity=per_tensor,finetune=adaround,integer_"
+     "kernels=safe_int8"},
     {"INT16_CNN_ACCURATE", "uint16", "int8",
      "activation_range=percentile(99.9999),weight_granularity=per_tensor,finetune=adaround"},
     {"INT8_TRANSFORMER_ACCURATE", "uint8", "int8",
-     "activation_range=percentile(99.9999),weight_granularity=per_tensor,finetune=adaround"},
+     "activation_range=percentile(99.9999),weight_granularity=per_tensor,finetune=adaround,integer_"
+     "kernels=safe_int8"},
     {"INT16_TRANSFORMER_ACCURATE", "uint16", "int8",
      "activation_range=percentile(99.9999),weight_granularity=per_tensor,finetune=adaround"},
     {"VINT8", "int8", "int8", kShifts},

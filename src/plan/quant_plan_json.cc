@@ -24,6 +24,7 @@ void AddInteger(const IntegerTreatment& integer, ordered_json& object) {
   object["symmetric"] = integer.is_symmetric;
   if (integer.is_reduced) object["reduce_range"] = true;
   if (integer.is_pair_safe) object["pair_safe"] = true;
+  if (integer.may_be_unsigned) object["may_be_uint8"] = true;
   if (integer.scale_kind != formats::ScaleKind::kFloat) {
     object["scale_kind"] = formats::ScaleKindName(integer.scale_kind);
   }
@@ -102,6 +103,10 @@ IntegerTreatment ReadInteger(ObjectReader& reader, const formats::FormatSpec& sp
   if (integer.is_pair_safe && (row.role != Role::kWeight || spec.name != "int8")) {
     Fail(ErrorCode::kInvalidArgument, "'pair_safe' is for int8 weights, not for {} {}s", spec.name,
          RoleName(row.role));
+  }
+  integer.may_be_unsigned = reader.Has("may_be_uint8") && reader.Bool("may_be_uint8");
+  if (integer.may_be_unsigned && !integer.is_pair_safe) {
+    Fail(ErrorCode::kInvalidArgument, "'may_be_uint8' is for weights with 'pair_safe'");
   }
   if (reader.Has("scale_kind")) {
     integer.scale_kind = formats::ParseScaleKind(reader.String("scale_kind"));

@@ -174,8 +174,10 @@ void AddIntegerSettings(std::vector<Setting>& settings) {
   settings.push_back(WordSetting<IntegerKernels>(
       "integer_kernels",
       "int8 weights behind uint8 activations: x86 processors without VNNI add two products in "
-      "saturating 16 bits. Choose codes whose sums fit, at the least loss (safe, the default), any "
-      "codes, for processors with VNNI only (vnni), or 7 bits in every weight (reduce_range)",
+      "saturating 16 bits. Choose codes whose sums fit, at the least loss, and uint8 for the few "
+      "layers that still lose more than 2 dB (safe, the default), the same without uint8 "
+      "(safe_int8), any codes, for processors with VNNI only (vnni), or 7 bits in every weight "
+      "(reduce_range)",
       kIntegerKernels, &QuantConfig::integer_kernels));
   settings.push_back(
       {"reduce_range", "true|false", "true: integer_kernels=reduce_range, other tools' word for it",

@@ -29,8 +29,9 @@ inline constexpr std::array<std::pair<std::string_view, Granularity>, 3> kGranul
     {{"per_tensor", Granularity::kPerTensor},
      {"per_axis", Granularity::kPerAxis},
      {"per_block", Granularity::kPerBlock}}};
-inline constexpr std::array<std::pair<std::string_view, IntegerKernels>, 3> kIntegerKernels{
+inline constexpr std::array<std::pair<std::string_view, IntegerKernels>, 4> kIntegerKernels{
     {{"safe", IntegerKernels::kSafe},
+     {"safe_int8", IntegerKernels::kSafeInt8},
      {"vnni", IntegerKernels::kVnni},
      {"reduce_range", IntegerKernels::kReduceRange}}};
 inline constexpr std::array<std::pair<std::string_view, OperatorSet>, 3> kOperatorSets{

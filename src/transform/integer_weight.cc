@@ -161,6 +161,13 @@ std::vector<QParams> IntegerWeight::ComputeParams(ThreadPool& pool) const {
   return params;
 }
 
+PairLoss IntegerWeight::LossOfPairs(ThreadPool& pool) const {
+  const std::vector<float> values = Floats();
+  return EstimatePairLoss(
+      pairs_, values, ChooseParams(values, pool), spec_,
+      [&](size_t element) { return ParamsIndexOf(element); }, pool);
+}
+
 std::vector<QParams> IntegerWeight::ChooseParams(std::span<const float> values,
                                                  ThreadPool& pool) const {
   if (scale_dims_.empty()) return {Choose(range_, values, spec_)};
@@ -256,8 +263,7 @@ uint64_t IntegerWeight::FitToPairs(std::span<const float> x, std::vector<int32_t
                                    std::vector<float>& y, ThreadPool& pool) const {
   std::vector<float> target(x.size());
   for (size_t i = 0; i < x.size(); ++i) {
-    const QParams& of = params_[ParamsIndexOf(i)];
-    target[i] = x[i] / of.scale + static_cast<float>(of.zero_point);
+    target[i] = formats::CodeUnits(x[i], params_[ParamsIndexOf(i)]);
   }
   const uint64_t num_changed = FitPairs(pairs_, target, codes, pool);
   if (num_changed == 0 && !are_scales_raised_) return 0;

@@ -66,6 +66,9 @@ class IntegerWeight {
   // The codes alone, as whole numbers in the shape of the weight (of uint32 the low 32 bits).
   // Throws as Quantize.
   std::vector<int32_t> Codes(ThreadPool& pool, WeightStatistics& statistics) const;
+  // What rounding to the pairs' codes costs against any codes. REQUIRES: `pairs` were given, and no
+  // parameters.
+  PairLoss LossOfPairs(ThreadPool& pool) const;
   // By how much rounding lowers the mean of each output of `node`, where its pair rule knows the
   // means of the activation: what a bias makes up for. Empty where it does not.
   std::vector<double> LostMeans(const std::string& node, ThreadPool& pool) const;

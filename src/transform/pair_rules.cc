@@ -61,6 +61,13 @@ struct Elements {
     }
   }
 
+  // The same where every activation is zero, which no codes saturate with.
+  Elements WithoutActivation() const {
+    Elements elements = *this;
+    std::ranges::fill(elements.largest, 0);
+    return elements;
+  }
+
   std::vector<float> values;
   std::vector<float> costs;
   std::vector<int32_t> largest;
@@ -99,28 +106,44 @@ Trial Try(const Elements& elements, const QParams& params, formats::CodeRange ra
   return trial;
 }
 
+// The sums that each of the parameters belongs to; empty where the elements of one sum have several
+// parameters, which no layout that plans make has: scales differ along output channels.
+std::vector<std::vector<Sum>> SumsOfParams(std::span<const PairRule> rules, size_t num_params,
+                                           const std::function<size_t(size_t)>& params_of) {
+  std::vector<std::vector<Sum>> sums_of(num_params);
+  for (const PairRule& rule : rules) {
+    if (rule.sums.length < 2) continue;
+    for (int64_t sum = 0; sum < rule.sums.num_sums; ++sum) {
+      const size_t of = params_of(rule.sums.ElementOf(sum, 0));
+      if (params_of(rule.sums.ElementOf(sum, rule.sums.length - 1)) != of) return {};
+      sums_of[of].push_back({&rule, sum});
+    }
+  }
+  return sums_of;
+}
+
 bool CanSaturate(std::span<const Sum> sums, std::span<const float> values, const QParams& params,
                  const formats::IntegerSpec& spec) {
   return Try(Elements(sums, values), params, formats::SearchedCodes(spec)).num_changed > 0;
 }
 
-QParams ChooseScale(std::span<const Sum> sums, std::span<const float> values, const QParams& params,
-                    const formats::IntegerSpec& spec) {
+struct ChosenScale {
+  QParams params;
+  double cost = 0;
+};
+
+ChosenScale ChooseScale(const Elements& elements, const QParams& params,
+                        const formats::IntegerSpec& spec) {
   constexpr int kStepsPerOctave = 16;
   const formats::CodeRange range = formats::SearchedCodes(spec);
-  const Elements elements(sums, values);
-  QParams best = params;
-  double least = Try(elements, params, range).cost;
+  ChosenScale best{params, Try(elements, params, range).cost};
   for (int step = 1; step <= kStepsPerOctave; ++step) {
     QParams wider = params;
     wider.scale = formats::AllowedScale(
         double{params.scale} * std::exp2(step / double{kStepsPerOctave}), spec.scale_kind);
     if (!std::isfinite(wider.scale) || wider.scale <= params.scale) continue;
     const double cost = Try(elements, wider, range).cost;
-    if (cost < least) {
-      least = cost;
-      best = wider;
-    }
+    if (cost < best.cost) best = {wider, cost};
   }
   return best;
 }
@@ -248,27 +271,45 @@ std::vector<QParams> ChoosePairSafeScales(std::span<const PairRule> rules,
                                           const formats::IntegerSpec& spec,
                                           const std::function<size_t(size_t)>& params_of,
                                           ThreadPool& pool) {
-  // The sums whose elements share parameters. The elements of one sum do in every layout that plans
-  // make: scales differ along output channels.
-  std::vector<std::vector<Sum>> sums_of(params.size());
-  for (const PairRule& rule : rules) {
-    if (rule.sums.length < 2) continue;
-    for (int64_t sum = 0; sum < rule.sums.num_sums; ++sum) {
-      const size_t of = params_of(rule.sums.ElementOf(sum, 0));
-      if (params_of(rule.sums.ElementOf(sum, rule.sums.length - 1)) != of) return params;
-      sums_of[of].push_back({&rule, sum});
-    }
-  }
+  const std::vector<std::vector<Sum>> sums_of = SumsOfParams(rules, params.size(), params_of);
   std::vector<uint8_t> saturates(params.size());
-  pool.ParallelFor(params.size(), [&](size_t i) {
+  pool.ParallelFor(sums_of.size(), [&](size_t i) {
     if (!sums_of[i].empty())
       saturates[i] = CanSaturate(sums_of[i], values, params[i], spec) ? 1 : 0;
   });
   if (std::ranges::find(saturates, 1) == saturates.end()) return params;
-  pool.ParallelFor(params.size(), [&](size_t i) {
-    if (!sums_of[i].empty()) params[i] = ChooseScale(sums_of[i], values, params[i], spec);
+  pool.ParallelFor(sums_of.size(), [&](size_t i) {
+    if (!sums_of[i].empty()) {
+      params[i] = ChooseScale(Elements(sums_of[i], values), params[i], spec).params;
+    }
   });
   return params;
+}
+
+PairLoss EstimatePairLoss(std::span<const PairRule> rules, std::span<const float> values,
+                          std::span<const QParams> params, const formats::IntegerSpec& spec,
+                          const std::function<size_t(size_t)>& params_of, ThreadPool& pool) {
+  constexpr size_t kMostParams = 64;
+  const std::vector<std::vector<Sum>> sums_of = SumsOfParams(rules, params.size(), params_of);
+  const size_t num_tasks = std::min(kMostParams, sums_of.size());
+  std::vector<PairLoss> losses(num_tasks);
+  pool.ParallelFor(num_tasks, [&](size_t task) {
+    const size_t i = task * sums_of.size() / num_tasks;
+    if (sums_of[i].empty()) return;
+    const Elements elements(sums_of[i], values);
+    const ChosenScale chosen = ChooseScale(elements, params[i], spec);
+    losses[task].fitting = chosen.cost;
+    losses[task].nearest =
+        Try(elements.WithoutActivation(), params[i], formats::SearchedCodes(spec)).cost;
+    for (const float value : elements.values) losses[task].weight_power += double{value} * value;
+  });
+  PairLoss loss;
+  for (const PairLoss& of_params : losses) {
+    loss.nearest += of_params.nearest;
+    loss.fitting += of_params.fitting;
+    loss.weight_power += of_params.weight_power;
+  }
+  return loss;
 }
 
 }  // namespace bitpress::transform

@@ -76,4 +76,18 @@ std::vector<formats::QParams> ChoosePairSafeScales(
     std::vector<formats::QParams> params, const formats::IntegerSpec& spec,
     const std::function<size_t(size_t element)>& params_of, ThreadPool& pool);
 
+// What rounding costs the outputs of a weight, of up to 64 of them: mean squares of errors times
+// PairRule::costs, added up.
+struct PairLoss {
+  double nearest = 0;       // of codes next to the weight
+  double fitting = 0;       // of the scales and codes that fit
+  double weight_power = 0;  // the squares of the weight itself, unweighted
+};
+
+// Arguments as ChoosePairSafeScales.
+PairLoss EstimatePairLoss(std::span<const PairRule> rules, std::span<const float> values,
+                          std::span<const formats::QParams> params,
+                          const formats::IntegerSpec& spec,
+                          const std::function<size_t(size_t element)>& params_of, ThreadPool& pool);
+
 }  // namespace bitpress::transform

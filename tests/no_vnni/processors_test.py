@@ -115,6 +115,38 @@ def test_the_default_is_right_on_both(form, setting, programs, bitpress):
     assert reports["vnni"]["sqnr_db"] > unsafe["sqnr_db"] - 9
 
 
+@pytest.mark.parametrize("form", FORMS[:3], ids=" ".join)
+def test_a_small_layer_that_loses_much_is_uint8(form, programs, bitpress, tmp_path):
+    """The first product does a tenth of the work of the second. All its weights have one sign, and its inputs are codes."""
+    rng = np.random.default_rng(8)
+    first = (0.7 + 0.3 * rng.standard_normal((32, 8))).astype(np.float32)
+    second = rng.standard_normal((8, 400), dtype=np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "first"], ["h"], "first"), helper.make_node("MatMul", ["h", "second"], ["y"], "second")]
+    graph = helper.make_graph(nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 32])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 400])],
+                              [numpy_helper.from_array(first, "first"), numpy_helper.from_array(second, "second")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "float.onnx")
+    (tmp_path / "samples").mkdir()
+    for i in range(12):
+        codes = rng.integers(0, 256, (1, 32))
+        codes[0, :2] = 0, 255  # the whole range, so that dynamic scales are 1/255, too
+        np.save(tmp_path / "samples" / f"{i:02}.npy", (codes / 255).astype(np.float32))
+
+    def quantize(name, *arguments):
+        config, *options = form
+        said = bitpress.ok("quantize", tmp_path / "float.onnx", "-o", tmp_path / name, "--config", config, "--data",
+                           tmp_path / "samples", *options, *arguments)
+        stored = onnx.load(tmp_path / name).graph.initializer
+        unsigned = [list(value.dims) for value in stored if value.data_type == TensorProto.UINT8 and len(value.dims) == 2]
+        return said, unsigned, evaluated(programs["narrow"], tmp_path, tmp_path / name, "here")["sqnr_db"]
+
+    said, unsigned, sqnr = quantize("unsigned.onnx")
+    assert "'first' is uint8, which saves its layer" in said and unsigned == [[32, 8]]
+    said, unsigned, sqnr_int8 = quantize("int8.onnx", "--set", "integer_kernels=safe_int8")
+    assert "is uint8" not in said and not unsigned
+    assert sqnr > sqnr_int8
+
+
 def test_check_inspect_and_quantize_say_it(setting, bitpress):
     unsafe = quantized(setting, bitpress, "INT8", "--set", "integer_kernels=vnni")
     said = bitpress.ok("check", unsafe, "--data", setting / "samples")

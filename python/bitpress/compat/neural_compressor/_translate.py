@@ -84,7 +84,7 @@ def _provider_settings(config: BaseConfig, model: Model) -> Dict[str, Any]:
 def _integer_sides(extra: Mapping[str, Any], per_channel: bool) -> Dict[str, Any]:
     _fates.check(extra, _words.EXTRA, "extra_options")
     return {"weight_symmetric": bool(extra.get("WeightSymmetric", True)), "equalize": False,
-            "weight_granularity": "per_axis" if per_channel else "per_tensor"}
+            "integer_kernels": "safe_int8", "weight_granularity": "per_axis" if per_channel else "per_tensor"}
 
 
 def _static(config: StaticQuantConfig, model: Model) -> Request:

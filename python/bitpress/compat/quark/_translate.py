@@ -24,7 +24,8 @@ from bitpress.compat.quark._formats import calibration, check_keys, format_of, i
 from bitpress.compat.quark._types import Config, QConfig, QuantizationConfig
 
 # What Quark's kernels and placement do.
-_LIKE_QUARK = {"placement": "all", "scale": "floor", "short_axis": "axis", "weight_granularity": "per_tensor", "equalize_clips": "keep"}
+_LIKE_QUARK = {"placement": "all", "scale": "floor", "short_axis": "axis", "weight_granularity": "per_tensor", "equalize_clips": "keep",
+               "integer_kernels": "safe_int8"}
 
 
 def node_rule(nodes: Any) -> Rule:
