@@ -13,10 +13,27 @@ function(bitpress_options target)
   target_compile_options(${target} PRIVATE ${BITPRESS_WARNINGS} ${BITPRESS_NUMERICS})
 endfunction()
 
+# Headers that nearly every file includes are parsed once: bitpress_precompile(TARGET FIRST [HEADER...]) shares those of
+# FIRST, or makes them where that is TARGET itself. Libraries and programs need their own (-fPIC, -fPIE). Files still
+# include what they use; the sanitizer builds have no precompiled headers and show what is missing.
+set(BITPRESS_COMMON_HEADERS <algorithm> <cstdint> <filesystem> <functional> <map> <memory> <optional> <set> <span> <string>
+    <string_view> <utility> <vector> <fmt/format.h>)
+function(bitpress_precompile target first)
+  if(NOT BITPRESS_PCH)
+    return()
+  endif()
+  if(target STREQUAL first)
+    target_precompile_headers(${target} PRIVATE ${BITPRESS_COMMON_HEADERS} ${ARGN})
+  elseif(TARGET ${first})
+    target_precompile_headers(${target} REUSE_FROM ${first})
+  endif()
+endfunction()
+
 function(bitpress_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   bitpress_options(${name})
+  bitpress_precompile(${name} base_test <gmock/gmock.h> <gtest/gtest.h>)
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
   # The development data beside the checkout, when there is one; tests that need it skip with a reason otherwise.
   target_compile_definitions(${name} PRIVATE BITPRESS_SHARED_DIR="${CMAKE_SOURCE_DIR}/../shared"
@@ -30,6 +47,7 @@ function(bitpress_room name)
   if(ARG_SOURCES)
     add_library(${target} STATIC ${ARG_SOURCES})
     bitpress_options(${target})
+    bitpress_precompile(${target} bitpress_base)
     set(visibility PUBLIC)
   else()
     add_library(${target} INTERFACE)
