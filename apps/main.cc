@@ -14,8 +14,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/messages.h"
 #include "base/text.h"
 #include "command.h"
+#include "kernels/cpu_target.h"
 #include "pipeline.h"
 #include "runtime/ort_library.h"
 
@@ -33,24 +35,16 @@ void KeepLargeBuffers() {
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
-// Messages of libraries may have several lines.
-std::string OneLine(std::string_view text) {
-  std::string line;
-  for (const char c : text) {
-    const bool is_space = c == '\n' || c == '\r' || c == '\t' || c == ' ';
-    if (!is_space) {
-      line += c;
-    } else if (!line.empty() && line.back() != ' ') {
-      line += ' ';
-    }
-  }
-  if (!line.empty() && line.back() == ' ') line.pop_back();
-  return line;
-}
-
 int Report(std::string_view message, int exit_code) {
   fmt::print(stderr, "bitpress: error: {}\n", OneLine(message));
   return exit_code;
+}
+
+// "num_threads" as it is typed: "--num-threads".
+std::string Spelt(std::string_view option) {
+  std::string spelt = fmt::format("--{}", option);
+  std::ranges::replace(spelt, '_', '-');
+  return spelt;
 }
 
 // CLI11 says of a misspelt command only that one is required.
@@ -91,6 +85,10 @@ int Run(int argc, char** argv) {
   AddSearchCommand(program);
   AddAutotuneCommand(program);
   AddReportCommand(program);
+  if (argc < 2) {
+    Print(program.help());
+    return 0;
+  }
   if (const std::string unknown = UnknownCommand(program, argc, argv); !unknown.empty()) {
     return Report(unknown, kUsage);
   }
@@ -98,12 +96,15 @@ int Run(int argc, char** argv) {
     // How the Python package says where its ONNX Runtime is.
     const char* const library = std::getenv("BITPRESS_ONNXRUNTIME");
     if (library != nullptr && *library != '\0') runtime::SetOrtLibraryPath(library);
+    // For tests: kernels of another instruction set than the best that this processor has.
+    const char* const kernels = std::getenv("BITPRESS_KERNELS");
+    if (kernels != nullptr && *kernels != '\0') kernels::UseTarget(kernels);
     program.parse(argc, argv);  // runs the chosen command too
     return 0;
   } catch (const CLI::ParseError& error) {
     return program.exit(error) == 0 ? 0 : kUsage;
   } catch (const Error& error) {
-    return Report(error.what(), kFailed);
+    return Report(SpellOptions(error.what(), Spelt), kFailed);
   } catch (const std::bad_alloc&) {
     return Report("out of memory", kFailed);
   } catch (const std::exception& error) {

@@ -234,6 +234,7 @@ struct ConstantReport {
   // Why a float constant of a model that we wrote is one, and what its values are: "float: too
   // short", "mx6 as floats: ...".
   std::string reason;
+  std::string held_format;  // whose values a float constant holds: "mx6"; "": any floats
 
   int64_t num_elements() const { return NumElements(dims); }
 };

@@ -9,6 +9,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/messages.h"
 #include "base/thread_pool.h"
 #include "calibrate/calibration_file.h"
 #include "calibrate/resolve_params.h"
@@ -59,8 +60,8 @@ calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::Quan
   if (!HasSamples(options)) {
     Fail(ErrorCode::kInvalidArgument,
          "configuration '{}' gives activations scales that follow from samples: give samples "
-         "(option data; of photos also image), or a file of `bitpress calibrate` (calibration)",
-         plan.config.name);
+         "({}; for photos also {}), or a file of `bitpress calibrate` ({})",
+         plan.config.name, OptionName("data"), OptionName("image"), OptionName("calibration"));
   }
   calibrate::CalibrateOptions calibration;
   calibration.axes = calibrate::ChannelsToCalibrate(plan, model);
@@ -78,9 +79,10 @@ finetune::FinetuneReport Finetune(graph::Model& model, const plan::QuantPlan& pl
                                   ThreadPool& pool) {
   if (!HasSamples(options)) {
     Fail(ErrorCode::kInvalidArgument,
-         "configuration '{}' learns weights from samples (finetune={}): give samples (option data; "
-         "of photos also image)",
-         plan.config.name, plan::FinetunePassNames(plan.config.finetune));
+         "configuration '{}' learns weights from samples (finetune={}): give samples ({}; for "
+         "photos also {})",
+         plan.config.name, plan::FinetunePassNames(plan.config.finetune), OptionName("data"),
+         OptionName("image"));
   }
   finetune::FinetuneOptions finetune;
   finetune.passes = plan.config.finetune;
@@ -159,8 +161,9 @@ transform::SmoothReport SmoothModel(graph::Model& model, const plan::SmoothWish&
                                     std::optional<calibrate::CalibrationTable>& table) {
   if (!table && !HasSamples(options)) {
     Fail(ErrorCode::kInvalidArgument,
-         "smooth_quant follows from the channels of activations: give samples (option data; of "
-         "photos also image), or a file of `bitpress calibrate --per-channel` (calibration)");
+         "smooth_quant follows from the channels of activations: give samples ({}; for photos also "
+         "{}), or a file of `bitpress calibrate --per-channel` ({})",
+         OptionName("data"), OptionName("image"), OptionName("calibration"));
   }
   const transform::ChannelTable channels =
       ChannelsOf(table ? *table : GatherChannels(model, options));

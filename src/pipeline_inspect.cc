@@ -37,6 +37,12 @@ std::map<std::string, std::string> Reasons(const std::map<std::string, std::stri
   return reasons;
 }
 
+// The format in a reason as plan::kUnpackedMetadata has it, "mx6 as floats: ..."; "" in others.
+std::string HeldFormat(const std::string& reason) {
+  const size_t end = reason.find(" as floats: ");
+  return end == std::string::npos ? "" : reason.substr(0, end);
+}
+
 std::vector<ConstantReport> Constants(const graph::Model& model,
                                       const std::map<std::string, std::string>& reasons) {
   std::vector<ConstantReport> constants;
@@ -50,13 +56,13 @@ std::vector<ConstantReport> Constants(const graph::Model& model,
   };
   for (const graph::Node& node : model.AllNodes()) {
     if (const auto weight = transform::PackedWeightOf(model, node)) {
-      constants.push_back({node.output(0), weight->spec.name, weight->shape, 0, ""});
+      constants.push_back({node.output(0), weight->spec.name, weight->shape, 0, "", ""});
       add_parts(constants.back(), node, 0, node.num_inputs());
     } else if (const auto form = transform::NativeFormOf(model, node)) {
       const std::string& codes = node.input(form->is_matmul ? 1 : 0);
       if (parts.contains(codes)) continue;  // another node reads it, too
       constexpr size_t kBehindZeroPoints = 4;
-      constants.push_back({codes, form->format(), {form->num_rows, form->row_length}, 0, ""});
+      constants.push_back({codes, form->format(), {form->num_rows, form->row_length}, 0, "", ""});
       if (form->is_matmul) std::ranges::reverse(constants.back().dims);
       // Without the activation, or the indices.
       add_parts(constants.back(), node, form->is_matmul ? 1 : 0,
@@ -71,9 +77,11 @@ std::vector<ConstantReport> Constants(const graph::Model& model,
                             std::string(DataTypeName(view.type)),
                             {view.dims.begin(), view.dims.end()},
                             view.bytes.size(),
+                            "",
                             ""};
     if (const auto reason = reasons.find(name); reason != reasons.end()) {
       constant.reason = reason->second;
+      constant.held_format = HeldFormat(constant.reason);
     }
     constants.push_back(std::move(constant));
   }

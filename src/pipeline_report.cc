@@ -128,10 +128,8 @@ class Reporter {
                            result_.tensors);
     std::map<std::string, std::string> formats;
     for (const ConstantReport& constant : constants_) {
-      // "mx6 as floats: ..."
-      const bool is_simulated = constant.reason.find(" as floats: ") != std::string::npos;
-      formats[constant.name] =
-          is_simulated ? constant.reason.substr(0, constant.reason.find(':')) : constant.format;
+      const bool holds_values = !constant.held_format.empty();
+      formats[constant.name] = holds_values ? constant.held_format + " as floats" : constant.format;
     }
     for (report::TensorReport& tensor : result_.tensors) {
       for (const std::string suffix : {"", "_codes", "_quantized"}) {

@@ -5,8 +5,11 @@
 #include <nanobind/stl/string_view.h>
 
 #include <new>
+#include <string>
+#include <string_view>
 
 #include "base/error.h"
+#include "base/messages.h"
 #include "bindings.h"
 #include "kernels/cpu_target.h"
 #include "pipeline.h"
@@ -39,7 +42,9 @@ void BindErrors(nb::module_& /*module*/) {
       std::rethrow_exception(failure);
     } catch (const Error& error) {
       const nb::object type = nb::module_::import_("bitpress._errors").attr(ClassFor(error.code()));
-      PyErr_SetString(type.ptr(), error.what());
+      const std::string message = SpellOptions(
+          error.what(), [](std::string_view option) { return fmt::format("{}=", option); });
+      PyErr_SetString(type.ptr(), message.c_str());
     } catch (const std::bad_alloc&) {
       PyErr_NoMemory();
     }

@@ -13,6 +13,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/messages.h"
 #include "base/spillable_array.h"
 #include "base/tensor.h"
 #include "base/test_support.h"
@@ -67,6 +68,19 @@ TEST(Text, NearestName) {
   EXPECT_EQ(NearestName("MX5", names), "MX6");
   EXPECT_EQ(NearestName("something else", names), "");
   EXPECT_EQ(DidYouMean("BF17", names), " (did you mean 'BF16'?)");
+}
+
+TEST(Messages, OneLine) {
+  EXPECT_EQ(OneLine(" a\n\tb  c\r\n"), "a b c");
+  EXPECT_EQ(OneLine("\n"), "");
+}
+
+TEST(Messages, EachFaceSpellsOptions) {
+  const std::string message = "give " + OptionName("data") + " or " + OptionName("num_threads");
+  const auto shout = [](std::string_view name) { return "<" + std::string(name) + ">"; };
+  EXPECT_EQ(SpellOptions(message, shout), "give <data> or <num_threads>");
+  EXPECT_EQ(SpellOptions("no option 'at all", shout), "no option 'at all");
+  EXPECT_EQ(SpellOptions("", shout), "");
 }
 
 TEST(Text, Numbers) {

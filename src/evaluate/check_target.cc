@@ -131,7 +131,7 @@ class OptimizedGraph {
             "its bias, input 2, is {}; its integer kernels add INT32 (biases=int32, or none)",
             DataTypeName(type));
       }
-      if (!is_bias && ElementBits(type) != 8 && type != DataType::kUndefined && !is_bias) {
+      if (!is_bias && ElementBits(type) != 8 && type != DataType::kUndefined) {
         return fmt::format("input {} is {}; its integer kernels take 8 bits", input.input,
                            DataTypeName(type));
       }

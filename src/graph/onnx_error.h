@@ -8,11 +8,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/messages.h"
 
 namespace bitpress::graph {
-
-// A message of the ONNX library on one line.
-std::string OneLine(std::string_view text);
 
 // Calls `function()`; what it throws leaves as an Error(code) that begins with `what`.
 template <typename Function>

@@ -58,20 +58,6 @@ std::string Narrow(const Field& field) {
 
 }  // namespace
 
-std::string OneLine(std::string_view text) {
-  std::string line;
-  for (const char c : text) {
-    const bool is_space = c == '\n' || c == '\r' || c == '\t' || c == ' ';
-    if (!is_space) {
-      line.push_back(c);
-    } else if (!line.empty() && line.back() != ' ') {
-      line.push_back(' ');
-    }
-  }
-  while (!line.empty() && line.back() == ' ') line.pop_back();
-  return line;
-}
-
 std::string DescribeType(const TensorProto& tensor) {
   return fmt::format("{} [{}]", DataTypeName(TypeOf(tensor)),
                      fmt::join(tensor.dims().begin(), tensor.dims().end(), ", "));

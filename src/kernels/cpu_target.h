@@ -12,7 +12,7 @@
 namespace bitpress::kernels {
 
 // Names of the compiled targets this processor can run, best first: "AVX3" (AVX-512), "AVX2",
-// "SSE4", "SSSE3", "PORTABLE".
+// "SSE4", "PORTABLE".
 std::vector<std::string> SupportedTargets();
 
 // The target the kernels use from now on. Not thread-safe against running kernels.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "base/atomic_file.h"
@@ -35,7 +36,9 @@ float LargestDifference(const std::filesystem::path& a, const std::filesystem::p
   EXPECT_EQ(x.dims, y.dims);
   float largest = 0;
   for (size_t i = 0; i < x.values<float>().size(); ++i) {
-    largest = std::max(largest, std::abs(x.values<float>()[i] - y.values<float>()[i]));
+    const float difference = std::abs(x.values<float>()[i] - y.values<float>()[i]);
+    if (std::isnan(difference)) return std::numeric_limits<float>::infinity();
+    largest = std::max(largest, difference);
   }
   return largest;
 }

@@ -161,7 +161,7 @@ def test_a_plan_may_fix_scales(net_path, tmp_path, bitpress):
 
 def test_without_samples_there_is_one_clear_error(net_path, tmp_path, bitpress):
     message = bitpress.error("quantize", net_path, "-o", tmp_path / "q.onnx", "--config", "INT8")
-    assert "(option data;" in message and "(calibration)" in message
+    assert "(--data;" in message and "(--calibration)" in message
     assert not (tmp_path / "q.onnx").exists()
 
 

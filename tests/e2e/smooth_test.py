@@ -167,7 +167,7 @@ def test_a_calibration_file_without_channels_says_so(tmp_path, samples, bitpress
 
 def test_it_needs_samples_and_a_number(tmp_path, samples, bitpress):
     path, output = save(tmp_path), tmp_path / "out.onnx"
-    assert "(option data;" in bitpress.error("quantize", path, "-o", output, *FLOAT, "--smooth-quant", "0.5")
+    assert "(--data;" in bitpress.error("quantize", path, "-o", output, *FLOAT, "--smooth-quant", "0.5")
     for word in ("1.5", "-1", "half"):
         assert "neither none, auto nor a number from 0 to 1" in bitpress.error(
             "quantize", path, "-o", output, *FLOAT, f"--smooth-quant={word}", "--data", samples)
