@@ -29,6 +29,9 @@ function(bitpress_precompile target first)
   endif()
 endfunction()
 
+if(BITPRESS_TESTS)
+  add_custom_target(unit_tests)
+endif()
 function(bitpress_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
@@ -39,6 +42,8 @@ function(bitpress_test name)
   target_compile_definitions(${name} PRIVATE BITPRESS_SHARED_DIR="${CMAKE_SOURCE_DIR}/../shared"
                              BITPRESS_SOURCE_DIR="${CMAKE_SOURCE_DIR}" BITPRESS_BUILD_DIR="${CMAKE_BINARY_DIR}")
   add_test(NAME ${name} COMMAND ${name})
+  set_tests_properties(${name} PROPERTIES LABELS unit)
+  add_dependencies(unit_tests ${name})
 endfunction()
 
 function(bitpress_room name)
