@@ -40,19 +40,20 @@ class Contender {
     return 0;
   }
 
-  // `order[i]`: which tensor of a batch is input i.
+  // `order[i]` is the index in a batch of the tensor that input i takes. Tensors without an input
+  // are left out.
   void SetInputOrder(std::vector<size_t> order) { order_ = std::move(order); }
 
   // Runs one batch; returns the milliseconds it took.
   double Run(const std::vector<Tensor>& batch, bool is_timed) {
     WithContext(path_.string(), [&] {
-      const bool in_order = std::is_sorted(order_.begin(), order_.end());
-      std::vector<Tensor> reordered;
-      if (!in_order) {
-        for (const size_t i : order_) reordered.push_back(batch.at(i));
+      const bool takes_all = TakesAllInOrder(batch.size());
+      std::vector<Tensor> taken;
+      if (!takes_all) {
+        for (const size_t i : order_) taken.push_back(batch.at(i));
       }
       const auto begin = std::chrono::steady_clock::now();
-      results_ = session_.Run(in_order ? batch : reordered);
+      results_ = session_.Run(takes_all ? batch : taken);
       const auto end = std::chrono::steady_clock::now();
       last_ms_ = std::chrono::duration<double, std::milli>(end - begin).count();
     });
@@ -72,6 +73,16 @@ class Contender {
   }
 
  private:
+  // True if the inputs are all `num_tensors` tensors of a batch in their order, so that the batch
+  // needs no copy.
+  bool TakesAllInOrder(size_t num_tensors) const {
+    if (order_.size() != num_tensors) return false;
+    for (size_t i = 0; i < order_.size(); ++i) {
+      if (order_[i] != i) return false;
+    }
+    return true;
+  }
+
   static runtime::SessionOptions MakeOptions(const EvaluateOptions& options) {
     runtime::SessionOptions result;
     result.num_threads = options.num_threads;

@@ -195,6 +195,17 @@ TEST(Evaluate, InputsAndOutputsAreMatchedByName) {
   EXPECT_EQ(report.top1, 1.0);
 }
 
+TEST(Evaluate, AReferenceMayReadSomeOfTheInputs) {
+  const Rows other = {{0, 1, 0, 0}, {0, 0, 0, 5}, {1, 2, 0, 0}, {0, 0, 0, 0}, {1, 1, 1, 1}};
+  const Rows unused = {{9, 1, 7, 0}, {7, 7, 0, 5}, {1, 2, 7, 0}, {0, 7, 0, 7}, {7, 1, 1, 1}};
+  // The first and the third, whose indices are sorted and yet not those of the inputs.
+  RowSource around({kRows, unused, other}, {0, 1, 2, 3, 2});
+  EXPECT_TRUE(Evaluate(Options("triple", "pair"), around).outputs_identical);
+  // The first two.
+  RowSource before({kRows, other, unused}, {0, 1, 2, 3, 2});
+  EXPECT_TRUE(Evaluate(Options("triple_last", "pair"), before).outputs_identical);
+}
+
 TEST(Evaluate, WithoutClassScoresOnlyClosenessIsGiven) {
   RowSource source({kRows}, {0, 1, 2, 3, 2});
   const EvaluationReport report = Evaluate(Options("features", "features"), source);

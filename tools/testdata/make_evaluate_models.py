@@ -53,6 +53,10 @@ def main():
     outputs = [("features", ["N", 1, 2, 2]), ("scores", ["N", 4])]
     save("pair", pair, [("a", ["N", 4]), ("b", ["N", 4])], outputs, shape)
     save("pair_reversed", pair, [("b", ["N", 4]), ("a", ["N", 4])], outputs[::-1], shape)
+    # The same with a third input that nothing reads: between the two, and behind them.
+    inputs = [(name, ["N", 4]) for name in ("a", "unused", "b")]
+    save("triple", pair, inputs, outputs, shape)
+    save("triple_last", pair, [inputs[0], inputs[2], inputs[1]], outputs, shape)
     save("features", [node("Reshape", ["x", "shape"], ["features"])], scores_in, outputs[:1], shape)
     # With external data: 2 x 16 bytes.
     save("external", [node("Mul", ["x", "ones"], ["y"]), node("Mul", ["y", "more_ones"], ["scores"])], scores_in, scores_out,
