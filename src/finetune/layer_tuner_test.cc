@@ -267,6 +267,43 @@ TEST(LayerTuner, BiasCorrectionRestoresTheMean) {
   }
 }
 
+// Scales that passes choose anew are of the kind that the plan wants. A large weight whose input is
+// always 0 makes the first scales twice as large as the others need.
+TEST(LayerTuner, ChosenScalesAreOfTheirKind) {
+  std::vector<float> x = RandomNormal(500 * kInputs, 1);
+  std::vector<float> weights = RandomNormal(kInputs * kOutputs, 2);
+  for (size_t i = 0; i < x.size(); i += kInputs) x[i] = 0;
+  for (float& w : weights) w *= 0.4F;
+  // 3 / 7 is 28087 / 2^16, the half of which is no M / 2^16.
+  for (size_t i = 0; i < weights.size(); i += kInputs) weights[i] = 3;
+  const std::vector<float> bias(kOutputs, 0.5F);
+  ThreadPool pool(2);
+  LayerTunerOptions options;
+  options.refresh_scales = true;
+  using Pass = void (LayerTuner::*)();
+  for (const formats::ScaleKind kind :
+       {formats::ScaleKind::kPowerOfTwo, formats::ScaleKind::kInt16}) {
+    plan::TensorPlan row = RowOf("int4");
+    row.integer->scale_kind = kind;
+    const Layer layer = GemmLayer(kInputs, kOutputs, &row);
+    const Moments moments = GemmMoments(layer, x, ComputeGemm(layer, x, weights, bias));
+    for (const Pass pass : {&LayerTuner::SearchScales, &LayerTuner::Gptq}) {
+      WeightGrid grid(row, plan::OperatorSet::kBitpress, {kOutputs, kInputs}, "Gemm");
+      LayerTuner tuner(layer, moments, weights, bias, grid, options, pool);
+      tuner.RoundToNearest();
+      const float before = grid.params()[0].scale;
+      (tuner.*pass)();
+      for (const formats::QParams& params : grid.params()) {
+        EXPECT_EQ(params.scale, formats::AllowedScale(params.scale, kind));
+        EXPECT_LT(params.scale, 0.6F * before);
+      }
+      // What is learned are values of these scales.
+      const std::vector<float> learned(tuner.quantized().begin(), tuner.quantized().end());
+      EXPECT_EQ(grid.Quantize(learned, pool).values, learned);
+    }
+  }
+}
+
 // Whatever learns the weights, no pair sum of theirs saturates.
 TEST(LayerTuner, LearnedCodesFitTheirPairs) {
   plan::TensorPlan row = RowOf("int8");

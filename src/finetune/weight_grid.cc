@@ -186,21 +186,27 @@ std::span<const double> WeightGrid::ScaleFactors() const {
   return kPowers;
 }
 
+float WeightGrid::ScaledBy(float scale, double factor) const {
+  const double scaled = double{scale} * factor;
+  // A scale that a plan gives may be of another kind, and stays as it is.
+  if (!row_.integer || factor == 1) return static_cast<float>(scaled);
+  return formats::AllowedScale(scaled, row_.integer->scale_kind);
+}
+
 float WeightGrid::RoundScaled(size_t element, double x, double factor) const {
-  // As MultiplyScales rounds it.
-  return RoundTo(double{static_cast<float>(double{units_[element]} * factor)}, element, x);
+  return RoundTo(double{ScaledBy(units_[element], factor)}, element, x);
 }
 
 void WeightGrid::MultiplyScales(std::span<const double> factors) {
   if (!params_.empty()) {
     for (size_t i = 0; i < params_.size(); ++i) {
-      params_[i].scale = static_cast<float>(double{params_[i].scale} * factors[i]);
+      params_[i].scale = ScaledBy(params_[i].scale, factors[i]);
     }
     UseParams();
     return;
   }
   for (size_t i = 0; i < units_.size(); ++i) {
-    units_[i] = static_cast<float>(double{units_[i]} * factors[block_index_[i]]);
+    units_[i] = ScaledBy(units_[i], factors[block_index_[i]]);
   }
 }
 

@@ -57,9 +57,10 @@ class WeightGrid {
   // What scales may be multiplied by; 1 comes first, and stands alone where pair sums must fit: the
   // scale was chosen for that.
   std::span<const double> ScaleFactors() const;
-  // As Round, with the scale times `factor`.
+  // Rounds as Round does, with the scale that MultiplyScales makes of the element's and `factor`.
   float RoundScaled(size_t element, double x, double factor) const;
-  // Multiplies scale i by factors[i], of ScaleFactors.
+  // Multiplies scale i by factors[i], one of ScaleFactors. Scales of integers take the next value
+  // that the row's kind of scale allows.
   void MultiplyScales(std::span<const double> factors);
 
   bool is_integer() const { return row_.integer.has_value(); }
@@ -69,6 +70,7 @@ class WeightGrid {
   size_t ParamsIndexOf(size_t element) const { return params_index_[element]; }
 
  private:
+  float ScaledBy(float scale, double factor) const;
   float RoundTo(double unit, size_t element, double x) const;
   double StepTo(double unit, double x) const;
   void FitBlocks(std::span<const float> values, ThreadPool& pool);

@@ -16,6 +16,7 @@ namespace {
 
 constexpr int kMaxPosition = 127;
 constexpr int kMaxShift = 16;
+constexpr int kMultiplierBits = 15;
 constexpr int kMaxMultiplier = 32767;
 
 bool IsSigned(ElementType type) { return IntegerRange(type).quant_min < 0; }
@@ -30,16 +31,16 @@ double PowerOfTwo(double scale, double (*round)(double)) {
       1.0, static_cast<int>(std::clamp(position, -1.0 * kMaxPosition, 1.0 * kMaxPosition)));
 }
 
-// The nearest M / 2^N; of equal ones that with the smallest N.
+// Returns the nearest M / 2^N. The largest N that leaves M below 2^15 has the finest grid; the
+// grids of all smaller N lie on it.
 double MultiplierAndShift(double scale) {
-  double best = 0;
-  for (int shift = 0; shift <= kMaxShift; ++shift) {
-    const double multiplier =
-        std::clamp(std::nearbyint(std::ldexp(scale, shift)), 1.0, 1.0 * kMaxMultiplier);
-    const double candidate = std::ldexp(multiplier, -shift);
-    if (best == 0 || std::abs(candidate - scale) < std::abs(best - scale)) best = candidate;
-  }
-  return best;
+  int exponent = 0;
+  std::frexp(scale, &exponent);  // scale < 2^exponent
+  const int shift = std::clamp(kMultiplierBits - exponent, 0, kMaxShift);
+  const double multiplier = std::max(std::nearbyint(std::ldexp(scale, shift)), 1.0);
+  // Rounding up to 2^15 gives 2^14 / 2^(N - 1), if there is such a shift.
+  const double largest = shift > 0 ? kMaxMultiplier + 1.0 : kMaxMultiplier;
+  return std::ldexp(std::min(multiplier, largest), -shift);
 }
 
 constexpr std::array<std::pair<std::string_view, ScaleKind>, 3> kScaleKinds{

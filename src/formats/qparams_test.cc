@@ -91,6 +91,25 @@ TEST(QParams, MultiplierAndShift) {
   }
 }
 
+TEST(QParams, MultiplierAndShiftIsTheNearestOfAllShifts) {
+  // Halves of the finest grids, and what lies next to them, are where two shifts could differ.
+  for (int shift = 0; shift <= 18; ++shift) {
+    for (int halves = 1; halves < 4 * 32768; halves += halves < 200 || halves > 65400 ? 1 : 331) {
+      for (const double nudge : {1.0, 1 - 1e-12, 1 + 1e-12}) {
+        const double scale = std::ldexp(halves / 2.0, -shift) * nudge;
+        double nearest = 0;
+        for (int n = 0; n <= 16; ++n) {
+          const double m = std::clamp(std::nearbyint(std::ldexp(scale, n)), 1.0, 32767.0);
+          const double candidate = std::ldexp(m, -n);
+          const bool is_nearer = std::abs(candidate - scale) < std::abs(nearest - scale);
+          if (n == 0 || is_nearer) nearest = candidate;
+        }
+        ASSERT_EQ(AllowedScale(scale, ScaleKind::kInt16), static_cast<float>(nearest)) << scale;
+      }
+    }
+  }
+}
+
 TEST(QParams, Words) {
   for (const ScaleKind kind : {ScaleKind::kFloat, ScaleKind::kPowerOfTwo, ScaleKind::kInt16}) {
     EXPECT_EQ(ParseScaleKind(ScaleKindName(kind)), kind);

@@ -200,7 +200,8 @@ std::vector<QParams> IntegerWeight::ChooseParams(std::span<const float> values,
   return params;
 }
 
-// b / (input_scale * scale) must stay below 2^31; a power of two stays one.
+// b / (input_scale * scale) must stay below 2^31. Scales that are no free floats are doubled, as
+// far as their kind allows; a bias for which that is not enough saturates.
 void IntegerWeight::RaiseForBiases(std::vector<QParams>& params) const {
   constexpr double kMost = 2147483000.0;
   for (const AddedBias& bias : biases_) {
@@ -210,10 +211,12 @@ void IntegerWeight::RaiseForBiases(std::vector<QParams>& params) const {
       const double least = std::abs(double{values[i]}) / (kMost * bias.input_scale);
       if (!std::isfinite(least)) continue;
       while (of_channel.scale < least) {
-        of_channel.scale =
+        const float raised =
             spec_.scale_kind == formats::ScaleKind::kFloat
                 ? std::nextafter(static_cast<float>(least), std::numeric_limits<float>::infinity())
-                : of_channel.scale * 2;
+                : formats::AllowedScale(2 * double{of_channel.scale}, spec_.scale_kind);
+        if (raised <= of_channel.scale) break;
+        of_channel.scale = raised;
       }
     }
   }
