@@ -151,7 +151,8 @@ struct QuantizeReport {
   plan::QuantPlan plan;
   std::optional<transform::EqualizeReport> equalized;
   std::optional<transform::SmoothReport> smoothed;
-  std::optional<evaluate::TargetReport> target;  // if it was checked
+  // Nothing: it was not asked for, or the check's temporary files could not be written.
+  std::optional<evaluate::TargetReport> target;
   // Integer activations that stay float, with the reason.
   std::vector<std::pair<std::string, std::string>> left_float;
   // Weights that are uint8 instead of int8 (integer_kernels=safe).

@@ -138,6 +138,8 @@ AutotuneReport Autotune(const AutotuneOptions& options) {
     try {
       QuantizeTo(trial.path(), options, configs[i]);
     } catch (const Error& error) {
+      // A full disk says nothing about the configuration, and the next one would not fit either.
+      if (error.code() == ErrorCode::kIo) throw;
       tried.error = error.what();
       continue;
     }

@@ -64,8 +64,9 @@ struct AutotuneReport {
 };
 
 // The first configuration whose loss is tolerable, else the best: that of ONNX Neural Compressor's
-// `autotune`. A configuration that the model cannot have is passed over. Throws Error: no
-// configuration could be tried; nothing is left behind then.
+// `autotune`. A configuration that the model cannot have is passed over. Throws Error if no
+// configuration could be tried, and Error(kIo) as soon as a file cannot be read or written; nothing
+// is left behind then.
 AutotuneReport Autotune(const AutotuneOptions& options);
 
 nlohmann::ordered_json ToJson(const AutotuneReport& report);

@@ -203,6 +203,28 @@ void UseExtremes(plan::QuantPlan& plan, const transform::SmoothReport& report) {
   }
 }
 
+// Checks the model that was written, which is right whatever cannot be read or written here:
+// samples that nothing else needed, or the check's temporary files. Nothing is returned without the
+// latter.
+std::optional<evaluate::TargetReport> CheckWritten(const QuantizeOptions& options) {
+  try {
+    return CheckTarget({.model = options.output,
+                        .data = options.data,
+                        .labels_csv = options.labels_csv,
+                        .image = options.image,
+                        .open_source = options.open_source});
+  } catch (const Error&) {
+    CheckOptions without_samples;
+    without_samples.model = options.output;
+    try {
+      return CheckTarget(without_samples);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kIo) throw;
+      return std::nullopt;
+    }
+  }
+}
+
 }  // namespace
 
 calibrate::CalibrationTable LoadTable(const graph::Model& model, bool is_equalized,
@@ -291,18 +313,7 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
     }
   });
   if (options.is_checked.value_or(report.output_bytes <= kMostCheckedBytes)) {
-    try {
-      report.target = CheckTarget({.model = options.output,
-                                   .data = options.data,
-                                   .labels_csv = options.labels_csv,
-                                   .image = options.image,
-                                   .open_source = options.open_source});
-    } catch (const Error&) {
-      // Samples that nothing else needed and that cannot be read: the model is written and right.
-      CheckOptions without_samples;
-      without_samples.model = options.output;
-      report.target = CheckTarget(without_samples);
-    }
+    report.target = CheckWritten(options);
   }
   return report;
 }

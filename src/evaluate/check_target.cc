@@ -246,6 +246,7 @@ TargetReport CheckTarget(const std::filesystem::path& model, const std::vector<T
       OtherProcessor(model, {}, report.processor).Compare(inputs, outputs, 1);
     }
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::kIo) throw;  // the disk, not the model
     report.error = error.what();
   }
   return report;

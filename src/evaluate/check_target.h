@@ -42,7 +42,8 @@ struct TargetReport {
 };
 
 // `sample` has a tensor for each input of the model; empty: one is made up. Never throws for what
-// is wrong with the model: `error` says it.
+// is wrong with the model: `error` says it. Throws Error(kIo) where temporary files cannot be
+// written.
 TargetReport CheckTarget(const std::filesystem::path& model, const std::vector<Tensor>& sample);
 
 // The fields above by name.

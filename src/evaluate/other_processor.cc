@@ -39,6 +39,7 @@ OtherProcessor::OtherProcessor(const std::filesystem::path& model,
       report.sqnr_db = std::numeric_limits<double>::infinity();
     }
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::kIo) throw;  // the disk, not the model
     report.not_simulated.emplace_back(error.what());
   }
 }

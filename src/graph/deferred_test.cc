@@ -76,6 +76,37 @@ TEST(Deferred, FailuresLeaveNoFile) {
   EXPECT_THAT(ErrorOf([&] { model.Serialize(); }).what(), HasSubstr("declared type and shape"));
 }
 
+// A progress sink throws what it likes to stop the work: Ctrl-C in Python is no Error.
+TEST(Deferred, WhatAProducerThrowsLeavesUnchanged) {
+  struct Stopped : std::runtime_error {
+    using std::runtime_error::runtime_error;
+  };
+  Model model = FromText(kModel);
+  const TemporaryFolder folder;
+  model.DeferInitializers(kTensors, []() -> std::vector<Tensor> { throw Stopped("by hand"); });
+  for (const bool external : {false, true}) {
+    EXPECT_THROW(model.Save(folder / "m.onnx", external), Stopped);
+    EXPECT_TRUE(folder.Files().empty());
+  }
+  EXPECT_THROW(static_cast<void>(model.Serialize()), Stopped);
+  model.DeferInitializers(kTensors, []() -> std::vector<Tensor> { throw 7; });
+  EXPECT_THROW(model.Save(folder / "m.onnx"), int);
+  EXPECT_TRUE(folder.Files().empty());
+}
+
+// A full disk is told from what a model cannot have by its code.
+TEST(Deferred, ErrorsKeepTheirCode) {
+  Model model = FromText(kModel);
+  const TemporaryFolder folder;
+  for (const ErrorCode code : {ErrorCode::kIo, ErrorCode::kUnsupported, ErrorCode::kRuntime}) {
+    model.DeferInitializers(kTensors,
+                            [=]() -> std::vector<Tensor> { throw Error(code, "the reason"); });
+    const Error error = ErrorOf([&] { model.Save(folder / "m.onnx"); });
+    EXPECT_EQ(error.code(), code);
+    EXPECT_STREQ(error.what(), "the reason");
+  }
+}
+
 TEST(HoldInitializer, OutlivesTheModel) {
   for (const char* name : {"w", "b"}) {
     HeldInitializer held;

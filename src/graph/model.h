@@ -238,7 +238,8 @@ class Model {
 
   // Adds, or replaces, a group of initializers whose data are computed while the model is written,
   // one group at a time: their sum may be larger than memory. `produce` runs once for each writing
-  // and gives the same each time; it must not touch the model. Errors as SetInitializer.
+  // and gives the same each time; it must not touch the model. What it throws leaves Save and
+  // Serialize unchanged, and no file is left then. Errors as SetInitializer.
   void DeferInitializers(const std::vector<DeferredTensor>& tensors, TensorProducer produce);
   bool IsDeferred(std::string_view name) const;
   // Computes the deferred initializers now.

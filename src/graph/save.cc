@@ -1,5 +1,7 @@
 // Writing a model. Its message is put together from small parts that protobuf serializes and the
 // initializers' data as they lie in memory, so that no second copy of them is made.
+#include <exception>
+#include <new>
 #include <optional>
 #include <set>
 #include <system_error>
@@ -86,6 +88,35 @@ Data DataOf(const ValueEntry& entry) {
   return {ExpectedBytes(*entry.initializer), {}, entry.deferred.get(), entry.index_in_group};
 }
 
+// Carries what a producer threw past TranslateErrors, which is for the exceptions of protobuf only.
+struct ProducerFailure {
+  std::exception_ptr exception;
+};
+
+// Runs the producer of `group`. An Error leaves as it is, and so does a lack of memory.
+std::vector<Tensor> Produce(const DeferredGroup& group) {
+  try {
+    return group.Produce();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (...) {
+    throw ProducerFailure{std::current_exception()};
+  }
+}
+
+// Calls `function()` as TranslateErrors does. What a producer throws that is no Error leaves
+// unchanged, because it belongs to the caller: a progress sink throws to stop the work.
+template <typename Function>
+auto TranslateOwnErrors(std::string_view what, Function&& function) {
+  try {
+    return TranslateErrors(ErrorCode::kRuntime, what, std::forward<Function>(function));
+  } catch (const ProducerFailure& failure) {
+    std::rethrow_exception(failure.exception);
+  }
+}
+
 // Keeps what was computed last: the tensors of a group stand side by side.
 class Computed {
  public:
@@ -93,7 +124,7 @@ class Computed {
     if (data.deferred == nullptr) return data.bytes;
     if (data.deferred != group_) {
       tensors_.clear();  // before the next ones need the room
-      tensors_ = data.deferred->Produce();
+      tensors_ = Produce(*data.deferred);
       group_ = data.deferred;
     }
     return tensors_[data.index_in_group].bytes;
@@ -242,7 +273,7 @@ uint64_t WriteFiles(const fs::path& path, const std::string& data_name, const En
 }  // namespace
 
 uint64_t Model::Save(const fs::path& path, bool external_data) const {
-  return TranslateErrors(ErrorCode::kRuntime, fmt::format("cannot write '{}'", path.string()), [&] {
+  return TranslateOwnErrors(fmt::format("cannot write '{}'", path.string()), [&] {
     // A link is followed: the files stand where it leads.
     const fs::path target = fs::is_symlink(path) ? fs::weakly_canonical(path) : path;
     const std::string data_file = FreeDataFileName(target);
@@ -259,7 +290,7 @@ uint64_t Model::Save(const fs::path& path, bool external_data) const {
 }
 
 std::string Model::Serialize() const {
-  return TranslateErrors(ErrorCode::kRuntime, "cannot serialize the model", [&] {
+  return TranslateOwnErrors("cannot serialize the model", [&] {
     const Encoded encoded = Encode(*impl_, std::nullopt);
     if (encoded.message_bytes > impl_->max_message_bytes) {
       FailTooLarge(encoded, *impl_, "; save it to a file with external data");

@@ -337,6 +337,7 @@ Sensitivity MeasureSensitivity(const graph::Model& model, const SearchLayers& la
       run.emplace(model, index.Find({layer.node, layer.op_type, 0}), layer, space, parts,
                   options.method, options.num_threads, pool);
     } catch (const Error& error) {
+      if (error.code() == ErrorCode::kIo) throw;  // the disk, not the layer
       sensitivity.left_out.emplace_back(layer.node, error.what());
       continue;
     }

@@ -94,7 +94,8 @@ struct Sensitivity {
 
 // REQUIRES: `source` was opened with the input names of `model`, the float model. Samples that fit
 // into kMostHeldBytes are read once, others once a layer; they run one at a time, as in
-// calibration. A layer around which the model cannot be cut is left out. Throws Error: no samples.
+// calibration. A layer around which the model cannot be cut is left out. Throws Error: no samples,
+// or a file that cannot be read or written (kIo).
 Sensitivity MeasureSensitivity(const graph::Model& model, const SearchLayers& layers,
                                const Space& space, const std::vector<PlannedPart>& parts,
                                data::Source& source, const SensitivityOptions& options,

@@ -5,8 +5,11 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from conftest import PACKAGE
+
+import bitpress
 
 SCRIPT = """
 import sys
@@ -45,3 +48,52 @@ def test_an_interrupt_stops_the_work(tmp_path, conv_path, kind):
         process.kill()
     assert said.splitlines()[-1] == "stopped" and process.returncode == 0, errors
     assert sorted(path.name for path in tmp_path.iterdir()) == ["conv.onnx", "script.py"]
+
+
+class OneInterrupt:
+    """Ctrl-C at the first report of a stage, and never again: who passes it over goes on to the end."""
+
+    def __init__(self, stage):
+        self.stage, self.num_interrupts = stage, 0
+
+    def __call__(self, stage, done, total):
+        if stage == self.stage and self.num_interrupts == 0:
+            self.num_interrupts = 1
+            signal.raise_signal(signal.SIGINT)
+
+
+# Weights are quantized while the model is written, which is the depth from which an interrupt has the longest way.
+@pytest.mark.parametrize("stage", ["calibrate", "quantize weights", "evaluate"])
+def test_autotune_does_not_go_on_to_the_next_configuration(tmp_path, conv_path, images, stage):
+    progress = OneInterrupt(stage)
+    with pytest.raises(KeyboardInterrupt):
+        bitpress.autotune(conv_path, tmp_path / "out.onnx", images, configs=["A8W8", "MX6", "MX9"], tolerable_loss=0, progress=progress)
+    assert progress.num_interrupts == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["conv.onnx"]
+
+
+@pytest.mark.parametrize("call, stage", [
+    (lambda model, folder, data, **progress: bitpress.quantize(model, folder / "out.onnx", "MX6", **progress), "quantize weights"),
+    (lambda model, folder, data, **progress: bitpress.sensitivity(model, data, ["mx9", "mx6"], **progress), "sensitivity"),
+    (lambda model, folder, data, **progress: bitpress.search(model, data, ["mx9", "mx6"], target="sqnr>=20", **progress), "sensitivity"),
+    (lambda model, folder, data, **progress: bitpress.search(model, data, ["mx9", "mx6"], target="sqnr>=20", **progress),
+     "measure models"),
+    (lambda model, folder, data, **progress: bitpress.search(model, data, ["mx9", "mx6"], target="sqnr>=20", **progress),
+     "quantize weights"),
+], ids=["quantize", "sensitivity", "search, sensitivity", "search, trials", "search, final model"])
+def test_an_interrupt_leaves_every_function(tmp_path, conv_path, images, call, stage):
+    progress = OneInterrupt(stage)
+    with pytest.raises(KeyboardInterrupt):
+        call(conv_path, tmp_path, images, progress=progress)
+    assert progress.num_interrupts == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["conv.onnx"]
+
+
+def test_a_file_that_cannot_be_written_stops_autotune(tmp_path, conv_path, images):
+    """It is no fault of the configuration: the next one is not tried."""
+    (tmp_path / "out.onnx.trial").mkdir()
+    (tmp_path / "out.onnx.trial" / "file").touch()
+    stages = []
+    with pytest.raises(bitpress.FileError, match="out.onnx.trial"):
+        bitpress.autotune(conv_path, tmp_path / "out.onnx", images, configs=["MX4", "MX6"], progress=lambda stage, *_: stages.append(stage))
+    assert not stages and not (tmp_path / "out.onnx").exists()
