@@ -14,6 +14,7 @@
 #include "pipeline_search_space.h"
 #include "search/front_svg.h"
 #include "search/journal.h"
+#include "search/json_numbers.h"
 
 namespace bitpress::pipeline {
 namespace {
@@ -40,38 +41,6 @@ void Write(AtomicFile& file, const Json& json) {
   file.Commit();
 }
 
-Json DecibelsOrNull(double decibels) { return std::isfinite(decibels) ? Json(decibels) : Json(); }
-
-Json ToJson(const search::Measurement& measurement) {
-  Json json{{"sqnr_db", DecibelsOrNull(measurement.sqnr_db)},
-            {"cosine", measurement.cosine},
-            {"l2", measurement.l2}};
-  const auto add = [&](const char* key, const std::optional<double>& value) {
-    if (value) json[key] = *value;
-  };
-  add("agreement", measurement.agreement);
-  add("top1", measurement.top1);
-  add("reference_top1", measurement.reference_top1);
-  add("metric", measurement.metric);
-  add("reference_metric", measurement.reference_metric);
-  if (measurement.file_bytes > 0) json["file_bytes"] = measurement.file_bytes;
-  return json;
-}
-
-search::Measurement MeasurementFromJson(const Json& json) {
-  search::Measurement measurement;
-  measurement.sqnr_db = json.at("sqnr_db").is_null() ? INFINITY : json["sqnr_db"].get<double>();
-  measurement.cosine = json.at("cosine");
-  measurement.l2 = json.at("l2");
-  const auto read = [&](const char* key, std::optional<double>& value) {
-    if (json.contains(key)) value = json[key].get<double>();
-  };
-  read("agreement", measurement.agreement);
-  read("top1", measurement.top1);
-  read("reference_top1", measurement.reference_top1);
-  return measurement;
-}
-
 // Measures whole models, remembers them, and keeps what was measured in a journal.
 class Trials {
  public:
@@ -89,12 +58,12 @@ class Trials {
     const std::string name = fmt::format("{}", fmt::join(choice, ","));
     if (options_.progress) options_.progress("measure models", num_measured_++, 0);
     if (const auto known = journal_.found().find(name); known != journal_.found().end()) {
-      return MeasurementFromJson(known->second);
+      return search::MeasurementFromJson(known->second);
     }
     const search::Measurement measurement =
         space_.MeasurePlan(space_.PlanOf(report_.groups, report_.sensitivity, choice),
                            options_.batch_size, own_, pool_);
-    journal_.Add(name, ToJson(measurement));
+    journal_.Add(name, search::ToJson(measurement));
     return measurement;
   }
 
@@ -261,14 +230,14 @@ Json ToJson(const SearchReport& report) {
       }
     }
     points.push_back({{"cost", point.cost},
-                      {"predicted_sqnr_db", DecibelsOrNull(evaluate::SqnrDb(point.noise))},
-                      {"measured", point.measured ? ToJson(*point.measured) : Json()},
+                      {"predicted_sqnr_db", search::DecibelsToJson(evaluate::SqnrDb(point.noise))},
+                      {"measured", point.measured ? search::ToJson(*point.measured) : Json()},
                       {"layers", std::move(layers)}});
   }
   Json worst = Json::array();
   for (const auto& [group, noise] : report.worst) {
     worst.push_back({{"node", report.sensitivity.layers[report.groups[group].layers[0]].node},
-                     {"sqnr_db", DecibelsOrNull(evaluate::SqnrDb(noise))}});
+                     {"sqnr_db", search::DecibelsToJson(evaluate::SqnrDb(noise))}});
   }
   const auto& [target, budget, strategy, num_measured] = report.goals;
   return {{"bitpress_search", 1},
@@ -281,7 +250,7 @@ Json ToJson(const SearchReport& report) {
           {"is_exact", report.result.is_exact},
           {"num_measured", report.result.num_measured},
           {"chosen", report.result.chosen},
-          {"final", ToJson(report.final_measurement)},
+          {"final", search::ToJson(report.final_measurement)},
           {"worst", std::move(worst)},
           {"front", std::move(points)}};
 }

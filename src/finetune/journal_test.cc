@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "base/scratch_folder.h"
 
 namespace bitpress::finetune {
@@ -43,6 +46,23 @@ TEST(Journal, GoesOnWhereItStopped) {
   }
   Journal journal(path, "key");
   EXPECT_EQ(journal.found().size(), 3U);
+}
+
+TEST(Journal, KeepsNumbersThatAreNotFinite) {
+  const ScratchFolder folder;
+  const auto path = folder.path() / "journal";
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  LearnedLayer layer = Learned("a", kInfinity);
+  layer.report.error_before = kInfinity;
+  layer.report.error_after = -kInfinity;
+  layer.bias = {std::numeric_limits<float>::quiet_NaN()};
+  Journal(path, "key").Add(layer);
+  const Journal journal(path, "key");
+  const LearnedLayer& found = journal.found().at("a");
+  EXPECT_EQ(found.report.error_before, kInfinity);
+  EXPECT_EQ(found.report.error_after, -kInfinity);
+  EXPECT_EQ(found.weights, layer.weights);
+  EXPECT_TRUE(std::isnan(found.bias.at(0)));
 }
 
 TEST(Journal, ARecordThatWasCutDoesNotCount) {

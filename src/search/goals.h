@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +23,11 @@ struct Measurement {
   uint64_t file_bytes = 0;
   bool operator==(const Measurement&) const = default;
 };
+
+// The fields above by name; numbers as json_numbers.h has them.
+nlohmann::ordered_json ToJson(const Measurement& measurement);
+// Reads what ToJson wrote. Throws Error(kInvalidArgument) or a nlohmann exception.
+Measurement MeasurementFromJson(const nlohmann::ordered_json& json);
 
 enum class Metric { kSqnr, kCosine, kL2, kAgreement, kTop1, kTop1Drop, kMetric, kMetricDrop };
 

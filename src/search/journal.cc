@@ -19,7 +19,7 @@ std::string Line(const Json& json) {
 
 Journal::Journal(std::filesystem::path path, const std::string& key) : path_(std::move(path)) {
   if (path_.empty()) return;
-  const std::string header = Line(Json{{"bitpress_journal", 1}, {"key", key}});
+  const std::string header = Line(Json{{"bitpress_journal", 2}, {"key", key}});
   uint64_t good = 0;
   {
     std::ifstream file(path_, std::ios::binary);

@@ -18,7 +18,7 @@ class Journal {
   Journal(std::filesystem::path path, const std::string& key);
 
   const std::map<std::string, nlohmann::ordered_json>& found() const { return found_; }
-  // Throws Error(kIo).
+  // Keeps `record`, whose numbers are finite or written by json_numbers.h. Throws Error(kIo).
   void Add(const std::string& name, const nlohmann::ordered_json& record);
 
  private:

@@ -5,10 +5,8 @@
 
 #include <cmath>
 
-#include "base/scratch_folder.h"
 #include "base/test_support.h"
 #include "graph/test_models.h"
-#include "search/journal.h"
 
 namespace bitpress::search {
 namespace {
@@ -167,25 +165,6 @@ TEST_F(SearchOfThree, LayersOfOneWeightAreDecidedTogether) {
   ASSERT_EQ(groups.size(), 1);
   EXPECT_THAT(groups[0].layers, ElementsAre(0, 1));
   EXPECT_THAT(groups[0].weights, ElementsAre("a"));
-}
-
-TEST(Journal, GoesOnWhereItStopped) {
-  const ScratchFolder folder;
-  const auto path = folder.path() / "journal";
-  { Journal(path, "key").Add("a", {{"n", 1}}); }
-  {
-    std::ofstream file(path, std::ios::app);
-    file << "[\"b\", {\"n\"";  // cut off
-  }
-  {
-    Journal journal(path, "key");
-    EXPECT_EQ(journal.found().size(), 1);
-    EXPECT_EQ(journal.found().at("a").at("n"), 1);
-    journal.Add("c", {{"n", 3}});
-  }
-  EXPECT_EQ(Journal(path, "key").found().size(), 2);
-  EXPECT_EQ(Journal(path, "another").found().size(), 0);
-  EXPECT_EQ(Journal(path, "key").found().size(), 0);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ function number(value) {
   return size !== 0 && (size < 0.001 || size >= 1e6) ? value.toExponential(2) : String(Number(value.toPrecision(4)));
 }
 function compact(value) { return Math.abs(value) >= 1e5 ? `${Number((value / 1e6).toPrecision(4))}M` : String(value); }
-function decibels(value) { return value === null || value === undefined ? "–" : value === "identical" ? "identical" : `${value.toFixed(1)} dB`; }
+function decibels(value) { return value === null || value === undefined ? "–" : value === "identical" ? value : typeof value === "string" ? `${value} dB` : `${value.toFixed(1)} dB`; }
 function percent(share) { return `${(100 * share).toFixed(1)} %`; }
 function bytes(count) {
   const units = ["B", "kB", "MB", "GB"];

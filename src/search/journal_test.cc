@@ -1,0 +1,106 @@
+// What is kept of a search for the next run: nothing is lost on the way through the file.
+#include "search/journal.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/scratch_folder.h"
+#include "base/test_support.h"
+#include "search/goals.h"
+#include "search/json_numbers.h"
+#include "search/sensitivity.h"
+
+namespace bitpress::search {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// Finite ones in all their digits, and those that JSON has no word for.
+const double kNumbers[] = {
+    0, -0.0, 0.1, -20.25, 1e-308, 5e-324, 1.7976931348623157e308, kInfinity, -kInfinity, kNan};
+
+bool IsSame(double a, double b) { return std::isnan(a) ? std::isnan(b) : a == b; }
+
+// The record after it was written to a file and read back.
+nlohmann::ordered_json ThroughAJournal(const nlohmann::ordered_json& record) {
+  const ScratchFolder folder;
+  const auto path = folder.path() / "journal";
+  Journal(path, "key").Add("record", record);
+  return Journal(path, "key").found().at("record");
+}
+
+TEST(Journal, GoesOnWhereItStopped) {
+  const ScratchFolder folder;
+  const auto path = folder.path() / "journal";
+  { Journal(path, "key").Add("a", {{"n", 1}}); }
+  {
+    std::ofstream file(path, std::ios::app);
+    file << "[\"b\", {\"n\"";  // cut off
+  }
+  {
+    Journal journal(path, "key");
+    EXPECT_EQ(journal.found().size(), 1);
+    EXPECT_EQ(journal.found().at("a").at("n"), 1);
+    journal.Add("c", {{"n", 3}});
+  }
+  EXPECT_EQ(Journal(path, "key").found().size(), 2);
+  EXPECT_EQ(Journal(path, "another").found().size(), 0);
+  EXPECT_EQ(Journal(path, "key").found().size(), 0);
+}
+
+TEST(Journal, KeepsMeasurements) {
+  for (const double number : kNumbers) {
+    Measurement measurement;
+    measurement.sqnr_db = measurement.cosine = measurement.l2 = number;
+    measurement.agreement = measurement.top1 = measurement.reference_top1 = number;
+    measurement.metric = measurement.reference_metric = number;
+    measurement.file_bytes = 12;
+    const Measurement again = MeasurementFromJson(ThroughAJournal(ToJson(measurement)));
+    for (const double found :
+         {again.sqnr_db, again.cosine, again.l2, again.agreement.value(), again.top1.value(),
+          again.reference_top1.value(), again.metric.value(), again.reference_metric.value()}) {
+      EXPECT_TRUE(IsSame(found, number)) << found << ", written was " << number;
+    }
+    EXPECT_EQ(again.file_bytes, 12);
+  }
+  EXPECT_EQ(MeasurementFromJson(ThroughAJournal(ToJson(Measurement()))), Measurement());
+}
+
+TEST(Journal, KeepsLossesOfLayers) {
+  for (const double number : kNumbers) {
+    LayerLoss layer{"node", "MatMul", 3, number, {}};
+    layer.parts.resize(3);
+    layer.parts[1].is_there = true;
+    layer.parts[1].local_noise = number;
+    layer.parts[2].is_there = true;
+    layer.parts[2].fast_noise = number;
+    layer.parts[2].time_ms = number;
+    layer.parts[2].exact = evaluate::Loss{number, number, number, number, number, number, {}};
+    const LayerLoss again = LayerLossFromJson(ThroughAJournal(ToJson(layer)));
+    ASSERT_EQ(again.parts.size(), 3);
+    EXPECT_FALSE(again.parts[0].is_there);
+    EXPECT_FALSE(again.parts[1].fast_noise || again.parts[1].exact || again.parts[1].time_ms);
+    const evaluate::Loss& exact = again.parts[2].exact.value();
+    EXPECT_FALSE(exact.reference_top1);
+    for (const double found :
+         {again.time_ms.value(), again.parts[1].local_noise, again.parts[2].fast_noise.value(),
+          again.parts[2].time_ms.value(), exact.noise, exact.l2, exact.cosine,
+          exact.divergence.value(), exact.agreement.value(), exact.top1.value()}) {
+      EXPECT_TRUE(IsSame(found, number)) << found << ", written was " << number;
+    }
+  }
+}
+
+TEST(Decibels, TheWorstIsNotTakenForTheBest) {
+  EXPECT_TRUE(DecibelsToJson(kInfinity).is_null());
+  EXPECT_EQ(DecibelsToJson(-kInfinity), "-inf");
+  EXPECT_EQ(DecibelsToJson(kNan), "nan");
+  ExpectError(ErrorCode::kInvalidArgument, [] { NumberFromJson(nullptr); });
+  ExpectError(ErrorCode::kInvalidArgument, [] { NumberFromJson("Infinity"); });
+}
+
+}  // namespace
+}  // namespace bitpress::search

@@ -1,0 +1,24 @@
+// Floating-point numbers in JSON, which has neither infinities nor NaN: those are texts. For files
+// that are read back, where the worst figure must not come back as the best.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+
+namespace bitpress::search {
+
+// Returns a number, or "inf", "-inf" or "nan".
+nlohmann::ordered_json NumberToJson(double number);
+// Reads what NumberToJson wrote. Throws Error(kInvalidArgument) for anything else.
+double NumberFromJson(const nlohmann::ordered_json& json);
+
+// The same for a number that may be missing, which is null.
+nlohmann::ordered_json OptionalToJson(std::optional<double> number);
+std::optional<double> OptionalFromJson(const nlohmann::ordered_json& json);
+
+// Returns an SQNR in dB: null stands for +infinity, an output without any error.
+nlohmann::ordered_json DecibelsToJson(double decibels);
+// Reads what DecibelsToJson wrote. Throws Error(kInvalidArgument) for anything else.
+double DecibelsFromJson(const nlohmann::ordered_json& json);
+
+}  // namespace bitpress::search
