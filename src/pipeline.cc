@@ -1,6 +1,5 @@
 #include "pipeline.h"
 
-#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -18,6 +17,7 @@
 #include "runtime/optimize.h"
 
 #include "runtime/ort_library.h"
+#include "runtime/session.h"
 #include "transform/unpack_weights.h"
 
 namespace bitpress::pipeline {
@@ -219,10 +219,7 @@ evaluate::EvaluationReport Evaluate(const EvaluateOptions& options) {
   evaluation.model = options.model;
   evaluation.reference = options.reference;
   evaluation.batch_size = options.batch_size;
-  if (options.num_threads > size_t{std::numeric_limits<int>::max()}) {
-    Fail(ErrorCode::kInvalidArgument, "{} threads are too many", options.num_threads);
-  }
-  evaluation.num_threads = static_cast<int>(options.num_threads);
+  evaluation.num_threads = runtime::SessionThreads(options.num_threads);
   evaluation.processor = options.processor;
   evaluation.progress = options.progress;
   return evaluate::Evaluate(evaluation, *data::OpenSource(source));

@@ -13,6 +13,7 @@
 #include "pipeline_samples.h"
 #include "plan/make_plan.h"
 #include "runtime/ort_library.h"
+#include "runtime/session.h"
 
 namespace bitpress::pipeline {
 namespace {
@@ -164,7 +165,7 @@ search::Measurement SearchSpace::MeasurePlan(plan::QuantPlan plan, size_t batch_
   options.model = path;
   options.reference = options_.model;
   options.batch_size = batch_size;
-  options.num_threads = static_cast<int>(options_.num_threads);
+  options.num_threads = runtime::SessionThreads(options_.num_threads);
   search::Measurement measurement =
       ToMeasurement(evaluate::Evaluate(options, *OpenSamples(options_.num_samples)));
   measurement.file_bytes = 0;  // not of the model that will be written

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -31,7 +32,15 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
     Fail(ErrorCode::kIo, "cannot write '{}': it is no file but a device or a pipe", path_.string());
   }
   // A link is followed, so that its target is replaced and not the link.
-  if (std::filesystem::is_symlink(path_, ignored)) path_ = std::filesystem::weakly_canonical(path_);
+  if (std::filesystem::is_symlink(path_, ignored)) {
+    std::error_code error;
+    const std::filesystem::path target = std::filesystem::weakly_canonical(path_, error);
+    if (error) {
+      Fail(ErrorCode::kIo, "cannot write '{}': the link cannot be followed: {}", path_.string(),
+           error.message());
+    }
+    path_ = target;
+  }
   const std::filesystem::path folder = path_.has_parent_path() ? path_.parent_path() : ".";
   descriptor_ = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
   if (descriptor_ >= 0 && ::access(LinkOf(descriptor_).c_str(), F_OK) == 0) return;

@@ -224,6 +224,10 @@ TEST_F(AtomicFileTest, AFullDiskLeavesTheOldFile) {
 TEST_F(AtomicFileTest, BadPathsAreErrors) {
   EXPECT_THROW(AtomicFile(folder_ / "missing/out.bin"), Error);
   EXPECT_THROW(AtomicFile{folder_.path()}, Error);
+  fs::create_symlink(folder_ / "two", folder_ / "one");
+  fs::create_symlink(folder_ / "one", folder_ / "two");
+  EXPECT_THROW(AtomicFile{folder_ / "one"}, Error);
+  EXPECT_THROW(ReadFile(folder_ / "one"), Error);
   EXPECT_THROW(ReadFile(folder_ / "missing"), Error);
   EXPECT_THROW(ReadFile(folder_.path()), Error);
 }

@@ -85,10 +85,7 @@ CalibrationResult Calibrate(const graph::Model& model, std::string name,
   if (options.batch_size == 0) {
     Fail(ErrorCode::kInvalidArgument, "the batch size is 0, expected 1 or more");
   }
-  constexpr size_t kMostThreads = 1024;
-  if (options.num_threads > kMostThreads) {
-    Fail(ErrorCode::kInvalidArgument, "{} threads are too many", options.num_threads);
-  }
+  runtime::SessionThreads(options.num_threads);  // throws if there are too many
   Calibration calibration(model, values, options);
   calibration.Run(source);
   CalibrationTable table{

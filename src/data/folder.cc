@@ -26,6 +26,16 @@ std::optional<FileKind> KindOf(const fs::path& path) {
   return std::nullopt;
 }
 
+// What cannot be looked at (a link to itself, a name that is too long) is neither of the two.
+bool IsFolder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+bool IsFile(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
 // The entries of a folder that are not hidden, by name.
 std::vector<fs::path> Entries(const fs::path& folder) {
   std::vector<fs::path> entries;
@@ -44,14 +54,13 @@ std::vector<fs::path> Entries(const fs::path& folder) {
 
 std::vector<fs::path> Subfolders(const fs::path& folder) {
   std::vector<fs::path> entries = Entries(folder);
-  std::erase_if(entries, [](const fs::path& path) { return !fs::is_directory(path); });
+  std::erase_if(entries, [](const fs::path& path) { return !IsFolder(path); });
   return entries;
 }
 
 std::vector<fs::path> DataFiles(const fs::path& folder) {
   std::vector<fs::path> entries = Entries(folder);
-  std::erase_if(entries,
-                [](const fs::path& path) { return fs::is_directory(path) || !KindOf(path); });
+  std::erase_if(entries, [](const fs::path& path) { return IsFolder(path) || !KindOf(path); });
   return entries;
 }
 
@@ -59,7 +68,7 @@ std::vector<fs::path> DataFiles(const fs::path& folder) {
 std::vector<fs::path> DataFilesBelow(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const fs::path& entry : Entries(folder)) {
-    if (fs::is_directory(entry)) {
+    if (IsFolder(entry)) {
       const std::vector<fs::path> below = DataFilesBelow(entry);
       files.insert(files.end(), below.begin(), below.end());
     } else if (KindOf(entry)) {
@@ -98,7 +107,7 @@ std::vector<SampleFiles> ListFromCsv(const SourceOptions& options,
     for (const fs::path& folder : input_folders) {
       const fs::path file = folder / row.file;
       const std::string where = fmt::format("{}: line {}", options.labels_csv.string(), row.line);
-      if (!fs::is_regular_file(file)) {
+      if (!IsFile(file)) {
         Fail(ErrorCode::kIo, "{}: file '{}' not found", where, file.string());
       }
       if (!KindOf(file)) {
@@ -131,7 +140,7 @@ std::vector<SampleFiles> ListByInput(const SourceOptions& options,
     if (folder == input_folders[0]) continue;
     for (SampleFiles& sample : samples) {
       const fs::path file = folder / sample.name;
-      if (!fs::is_regular_file(file)) {
+      if (!IsFile(file)) {
         Fail(ErrorCode::kInvalidArgument, "'{}' has no counterpart in '{}'",
              sample.files[0].string(), folder.string());
       }
@@ -147,7 +156,10 @@ std::vector<SampleFiles> ListByInput(const SourceOptions& options,
 
 // Folders with input_0.pb, input_1.pb, ...: this one, or its subfolders. Empty if there are none.
 std::vector<fs::path> TestDataSets(const fs::path& folder) {
-  const auto is_set = [](const fs::path& path) { return fs::exists(path / "input_0.pb"); };
+  const auto is_set = [](const fs::path& path) {
+    std::error_code ignored;
+    return fs::exists(path / "input_0.pb", ignored);
+  };
   if (is_set(folder)) return {folder};
   std::vector<fs::path> sets = Subfolders(folder);
   std::erase_if(sets, [&](const fs::path& path) { return !is_set(path); });
@@ -165,7 +177,7 @@ std::vector<SampleFiles> ListTestDataSets(const std::vector<fs::path>& sets,
         .files = {}};
     for (size_t i = 0; i < num_inputs; ++i) {
       sample.files.push_back(set / fmt::format("input_{}.pb", i));
-      if (!fs::is_regular_file(sample.files.back())) {
+      if (!IsFile(sample.files.back())) {
         Fail(ErrorCode::kIo, "file '{}' not found: the model has {} inputs",
              sample.files.back().string(), num_inputs);
       }
@@ -219,7 +231,7 @@ std::vector<fs::path> InputFolders(const SourceOptions& options) {
   std::vector<fs::path> folders;
   for (const std::string& name : options.input_names) {
     const fs::path folder = options.folder / name;
-    if (name.empty() || !fs::is_directory(folder)) return {};
+    if (name.empty() || !IsFolder(folder)) return {};
     folders.push_back(folder);
   }
   return folders;

@@ -173,6 +173,13 @@ TEST_F(PhotoSourceTest, OpeningErrors) {
       HasSubstr("is a file"));
 }
 
+TEST_F(PhotoSourceTest, NamesThatNoFileHasAreNoFolders) {
+  WritePhoto("a.png", 1);
+  std::filesystem::create_symlink(folder_ / "loop", folder_ / "loop");
+  // Longer than file systems allow.
+  EXPECT_EQ(Open({.input_names = {std::string(300, 'x')}})->num_samples(), 1u);
+}
+
 TEST_F(PhotoSourceTest, SubfolderErrors) {
   WritePhoto("n01/x.png", 1);
   std::filesystem::create_directory(folder_ / "n02");

@@ -185,7 +185,7 @@ runtime::Session Observed(graph::Model model, const std::vector<std::string>& va
     observed.Save(path, /*external_data=*/true);
   }
   runtime::SessionOptions session;
-  session.num_threads = static_cast<int>(options.num_threads);
+  session.num_threads = runtime::SessionThreads(options.num_threads);
   session.operator_library = options.operator_library;
   session.observers = &operators;
   return runtime::Session(path, session);

@@ -11,13 +11,12 @@ namespace {
 
 using graph::Node;
 
-std::vector<std::regex> CompilePatterns(const std::vector<std::string>& patterns) {
+std::vector<NamePattern> CompilePatterns(const std::vector<std::string>& patterns) {
   return {patterns.begin(), patterns.end()};
 }
 
-bool MatchesOne(const std::vector<std::regex>& patterns, const std::string& text) {
-  return std::ranges::any_of(patterns,
-                             [&](const std::regex& p) { return std::regex_match(text, p); });
+bool MatchesOne(const std::vector<NamePattern>& patterns, const std::string& name) {
+  return std::ranges::any_of(patterns, [&](const NamePattern& p) { return p.Matches(name); });
 }
 
 bool Contains(const std::vector<std::string>& words, const std::string& word) {
@@ -105,12 +104,10 @@ void NodeRules::CheckWords(const Compiled& compiled) const {
         [&](size_t i, const std::string& type) { return type == rule.op_types[i]; });
   check(rule.names, names, "no node's name",
         [&](size_t i, const std::string& name) { return name == rule.names[i]; });
-  check(rule.nodes, names, "no node's name", [&](size_t i, const std::string& name) {
-    return std::regex_match(name, compiled.nodes[i]);
-  });
-  check(rule.tensors, values, "no value", [&](size_t i, const std::string& value) {
-    return std::regex_match(value, compiled.tensors[i]);
-  });
+  check(rule.nodes, names, "no node's name",
+        [&](size_t i, const std::string& name) { return compiled.nodes[i].Matches(name); });
+  check(rule.tensors, values, "no value",
+        [&](size_t i, const std::string& value) { return compiled.tensors[i].Matches(value); });
 }
 
 std::vector<Node> NodeRules::EndsOf(const Rule& rule, const std::string& word,

@@ -4,7 +4,6 @@
 
 #include <map>
 #include <optional>
-#include <regex>
 #include <set>
 #include <string>
 #include <string_view>
@@ -12,6 +11,7 @@
 
 #include "formats/format_spec.h"
 #include "graph/model.h"
+#include "plan/name_pattern.h"
 #include "plan/quant_config.h"
 #include "plan/quant_plan.h"
 
@@ -44,8 +44,8 @@ class NodeRules {
     Rule rule;
     std::string label;   // for messages: "rule '...'", "setting exclude_nodes"
     std::string reason;  // of an exclusion
-    std::vector<std::regex> nodes;
-    std::vector<std::regex> tensors;
+    std::vector<NamePattern> nodes;
+    std::vector<NamePattern> tensors;
     std::optional<std::set<std::string>> path;  // keys of the nodes between `from` and `to`
   };
   void Compile(Rule rule, std::string label, std::string reason);

@@ -1,10 +1,10 @@
 #include "plan/rule.h"
 
 #include <algorithm>
-#include <regex>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "plan/name_pattern.h"
 #include "plan/quant_config.h"
 
 namespace bitpress::plan {
@@ -85,12 +85,7 @@ void CheckRule(const Rule& rule) {
     for (const std::string& word : rule.*selector.list) {
       selects = true;
       if (!selector.is_pattern) continue;
-      try {
-        const std::regex compiled(word);
-      } catch (const std::regex_error& error) {
-        Fail(ErrorCode::kInvalidArgument, "{}: '{}' is not a regular expression: {}", selector.key,
-             word, error.what());
-      }
+      WithContext(selector.key, [&] { return NamePattern(word); });
     }
   }
   if (!selects) {

@@ -1,9 +1,9 @@
 // The table of settings: one row a field of QuantConfig.
-#include <regex>
 #include <utility>
 
 #include "base/text.h"
 #include "plan/model_settings.h"
+#include "plan/name_pattern.h"
 #include "plan/quant_config.h"
 #include "plan/words.h"
 
@@ -31,14 +31,7 @@ std::vector<std::string> ParseList(std::string_view text) {
 
 std::vector<std::string> ParsePatterns(std::string_view text) {
   std::vector<std::string> patterns = ParseList(text);
-  for (const std::string& pattern : patterns) {
-    try {
-      const std::regex compiled(pattern);
-    } catch (const std::regex_error& error) {
-      Fail(ErrorCode::kInvalidArgument, "'{}' is not a regular expression: {}", pattern,
-           error.what());
-    }
-  }
+  for (const std::string& pattern : patterns) NamePattern{pattern};  // throws if it is none
   return patterns;
 }
 

@@ -18,7 +18,7 @@ class Part {
   Part(const graph::Model& model, const std::set<std::string>& values, size_t num_threads)
       : session_(runtime::OpenModel(
             graph::Extract(model, {}, std::vector<std::string>(values.begin(), values.end())),
-            {.num_threads = static_cast<int>(num_threads)})) {
+            {.num_threads = runtime::SessionThreads(num_threads)})) {
     const std::vector<std::string> names = model.InputNames();
     for (const runtime::ValueDescription& input : session_.inputs()) {
       inputs_.push_back(static_cast<size_t>(std::ranges::find(names, input.name) - names.begin()));

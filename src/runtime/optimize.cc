@@ -66,7 +66,7 @@ void WriteOptimized(const fs::path& model, const fs::path& out, SessionOptions o
   const bool is_large = !error && num_bytes > kMaxInlineBytes;
   const bool is_external = !error && RefersToExternalData(model);
   const fs::path data = out.string() + ".data";
-  if (is_external && fs::exists(data)) {
+  if (is_external && fs::exists(data, error)) {
     Fail(ErrorCode::kInvalidArgument,
          "'{}' exists and may belong to '{}'; remove it or choose another output", data.string(),
          model.string());

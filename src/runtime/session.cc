@@ -40,7 +40,7 @@ fs::path RegisterOperators(Ort::SessionOptions& target, const SessionOptions& op
   if (library.empty()) {
     library = FindOperatorLibrary();
     if (library.empty()) return {};
-  } else if (!fs::exists(library)) {
+  } else if (std::error_code ignored; !fs::exists(library, ignored)) {
     Fail(ErrorCode::kIo, "operator library '{}' not found", library.string());
   }
   try {
@@ -206,6 +206,15 @@ Tensor CopyOutput(const ValueDescription& description, const Ort::Value& value) 
 }
 
 }  // namespace
+
+int SessionThreads(size_t num_threads) {
+  constexpr size_t kMost = 1024;
+  if (num_threads > kMost) {
+    Fail(ErrorCode::kInvalidArgument, "{} threads are too many, expected 0 (all cores) to {}",
+         num_threads, kMost);
+  }
+  return static_cast<int>(num_threads);
+}
 
 struct Session::Impl {
   Ort::Session session{nullptr};

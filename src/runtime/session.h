@@ -4,6 +4,7 @@
 // them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -24,6 +25,10 @@ enum class Optimization {
 };
 
 class ObserverOperators;
+
+// Returns a caller's number of threads as SessionOptions have it. Throws Error(kInvalidArgument) if
+// there are more than 1024, which no processor has and a wrong sign makes.
+int SessionThreads(size_t num_threads);
 
 struct SessionOptions {
   int num_threads = 0;  // intra-op threads; 0: one for each core this process may use

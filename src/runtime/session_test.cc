@@ -316,6 +316,16 @@ TEST(SessionError, OperatorLibrary) {
               HasSubstr("ops.so' cannot be loaded"));
 }
 
+TEST(SessionError, NumbersOfThreadsThatAreNone) {
+  EXPECT_EQ(SessionThreads(0), 0);
+  EXPECT_EQ(SessionThreads(1024), 1024);
+  // The first was -1 in a caller's int; the others are 0 and 1 if they are cut to 32 bits.
+  for (const size_t number : {~size_t{0}, size_t{1} << 32, (size_t{1} << 32) + 1}) {
+    EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { SessionThreads(number); }),
+                HasSubstr("threads are too many"));
+  }
+}
+
 TEST(SessionError, NegativeThreads) {
   EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument,
                           [] { Session session(TestModel("affine.onnx"), {.num_threads = -1}); }),

@@ -24,7 +24,7 @@ std::vector<std::string> OutputsOf(const Node& node) {
 }
 
 runtime::Session Open(const Model& model, size_t num_threads) {
-  return runtime::OpenModel(model, {.num_threads = static_cast<int>(num_threads)});
+  return runtime::OpenModel(model, {.num_threads = runtime::SessionThreads(num_threads)});
 }
 
 }  // namespace

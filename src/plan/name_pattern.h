@@ -1,0 +1,28 @@
+// A regular expression for the names of a model, as rules and exclusions have them: "conv_[0-9]+".
+// It is matched against whole names, in the grammar of ECMAScript. Names come from files of
+// strangers, so their length must not decide how deep the stack gets.
+#pragma once
+
+#include <optional>
+#include <regex>
+#include <string>
+#include <string_view>
+
+namespace bitpress::plan {
+
+class NamePattern {
+ public:
+  // Throws Error(kInvalidArgument) if `pattern` is not a regular expression.
+  explicit NamePattern(std::string pattern);
+
+  // Returns whether the whole of `name` fits. Throws Error(kInvalidArgument) if the name is too
+  // long for a pattern that refers back to a group of its own, such as "(.*)_\1".
+  bool Matches(const std::string& name) const;
+
+ private:
+  std::string pattern_;
+  std::regex backtracking_;
+  std::optional<std::regex> breadth_first_;  // absent if the pattern refers back to a group
+};
+
+}  // namespace bitpress::plan
