@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "base/thread_pool.h"
+#include "base/version.h"
 #include "data/source.h"
 #include "graph/clean_up.h"
 #include "graph/stored_bytes.h"
@@ -123,7 +124,7 @@ graph::Model LoadToRun(const fs::path& path) {
 
 }  // namespace
 
-std::string_view Version() { return BITPRESS_VERSION; }
+std::string_view Version() { return bitpress::Version(); }
 
 graph::Model Prepare(const fs::path& path, Preparation preparation,
                      const std::optional<plan::EqualizeOptions>& equalization,

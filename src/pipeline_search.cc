@@ -31,6 +31,11 @@ fs::path JournalOf(const Options& options, const char* what = ".journal") {
   return journal;
 }
 
+// The key of these journals; "" where there are none.
+std::string KeyOf(const SearchSpace& space, const SpaceOptions& options) {
+  return options.open_source ? "" : space.Key();
+}
+
 void Remove(const fs::path& path) {
   std::error_code ignored;
   fs::remove(path, ignored);
@@ -45,14 +50,14 @@ void Write(AtomicFile& file, const Json& json) {
 class Trials {
  public:
   Trials(const SearchSpace& space, const SearchOptions& options, const SearchReport& report,
-         const OwnMeasure& own, ThreadPool& pool)
+         const OwnMeasure& own, const std::string& key, ThreadPool& pool)
       : space_(space),
         options_(options),
         report_(report),
         own_(own),
         pool_(pool),
         // Nothing tells whether a metric is the same one in another run.
-        journal_(own.metric ? fs::path() : JournalOf(options, ".trials"), space.Key()) {}
+        journal_(own.metric ? fs::path() : JournalOf(options, ".trials"), key) {}
 
   search::Measurement Measure(const search::Choice& choice) {
     const std::string name = fmt::format("{}", fmt::join(choice, ","));
@@ -130,7 +135,8 @@ void RunSearch(const SearchOptions& options, SearchReport& report) {
   ThreadPool pool(options.num_threads);
   report.space = space.space();
   const bool measures_time = report.cost == search::CostKind::kTime;
-  report.sensitivity = space.Measure(JournalOf(options), measures_time, pool);
+  const std::string key = KeyOf(space, options);
+  report.sensitivity = space.Measure(JournalOf(options), key, measures_time, pool);
   report.groups = search::GroupLayers(space.model(), report.sensitivity);
   std::vector<std::map<std::string, uint64_t>> stored;
   for (const search::PlannedPart& part : space.parts()) {
@@ -139,7 +145,7 @@ void RunSearch(const SearchOptions& options, SearchReport& report) {
   const search::CostModel costs(report.cost, space.model(), report.space, report.sensitivity,
                                 report.groups, std::move(stored),
                                 graph::StoredBytes(options.model));
-  Trials trials(space, options, report, own, pool);
+  Trials trials(space, options, report, own, key, pool);
   report.result = search::Search(costs, report.space, options.goals,
                                  [&](const auto& choice) { return trials.Measure(choice); });
   const search::Choice& choice = report.result.points[report.result.chosen].choice;
@@ -158,7 +164,8 @@ SensitivityReport MeasureSensitivity(const SensitivityOptions& options) {
     const SearchSpace space(options);
     ThreadPool pool(options.num_threads);
     report.space = space.space();
-    report.sensitivity = space.Measure(JournalOf(options), options.measures_time, pool);
+    report.sensitivity =
+        space.Measure(JournalOf(options), KeyOf(space, options), options.measures_time, pool);
   });
   report.rank_correlation = search::RankCorrelation(report.sensitivity);
   Write(file, ToJson(report));

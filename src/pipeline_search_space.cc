@@ -84,14 +84,17 @@ void SearchSpace::PlanParts() {
   }
 }
 
-search::Sensitivity SearchSpace::Measure(const std::filesystem::path& journal, bool measures_time,
+search::Sensitivity SearchSpace::Measure(const std::filesystem::path& journal,
+                                         const std::string& key, bool measures_time,
                                          ThreadPool& pool) const {
   search::SensitivityOptions options;
   options.method = options_.method;
   options.measures_time = measures_time;
   options.num_threads = options_.num_threads;
   options.journal = journal;
-  options.key = Key() + (measures_time ? " with times" : "");
+  options.key = key;
+  // Times are all that depends on the threads.
+  if (measures_time) options.key += fmt::format(" with times on {} threads", options_.num_threads);
   options.progress = options_.progress;
   size_t limit = options_.num_sensitivity_samples;
   if (options_.num_samples > 0) limit = std::min(limit, options_.num_samples);
@@ -100,11 +103,10 @@ search::Sensitivity SearchSpace::Measure(const std::filesystem::path& journal, b
 }
 
 std::string SearchSpace::Key() const {
-  Json key{{"model", model_.Fingerprint()},
-           {"data", options_.data.string()},
-           {"labels", options_.labels_csv.string()},
-           {"image", options_.image},
-           {"samples", options_.num_samples},
+  Json key{{"bitpress", Version()},
+           {"onnxruntime", runtime::OrtVersion()},
+           {"model", model_.Fingerprint()},
+           {"samples", OpenSamples(options_.num_samples)->Fingerprint()},
            {"sensitivity_samples", options_.num_sensitivity_samples},
            {"method", search::MethodName(options_.method)},
            {"base", plan::ToJson(space_.base)}};

@@ -35,8 +35,9 @@ class SearchSpace {
   const graph::Model& model() const { return model_; }
   const std::vector<search::PlannedPart>& parts() const { return parts_; }
 
-  search::Sensitivity Measure(const std::filesystem::path& journal, bool measures_time,
-                              ThreadPool& pool) const;
+  // `key` is that of Key(), for the journal; both may be empty.
+  search::Sensitivity Measure(const std::filesystem::path& journal, const std::string& key,
+                              bool measures_time, ThreadPool& pool) const;
   // The plan that gives each group what `choice` says.
   plan::QuantPlan PlanOf(const std::vector<search::LayerGroup>& groups,
                          const search::Sensitivity& sensitivity,
@@ -44,7 +45,9 @@ class SearchSpace {
   // That plan's model against the float one on all samples, before fine-tuning. Throws Error.
   search::Measurement MeasurePlan(plan::QuantPlan plan, size_t batch_size, const OwnMeasure& own,
                                   ThreadPool& pool) const;
-  // What measurements depend on: model, candidates and samples.
+  // Returns what measurements depend on: the versions of Bitpress and ONNX Runtime, the model, the
+  // candidates and the content of all samples, which are read for that. Threads, batches and
+  // progress change no measurement and are not in it. Throws Error: samples that cannot be read.
   std::string Key() const;
 
  private:

@@ -264,5 +264,33 @@ TEST_F(ArraySourceTest, LargeFileIsReadInParts) {
   EXPECT_LT(largest, 10000);
 }
 
+TEST_F(ArraySourceTest, TheFingerprintIsOfTheContentOfAllSamples) {
+  const auto fingerprint = [&](SourceOptions options = {}) {
+    return Open(std::move(options))->Fingerprint();
+  };
+  WriteNpy("a.npy", Count({9, 2}, 0));
+  WriteNpy("b.npy", Count({3, 2}, 18));
+  const uint64_t first = fingerprint();
+  EXPECT_EQ(fingerprint(), first);
+  EXPECT_EQ(fingerprint({.limit = 12}), first);
+  const uint64_t cut = fingerprint({.limit = 11});
+  EXPECT_NE(cut, first);
+  EXPECT_NE(fingerprint({.use_whole_items = true}), first);
+  std::filesystem::rename(folder_ / "b.npy", folder_ / "c.npy");
+  EXPECT_EQ(fingerprint(), first);
+  // The last value of the last sample, in a file of the same size and time.
+  const auto time = std::filesystem::last_write_time(folder_ / "c.npy");
+  Tensor other = Count({3, 2}, 18);
+  other.values<float>()[5] = -1;
+  WriteNpy("c.npy", other);
+  std::filesystem::last_write_time(folder_ / "c.npy", time);
+  EXPECT_NE(fingerprint(), first);
+  EXPECT_EQ(fingerprint({.limit = 11}), cut) << "what is not used does not count";
+  const auto source = Open();
+  source->Next(5);
+  source->Fingerprint();
+  EXPECT_EQ(source->Next(1)->names, std::vector<std::string>{"a.npy[0]"});
+}
+
 }  // namespace
 }  // namespace bitpress::data

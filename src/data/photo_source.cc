@@ -1,9 +1,12 @@
 // Photos, decoded on all cores, if wanted ahead of the caller.
 #include <algorithm>
+#include <bit>
 #include <deque>
 #include <future>
 #include <utility>
 
+#include "base/atomic_file.h"
+#include "base/content_hash.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "data/batch_builder.h"
@@ -57,6 +60,28 @@ class PhotoSource : public Source {
     ahead_ = {};
     decoded_.clear();
     position_ = 0;
+  }
+
+  // The bytes of the files instead of the pixels: nothing is decoded.
+  uint64_t Fingerprint() override {
+    Rewind();
+    ContentHash hash;
+    for (const int pixels : {spec_.resize, spec_.crop}) {
+      hash.AddNumber(static_cast<uint64_t>(pixels));
+    }
+    for (const auto& numbers : {spec_.mean, spec_.std}) {
+      for (int i = 0; i < 3; ++i) hash.AddNumber(std::bit_cast<uint32_t>(numbers[i]));
+    }
+    hash.AddNumber(spec_.nhwc ? 1 : 0);
+    hash.AddNumber(spec_.bgr ? 1 : 0);
+    hash.AddNumber(samples_.size());
+    for (const SampleFiles& sample : samples_) {
+      hash.Add(ReadFile(sample.files[0]));
+      for (const int64_t label : LabelsOf(sample.label)) {
+        hash.AddNumber(static_cast<uint64_t>(label));
+      }
+    }
+    return hash.value();
   }
 
  private:

@@ -223,5 +223,26 @@ TEST_F(PhotoSourceTest, NumberOfThreadsChangesNothing) {
   EXPECT_EQ(one->inputs[0].bytes, many->inputs[0].bytes);
 }
 
+TEST_F(PhotoSourceTest, TheFingerprintIsOfTheContentOfAllSamples) {
+  for (int i = 0; i < 4; ++i) WritePhoto(std::to_string(i) + ".png", i);
+  const uint64_t first = Open()->Fingerprint();
+  EXPECT_EQ(Open()->Fingerprint(), first);
+  EXPECT_NE(Open({.limit = 3})->Fingerprint(), first);
+  EXPECT_NE(Open({.image = ImageSpec{.crop = 4}})->Fingerprint(), first);
+  EXPECT_NE(Open({.image = ImageSpec{.mean = {0, 0, 0.5F}}})->Fingerprint(), first);
+  WritePhoto("3.png", 5);
+  EXPECT_NE(Open()->Fingerprint(), first);
+  WritePhoto("3.png", 3);
+  WriteBytes(folder_ / "labels.csv", "file,class\n0.png,0\n1.png,0\n2.png,0\n3.png,0\n");
+  const uint64_t labelled = Open({.labels_csv = folder_ / "labels.csv"})->Fingerprint();
+  EXPECT_NE(labelled, first);
+  WriteBytes(folder_ / "labels.csv", "file,class\n0.png,0\n1.png,0\n2.png,0\n3.png,1\n");
+  EXPECT_NE(Open({.labels_csv = folder_ / "labels.csv"})->Fingerprint(), labelled);
+  const auto source = Open({.read_ahead = true});
+  source->Next(2);
+  EXPECT_EQ(source->Fingerprint(), first);
+  EXPECT_THAT(Values(*source->Next(4)), ElementsAre(0, 1, 2, 3));
+}
+
 }  // namespace
 }  // namespace bitpress::data

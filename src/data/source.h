@@ -69,6 +69,10 @@ class Source {
   // and where shapes change. Throws Error naming the file.
   virtual std::optional<Batch> Next(size_t max_samples) = 0;
   virtual void Rewind() = 0;
+  // Returns a number that sources share if they give the same samples: element types, shapes,
+  // values and classes, whatever the files are called. Reads all samples and begins from the start
+  // again afterwards; photos are read, but not decoded. Throws Error naming the file.
+  virtual uint64_t Fingerprint();
 };
 
 struct SourceOptions;

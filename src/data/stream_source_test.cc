@@ -100,5 +100,12 @@ TEST(StreamSourceTest, WrongItemsAreNamed) {
               HasSubstr("there are 1 classes for 2 samples"));
 }
 
+TEST(StreamSourceTest, TheFingerprintIsOfTheContentOfAllSamples) {
+  const uint64_t first = Open({Rows(3, 0), Rows(2, 6)})->Fingerprint();
+  EXPECT_EQ(Open({Rows(5, 0)})->Fingerprint(), first) << "the same samples in one item";
+  EXPECT_NE(Open({Rows(3, 0), Rows(2, 7)})->Fingerprint(), first);
+  EXPECT_NE(Open({Rows(3, 0, {1, 2, 3}), Rows(2, 6, {4, 5})}, {}, true)->Fingerprint(), first);
+}
+
 }  // namespace
 }  // namespace bitpress::data

@@ -1,7 +1,6 @@
 #include "finetune/finetune.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -9,8 +8,8 @@
 #include <span>
 
 #include "base/error.h"
-#include "calibrate/byte_stream.h"
 #include "finetune/awq.h"
+#include "finetune/journal_key.h"
 #include "finetune/learn_layer.h"
 
 namespace bitpress::finetune {
@@ -55,7 +54,9 @@ class Finetuner {
       return !is_wanted;
     });
     layers_ = std::move(layers.found);
-    Journal journal(options_.journal, JournalKey());
+    const std::string key =
+        options_.journal.empty() ? "" : JournalKey(float_model_, plan_, apply_, options_, source_);
+    Journal journal(options_.journal, key);
     const size_t num_groups = std::clamp<size_t>(options_.num_groups, 1, layers_.size() + 1);
     for (size_t group = 0; group < num_groups; ++group) {
       const size_t begin = group * layers_.size() / num_groups;
@@ -65,41 +66,6 @@ class Finetuner {
   }
 
  private:
-  // What results depend on.
-  std::string JournalKey() {
-    if (options_.journal.empty()) return "";
-    calibrate::ByteWriter writer;
-    writer.Text(plan::ToJson(plan_));
-    writer.Text(plan::FinetunePassNames(options_.passes));
-    for (const auto& [name, params] : apply_.params) {
-      writer.Text(name);
-      writer.Float(params.scale);
-      writer.Number(params.zero_point);
-    }
-    for (const auto& [name, channels] : apply_.channels) {
-      writer.Text(name);
-      for (const uint8_t code : channels.largest) writer.Number(code);
-    }
-    writer.Number(options_.num_groups);
-    writer.Number(options_.gather.hold_back_every);
-    writer.Number(options_.gather.num_positions);
-    writer.Number(options_.gather.seed);
-    writer.Number(options_.gather.num_kept);
-    writer.Number(std::bit_cast<uint64_t>(options_.tuner.ridge));
-    writer.Number(options_.tuner.num_rounds);
-    writer.Number(static_cast<uint8_t>(options_.tuner.activation_order ? 1 : 0));
-    writer.Number(static_cast<uint8_t>(options_.tuner.refresh_scales ? 1 : 0));
-    writer.Number(source_.num_samples());
-    source_.Rewind();
-    if (const std::optional<data::Batch> first = source_.Next(1)) {
-      for (const Tensor& input : first->inputs) {
-        writer.Text({reinterpret_cast<const char*>(input.bytes.data()), input.bytes.size()});
-      }
-    }
-    return fmt::format("{:016x} {:08x}", float_model_.Fingerprint(),
-                       calibrate::Crc32c(writer.bytes()));
-  }
-
   // Layers [begin, end).
   void LearnGroup(size_t begin, size_t end, Journal& journal) {
     // Layers of the journal need no samples any more.

@@ -1,6 +1,6 @@
 // What was learned so far, in a file beside the output, so that a run that was stopped goes on
-// where it stopped. A record is written as a whole or does not count; a journal of another model,
-// plan, recipe or other samples is not read.
+// where it stopped. A record is written as a whole or does not count. A journal of another model,
+// plan, recipe, version or of other samples is not read (journal_key.h).
 #pragma once
 
 #include <cstdint>

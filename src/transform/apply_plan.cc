@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/version.h"
 #include "plan/quantizer_nodes.h"
 #include "transform/dequantize_in_bodies.h"
 #include "transform/insert_quantizers.h"
@@ -82,7 +83,7 @@ std::string Unpacked(const graph::Model& model, const plan::QuantPlan& plan,
 
 bool RecordConfig(graph::Model& model, const plan::QuantPlan& plan, const Weights& weights) {
   const auto before = model.Metadata();
-  model.SetMetadata(plan::kVersionMetadata, BITPRESS_VERSION);
+  model.SetMetadata(plan::kVersionMetadata, std::string(Version()));
   model.SetMetadata(plan::kConfigMetadata, plan::ToJson(plan.config));
   const auto num_weights = std::ranges::count_if(plan.tensors, [](const plan::TensorPlan& row) {
     return row.is_quantized() && row.role != plan::Role::kActivation;

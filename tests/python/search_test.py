@@ -1,6 +1,7 @@
 """Sensitivity, search and autotune from Python."""
 
 import json
+import os
 
 import numpy as np
 import onnx
@@ -119,3 +120,99 @@ def test_the_report_of_what_was_found(tmp_path, conv_path, images):
         bitpress.report(tmp_path / "mixed.onnx", tmp_path / "page.html", conv_path, calibration=tmp_path / "none.bpc")
     with pytest.raises(bitpress.InvalidArgumentError, match="layer_samples"):
         bitpress.report(tmp_path / "mixed.onnx", tmp_path / "page.html", conv_path, images, layer_samples=0)
+
+
+class Stopped(Exception):
+    pass
+
+
+def stop_at(wanted, number):
+    def progress(stage, done, total):
+        if stage == wanted and done == number:
+            raise Stopped
+
+    return progress
+
+
+MARK = 12345.0
+
+
+@pytest.fixture
+def stopped_run(tmp_path, conv_path, images):
+    """A folder of samples, and go_on(): the report of a run that finds the journal of a stopped one. Where it goes on, its
+    first layer has MARK multiplications, which are written into the journal by hand."""
+    folder, output = tmp_path / "samples", tmp_path / "sensitivity.json"
+    folder.mkdir()
+    np.save(folder / "images.npy", images)
+
+    def go_on(change=lambda header: header, **arguments):
+        with pytest.raises(Stopped):
+            bitpress.sensitivity(conv_path, folder, ["mx9", "mx6"], output=output, progress=stop_at("sensitivity", 2))
+        journal = tmp_path / "sensitivity.json.journal"
+        header, first, *rest = journal.read_text().splitlines()
+        record = json.loads(first)
+        record[1]["macs"] = MARK
+        journal.write_text("\n".join([change(header), json.dumps(record), *rest]) + "\n")
+        return lambda: bitpress.sensitivity(conv_path, folder, ["mx9", "mx6"], output=output, **arguments)["layers"][0]["macs"]
+
+    return folder, go_on
+
+
+def test_a_stopped_run_goes_on_with_the_same_samples(stopped_run):
+    folder, go_on = stopped_run
+    assert go_on()() == MARK
+    # What changes no result is no reason to begin anew: threads, progress, the time of a file.
+    again = go_on(threads=1, progress=lambda *call: None)
+    os.utime(folder / "images.npy", (1, 1))
+    assert again() == MARK
+
+
+def test_a_stopped_run_does_not_go_on_with_other_samples_of_the_same_path(stopped_run):
+    folder, go_on = stopped_run
+    again = go_on()
+    path = folder / "images.npy"
+    before = path.stat()
+    changed = np.load(path)
+    changed[-1] *= 2
+    np.save(path, changed)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size and again() != MARK
+
+
+@pytest.mark.parametrize("version", [bitpress.__version__, onnxruntime.__version__], ids=["bitpress", "onnxruntime"])
+def test_a_stopped_run_does_not_go_on_with_another_version(stopped_run, version):
+    _, go_on = stopped_run
+
+    def change(header):
+        assert version in header
+        return header.replace(version, "0.0.0")
+
+    assert go_on(change)() != MARK
+
+
+def test_a_stopped_fine_tuning_learns_anew_from_other_samples(tmp_path, matmul_path, sequences):
+    """The first sample stays the same."""
+    folder = tmp_path / "samples"
+    folder.mkdir()
+    np.save(folder / "rows.npy", sequences)
+    stages = []
+
+    def stop(stage, done, total):
+        if stage.startswith("tune layers"):
+            raise Stopped
+
+    def tune(output):
+        stages.clear()
+        bitpress.quantize(matmul_path, output, "MX6_ADAQUANT", folder, progress=lambda stage, *_: stages.append(stage))
+        return any(stage.startswith("observe layers") for stage in stages), output.read_bytes()
+
+    def stopped(output):
+        with pytest.raises(Stopped):
+            bitpress.quantize(matmul_path, output, "MX6_ADAQUANT", folder, progress=stop)
+        assert output.with_name(output.name + ".journal").exists() and not output.exists()
+
+    output = tmp_path / "tuned.onnx"
+    stopped(output)
+    np.save(folder / "rows.npy", np.concatenate([sequences[:1], sequences[1:, :, ::-1]]))
+    has_observed, found = tune(output)
+    assert has_observed and found == tune(tmp_path / "whole.onnx")[1]

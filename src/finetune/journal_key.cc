@@ -1,0 +1,72 @@
+#include "finetune/journal_key.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstdint>
+#include <string>
+
+#include "base/content_hash.h"
+#include "base/version.h"
+#include "plan/finetune_passes.h"
+#include "runtime/ort_library.h"
+
+namespace bitpress::finetune {
+namespace {
+
+void AddParams(ContentHash& hash, const formats::QParams& params) {
+  hash.AddNumber(std::bit_cast<uint32_t>(params.scale));
+  hash.AddNumber(static_cast<uint64_t>(params.zero_point));
+}
+
+void AddParameters(ContentHash& hash, const transform::ApplyOptions& apply) {
+  hash.AddNumber(apply.params.size());
+  for (const auto& [name, params] : apply.params) {
+    hash.Add(name);
+    AddParams(hash, params);
+  }
+  hash.AddNumber(apply.weight_params.size());
+  for (const auto& [name, all] : apply.weight_params) {
+    hash.Add(name);
+    hash.AddNumber(all.size());
+    for (const formats::QParams& params : all) AddParams(hash, params);
+  }
+  hash.AddNumber(apply.channels.size());
+  for (const auto& [name, channels] : apply.channels) {
+    hash.Add(name);
+    hash.AddNumber(channels.largest.size());
+    for (const uint8_t code : channels.largest) hash.AddNumber(code);
+  }
+}
+
+void AddOptions(ContentHash& hash, const FinetuneOptions& options) {
+  hash.Add(plan::FinetunePassNames(options.passes));
+  hash.AddNumber(options.num_groups);
+  hash.AddNumber(options.op_types.size());
+  for (const std::string& op_type : options.op_types) hash.Add(op_type);
+  hash.AddNumber(options.adds_biases ? 1 : 0);
+  hash.AddNumber(options.gather.hold_back_every);
+  hash.AddNumber(static_cast<uint64_t>(options.gather.num_positions));
+  hash.AddNumber(options.gather.seed);
+  hash.AddNumber(static_cast<uint64_t>(options.gather.num_kept));
+  hash.AddNumber(std::bit_cast<uint64_t>(options.tuner.ridge));
+  hash.AddNumber(static_cast<uint64_t>(options.tuner.num_rounds));
+  hash.AddNumber(options.tuner.activation_order ? 1 : 0);
+  hash.AddNumber(options.tuner.refresh_scales ? 1 : 0);
+}
+
+}  // namespace
+
+std::string JournalKey(const graph::Model& float_model, const plan::QuantPlan& plan,
+                       const transform::ApplyOptions& apply, const FinetuneOptions& options,
+                       data::Source& source) {
+  ContentHash wishes;
+  wishes.Add(plan::ToJson(plan));
+  AddParameters(wishes, apply);
+  AddOptions(wishes, options);
+  return fmt::format("Bitpress {}, ONNX Runtime {}, model {:016x}, plan {:016x}, samples {:016x}",
+                     Version(), runtime::OrtVersion(), float_model.Fingerprint(), wishes.value(),
+                     source.Fingerprint());
+}
+
+}  // namespace bitpress::finetune
