@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <string_view>
 
 #include "base/text.h"
 #include "target_text.h"
@@ -125,8 +126,30 @@ std::string DescribeWeights(const Weights& weights) {
   return text + "\n";
 }
 
+// Says on which samples the errors of the layers were measured.
+std::string_view DescribeJudge(const finetune::FinetuneReport& report) {
+  if (report.NumJudgedBy(finetune::Judge::kLearned) == 0) return " on held-back samples";
+  return report.NumJudgedBy(finetune::Judge::kHeldBack) == 0 ? " on the samples they learned from"
+                                                             : "";
+}
+
+// Says which layers had no held-back samples, and what gives them some; "" where all had.
+std::string DescribeMissingJudge(const finetune::FinetuneReport& report, int64_t hold_back_every) {
+  const size_t num_judging_themselves = report.NumJudgedBy(finetune::Judge::kLearned);
+  if (num_judging_themselves == 0) return "";
+  const std::string advice =
+      hold_back_every == 0
+          ? "finetune_hold_back=0 holds none back"
+          : fmt::format("give samples for {} runs or more, or lower finetune_hold_back",
+                        hold_back_every);
+  return fmt::format(
+      "  no held-back samples for {} of {} layers: the samples that they learned from judge "
+      "themselves, so that a fit too close to them is not seen ({})\n",
+      num_judging_themselves, report.layers.size(), advice);
+}
+
 // How much nearer to the float model's the outputs of the layers came, and which stayed behind.
-std::string DescribeFinetuning(const finetune::FinetuneReport& report) {
+std::string DescribeFinetuning(const finetune::FinetuneReport& report, int64_t hold_back_every) {
   if (report.layers.empty() && report.left_out.empty()) return "";
   size_t num_tuned = 0;
   double log_before = 0;
@@ -147,13 +170,13 @@ std::string DescribeFinetuning(const finetune::FinetuneReport& report) {
   if (report.num_samples > 0) text += fmt::format(" from {} samples", report.num_samples);
   if (num_tuned > 0) {
     const auto count = static_cast<double>(num_tuned);
-    text += fmt::format(", SQNR of their outputs on held-back samples {:.1f} -> {:.1f} dB",
+    text += fmt::format(", SQNR of their outputs{} {:.1f} -> {:.1f} dB", DescribeJudge(report),
                         -10 * log_before / count, -10 * log_after / count);
   }
   if (report.num_resumed > 0) {
     text += fmt::format(" ({} were in the journal of a stopped run)", report.num_resumed);
   }
-  text += "\n" + notes;
+  text += "\n" + DescribeMissingJudge(report, hold_back_every) + notes;
   for (const auto& [weight, reason] : report.left_out) {
     text += fmt::format("  not tuned: '{}': {}\n", weight, reason);
   }
@@ -225,7 +248,7 @@ std::string DescribeQuantized(const pipeline::QuantizeOptions& options,
   if (!report.finetune.scaled.smoothed.empty() || !report.finetune.scaled.left_alone.empty()) {
     text += DescribeScaled("awq:", report.finetune.scaled);
   }
-  text += DescribeFinetuning(report.finetune);
+  text += DescribeFinetuning(report.finetune, plan.config.finetune_settings.hold_back_every);
   text += DescribeWeights(report.transform.weights);
   text += DescribePairs(plan, report.transform.weights);
   text += DescribeUnsigned(report.unsigned_weights);

@@ -145,6 +145,7 @@ class Reporter {
           std::ranges::find(result_.layers, learned.node, &report::LayerReport::node);
       if (layer == result_.layers.end() || !learned.is_tuned) continue;
       layer->learned = {learned.error_before, learned.error_after};
+      layer->judged_by = finetune::JudgeName(learned.judge);
     }
   }
 

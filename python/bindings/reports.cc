@@ -5,6 +5,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <nlohmann/json.hpp>
@@ -42,8 +43,13 @@ void BindQuantizeReport(nb::module_& module) {
       .def_ro("weight", &LayerReport::weight)
       .def_ro("format", &LayerReport::format)
       .def_ro("error_before", &LayerReport::error_before,
-              "Noise over signal of its output on held-back samples.")
+              "Noise over signal of its output on the samples that judge.")
       .def_ro("error_after", &LayerReport::error_after)
+      .def_prop_ro(
+          "judged_by", [](const LayerReport& self) { return finetune::JudgeName(self.judge); },
+          "The samples that the errors are of: 'held_back' is of those it did not learn from. "
+          "'learned' is of those it learned from, because there were too few to hold any back. '' "
+          "is of none, because it never ran.")
       .def_ro("is_tuned", &LayerReport::is_tuned)
       .def_ro("note", &LayerReport::note);
   using pipeline::QuantizeReport;

@@ -197,6 +197,10 @@ class Finetuner {
 
 }  // namespace
 
+size_t FinetuneReport::NumJudgedBy(Judge judge) const {
+  return static_cast<size_t>(std::ranges::count(layers, judge, &LayerReport::judge));
+}
+
 FinetuneReport Finetune(Model& model, const plan::QuantPlan& plan, transform::ApplyOptions& apply,
                         data::Source& source, const FinetuneOptions& options, ThreadPool& pool) {
   FinetuneOptions learn = options;

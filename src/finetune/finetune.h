@@ -52,12 +52,16 @@ struct FinetuneReport {
   std::vector<AddedBias> added_biases;  // of which the plan knows nothing
   size_t num_resumed = 0;               // layers that the journal of a stopped run had
   size_t num_samples = 0;               // that were learned from; 0: none, or not known before
+
+  // Returns the number of layers whose errors are of these samples.
+  size_t NumJudgedBy(Judge judge) const;
 };
 
 // Changes the weights and biases of `model`, the float model that `plan` is of, and adds the
 // learned scales of integers to `apply`, so that ApplyPlan afterwards writes what was learned.
-// Weights are kept only where their error on held-back samples is smaller than before. Throws
-// Error as GatherMoments and ApplyPlan.
+// Weights are kept only where their error on held-back samples is smaller than before. With fewer
+// runs than one of `gather.hold_back_every` nothing is held back; LayerReport::judge says so.
+// Throws Error as GatherMoments and ApplyPlan.
 FinetuneReport Finetune(graph::Model& model, const plan::QuantPlan& plan,
                         transform::ApplyOptions& apply, data::Source& source,
                         const FinetuneOptions& options, ThreadPool& pool);

@@ -17,7 +17,7 @@ namespace {
 using calibrate::ByteReader;
 using calibrate::ByteWriter;
 
-constexpr std::string_view kMagic = "bitpress fine-tuning journal 2\n";
+constexpr std::string_view kMagic = "bitpress fine-tuning journal 3\n";
 constexpr size_t kRecordHead = 8;  // length and checksum
 
 void WriteFloats(ByteWriter& writer, const std::vector<float>& values) {
@@ -40,6 +40,7 @@ std::string ToBytes(const LearnedLayer& layer) {
   }
   writer.Number(std::bit_cast<uint64_t>(layer.report.error_before));
   writer.Number(std::bit_cast<uint64_t>(layer.report.error_after));
+  writer.Number(static_cast<uint8_t>(layer.report.judge));
   writer.Number(static_cast<uint8_t>(layer.report.is_tuned ? 1 : 0));
   WriteFloats(writer, layer.weights);
   WriteFloats(writer, layer.bias);
@@ -60,6 +61,9 @@ LearnedLayer FromBytes(std::string_view bytes) {
   }
   layer.report.error_before = std::bit_cast<double>(reader.Number<uint64_t>());
   layer.report.error_after = std::bit_cast<double>(reader.Number<uint64_t>());
+  const auto judge = reader.Number<uint8_t>();
+  if (judge > static_cast<uint8_t>(Judge::kLearned)) calibrate::FailDamaged("the journal");
+  layer.report.judge = static_cast<Judge>(judge);
   layer.report.is_tuned = reader.Number<uint8_t>() != 0;
   layer.weights = ReadFloats(reader);
   layer.bias = ReadFloats(reader);
@@ -77,6 +81,18 @@ std::string ReadAll(const std::filesystem::path& path) {
 }
 
 }  // namespace
+
+std::string_view JudgeName(Judge judge) {
+  switch (judge) {
+    case Judge::kNone:
+      return "";
+    case Judge::kHeldBack:
+      return "held_back";
+    case Judge::kLearned:
+      return "learned";
+  }
+  return "";
+}
 
 std::string NameOf(const LayerReport& layer) {
   std::string name = fmt::format("{} '{}'", layer.op_type, layer.node);

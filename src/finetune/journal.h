@@ -8,14 +8,24 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "formats/qparams.h"
 
 namespace bitpress::finetune {
 
-// What became of one layer. Errors are mean squares over positions and outputs of the held-back
-// samples, in parts of the variance of the float outputs.
+// The samples that the errors of a layer are of.
+enum class Judge : uint8_t {
+  kNone,      // there were none: the layer never ran, or on NaN and infinity only
+  kHeldBack,  // the layer did not learn from them
+  kLearned,   // none were held back, so that those it learned from judge themselves
+};
+// Returns "", "held_back" or "learned".
+std::string_view JudgeName(Judge judge);
+
+// What became of one layer. Errors are mean squares over positions and outputs of the samples that
+// judge, in parts of the variance of the float outputs.
 struct LayerReport {
   std::string node;
   std::string op_type;
@@ -23,6 +33,7 @@ struct LayerReport {
   std::string format;
   double error_before = 0;  // quantized directly
   double error_after = 0;   // of what the model has now
+  Judge judge = Judge::kNone;
   bool is_tuned = false;
   std::string taken_from;  // the pass whose weights were the best, if it is tuned
   std::string note;        // why not, or what was odd

@@ -17,6 +17,7 @@ LearnedLayer Learned(const std::string& weight, float value) {
   layer.report.weight = weight;
   layer.report.error_before = 0.5;
   layer.report.error_after = 0.125;
+  layer.report.judge = Judge::kLearned;
   layer.report.is_tuned = true;
   layer.weights = {value, -value, 0};
   layer.bias = {1};
@@ -41,6 +42,7 @@ TEST(Journal, GoesOnWhereItStopped) {
     EXPECT_EQ(found.params, Learned("b", 2).params);
     EXPECT_EQ(found.report.node, "node of b");
     EXPECT_EQ(found.report.error_after, 0.125);
+    EXPECT_EQ(found.report.judge, Judge::kLearned);
     EXPECT_TRUE(found.report.is_tuned);
     journal.Add(Learned("c", 3));
   }

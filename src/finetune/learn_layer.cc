@@ -23,7 +23,8 @@ class Learner {
         moments_(moments),
         options_(options),
         pool_(pool),
-        judge_(moments.held_back.num_positions > 0 ? moments.held_back : moments.learned),
+        is_held_back_(moments.held_back.num_positions > 0),
+        judge_(is_held_back_ ? moments.held_back : moments.learned),
         grid_(*layer_.row, task.operators, task.dims,
               fmt::format("{} '{}'", layer_.op_type, layer_.node()), task.pairs) {}
 
@@ -38,6 +39,7 @@ class Learner {
       report.note = num_skipped > 0 ? "every position held NaN or infinity" : "it never ran";
       return std::move(learned_);
     }
+    report.judge = is_held_back_ ? Judge::kHeldBack : Judge::kLearned;
     if (num_skipped > 0) {
       report.note = fmt::format("{} positions with NaN or infinity left out", num_skipped);
     }
@@ -81,7 +83,7 @@ class Learner {
   // From the given ridge on upwards, as long as the real weights it leads to get better. Layers
   // with more inputs than the samples can tell apart want large ones.
   void ChooseRidge() {
-    if (moments_.held_back.num_positions == 0) return;
+    if (!is_held_back_) return;
     if (!Has(FinetunePass::kLeastSquares) && !Has(FinetunePass::kAdaQuant)) return;
     constexpr std::array<double, 4> kFactors{1, 4, 16, 64};
     const double start = options_.ridge;
@@ -191,6 +193,7 @@ class Learner {
   const LayerMoments& moments_;
   LayerTunerOptions options_;
   ThreadPool& pool_;
+  const bool is_held_back_;  // whether the judge is of samples that nothing is learned from
   const Moments& judge_;
   WeightGrid grid_;
   double unit_ = 1;

@@ -30,8 +30,8 @@ struct LayerTask {
 // Runs the passes on `moments.learned`. Every pass that rounds leaves weights behind; those with
 // the smallest error on `moments.held_back` are taken, unless the directly quantized weights have a
 // smaller one. Passes that learn real weights get the ridge, of a few, whose weights have the
-// smallest error there. Without held-back positions, the learned ones judge and the ridge is that
-// of `options`.
+// smallest error there. Without held-back positions the learned ones judge, which the report says,
+// and the ridge is that of `options`.
 LearnedLayer LearnLayer(const LayerTask& task, const LayerMoments& moments,
                         const LayerTunerOptions& options, ThreadPool& pool);
 

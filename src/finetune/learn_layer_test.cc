@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "finetune/finetune.h"
 #include "finetune/test_layers.h"
 
 namespace bitpress::finetune {
@@ -138,8 +139,21 @@ TEST_F(LearnLayerTest, ANewBiasIsTakenWhereItHelps) {
   EXPECT_TRUE(LearnLayer(layer, passes, MomentsOf(5, 5000)).bias.empty());
 }
 
+TEST_F(LearnLayerTest, SaysWhoJudged) {
+  const std::vector<FinetunePass> passes{FinetunePass::kGptq};
+  EXPECT_EQ(Learn(passes, MomentsOf(2000, 500)).report.judge, Judge::kHeldBack);
+  EXPECT_EQ(Learn(passes, MomentsOf(2000, 0)).report.judge, Judge::kLearned);
+  FinetuneReport report;
+  for (const Judge judge : {Judge::kHeldBack, Judge::kLearned, Judge::kLearned}) {
+    report.layers.emplace_back().judge = judge;
+  }
+  EXPECT_EQ(report.NumJudgedBy(Judge::kLearned), 2U);
+  EXPECT_EQ(JudgeName(Judge::kLearned), "learned");
+}
+
 TEST_F(LearnLayerTest, NothingObservedIsSaid) {
   const LearnedLayer learned = Learn({FinetunePass::kGptq}, MomentsOf(0, 0));
+  EXPECT_EQ(learned.report.judge, Judge::kNone);
   EXPECT_FALSE(learned.report.is_tuned);
   EXPECT_EQ(learned.report.note, "it never ran");
 }

@@ -55,8 +55,11 @@ struct LayerReport {
   std::vector<WeightReport> weights;
   // Of its output, with the errors of everything before it. Nothing without samples.
   std::optional<double> output_noise;
-  // Of what fine-tuning measured on samples that it held back, before and after.
+  // The noise of its output before and after fine-tuning, as that measured it.
   std::optional<std::pair<double, double>> learned;
+  // The samples that it was measured on: "held_back", or "learned" where the layer learned from
+  // them; "" without fine-tuning.
+  std::string judged_by;
   std::string note;
 };
 

@@ -55,6 +55,7 @@ Json ToJson(const LayerReport& layer) {
             {"weights", std::move(weights)},
             {"sqnr_db", Decibels(layer.output_noise)},
             {"learned", nullptr},
+            {"judged_by", layer.judged_by},
             {"note", layer.note}};
   if (layer.learned) {
     json["learned"] = {Decibels(layer.learned->first), Decibels(layer.learned->second)};

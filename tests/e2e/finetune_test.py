@@ -378,6 +378,26 @@ def test_a_killed_run_goes_on(tmp_path, program, bitpress):
     assert not journal.exists()
 
 
+def test_too_few_samples_to_hold_any_back_are_said(conv_path, photos, tmp_path, bitpress):
+    def quantize(*arguments):
+        report = tmp_path / "page.html"
+        text = bitpress.ok("quantize", conv_path, "-o", tmp_path / "q.onnx", "--config", "MX6_ADAQUANT", "--data", photos,
+                           "--report", report, *arguments)
+        return text, report.read_text()
+
+    for samples, setting, advice in [(7, "finetune_hold_back=8", "give samples for 8 runs or more"),
+                                     (16, "finetune_hold_back=0", "finetune_hold_back=0 holds none back")]:
+        text, page = quantize("--samples", str(samples), "--set", setting)
+        assert "no held-back samples for 4 of 4 layers" in text and advice in text
+        assert "on the samples they learned from" in text and "on held-back samples" not in text
+        assert '"judged_by":"learned"' in page.replace(" ", "") and '"judged_by":"held_back"' not in page.replace(" ", "")
+    for samples, setting in [(8, "finetune_hold_back=8"), (7, "finetune_hold_back=4")]:
+        assert "no held-back samples" not in quantize("--samples", str(samples), "--set", setting)[0]
+    text, page = quantize()
+    assert "no held-back samples" not in text and "SQNR of their outputs on held-back samples" in text
+    assert '"judged_by":"held_back"' in page.replace(" ", "") and '"judged_by":"learned"' not in page.replace(" ", "")
+
+
 def test_what_is_missing_or_wrong_is_said(conv_path, photos, tmp_path, bitpress):
     output = tmp_path / "q.onnx"
     failed = bitpress.run("quantize", conv_path, "-o", output, "--config", "MX6_ADAQUANT")

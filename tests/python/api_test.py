@@ -92,6 +92,12 @@ def test_fine_tuning_reads_samples_again_and_again(tmp_path, conv_path, images):
     assert quantized(tmp_path, conv_path, "MX4_ADAQUANT", Reader(images, "image"))[0].read_bytes() == first.read_bytes()
 
 
+def test_fine_tuning_says_which_samples_judged(tmp_path, conv_path, images):
+    for count, judge in [(12, "held_back"), (7, "learned")]:
+        _, report = quantized(tmp_path, conv_path, "MX4_ADAQUANT", images[:count])
+        assert report.layers and {layer.judged_by for layer in report.layers} == {judge}
+
+
 def test_a_number_of_samples_is_enough(tmp_path, conv_path, images):
     wanted = quantized(tmp_path, conv_path, "A8W8", images[:5])[0].read_bytes()
     assert quantized(tmp_path, conv_path, "A8W8", images, samples=5)[0].read_bytes() == wanted

@@ -103,7 +103,8 @@ function showLayer(i) {
   const isReadOtherwise = layer.input_format && tensors.get(layer.input)?.format !== layer.input_format;
   if (layer.input) panels.push(tensorPanel("Input", layer.input, undefined, isReadOtherwise ? [["read as", layer.input_format]] : []));
   for (const weight of layer.weights) panels.push(tensorPanel("Weight", weight.tensor, weight.sqnr_db));
-  const learned = layer.learned ? [["fine-tuned", `${decibels(layer.learned[0])} → ${decibels(layer.learned[1])}`]] : [];
+  const judge = layer.judged_by === "learned" ? " (on the samples it learned from)" : "";
+  const learned = layer.learned ? [["fine-tuned", `${decibels(layer.learned[0])} → ${decibels(layer.learned[1])}${judge}`]] : [];
   panels.push(tensorPanel("Output", layer.output, layer.sqnr_db, learned));
   element("detail").replaceChildren(...panels);
   networkChart?.select(i);
