@@ -111,7 +111,7 @@ std::vector<Node> Model::AllNodes() const {
       nodes.push_back(Node(const_cast<onnx::NodeProto*>(&node), impl_.get()));
     }
   };
-  add(add, std::as_const(*impl_).graph().node());
+  add(add, impl_->graph().node());
   return nodes;
 }
 
@@ -127,7 +127,7 @@ bool Model::AreInOneGraph(const Node& a, const Node& b) const {
 
 std::vector<BodyValue> Model::BodyValues() const {
   std::vector<BodyValue> values;
-  ForEachBody(std::as_const(*impl_).graph().node(), [&](const onnx::GraphProto& body) {
+  ForEachBody(impl_->graph().node(), [&](const onnx::GraphProto& body) {
     const auto add = [&](const std::string& name) {
       if (!name.empty()) values.push_back({name, InfoIn(body, name)});
     };

@@ -92,7 +92,7 @@ size_t RemoveUnusedImports(onnx::ModelProto& proto) {
 
 size_t RemoveStaleInfo(ModelImpl& impl) {
   const size_t num_removed =
-      RemoveIf(*impl.graph().mutable_value_info(), [&](const onnx::ValueInfoProto& info) {
+      RemoveIf(*impl.mutable_graph().mutable_value_info(), [&](const onnx::ValueInfoProto& info) {
         const ValueEntry* const entry = impl.Find(info.name());
         return entry == nullptr || !entry->IsDefined();
       });
@@ -158,7 +158,7 @@ class ConstantLifter {
       model_.RemoveNode(node);
       Adopt(name, tensor);
     }
-    ForEachBody(*impl_.graph().mutable_node(), [&](onnx::GraphProto& body) {
+    ForEachBody(*impl_.mutable_graph().mutable_node(), [&](onnx::GraphProto& body) {
       const auto is_lifted = [&](const onnx::TensorProto& tensor) {
         const ValueEntry& entry = *impl_.Find(tensor.name());
         return !entry.is_output && !entry.is_body_input && MayBeWeight(tensor);
@@ -193,7 +193,7 @@ class ConstantLifter {
     }
     tensor.set_name(name);
     impl_.At(name).body = nullptr;
-    onnx::TensorProto& initializer = *impl_.graph().add_initializer();
+    onnx::TensorProto& initializer = *impl_.mutable_graph().add_initializer();
     initializer.Swap(&tensor);
     impl_.AdoptInitializer(initializer);
     const InitializerView view = model_.Initializer(name);
@@ -224,7 +224,7 @@ size_t LiftBodyConstants(Model& model) { return ConstantLifter(model).Run(); }
 
 size_t RemoveUnused(Model& model) {
   ModelImpl& impl = ModelAccess::Impl(model);
-  size_t num_removed = RemoveDeadNodes(impl, impl.graph());
+  size_t num_removed = RemoveDeadNodes(impl, impl.mutable_graph());
   num_removed += RemoveUnusedInitializers(model);
   num_removed += RemoveUnusedImports(impl.proto);
   num_removed += RemoveStaleInfo(impl);
@@ -233,7 +233,7 @@ size_t RemoveUnused(Model& model) {
 
 size_t ConstantsToInitializers(Model& model) {
   ModelImpl& impl = ModelAccess::Impl(model);
-  auto& nodes = *impl.graph().mutable_node();
+  auto& nodes = *impl.mutable_graph().mutable_node();
   std::unordered_set<const onnx::NodeProto*> converted;
   for (onnx::NodeProto& node : nodes) {
     if (node.op_type() != "Constant" || !node.domain().empty() || node.output_size() != 1 ||
@@ -245,12 +245,12 @@ size_t ConstantsToInitializers(Model& model) {
     if (!TakeConstant(node, tensor)) continue;
     tensor.set_name(name);
     impl.At(name).producer = nullptr;
-    onnx::TensorProto& initializer = *impl.graph().add_initializer();
+    onnx::TensorProto& initializer = *impl.mutable_graph().add_initializer();
     initializer.Swap(&tensor);
     impl.AdoptInitializer(initializer);
     converted.insert(&node);
   }
-  ModelImpl::RemoveNodes(impl.graph(), converted);
+  ModelImpl::RemoveNodes(impl.mutable_graph(), converted);
   return converted.size();
 }
 

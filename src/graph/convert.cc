@@ -23,7 +23,7 @@ int64_t IrVersionFor(int64_t opset) {
 // The stubs of the converted message take over the data of the initializers they stand for.
 bool AdoptData(const ModelImpl& from, ModelImpl& to) {
   if (from.graph().initializer_size() != to.graph().initializer_size()) return false;
-  for (auto& tensor : *to.graph().mutable_initializer()) {
+  for (auto& tensor : *to.mutable_graph().mutable_initializer()) {
     const ValueEntry* const original = from.Find(tensor.name());
     if (original == nullptr || original->initializer == nullptr) return false;
     tensor = *original->initializer;

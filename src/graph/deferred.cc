@@ -63,13 +63,13 @@ void Model::InitializerToInput(const std::string& name) {
   onnx::TensorProto* const tensor = entry.initializer;
   entry.initializer = nullptr;
   entry.storage = {};
-  auto& tensors = *impl_->graph().mutable_initializer();
+  auto& tensors = *impl_->mutable_graph().mutable_initializer();
   for (int i = 0; i < tensors.size(); ++i) {
     if (&tensors.Get(i) != tensor) continue;
     tensors.DeleteSubrange(i, 1);
     break;
   }
-  onnx::ValueInfoProto& input = *impl_->graph().add_input();
+  onnx::ValueInfoProto& input = *impl_->mutable_graph().add_input();
   input.set_name(name);
   auto& type = *input.mutable_type()->mutable_tensor_type();
   type.set_elem_type(static_cast<int32_t>(held.type));

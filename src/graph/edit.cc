@@ -39,7 +39,7 @@ Node Model::InsertNode(const NodeSpec& spec, std::optional<Node> before,
                        std::optional<Node> beside) {
   if (before) beside = before;
   const BodyPlace place = beside ? impl_->PlaceOf(beside->proto_) : BodyPlace{};
-  auto& nodes = *(place.graph == nullptr ? impl_->graph() : *place.graph).mutable_node();
+  auto& nodes = *(place.graph == nullptr ? impl_->mutable_graph() : *place.graph).mutable_node();
   const int position = before ? PositionOf(nodes, before->proto_) : nodes.size();
   if (spec.op_type.empty() || (before && position == nodes.size())) {
     Fail(ErrorCode::kInvalidArgument, "cannot insert node '{}': {}", spec.name,
@@ -69,7 +69,7 @@ Node Model::InsertNode(const NodeSpec& spec, std::optional<Node> before,
 
 void Model::RemoveNode(Node node) {
   onnx::GraphProto* const body = impl_->PlaceOf(node.proto_).graph;
-  auto& nodes = *(body == nullptr ? impl_->graph() : *body).mutable_node();
+  auto& nodes = *(body == nullptr ? impl_->mutable_graph() : *body).mutable_node();
   if (PositionOf(nodes, node.proto_) == nodes.size()) {
     Fail(ErrorCode::kInvalidArgument, "cannot remove a node that is not in the model");
   }
@@ -90,21 +90,21 @@ void Model::AddOutput(const std::string& value) {
     Fail(ErrorCode::kInvalidArgument, "cannot make '{}' an output: {}", value,
          entry != nullptr && entry->is_output ? "it is one already" : "no node produces it");
   }
-  onnx::ValueInfoProto& output = *impl_->graph().add_output();
+  onnx::ValueInfoProto& output = *impl_->mutable_graph().add_output();
   output.set_name(value);
   if (entry->info != nullptr) *output.mutable_type() = entry->info->type();
   impl_->IndexInfo();
 }
 
 void Model::RemoveOutput(const std::string& value) {
-  auto& outputs = *impl_->graph().mutable_output();
+  auto& outputs = *impl_->mutable_graph().mutable_output();
   const auto found =
       std::ranges::find(outputs, value, [](const auto& output) { return output.name(); });
   if (found == outputs.end()) {
     Fail(ErrorCode::kInvalidArgument, "'{}' is no output of the model", value);
   }
   const bool is_computed = impl_->Find(value)->producer != nullptr;
-  if (is_computed && found->has_type()) impl_->graph().add_value_info()->Swap(&*found);
+  if (is_computed && found->has_type()) impl_->mutable_graph().add_value_info()->Swap(&*found);
   outputs.erase(found);
   impl_->IndexInfo();
 }
@@ -141,7 +141,7 @@ void Model::RemoveInitializer(std::string_view name) {
   mutable_entry.deferred = nullptr;
   if (is_graph_input) impl_->RemoveGraphInput(name);
   impl_->DropIfUnknown(name);
-  RemoveElement(*impl_->graph().mutable_initializer(), tensor);
+  RemoveElement(*impl_->mutable_graph().mutable_initializer(), tensor);
 }
 
 }  // namespace bitpress::graph

@@ -28,17 +28,17 @@ class Extraction {
     part_->proto.set_ir_version(source_.proto.ir_version());
     *part_->proto.mutable_opset_import() = source_.proto.opset_import();
     *part_->proto.mutable_functions() = source_.proto.functions();
-    part_->graph().set_name(source_.graph().name());
+    part_->mutable_graph().set_name(source_.graph().name());
     for (const onnx::NodeProto& node : source_.graph().node()) {
-      if (nodes_.contains(&node)) *part_->graph().add_node() = node;
+      if (nodes_.contains(&node)) *part_->mutable_graph().add_node() = node;
     }
     CopyInitializers();
     AddInputs();
     for (const onnx::ValueInfoProto& info : source_.graph().value_info()) {
-      if (is_computed(info.name())) *part_->graph().add_value_info() = info;
+      if (is_computed(info.name())) *part_->mutable_graph().add_value_info() = info;
     }
     for (const std::string& output : outputs_) {
-      onnx::ValueInfoProto& proto = *part_->graph().add_output();
+      onnx::ValueInfoProto& proto = *part_->mutable_graph().add_output();
       proto.set_name(output);
       const ValueEntry& entry = *source_.Find(output);
       if (entry.info != nullptr) *proto.mutable_type() = entry.info->type();
@@ -78,7 +78,7 @@ class Extraction {
   void CopyInitializers() {
     for (const onnx::TensorProto& tensor : source_.graph().initializer()) {
       if (!is_computed(tensor.name())) continue;
-      onnx::TensorProto& copy = *part_->graph().add_initializer();
+      onnx::TensorProto& copy = *part_->mutable_graph().add_initializer();
       copy = tensor;
       ValueEntry& entry = part_->At(copy.name());
       entry.initializer = &copy;
@@ -92,7 +92,8 @@ class Extraction {
       }
     }
     for (const onnx::SparseTensorProto& tensor : source_.graph().sparse_initializer()) {
-      if (is_computed(tensor.values().name())) *part_->graph().add_sparse_initializer() = tensor;
+      if (is_computed(tensor.values().name()))
+        *part_->mutable_graph().add_sparse_initializer() = tensor;
     }
   }
 
@@ -100,7 +101,7 @@ class Extraction {
     for (const std::string& input : inputs_) AddInput(input);
     for (const onnx::ValueInfoProto& input : source_.graph().input()) {
       const bool is_constant = source_.Find(input.name())->initializer != nullptr;
-      if (is_computed(input.name()) && !is_constant) *part_->graph().add_input() = input;
+      if (is_computed(input.name()) && !is_constant) *part_->mutable_graph().add_input() = input;
     }
   }
 
@@ -109,7 +110,7 @@ class Extraction {
     if (entry == nullptr || entry->info == nullptr || !entry->info->type().has_tensor_type()) {
       Fail(ErrorCode::kUnsupported, "value '{}' is no tensor of known type", name);
     }
-    onnx::ValueInfoProto& input = *part_->graph().add_input();
+    onnx::ValueInfoProto& input = *part_->mutable_graph().add_input();
     input.set_name(name);
     *input.mutable_type() = entry->info->type();
   }

@@ -50,7 +50,7 @@ ValueEntry& ModelImpl::ResetInitializer(const std::string& name, DataType type,
   // An input with a default value becomes a constant: its declared type may no longer fit.
   if (entry.is_graph_input) RemoveGraphInput(name);
   if (entry.initializer == nullptr) {
-    entry.initializer = graph().add_initializer();
+    entry.initializer = mutable_graph().add_initializer();
   } else {
     entry.initializer->Clear();
   }
@@ -161,7 +161,7 @@ void ModelImpl::IndexGraph() {
   for (const auto& tensor : graph().sparse_initializer()) {
     At(tensor.values().name()).is_sparse_initializer = true;
   }
-  for (onnx::NodeProto& node : *graph().mutable_node()) IndexNode(node, {});
+  for (onnx::NodeProto& node : *mutable_graph().mutable_node()) IndexNode(node, {});
   IndexInfo();
 }
 
@@ -182,11 +182,11 @@ void ModelImpl::IndexInfo() {
   };
   describe(graph());
   for (const auto& info : graph().input()) At(info.name()).is_graph_input = true;
-  ForEachBody(std::as_const(graph()).node(), describe);
+  ForEachBody(graph().node(), describe);
 }
 
 void ModelImpl::RemoveGraphInput(std::string_view name) {
-  auto& inputs = *graph().mutable_input();
+  auto& inputs = *mutable_graph().mutable_input();
   for (int i = 0; i < inputs.size(); ++i) {
     if (inputs.Get(i).name() != name) continue;
     inputs.DeleteSubrange(i, 1);

@@ -109,7 +109,7 @@ bool PutBack(onnx::GraphProto& graph, const ValueInfos& old_infos) {
 
 void Model::InferShapes() {
   RegisterSchemas();
-  onnx::GraphProto& graph = impl_->graph();
+  onnx::GraphProto& graph = impl_->mutable_graph();
   RemoveDuplicates(graph);
   ValueInfos old_infos;
   graph.mutable_value_info()->Swap(&old_infos);

@@ -125,11 +125,12 @@ std::unique_ptr<ModelImpl> Build(io::ZeroCopyInputStream& stream, const fs::path
   UseOneStandardDomain(proto);
   RaiseIrVersion(proto);
   ExternalDataReader reader(folder);
-  for (auto& tensor : *impl->graph().mutable_initializer()) impl->AdoptInitializer(tensor, &reader);
+  for (auto& tensor : *impl->mutable_graph().mutable_initializer())
+    impl->AdoptInitializer(tensor, &reader);
   VerifyInnerTensors(proto, reader);
-  SortNodes(impl->graph());
+  SortNodes(impl->mutable_graph());
   impl->Check();
-  MakeNamesUnique(impl->graph());
+  MakeNamesUnique(impl->mutable_graph());
   impl->IndexGraph();
   return impl;
 }

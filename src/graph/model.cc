@@ -29,7 +29,7 @@ Model Model::Clone() const {
   auto copy = std::make_unique<ModelImpl>();
   copy->proto = impl_->proto;
   copy->max_message_bytes = impl_->max_message_bytes;
-  for (auto& tensor : *copy->graph().mutable_initializer()) {
+  for (auto& tensor : *copy->mutable_graph().mutable_initializer()) {
     ValueEntry& entry = copy->At(tensor.name());
     entry.initializer = &tensor;
     if (IsExternal(tensor)) {
@@ -87,9 +87,7 @@ void Model::SetMetadata(const std::string& key, const std::string& value) {
 
 std::vector<Node> Model::Nodes() const {
   std::vector<Node> nodes;
-  // Through the const graph: const functions may run concurrently, and protobuf's mutable_
-  // accessors write.
-  const onnx::GraphProto& graph = std::as_const(*impl_).graph();
+  const onnx::GraphProto& graph = impl_->graph();
   nodes.reserve(static_cast<size_t>(graph.node_size()));
   for (const onnx::NodeProto& node : graph.node()) {
     nodes.push_back(Node(const_cast<onnx::NodeProto*>(&node), impl_.get()));
@@ -99,7 +97,7 @@ std::vector<Node> Model::Nodes() const {
 
 std::vector<std::string> Model::InputNames() const {
   std::vector<std::string> names;
-  for (const auto& input : std::as_const(*impl_).graph().input()) {
+  for (const auto& input : impl_->graph().input()) {
     if (IsInput(input.name())) names.push_back(input.name());
   }
   return names;
@@ -107,7 +105,7 @@ std::vector<std::string> Model::InputNames() const {
 
 std::vector<std::string> Model::OutputNames() const {
   std::vector<std::string> names;
-  for (const auto& output : std::as_const(*impl_).graph().output()) names.push_back(output.name());
+  for (const auto& output : impl_->graph().output()) names.push_back(output.name());
   return names;
 }
 
@@ -140,7 +138,7 @@ bool Model::IsBodyInput(std::string_view value) const {
 std::optional<Node> Model::NodeBehind(std::string_view value) const {
   const ValueEntry* const entry = impl_->Find(value);
   if (entry == nullptr) return std::nullopt;
-  auto& nodes = *(entry->body == nullptr ? impl_->graph() : *entry->body).mutable_node();
+  const auto& nodes = (entry->body == nullptr ? impl_->graph() : *entry->body).node();
   int position = 0;
   if (entry->producer != nullptr) {
     const auto elements = nodes.pointer_begin();
@@ -148,7 +146,7 @@ std::optional<Node> Model::NodeBehind(std::string_view value) const {
                                 elements + 1);
   }
   if (position >= nodes.size()) return std::nullopt;
-  return Node(nodes.Mutable(position), impl_.get());
+  return Node(const_cast<onnx::NodeProto*>(&nodes.Get(position)), impl_.get());
 }
 
 std::vector<Use> Model::Uses(std::string_view value) const {
@@ -190,7 +188,7 @@ ValueInfo Model::InfoOf(std::string_view value) const {
 void Model::SetInfo(const std::string& value, const ValueInfo& info) {
   const ValueEntry* const entry_of_value = impl_->Find(value);
   const bool is_in_body = entry_of_value != nullptr && entry_of_value->body != nullptr;
-  auto& infos = *(is_in_body ? *entry_of_value->body : impl_->graph()).mutable_value_info();
+  auto& infos = *(is_in_body ? *entry_of_value->body : impl_->mutable_graph()).mutable_value_info();
   const auto found = std::find_if(infos.begin(), infos.end(),
                                   [&](const auto& known) { return known.name() == value; });
   onnx::ValueInfoProto& proto = found == infos.end() ? *infos.Add() : *found;
@@ -214,7 +212,7 @@ void Model::SetInfo(const std::string& value, const ValueInfo& info) {
 
 std::vector<std::string> Model::InitializerNames() const {
   std::vector<std::string> names;
-  for (const auto& tensor : std::as_const(*impl_).graph().initializer()) {
+  for (const auto& tensor : impl_->graph().initializer()) {
     names.push_back(tensor.name());
   }
   return names;

@@ -83,8 +83,11 @@ struct ModelImpl {
   // Protobuf's limit for one message; tests lower it.
   uint64_t max_message_bytes = std::numeric_limits<int32_t>::max();
 
-  onnx::GraphProto& graph() { return *proto.mutable_graph(); }
+  // Const functions of a model may run concurrently, and protobuf's mutable_ accessors write. So
+  // reading and changing have two names: an accessor of both kinds would choose the second one
+  // wherever the object is no const one, as behind a pointer.
   const onnx::GraphProto& graph() const { return proto.graph(); }
+  onnx::GraphProto& mutable_graph() { return *proto.mutable_graph(); }
   const ValueEntry* Find(std::string_view value) const;
   ValueEntry& At(std::string_view value) { return values[std::string(value)]; }
 
