@@ -10,11 +10,13 @@
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <thread>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/messages.h"
 #include "base/spillable_array.h"
+#include "base/task_guard.h"
 #include "base/tensor.h"
 #include "base/test_support.h"
 #include "base/text.h"
@@ -138,6 +140,25 @@ TEST(ThreadPool, RefusedThreadsLeaveASmallerPool) {
     std::_Exit(sum == 45 && pool.num_threads() < 100000 ? 0 : 1);
   };
   EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
+}
+
+TEST(TaskGuard, RethrowsWhatATaskThrewAndSkipsTheRest) {
+  std::atomic<int> num_run = 0;
+  const std::function<void(size_t)> task = [&](size_t i) {
+    ++num_run;
+    if (i % 100 == 7) throw std::bad_alloc();
+  };
+  TaskGuard guard(task);
+  EXPECT_NO_THROW(guard.Rethrow());
+  std::vector<std::thread> threads;
+  for (size_t thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (size_t i = 0; i < 1000; ++i) TaskGuard::Run(&guard, 1000 * thread + i);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THROW(guard.Rethrow(), std::bad_alloc);
+  EXPECT_LE(num_run, 4 * 8);
 }
 
 class AtomicFileTest : public testing::Test {

@@ -1,43 +1,22 @@
 #include "custom_ops/operator.h"
 
-#include <exception>
 #include <utility>
 
-#include "base/error.h"
+#include "base/task_guard.h"
+#include "custom_ops/status.h"
 
 namespace bitpress::custom_ops {
 namespace {
 
-// Runs `function` and turns what it throws into a status with the node in front of the message.
-template <class Function>
-OrtStatusPtr AsStatus(const std::string& description, Function&& function) {
-  try {
-    function();
-    return nullptr;
-  } catch (const Ort::Exception& error) {
-    return Ort::Status((description + ": " + error.what()).c_str(), error.GetOrtErrorCode())
-        .release();
-  } catch (const Error& error) {
-    const OrtErrorCode code =
-        error.code() == ErrorCode::kUnsupported ? ORT_NOT_IMPLEMENTED : ORT_INVALID_ARGUMENT;
-    return Ort::Status((description + ": " + error.what()).c_str(), code).release();
-  } catch (const std::exception& error) {
-    return Ort::Status((description + ": " + error.what()).c_str(), ORT_FAIL).release();
-  } catch (...) {
-    return Ort::Status((description + ": unknown failure").c_str(), ORT_FAIL).release();
-  }
-}
-
+// Output 0 may take the place of input 0. ONNX Runtime reads the indices and hands them back; they
+// are constants, since no status could say that memory for them is missing.
 size_t MayRunInPlace(int** input_index, int** output_index) {
-  *input_index = new int(0);
-  *output_index = new int(0);
+  static int first = 0;
+  *input_index = *output_index = &first;
   return 1;
 }
 
-void ReleaseInPlace(int* input_index, int* output_index) {
-  delete input_index;
-  delete output_index;
-}
+void ReleaseInPlace(int*, int*) {}
 
 std::vector<std::unique_ptr<Operator>> MakeOperators(std::vector<OperatorSpec> specs) {
   std::vector<std::unique_ptr<Operator>> operators;
@@ -59,6 +38,7 @@ OrtStatusPtr OperatorKernel::ComputeV2(OrtKernelContext* context) const {
   return AsStatus(description_, [&] {
     Ort::KernelContext wrapped(context);
     Compute(wrapped);
+    return OrtStatusPtr();
   });
 }
 
@@ -69,23 +49,25 @@ Operator::Operator(OperatorSpec spec) : spec_(std::move(spec)) {
   }
   if (!spec_.is_variadic) {
     OrtCustomOp::InferOutputShapeFn = [](const OrtCustomOp* op, OrtShapeInferContext* context) {
-      return static_cast<const Operator*>(op)->InferShape(context);
+      const auto* const self = static_cast<const Operator*>(op);
+      return AsStatus(self->spec_.name, [&] { return self->InferShape(context); });
     };
   }
 }
 
 OrtStatusPtr Operator::CreateKernelV2(const OrtApi&, const OrtKernelInfo* info,
                                       void** kernel) const {
-  std::string description = spec_.name;
-  OrtStatusPtr status = AsStatus(description, [&] {
-    const NodeInfo node(info, spec_.name);
-    description = node.description();
+  std::string description;
+  OrtStatusPtr status = AsStatus(spec_.name, [&] {
+    description = NodeInfo(info, spec_.name).description();
+    return OrtStatusPtr();
   });
   if (status != nullptr) return status;
   return AsStatus(description, [&] {
     std::unique_ptr<OperatorKernel> made = spec_.make_kernel(NodeInfo(info, spec_.name));
     made->set_description(description);
     *kernel = made.release();
+    return OrtStatusPtr();
   });
 }
 
@@ -164,9 +146,9 @@ const std::vector<std::unique_ptr<Operator>>& BitpressOperators() {
 void ParallelFor(Ort::KernelContext& context, size_t num_tasks,
                  const std::function<void(size_t)>& task) {
   if (num_tasks == 1) return task(0);
-  using Task = std::function<void(size_t)>;
-  context.ParallelFor([](void* data, size_t i) { (*static_cast<const Task*>(data))(i); }, num_tasks,
-                      0, const_cast<Task*>(&task));
+  TaskGuard guard(task);
+  context.ParallelFor(TaskGuard::Run, num_tasks, 0, &guard);
+  guard.Rethrow();
 }
 
 }  // namespace bitpress::custom_ops

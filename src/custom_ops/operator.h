@@ -2,8 +2,8 @@
 // (name, types) and a function that makes its kernel; one row is needed for each combination of
 // tensor types.
 //
-// No exception leaves this room: kernels are made and run inside functions that turn them into
-// OrtStatus.
+// No exception leaves this room: whatever may throw, allocations included, runs inside functions
+// that turn exceptions into OrtStatus (status.h).
 #pragma once
 
 #include <onnxruntime_cxx_api.h>
@@ -64,7 +64,7 @@ class Operator : public Ort::CustomOpBase<Operator, OperatorKernel, /*WithStatus
   bool GetVariadicOutputHomogeneity() const { return false; }
 
  private:
-  // The output has the shape of input 0, symbolic dimensions included.
+  // The output has the shape of input 0, symbolic dimensions included. Throws std::bad_alloc.
   OrtStatusPtr InferShape(OrtShapeInferContext* context) const;
 
   OperatorSpec spec_;
@@ -86,7 +86,8 @@ void AddUnsupportedOperators(const QuarkNames& names, std::vector<OperatorSpec>&
 void AddBitpressOperators(std::vector<OperatorSpec>& specs);
 void AddSaturationOperator(std::vector<OperatorSpec>& specs);
 
-// Runs tasks 0 .. num_tasks - 1 on ONNX Runtime's own threads. `task` must not throw.
+// Runs tasks 0 .. num_tasks - 1 on ONNX Runtime's own threads. Throws what the first task that
+// fails throws; the others may be left out then.
 void ParallelFor(Ort::KernelContext& context, size_t num_tasks,
                  const std::function<void(size_t)>& task);
 

@@ -1,6 +1,7 @@
 // The two entry points of libbitpress_ops.so.
 #include <onnxruntime_cxx_api.h>
 
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,32 +19,46 @@ Ort::CustomOpDomain MakeDomain(const char* name,
   return domain;
 }
 
-OrtStatus* Register(OrtSessionOptions* options, const OrtApiBase* base) {
-  const OrtApi* api = base->GetApi(ORT_API_VERSION);
-  if (api == nullptr) {
-    const OrtApi* old = base->GetApi(1);
+// The domains live as long as the process: sessions keep pointers into them.
+const std::vector<Ort::CustomOpDomain>& Domains() {
+  static const std::vector<Ort::CustomOpDomain>& domains = *[] {
+    auto made = std::make_unique<std::vector<Ort::CustomOpDomain>>();
+    made->push_back(MakeDomain("bitpress", bitpress::custom_ops::BitpressOperators()));
+    made->push_back(MakeDomain("com.amd.quark", bitpress::custom_ops::QuarkOperators()));
+    made->push_back(MakeDomain("com.vai.quantize", bitpress::custom_ops::OldQuarkOperators()));
+    return made.release();
+  }();
+  return domains;
+}
+
+// Returns the status that says this ONNX Runtime is too old, if it can make one.
+OrtStatus* TooOld(const OrtApiBase* base) noexcept {
+  const OrtApi* api = base->GetApi(1);
+  if (api == nullptr) return nullptr;
+  try {
     const std::string message = std::string("the Bitpress operators need ONNX Runtime 1.") +
                                 std::to_string(ORT_API_VERSION) + " or later, this is " +
                                 base->GetVersionString();
-    return old == nullptr ? nullptr : old->CreateStatus(ORT_FAIL, message.c_str());
+    return api->CreateStatus(ORT_FAIL, message.c_str());
+  } catch (...) {
+    return api->CreateStatus(ORT_FAIL, "this ONNX Runtime is too old for the Bitpress operators");
   }
+}
+
+OrtStatus* Register(OrtSessionOptions* options, const OrtApiBase* base) noexcept {
+  const OrtApi* api = base->GetApi(ORT_API_VERSION);
+  if (api == nullptr) return TooOld(base);
   Ort::InitApi(api);
   try {
-    // The domains live as long as the process: sessions keep pointers into them.
-    static const std::vector<Ort::CustomOpDomain>& domains = *[] {
-      auto* made = new std::vector<Ort::CustomOpDomain>();
-      made->push_back(MakeDomain("bitpress", bitpress::custom_ops::BitpressOperators()));
-      made->push_back(MakeDomain("com.amd.quark", bitpress::custom_ops::QuarkOperators()));
-      made->push_back(MakeDomain("com.vai.quantize", bitpress::custom_ops::OldQuarkOperators()));
-      return made;
-    }();
     Ort::UnownedSessionOptions session_options(options);
-    for (const Ort::CustomOpDomain& domain : domains) session_options.Add(domain);
+    for (const Ort::CustomOpDomain& domain : Domains()) session_options.Add(domain);
     return nullptr;
   } catch (const Ort::Exception& error) {
-    return Ort::Status(error).release();
+    return api->CreateStatus(error.GetOrtErrorCode(), error.what());
   } catch (const std::exception& error) {
-    return Ort::Status(error.what(), ORT_FAIL).release();
+    return api->CreateStatus(ORT_FAIL, error.what());
+  } catch (...) {
+    return api->CreateStatus(ORT_FAIL, "the Bitpress operators cannot be registered");
   }
 }
 

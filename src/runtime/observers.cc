@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/task_guard.h"
 #include "runtime/observers_internal.h"
 
 namespace bitpress::runtime {
@@ -59,9 +60,9 @@ class ObserverKernel {
   static void RunParallel(Ort::KernelContext& context, size_t num_tasks,
                           const std::function<void(size_t)>& task) {
     if (num_tasks == 1) return task(0);
-    using Task = std::function<void(size_t)>;
-    context.ParallelFor([](void* data, size_t i) { (*static_cast<const Task*>(data))(i); },
-                        num_tasks, 0, const_cast<Task*>(&task));
+    TaskGuard guard(task);
+    context.ParallelFor(TaskGuard::Run, num_tasks, 0, &guard);
+    guard.Rethrow();
   }
 
   ObserverSink& sink_;
@@ -78,14 +79,11 @@ class ObserverOperator
     if (!passes) return;
     // The output may be the input itself, where nothing else needs that any more.
     OrtCustomOp::GetMayInplace = [](int** input_index, int** output_index) -> size_t {
-      *input_index = new int(0);
-      *output_index = new int(0);
+      static int first = 0;
+      *input_index = *output_index = &first;
       return 1;
     };
-    OrtCustomOp::ReleaseMayInplace = [](int* input_index, int* output_index) {
-      delete input_index;
-      delete output_index;
-    };
+    OrtCustomOp::ReleaseMayInplace = [](int*, int*) {};
   }
 
   OrtStatusPtr CreateKernelV2(const OrtApi&, const OrtKernelInfo* info, void** kernel) const {

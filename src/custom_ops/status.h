@@ -1,0 +1,48 @@
+// Turns exceptions into the OrtStatus that ONNX Runtime's C interface has for errors.
+#pragma once
+
+#include <onnxruntime_cxx_api.h>
+
+#include <exception>
+#include <new>
+#include <string>
+
+#include "base/error.h"
+
+namespace bitpress::custom_ops {
+
+// Makes a status that says "`where`: `what`", or `what` alone where memory does not suffice for the
+// text. The caller owns it.
+inline OrtStatusPtr MakeStatus(OrtErrorCode code, const std::string& where,
+                               const char* what) noexcept {
+  const OrtApi& api = Ort::GetApi();
+  try {
+    const std::string message = where + ": " + what;
+    return api.CreateStatus(code, message.c_str());
+  } catch (...) {
+    return api.CreateStatus(code, what);
+  }
+}
+
+// Returns what `function()` returns, a status or null; what it throws becomes a status with `where`
+// in front of the message. No exception leaves this function.
+template <class Function>
+OrtStatusPtr AsStatus(const std::string& where, Function&& function) noexcept {
+  try {
+    return function();
+  } catch (const Ort::Exception& error) {
+    return MakeStatus(error.GetOrtErrorCode(), where, error.what());
+  } catch (const Error& error) {
+    const bool is_unsupported = error.code() == ErrorCode::kUnsupported;
+    return MakeStatus(is_unsupported ? ORT_NOT_IMPLEMENTED : ORT_INVALID_ARGUMENT, where,
+                      error.what());
+  } catch (const std::bad_alloc&) {
+    return MakeStatus(ORT_FAIL, where, "there is not enough memory");
+  } catch (const std::exception& error) {
+    return MakeStatus(ORT_FAIL, where, error.what());
+  } catch (...) {
+    return MakeStatus(ORT_FAIL, where, "unknown failure");
+  }
+}
+
+}  // namespace bitpress::custom_ops
