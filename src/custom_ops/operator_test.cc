@@ -19,15 +19,16 @@ thread_local int allocations_left = -1;
 
 }  // namespace
 
-// Of this program: they fail on demand.
-void* operator new(size_t size) {
+// Those of this program fail on demand. The compiler must not look into them: it would take `free`
+// for the wrong partner of `new`.
+[[gnu::noinline]] void* operator new(size_t size) {
   if (allocations_left == 0) throw std::bad_alloc();
   if (allocations_left > 0) --allocations_left;
   if (void* const memory = std::malloc(size > 0 ? size : 1)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace bitpress::custom_ops {
 namespace {
