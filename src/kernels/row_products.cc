@@ -7,6 +7,8 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 
 #include "kernels/dispatch.h"
 
@@ -15,39 +17,145 @@ namespace bitpress::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+#if HWY_NATIVE_FMA
+
 constexpr hn::CappedTag<float, kRowProductStep> kD;
 using V = hn::VFromD<decltype(kD)>;
+constexpr size_t kLanes = hn::MaxLanes(kD);
+constexpr size_t kParts = kRowProductStep / kLanes;  // vectors that hold the sums of one product
+
+// Adds the lanes of a vector: the upper half to the lower one, until one is left.
+template <class D>
+HWY_INLINE float SumOfVector(D d, hn::VFromD<D> v) {
+  if constexpr (hn::MaxLanes(d) > 4) {
+    const hn::Half<D> half;
+    return SumOfVector(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  } else {
+    alignas(16) float sums[4];
+    hn::Store(v, d, sums);
+    return (sums[0] + sums[2]) + (sums[1] + sums[3]);
+  }
+}
 
 // kA rows with kB rows: every loaded vector takes part in several products, and the sums stay in
 // registers.
 template <size_t kA, size_t kB>
 HWY_INLINE void AddTile(const float* a, size_t a_stride, const float* b, size_t b_stride,
                         size_t length, double* out, size_t out_stride) {
-  V sums[kA][kB];
+  V sums[kA][kB][kParts];
   for (size_t i = 0; i < kA; ++i) {
-    for (size_t j = 0; j < kB; ++j) sums[i][j] = hn::Zero(kD);
+    for (size_t j = 0; j < kB; ++j) {
+      for (size_t part = 0; part < kParts; ++part) sums[i][j][part] = hn::Zero(kD);
+    }
   }
-  for (size_t k = 0; k < length; k += hn::Lanes(kD)) {
-    V row_b[kB];
-    for (size_t j = 0; j < kB; ++j) row_b[j] = hn::LoadU(kD, b + j * b_stride + k);
-    for (size_t i = 0; i < kA; ++i) {
-      const V row_a = hn::LoadU(kD, a + i * a_stride + k);
-      for (size_t j = 0; j < kB; ++j) sums[i][j] = hn::MulAdd(row_a, row_b[j], sums[i][j]);
+  for (size_t k = 0; k < length; k += kRowProductStep) {
+    for (size_t part = 0; part < kParts; ++part) {
+      const size_t at = k + part * kLanes;
+      V row_b[kB];
+      for (size_t j = 0; j < kB; ++j) row_b[j] = hn::LoadU(kD, b + j * b_stride + at);
+      for (size_t i = 0; i < kA; ++i) {
+        const V row_a = hn::LoadU(kD, a + i * a_stride + at);
+        for (size_t j = 0; j < kB; ++j) {
+          sums[i][j][part] = hn::MulAdd(row_a, row_b[j], sums[i][j][part]);
+        }
+      }
     }
   }
   for (size_t i = 0; i < kA; ++i) {
     for (size_t j = 0; j < kB; ++j) {
-      out[i * out_stride + j] += static_cast<double>(hn::GetLane(hn::SumOfLanes(kD, sums[i][j])));
+      V sum = sums[i][j][0];
+      for (size_t part = 1; part < kParts; ++part) sum = hn::Add(sum, sums[i][j][part]);
+      out[i * out_stride + j] += static_cast<double>(SumOfVector(kD, sum));
     }
   }
 }
+
+// As many rows of each matrix as have room in the registers: 32 with 512 bits, 16 with 256.
+constexpr size_t kTileA = kParts == 1 ? 4 : 3;
+constexpr size_t kTileB = kParts == 1 ? 4 : 2;
+
+#else
+
+// Vectors of this target cannot, and perhaps the processor can: on ARM the portable target is all
+// there is.
+#ifdef __FP_FAST_FMAF
+constexpr bool kHasFastFma = true;
+#else
+constexpr bool kHasFastFma = false;
+#endif
+
+constexpr hn::CappedTag<double, 2> kD;
+constexpr hn::Rebind<float, decltype(kD)> kNarrow;
+constexpr hn::RebindToUnsigned<decltype(kD)> kBits;
+
+// The sums of fused multiply-adds without an instruction for them. The product of two floats is
+// exact in double; only its sum with a third is rounded twice, to double and to float.
+struct Sums {
+  float values[kRowProductStep] = {};
+
+  HWY_INLINE void AddProducts(const float* a, const float* b) {
+    if constexpr (kHasFastFma) return AddFused(a, b);
+    float rounded[kRowProductStep];
+    auto unsure = hn::Zero(kBits);
+    for (size_t i = 0; i < kRowProductStep; i += hn::Lanes(kD)) {
+      const auto wide_a = hn::PromoteTo(kD, hn::LoadU(kNarrow, a + i));
+      const auto wide_b = hn::PromoteTo(kD, hn::LoadU(kNarrow, b + i));
+      const auto sum =
+          hn::MulAdd(wide_a, wide_b, hn::PromoteTo(kD, hn::LoadU(kNarrow, values + i)));
+      hn::StoreU(hn::DemoteTo(kNarrow, sum), kNarrow, rounded + i);
+      // Rounding twice differs from rounding once only where the first gives the middle between two
+      // floats. Below the normal floats the middle lies elsewhere.
+      const auto dropped = hn::And(hn::BitCast(kBits, sum), hn::Set(kBits, (1u << 29) - 1));
+      const auto is_middle = hn::Eq(dropped, hn::Set(kBits, 1u << 28));
+      const auto is_small =
+          hn::And(hn::Lt(hn::Abs(sum), hn::Set(kD, 0x1p-126)), hn::Ne(sum, hn::Zero(kD)));
+      unsure = hn::Or(unsure, hn::Or(hn::VecFromMask(kBits, is_middle),
+                                     hn::BitCast(kBits, hn::VecFromMask(kD, is_small))));
+    }
+    if (hn::AllTrue(kBits, hn::Eq(unsure, hn::Zero(kBits)))) {
+      std::copy(rounded, rounded + kRowProductStep, values);
+    } else {
+      AddFused(a, b);
+    }
+  }
+
+  HWY_INLINE void AddFused(const float* a, const float* b) {
+    for (size_t i = 0; i < kRowProductStep; ++i) values[i] = std::fma(a[i], b[i], values[i]);
+  }
+
+  float SumInOrder() {
+    for (size_t half = kRowProductStep / 2; half > 0; half /= 2) {
+      for (size_t i = 0; i < half; ++i) values[i] += values[i + half];
+    }
+    return values[0];
+  }
+};
+
+template <size_t kA, size_t kB>
+HWY_INLINE void AddTile(const float* a, size_t a_stride, const float* b, size_t b_stride,
+                        size_t length, double* out, size_t out_stride) {
+  for (size_t i = 0; i < kA; ++i) {
+    for (size_t j = 0; j < kB; ++j) {
+      Sums sums;
+      for (size_t k = 0; k < length; k += kRowProductStep) {
+        sums.AddProducts(a + i * a_stride + k, b + j * b_stride + k);
+      }
+      out[i * out_stride + j] += double{sums.SumInOrder()};
+    }
+  }
+}
+
+constexpr size_t kTileA = 1;
+constexpr size_t kTileB = 1;
+
+#endif
 
 template <size_t kA>
 HWY_INLINE void AddStrip(const float* a, size_t a_stride, const RowMatrix& b, size_t length,
                          double* out, size_t out_stride) {
   size_t j = 0;
-  for (; j + 4 <= b.num_rows; j += 4) {
-    AddTile<kA, 4>(a, a_stride, b.data + j * b.stride, b.stride, length, out + j, out_stride);
+  for (; j + kTileB <= b.num_rows; j += kTileB) {
+    AddTile<kA, kTileB>(a, a_stride, b.data + j * b.stride, b.stride, length, out + j, out_stride);
   }
   for (; j < b.num_rows; ++j) {
     AddTile<kA, 1>(a, a_stride, b.data + j * b.stride, b.stride, length, out + j, out_stride);
@@ -57,8 +165,8 @@ HWY_INLINE void AddStrip(const float* a, size_t a_stride, const RowMatrix& b, si
 void AddProducts(const RowMatrix& a, const RowMatrix& b, size_t length, double* out,
                  size_t out_stride) {
   size_t i = 0;
-  for (; i + 4 <= a.num_rows; i += 4) {
-    AddStrip<4>(a.data + i * a.stride, a.stride, b, length, out + i * out_stride, out_stride);
+  for (; i + kTileA <= a.num_rows; i += kTileA) {
+    AddStrip<kTileA>(a.data + i * a.stride, a.stride, b, length, out + i * out_stride, out_stride);
   }
   for (; i < a.num_rows; ++i) {
     AddStrip<1>(a.data + i * a.stride, a.stride, b, length, out + i * out_stride, out_stride);

@@ -7,7 +7,8 @@
 
 namespace bitpress::kernels {
 
-// Rows are summed in whole groups of so many elements: the caller pads them with zeros.
+// Rows are summed in whole groups of so many elements: the caller pads them with zeros. Each
+// element of a group has a sum of its own.
 inline constexpr size_t kRowProductStep = 16;
 
 // Longest rows of one call: their sums are float32.
@@ -20,10 +21,12 @@ struct RowMatrix {
   size_t stride = 0;
 };
 
-// out[i * out_stride + j] += sum over k < length of a(i, k) * b(j, k). Sums are float32 (with fused
-// multiply-adds where the processor has them) and are added to `out` once; they do not depend on
-// how many rows a call has, so that tiles may be computed in any order by any threads. Instruction
-// sets round differently. REQUIRES: length is a multiple of kRowProductStep, at most
+// out[i * out_stride + j] += sum over k < length of a(i, k) * b(j, k). The sum is float32, by fused
+// multiply-adds in this order, whatever the instruction set: sums[k % kRowProductStep] takes over
+// products for k = 0, 1, ...; then sums[n] += sums[n + half] for all n < half, with half = 8, 4, 2,
+// 1. So results do not depend on the processor, nor on how many rows a call has: tiles may be
+// computed in any order by any threads. Processors without fused multiply-adds take some ten times
+// as long for the same bits. REQUIRES: length is a multiple of kRowProductStep, at most
 // kMostRowProductLength.
 void AddRowProducts(const RowMatrix& a, const RowMatrix& b, size_t length, double* out,
                     size_t out_stride);

@@ -20,6 +20,19 @@ std::vector<float> RandomRows(size_t num_rows, size_t stride, uint32_t seed) {
   return values;
 }
 
+// The order of the sums as the header has it, one element after another.
+double ProductInOrder(const float* a, const float* b, size_t length) {
+  float sums[kRowProductStep] = {};
+  for (size_t k = 0; k < length; ++k) {
+    float& sum = sums[k % kRowProductStep];
+    sum = std::fma(a[k], b[k], sum);
+  }
+  for (size_t half = kRowProductStep / 2; half > 0; half /= 2) {
+    for (size_t i = 0; i < half; ++i) sums[i] += sums[i + half];
+  }
+  return sums[0];
+}
+
 class RowProductsTest : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { UseTarget(GetParam()); }
@@ -39,17 +52,48 @@ TEST_P(RowProductsTest, AddsTheProductsOfEveryPairOfRows) {
                        out_stride);
         for (size_t i = 0; i < num_a; ++i) {
           for (size_t j = 0; j < num_b; ++j) {
-            double expected = 1;
-            for (size_t k = 0; k < length; ++k) {
-              expected += double{a[i * kStride + k]} * double{b[j * kStride + k]};
-            }
-            EXPECT_NEAR(out[i * out_stride + j], expected, 2e-5);
+            const double expected = 1 + ProductInOrder(&a[i * kStride], &b[j * kStride], length);
+            EXPECT_EQ(out[i * out_stride + j], expected);
           }
           // What lies between the rows stays.
           EXPECT_EQ(out[i * out_stride + num_b], 1.0);
         }
       }
     }
+  }
+}
+
+// Sums of which only a fused multiply-add, or one that is emulated with care, has the bits.
+TEST_P(RowProductsTest, RoundsOnce) {
+  constexpr size_t kLength = 1 << 10;
+  const auto product = [&](const std::vector<float>& a, const std::vector<float>& b) {
+    double sum = 0;
+    AddRowProducts({a.data(), 1, a.size()}, {b.data(), 1, b.size()}, a.size(), &sum, 1);
+    return sum;
+  };
+  // 1 + 2^-23 + 2^-24 - 2^-70: in double it is the middle between two floats, of which the even one
+  // is the wrong one.
+  std::vector<float> a(2 * kRowProductStep);
+  std::vector<float> b(a.size());
+  a[0] = 1;
+  b[0] = 1 + 0x1p-23F;
+  a[kRowProductStep] = 0x1p-12F * (1 + 0x1p-23F);
+  b[kRowProductStep] = 0x1p-12F * (1 - 0x1p-23F);
+  EXPECT_EQ(product(a, b), 1 + 0x1p-23);
+  // Large and small terms, sums among the subnormal numbers, few bits (so that sums are often in
+  // the middle), zeros.
+  for (const float scale : {1.0F, 1e18F, 1e-19F, 1e-22F}) {
+    a = RandomRows(1, kLength, 4);
+    b = RandomRows(1, kLength, 5);
+    for (size_t k = 0; k < kLength; ++k) {
+      a[k] *= scale * (k % 3 == 0 ? 1e-3F : 1.0F);
+      b[k] *= scale;
+      if (k % 7 == 0) a[k] = 0;
+    }
+    EXPECT_EQ(product(a, b), ProductInOrder(a.data(), b.data(), kLength)) << scale;
+    for (float& value : a) value = std::nearbyint(value / scale * 8) * 0x1p-12F;
+    for (float& value : b) value = std::nearbyint(value / scale * 8) * 0x1p-12F + 1;
+    EXPECT_EQ(product(a, b), ProductInOrder(a.data(), b.data(), kLength)) << scale;
   }
 }
 
