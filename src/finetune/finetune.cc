@@ -209,6 +209,7 @@ FinetuneReport Finetune(Model& model, const plan::QuantPlan& plan, transform::Ap
     GatherOptions gather = options.gather;
     gather.hold_back_every = 0;
     gather.stage = "observe channels";
+    gather.is_for_tuner = false;
     scaled = ScaleChannels(model, plan, source, gather, pool);
   }
   FinetuneReport report;

@@ -10,6 +10,7 @@
 #include "base/scratch_folder.h"
 #include "calibrate/instrument.h"
 #include "calibrate/sample_runs.h"
+#include "finetune/layer_tuner.h"
 #include "finetune/recurrent.h"
 #include "graph/clean_up.h"
 #include "kernels/half.h"
@@ -43,6 +44,31 @@ struct LayerOptions {
   uint64_t NumBytes(const Layer& layer) const {
     return MomentBytes(layer, learned) + (held_back ? MomentBytes(layer, *held_back) : 0);
   }
+};
+
+// Memory of some layers' moments and of learning from them. Layers learn one after another, and
+// each releases its moments.
+class PassMemory {
+ public:
+  explicit PassMemory(const GatherOptions& options) : options_(options) {}
+
+  // Returns the most that is taken at a time if a layer comes behind those that are there.
+  uint64_t MostWith(const Layer& layer, uint64_t moments) const {
+    return std::max(moments_ + moments, LearningWith(layer, moments));
+  }
+  void Add(const Layer& layer, uint64_t moments) {
+    learning_ = LearningWith(layer, moments);
+    moments_ += moments;
+  }
+
+ private:
+  uint64_t LearningWith(const Layer& layer, uint64_t moments) const {
+    return moments + std::max(learning_, options_.is_for_tuner ? TunerBytes(layer) : 0);
+  }
+
+  const GatherOptions& options_;
+  uint64_t moments_ = 0;   // of all layers, before the first one learns
+  uint64_t learning_ = 0;  // the most while one learns, and those behind it wait
 };
 
 // Adds what layers read and what they should compute, as soon as both are known. Ids below the
@@ -191,19 +217,20 @@ runtime::Session Observed(graph::Model model, const std::vector<std::string>& va
   return runtime::Session(path, session);
 }
 
-// Layers whose moments do not fit any more, beside those of the layers before, are spilled.
+// Layers whose moments do not fit any more, beside those of the layers before and with room to
+// learn, are spilled.
 std::vector<LayerOptions> OptionsOf(std::span<const Layer> layers, const GatherOptions& options) {
   std::vector<LayerOptions> of_layers;
-  uint64_t num_bytes = 0;  // in memory
+  PassMemory memory(options);
   for (const Layer& layer : layers) {
     LayerOptions& of_layer = of_layers.emplace_back(layer, options);
-    const uint64_t of_this = of_layer.NumBytes(layer);
-    if (options.is_spilled && num_bytes + of_this > options.memory_limit) {
+    uint64_t num_bytes = of_layer.NumBytes(layer);
+    if (options.is_spilled && memory.MostWith(layer, num_bytes) > options.memory_limit) {
       of_layer.learned.is_spilled = true;
       if (of_layer.held_back) of_layer.held_back->is_spilled = true;
-    } else {
-      num_bytes += of_this;
+      num_bytes = 0;
     }
+    memory.Add(layer, num_bytes);
   }
   return of_layers;
 }
@@ -223,15 +250,15 @@ std::vector<std::span<const Layer>> GroupLayers(std::span<const Layer> layers,
   if (options.is_spilled && !layers.empty()) return {layers};
   std::vector<std::span<const Layer>> groups;
   size_t begin = 0;
-  uint64_t num_bytes = 0;
+  std::optional<PassMemory> memory(options);
   for (size_t i = 0; i < layers.size(); ++i) {
-    const uint64_t of_layer = LayerOptions(layers[i], options).NumBytes(layers[i]);
-    if (i > begin && num_bytes + of_layer > options.memory_limit) {
+    const uint64_t num_bytes = LayerOptions(layers[i], options).NumBytes(layers[i]);
+    if (i > begin && memory->MostWith(layers[i], num_bytes) > options.memory_limit) {
       groups.push_back(layers.subspan(begin, i - begin));
       begin = i;
-      num_bytes = 0;
+      memory.emplace(options);
     }
-    num_bytes += of_layer;
+    memory->Add(layers[i], num_bytes);
   }
   if (begin < layers.size()) groups.push_back(layers.subspan(begin));
   return groups;

@@ -26,9 +26,12 @@ struct GatherOptions {
   uint64_t seed = 0;
   // Positions kept of layers with an activation function behind them, and half as many held back.
   int64_t num_kept = 0;
-  // Bytes of moments in memory: GroupLayers makes groups that fit, with a pass of the samples each,
-  // or those that do not fit lie in temporary files.
+  // Bytes of the moments in memory, and of learning from them: GroupLayers makes groups that fit,
+  // with a pass of the samples each, or moments that do not fit lie in temporary files.
   uint64_t memory_limit = 512'000'000;
+  // A LayerTuner learns from the moments, one layer after another, and its memory counts too. The
+  // moments of layers that have learned are released.
+  bool is_for_tuner = true;
   bool is_spilled = false;
   std::filesystem::path operator_library = {};  // as in runtime::SessionOptions
   std::string stage = "observe layers";         // for progress, which counts samples
@@ -41,7 +44,7 @@ struct LayerMoments {
 };
 
 // Cuts layers into the groups that one pass of the samples each is for: one group if what does not
-// fit the limit is spilled, else groups whose moments fit, if each layer's do.
+// fit the limit is spilled, else groups that fit, if each layer does.
 std::vector<std::span<const Layer>> GroupLayers(std::span<const Layer> layers,
                                                 const GatherOptions& options);
 
@@ -49,10 +52,10 @@ std::vector<std::span<const Layer>> GroupLayers(std::span<const Layer> layers,
 // outputs as the float model computes them. So layers learn to make up for what is lost at
 // themselves, all of them from the same pass (docs/finetuning.md says why not for what is lost
 // before them). `quantized_model` is the float model with the quantizers of a plan; it is cut down
-// to what the layers need. Memory: the moments up to the limit, those of one layer beyond it, and
-// for one sample the activations that wait for their counterpart. Throws Error(kInvalidArgument) if
-// there are no samples or a layer is missing in the model, Error(kIo) if temporary files have no
-// room, and what reading and running throw.
+// to what the layers need. Memory: the moments, which leave room for learning within the limit,
+// those of one layer beyond it, and for one sample the activations that wait for their counterpart.
+// Throws Error(kInvalidArgument) if there are no samples or a layer is missing in the model,
+// Error(kIo) if temporary files have no room, and what reading and running throw.
 std::vector<LayerMoments> GatherMoments(const graph::Model& float_model,
                                         const graph::Model& quantized_model,
                                         std::span<const Layer> layers, data::Source& source,

@@ -77,9 +77,11 @@ void LayerTuner::Gptq() {
             hessian[order[static_cast<size_t>(i)] * columns + order[static_cast<size_t>(j)]];
       }
     }
-    const Eigen::LLT<Eigen::MatrixXd> cholesky(ordered);
-    if (cholesky.info() != Eigen::Success) continue;   // rounded to nearest
-    const Eigen::MatrixXd lower = cholesky.matrixL();  // column-major: column k lies together
+    // In place, as matrices of wide layers are large: the lower triangle becomes the factor, and
+    // the upper one, which nothing reads, stays. Column-major: column k lies together.
+    const Eigen::LLT<Eigen::Ref<Eigen::MatrixXd>> cholesky(ordered);
+    if (cholesky.info() != Eigen::Success) continue;  // rounded to nearest
+    const Eigen::MatrixXd& lower = ordered;
     const int64_t num_tasks = (layer_.rows + kRowsOfTask - 1) / kRowsOfTask;
     pool_.ParallelFor(static_cast<size_t>(num_tasks), [&](size_t task) {
       const int64_t first = static_cast<int64_t>(task) * kRowsOfTask;

@@ -252,6 +252,17 @@ void LayerTuner::CorrectBias() {
   });
 }
 
+uint64_t TunerBytes(const Layer& layer) {
+  const auto groups = static_cast<uint64_t>(layer.groups);
+  const auto rows = static_cast<uint64_t>(layer.rows);
+  const auto columns = static_cast<uint64_t>(layer.columns);
+  // hessian_ and what factors it; cross_, target_ and a solution of least squares.
+  const uint64_t num_doubles = groups * columns * (2 * columns + 3 * rows);
+  // About eight of each weight: as it was, as it is and as it was best, and what the grid knows.
+  const uint64_t num_floats = 8 * groups * rows * columns;
+  return num_doubles * sizeof(double) + num_floats * sizeof(float);
+}
+
 double MeanSquaredError(const Layer& layer, const Moments& moments, std::span<const float> weights,
                         std::span<const float> bias, ThreadPool& pool) {
   if (moments.num_positions == 0) return std::numeric_limits<double>::quiet_NaN();

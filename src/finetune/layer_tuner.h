@@ -118,6 +118,10 @@ class LayerTuner {
   std::vector<float> bias_;
 };
 
+// Returns the bytes that learning a layer takes beside its moments: the tuner itself, a copy of
+// each group's matrix while gptq or least_squares factor it, and the weight in its forms.
+uint64_t TunerBytes(const Layer& layer);
+
 // The mean over positions of |W x + b - y|^2, summed over the outputs. `bias` is what is added to
 // the products that y was observed with; `moments` any positions. NaN if there are none.
 double MeanSquaredError(const Layer& layer, const Moments& moments, std::span<const float> weights,

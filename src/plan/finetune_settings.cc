@@ -157,8 +157,9 @@ void AddFinetuneSettings(std::vector<Setting>& settings) {
                                   "where that makes them more accurate (default true)",
                                   &FinetuneSettings::adds_biases));
   settings.push_back(CountSetting("finetune_memory",
-                                  "megabytes of sums that one pass of the samples gathers; with "
-                                  "less there are more passes (default 512)",
+                                  "megabytes for the sums that one pass of the samples gathers and "
+                                  "for learning from them; with less there are more passes "
+                                  "(default 512)",
                                   1, &FinetuneSettings::memory_mb));
   settings.push_back(TruthSetting("finetune_spill",
                                   "one pass whatever finetune_memory is: sums beyond it lie in "

@@ -1,0 +1,58 @@
+#include "finetune/gather.h"
+
+#include <gtest/gtest.h>
+
+#include "finetune/layer_tuner.h"
+#include "finetune/test_layers.h"
+
+namespace bitpress::finetune {
+namespace {
+
+std::vector<size_t> GroupSizes(std::span<const Layer> layers, const GatherOptions& options) {
+  std::vector<size_t> sizes;
+  for (const std::span<const Layer> group : GroupLayers(layers, options)) {
+    sizes.push_back(group.size());
+  }
+  return sizes;
+}
+
+using Sizes = std::vector<size_t>;
+
+TEST(GroupLayers, LearningCountsBesideTheMoments) {
+  const std::vector<Layer> layers(3, GemmLayer(1000, 10));
+  const uint64_t moments = MomentBytes(layers[0]);
+  const uint64_t tuner = TunerBytes(layers[0]);
+  // Two matrices of inputs by inputs: the tuner's, and the one that is factored.
+  EXPECT_GE(tuner, 2 * 1000 * 1000 * sizeof(double));
+  EXPECT_LE(tuner, 2.2 * 1000 * 1000 * sizeof(double));
+  GatherOptions options;
+  options.memory_limit = 3 * moments + tuner;
+  EXPECT_EQ(GroupSizes(layers, options), Sizes({3}));
+  --options.memory_limit;
+  EXPECT_EQ(GroupSizes(layers, options), Sizes({2, 1}));
+  options.memory_limit = 2 * moments;
+  EXPECT_EQ(GroupSizes(layers, options), Sizes({1, 1, 1}));
+  options.is_for_tuner = false;
+  EXPECT_EQ(GroupSizes(layers, options), Sizes({2, 1}));
+  options.is_spilled = true;
+  EXPECT_EQ(GroupSizes(layers, options), Sizes({3}));
+}
+
+TEST(GroupLayers, LayersThatHaveLearnedReleaseTheirMoments) {
+  const Layer large = GemmLayer(1000, 10);
+  const Layer small = GemmLayer(100, 10);
+  GatherOptions options;
+  // While the last one learns, the moments of those before it are gone.
+  options.memory_limit = MomentBytes(large) + TunerBytes(large) + MomentBytes(small);
+  EXPECT_EQ(GroupSizes(std::vector<Layer>{small, large}, options), Sizes({2}));
+  EXPECT_EQ(GroupSizes(std::vector<Layer>{large, small}, options), Sizes({2}));
+  --options.memory_limit;
+  EXPECT_EQ(GroupSizes(std::vector<Layer>{small, large}, options), Sizes({2}));
+  EXPECT_EQ(GroupSizes(std::vector<Layer>{large, small}, options), Sizes({1, 1}));
+  // Samples that are held back have moments of their own.
+  options.hold_back_every = 8;
+  EXPECT_EQ(GroupSizes(std::vector<Layer>{small, large}, options), Sizes({1, 1}));
+}
+
+}  // namespace
+}  // namespace bitpress::finetune
