@@ -269,7 +269,7 @@ uint64_t IntegerWeight::FitToPairs(std::span<const float> x, std::vector<int32_t
     target[i] = formats::CodeUnits(x[i], params_[ParamsIndexOf(i)]);
   }
   const uint64_t num_changed = FitPairs(pairs_, target, codes, pool);
-  if (num_changed == 0 && !are_scales_raised_) return 0;
+  if (num_changed == 0) return 0;
   // A bias of the products makes up for their mean error; see LostMeans. The positions of a kernel
   // see neighbours of one image, which are alike: their errors do not add up as if they were
   // independent, so convolutions stay as they are.

@@ -112,7 +112,6 @@ class IntegerWeight {
   DataType code_type_ = DataType::kInt8;
   mutable std::once_flag once_;
   mutable std::vector<formats::QParams> params_;
-  mutable bool are_scales_raised_ = false;  // so that pairs fit; known with params_
 };
 
 // A bias as int32 with the scale that its products have, input_scale * weight scale, and zero point

@@ -244,12 +244,16 @@ def test_a_reference_of_another_network(conv_path, matmul_path, tmp_path, refuse
     refused([], "evaluate", conv_path, "--data", tmp_path / "photos", "--image", IMAGE, "--reference", matmul_path)
 
 
-@pytest.mark.parametrize("arguments", [[], ["quantise"], ["quantize"], ["inspect", "a", "b"], ["plan", "--confg", "MX6"],
+@pytest.mark.parametrize("arguments", [["quantise"], ["quantize"], ["inspect", "a", "b"], ["plan", "--confg", "MX6"],
                                        ["quantize", "x.onnx", "-o", "y.onnx", "--config", "MX6", "--threads", "many"]])
 def test_a_wrong_command_line(arguments, bitpress):
     result = bitpress.run(*arguments)
     assert result.returncode != 0
     assert result.stderr.strip()
+
+
+def test_the_program_alone_prints_its_help(bitpress):
+    assert bitpress.ok().startswith("Presses ONNX models") and "quantize" in bitpress.ok()
 
 
 @pytest.mark.parametrize("count", ["-2", "18446744073709551614", "1000000"])

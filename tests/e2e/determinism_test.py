@@ -48,7 +48,7 @@ def test_the_same_bytes(config, runs, kernels, tmp_path):
     model = models.save(models.conv_model(), tmp_path / "model.onnx")
     (tmp_path / "samples").mkdir()
     for i, image in enumerate(models.smooth_images(24, seed=3)):
-        np.save(tmp_path / "samples" / f"{i:02}.npy", image)
+        np.save(tmp_path / "samples" / f"{i:02}.npy", image[None])
 
     def written(target, threads):
         output = tmp_path / "out.onnx"
