@@ -37,7 +37,7 @@ inline Layer GemmLayer(int64_t num_inputs, int64_t num_outputs,
   Layer layer;
   layer.readings = {{"fc", 0, "", ""}};
   layer.op_type = "Gemm";
-  layer.weight = "w";
+  layer.weight = std::string("w");
   layer.row = row;
   layer.layout = PositionLayout::kChannelsLast;
   layer.rows = num_outputs;
