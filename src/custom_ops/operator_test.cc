@@ -1,4 +1,4 @@
-// What the operators' C callbacks do when something throws, with a stand-in for ONNX Runtime.
+// Tests what the operators' C callbacks do when something throws, with a stand-in for ONNX Runtime.
 #include "custom_ops/operator.h"
 
 #include <gmock/gmock.h>

@@ -26,7 +26,8 @@ std::optional<FileKind> KindOf(const fs::path& path) {
   return std::nullopt;
 }
 
-// What cannot be looked at (a link to itself, a name that is too long) is neither of the two.
+// An entry that cannot be looked at (a link to itself, a name that is too long) is neither of the
+// two.
 bool IsFolder(const fs::path& path) {
   std::error_code ignored;
   return fs::is_directory(path, ignored);

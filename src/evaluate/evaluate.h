@@ -73,7 +73,7 @@ struct EvaluationReport {
   // Median over the batches of the model's time over the reference's.
   std::optional<double> time_ratio;
 
-  // Whether another kind of processor gives other outputs, judged on the first batch.
+  // Says whether another kind of processor gives other outputs, judged on the first batch.
   ProcessorReport processor;
 
   // Of the model file with its external data.

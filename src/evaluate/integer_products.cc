@@ -11,7 +11,8 @@ namespace {
 using graph::Model;
 using graph::Node;
 
-// Where the operators of ONNX Runtime have what. `also_weight`: LSTM's recurrent weight.
+// Says where the operators of ONNX Runtime have their inputs. `also_weight`: LSTM's recurrent
+// weight.
 struct Signature {
   std::string_view op_type;
   int activations, activation_zero_point, weight, weight_zero_point;
@@ -45,7 +46,7 @@ DataType TypeOf(const Model& model, const std::string& value) {
   return value.empty() ? DataType::kUndefined : model.InfoOf(value).type;
 }
 
-// Whether activations may be uint8: operators that quantize them inside make them so.
+// Returns whether activations may be uint8: operators that quantize them inside make them so.
 bool AreBytes(const Model& model, const Node& node, const Signature& signature) {
   if (signature.activation_zero_point < 0) return true;
   const DataType of_zero_point = TypeOf(model, InputOf(node, signature.activation_zero_point));

@@ -31,7 +31,7 @@ OtherProcessor::OtherProcessor(const std::filesystem::path& model,
     SimulatedModel simulated;
     const std::filesystem::path path =
         ModelAs(model, OtherKind(report.processor), folder_.path(), simulated);
-    // Where this machine is simulated, the other one is itself.
+    // If the figures are of a simulated kind, the other kind is that of this machine itself.
     if (simulated.is_changed() || report.is_simulated) session_.emplace(path, options);
     report.not_simulated.insert(report.not_simulated.end(), simulated.left.begin(),
                                 simulated.left.end());

@@ -18,8 +18,8 @@
 
 namespace bitpress::evaluate {
 
-// What was found. Empty `nodes`: every processor gives the same, up to the order of additions of
-// floats.
+// Holds what was found. If `nodes` is empty, every processor gives the same, up to the order of
+// additions of floats.
 struct ProcessorReport {
   ProcessorKind processor = ProcessorKind::kExact;  // that the figures beside this are of
   bool is_simulated = false;                        // not this machine's own kind

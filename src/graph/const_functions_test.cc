@@ -10,18 +10,6 @@ namespace {
 
 using testing::IsEmpty;
 
-constexpr const char* kBranches = R"(<ir_version: 8, opset_import: ["" : 17]>
-agraph (float[N,4] x, bool c) => (float[N,4] y)
-<float[4] w = {1.0, 2.0, 3.0, 4.0}>
-{
-  [abs] a = Abs(x)
-  [choose] y = If (c) <
-    then_branch = g1 () => (float[N,4] t) { inner = Mul(a, w)  t = Relu(inner) },
-    else_branch = g2 () => (float[N,4] e) { e = Identity(x) }
-  >
-}
-)";
-
 // Asks everything of a model that const functions say of its graph.
 uint64_t AskAll(const Model& model) {
   uint64_t answers = model.Fingerprint() + model.Nodes().size() + model.AllNodes().size() +

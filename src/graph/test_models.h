@@ -81,4 +81,23 @@ inline std::vector<std::string> NodeNames(const Model& model) {
   return names;
 }
 
+// `x` and `w` are read only inside the branches, `inner` is defined there; nested one level deeper.
+inline constexpr const char* kBranches = R"(<ir_version: 8, opset_import: ["" : 17]>
+agraph (float[N,4] x, bool c) => (float[N,4] y)
+<float[4] w = {1.0, 2.0, 3.0, 4.0}>
+{
+  [abs] a = Abs(x)
+  [choose] y = If (c) <
+    then_branch = g1 () => (float[N,4] t) { inner = Mul(a, w)  t = Relu(inner) },
+    else_branch = g2 () => (float[N,4] e) {
+      d = Not(c)
+      e = If (d) <
+        then_branch = g3 () => (float[N,4] t3) { t3 = Add(a, a) },
+        else_branch = g4 () => (float[N,4] e4) { e4 = Identity(x) }
+      >
+    }
+  >
+}
+)";
+
 }  // namespace bitpress::graph
