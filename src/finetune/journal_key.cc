@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/content_hash.h"
 #include "base/version.h"
@@ -36,6 +37,10 @@ void AddParameters(ContentHash& hash, const transform::ApplyOptions& apply) {
     hash.Add(name);
     hash.AddNumber(channels.largest.size());
     for (const uint8_t code : channels.largest) hash.AddNumber(code);
+    for (const std::vector<double>* values : {&channels.mean_squares, &channels.means}) {
+      hash.AddNumber(values->size());
+      for (const double value : *values) hash.AddNumber(std::bit_cast<uint64_t>(value));
+    }
   }
 }
 

@@ -89,6 +89,22 @@ TEST(JournalKey, WhatChangesResultsChangesIt) {
   }
 }
 
+TEST(JournalKey, WhatChannelsHoldChangesIt) {
+  const auto key_of = [](std::vector<uint8_t> largest, double mean_square, double mean) {
+    Work work;
+    plan::ChannelCodes& codes = work.apply.channels["x"];
+    codes.largest = std::move(largest);
+    codes.mean_squares = {mean_square};
+    codes.means = {mean};
+    return work.Key();
+  };
+  const std::string key = key_of({9}, 4, 1);
+  EXPECT_EQ(key_of({9}, 4, 1), key);
+  EXPECT_NE(key_of({8}, 4, 1), key);
+  EXPECT_NE(key_of({9}, 5, 1), key);
+  EXPECT_NE(key_of({9}, 4, 2), key);
+}
+
 TEST(JournalKey, WhatChangesNothingDoesNotChangeIt) {
   Work work;
   work.options.gather.num_threads = 3;
