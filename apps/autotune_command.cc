@@ -7,8 +7,9 @@
 #include "base/text.h"
 #include "command.h"
 #include "config_options.h"
-#include "pipeline_autotune.h"
 #include "progress_bar.h"
+#include "rewrite/prepare.h"
+#include "tasks/autotune.h"
 
 namespace bitpress::apps {
 namespace {
@@ -16,17 +17,17 @@ namespace {
 struct Options {
   std::string model, output, report, data, labels, validation, validation_labels, configs;
   bool as_is = false;
-  pipeline::AutotuneOptions request;
+  tasks::AutotuneOptions request;
 };
 
-std::string Summarize(const Options& options, const pipeline::AutotuneReport& report) {
-  const pipeline::AutotuneTrial& chosen = report.trials[report.chosen];
+std::string Summarize(const Options& options, const tasks::AutotuneReport& report) {
+  const tasks::AutotuneTrial& chosen = report.trials[report.chosen];
   std::string text = fmt::format("{}: {}, loss {:.2f} % ({}), {}\n", options.output, chosen.config,
                                  100 * chosen.loss,
                                  report.measure == "noise" ? "energy of the error" : report.measure,
                                  HumanBytes(chosen.evaluation.file_bytes));
   for (size_t i = 0; i < report.trials.size(); ++i) {
-    const pipeline::AutotuneTrial& trial = report.trials[i];
+    const tasks::AutotuneTrial& trial = report.trials[i];
     const char mark = i == report.chosen ? '*' : ' ';
     if (!trial.error.empty()) {
       text += fmt::format("{} {}: {}\n", mark, trial.config, trial.error);
@@ -49,7 +50,7 @@ std::string Summarize(const Options& options, const pipeline::AutotuneReport& re
 }
 
 void Run(Options& options) {
-  pipeline::AutotuneOptions& request = options.request;
+  tasks::AutotuneOptions& request = options.request;
   request.model = options.model;
   request.output = options.output;
   request.report = options.report;
@@ -57,17 +58,17 @@ void Run(Options& options) {
   request.labels_csv = options.labels;
   request.validation = options.validation;
   request.validation_labels_csv = options.validation_labels;
-  if (options.as_is) request.preparation = pipeline::Preparation::kAsIs;
+  if (options.as_is) request.preparation = rewrite::Preparation::kAsIs;
   for (const std::string& name : SplitOutsideParentheses(options.configs, ",")) {
     ConfigOptions config;
     config.config = std::string(Trim(name));
     request.configs.push_back(config.Resolve());
   }
-  pipeline::AutotuneReport report;
+  tasks::AutotuneReport report;
   {
     ProgressBar bar;
     request.progress = bar.Sink();
-    report = pipeline::Autotune(request);
+    report = tasks::Autotune(request);
     request.progress = {};
   }
   Print(Summarize(options, report));

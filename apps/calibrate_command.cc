@@ -8,8 +8,8 @@
 #include "base/text.h"
 #include "command.h"
 #include "config_options.h"
-#include "pipeline.h"
 #include "progress_bar.h"
+#include "tasks/calibrate.h"
 
 namespace bitpress::apps {
 namespace {
@@ -19,7 +19,7 @@ constexpr int kMostSamples = 1'000'000'000;  // CLI11 would read a negative numb
 struct Options {
   std::string model, output, data, labels;
   ConfigOptions config;
-  pipeline::CalibrateOptions request;
+  tasks::CalibrateOptions request;
 };
 
 // "95 tensors, 100 samples", and which of them have nothing to choose a range from.
@@ -37,7 +37,7 @@ std::string Summarize(const calibrate::CalibrationTable& table) {
 }
 
 void RunCalibrate(Options& options) {
-  pipeline::CalibrateOptions& request = options.request;
+  tasks::CalibrateOptions& request = options.request;
   request.model = options.model;
   request.output = options.output;
   request.data = options.data;
@@ -48,11 +48,11 @@ void RunCalibrate(Options& options) {
   } else if (options.config.HasChanges()) {
     throw CLI::RequiredError("--weights, --activations and --set change a configuration: --config");
   }
-  pipeline::CalibrateReport report;
+  tasks::CalibrateReport report;
   {
     ProgressBar bar;
     request.progress = bar.Sink();
-    report = pipeline::Calibrate(request);
+    report = tasks::Calibrate(request);
     request.progress = {};
   }
   std::string text = fmt::format("{}: {}\n", options.output, HumanBytes(report.output_bytes));
@@ -120,7 +120,7 @@ void AddMergeCommand(CLI::App& program) {
   command->footer("Example:\n  bitpress merge monday.bpc tuesday.bpc -o all.bpc\n");
   command->callback([files] {
     const std::vector<std::filesystem::path> paths(files->inputs.begin(), files->inputs.end());
-    const calibrate::CalibrationTable sum = pipeline::MergeCalibrations(paths, files->output);
+    const calibrate::CalibrationTable sum = tasks::MergeCalibrations(paths, files->output);
     Print(fmt::format("{}:\n{}", files->output, Summarize(sum)));
   });
 }

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "command.h"
 #include "config_options.h"
-#include "pipeline.h"
 #include "target_text.h"
+#include "tasks/check.h"
 
 namespace bitpress::apps {
 namespace {
@@ -26,14 +26,14 @@ struct Options {
 void Run(const Options& options) {
   std::unique_ptr<AtomicFile> file;
   if (!options.json.empty()) file = std::make_unique<AtomicFile>(options.json);
-  const evaluate::TargetReport report = pipeline::CheckTarget({.model = options.model,
-                                                               .data = options.data,
-                                                               .labels_csv = options.labels,
-                                                               .image = options.image,
-                                                               .open_source = {}});
+  const deploy::TargetReport report = tasks::CheckTarget({.model = options.model,
+                                                          .data = options.data,
+                                                          .labels_csv = options.labels,
+                                                          .image = options.image,
+                                                          .open_source = {}});
   if (file != nullptr) {
     file->Write(
-        evaluate::ToJson(report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+        deploy::ToJson(report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
         "\n");
     file->Commit();
   }

@@ -1,6 +1,6 @@
 // The subcommands. Each adds itself to the program's command line and gives what to do when it was
 // chosen; that returns nothing and throws bitpress::Error. Arguments and text only: the work is
-// done in src/pipeline.h.
+// done in src/tasks/.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "tasks/plan.h"
 
 namespace bitpress::apps {
 
 plan::QuantConfig ConfigOptions::Resolve(std::vector<std::string>* notices) const {
   plan::QuantConfig resolved =
-      config.ends_with(".json") ? pipeline::ReadConfig(config) : plan::ConfigByName(config);
+      config.ends_with(".json") ? tasks::ReadConfig(config) : plan::ConfigByName(config);
   Change(resolved, notices);
   return resolved;
 }

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "pipeline.h"
 #include "plan/quant_config.h"
+#include "rewrite/prepare.h"
 
 namespace bitpress::apps {
 
@@ -32,8 +32,8 @@ struct ConfigOptions {
     return !weights.empty() || !activations.empty() || !finetune.empty() || !smooth.empty() ||
            !settings.empty() || !rules.empty() || !finetune_options.empty();
   }
-  pipeline::Preparation preparation() const {
-    return as_is ? pipeline::Preparation::kAsIs : pipeline::Preparation::kOptimize;
+  rewrite::Preparation preparation() const {
+    return as_is ? rewrite::Preparation::kAsIs : rewrite::Preparation::kOptimize;
   }
 };
 

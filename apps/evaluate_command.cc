@@ -10,9 +10,9 @@
 #include "base/text.h"
 #include "command.h"
 #include "config_options.h"
-#include "pipeline.h"
 #include "progress_bar.h"
 #include "target_text.h"
+#include "tasks/evaluate.h"
 
 namespace bitpress::apps {
 namespace {
@@ -76,11 +76,11 @@ std::string ToText(const EvaluationReport& report) {
 struct Options {
   std::string processor = "here";
   std::string model, reference, data, labels, json;
-  pipeline::EvaluateOptions request;
+  tasks::EvaluateOptions request;
 };
 
 void Run(Options& options) {
-  pipeline::EvaluateOptions& request = options.request;
+  tasks::EvaluateOptions& request = options.request;
   request.model = options.model;
   request.reference = options.reference;
   request.data = options.data;
@@ -93,7 +93,7 @@ void Run(Options& options) {
   {
     ProgressBar bar;
     request.progress = bar.Sink();
-    report = pipeline::Evaluate(request);
+    report = tasks::Evaluate(request);
     request.progress = {};
   }
   if (file != nullptr) {

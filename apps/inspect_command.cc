@@ -9,7 +9,9 @@
 
 #include "base/text.h"
 #include "command.h"
-#include "pipeline.h"
+#include "evaluate/other_processor.h"
+#include "tasks/calibrate.h"
+#include "tasks/inspect.h"
 
 namespace bitpress::apps {
 namespace {
@@ -40,8 +42,7 @@ double BitsEach(uint64_t num_bytes, int64_t num_elements) {
 }
 
 // Totals of constants that are alike, and each of them if asked.
-std::string ListConstants(const std::vector<pipeline::ConstantReport>& constants,
-                          bool with_tensors) {
+std::string ListConstants(const std::vector<tasks::ConstantReport>& constants, bool with_tensors) {
   struct Sum {
     size_t num_tensors = 0;
     int64_t num_elements = 0;
@@ -49,7 +50,7 @@ std::string ListConstants(const std::vector<pipeline::ConstantReport>& constants
   };
   std::map<std::string, Sum> sums;
   Sum all;
-  for (const pipeline::ConstantReport& constant : constants) {
+  for (const tasks::ConstantReport& constant : constants) {
     // Reasons name single nodes after the colon.
     const std::string reason = constant.reason.substr(0, constant.reason.find(" '"));
     const std::string kind =
@@ -72,7 +73,7 @@ std::string ListConstants(const std::vector<pipeline::ConstantReport>& constants
                       BitsEach(all.num_bytes, all.num_elements));
   if (!with_tensors) return text;
   text += "tensors:\n";
-  for (const pipeline::ConstantReport& constant : constants) {
+  for (const tasks::ConstantReport& constant : constants) {
     text += fmt::format("  {} {} [{}]: {}, {:.2f} bits each{}{}\n", constant.name, constant.format,
                         fmt::join(constant.dims, ", "), HumanBytes(constant.num_bytes),
                         BitsEach(constant.num_bytes, constant.num_elements()),
@@ -81,8 +82,7 @@ std::string ListConstants(const std::vector<pipeline::ConstantReport>& constants
   return text;
 }
 
-std::string ToText(const std::string& path, const pipeline::InspectReport& report,
-                   bool with_tensors) {
+std::string ToText(const std::string& path, const tasks::InspectReport& report, bool with_tensors) {
   std::string text = fmt::format("{}: {}, IR version {}\n", path, HumanBytes(report.file_bytes),
                                  report.ir_version);
   text += "operator sets:";
@@ -90,10 +90,10 @@ std::string ToText(const std::string& path, const pipeline::InspectReport& repor
     text += fmt::format(" {} {}", domain.empty() ? "ai.onnx" : domain, version);
   }
   text += "\n";
-  for (const pipeline::NamedValue& value : report.inputs) {
+  for (const tasks::NamedValue& value : report.inputs) {
     text += fmt::format("input:  {} {}\n", value.name, TypeAndShape(value.info));
   }
-  for (const pipeline::NamedValue& value : report.outputs) {
+  for (const tasks::NamedValue& value : report.outputs) {
     text += fmt::format("output: {} {}\n", value.name, TypeAndShape(value.info));
   }
   AppendCounts(text, "operators", report.operators);
@@ -204,11 +204,11 @@ void AddInspectCommand(CLI::App& program) {
       "Examples:\n  bitpress inspect model.onnx\n  bitpress inspect quantized.onnx --tensors\n"
       "  bitpress inspect stats.bpc\n");
   command->callback([options] {
-    if (pipeline::IsCalibration(options->model)) {
+    if (tasks::IsCalibration(options->model)) {
       return Print(
-          ToText(options->model, pipeline::ReadCalibration(options->model), options->with_tensors));
+          ToText(options->model, tasks::ReadCalibration(options->model), options->with_tensors));
     }
-    Print(ToText(options->model, pipeline::Inspect(options->model), options->with_tensors));
+    Print(ToText(options->model, tasks::Inspect(options->model), options->with_tensors));
   });
 }
 

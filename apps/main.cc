@@ -16,9 +16,9 @@
 #include "base/error.h"
 #include "base/messages.h"
 #include "base/text.h"
+#include "base/version.h"
 #include "command.h"
 #include "kernels/cpu_target.h"
-#include "pipeline.h"
 #include "runtime/ort_library.h"
 
 namespace bitpress::apps {
@@ -64,7 +64,7 @@ int Run(int argc, char** argv) {
   command_line = "bitpress";
   for (int i = 1; i < argc; ++i) command_line += " " + ShellQuoted(argv[i]);
   CLI::App program("Presses ONNX models into fewer bits.", "bitpress");
-  program.set_version_flag("--version", fmt::format("bitpress {}", pipeline::Version()));
+  program.set_version_flag("--version", fmt::format("bitpress {}", Version()));
   program.require_subcommand(1);
   program.failure_message([](const CLI::App*, const CLI::Error& error) {
     return fmt::format("bitpress: error: {} (--help says how)\n", OneLine(error.what()));

@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "command.h"
-#include "pipeline.h"
+#include "tasks/optimize.h"
 
 namespace bitpress::apps {
 namespace {
@@ -16,7 +16,7 @@ struct Options {
   std::string output;
 };
 
-std::string Summarize(const Options& options, const pipeline::OptimizeReport& report) {
+std::string Summarize(const Options& options, const tasks::OptimizeReport& report) {
   std::string text = fmt::format("{}: {} ({} before)\n", options.output,
                                  HumanBytes(report.output_bytes), HumanBytes(report.input_bytes));
   text += fmt::format("  removed {} layout conversions around {} quantizers\n",
@@ -31,10 +31,10 @@ std::string Summarize(const Options& options, const pipeline::OptimizeReport& re
 }
 
 void Run(const Options& options) {
-  pipeline::OptimizeOptions request;
+  tasks::OptimizeOptions request;
   request.model = options.model;
   request.output = options.output;
-  Print(Summarize(options, pipeline::OptimizeForMachine(request)));
+  Print(Summarize(options, tasks::OptimizeForMachine(request)));
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include "base/atomic_file.h"
 #include "command.h"
 #include "config_options.h"
-#include "pipeline.h"
+#include "tasks/plan.h"
 
 namespace bitpress::apps {
 namespace {
@@ -22,7 +22,7 @@ void Run(const Options& options) {
   std::unique_ptr<AtomicFile> file;
   if (!options.output.empty()) file = std::make_unique<AtomicFile>(options.output);
   const std::string json =
-      plan::ToJson(pipeline::MakePlan(options.model, config, options.config.preparation()));
+      plan::ToJson(tasks::MakePlan(options.model, config, options.config.preparation()));
   if (file == nullptr) return Print(json);
   file->Write(json);
   file->Commit();

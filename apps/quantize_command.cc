@@ -10,9 +10,11 @@
 #include "base/error.h"
 #include "command.h"
 #include "config_options.h"
-#include "pipeline_report.h"
 #include "progress_bar.h"
 #include "quantized_text.h"
+#include "tasks/plan.h"
+#include "tasks/quantize.h"
+#include "tasks/report.h"
 
 namespace bitpress::apps {
 namespace {
@@ -24,7 +26,7 @@ struct Options {
   std::string output;
   std::string plan_file;
   ConfigOptions config;
-  transform::ApplyOptions apply;
+  emit::ApplyOptions apply;
   std::string calibration;
   std::string data;
   std::string labels;
@@ -44,7 +46,7 @@ void CheckPlanAgrees(const Options& options) {
   }
   if (options.config.config.empty()) return;
   const std::string wanted = options.config.Resolve().name;
-  const std::string found = pipeline::ReadPlan(options.plan_file).config.name;
+  const std::string found = tasks::ReadPlan(options.plan_file).config.name;
   if (wanted != found) {
     Fail(ErrorCode::kInvalidArgument, "plan '{}' was made with --config {}, not {}",
          options.plan_file, found, wanted);
@@ -52,9 +54,9 @@ void CheckPlanAgrees(const Options& options) {
 }
 
 // The page about the model that was just written.
-void WritePage(const Options& options, const pipeline::QuantizeOptions& request,
-               const pipeline::QuantizeReport& quantized) {
-  pipeline::ReportOptions page;
+void WritePage(const Options& options, const tasks::QuantizeOptions& request,
+               const tasks::QuantizeReport& quantized) {
+  tasks::ReportOptions page;
   page.model = options.output;
   page.reference = options.model;
   page.output = options.page;
@@ -67,7 +69,7 @@ void WritePage(const Options& options, const pipeline::QuantizeOptions& request,
   page.commands = {{"Quantize, and this page", CommandLine()}};
   page.num_threads = options.num_threads;
   page.progress = request.progress;
-  pipeline::WriteReport(page);
+  tasks::WriteReport(page);
 }
 
 // Before any work.
@@ -90,7 +92,7 @@ void CheckPage(const Options& options) {
 void Run(const Options& options) {
   if (!options.page.empty()) CheckPage(options);
   std::vector<std::string> notices;
-  pipeline::QuantizeOptions request;
+  tasks::QuantizeOptions request;
   request.model = options.model;
   request.output = options.output;
   request.plan_file = options.plan_file;
@@ -117,11 +119,11 @@ void Run(const Options& options) {
     throw CLI::ValidationError(
         "--calibration has the statistics already; --data besides it is for fine-tuning only");
   }
-  pipeline::QuantizeReport report;
+  tasks::QuantizeReport report;
   {
     ProgressBar bar;
     request.progress = bar.Sink();
-    report = pipeline::Quantize(request);
+    report = tasks::Quantize(request);
     if (!options.page.empty()) WritePage(options, request, report);
   }
   std::string text = DescribeQuantized(request, report);
@@ -158,32 +160,32 @@ void AddQuantizeCommand(CLI::App& program) {
           "TensorProto .pb files");
   command->get_option("--samples")
       ->description("at most so many (default 0: all for scales, the first 100 for fine-tuning)");
-  const std::map<std::string, transform::Storage> storages{
-      {"packed", transform::Storage::kPacked}, {"simulated", transform::Storage::kSimulated}};
+  const std::map<std::string, emit::Storage> storages{{"packed", emit::Storage::kPacked},
+                                                      {"simulated", emit::Storage::kSimulated}};
   command
       ->add_option("--storage", options->apply.storage,
                    "packed (default): codes and scales at their real width; simulated: float32 "
                    "that holds the quantized values")
       ->transform(CLI::CheckedTransformer(storages).description(""))
       ->type_name("packed|simulated");
-  const std::map<std::string, transform::Target> targets{
-      {"portable", transform::Target::kPortable}, {"onnxruntime", transform::Target::kOnnxRuntime}};
+  const std::map<std::string, emit::Target> targets{{"portable", emit::Target::kPortable},
+                                                    {"onnxruntime", emit::Target::kOnnxRuntime}};
   command
       ->add_option("--target", options->apply.target,
                    "portable (default): standard operators; onnxruntime: integer weights in blocks "
                    "as MatMulNBits and GatherBlockQuantized, which compute from the codes")
       ->transform(CLI::CheckedTransformer(targets).description(""))
       ->type_name("portable|onnxruntime");
-  const std::map<std::string, transform::AccuracyLevel> levels{
-      {"1", transform::AccuracyLevel::kFloat}, {"4", transform::AccuracyLevel::kInt8}};
+  const std::map<std::string, emit::AccuracyLevel> levels{{"1", emit::AccuracyLevel::kFloat},
+                                                          {"4", emit::AccuracyLevel::kInt8}};
   command
       ->add_option("--accuracy-level", options->apply.accuracy_level,
                    "of MatMulNBits: 4 (default): activations rounded to 8 bits at run time; 1: "
                    "products of floats, weights of 4 bits only")
       ->transform(CLI::CheckedTransformer(levels).description(""))
       ->type_name("1|4");
-  const std::map<std::string, transform::IntegerForm> forms{
-      {"qdq", transform::IntegerForm::kQdq}, {"qoperator", transform::IntegerForm::kQOperator}};
+  const std::map<std::string, emit::IntegerForm> forms{
+      {"qdq", emit::IntegerForm::kQdq}, {"qoperator", emit::IntegerForm::kQOperator}};
   command
       ->add_option("--form", options->apply.form,
                    "integers: qdq (default): float operators between DequantizeLinear and "

@@ -62,7 +62,7 @@ std::string DescribeRewritten(std::string_view done, std::string_view not_done,
 }
 
 // "26 pairs of layers, 24 of them with a Min behind a Clip; 20 left alone", and why.
-std::string DescribeEqualization(const transform::EqualizeReport& report) {
+std::string DescribeEqualization(const rewrite::EqualizeReport& report) {
   const auto num_bounded =
       std::ranges::count_if(report.pairs, [](const auto& pair) { return pair.is_bounded; });
   std::string text = fmt::format(
@@ -81,7 +81,7 @@ std::string DescribeEqualization(const transform::EqualizeReport& report) {
 }
 
 // How many activations were smoothed, and where their factors went.
-std::string DescribeScaled(std::string_view what, const transform::SmoothReport& report) {
+std::string DescribeScaled(std::string_view what, const rewrite::SmoothReport& report) {
   const auto num_folded = std::ranges::count_if(
       report.smoothed, [](const auto& activation) { return !activation.folded_into.empty(); });
   return fmt::format(
@@ -90,11 +90,11 @@ std::string DescribeScaled(std::string_view what, const transform::SmoothReport&
       report.left_alone.size());
 }
 
-std::string DescribeSmoothing(const transform::SmoothReport& report) {
+std::string DescribeSmoothing(const rewrite::SmoothReport& report) {
   std::string text = DescribeScaled("smoothed:", report);
   if (!report.smoothed.empty()) {
     const auto [least, most] =
-        std::ranges::minmax_element(report.smoothed, {}, &transform::SmoothedActivation::alpha);
+        std::ranges::minmax_element(report.smoothed, {}, &rewrite::SmoothedActivation::alpha);
     text += fmt::format("        alpha from {:.2f} to {:.2f}\n", least->alpha, most->alpha);
   }
   for (const auto& [value, reason] : report.left_alone) {
@@ -103,7 +103,7 @@ std::string DescribeSmoothing(const transform::SmoothReport& report) {
   return text;
 }
 
-using Weights = std::vector<std::shared_ptr<const transform::WeightStatistics>>;
+using Weights = std::vector<std::shared_ptr<const weights::WeightStatistics>>;
 
 // How many bytes and bits the quantized weights take, and the one that lost most.
 std::string DescribeWeights(const Weights& weights) {
@@ -186,7 +186,7 @@ std::string DescribeFinetuning(const finetune::FinetuneReport& report, int64_t h
 // Says how many codes integer_kernels=safe moved.
 std::string DescribePairs(
     const plan::QuantPlan& plan,
-    const std::vector<std::shared_ptr<const transform::WeightStatistics>>& weights) {
+    const std::vector<std::shared_ptr<const weights::WeightStatistics>>& weights) {
   const auto num_safe = std::ranges::count_if(plan.tensors, [](const plan::TensorPlan& row) {
     return row.integer && row.integer->is_pair_safe;
   });
@@ -204,7 +204,7 @@ std::string DescribePairs(
 }
 
 // Which weights became uint8, and what that saves.
-std::string DescribeUnsigned(const std::vector<transform::UnsignedWeight>& weights) {
+std::string DescribeUnsigned(const std::vector<weights::UnsignedWeight>& weights) {
   std::string text;
   constexpr size_t kMost = 5;
   for (size_t i = 0; i < std::min(kMost, weights.size()); ++i) {
@@ -219,8 +219,8 @@ std::string DescribeUnsigned(const std::vector<transform::UnsignedWeight>& weigh
 
 }  // namespace
 
-std::string DescribeQuantized(const pipeline::QuantizeOptions& options,
-                              const pipeline::QuantizeReport& report) {
+std::string DescribeQuantized(const tasks::QuantizeOptions& options,
+                              const tasks::QuantizeReport& report) {
   const plan::QuantPlan& plan = report.plan;
   std::string text = fmt::format("{}: {} ({} before)\n", options.output.string(),
                                  HumanBytes(report.output_bytes), HumanBytes(report.input_bytes));
@@ -230,15 +230,14 @@ std::string DescribeQuantized(const pipeline::QuantizeOptions& options,
   text += ListReasons(plan);
   if (report.equalized) text += DescribeEqualization(*report.equalized);
   if (report.smoothed) text += DescribeSmoothing(*report.smoothed);
-  for (const transform::PortableFunctions::Omission& omission :
-       report.transform.portable.omissions) {
+  for (const emit::PortableFunctions::Omission& omission : report.transform.portable.omissions) {
     text += fmt::format("  needs our library: {}: {}\n", omission.op_type, omission.reason);
   }
-  if (options.apply.target == transform::Target::kOnnxRuntime) {
+  if (options.apply.target == emit::Target::kOnnxRuntime) {
     text += DescribeRewritten("compute from codes of weights", "decoded at load",
                               report.transform.native);
   }
-  if (options.apply.form == transform::IntegerForm::kQOperator) {
+  if (options.apply.form == emit::IntegerForm::kQOperator) {
     text += DescribeRewritten("are operators on integers", "between Q and DQ as ever",
                               report.transform.integer);
   }

@@ -3,12 +3,12 @@
 
 #include <string>
 
-#include "pipeline.h"
+#include "tasks/quantize.h"
 
 namespace bitpress::apps {
 
 // The first line names the file; the others begin with two spaces.
-std::string DescribeQuantized(const pipeline::QuantizeOptions& options,
-                              const pipeline::QuantizeReport& report);
+std::string DescribeQuantized(const tasks::QuantizeOptions& options,
+                              const tasks::QuantizeReport& report);
 
 }  // namespace bitpress::apps

@@ -7,8 +7,9 @@
 #include "base/text.h"
 #include "command.h"
 #include "config_options.h"
-#include "pipeline_report.h"
 #include "progress_bar.h"
+#include "rewrite/prepare.h"
+#include "tasks/report.h"
 
 namespace bitpress::apps {
 namespace {
@@ -16,11 +17,11 @@ namespace {
 struct Options {
   std::string model, reference, output, json, data, labels, calibration, plan_file, search;
   bool as_is = false;
-  pipeline::ReportOptions request;
+  tasks::ReportOptions request;
 };
 
 void Run(Options& options) {
-  pipeline::ReportOptions& request = options.request;
+  tasks::ReportOptions& request = options.request;
   request.model = options.model;
   request.reference = options.reference;
   request.output = options.output;
@@ -30,13 +31,13 @@ void Run(Options& options) {
   request.calibration = options.calibration;
   request.plan_file = options.plan_file;
   request.search = options.search;
-  if (options.as_is) request.preparation = pipeline::Preparation::kAsIs;
+  if (options.as_is) request.preparation = rewrite::Preparation::kAsIs;
   request.commands = {{"This page", CommandLine()}};
   report::Report report;
   {
     ProgressBar bar;
     request.progress = bar.Sink();
-    report = pipeline::WriteReport(request);
+    report = tasks::WriteReport(request);
     request.progress = {};
   }
   Print(fmt::format("{}: {} layers, {} tensors, measured on {} samples\n", options.output,
@@ -49,7 +50,7 @@ void AddReportCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
       "report", "Write a page about a quantized model: accuracy, layers, ranges, sizes.");
   const auto options = std::make_shared<Options>();
-  pipeline::ReportOptions& request = options->request;
+  tasks::ReportOptions& request = options->request;
   command->add_option("model", options->model, "the quantized ONNX model, of whatever tool")
       ->required()
       ->type_name("MODEL");

@@ -7,9 +7,9 @@
 
 #include "base/text.h"
 #include "command.h"
-#include "pipeline_search.h"
 #include "progress_bar.h"
 #include "search_options.h"
+#include "tasks/search.h"
 
 namespace bitpress::apps {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 struct Options {
   SpaceArguments arguments;
   std::string output, report, picture, target, budget, cost;
-  pipeline::SearchOptions request;
+  tasks::SearchOptions request;
 };
 
 std::string CostText(search::CostKind kind, double cost) {
@@ -40,7 +40,7 @@ std::string MeasuredText(const search::Measurement& measurement) {
 }
 
 // How many layers get what, by the order of the candidates.
-std::string CountText(const pipeline::SearchReport& report, const search::Choice& choice) {
+std::string CountText(const tasks::SearchReport& report, const search::Choice& choice) {
   std::string text;
   for (size_t i = 0; i < report.space.combinations.size(); ++i) {
     size_t count = 0;
@@ -57,7 +57,7 @@ std::string CountText(const pipeline::SearchReport& report, const search::Choice
   return text;
 }
 
-std::string FrontText(const pipeline::SearchReport& report) {
+std::string FrontText(const tasks::SearchReport& report) {
   std::string text =
       fmt::format("  {:>10}  {:>10}  measured\n", search::CostName(report.cost), "predicted");
   for (size_t i = 0; i < report.result.points.size(); ++i) {
@@ -70,7 +70,7 @@ std::string FrontText(const pipeline::SearchReport& report) {
   return text;
 }
 
-std::string Summarize(const Options& options, const pipeline::SearchReport& report) {
+std::string Summarize(const Options& options, const tasks::SearchReport& report) {
   const search::SearchResult& result = report.result;
   const search::SearchPoint& chosen = result.points[result.chosen];
   std::string text =
@@ -97,7 +97,7 @@ std::string Summarize(const Options& options, const pipeline::SearchReport& repo
 }
 
 void Run(Options& options) {
-  pipeline::SearchOptions& request = options.request;
+  tasks::SearchOptions& request = options.request;
   options.arguments.Resolve(request);
   request.output = options.output;
   request.report = options.report;
@@ -105,11 +105,11 @@ void Run(Options& options) {
   if (!options.target.empty()) request.goals.target = search::ParseTarget(options.target);
   if (!options.budget.empty()) request.goals.budget = search::ParseBudget(options.budget);
   if (!options.cost.empty()) request.cost = search::ParseCostKind(options.cost);
-  pipeline::SearchReport report;
+  tasks::SearchReport report;
   {
     ProgressBar bar;
     request.progress = bar.Sink();
-    report = pipeline::Search(request);
+    report = tasks::Search(request);
     request.progress = {};
   }
   Print(Summarize(options, report));

@@ -2,7 +2,7 @@
 
 namespace bitpress::apps {
 
-void SpaceArguments::Resolve(pipeline::SpaceOptions& options) const {
+void SpaceArguments::Resolve(tasks::SpaceOptions& options) const {
   options.model = model;
   options.data = data;
   options.labels_csv = labels;
@@ -15,8 +15,7 @@ void SpaceArguments::Resolve(pipeline::SpaceOptions& options) const {
   options.change_base = [this](plan::QuantConfig& config) { base.Change(config); };
 }
 
-void AddSpaceOptions(CLI::App& command, SpaceArguments& arguments,
-                     pipeline::SpaceOptions& options) {
+void AddSpaceOptions(CLI::App& command, SpaceArguments& arguments, tasks::SpaceOptions& options) {
   command.add_option("model", arguments.model, "the float ONNX model")
       ->required()
       ->type_name("MODEL");

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "config_options.h"
-#include "pipeline_search.h"
+#include "tasks/search.h"
 
 namespace bitpress::apps {
 
@@ -15,11 +15,11 @@ struct SpaceArguments {
 
   // Fills in what these say. This must outlive the use of `options`. Throws
   // Error(kInvalidArgument).
-  void Resolve(pipeline::SpaceOptions& options) const;
+  void Resolve(tasks::SpaceOptions& options) const;
 };
 
 // Adds MODEL, --candidates and its kin, --method, the base configuration, and where samples come
 // from; `arguments` and `options` must outlive the subcommand.
-void AddSpaceOptions(CLI::App& command, SpaceArguments& arguments, pipeline::SpaceOptions& options);
+void AddSpaceOptions(CLI::App& command, SpaceArguments& arguments, tasks::SpaceOptions& options);
 
 }  // namespace bitpress::apps

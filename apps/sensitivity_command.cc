@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "command.h"
-#include "pipeline_search.h"
 #include "progress_bar.h"
 #include "search_options.h"
+#include "tasks/search.h"
+#include "tasks/sensitivity.h"
 
 namespace bitpress::apps {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 struct Options {
   SpaceArguments arguments;
   std::string output;
-  pipeline::SensitivityOptions request;
+  tasks::SensitivityOptions request;
 };
 
 struct Entry {
@@ -26,7 +27,7 @@ struct Entry {
 };
 
 // The layers that lose most, the worst first.
-std::string DescribeWorst(const pipeline::SensitivityReport& report) {
+std::string DescribeWorst(const tasks::SensitivityReport& report) {
   std::vector<Entry> entries;
   for (const search::LayerLoss& layer : report.sensitivity.layers) {
     for (size_t i = 0; i < layer.parts.size(); ++i) {
@@ -48,14 +49,14 @@ std::string DescribeWorst(const pipeline::SensitivityReport& report) {
 }
 
 void Run(Options& options) {
-  pipeline::SensitivityOptions& request = options.request;
+  tasks::SensitivityOptions& request = options.request;
   options.arguments.Resolve(request);
   request.output = options.output;
-  pipeline::SensitivityReport report;
+  tasks::SensitivityReport report;
   {
     ProgressBar bar;
     request.progress = bar.Sink();
-    report = pipeline::MeasureSensitivity(request);
+    report = tasks::MeasureSensitivity(request);
     request.progress = {};
   }
   const search::Sensitivity& sensitivity = report.sensitivity;

@@ -18,7 +18,7 @@ std::string CountAll(const std::map<std::string, size_t>& counts) {
   return Join(words, ", ");
 }
 
-std::string DescribeRun(const evaluate::TargetReport& report) {
+std::string DescribeRun(const deploy::TargetReport& report) {
   if (report.is_run) return fmt::format("  {}: loads and runs\n", report.runtime);
   if (!report.is_loaded) {
     return fmt::format("  {}: DOES NOT LOAD on this machine: {}\n", report.runtime, report.error);
@@ -52,7 +52,7 @@ std::string DescribeProcessors(const evaluate::ProcessorReport& report, size_t m
   return text;
 }
 
-std::string DescribeTarget(const evaluate::TargetReport& report, size_t max_float_nodes,
+std::string DescribeTarget(const deploy::TargetReport& report, size_t max_float_nodes,
                            size_t max_saturating_nodes) {
   std::string text = DescribeRun(report);
   if (!report.library_operators.empty()) {
@@ -64,7 +64,7 @@ std::string DescribeTarget(const evaluate::TargetReport& report, size_t max_floa
   text += DescribeProcessors(report.processor, max_saturating_nodes);
   const size_t num_shown = std::min(max_float_nodes, report.float_nodes.size());
   for (size_t i = 0; i < num_shown; ++i) {
-    const evaluate::FloatNode& node = report.float_nodes[i];
+    const deploy::FloatNode& node = report.float_nodes[i];
     text += fmt::format("  computed in float: {} '{}': {}\n", node.op_type, node.name, node.reason);
   }
   if (num_shown < report.float_nodes.size()) {

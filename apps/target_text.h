@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "evaluate/check_target.h"
+#include "deploy/check_target.h"
 
 namespace bitpress::apps {
 
@@ -13,7 +13,7 @@ std::string DescribeProcessors(const evaluate::ProcessorReport& report, size_t m
 
 // Lines that begin with two spaces. Names up to so many operators in float, and so many that can
 // saturate.
-std::string DescribeTarget(const evaluate::TargetReport& report, size_t max_float_nodes,
+std::string DescribeTarget(const deploy::TargetReport& report, size_t max_float_nodes,
                            size_t max_saturating_nodes);
 
 }  // namespace bitpress::apps

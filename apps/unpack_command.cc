@@ -7,18 +7,18 @@
 #include "base/text.h"
 #include "command.h"
 #include "config_options.h"
-#include "pipeline.h"
 #include "progress_bar.h"
+#include "tasks/unpack.h"
 
 namespace bitpress::apps {
 namespace {
 
-void Run(pipeline::UnpackOptions options) {
-  pipeline::UnpackReport report;
+void Run(tasks::UnpackOptions options) {
+  tasks::UnpackReport report;
   {
     ProgressBar bar;
     options.progress = bar.Sink();
-    report = pipeline::Unpack(options);
+    report = tasks::Unpack(options);
   }
   std::string text = fmt::format("{}: {} ({} before), {} weights unpacked", options.output.string(),
                                  HumanBytes(report.output_bytes), HumanBytes(report.input_bytes),
@@ -34,7 +34,7 @@ void Run(pipeline::UnpackOptions options) {
 void AddUnpackCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
       "unpack", "Write the float equivalent of a packed model: weights as the floats they mean.");
-  const auto options = std::make_shared<pipeline::UnpackOptions>();
+  const auto options = std::make_shared<tasks::UnpackOptions>();
   command->add_option("model", options->model, "a model of `bitpress quantize`")
       ->required()
       ->type_name("MODEL");

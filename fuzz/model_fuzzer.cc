@@ -9,15 +9,15 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "emit/apply_plan.h"
 #include "fuzz/temporary_folder.h"
 #include "graph/clean_up.h"
 #include "graph/model.h"
+#include "ops/quantizer_nodes.h"
 #include "plan/make_plan.h"
-#include "plan/quantizer_nodes.h"
-#include "transform/apply_plan.h"
-#include "transform/native_form.h"
-#include "transform/unpack_functions.h"
-#include "transform/unpack_weights.h"
+#include "weights/native_form.h"
+#include "weights/unpack_functions.h"
+#include "weights/unpack_weights.h"
 
 namespace bitpress {
 namespace {
@@ -76,15 +76,15 @@ void Run(std::string_view bytes) {
   bool is_packed = false;
   for (const graph::Node& node : model.Nodes()) {
     node.Describe();
-    is_packed = plan::IsUnpack(node) || plan::IsQuantizer(node) || is_packed;
-    Succeeds([&] { transform::PackedWeightOf(model, node); });
-    Succeeds([&] { is_packed = transform::NativeFormOf(model, node).has_value() || is_packed; });
+    is_packed = ops::IsUnpack(node) || ops::IsQuantizer(node) || is_packed;
+    Succeeds([&] { weights::PackedWeightOf(model, node); });
+    Succeeds([&] { is_packed = weights::NativeFormOf(model, node).has_value() || is_packed; });
   }
   if (is_packed) {
     Succeeds([&] {
       graph::Model floats = model.Clone();
-      transform::UnpackWeights(floats, pool);
-      transform::DropQuantizers(floats);
+      weights::UnpackWeights(floats, pool);
+      weights::DropQuantizers(floats);
       graph::RemoveUnused(floats);
       Write(floats);
     });
@@ -95,13 +95,12 @@ void Run(std::string_view bytes) {
   model.InferShapes();
   const plan::QuantPlan plan = plan::MakePlan(ConfigFor(bytes.size()), model, "fuzz");
   if (plan::FromJson(plan::ToJson(plan)) != plan) std::abort();
-  const auto storage =
-      bytes.size() % 5 == 0 ? transform::Storage::kSimulated : transform::Storage::kPacked;
-  transform::ApplyOptions options;
+  const auto storage = bytes.size() % 5 == 0 ? emit::Storage::kSimulated : emit::Storage::kPacked;
+  emit::ApplyOptions options;
   options.storage = storage;
-  if (bytes.size() % 3 == 0) options.target = transform::Target::kOnnxRuntime;
-  if (bytes.size() % 7 < 3) options.form = transform::IntegerForm::kQOperator;
-  transform::ApplyPlan(model, plan, options, pool);
+  if (bytes.size() % 3 == 0) options.target = emit::Target::kOnnxRuntime;
+  if (bytes.size() % 7 < 3) options.form = emit::IntegerForm::kQOperator;
+  emit::ApplyPlan(model, plan, options, pool);
   Write(model);
 }
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "pipeline.h"
+#include "rewrite/prepare.h"
 #include "samples.h"
 #include "work.h"
 
@@ -35,8 +35,8 @@ struct SampleArguments {
   }
 };
 
-inline pipeline::Preparation PreparationFor(bool as_is) {
-  return as_is ? pipeline::Preparation::kAsIs : pipeline::Preparation::kOptimize;
+inline rewrite::Preparation PreparationFor(bool as_is) {
+  return as_is ? rewrite::Preparation::kAsIs : rewrite::Preparation::kOptimize;
 }
 
 // The value of a word. Throws Error(kInvalidArgument) with the words that are allowed.

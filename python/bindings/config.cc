@@ -15,10 +15,10 @@
 
 #include "bindings.h"
 #include "formats/format_spec.h"
-#include "pipeline.h"
 #include "plan/finetune_settings.h"
 #include "plan/quant_config.h"
 #include "plan/rule.h"
+#include "tasks/plan.h"
 
 namespace bitpress::python {
 namespace {
@@ -33,7 +33,7 @@ plan::Rule RuleFromJson(const std::string& object) {
 }
 
 plan::QuantConfig ConfigNamed(const std::string& name) {
-  return name.ends_with(".json") ? pipeline::ReadConfig(name) : plan::ConfigByName(name);
+  return name.ends_with(".json") ? tasks::ReadConfig(name) : plan::ConfigByName(name);
 }
 
 Settings SettingsOf(const plan::QuantConfig& config) {

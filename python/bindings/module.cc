@@ -10,9 +10,9 @@
 
 #include "base/error.h"
 #include "base/messages.h"
+#include "base/version.h"
 #include "bindings.h"
 #include "kernels/cpu_target.h"
-#include "pipeline.h"
 #include "runtime/ort_library.h"
 
 namespace bitpress::python {
@@ -64,7 +64,7 @@ NB_MODULE(_native, module) {
   python::BindWork(module);
   python::BindSearch(module);
   python::BindArrays(module);
-  module.def("version", &pipeline::Version, "The version of Bitpress.");
+  module.def("version", &Version, "The version of Bitpress.");
   module.def("cpu_target", &kernels::CurrentTarget, "The instruction set that kernels use here.");
   module.def("set_onnxruntime", &runtime::SetOrtLibraryPath, "path"_a,
              "Uses this ONNX Runtime library; it is opened at first use.");

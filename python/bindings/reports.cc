@@ -17,7 +17,12 @@
 
 #include "bindings.h"
 #include "calibrate/calibration_table.h"
-#include "pipeline.h"
+#include "deploy/check_target.h"
+#include "evaluate/evaluate.h"
+#include "tasks/inspect.h"
+#include "tasks/optimize.h"
+#include "tasks/quantize.h"
+#include "tasks/unpack.h"
 
 namespace bitpress::python {
 namespace {
@@ -26,7 +31,7 @@ using calibrate::CalibrationTable;
 using calibrate::TensorStatistics;
 
 void BindQuantizeReport(nb::module_& module) {
-  using transform::WeightStatistics;
+  using weights::WeightStatistics;
   nb::class_<WeightStatistics>(module, "WeightReport", "What became of one weight.")
       .def_ro("name", &WeightStatistics::value)
       .def_ro("format", &WeightStatistics::format)
@@ -52,7 +57,7 @@ void BindQuantizeReport(nb::module_& module) {
           "is of none, because it never ran.")
       .def_ro("is_tuned", &LayerReport::is_tuned)
       .def_ro("note", &LayerReport::note);
-  using pipeline::QuantizeReport;
+  using tasks::QuantizeReport;
   nb::class_<QuantizeReport>(module, "QuantizeReport", "What quantize did.")
       .def_ro("input_bytes", &QuantizeReport::input_bytes)
       .def_ro("output_bytes", &QuantizeReport::output_bytes)
@@ -137,12 +142,12 @@ void BindEvaluationReport(nb::module_& module) {
 }
 
 void BindTargetReport(nb::module_& module) {
-  using evaluate::FloatNode;
+  using deploy::FloatNode;
   nb::class_<FloatNode>(module, "FloatNode", "An operator that computes in float, and why.")
       .def_ro("name", &FloatNode::name)
       .def_ro("op_type", &FloatNode::op_type)
       .def_ro("reason", &FloatNode::reason);
-  using evaluate::TargetReport;
+  using deploy::TargetReport;
   nb::class_<TargetReport>(module, "TargetReport", "What ONNX Runtime here makes of a model.")
       .def_ro("runtime", &TargetReport::runtime)
       .def_ro("is_loaded", &TargetReport::is_loaded)
@@ -153,9 +158,9 @@ void BindTargetReport(nb::module_& module) {
       .def_ro("float_nodes", &TargetReport::float_nodes)
       .def_ro("processor", &TargetReport::processor)
       .def_ro("library_operators", &TargetReport::library_operators)
-      .def("to_json", [](const TargetReport& self) { return evaluate::ToJson(self).dump(2); })
+      .def("to_json", [](const TargetReport& self) { return deploy::ToJson(self).dump(2); })
       .def("__repr__", [](const TargetReport& self) {
-        return "TargetReport(" + evaluate::ToJson(self).dump() + ")";
+        return "TargetReport(" + deploy::ToJson(self).dump() + ")";
       });
 }
 
@@ -195,22 +200,22 @@ void BindCalibration(nb::module_& module) {
 }
 
 void BindInspectReport(nb::module_& module) {
-  using pipeline::ConstantReport;
+  using tasks::ConstantReport;
   nb::class_<ConstantReport>(module, "ConstantReport", "A constant of a model.")
       .def_ro("name", &ConstantReport::name)
       .def_ro("format", &ConstantReport::format)
       .def_ro("dims", &ConstantReport::dims)
       .def_ro("num_bytes", &ConstantReport::num_bytes)
       .def_ro("reason", &ConstantReport::reason, "Why a float constant is one, where it is known.");
-  using pipeline::InspectReport;
-  const auto names = [](const std::vector<pipeline::NamedValue>& values) {
+  using tasks::InspectReport;
+  const auto names = [](const std::vector<tasks::NamedValue>& values) {
     std::vector<std::string> result;
-    for (const pipeline::NamedValue& value : values) result.push_back(value.name);
+    for (const tasks::NamedValue& value : values) result.push_back(value.name);
     return result;
   };
   const auto shapes = [](const InspectReport& self) {
     std::map<std::string, std::vector<int64_t>> result;
-    for (const pipeline::NamedValue& input : self.inputs) {
+    for (const tasks::NamedValue& input : self.inputs) {
       std::vector<int64_t>& dims = result[input.name];
       for (const graph::Dimension& dim : input.info.shape) dims.push_back(dim.value);
     }
@@ -239,13 +244,13 @@ void BindReports(nb::module_& module) {
   BindEvaluationReport(module);
   BindCalibration(module);
   BindInspectReport(module);
-  using pipeline::UnpackReport;
+  using tasks::UnpackReport;
   nb::class_<UnpackReport>(module, "UnpackReport", "What unpack did.")
       .def_ro("num_weights", &UnpackReport::num_weights)
       .def_ro("num_quantizers", &UnpackReport::num_quantizers, "That were taken out.")
       .def_ro("input_bytes", &UnpackReport::input_bytes)
       .def_ro("output_bytes", &UnpackReport::output_bytes);
-  using pipeline::OptimizeReport;
+  using tasks::OptimizeReport;
   nb::class_<OptimizeReport>(module, "OptimizeReport", "What optimize did.")
       .def_ro("machine", &OptimizeReport::machine)
       .def_ro("input_bytes", &OptimizeReport::input_bytes)

@@ -15,8 +15,11 @@
 
 #include "arguments.h"
 #include "bindings.h"
-#include "pipeline_autotune.h"
-#include "pipeline_search.h"
+#include "rewrite/prepare.h"
+#include "tasks/autotune.h"
+#include "tasks/metric.h"
+#include "tasks/search.h"
+#include "tasks/sensitivity.h"
 #include "work.h"
 
 namespace bitpress::python {
@@ -36,7 +39,7 @@ struct SpaceArguments {
   bool as_is = false;
   size_t num_threads = 0;
 
-  void CopyTo(pipeline::SpaceOptions& options) const {
+  void CopyTo(tasks::SpaceOptions& options) const {
     options.candidates = candidates;
     options.weight_candidates = weight_candidates;
     options.activation_candidates = activation_candidates;
@@ -44,7 +47,7 @@ struct SpaceArguments {
     options.change_base = [this](plan::QuantConfig& config) {
       config = Changed(std::move(config), settings, rules);
     };
-    options.preparation = as_is ? pipeline::Preparation::kAsIs : pipeline::Preparation::kOptimize;
+    options.preparation = as_is ? rewrite::Preparation::kAsIs : rewrite::Preparation::kOptimize;
     options.method = search::ParseMethod(method);
     options.num_sensitivity_samples = num_sensitivity_samples;
     options.num_threads = num_threads;
@@ -52,7 +55,7 @@ struct SpaceArguments {
 };
 
 // The function as the library calls it, with the interpreter's lock. `metric` must outlive it.
-pipeline::ModelMetric MetricOf(const nb::object& metric, Work& work) {
+tasks::ModelMetric MetricOf(const nb::object& metric, Work& work) {
   if (metric.is_none()) return {};
   const nb::handle borrowed = metric;
   return [borrowed, &work](const Path& model) {
@@ -64,14 +67,14 @@ std::string MeasureSensitivity(const Path& model, const Path& output,
                                const SampleArguments& samples, const SpaceArguments& space,
                                bool measures_time, nb::object progress) {
   Work work(std::move(progress));
-  pipeline::SensitivityOptions options;
+  tasks::SensitivityOptions options;
   options.model = model;
   options.output = output;
   samples.CopyTo(options, work);
   space.CopyTo(options);
   options.measures_time = measures_time;
   options.progress = work.Sink();
-  return work.Run([&] { return ToJson(pipeline::MeasureSensitivity(options)).dump(); });
+  return work.Run([&] { return ToJson(tasks::MeasureSensitivity(options)).dump(); });
 }
 
 struct GoalArguments {
@@ -79,7 +82,7 @@ struct GoalArguments {
   std::string strategy = "optimal";
   size_t num_measured = 0;
 
-  void CopyTo(pipeline::SearchOptions& options) const {
+  void CopyTo(tasks::SearchOptions& options) const {
     if (target) options.goals.target = search::ParseTarget(*target);
     if (budget) options.goals.budget = search::ParseBudget(*budget);
     if (cost) options.cost = search::ParseCostKind(*cost);
@@ -95,7 +98,7 @@ std::string Search(const Path& model, const Path& output, const std::optional<Pa
                    const GoalArguments& goals, const nb::object& metric, size_t batch_size,
                    nb::object progress) {
   Work work(std::move(progress));
-  pipeline::SearchOptions options;
+  tasks::SearchOptions options;
   options.model = model;
   options.output = output;
   options.picture = picture.value_or(Path());
@@ -105,7 +108,7 @@ std::string Search(const Path& model, const Path& output, const std::optional<Pa
   options.metric = MetricOf(metric, work);
   options.batch_size = batch_size;
   options.progress = work.Sink();
-  return work.Run([&] { return ToJson(pipeline::Search(options)).dump(); });
+  return work.Run([&] { return ToJson(tasks::Search(options)).dump(); });
 }
 
 std::string Autotune(const Path& model, const Path& output, const SampleArguments& samples,
@@ -114,7 +117,7 @@ std::string Autotune(const Path& model, const Path& output, const SampleArgument
                      const nb::object& metric, size_t max_trials, bool as_is, size_t batch_size,
                      size_t num_threads, nb::object progress) {
   Work work(std::move(progress));
-  pipeline::AutotuneOptions options;
+  tasks::AutotuneOptions options;
   options.model = model;
   options.output = output;
   samples.CopyTo(options, work);
@@ -126,11 +129,11 @@ std::string Autotune(const Path& model, const Path& output, const SampleArgument
   options.tolerable_loss = tolerable_loss;
   options.metric = MetricOf(metric, work);
   options.max_trials = max_trials;
-  options.preparation = as_is ? pipeline::Preparation::kAsIs : pipeline::Preparation::kOptimize;
+  options.preparation = as_is ? rewrite::Preparation::kAsIs : rewrite::Preparation::kOptimize;
   options.batch_size = batch_size;
   options.num_threads = num_threads;
   options.progress = work.Sink();
-  return work.Run([&] { return ToJson(pipeline::Autotune(options)).dump(); });
+  return work.Run([&] { return ToJson(tasks::Autotune(options)).dump(); });
 }
 
 }  // namespace

@@ -106,6 +106,14 @@ void AtomicFile::Commit() {
   temporary_.clear();
 }
 
+void CheckWritable(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    Fail(ErrorCode::kIo, "'{}' is a folder, not a file to write to", path.string());
+  }
+  const AtomicFile probe(path);
+}
+
 std::string ReadFile(const std::filesystem::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   struct stat info {};

@@ -39,6 +39,9 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
+// Checks, before any work is done for it, that a file can be written there. Throws Error(kIo).
+void CheckWritable(const std::filesystem::path& path);
+
 // The whole file. Throws Error(kIo) naming the path.
 std::string ReadFile(const std::filesystem::path& path);
 

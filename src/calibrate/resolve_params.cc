@@ -9,8 +9,8 @@
 #include "calibrate/expected_error.h"
 #include "calibrate/range_methods.h"
 #include "formats/reference.h"
+#include "ops/compute_ops.h"
 #include "ops/integer_kernels.h"
-#include "plan/compute_ops.h"
 #include "plan/pair_safety.h"
 
 namespace bitpress::calibrate {
@@ -80,7 +80,7 @@ std::map<std::string, int64_t> ChannelsOfProducts(const graph::Model& model) {
     if (!has_weight) continue;
     const auto dims = model.Initializer(node.input(1)).dims;
     if (!ops::PairSums(node, 1, dims, /*is_dynamic=*/false)) continue;
-    if (const auto axis = plan::SummedAxis(node, 0)) axes.emplace(node.input(0), *axis);
+    if (const auto axis = ops::SummedAxis(node, 0)) axes.emplace(node.input(0), *axis);
   }
   return axes;
 }
@@ -95,7 +95,7 @@ std::map<std::string, int64_t> ChannelsToCalibrate(const plan::QuantPlan& plan,
     for (const plan::TensorUse& use : row.uses) {
       const auto activation = activations.find(use.node);
       if (activation == activations.end() || activation->second->is_dynamic()) continue;
-      if (const auto axis = plan::SummedAxis(nodes.Find(use), 0)) {
+      if (const auto axis = ops::SummedAxis(nodes.Find(use), 0)) {
         axes.emplace(activation->second->value, *axis);
       }
     }

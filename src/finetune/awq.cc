@@ -159,14 +159,14 @@ class FactorSearch {
 
 }  // namespace
 
-transform::SmoothReport ScaleChannels(graph::Model& model, const plan::QuantPlan& plan,
-                                      data::Source& source, const GatherOptions& options,
-                                      ThreadPool& pool) {
+rewrite::SmoothReport ScaleChannels(graph::Model& model, const plan::QuantPlan& plan,
+                                    data::Source& source, const GatherOptions& options,
+                                    ThreadPool& pool) {
   const Layers layers = FindLayers(model, plan);
   const std::vector<Readers> activations = FindReaders(model, plan, layers);
   std::vector<Layer> first_readers;
   for (const Readers& readers : activations) first_readers.push_back(*readers.layers.front());
-  transform::SmoothOptions smooth;
+  rewrite::SmoothOptions smooth;
   smooth.factors.emplace();
   size_t num_done = 0;
   for (const std::span<const Layer> group : GroupLayers(first_readers, options)) {
@@ -178,7 +178,7 @@ transform::SmoothReport ScaleChannels(graph::Model& model, const plan::QuantPlan
       if (!factors.empty()) smooth.factors->emplace(readers.value, std::move(factors));
     }
   }
-  return transform::Smooth(model, {}, smooth);
+  return rewrite::Smooth(model, {}, smooth);
 }
 
 }  // namespace bitpress::finetune

@@ -12,15 +12,15 @@
 #include "finetune/gather.h"
 #include "graph/model.h"
 #include "plan/quant_plan.h"
-#include "transform/smooth.h"
+#include "rewrite/smooth.h"
 
 namespace bitpress::finetune {
 
 // Folds the factors into what comes before, or into a Mul, as transform::Smooth does. Activations
 // that the plan quantizes are left alone, and those where alpha = 0 is the best. `plan` fits the
 // model afterwards too. Throws Error as GatherMoments.
-transform::SmoothReport ScaleChannels(graph::Model& model, const plan::QuantPlan& plan,
-                                      data::Source& source, const GatherOptions& options,
-                                      ThreadPool& pool);
+rewrite::SmoothReport ScaleChannels(graph::Model& model, const plan::QuantPlan& plan,
+                                    data::Source& source, const GatherOptions& options,
+                                    ThreadPool& pool);
 
 }  // namespace bitpress::finetune

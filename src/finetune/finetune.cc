@@ -28,7 +28,7 @@ std::string StageOf(const LayerReport& layer) {
 
 class Finetuner {
  public:
-  Finetuner(Model& model, const plan::QuantPlan& plan, transform::ApplyOptions& apply,
+  Finetuner(Model& model, const plan::QuantPlan& plan, emit::ApplyOptions& apply,
             data::Source& source, const FinetuneOptions& options, ThreadPool& pool)
       : model_(model),
         plan_(plan),
@@ -159,13 +159,13 @@ class Finetuner {
       const std::vector<float> bias = BiasOf(model_, layer);
       layer.is_bias_new ? AddBias(model, layer, bias) : SetBias(model, layer, bias);
     }
-    transform::ApplyOptions apply;
-    apply.storage = transform::Storage::kSimulated;
+    emit::ApplyOptions apply;
+    apply.storage = emit::Storage::kSimulated;
     apply.is_portable = false;
     apply.params = apply_.params;
     apply.channels = apply_.channels;
     apply.weight_params = apply_.weight_params;
-    transform::ApplyPlan(model, before, apply, pool_);
+    emit::ApplyPlan(model, before, apply, pool_);
     return model;
   }
 
@@ -185,12 +185,12 @@ class Finetuner {
 
   Model& model_;
   const plan::QuantPlan& plan_;
-  transform::ApplyOptions& apply_;
+  emit::ApplyOptions& apply_;
   data::Source& source_;
   const FinetuneOptions& options_;
   ThreadPool& pool_;
   Model float_model_;
-  transform::PairRules pair_rules_;
+  weights::PairRules pair_rules_;
   std::vector<Layer> layers_;  // in graph order
   FinetuneReport report_;
 };
@@ -201,10 +201,10 @@ size_t FinetuneReport::NumJudgedBy(Judge judge) const {
   return static_cast<size_t>(std::ranges::count(layers, judge, &LayerReport::judge));
 }
 
-FinetuneReport Finetune(Model& model, const plan::QuantPlan& plan, transform::ApplyOptions& apply,
+FinetuneReport Finetune(Model& model, const plan::QuantPlan& plan, emit::ApplyOptions& apply,
                         data::Source& source, const FinetuneOptions& options, ThreadPool& pool) {
   FinetuneOptions learn = options;
-  transform::SmoothReport scaled;
+  rewrite::SmoothReport scaled;
   if (std::erase(learn.passes, plan::FinetunePass::kAwq) > 0) {
     GatherOptions gather = options.gather;
     gather.hold_back_every = 0;

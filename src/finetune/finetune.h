@@ -13,14 +13,14 @@
 #include "base/progress.h"
 #include "base/thread_pool.h"
 #include "data/source.h"
+#include "emit/apply_plan.h"
 #include "finetune/gather.h"
 #include "finetune/journal.h"
 #include "finetune/layer_tuner.h"
 #include "graph/model.h"
 #include "plan/finetune_passes.h"
 #include "plan/quant_plan.h"
-#include "transform/apply_plan.h"
-#include "transform/smooth.h"
+#include "rewrite/smooth.h"
 
 namespace bitpress::finetune {
 
@@ -45,7 +45,7 @@ struct AddedBias {
 };
 
 struct FinetuneReport {
-  transform::SmoothReport scaled;   // by pass awq
+  rewrite::SmoothReport scaled;     // by pass awq
   std::vector<LayerReport> layers;  // in graph order
   // Quantized weights that cannot be tuned, with the reason.
   std::vector<std::pair<std::string, std::string>> left_out;
@@ -62,8 +62,7 @@ struct FinetuneReport {
 // Weights are kept only where their error on held-back samples is smaller than before. With fewer
 // runs than one of `gather.hold_back_every` nothing is held back; LayerReport::judge says so.
 // Throws Error as GatherMoments and ApplyPlan.
-FinetuneReport Finetune(graph::Model& model, const plan::QuantPlan& plan,
-                        transform::ApplyOptions& apply, data::Source& source,
-                        const FinetuneOptions& options, ThreadPool& pool);
+FinetuneReport Finetune(graph::Model& model, const plan::QuantPlan& plan, emit::ApplyOptions& apply,
+                        data::Source& source, const FinetuneOptions& options, ThreadPool& pool);
 
 }  // namespace bitpress::finetune

@@ -14,8 +14,8 @@
 #include "finetune/recurrent.h"
 #include "graph/clean_up.h"
 #include "kernels/half.h"
+#include "ops/quantizer_nodes.h"
 #include "plan/quant_plan.h"
-#include "plan/quantizer_nodes.h"
 #include "runtime/observers.h"
 #include "runtime/session.h"
 
@@ -182,7 +182,7 @@ graph::Model BesideQuantizers(const graph::Model& float_model, const graph::Mode
     for (size_t i = 0; i < node.num_inputs(); ++i) {
       const std::string& value = found->second.input(i);
       if (node.input(i) == value || float_model.IsInitializer(value)) continue;
-      if (!plan::QuantizedFrom(float_model, value)) node.set_input(i, value);
+      if (!ops::QuantizedFrom(float_model, value)) node.set_input(i, value);
     }
   }
   return model;

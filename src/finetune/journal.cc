@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "calibrate/byte_stream.h"
-#include "plan/compute_ops.h"
+#include "ops/compute_ops.h"
 
 namespace bitpress::finetune {
 namespace {
@@ -96,7 +96,7 @@ std::string_view JudgeName(Judge judge) {
 
 std::string NameOf(const LayerReport& layer) {
   std::string name = fmt::format("{} '{}'", layer.op_type, layer.node);
-  if (plan::IsRecurrent(layer.op_type)) name += fmt::format(", '{}'", layer.weight);
+  if (ops::IsRecurrent(layer.op_type)) name += fmt::format(", '{}'", layer.weight);
   return name;
 }
 

@@ -20,7 +20,7 @@ void AddParams(ContentHash& hash, const formats::QParams& params) {
   hash.AddNumber(static_cast<uint64_t>(params.zero_point));
 }
 
-void AddParameters(ContentHash& hash, const transform::ApplyOptions& apply) {
+void AddParameters(ContentHash& hash, const emit::ApplyOptions& apply) {
   hash.AddNumber(apply.params.size());
   for (const auto& [name, params] : apply.params) {
     hash.Add(name);
@@ -63,7 +63,7 @@ void AddOptions(ContentHash& hash, const FinetuneOptions& options) {
 }  // namespace
 
 std::string JournalKey(const graph::Model& float_model, const plan::QuantPlan& plan,
-                       const transform::ApplyOptions& apply, const FinetuneOptions& options,
+                       const emit::ApplyOptions& apply, const FinetuneOptions& options,
                        data::Source& source) {
   ContentHash wishes;
   wishes.Add(plan::ToJson(plan));

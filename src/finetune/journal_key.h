@@ -5,10 +5,10 @@
 #include <string>
 
 #include "data/source.h"
+#include "emit/apply_plan.h"
 #include "finetune/finetune.h"
 #include "graph/model.h"
 #include "plan/quant_plan.h"
-#include "transform/apply_plan.h"
 
 namespace bitpress::finetune {
 
@@ -16,7 +16,7 @@ namespace bitpress::finetune {
 // model, of the plan with all options that change results, and of every sample. Threads, memory and
 // progress are not in it. Reads all samples once. Throws Error as they do.
 std::string JournalKey(const graph::Model& float_model, const plan::QuantPlan& plan,
-                       const transform::ApplyOptions& apply, const FinetuneOptions& options,
+                       const emit::ApplyOptions& apply, const FinetuneOptions& options,
                        data::Source& source);
 
 }  // namespace bitpress::finetune

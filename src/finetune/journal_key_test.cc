@@ -38,7 +38,7 @@ class Numbers : public data::SampleStream {
 struct Work {
   std::string weight = "2";
   plan::QuantPlan plan;
-  transform::ApplyOptions apply;
+  emit::ApplyOptions apply;
   FinetuneOptions options;
   std::vector<float> samples = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
 

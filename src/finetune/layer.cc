@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "kernels/half.h"
-#include "plan/compute_ops.h"
+#include "ops/compute_ops.h"
 
 namespace bitpress::finetune {
 namespace {
@@ -182,7 +182,7 @@ Layer DescribeReading(const Model& model, const plan::NodeIndex& index, const pl
   const auto input = static_cast<size_t>(use.input);
   if (!node.domain().empty() ||
       (node.op_type() != "Conv" && node.op_type() != "ConvTranspose" && node.op_type() != "Gemm" &&
-       node.op_type() != "MatMul" && !plan::IsRecurrent(node))) {
+       node.op_type() != "MatMul" && !ops::IsRecurrent(node))) {
     throw LeftOut{fmt::format("a weight of {} has no linear map here", node.op_type())};
   }
   for (auto owner = model.Owner(node); owner; owner = model.Owner(*owner)) {
@@ -202,7 +202,7 @@ Layer DescribeReading(const Model& model, const plan::NodeIndex& index, const pl
   layer.weight = row.value;
   layer.readings = {{use.node, 0, "", node.output(0)}};
   layer.row = &row;
-  if (plan::IsRecurrent(node)) {
+  if (ops::IsRecurrent(node)) {
     DescribeRecurrent(model, node, input, num_readings, weight.dims, layer);
     return layer;
   }

@@ -23,7 +23,7 @@ struct LayerTask {
   std::span<const float> bias;  // empty: none
   std::vector<int64_t> dims;    // of the weight
   plan::OperatorSet operators = plan::OperatorSet::kBitpress;
-  std::vector<transform::PairRule> pairs{};  // of an integer weight whose pair sums must fit
+  std::vector<weights::PairRule> pairs{};  // of an integer weight whose pair sums must fit
   std::span<const plan::FinetunePass> passes;
 };
 

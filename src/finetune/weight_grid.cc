@@ -10,8 +10,8 @@
 
 #include "formats/qparams_search.h"
 #include "formats/reference.h"
-#include "transform/integer_weight.h"
-#include "transform/weight_job.h"
+#include "weights/integer_weight.h"
+#include "weights/weight_job.h"
 
 namespace bitpress::finetune {
 namespace {
@@ -39,13 +39,13 @@ double PowerOfTwo(int exponent) {
 
 WeightGrid::WeightGrid(const plan::TensorPlan& row, plan::OperatorSet operators,
                        std::vector<int64_t> dims, std::string reader,
-                       std::vector<transform::PairRule> pairs)
+                       std::vector<weights::PairRule> pairs)
     : row_(row),
       operators_(operators),
       dims_(std::move(dims)),
       reader_(std::move(reader)),
       pairs_(std::move(pairs)) {
-  for (const transform::PairRule& rule : pairs_) {
+  for (const weights::PairRule& rule : pairs_) {
     Neighbours& neighbours = neighbours_.emplace_back();
     neighbours.of.resize(static_cast<size_t>(NumElements(dims_)));
     neighbours.largest.resize(neighbours.of.size());
@@ -79,7 +79,7 @@ WeightGrid::WeightGrid(const plan::TensorPlan& row, plan::OperatorSet operators,
 
 void WeightGrid::FitScales(std::span<const float> values, ThreadPool& pool) {
   if (row_.integer) {
-    const transform::IntegerWeight weight(Lend(values, dims_), row_, reader_, {}, {}, pairs_);
+    const weights::IntegerWeight weight(Lend(values, dims_), row_, reader_, {}, {}, pairs_);
     params_ = weight.Params(pool);
     params_index_.resize(values.size());
     for (size_t i = 0; i < values.size(); ++i) {
@@ -88,7 +88,7 @@ void WeightGrid::FitScales(std::span<const float> values, ThreadPool& pool) {
     num_scales_ = params_.size();
     UseParams();
   } else if (row_.scaled) {
-    params_ = {{row_.scaled->scale.value_or(transform::ScaleOf(row_.Spec(), values)), 0}};
+    params_ = {{row_.scaled->scale.value_or(weights::ScaleOf(row_.Spec(), values)), 0}};
     params_index_.assign(values.size(), 0);
     num_scales_ = 1;
     UseParams();
@@ -116,7 +116,7 @@ void WeightGrid::UseParams() {
 }
 
 void WeightGrid::FitBlocks(std::span<const float> values, ThreadPool& pool) {
-  const transform::WeightJob job(Lend(values, dims_), row_, operators_, reader_);
+  const weights::WeightJob job(Lend(values, dims_), row_, operators_, reader_);
   const formats::FormatSpec& spec = job.spec();
   const auto [outer, axis, inner] = job.view();
   const int64_t num_blocks = (axis + spec.block_size - 1) / spec.block_size;
@@ -230,7 +230,7 @@ void WeightGrid::FitPairs(std::span<const float> target, std::span<float> quanti
     wanted[i] = formats::CodeUnits(target[i], params_[params_index_[i]]);
     codes[i] = CodeOf(i, quantized[i]);
   }
-  if (transform::FitPairs(pairs_, wanted, codes, pool) == 0) return;
+  if (weights::FitPairs(pairs_, wanted, codes, pool) == 0) return;
   for (size_t i = 0; i < codes.size(); ++i) quantized[i] = ValueOf(i, codes[i]);
 }
 
@@ -249,18 +249,18 @@ float WeightGrid::FitBeside(size_t element, float value, std::span<const float> 
 }
 
 QuantizedWeight WeightGrid::Quantize(std::span<const float> values, ThreadPool& pool) const {
-  transform::WeightStatistics statistics;
+  weights::WeightStatistics statistics;
   QuantizedWeight result;
   const auto take = [&](const Tensor& tensor) {
     const std::span<const float> simulated = tensor.values<float>();
     result.values.assign(simulated.begin(), simulated.end());
   };
   if (row_.integer) {
-    const transform::IntegerWeight weight(Lend(values, dims_), row_, reader_, {}, params_, pairs_);
+    const weights::IntegerWeight weight(Lend(values, dims_), row_, reader_, {}, params_, pairs_);
     take(weight.Simulate(pool, statistics));
     result.params = weight.Params(pool);
   } else {
-    const transform::WeightJob job(
+    const weights::WeightJob job(
         Lend(values, dims_), row_, operators_, reader_,
         params_.empty() ? std::nullopt : std::optional(params_.front().scale));
     take(job.Simulate(pool, statistics));

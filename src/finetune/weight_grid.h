@@ -10,7 +10,7 @@
 #include "base/thread_pool.h"
 #include "formats/qparams.h"
 #include "plan/quant_plan.h"
-#include "transform/pair_rules.h"
+#include "weights/pair_rules.h"
 
 namespace bitpress::finetune {
 
@@ -26,7 +26,7 @@ class WeightGrid {
   // `row` and `operators` are the plan's; `row` must outlive the grid. `reader` is the node, for
   // messages. `pairs`: of integers whose pair sums must fit (transform::PairRules::For).
   WeightGrid(const plan::TensorPlan& row, plan::OperatorSet operators, std::vector<int64_t> dims,
-             std::string reader, std::vector<transform::PairRule> pairs = {});
+             std::string reader, std::vector<weights::PairRule> pairs = {});
 
   // Chooses scales for these values as quantizing them would, and fixes them. Throws
   // Error(kInvalidModel) if one is not finite.
@@ -88,7 +88,7 @@ class WeightGrid {
   plan::OperatorSet operators_;
   std::vector<int64_t> dims_;
   std::string reader_;
-  std::vector<transform::PairRule> pairs_;
+  std::vector<weights::PairRule> pairs_;
   std::vector<Neighbours> neighbours_;  // of each of pairs_
   // What codes mean in units of the element's scale: whole numbers, or floats.
   bool has_float_elements_ = false;

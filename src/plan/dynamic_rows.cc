@@ -3,7 +3,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "plan/compute_ops.h"
+#include "ops/compute_ops.h"
 
 namespace bitpress::plan {
 namespace {
@@ -129,7 +129,7 @@ class DynamicNode {
       row.integer->granularity = Granularity::kPerTensor;
     }
     if (row.integer->granularity == Granularity::kPerAxis) {
-      row.axis = ChannelAxis(node_, input, rank);
+      row.axis = ops::ChannelAxis(node_, input, rank);
     }
     return row;
   }
@@ -145,7 +145,7 @@ class DynamicNode {
 std::optional<TensorPlan> DynamicRow(const graph::Model& model, const NodeRules& rules,
                                      const RowMaker& rows, const Node& node, size_t input) {
   const size_t num_inputs = IsLstm(node) ? 4 : 3;
-  if ((!IsComputeOp(node) && !IsLstm(node)) || input >= num_inputs) return std::nullopt;
+  if ((!ops::IsComputeOp(node) && !IsLstm(node)) || input >= num_inputs) return std::nullopt;
   const bool is_asked =
       IsDynamic(rules.For(node)) || (input == 0 && IsDynamic(rules.For(node, node.input(0))));
   if (!is_asked) return std::nullopt;

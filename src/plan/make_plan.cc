@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "base/error.h"
-#include "plan/compute_ops.h"
+#include "ops/compute_ops.h"
+#include "ops/quantizer_nodes.h"
 #include "plan/dynamic_rows.h"
 #include "plan/pair_safety.h"
 #include "plan/plan_rows.h"
 #include "plan/qdq_values.h"
-#include "plan/quantizer_nodes.h"
 
 namespace bitpress::plan {
 namespace {
@@ -49,7 +49,7 @@ class Planner {
     rules_.General();  // what the operator set cannot do is an error even if nothing uses it
     if (placement_ == Placement::kQdq) PlanQdqValues();
     for (const Node& node : model_.AllNodes()) {
-      if (IsQuantizer(node)) continue;
+      if (ops::IsQuantizer(node)) continue;
       for (size_t i = 0; i < node.num_inputs(); ++i) {
         if (!node.input(i).empty()) PlanInput(node, i);
       }
@@ -104,7 +104,7 @@ class Planner {
     if (std::optional<TensorPlan> row = DynamicRow(model_, rules_, rows_, node, input)) {
       return Add(std::move(*row), node, input);
     }
-    const std::optional<Operand> operand = OperandOf(node, input, rows_.RankOf(value));
+    const std::optional<ops::Operand> operand = ops::OperandOf(node, input, rows_.RankOf(value));
     if (!operand) {
       if (std::optional<TensorPlan> table = rows_.Table(node, input)) {
         Add(*std::move(table), node, input);
@@ -113,11 +113,11 @@ class Planner {
       }
       return;
     }
-    if (operand->slot == Slot::kBias) {
+    if (operand->slot == ops::Slot::kBias) {
       Add(rows_.Bias(node, value, *operand, HasIntegerProduct(node)), node, input);
     } else if (model_.IsInitializer(value)) {
       Add(rows_.Weight(node, input, *operand), node, input);
-    } else if (operand->slot == Slot::kKernel || operand->slot == Slot::kRecurrent ||
+    } else if (operand->slot == ops::Slot::kKernel || operand->slot == ops::Slot::kRecurrent ||
                rows_.IsQuantizedConstant(value)) {
       Add(rows_.DynamicWeight(node, value), node, input);
     } else if (!IsPlanned(node, value)) {
@@ -137,7 +137,7 @@ class Planner {
   void PlanOtherInput(const Node& node, size_t input) {
     const std::string& value = node.input(input);
     const graph::ValueInfo info = model_.InfoOf(value);
-    if (!IsFloat(info.type) || ReadsShapeOnly(node)) return;
+    if (!IsFloat(info.type) || ops::ReadsShapeOnly(node)) return;
     if (model_.IsInitializer(value)) {
       // Scalars such as the limits of a Clip are parameters of the operator: nobody asks for them.
       if (info.shape.empty()) return;
@@ -160,7 +160,7 @@ class Planner {
                                  : treatment.excluded);
     }
     // Of [time, batch, features], as recurrent operators read them, the last.
-    int64_t axis = rank == 1 ? 0 : IsRecurrent(node) ? rank - 1 : 1;
+    int64_t axis = rank == 1 ? 0 : ops::IsRecurrent(node) ? rank - 1 : 1;
     if (IsSoftmax(node) && node.input(0) == value) {
       // Before opset 13 the default axis was 1.
       axis = node.GetInt("axis", plan_.opset >= 13 ? -1 : 1);

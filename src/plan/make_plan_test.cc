@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "plan/quantizer_nodes.h"
+#include "ops/quantizer_nodes.h"
 #include "plan/test_support.h"
 
 namespace bitpress::plan {
@@ -256,7 +256,7 @@ TEST(MakePlan, AlreadyQuantized) {
 
 TEST(MakePlan, WeightsThatWeWroteAreNotRoundedAgain) {
   graph::Model model = LoadModel("convnet.onnx");
-  model.SetMetadata(kWeightsMetadata, "5");
+  model.SetMetadata(ops::kWeightsMetadata, "5");
   const QuantPlan plan = MakePlan(ConfigByName("MX9"), model, "convnet");
   EXPECT_THAT(RowOf(plan, "fc_weight").reason, HasSubstr("already quantized"));
   EXPECT_TRUE(RowOf(plan, "x").is_quantized());

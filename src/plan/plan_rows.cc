@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "plan/quantizer_nodes.h"
+#include "ops/quantizer_nodes.h"
 
 namespace bitpress::plan {
 namespace {
@@ -30,7 +30,7 @@ IntegerTreatment IntegersOf(Role role, const FormatSpec& spec, const QuantConfig
 }  // namespace
 
 RowMaker::RowMaker(const graph::Model& model, const NodeRules& rules)
-    : model_(model), rules_(rules), has_quantized_weights_(HasQuantizedWeights(model)) {}
+    : model_(model), rules_(rules), has_quantized_weights_(ops::HasQuantizedWeights(model)) {}
 
 TensorPlan RowMaker::Float(const std::string& value, Role role, std::string reason) {
   TensorPlan row;
@@ -85,7 +85,8 @@ TensorPlan RowMaker::Activation(const Node& node, const std::string& value, int6
 
 std::string RowMaker::ActivationReason(const std::string& value, const Treatment& treatment) const {
   const std::optional<Node> producer = model_.Producer(value);
-  if (producer && IsQuantizer(*producer)) return "already quantized by " + producer->Describe();
+  if (producer && ops::IsQuantizer(*producer))
+    return "already quantized by " + producer->Describe();
   if (!treatment.activation) return "activations=none";
   const graph::ValueInfo info = model_.InfoOf(value);
   if (info.type != DataType::kUndefined && info.type != DataType::kFloat &&
@@ -101,7 +102,7 @@ std::string RowMaker::ActivationReason(const std::string& value, const Treatment
   return "";
 }
 
-TensorPlan RowMaker::Weight(const Node& node, size_t input, const Operand& operand) const {
+TensorPlan RowMaker::Weight(const Node& node, size_t input, const ops::Operand& operand) const {
   const std::string& value = node.input(input);
   const Treatment& treatment = rules_.For(node, value);
   std::string reason = treatment.excluded;
@@ -115,8 +116,8 @@ TensorPlan RowMaker::Weight(const Node& node, size_t input, const Operand& opera
                  fmt::format("rank {} has no axis {} to block along", rank, operand.axis));
   }
   if (treatment.weight->is_integer()) return IntegerWeight(node, input, operand, treatment);
-  const WeightLayout layout =
-      LayoutWeight(node, operand, dims, treatment.weight->block_size, treatment.config.short_axis);
+  const ops::WeightLayout layout = ops::LayoutWeight(
+      node, operand, dims, treatment.weight->block_size, treatment.config.short_axis);
   TensorPlan row = Quantized(value, Role::kWeight, *treatment.weight, treatment, layout.axis);
   row.flatten = layout.flatten;
   return row;
@@ -148,25 +149,25 @@ std::optional<TensorPlan> RowMaker::Table(const Node& node, size_t input) const 
   return row;
 }
 
-TensorPlan RowMaker::IntegerWeight(const Node& node, size_t input, const Operand& operand,
+TensorPlan RowMaker::IntegerWeight(const Node& node, size_t input, const ops::Operand& operand,
                                    const Treatment& treatment) const {
   const std::string& value = node.input(input);
   const std::span<const int64_t> dims = model_.Initializer(value).dims;
   const Granularity granularity = treatment.config.weight_granularity;
   TensorPlan row = Quantized(value, Role::kWeight, *treatment.weight, treatment, operand.axis);
   row.integer->granularity = granularity;
-  if (granularity == Granularity::kPerAxis && operand.slot == Slot::kRecurrent) {
+  if (granularity == Granularity::kPerAxis && operand.slot == ops::Slot::kRecurrent) {
     MakeRowsOfRecurrent(dims, row);
   } else if (granularity == Granularity::kPerAxis) {
-    row.axis = ChannelAxis(node, input, static_cast<int64_t>(dims.size()));
+    row.axis = ops::ChannelAxis(node, input, static_cast<int64_t>(dims.size()));
     if (!row.axis) row.integer->granularity = Granularity::kPerTensor;
   } else if (granularity == Granularity::kPerBlock) {
     row.integer->block_size = treatment.config.weight_block_size;
     row.axis = operand.axis;
     // DequantizeLinear cannot read several dimensions as one row.
     if (!treatment.activation || !treatment.activation->is_integer()) {
-      const WeightLayout layout =
-          LayoutWeight(node, operand, dims, row.integer->block_size, treatment.config.short_axis);
+      const ops::WeightLayout layout = ops::LayoutWeight(
+          node, operand, dims, row.integer->block_size, treatment.config.short_axis);
       row.axis = layout.axis;
       row.flatten = layout.flatten;
     }
@@ -187,9 +188,9 @@ TensorPlan RowMaker::DynamicWeight(const Node& node, const std::string& value) c
   if (!producer) {
     reason = model_.IsInput(value) ? "dynamic weight: a model input"
                                    : "dynamic weight: an input or constant of a body";
-  } else if (IsQuantizer(*producer)) {
+  } else if (ops::IsQuantizer(*producer)) {
     reason = "already quantized by " + producer->Describe();
-  } else if (QuantizedFrom(model_, value)) {
+  } else if (ops::QuantizedFrom(model_, value)) {
     reason = "already quantized: stored as codes";
   } else {
     reason = "dynamic weight: computed by " + producer->Describe();
@@ -200,13 +201,13 @@ TensorPlan RowMaker::DynamicWeight(const Node& node, const std::string& value) c
 bool RowMaker::MultipliesIntegers(const Node& node) const {
   const std::string& value = node.input(1);
   const Treatment& treatment = rules_.For(node, value);
-  return IsComputeOp(node) && treatment.weight && treatment.weight->is_integer() &&
+  return ops::IsComputeOp(node) && treatment.weight && treatment.weight->is_integer() &&
          treatment.weight->element_bits <= 16 && treatment.excluded.empty() &&
          model_.IsInitializer(value) && ConstantReason(value).empty() &&
          treatment.config.weight_granularity != Granularity::kPerBlock;
 }
 
-TensorPlan RowMaker::Bias(const Node& node, const std::string& value, const Operand& operand,
+TensorPlan RowMaker::Bias(const Node& node, const std::string& value, const ops::Operand& operand,
                           bool is_of_integers) const {
   const Treatment& treatment = rules_.For(node, value);
   if (!treatment.excluded.empty()) return Float(value, Role::kBias, treatment.excluded);
@@ -223,7 +224,7 @@ TensorPlan RowMaker::Bias(const Node& node, const std::string& value, const Oper
   if (!model_.IsInitializer(value)) {
     return Float(
         value, Role::kBias,
-        QuantizedFrom(model_, value) ? "already quantized: stored as codes" : "dynamic bias");
+        ops::QuantizedFrom(model_, value) ? "already quantized: stored as codes" : "dynamic bias");
   }
   const std::string reason = ConstantReason(value);
   if (!reason.empty()) return Float(value, Role::kBias, reason);
@@ -263,7 +264,7 @@ std::string RowMaker::ConstantReason(const std::string& value) const {
 }
 
 bool RowMaker::IsQuantizedConstant(const std::string& value) const {
-  const std::optional<std::string> source = QuantizedFrom(model_, value);
+  const std::optional<std::string> source = ops::QuantizedFrom(model_, value);
   return source && (source->empty() || model_.IsInitializer(*source));
 }
 

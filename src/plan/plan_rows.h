@@ -8,7 +8,7 @@
 #include <string>
 
 #include "graph/model.h"
-#include "plan/compute_ops.h"
+#include "ops/compute_ops.h"
 #include "plan/node_rules.h"
 #include "plan/quant_plan.h"
 
@@ -34,7 +34,7 @@ class RowMaker {
   static void MakeRowsOfRecurrent(std::span<const int64_t> dims, TensorPlan& row);
 
   TensorPlan Activation(const graph::Node& node, const std::string& value, int64_t axis) const;
-  TensorPlan Weight(const graph::Node& node, size_t input, const Operand& operand) const;
+  TensorPlan Weight(const graph::Node& node, size_t input, const ops::Operand& operand) const;
   // A table whose rows a Gather looks up; nothing for other inputs, and where tables stay float.
   std::optional<TensorPlan> Table(const graph::Node& node, size_t input) const;
   // A weight that is not a constant of the model.
@@ -44,7 +44,7 @@ class RowMaker {
   bool MultipliesIntegers(const graph::Node& node) const;
   // `is_of_integers`: it is added to products of integers whose scales are known. It takes their
   // scale as an int32 then, unless it is to have an integer format with a scale of its own.
-  TensorPlan Bias(const graph::Node& node, const std::string& value, const Operand& operand,
+  TensorPlan Bias(const graph::Node& node, const std::string& value, const ops::Operand& operand,
                   bool is_of_integers) const;
 
   // Why an activation stays float whatever reads it, or "".
@@ -57,7 +57,7 @@ class RowMaker {
   int64_t RankOf(const std::string& value) const;
 
  private:
-  TensorPlan IntegerWeight(const graph::Node& node, size_t input, const Operand& operand,
+  TensorPlan IntegerWeight(const graph::Node& node, size_t input, const ops::Operand& operand,
                            const Treatment& treatment) const;
   TensorPlan IntegerBias(const graph::Node& node, const std::string& value) const;
 

@@ -6,8 +6,8 @@
 #include <set>
 #include <string_view>
 
-#include "plan/compute_ops.h"
-#include "plan/quantizer_nodes.h"
+#include "ops/compute_ops.h"
+#include "ops/quantizer_nodes.h"
 
 namespace bitpress::plan {
 namespace {
@@ -58,12 +58,13 @@ class Placer {
     const graph::ValueInfo info = model_.InfoOf(value);
     if (info.type != DataType::kFloat || (info.has_shape && info.shape.empty())) return false;
     const std::optional<Node> producer = model_.Producer(value);
-    if (producer && (IsQuantizer(*producer) || producer->op_type() == "Constant")) return false;
+    if (producer && (ops::IsQuantizer(*producer) || producer->op_type() == "Constant"))
+      return false;
     return value_reason_(value).empty();
   }
 
   // Whether the node computes on integers of scales of their own.
-  bool IsStart(const Node& node) const { return IsComputeOp(node) && reason_(node).empty(); }
+  bool IsStart(const Node& node) const { return ops::IsComputeOp(node) && reason_(node).empty(); }
 
   void AddStart(const Node& node) {
     integer_nodes_.insert(node.output(0));
@@ -77,7 +78,7 @@ class Placer {
   // no cost, and readers that compute on integers ask for codes themselves. In transformers the
   // others are sums and norms whose range a few large elements take up.
   void AddOutput(const Node& node) {
-    if (IsComputeOp(node) && !IsConv(node)) return;
+    if (ops::IsComputeOp(node) && !IsConv(node)) return;
     const std::string& output = node.output(0);
     if (const std::optional<Node> activation = FusedActivation(output)) {
       return AddOutput(*activation);
@@ -98,7 +99,7 @@ class Placer {
     const std::string& input = node.input(0);
     const std::string& output = node.output(0);
     const std::optional<Node> producer = model_.Producer(input);
-    const bool is_moved = producer && (IsComputeOp(*producer) || Contains(kMoving, *producer));
+    const bool is_moved = producer && (ops::IsComputeOp(*producer) || Contains(kMoving, *producer));
     if (!is_moved || chosen_.contains(input) || !chosen_.contains(output)) return;
     if (node.num_outputs() > 1 || model_.AllUses(input).size() != 1 || model_.IsOutput(input))
       return;

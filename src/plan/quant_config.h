@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "formats/format_spec.h"
+#include "ops/compute_ops.h"
 #include "plan/equalization.h"
 #include "plan/finetune_passes.h"
 #include "plan/finetune_settings.h"
@@ -44,15 +45,6 @@ enum class OperatorSet {
   kCast,      // ONNX's Cast there and back: bf16, fp16, fp8
 };
 
-// What to do with a weight whose reduction axis is shorter than a block, such as a depthwise Conv's
-// [C, 1, 3, 3].
-enum class ShortAxis {
-  kFlatten,   // read the axis and all dimensions after it as one row (the im2col row): blocks of up
-              // to kh * kw elements
-  kChannels,  // let blocks run along axis 0
-  kAxis,      // keep the axis: blocks as short as it is
-};
-
 struct QuantConfig {
   // The preset, or how this configuration is called in plans and reports.
   std::string name;
@@ -71,7 +63,7 @@ struct QuantConfig {
   std::optional<formats::ScaleChoice> weight_scale;
   formats::RoundingMode rounding = formats::RoundingMode::kHalfToEven;
   OperatorSet operators = OperatorSet::kBitpress;
-  ShortAxis short_axis = ShortAxis::kFlatten;
+  ops::ShortAxis short_axis = ops::ShortAxis::kFlatten;
   // Of integer formats. Nothing: unsigned activations asymmetric, all others symmetric.
   std::optional<bool> activation_symmetric;
   std::optional<bool> weight_symmetric;

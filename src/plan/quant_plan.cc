@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "plan/quantizer_nodes.h"
+#include "ops/quantizer_nodes.h"
 
 namespace bitpress::plan {
 namespace {
@@ -47,7 +47,7 @@ void CheckUse(const TensorPlan& row, const TensorUse& use, const NodeIndex& node
     Fail(ErrorCode::kInvalidArgument, "{} has {} inputs; there is no input {}", node.Describe(),
          node.num_inputs(), use.input);
   }
-  if (node.input(input) != row.value && !ReadsQuantized(model, node, input, row.value)) {
+  if (node.input(input) != row.value && !ops::ReadsQuantized(model, node, input, row.value)) {
     Fail(ErrorCode::kInvalidArgument, "input {} of {} is '{}'", use.input, node.Describe(),
          node.input(input));
   }
@@ -99,7 +99,7 @@ void CheckRow(const QuantPlan& plan, const TensorPlan& row, const NodeIndex& nod
         std::all_of(row.uses.begin(), row.uses.end(), [&](const auto& use) {
           const graph::Node node = nodes.Find(use);
           const auto input = static_cast<size_t>(use.input);
-          return input < node.num_inputs() && ReadsQuantized(model, node, input, row.value);
+          return input < node.num_inputs() && ops::ReadsQuantized(model, node, input, row.value);
         });
     if (is_replaced) return;
     CheckWeight(row, model);

@@ -231,7 +231,7 @@ std::vector<Setting> MakeSettings() {
       "whose operator names are written: our own, AMD Quark's for models that must run in its "
       "library, or ONNX's Cast there and back (bf16, fp16, fp8)",
       kOperatorSets, &QuantConfig::operators));
-  settings.push_back(WordSetting<ShortAxis>(
+  settings.push_back(WordSetting<ops::ShortAxis>(
       "short_axis",
       "weights whose reduction axis is shorter than a block: read the kernel window as one row "
       "(flatten, the default), block along axis 0 (channels), or keep short blocks (axis)",

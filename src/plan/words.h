@@ -38,10 +38,10 @@ inline constexpr std::array<std::pair<std::string_view, OperatorSet>, 3> kOperat
     {{"bitpress", OperatorSet::kBitpress},
      {"quark", OperatorSet::kQuark},
      {"cast", OperatorSet::kCast}}};
-inline constexpr std::array<std::pair<std::string_view, ShortAxis>, 3> kShortAxes{
-    {{"flatten", ShortAxis::kFlatten},
-     {"channels", ShortAxis::kChannels},
-     {"axis", ShortAxis::kAxis}}};
+inline constexpr std::array<std::pair<std::string_view, ops::ShortAxis>, 3> kShortAxes{
+    {{"flatten", ops::ShortAxis::kFlatten},
+     {"channels", ops::ShortAxis::kChannels},
+     {"axis", ops::ShortAxis::kAxis}}};
 
 template <typename T>
 std::string JoinWords(Words<T> words) {

@@ -8,7 +8,7 @@
 #include "evaluate/outputs.h"
 #include "graph/extract.h"
 #include "runtime/open_model.h"
-#include "transform/native_form.h"
+#include "weights/native_form.h"
 
 namespace bitpress::report {
 namespace {
@@ -24,15 +24,15 @@ std::vector<double> Widen(const InitializerView& view) {
 }
 
 std::optional<Constant> ReadNative(const Model& model, const Node& node, ThreadPool& pool) {
-  const auto form = transform::NativeFormOf(model, node);
+  const auto form = weights::NativeFormOf(model, node);
   if (!form) return std::nullopt;
   constexpr size_t kScales = 2;
   constexpr size_t kZeroPoints = 3;
   const auto bytes = [&](size_t i) { return model.Initializer(node.input(i)).bytes; };
   std::vector<float> floats(static_cast<size_t>(form->num_rows * form->row_length));
-  transform::DecodeNative(*form, bytes(form->is_matmul ? 1 : 0), bytes(kScales),
-                          form->has_zero_points ? bytes(kZeroPoints) : std::span<const std::byte>(),
-                          floats, pool);
+  weights::DecodeNative(*form, bytes(form->is_matmul ? 1 : 0), bytes(kScales),
+                        form->has_zero_points ? bytes(kZeroPoints) : std::span<const std::byte>(),
+                        floats, pool);
   Constant constant{{form->num_rows, form->row_length}, {floats.begin(), floats.end()}};
   if (form->is_matmul) std::swap(constant.dims[0], constant.dims[1]);
   return constant;

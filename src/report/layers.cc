@@ -9,9 +9,9 @@
 
 #include "base/text.h"
 #include "evaluate/metrics.h"
-#include "plan/compute_ops.h"
+#include "ops/compute_ops.h"
+#include "ops/quantizer_nodes.h"
 #include "plan/quant_plan.h"
-#include "plan/quantizer_nodes.h"
 #include "report/constants.h"
 #include "report/histogram.h"
 #include "report/quantizers.h"
@@ -41,19 +41,19 @@ std::vector<size_t> WeightsOf(const Model& model, const Node& node) {
     const std::string& value = node.input(i);
     if (value.empty() || !model.IsInitializer(value)) continue;
     const auto rank = static_cast<int64_t>(model.InfoOf(value).shape.size());
-    const std::optional<plan::Operand> operand = plan::OperandOf(node, i, rank);
-    const bool is_bias = operand && operand->slot == plan::Slot::kBias;
+    const std::optional<ops::Operand> operand = ops::OperandOf(node, i, rank);
+    const bool is_bias = operand && operand->slot == ops::Slot::kBias;
     if (!is_bias && (operand || IsWeight(model, value))) weights.push_back(i);
   }
   return weights;
 }
 
 bool IsLayer(const Model& model, const Node& node) {
-  if (plan::IsComputeOp(node)) return true;
+  if (ops::IsComputeOp(node)) return true;
   // Shapes, positions and masks that are added are no layers of their own.
   static constexpr std::array<std::string_view, 2> kReaders = {"Gather", "Attention"};
   const bool is_reader =
-      plan::IsRecurrent(node) || std::ranges::find(kReaders, node.op_type()) != kReaders.end();
+      ops::IsRecurrent(node) || std::ranges::find(kReaders, node.op_type()) != kReaders.end();
   return is_reader && std::ranges::any_of(WeightsOf(model, node),
                                           [&](size_t i) { return IsWeight(model, node.input(i)); });
 }
@@ -107,7 +107,7 @@ class Finder {
     Layer layer{node, keys_.KeyOf(node), WeightsOf(reference, node), std::nullopt, ""};
     std::string value = node.output(0);
     // Behind a quantizer that took the name of a graph output.
-    if (const auto source = plan::QuantizedFrom(quantized_, value); source && !source->empty()) {
+    if (const auto source = ops::QuantizedFrom(quantized_, value); source && !source->empty()) {
       value = *source;
     }
     if (quantized_.Producer(value)) layer.quantized_output = value;
@@ -216,9 +216,9 @@ class Describer {
     // Codes that the node reads itself, or that are decoded in the body in which it stands.
     const std::string& name = layer.node.input(index);
     const auto rank = static_cast<int64_t>(reference_.InfoOf(name).shape.size());
-    const std::optional<int64_t> axis = plan::IsRecurrent(layer.node)
+    const std::optional<int64_t> axis = ops::IsRecurrent(layer.node)
                                             ? std::optional<int64_t>(0)  // of its directions
-                                            : plan::ChannelAxis(layer.node, index, rank);
+                                            : ops::ChannelAxis(layer.node, index, rank);
     return ReadCodes(quantized_, name, axis);
   }
 

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "formats/quark.h"
-#include "plan/quantizer_nodes.h"
+#include "ops/quantizer_nodes.h"
 #include "report/constants.h"
 
 namespace bitpress::report {
@@ -96,7 +96,7 @@ ActivationFormat FormatOfNode(const Model& model, const Node& node) {
 // The node that rounds what becomes `value`: behind it may stand the other half of a pair, and a
 // product with the scale.
 std::optional<Node> RoundingNode(const Model& model, std::string_view value) {
-  const auto source = plan::QuantizedFrom(model, value);
+  const auto source = ops::QuantizedFrom(model, value);
   if (!source || source->empty()) return std::nullopt;
   std::optional<Node> node = model.Producer(value);
   if (node && node->op_type() == "Mul" && node->domain().empty()) {
@@ -145,7 +145,7 @@ std::map<std::string, ActivationFormat> QuantizedActivations(const Model& model)
     for (size_t i = 0; i < node.num_outputs(); ++i) {
       const std::string& value = node.output(i);
       if (value.empty()) continue;
-      const auto source = plan::QuantizedFrom(model, value);
+      const auto source = ops::QuantizedFrom(model, value);
       if (!source || source->empty() || model.IsInitializer(*source)) continue;
       const std::optional<ActivationFormat> format = FormatOf(model, value);
       if (!format) continue;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/scratch_folder.h"
 #include "runtime/session.h"
 
 namespace bitpress::runtime {
@@ -106,6 +107,16 @@ void OptimizeAs(Optimization level, const std::filesystem::path& model,
   options.optimization = level;
   options.operator_library = operator_library;
   WriteOptimized(model, out, std::move(options));
+}
+
+graph::Model LoadOptimized(const std::filesystem::path& model,
+                           const std::function<void(const std::filesystem::path& from,
+                                                    const std::filesystem::path& to)>& optimize) {
+  const ScratchFolder folder;
+  const std::filesystem::path optimized = folder.path() / "optimized.onnx";
+  optimize(model, optimized);
+  return WithContext(fmt::format("'{}' after ONNX Runtime optimized it", model.string()),
+                     [&] { return graph::Model::Load(optimized); });
 }
 
 }  // namespace bitpress::runtime

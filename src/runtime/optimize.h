@@ -13,7 +13,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 
+#include "graph/model.h"
 #include "runtime/session.h"
 
 namespace bitpress::runtime {
@@ -39,5 +41,11 @@ void OptimizeBasic(const std::filesystem::path& model, const std::filesystem::pa
 void OptimizeAs(Optimization level, const std::filesystem::path& model,
                 const std::filesystem::path& out,
                 const std::filesystem::path& operator_library = {});
+
+// Returns the model that `optimize(from, to)`, one of the functions above, makes of a file. Uses a
+// temporary folder, which is gone at the end. Throws Error naming the file.
+graph::Model LoadOptimized(const std::filesystem::path& model,
+                           const std::function<void(const std::filesystem::path& from,
+                                                    const std::filesystem::path& to)>& optimize);
 
 }  // namespace bitpress::runtime

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "plan/compute_ops.h"
-#include "transform/apply_plan.h"
+#include "emit/apply_plan.h"
+#include "ops/compute_ops.h"
 
 namespace bitpress::search {
 namespace {
@@ -36,8 +36,8 @@ std::vector<std::string> WeightsOf(const graph::Model& model, const graph::Node&
     const std::string& input = node.input(i);
     if (input.empty() || !model.IsInitializer(input)) continue;
     const auto rank = static_cast<int64_t>(model.InfoOf(input).shape.size());
-    const auto operand = plan::OperandOf(node, i, rank);
-    if (operand && operand->slot != plan::Slot::kBias) weights.push_back(input);
+    const auto operand = ops::OperandOf(node, i, rank);
+    if (operand && operand->slot != ops::Slot::kBias) weights.push_back(input);
   }
   return weights;
 }
@@ -82,10 +82,10 @@ std::vector<LayerGroup> GroupLayers(const graph::Model& model, const Sensitivity
 std::map<std::string, uint64_t> StoredWeightBytes(const graph::Model& model,
                                                   const PlannedPart& part, ThreadPool& pool) {
   graph::Model quantized = model.Clone();
-  transform::ApplyOptions options;
+  emit::ApplyOptions options;
   options.params = part.params;
   std::map<std::string, uint64_t> bytes;
-  for (const auto& weight : transform::ApplyPlan(quantized, part.plan, options, pool).weights) {
+  for (const auto& weight : emit::ApplyPlan(quantized, part.plan, options, pool).weights) {
     bytes[weight->value] += weight->stored_bytes;
   }
   return bytes;
@@ -161,7 +161,7 @@ double CostModel::Of(const LayerGroup& group, std::span<const size_t> combinatio
       if (!layer.parts[part].is_there) continue;
       const auto& [side, candidate] = space_.parts[part];
       if (side != Side::kActivations) weight_bits = BitsOf(candidate.config.weights);
-      const bool has_activations = !plan::IsRecurrent(layer.op_type);  // those stay float
+      const bool has_activations = !ops::IsRecurrent(layer.op_type);  // those stay float
       if (side != Side::kWeights && has_activations) {
         activation_bits = BitsOf(candidate.config.activations);
       }

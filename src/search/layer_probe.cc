@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "graph/extract.h"
-#include "plan/compute_ops.h"
+#include "ops/compute_ops.h"
 #include "runtime/open_model.h"
 #include "runtime/ort_library.h"
 
@@ -92,8 +92,7 @@ runtime::Session LayerProbe::OpenFloat() const {
 }
 
 runtime::Session LayerProbe::OpenVariant(const plan::QuantPlan& plan,
-                                         const transform::QParamsTable& params,
-                                         ThreadPool& pool) const {
+                                         const plan::QParamsTable& params, ThreadPool& pool) const {
   Model layer = graph::Extract(model_, layer_inputs_, layer_outputs_);
   const std::string key_alone = plan::NodeIndex(layer).KeyOf(layer.Nodes().back());
   plan::QuantPlan part = plan;
@@ -108,11 +107,11 @@ runtime::Session LayerProbe::OpenVariant(const plan::QuantPlan& plan,
     }
     if (!alone.uses.empty()) part.tensors.push_back(std::move(alone));
   }
-  transform::ApplyOptions options;
-  options.storage = transform::Storage::kSimulated;
+  emit::ApplyOptions options;
+  options.storage = emit::Storage::kSimulated;
   options.is_portable = runtime::FindOperatorLibrary().empty();
   options.params = params;
-  transform::ApplyPlan(layer, part, options, pool);
+  emit::ApplyPlan(layer, part, options, pool);
   return Open(layer, num_threads_);
 }
 
@@ -148,16 +147,16 @@ double LayerProbe::CountMacs(const std::vector<Tensor>& layer_outputs) const {
   const std::vector<int64_t> data = DimsOf(node_.input(0));
   const std::vector<int64_t> weight = DimsOf(node_.input(1));
   const auto rank = static_cast<int64_t>(data.size());
-  if (plan::IsRecurrent(node_)) {  // a step of a sample meets every weight
+  if (ops::IsRecurrent(node_)) {  // a step of a sample meets every weight
     const int64_t num_steps = NumElements(data) / std::max<int64_t>(1, data.back());
     const int64_t num_weights = NumElements(weight) + NumElements(DimsOf(node_.input(2)));
     return static_cast<double>(num_steps) * static_cast<double>(num_weights);
   }
-  const std::optional<plan::Operand> operand = plan::OperandOf(node_, 0, rank);
-  const auto kernel = plan::OperandOf(node_, 1, static_cast<int64_t>(weight.size()));
+  const std::optional<ops::Operand> operand = ops::OperandOf(node_, 0, rank);
+  const auto kernel = ops::OperandOf(node_, 1, static_cast<int64_t>(weight.size()));
   if (!operand || !kernel || weight.empty()) return 0;
   const auto num_outputs = static_cast<double>(layer_outputs.front().num_elements());
-  if (kernel->slot != plan::Slot::kKernel) {
+  if (kernel->slot != ops::Slot::kKernel) {
     const int64_t axis = operand->axis < 0 ? operand->axis + rank : operand->axis;
     return num_outputs * static_cast<double>(data.at(static_cast<size_t>(axis)));
   }

@@ -12,10 +12,10 @@
 
 #include "base/tensor.h"
 #include "base/thread_pool.h"
+#include "emit/apply_plan.h"
 #include "evaluate/outputs.h"
 #include "graph/model.h"
 #include "runtime/session.h"
-#include "transform/apply_plan.h"
 
 namespace bitpress::search {
 
@@ -27,7 +27,7 @@ class LayerProbe {
 
   // The layer with what the rows of `plan` say about this node; the others do not count.
   // `plan` must outlive the model's writing.
-  runtime::Session OpenVariant(const plan::QuantPlan& plan, const transform::QParamsTable& params,
+  runtime::Session OpenVariant(const plan::QuantPlan& plan, const plan::QParamsTable& params,
                                ThreadPool& pool) const;
   // The layer as it is.
   runtime::Session OpenFloat() const;

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "calibrate/sample_runs.h"
-#include "plan/compute_ops.h"
+#include "ops/compute_ops.h"
 #include "runtime/open_model.h"
 #include "search/journal.h"
 #include "search/layer_probe.h"
@@ -288,7 +288,7 @@ SearchLayers FindSearchLayers(const graph::Model& model, const std::vector<Plann
   SearchLayers layers;
   const plan::NodeIndex index(model);
   for (const graph::Node& node : model.Nodes()) {
-    if (!plan::IsComputeOp(node) && !plan::IsRecurrent(node)) continue;
+    if (!ops::IsComputeOp(node) && !ops::IsRecurrent(node)) continue;
     SearchLayer layer{index.KeyOf(node), node.op_type(), {}};
     bool has_any = false;
     for (const PlannedPart& part : parts) {

@@ -21,16 +21,16 @@
 #include "data/source.h"
 #include "evaluate/loss.h"
 #include "graph/model.h"
+#include "plan/qparams_table.h"
 #include "plan/quant_plan.h"
 #include "search/candidates.h"
-#include "transform/qparams_table.h"
 
 namespace bitpress::search {
 
 // A part everywhere: what the planner makes of it, and the scales of its integers.
 struct PlannedPart {
   plan::QuantPlan plan;
-  transform::QParamsTable params;
+  plan::QParamsTable params;
 };
 
 // A node whose formats are to be chosen.

@@ -2,14 +2,14 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "emit/portable_functions.h"
 #include "graph/model.h"
-#include "transform/portable_functions.h"
 
 int main(int argc, char** argv) {
   try {
     for (int i = 1; i < argc; ++i) {
       bitpress::graph::Model model = bitpress::graph::Model::Load(argv[i]);
-      const auto result = bitpress::transform::AddPortableFunctions(model);
+      const auto result = bitpress::emit::AddPortableFunctions(model);
       for (const auto& omission : result.omissions) {
         std::printf("%s: %s: %s\n", argv[i], omission.op_type.c_str(), omission.reason.c_str());
       }

@@ -1,0 +1,236 @@
+// The functions of src/tasks/: arguments are copied into its options.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arguments.h"
+#include "bindings.h"
+#include "tasks/calibrate.h"
+#include "tasks/check.h"
+#include "tasks/evaluate.h"
+#include "tasks/inspect.h"
+#include "tasks/optimize.h"
+#include "tasks/plan.h"
+#include "tasks/quantize.h"
+#include "tasks/report.h"
+#include "tasks/unpack.h"
+#include "work.h"
+
+namespace bitpress::python {
+namespace {
+
+using namespace nb::literals;
+using Path = std::filesystem::path;
+
+struct QuantizeArguments {
+  std::optional<plan::QuantConfig> config;
+  Path plan_file;
+  Path calibration;
+  std::string storage, target, form;
+  int accuracy_level = 4;
+  bool portable = true;
+  bool external_data = false;
+  std::optional<bool> check;
+  bool as_is = false;
+  size_t num_threads = 0;
+};
+
+tasks::QuantizeReport Quantize(const Path& model, const Path& output,
+                               const SampleArguments& samples, const QuantizeArguments& arguments,
+                               nb::object progress) {
+  Work work(std::move(progress));
+  tasks::QuantizeOptions options;
+  options.model = model;
+  options.output = output;
+  samples.CopyTo(options, work);
+  if (arguments.config) options.config = *arguments.config;
+  options.plan_file = arguments.plan_file;
+  options.calibration = arguments.calibration;
+  options.preparation = PreparationFor(arguments.as_is);
+  options.apply.storage = Choose<emit::Storage>(
+      arguments.storage, "storage",
+      {{"packed", emit::Storage::kPacked}, {"simulated", emit::Storage::kSimulated}});
+  options.apply.target = Choose<emit::Target>(
+      arguments.target, "target",
+      {{"portable", emit::Target::kPortable}, {"onnxruntime", emit::Target::kOnnxRuntime}});
+  options.apply.form = Choose<emit::IntegerForm>(
+      arguments.form, "form",
+      {{"qdq", emit::IntegerForm::kQdq}, {"qoperator", emit::IntegerForm::kQOperator}});
+  options.apply.accuracy_level = Choose<emit::AccuracyLevel>(
+      std::to_string(arguments.accuracy_level), "accuracy_level",
+      {{"1", emit::AccuracyLevel::kFloat}, {"4", emit::AccuracyLevel::kInt8}});
+  options.apply.is_portable = arguments.portable;
+  options.is_external = arguments.external_data;
+  options.is_checked = arguments.check;
+  options.num_threads = arguments.num_threads;
+  options.progress = work.Sink();
+  return work.Run([&] { return tasks::Quantize(options); });
+}
+
+void BindQuantize(nb::module_& module) {
+  nb::class_<QuantizeArguments>(module, "QuantizeArguments")
+      .def(nb::init<>())
+      .def_rw("config", &QuantizeArguments::config, nb::arg().none())
+      .def_rw("plan_file", &QuantizeArguments::plan_file)
+      .def_rw("calibration", &QuantizeArguments::calibration)
+      .def_rw("storage", &QuantizeArguments::storage)
+      .def_rw("target", &QuantizeArguments::target)
+      .def_rw("form", &QuantizeArguments::form)
+      .def_rw("accuracy_level", &QuantizeArguments::accuracy_level)
+      .def_rw("portable", &QuantizeArguments::portable)
+      .def_rw("external_data", &QuantizeArguments::external_data)
+      .def_rw("check", &QuantizeArguments::check, nb::arg().none())
+      .def_rw("as_is", &QuantizeArguments::as_is)
+      .def_rw("num_threads", &QuantizeArguments::num_threads);
+  module.def("quantize", &Quantize, "model"_a, "output"_a, "samples"_a, "arguments"_a,
+             "progress"_a.none());
+}
+
+std::string MakePlan(const Path& model, const plan::QuantConfig& config, bool as_is) {
+  Work work{nb::none()};
+  return work.Run(
+      [&] { return plan::ToJson(tasks::MakePlan(model, config, PreparationFor(as_is))); });
+}
+
+calibrate::CalibrationTable Calibrate(const Path& model, const Path& output,
+                                      const SampleArguments& samples,
+                                      const std::optional<plan::QuantConfig>& config,
+                                      bool per_channel, bool as_is, size_t num_threads,
+                                      nb::object progress) {
+  Work work(std::move(progress));
+  tasks::CalibrateOptions options;
+  options.model = model;
+  options.output = output;
+  samples.CopyTo(options, work);
+  options.config = config;
+  options.is_per_channel = per_channel;
+  options.preparation = PreparationFor(as_is);
+  options.num_threads = num_threads;
+  options.progress = work.Sink();
+  return work.Run([&] { return tasks::Calibrate(options).result.table; });
+}
+
+calibrate::CalibrationTable Merge(const std::vector<Path>& paths, const Path& output) {
+  Work work{nb::none()};
+  return work.Run([&] { return tasks::MergeCalibrations(paths, output); });
+}
+
+calibrate::CalibrationTable ReadCalibration(const Path& path) {
+  return tasks::ReadCalibration(path);
+}
+
+evaluate::EvaluationReport Evaluate(const Path& model, const std::optional<Path>& reference,
+                                    const SampleArguments& samples, size_t batch_size,
+                                    const std::string& processor, size_t num_threads,
+                                    nb::object progress) {
+  Work work(std::move(progress));
+  tasks::EvaluateOptions options;
+  options.processor = evaluate::ParseProcessor(processor);
+  options.model = model;
+  options.reference = reference.value_or(Path());
+  samples.CopyTo(options, work);
+  options.batch_size = batch_size;
+  options.num_threads = num_threads;
+  options.progress = work.Sink();
+  return work.Run([&] { return tasks::Evaluate(options); });
+}
+
+deploy::TargetReport Check(const Path& model, const SampleArguments& samples) {
+  Work work{nb::none()};
+  tasks::CheckOptions options;
+  options.model = model;
+  samples.CopyTo(options, work);
+  return work.Run([&] { return tasks::CheckTarget(options); });
+}
+
+// The report as JSON text.
+std::string Report(const Path& model, const Path& output, const Path& reference,
+                   const SampleArguments& samples, size_t num_layer_samples,
+                   const std::optional<Path>& calibration, const std::optional<Path>& plan,
+                   const std::optional<Path>& search, const tasks::QuantizeReport* quantized,
+                   bool as_is, size_t batch_size, size_t num_threads, nb::object progress) {
+  Work work(std::move(progress));
+  tasks::ReportOptions options;
+  options.quantized = quantized;
+  options.model = model;
+  options.output = output;
+  options.reference = reference;
+  samples.CopyTo(options, work);
+  options.num_layer_samples = num_layer_samples;
+  options.calibration = calibration.value_or(Path());
+  options.plan_file = plan.value_or(Path());
+  options.search = search.value_or(Path());
+  options.preparation = PreparationFor(as_is);
+  options.batch_size = batch_size;
+  options.num_threads = num_threads;
+  options.progress = work.Sink();
+  return work.Run([&] {
+    return report::ToJson(tasks::WriteReport(options))
+        .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  });
+}
+
+tasks::InspectReport Inspect(const Path& model) {
+  Work work{nb::none()};
+  return work.Run([&] { return tasks::Inspect(model); });
+}
+
+tasks::UnpackReport Unpack(const Path& model, const Path& output, bool drop_quantizers,
+                           bool external_data, size_t num_threads, nb::object progress) {
+  Work work(std::move(progress));
+  const tasks::UnpackOptions options{.model = model,
+                                     .output = output,
+                                     .drop_quantizers = drop_quantizers,
+                                     .is_external = external_data,
+                                     .num_threads = num_threads,
+                                     .progress = work.Sink()};
+  return work.Run([&] { return tasks::Unpack(options); });
+}
+
+tasks::OptimizeReport Optimize(const Path& model, const Path& output) {
+  Work work{nb::none()};
+  return work.Run([&] { return tasks::OptimizeForMachine({.model = model, .output = output}); });
+}
+
+}  // namespace
+
+void BindWork(nb::module_& module) {
+  nb::class_<SampleArguments>(module, "SampleArguments")
+      .def(
+          "__init__",
+          // No default of type Path: an empty one would come back from Python as ".".
+          [](SampleArguments* self, std::optional<Path> folder, std::optional<Path> labels_csv,
+             std::string image, nb::object stream, size_t num_samples) {
+            new (self) SampleArguments{folder.value_or(Path()), labels_csv.value_or(Path()),
+                                       std::move(image), std::move(stream), num_samples};
+          },
+          "folder"_a.none() = nb::none(), "labels_csv"_a.none() = nb::none(), "image"_a = "",
+          "stream"_a.none() = nb::none(), "num_samples"_a = 0);
+  BindQuantize(module);
+  module.def("make_plan", &MakePlan, "model"_a, "config"_a, "as_is"_a);
+  module.def("calibrate", &Calibrate, "model"_a, "output"_a, "samples"_a, "config"_a.none(),
+             "per_channel"_a, "as_is"_a, "num_threads"_a, "progress"_a.none());
+  module.def("merge", &Merge, "paths"_a, "output"_a);
+  module.def("read_calibration", &ReadCalibration, "path"_a);
+  module.def("evaluate", &Evaluate, "model"_a, "reference"_a.none(), "samples"_a, "batch_size"_a,
+             "processor"_a, "num_threads"_a, "progress"_a.none());
+  module.def("check", &Check, "model"_a, "samples"_a);
+  module.def("report", &Report, "model"_a, "output"_a, "reference"_a, "samples"_a,
+             "num_layer_samples"_a, "calibration"_a.none(), "plan"_a.none(), "search"_a.none(),
+             "quantized"_a.none(), "as_is"_a, "batch_size"_a, "num_threads"_a, "progress"_a.none());
+  module.def("inspect", &Inspect, "model"_a);
+  module.def("unpack", &Unpack, "model"_a, "output"_a, "drop_quantizers"_a, "external_data"_a,
+             "num_threads"_a, "progress"_a.none());
+  module.def("optimize", &Optimize, "model"_a, "output"_a);
+}
+
+}  // namespace bitpress::python

@@ -1,0 +1,273 @@
+#include "deploy/check_target.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/scratch_folder.h"
+#include "graph/model.h"
+#include "runtime/optimize.h"
+#include "runtime/ort_library.h"
+#include "runtime/session.h"
+
+namespace bitpress::deploy {
+namespace {
+
+using graph::Model;
+using graph::Node;
+
+// Computed on 8-bit codes by the CPU provider when Q/DQ pairs stand around them.
+constexpr std::string_view kIntegerKernels[] = {
+    "Conv",      "MatMul",    "Gemm",    "Add",       "Mul",     "AveragePool",
+    "Sigmoid",   "LeakyRelu", "Softmax", "Concat",    "MaxPool", "GlobalAveragePool",
+    "Reshape",   "Transpose", "Squeeze", "Unsqueeze", "Split",   "Resize",
+    "Flatten",   "Slice",     "Gather",  "Where",     "Tile",    "DepthToSpace",
+    "FusedConv", "FusedGemm"};
+// They give float results from codes, so that nothing need quantize what comes out.
+constexpr std::string_view kFloatResults[] = {"MatMul", "Gemm", "FusedGemm"};
+// What takes the time of a model.
+constexpr std::string_view kMultiplying[] = {
+    "Conv", "FusedConv", "ConvTranspose", "MatMul", "FusedMatMul", "Gemm",
+    "LSTM", "FusedGemm", "GRU",           "RNN",    "Attention",   "MultiHeadAttention"};
+
+template <size_t N>
+bool Contains(const std::string_view (&names)[N], std::string_view name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+bool IsQuantize(const Node& node) { return node.op_type() == "QuantizeLinear"; }
+bool IsDequantize(const Node& node) { return node.op_type() == "DequantizeLinear"; }
+
+bool IsIntegerOperator(const Node& node) {
+  const std::string& op = node.op_type();
+  return op.starts_with("QLinear") || op.find("Integer") != std::string::npos || op == "QGemm" ||
+         op == "QMoE" || op.starts_with("QAttention") || op.starts_with("QOrdered") ||
+         op == "DynamicQuantizeMatMul" || op == "DynamicQuantizeLSTM" || op == "MatMulNBits";
+}
+
+// Of the graph that ONNX Runtime made.
+class OptimizedGraph {
+ public:
+  explicit OptimizedGraph(const Model& model) : model_(model) {
+    for (const Node& node : model.AllNodes()) {
+      is_integer_ =
+          is_integer_ || IsQuantize(node) || IsDequantize(node) || IsIntegerOperator(node);
+    }
+  }
+
+  void Describe(TargetReport& report) const {
+    for (const Node& node : model_.AllNodes()) {
+      if (!is_integer_ || IsQuantize(node) || IsDequantize(node)) continue;
+      if (IsIntegerOperator(node) || ReadsCodes(node)) {
+        ++report.integer_operators[node.op_type()];
+        continue;
+      }
+      const bool reads_dequantized = !DequantizedInputs(node).empty();
+      if (!reads_dequantized && !Contains(kMultiplying, node.op_type())) continue;
+      report.float_nodes.push_back({node.name().empty() ? node.output(0) : node.name(),
+                                    node.op_type(),
+                                    reads_dequantized || !Contains(kIntegerKernels, node.op_type())
+                                        ? Reason(node)
+                                        : "it was not quantized"});
+    }
+  }
+
+ private:
+  struct Dequantized {
+    size_t input;
+    Node node;
+  };
+
+  std::optional<Dequantized> DequantizedAt(const Node& node, size_t input) const {
+    const std::optional<Node> producer = model_.Producer(node.input(input));
+    if (!producer || !IsDequantize(*producer)) return std::nullopt;
+    return Dequantized{input, *producer};
+  }
+
+  std::vector<Dequantized> DequantizedInputs(const Node& node) const {
+    std::vector<Dequantized> found;
+    for (size_t i = 0; i < node.num_inputs(); ++i) {
+      if (auto one = DequantizedAt(node, i)) found.push_back(*one);
+    }
+    return found;
+  }
+
+  // Moves codes: what it reads comes out of a quantizer, or goes into a dequantizer.
+  bool ReadsCodes(const Node& node) const {
+    if (node.num_inputs() == 0 || node.num_outputs() == 0) return false;
+    const std::optional<Node> producer = model_.Producer(node.input(0));
+    if (producer && IsQuantize(*producer)) return true;
+    const std::vector<graph::Use> uses = model_.Uses(node.output(0));
+    return std::ranges::any_of(
+        uses, [](const graph::Use& use) { return IsDequantize(use.node) && use.input_index == 0; });
+  }
+
+  DataType CodeType(const Dequantized& input) const {
+    const std::string& codes = input.node.input(0);
+    if (input.node.num_inputs() > 2 && model_.IsInitializer(input.node.input(2))) {
+      return model_.InfoOf(input.node.input(2)).type;
+    }
+    return model_.InfoOf(codes).type;
+  }
+
+  // Why ONNX Runtime did not put an integer kernel in the place of a node and the pairs around it.
+  std::string Reason(const Node& node) const {
+    const std::string& op = node.op_type();
+    if (!Contains(kIntegerKernels, op)) {
+      return fmt::format("ONNX Runtime has no integer kernel for {}", op);
+    }
+    for (const Dequantized& input : DequantizedInputs(node)) {
+      const DataType type = CodeType(input);
+      if (input.node.HasAttribute("block_size") && input.node.GetInt("block_size", 0) > 0) {
+        return fmt::format("input {} has a scale for each block", input.input);
+      }
+      const bool is_bias = input.input == 2 && Contains(kMultiplying, op);
+      if (is_bias && type != DataType::kInt32 && type != DataType::kUndefined) {
+        return fmt::format(
+            "its bias, input 2, is {}; its integer kernels add INT32 (biases=int32, or none)",
+            DataTypeName(type));
+      }
+      if (!is_bias && ElementBits(type) != 8 && type != DataType::kUndefined) {
+        return fmt::format("input {} is {}; its integer kernels take 8 bits", input.input,
+                           DataTypeName(type));
+      }
+    }
+    const size_t num_operands = Contains(kMultiplying, op) ? 2 : node.num_inputs();
+    for (size_t i = 0; i < std::min(num_operands, node.num_inputs()); ++i) {
+      const bool is_parameter = !Contains(kMultiplying, op) && i > 0 && op != "Add" &&
+                                op != "Mul" && op != "Concat" && op != "Where";
+      if (!is_parameter && !node.input(i).empty() && !DequantizedAt(node, i)) {
+        return fmt::format("input {}, '{}', is not quantized", i, node.input(i));
+      }
+    }
+    if (Contains(kMultiplying, op) && node.num_inputs() > 2 && !node.input(2).empty() &&
+        !DequantizedAt(node, 2)) {
+      return fmt::format("its bias, input 2, '{}', is not quantized", node.input(2));
+    }
+    return OutputReason(node);
+  }
+
+  std::string OutputReason(const Node& node) const {
+    const std::string& output = node.output(0);
+    if (model_.IsOutput(output)) {
+      return "its result is an output of the model, or of a body, as float";
+    }
+    if (model_.IsUsedInSubgraph(output)) {
+      return "its result is read as float inside the body of an If, Loop or Scan";
+    }
+    const std::vector<graph::Use> uses = model_.Uses(output);
+    for (const graph::Use& use : uses) {
+      if (IsQuantize(use.node)) continue;
+      const std::string& reader = use.node.op_type();
+      if (reader == "Relu" || reader == "Clip") {
+        return fmt::format(
+            "a {} stands between it and the quantizer of its result; ONNX Runtime takes it away "
+            "where the codes are UINT8 and end where it does",
+            reader);
+      }
+      if (!Contains(kFloatResults, node.op_type())) {
+        return fmt::format("its result is read as float by {}", use.node.Describe());
+      }
+    }
+    return "ONNX Runtime did not say why";
+  }
+
+  const Model& model_;
+  bool is_integer_ = false;
+};
+
+// Those without a function that stands for them where the library is not registered.
+std::map<std::string, size_t> LibraryOperators(const Model& model) {
+  std::map<std::string, size_t> counts;
+  for (const Node& node : model.AllNodes()) {
+    const std::string& domain = node.domain();
+    const bool is_ours =
+        domain == "bitpress" || domain == "com.amd.quark" || domain == "com.vai.quantize";
+    if (is_ours && !model.HasFunction(domain, node.op_type())) {
+      ++counts[domain + "." + node.op_type()];
+    }
+  }
+  return counts;
+}
+
+// Zeros for integers (indices, masks of any meaning), noise around zero for floats.
+Tensor MadeUp(const runtime::ValueDescription& input) {
+  Tensor tensor;
+  tensor.type = input.type;
+  for (const int64_t dim : input.dims) tensor.dims.push_back(std::max<int64_t>(1, dim));
+  tensor.bytes.resize(NumBytes(input.type, tensor.num_elements()));
+  if (input.type == DataType::kFloat) {
+    const std::span<float> values = tensor.values<float>();
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<float>(std::sin(static_cast<double>(i) * 12.9898));
+    }
+  }
+  return tensor;
+}
+
+}  // namespace
+
+size_t TargetReport::num_integer_nodes() const {
+  size_t count = 0;
+  for (const auto& [op_type, number] : integer_operators) count += number;
+  return count;
+}
+
+TargetReport CheckTarget(const std::filesystem::path& model, const std::vector<Tensor>& sample) {
+  TargetReport report;
+  report.runtime = "ONNX Runtime " + runtime::OrtVersion();
+  report.is_made_up = sample.empty();
+  try {
+    report.library_operators = LibraryOperators(Model::Load(model));
+    const ScratchFolder folder;
+    const std::filesystem::path optimized = folder.path() / "optimized.onnx";
+    runtime::OptimizeAs(runtime::Optimization::kAll, model, optimized);
+    // Optimized already: this takes no time.
+    runtime::Session session(optimized, {.optimization = runtime::Optimization::kNone});
+    report.is_loaded = true;
+    const Model graph = Model::Load(optimized);
+    OptimizedGraph(graph).Describe(report);
+    std::vector<Tensor> inputs = sample;
+    if (sample.empty()) {
+      for (const runtime::ValueDescription& input : session.inputs()) {
+        inputs.push_back(MadeUp(input));
+      }
+    }
+    const std::vector<Tensor> outputs = session.Run(inputs);
+    report.is_run = true;
+    report.processor.processor = evaluate::ThisProcessor();
+    report.processor.nodes = evaluate::FindSaturatingNodes(graph);
+    // A made-up sample would say nothing about the cost.
+    if (!report.processor.nodes.empty() && !sample.empty()) {
+      evaluate::OtherProcessor(model, {}, report.processor).Compare(inputs, outputs, 1);
+    }
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kIo) throw;  // the disk, not the model
+    report.error = error.what();
+  }
+  return report;
+}
+
+nlohmann::ordered_json ToJson(const TargetReport& report) {
+  nlohmann::ordered_json json = {{"runtime", report.runtime},
+                                 {"is_loaded", report.is_loaded},
+                                 {"is_run", report.is_run},
+                                 {"is_made_up", report.is_made_up},
+                                 {"error", report.error},
+                                 {"num_integer_nodes", report.num_integer_nodes()},
+                                 {"integer_operators", report.integer_operators},
+                                 {"float_nodes", nlohmann::ordered_json::array()},
+                                 {"processor", ToJson(report.processor)},
+                                 {"library_operators", report.library_operators}};
+  for (const FloatNode& node : report.float_nodes) {
+    json["float_nodes"].push_back(
+        {{"name", node.name}, {"op_type", node.op_type}, {"reason", node.reason}});
+  }
+  return json;
+}
+
+}  // namespace bitpress::deploy

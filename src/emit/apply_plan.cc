@@ -1,0 +1,151 @@
+#include "emit/apply_plan.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/version.h"
+#include "emit/dequantize_in_bodies.h"
+#include "emit/insert_quantizers.h"
+#include "emit/quantize_dynamically.h"
+#include "ops/quantizer_nodes.h"
+
+namespace bitpress::emit {
+namespace {
+
+PassReport RunPass(std::string name, const std::function<bool()>& pass) {
+  const auto start = std::chrono::steady_clock::now();
+  PassReport report{std::move(name), pass(), 0};
+  const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
+  report.time_ms = time.count();
+  return report;
+}
+
+using Weights = std::vector<std::shared_ptr<const weights::WeightStatistics>>;
+
+// QuantizeLinear and DequantizeLinear: the first operator sets with an axis, with types other than
+// 8 bits and blocks, and with types of 2 bits.
+constexpr int64_t kFirstAxisOpset = 13;
+constexpr int64_t kFirstWideIntegerOpset = 21;
+constexpr int64_t kFirstTwoBitOpset = 25;
+
+// Packed weights and portable quantizers need a certain age of the standard operators. Node handles
+// become invalid. A failure is no error: FP8 codes are bytes then, and what needs more says so.
+void RaiseOpset(graph::Model& model, const plan::QuantPlan& plan, const ApplyOptions& options) {
+  int64_t wanted = 0;
+  const IntegerReaders integer_readers(plan);
+  for (const plan::TensorPlan& row : plan.tensors) {
+    if (!row.is_quantized()) continue;
+    if (row.integer && row.role != plan::Role::kActivation && !row.has_scale_of_products() &&
+        !integer_readers.Contain(row)) {
+      if (options.storage == Storage::kPacked)
+        wanted = std::max(wanted, weights::kFirstPackedOpset);
+    } else if (row.integer) {
+      const bool is_new = ElementBits(row.Spec().onnx_type) != 8 && !row.has_scale_of_products();
+      const bool is_per_block = row.integer->granularity == plan::Granularity::kPerBlock;
+      wanted = std::max(wanted, is_new || is_per_block ? kFirstWideIntegerOpset : kFirstAxisOpset);
+      if (ElementBits(row.Spec().onnx_type) == 2) wanted = kFirstTwoBitOpset;
+    } else if (plan.operators == plan::OperatorSet::kCast || row.scaled) {
+      wanted = std::max(wanted, weights::HasFloat8Codes(row.Spec()) ? weights::kFirstFloat8Opset
+                                                                    : weights::kFirstPackedOpset);
+    } else if (row.role == plan::Role::kActivation) {
+      const bool is_half = model.InfoOf(row.value).type == DataType::kFloat16;
+      if (options.is_portable && plan.operators == plan::OperatorSet::kBitpress) {
+        wanted = std::max(wanted, is_half ? kFirstPortableHalfOpset : kFirstPortableOpset);
+      }
+    } else if (options.storage == Storage::kPacked) {
+      wanted = std::max(wanted, weights::HasFloat8Codes(row.Spec()) ? weights::kFirstFloat8Opset
+                                                                    : weights::kFirstPackedOpset);
+    }
+  }
+  const auto imports = model.OpsetImports();
+  const auto standard = imports.find("");
+  if (standard != imports.end() && standard->second < wanted) model.ConvertOpset(wanted);
+}
+
+// Why constants are stored as floats, by name.
+std::string Unpacked(const graph::Model& model, const plan::QuantPlan& plan,
+                     const Weights& weights) {
+  nlohmann::json reasons = nlohmann::json::object();
+  for (const plan::TensorPlan& row : plan.tensors) {
+    if (row.role == plan::Role::kActivation || row.is_quantized()) continue;
+    if (model.IsInitializer(row.value)) reasons[row.value] = "float: " + row.reason;
+  }
+  for (const auto& weight : weights) {
+    if (weight->unpacked_reason.empty()) continue;
+    reasons[weight->quantized] =
+        fmt::format("{} as floats: {}", weight->format, weight->unpacked_reason);
+  }
+  // Names come from the model and may be no UTF-8.
+  return reasons.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+bool RecordConfig(graph::Model& model, const plan::QuantPlan& plan, const Weights& weights) {
+  const auto before = model.Metadata();
+  model.SetMetadata(ops::kVersionMetadata, std::string(Version()));
+  model.SetMetadata(ops::kConfigMetadata, plan::ToJson(plan.config));
+  const auto num_weights = std::ranges::count_if(plan.tensors, [](const plan::TensorPlan& row) {
+    return row.is_quantized() && row.role != plan::Role::kActivation;
+  });
+  if (num_weights > 0) model.SetMetadata(ops::kWeightsMetadata, std::to_string(num_weights));
+  if (!weights.empty()) {
+    model.SetMetadata(ops::kUnpackedMetadata, Unpacked(model, plan, weights));
+  }
+  return model.Metadata() != before;
+}
+
+TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan,
+                          const ApplyOptions& options, ThreadPool& pool,
+                          const ProgressSink& progress) {
+  TransformReport report;
+  plan::CheckFits(plan, model);
+  RaiseOpset(model, plan, options);
+  const auto [dynamic, rest] = SplitDynamic(plan);
+  QuantizedWeights quantized;
+  report.passes.push_back(RunPass("quantize-weights", [&] {
+    quantized = QuantizeWeights(model, rest, options.storage, options.params, options.weight_params,
+                                options.channels, pool, progress);
+    report.weights = quantized.weights;
+    return quantized.is_modified;
+  }));
+  report.passes.push_back(
+      RunPass("insert-quantizers", [&] { return InsertQuantizers(model, rest, options.params); }));
+  if (model.AllNodes().size() > model.Nodes().size()) {
+    report.passes.push_back(
+        RunPass("dequantize-in-bodies", [&] { return DequantizeInBodies(model); }));
+  }
+  if (!dynamic.tensors.empty()) {
+    report.passes.push_back(RunPass("quantize-dynamically", [&] {
+      const Weights weights = QuantizeDynamically(model, dynamic, options.weight_params, pool);
+      report.weights.insert(report.weights.end(), weights.begin(), weights.end());
+      return !weights.empty();
+    }));
+  }
+  if (options.target == Target::kOnnxRuntime) {
+    report.passes.push_back(RunPass("use-native-operators", [&] {
+      report.native = UseNativeOperators(model, quantized, options.accuracy_level, pool);
+      return report.native.num_nodes > 0;
+    }));
+  }
+  if (options.form == IntegerForm::kQOperator) {
+    report.passes.push_back(RunPass("use-integer-operators", [&] {
+      report.integer = UseIntegerOperators(model);
+      return report.integer.num_nodes > 0;
+    }));
+  }
+  if (options.is_portable) {
+    report.passes.push_back(RunPass("add-portable-functions", [&] {
+      report.portable = AddPortableFunctions(model);
+      return report.portable.is_changed;
+    }));
+  }
+  report.passes.push_back(
+      RunPass("record-config", [&] { return RecordConfig(model, plan, report.weights); }));
+  return report;
+}
+
+}  // namespace bitpress::emit

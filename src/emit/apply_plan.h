@@ -1,0 +1,81 @@
+// Turns a float model into the quantized model of a plan: the schedule of this room's passes.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/progress.h"
+#include "base/thread_pool.h"
+#include "emit/portable_functions.h"
+#include "emit/quantize_weights.h"
+#include "emit/use_integer_operators.h"
+#include "emit/use_native_operators.h"
+#include "graph/model.h"
+#include "plan/quant_plan.h"
+
+namespace bitpress::emit {
+
+// One pass as it ran.
+struct PassReport {
+  std::string name;  // "quantize-weights"
+  bool is_modified = false;
+  double time_ms = 0;
+};
+
+// Whose operators a model may have.
+enum class Target {
+  kPortable,     // of ONNX and our own, which have functions of those
+  kOnnxRuntime,  // also what ONNX Runtime computes from codes: see use_native_operators.h
+};
+
+// How operators on integers are written.
+enum class IntegerForm {
+  kQdq,        // float operators between DequantizeLinear and QuantizeLinear
+  kQOperator,  // operators on codes: see use_integer_operators.h
+};
+
+struct ApplyOptions {
+  Storage storage = Storage::kPacked;
+  Target target = Target::kPortable;
+  AccuracyLevel accuracy_level = AccuracyLevel::kInt8;  // of Target::kOnnxRuntime
+  IntegerForm form = IntegerForm::kQdq;
+  // Our quantizers also as functions of standard operators, for sessions without our library.
+  bool is_portable = true;
+  // Of the activations with integer formats. One that is missing stays float, and so do the biases
+  // that are added to its products.
+  plan::QParamsTable params;
+  // What the channels of those hold that pair-safe weights are multiplied with.
+  plan::ChannelCodesTable channels;
+  // Of weights whose scales were learned; the others have those of their range method.
+  plan::WeightQParamsTable weight_params;
+};
+
+struct TransformReport {
+  std::vector<PassReport> passes;
+  PortableFunctions portable;
+  NativeOperators native;    // Target::kOnnxRuntime
+  IntegerOperators integer;  // IntegerForm::kQOperator
+  // Their errors are known once the model has been written.
+  std::vector<std::shared_ptr<const weights::WeightStatistics>> weights;
+};
+
+// Runs quantize-weights, insert-quantizers, dequantize-in-bodies (if the model has any),
+// quantize-dynamically (if the plan has dynamic rows), use-native-operators (for that target),
+// use-integer-operators (for that form), add-portable-functions and record-config (metadata that
+// say how the model was made). A second run with the same plan changes nothing in the file; after
+// quantize-dynamically, and after another target or form than the defaults, the plan does not fit
+// the model any more. `pool` is used until the model is written and must live so long. Throws Error
+// as the passes do; the model is in an unspecified, but valid state then.
+TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan,
+                          const ApplyOptions& options, ThreadPool& pool,
+                          const ProgressSink& progress = {});
+
+// Pass record-config: writes the metadata bitpress.version, bitpress.config and, if the plan
+// quantizes weights, bitpress.weights; with `weights` also bitpress.unpacked, why which of them are
+// floats. Returns whether any of them changed.
+bool RecordConfig(
+    graph::Model& model, const plan::QuantPlan& plan,
+    const std::vector<std::shared_ptr<const weights::WeightStatistics>>& weights = {});
+
+}  // namespace bitpress::emit

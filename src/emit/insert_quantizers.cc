@@ -1,0 +1,282 @@
+#include "emit/insert_quantizers.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "ops/quantizer_nodes.h"
+#include "plan/quantizer_spelling.h"
+#include "weights/unpack_functions.h"
+
+namespace bitpress::emit {
+namespace {
+
+using graph::Model;
+using graph::Node;
+using plan::QuantPlan;
+using plan::TensorPlan;
+
+class Inserter {
+ public:
+  Inserter(Model& model, const QuantPlan& plan, const plan::QParamsTable& params)
+      : model_(model), plan_(plan), params_(params), index_(model) {
+    for (const Node& node : model.AllNodes()) node_names_.insert(node.name());
+    // Nodes are looked up before any is inserted or changes its name.
+    for (size_t i = 0; i < plan.tensors.size(); ++i) {
+      const TensorPlan& row = plan.tensors[i];
+      if (row.role != plan::Role::kActivation || !row.is_quantized()) continue;
+      if (row.integer && !params.contains(row.value)) continue;
+      if (row.scaled && !row.scaled->scale) continue;
+      Job job{&row, {}};
+      for (const plan::TensorUse& use : row.uses) {
+        job.uses.push_back({index_.Find(use), static_cast<size_t>(use.input)});
+      }
+      if (!IsDone(job)) jobs_of_value_[row.value].push_back(std::move(job));
+      values_.push_back(row.value);
+      places_.try_emplace(row.value, Place{model.NodeBehind(row.value), model.Producer(row.value)});
+    }
+  }
+
+  bool Run() {
+    bool is_modified = false;
+    for (const std::string& value : values_) {
+      const auto found = jobs_of_value_.find(value);
+      if (found == jobs_of_value_.end()) continue;
+      InsertAll(value, found->second);
+      jobs_of_value_.erase(found);
+      is_modified = true;
+    }
+    return is_modified;
+  }
+
+ private:
+  struct Job {
+    const TensorPlan* row;
+    std::vector<graph::Use> uses;
+  };
+  // Where the quantizers of a value stand: before the node that came behind it at first, or, where
+  // there was none, last in its graph.
+  struct Place {
+    std::optional<Node> before;
+    std::optional<Node> beside;
+  };
+
+  // Whether an earlier run inserted this row's quantizer.
+  bool IsDone(const Job& job) const {
+    const std::string& value = job.row->value;
+    if (job.row->is_graph_output) return ops::QuantizedFrom(model_, value).has_value();
+    return std::all_of(job.uses.begin(), job.uses.end(), [&](const graph::Use& use) {
+      return use.node.input(use.input_index) != value;
+    });
+  }
+
+  // All quantizers of one value.
+  void InsertAll(const std::string& value, std::vector<Job>& jobs) {
+    std::string source = value;
+    // The one at a graph output takes over the value's name, so that one comes first.
+    const auto last = std::find_if(jobs.begin(), jobs.end(),
+                                   [](const Job& job) { return job.row->is_graph_output; });
+    if (last != jobs.end()) {
+      std::rotate(jobs.begin(), last, last + 1);
+      source = RenameOutput(value, jobs.front());
+    }
+    std::map<std::string, std::string> rounded;  // by the format that rows go through
+    for (const Job& job : jobs) {
+      const std::string& through = job.row->through;
+      const auto [before, is_new] = rounded.try_emplace(through, source);
+      if (is_new && !through.empty()) {
+        before->second = model_.FreshName(value + "_" + formats::FindFormat(through).name);
+        Insert(job.row->ThroughRow(), source, before->second);
+      }
+      const std::string target =
+          job.row->is_graph_output ? value : model_.FreshName(value + "_quantized");
+      Insert(*job.row, before->second, target);
+      for (graph::Use use : job.uses) use.node.set_input(use.input_index, target);
+    }
+  }
+
+  // Gives the producer's output another name, which all uses but those of `job` read from now on.
+  std::string RenameOutput(const std::string& value, const Job& job) {
+    std::optional<Node> producer = model_.Producer(value);
+    const std::string renamed = model_.FreshName(value + "_float");
+    for (graph::Use use : model_.AllUses(value)) {
+      const bool is_covered =
+          std::any_of(job.uses.begin(), job.uses.end(), [&](const graph::Use& covered) {
+            return covered.node == use.node && covered.input_index == use.input_index;
+          });
+      if (!is_covered) use.node.set_input(use.input_index, renamed);
+    }
+    for (size_t i = 0; i < producer->num_outputs(); ++i) {
+      if (producer->output(i) == value) producer->set_output(i, renamed);
+    }
+    return renamed;
+  }
+
+  Node InsertNode(const TensorPlan& row, const graph::NodeSpec& spec) {
+    const Place& place = places_.at(row.value);
+    return model_.InsertNode(spec, place.before, place.beside);
+  }
+
+  // A node name that is not taken: ONNX Runtime refuses two of the same name.
+  std::string NodeName(const std::string& wanted) {
+    std::string name = wanted;
+    for (int i = 1; !node_names_.insert(name).second; ++i) name = fmt::format("{}_{}", wanted, i);
+    return name;
+  }
+
+  void Insert(const TensorPlan& row, const std::string& source, const std::string& target) {
+    if (row.integer) {
+      const DataType type = row.Spec().onnx_type;
+      plan::QuantizerSpelling pair;
+      pair.op_type = "QuantizeLinear";
+      pair.dequantize_op_type = "DequantizeLinear";
+      pair.zero_point_type = type;
+      // QuantizeLinear gives at most 16 bits; AMD Quark's operator goes further.
+      if (ElementBits(type) == 32) {
+        pair.domain = "com.amd.quark";
+        pair.op_type = "ExtendedQuantizeLinear";
+        pair.dequantize_op_type = "ExtendedDequantizeLinear";
+        model_.SetOpsetImport(pair.domain, 1);
+      }
+      InsertPair(row, pair, params_.at(row.value), source, target);
+      return;
+    }
+    if (plan_.operators == plan::OperatorSet::kCast && !row.scaled) {
+      return InsertCasts(row, source, target);
+    }
+    if (row.scaled && CanScaleInPair(row)) {
+      plan::QuantizerSpelling pair;
+      pair.op_type = "QuantizeLinear";
+      pair.dequantize_op_type = "DequantizeLinear";
+      pair.zero_point_type = row.Spec().onnx_type;
+      return InsertPair(row, pair, {*row.scaled->scale, 0}, source, target);
+    }
+    // AMD Quark's pair knows the scale of bf16, and ignores that of fp16.
+    const bool is_half = row.Spec().element_type == formats::ElementType::kFloat16;
+    if (row.scaled && (plan_.operators != plan::OperatorSet::kQuark || is_half)) {
+      return InsertScaled(row, source, target);
+    }
+    const plan::QuantizerSpelling spelling =
+        plan::SpellQuantizer(plan_.operators, row.Spec(), row.axis);
+    model_.SetOpsetImport(spelling.domain, 1);
+    if (spelling.dequantize_op_type.empty()) {
+      InsertNode(row, {NodeName(row.value + "_quantized"),
+                       spelling.op_type,
+                       spelling.domain,
+                       {source},
+                       {target},
+                       spelling.attributes});
+      return;
+    }
+    const formats::QParams params{row.scaled ? *row.scaled->scale : 1.0F, 0};
+    InsertPair(row, spelling, params, source, target);
+  }
+
+  // QuantizeLinear knows fp8. Only where ONNX's operators were asked for: ONNX Runtime 1.31 does
+  // not load such pairs behind a Clip or beside a Transpose, which its optimizer takes for
+  // integers.
+  bool CanScaleInPair(const TensorPlan& row) const {
+    return plan_.operators == plan::OperatorSet::kCast && row.Spec().element_bits == 8 &&
+           model_.OpsetImports()[""] >= weights::kFirstFloat8Opset;
+  }
+
+  void InsertCasts(const TensorPlan& row, const std::string& source, const std::string& target) {
+    const DataType type =
+        model_.InfoOf(row.value).type == DataType::kFloat16 ? DataType::kFloat16 : DataType::kFloat;
+    const std::string codes = model_.FreshName(row.value + "_codes");
+    const auto cast = [&](const char* suffix, const std::string& from, const std::string& to,
+                          DataType wanted) {
+      InsertNode(row, {NodeName(row.value + suffix),
+                       "Cast",
+                       "",
+                       {from},
+                       {to},
+                       {{"to", static_cast<int64_t>(wanted)}}});
+    };
+    cast("_quantize", source, codes, row.Spec().onnx_type);
+    cast("_dequantize", codes, target, type);
+  }
+
+  // Div -> quantizer -> Mul
+  void InsertScaled(const TensorPlan& row, const std::string& source, const std::string& target) {
+    const std::string scale = model_.FreshName(row.value + "_scale");
+    SetScalar(scale, *row.scaled->scale);
+    const std::string scaled = model_.FreshName(row.value + "_scaled");
+    const std::string rounded = model_.FreshName(row.value + "_scaled_quantized");
+    InsertNode(row,
+               {NodeName(row.value + "_scale_down"), "Div", "", {source, scale}, {scaled}, {}});
+    TensorPlan inner = row;
+    inner.scaled.reset();
+    Insert(inner, Limited(row, scaled), rounded);
+    InsertNode(row, {NodeName(row.value + "_scale_up"), "Mul", "", {rounded, scale}, {target}, {}});
+  }
+
+  // A Cast to fp16 gives infinity beyond the largest value that was seen, where the format
+  // saturates.
+  std::string Limited(const TensorPlan& row, const std::string& scaled) {
+    const formats::FormatSpec spec = row.Spec();
+    const bool overflows = plan_.operators == plan::OperatorSet::kCast &&
+                           spec.element_type == formats::ElementType::kFloat16;
+    if (!overflows) return scaled;
+    const auto most = static_cast<float>(plan::ScaledMaximum(spec));
+    const std::string min = model_.FreshName(row.value + "_scaled_min");
+    const std::string max = model_.FreshName(row.value + "_scaled_max");
+    SetScalar(min, -most);
+    SetScalar(max, most);
+    const std::string limited = model_.FreshName(row.value + "_scaled_limited");
+    InsertNode(row,
+               {NodeName(row.value + "_limit"), "Clip", "", {scaled, min, max}, {limited}, {}});
+    return limited;
+  }
+
+  void SetScalar(const std::string& name, float value) {
+    model_.SetInitializer(name, DataType::kFloat, {},
+                          std::bit_cast<std::array<std::byte, sizeof(float)>>(value));
+  }
+
+  void InsertPair(const TensorPlan& row, const plan::QuantizerSpelling& spelling,
+                  const formats::QParams& params, const std::string& source,
+                  const std::string& target) {
+    const std::string scale = model_.FreshName(row.value + "_scale");
+    SetScalar(scale, params.scale);
+    const std::string zero_point = model_.FreshName(row.value + "_zero_point");
+    // Little-endian: the low bytes of the number are those of the type.
+    const auto number = std::bit_cast<std::array<std::byte, sizeof(int64_t)>>(params.zero_point);
+    model_.SetInitializer(zero_point, spelling.zero_point_type, {},
+                          std::span(number).first(NumBytes(spelling.zero_point_type, 1)));
+    const std::string codes = model_.FreshName(row.value + "_codes");
+    InsertNode(row, {NodeName(row.value + "_quantize"),
+                     spelling.op_type,
+                     spelling.domain,
+                     {source, scale, zero_point},
+                     {codes},
+                     spelling.attributes});
+    InsertNode(row, {NodeName(row.value + "_dequantize"),
+                     spelling.dequantize_op_type,
+                     spelling.domain,
+                     {codes, scale, zero_point},
+                     {target},
+                     spelling.attributes});
+  }
+
+  Model& model_;
+  const QuantPlan& plan_;
+  const plan::QParamsTable& params_;
+  plan::NodeIndex index_;
+  std::set<std::string> node_names_;
+  std::map<std::string, Place> places_;
+  std::map<std::string, std::vector<Job>> jobs_of_value_;
+  std::vector<std::string> values_;  // in the plan's order
+};
+
+}  // namespace
+
+bool InsertQuantizers(Model& model, const QuantPlan& plan, const plan::QParamsTable& params) {
+  plan::CheckFits(plan, model);
+  return Inserter(model, plan, params).Run();
+}
+
+}  // namespace bitpress::emit

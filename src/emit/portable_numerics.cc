@@ -1,0 +1,354 @@
+#include "emit/portable_numerics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace bitpress::emit {
+namespace {
+
+using formats::BlockRange;
+using formats::FormatSpec;
+using formats::RoundingMode;
+using formats::ScaleChoice;
+using formats::SpecialRule;
+using formats::ZeroRule;
+
+constexpr int kMantissaBits = 23;  // of float32
+constexpr double kLargestFloat = std::numeric_limits<float>::max();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kLeastNormal = 0x1p-126;
+constexpr int64_t kBlockAxis = 1;
+
+// Largest magnitudes are brought to where float32 has all its bits and room above: values below 1
+// by the first factor, others by the second.
+constexpr double kRaise = 0x1p64;
+constexpr double kLower = 0x1p-32;
+
+double PowerOfTwo(int exponent) { return std::ldexp(1.0, exponent); }
+
+bool IsFloat(const FormatSpec& spec) { return formats::IsFloatElement(spec.element_type); }
+bool IsTwosComplement(const FormatSpec& spec) { return spec.zero_rule == ZeroRule::kPositive; }
+
+// Bits behind the leading one that an element has.
+int FractionBits(const FormatSpec& spec) {
+  return IsFloat(spec) ? formats::LayoutOf(spec.element_type).mantissa_bits : spec.element_bits - 2;
+}
+
+// The distance of neighbouring element values around zero, at a shared exponent of 0.
+double SmallestStep(const FormatSpec& spec) {
+  const int exponent = IsFloat(spec) ? 1 - formats::LayoutOf(spec.element_type).bias : 0;
+  return PowerOfTwo(exponent - FractionBits(spec));
+}
+
+// --- Rounding to elements
+// -----------------------------------------------------------------------------------------------
+
+// Elements that are NaN or infinite.
+std::string IsSpecial(FunctionBody& body, const std::string& x) {
+  const std::string zero_or_nan = body.Add("Mul", "zero_or_nan", {x, body.Number(0.0)});
+  return body.Add("IsNaN", "is_special", {zero_or_nan});
+}
+
+// Magnitudes to the nearest, ties to even, that have the smallest step or, of a float type, keep
+// its mantissa bits. REQUIRES: magnitudes of a float type are below 2^(105 + mantissa_bits), of an
+// integer type 2 at most.
+std::string RoundMagnitudes(FunctionBody& body, const FormatSpec& spec,
+                            const std::string& magnitude) {
+  std::string anchor = body.Number(std::ldexp(SmallestStep(spec), kMantissaBits + 1));
+  if (IsFloat(spec)) {
+    const double factor = PowerOfTwo(kMantissaBits - FractionBits(spec));
+    const std::string raised = body.Add("Mul", "raised", {magnitude, body.Number(factor)});
+    anchor = body.Add("Max", "anchor", {raised, anchor});
+  }
+  const std::string below_anchor = body.Add("Sub", "below_anchor", {anchor, magnitude});
+  return body.Add("Sub", "rounded_magnitude", {anchor, below_anchor});
+}
+
+// `magnitude` with the sign that `x` has, that of zeros included. REQUIRES: where the magnitude is
+// not 0, |x| is at least half of the smallest step.
+std::string WithSignOf(FunctionBody& body, const FormatSpec& spec, const std::string& x,
+                       const std::string& magnitude) {
+  constexpr int kMostInOneFactor = 126;
+  const int exponent = 1 - std::ilogb(SmallestStep(spec));
+  const int first = std::min(exponent, kMostInOneFactor);
+  std::string enlarged = body.Add("Mul", "enlarged", {x, body.Number(PowerOfTwo(first))});
+  if (exponent > first) {
+    const double rest = PowerOfTwo(exponent - first);
+    enlarged = body.Add("Mul", "enlarged_more", {enlarged, body.Number(rest)});
+  }
+  const std::string sign =
+      body.Add("Clip", "sign", {enlarged, body.Scalar(-1.0), body.Scalar(1.0)});
+  return body.Add("Mul", "with_sign", {magnitude, sign});
+}
+
+// `saturated` to whole numbers of steps by another rule than half to even, back in units of the
+// scale; of half away from zero the magnitude.
+std::string RoundSteps(FunctionBody& body, const FormatSpec& spec, const std::string& saturated) {
+  const int fraction_bits = FractionBits(spec);
+  const std::string per_step = body.Number(PowerOfTwo(fraction_bits));
+  std::string steps = body.Add("Mul", "steps", {saturated, per_step});
+  if (spec.rounding == RoundingMode::kHalfAwayFromZero) {
+    steps = body.Add("Abs", "steps_magnitude", {steps});
+  }
+  const std::string floor = body.Add("Floor", "floor_of_steps", {steps});
+  const std::string fraction = body.Add("Sub", "fraction", {steps, floor});
+  const std::string is_up = body.Add("GreaterOrEqual", "is_up", {fraction, body.Number(0.5)});
+  const std::string carry =
+      body.Add("Cast", "carry", {is_up}, {{"to", static_cast<int64_t>(DataType::kFloat)}});
+  const std::string whole = body.Add("Add", "whole_steps", {floor, carry});
+  return body.Add("Mul", "rounded_steps", {whole, body.Number(PowerOfTwo(-fraction_bits))});
+}
+
+// The nearest element values, in units of the scale.
+std::string RoundToElements(FunctionBody& body, const FormatSpec& spec, double max_value,
+                            const std::string& scaled) {
+  const double step = SmallestStep(spec);
+  // Two's complement has one value more below zero.
+  const double min_value = IsTwosComplement(spec) ? -max_value - step : -max_value;
+  const std::string saturated =
+      body.Add("Clip", "saturated", {scaled, body.Scalar(min_value), body.Scalar(max_value)});
+  std::string magnitude;
+  if (spec.rounding == RoundingMode::kHalfToEven) {
+    if (IsTwosComplement(spec)) {
+      // An anchor that serves both signs, and gives +0 for all zeros.
+      const std::string anchor = body.Number(1.5 * std::ldexp(step, kMantissaBits));
+      const std::string below_anchor = body.Add("Sub", "below_anchor", {anchor, saturated});
+      return body.Add("Sub", "rounded", {anchor, below_anchor});
+    }
+    magnitude = RoundMagnitudes(body, spec, body.Add("Abs", "scaled_magnitude", {saturated}));
+  } else {
+    magnitude = RoundSteps(body, spec, saturated);
+    if (spec.rounding == RoundingMode::kHalfUp) {
+      if (IsTwosComplement(spec)) return magnitude;  // the sum of steps and carry, never -0
+      magnitude = body.Add("Abs", "rounded_magnitude", {magnitude});
+    }
+  }
+  const std::string rounded = WithSignOf(body, spec, saturated, magnitude);
+  if (!IsTwosComplement(spec)) return rounded;
+  const std::string is_zero = body.Add("Equal", "is_zero", {magnitude, body.Number(0.0)});
+  return body.Add("Where", "rounded", {is_zero, body.Number(0.0), rounded});
+}
+
+// --- Blocks
+// -------------------------------------------------------------------------------------------------------------
+
+class BlockBody {
+ public:
+  BlockBody(FunctionBody& body, const FormatSpec& spec)
+      : body_(body), spec_(spec), range_(formats::RangeOf(spec)) {}
+
+  std::string Quantize(const std::string& blocks, const std::string& flat_dims);
+
+ private:
+  std::string Add(const char* op_type, std::string output, std::vector<std::string> inputs) {
+    return body_.Add(op_type, std::move(output), std::move(inputs));
+  }
+  std::string Number(double value) { return body_.Number(value); }
+  bool has_sub_blocks() const { return spec_.sub_block_size > 0; }
+
+  std::string WantedScale(const std::string& largest);
+  std::string Limited(const std::string& scale);
+  std::string QuantizeAt(const std::string& shared_scale);
+  std::string LeastErrorScale(const std::string& wanted, const std::string& flat_dims);
+  std::string SquaredError(const std::string& scale, const std::string& error_unit,
+                           const std::string& flat_dims);
+
+  FunctionBody& body_;
+  const FormatSpec& spec_;
+  BlockRange range_;
+  std::string x_;                 // the blocks, subnormals flushed where the format does
+  std::string finite_;            // the blocks, 0 for NaN and infinity
+  std::string is_special_;        // where that is
+  std::string wanted_sub_scale_;  // of each sub-block
+};
+
+// 2^(the exponent that a largest magnitude wants before it is limited); 0 or infinity beyond what
+// float32 holds.
+std::string BlockBody::WantedScale(const std::string& largest) {
+  // 1. Into a range where nothing under- or overflows.
+  const std::string is_small = Add("Less", "is_small", {largest, Number(1.0)});
+  const std::string factor = Add("Where", "factor", {is_small, Number(kRaise), Number(kLower)});
+  const std::string value = Add("Mul", "in_range", {largest, factor});
+  // 2. The power of two at or below: the nearest one (rounding to one bit), or half of it.
+  const std::string anchor = Add("Mul", "power_anchor", {value, Number(PowerOfTwo(kMantissaBits))});
+  const std::string below_anchor = Add("Sub", "below_power_anchor", {anchor, value});
+  const std::string nearest = Add("Sub", "nearest_power", {anchor, below_anchor});
+  const std::string is_above = Add("Greater", "is_above", {nearest, value});
+  const std::string half = Add("Mul", "half_power", {nearest, Number(0.5)});
+  std::string power = Add("Where", "power", {is_above, half, nearest});
+  // The next power where value `compares` to `limit` times this one.
+  const auto raise = [&](const char* compares, double limit) {
+    const std::string top = Add("Mul", "top", {power, Number(limit)});
+    const std::string is_beyond = Add(compares, "is_beyond", {value, top});
+    const std::string next = Add("Mul", "next_power", {power, Number(2.0)});
+    power = Add("Where", "chosen_power", {is_beyond, next, power});
+  };
+  // 3. Even: from where half a step of the element more reaches the next power.
+  if (spec_.scale_choice == ScaleChoice::kEven) {
+    raise("GreaterOrEqual", 2 - PowerOfTwo(-range_.fraction_bits - 1));
+  }
+  // 4. Block floating point reads the float's exponent field, in which all subnormals have -127.
+  if (spec_.family == formats::Family::kBlockFloat) {
+    power = Add("Max", "stored_power", {power, Number(kRaise * 0x1p-127)});
+  }
+  // 5. Ceil: where the largest element value does not reach.
+  if (spec_.scale_choice == ScaleChoice::kCeil) {
+    raise("Greater", std::ldexp(range_.max_value, -range_.max_exponent));
+  }
+  // 6. Less emax, and out of the range of step 1.
+  if (range_.max_exponent != 0) {
+    power = Add("Mul", "less_emax", {power, Number(PowerOfTwo(-range_.max_exponent))});
+  }
+  return Add("Div", "wanted_scale", {power, factor});
+}
+
+std::string BlockBody::Limited(const std::string& scale) {
+  return Add("Clip", "shared_scale",
+             {scale, body_.Scalar(PowerOfTwo(range_.min_shared_exponent)),
+              body_.Scalar(PowerOfTwo(range_.max_shared_exponent))});
+}
+
+// The blocks quantized and dequantized; special elements give anything.
+std::string BlockBody::QuantizeAt(const std::string& shared_scale) {
+  std::string scale = shared_scale;
+  if (has_sub_blocks()) {
+    // A sub-block lowers the scale as far as it wants itself. Where that is below 2^-127 all values
+    // are zero, and 1 / scale shall be finite.
+    const int max_shift = (1 << spec_.sub_block_shift_bits) - 1;
+    const std::string lowered =
+        Add("Mul", "lowered_scale", {scale, Number(PowerOfTwo(-max_shift))});
+    const std::string least = Add("Max", "least_sub_scale", {lowered, Number(0x1p-127)});
+    const std::string at_least = Add("Max", "sub_scale_at_least", {wanted_sub_scale_, least});
+    scale = Add("Min", "sub_scale", {at_least, scale});
+  }
+  const std::string inverse_scale = Add("Div", "inverse_scale", {Number(1.0), scale});
+  const std::string scaled = Add("Mul", "scaled", {x_, inverse_scale});
+  const std::string rounded = RoundToElements(body_, spec_, range_.max_value, scaled);
+  const std::string decoded = Add("Mul", "decoded", {rounded, scale});
+  // What an element is worth may be too large for float32.
+  const bool fits = spec_.family == formats::Family::kBlockFloat ||
+                    (IsFloat(spec_) && spec_.scale_choice == ScaleChoice::kFloor);
+  if (fits) return decoded;
+  return Add("Clip", "decoded_finite",
+             {decoded, body_.Scalar(-kLargestFloat), body_.Scalar(kLargestFloat)});
+}
+
+// The sum of squared errors of each block, added up in the order of its elements (CumSum does; the
+// order of ReduceSum is nobody's promise).
+std::string BlockBody::SquaredError(const std::string& scale, const std::string& error_unit,
+                                    const std::string& flat_dims) {
+  const std::string decoded = QuantizeAt(scale);
+  const std::string finite = Add("Where", "decoded_or_zero", {is_special_, Number(0.0), decoded});
+  const std::string difference = Add("Sub", "difference", {finite, finite_});
+  const std::string error = Add("Mul", "error", {difference, error_unit});
+  std::string squares = Add("Mul", "squares", {error, error});
+  if (has_sub_blocks()) squares = body_.Reshape("squares_of_blocks", squares, flat_dims);
+  const std::string sums = Add("CumSum", "sums", {squares, body_.Integers({kBlockAxis})});
+  const std::string last = body_.Integers({spec_.block_size - 1});
+  const std::string end = body_.Integers({spec_.block_size});
+  const std::string total =
+      Add("Slice", "squared_error", {sums, last, end, body_.Integers({kBlockAxis})});
+  if (!has_sub_blocks()) return total;
+  return Add("Unsqueeze", "squared_error_of_blocks", {total, body_.Integers({kBlockAxis})});
+}
+
+// Of the floor's scale, half and twice that the one with the least error, the lowest on ties.
+// Errors are in units of the floor's scale; where limits change that, they are the same for all
+// three.
+std::string BlockBody::LeastErrorScale(const std::string& wanted, const std::string& flat_dims) {
+  body_.SetPrefix("floor_");
+  const std::string floor = Limited(wanted);
+  const std::string error_unit = Add("Div", "error_unit", {Number(1.0), floor});
+  body_.SetPrefix("half_");
+  std::string best = Limited(Add("Mul", "wanted_scale", {wanted, Number(0.5)}));
+  std::string least = SquaredError(best, error_unit, flat_dims);
+  const auto compare = [&](const std::string& scale) {
+    const std::string error = SquaredError(scale, error_unit, flat_dims);
+    const std::string is_less = Add("Less", "is_less", {error, least});
+    best = Add("Where", "best_scale", {is_less, scale, best});
+    least = Add("Min", "least_error", {error, least});
+  };
+  body_.SetPrefix("floor_");
+  compare(floor);
+  body_.SetPrefix("twice_");
+  compare(Limited(Add("Mul", "wanted_scale", {wanted, Number(2.0)})));
+  body_.SetPrefix("");
+  return best;
+}
+
+std::string BlockBody::Quantize(const std::string& blocks, const std::string& flat_dims) {
+  const bool is_nan_block = spec_.special_rule == SpecialRule::kNanBlock;
+  is_special_ = IsSpecial(body_, blocks);
+  const std::string magnitude = Add("Abs", "magnitude", {blocks});
+  // Infinity marks the blocks that become NaN; other formats look past it.
+  const std::string finite_magnitude =
+      Add("Where", "finite_magnitude",
+          {is_special_, Number(is_nan_block ? kInfinity : 0.0), magnitude});
+  std::string block_max;
+  if (has_sub_blocks()) {
+    const std::string sub_block_max =
+        body_.ReduceMax("sub_block_max", finite_magnitude, kBlockAxis + 1);
+    block_max = body_.ReduceMax("block_max", sub_block_max, kBlockAxis);
+    body_.SetPrefix("sub_block_");
+    wanted_sub_scale_ = WantedScale(sub_block_max);
+  } else {
+    block_max = body_.ReduceMax("block_max", finite_magnitude, kBlockAxis);
+  }
+  body_.SetPrefix("block_");
+  const std::string wanted = WantedScale(block_max);
+  body_.SetPrefix("");
+
+  x_ = blocks;
+  if (spec_.flush_subnormals) {
+    const std::string is_normal =
+        Add("GreaterOrEqual", "is_normal", {magnitude, Number(kLeastNormal)});
+    const std::string signed_zero = Add("Mul", "signed_zero", {blocks, Number(0.0)});
+    x_ = Add("Where", "flushed", {is_normal, blocks, signed_zero});
+  }
+  if (spec_.scale_choice == ScaleChoice::kMse) {
+    finite_ = Add("Where", "finite", {is_special_, Number(0.0), blocks});
+  }
+  const std::string decoded =
+      QuantizeAt(spec_.scale_choice == ScaleChoice::kMse ? LeastErrorScale(wanted, flat_dims)
+                                                         : Limited(wanted));
+  if (!is_nan_block) return Add("Where", "quantized", {is_special_, blocks, decoded});
+  const std::string is_nan = Add("Greater", "is_nan_block", {block_max, Number(kLargestFloat)});
+  return Add("Where", "quantized", {is_nan, Number(kNan), decoded});
+}
+
+// Elements with float32's own exponents, for which RoundMagnitudes has no room: values above 1 are
+// rounded 2^32 times smaller.
+std::string RoundWideElements(FunctionBody& body, const FormatSpec& spec, double max_value,
+                              const std::string& x) {
+  const auto number = [&](double value) { return body.Number(value); };
+  const std::string magnitude = body.Add("Abs", "magnitude", {x});
+  const std::string is_large = body.Add("Greater", "is_large", {magnitude, number(1.0)});
+  const std::string factor = body.Add("Where", "factor", {is_large, number(kLower), number(1.0)});
+  const std::string in_range = body.Add("Mul", "in_range", {magnitude, factor});
+  const std::string rounded = RoundMagnitudes(body, spec, in_range);
+  const std::string unlimited = body.Add("Div", "unlimited", {rounded, factor});
+  const std::string saturated = body.Add("Min", "saturated", {unlimited, number(max_value)});
+  return WithSignOf(body, spec, x, saturated);
+}
+
+}  // namespace
+
+std::string QuantizeElements(FunctionBody& body, const FormatSpec& spec, const std::string& x) {
+  const formats::FloatLayout layout = formats::LayoutOf(spec.element_type);
+  const bool is_wide = layout.max_exponent + kMantissaBits - layout.mantissa_bits > 127;
+  const std::string rounded = is_wide ? RoundWideElements(body, spec, layout.max_value, x)
+                                      : RoundToElements(body, spec, layout.max_value, x);
+  const bool infinity_saturates = spec.special_rule == SpecialRule::kSaturate;
+  const std::string passes =
+      infinity_saturates ? body.Add("IsNaN", "is_nan", {x}) : IsSpecial(body, x);
+  return body.Add("Where", "quantized", {passes, x, rounded});
+}
+
+std::string QuantizeBlocks(FunctionBody& body, const FormatSpec& spec, const std::string& blocks,
+                           const std::string& flat_dims) {
+  return BlockBody(body, spec).Quantize(blocks, flat_dims);
+}
+
+}  // namespace bitpress::emit

@@ -1,0 +1,372 @@
+#include "emit/quantize_dynamically.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "emit/products_of_rows.h"
+#include "weights/integer_weight.h"
+
+namespace bitpress::emit {
+namespace {
+
+using graph::Node;
+using plan::TensorPlan;
+
+// A weight as codes, with its scale and zero point, by name.
+struct Codes {
+  std::string codes;
+  std::string scale;
+  std::string zero_point;
+  // The sums of its columns, and of its rows, as its codes mean them; "": nobody needs them.
+  std::string column_sums = {};
+  std::string row_sums = {};
+};
+
+bool HasRows(const TensorPlan& row) {
+  return row.is_dynamic() && row.integer->range.kind == plan::RangeMethod::Kind::kDynamicRows;
+}
+
+bool IsTransposed(const Node& node) {
+  return node.op_type() == "Gemm" && node.GetInt("transB", 0) != 0;
+}
+
+class DynamicQuantizer {
+ public:
+  DynamicQuantizer(graph::Model& model, const plan::QuantPlan& plan,
+                   const plan::WeightQParamsTable& weights, ThreadPool& pool)
+      : model_(model), plan_(plan), params_(weights), index_(model), pool_(pool), rows_(model) {
+    // Before any node is replaced. Dynamic activations take every code.
+    const plan::ChannelCodesTable unknown;
+    const weights::PairRules rules(plan, model, unknown);
+    for (const TensorPlan& row : plan.tensors) {
+      if (row.role != plan::Role::kWeight) continue;
+      pairs_[&row] = rules.For(row);
+      for (const plan::TensorUse& use : row.uses) weights_[{use.node, use.input}] = &row;
+    }
+    for (const TensorPlan& row : plan.tensors) {
+      if (!HasRows(row)) continue;
+      for (const plan::TensorUse& use : row.uses) {
+        summed_.emplace(&WeightOf(use, 1), IsTransposed(index_.Find(use)) ? 1 : 0);
+      }
+    }
+  }
+
+  std::vector<std::shared_ptr<const weights::WeightStatistics>> Run() {
+    for (const TensorPlan& row : plan_.tensors) {
+      if (row.is_dynamic()) Quantize(row);
+    }
+    for (const std::string& weight : replaced_) {
+      const bool is_unused = model_.AllUses(weight).empty() && !model_.IsOutput(weight);
+      if (is_unused) model_.RemoveInitializer(weight);
+    }
+    return std::move(statistics_);
+  }
+
+ private:
+  // An activation quantized in one graph: ONNX Runtime fuses the quantizer with products beside it.
+  template <typename CodesOfActivation>
+  struct Quantized {
+    Node quantizer;  // the reader goes, the quantizer stays
+    CodesOfActivation codes;
+  };
+  template <typename CodesOfActivation>
+  using QuantizedGraphs = std::vector<Quantized<CodesOfActivation>>;
+
+  // All operators that read one activation.
+  void Quantize(const TensorPlan& row) {
+    QuantizedGraphs<Codes> quantized;
+    QuantizedGraphs<RowCodes> quantized_rows;
+    std::vector<std::pair<size_t, plan::TensorUse>> uses;
+    const std::vector<Node> order = model_.AllNodes();
+    for (const plan::TensorUse& use : row.uses) {
+      const Node node = index_.Find(use);
+      uses.emplace_back(std::ranges::find(order, node) - order.begin(), use);
+    }
+    // The quantizer stands before the first reader of a graph.
+    std::ranges::sort(uses, {}, [](const auto& use) { return use.first; });
+    for (const auto& [position, use] : uses) {
+      const Node node = order[position];
+      if (node.op_type() == "LSTM") {
+        ReplaceLstm(node, use);
+      } else if (HasRows(row)) {
+        ReplaceProductOfRows(node, use, CodesIn(quantized_rows, row.value, node));
+      } else {
+        ReplaceProduct(node, use, CodesIn(quantized, row.value, node));
+      }
+    }
+  }
+
+  // Those of the graph that `reader` stands in; quantizes the activation there if nobody has.
+  template <typename CodesOfActivation>
+  CodesOfActivation CodesIn(QuantizedGraphs<CodesOfActivation>& graphs, const std::string& value,
+                            const Node& reader) {
+    for (const auto& known : graphs) {
+      if (model_.AreInOneGraph(known.quantizer, reader)) return known.codes;
+    }
+    graphs.push_back({reader, {}});
+    MakeCodes(value, reader, graphs.back());
+    return graphs.back().codes;
+  }
+
+  void MakeCodes(const std::string& value, const Node& reader, Quantized<Codes>& made) {
+    made.codes = {model_.FreshName(value + "_dynamic"), model_.FreshName(value + "_dynamic_scale"),
+                  model_.FreshName(value + "_dynamic_zero_point")};
+    made.quantizer = model_.InsertNode({made.codes.codes + "_quantize",
+                                        "DynamicQuantizeLinear",
+                                        "",
+                                        {value},
+                                        {made.codes.codes, made.codes.scale, made.codes.zero_point},
+                                        {}},
+                                       reader);
+  }
+
+  void MakeCodes(const std::string& value, const Node& reader, Quantized<RowCodes>& made) {
+    made.codes = rows_.Quantize(value, reader, made.quantizer);
+  }
+
+  void ReplaceProductOfRows(Node node, const plan::TensorUse& use, const RowCodes& input) {
+    const TensorPlan& row = WeightOf(use, 1);
+    const Codes weight = Store(row, node, /*is_conv=*/false);
+    const bool is_transposed = IsTransposed(node);
+    const bool has_zero_point = !row.integer->is_symmetric || row.format == "uint8";
+    const std::string output = TakeOutput(node, 0);
+    const MatrixCodes matrix{is_transposed ? Transpose(weight.codes, {1, 0}) : weight.codes,
+                             weight.scale, has_zero_point ? weight.zero_point : "",
+                             is_transposed ? weight.row_sums : weight.column_sums};
+    rows_.Multiply(input, matrix, node.num_inputs() > 2 ? node.input(2) : "", output, node);
+    model_.RemoveNode(node);
+  }
+
+  const TensorPlan& WeightOf(const plan::TensorUse& use, int64_t input) const {
+    const auto found = weights_.find({use.node, input});
+    if (found == weights_.end()) {
+      Fail(ErrorCode::kInvalidArgument,
+           "plan: input 0 of '{}' has range dynamic, so input {} must be an int8 or uint8 weight",
+           use.node, input);
+    }
+    return *found->second;
+  }
+
+  // Cast(XInteger(x, w)) * (x_scale * w_scale) + bias
+  void ReplaceProduct(Node node, const plan::TensorUse& use, const Codes& input) {
+    const TensorPlan& row = WeightOf(use, 1);
+    const bool is_conv = node.op_type() == "Conv";
+    Codes weight = Store(row, node, is_conv);
+    const std::string output = TakeOutput(node, 0);
+    if (IsTransposed(node)) weight.codes = Transpose(weight.codes, {1, 0});
+    const std::string integers = model_.FreshName(output + "_integers");
+    const std::string floats = model_.FreshName(output + "_unscaled");
+    const std::string scale = model_.FreshName(output + "_dynamic_scale");
+    graph::NodeSpec product{Name(output, "integers"),
+                            is_conv ? "ConvInteger" : "MatMulInteger",
+                            "",
+                            {input.codes, weight.codes, input.zero_point, weight.zero_point},
+                            {integers},
+                            {}};
+    if (is_conv) product.attributes_of = node;
+    model_.InsertNode(product, node);
+    model_.InsertNode({Name(output, "cast"),
+                       "Cast",
+                       "",
+                       {integers},
+                       {floats},
+                       {{"to", static_cast<int64_t>(DataType::kFloat)}}},
+                      node);
+    model_.InsertNode({Name(output, "scales"), "Mul", "", {input.scale, weight.scale}, {scale}, {}},
+                      node);
+    const bool has_bias = node.num_inputs() > 2 && !node.input(2).empty();
+    const std::string scaled = has_bias ? model_.FreshName(output + "_scaled") : output;
+    model_.InsertNode({Name(output, "scale"), "Mul", "", {floats, scale}, {scaled}, {}}, node);
+    if (has_bias) {
+      const std::string bias = is_conv ? SpreadBias(node) : node.input(2);
+      model_.InsertNode({Name(output, "bias"), "Add", "", {scaled, bias}, {output}, {}}, node);
+    }
+    model_.RemoveNode(node);
+  }
+
+  void ReplaceLstm(Node node, const plan::TensorUse& use) {
+    std::vector<std::string> inputs;
+    for (size_t i = 0; i < 8; ++i) {
+      inputs.push_back(i < node.num_inputs() ? node.input(i) : std::string());
+    }
+    for (const size_t input : {size_t{1}, size_t{2}}) {
+      const Codes weight = Store(WeightOf(use, static_cast<int64_t>(input)), node, false);
+      // The operator wants [directions, input, 4 * hidden].
+      inputs[input] = Transpose(weight.codes, {0, 2, 1});
+      inputs.push_back(weight.scale);
+      inputs.push_back(weight.zero_point);
+    }
+    std::vector<std::string> outputs;
+    for (size_t i = 0; i < node.num_outputs(); ++i) {
+      outputs.push_back(node.output(i).empty() ? std::string() : TakeOutput(node, i));
+    }
+    model_.SetOpsetImport("com.microsoft", 1);
+    graph::NodeSpec lstm{node.name(), "DynamicQuantizeLSTM", "com.microsoft", inputs, outputs, {}};
+    lstm.attributes_of = node;
+    lstm.dropped_attributes = {"layout"};  // 0, see plan/dynamic_rows.h
+    model_.InsertNode(lstm, node);
+    model_.RemoveNode(node);
+  }
+
+  // Frees the name of an output for the node that takes the place of this one.
+  std::string TakeOutput(Node& node, size_t i) {
+    std::string output = node.output(i);
+    node.set_output(i, model_.FreshName(output + "_replaced"));
+    return output;
+  }
+
+  static std::string Name(const std::string& output, std::string_view what) {
+    return fmt::format("{}_{}", output, what);
+  }
+
+  // Of codes: folded when the model is loaded.
+  std::string Transpose(const std::string& codes, const std::vector<int64_t>& perm) {
+    const auto [found, is_new] = transposed_.try_emplace(codes);
+    if (is_new) {
+      found->second = model_.FreshName(codes + "_transposed");
+      model_.InsertNode(
+          {codes + "_transpose", "Transpose", "", {codes}, {found->second}, {{"perm", perm}}},
+          model_.Nodes().front());
+    }
+    return found->second;
+  }
+
+  // [C] -> [C, 1, 1], to be added to an image.
+  std::string SpreadBias(const Node& node) {
+    const std::string& bias = node.input(2);
+    const graph::HeldInitializer source = model_.HoldInitializer(bias);
+    std::vector<int64_t> dims = source.dims;
+    dims.resize(model_.Initializer(node.input(1)).dims.size() - 1, 1);
+    const auto [found, is_new] = spread_.try_emplace({bias, dims.size()});
+    if (is_new) {
+      found->second = model_.FreshName(bias + "_spread");
+      model_.SetInitializer(found->second, source.type, dims, source.bytes);
+    }
+    replaced_.insert(bias);
+    return found->second;
+  }
+
+  Codes Store(const TensorPlan& row, const Node& reader, bool is_conv) {
+    const auto found = stored_.find(&row);
+    if (found != stored_.end()) return found->second;
+    const graph::HeldInitializer source = model_.HoldInitializer(row.value);
+    const auto given = params_.find(row.value);
+    const auto weight = std::make_shared<const weights::IntegerWeight>(
+        source, row, reader.Describe(), std::vector<weights::AddedBias>(),
+        given == params_.end() ? std::vector<formats::QParams>() : given->second, pairs_.at(&row));
+    const auto statistics = std::make_shared<weights::WeightStatistics>();
+    const DataType type = weight->code_type();
+    statistics->value = statistics->quantized = row.value;
+    statistics->format = row.format;
+    statistics->num_elements = NumElements(source.dims);
+    // Scales of channels are multiplied with images; the operator takes one zero point.
+    std::vector<int64_t> scale_dims = weight->scale_dims();
+    std::vector<int64_t> zero_point_dims = scale_dims;
+    if (is_conv && !scale_dims.empty()) {
+      scale_dims.resize(source.dims.size() - 1, 1);
+      zero_point_dims.clear();
+    } else if (row.integer->granularity == plan::Granularity::kPerBlock) {
+      // Of a recurrent weight, a block a row: [directions, 4 * hidden, 1].
+      scale_dims.pop_back();
+      zero_point_dims = scale_dims;
+    }
+    const int64_t num_zero_points = NumElements(zero_point_dims);
+    statistics->stored_bytes = NumBytes(type, statistics->num_elements) +
+                               NumBytes(DataType::kFloat, NumElements(scale_dims)) +
+                               NumBytes(type, num_zero_points);
+    Codes names{model_.FreshName(row.value + "_codes"), model_.FreshName(row.value + "_scale"),
+                model_.FreshName(row.value + "_zero_point")};
+    std::vector<graph::DeferredTensor> stored = {{names.codes, type, source.dims},
+                                                 {names.scale, DataType::kFloat, scale_dims},
+                                                 {names.zero_point, type, zero_point_dims}};
+    std::vector<size_t> summed_axes;  // of which sums are stored: 0 for those of columns
+    for (const size_t axis : {size_t{0}, size_t{1}}) {
+      if (!summed_.contains({&row, axis})) continue;
+      std::string& name = axis == 0 ? names.column_sums : names.row_sums;
+      name = model_.FreshName(row.value + (axis == 0 ? "_column_sums" : "_row_sums"));
+      stored.push_back({name, DataType::kFloat, {source.dims[1 - axis]}});
+      summed_axes.push_back(axis);
+    }
+    model_.DeferInitializers(stored, [weight, statistics, scale_dims, zero_point_dims, type,
+                                      num_zero_points, summed_axes, &pool = pool_] {
+      weights::IntegerWeight::Result result = weight->Quantize(pool, *statistics);
+      std::vector<Tensor> sums;
+      for (const size_t axis : summed_axes) {
+        sums.push_back(SumsAlong(axis, *weight, result, pool));
+      }
+      result.scales.dims = scale_dims;
+      result.zero_points.dims = zero_point_dims;
+      result.zero_points.bytes.resize(NumBytes(type, num_zero_points));
+      std::vector<Tensor> tensors;
+      tensors.push_back(std::move(result.codes));
+      tensors.push_back(std::move(result.scales));
+      tensors.push_back(std::move(result.zero_points));
+      std::ranges::move(sums, std::back_inserter(tensors));
+      return tensors;
+    });
+    replaced_.insert(row.value);
+    statistics_.push_back(statistics);
+    stored_[&row] = names;
+    return names;
+  }
+
+  graph::Model& model_;
+  const plan::QuantPlan& plan_;
+  const plan::WeightQParamsTable& params_;
+  plan::NodeIndex index_;
+  ThreadPool& pool_;
+  std::map<std::pair<std::string, int64_t>, const TensorPlan*> weights_;  // by node and input
+  std::map<const TensorPlan*, std::vector<weights::PairRule>> pairs_;
+  std::map<const TensorPlan*, Codes> stored_;
+  std::set<std::pair<const TensorPlan*, size_t>> summed_;  // weights whose sums along an axis count
+  ProductsOfRows rows_;
+  std::map<std::string, std::string> transposed_;
+  std::map<std::pair<std::string, size_t>, std::string> spread_;
+  std::set<std::string> replaced_;
+  std::vector<std::shared_ptr<const weights::WeightStatistics>> statistics_;
+};
+
+}  // namespace
+
+SplitPlan SplitDynamic(const plan::QuantPlan& plan) {
+  std::set<std::string> nodes;
+  for (const TensorPlan& row : plan.tensors) {
+    if (!row.is_dynamic()) continue;
+    for (const plan::TensorUse& use : row.uses) nodes.insert(use.node);
+  }
+  SplitPlan split;
+  split.dynamic = split.rest = plan;
+  split.dynamic.tensors.clear();
+  split.rest.tensors.clear();
+  for (const TensorPlan& row : plan.tensors) {
+    // Only activations that are dynamic: others of such a node are quantized as always.
+    const bool may_split = row.role != plan::Role::kActivation && !nodes.empty();
+    TensorPlan dynamic = row;
+    TensorPlan rest = row;
+    if (may_split) {
+      std::erase_if(dynamic.uses, [&](const auto& use) { return !nodes.contains(use.node); });
+      std::erase_if(rest.uses, [&](const auto& use) { return nodes.contains(use.node); });
+    }
+    const bool is_dynamic = may_split ? !dynamic.uses.empty() : row.is_dynamic();
+    if (is_dynamic) split.dynamic.tensors.push_back(std::move(dynamic));
+    if (!is_dynamic || (may_split && !rest.uses.empty())) {
+      split.rest.tensors.push_back(std::move(rest));
+    }
+  }
+  return split;
+}
+
+std::vector<std::shared_ptr<const weights::WeightStatistics>> QuantizeDynamically(
+    graph::Model& model, const plan::QuantPlan& dynamic, const plan::WeightQParamsTable& weights,
+    ThreadPool& pool) {
+  plan::CheckFits(dynamic, model);
+  return DynamicQuantizer(model, dynamic, weights, pool).Run();
+}
+
+}  // namespace bitpress::emit

@@ -1,0 +1,343 @@
+#include "emit/quantize_weights.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+#include "formats/packed_tensor.h"
+#include "ops/compute_ops.h"
+#include "ops/quantizer_nodes.h"
+#include "weights/integer_weight.h"
+#include "weights/unpack_functions.h"
+#include "weights/unpack_integers.h"
+#include "weights/weight_store.h"
+
+namespace bitpress::emit {
+namespace {
+
+using graph::Model;
+using plan::QuantPlan;
+using plan::TensorPlan;
+
+bool IsWeightRow(const TensorPlan& row) {
+  return row.is_quantized() && row.role != plan::Role::kActivation;
+}
+
+int64_t OpsetOf(const Model& model) {
+  const auto imports = model.OpsetImports();
+  const auto standard = imports.find("");
+  return standard == imports.end() ? 0 : standard->second;
+}
+
+class WeightQuantizer {
+ public:
+  WeightQuantizer(Model& model, const QuantPlan& plan, Storage storage,
+                  const plan::QParamsTable& activations, const plan::WeightQParamsTable& weights,
+                  const plan::ChannelCodesTable& channels, ThreadPool& pool,
+                  const ProgressSink& sink)
+      : model_(model),
+        plan_(plan),
+        index_(model),
+        storage_(storage),
+        activations_(activations),
+        integer_readers_(plan),
+        pair_rules_(plan, model, channels),
+        weights_(weights),
+        opset_(OpsetOf(model)),
+        pool_(pool),
+        store_(model, sink) {}
+
+  QuantizedWeights Run() {
+    // Who gets a copy is settled before anything changes.
+    std::vector<std::pair<const TensorPlan*, bool>> rows;
+    for (const TensorPlan& row : plan_.tensors) {
+      if (IsWeightRow(row) && !IsDone(row)) rows.emplace_back(&row, IsReadElsewhere(row));
+    }
+    store_.set_num_weights(rows.size());
+    PrepareIntegers();
+    for (const auto& [row, has_copy] : rows) {
+      if (row->integer) {
+        ReplaceInteger(*row, has_copy);
+      } else {
+        Replace(*row, has_copy);
+      }
+    }
+    result_.step = store_.Step();
+    return std::move(result_);
+  }
+
+ private:
+  // Whether an earlier run gave every reader its quantized value.
+  bool IsDone(const TensorPlan& row) const {
+    return !row.uses.empty() && std::ranges::all_of(row.uses, [&](const plan::TensorUse& use) {
+      const graph::Node node = index_.Find(use);
+      const auto input = static_cast<size_t>(use.input);
+      return model_.IsDeferred(node.input(input)) ||
+             ops::ReadsQuantized(model_, node, input, row.value);
+    });
+  }
+
+  bool IsReadElsewhere(const TensorPlan& row) const {
+    if (model_.IsOutput(row.value)) return true;
+    const std::vector<graph::Use> uses = model_.AllUses(row.value);
+    return std::ranges::any_of(uses, [&](const graph::Use& use) {
+      const plan::TensorUse wanted{index_.KeyOf(use.node), use.node.op_type(),
+                                   static_cast<int64_t>(use.input_index)};
+      return std::ranges::find(row.uses, wanted) == row.uses.end();
+    });
+  }
+
+  // Why a weight is not packed, whatever its format; empty if it may be.
+  std::string WhyNotPacked(const graph::HeldInitializer& source) const {
+    if (storage_ == Storage::kSimulated) return "storage=simulated";
+    const int64_t num_elements = NumElements(source.dims);
+    if (num_elements < kLeastPackedElements) {
+      return fmt::format("its {} elements are too few", num_elements);
+    }
+    if (opset_ < weights::kFirstPackedOpset) {
+      return fmt::format("operator set {} is older than {} and could not be converted", opset_,
+                         weights::kFirstPackedOpset);
+    }
+    return "";
+  }
+
+  std::string WhyNotPacked(const weights::WeightJob& job) const {
+    std::string why = WhyNotPacked(job.source());
+    if (why.empty()) why = formats::WhyNotPackable(job.spec());
+    if (!why.empty()) return why;
+    if (job.is_half() && job.spec().name == "fp16") return "it is FLOAT16 already";
+    return "";
+  }
+
+  std::string ReaderOf(const TensorPlan& row) const {
+    return row.uses.empty() ? "the model" : index_.Find(row.uses.front()).Describe();
+  }
+
+  // The scale of the activation that a node multiplies; nothing if it is not an integer.
+  std::optional<float> InputScale(const plan::TensorUse& use) const {
+    const auto found = activations_.find(index_.Find(use).input(0));
+    return found == activations_.end() ? std::nullopt : std::optional(found->second.scale);
+  }
+
+  // Integer weights know the biases that are added to their products before any is changed.
+  void PrepareIntegers() {
+    std::map<const TensorPlan*, std::vector<weights::AddedBias>> biases;
+    for (const TensorPlan& row : plan_.tensors) {
+      if (!row.integer) continue;
+      if (row.role != plan::Role::kWeight) continue;
+      for (const plan::TensorUse& use : row.uses) weight_of_node_[use.node] = &row;
+    }
+    for (const TensorPlan& row : plan_.tensors) {
+      if (!row.has_scale_of_products() || row.uses.size() != 1) continue;
+      const auto weight = weight_of_node_.find(row.uses.front().node);
+      const std::optional<float> scale = InputScale(row.uses.front());
+      if (weight == weight_of_node_.end() || !scale || !model_.IsInitializer(row.value)) continue;
+      biases[weight->second].push_back({model_.HoldInitializer(row.value), *scale});
+    }
+    for (const TensorPlan& row : plan_.tensors) {
+      const bool has_own_scale =
+          row.integer && row.role != plan::Role::kActivation && !row.has_scale_of_products();
+      if (!has_own_scale || !model_.IsInitializer(row.value) || model_.IsDeferred(row.value)) {
+        continue;
+      }
+      const auto given = weights_.find(row.value);
+      integers_[&row] = std::make_shared<const weights::IntegerWeight>(
+          model_.HoldInitializer(row.value), row, ReaderOf(row), std::move(biases[&row]),
+          given == weights_.end() ? std::vector<formats::QParams>() : given->second,
+          row.role == plan::Role::kWeight ? pair_rules_.For(row)
+                                          : std::vector<weights::PairRule>());
+    }
+  }
+
+  void ReplaceInteger(const TensorPlan& row, bool has_copy) {
+    const auto statistics = std::make_shared<weights::WeightStatistics>();
+    statistics->value = row.value;
+    statistics->format = row.format;
+    const graph::HeldInitializer source = model_.HoldInitializer(row.value);
+    statistics->num_elements = NumElements(source.dims);
+    std::shared_ptr<const weights::IntegerWeight> weight;
+    float input_scale = 1;
+    if (row.has_scale_of_products()) {
+      const auto found = row.uses.size() == 1 ? weight_of_node_.find(row.uses.front().node)
+                                              : weight_of_node_.end();
+      const std::optional<float> scale =
+          row.uses.size() == 1 ? InputScale(row.uses.front()) : std::nullopt;
+      if (found == weight_of_node_.end() || !scale || !integers_.contains(found->second)) {
+        statistics->quantized = row.value;
+        statistics->unpacked_reason = "the input that it is added to has no scale";
+        statistics->sqnr_db = std::numeric_limits<double>::infinity();
+        statistics->stored_bytes = source.bytes.size();
+        result_.weights.push_back(statistics);
+        return;
+      }
+      weight = integers_.at(found->second);
+      input_scale = *scale;
+    } else {
+      weight = integers_.at(&row);
+    }
+    const std::string target = has_copy ? model_.FreshName(row.value + "_quantized") : row.value;
+    statistics->quantized = target;
+    if (!has_copy) MoveReadersAway(row, target);
+    if (row.has_scale_of_products()) {
+      StoreIntegerBias(weight, row.uses.front().node, source, input_scale, target, statistics);
+    } else {
+      StoreInteger(row, weight, target, statistics);
+    }
+    Redirect(row, target, has_copy);
+    result_.weights.push_back(statistics);
+  }
+
+  void StoreInteger(const TensorPlan& row,
+                    const std::shared_ptr<const weights::IntegerWeight>& weight,
+                    const std::string& target,
+                    const std::shared_ptr<weights::WeightStatistics>& statistics) {
+    const graph::HeldInitializer& source = weight->source();
+    const auto quantize = [weight, statistics, &pool = pool_] {
+      weights::IntegerWeight::Result result = weight->Quantize(pool, *statistics);
+      std::vector<Tensor> tensors;
+      tensors.push_back(std::move(result.codes));
+      tensors.push_back(std::move(result.scales));
+      tensors.push_back(std::move(result.zero_points));
+      return tensors;
+    };
+    // Scales of half-precision models would have to be FLOAT16 there, too coarse for them; blocks
+    // cannot run over several dimensions; and DequantizeLinear does not take UINT32.
+    if (integer_readers_.Contain(row) && storage_ == Storage::kPacked &&
+        source.type != DataType::kFloat16 && !row.flatten &&
+        weight->code_type() != DataType::kUInt32) {
+      const bool is_per_block = row.integer->granularity == plan::Granularity::kPerBlock;
+      store_.StoreDequantized(target,
+                              {weight->code_type(), source.dims, weight->scale_dims(),
+                               weight->axis(), is_per_block ? row.integer->block_size : 0},
+                              quantize, *statistics);
+      return;
+    }
+    statistics->unpacked_reason = WhyNotPacked(source);
+    if (statistics->unpacked_reason.empty()) {
+      store_.StorePacked(target, source,
+                         weights::StoragePackedInteger(row.Spec(), source.dims, weight->Layout()),
+                         quantize, *statistics);
+      result_.integers.push_back({weight, statistics});
+    } else {
+      store_.StoreFloats(
+          target, source,
+          [weight, statistics, &pool = pool_] { return weight->Simulate(pool, *statistics); },
+          *statistics);
+    }
+  }
+
+  void StoreIntegerBias(const std::shared_ptr<const weights::IntegerWeight>& weight,
+                        const std::string& node, const graph::HeldInitializer& bias,
+                        float input_scale, const std::string& target,
+                        const std::shared_ptr<weights::WeightStatistics>& statistics) {
+    std::vector<int64_t> scale_dims;
+    if (!weight->scale_dims().empty()) scale_dims = {NumElements(bias.dims)};
+    store_.StoreDequantized(
+        target, {DataType::kInt32, bias.dims, scale_dims, 0, 0},
+        [weight, node, bias, input_scale, statistics, &pool = pool_] {
+          return weights::QuantizeBias(bias, input_scale, weight->Params(pool),
+                                       weight->scale_dims().empty(), weight->LostMeans(node, pool),
+                                       pool, *statistics);
+        },
+        *statistics);
+  }
+
+  void Replace(const TensorPlan& row, bool has_copy) {
+    const std::string reader = ReaderOf(row);
+    const auto given = weights_.find(row.value);
+    const auto job = std::make_shared<const weights::WeightJob>(
+        model_.HoldInitializer(row.value), row, plan_.operators, reader,
+        given == weights_.end() ? std::nullopt : std::optional(given->second.front().scale));
+    const auto statistics = std::make_shared<weights::WeightStatistics>();
+    statistics->value = row.value;
+    statistics->format = row.format;
+    statistics->num_elements = NumElements(job->source().dims);
+    statistics->unpacked_reason = WhyNotPacked(*job);
+    std::string target = row.value;
+    if (has_copy) target = model_.FreshName(row.value + "_quantized");
+    statistics->quantized = target;
+    if (statistics->unpacked_reason.empty()) {
+      // Its name will be that of a node's output.
+      if (!has_copy) MoveReadersAway(row, target);
+      const weights::PackedStorage packed =
+          weights::StoragePacked(job->spec(), job->source().dims, job->view(), opset_);
+      store_.StorePacked(
+          target, job->source(), packed,
+          [job, statistics, parts = packed.parts, &pool = pool_] {
+            return job->Pack(parts, pool, *statistics);
+          },
+          *statistics, job->is_scaled());
+    } else {
+      store_.StoreFloats(
+          target, job->source(),
+          [job, statistics, &pool = pool_] { return job->Simulate(pool, *statistics); },
+          *statistics);
+    }
+    Redirect(row, target, has_copy);
+    result_.weights.push_back(statistics);
+  }
+
+  // Gives the row's readers the quantized value. The original goes if nobody else reads it.
+  void Redirect(const TensorPlan& row, const std::string& target, bool has_copy) {
+    for (const plan::TensorUse& use : row.uses) {
+      index_.Find(use).set_input(static_cast<size_t>(use.input), target);
+    }
+    const bool is_unused =
+        has_copy && model_.AllUses(row.value).empty() && !model_.IsOutput(row.value);
+    if (is_unused) model_.RemoveInitializer(row.value);
+    result_.is_modified = true;
+  }
+
+  void MoveReadersAway(const TensorPlan& row, const std::string& target) {
+    const std::string meanwhile = model_.FreshName(target + "_float");
+    for (const plan::TensorUse& use : row.uses) {
+      index_.Find(use).set_input(static_cast<size_t>(use.input), meanwhile);
+    }
+    model_.RemoveInitializer(row.value);
+  }
+
+  Model& model_;
+  const QuantPlan& plan_;
+  plan::NodeIndex index_;
+  Storage storage_;
+  const plan::QParamsTable& activations_;
+  IntegerReaders integer_readers_;
+  weights::PairRules pair_rules_;
+  const plan::WeightQParamsTable& weights_;
+  // Integer weights by the node that reads them, and their job.
+  std::map<std::string, const TensorPlan*> weight_of_node_;
+  std::map<const TensorPlan*, std::shared_ptr<const weights::IntegerWeight>> integers_;
+  int64_t opset_;
+  ThreadPool& pool_;
+  weights::WeightStore store_;
+  QuantizedWeights result_;
+};
+
+}  // namespace
+
+IntegerReaders::IntegerReaders(const QuantPlan& plan) {
+  for (const TensorPlan& row : plan.tensors) {
+    if (!row.integer || row.role != plan::Role::kActivation) continue;
+    for (const plan::TensorUse& use : row.uses) {
+      if (!ops::IsRecurrent(use.op_type)) nodes_.insert(use.node);
+    }
+  }
+}
+
+bool IntegerReaders::Contain(const TensorPlan& weight) const {
+  return std::ranges::any_of(weight.uses,
+                             [&](const plan::TensorUse& use) { return nodes_.contains(use.node); });
+}
+
+QuantizedWeights QuantizeWeights(Model& model, const QuantPlan& plan, Storage storage,
+                                 const plan::QParamsTable& activations,
+                                 const plan::WeightQParamsTable& weights,
+                                 const plan::ChannelCodesTable& channels, ThreadPool& pool,
+                                 const ProgressSink& progress) {
+  plan::CheckFits(plan, model);
+  return WeightQuantizer(model, plan, storage, activations, weights, channels, pool, progress)
+      .Run();
+}
+
+}  // namespace bitpress::emit

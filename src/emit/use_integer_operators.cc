@@ -1,0 +1,318 @@
+#include "emit/use_integer_operators.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <optional>
+#include <string_view>
+
+#include "base/error.h"
+#include "emit/integer_codes.h"
+#include "graph/clean_up.h"
+
+namespace bitpress::emit {
+namespace {
+
+using graph::Model;
+using graph::Node;
+using graph::NodeSpec;
+using graph::Use;
+
+constexpr const char* kMicrosoft = "com.microsoft";
+
+// Elements keep their values on the way from the first input to the output.
+constexpr std::string_view kMoving[] = {"MaxPool",  "Reshape",      "Transpose",    "Flatten",
+                                        "Squeeze",  "Unsqueeze",    "Slice",        "Gather",
+                                        "Identity", "DepthToSpace", "SpaceToDepth", "Expand",
+                                        "Tile",     "ReduceMax",    "Resize"};
+// Of one input, computed by tables or sums: the operator of ONNX Runtime has the same name behind
+// "QLinear".
+constexpr std::string_view kUnary[] = {"GlobalAveragePool", "AveragePool", "Sigmoid", "LeakyRelu"};
+constexpr std::string_view kBinary[] = {"Add", "Mul"};
+
+template <size_t N>
+bool Contains(const std::string_view (&names)[N], const Node& node) {
+  return node.domain().empty() &&
+         std::find(std::begin(names), std::end(names), node.op_type()) != std::end(names);
+}
+
+void Append(std::vector<std::string>& list, std::vector<std::string> more) {
+  list.insert(list.end(), more.begin(), more.end());
+}
+
+// Why a node stays as it is. Not an error.
+using Reason = std::string;
+
+class Rewriter {
+ public:
+  explicit Rewriter(Model& model) : model_(model) {}
+
+  IntegerOperators Run() {
+    // Rewriting removes nodes, but none of these before its turn.
+    std::vector<Node> nodes = model_.AllNodes();
+    std::erase_if(nodes, [&](const Node& node) {
+      return node.num_inputs() == 0 || !IsKnown(node) || !CodesOf(model_, node.input(0));
+    });
+    for (const Node& node : nodes) {
+      const std::string name = node.Describe();
+      const Reason reason = Rewrite(node);
+      if (reason.empty()) {
+        ++result_.num_nodes;
+      } else {
+        result_.omissions.emplace_back(name, reason);
+      }
+    }
+    if (result_.num_nodes > 0) graph::RemoveUnused(model_);
+    return std::move(result_);
+  }
+
+ private:
+  static bool IsKnown(const Node& node) {
+    return IsStandardOp(node, "Conv") || IsStandardOp(node, "MatMul") ||
+           IsStandardOp(node, "Gemm") || IsStandardOp(node, "Concat") || Contains(kMoving, node) ||
+           Contains(kUnary, node) || Contains(kBinary, node);
+  }
+
+  // The QuantizeLinear behind a node, and the nodes between the two, whose work saturation does.
+  struct Result {
+    IntegerCodes codes;
+    Node quantize;
+    std::vector<Node> between;
+  };
+
+  // Nothing, with a reason, if the result is not quantized in this way.
+  std::optional<Result> ResultOf(const Node& node, Reason& reason) const {
+    std::vector<Node> between;
+    std::string value = node.output(0);
+    for (;;) {
+      const std::vector<Use> uses = model_.Uses(value);
+      const bool is_read_once = uses.size() == 1 && uses.front().input_index == 0 &&
+                                !model_.IsOutput(value) && !model_.IsUsedInSubgraph(value);
+      if (!is_read_once) {
+        reason = "its result is read as floats";
+        return std::nullopt;
+      }
+      const Node& reader = uses.front().node;
+      if (IsStandardOp(reader, "QuantizeLinear")) {
+        std::optional<IntegerCodes> codes = CodesOf(model_, reader, reader.output(0));
+        if (!codes || !codes->is_byte() || codes->is_per_axis) {
+          reason = "its result is quantized to other codes than 8 bits of one scale";
+          return std::nullopt;
+        }
+        for (const Node& activation : between) {
+          if (!IsSaturation(model_, activation, *codes)) {
+            reason = fmt::format("{} behind it is more than the saturation of codes",
+                                 activation.op_type());
+            return std::nullopt;
+          }
+        }
+        return Result{*codes, reader, between};
+      }
+      const bool is_clamp = IsStandardOp(reader, "Relu") || IsStandardOp(reader, "Clip");
+      if (!is_clamp) {
+        reason = "its result is read as floats";
+        return std::nullopt;
+      }
+      between.push_back(reader);
+      value = reader.output(0);
+    }
+  }
+
+  // The reason why not, or "".
+  Reason Rewrite(const Node& node) {
+    if (IsStandardOp(node, "Conv")) return RewriteConv(node);
+    if (IsStandardOp(node, "MatMul") || IsStandardOp(node, "Gemm")) return RewriteProduct(node);
+    if (IsStandardOp(node, "Concat")) return RewriteConcat(node);
+    if (Contains(kMoving, node)) return RewriteMoving(node);
+    return RewriteElementwise(node);
+  }
+
+  // Pairs of types that ONNX Runtime computes.
+  static bool IsPair(const IntegerCodes& x, const IntegerCodes& w) {
+    return x.type == DataType::kUInt8 || w.type == DataType::kInt8;
+  }
+
+  Reason RewriteConv(const Node& node) {
+    const std::optional<IntegerCodes> x = ActivationCodes(model_, node.input(0));
+    const std::optional<IntegerCodes> w = WeightCodes(model_, node.input(1), 0);
+    if (!x || !w || !IsPair(*x, *w)) return "its data or weight are other codes than 8 bits";
+    const std::optional<std::string> bias = BiasCodes(model_, node, *x, *w);
+    if (!bias) return "its bias is no int32 of the scale of its products";
+    Reason reason;
+    const std::optional<Result> y = ResultOf(node, reason);
+    if (!y) return reason;
+    if (y->codes.type != x->type) return "its result has another type than its data";
+    NodeSpec spec{node.name(), "QLinearConv", "", x->triple(), {}, {}};
+    Append(spec.inputs, w->triple());
+    Append(spec.inputs, {y->codes.scale, y->codes.zero_point});
+    if (!bias->empty()) spec.inputs.push_back(*bias);
+    CopyAttributes(node, {"auto_pad"}, {"dilations", "kernel_shape", "pads", "strides"}, {"group"},
+                   spec);
+    Replace(node, *y, std::move(spec));
+    return "";
+  }
+
+  Reason RewriteProduct(const Node& node) {
+    const bool is_gemm = node.op_type() == "Gemm";
+    const graph::ValueInfo info = model_.InfoOf(node.input(1));
+    if (!info.has_shape || info.shape.size() < 2) return "the rank of its second matrix is unknown";
+    const auto rank = static_cast<int64_t>(info.shape.size());
+    const bool is_transposed = is_gemm && node.GetInt("transB", 0) != 0;
+    const std::optional<IntegerCodes> a = ActivationCodes(model_, node.input(0));
+    const std::optional<IntegerCodes> b =
+        WeightCodes(model_, node.input(1), is_transposed ? 0 : rank - 1);
+    if (!a || !b || !IsPair(*a, *b)) return "its matrices are other codes than 8 bits";
+    if (b->is_per_axis && rank > 2) return "a scale for each column needs a matrix of rank 2";
+    const std::optional<std::string> bias = is_gemm ? BiasCodes(model_, node, *a, *b) : "";
+    if (!bias) return "its bias is no int32 of the scale of its products";
+    const bool is_scaled = is_gemm && node.GetFloat("alpha", 1) != 1;
+    if (!bias->empty() && (is_scaled || node.GetFloat("beta", 1) != 1)) {
+      return "alpha or beta is not 1";
+    }
+    Reason reason;
+    const std::optional<Result> y = ResultOf(node, reason);
+    if (y && y->codes.type != a->type) return "its result has another type than its data";
+    if (is_gemm) {
+      NodeSpec spec{node.name(), "QGemm", kMicrosoft, a->triple(), {}, {}};
+      Append(spec.inputs, b->triple());
+      spec.inputs.push_back(*bias);
+      if (y) Append(spec.inputs, {y->codes.scale, y->codes.zero_point});
+      if (!y && bias->empty()) spec.inputs.pop_back();
+      spec.attributes = {{"alpha", node.GetFloat("alpha", 1)},
+                         {"transA", node.GetInt("transA", 0)},
+                         {"transB", node.GetInt("transB", 0)}};
+      Replace(node, y, std::move(spec));
+    } else if (y) {
+      NodeSpec spec{node.name(), "QLinearMatMul", "", a->triple(), {}, {}};
+      Append(spec.inputs, b->triple());
+      Append(spec.inputs, {y->codes.scale, y->codes.zero_point});
+      Replace(node, y, std::move(spec));
+    } else {
+      Replace(node, y,
+              {node.name(),
+               "MatMulIntegerToFloat",
+               kMicrosoft,
+               {a->codes, b->codes, a->scale, b->scale, a->zero_point, b->zero_point},
+               {},
+               {}});
+    }
+    return "";
+  }
+
+  Reason RewriteElementwise(const Node& node) {
+    if (node.HasAttribute("dilations")) return "it has dilations";
+    NodeSpec spec{node.name(), "QLinear" + node.op_type(), kMicrosoft, {}, {}, {}};
+    DataType type = DataType::kUndefined;
+    for (size_t i = 0; i < (Contains(kBinary, node) ? 2 : 1); ++i) {
+      const std::optional<IntegerCodes> x = ActivationCodes(model_, node.input(i));
+      if (!x || (i > 0 && x->type != type)) return "its data are not codes of one type of 8 bits";
+      type = x->type;
+      Append(spec.inputs, x->triple());
+    }
+    Reason reason;
+    const std::optional<Result> y = ResultOf(node, reason);
+    if (!y) return reason;
+    if (y->codes.type != type) return "its result has another type than its data";
+    Append(spec.inputs, {y->codes.scale, y->codes.zero_point});
+    CopyAttributes(node, {"auto_pad"}, {"kernel_shape", "pads", "strides"},
+                   {"ceil_mode", "count_include_pad"}, spec);
+    if (node.op_type() == "LeakyRelu") {
+      spec.attributes.emplace_back("alpha", node.GetFloat("alpha", 0.01F));
+    }
+    Replace(node, *y, std::move(spec));
+    return "";
+  }
+
+  // Codes of one scale are joined by ONNX's own Concat.
+  Reason RewriteConcat(const Node& node) {
+    Reason reason;
+    const std::optional<Result> y = ResultOf(node, reason);
+    if (!y) return reason;
+    bool is_plain = true;
+    std::vector<IntegerCodes> parts;
+    for (size_t i = 0; i < node.num_inputs(); ++i) {
+      const std::optional<IntegerCodes> x = ActivationCodes(model_, node.input(i));
+      if (!x || x->type != y->codes.type) return "its data are not codes of one type of 8 bits";
+      is_plain = is_plain && HasSameMeaning(model_, *x, y->codes);
+      parts.push_back(*x);
+    }
+    NodeSpec spec{node.name(), "Concat", "", {}, {}, {{"axis", node.GetInt("axis", 0)}}};
+    if (!is_plain) {
+      spec.op_type = "QLinearConcat";
+      spec.domain = kMicrosoft;
+      spec.inputs = {y->codes.scale, y->codes.zero_point};
+    }
+    for (const IntegerCodes& part : parts) {
+      Append(spec.inputs, is_plain ? std::vector<std::string>{part.codes} : part.triple());
+    }
+    Replace(node, *y, std::move(spec));
+    return "";
+  }
+
+  // The node stays, but reads and gives codes.
+  Reason RewriteMoving(Node node) {
+    const std::optional<IntegerCodes> x = ActivationCodes(model_, node.input(0));
+    if (!x) return "its data are other codes than 8 bits";
+    if (node.num_outputs() > 1) return "it has further results";
+    if (node.op_type() == "Resize" && node.GetString("mode", "nearest") != "nearest") {
+      return "it interpolates";
+    }
+    Reason reason;
+    std::optional<Result> y = ResultOf(node, reason);
+    if (!y) return reason;
+    if (!HasSameMeaning(model_, *x, y->codes)) return "its result has another scale than its data";
+    node.set_input(0, x->codes);
+    const std::string codes = y->codes.codes;
+    RemoveChain(*y);
+    node.set_output(0, codes);
+    return "";
+  }
+
+  // What quantized the result of a node, and what stands between; their readers are left to what
+  // gives the codes now.
+  void RemoveChain(Result& y) {
+    y.quantize.set_output(0, model_.FreshName(y.codes.codes + "_replaced"));
+    model_.RemoveNode(y.quantize);
+    for (auto activation = y.between.rbegin(); activation != y.between.rend(); ++activation) {
+      model_.RemoveNode(*activation);
+    }
+  }
+
+  // Puts a node in the place of another and of what quantizes its result; without `y` it gives the
+  // same floats.
+  void Replace(Node node, std::optional<Result> y, NodeSpec spec) {
+    spec.outputs = {y ? y->codes.codes : node.output(0)};
+    if (!spec.domain.empty()) model_.SetOpsetImport(spec.domain, 1);
+    if (y) {
+      RemoveChain(*y);
+      model_.InsertNode(spec, node);
+      model_.RemoveNode(node);
+      return;
+    }
+    node.set_output(0, model_.FreshName(spec.outputs[0] + "_replaced"));
+    model_.InsertNode(spec, node);
+    model_.RemoveNode(node);
+  }
+
+  using Names = std::initializer_list<const char*>;
+  static void CopyAttributes(const Node& node, Names words, Names lists, Names numbers,
+                             NodeSpec& spec) {
+    for (const char* name : words) {
+      if (node.HasAttribute(name)) spec.attributes.emplace_back(name, node.GetString(name, ""));
+    }
+    for (const char* name : lists) {
+      if (node.HasAttribute(name)) spec.attributes.emplace_back(name, node.GetInts(name));
+    }
+    for (const char* name : numbers) {
+      if (node.HasAttribute(name)) spec.attributes.emplace_back(name, node.GetInt(name, 0));
+    }
+  }
+
+  Model& model_;
+  IntegerOperators result_;
+};
+
+}  // namespace
+
+IntegerOperators UseIntegerOperators(Model& model) { return Rewriter(model).Run(); }
+
+}  // namespace bitpress::emit

@@ -1,0 +1,134 @@
+#include "ops/compute_ops.h"
+
+#include <algorithm>
+#include <string_view>
+
+namespace bitpress::ops {
+namespace {
+
+enum class Kind { kConv, kConvTranspose, kGemm, kMatMul };
+
+struct ComputeOp {
+  std::string_view domain;
+  std::string_view op_type;
+  Kind kind;
+};
+
+// Further inputs of the fused ones (FusedConv's Z) are added after the product and stay as they
+// are.
+constexpr ComputeOp kComputeOps[] = {
+    {"", "Conv", Kind::kConv},
+    {"", "ConvTranspose", Kind::kConvTranspose},
+    {"", "Gemm", Kind::kGemm},
+    {"", "MatMul", Kind::kMatMul},
+    {"com.microsoft", "FusedConv", Kind::kConv},
+    {"com.microsoft", "FusedGemm", Kind::kGemm},
+    {"com.microsoft", "FusedMatMul", Kind::kMatMul},
+    {"com.microsoft", "TransposeMatMul", Kind::kMatMul},
+    {"com.microsoft", "GemmFastGelu", Kind::kMatMul},
+};
+
+const ComputeOp* FindComputeOp(const graph::Node& node) {
+  const std::string_view domain = node.domain() == "ai.onnx" ? "" : std::string_view(node.domain());
+  const auto* found = std::find_if(
+      std::begin(kComputeOps), std::end(kComputeOps),
+      [&](const ComputeOp& op) { return op.domain == domain && op.op_type == node.op_type(); });
+  return found == std::end(kComputeOps) ? nullptr : found;
+}
+
+// Axis of a matrix product's operand. `transposed` swaps the last two dimensions;
+// `transposed_batch` (FusedMatMul) moves the first dimension behind the batch before that.
+int64_t MatMulAxis(const graph::Node& node, size_t input_index, int64_t rank) {
+  const bool is_left = input_index == 0;
+  const bool is_transposed = node.GetInt(is_left ? "transA" : "transB", 0) != 0;
+  const bool is_batch_transposed = node.GetInt(is_left ? "transBatchA" : "transBatchB", 0) != 0;
+  if (rank == 1) return 0;
+  const bool is_last = is_left != is_transposed;
+  if (!is_last && is_batch_transposed) return 0;
+  const int64_t from_end = is_last ? -1 : -2;
+  return rank < 0 ? from_end : rank + from_end;
+}
+
+}  // namespace
+
+bool IsComputeOp(const graph::Node& node) { return FindComputeOp(node) != nullptr; }
+
+bool IsRecurrent(const graph::Node& node) {
+  return (node.domain().empty() || node.domain() == "ai.onnx") && IsRecurrent(node.op_type());
+}
+
+bool IsRecurrent(std::string_view op_type) {
+  return op_type == "LSTM" || op_type == "GRU" || op_type == "RNN";
+}
+
+bool ReadsShapeOnly(const graph::Node& node) {
+  return node.op_type() == "Shape" || node.op_type() == "Size";
+}
+
+std::optional<Operand> OperandOf(const graph::Node& node, size_t input_index, int64_t rank) {
+  const Operand bias{Slot::kBias, rank > 0 ? rank - 1 : rank == 0 ? 0 : -1};
+  if (IsRecurrent(node)) {  // X, W, R, B, sequence lengths, states
+    if (input_index == 3) return bias;
+    const bool is_weight = input_index == 1 || input_index == 2;
+    return is_weight ? std::optional(Operand{Slot::kRecurrent, 2}) : std::nullopt;
+  }
+  const ComputeOp* op = FindComputeOp(node);
+  if (op == nullptr || input_index > 2) return std::nullopt;
+  if (input_index == 2) return bias;
+  const bool is_first = input_index == 0;
+  switch (op->kind) {
+    case Kind::kConv:
+      return Operand{is_first ? Slot::kData : Slot::kKernel, 1};
+    case Kind::kConvTranspose:
+      return Operand{is_first ? Slot::kData : Slot::kKernel, is_first ? 1 : 0};
+    case Kind::kGemm: {
+      const bool is_transposed = node.GetInt(is_first ? "transA" : "transB", 0) != 0;
+      return Operand{Slot::kMatrix, is_first != is_transposed ? 1 : 0};
+    }
+    case Kind::kMatMul:
+      return Operand{Slot::kMatrix, MatMulAxis(node, input_index, rank)};
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> SummedAxis(const graph::Node& node, size_t input_index) {
+  const std::optional<Operand> operand = OperandOf(node, input_index, -1);
+  if (!operand) return std::nullopt;
+  // A Gemm's inputs have two dimensions, and their axes are counted from the front.
+  const bool is_gemm = operand->slot == Slot::kMatrix && operand->axis >= 0;
+  return is_gemm ? operand->axis - 2 : operand->axis;
+}
+
+std::optional<int64_t> ChannelAxis(const graph::Node& node, size_t input_index, int64_t rank) {
+  const ComputeOp* op = FindComputeOp(node);
+  const std::optional<Operand> operand = OperandOf(node, input_index, rank);
+  if (op == nullptr || !operand || rank < 2) return std::nullopt;
+  if (op->kind == Kind::kConv) return 0;
+  if (op->kind == Kind::kConvTranspose) return 1;
+  // Of the last two dimensions the one that is not summed over.
+  return operand->axis == rank - 1 ? rank - 2 : rank - 1;
+}
+
+WeightLayout LayoutWeight(const graph::Node& node, const Operand& operand,
+                          std::span<const int64_t> dims, int64_t block_size, ShortAxis short_axis) {
+  const WeightLayout plain{operand.axis, false};
+  if (operand.slot != Slot::kKernel || block_size == 0) return plain;
+  const ComputeOp* op = FindComputeOp(node);
+  const bool is_transposed = op != nullptr && op->kind == Kind::kConvTranspose;
+  int64_t reduction = dims[static_cast<size_t>(operand.axis)];
+  // A ConvTranspose kernel holds the channels of all groups along axis 0; a sum stays inside one
+  // group.
+  if (is_transposed) reduction /= std::max<int64_t>(1, node.GetInt("group", 1));
+  if (reduction >= block_size) return plain;
+  switch (short_axis) {
+    case ShortAxis::kAxis:
+      return plain;
+    case ShortAxis::kChannels:
+      return {0, false};
+    case ShortAxis::kFlatten:
+      return dims.size() > 2 ? WeightLayout{1, true} : plain;
+  }
+  return plain;
+}
+
+}  // namespace bitpress::ops

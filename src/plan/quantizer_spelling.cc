@@ -1,0 +1,127 @@
+#include "plan/quantizer_spelling.h"
+
+#include "formats/quark.h"
+
+namespace bitpress::plan {
+namespace {
+
+using formats::Family;
+using formats::FormatSpec;
+using formats::RoundingMode;
+using formats::ScaleChoice;
+
+constexpr const char* kBitpressDomain = "bitpress";
+constexpr const char* kQuarkDomain = "com.amd.quark";
+
+// Quark's numbers.
+int64_t QuarkRounding(RoundingMode mode) {
+  switch (mode) {
+    case RoundingMode::kHalfAwayFromZero:
+      return 0;
+    case RoundingMode::kHalfUp:
+      return 1;
+    case RoundingMode::kHalfToEven:
+      return 2;
+  }
+  return 2;
+}
+
+formats::QuarkMxAttributes QuarkMx(const FormatSpec& spec) {
+  return {spec.quark_name, spec.block_size, QuarkRounding(spec.rounding)};
+}
+
+formats::QuarkBfpAttributes QuarkBfp(const FormatSpec& spec) {
+  formats::QuarkBfpAttributes attributes;
+  attributes.bfp_method = spec.sub_block_size > 0 ? "to_bfp_prime" : "to_bfp";
+  attributes.bit_width = spec.exponent_bits + spec.element_bits;
+  attributes.block_size = spec.block_size;
+  attributes.rounding_mode = QuarkRounding(spec.rounding);
+  if (spec.sub_block_size > 0) {
+    attributes.sub_block_size = spec.sub_block_size;
+    attributes.sub_block_shift_bits = spec.sub_block_shift_bits;
+  }
+  return attributes;
+}
+
+QuantizerSpelling SpellBitpress(const FormatSpec& spec, std::optional<int64_t> axis) {
+  QuantizerSpelling spelling;
+  spelling.domain = kBitpressDomain;
+  const bool is_parametric = spec.name.starts_with("bfp(");
+  spelling.op_type = "QuantizeDequantize_" + (is_parametric ? std::string("bfp") : spec.name);
+  if (is_parametric) {
+    spelling.attributes.emplace_back("bits", int64_t{spec.exponent_bits + spec.element_bits});
+    spelling.attributes.emplace_back("block_size", int64_t{spec.block_size});
+    spelling.attributes.emplace_back("exponent_bits", int64_t{spec.exponent_bits});
+  }
+  if (spec.is_blocked()) {
+    spelling.attributes.emplace_back("axis", *axis);
+    spelling.attributes.emplace_back("scale_choice",
+                                     std::string(formats::ScaleChoiceName(spec.scale_choice)));
+  }
+  spelling.attributes.emplace_back("rounding_mode",
+                                   std::string(formats::RoundingModeName(spec.rounding)));
+  return spelling;
+}
+
+QuantizerSpelling SpellQuarkPair(const FormatSpec& spec) {
+  QuantizerSpelling spelling;
+  spelling.domain = kQuarkDomain;
+  spelling.op_type = "ExtendedQuantizeLinear";
+  spelling.dequantize_op_type = "ExtendedDequantizeLinear";
+  spelling.zero_point_type = spec.onnx_type;
+  return spelling;
+}
+
+QuantizerSpelling SpellQuark(const FormatSpec& spec, std::optional<int64_t> axis) {
+  if (!spec.is_blocked()) return SpellQuarkPair(spec);
+  QuantizerSpelling spelling;
+  spelling.domain = kQuarkDomain;
+  auto& attributes = spelling.attributes;
+  if (spec.family == Family::kMicroscaling) {
+    const formats::QuarkMxAttributes quark = QuarkMx(spec);
+    spelling.op_type = "MXQuantizeDequantize";
+    attributes.emplace_back("element_dtype", std::string(quark.element_dtype));
+    attributes.emplace_back("axis", *axis);
+    attributes.emplace_back("block_size", quark.block_size);
+    attributes.emplace_back("rounding_mode", quark.rounding_mode);
+  } else {
+    const formats::QuarkBfpAttributes quark = QuarkBfp(spec);
+    spelling.op_type = "BFPQuantizeDequantize";
+    attributes.emplace_back("bfp_method", std::string(quark.bfp_method));
+    attributes.emplace_back("axis", *axis);
+    attributes.emplace_back("bit_width", quark.bit_width);
+    attributes.emplace_back("block_size", quark.block_size);
+    attributes.emplace_back("rounding_mode", quark.rounding_mode);
+    if (spec.sub_block_size > 0) {
+      attributes.emplace_back("sub_block_size", quark.sub_block_size);
+      attributes.emplace_back("sub_block_shift_bits", quark.sub_block_shift_bits);
+    }
+  }
+  // Ours: Quark's library ignores it and takes the floor.
+  if (spec.scale_choice != ScaleChoice::kFloor) {
+    attributes.emplace_back("scale_choice",
+                            std::string(formats::ScaleChoiceName(spec.scale_choice)));
+  }
+  return spelling;
+}
+
+}  // namespace
+
+QuantizerSpelling SpellQuantizer(plan::OperatorSet operators, const FormatSpec& spec,
+                                 std::optional<int64_t> axis) {
+  return operators == plan::OperatorSet::kQuark ? SpellQuark(spec, axis)
+                                                : SpellBitpress(spec, axis);
+}
+
+FormatSpec SpecOf(plan::OperatorSet operators, const FormatSpec& spec) {
+  if (operators == plan::OperatorSet::kBitpress || !spec.is_blocked()) return spec;
+  // A weight may have a format that Quark's operators cannot compute: nothing to agree with then.
+  if (spec.family == Family::kBlockFloat && spec.exponent_bits != 8) return spec;
+  FormatSpec quark = spec.family == Family::kMicroscaling ? formats::QuarkSpec(QuarkMx(spec))
+                                                          : formats::QuarkSpec(QuarkBfp(spec));
+  quark.scale_choice = spec.scale_choice;
+  quark.name = spec.name;  // what packed weights are called; the same bits mean the same values
+  return quark;
+}
+
+}  // namespace bitpress::plan

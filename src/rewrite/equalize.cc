@@ -1,0 +1,215 @@
+#include "rewrite/equalize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <span>
+
+#include "base/error.h"
+#include "rewrite/layer_pairs.h"
+#include "rewrite/scale_channels.h"
+
+namespace bitpress::rewrite {
+namespace {
+
+using graph::Model;
+using graph::Node;
+
+// A layer's weight and what its channels are scaled by: the factors of the pair that it ends, and
+// of the one that it begins.
+struct ScaledLayer {
+  ops::ChannelLayer layer;
+  std::vector<float> magnitudes;  // [rows, columns]
+  std::span<const double> inputs = {};
+  std::span<const double> outputs = {};
+
+  // The largest magnitude of each input or output channel as it is scaled now.
+  std::vector<double> Ranges(const ops::ChannelMap& channels) const {
+    std::vector<double> ranges(channels.num_channels);
+    for (size_t i = 0; i < magnitudes.size(); ++i) {
+      const size_t row = i / layer.num_columns;
+      const size_t column = i % layer.num_columns;
+      double magnitude = magnitudes[i];
+      if (!inputs.empty()) magnitude *= inputs[layer.inputs.Of(row, column)];
+      if (!outputs.empty()) magnitude /= outputs[layer.outputs.Of(row, column)];
+      double& range = ranges[channels.Of(row, column)];
+      range = std::max(range, magnitude);
+    }
+    return ranges;
+  }
+};
+
+struct ScaledPair {
+  LayerPair pair;
+  ScaledLayer* first = nullptr;
+  ScaledLayer* second = nullptr;
+  std::vector<double> bias;     // magnitudes, of the sum of all that is added in between
+  std::vector<double> factors;  // one a channel
+  EqualizedPair report = {};
+};
+
+double Largest(std::span<const double> values) { return std::ranges::max(values); }
+
+class Equalizer {
+ public:
+  Equalizer(Model& model, const plan::EqualizeOptions& options)
+      : model_(model), options_(options) {}
+
+  EqualizeReport Run() {
+    LayerPairs found = FindLayerPairs(model_);
+    report_.left_alone = std::move(found.left_alone);
+    for (LayerPair& pair : found.pairs) Take(std::move(pair));
+    // Spans into vectors that no longer move.
+    for (ScaledPair& pair : pairs_) {
+      pair.first->outputs = pair.factors;
+      pair.second->inputs = pair.factors;
+    }
+    Balance();
+    for (auto& [name, layer] : layers_) {
+      if (layer.inputs.empty() && layer.outputs.empty()) continue;
+      ScaleWeight(model_, layer.layer, layer.inputs, layer.outputs);
+    }
+    for (ScaledPair& pair : pairs_) {
+      for (const AddedVector& bias : pair.pair.biases) {
+        DivideVector(model_, bias.node, bias.input, pair.factors);
+      }
+      if (pair.pair.clip) Bound(pair);
+      report_.pairs.push_back(std::move(pair.report));
+    }
+    return std::move(report_);
+  }
+
+ private:
+  void Take(LayerPair pair) {
+    const auto leave = [&](std::string reason) {
+      report_.left_alone.emplace_back(pair.first.node.Describe(), std::move(reason));
+    };
+    ScaledLayer* const first = LayerFor(pair.first);
+    ScaledLayer* const second = LayerFor(pair.second);
+    if (first == nullptr || second == nullptr) {
+      return leave(fmt::format("NaN or infinity in the weight of {}",
+                               (first == nullptr ? pair.first : pair.second).node.Describe()));
+    }
+    const std::vector<double> r1 = first->Ranges(first->layer.outputs);
+    const std::vector<double> r2 = second->Ranges(second->layer.inputs);
+    ScaledPair taken{.pair = pair, .first = first, .second = second, .bias = {}, .factors = {}};
+    taken.report.first = pair.first.node.Describe();
+    taken.report.second = pair.second.node.Describe();
+    taken.report.num_channels = r1.size();
+    double most = 0;
+    for (size_t c = 0; c < r1.size(); ++c) {
+      if (!(r1[c] * r2[c] > 0)) ++taken.report.num_dead_channels;
+      most = std::max(most, r1[c] * r2[c]);
+    }
+    if (!(most > 0)) return leave("every channel is zero on one side");
+    taken.report.gain_bits = std::log2(Largest(r1) * Largest(r2) / most);
+    if (pair.clip) {
+      if (options_.clips == plan::ClipHandling::kKeep) {
+        return leave(fmt::format("{} behind it has one limit for all channels (equalize_clips)",
+                                 pair.clip->Describe()));
+      }
+      if (taken.report.gain_bits < options_.least_clip_gain_bits) {
+        return leave(
+            fmt::format("it would gain {:.1f} bits, too few for a limit a channel behind "
+                        "{} (equalize_clip_gain)",
+                        taken.report.gain_bits, pair.clip->Describe()));
+      }
+    }
+    taken.bias.resize(r1.size());
+    for (const AddedVector& bias : pair.biases) {
+      const auto values = model_.Initializer(bias.node.input(bias.input)).values<float>();
+      for (size_t c = 0; c < values.size(); ++c) taken.bias[c] += values[c];
+    }
+    taken.factors.assign(r1.size(), 1.0);
+    pairs_.push_back(std::move(taken));
+  }
+
+  // Of a node; nothing if its weight is not finite.
+  ScaledLayer* LayerFor(const ops::ChannelLayer& layer) {
+    const auto [found, is_new] = layers_.try_emplace(layer.node.output(0), ScaledLayer{layer, {}});
+    ScaledLayer& scaled = found->second;
+    if (is_new) {
+      if (std::optional<std::vector<float>> magnitudes = Magnitudes(model_, layer)) {
+        scaled.magnitudes = std::move(*magnitudes);
+      }
+    }
+    return scaled.magnitudes.empty() ? nullptr : &scaled;
+  }
+
+  // Each pair's ranges become equal, which changes those of its neighbours; after some rounds all
+  // of them fit.
+  void Balance() {
+    constexpr int64_t kMostSteps = 200;  // chains of 50 layers need about 25
+    constexpr double kConverged = 1e-3;
+    const int64_t most = options_.num_steps < 0 ? kMostSteps : options_.num_steps;
+    double change = pairs_.empty() ? 0 : 1;
+    while (report_.num_steps < most && change > kConverged) {
+      change = 0;
+      for (ScaledPair& pair : pairs_) change = std::max(change, BalancePair(pair));
+      ++report_.num_steps;
+    }
+  }
+
+  // Returns the largest change of a factor, as a logarithm.
+  double BalancePair(ScaledPair& pair) const {
+    // Beyond this, weights of channels that are as good as dead would become infinite or subnormal.
+    constexpr double kMostFactor = 1 << 16;
+    std::vector<double> r1 = pair.first->Ranges(pair.first->layer.outputs);
+    const std::vector<double> r2 = pair.second->Ranges(pair.second->layer.inputs);
+    double change = 0;
+    for (size_t c = 0; c < r1.size(); ++c) {
+      if (!(r1[c] > 0 && r2[c] > 0)) continue;
+      r1[c] = std::max(r1[c], options_.bias_share * std::abs(pair.bias[c]) / pair.factors[c]);
+      const double wanted =
+          std::clamp(pair.factors[c] * std::sqrt(r1[c] / r2[c]), 1 / kMostFactor, kMostFactor);
+      change = std::max(change, std::abs(std::log(wanted / pair.factors[c])));
+      pair.factors[c] = wanted;
+    }
+    return change;
+  }
+
+  // Clip(x, 0, limit) of channels that are divided by f: limit / f. The Clip keeps the largest of
+  // these limits, so that its result has the range of the Min's behind it, and ONNX Runtime can
+  // still take it into the layer before it.
+  void Bound(ScaledPair& pair) {
+    Node clip = *pair.pair.clip;
+    const ops::ChannelLayer& first = pair.pair.first;
+    std::vector<float> limits;
+    for (const double factor : pair.factors) {
+      limits.push_back(static_cast<float>(double{pair.pair.clip_limit} / factor));
+    }
+    const float most = std::ranges::max(limits);
+    const std::string value = clip.output(0);
+    const std::string limit = model_.FreshName(value + "_limit");
+    model_.SetInitializer(limit, DataType::kFloat, {}, std::as_bytes(std::span(&most, 1)));
+    clip.set_input(2, limit);
+    if (std::ranges::min(limits) == most) return;
+    std::vector<int64_t> dims(first.is_convolution ? first.rank : 1, 1);
+    dims[first.is_convolution ? 1 : 0] = static_cast<int64_t>(limits.size());
+    const std::string bounds = model_.FreshName(value + "_limits");
+    model_.SetInitializer(bounds, DataType::kFloat, dims,
+                          std::as_bytes(std::span<const float>(limits)));
+    const std::string unbounded = model_.FreshName(value + "_unbounded");
+    const graph::ValueInfo info = model_.InfoOf(value);
+    Node reader = model_.Uses(value).front().node;
+    clip.set_output(0, unbounded);
+    model_.InsertNode({value + "_bound", "Min", "", {unbounded, bounds}, {value}, {}}, reader);
+    model_.SetInfo(unbounded, info);
+    pair.report.is_bounded = true;
+  }
+
+  Model& model_;
+  const plan::EqualizeOptions& options_;
+  std::map<std::string, ScaledLayer> layers_;  // by the node's first output
+  std::vector<ScaledPair> pairs_;
+  EqualizeReport report_;
+};
+
+}  // namespace
+
+EqualizeReport Equalize(Model& model, const plan::EqualizeOptions& options) {
+  return Equalizer(model, options).Run();
+}
+
+}  // namespace bitpress::rewrite

@@ -1,0 +1,163 @@
+#include "rewrite/layer_pairs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace bitpress::rewrite {
+namespace {
+
+using graph::Model;
+using graph::Node;
+
+// f(s x) = s f(x) for each element; a PRelu's slopes are multiplied with it.
+constexpr std::string_view kElementwise[] = {"Relu", "LeakyRelu", "PRelu", "Identity"};
+// The same for each channel of an image.
+constexpr std::string_view kPools[] = {"MaxPool", "AveragePool", "GlobalAveragePool",
+                                       "GlobalMaxPool"};
+
+template <size_t N>
+bool Contains(const std::string_view (&names)[N], const std::string& name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+// A vector of one finite float a channel, along the axis of the layer's channels.
+bool IsChannelVector(const Model& model, const ops::ChannelLayer& layer, const std::string& name,
+                     bool is_bias_input) {
+  if (!model.IsInitializer(name)) return false;
+  const graph::InitializerView vector = model.Initializer(name);
+  if (vector.type != DataType::kFloat) return false;
+  // Behind the channels of an image come its other dimensions.
+  const size_t num_behind = layer.is_convolution && !is_bias_input ? layer.rank - 2 : 0;
+  const std::span<const int64_t> dims = vector.dims;
+  if (dims.size() <= num_behind) return false;
+  const size_t axis = dims.size() - 1 - num_behind;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const auto wanted = static_cast<int64_t>(i == axis ? layer.outputs.num_channels : 1);
+    if (dims[i] != wanted) return false;
+  }
+  return std::ranges::all_of(vector.values<float>(), [](float x) { return std::isfinite(x); });
+}
+
+// The one number of a constant; nothing if it is another kind of value.
+std::optional<float> ScalarOf(const Model& model, const std::string& name) {
+  if (!model.IsInitializer(name)) return std::nullopt;
+  const graph::InitializerView value = model.Initializer(name);
+  if (value.type != DataType::kFloat || NumElements(value.dims) != 1) return std::nullopt;
+  return value.values<float>()[0];
+}
+
+class Walk {
+ public:
+  Walk(const Model& model, LayerPair& pair) : model_(model), pair_(pair) {}
+
+  // Follows the first layer's result to the second one, which it fills in. Returns why there is
+  // none, or "".
+  std::string Run() {
+    const ops::ChannelLayer& first = pair_.first;
+    if (!first.bias.empty()) {
+      if (!IsChannelVector(model_, first, first.bias, /*is_bias_input=*/true)) {
+        return "its bias is no constant vector of finite numbers";
+      }
+      pair_.biases.push_back({first.node, 2});
+    }
+    for (std::string value = first.node.output(0);;) {
+      if (model_.IsOutput(value)) return fmt::format("'{}' is an output of the model", value);
+      const std::vector<graph::Use> uses = model_.Uses(value);
+      if (uses.size() != 1 || model_.IsUsedInSubgraph(value)) {
+        return fmt::format(
+            "'{}' has {} readers", value,
+            model_.IsUsedInSubgraph(value) ? "a body among its" : std::to_string(uses.size()));
+      }
+      const graph::Use& use = uses.front();
+      std::string reason;
+      if (std::optional<ops::ChannelLayer> second = ops::LayerOf(model_, use.node, reason)) {
+        return Accept(std::move(*second), use);
+      }
+      if (reason.empty()) reason = PassThrough(use);
+      if (!reason.empty()) return fmt::format("{} behind it: {}", use.node.Describe(), reason);
+      value = use.node.output(0);
+    }
+  }
+
+ private:
+  std::string Accept(ops::ChannelLayer second, const graph::Use& use) {
+    if (use.input_index != 0) return fmt::format("{} reads it as weight", use.node.Describe());
+    if (second.is_convolution != pair_.first.is_convolution) {
+      return fmt::format("{} has its channels on another axis", use.node.Describe());
+    }
+    if (second.inputs.num_channels != pair_.first.outputs.num_channels) {
+      return fmt::format("{} has other channels", use.node.Describe());
+    }
+    pair_.second = std::move(second);
+    return "";
+  }
+
+  // Why nothing can be scaled through this node, or "".
+  std::string PassThrough(const graph::Use& use) {
+    const Node& node = use.node;
+    const std::string& op = node.op_type();
+    if (!node.domain().empty()) return "not homogeneous";
+    if (op == "Clip") return PassClip(node);
+    if (op == "Add") {
+      const size_t other = 1 - use.input_index;
+      if (!IsChannelVector(model_, pair_.first, node.input(other), /*is_bias_input=*/false)) {
+        return "what it adds is no constant of one number a channel";
+      }
+      pair_.biases.push_back({node, other});
+      return "";
+    }
+    if (use.input_index != 0) return "not homogeneous";
+    if (Contains(kElementwise, op)) return "";
+    if (Contains(kPools, op) && pair_.first.is_convolution) {
+      return node.num_outputs() == 1 ? "" : "it gives indices too";
+    }
+    return "not homogeneous";
+  }
+
+  std::string PassClip(const Node& node) {
+    if (node.HasAttribute("min") || node.HasAttribute("max")) {
+      return "its limits are attributes, as before operator set 11";
+    }
+    const auto limit_of = [&](size_t input, float fallback) {
+      const bool is_there = node.num_inputs() > input && !node.input(input).empty();
+      return is_there ? ScalarOf(model_, node.input(input)) : std::optional(fallback);
+    };
+    constexpr float kInfinity = std::numeric_limits<float>::infinity();
+    const std::optional<float> least = limit_of(1, -kInfinity);
+    const std::optional<float> most = limit_of(2, kInfinity);
+    if (!least || !most) return "its limits are no constants";
+    if (*least != 0 && *least != -kInfinity) return "its lower limit is not 0";
+    if (*most == kInfinity) return "";
+    if (!(*most > 0)) return "its upper limit is not positive";
+    if (pair_.clip) return "it is the second limit";
+    pair_.clip = node;
+    pair_.clip_limit = *most;
+    return "";
+  }
+
+  const Model& model_;
+  LayerPair& pair_;
+};
+
+}  // namespace
+
+LayerPairs FindLayerPairs(const Model& model) {
+  LayerPairs found;
+  for (const Node& node : model.Nodes()) {
+    std::string reason;
+    std::optional<ops::ChannelLayer> first = ops::LayerOf(model, node, reason);
+    if (first) {
+      LayerPair pair{.first = *first, .second = std::move(*first), .biases = {}, .clip = {}};
+      reason = Walk(model, pair).Run();
+      if (reason.empty()) found.pairs.push_back(std::move(pair));
+    }
+    if (!reason.empty()) found.left_alone.emplace_back(node.Describe(), reason);
+  }
+  return found;
+}
+
+}  // namespace bitpress::rewrite

@@ -1,0 +1,77 @@
+#include "rewrite/prepare.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/scratch_folder.h"
+#include "graph/clean_up.h"
+#include "runtime/machine.h"
+#include "runtime/optimize.h"
+
+namespace bitpress::rewrite {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Whether the clean-up can do without the values of a constant: it is large, and only read by
+// operators into which nothing is folded.
+bool CanHide(const graph::Model& model, const std::string& name) {
+  constexpr size_t kLeastBytes = size_t{1} << 20;
+  if (model.Initializer(name).bytes.size() < kLeastBytes || model.IsOutput(name) ||
+      model.IsUsedInSubgraph(name)) {
+    return false;
+  }
+  const std::vector<graph::Use> uses = model.Uses(name);
+  return std::ranges::all_of(uses, [&](const graph::Use& use) {
+    const std::string& op = use.node.op_type();
+    if (op != "MatMul" && op != "Gemm" && op != "Gather") return false;
+    const std::vector<graph::Use> readers = model.Uses(use.node.output(0));
+    return std::ranges::none_of(readers, [](const graph::Use& reader) {
+      return reader.node.op_type() == "BatchNormalization";
+    });
+  });
+}
+
+// ONNX Runtime would copy the constants of a model, which may be larger than memory. Those that it
+// does not need are inputs while it works.
+graph::Model CleanUp(const fs::path& path, graph::Model model) {
+  std::vector<std::pair<std::string, graph::HeldInitializer>> hidden;
+  for (const std::string& name : model.InitializerNames()) {
+    if (CanHide(model, name)) hidden.emplace_back(name, model.HoldInitializer(name));
+  }
+  const auto clean_up = [](const fs::path& from, const fs::path& to) {
+    runtime::OptimizeBasic(from, to);
+  };
+  if (hidden.empty()) return runtime::LoadOptimized(path, clean_up);
+  for (const auto& [name, data] : hidden) model.InitializerToInput(name);
+  const ScratchFolder folder;
+  const fs::path rest = folder.path() / path.filename();
+  model.Save(rest);
+  model = runtime::LoadOptimized(rest, clean_up);
+  for (const auto& [name, data] : hidden) model.InputToInitializer(name, data);
+  return model;
+}
+
+}  // namespace
+
+graph::Model Prepare(const fs::path& path, Preparation preparation,
+                     const std::optional<plan::EqualizeOptions>& equalization,
+                     EqualizeReport* report) {
+  // Our own checks come first: their messages are better, and ONNX Runtime trusts what it reads.
+  graph::Model model = runtime::LoadPortable(path);
+  if (preparation == Preparation::kOptimize) model = CleanUp(path, std::move(model));
+  graph::ConstantsToInitializers(model);
+  graph::LiftBodyConstants(model);
+  if (preparation == Preparation::kOptimize) graph::RemoveUnused(model);
+  model.InferShapes();
+  if (equalization) {
+    EqualizeReport equalized = Equalize(model, *equalization);
+    if (report != nullptr) *report = std::move(equalized);
+  }
+  return model;
+}
+
+}  // namespace bitpress::rewrite

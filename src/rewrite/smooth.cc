@@ -1,0 +1,277 @@
+#include "rewrite/smooth.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+#include "ops/layer_channels.h"
+#include "rewrite/scale_channels.h"
+
+namespace bitpress::rewrite {
+namespace {
+
+using graph::Model;
+using graph::Node;
+
+// A matrix product that reads the activation, and the weight's magnitudes.
+struct Reader {
+  ops::ChannelLayer layer;
+  std::vector<float> magnitudes;
+
+  // Calls `function(input channel, output channel, |w|)` for each element.
+  template <typename Function>
+  void ForEach(const Function& function) const {
+    for (size_t i = 0; i < magnitudes.size(); ++i) {
+      const size_t row = i / layer.num_columns;
+      const size_t column = i % layer.num_columns;
+      function(layer.inputs.Of(row, column), layer.outputs.Of(row, column), double{magnitudes[i]});
+    }
+  }
+};
+
+// A vector of one float a channel, that `node` adds or multiplies along the last axis.
+bool IsChannelVector(const Model& model, const std::string& name, size_t num_channels) {
+  if (!model.IsInitializer(name)) return false;
+  const graph::InitializerView vector = model.Initializer(name);
+  return vector.type == DataType::kFloat && !vector.dims.empty() &&
+         vector.dims.back() == static_cast<int64_t>(num_channels) &&
+         NumElements(vector.dims) == static_cast<int64_t>(num_channels);
+}
+
+// The constants that a division by one factor a channel is folded into.
+struct Folding {
+  std::vector<std::pair<Node, size_t>> vectors;
+  std::optional<ops::ChannelLayer> layer;
+  std::vector<std::string> passed;  // values between that node and the activation
+  std::string into;                 // the node where it ends; empty: it cannot be folded
+};
+
+Folding FindFolding(const Model& model, const std::string& activation, size_t num_channels) {
+  Folding folding;
+  std::string value = activation;
+  for (;;) {
+    const std::optional<Node> producer = model.Producer(value);
+    if (!producer || !producer->domain().empty()) return {};
+    const Node& node = *producer;
+    const std::string& op = node.op_type();
+    const auto is_vector = [&](size_t input) {
+      return node.num_inputs() > input && IsChannelVector(model, node.input(input), num_channels);
+    };
+    std::string reason;
+    if (op == "LayerNormalization") {
+      const int64_t axis = node.GetInt("axis", -1);
+      const auto rank = static_cast<int64_t>(model.InfoOf(value).shape.size());
+      if ((axis != -1 && axis != rank - 1) || node.num_outputs() > 1 || !is_vector(1)) return {};
+      folding.vectors.emplace_back(node, 1);
+      if (node.num_inputs() > 2 && !node.input(2).empty()) {
+        if (!is_vector(2)) return {};
+        folding.vectors.emplace_back(node, 2);
+      }
+      folding.into = node.Describe();
+      return folding;
+    }
+    if (std::optional<ops::ChannelLayer> layer = ops::LayerOf(model, node, reason)) {
+      if (layer->is_convolution || layer->outputs.num_channels != num_channels) return {};
+      if (!layer->bias.empty()) {
+        if (!is_vector(2)) return {};
+        folding.vectors.emplace_back(node, 2);
+      }
+      if (!Magnitudes(model, *layer)) return {};
+      folding.into = node.Describe();
+      folding.layer = std::move(*layer);
+      return folding;
+    }
+    size_t next = 0;
+    if (op == "Add" || op == "Mul") {
+      const size_t constant = is_vector(1) ? 1 : 0;
+      if (!is_vector(constant)) return {};
+      folding.vectors.emplace_back(node, constant);
+      next = 1 - constant;
+      if (op == "Mul") {
+        folding.into = node.Describe();
+        return folding;
+      }
+    } else if (op != "Relu" && op != "LeakyRelu" && op != "PRelu" && op != "Identity") {
+      return {};
+    }
+    value = node.input(next);
+    if (model.IsOutput(value) || model.IsUsedInSubgraph(value) || model.Uses(value).size() != 1) {
+      return {};
+    }
+    folding.passed.push_back(value);
+  }
+}
+
+class Smoother {
+ public:
+  Smoother(Model& model, const ChannelTable& statistics, const SmoothOptions& options)
+      : model_(model), statistics_(statistics), options_(options) {}
+
+  SmoothReport Run() {
+    for (const std::string& value : ValuesToSmooth(model_)) {
+      if (const std::string reason = SmoothValue(value); !reason.empty()) {
+        report_.left_alone.emplace_back(value, reason);
+      }
+    }
+    return std::move(report_);
+  }
+
+ private:
+  // Returns why not, or "".
+  std::string SmoothValue(const std::string& value) {
+    const auto known = statistics_.find(value);
+    const std::vector<double>* given = nullptr;
+    if (options_.factors) {
+      const auto factors = options_.factors->find(value);
+      if (factors == options_.factors->end()) return "no factors make it better";
+      given = &factors->second;
+    } else if (known == statistics_.end()) {
+      return "no statistics";
+    }
+    const size_t num_channels = given != nullptr ? given->size() : known->second.size();
+    std::vector<Reader> readers;
+    bool only_readers = !model_.IsOutput(value) && !model_.IsUsedInSubgraph(value);
+    for (const graph::Use& use : model_.Uses(value)) {
+      std::string reason;
+      std::optional<ops::ChannelLayer> layer = ops::LayerOf(model_, use.node, reason);
+      if (!layer || layer->is_convolution || use.input_index != 0) {
+        only_readers = false;
+        continue;
+      }
+      std::optional<std::vector<float>> magnitudes = Magnitudes(model_, *layer);
+      if (!magnitudes) return "NaN or infinity in the weight of " + use.node.Describe();
+      if (layer->inputs.num_channels != num_channels) return "its channels are no weight's";
+      readers.push_back({std::move(*layer), std::move(*magnitudes)});
+    }
+    SmoothedActivation smoothed{.value = value, .folded_into = {}};
+    smoothed.num_readers = readers.size();
+    const std::vector<double> factors =
+        given != nullptr ? *given : ChooseFactors(known->second, readers, smoothed.alpha);
+    const Folding folding = only_readers ? FindFolding(model_, value, num_channels) : Folding{};
+    if (folding.into.empty() && !options_.may_insert) return "it can be folded into nothing";
+    for (const Reader& reader : readers) ScaleWeight(model_, reader.layer, factors, {});
+    smoothed.factors = factors;
+    smoothed.result = value;
+    if (folding.into.empty()) {
+      smoothed.result = InsertMul(value, readers, factors);
+    } else {
+      smoothed.passed = folding.passed;
+      if (folding.layer) ScaleWeight(model_, *folding.layer, {}, factors);
+      for (const auto& [node, input] : folding.vectors) DivideVector(model_, node, input, factors);
+      smoothed.folded_into = folding.into;
+    }
+    report_.smoothed.push_back(std::move(smoothed));
+    return "";
+  }
+
+  std::vector<double> ChooseFactors(const std::vector<ChannelStatistics>& channels,
+                                    const std::vector<Reader>& readers, double& alpha) const {
+    std::vector<double> weight_max(channels.size());
+    for (const Reader& reader : readers) {
+      reader.ForEach([&](size_t input, size_t, double magnitude) {
+        weight_max[input] = std::max(weight_max[input], magnitude);
+      });
+    }
+    const auto factors_of = [&](double power) { return Factors(channels, weight_max, power); };
+    alpha = options_.alpha ? *options_.alpha : BestAlpha(channels, readers, factors_of);
+    return factors_of(alpha);
+  }
+
+  static std::vector<double> Factors(const std::vector<ChannelStatistics>& channels,
+                                     const std::vector<double>& weight_max, double alpha) {
+    // Beyond this the scaled weights of channels that are hardly there would overflow.
+    constexpr double kMostFactor = 1 << 16;
+    std::vector<double> factors(channels.size(), 1.0);
+    for (size_t c = 0; c < channels.size(); ++c) {
+      if (!(channels[c].abs_max > 0 && weight_max[c] > 0)) continue;
+      const double factor =
+          std::pow(channels[c].abs_max, alpha) / std::pow(weight_max[c], 1 - alpha);
+      factors[c] = std::clamp(factor, 1 / kMostFactor, kMostFactor);
+    }
+    return factors;
+  }
+
+  // Rounding adds an error of step^2 / 12 to each activation, which each weight it meets
+  // multiplies, and to each weight, which the activation's mean square multiplies.
+  template <typename FactorsOf>
+  static double BestAlpha(const std::vector<ChannelStatistics>& channels,
+                          const std::vector<Reader>& readers, const FactorsOf& factors_of) {
+    double best = 0;
+    double least = -1;
+    for (int step = 0; step <= 20; ++step) {
+      const double alpha = 0.05 * step;
+      const std::vector<double> factors = factors_of(alpha);
+      double activation_max = 0;
+      double power = 0;
+      for (size_t c = 0; c < channels.size(); ++c) {
+        activation_max = std::max(activation_max, channels[c].abs_max / factors[c]);
+        power += channels[c].mean_square / (factors[c] * factors[c]);
+      }
+      double error = 0;
+      for (const Reader& reader : readers) {
+        std::vector<double> output_max(reader.layer.outputs.num_channels);
+        double weight_power = 0;
+        reader.ForEach([&](size_t input, size_t output, double magnitude) {
+          const double scaled = magnitude * factors[input];
+          output_max[output] = std::max(output_max[output], scaled);
+          weight_power += scaled * scaled;
+        });
+        double step_power = 0;
+        for (const double most : output_max) step_power += most * most;
+        error += activation_max * activation_max * weight_power + power * step_power;
+      }
+      if (least < 0 || error < least) {
+        least = error;
+        best = alpha;
+      }
+    }
+    return best;
+  }
+
+  // Returns what the readers read now.
+  std::string InsertMul(const std::string& value, const std::vector<Reader>& readers,
+                        const std::vector<double>& factors) {
+    std::vector<float> inverse;
+    for (const double factor : factors) inverse.push_back(static_cast<float>(1 / factor));
+    const std::string constant = model_.FreshName(value + "_smooth_scale");
+    const auto dim = static_cast<int64_t>(inverse.size());
+    model_.SetInitializer(constant, DataType::kFloat, std::span(&dim, 1),
+                          std::as_bytes(std::span<const float>(inverse)));
+    std::string smoothed = model_.FreshName(value + "_smoothed");
+    model_.InsertNode({value + "_smooth", "Mul", "", {value, constant}, {smoothed}, {}},
+                      readers.front().layer.node);
+    model_.SetInfo(smoothed, model_.InfoOf(value));
+    for (const Reader& reader : readers) {
+      Node node = reader.layer.node;
+      node.set_input(0, smoothed);
+    }
+    return smoothed;
+  }
+
+  Model& model_;
+  const ChannelTable& statistics_;
+  const SmoothOptions& options_;
+  SmoothReport report_;
+};
+
+}  // namespace
+
+std::vector<std::string> ValuesToSmooth(const Model& model) {
+  std::vector<std::string> values;
+  std::set<std::string> seen;
+  for (const Node& node : model.Nodes()) {
+    std::string reason;
+    const std::optional<ops::ChannelLayer> layer = ops::LayerOf(model, node, reason);
+    if (!layer || layer->is_convolution || model.IsInitializer(node.input(0))) continue;
+    if (model.InfoOf(node.input(0)).type != DataType::kFloat) continue;  // nobody knows what it is
+    if (seen.insert(node.input(0)).second) values.push_back(node.input(0));
+  }
+  return values;
+}
+
+SmoothReport Smooth(Model& model, const ChannelTable& statistics, const SmoothOptions& options) {
+  return Smoother(model, statistics, options).Run();
+}
+
+}  // namespace bitpress::rewrite

@@ -1,0 +1,197 @@
+
+#include "tasks/autotune.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "tasks/evaluate.h"
+#include "tasks/metric.h"
+#include "tasks/quantize.h"
+#include "tasks/samples.h"
+
+namespace bitpress::tasks {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What of the float model's accuracy is lost, and by which measure.
+std::pair<double, std::string> LossOf(const evaluate::EvaluationReport& report) {
+  if (report.top1 && report.reference_top1.value_or(0) > 0) {
+    return {(*report.reference_top1 - *report.top1) / *report.reference_top1, "top-1"};
+  }
+  if (report.agreement) return {1 - *report.agreement, "agreement"};
+  if (!report.sqnr_db) {
+    Fail(ErrorCode::kInvalidArgument, "the model has no output of floating-point numbers");
+  }
+  return {std::pow(10, -*report.sqnr_db / 10), "noise"};
+}
+
+// The same by the caller's own measure. REQUIRES: both are there.
+double LossOf(double metric, double reference) {
+  if (reference == 0) {
+    Fail(ErrorCode::kInvalidArgument,
+         "the metric of the float model is 0, and a loss is in parts of it; add a constant to it");
+  }
+  return (reference - metric) / std::abs(reference);
+}
+
+// A model beside the output, gone at the end.
+class Candidate {
+ public:
+  explicit Candidate(const fs::path& output, std::string_view suffix)
+      : path_(output.string().append(suffix)), data_(path_.string() + ".data") {}
+  ~Candidate() {
+    std::error_code ignored;
+    fs::remove(path_, ignored);
+    fs::remove(data_, ignored);
+  }
+  Candidate(const Candidate&) = delete;
+  Candidate& operator=(const Candidate&) = delete;
+  const fs::path& path() const { return path_; }
+  // A model of several files names them, and cannot be renamed.
+  bool CanMove() const { return !fs::exists(data_); }
+
+ private:
+  fs::path path_;
+  fs::path data_;
+};
+
+void QuantizeTo(const fs::path& output, const AutotuneOptions& options,
+                const plan::QuantConfig& config) {
+  QuantizeOptions quantize;
+  quantize.model = options.model;
+  quantize.output = output;
+  quantize.config = config;
+  CopyRun(options, quantize);
+  quantize.is_checked = false;
+  Quantize(quantize);
+}
+
+evaluate::EvaluationReport EvaluateOne(const fs::path& model, const AutotuneOptions& options) {
+  EvaluateOptions evaluate;
+  evaluate.model = model;
+  evaluate.reference = options.model;
+  CopyRun(options, evaluate);
+  if (!options.validation.empty() || options.open_validation) {
+    evaluate.data = options.validation;
+    evaluate.labels_csv = options.validation_labels_csv;
+    evaluate.open_source = options.open_validation;
+  }
+  evaluate.batch_size = options.batch_size;
+  evaluate.num_samples = options.num_validation_samples;
+  return Evaluate(evaluate);
+}
+
+// Measures a model that was tried; gives the name of the measure.
+std::string MeasureTrial(const fs::path& model, const AutotuneOptions& options,
+                         std::optional<double> reference_metric, AutotuneTrial& trial) {
+  trial.evaluation = EvaluateOne(model, options);
+  if (reference_metric) {
+    trial.metric = MeasureOwn(options.metric, model);
+    trial.loss = LossOf(*trial.metric, *reference_metric);
+    return "metric";
+  }
+  std::string measure;
+  std::tie(trial.loss, measure) = LossOf(trial.evaluation);
+  return measure;
+}
+
+}  // namespace
+
+std::vector<plan::QuantConfig> DefaultLadder() {
+  std::vector<plan::QuantConfig> ladder;
+  for (const char* name : {"INT8", "INT8_ADAROUND", "INT8_ADAQUANT"}) {
+    ladder.push_back(plan::ConfigByName(name));
+  }
+  plan::QuantConfig wide = plan::ConfigByName("INT8");
+  wide.name = "INT8, activations of 16 bits";
+  wide.activations = "uint16";
+  ladder.push_back(wide);
+  ladder.push_back(plan::ConfigByName("BF16"));
+  return ladder;
+}
+
+AutotuneReport Autotune(const AutotuneOptions& options) {
+  if (!(options.tolerable_loss >= 0)) {
+    Fail(ErrorCode::kInvalidArgument, "a tolerable loss is 0 or more, not {}",
+         options.tolerable_loss);
+  }
+  if (options.max_trials == 0) Fail(ErrorCode::kInvalidArgument, "there must be a trial");
+  { const AtomicFile probe(options.output); }  // before any work
+  std::optional<AtomicFile> report_file;
+  if (!options.report.empty()) report_file.emplace(options.report);
+  const std::vector<plan::QuantConfig> configs =
+      options.configs.empty() ? DefaultLadder() : options.configs;
+  AutotuneReport report;
+  if (options.metric) report.reference_metric = MeasureOwn(options.metric, options.model);
+  std::optional<size_t> best;
+  bool is_kept = false;
+  const Candidate trial(options.output, ".trial");
+  const Candidate kept(options.output, ".best");
+  for (size_t i = 0; i < std::min(configs.size(), options.max_trials); ++i) {
+    AutotuneTrial& tried = report.trials.emplace_back();
+    tried.config = configs[i].name;
+    try {
+      QuantizeTo(trial.path(), options, configs[i]);
+    } catch (const Error& error) {
+      // A full disk says nothing about the configuration, and the next one would not fit either.
+      if (error.code() == ErrorCode::kIo) throw;
+      tried.error = error.what();
+      continue;
+    }
+    report.measure = MeasureTrial(trial.path(), options, report.reference_metric, tried);
+    if (!best || tried.loss < report.trials[*best].loss) {
+      best = i;
+      is_kept = trial.CanMove();
+      if (is_kept) fs::rename(trial.path(), kept.path());
+    }
+    report.is_tolerable = tried.loss <= options.tolerable_loss;
+    if (report.is_tolerable) break;
+  }
+  if (!best) {
+    Fail(ErrorCode::kInvalidArgument, "'{}': no configuration could be tried; {}: {}",
+         options.model.string(), report.trials[0].config, report.trials[0].error);
+  }
+  report.chosen = *best;
+  if (is_kept) {
+    fs::rename(kept.path(), options.output);
+  } else {
+    QuantizeTo(options.output, options, configs[*best]);  // the same bytes again
+  }
+  if (report_file) {
+    report_file->Write(ToJson(report).dump(1) + "\n");
+    report_file->Commit();
+  }
+  return report;
+}
+
+nlohmann::ordered_json ToJson(const AutotuneReport& report) {
+  nlohmann::ordered_json trials = nlohmann::ordered_json::array();
+  for (const AutotuneTrial& trial : report.trials) {
+    nlohmann::ordered_json json{{"config", trial.config}};
+    if (trial.error.empty()) {
+      json["loss"] = trial.loss;
+      if (trial.metric) json["metric"] = *trial.metric;
+      json["evaluation"] = evaluate::ToJson(trial.evaluation);
+    } else {
+      json["error"] = trial.error;
+    }
+    trials.push_back(std::move(json));
+  }
+  nlohmann::ordered_json json{{"bitpress_autotune", 1}, {"measure", report.measure}};
+  if (report.reference_metric) json["reference_metric"] = *report.reference_metric;
+  json["chosen"] = report.trials[report.chosen].config;
+  json["is_tolerable"] = report.is_tolerable;
+  json["trials"] = std::move(trials);
+  return json;
+}
+
+}  // namespace bitpress::tasks

@@ -1,0 +1,129 @@
+#include "tasks/calibrate.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "calibrate/calibration_file.h"
+#include "calibrate/resolve_params.h"
+#include "ops/compute_ops.h"
+#include "plan/make_plan.h"
+#include "rewrite/prepare.h"
+#include "rewrite/smooth.h"
+#include "tasks/plan.h"
+#include "tasks/samples.h"
+
+namespace bitpress::tasks {
+namespace {
+
+// The activations that a configuration quantizes, in graph order.
+std::vector<std::string> QuantizedActivations(const plan::QuantPlan& plan) {
+  std::vector<std::string> values;
+  std::set<std::string> seen;
+  for (const plan::TensorPlan& row : plan.tensors) {
+    const bool is_watched = row.role == plan::Role::kActivation && row.is_quantized();
+    if (is_watched && seen.insert(row.value).second) values.push_back(row.value);
+  }
+  if (values.empty()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "there is nothing to calibrate: configuration '{}' quantizes no activation of this model",
+         plan.config.name);
+  }
+  return values;
+}
+
+// Which axis channels of the activations lie along that convolutions and products read.
+std::map<std::string, int64_t> ChannelAxes(const graph::Model& model) {
+  std::map<std::string, int64_t> axes;
+  for (const graph::Node& node : model.AllNodes()) {
+    for (size_t i = 0; i < std::min<size_t>(2, node.num_inputs()); ++i) {
+      const std::optional<int64_t> axis = ops::SummedAxis(node, i);
+      if (axis && !model.IsInitializer(node.input(i))) axes.emplace(node.input(i), *axis);
+    }
+  }
+  // Where an activation is read in several ways: as it can be smoothed.
+  for (const std::string& value : rewrite::ValuesToSmooth(model)) axes[value] = -1;
+  return axes;
+}
+
+}  // namespace
+
+calibrate::CalibrationTable LoadTable(const graph::Model& model, bool is_equalized,
+                                      const std::filesystem::path& path) {
+  calibrate::CalibrationTable table = calibrate::LoadCalibration(path);
+  if (table.model_fingerprint != model.Fingerprint()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "calibration '{}' is of another model ('{}'), or of one that was prepared otherwise; "
+         "calibrate with the same configuration and settings of equalize: {}",
+         path.string(), table.model_name,
+         is_equalized ? "layers are equalized first, which changes activations"
+                      : "layers are not equalized here");
+  }
+  return table;
+}
+
+CalibrateReport Calibrate(const CalibrateOptions& options) {
+  // Before any work: a file that cannot be written would cost all of it.
+  AtomicFile file(options.output);
+  const graph::Model model =
+      rewrite::Prepare(options.model, options.preparation,
+                       options.config ? plan::ResolveEqualization(*options.config) : std::nullopt);
+  data::SourceOptions source = SourceOf(model, options);
+  source.limit = options.num_samples;
+  source.num_threads = options.num_threads;
+
+  calibrate::CalibrateOptions calibration;
+  calibration.batch_size = options.batch_size;
+  if (options.is_per_channel) calibration.axes = ChannelAxes(model);
+  calibration.num_threads = options.num_threads;
+  calibration.progress = options.progress;
+  CalibrateReport report;
+  WithContext(fmt::format("'{}'", options.model.string()), [&] {
+    std::vector<std::string> values;
+    if (options.config) {
+      const plan::QuantPlan plan = plan::MakePlan(*options.config, model, "");
+      values = QuantizedActivations(plan);
+      calibration.axes.merge(calibrate::ChannelsToCalibrate(plan, model));
+    } else {
+      values = calibrate::FloatActivations(model);
+      calibration.axes.merge(calibrate::ChannelsOfProducts(model));
+    }
+    if (values.empty()) {
+      Fail(ErrorCode::kInvalidArgument, "the model has no float activation to calibrate");
+    }
+    report.result = calibrate::Calibrate(model, options.model.filename().string(), values,
+                                         *data::OpenSource(source), calibration);
+  });
+  const std::string bytes = calibrate::ToBytes(report.result.table);
+  file.Write(bytes);
+  file.Commit();
+  report.output_bytes = bytes.size();
+  return report;
+}
+
+calibrate::CalibrationTable ReadCalibration(const std::filesystem::path& path) {
+  return calibrate::LoadCalibration(path);
+}
+
+bool IsCalibration(const std::filesystem::path& path) { return calibrate::IsCalibrationFile(path); }
+
+calibrate::CalibrationTable MergeCalibrations(std::span<const std::filesystem::path> paths,
+                                              const std::filesystem::path& output) {
+  if (paths.empty()) Fail(ErrorCode::kInvalidArgument, "there are no calibration files to merge");
+  AtomicFile file(output);
+  calibrate::CalibrationTable sum = calibrate::LoadCalibration(paths[0]);
+  for (const std::filesystem::path& path : paths.subspan(1)) {
+    const calibrate::CalibrationTable part = calibrate::LoadCalibration(path);
+    WithContext(fmt::format("'{}' and '{}'", paths[0].string(), path.string()),
+                [&] { sum.Merge(part); });
+  }
+  file.Write(calibrate::ToBytes(sum));
+  file.Commit();
+  return sum;
+}
+
+}  // namespace bitpress::tasks

@@ -1,0 +1,30 @@
+#include "tasks/evaluate.h"
+
+#include "ops/time_axis.h"
+#include "runtime/machine.h"
+#include "runtime/session.h"
+#include "tasks/samples.h"
+
+namespace bitpress::tasks {
+
+evaluate::EvaluationReport Evaluate(const EvaluateOptions& options) {
+  data::SourceOptions source = SourceOf(runtime::LoadToRun(options.model), options);
+  if (!options.reference.empty()) {
+    // What a quantized model's operators read may be less well known.
+    source.use_whole_items |= ops::HasTimeFirst(runtime::LoadToRun(options.reference));
+  }
+  source.read_ahead = false;  // times are measured
+  source.limit = options.num_samples;
+  source.num_threads = options.num_threads;
+
+  evaluate::EvaluateOptions evaluation;
+  evaluation.model = options.model;
+  evaluation.reference = options.reference;
+  evaluation.batch_size = options.batch_size;
+  evaluation.num_threads = runtime::SessionThreads(options.num_threads);
+  evaluation.processor = options.processor;
+  evaluation.progress = options.progress;
+  return evaluate::Evaluate(evaluation, *data::OpenSource(source));
+}
+
+}  // namespace bitpress::tasks

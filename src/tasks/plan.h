@@ -1,0 +1,24 @@
+// The task `plan`: a configuration and a model give a plan, which may be edited by hand before
+// Quantize. Also reads the files of both.
+#pragma once
+
+#include <filesystem>
+
+#include "plan/quant_config.h"
+#include "plan/quant_plan.h"
+#include "rewrite/prepare.h"
+
+namespace bitpress::tasks {
+
+// Reads a configuration, see plan::ConfigFromJson; without a name it gets the file's. Throws Error
+// naming the file.
+plan::QuantConfig ReadConfig(const std::filesystem::path& path);
+
+// What `bitpress plan` writes.
+plan::QuantPlan MakePlan(const std::filesystem::path& model, const plan::QuantConfig& config,
+                         rewrite::Preparation preparation = rewrite::Preparation::kOptimize);
+
+// Reads a plan file. Throws Error naming the file.
+plan::QuantPlan ReadPlan(const std::filesystem::path& path);
+
+}  // namespace bitpress::tasks

@@ -1,0 +1,238 @@
+
+#include "tasks/search.h"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/scratch_folder.h"
+#include "base/thread_pool.h"
+#include "graph/stored_bytes.h"
+#include "search/front_svg.h"
+#include "search/journal.h"
+#include "search/json_numbers.h"
+#include "tasks/evaluate.h"
+#include "tasks/quantize.h"
+#include "tasks/samples.h"
+
+namespace bitpress::tasks {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+// Measures whole models, remembers them, and keeps what was measured in a journal.
+class Trials {
+ public:
+  Trials(const SearchSpace& space, const SearchOptions& options, const SearchReport& report,
+         const OwnMeasure& own, const std::string& key, ThreadPool& pool)
+      : space_(space),
+        options_(options),
+        report_(report),
+        own_(own),
+        pool_(pool),
+        // Nothing tells whether a metric is the same one in another run.
+        journal_(own.metric ? fs::path() : JournalBeside(options.output, options, ".trials"), key) {
+  }
+
+  search::Measurement Measure(const search::Choice& choice) {
+    const std::string name = fmt::format("{}", fmt::join(choice, ","));
+    if (options_.progress) options_.progress("measure models", num_measured_++, 0);
+    if (const auto known = journal_.found().find(name); known != journal_.found().end()) {
+      return search::MeasurementFromJson(known->second);
+    }
+    const search::Measurement measurement =
+        space_.MeasurePlan(space_.PlanOf(report_.groups, report_.sensitivity, choice),
+                           options_.batch_size, own_, pool_);
+    journal_.Add(name, search::ToJson(measurement));
+    return measurement;
+  }
+
+ private:
+  const SearchSpace& space_;
+  const SearchOptions& options_;
+  const SearchReport& report_;
+  const OwnMeasure& own_;
+  ThreadPool& pool_;
+  search::Journal journal_;
+  size_t num_measured_ = 0;
+};
+
+// The plan as a user will apply it: the same way, and so the same figures.
+search::Measurement MeasureFinal(const SearchOptions& options, const plan::QuantPlan& plan,
+                                 const OwnMeasure& own) {
+  const ScratchFolder folder;
+  const fs::path plan_file = folder.path() / "plan.json";
+  {
+    AtomicFile file(plan_file);
+    file.Write(plan::ToJson(plan));
+    file.Commit();
+  }
+  QuantizeOptions quantize;
+  quantize.model = options.model;
+  quantize.output = folder.path() / "final.onnx";
+  quantize.plan_file = plan_file;
+  CopyRun(options, quantize);
+  quantize.is_checked = false;
+  Quantize(quantize);
+  EvaluateOptions evaluate;
+  evaluate.model = quantize.output;
+  evaluate.reference = options.model;
+  CopyRun(options, evaluate);
+  evaluate.batch_size = options.batch_size;
+  search::Measurement measurement = ToMeasurement(Evaluate(evaluate));
+  own.AddTo(measurement, quantize.output);
+  return measurement;
+}
+
+std::string PictureOf(const SearchReport& report) {
+  std::vector<search::PlotPoint> points;
+  for (const search::SearchPoint& point : report.result.points) {
+    points.push_back({point.cost, evaluate::SqnrDb(point.noise),
+                      point.measured ? std::optional(point.measured->sqnr_db) : std::nullopt});
+  }
+  return search::FrontToSvg(points, report.result.chosen,
+                            std::string(search::CostLabel(report.cost)));
+}
+
+search::CostKind CostOf(const SearchOptions& options) {
+  const auto& budget = options.goals.budget;
+  if (budget && options.cost && *options.cost != budget->kind) {
+    Fail(ErrorCode::kInvalidArgument,
+         "the budget is {}, the cost {}: costs are counted in the budget's unit",
+         search::CostName(budget->kind), search::CostName(*options.cost));
+  }
+  return budget ? budget->kind : options.cost.value_or(search::CostKind::kBits);
+}
+
+void RunSearch(const SearchOptions& options, SearchReport& report) {
+  const OwnMeasure own(options.metric, options.model);
+  const SearchSpace space(options);
+  ThreadPool pool(options.num_threads);
+  report.space = space.space();
+  const bool measures_time = report.cost == search::CostKind::kTime;
+  const std::string key = KeyOf(space, options);
+  report.sensitivity =
+      space.Measure(JournalBeside(options.output, options), key, measures_time, pool);
+  report.groups = search::GroupLayers(space.model(), report.sensitivity);
+  std::vector<std::map<std::string, uint64_t>> stored;
+  for (const search::PlannedPart& part : space.parts()) {
+    stored.push_back(search::StoredWeightBytes(space.model(), part, pool));
+  }
+  const search::CostModel costs(report.cost, space.model(), report.space, report.sensitivity,
+                                report.groups, std::move(stored),
+                                graph::StoredBytes(options.model));
+  Trials trials(space, options, report, own, key, pool);
+  report.result = search::Search(costs, report.space, options.goals,
+                                 [&](const auto& choice) { return trials.Measure(choice); });
+  const search::Choice& choice = report.result.points[report.result.chosen].choice;
+  report.plan = space.PlanOf(report.groups, report.sensitivity, choice);
+  constexpr size_t kNumWorst = 5;
+  report.worst = search::WorstGroups(costs, report.space, choice, kNumWorst);
+  report.final_measurement = MeasureFinal(options, report.plan, own);
+}
+
+}  // namespace
+
+std::string SearchReport::Describe(const search::Choice& choice, size_t group) const {
+  std::string text;
+  for (const size_t index : space.combinations[choice[group]]) {
+    const search::Part& part = space.parts[index];
+    if (!text.empty()) text += ", ";
+    if (part.side != search::Side::kBoth) text += fmt::format("{} ", search::SideName(part.side));
+    text += part.candidate.name;
+  }
+  return text;
+}
+
+SearchReport Search(const SearchOptions& options) {
+  // Before any work.
+  AtomicFile plan_file(options.output);
+  std::optional<AtomicFile> report_file, picture_file;
+  if (!options.report.empty()) report_file.emplace(options.report);
+  if (!options.picture.empty()) picture_file.emplace(options.picture);
+  SearchReport report;
+  report.goals = options.goals;
+  report.cost = CostOf(options);
+  WithContext(fmt::format("'{}'", options.model.string()), [&] { RunSearch(options, report); });
+  plan_file.Write(plan::ToJson(report.plan));
+  plan_file.Commit();
+  if (report_file) WriteJson(*report_file, ToJson(report));
+  if (picture_file) {
+    picture_file->Write(PictureOf(report));
+    picture_file->Commit();
+  }
+  RemoveJournal(JournalBeside(options.output, options));
+  RemoveJournal(JournalBeside(options.output, options, ".trials"));
+  return report;
+}
+
+Json ToJson(const SearchReport& report) {
+  Json points = Json::array();
+  for (const search::SearchPoint& point : report.result.points) {
+    Json layers = Json::object();
+    for (size_t group = 0; group < report.groups.size(); ++group) {
+      for (const size_t layer : report.groups[group].layers) {
+        layers[report.sensitivity.layers[layer].node] = report.Describe(point.choice, group);
+      }
+    }
+    points.push_back({{"cost", point.cost},
+                      {"predicted_sqnr_db", search::DecibelsToJson(evaluate::SqnrDb(point.noise))},
+                      {"measured", point.measured ? search::ToJson(*point.measured) : Json()},
+                      {"layers", std::move(layers)}});
+  }
+  Json worst = Json::array();
+  for (const auto& [group, noise] : report.worst) {
+    worst.push_back({{"node", report.sensitivity.layers[report.groups[group].layers[0]].node},
+                     {"sqnr_db", search::DecibelsToJson(evaluate::SqnrDb(noise))}});
+  }
+  const auto& [target, budget, strategy, num_measured] = report.goals;
+  return {{"bitpress_search", 1},
+          {"strategy", search::StrategyName(strategy)},
+          {"target", target ? Json(target->Text()) : Json()},
+          {"budget", budget ? Json(budget->Text()) : Json()},
+          {"cost", search::CostName(report.cost)},
+          {"is_reached", report.result.is_reached},
+          {"why_not", report.result.why_not},
+          {"is_exact", report.result.is_exact},
+          {"num_measured", report.result.num_measured},
+          {"chosen", report.result.chosen},
+          {"final", search::ToJson(report.final_measurement)},
+          {"worst", std::move(worst)},
+          {"front", std::move(points)}};
+}
+
+Json ReadSearchReport(const std::filesystem::path& path) {
+  const std::string text = ReadFile(path);
+  Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object() || !json.contains("bitpress_search") || !json["front"].is_array()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "'{}' is no result of a search; write one with `bitpress search --json FILE`",
+         path.string());
+  }
+  return WithContext(fmt::format("'{}'", path.string()), [&] {
+    try {
+      const search::CostKind cost = search::ParseCostKind(json.at("cost").get<std::string>());
+      json["cost_label"] = search::CostLabel(cost);
+      for (Json& point : json["front"]) {
+        point.at("cost").get<double>();
+        point.at("predicted_sqnr_db");
+        point.at("measured");
+        point.erase("layers");
+      }
+      if (json.at("chosen").get<size_t>() >= json["front"].size()) {
+        Fail(ErrorCode::kInvalidArgument, "'chosen' is no point of the front");
+      }
+      for (const char* const key : {"strategy", "target", "budget", "is_reached", "why_not"}) {
+        json.at(key);
+      }
+    } catch (const Json::exception& error) {
+      Fail(ErrorCode::kInvalidArgument, "it is damaged: {}", error.what());
+    }
+    return json;
+  });
+}
+
+}  // namespace bitpress::tasks

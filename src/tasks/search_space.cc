@@ -1,0 +1,221 @@
+
+#include "tasks/search_space.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/scratch_folder.h"
+#include "base/version.h"
+#include "calibrate/calibrate.h"
+#include "calibrate/resolve_params.h"
+#include "calibrate/resolve_plan.h"
+#include "emit/apply_plan.h"
+#include "plan/make_plan.h"
+#include "rewrite/prepare.h"
+#include "runtime/ort_library.h"
+#include "runtime/session.h"
+#include "tasks/calibrate.h"
+#include "tasks/metric.h"
+#include "tasks/samples.h"
+
+namespace bitpress::tasks {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+search::Space SpaceOf(const SpaceOptions& options) {
+  search::Space space =
+      search::MakeSpace(search::ParseCandidates(options.candidates),
+                        search::ParseCandidates(options.weight_candidates),
+                        search::ParseCandidates(options.activation_candidates), options.base);
+  if (options.change_base) options.change_base(space.base);
+  return space;
+}
+
+}  // namespace
+
+SearchSpace::SearchSpace(const SpaceOptions& options)
+    : options_(options),
+      space_(SpaceOf(options)),
+      model_(rewrite::Prepare(options.model, options.preparation,
+                              plan::ResolveEqualization(space_.base))) {
+  if (space_.base.smooth) {
+    Fail(ErrorCode::kUnsupported,
+         "smooth_quant changes the model that is searched: smooth it first, by quantize with the "
+         "settings activations=none, weights=none and smooth_quant");
+  }
+  PlanParts();
+  layers_ = search::FindSearchLayers(model_, parts_);
+  if (layers_.found.empty()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "there is no layer that the candidates quantize: no Conv, Gemm, MatMul or LSTM in float");
+  }
+}
+
+std::unique_ptr<data::Source> SearchSpace::OpenSamples(size_t limit) const {
+  data::SourceOptions source = SourceOf(model_, options_);
+  source.limit = limit;
+  source.num_threads = options_.num_threads;
+  return data::OpenSource(source);
+}
+
+// Plans every part for the whole model, with scales from one pass over the samples.
+void SearchSpace::PlanParts() {
+  std::set<std::string> values;
+  calibrate::CalibrateOptions calibration;
+  const auto add_values = [&](const plan::QuantPlan& plan) {
+    calibration.axes.merge(calibrate::ChannelsToCalibrate(plan, model_));
+    for (std::string& value : calibrate::ValuesToCalibrate(plan)) values.insert(std::move(value));
+  };
+  for (const search::Part& part : space_.parts) {
+    search::PlannedPart planned;
+    planned.plan = plan::MakePlan(search::PartConfig(space_, part), model_, "");
+    add_values(planned.plan);
+    parts_.push_back(std::move(planned));
+  }
+  add_values(plan::MakePlan(space_.base, model_, ""));
+  if (!values.empty()) {
+    calibration.num_threads = options_.num_threads;
+    calibration.progress = options_.progress;
+    const std::vector<std::string> watched(values.begin(), values.end());
+    table_ = calibrate::Calibrate(model_, options_.model.filename().string(), watched,
+                                  *OpenSamples(options_.num_samples), calibration)
+                 .table;
+  }
+  for (search::PlannedPart& part : parts_) {
+    part.params = calibrate::ResolveParams(part.plan, table_).params;
+    calibrate::ResolveFloatScales(part.plan, table_);
+  }
+}
+
+search::Sensitivity SearchSpace::Measure(const std::filesystem::path& journal,
+                                         const std::string& key, bool measures_time,
+                                         ThreadPool& pool) const {
+  search::SensitivityOptions options;
+  options.method = options_.method;
+  options.measures_time = measures_time;
+  options.num_threads = options_.num_threads;
+  options.journal = journal;
+  options.key = key;
+  // Times are all that depends on the threads.
+  if (measures_time) options.key += fmt::format(" with times on {} threads", options_.num_threads);
+  options.progress = options_.progress;
+  size_t limit = options_.num_sensitivity_samples;
+  if (options_.num_samples > 0) limit = std::min(limit, options_.num_samples);
+  return search::MeasureSensitivity(model_, layers_, space_, parts_, *OpenSamples(limit), options,
+                                    pool);
+}
+
+std::string SearchSpace::Key() const {
+  Json key{{"bitpress", Version()},
+           {"onnxruntime", runtime::OrtVersion()},
+           {"model", model_.Fingerprint()},
+           {"samples", OpenSamples(options_.num_samples)->Fingerprint()},
+           {"sensitivity_samples", options_.num_sensitivity_samples},
+           {"method", search::MethodName(options_.method)},
+           {"base", plan::ToJson(space_.base)}};
+  for (const search::Part& part : space_.parts) {
+    key["parts"].push_back(
+        {search::SideName(part.side), plan::ToJson(search::PartConfig(space_, part))});
+  }
+  return key.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+plan::QuantPlan SearchSpace::PlanOf(const std::vector<search::LayerGroup>& groups,
+                                    const search::Sensitivity& sensitivity,
+                                    const search::Choice& choice) const {
+  std::map<size_t, plan::Rule> rules;  // by combination
+  for (size_t group = 0; group < groups.size(); ++group) {
+    plan::Rule& rule = rules[choice[group]];
+    for (const size_t layer : groups[group].layers) {
+      rule.names.push_back(sensitivity.layers[layer].node);
+    }
+  }
+  plan::QuantConfig config = space_.base;
+  for (auto& [combination, rule] : rules) {
+    rule.settings = search::RuleSettings(space_, space_.combinations[combination]);
+    config.rules.push_back(std::move(rule));
+  }
+  return plan::MakePlan(config, model_, options_.model.filename().string());
+}
+
+OwnMeasure::OwnMeasure(ModelMetric own, const std::filesystem::path& reference_model)
+    : metric(std::move(own)) {
+  if (metric) reference = MeasureOwn(metric, reference_model);
+}
+
+void OwnMeasure::AddTo(search::Measurement& measurement, const std::filesystem::path& model) const {
+  if (!metric) return;
+  measurement.metric = MeasureOwn(metric, model);
+  measurement.reference_metric = reference;
+}
+
+search::Measurement SearchSpace::MeasurePlan(plan::QuantPlan plan, size_t batch_size,
+                                             const OwnMeasure& own, ThreadPool& pool) const {
+  const ScratchFolder folder;
+  const std::filesystem::path path = folder.path() / "trial.onnx";
+  {
+    emit::ApplyOptions apply;
+    // The values are those of packed weights, and load faster.
+    apply.storage = emit::Storage::kSimulated;
+    apply.is_portable = own.metric || runtime::FindOperatorLibrary().empty();
+    calibrate::Resolved resolved = calibrate::ResolvePlan(plan, model_, table_, pool);
+    apply.params = std::move(resolved.params);
+    apply.channels = std::move(resolved.channels);
+    apply.weight_params = std::move(resolved.weight_params);
+    graph::Model model = model_.Clone();
+    emit::ApplyPlan(model, plan, apply, pool);
+    model.Save(path, /*external_data=*/true);
+  }
+  evaluate::EvaluateOptions options;
+  options.model = path;
+  options.reference = options_.model;
+  options.batch_size = batch_size;
+  options.num_threads = runtime::SessionThreads(options_.num_threads);
+  search::Measurement measurement =
+      ToMeasurement(evaluate::Evaluate(options, *OpenSamples(options_.num_samples)));
+  measurement.file_bytes = 0;  // not of the model that will be written
+  own.AddTo(measurement, path);
+  return measurement;
+}
+
+search::Measurement ToMeasurement(const evaluate::EvaluationReport& report) {
+  search::Measurement measurement;
+  measurement.sqnr_db = report.sqnr_db.value_or(0);
+  measurement.cosine = report.cosine.value_or(1);
+  measurement.l2 = report.l2.value_or(0);
+  measurement.agreement = report.agreement;
+  measurement.top1 = report.top1;
+  measurement.reference_top1 = report.reference_top1;
+  measurement.file_bytes = report.file_bytes;
+  return measurement;
+}
+
+fs::path JournalBeside(const fs::path& output, const SpaceOptions& options, const char* suffix) {
+  if (options.open_source) return {};
+  fs::path journal = output;
+  journal += suffix;
+  return journal;
+}
+
+std::string KeyOf(const SearchSpace& space, const SpaceOptions& options) {
+  return options.open_source ? "" : space.Key();
+}
+
+void RemoveJournal(const fs::path& path) {
+  std::error_code ignored;
+  fs::remove(path, ignored);
+}
+
+void WriteJson(AtomicFile& file, const Json& json) {
+  file.Write(json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  file.Commit();
+}
+
+}  // namespace bitpress::tasks

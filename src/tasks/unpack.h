@@ -1,0 +1,32 @@
+// The task `unpack`: a packed model -> its float equivalent, for tools that know floats only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+
+#include "base/progress.h"
+
+namespace bitpress::tasks {
+
+struct UnpackOptions {
+  std::filesystem::path model;
+  std::filesystem::path output;  // may be `model` itself. Written as by Quantize
+  bool drop_quantizers = false;  // take the quantizers of activations out as well
+  bool is_external = false;
+  size_t num_threads = 0;  // 0: one per core
+  ProgressSink progress;   // may be empty
+};
+
+struct UnpackReport {
+  size_t num_weights = 0;
+  size_t num_quantizers = 0;  // dropped
+  uint64_t input_bytes = 0;   // of the files, external data included
+  uint64_t output_bytes = 0;
+};
+
+// Writes the float equivalent of a packed model: every weight as the floats that its codes mean.
+// Throws Error; nothing is left behind then.
+UnpackReport Unpack(const UnpackOptions& options);
+
+}  // namespace bitpress::tasks

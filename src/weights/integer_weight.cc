@@ -1,0 +1,378 @@
+#include "weights/integer_weight.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "base/error.h"
+#include "formats/qparams_search.h"
+#include "formats/reference.h"
+#include "kernels/half.h"
+#include "kernels/weight_range.h"
+
+namespace bitpress::weights {
+namespace {
+
+using formats::QParams;
+using plan::Granularity;
+
+std::vector<float> ToFloats(const graph::HeldInitializer& source) {
+  std::vector<float> values(static_cast<size_t>(NumElements(source.dims)));
+  if (source.type == DataType::kFloat16) {
+    const std::span<const uint16_t> halves(reinterpret_cast<const uint16_t*>(source.bytes.data()),
+                                           values.size());
+    kernels::HalfToFloat(halves, values.data());
+  } else {
+    const auto* const floats = reinterpret_cast<const float*>(source.bytes.data());
+    std::copy(floats, floats + values.size(), values.begin());
+  }
+  return values;
+}
+
+QParams Choose(const plan::RangeMethod& method, std::span<const float> values,
+               const formats::IntegerSpec& spec) {
+  switch (method.kind) {
+    case plan::RangeMethod::Kind::kPercentile:
+      return kernels::PercentileQParams(values, method.percentile, spec);
+    case plan::RangeMethod::Kind::kMse:
+    case plan::RangeMethod::Kind::kAuto:
+      return kernels::MseQParams(values, spec);
+    default:  // the others look at what samples do, and a weight has none
+      return kernels::MinMaxQParams(values, spec);
+  }
+}
+
+// Whole numbers as codes of an ONNX type, little-endian, several of less than 8 bits to a byte, the
+// first in the lowest bits.
+template <typename Number>
+Tensor Store(DataType type, std::vector<int64_t> dims, const std::vector<Number>& numbers) {
+  Tensor tensor{type, std::move(dims),
+                std::vector<std::byte>(NumBytes(type, static_cast<int64_t>(numbers.size())))};
+  const size_t num_bits = ElementBits(type);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const auto bits = static_cast<uint64_t>(int64_t{numbers[i]});
+    if (num_bits < 8) {
+      const size_t per_byte = 8 / num_bits;
+      const uint64_t code = bits & ((1U << num_bits) - 1);
+      tensor.bytes[i / per_byte] |= static_cast<std::byte>(code << (i % per_byte * num_bits));
+      continue;
+    }
+    for (size_t byte = 0; byte < num_bits / 8; ++byte) {
+      tensor.bytes[i * (num_bits / 8) + byte] = static_cast<std::byte>(bits >> (8 * byte));
+    }
+  }
+  return tensor;
+}
+
+}  // namespace
+
+IntegerWeight::IntegerWeight(graph::HeldInitializer source, const plan::TensorPlan& row,
+                             std::string reader, std::vector<AddedBias> biases,
+                             std::vector<QParams> given, std::vector<PairRule> pairs)
+    : source_(std::move(source)),
+      value_(row.value),
+      reader_(std::move(reader)),
+      spec_(row.IntegerSpec()),
+      range_(row.integer->range),
+      given_(std::move(given)),
+      biases_(std::move(biases)),
+      pairs_(std::move(pairs)),
+      code_type_(row.Spec().onnx_type) {
+  if (given_.empty() && row.integer->params) given_ = {*row.integer->params};
+  DescribeScales(row);
+  if (!given_.empty() && given_.size() != static_cast<size_t>(NumElements(scale_dims_))) {
+    Fail(ErrorCode::kInvalidArgument, "{}: '{}' takes {} scales, not the {} that are given",
+         reader_, value_, NumElements(scale_dims_), given_.size());
+  }
+}
+
+void IntegerWeight::DescribeScales(const plan::TensorPlan& row) {
+  const std::span<const int64_t> dims = source_.dims;
+  if (row.integer->granularity == Granularity::kPerTensor || !row.axis) {
+    view_.axis = view_.length = NumElements(dims);
+    return;  // scale_dims_ stay empty: a scalar
+  }
+  const auto rank = static_cast<int64_t>(dims.size());
+  axis_ = *row.axis < 0 ? *row.axis + rank : *row.axis;
+  const auto axis = static_cast<size_t>(axis_);
+  view_.outer = NumElements(dims.first(axis));
+  view_.axis = dims[axis];
+  view_.inner = NumElements(dims.subspan(axis + 1));
+  if (row.integer->granularity == Granularity::kPerAxis) {
+    view_.length = 1;
+    scale_dims_ = {view_.axis};
+    return;
+  }
+  view_.length = row.integer->block_size;
+  is_per_column_ = true;
+  scale_dims_ = source_.dims;
+  if (row.flatten) {
+    view_.axis *= view_.inner;
+    view_.inner = 1;
+    scale_dims_.resize(axis + 1);
+  }
+  scale_dims_[axis] = view_.num_parts();
+}
+
+IntegerLayout IntegerWeight::Layout() const {
+  IntegerLayout layout{{view_.outer, view_.axis, view_.inner}, view_.length, is_per_column_, {}};
+  if (given_.size() == 1 || spec_.is_symmetric) {
+    const int64_t zero_point = given_.size() == 1
+                                   ? given_[0].zero_point
+                                   : formats::QParamsForRange(0, 0, spec_).zero_point;
+    const bool is_signed = formats::IntegerRange(spec_.element_type).quant_min < 0;
+    if (zero_point == 0 || !is_signed) layout.zero_point = zero_point;
+  }
+  return layout;
+}
+
+std::vector<float> IntegerWeight::Floats() const {
+  std::vector<float> values = ToFloats(source_);
+  const auto found =
+      std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
+  if (found != values.end()) {
+    Fail(
+        ErrorCode::kInvalidModel,
+        "{}: '{}' holds {} at index {}; a weight must be finite to be quantized (exclude the node, "
+        "or repair the model)",
+        reader_, value_, std::isnan(*found) ? "NaN" : "infinity", found - values.begin());
+  }
+  return values;
+}
+
+const std::vector<QParams>& IntegerWeight::Params(ThreadPool& pool) const {
+  std::call_once(once_, [&] { params_ = ComputeParams(pool); });
+  return params_;
+}
+
+std::vector<QParams> IntegerWeight::ComputeParams(ThreadPool& pool) const {
+  const std::vector<float> values = Floats();
+  std::vector<QParams> params = given_;
+  if (given_.empty()) {
+    params = ChooseParams(values, pool);
+    if (!pairs_.empty()) {
+      params = ChoosePairSafeScales(
+          pairs_, values, std::move(params), spec_,
+          [&](size_t element) { return ParamsIndexOf(element); }, pool);
+    }
+  }
+  RaiseForBiases(params);
+  return params;
+}
+
+PairLoss IntegerWeight::LossOfPairs(ThreadPool& pool) const {
+  const std::vector<float> values = Floats();
+  return EstimatePairLoss(
+      pairs_, values, ChooseParams(values, pool), spec_,
+      [&](size_t element) { return ParamsIndexOf(element); }, pool);
+}
+
+std::vector<QParams> IntegerWeight::ChooseParams(std::span<const float> values,
+                                                 ThreadPool& pool) const {
+  if (scale_dims_.empty()) return {Choose(range_, values, spec_)};
+  const auto outer = static_cast<size_t>(view_.outer);
+  const auto axis = static_cast<size_t>(view_.axis);
+  const auto inner = static_cast<size_t>(view_.inner);
+  const auto length = static_cast<size_t>(view_.length);
+  const auto num_parts = static_cast<size_t>(view_.num_parts());
+  const size_t num_groups = is_per_column_ ? outer * num_parts * inner : num_parts;
+  std::vector<QParams> params(num_groups);
+  pool.ParallelFor(num_groups, [&](size_t group) {
+    std::vector<float> members;
+    if (is_per_column_) {
+      const size_t column = group % inner;
+      const size_t part = group / inner % num_parts;
+      const size_t row = group / inner / num_parts;
+      for (size_t k = part * length; k < std::min(axis, (part + 1) * length); ++k) {
+        members.push_back(values[(row * axis + k) * inner + column]);
+      }
+    } else {
+      members.reserve(outer * inner);
+      for (size_t row = 0; row < outer; ++row) {
+        const auto begin =
+            values.begin() + static_cast<std::ptrdiff_t>((row * axis + group) * inner);
+        members.insert(members.end(), begin, begin + static_cast<std::ptrdiff_t>(inner));
+      }
+    }
+    params[group] = Choose(range_, members, spec_);
+  });
+  return params;
+}
+
+// b / (input_scale * scale) must stay below 2^31. Scales that are no free floats are doubled, as
+// far as their kind allows; a bias for which that is not enough saturates.
+void IntegerWeight::RaiseForBiases(std::vector<QParams>& params) const {
+  constexpr double kMost = 2147483000.0;
+  for (const AddedBias& bias : biases_) {
+    const std::vector<float> values = ToFloats(bias.data);
+    for (size_t i = 0; i < values.size(); ++i) {
+      QParams& of_channel = params[params.size() == 1 ? 0 : i % params.size()];
+      const double least = std::abs(double{values[i]}) / (kMost * bias.input_scale);
+      if (!std::isfinite(least)) continue;
+      while (of_channel.scale < least) {
+        const float raised =
+            spec_.scale_kind == formats::ScaleKind::kFloat
+                ? std::nextafter(static_cast<float>(least), std::numeric_limits<float>::infinity())
+                : formats::AllowedScale(2 * double{of_channel.scale}, spec_.scale_kind);
+        if (raised <= of_channel.scale) break;
+        of_channel.scale = raised;
+      }
+    }
+  }
+}
+
+size_t IntegerWeight::ParamsIndexOf(size_t element) const {
+  if (scale_dims_.empty()) return 0;
+  const auto axis = static_cast<size_t>(view_.axis);
+  const auto inner = static_cast<size_t>(view_.inner);
+  const size_t part = element / inner % axis / static_cast<size_t>(view_.length);
+  if (!is_per_column_) return part;
+  const size_t row = element / inner / axis;
+  return (row * static_cast<size_t>(view_.num_parts()) + part) * inner + element % inner;
+}
+
+std::vector<int32_t> IntegerWeight::Round(ThreadPool& pool, std::vector<float>& y,
+                                          WeightStatistics& statistics) const {
+  const std::vector<QParams>& params = Params(pool);
+  const std::vector<float> x = Floats();
+  y.resize(x.size());
+  std::vector<int32_t> codes(x.size());
+  const formats::CodeRange range = formats::SearchedCodes(spec_);
+  const auto axis = static_cast<size_t>(view_.axis);
+  const auto inner = static_cast<size_t>(view_.inner);
+  const auto length = static_cast<size_t>(view_.length);
+  const auto num_parts = static_cast<size_t>(view_.num_parts());
+  // One task for each part of each row.
+  pool.ParallelFor(static_cast<size_t>(view_.outer) * num_parts, [&](size_t task) {
+    const size_t row = task / num_parts;
+    const size_t part = task % num_parts;
+    for (size_t k = part * length; k < std::min(axis, (part + 1) * length); ++k) {
+      for (size_t column = 0; column < inner; ++column) {
+        const size_t i = (row * axis + k) * inner + column;
+        const QParams& of = params[is_per_column_ ? task * inner + column : part];
+        const int64_t code = formats::ref::QuantizeInteger(x[i], of.scale, of.zero_point, range);
+        codes[i] = static_cast<int32_t>(code);
+        y[i] = formats::ref::DequantizeInteger(code, of.scale, of.zero_point);
+      }
+    }
+  });
+  if (!pairs_.empty()) statistics.num_fitted_pairs = FitToPairs(x, codes, y, pool);
+  MeasureErrors(x, y, pool, statistics);
+  return codes;
+}
+
+uint64_t IntegerWeight::FitToPairs(std::span<const float> x, std::vector<int32_t>& codes,
+                                   std::vector<float>& y, ThreadPool& pool) const {
+  std::vector<float> target(x.size());
+  for (size_t i = 0; i < x.size(); ++i) {
+    target[i] = formats::CodeUnits(x[i], params_[ParamsIndexOf(i)]);
+  }
+  const uint64_t num_changed = FitPairs(pairs_, target, codes, pool);
+  if (num_changed == 0) return 0;
+  // A bias of the products makes up for their mean error; see LostMeans. The positions of a kernel
+  // see neighbours of one image, which are alike: their errors do not add up as if they were
+  // independent, so convolutions stay as they are.
+  const bool is_matrix = pairs_.front().sums.channels == pairs_.front().sums.length;
+  if (pairs_.size() == 1 && biases_.empty() && is_matrix) {
+    BalanceMeans(pairs_.front(), target, formats::SearchedCodes(spec_), codes, pool);
+  }
+  for (size_t i = 0; i < x.size(); ++i) {
+    const QParams& of = params_[ParamsIndexOf(i)];
+    y[i] = formats::ref::DequantizeInteger(codes[i], of.scale, of.zero_point);
+  }
+  return num_changed;
+}
+
+std::vector<int32_t> IntegerWeight::Codes(ThreadPool& pool, WeightStatistics& statistics) const {
+  std::vector<float> y;
+  std::vector<int32_t> codes = Round(pool, y, statistics);
+  if (std::ranges::any_of(y, [](float value) { return !std::isfinite(value); })) {
+    Fail(ErrorCode::kInvalidModel,
+         "{}: '{}' has values whose codes times the scale are beyond float32; exclude the node, or "
+         "give another scale",
+         reader_, value_);
+  }
+  return codes;
+}
+
+IntegerWeight::Result IntegerWeight::Quantize(ThreadPool& pool,
+                                              WeightStatistics& statistics) const {
+  const std::vector<int32_t> codes = Codes(pool, statistics);
+  Result result;
+  result.codes = Store(code_type_, source_.dims, codes);
+  std::vector<int64_t> zero_points;
+  result.scales = {DataType::kFloat, scale_dims_,
+                   std::vector<std::byte>(params_.size() * sizeof(float))};
+  for (size_t i = 0; i < params_.size(); ++i) {
+    result.scales.values<float>()[i] = params_[i].scale;
+    zero_points.push_back(params_[i].zero_point);
+  }
+  result.zero_points = Store(code_type_, scale_dims_, zero_points);
+  return result;
+}
+
+std::vector<double> IntegerWeight::LostMeans(const std::string& node, ThreadPool& pool) const {
+  const auto rule = std::ranges::find_if(pairs_, [&](const PairRule& candidate) {
+    return candidate.node == node && !candidate.means.empty();
+  });
+  if (rule == pairs_.end()) return {};
+  WeightStatistics ignored;
+  std::vector<float> y;
+  Round(pool, y, ignored);
+  const std::vector<float> x = Floats();
+  std::vector<double> lost(static_cast<size_t>(rule->sums.num_sums));
+  pool.ParallelFor(lost.size(), [&](size_t task) {
+    const auto sum = static_cast<int64_t>(task);
+    for (int64_t i = 0; i < rule->sums.length; ++i) {
+      const size_t element = rule->sums.ElementOf(sum, i);
+      lost[task] += rule->means[rule->sums.ChannelOf(sum, i)] * (double{x[element]} - y[element]);
+    }
+  });
+  return lost;
+}
+
+Tensor IntegerWeight::Simulate(ThreadPool& pool, WeightStatistics& statistics) const {
+  std::vector<float> y;
+  Round(pool, y, statistics);
+  Tensor tensor{source_.type, source_.dims, std::vector<std::byte>(source_.bytes.size())};
+  if (source_.type == DataType::kFloat16) {
+    kernels::FloatToHalf(y, tensor.values<uint16_t>().data());
+  } else {
+    std::ranges::copy(y, tensor.values<float>().begin());
+  }
+  return tensor;
+}
+
+std::vector<Tensor> QuantizeBias(const graph::HeldInitializer& bias, float input_scale,
+                                 const std::vector<QParams>& weight, bool is_per_tensor,
+                                 std::span<const double> lost_means, ThreadPool& pool,
+                                 WeightStatistics& statistics) {
+  std::vector<float> x = ToFloats(bias);
+  if (lost_means.size() == x.size()) {
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(x[i] + lost_means[i]);
+  }
+  const formats::CodeRange range = formats::IntegerRange(formats::ElementType::kInt32);
+  std::vector<float> y(x.size());
+  std::vector<int64_t> codes(x.size());
+  std::vector<float> scales;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const float scale = input_scale * weight[is_per_tensor ? 0 : i % weight.size()].scale;
+    if (!is_per_tensor || i == 0) scales.push_back(scale);
+    codes[i] = formats::ref::QuantizeInteger(x[i], scale, 0, range);
+    y[i] = formats::ref::DequantizeInteger(codes[i], scale, 0);
+  }
+  if (is_per_tensor && scales.empty()) scales.push_back(input_scale * weight.front().scale);
+  MeasureErrors(x, y, pool, statistics);
+  std::vector<int64_t> dims;
+  if (!is_per_tensor) dims = {static_cast<int64_t>(scales.size())};
+  Tensor scale{DataType::kFloat, dims, std::vector<std::byte>(scales.size() * sizeof(float))};
+  std::ranges::copy(scales, scale.values<float>().begin());
+  std::vector<Tensor> tensors;
+  tensors.push_back(Store(DataType::kInt32, bias.dims, codes));
+  tensors.push_back(std::move(scale));
+  tensors.push_back(Store(DataType::kInt32, dims, std::vector<int64_t>(scales.size())));
+  return tensors;
+}
+
+}  // namespace bitpress::weights

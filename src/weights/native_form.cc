@@ -1,0 +1,184 @@
+#include "weights/native_form.h"
+
+#include <cstring>
+
+#include "base/error.h"
+
+namespace bitpress::weights {
+namespace {
+
+constexpr size_t kCodes[] = {1, 0};  // which input: of MatMulNBits, of GatherBlockQuantized
+constexpr size_t kScales = 2;
+constexpr size_t kZeroPoints = 3;
+constexpr size_t kOrder = 4;  // MatMulNBits: the group of each column
+
+int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+bool HasInput(const graph::Node& node, size_t i) {
+  return i < node.num_inputs() && !node.input(i).empty();
+}
+
+// The bits at position `i`, counted as a two's complement number if `is_signed`.
+int64_t CodeAt(std::span<const std::byte> bytes, int bits, size_t i, bool is_signed) {
+  const auto width = static_cast<size_t>(bits);
+  const size_t per_byte = 8 / width;
+  const int64_t code = std::to_integer<int64_t>(bytes[i / per_byte] >> (i % per_byte * width)) &
+                       ((int64_t{1} << width) - 1);
+  return is_signed && code >= int64_t{1} << (width - 1) ? code - (int64_t{1} << width) : code;
+}
+
+[[noreturn]] void FailAttribute(const char* name, int64_t value) {
+  Fail(ErrorCode::kInvalidModel, "attribute '{}' is {}", name, value);
+}
+
+// MatMulNBits has seen both [N * blocks] and [N, blocks], so only the bytes count.
+void CheckBytes(const graph::Model& model, const graph::Node& node, size_t input, const char* what,
+                DataType type, const std::vector<int64_t>& dims) {
+  const graph::InitializerView found = model.Initializer(node.input(input));
+  const uint64_t expected = NumBytes(type, NumElements(dims));
+  if (found.bytes.size() != expected) {
+    Fail(ErrorCode::kInvalidModel, "its {} '{}' take {} bytes, expected {}", what,
+         node.input(input), found.bytes.size(), expected);
+  }
+}
+
+// Whether the inputs that say what the weight is are constants of types that are decoded here.
+bool IsDecodable(const graph::Model& model, const graph::Node& node, bool is_matmul) {
+  if (is_matmul && HasInput(node, kOrder)) return false;
+  for (const size_t input : {kCodes[is_matmul ? 0 : 1], kScales, kZeroPoints}) {
+    if (input == kZeroPoints && !HasInput(node, input)) continue;
+    if (!HasInput(node, input) || !model.IsInitializer(node.input(input))) return false;
+  }
+  const auto type = [&](size_t input) { return model.Initializer(node.input(input)).type; };
+  const DataType codes = type(kCodes[is_matmul ? 0 : 1]);
+  const bool is_nibble = codes == DataType::kInt4 || codes == DataType::kUInt4;
+  if (codes != DataType::kUInt8 && (is_matmul || !is_nibble)) return false;
+  if (HasInput(node, kZeroPoints) && type(kZeroPoints) != codes) return false;
+  return type(kScales) == DataType::kFloat;
+}
+
+NativeForm MatMulFormOf(const graph::Node& node) {
+  NativeForm form;
+  form.num_rows = node.GetInt("N", 0);
+  form.row_length = node.GetInt("K", 0);
+  if (form.num_rows < 1) FailAttribute("N", form.num_rows);
+  if (form.row_length < 1) FailAttribute("K", form.row_length);
+  return form;
+}
+
+// Tables of other ranks and axes are left to ONNX Runtime.
+std::optional<NativeForm> TableFormOf(const graph::Model& model, const graph::Node& node) {
+  const graph::InitializerView codes = model.Initializer(node.input(0));
+  const int64_t quantize_axis = node.GetInt("quantize_axis", 1);
+  const bool is_plain = codes.dims.size() == 2 && node.GetInt("gather_axis", 0) == 0 &&
+                        (quantize_axis == 1 || quantize_axis == -1);
+  if (!is_plain || NumElements(codes.dims) == 0) return std::nullopt;
+  NativeForm form;
+  form.is_matmul = false;
+  form.num_rows = codes.dims[0];
+  form.row_length = codes.dims[1];
+  return form;
+}
+
+}  // namespace
+
+DataType NativeForm::code_type() const {
+  if (is_matmul || bits != 4) return DataType::kUInt8;
+  return has_zero_points ? DataType::kUInt4 : DataType::kInt4;
+}
+
+std::vector<int64_t> NativeForm::code_dims() const {
+  if (is_matmul) return {num_rows, num_blocks(), block_size * bits / 8};
+  return {num_rows, bits == 4 ? row_length : row_length * bits / 8};
+}
+
+std::vector<int64_t> NativeForm::scale_dims() const {
+  if (is_matmul) return {num_rows * num_blocks()};
+  return {num_rows, num_blocks()};
+}
+
+std::vector<int64_t> NativeForm::zero_point_dims() const {
+  if (code_type() != DataType::kUInt8) return {num_rows, num_blocks()};
+  const int64_t row_bytes = zero_point_stride() * bits / 8;
+  if (is_matmul) return {num_rows * row_bytes};
+  return {num_rows, row_bytes};
+}
+
+int64_t NativeForm::code_stride() const {
+  return is_matmul ? num_blocks() * block_size : row_length;
+}
+
+int64_t NativeForm::zero_point_stride() const {
+  // Types of 4 bits run on from row to row.
+  return code_type() == DataType::kUInt8 ? RoundUp(num_blocks(), 8 / bits) : num_blocks();
+}
+
+int64_t NativeForm::middle() const {
+  return code_type() == DataType::kUInt8 ? int64_t{1} << (bits - 1) : 0;
+}
+
+std::string NativeForm::format() const {
+  return fmt::format("{}int{}", has_zero_points ? "u" : "", bits);
+}
+
+std::optional<NativeForm> NativeFormOf(const graph::Model& model, const graph::Node& node) {
+  const bool is_matmul = node.op_type() == kMatMulNBits;
+  if (node.domain() != kNativeDomain || (!is_matmul && node.op_type() != kGatherBlockQuantized)) {
+    return std::nullopt;
+  }
+  return WithContext(node.Describe(), [&]() -> std::optional<NativeForm> {
+    if (!IsDecodable(model, node, is_matmul)) return std::nullopt;
+    std::optional<NativeForm> form = is_matmul ? MatMulFormOf(node) : TableFormOf(model, node);
+    if (!form) return std::nullopt;
+    const size_t codes = kCodes[is_matmul ? 0 : 1];
+    const DataType type = model.Initializer(node.input(codes)).type;
+    form->has_zero_points = HasInput(node, kZeroPoints);
+    const int64_t bits = node.GetInt("bits", 4);
+    if (bits != 2 && bits != 4 && bits != 8) FailAttribute("bits", bits);
+    form->bits = static_cast<int>(bits);
+    form->block_size = node.GetInt("block_size", is_matmul ? 0 : 128);
+    constexpr int64_t kMostInBlock = int64_t{1} << 16;
+    if (form->block_size < 16 || form->block_size > kMostInBlock ||
+        (form->block_size & (form->block_size - 1)) != 0) {
+      FailAttribute("block_size", form->block_size);
+    }
+    if (!is_matmul && type == DataType::kUInt8) form->row_length *= 8 / form->bits;
+    // Other writers choose other types for the same numbers.
+    if (form->code_type() != type) return std::nullopt;
+    CheckBytes(model, node, codes, "codes", type, form->code_dims());
+    CheckBytes(model, node, kScales, "scales", DataType::kFloat, form->scale_dims());
+    if (form->has_zero_points) {
+      CheckBytes(model, node, kZeroPoints, "zero points", type, form->zero_point_dims());
+    }
+    return form;
+  });
+}
+
+void DecodeNative(const NativeForm& form, std::span<const std::byte> codes,
+                  std::span<const std::byte> scales, std::span<const std::byte> zero_points,
+                  std::span<float> y, ThreadPool& pool) {
+  const bool is_signed = form.code_type() == DataType::kInt4;
+  const auto num_rows = static_cast<size_t>(form.num_rows);
+  const auto length = static_cast<size_t>(form.row_length);
+  const auto block_size = static_cast<size_t>(form.block_size);
+  const auto num_blocks = static_cast<size_t>(form.num_blocks());
+  pool.ParallelFor(num_rows, [&](size_t row) {
+    for (size_t i = 0; i < length; ++i) {
+      const size_t block = i / block_size;
+      float scale = 0;
+      std::memcpy(&scale, scales.data() + (row * num_blocks + block) * sizeof(scale),
+                  sizeof(scale));
+      const int64_t zero_point =
+          form.has_zero_points
+              ? CodeAt(zero_points, form.bits,
+                       row * static_cast<size_t>(form.zero_point_stride()) + block, false)
+              : form.middle();
+      const int64_t code =
+          CodeAt(codes, form.bits, row * static_cast<size_t>(form.code_stride()) + i, is_signed);
+      y[form.is_matmul ? i * num_rows + row : row * length + i] =
+          static_cast<float>(code - zero_point) * scale;
+    }
+  });
+}
+
+}  // namespace bitpress::weights

@@ -1,0 +1,78 @@
+// Integer weights in the operators of ONNX Runtime that compute from codes: com.microsoft
+// MatMulNBits (a matrix product) and GatherBlockQuantized (rows of a table). Both see rows of
+// codes, in blocks that share a scale; this is how rows become bytes, and what the nodes of a model
+// hold. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "graph/model.h"
+
+namespace bitpress::weights {
+
+inline constexpr const char* kNativeDomain = "com.microsoft";
+inline constexpr const char* kMatMulNBits = "MatMulNBits";
+inline constexpr const char* kGatherBlockQuantized = "GatherBlockQuantized";
+
+struct NativeForm {
+  int bits = 4;
+  int64_t num_rows = 0;    // MatMulNBits: output channels N; a table: its rows
+  int64_t row_length = 0;  // MatMulNBits: inputs K
+  int64_t block_size = 32;
+  bool has_zero_points = false;
+  bool is_matmul = true;
+
+  int64_t num_blocks() const { return (row_length - 1) / block_size + 1; }
+  // The type and dimensions of the three inputs.
+  DataType code_type() const;
+  std::vector<int64_t> code_dims() const;
+  std::vector<int64_t> scale_dims() const;
+  std::vector<int64_t> zero_point_dims() const;
+  // Codes from the beginning of one row to that of the next.
+  int64_t code_stride() const;
+  int64_t zero_point_stride() const;
+  // The code that means zero where the node reads no zero points.
+  int64_t middle() const;
+  // "int4" without zero points, "uint4" with.
+  std::string format() const;
+};
+
+// Bytes of `num_rows` rows of `length` codes each, `stride` codes apart; code(row, i) gives one of
+// them in its low bits.
+template <typename Code>
+std::vector<std::byte> PackRows(int bits, int64_t num_rows, int64_t length, int64_t stride,
+                                const Code& code) {
+  const auto per_byte = static_cast<size_t>(8 / bits);
+  const auto mask = (uint64_t{1} << static_cast<unsigned>(bits)) - 1;
+  const auto num_codes = static_cast<size_t>(num_rows * stride);
+  std::vector<std::byte> bytes((num_codes + per_byte - 1) / per_byte);
+  for (int64_t row = 0; row < num_rows; ++row) {
+    for (int64_t i = 0; i < length; ++i) {
+      const auto at = static_cast<size_t>(row * stride + i);
+      const uint64_t number = static_cast<uint64_t>(int64_t{code(row, i)}) & mask;
+      bytes[at / per_byte] |=
+          static_cast<std::byte>(number << (at % per_byte * static_cast<size_t>(bits)));
+    }
+  }
+  return bytes;
+}
+
+// What a MatMulNBits or GatherBlockQuantized node computes with, whoever wrote it; nothing if it is
+// another operator, or one that this room cannot decode (inputs that are no constants, scales that
+// are not FLOAT, reordered columns). Throws Error(kInvalidModel) naming the node if sizes do not
+// fit.
+std::optional<NativeForm> NativeFormOf(const graph::Model& model, const graph::Node& node);
+
+// The weight as floats: [row_length, num_rows] of a MatMulNBits, as MatMul reads it, and [num_rows,
+// row_length] of a table, from the bytes of codes, scales and zero points (empty if there are
+// none), for any bytes of the right sizes. REQUIRES: y has as many elements.
+void DecodeNative(const NativeForm& form, std::span<const std::byte> codes,
+                  std::span<const std::byte> scales, std::span<const std::byte> zero_points,
+                  std::span<float> y, ThreadPool& pool);
+
+}  // namespace bitpress::weights

@@ -1,0 +1,315 @@
+#include "weights/pair_rules.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "formats/qparams_search.h"
+
+namespace bitpress::weights {
+namespace {
+
+using formats::PairBounds;
+using formats::PairCodes;
+using formats::PairTarget;
+using formats::QParams;
+
+// A sum of the weight while a scale is chosen for it.
+struct Sum {
+  const PairRule* rule;
+  int64_t index;
+};
+
+// Fits the pairs of one sum; `code_at` and `target_at` map positions of the sum.
+template <typename CodeAt, typename TargetAt>
+uint64_t FitSum(const PairRule& rule, int64_t sum, const CodeAt& code_at,
+                const TargetAt& target_at) {
+  uint64_t num_changed = 0;
+  for (int64_t i = 0; i + 1 < rule.sums.length; i += 2) {
+    const size_t first = rule.sums.ChannelOf(sum, i);
+    const size_t second = rule.sums.ChannelOf(sum, i + 1);
+    const PairCodes codes{code_at(i), code_at(i + 1)};
+    const PairBounds largest{rule.LargestOf(first), rule.LargestOf(second)};
+    if (formats::FitsPairSum(codes, largest)) continue;
+    const PairTarget target{target_at(i), target_at(i + 1), rule.CostOf(first),
+                            rule.CostOf(second)};
+    const PairCodes fitting = formats::FitPair(codes, target, largest);
+    code_at(i) = fitting.first;
+    code_at(i + 1) = fitting.second;
+    ++num_changed;
+  }
+  return num_changed;
+}
+
+// The elements of the sums that share parameters, side by side: to be rounded again and again.
+struct Elements {
+  explicit Elements(std::span<const Sum> sums, std::span<const float> weight) {
+    for (const Sum& sum : sums) {
+      const ops::SumLayout& layout = sum.rule->sums;
+      for (int64_t i = 0; i < layout.length; ++i) {
+        const size_t channel = layout.ChannelOf(sum.index, i);
+        values.push_back(weight[layout.ElementOf(sum.index, i)]);
+        costs.push_back(static_cast<float>(sum.rule->CostOf(channel)));
+        largest.push_back(sum.rule->LargestOf(channel));
+      }
+      // An odd one out is a pair with zero.
+      if (layout.length % 2 != 0) {
+        values.push_back(0);
+        costs.push_back(0);
+        largest.push_back(0);
+      }
+    }
+  }
+
+  // The same where every activation is zero, which no codes saturate with.
+  Elements WithoutActivation() const {
+    Elements elements = *this;
+    std::ranges::fill(elements.largest, 0);
+    return elements;
+  }
+
+  std::vector<float> values;
+  std::vector<float> costs;
+  std::vector<int32_t> largest;
+};
+
+struct Trial {
+  double cost = 0;  // of the errors
+  uint64_t num_changed = 0;
+};
+
+// Rounds to nearest in float32, which may differ from the codes of formats::ref at ties: good
+// enough to choose a scale.
+Trial Try(const Elements& elements, const QParams& params, formats::CodeRange range) {
+  Trial trial;
+  const float inverse = 1 / params.scale;
+  const auto zero_point = static_cast<float>(params.zero_point);
+  const auto least = static_cast<float>(range.quant_min);
+  const auto most = static_cast<float>(range.quant_max);
+  const double unit = double{params.scale} * params.scale;
+  for (size_t i = 0; i + 1 < elements.values.size(); i += 2) {
+    const float first = elements.values[i] * inverse + zero_point;
+    const float second = elements.values[i + 1] * inverse + zero_point;
+    PairCodes codes{static_cast<int32_t>(std::nearbyint(std::clamp(first, least, most))),
+                    static_cast<int32_t>(std::nearbyint(std::clamp(second, least, most)))};
+    const PairBounds largest{elements.largest[i], elements.largest[i + 1]};
+    if (!formats::FitsPairSum(codes, largest)) {
+      codes = formats::FitPair(codes, {first, second, elements.costs[i], elements.costs[i + 1]},
+                               largest);
+      ++trial.num_changed;
+    }
+    const float first_error = static_cast<float>(codes.first) - first;
+    const float second_error = static_cast<float>(codes.second) - second;
+    trial.cost += unit * double{elements.costs[i] * first_error * first_error +
+                                elements.costs[i + 1] * second_error * second_error};
+  }
+  return trial;
+}
+
+// The sums that each of the parameters belongs to; empty where the elements of one sum have several
+// parameters, which no layout that plans make has: scales differ along output channels.
+std::vector<std::vector<Sum>> SumsOfParams(std::span<const PairRule> rules, size_t num_params,
+                                           const std::function<size_t(size_t)>& params_of) {
+  std::vector<std::vector<Sum>> sums_of(num_params);
+  for (const PairRule& rule : rules) {
+    if (rule.sums.length < 2) continue;
+    for (int64_t sum = 0; sum < rule.sums.num_sums; ++sum) {
+      const size_t of = params_of(rule.sums.ElementOf(sum, 0));
+      if (params_of(rule.sums.ElementOf(sum, rule.sums.length - 1)) != of) return {};
+      sums_of[of].push_back({&rule, sum});
+    }
+  }
+  return sums_of;
+}
+
+bool CanSaturate(std::span<const Sum> sums, std::span<const float> values, const QParams& params,
+                 const formats::IntegerSpec& spec) {
+  return Try(Elements(sums, values), params, formats::SearchedCodes(spec)).num_changed > 0;
+}
+
+struct ChosenScale {
+  QParams params;
+  double cost = 0;
+};
+
+ChosenScale ChooseScale(const Elements& elements, const QParams& params,
+                        const formats::IntegerSpec& spec) {
+  constexpr int kStepsPerOctave = 16;
+  const formats::CodeRange range = formats::SearchedCodes(spec);
+  ChosenScale best{params, Try(elements, params, range).cost};
+  for (int step = 1; step <= kStepsPerOctave; ++step) {
+    QParams wider = params;
+    wider.scale = formats::AllowedScale(
+        double{params.scale} * std::exp2(step / double{kStepsPerOctave}), spec.scale_kind);
+    if (!std::isfinite(wider.scale) || wider.scale <= params.scale) continue;
+    const double cost = Try(elements, wider, range).cost;
+    if (cost < best.cost) best = {wider, cost};
+  }
+  return best;
+}
+
+}  // namespace
+
+PairRules::PairRules(const plan::QuantPlan& plan, const graph::Model& model,
+                     const plan::ChannelCodesTable& channels)
+    : model_(model),
+      channels_(channels),
+      nodes_(model),
+      activations_(plan::ActivationsOfNodes(plan)) {}
+
+std::vector<PairRule> PairRules::For(const plan::TensorPlan& weight) const {
+  std::vector<PairRule> rules;
+  if (!weight.integer || !weight.integer->is_pair_safe) return rules;
+  const std::span<const int64_t> dims = model_.Initializer(weight.value).dims;
+  for (const plan::TensorUse& use : weight.uses) {
+    const auto activation = activations_.find(use.node);
+    if (activation == activations_.end()) continue;
+    const plan::TensorPlan& row = *activation->second;
+    const std::optional<ops::SumLayout> sums =
+        ops::PairSums(nodes_.Find(use), static_cast<size_t>(use.input), dims, row.is_dynamic());
+    if (row.format != "uint8" || !sums) continue;
+    PairRule rule{*sums, {255}, {}, {}, use.node};
+    // An LSTM multiplies R with its own states, which are quantized inside.
+    const bool is_calibrated = !row.is_dynamic() && use.input == 1;
+    const auto known = is_calibrated ? channels_.find(row.value) : channels_.end();
+    if (known != channels_.end()) {
+      const auto num_channels =
+          static_cast<size_t>(sums->num_sums / sums->sums_per_group * sums->channels);
+      const plan::ChannelCodes& codes = known->second;
+      if (codes.largest.size() == 1 || codes.largest.size() == num_channels) {
+        rule.largest = codes.largest;
+      }
+      if (codes.mean_squares.size() == num_channels) {
+        rule.costs = codes.mean_squares;
+        rule.means = codes.means;
+      }
+    }
+    rules.push_back(std::move(rule));
+  }
+  return rules;
+}
+
+uint64_t FitPairs(std::span<const PairRule> rules, std::span<const float> target,
+                  std::span<int32_t> codes, ThreadPool& pool) {
+  uint64_t num_changed = 0;
+  for (const PairRule& rule : rules) {
+    const ops::SumLayout& sums = rule.sums;
+    std::vector<uint64_t> changed(static_cast<size_t>(sums.num_sums));
+    pool.ParallelFor(changed.size(), [&](size_t task) {
+      const auto sum = static_cast<int64_t>(task);
+      changed[task] = FitSum(
+          rule, sum, [&](int64_t i) -> int32_t& { return codes[sums.ElementOf(sum, i)]; },
+          [&](int64_t i) { return double{target[sums.ElementOf(sum, i)]}; });
+    });
+    for (const uint64_t count : changed) num_changed += count;
+  }
+  return num_changed;
+}
+
+void BalanceMeans(const PairRule& rule, std::span<const float> target, formats::CodeRange range,
+                  std::span<int32_t> codes, ThreadPool& pool) {
+  const ops::SumLayout& sums = rule.sums;
+  // Rounding errors that are independent add up to 0.29 sqrt(length) steps, and a move takes one
+  // off. More of them would make up for an input that is larger than all others, at the cost of the
+  // rest.
+  const int most_moves = 1 + static_cast<int>(0.29 * std::sqrt(static_cast<double>(sums.length)));
+  pool.ParallelFor(static_cast<size_t>(sums.num_sums), [&](size_t task) {
+    const auto sum = static_cast<int64_t>(task);
+    const auto length = static_cast<size_t>(sums.length);
+    std::vector<double> errors(length), means(length, 1.0), variances(length, 1.0);
+    double shift = 0;
+    for (size_t i = 0; i < length; ++i) {
+      const auto at = static_cast<int64_t>(i);
+      const size_t element = sums.ElementOf(sum, at);
+      const size_t channel = sums.ChannelOf(sum, at);
+      errors[i] = codes[element] - double{target[element]};
+      if (!rule.means.empty()) {
+        means[i] = rule.means[channel];
+        // Samples tell variances less well than they seem to.
+        variances[i] =
+            std::max(rule.costs[channel] - means[i] * means[i], 0.5 * rule.costs[channel]);
+      }
+      shift += means[i] * errors[i];
+    }
+    // Whether the code may be that, beside its neighbour.
+    const auto fits = [&](size_t i, int32_t code) {
+      if (code < range.quant_min || code > range.quant_max) return false;
+      const size_t other = i ^ 1;
+      if (other >= length) return true;
+      const auto first = static_cast<int64_t>(i);
+      const auto second = static_cast<int64_t>(other);
+      return formats::FitsPairSum({code, codes[sums.ElementOf(sum, second)]},
+                                  {rule.LargestOf(sums.ChannelOf(sum, first)),
+                                   rule.LargestOf(sums.ChannelOf(sum, second))});
+    };
+    for (int move = 0; move < most_moves; ++move) {
+      // The change of sum v e^2 + (sum m e)^2 by a step of one code against the shift.
+      double least = -1e-9;
+      size_t best = length;
+      int32_t best_step = 0;
+      for (size_t i = 0; i < length; ++i) {
+        const int32_t step = shift * means[i] > 0 ? -1 : 1;
+        const double change = variances[i] * (2 * errors[i] * step + 1) +
+                              2 * shift * means[i] * step + means[i] * means[i];
+        if (change >= least) continue;
+        if (!fits(i, codes[sums.ElementOf(sum, static_cast<int64_t>(i))] + step)) continue;
+        least = change;
+        best = i;
+        best_step = step;
+      }
+      if (best == length) return;
+      codes[sums.ElementOf(sum, static_cast<int64_t>(best))] += best_step;
+      errors[best] += best_step;
+      shift += means[best] * best_step;
+    }
+  });
+}
+
+std::vector<QParams> ChoosePairSafeScales(std::span<const PairRule> rules,
+                                          std::span<const float> values,
+                                          std::vector<QParams> params,
+                                          const formats::IntegerSpec& spec,
+                                          const std::function<size_t(size_t)>& params_of,
+                                          ThreadPool& pool) {
+  const std::vector<std::vector<Sum>> sums_of = SumsOfParams(rules, params.size(), params_of);
+  std::vector<uint8_t> saturates(params.size());
+  pool.ParallelFor(sums_of.size(), [&](size_t i) {
+    if (!sums_of[i].empty())
+      saturates[i] = CanSaturate(sums_of[i], values, params[i], spec) ? 1 : 0;
+  });
+  if (std::ranges::find(saturates, 1) == saturates.end()) return params;
+  pool.ParallelFor(sums_of.size(), [&](size_t i) {
+    if (!sums_of[i].empty()) {
+      params[i] = ChooseScale(Elements(sums_of[i], values), params[i], spec).params;
+    }
+  });
+  return params;
+}
+
+PairLoss EstimatePairLoss(std::span<const PairRule> rules, std::span<const float> values,
+                          std::span<const QParams> params, const formats::IntegerSpec& spec,
+                          const std::function<size_t(size_t)>& params_of, ThreadPool& pool) {
+  constexpr size_t kMostParams = 64;
+  const std::vector<std::vector<Sum>> sums_of = SumsOfParams(rules, params.size(), params_of);
+  const size_t num_tasks = std::min(kMostParams, sums_of.size());
+  std::vector<PairLoss> losses(num_tasks);
+  pool.ParallelFor(num_tasks, [&](size_t task) {
+    const size_t i = task * sums_of.size() / num_tasks;
+    if (sums_of[i].empty()) return;
+    const Elements elements(sums_of[i], values);
+    const ChosenScale chosen = ChooseScale(elements, params[i], spec);
+    losses[task].fitting = chosen.cost;
+    losses[task].nearest =
+        Try(elements.WithoutActivation(), params[i], formats::SearchedCodes(spec)).cost;
+    for (const float value : elements.values) losses[task].weight_power += double{value} * value;
+  });
+  PairLoss loss;
+  for (const PairLoss& of_params : losses) {
+    loss.nearest += of_params.nearest;
+    loss.fitting += of_params.fitting;
+    loss.weight_power += of_params.weight_power;
+  }
+  return loss;
+}
+
+}  // namespace bitpress::weights

@@ -1,0 +1,277 @@
+#include "weights/unpack_functions.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "formats/pack.h"
+#include "formats/packed_tensor.h"
+#include "weights/unpack_body.h"
+#include "weights/unpack_integers.h"
+
+namespace bitpress::weights {
+namespace {
+
+using formats::FormatSpec;
+
+// "mxfp6_e2m3"; of bfp(bits=13, block=32): "bfp_bits13_block32".
+std::string WordOf(const FormatSpec& spec) {
+  if (!spec.name.starts_with("bfp(")) return spec.name;
+  std::string word =
+      fmt::format("bfp_bits{}_block{}", spec.exponent_bits + spec.element_bits, spec.block_size);
+  if (spec.exponent_bits != 8) word += fmt::format("_exponent{}", spec.exponent_bits);
+  return word;
+}
+
+// The format of a function's name without prefix and suffix. Throws as FindFormat.
+FormatSpec FormatOfWord(const std::string& word) {
+  int bits = 0, block = 0, exponent = 8;
+  const int found =
+      std::sscanf(word.c_str(), "bfp_bits%d_block%d_exponent%d", &bits, &block, &exponent);
+  if (found < 2) return formats::FindFormat(word);
+  FormatSpec spec = formats::FindFormat(
+      fmt::format("bfp(bits={}, block={}, exponent_bits={})", bits, block, exponent));
+  if (WordOf(spec) != word) Fail(ErrorCode::kInvalidArgument, "'{}' is no format", word);
+  return spec;
+}
+
+DataType CodeType(const FormatSpec& spec, int64_t opset) {
+  if (HasFloat8Codes(spec)) {
+    return opset >= kFirstFloat8Opset ? spec.onnx_type : DataType::kUInt8;
+  }
+  return spec.onnx_type == DataType::kInt8 ? DataType::kInt8 : DataType::kUInt8;
+}
+
+// Parts that do not cross the end of a block or of a sub-block.
+std::vector<int64_t> Blocks(const FormatSpec& spec, const BlockView& view) {
+  std::vector<int64_t> blocks = EqualParts(view, spec.block_size);
+  if (spec.sub_block_size > 0) {
+    const int64_t length = std::gcd(blocks[2], int64_t{spec.sub_block_size});
+    blocks[1] = view.axis / length;
+    blocks[2] = length;
+  }
+  return blocks;
+}
+
+std::vector<float> ShiftTable(int bits) {
+  std::vector<float> table;
+  for (int shift = 0; shift < 1 << bits; ++shift) table.push_back(std::ldexp(1.0F, -shift));
+  return table;
+}
+
+// Element values in the units of formats::ElementTable, flat or in the weight's shape.
+std::string AddElements(UnpackBody& body, const FormatSpec& spec, int64_t opset) {
+  const int bits = formats::CodePlaneBits(spec);
+  if (bits == 8 && CodeType(spec, opset) != DataType::kUInt8) {
+    return body.Cast("codes", DataType::kFloat, "elements");
+  }
+  return body.Decode("codes", bits, formats::ElementTable(spec), "elements");
+}
+
+// The low bits of wide codes count away from zero.
+std::string AddLowCodes(UnpackBody& body, const FormatSpec& spec, std::string elements,
+                        bool is_padded) {
+  const int bits = formats::LowCodePlaneBits(spec);
+  std::vector<float> numbers;
+  for (int code = 0; code < 1 << bits; ++code) numbers.push_back(static_cast<float>(code));
+  const std::string low =
+      body.InShape(body.Decode("low_codes", bits, numbers, "low"), "blocks", is_padded, "low");
+  std::vector<float> signs(256, 1.0F);
+  std::fill(signs.begin() + 128, signs.end(), -1.0F);
+  const std::string sign =
+      body.InShape(body.Decode("codes", 8, signs, "sign"), "blocks", false, "sign");
+  return body.Add("Add", {std::move(elements), body.Add("Mul", {sign, low}, "signed_low")},
+                  "whole_elements");
+}
+
+// One factor for each part of Blocks: [outer, parts, 1, inner].
+std::string AddScales(UnpackBody& body, const FormatSpec& spec) {
+  const auto table = formats::ScaleTable(spec);
+  const std::string scale_of_byte =
+      body.Floats("scale_of_byte", {256}, std::vector<float>(table.begin(), table.end()));
+  const std::string scale = body.Add(
+      "Gather", {scale_of_byte, body.Cast("scales", DataType::kInt32, "scale_bytes")}, "scale");
+  const UnpackBody::Parts parts = body.AddParts();
+  std::string result =
+      body.PerPart(scale, parts, body.Scalar("block_size", spec.block_size), "block_scale");
+  if (spec.sub_block_size > 0 && spec.sub_block_shift_bits > 0) {
+    const int bits = spec.sub_block_shift_bits;
+    const std::string sub_block = body.Scalar("sub_block_size", spec.sub_block_size);
+    const std::string axis = body.Add("Mul", {parts.count, parts.length}, "axis_length");
+    const std::string rounded_up = body.Add(
+        "Add", {axis, body.Scalar("round_up", spec.sub_block_size - 1)}, "axis_length_rounded_up");
+    const std::string num_sub_blocks = body.Add("Div", {rounded_up, sub_block}, "num_sub_blocks");
+    const std::string at_zero = body.Int64s("at_zero", {0});
+    const auto as_list = [&](const std::string& scalar) {
+      return body.Add("Unsqueeze", {scalar, at_zero}, scalar + "_list");
+    };
+    const std::string outer = body.Add("Gather", {"blocks", body.Scalar("first", 0)}, "num_outer");
+    const std::string inner = body.Add("Gather", {"blocks", body.Scalar("three", 3)}, "num_inner");
+    const std::string shape =
+        body.Add("Concat", {as_list(outer), as_list(num_sub_blocks), as_list(inner)}, "shift_shape",
+                 {{"axis", int64_t{0}}});
+    // Shifts are few: their padding is always cut off.
+    const std::string factors =
+        body.InShape(body.Decode("shifts", bits, ShiftTable(bits), "shift"), shape, true, "shift");
+    result = body.Add("Mul", {result, body.PerPart(factors, parts, sub_block, "sub_block_scale")},
+                      "part_scale");
+  }
+  return body.BehindParts(result, "scale_in_blocks");
+}
+
+void AddPlainBody(UnpackBody& body, const FormatSpec& spec, DataType type) {
+  if (type == DataType::kUInt8) {
+    const std::string values = body.Decode("codes", 8, formats::ElementTable(spec), "elements");
+    body.Add("Identity", {values}, "weight");
+  } else {
+    body.Cast("codes", DataType::kFloat, "weight");
+  }
+}
+
+// Bytes of the initializers that a node reads. Which part is which follows from the format alone.
+formats::PackedSizes FoundSizes(const graph::Model& model, const graph::Node& node,
+                                const FormatSpec& spec) {
+  formats::PackedSizes sizes;
+  std::vector<size_t*> parts{&sizes.codes};
+  if (formats::LowCodePlaneBits(spec) > 0) parts.push_back(&sizes.low_codes);
+  if (spec.is_blocked()) parts.push_back(&sizes.scales);
+  if (spec.sub_block_size > 0 && spec.sub_block_shift_bits > 0) parts.push_back(&sizes.shifts);
+  if (node.num_inputs() != parts.size()) {
+    FailNotOurs(fmt::format("it has {} inputs, expected {}", node.num_inputs(), parts.size()));
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!model.IsInitializer(node.input(i))) {
+      FailNotOurs(fmt::format("its input '{}' is not in the model", node.input(i)));
+    }
+    *parts[i] = model.Initializer(node.input(i)).bytes.size();
+  }
+  return sizes;
+}
+
+}  // namespace
+
+void FailNotOurs(std::string_view what) {
+  Fail(ErrorCode::kInvalidModel, "it does not decode a weight as bitpress stores them: {}", what);
+}
+
+void ReadShape(const graph::Node& node, PackedWeight& weight) {
+  weight.shape = node.GetInts("shape");
+  const std::vector<int64_t> blocks = node.GetInts("blocks");
+  if (blocks.size() != 4) FailNotOurs("attribute 'blocks' must have four numbers");
+  const int64_t count = NumElements(blocks);
+  if (count == 0 || count != NumElements(weight.shape)) {
+    FailNotOurs("attributes 'shape' and 'blocks' must have as many elements, and some");
+  }
+  weight.view = {blocks[0], blocks[1] * blocks[2], blocks[3]};
+}
+
+PackedStorage::Part PlanePart(std::string suffix, int bits, size_t num_bytes) {
+  const formats::PackGroup group = formats::PackGroupOf(bits);
+  PackedStorage::Part part{std::move(suffix), DataType::kUInt8, {}};
+  const auto row = static_cast<int64_t>(group.spare_bits == 0 ? 1 : group.num_bytes);
+  part.dims = {static_cast<int64_t>(num_bytes) / row};
+  if (row > 1) part.dims.push_back(row);
+  return part;
+}
+
+std::vector<int64_t> EqualParts(const BlockView& view, int64_t block_size) {
+  const int64_t length = view.axis <= block_size ? view.axis : std::gcd(block_size, view.axis);
+  return {view.outer, view.axis / length, length, view.inner};
+}
+
+bool HasFloat8Codes(const FormatSpec& spec) {
+  return spec.onnx_type == DataType::kFloat8E4M3FN || spec.onnx_type == DataType::kFloat8E5M2;
+}
+
+PackedStorage StoragePacked(const FormatSpec& spec, std::span<const int64_t> shape,
+                            const BlockView& view, int64_t opset) {
+  const formats::PackedSizes sizes = formats::SizesOf(spec, view.outer, view.axis, view.inner);
+  PackedStorage storage;
+  graph::FunctionSpec& function = storage.function;
+  function.domain = "bitpress";
+  function.name = kUnpackPrefix + WordOf(spec);
+  function.outputs = {"weight"};
+  UnpackBody body(function);
+
+  if (!spec.is_blocked()) {
+    const DataType type = spec.element_bits == 16 ? spec.onnx_type : CodeType(spec, opset);
+    storage.parts.push_back({"codes", type, {shape.begin(), shape.end()}});
+    function.doc = fmt::format("The float values of a weight stored as {}.", spec.name);
+    AddPlainBody(body, spec, type);
+  } else {
+    const int bits = formats::CodePlaneBits(spec);
+    const int low_bits = formats::LowCodePlaneBits(spec);
+    const auto count = static_cast<size_t>(NumElements(shape));
+    const bool is_padded = count % formats::PackGroupOf(bits).num_codes != 0 ||
+                           (low_bits > 0 && count % formats::PackGroupOf(low_bits).num_codes != 0);
+    if (is_padded) function.name += kPaddedSuffix;
+    if (bits == 8) {
+      storage.parts.push_back({"codes", CodeType(spec, opset), {shape.begin(), shape.end()}});
+    } else {
+      storage.parts.push_back(PlanePart("codes", bits, sizes.codes));
+    }
+    if (low_bits > 0) storage.parts.push_back(PlanePart("low_codes", low_bits, sizes.low_codes));
+    const int64_t num_blocks = static_cast<int64_t>(sizes.scales) / (view.outer * view.inner);
+    storage.parts.push_back({"scales", DataType::kUInt8, {view.outer, num_blocks, view.inner}});
+    if (sizes.shifts > 0) {
+      storage.parts.push_back(PlanePart("shifts", spec.sub_block_shift_bits, sizes.shifts));
+    }
+    storage.attributes = {{"shape", std::vector<int64_t>(shape.begin(), shape.end())},
+                          {"blocks", Blocks(spec, view)}};
+    function.attributes = {"shape", "blocks"};
+    function.doc = fmt::format(
+        "The float values of a weight stored as {}: the value of each code times the power of two "
+        "that its block of {} shares. `blocks` is [outer, parts, length, inner]: the shape with "
+        "the blocked axis cut into equal parts, none of which crosses the end of a block.",
+        spec.name, spec.block_size);
+    body.IntsAttribute("blocks");
+    std::string elements =
+        body.InShape(AddElements(body, spec, opset), "blocks", is_padded && bits < 8, "elements");
+    if (low_bits > 0) elements = AddLowCodes(body, spec, elements, is_padded);
+    const std::string scaled =
+        body.Add("Mul", {elements, AddScales(body, spec)}, "weight_in_blocks");
+    body.Add("Reshape", {scaled, body.IntsAttribute("shape")}, "weight");
+  }
+  for (const PackedStorage::Part& part : storage.parts) function.inputs.push_back(part.suffix);
+  return storage;
+}
+
+std::optional<PackedWeight> PackedWeightOf(const graph::Model& model, const graph::Node& node) {
+  if (node.domain() != "bitpress" || !node.op_type().starts_with(kUnpackPrefix))
+    return std::nullopt;
+  return WithContext(node.Describe(), [&] {
+    std::string word = node.op_type().substr(std::strlen(kUnpackPrefix));
+    if (word.ends_with(kPaddedSuffix)) word.resize(word.size() - std::strlen(kPaddedSuffix));
+    if (auto integer = PackedIntegerOf(model, node, word)) return *std::move(integer);
+    PackedWeight weight;
+    weight.spec = FormatOfWord(word);
+    if (const std::string why = formats::WhyNotPackable(weight.spec); !why.empty()) {
+      FailNotOurs(why);
+    }
+    if (node.num_outputs() != 1 || node.output(0).empty()) FailNotOurs("it must have one output");
+    const formats::PackedSizes found = FoundSizes(model, node, weight.spec);
+    if (weight.spec.is_blocked()) {
+      ReadShape(node, weight);
+    } else {
+      const auto dims = model.Initializer(node.input(0)).dims;
+      weight.shape.assign(dims.begin(), dims.end());
+      weight.view = {1, NumElements(dims), 1};
+    }
+    const auto& [outer, axis, inner] = weight.view;
+    const formats::PackedSizes expected = formats::SizesOf(weight.spec, outer, axis, inner);
+    if (found != expected) {
+      FailNotOurs(
+          fmt::format("[{}, {}, {}] takes {} + {} + {} + {} bytes of codes, low codes, "
+                      "scales and shifts, not {} + {} + {} + {}",
+                      outer, axis, inner, expected.codes, expected.low_codes, expected.scales,
+                      expected.shifts, found.codes, found.low_codes, found.scales, found.shifts));
+    }
+    return weight;
+  });
+}
+
+}  // namespace bitpress::weights

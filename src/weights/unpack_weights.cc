@@ -1,0 +1,237 @@
+#include "weights/unpack_weights.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "formats/packed_tensor.h"
+#include "kernels/half.h"
+#include "kernels/pack_tensor.h"
+#include "ops/quantizer_nodes.h"
+#include "weights/native_form.h"
+#include "weights/unpack_functions.h"
+#include "weights/unpack_integers.h"
+
+namespace bitpress::weights {
+namespace {
+
+using graph::Model;
+using graph::Node;
+
+std::span<const uint8_t> BytesOf(const graph::HeldInitializer& source) {
+  return {reinterpret_cast<const uint8_t*>(source.bytes.data()), source.bytes.size()};
+}
+
+// A packed weight and the bytes it is decoded from.
+struct Job {
+  PackedWeight weight;
+  std::vector<graph::HeldInitializer> parts;
+  std::string node;  // for messages
+
+  // Which part is which follows from the format alone.
+  formats::PackedView View() const {
+    formats::PackedView view;
+    size_t next = 0;
+    const auto take = [&](bool has_part) {
+      return has_part && next < parts.size() ? BytesOf(parts[next++]) : std::span<const uint8_t>();
+    };
+    const formats::FormatSpec& spec = weight.spec;
+    view.codes = take(true);
+    view.low_codes = take(formats::LowCodePlaneBits(spec) > 0);
+    view.scales = take(spec.is_blocked());
+    view.shifts = take(spec.sub_block_size > 0 && spec.sub_block_shift_bits > 0);
+    return view;
+  }
+
+  std::vector<float> Decode(ThreadPool& pool) const {
+    std::vector<float> y(static_cast<size_t>(NumElements(weight.shape)));
+    if (weight.integer) {
+      std::vector<std::span<const std::byte>> bytes;
+      for (const graph::HeldInitializer& part : parts) bytes.push_back(part.bytes);
+      UnpackInteger(weight, bytes, y, pool);
+      return y;
+    }
+    const BlockView& view = weight.view;
+    WithContext(node, [&] {
+      kernels::UnpackTensor(weight.spec, view.outer, view.axis, view.inner, View(), y, pool);
+    });
+    return y;
+  }
+};
+
+// Replaces a node with one output by an initializer of the same name that is computed later.
+void ReplaceByConstant(Model& model, Node node, DataType type, const std::vector<int64_t>& dims,
+                       std::function<Tensor()> compute) {
+  const std::string value = node.output(0);
+  node.set_output(0, model.FreshName(value + "_decoded"));
+  model.RemoveNode(node);
+  model.DeferInitializers({{value, type, dims}}, [compute = std::move(compute)] {
+    std::vector<Tensor> tensors;
+    tensors.push_back(compute());
+    return tensors;
+  });
+}
+
+// The Cast to FLOAT16 behind a decoded weight, if nothing else reads the floats.
+std::optional<Node> HalfCast(const Model& model, const std::string& value) {
+  const std::vector<graph::Use> uses = model.Uses(value);
+  if (uses.size() != 1 || model.IsOutput(value) || model.IsUsedInSubgraph(value))
+    return std::nullopt;
+  const Node& reader = uses.front().node;
+  const bool is_cast = reader.op_type() == "Cast" && reader.domain().empty() &&
+                       reader.GetInt("to", 0) == static_cast<int64_t>(DataType::kFloat16);
+  return is_cast ? std::optional(reader) : std::nullopt;
+}
+
+void RemoveIfUnused(Model& model, const std::vector<std::string>& constants) {
+  for (const std::string& name : constants) {
+    const bool is_unused =
+        model.Uses(name).empty() && !model.IsOutput(name) && !model.IsUsedInSubgraph(name);
+    if (is_unused && model.IsInitializer(name)) model.RemoveInitializer(name);
+  }
+}
+
+void Unpack(Model& model, Node node, PackedWeight weight, ThreadPool& pool,
+            const std::function<void()>& step) {
+  const auto job = std::make_shared<Job>(Job{std::move(weight), {}, node.Describe()});
+  std::vector<std::string> inputs;
+  for (size_t i = 0; i < node.num_inputs(); ++i) {
+    inputs.push_back(node.input(i));
+    job->parts.push_back(WithContext(job->node, [&] { return model.HoldInitializer(inputs[i]); }));
+  }
+  const std::vector<int64_t> dims = job->weight.shape;
+  const std::string value = node.output(0);
+  if (const std::optional<Node> cast = HalfCast(model, value)) {
+    ReplaceByConstant(model, *cast, DataType::kFloat16, dims, [job, dims, step, &pool] {
+      const std::vector<float> y = job->Decode(pool);
+      Tensor tensor{DataType::kFloat16, dims, std::vector<std::byte>(y.size() * sizeof(uint16_t))};
+      kernels::FloatToHalf(y, tensor.values<uint16_t>().data());
+      step();
+      return tensor;
+    });
+    model.RemoveNode(node);
+  } else {
+    ReplaceByConstant(model, node, DataType::kFloat, dims, [job, dims, step, &pool] {
+      const std::vector<float> y = job->Decode(pool);
+      Tensor tensor{DataType::kFloat, dims, std::vector<std::byte>(y.size() * sizeof(float))};
+      std::ranges::copy(y, tensor.values<float>().begin());
+      step();
+      return tensor;
+    });
+  }
+  RemoveIfUnused(model, inputs);
+}
+
+// A MatMulNBits or GatherBlockQuantized as the MatMul or Gather of floats that it stands for.
+// Several of them may read one weight: `weights` says what it is called by the names of its parts.
+void UnpackNative(Model& model, Node node, const NativeForm& form,
+                  std::map<std::string, std::string>& weights, ThreadPool& pool,
+                  const std::function<void()>& step) {
+  constexpr size_t kScales = 2;
+  constexpr size_t kZeroPoints = 3;
+  constexpr size_t kBias = 5;
+  const std::string codes = node.input(form.is_matmul ? 1 : 0);
+  const std::string data = node.input(form.is_matmul ? 0 : 1);
+  std::vector<std::string> parts{codes, node.input(kScales)};
+  if (form.has_zero_points) parts.push_back(node.input(kZeroPoints));
+  auto [known, is_new] =
+      weights.try_emplace(fmt::format("{} {} x {} of {} bits in {}", fmt::join(parts, "\n"),
+                                      form.num_rows, form.row_length, form.bits, form.block_size));
+  if (is_new) {
+    const std::string_view suffix = "_codes";
+    std::string name =
+        codes.ends_with(suffix) ? codes.substr(0, codes.size() - suffix.size()) : codes + "_floats";
+    known->second = model.FreshName(std::move(name));
+    std::vector<graph::HeldInitializer> held;
+    for (const std::string& part : parts) held.push_back(model.HoldInitializer(part));
+    std::vector<int64_t> dims{form.num_rows, form.row_length};
+    if (form.is_matmul) std::swap(dims[0], dims[1]);
+    model.DeferInitializers({{known->second, DataType::kFloat, dims}}, [=, &pool] {
+      Tensor tensor{DataType::kFloat, dims,
+                    std::vector<std::byte>(NumBytes(DataType::kFloat, NumElements(dims)))};
+      DecodeNative(form, held[0].bytes, held[1].bytes,
+                   form.has_zero_points ? held[2].bytes : std::span<const std::byte>(),
+                   tensor.values<float>(), pool);
+      step();
+      std::vector<Tensor> tensors;
+      tensors.push_back(std::move(tensor));
+      return tensors;
+    });
+  }
+  const std::string bias =
+      form.is_matmul && node.num_inputs() > kBias ? node.input(kBias) : std::string();
+  const std::string output = node.output(0);
+  node.set_output(0, model.FreshName(output + "_replaced"));
+  if (form.is_matmul) {
+    const std::string product = bias.empty() ? output : model.FreshName(output + "_product");
+    model.InsertNode({node.name(), "MatMul", "", {data, known->second}, {product}, {}}, node);
+    if (!bias.empty()) {
+      model.InsertNode({output + "_add", "Add", "", {product, bias}, {output}, {}}, node);
+    }
+  } else {
+    model.InsertNode({node.name(), "Gather", "", {known->second, data}, {output}, {}}, node);
+  }
+  model.RemoveNode(node);
+  RemoveIfUnused(model, parts);
+}
+
+}  // namespace
+
+size_t UnpackWeights(Model& model, ThreadPool& pool, const ProgressSink& progress) {
+  // Unpacking removes nodes, but none of these before its turn.
+  std::vector<Node> nodes = model.AllNodes();
+  std::vector<std::pair<Node, NativeForm>> native;
+  for (const Node& node : nodes) {
+    if (const auto form = NativeFormOf(model, node)) native.emplace_back(node, *form);
+  }
+  std::erase_if(nodes, [](const Node& node) { return !ops::IsUnpack(node); });
+  // How many there are is known before the first one is decoded, when the model is written.
+  struct Count {
+    size_t num_done = 0;
+    size_t num_weights = 0;
+  };
+  const auto count = std::make_shared<Count>();
+  const auto step = [count, progress] {
+    count->num_done = std::min(count->num_done + 1, count->num_weights);
+    if (progress) progress("unpack weights", count->num_done, count->num_weights);
+  };
+  for (const Node& node : nodes) {
+    if (auto weight = PackedWeightOf(model, node)) {
+      Unpack(model, node, std::move(*weight), pool, step);
+    }
+  }
+  std::map<std::string, std::string> weights;
+  for (const auto& [node, form] : native) UnpackNative(model, node, form, weights, pool, step);
+  for (const auto& [domain, name] : model.Functions()) {
+    if (domain == "bitpress" && name.starts_with("Unpack_")) model.RemoveFunction(domain, name);
+  }
+  count->num_weights = nodes.size() + weights.size();
+  return count->num_weights;
+}
+
+size_t DropQuantizers(Model& model) {
+  size_t num_dropped = 0;
+  for (Node node : model.AllNodes()) {
+    if (node.domain() != "bitpress" || !ops::IsQuantizer(node)) continue;
+    ++num_dropped;
+    const std::string source = node.input(0);
+    const std::string value = node.output(0);
+    for (graph::Use use : model.AllUses(value)) use.node.set_input(use.input_index, source);
+    if (model.IsOutput(value)) {
+      node.set_output(0, model.FreshName(value + "_dropped"));
+      model.InsertNode({value + "_identity", "Identity", "", {source}, {value}, {}}, node);
+    }
+    model.RemoveNode(node);
+  }
+  for (const auto& [domain, name] : model.Functions()) {
+    if (domain == "bitpress" && name.starts_with("QuantizeDequantize_")) {
+      model.RemoveFunction(domain, name);
+    }
+  }
+  return num_dropped;
+}
+
+}  // namespace bitpress::weights
