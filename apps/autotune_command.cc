@@ -15,7 +15,9 @@ namespace bitpress::apps {
 namespace {
 
 struct Options {
-  std::string model, output, report, data, labels, validation, validation_labels, configs;
+  std::string model, output, report, configs;
+  SampleArguments samples = {.data = {}, .labels = {}, .image = {}, .limit = 100};
+  SampleArguments validation;
   bool as_is = false;
   tasks::AutotuneOptions request;
 };
@@ -54,10 +56,9 @@ void Run(Options& options) {
   request.model = options.model;
   request.output = options.output;
   request.report = options.report;
-  request.data = options.data;
-  request.labels_csv = options.labels;
-  request.validation = options.validation;
-  request.validation_labels_csv = options.validation_labels;
+  request.samples = options.samples.Spec();
+  request.validation = options.validation.Spec();
+  request.validation.image = options.samples.image;
   if (options.as_is) request.preparation = rewrite::Preparation::kAsIs;
   for (const std::string& name : SplitOutsideParentheses(options.configs, ",")) {
     ConfigOptions config;
@@ -86,20 +87,18 @@ void AddAutotuneCommand(CLI::App& program) {
   command->add_option("-o,--output", options->output, "the quantized model to write")
       ->required()
       ->type_name("FILE");
-  AddSampleOptions(*command, options->data, options->labels, options->request.image,
-                   options->request.num_samples)
-      ->required();
+  AddSampleOptions(*command, options->samples)->required();
   command->get_option("--samples")
       ->description("for ranges and fine-tuning at most so many (default 100; 0: all)");
   command
-      ->add_option("--validation", options->validation,
+      ->add_option("--validation", options->validation.data,
                    "other samples to measure with (default: those of --data)")
       ->type_name("DIR");
-  command->add_option("--validation-labels", options->validation_labels, "their labels")
+  command->add_option("--validation-labels", options->validation.labels, "their labels")
       ->type_name("CSV");
   constexpr int kMost = 1'000'000'000;  // CLI11 would read a negative number as a large one
   command
-      ->add_option("--validation-samples", options->request.num_validation_samples,
+      ->add_option("--validation-samples", options->validation.limit,
                    "measure with at most so many (default 0: all)")
       ->check(CLI::Range(0, kMost))
       ->type_name("N");

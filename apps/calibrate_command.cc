@@ -17,7 +17,8 @@ namespace {
 constexpr int kMostSamples = 1'000'000'000;  // CLI11 would read a negative number as a large one
 
 struct Options {
-  std::string model, output, data, labels;
+  std::string model, output;
+  SampleArguments samples;
   ConfigOptions config;
   tasks::CalibrateOptions request;
 };
@@ -40,8 +41,7 @@ void RunCalibrate(Options& options) {
   tasks::CalibrateOptions& request = options.request;
   request.model = options.model;
   request.output = options.output;
-  request.data = options.data;
-  request.labels_csv = options.labels;
+  request.samples = options.samples.Spec();
   request.preparation = options.config.preparation();
   if (!options.config.config.empty()) {
     request.config = options.config.Resolve();
@@ -74,9 +74,7 @@ void AddCalibrateCommand(CLI::App& program) {
   command->add_option("model", options->model, "the float ONNX model")
       ->required()
       ->type_name("MODEL");
-  AddSampleOptions(*command, options->data, options->labels, options->request.image,
-                   options->request.num_samples)
-      ->required();
+  AddSampleOptions(*command, options->samples)->required();
   command->add_option("-o,--output", options->output, "the calibration file to write")
       ->required()
       ->type_name("FILE");

@@ -17,20 +17,15 @@ namespace {
 
 struct Options {
   std::string model;
-  std::string data;
-  std::string labels;
-  std::string image;
+  SampleArguments samples;
   std::string json;
 };
 
 void Run(const Options& options) {
   std::unique_ptr<AtomicFile> file;
   if (!options.json.empty()) file = std::make_unique<AtomicFile>(options.json);
-  const deploy::TargetReport report = tasks::CheckTarget({.model = options.model,
-                                                          .data = options.data,
-                                                          .labels_csv = options.labels,
-                                                          .image = options.image,
-                                                          .open_source = {}});
+  const deploy::TargetReport report =
+      tasks::CheckTarget({.model = options.model, .samples = options.samples.Spec()});
   if (file != nullptr) {
     file->Write(
         deploy::ToJson(report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
@@ -52,7 +47,7 @@ void AddCheckCommand(CLI::App& program) {
       "check", "Load a model in ONNX Runtime, run a sample, say what computes on integers.");
   const auto options = std::make_shared<Options>();
   command->add_option("model", options->model, "the ONNX model")->required()->type_name("MODEL");
-  AddDataOptions(*command, options->data, options->labels, options->image)
+  AddDataOptions(*command, options->samples)
       ->description("run the first sample of this folder, instead of one that is made up");
   command->add_option("--json", options->json, "write the report to this file too")
       ->type_name("FILE");

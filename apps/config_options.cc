@@ -90,28 +90,27 @@ void AddThreadsOption(CLI::App& command, size_t& num_threads) {
       ->type_name("N");
 }
 
-CLI::Option* AddDataOptions(CLI::App& command, std::string& data, std::string& labels,
-                            std::string& image) {
-  CLI::Option* const folder = command.add_option(
-      "--data", data, "a folder of photos, of .npy or .npz arrays, or of TensorProto .pb files");
+CLI::Option* AddDataOptions(CLI::App& command, SampleArguments& samples) {
+  CLI::Option* const folder =
+      command.add_option("--data", samples.data,
+                         "a folder of photos, of .npy or .npz arrays, or of TensorProto .pb files");
   folder->type_name("DIR");
   command
-      .add_option("--labels", labels,
+      .add_option("--labels", samples.labels,
                   "a CSV with the columns file,class: only the listed files count")
       ->type_name("CSV");
   command
-      .add_option("--image", image,
+      .add_option("--image", samples.image,
                   "how photos become tensors: resize=N crop=N mean=A or A/B/C std=A or A/B/C "
                   "layout=nchw|nhwc channels=rgb|bgr, joined by commas")
       ->type_name("SPEC");
   return folder;
 }
 
-CLI::Option* AddSampleOptions(CLI::App& command, std::string& data, std::string& labels,
-                              std::string& image, size_t& num_samples) {
-  CLI::Option* const folder = AddDataOptions(command, data, labels, image);
+CLI::Option* AddSampleOptions(CLI::App& command, SampleArguments& samples) {
+  CLI::Option* const folder = AddDataOptions(command, samples);
   constexpr int kMostSamples = 1'000'000'000;  // CLI11 would read -2 as a very large number
-  command.add_option("--samples", num_samples, "at most so many (default 0: all)")
+  command.add_option("--samples", samples.limit, "at most so many (default 0: all)")
       ->check(CLI::Range(0, kMostSamples))
       ->type_name("N");
   return folder;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/source.h"
 #include "plan/quant_config.h"
 #include "rewrite/prepare.h"
 
@@ -43,12 +44,20 @@ CLI::Option* AddConfigOptions(CLI::App& command, ConfigOptions& options);
 // Adds --threads to a subcommand; `num_threads` must outlive it.
 void AddThreadsOption(CLI::App& command, size_t& num_threads);
 
-// Adds --data, --labels and --image (and --samples), which say where samples come from; what they
-// fill in must outlive the subcommand. Return the one for --data.
-CLI::Option* AddDataOptions(CLI::App& command, std::string& data, std::string& labels,
-                            std::string& image);
-CLI::Option* AddSampleOptions(CLI::App& command, std::string& data, std::string& labels,
-                              std::string& image, size_t& num_samples);
+// Where samples come from, as the command line says it.
+struct SampleArguments {
+  std::string data, labels, image;
+  size_t limit = 0;
+
+  data::SampleSpec Spec() const {
+    return {.folder = data, .labels_csv = labels, .image = image, .opener = {}, .limit = limit};
+  }
+};
+
+// Adds --data, --labels and --image (and --samples), which say where samples come from; `samples`
+// must outlive the subcommand. Return the one for --data.
+CLI::Option* AddDataOptions(CLI::App& command, SampleArguments& samples);
+CLI::Option* AddSampleOptions(CLI::App& command, SampleArguments& samples);
 
 // For help texts: the presets, the settings with their values, one a line, and how rules are
 // written.

@@ -75,7 +75,8 @@ std::string ToText(const EvaluationReport& report) {
 
 struct Options {
   std::string processor = "here";
-  std::string model, reference, data, labels, json;
+  std::string model, reference, json;
+  SampleArguments samples;
   tasks::EvaluateOptions request;
 };
 
@@ -83,8 +84,7 @@ void Run(Options& options) {
   tasks::EvaluateOptions& request = options.request;
   request.model = options.model;
   request.reference = options.reference;
-  request.data = options.data;
-  request.labels_csv = options.labels;
+  request.samples = options.samples.Spec();
   request.processor = evaluate::ParseProcessor(options.processor);
   // Opened first: a report that cannot be written should not cost the work.
   std::unique_ptr<AtomicFile> file;
@@ -112,9 +112,7 @@ void AddEvaluateCommand(CLI::App& program) {
       "evaluate", "Measure accuracy, closeness to a float model, time and size.");
   const auto options = std::make_shared<Options>();
   command->add_option("model", options->model, "the ONNX model")->required()->type_name("MODEL");
-  AddSampleOptions(*command, options->data, options->labels, options->request.image,
-                   options->request.num_samples)
-      ->required();
+  AddSampleOptions(*command, options->samples)->required();
   command->get_option("--labels")
       ->description(
           "a CSV with the columns file,class: only the listed files count (default: one folder a "

@@ -28,11 +28,8 @@ struct Options {
   ConfigOptions config;
   emit::ApplyOptions apply;
   std::string calibration;
-  std::string data;
-  std::string labels;
-  std::string image;
+  SampleArguments samples;
   std::string page;
-  size_t num_samples = 0;
   bool is_external = false;
   Check check = Check::kAuto;
   size_t num_threads = 0;
@@ -60,10 +57,7 @@ void WritePage(const Options& options, const tasks::QuantizeOptions& request,
   page.model = options.output;
   page.reference = options.model;
   page.output = options.page;
-  page.data = options.data;
-  page.labels_csv = options.labels;
-  page.image = options.image;
-  page.num_samples = options.num_samples;
+  page.samples = request.samples;
   page.preparation = request.preparation;
   page.quantized = &quantized;
   page.commands = {{"Quantize, and this page", CommandLine()}};
@@ -98,10 +92,7 @@ void Run(const Options& options) {
   request.plan_file = options.plan_file;
   request.preparation = options.config.preparation();
   request.calibration = options.calibration;
-  request.data = options.data;
-  request.labels_csv = options.labels;
-  request.image = options.image;
-  request.num_samples = options.num_samples;
+  request.samples = options.samples.Spec();
   request.apply = options.apply;
   request.is_external = options.is_external;
   request.num_threads = options.num_threads;
@@ -114,7 +105,7 @@ void Run(const Options& options) {
   } else {
     CheckPlanAgrees(options);
   }
-  if (!options.calibration.empty() && !options.data.empty() && options.plan_file.empty() &&
+  if (!options.calibration.empty() && !options.samples.data.empty() && options.plan_file.empty() &&
       request.config.finetune.empty()) {
     throw CLI::ValidationError(
         "--calibration has the statistics already; --data besides it is for fine-tuning only");
@@ -154,7 +145,7 @@ void AddQuantizeCommand(CLI::App& program) {
       ->add_option("--calibration", options->calibration,
                    "integers: statistics of the activations, a file of `bitpress calibrate`")
       ->type_name("FILE");
-  AddSampleOptions(*command, options->data, options->labels, options->image, options->num_samples)
+  AddSampleOptions(*command, options->samples)
       ->description(
           "or gather them from these samples: a folder of photos, of .npy or .npz arrays, or of "
           "TensorProto .pb files");

@@ -15,7 +15,8 @@ namespace bitpress::apps {
 namespace {
 
 struct Options {
-  std::string model, reference, output, json, data, labels, calibration, plan_file, search;
+  std::string model, reference, output, json, calibration, plan_file, search;
+  SampleArguments samples;
   bool as_is = false;
   tasks::ReportOptions request;
 };
@@ -26,8 +27,7 @@ void Run(Options& options) {
   request.reference = options.reference;
   request.output = options.output;
   request.json = options.json;
-  request.data = options.data;
-  request.labels_csv = options.labels;
+  request.samples = options.samples.Spec();
   request.calibration = options.calibration;
   request.plan_file = options.plan_file;
   request.search = options.search;
@@ -60,7 +60,7 @@ void AddReportCommand(CLI::App& program) {
   command->add_option("-o,--output", options->output, "the page (HTML) to write")
       ->required()
       ->type_name("FILE");
-  AddSampleOptions(*command, options->data, options->labels, request.image, request.num_samples)
+  AddSampleOptions(*command, options->samples)
       ->description(
           "samples to measure on (without: weights and sizes only): a folder of photos, of .npy or "
           ".npz arrays, or of TensorProto .pb files");

@@ -4,8 +4,7 @@ namespace bitpress::apps {
 
 void SpaceArguments::Resolve(tasks::SpaceOptions& options) const {
   options.model = model;
-  options.data = data;
-  options.labels_csv = labels;
+  options.samples = samples.Spec();
   options.preparation = base.preparation();
   if (!base.config.empty()) {
     ConfigOptions named;
@@ -31,8 +30,7 @@ void AddSpaceOptions(CLI::App& command, SpaceArguments& arguments, tasks::SpaceO
       .add_option("--activation-candidates", options.activation_candidates,
                   "what its activations may get")
       ->type_name("NAME[,NAME...]");
-  AddSampleOptions(command, arguments.data, arguments.labels, options.image, options.num_samples)
-      ->required();
+  AddSampleOptions(command, arguments.samples)->required();
   constexpr int kMost = 1'000'000'000;  // CLI11 would read a negative number as a large one
   command
       .add_option("--sensitivity-samples", options.num_sensitivity_samples,

@@ -10,7 +10,8 @@
 namespace bitpress::apps {
 
 struct SpaceArguments {
-  std::string model, data, labels;
+  std::string model;
+  SampleArguments samples;
   ConfigOptions base;
 
   // Fills in what these say. This must outlive the use of `options`. Throws

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "data/source.h"
 #include "rewrite/prepare.h"
 #include "samples.h"
 #include "work.h"
@@ -25,13 +26,12 @@ struct SampleArguments {
   nb::object stream;
   size_t num_samples = 0;
 
-  template <typename Options>
-  void CopyTo(Options& options, Work& work) const {
-    options.data = folder;
-    options.labels_csv = labels_csv;
-    options.image = image;
-    options.open_source = OpenerOf(stream, work);
-    if constexpr (requires { options.num_samples; }) options.num_samples = num_samples;
+  data::SampleSpec Spec(Work& work) const {
+    return {.folder = folder,
+            .labels_csv = labels_csv,
+            .image = image,
+            .opener = OpenerOf(stream, work),
+            .limit = num_samples};
   }
 };
 

@@ -70,7 +70,7 @@ std::string MeasureSensitivity(const Path& model, const Path& output,
   tasks::SensitivityOptions options;
   options.model = model;
   options.output = output;
-  samples.CopyTo(options, work);
+  options.samples = samples.Spec(work);
   space.CopyTo(options);
   options.measures_time = measures_time;
   options.progress = work.Sink();
@@ -102,7 +102,7 @@ std::string Search(const Path& model, const Path& output, const std::optional<Pa
   options.model = model;
   options.output = output;
   options.picture = picture.value_or(Path());
-  samples.CopyTo(options, work);
+  options.samples = samples.Spec(work);
   space.CopyTo(options);
   goals.CopyTo(options);
   options.metric = MetricOf(metric, work);
@@ -120,11 +120,9 @@ std::string Autotune(const Path& model, const Path& output, const SampleArgument
   tasks::AutotuneOptions options;
   options.model = model;
   options.output = output;
-  samples.CopyTo(options, work);
-  options.validation = validation.folder;
-  options.validation_labels_csv = validation.labels_csv;
-  options.open_validation = OpenerOf(validation.stream, work);
-  options.num_validation_samples = validation.num_samples;
+  options.samples = samples.Spec(work);
+  options.validation = validation.Spec(work);
+  options.validation.image = samples.image;
   options.configs = configs;
   options.tolerable_loss = tolerable_loss;
   options.metric = MetricOf(metric, work);

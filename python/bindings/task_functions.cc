@@ -51,7 +51,7 @@ tasks::QuantizeReport Quantize(const Path& model, const Path& output,
   tasks::QuantizeOptions options;
   options.model = model;
   options.output = output;
-  samples.CopyTo(options, work);
+  options.samples = samples.Spec(work);
   if (arguments.config) options.config = *arguments.config;
   options.plan_file = arguments.plan_file;
   options.calibration = arguments.calibration;
@@ -110,7 +110,7 @@ calibrate::CalibrationTable Calibrate(const Path& model, const Path& output,
   tasks::CalibrateOptions options;
   options.model = model;
   options.output = output;
-  samples.CopyTo(options, work);
+  options.samples = samples.Spec(work);
   options.config = config;
   options.is_per_channel = per_channel;
   options.preparation = PreparationFor(as_is);
@@ -137,7 +137,7 @@ evaluate::EvaluationReport Evaluate(const Path& model, const std::optional<Path>
   options.processor = evaluate::ParseProcessor(processor);
   options.model = model;
   options.reference = reference.value_or(Path());
-  samples.CopyTo(options, work);
+  options.samples = samples.Spec(work);
   options.batch_size = batch_size;
   options.num_threads = num_threads;
   options.progress = work.Sink();
@@ -148,7 +148,7 @@ deploy::TargetReport Check(const Path& model, const SampleArguments& samples) {
   Work work{nb::none()};
   tasks::CheckOptions options;
   options.model = model;
-  samples.CopyTo(options, work);
+  options.samples = samples.Spec(work);
   return work.Run([&] { return tasks::CheckTarget(options); });
 }
 
@@ -164,7 +164,7 @@ std::string Report(const Path& model, const Path& output, const Path& reference,
   options.model = model;
   options.output = output;
   options.reference = reference;
-  samples.CopyTo(options, work);
+  options.samples = samples.Spec(work);
   options.num_layer_samples = num_layer_samples;
   options.calibration = calibration.value_or(Path());
   options.plan_file = plan.value_or(Path());

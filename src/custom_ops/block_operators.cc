@@ -9,6 +9,7 @@
 #include "formats/format_spec.h"
 #include "formats/quark.h"
 #include "kernels/fake_quantize.h"
+#include "ort/kernels.h"
 
 namespace bitpress::custom_ops {
 namespace {
@@ -51,13 +52,13 @@ class FakeQuantizeKernel : public OperatorKernel {
     if (is_half) {
       const auto* in = static_cast<const uint16_t*>(x.GetTensorRawData());
       auto* out = static_cast<uint16_t*>(y.GetTensorMutableRawData());
-      ParallelFor(context, quantizer.num_tasks(),
-                  [&](size_t task) { quantizer.RunTaskHalf(task, in, out); });
+      ort::ParallelFor(context, quantizer.num_tasks(),
+                       [&](size_t task) { quantizer.RunTaskHalf(task, in, out); });
     } else {
       const float* in = x.GetTensorData<float>();
       float* out = y.GetTensorMutableData<float>();
-      ParallelFor(context, quantizer.num_tasks(),
-                  [&](size_t task) { quantizer.RunTask(task, in, out); });
+      ort::ParallelFor(context, quantizer.num_tasks(),
+                       [&](size_t task) { quantizer.RunTask(task, in, out); });
     }
   }
 

@@ -13,6 +13,7 @@
 #include "formats/float_bits.h"
 #include "kernels/half.h"
 #include "kernels/linear_quantize.h"
+#include "ort/kernels.h"
 
 namespace bitpress::custom_ops {
 namespace {
@@ -151,16 +152,16 @@ class ExtendedKernel : public OperatorKernel {
   static void ForEachRun(Ort::KernelContext& context, const Runs& runs, const Work& work) {
     constexpr size_t kElementsPerTask = 1 << 14;
     if (runs.count == 1) {
-      ParallelFor(context, (runs.length + kElementsPerTask - 1) / kElementsPerTask,
-                  [&](size_t task) {
-                    const size_t begin = task * kElementsPerTask;
-                    work(begin, std::min(kElementsPerTask, runs.length - begin), 0);
-                  });
+      ort::ParallelFor(context, (runs.length + kElementsPerTask - 1) / kElementsPerTask,
+                       [&](size_t task) {
+                         const size_t begin = task * kElementsPerTask;
+                         work(begin, std::min(kElementsPerTask, runs.length - begin), 0);
+                       });
       return;
     }
     const size_t runs_per_task =
         std::max<size_t>(1, kElementsPerTask / std::max<size_t>(1, runs.length));
-    ParallelFor(context, (runs.count + runs_per_task - 1) / runs_per_task, [&](size_t task) {
+    ort::ParallelFor(context, (runs.count + runs_per_task - 1) / runs_per_task, [&](size_t task) {
       const size_t end = std::min(runs.count, (task + 1) * runs_per_task);
       for (size_t run = task * runs_per_task; run < end; ++run) {
         work(run * runs.length, runs.length, run % runs.num_scales);

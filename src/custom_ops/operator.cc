@@ -2,21 +2,11 @@
 
 #include <utility>
 
-#include "base/task_guard.h"
-#include "custom_ops/status.h"
+#include "ort/kernels.h"
+#include "ort/status.h"
 
 namespace bitpress::custom_ops {
 namespace {
-
-// Output 0 may take the place of input 0. ONNX Runtime reads the indices and hands them back; they
-// are constants, since no status could say that memory for them is missing.
-size_t MayRunInPlace(int** input_index, int** output_index) {
-  static int first = 0;
-  *input_index = *output_index = &first;
-  return 1;
-}
-
-void ReleaseInPlace(int*, int*) {}
 
 std::vector<std::unique_ptr<Operator>> MakeOperators(std::vector<OperatorSpec> specs) {
   std::vector<std::unique_ptr<Operator>> operators;
@@ -35,7 +25,7 @@ std::vector<OperatorSpec> QuarkSpecs(const QuarkNames& names) {
 }  // namespace
 
 OrtStatusPtr OperatorKernel::ComputeV2(OrtKernelContext* context) const {
-  return AsStatus(description_, [&] {
+  return ort::AsStatus(description_, [&] {
     Ort::KernelContext wrapped(context);
     Compute(wrapped);
     return OrtStatusPtr();
@@ -43,14 +33,11 @@ OrtStatusPtr OperatorKernel::ComputeV2(OrtKernelContext* context) const {
 }
 
 Operator::Operator(OperatorSpec spec) : spec_(std::move(spec)) {
-  if (spec_.may_run_in_place) {
-    OrtCustomOp::GetMayInplace = MayRunInPlace;
-    OrtCustomOp::ReleaseMayInplace = ReleaseInPlace;
-  }
+  if (spec_.may_run_in_place) ort::AllowInPlace(*this);
   if (!spec_.is_variadic) {
     OrtCustomOp::InferOutputShapeFn = [](const OrtCustomOp* op, OrtShapeInferContext* context) {
       const auto* const self = static_cast<const Operator*>(op);
-      return AsStatus(self->spec_.name, [&] { return self->InferShape(context); });
+      return ort::AsStatus(self->spec_.name, [&] { return self->InferShape(context); });
     };
   }
 }
@@ -58,12 +45,12 @@ Operator::Operator(OperatorSpec spec) : spec_(std::move(spec)) {
 OrtStatusPtr Operator::CreateKernelV2(const OrtApi&, const OrtKernelInfo* info,
                                       void** kernel) const {
   std::string description;
-  OrtStatusPtr status = AsStatus(spec_.name, [&] {
+  OrtStatusPtr status = ort::AsStatus(spec_.name, [&] {
     description = NodeInfo(info, spec_.name).description();
     return OrtStatusPtr();
   });
   if (status != nullptr) return status;
-  return AsStatus(description, [&] {
+  return ort::AsStatus(description, [&] {
     std::unique_ptr<OperatorKernel> made = spec_.make_kernel(NodeInfo(info, spec_.name));
     made->set_description(description);
     *kernel = made.release();
@@ -141,14 +128,6 @@ const std::vector<std::unique_ptr<Operator>>& BitpressOperators() {
     return MakeOperators(std::move(specs));
   }();
   return operators;
-}
-
-void ParallelFor(Ort::KernelContext& context, size_t num_tasks,
-                 const std::function<void(size_t)>& task) {
-  if (num_tasks == 1) return task(0);
-  TaskGuard guard(task);
-  context.ParallelFor(TaskGuard::Run, num_tasks, 0, &guard);
-  guard.Rethrow();
 }
 
 }  // namespace bitpress::custom_ops

@@ -3,7 +3,7 @@
 // tensor types.
 //
 // No exception leaves this room: whatever may throw, allocations included, runs inside functions
-// that turn exceptions into OrtStatus (status.h).
+// that turn exceptions into OrtStatus (ort/status.h).
 #pragma once
 
 #include <onnxruntime_cxx_api.h>
@@ -85,10 +85,5 @@ void AddExtendedOperators(const QuarkNames& names, std::vector<OperatorSpec>& sp
 void AddUnsupportedOperators(const QuarkNames& names, std::vector<OperatorSpec>& specs);
 void AddBitpressOperators(std::vector<OperatorSpec>& specs);
 void AddSaturationOperator(std::vector<OperatorSpec>& specs);
-
-// Runs tasks 0 .. num_tasks - 1 on ONNX Runtime's own threads. Throws what the first task that
-// fails throws; the others may be left out then.
-void ParallelFor(Ort::KernelContext& context, size_t num_tasks,
-                 const std::function<void(size_t)>& task);
 
 }  // namespace bitpress::custom_ops

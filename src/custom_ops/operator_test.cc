@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "ort/kernels.h"
 
 namespace {
 
@@ -192,7 +193,7 @@ OperatorSpec TestSpec() {
 
 TEST_F(OperatorTest, WhatATaskThrowsBecomesAStatus) {
   const auto status_of = [](const std::function<void(size_t)>& task) {
-    TestKernel kernel([&](Ort::KernelContext& context) { ParallelFor(context, 8, task); });
+    TestKernel kernel([&](Ort::KernelContext& context) { ort::ParallelFor(context, 8, task); });
     kernel.set_description("Op 'node'");
     const Ort::Status status(kernel.ComputeV2(AnyContext()));
     return status.IsOK() ? "fine" : status.GetErrorMessage();

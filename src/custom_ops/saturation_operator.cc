@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "custom_ops/operator.h"
 #include "kernels/pair_saturation.h"
+#include "ort/kernels.h"
 
 namespace bitpress::custom_ops {
 namespace {
@@ -106,7 +107,7 @@ class SaturationKernel : public OperatorKernel {
   static void AddToRows(Ort::KernelContext& context, std::span<const SaturatingPair> pairs,
                         const uint8_t* codes, int64_t channels, int64_t rows, int64_t num_sums,
                         int32_t* y) {
-    ParallelFor(context, static_cast<size_t>(rows), [&](size_t task) {
+    ort::ParallelFor(context, static_cast<size_t>(rows), [&](size_t task) {
       const auto row = static_cast<int64_t>(task);
       kernels::MatrixSaturation(pairs, codes + row * channels, 1, channels, num_sums,
                                 y + row * num_sums);
@@ -128,7 +129,7 @@ class SaturationKernel : public OperatorKernel {
       begin = end;
     }
     if (of_sums.empty()) return;
-    ParallelFor(context, static_cast<size_t>(dims[0]) * of_sums.size(), [&](size_t task) {
+    ort::ParallelFor(context, static_cast<size_t>(dims[0]) * of_sums.size(), [&](size_t task) {
       const auto n = static_cast<int64_t>(task / of_sums.size());
       const std::span<const SaturatingPair> of_sum = of_sums[task % of_sums.size()];
       kernels::ConvSaturation(of_sum, codes + n * image, window, padding,

@@ -97,6 +97,24 @@ struct SourceOptions {
   bool read_ahead = false;
 };
 
+// Where the samples of a task come from, as its user says it, whatever the model.
+struct SampleSpec {
+  std::filesystem::path folder = {};      // see OpenSource
+  std::filesystem::path labels_csv = {};  // of the files that count; empty: all
+  std::string image = {};                 // see ParseImageSpec; empty: the samples are no photos
+  // Opens samples instead of `folder` and `labels_csv`, perhaps several times, one after the other.
+  SourceOpener opener = {};
+  size_t limit = 0;  // at most this many samples, from the start; 0: all
+
+  bool is_given() const { return !folder.empty() || opener; }
+  // Returns the same samples, but at most `most` of them. REQUIRES: most > 0.
+  SampleSpec First(size_t most) const;
+};
+
+// Returns the options that open these samples, for inputs of any names. Throws
+// Error(kInvalidArgument) as ParseImageSpec.
+SourceOptions ToSourceOptions(const SampleSpec& samples);
+
 // Opens a folder and decides what it holds. Without a CSV, files in one subfolder a class take the
 // index of the sorted subfolder as label; files in the folder itself have none. Array files are
 // looked into here (types, shapes, sizes), photos only when they are read. Throws Error naming the

@@ -2,30 +2,17 @@
 
 #include <array>
 #include <cstring>
-#include <exception>
+#include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
-#include "base/task_guard.h"
+#include "ort/kernels.h"
+#include "ort/status.h"
 #include "runtime/observers_internal.h"
 
 namespace bitpress::runtime {
 namespace {
-
-// Runs `function`; what it throws becomes a status, as no exception may cross the C interface.
-template <typename Function>
-OrtStatusPtr AsStatus(Function&& function) {
-  try {
-    function();
-    return nullptr;
-  } catch (const Ort::Exception& error) {
-    return Ort::Status(error.what(), error.GetOrtErrorCode()).release();
-  } catch (const std::exception& error) {
-    return Ort::Status(error.what(), ORT_FAIL).release();
-  } catch (...) {
-    return Ort::Status("an observer failed", ORT_FAIL).release();
-  }
-}
 
 class ObserverKernel {
  public:
@@ -36,7 +23,7 @@ class ObserverKernel {
         id_(Ort::ConstKernelInfo(info).GetAttribute<int64_t>("id")) {}
 
   OrtStatusPtr ComputeV2(OrtKernelContext* ort_context) const {
-    return AsStatus([&] {
+    return ort::AsStatus(std::string(), [&] {
       Ort::KernelContext context(ort_context);
       const Ort::ConstValue input = context.GetInput(0);
       const std::vector<int64_t> dims = input.GetTensorTypeAndShapeInfo().GetShape();
@@ -44,7 +31,7 @@ class ObserverKernel {
       const void* data = input.GetTensorRawData();
       sink_.Observe({id_, type_, dims, data == nullptr ? &kNothing : data},
                     [&](size_t num_tasks, const std::function<void(size_t)>& task) {
-                      RunParallel(context, num_tasks, task);
+                      ort::ParallelFor(context, num_tasks, task);
                     });
       if (passes_) {
         void* const output = context.GetOutput(0, dims).GetTensorMutableRawData();
@@ -53,18 +40,11 @@ class ObserverKernel {
       } else {
         *context.GetOutput(0, std::vector<int64_t>()).GetTensorMutableData<int64_t>() = 0;
       }
+      return OrtStatusPtr();
     });
   }
 
  private:
-  static void RunParallel(Ort::KernelContext& context, size_t num_tasks,
-                          const std::function<void(size_t)>& task) {
-    if (num_tasks == 1) return task(0);
-    TaskGuard guard(task);
-    context.ParallelFor(TaskGuard::Run, num_tasks, 0, &guard);
-    guard.Rethrow();
-  }
-
   ObserverSink& sink_;
   DataType type_;
   bool passes_;
@@ -76,18 +56,15 @@ class ObserverOperator
  public:
   ObserverOperator(ObserverSink& sink, DataType type, bool passes)
       : sink_(sink), type_(type), passes_(passes) {
-    if (!passes) return;
     // The output may be the input itself, where nothing else needs that any more.
-    OrtCustomOp::GetMayInplace = [](int** input_index, int** output_index) -> size_t {
-      static int first = 0;
-      *input_index = *output_index = &first;
-      return 1;
-    };
-    OrtCustomOp::ReleaseMayInplace = [](int*, int*) {};
+    if (passes) ort::AllowInPlace(*this);
   }
 
   OrtStatusPtr CreateKernelV2(const OrtApi&, const OrtKernelInfo* info, void** kernel) const {
-    return AsStatus([&] { *kernel = new ObserverKernel(info, sink_, type_, passes_); });
+    return ort::AsStatus(GetName(), [&] {
+      *kernel = new ObserverKernel(info, sink_, type_, passes_);
+      return OrtStatusPtr();
+    });
   }
   const char* GetName() const { return passes_ ? kObservePass : kObserve; }
   size_t GetInputTypeCount() const { return 1; }

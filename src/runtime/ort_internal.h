@@ -2,7 +2,6 @@
 // first call to OrtEnv does.
 #pragma once
 
-#define ORT_API_MANUAL_INIT 1
 #include <onnxruntime_cxx_api.h>
 
 #include "base/error.h"

@@ -70,7 +70,10 @@ void QuantizeTo(const fs::path& output, const AutotuneOptions& options,
   quantize.model = options.model;
   quantize.output = output;
   quantize.config = config;
-  CopyRun(options, quantize);
+  quantize.samples = options.samples;
+  quantize.preparation = options.preparation;
+  quantize.num_threads = options.num_threads;
+  quantize.progress = options.progress;
   quantize.is_checked = false;
   Quantize(quantize);
 }
@@ -79,14 +82,14 @@ evaluate::EvaluationReport EvaluateOne(const fs::path& model, const AutotuneOpti
   EvaluateOptions evaluate;
   evaluate.model = model;
   evaluate.reference = options.model;
-  CopyRun(options, evaluate);
-  if (!options.validation.empty() || options.open_validation) {
-    evaluate.data = options.validation;
-    evaluate.labels_csv = options.validation_labels_csv;
-    evaluate.open_source = options.open_validation;
+  evaluate.samples = options.validation;
+  if (!options.validation.is_given()) {
+    evaluate.samples = options.samples;
+    evaluate.samples.limit = options.validation.limit;
   }
+  evaluate.num_threads = options.num_threads;
+  evaluate.progress = options.progress;
   evaluate.batch_size = options.batch_size;
-  evaluate.num_samples = options.num_validation_samples;
   return Evaluate(evaluate);
 }
 

@@ -21,15 +21,9 @@ struct AutotuneOptions {
   std::filesystem::path model;
   // The model of the configuration that was chosen. Written as by Quantize.
   std::filesystem::path output;
-  std::filesystem::path report;  // a JSON file, see ToJson; empty: none
-  // Samples for ranges and fine-tuning, and to measure with where `validation` is empty.
-  std::filesystem::path data, validation;
-  std::filesystem::path labels_csv, validation_labels_csv;
-  std::string image;
-  // Open samples instead of the folders, several times, one after the other.
-  data::SourceOpener open_source, open_validation;
-  size_t num_samples = 100;           // of `data`, for ranges and fine-tuning; 0: all
-  size_t num_validation_samples = 0;  // at most; 0: all
+  std::filesystem::path report;               // a JSON file, see ToJson; empty: none
+  data::SampleSpec samples = {.limit = 100};  // for ranges and fine-tuning
+  data::SampleSpec validation;  // to measure with; not given: `samples` with this limit
   // In the order in which they are tried; empty: DefaultLadder().
   std::vector<plan::QuantConfig> configs;
   // What may be lost, in parts of the float model's accuracy: 0.01 is 1 % of it. Accuracy is top-1

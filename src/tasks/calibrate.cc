@@ -72,9 +72,6 @@ CalibrateReport Calibrate(const CalibrateOptions& options) {
   const graph::Model model =
       rewrite::Prepare(options.model, options.preparation,
                        options.config ? plan::ResolveEqualization(*options.config) : std::nullopt);
-  data::SourceOptions source = SourceOf(model, options);
-  source.limit = options.num_samples;
-  source.num_threads = options.num_threads;
 
   calibrate::CalibrateOptions calibration;
   calibration.batch_size = options.batch_size;
@@ -96,7 +93,8 @@ CalibrateReport Calibrate(const CalibrateOptions& options) {
       Fail(ErrorCode::kInvalidArgument, "the model has no float activation to calibrate");
     }
     report.result = calibrate::Calibrate(model, options.model.filename().string(), values,
-                                         *data::OpenSource(source), calibration);
+                                         *OpenSamples(model, options.samples, options.num_threads),
+                                         calibration);
   });
   const std::string bytes = calibrate::ToBytes(report.result.table);
   file.Write(bytes);

@@ -21,11 +21,8 @@ namespace bitpress::tasks {
 
 struct CalibrateOptions {
   std::filesystem::path model;
-  std::filesystem::path output;      // a .bpc file. Written as by Quantize
-  std::filesystem::path data;        // a folder, see data::OpenSource
-  std::filesystem::path labels_csv;  // of the files that count; empty: all
-  std::string image;                 // see data::ParseImageSpec; empty: the data are no photos
-  data::SourceOpener open_source;    // opens samples instead of `data` and `labels_csv`
+  std::filesystem::path output;  // a .bpc file. Written as by Quantize
+  data::SampleSpec samples;
   // Watches only the activations that this configuration quantizes, of the model that it equalizes
   // if it does; nothing: every float one of the model as it is.
   std::optional<plan::QuantConfig> config = std::nullopt;
@@ -35,7 +32,6 @@ struct CalibrateOptions {
   // convolutions and products of two activations.
   bool is_per_channel = false;
   size_t batch_size = 8;   // samples read at once; the model runs them one at a time
-  size_t num_samples = 0;  // at most; 0: all
   size_t num_threads = 0;  // 0: one per core
   ProgressSink progress;   // may be empty
 };

@@ -15,8 +15,8 @@ namespace bitpress::tasks {
 deploy::TargetReport CheckTarget(const CheckOptions& options) {
   const graph::Model model = graph::Model::Load(options.model);
   std::vector<Tensor> sample;
-  if (HasSamples(options) && !model.InputNames().empty()) {
-    data::SourceOptions source = SourceOf(model, options);
+  if (options.samples.is_given() && !model.InputNames().empty()) {
+    data::SourceOptions source = SourceFor(model, options.samples);
     source.read_ahead = false;
     // Models whose first dimension is fixed get as many samples.
     const graph::ValueInfo input = model.InfoOf(source.input_names.front());

@@ -12,11 +12,8 @@ namespace bitpress::tasks {
 
 struct CheckOptions {
   std::filesystem::path model;
-  // The first sample is run; no folder: one that is made up, whose dimensions may not suit.
-  std::filesystem::path data;
-  std::filesystem::path labels_csv;
-  std::string image;
-  data::SourceOpener open_source;  // opens samples instead of `data` and `labels_csv`
+  // The first sample is run; none given: one that is made up, whose dimensions may not suit.
+  data::SampleSpec samples;
 };
 
 // What ONNX Runtime on this machine makes of a model. Throws Error if the file is no model or there

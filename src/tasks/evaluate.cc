@@ -8,14 +8,13 @@
 namespace bitpress::tasks {
 
 evaluate::EvaluationReport Evaluate(const EvaluateOptions& options) {
-  data::SourceOptions source = SourceOf(runtime::LoadToRun(options.model), options);
+  data::SourceOptions source =
+      SourceFor(runtime::LoadToRun(options.model), options.samples, options.num_threads);
   if (!options.reference.empty()) {
     // What a quantized model's operators read may be less well known.
     source.use_whole_items |= ops::HasTimeFirst(runtime::LoadToRun(options.reference));
   }
   source.read_ahead = false;  // times are measured
-  source.limit = options.num_samples;
-  source.num_threads = options.num_threads;
 
   evaluate::EvaluateOptions evaluation;
   evaluation.model = options.model;

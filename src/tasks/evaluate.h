@@ -14,13 +14,9 @@ namespace bitpress::tasks {
 
 struct EvaluateOptions {
   std::filesystem::path model;
-  std::filesystem::path reference;   // empty: none
-  std::filesystem::path data;        // a folder, see data::OpenSource
-  std::filesystem::path labels_csv;  // empty: none
-  std::string image;                 // see data::ParseImageSpec; empty: the data are no photos
-  data::SourceOpener open_source;    // opens samples instead of `data` and `labels_csv`
+  std::filesystem::path reference;  // empty: none
+  data::SampleSpec samples;
   size_t batch_size = 20;
-  size_t num_samples = 0;                                           // at most; 0: all
   size_t num_threads = 0;                                           // 0: one per core
   std::optional<evaluate::ProcessorKind> processor = std::nullopt;  // see evaluate/evaluate.h
   ProgressSink progress;                                            // may be empty

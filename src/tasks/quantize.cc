@@ -30,14 +30,6 @@
 namespace bitpress::tasks {
 namespace {
 
-std::unique_ptr<data::Source> OpenSamples(const graph::Model& model,
-                                          const QuantizeOptions& options) {
-  data::SourceOptions source = SourceOf(model, options);
-  source.limit = options.num_samples;
-  source.num_threads = options.num_threads;
-  return data::OpenSource(source);
-}
-
 // The statistics that a plan's integers need, from a file or from samples; empty if it needs none.
 calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::QuantPlan& plan,
                                      const QuantizeOptions& options) {
@@ -46,7 +38,7 @@ calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::Quan
   if (!options.calibration.empty()) {
     return LoadTable(model, plan.equalization.has_value(), options.calibration);
   }
-  if (!HasSamples(options)) {
+  if (!options.samples.is_given()) {
     Fail(ErrorCode::kInvalidArgument,
          "configuration '{}' gives activations scales that follow from samples: give samples "
          "({}; for photos also {}), or a file of `bitpress calibrate` ({})",
@@ -57,7 +49,8 @@ calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::Quan
   calibration.num_threads = options.num_threads;
   calibration.progress = options.progress;
   return calibrate::Calibrate(model, options.model.filename().string(), values,
-                              *OpenSamples(model, options), calibration)
+                              *OpenSamples(model, options.samples, options.num_threads),
+                              calibration)
       .table;
 }
 
@@ -66,7 +59,7 @@ std::filesystem::path JournalOf(std::filesystem::path output) { return output +=
 finetune::FinetuneReport Finetune(graph::Model& model, const plan::QuantPlan& plan,
                                   const QuantizeOptions& options, emit::ApplyOptions& apply,
                                   ThreadPool& pool) {
-  if (!HasSamples(options)) {
+  if (!options.samples.is_given()) {
     Fail(ErrorCode::kInvalidArgument,
          "configuration '{}' learns weights from samples (finetune={}): give samples ({}; for "
          "photos also {})",
@@ -93,12 +86,12 @@ finetune::FinetuneReport Finetune(graph::Model& model, const plan::QuantPlan& pl
   finetune.journal = JournalOf(options.output);
   finetune.gather.num_threads = options.num_threads;
   finetune.gather.progress = options.progress;
-  QuantizeOptions samples = options;
-  const size_t limit = options.num_samples;
   auto most = static_cast<size_t>(settings.num_samples);
-  if (most == 0) most = limit > 0 ? limit : size_t{plan::kDefaultFinetuneSamples};
-  samples.num_samples = limit > 0 ? std::min(limit, most) : most;
-  return finetune::Finetune(model, plan, apply, *OpenSamples(model, samples), finetune, pool);
+  if (most == 0) most = options.samples.limit;
+  if (most == 0) most = size_t{plan::kDefaultFinetuneSamples};
+  return finetune::Finetune(model, plan, apply,
+                            *OpenSamples(model, options.samples.First(most), options.num_threads),
+                            finetune, pool);
 }
 
 rewrite::ChannelTable ChannelsOf(const calibrate::CalibrationTable& table) {
@@ -125,7 +118,8 @@ calibrate::CalibrationTable GatherChannels(const graph::Model& model,
   calibration.num_threads = options.num_threads;
   calibration.progress = options.progress;
   return calibrate::Calibrate(model, options.model.filename().string(), values,
-                              *OpenSamples(model, options), calibration)
+                              *OpenSamples(model, options.samples, options.num_threads),
+                              calibration)
       .table;
 }
 
@@ -134,7 +128,7 @@ calibrate::CalibrationTable GatherChannels(const graph::Model& model,
 rewrite::SmoothReport SmoothModel(graph::Model& model, const plan::SmoothWish& wish,
                                   const QuantizeOptions& options,
                                   std::optional<calibrate::CalibrationTable>& table) {
-  if (!table && !HasSamples(options)) {
+  if (!table && !options.samples.is_given()) {
     Fail(ErrorCode::kInvalidArgument,
          "smooth_quant follows from the channels of activations: give samples ({}; for photos also "
          "{}), or a file of `bitpress calibrate --per-channel` ({})",
@@ -183,11 +177,7 @@ void UseExtremes(plan::QuantPlan& plan, const rewrite::SmoothReport& report) {
 // latter.
 std::optional<deploy::TargetReport> CheckWritten(const QuantizeOptions& options) {
   try {
-    return CheckTarget({.model = options.output,
-                        .data = options.data,
-                        .labels_csv = options.labels_csv,
-                        .image = options.image,
-                        .open_source = options.open_source});
+    return CheckTarget({.model = options.output, .samples = options.samples});
   } catch (const Error&) {
     CheckOptions without_samples;
     without_samples.model = options.output;

@@ -35,12 +35,7 @@ struct QuantizeOptions {
   rewrite::Preparation preparation = rewrite::Preparation::kOptimize;
   // Integer activations: a file of Calibrate, or the samples to gather statistics from.
   std::filesystem::path calibration;
-  std::filesystem::path data;
-  std::filesystem::path labels_csv;
-  std::string image;
-  // Opens samples instead of `data` and `labels_csv`, perhaps several times, one after the other.
-  data::SourceOpener open_source;
-  size_t num_samples = 0;  // at most; 0: all
+  data::SampleSpec samples;
   // Its parameters are filled in from calibration and fine-tuning.
   emit::ApplyOptions apply;
   bool is_external = false;  // initializers in a file of their own even if one would do

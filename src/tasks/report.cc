@@ -69,7 +69,7 @@ class Reporter {
     AddConfig();
     AddSizes();
     AddLayers();
-    if (HasSamples(options_)) Measure();
+    if (options_.samples.is_given()) Measure();
     AddActivations();
     AddKeptFloat();
     AddNotes();
@@ -161,17 +161,15 @@ class Reporter {
   }
 
   std::unique_ptr<data::Source> OpenLayerSamples() const {
-    data::SourceOptions source = SourceOf(reference_, options_);
-    source.limit = options_.num_samples > 0
-                       ? std::min(options_.num_samples, options_.num_layer_samples)
-                       : options_.num_layer_samples;
-    source.num_threads = options_.num_threads;
-    return data::OpenSource(source);
+    return OpenSamples(reference_, options_.samples.First(options_.num_layer_samples),
+                       options_.num_threads);
   }
 
   void Measure() {
     EvaluateOptions evaluation;
-    CopyRun(options_, evaluation);
+    evaluation.samples = options_.samples;
+    evaluation.num_threads = options_.num_threads;
+    evaluation.progress = options_.progress;
     evaluation.model = options_.model;
     evaluation.reference = options_.reference;
     evaluation.batch_size = options_.batch_size;
@@ -337,13 +335,13 @@ class Reporter {
     }
     result_.commands.insert(result_.commands.end(), options_.commands.begin(),
                             options_.commands.end());
-    if (options_.data.empty()) return;
+    if (options_.samples.folder.empty()) return;
     result_.commands.emplace_back(
         "Evaluate",
         report::EvaluateCommand(result_.model, {{"--reference", result_.reference},
-                                                {"--data", options_.data.string()},
-                                                {"--labels", options_.labels_csv.string()},
-                                                {"--image", options_.image}}));
+                                                {"--data", options_.samples.folder.string()},
+                                                {"--labels", options_.samples.labels_csv.string()},
+                                                {"--image", options_.samples.image}}));
   }
 
   const ReportOptions& options_;

@@ -21,13 +21,9 @@ struct ReportOptions {
   std::filesystem::path output;     // the page. Written as by Quantize
   std::filesystem::path json;       // what it shows, as JSON; empty: none
   // Samples; none: the page knows weights and sizes only.
-  std::filesystem::path data;        // a folder, see data::OpenSource
-  std::filesystem::path labels_csv;  // empty: none
-  std::string image;                 // see data::ParseImageSpec; empty: the data are no photos
-  data::SourceOpener open_source;    // opens samples instead of `data` and `labels_csv`
-  size_t num_samples = 0;            // at most, for accuracy; 0: all
-  size_t num_layer_samples = 16;     // of them, from the start, for layers and histograms
-  size_t batch_size = 20;            // for accuracy
+  data::SampleSpec samples;       // for accuracy as many as they are
+  size_t num_layer_samples = 16;  // of them, from the start, for layers and histograms
+  size_t batch_size = 20;         // for accuracy
   // Statistics of the float model's activations, a file of Calibrate; empty: gathered.
   std::filesystem::path calibration;
   // The plan that the model was made from, which knows why tensors stayed float; empty: that of the

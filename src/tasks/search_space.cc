@@ -58,13 +58,6 @@ SearchSpace::SearchSpace(const SpaceOptions& options)
   }
 }
 
-std::unique_ptr<data::Source> SearchSpace::OpenSamples(size_t limit) const {
-  data::SourceOptions source = SourceOf(model_, options_);
-  source.limit = limit;
-  source.num_threads = options_.num_threads;
-  return data::OpenSource(source);
-}
-
 // Plans every part for the whole model, with scales from one pass over the samples.
 void SearchSpace::PlanParts() {
   std::set<std::string> values;
@@ -85,7 +78,8 @@ void SearchSpace::PlanParts() {
     calibration.progress = options_.progress;
     const std::vector<std::string> watched(values.begin(), values.end());
     table_ = calibrate::Calibrate(model_, options_.model.filename().string(), watched,
-                                  *OpenSamples(options_.num_samples), calibration)
+                                  *OpenSamples(model_, options_.samples, options_.num_threads),
+                                  calibration)
                  .table;
   }
   for (search::PlannedPart& part : parts_) {
@@ -106,9 +100,9 @@ search::Sensitivity SearchSpace::Measure(const std::filesystem::path& journal,
   // Times are all that depends on the threads.
   if (measures_time) options.key += fmt::format(" with times on {} threads", options_.num_threads);
   options.progress = options_.progress;
-  size_t limit = options_.num_sensitivity_samples;
-  if (options_.num_samples > 0) limit = std::min(limit, options_.num_samples);
-  return search::MeasureSensitivity(model_, layers_, space_, parts_, *OpenSamples(limit), options,
+  const data::SampleSpec samples = options_.samples.First(options_.num_sensitivity_samples);
+  return search::MeasureSensitivity(model_, layers_, space_, parts_,
+                                    *OpenSamples(model_, samples, options_.num_threads), options,
                                     pool);
 }
 
@@ -116,7 +110,7 @@ std::string SearchSpace::Key() const {
   Json key{{"bitpress", Version()},
            {"onnxruntime", runtime::OrtVersion()},
            {"model", model_.Fingerprint()},
-           {"samples", OpenSamples(options_.num_samples)->Fingerprint()},
+           {"samples", OpenSamples(model_, options_.samples, options_.num_threads)->Fingerprint()},
            {"sensitivity_samples", options_.num_sensitivity_samples},
            {"method", search::MethodName(options_.method)},
            {"base", plan::ToJson(space_.base)}};
@@ -178,8 +172,8 @@ search::Measurement SearchSpace::MeasurePlan(plan::QuantPlan plan, size_t batch_
   options.reference = options_.model;
   options.batch_size = batch_size;
   options.num_threads = runtime::SessionThreads(options_.num_threads);
-  search::Measurement measurement =
-      ToMeasurement(evaluate::Evaluate(options, *OpenSamples(options_.num_samples)));
+  search::Measurement measurement = ToMeasurement(
+      evaluate::Evaluate(options, *OpenSamples(model_, options_.samples, options_.num_threads)));
   measurement.file_bytes = 0;  // not of the model that will be written
   own.AddTo(measurement, path);
   return measurement;
@@ -198,14 +192,14 @@ search::Measurement ToMeasurement(const evaluate::EvaluationReport& report) {
 }
 
 fs::path JournalBeside(const fs::path& output, const SpaceOptions& options, const char* suffix) {
-  if (options.open_source) return {};
+  if (options.samples.opener) return {};
   fs::path journal = output;
   journal += suffix;
   return journal;
 }
 
 std::string KeyOf(const SearchSpace& space, const SpaceOptions& options) {
-  return options.open_source ? "" : space.Key();
+  return options.samples.opener ? "" : space.Key();
 }
 
 void RemoveJournal(const fs::path& path) {

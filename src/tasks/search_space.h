@@ -31,13 +31,9 @@ namespace bitpress::tasks {
 // The options that both tasks have.
 struct SpaceOptions {
   std::filesystem::path model;
-  std::filesystem::path data;        // a folder, see data::OpenSource
-  std::filesystem::path labels_csv;  // of the files that count; empty: all
-  std::string image;                 // see data::ParseImageSpec; empty: the data are no photos
-  // Opens samples instead of `data` and `labels_csv`, several times, one after the other. What was
-  // measured is not kept for another run then: nothing tells whether they are the same.
-  data::SourceOpener open_source;
-  size_t num_samples = 0;  // at most; 0: all
+  // With an opener nothing that was measured is kept for another run: nothing tells whether the
+  // samples are the same then.
+  data::SampleSpec samples;
   // Candidates as search::ParseCandidates reads them; see search::MakeSpace.
   std::string candidates, weight_candidates, activation_candidates;
   // Of everything that no choice is about; nothing: the finest candidates.
@@ -87,7 +83,6 @@ class SearchSpace {
 
  private:
   void PlanParts();
-  std::unique_ptr<data::Source> OpenSamples(size_t limit) const;
 
   const SpaceOptions& options_;
   search::Space space_;

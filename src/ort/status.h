@@ -1,4 +1,5 @@
-// Turns exceptions into the OrtStatus that ONNX Runtime's C interface has for errors.
+// Turns exceptions into the OrtStatus that ONNX Runtime's C interface has for errors. Every
+// callback that ONNX Runtime gets from us runs inside AsStatus.
 #pragma once
 
 #include <onnxruntime_cxx_api.h>
@@ -9,15 +10,15 @@
 
 #include "base/error.h"
 
-namespace bitpress::custom_ops {
+namespace bitpress::ort {
 
-// Makes a status that says "`where`: `what`", or `what` alone where memory does not suffice for the
-// text. The caller owns it.
+// Makes a status that says "`where`: `what`", or `what` alone where `where` is empty or memory does
+// not suffice for the text. The caller owns it.
 inline OrtStatusPtr MakeStatus(OrtErrorCode code, const std::string& where,
                                const char* what) noexcept {
   const OrtApi& api = Ort::GetApi();
   try {
-    const std::string message = where + ": " + what;
+    const std::string message = where.empty() ? what : where + ": " + what;
     return api.CreateStatus(code, message.c_str());
   } catch (...) {
     return api.CreateStatus(code, what);
@@ -45,4 +46,4 @@ OrtStatusPtr AsStatus(const std::string& where, Function&& function) noexcept {
   }
 }
 
-}  // namespace bitpress::custom_ops
+}  // namespace bitpress::ort
