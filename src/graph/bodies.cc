@@ -162,11 +162,12 @@ bool Model::InsertBehindBodyValue(const std::string& value, const NodeSpec& spec
   for (auto& input : *body.mutable_input()) {
     if (input.name() == value) input.set_name(inserted.inputs[0]);
   }
-  impl_->At(value).is_body_input = false;
   ValueEntry& renamed = impl_->At(inserted.inputs[0]);
+  ValueEntry& old = impl_->At(value);
+  old.is_body_input = false;
   renamed.is_body_input = true;
   renamed.body = &body;
-  impl_->IndexInfo();
+  std::swap(renamed.input_info, old.input_info);
   InsertNode(inserted, next);
   return true;
 }

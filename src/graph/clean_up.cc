@@ -161,7 +161,7 @@ class ConstantLifter {
     ForEachBody(*impl_.mutable_graph().mutable_node(), [&](onnx::GraphProto& body) {
       const auto is_lifted = [&](const onnx::TensorProto& tensor) {
         const ValueEntry& entry = *impl_.Find(tensor.name());
-        return !entry.is_output && !entry.is_body_input && MayBeWeight(tensor);
+        return !entry.IsOutput() && !entry.is_body_input && MayBeWeight(tensor);
       };
       std::vector<onnx::TensorProto> lifted;
       for (const onnx::TensorProto& tensor : body.initializer()) {
@@ -178,7 +178,7 @@ class ConstantLifter {
   }
 
  private:
-  bool IsOutput(const std::string& name) const { return impl_.Find(name)->is_output; }
+  bool IsOutput(const std::string& name) const { return impl_.Find(name)->IsOutput(); }
 
   static size_t HashOf(const InitializerView& tensor) {
     return std::hash<std::string_view>()(
@@ -237,7 +237,7 @@ size_t ConstantsToInitializers(Model& model) {
   std::unordered_set<const onnx::NodeProto*> converted;
   for (onnx::NodeProto& node : nodes) {
     if (node.op_type() != "Constant" || !node.domain().empty() || node.output_size() != 1 ||
-        impl.Find(node.output(0))->is_output) {
+        impl.Find(node.output(0))->IsOutput()) {
       continue;
     }
     const std::string name = node.output(0);

@@ -75,7 +75,8 @@ void Model::InitializerToInput(const std::string& name) {
   type.set_elem_type(static_cast<int32_t>(held.type));
   type.mutable_shape();
   for (const int64_t dim : held.dims) type.mutable_shape()->add_dim()->set_dim_value(dim);
-  impl_->IndexInfo();
+  entry.input_info = &input;
+  entry.is_graph_input = true;
 }
 
 void Model::InputToInitializer(const std::string& name, const HeldInitializer& data) {

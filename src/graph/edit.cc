@@ -85,15 +85,18 @@ void Model::RemoveNode(Node node) {
 }
 
 void Model::AddOutput(const std::string& value) {
-  const ValueEntry* const entry = impl_->Find(value);
-  if (entry == nullptr || entry->producer == nullptr || entry->is_output) {
+  const ValueEntry* const known = impl_->Find(value);
+  if (known == nullptr || known->producer == nullptr || known->IsOutput()) {
     Fail(ErrorCode::kInvalidArgument, "cannot make '{}' an output: {}", value,
-         entry != nullptr && entry->is_output ? "it is one already" : "no node produces it");
+         known != nullptr && known->IsOutput() ? "it is one already" : "no node produces it");
   }
+  ValueEntry& entry = impl_->At(value);
   onnx::ValueInfoProto& output = *impl_->mutable_graph().add_output();
   output.set_name(value);
-  if (entry->info != nullptr) *output.mutable_type() = entry->info->type();
-  impl_->IndexInfo();
+  ++entry.num_outputs;
+  if (entry.info() == nullptr) return;
+  *output.mutable_type() = entry.info()->type();
+  entry.output_info = &output;
 }
 
 void Model::RemoveOutput(const std::string& value) {
@@ -103,10 +106,11 @@ void Model::RemoveOutput(const std::string& value) {
   if (found == outputs.end()) {
     Fail(ErrorCode::kInvalidArgument, "'{}' is no output of the model", value);
   }
-  const bool is_computed = impl_->Find(value)->producer != nullptr;
-  if (is_computed && found->has_type()) impl_->mutable_graph().add_value_info()->Swap(&*found);
+  ValueEntry& entry = impl_->At(value);
+  --entry.num_outputs;
+  if (entry.output_info == &*found) entry.output_info = nullptr;
+  if (entry.producer != nullptr && found->has_type()) impl_->ListedInfo(value).Swap(&*found);
   outputs.erase(found);
-  impl_->IndexInfo();
 }
 
 void Model::SetInitializer(const std::string& name, DataType type, std::span<const int64_t> dims,

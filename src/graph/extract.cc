@@ -41,7 +41,7 @@ class Extraction {
       onnx::ValueInfoProto& proto = *part_->mutable_graph().add_output();
       proto.set_name(output);
       const ValueEntry& entry = *source_.Find(output);
-      if (entry.info != nullptr) *proto.mutable_type() = entry.info->type();
+      if (entry.info() != nullptr) *proto.mutable_type() = entry.info()->type();
     }
     part_->IndexGraph();
     return std::move(part_);
@@ -107,12 +107,12 @@ class Extraction {
 
   void AddInput(const std::string& name) {
     const ValueEntry* const entry = source_.Find(name);
-    if (entry == nullptr || entry->info == nullptr || !entry->info->type().has_tensor_type()) {
+    if (entry == nullptr || entry->info() == nullptr || !entry->info()->type().has_tensor_type()) {
       Fail(ErrorCode::kUnsupported, "value '{}' is no tensor of known type", name);
     }
     onnx::ValueInfoProto& input = *part_->mutable_graph().add_input();
     input.set_name(name);
-    *input.mutable_type() = entry->info->type();
+    *input.mutable_type() = entry->info()->type();
   }
 
   const ModelImpl& source_;

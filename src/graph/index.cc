@@ -129,24 +129,19 @@ void ModelImpl::IndexBody(onnx::GraphProto& body, onnx::NodeProto& owner) {
     define(tensor.values().name()).is_body_initializer = true;
   }
   for (onnx::NodeProto& node : *body.mutable_node()) IndexNode(node, {&body, &owner});
-  for (const auto& output : body.output()) At(output.name()).is_output = true;
+  IndexListsOf(body, &body);
 }
 
 void ModelImpl::UnindexBody(onnx::GraphProto& body) {
   // Values are dropped once nothing in the body reads them any more.
   ForEachDefinition(body, [&](const std::string& name) {
     ValueEntry& entry = At(name);
-    entry.info = nullptr;
     entry.is_body_input = entry.is_body_initializer = false;
   });
-  for (const auto& output : body.output()) At(output.name()).is_output = false;
+  UnindexListsOf(body);
   for (onnx::NodeProto& node : *body.mutable_node()) UnindexNode(node);
   ForEachDefinition(body, [&](const std::string& name) { DropIfUnknown(name); });
-  for (const auto& info : body.value_info()) {
-    const auto found = values.find(info.name());
-    if (found != values.end() && found->second.info == &info) found->second.info = nullptr;
-    DropIfUnknown(info.name());
-  }
+  for (const auto& info : body.value_info()) DropIfUnknown(info.name());
 }
 
 void ModelImpl::DropIfUnknown(std::string_view value) {
@@ -154,7 +149,7 @@ void ModelImpl::DropIfUnknown(std::string_view value) {
   if (found == values.end()) return;
   // What is only described in value_info stays known: an inserted node may define it again.
   const ValueEntry& entry = found->second;
-  if (!entry.IsDefined() && !entry.IsRead() && entry.info == nullptr) values.erase(found);
+  if (!entry.IsDefined() && !entry.IsRead() && entry.info() == nullptr) values.erase(found);
 }
 
 void ModelImpl::IndexGraph() {
@@ -166,33 +161,70 @@ void ModelImpl::IndexGraph() {
 }
 
 void ModelImpl::IndexInfo() {
+  ++num_info_indexings;
   for (auto& [name, entry] : values) {
-    entry.info = nullptr;
-    entry.is_graph_input = entry.is_output = false;
+    entry.is_graph_input = false;
+    entry.num_outputs = 0;
+    entry.input_info = entry.output_info = entry.listed_info = nullptr;
   }
-  // Inputs say most, value_info least. Without a type an output says nothing.
-  const auto describe = [&](const onnx::GraphProto& described) {
-    for (const auto& info : described.value_info()) At(info.name()).info = &info;
-    for (const auto& info : described.output()) {
-      ValueEntry& entry = At(info.name());
-      entry.is_output = true;
-      if (info.has_type()) entry.info = &info;
-    }
-    for (const auto& info : described.input()) At(info.name()).info = &info;
-  };
-  describe(graph());
+  IndexListsOf(mutable_graph(), nullptr);
   for (const auto& info : graph().input()) At(info.name()).is_graph_input = true;
-  ForEachBody(graph().node(), describe);
+  ForEachBody(*mutable_graph().mutable_node(),
+              [&](onnx::GraphProto& body) { IndexListsOf(body, &body); });
+}
+
+void ModelImpl::IndexListsOf(onnx::GraphProto& graph, onnx::GraphProto* body) {
+  for (auto& info : *graph.mutable_value_info()) {
+    ValueEntry& entry = At(info.name());
+    // What another graph says counts only as long as the value's own graph is silent.
+    if (entry.listed_info != nullptr && entry.body != body) continue;
+    entry.listed_info = &info;
+    entry.listed_in = body;
+  }
+  for (const auto& info : graph.output()) {
+    ValueEntry& entry = At(info.name());
+    ++entry.num_outputs;
+    if (info.has_type()) entry.output_info = &info;
+  }
+  for (const auto& info : graph.input()) At(info.name()).input_info = &info;
+}
+
+void ModelImpl::UnindexListsOf(onnx::GraphProto& graph) {
+  for (const auto& info : graph.value_info()) {
+    ValueEntry& entry = At(info.name());
+    if (entry.listed_info == &info) entry.listed_info = nullptr;
+  }
+  for (const auto& info : graph.output()) {
+    ValueEntry& entry = At(info.name());
+    --entry.num_outputs;
+    if (entry.output_info == &info) entry.output_info = nullptr;
+  }
+  for (const auto& info : graph.input()) {
+    ValueEntry& entry = At(info.name());
+    if (entry.input_info == &info) entry.input_info = nullptr;
+  }
+}
+
+onnx::ValueInfoProto& ModelImpl::ListedInfo(const std::string& value) {
+  ValueEntry& entry = At(value);
+  if (entry.listed_info == nullptr || entry.listed_in != entry.body) {
+    onnx::GraphProto& graph = entry.body == nullptr ? mutable_graph() : *entry.body;
+    entry.listed_info = graph.add_value_info();
+    entry.listed_info->set_name(value);
+    entry.listed_in = entry.body;
+  }
+  return *entry.listed_info;
 }
 
 void ModelImpl::RemoveGraphInput(std::string_view name) {
+  ValueEntry& entry = At(name);
   auto& inputs = *mutable_graph().mutable_input();
-  for (int i = 0; i < inputs.size(); ++i) {
-    if (inputs.Get(i).name() != name) continue;
-    inputs.DeleteSubrange(i, 1);
-    IndexInfo();
-    return;
-  }
+  const auto elements = inputs.pointer_begin();
+  const auto found = std::find(elements, elements + inputs.size(), entry.input_info);
+  if (found == elements + inputs.size()) return;
+  inputs.DeleteSubrange(static_cast<int>(found - elements), 1);
+  entry.input_info = nullptr;
+  entry.is_graph_input = false;
 }
 
 void ModelImpl::RemoveNodes(onnx::GraphProto& graph,

@@ -116,7 +116,7 @@ bool Model::IsInput(std::string_view value) const {
 
 bool Model::IsOutput(std::string_view value) const {
   const ValueEntry* const entry = impl_->Find(value);
-  return entry != nullptr && entry->is_output;
+  return entry != nullptr && entry->IsOutput();
 }
 
 bool Model::IsInitializer(std::string_view value) const {
@@ -182,18 +182,11 @@ ValueInfo Model::InfoOf(std::string_view value) const {
     for (const int64_t dim : entry->initializer->dims()) info.shape.push_back({dim, ""});
     return info;
   }
-  return entry->info == nullptr ? ValueInfo{} : ToValueInfo(entry->info->type());
+  return entry->info() == nullptr ? ValueInfo{} : ToValueInfo(entry->info()->type());
 }
 
 void Model::SetInfo(const std::string& value, const ValueInfo& info) {
-  const ValueEntry* const entry_of_value = impl_->Find(value);
-  const bool is_in_body = entry_of_value != nullptr && entry_of_value->body != nullptr;
-  auto& infos = *(is_in_body ? *entry_of_value->body : impl_->mutable_graph()).mutable_value_info();
-  const auto found = std::find_if(infos.begin(), infos.end(),
-                                  [&](const auto& known) { return known.name() == value; });
-  onnx::ValueInfoProto& proto = found == infos.end() ? *infos.Add() : *found;
-  proto.set_name(value);
-  auto& type = *proto.mutable_type()->mutable_tensor_type();
+  auto& type = *impl_->ListedInfo(value).mutable_type()->mutable_tensor_type();
   type.set_elem_type(static_cast<int32_t>(info.type));
   type.clear_shape();
   if (info.has_shape) {
@@ -207,7 +200,6 @@ void Model::SetInfo(const std::string& value, const ValueInfo& info) {
       }
     }
   }
-  impl_->IndexInfo();
 }
 
 std::vector<std::string> Model::InitializerNames() const {

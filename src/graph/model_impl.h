@@ -48,20 +48,29 @@ struct ValueEntry {
   onnx::GraphProto* body = nullptr;  // that defines it; nothing: the main graph
   bool is_graph_input = false;
   bool is_body_input = false;
-  bool is_output = false;
+  size_t num_outputs = 0;  // outputs of the main graph and of bodies that name it
   bool is_sparse_initializer = false;
   bool is_body_initializer = false;
   onnx::TensorProto* initializer = nullptr;
   TensorStorage storage;                          // data of the initializer
   std::shared_ptr<const DeferredGroup> deferred;  // or what computes them
   size_t index_in_group = 0;
-  const onnx::ValueInfoProto* info = nullptr;
+  // What the lists of the graphs say about it. A body may describe a value from around it too.
+  const onnx::ValueInfoProto* input_info = nullptr;
+  const onnx::ValueInfoProto* output_info = nullptr;  // null also where the output has no type
+  onnx::ValueInfoProto* listed_info = nullptr;        // in value_info
+  onnx::GraphProto* listed_in = nullptr;  // body whose value_info that is; null: the main graph
 
+  // Returns the best description, or null. Inputs say most, value_info least.
+  const onnx::ValueInfoProto* info() const {
+    return input_info != nullptr ? input_info : output_info != nullptr ? output_info : listed_info;
+  }
+  bool IsOutput() const { return num_outputs > 0; }
   bool IsDefined() const {
     return producer != nullptr || is_graph_input || is_body_input || initializer != nullptr ||
            is_sparse_initializer || is_body_initializer;
   }
-  bool IsRead() const { return !uses.empty() || is_output; }
+  bool IsRead() const { return !uses.empty() || IsOutput(); }
 };
 
 struct StringHash {
@@ -82,6 +91,8 @@ struct ModelImpl {
   std::unordered_map<const onnx::NodeProto*, BodyPlace> body_nodes;
   // Protobuf's limit for one message; tests lower it.
   uint64_t max_message_bytes = std::numeric_limits<int32_t>::max();
+  // Counts calls of IndexInfo. Tests see from it that an edit does not walk over the whole model.
+  size_t num_info_indexings = 0;
 
   // Const functions of a model may run concurrently, and protobuf's mutable_ accessors write. So
   // reading and changing have two names: an accessor of both kinds would choose the second one
@@ -113,8 +124,15 @@ struct ModelImpl {
   // Nothing in the main graph.
   BodyPlace PlaceOf(const onnx::NodeProto* node) const;
   onnx::GraphProto* BodyOf(const onnx::NodeProto* node) const { return PlaceOf(node).graph; }
-  // After a change to inputs, outputs or value_info.
+  // Reads all inputs, outputs and value_info anew, after changes to many of them. Edits of single
+  // values keep the index themselves: there may be one for each weight of a model.
   void IndexInfo();
+  // Takes what the lists of a graph say into the index, or out of it. `body`: null for the main
+  // graph. REQUIRES for IndexListsOf: the definitions of the graph are in the index.
+  void IndexListsOf(onnx::GraphProto& graph, onnx::GraphProto* body);
+  void UnindexListsOf(onnx::GraphProto& graph);
+  // Returns the entry in value_info of the graph that defines the value, a new one if need be.
+  onnx::ValueInfoProto& ListedInfo(const std::string& value);
   // Forgets a value that nothing defines or reads any more.
   void DropIfUnknown(std::string_view value);
 

@@ -1,0 +1,174 @@
+// The index after edits of single values: it says what an index built anew says, and no edit walks
+// over the whole model.
+#include <functional>
+
+#include "graph/model_impl.h"
+#include "graph/test_models.h"
+
+namespace bitpress::graph {
+namespace {
+
+// Says all that the index knows about a value.
+std::string AnswersFor(const Model& model, const std::string& value) {
+  std::string answers = value + (model.IsInput(value) ? " input" : "") +
+                        (model.IsBodyInput(value) ? " body-input" : "") +
+                        (model.IsOutput(value) ? " output" : "") +
+                        (model.IsInitializer(value) ? " initializer" : "");
+  if (const std::optional<Node> producer = model.Producer(value)) {
+    answers += " by " + producer->Describe();
+  }
+  for (const Use& use : model.AllUses(value)) {
+    answers += fmt::format(" read by {} {}", use.node.Describe(), use.input_index);
+  }
+  const ValueInfo info = model.InfoOf(value);
+  answers += fmt::format(" {} {}", DataTypeName(info.type), info.has_shape);
+  for (const Dimension& dim : info.shape) answers += fmt::format(" {}{}", dim.value, dim.symbol);
+  return answers;
+}
+
+std::string Answers(const Model& model) {
+  std::vector<std::string> lines;
+  for (const auto& [name, entry] : ModelAccess::Impl(model).values) {
+    if (entry.IsDefined()) lines.push_back(AnswersFor(model, name));
+  }
+  std::ranges::sort(lines);
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
+// Runs an edit and compares the index with that of a clone, which is built anew.
+void Edit(Model& model, const std::function<void(Model&)>& edit) {
+  const size_t num_indexings = ModelAccess::Impl(model).num_info_indexings;
+  edit(model);
+  EXPECT_EQ(Answers(model), Answers(model.Clone()));
+  EXPECT_EQ(ModelAccess::Impl(model).num_info_indexings, num_indexings);
+}
+
+const ValueInfo kFloats{DataType::kFloat, true, {{3, ""}, {-1, "N"}}};
+
+TEST(Index, EachEditKeepsIt) {
+  Model model = FromText(R"(<ir_version: 8, opset_import: ["": 17]>
+    net (float[2] x) => (float[2] y, float[2] z)
+    <float[2] w = {1, 2}> { h = Mul(x, w) y = Relu(h) z = Abs(h) })");
+  Edit(model, [](Model& m) { m.SetInfo("h", kFloats); });
+  EXPECT_EQ(model.InfoOf("h").shape.size(), 2);
+  Edit(model, [](Model& m) { m.AddOutput("h"); });
+  EXPECT_TRUE(model.IsOutput("h"));
+  // An output with a type says more than value_info.
+  Edit(model, [](Model& m) { m.SetInfo("h", {DataType::kFloat16, true, {}}); });
+  EXPECT_EQ(model.InfoOf("h").type, DataType::kFloat);
+  Edit(model, [](Model& m) { m.RemoveOutput("h"); });
+  EXPECT_FALSE(model.IsOutput("h"));
+  EXPECT_EQ(model.InfoOf("h").shape.size(), 2);
+  EXPECT_EQ(ToProto(model).graph().value_info_size(), 1) << "one entry for each value";
+  Edit(model, [](Model& m) { m.RemoveOutput("z"); });
+  EXPECT_EQ(model.InfoOf("z").shape.size(), 1) << "what the output said is kept";
+  Edit(model, [](Model& m) { m.RemoveNode(m.Producer("z").value()); });
+
+  const HeldInitializer held = model.HoldInitializer("w");
+  Edit(model, [](Model& m) { m.InitializerToInput("w"); });
+  EXPECT_TRUE(model.IsInput("w"));
+  Edit(model, [&](Model& m) { m.InputToInitializer("w", held); });
+  EXPECT_FALSE(model.IsInput("w"));
+  Edit(model, [](Model& m) {
+    m.InsertNode({"round", "Round", "", {"h"}, {"r"}, {}}, m.Producer("y"));
+    m.Producer("y")->set_input(0, "r");
+    m.SetInfo("r", kFloats);
+  });
+  Edit(model, [](Model& m) {
+    m.Producer("y")->set_input(0, "h");
+    m.RemoveNode(m.Producer("r").value());
+  });
+  model.Check();
+}
+
+TEST(Index, ADefaultIsNoLongerAnInput) {
+  onnx::ModelProto proto = ProtoFromText(R"(<ir_version: 8, opset_import: ["": 17]>
+    net (float[2] x, float[2] w, float[2] v) => (float[2] y)
+    <float[2] w = {1, 2}, float[2] v = {1, 2}, float[2] u = {1, 2}>
+    { h = Mul(x, w) i = Mul(h, v) y = Mul(i, u) })");
+  // The parser may leave out what is both.
+  for (const char* name : {"w", "v"}) {
+    if (std::ranges::any_of(proto.graph().input(),
+                            [&](const auto& input) { return input.name() == name; })) {
+      continue;
+    }
+    onnx::ValueInfoProto& input = *proto.mutable_graph()->add_input();
+    input = proto.graph().input(0);
+    input.set_name(name);
+  }
+  Model model = FromProto(proto);
+  Edit(model, [](Model& m) {
+    m.SetInitializer("w", Tensor{DataType::kFloat, {1}, BytesOf<float>({3})});
+  });
+  Edit(model, [](Model& m) {
+    m.Producer("i")->set_input(1, "u");
+    m.RemoveInitializer("v");
+  });
+  EXPECT_EQ(ToProto(model).graph().input_size(), 1);
+  EXPECT_EQ(model.FreshName("v"), "v");
+}
+
+TEST(Index, EditsOfBodiesKeepIt) {
+  Model model = FromText(kBranches);
+  Edit(model, [](Model& m) { m.SetInfo("inner", kFloats); });
+  EXPECT_EQ(model.InfoOf("inner").shape.size(), 2);
+  EXPECT_EQ(ToProto(model).graph().value_info_size(), 0) << "it lies in the body";
+  Edit(model, [](Model& m) {
+    m.InsertBehindBodyValue("inner", {"round", "Round", "", {}, {}, {}});
+  });
+  EXPECT_EQ(model.Producer("inner")->op_type(), "Round");
+
+  Model loop = FromText(R"(<ir_version: 8, opset_import: ["": 17]>
+    net (float[2] x, int64 n, bool go) => (float[2] y) {
+      y = Loop (n, go, x) <body = once (int64 i, bool goes, float[2] state) =>
+          (bool on, float[2] next) { on = Identity(goes) next = Abs(state) }>
+    })");
+  Edit(loop, [](Model& m) {
+    m.InsertBehindBodyValue("state", {"round", "Round", "", {}, {}, {}});
+  });
+  EXPECT_TRUE(loop.IsBodyInput("state_before"));
+  EXPECT_EQ(loop.InfoOf("state_before").shape.size(), 1);
+}
+
+// The branch gives a value from around it, which is an output of the model too.
+TEST(Index, AnOutputOfTwoGraphsStaysOne) {
+  Model model = FromText(R"(<ir_version: 8, opset_import: ["": 17]>
+    net (float[2] x, bool c) => (float[2] a, float[2] y) {
+      a = Abs(x)
+      [choose] y = If (c) <then_branch = yes () => (float[2] a) { unused = Neg(x) },
+                           else_branch = no () => (float[2] e) { e = Relu(x) }>
+    })");
+  Edit(model, [](Model& m) { m.RemoveOutput("y"); });
+  Edit(model, [](Model& m) { m.RemoveNode(FindNode(m, "choose")); });
+  EXPECT_TRUE(model.IsOutput("a"));
+  EXPECT_EQ(model.InfoOf("a").type, DataType::kFloat);
+}
+
+// A large model gets an entry for each of its weights and observed values.
+TEST(Index, ThousandsOfEditsIndexNothingAnew) {
+  constexpr int kNumNodes = 3000;
+  onnx::ModelProto proto = ProtoFromText(
+      R"(<ir_version: 8, opset_import: ["": 17]> net (float[2] v0) => (float[2] y) { y = Abs(v0) })");
+  for (int i = 0; i < kNumNodes; ++i) {
+    onnx::NodeProto& node = *proto.mutable_graph()->add_node();
+    node.set_op_type("Relu");
+    node.add_input(fmt::format("v{}", i));
+    node.add_output(fmt::format("v{}", i + 1));
+  }
+  Model model = FromProto(proto);
+  Edit(model, [](Model& m) {
+    for (int i = 0; i < kNumNodes; ++i) {
+      m.SetInfo(fmt::format("v{}", i + 1), kFloats);
+      m.AddOutput(fmt::format("v{}", i + 1));
+    }
+  });
+  EXPECT_EQ(model.OutputNames().size(), kNumNodes + 1);
+  Edit(model, [](Model& m) {
+    for (int i = 0; i < kNumNodes; ++i) m.RemoveOutput(fmt::format("v{}", i + 1));
+  });
+  EXPECT_EQ(model.OutputNames().size(), 1);
+  EXPECT_EQ(model.InfoOf("v3000").shape.size(), 2);
+}
+
+}  // namespace
+}  // namespace bitpress::graph
