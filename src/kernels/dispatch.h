@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 namespace bitpress::kernels {
@@ -17,6 +18,14 @@ inline constexpr std::array<std::string_view, 4> kTargetNames = {"AVX3", "AVX2",
 
 // Index of the chosen target in kTargetNames.
 size_t ChosenTargetIndex();
+
+// Returns the name of the target that a file is compiled for (HWY_TARGET).
+constexpr std::string_view NameOfTarget(int64_t target) {
+  return target == HWY_AVX3   ? kTargetNames[0]
+         : target == HWY_AVX2 ? kTargetNames[1]
+         : target == HWY_SSE4 ? kTargetNames[2]
+                              : kTargetNames[3];
+}
 
 // Called by every kernel with its name and the target it was compiled for.
 void NoteRun(std::string_view kernel, std::string_view target);

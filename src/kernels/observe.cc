@@ -20,10 +20,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace bitpress::kernels::HWY_NAMESPACE {
 
-constexpr std::string_view kTargetName = HWY_TARGET == HWY_AVX3   ? "AVX3"
-                                         : HWY_TARGET == HWY_AVX2 ? "AVX2"
-                                         : HWY_TARGET == HWY_SSE4 ? "SSE4"
-                                                                  : "PORTABLE";
+constexpr std::string_view kTargetName = NameOfTarget(HWY_TARGET);
 
 #if HWY_TARGET == HWY_SCALAR
 

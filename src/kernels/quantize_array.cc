@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "base/error.h"
 #include "base/tensor.h"
-#include "formats/reference.h"
 #include "kernels/fake_quantize.h"
+#include "kernels/integer_codes.h"
 
 namespace bitpress::kernels {
 namespace {
@@ -53,6 +54,35 @@ struct Range {
   }
 };
 
+// Returns the range of each index of the axis. A task takes some elements of one index.
+std::vector<Range> RangesOf(const View& view, std::span<const float> x, ThreadPool& pool) {
+  constexpr size_t kElementsPerTask = size_t{1} << 14;
+  const auto length = static_cast<size_t>(view.length);
+  const size_t per_index = x.empty() ? 0 : x.size() / length;
+  const size_t num_tasks = (per_index + kElementsPerTask - 1) / kElementsPerTask;
+  const auto inner = static_cast<size_t>(view.inner);
+  std::vector<Range> parts(length * num_tasks);
+  pool.ParallelFor(parts.size(), [&](size_t task) {
+    const size_t index = task / num_tasks;
+    const size_t begin = task % num_tasks * kElementsPerTask;
+    const size_t end = std::min(per_index, begin + kElementsPerTask);
+    Range range;
+    for (size_t i = begin; i < end;) {
+      const float* const values = x.data() + (i / inner * length + index) * inner + i % inner;
+      const size_t count = std::min(inner - i % inner, end - i);
+      for (size_t k = 0; k < count; ++k) range.Add(values[k]);
+      i += count;
+    }
+    parts[task] = range;
+  });
+  std::vector<Range> ranges(length);
+  for (size_t task = 0; task < parts.size(); ++task) {
+    ranges[task / num_tasks].Add(parts[task].min);
+    ranges[task / num_tasks].Add(parts[task].max);
+  }
+  return ranges;
+}
+
 }  // namespace
 
 void QuantizeDequantize(const formats::FormatSpec& spec, std::span<const int64_t> dims,
@@ -71,27 +101,13 @@ void QuantizeDequantizeInteger(const formats::IntegerSpec& spec, std::span<const
                                std::optional<int64_t> axis, const float* x, float* y,
                                ThreadPool& pool) {
   const View view = axis ? ViewOf(dims, *axis) : View{.inner = NumElements(dims)};
-  const formats::CodeRange codes = formats::IntegerRange(spec.element_type);
-  const auto inner = static_cast<size_t>(view.inner);
-  const auto length = static_cast<size_t>(view.length);
-  const auto outer = static_cast<size_t>(view.outer);
-  pool.ParallelFor(length, [&](size_t index) {
-    const auto begin_of = [&](size_t row) { return (row * length + index) * inner; };
-    Range range;
-    for (size_t row = 0; row < outer; ++row) {
-      const float* const values = x + begin_of(row);
-      for (size_t i = 0; i < inner; ++i) range.Add(values[i]);
-    }
-    const formats::QParams params = formats::QParamsForRange(range.min, range.max, spec);
-    for (size_t row = 0; row < outer; ++row) {
-      const size_t begin = begin_of(row);
-      for (size_t i = begin; i < begin + inner; ++i) {
-        const int64_t code =
-            formats::ref::QuantizeInteger(x[i], params.scale, params.zero_point, codes);
-        y[i] = formats::ref::DequantizeInteger(code, params.scale, params.zero_point);
-      }
-    }
-  });
+  const auto num_elements = static_cast<size_t>(NumElements(dims));
+  std::vector<formats::QParams> params;
+  for (const Range& range : RangesOf(view, {x, num_elements}, pool)) {
+    params.push_back(formats::QParamsForRange(range.min, range.max, spec));
+  }
+  QuantizeIntegers({x, num_elements}, {view.outer, view.length, view.inner}, params,
+                   formats::IntegerRange(spec.element_type), {}, {y, num_elements}, pool);
 }
 
 }  // namespace bitpress::kernels

@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "base/test_support.h"
+#include "formats/reference.h"
 
 namespace bitpress::kernels {
 namespace {
@@ -58,6 +60,37 @@ TEST(QuantizeArrayTest, IntegersOfNonFiniteValues) {
   const float infinity = std::numeric_limits<float>::infinity();
   EXPECT_THAT(RunInteger({3}, std::nullopt, {127, infinity, std::nanf("")}),
               ElementsAre(127, 127, 0));
+}
+
+// Arrays of several tasks against the definition, element by element.
+TEST(QuantizeArrayTest, IntegersOfLargeArrays) {
+  constexpr size_t kRows = 4, kChannels = 5, kColumns = 5000;
+  std::vector<float> x(kRows * kChannels * kColumns);
+  for (size_t i = 0; i < x.size(); ++i) {
+    x[i] = std::sin(static_cast<float>(i)) * static_cast<float>(1 + i / kColumns % kChannels);
+  }
+  x[70000] = std::nanf("");
+  x[70001] = -std::numeric_limits<float>::infinity();
+  const formats::IntegerSpec spec{.is_symmetric = false};
+  for (const std::optional<int64_t> axis : {std::optional<int64_t>(), std::optional<int64_t>(1)}) {
+    std::vector<formats::FloatRange> ranges(axis ? kChannels : 1);
+    const auto range_of = [&](size_t i) -> formats::FloatRange& {
+      return ranges[axis ? i / kColumns % kChannels : 0];
+    };
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (!std::isfinite(x[i])) continue;
+      range_of(i).min = std::min(range_of(i).min, double{x[i]});
+      range_of(i).max = std::max(range_of(i).max, double{x[i]});
+    }
+    const std::vector<float> y = RunInteger({kRows, kChannels, kColumns}, axis, x, false);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const auto [scale, zero_point] =
+          formats::QParamsForRange(range_of(i).min, range_of(i).max, spec);
+      const int64_t code = formats::ref::QuantizeInteger(x[i], scale, zero_point,
+                                                         formats::IntegerRange(spec.element_type));
+      ASSERT_EQ(y[i], formats::ref::DequantizeInteger(code, scale, zero_point)) << i;
+    }
+  }
 }
 
 TEST(QuantizeArrayTest, WrongArgumentsAreSaid) {

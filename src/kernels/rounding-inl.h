@@ -50,10 +50,7 @@ constexpr uint32_t kOneExponent = 1u << formats::kFloatMantissaBits;
 constexpr uint32_t kLeastAmax = 64u << 23;
 constexpr uint32_t kTopAmax = 225u << 23;
 
-constexpr std::string_view kTargetName = HWY_TARGET == HWY_AVX3   ? "AVX3"
-                                         : HWY_TARGET == HWY_AVX2 ? "AVX2"
-                                         : HWY_TARGET == HWY_SSE4 ? "SSE4"
-                                                                  : "PORTABLE";
+constexpr std::string_view kTargetName = NameOfTarget(HWY_TARGET);
 
 enum class Element { kFloat, kSignMagnitude, kTwosComplement };
 

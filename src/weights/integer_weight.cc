@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "formats/qparams_search.h"
-#include "formats/reference.h"
 #include "kernels/half.h"
 #include "kernels/weight_range.h"
 
@@ -46,22 +45,27 @@ QParams Choose(const plan::RangeMethod& method, std::span<const float> values,
 // Whole numbers as codes of an ONNX type, little-endian, several of less than 8 bits to a byte, the
 // first in the lowest bits.
 template <typename Number>
-Tensor Store(DataType type, std::vector<int64_t> dims, const std::vector<Number>& numbers) {
+Tensor Store(DataType type, std::vector<int64_t> dims, const std::vector<Number>& numbers,
+             ThreadPool& pool) {
   Tensor tensor{type, std::move(dims),
                 std::vector<std::byte>(NumBytes(type, static_cast<int64_t>(numbers.size())))};
   const size_t num_bits = ElementBits(type);
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    const auto bits = static_cast<uint64_t>(int64_t{numbers[i]});
-    if (num_bits < 8) {
-      const size_t per_byte = 8 / num_bits;
-      const uint64_t code = bits & ((1U << num_bits) - 1);
-      tensor.bytes[i / per_byte] |= static_cast<std::byte>(code << (i % per_byte * num_bits));
-      continue;
+  constexpr size_t kPerTask = size_t{1} << 16;  // whole bytes, whatever the type
+  pool.ParallelFor((numbers.size() + kPerTask - 1) / kPerTask, [&](size_t task) {
+    const size_t end = std::min(numbers.size(), (task + 1) * kPerTask);
+    for (size_t i = task * kPerTask; i < end; ++i) {
+      const auto bits = static_cast<uint64_t>(int64_t{numbers[i]});
+      if (num_bits < 8) {
+        const size_t per_byte = 8 / num_bits;
+        const uint64_t code = bits & ((1U << num_bits) - 1);
+        tensor.bytes[i / per_byte] |= static_cast<std::byte>(code << (i % per_byte * num_bits));
+        continue;
+      }
+      for (size_t byte = 0; byte < num_bits / 8; ++byte) {
+        tensor.bytes[i * (num_bits / 8) + byte] = static_cast<std::byte>(bits >> (8 * byte));
+      }
     }
-    for (size_t byte = 0; byte < num_bits / 8; ++byte) {
-      tensor.bytes[i * (num_bits / 8) + byte] = static_cast<std::byte>(bits >> (8 * byte));
-    }
-  }
+  });
   return tensor;
 }
 
@@ -105,7 +109,7 @@ void IntegerWeight::DescribeScales(const plan::TensorPlan& row) {
     return;
   }
   view_.length = row.integer->block_size;
-  is_per_column_ = true;
+  view_.is_per_column = true;
   scale_dims_ = source_.dims;
   if (row.flatten) {
     view_.axis *= view_.inner;
@@ -116,7 +120,8 @@ void IntegerWeight::DescribeScales(const plan::TensorPlan& row) {
 }
 
 IntegerLayout IntegerWeight::Layout() const {
-  IntegerLayout layout{{view_.outer, view_.axis, view_.inner}, view_.length, is_per_column_, {}};
+  IntegerLayout layout{
+      {view_.outer, view_.axis, view_.inner}, view_.length, view_.is_per_column, {}};
   if (given_.size() == 1 || spec_.is_symmetric) {
     const int64_t zero_point = given_.size() == 1
                                    ? given_[0].zero_point
@@ -176,11 +181,11 @@ std::vector<QParams> IntegerWeight::ChooseParams(std::span<const float> values,
   const auto inner = static_cast<size_t>(view_.inner);
   const auto length = static_cast<size_t>(view_.length);
   const auto num_parts = static_cast<size_t>(view_.num_parts());
-  const size_t num_groups = is_per_column_ ? outer * num_parts * inner : num_parts;
+  const size_t num_groups = view_.is_per_column ? outer * num_parts * inner : num_parts;
   std::vector<QParams> params(num_groups);
   pool.ParallelFor(num_groups, [&](size_t group) {
     std::vector<float> members;
-    if (is_per_column_) {
+    if (view_.is_per_column) {
       const size_t column = group % inner;
       const size_t part = group / inner % num_parts;
       const size_t row = group / inner / num_parts;
@@ -222,41 +227,13 @@ void IntegerWeight::RaiseForBiases(std::vector<QParams>& params) const {
   }
 }
 
-size_t IntegerWeight::ParamsIndexOf(size_t element) const {
-  if (scale_dims_.empty()) return 0;
-  const auto axis = static_cast<size_t>(view_.axis);
-  const auto inner = static_cast<size_t>(view_.inner);
-  const size_t part = element / inner % axis / static_cast<size_t>(view_.length);
-  if (!is_per_column_) return part;
-  const size_t row = element / inner / axis;
-  return (row * static_cast<size_t>(view_.num_parts()) + part) * inner + element % inner;
-}
-
 std::vector<int32_t> IntegerWeight::Round(ThreadPool& pool, std::vector<float>& y,
                                           WeightStatistics& statistics) const {
   const std::vector<QParams>& params = Params(pool);
   const std::vector<float> x = Floats();
   y.resize(x.size());
   std::vector<int32_t> codes(x.size());
-  const formats::CodeRange range = formats::SearchedCodes(spec_);
-  const auto axis = static_cast<size_t>(view_.axis);
-  const auto inner = static_cast<size_t>(view_.inner);
-  const auto length = static_cast<size_t>(view_.length);
-  const auto num_parts = static_cast<size_t>(view_.num_parts());
-  // One task for each part of each row.
-  pool.ParallelFor(static_cast<size_t>(view_.outer) * num_parts, [&](size_t task) {
-    const size_t row = task / num_parts;
-    const size_t part = task % num_parts;
-    for (size_t k = part * length; k < std::min(axis, (part + 1) * length); ++k) {
-      for (size_t column = 0; column < inner; ++column) {
-        const size_t i = (row * axis + k) * inner + column;
-        const QParams& of = params[is_per_column_ ? task * inner + column : part];
-        const int64_t code = formats::ref::QuantizeInteger(x[i], of.scale, of.zero_point, range);
-        codes[i] = static_cast<int32_t>(code);
-        y[i] = formats::ref::DequantizeInteger(code, of.scale, of.zero_point);
-      }
-    }
-  });
+  kernels::QuantizeIntegers(x, view_, params, formats::SearchedCodes(spec_), codes, y, pool);
   if (!pairs_.empty()) statistics.num_fitted_pairs = FitToPairs(x, codes, y, pool);
   MeasureErrors(x, y, pool, statistics);
   return codes;
@@ -277,10 +254,7 @@ uint64_t IntegerWeight::FitToPairs(std::span<const float> x, std::vector<int32_t
   if (pairs_.size() == 1 && biases_.empty() && is_matrix) {
     BalanceMeans(pairs_.front(), target, formats::SearchedCodes(spec_), codes, pool);
   }
-  for (size_t i = 0; i < x.size(); ++i) {
-    const QParams& of = params_[ParamsIndexOf(i)];
-    y[i] = formats::ref::DequantizeInteger(codes[i], of.scale, of.zero_point);
-  }
+  kernels::DequantizeIntegers(codes, view_, params_, y, pool);
   return num_changed;
 }
 
@@ -300,7 +274,7 @@ IntegerWeight::Result IntegerWeight::Quantize(ThreadPool& pool,
                                               WeightStatistics& statistics) const {
   const std::vector<int32_t> codes = Codes(pool, statistics);
   Result result;
-  result.codes = Store(code_type_, source_.dims, codes);
+  result.codes = Store(code_type_, source_.dims, codes, pool);
   std::vector<int64_t> zero_points;
   result.scales = {DataType::kFloat, scale_dims_,
                    std::vector<std::byte>(params_.size() * sizeof(float))};
@@ -308,7 +282,7 @@ IntegerWeight::Result IntegerWeight::Quantize(ThreadPool& pool,
     result.scales.values<float>()[i] = params_[i].scale;
     zero_points.push_back(params_[i].zero_point);
   }
-  result.zero_points = Store(code_type_, scale_dims_, zero_points);
+  result.zero_points = Store(code_type_, scale_dims_, zero_points, pool);
   return result;
 }
 
@@ -352,26 +326,26 @@ std::vector<Tensor> QuantizeBias(const graph::HeldInitializer& bias, float input
   if (lost_means.size() == x.size()) {
     for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(x[i] + lost_means[i]);
   }
-  const formats::CodeRange range = formats::IntegerRange(formats::ElementType::kInt32);
-  std::vector<float> y(x.size());
-  std::vector<int64_t> codes(x.size());
   std::vector<float> scales;
-  for (size_t i = 0; i < x.size(); ++i) {
-    const float scale = input_scale * weight[is_per_tensor ? 0 : i % weight.size()].scale;
-    if (!is_per_tensor || i == 0) scales.push_back(scale);
-    codes[i] = formats::ref::QuantizeInteger(x[i], scale, 0, range);
-    y[i] = formats::ref::DequantizeInteger(codes[i], scale, 0);
+  std::vector<QParams> params;
+  for (size_t i = 0; i < (is_per_tensor ? 1 : x.size()); ++i) {
+    scales.push_back(input_scale * weight[is_per_tensor ? 0 : i % weight.size()].scale);
+    params.push_back({scales.back(), 0});
   }
-  if (is_per_tensor && scales.empty()) scales.push_back(input_scale * weight.front().scale);
+  const auto count = static_cast<int64_t>(x.size());
+  std::vector<float> y(x.size());
+  std::vector<int32_t> codes(x.size());
+  kernels::QuantizeIntegers(x, {.axis = count, .length = is_per_tensor ? count : 1}, params,
+                            formats::IntegerRange(formats::ElementType::kInt32), codes, y, pool);
   MeasureErrors(x, y, pool, statistics);
   std::vector<int64_t> dims;
   if (!is_per_tensor) dims = {static_cast<int64_t>(scales.size())};
   Tensor scale{DataType::kFloat, dims, std::vector<std::byte>(scales.size() * sizeof(float))};
   std::ranges::copy(scales, scale.values<float>().begin());
   std::vector<Tensor> tensors;
-  tensors.push_back(Store(DataType::kInt32, bias.dims, codes));
+  tensors.push_back(Store(DataType::kInt32, bias.dims, codes, pool));
   tensors.push_back(std::move(scale));
-  tensors.push_back(Store(DataType::kInt32, dims, std::vector<int64_t>(scales.size())));
+  tensors.push_back(Store(DataType::kInt32, dims, std::vector<int64_t>(scales.size()), pool));
   return tensors;
 }
 

@@ -12,6 +12,7 @@
 #include "base/thread_pool.h"
 #include "formats/qparams.h"
 #include "graph/model.h"
+#include "kernels/integer_codes.h"
 #include "plan/quant_plan.h"
 #include "weights/pair_rules.h"
 #include "weights/unpack_integers.h"
@@ -44,7 +45,7 @@ class IntegerWeight {
   const graph::HeldInitializer& source() const { return source_; }
   const formats::IntegerSpec& spec() const { return spec_; }
   // Which of the parameters an element has, counted in row-major order.
-  size_t ParamsIndexOf(size_t element) const;
+  size_t ParamsIndexOf(size_t element) const { return view_.IndexOf(element); }
 
   // In the order of scale_dims. Throws Error(kInvalidModel) naming reader, tensor and index of the
   // first NaN or infinity.
@@ -76,13 +77,6 @@ class IntegerWeight {
   Tensor Simulate(ThreadPool& pool, WeightStatistics& statistics) const;
 
  private:
-  struct View {
-    int64_t outer = 1;
-    int64_t axis = 1;
-    int64_t inner = 1;
-    int64_t length = 1;  // of the parts of the axis that share a scale
-    int64_t num_parts() const { return (axis - 1) / length + 1; }
-  };
   void DescribeScales(const plan::TensorPlan& row);
   std::vector<formats::QParams> ComputeParams(ThreadPool& pool) const;
   // By the range method alone.
@@ -106,8 +100,7 @@ class IntegerWeight {
   std::vector<AddedBias> biases_;
   std::vector<PairRule> pairs_;
   int64_t axis_ = 0;
-  View view_;
-  bool is_per_column_ = false;  // per block: columns of `inner` have scales of their own
+  kernels::ParamsLayout view_;
   std::vector<int64_t> scale_dims_;
   DataType code_type_ = DataType::kInt8;
   mutable std::once_flag once_;
