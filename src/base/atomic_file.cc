@@ -22,7 +22,7 @@ std::string LinkOf(int descriptor) { return "/proc/self/fd/" + std::to_string(de
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+AtomicFile::AtomicFile(std::filesystem::path path, Start start) : path_(std::move(path)) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path_, ignored)) {
     Fail(ErrorCode::kIo, "cannot write '{}': it is a folder", path_.string());
@@ -41,6 +41,10 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
     }
     path_ = target;
   }
+  if (start == Start::kNamed) {
+    CreateNamed();
+    return;
+  }
   const std::filesystem::path folder = path_.has_parent_path() ? path_.parent_path() : ".";
   descriptor_ = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
   if (descriptor_ >= 0 && ::access(LinkOf(descriptor_).c_str(), F_OK) == 0) return;
@@ -50,21 +54,27 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
 }
 
 void AtomicFile::CreateNamed() {
-  std::string name = path_.string() + ".XXXXXX";
-  descriptor_ = ::mkostemp(name.data(), O_CLOEXEC);
-  if (descriptor_ < 0) FailIo("create");
-  temporary_ = name;
-  // mkostemp makes files private; a result has the permissions any new file would get.
-  const mode_t mask = ::umask(0);
-  ::umask(mask);
-  ::fchmod(descriptor_, 0666 & ~mask);
+  for (int number = 0;; ++number) {
+    const std::string name = NumberedName(number);
+    // Unlike mkostemp, which makes files private, this gives the permissions of any new file.
+    // Reading the mask of the process would change it for a moment, for all threads.
+    descriptor_ = ::open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
+    if (descriptor_ >= 0) {
+      temporary_ = name;
+      return;
+    }
+    if (errno != EEXIST) FailIo("create");
+  }
+}
+
+std::string AtomicFile::NumberedName(int number) const {
+  return path_.string() + "." + std::to_string(::getpid()) + "-" + std::to_string(number);
 }
 
 // A link cannot replace a file, so that it gets a name of its own first.
 void AtomicFile::GiveName() {
   for (int number = 0;; ++number) {
-    const std::string name =
-        path_.string() + "." + std::to_string(::getpid()) + "-" + std::to_string(number);
+    const std::string name = NumberedName(number);
     if (::linkat(AT_FDCWD, LinkOf(descriptor_).c_str(), AT_FDCWD, name.c_str(),
                  AT_SYMLINK_FOLLOW) == 0) {
       temporary_ = name;

@@ -13,8 +13,10 @@ namespace bitpress {
 
 class AtomicFile {
  public:
+  // kNamed gives the file a temporary name from the start, as some file systems demand.
+  enum class Start { kNamelessIfPossible, kNamed };
   // Creates the file. Throws Error(kIo) if the folder does not exist or cannot be written.
-  explicit AtomicFile(std::filesystem::path path);
+  explicit AtomicFile(std::filesystem::path path, Start start = Start::kNamelessIfPossible);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -32,6 +34,7 @@ class AtomicFile {
  private:
   [[noreturn]] void FailIo(std::string_view action) const;
   void CreateNamed();
+  std::string NumberedName(int number) const;
   void GiveName();
 
   std::filesystem::path path_;

@@ -202,14 +202,35 @@ TEST_F(AtomicFileTest, AKilledProcessLeavesNothing) {
 }
 
 TEST_F(AtomicFileTest, PermissionsAreThoseOfANewFile) {
-  const fs::path path = folder_ / "out.bin";
   const mode_t mask = ::umask(027);
-  {
-    AtomicFile file(path);
+  for (const auto start : {AtomicFile::Start::kNamelessIfPossible, AtomicFile::Start::kNamed}) {
+    const fs::path path = folder_ / "out.bin";
+    AtomicFile file(path, start);
     file.Commit();
+    EXPECT_EQ(fs::status(path).permissions(), static_cast<fs::perms>(0640));
+    fs::remove(path);
   }
   ::umask(mask);
-  EXPECT_EQ(fs::status(path).permissions(), static_cast<fs::perms>(0640));
+}
+
+// As where a file system has no files without names.
+TEST_F(AtomicFileTest, FilesWithATemporaryName) {
+  const fs::path path = folder_ / "out.bin";
+  {
+    AtomicFile lost(path, AtomicFile::Start::kNamed);
+    lost.Write("lost");
+    EXPECT_EQ(folder_.NumFiles(), 1u);
+  }
+  EXPECT_EQ(folder_.NumFiles(), 0u);
+  AtomicFile file(path, AtomicFile::Start::kNamed);
+  AtomicFile other(path, AtomicFile::Start::kNamed);  // has a name of its own
+  file.Write("kept");
+  EXPECT_FALSE(fs::exists(path));
+  file.Commit();
+  other.Write("later");
+  other.Commit();
+  EXPECT_EQ(ReadFile(path), "later");
+  EXPECT_EQ(folder_.NumFiles(), 1u);
 }
 
 TEST_F(AtomicFileTest, WhatIsNoFileIsNotReplaced) {
