@@ -13,7 +13,8 @@ void AddInspectCommand(CLI::App& program);
 void AddPlanCommand(CLI::App& program);
 void AddCalibrateCommand(CLI::App& program);
 void AddMergeCommand(CLI::App& program);
-void AddQuantizeCommand(CLI::App& program);
+// `command_line`: what runs, as it may be typed again; it goes into the page of a report.
+void AddQuantizeCommand(CLI::App& program, const std::string& command_line);
 void AddOptimizeCommand(CLI::App& program);
 void AddUnpackCommand(CLI::App& program);
 void AddEvaluateCommand(CLI::App& program);
@@ -21,12 +22,9 @@ void AddCheckCommand(CLI::App& program);
 void AddSensitivityCommand(CLI::App& program);
 void AddSearchCommand(CLI::App& program);
 void AddAutotuneCommand(CLI::App& program);
-void AddReportCommand(CLI::App& program);
+void AddReportCommand(CLI::App& program, const std::string& command_line);
 
 // Writes to standard output and makes sure that it got there. Throws Error(kIo).
 void Print(std::string_view text);
-
-// The command line that runs, as it may be typed again.
-const std::string& CommandLine();
 
 }  // namespace bitpress::apps

@@ -57,12 +57,16 @@ std::string UnknownCommand(const CLI::App& program, int argc, char** argv) {
                      DidYouMean(argv[1], names), Join(names, ", "));
 }
 
-std::string command_line;
+// Returns the command line as it may be typed again.
+std::string CommandLine(int argc, char** argv) {
+  std::string line = "bitpress";
+  for (int i = 1; i < argc; ++i) line += " " + ShellQuoted(argv[i]);
+  return line;
+}
 
 int Run(int argc, char** argv) {
   KeepLargeBuffers();
-  command_line = "bitpress";
-  for (int i = 1; i < argc; ++i) command_line += " " + ShellQuoted(argv[i]);
+  const std::string command_line = CommandLine(argc, argv);
   CLI::App program("Presses ONNX models into fewer bits.", "bitpress");
   program.set_version_flag("--version", fmt::format("bitpress {}", Version()));
   program.require_subcommand(1);
@@ -76,7 +80,7 @@ int Run(int argc, char** argv) {
   AddPlanCommand(program);
   AddCalibrateCommand(program);
   AddMergeCommand(program);
-  AddQuantizeCommand(program);
+  AddQuantizeCommand(program, command_line);
   AddUnpackCommand(program);
   AddOptimizeCommand(program);
   AddEvaluateCommand(program);
@@ -84,7 +88,7 @@ int Run(int argc, char** argv) {
   AddSensitivityCommand(program);
   AddSearchCommand(program);
   AddAutotuneCommand(program);
-  AddReportCommand(program);
+  AddReportCommand(program, command_line);
   if (argc < 2) {
     Print(program.help());
     return 0;
@@ -119,8 +123,6 @@ void Print(std::string_view text) {
       std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
   if (!is_written) Fail(ErrorCode::kIo, "cannot write to standard output");
 }
-
-const std::string& CommandLine() { return command_line; }
 
 }  // namespace bitpress::apps
 

@@ -30,6 +30,7 @@ struct Options {
   std::string calibration;
   SampleArguments samples;
   std::string page;
+  std::string command_line;
   bool is_external = false;
   Check check = Check::kAuto;
   size_t num_threads = 0;
@@ -60,7 +61,7 @@ void WritePage(const Options& options, const tasks::QuantizeOptions& request,
   page.samples = request.samples;
   page.preparation = request.preparation;
   page.quantized = &quantized;
-  page.commands = {{"Quantize, and this page", CommandLine()}};
+  page.commands = {{"Quantize, and this page", options.command_line}};
   page.num_threads = options.num_threads;
   page.progress = request.progress;
   tasks::WriteReport(page);
@@ -125,9 +126,10 @@ void Run(const Options& options) {
 
 }  // namespace
 
-void AddQuantizeCommand(CLI::App& program) {
+void AddQuantizeCommand(CLI::App& program, const std::string& command_line) {
   CLI::App* const command = program.add_subcommand("quantize", "Write a quantized model.");
   const auto options = std::make_shared<Options>();
+  options->command_line = command_line;
   command->add_option("model", options->model, "the float ONNX model")
       ->required()
       ->type_name("MODEL");

@@ -16,6 +16,7 @@ namespace {
 
 struct Options {
   std::string model, reference, output, json, calibration, plan_file, search;
+  std::string command_line;
   SampleArguments samples;
   bool as_is = false;
   tasks::ReportOptions request;
@@ -32,7 +33,7 @@ void Run(Options& options) {
   request.plan_file = options.plan_file;
   request.search = options.search;
   if (options.as_is) request.preparation = rewrite::Preparation::kAsIs;
-  request.commands = {{"This page", CommandLine()}};
+  request.commands = {{"This page", options.command_line}};
   report::Report report;
   {
     ProgressBar bar;
@@ -46,10 +47,11 @@ void Run(Options& options) {
 
 }  // namespace
 
-void AddReportCommand(CLI::App& program) {
+void AddReportCommand(CLI::App& program, const std::string& command_line) {
   CLI::App* const command = program.add_subcommand(
       "report", "Write a page about a quantized model: accuracy, layers, ranges, sizes.");
   const auto options = std::make_shared<Options>();
+  options->command_line = command_line;
   tasks::ReportOptions& request = options->request;
   command->add_option("model", options->model, "the quantized ONNX model, of whatever tool")
       ->required()
