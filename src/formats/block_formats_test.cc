@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "formats/block_cases.h"
 #include "formats/float_bits.h"
 #include "formats/format_spec.h"
-#include "formats/oracle.h"
 #include "formats/quark.h"
 #include "formats/reference.h"
+#include "formats/test_block_cases.h"
+#include "formats/test_oracle.h"
 
 namespace bitpress::formats {
 namespace {

@@ -7,11 +7,11 @@
 #include <limits>
 #include <vector>
 
-#include "formats/block_cases.h"
 #include "formats/float_bits.h"
 #include "formats/format_spec.h"
-#include "formats/oracle.h"
 #include "formats/reference.h"
+#include "formats/test_block_cases.h"
+#include "formats/test_oracle.h"
 
 namespace bitpress::formats {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <vector>
 
-#include "formats/block_cases.h"
 #include "formats/float_bits.h"
 #include "formats/format_spec.h"
 #include "formats/reference.h"
+#include "formats/test_block_cases.h"
 
 #if defined(__x86_64__) || defined(_M_X64)
 #include <xmmintrin.h>

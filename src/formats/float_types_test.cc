@@ -9,9 +9,9 @@
 
 #include "formats/float_bits.h"
 #include "formats/format_spec.h"
-#include "formats/ml_dtypes_golden.h"
-#include "formats/oracle.h"
 #include "formats/reference.h"
+#include "formats/test_ml_dtypes_golden.h"
+#include "formats/test_oracle.h"
 
 namespace bitpress::formats {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "formats/float_bits.h"
 #include "formats/format_spec.h"
-#include "formats/oracle.h"
 #include "formats/reference.h"
+#include "formats/test_oracle.h"
 
 namespace bitpress::formats {
 namespace {

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "base/error.h"
-#include "formats/block_cases.h"
 #include "formats/pack.h"
-#include "formats/packing_cases.h"
 #include "formats/reference.h"
+#include "formats/test_block_cases.h"
+#include "formats/test_packing_cases.h"
 
 namespace bitpress::formats {
 namespace {

@@ -17,8 +17,8 @@
 #include "base/error.h"
 #include "formats/float_bits.h"
 #include "formats/pack.h"
-#include "formats/packing_cases.h"
 #include "formats/reference.h"
+#include "formats/test_packing_cases.h"
 #include "kernels/packed_plane.h"
 
 namespace bitpress::kernels {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/formats/ml_dtypes_golden.h: what ml_dtypes makes of the floating-point element types.
+"""Writes src/formats/test_ml_dtypes_golden.h: what ml_dtypes makes of the floating-point element types.
 
 Run it with the project's virtual environment (ml_dtypes comes with onnx):
 
@@ -106,7 +106,7 @@ def main():
         text += [f"inline constexpr EncodeCase {name}Encoded[] = {{", "    " + ",\n    ".join(lines) + ",", "};", ""]
         rows.append(f"    {{ElementType::{name}, {values or '{}'}, {name}Encoded}},")
     text += ["inline constexpr FloatType kFloatTypes[] = {", *rows, "};", "", "}  // namespace bitpress::formats::golden"]
-    out = pathlib.Path(__file__).resolve().parents[2] / "src" / "formats" / "ml_dtypes_golden.h"
+    out = pathlib.Path(__file__).resolve().parents[2] / "src" / "formats" / "test_ml_dtypes_golden.h"
     out.write_text("\n".join(text) + "\n")
 
 

@@ -1,4 +1,4 @@
-#include "formats/oracle.h"
+#include "formats/test_oracle.h"
 
 #include <algorithm>
 #include <bit>

@@ -9,7 +9,7 @@
 
 #include "formats/float_bits.h"
 #include "formats/format_spec.h"
-#include "formats/oracle.h"
+#include "formats/test_oracle.h"
 
 namespace bitpress::formats::testing_cases {
 

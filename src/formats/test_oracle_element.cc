@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "formats/oracle.h"
+#include "formats/test_oracle.h"
 
 namespace bitpress::formats::oracle {
 namespace {
