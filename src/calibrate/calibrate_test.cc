@@ -10,6 +10,7 @@
 #include "base/test_support.h"
 #include "calibrate/calibration_file.h"
 #include "calibrate/collector.h"
+#include "calibrate/sample_runs.h"
 #include "kernels/half.h"
 #include "runtime/session.h"
 
@@ -61,6 +62,25 @@ CalibrationTable RunNoise(size_t begin, size_t end, const CalibrateOptions& opti
   const graph::Model model = TestModel();
   Noise noise(begin, end);
   return Calibrate(model, "test", FloatActivations(model), noise, options).table;
+}
+
+// An input that leaves the batch free, and a scalar, take what the others fix.
+TEST(SampleRuns, HaveTheBatchThatOneInputFixes) {
+  const std::vector<runtime::ValueDescription> inputs{{"x", DataType::kFloat, {4, 3, 8, 8}},
+                                                      {"mask", DataType::kFloat, {-1, 8}},
+                                                      {"step", DataType::kInt64, {}}};
+  EXPECT_EQ(FixedRows(inputs), 4u);
+  Noise noise(0, 10);
+  std::vector<size_t> runs;
+  const SampleCounts counts =
+      RunSamples(noise, inputs, /*at_once=*/8,
+                 [&](const std::vector<Tensor>& tensors, size_t num_samples) {
+                   EXPECT_EQ(tensors[0].dims[0], 4);
+                   runs.push_back(num_samples);
+                 },
+                 "test", {});
+  EXPECT_THAT(runs, testing::ElementsAre(4, 4));
+  EXPECT_EQ(counts.num_left_out, 2u);
 }
 
 TEST(Calibrate, CountsWhatTheSessionComputes) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "ops/batch.h"
+
 namespace bitpress::calibrate {
 namespace {
 
@@ -19,13 +21,9 @@ Tensor Rows(const Tensor& tensor, size_t first, size_t count) {
 }  // namespace
 
 size_t FixedRows(std::span<const runtime::ValueDescription> inputs) {
-  int64_t rows = 0;
-  for (const runtime::ValueDescription& input : inputs) {
-    if (input.dims.empty() || input.dims[0] <= 0) return 0;
-    if (rows != 0 && input.dims[0] != rows) return 0;
-    rows = input.dims[0];
-  }
-  return static_cast<size_t>(rows);
+  ops::FixedBatch batch;
+  for (const runtime::ValueDescription& input : inputs) batch.AddInput(input.dims);
+  return batch.num_samples();
 }
 
 SampleCounts RunSamples(

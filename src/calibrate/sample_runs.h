@@ -16,7 +16,7 @@
 
 namespace bitpress::calibrate {
 
-// Rows of the first dimension that each run has, for models that fix it; 0 if it is free.
+// Returns the samples of each run of a model that fixes them (ops/batch.h); 0 if they are free.
 size_t FixedRows(std::span<const runtime::ValueDescription> inputs);
 
 struct SampleCounts {

@@ -10,6 +10,7 @@
 #include "evaluate/metrics.h"
 #include "evaluate/outputs.h"
 #include "graph/stored_bytes.h"
+#include "ops/batch.h"
 #include "runtime/session.h"
 
 namespace bitpress::evaluate {
@@ -32,12 +33,11 @@ class Contender {
   const std::filesystem::path& path() const { return path_; }
   double time_ms() const { return time_ms_; }
 
-  // The first dimension of its inputs if that is fixed, else 0.
+  // Returns the samples of each run if the model fixes them, else 0.
   size_t FixedBatchSize() const {
-    for (const runtime::ValueDescription& input : inputs()) {
-      if (!input.dims.empty() && input.dims[0] > 0) return static_cast<size_t>(input.dims[0]);
-    }
-    return 0;
+    ops::FixedBatch batch;
+    for (const runtime::ValueDescription& input : inputs()) batch.AddInput(input.dims);
+    return batch.num_samples();
   }
 
   // `order[i]` is the index in a batch of the tensor that input i takes. Tensors without an input

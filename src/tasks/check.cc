@@ -1,13 +1,14 @@
 #include "tasks/check.h"
 
 #include <algorithm>
-#include <cstdint>
+#include <cstddef>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/tensor.h"
 #include "graph/model.h"
+#include "ops/batch.h"
 #include "tasks/samples.h"
 
 namespace bitpress::tasks {
@@ -18,10 +19,7 @@ deploy::TargetReport CheckTarget(const CheckOptions& options) {
   if (options.samples.is_given() && !model.InputNames().empty()) {
     data::SourceOptions source = SourceFor(model, options.samples);
     source.read_ahead = false;
-    // Models whose first dimension is fixed get as many samples.
-    const graph::ValueInfo input = model.InfoOf(source.input_names.front());
-    const int64_t fixed = input.shape.empty() ? 1 : std::max<int64_t>(1, input.shape[0].value);
-    source.limit = static_cast<size_t>(fixed);
+    source.limit = std::max<size_t>(1, ops::FixedBatchOf(model));
     std::optional<data::Batch> batch = data::OpenSource(source)->Next(source.limit);
     if (batch) sample = std::move(batch->inputs);
   }
