@@ -21,6 +21,7 @@
 #include "base/test_support.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
+#include "base/words.h"
 
 namespace bitpress {
 namespace {
@@ -70,6 +71,24 @@ TEST(Text, NearestName) {
   EXPECT_EQ(NearestName("MX5", names), "MX6");
   EXPECT_EQ(NearestName("something else", names), "");
   EXPECT_EQ(DidYouMean("BF17", names), " (did you mean 'BF16'?)");
+}
+
+enum class Color { kRed, kBlue, kNone };
+
+TEST(Words, GoBothWays) {
+  constexpr std::array<std::pair<std::string_view, Color>, 2> kColors{
+      {{"red", Color::kRed}, {"blue", Color::kBlue}}};
+  EXPECT_EQ(JoinWords<Color>(kColors), "red|blue");
+  for (const auto& [word, color] : kColors) {
+    EXPECT_EQ(ParseWord<Color>(kColors, word), color);
+    EXPECT_EQ(WordOf<Color>(kColors, color), word);
+  }
+  EXPECT_EQ(WordOf<Color>(kColors, Color::kNone), "?");
+  const auto failure = [&](std::string_view word, std::string_view what) {
+    return ExpectError(ErrorCode::kInvalidArgument, [&] { ParseWord<Color>(kColors, word, what); });
+  };
+  EXPECT_EQ(failure("blu", "color"), "color 'blu' is not one of red|blue (did you mean 'blue'?)");
+  EXPECT_EQ(failure("something", ""), "'something' is not one of red|blue");
 }
 
 TEST(Messages, OneLine) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/words.h"
 #include "evaluate/integer_products.h"
 #include "graph/model.h"
 #include "runtime/optimize.h"
@@ -255,10 +256,7 @@ std::string_view DescribeProcessor(ProcessorKind kind) {
 }
 
 std::optional<ProcessorKind> ParseProcessor(std::string_view word) {
-  for (const auto& [known, kind] : kProcessorWords) {
-    if (word == known) return kind;
-  }
-  Fail(ErrorCode::kInvalidArgument, "processor '{}' is not one of here, vnni, no_vnni", word);
+  return ParseWord<std::optional<ProcessorKind>>(kProcessorWords, word, "processor");
 }
 
 SimulatedModel SimulateProducts(const std::filesystem::path& path, ProcessorKind kind,

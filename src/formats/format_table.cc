@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "formats/format_spec.h"
 
 namespace bitpress::formats {
@@ -149,37 +150,17 @@ FormatSpec ParseBlockFloat(std::string_view text) {
   return spec;
 }
 
-template <typename Enum, size_t N>
-std::string_view WordOf(const std::array<std::pair<Enum, std::string_view>, N>& words, Enum value) {
-  for (const auto& [candidate, word] : words) {
-    if (candidate == value) return word;
-  }
-  return "unknown";
-}
-
-template <typename Enum, size_t N>
-Enum ParseWord(const std::array<std::pair<Enum, std::string_view>, N>& words, std::string_view text,
-               std::string_view what) {
-  std::vector<std::string> allowed;
-  for (const auto& [value, word] : words) {
-    if (word == text) return value;
-    allowed.emplace_back(word);
-  }
-  Fail(ErrorCode::kInvalidArgument, "{} '{}' is none of {}{}", what, text, Join(allowed, ", "),
-       DidYouMean(text, allowed));
-}
-
-constexpr std::array<std::pair<ScaleChoice, std::string_view>, 4> kScaleChoices = {{
-    {ScaleChoice::kFloor, "floor"},
-    {ScaleChoice::kCeil, "ceil"},
-    {ScaleChoice::kEven, "even"},
-    {ScaleChoice::kMse, "mse"},
+constexpr std::array<std::pair<std::string_view, ScaleChoice>, 4> kScaleChoices = {{
+    {"floor", ScaleChoice::kFloor},
+    {"ceil", ScaleChoice::kCeil},
+    {"even", ScaleChoice::kEven},
+    {"mse", ScaleChoice::kMse},
 }};
 
-constexpr std::array<std::pair<RoundingMode, std::string_view>, 3> kRoundingModes = {{
-    {RoundingMode::kHalfToEven, "half_to_even"},
-    {RoundingMode::kHalfAwayFromZero, "half_away_from_zero"},
-    {RoundingMode::kHalfUp, "half_up"},
+constexpr std::array<std::pair<std::string_view, RoundingMode>, 3> kRoundingModes = {{
+    {"half_to_even", RoundingMode::kHalfToEven},
+    {"half_away_from_zero", RoundingMode::kHalfAwayFromZero},
+    {"half_up", RoundingMode::kHalfUp},
 }};
 
 }  // namespace
@@ -335,13 +316,17 @@ BlockRange RangeOf(const FormatSpec& spec) {
   return range;
 }
 
-std::string_view ScaleChoiceName(ScaleChoice choice) { return WordOf(kScaleChoices, choice); }
-ScaleChoice ParseScaleChoice(std::string_view word) {
-  return ParseWord(kScaleChoices, word, "scale choice");
+std::string_view ScaleChoiceName(ScaleChoice choice) {
+  return WordOf<ScaleChoice>(kScaleChoices, choice);
 }
-std::string_view RoundingModeName(RoundingMode mode) { return WordOf(kRoundingModes, mode); }
+ScaleChoice ParseScaleChoice(std::string_view word) {
+  return ParseWord<ScaleChoice>(kScaleChoices, word, "scale choice");
+}
+std::string_view RoundingModeName(RoundingMode mode) {
+  return WordOf<RoundingMode>(kRoundingModes, mode);
+}
 RoundingMode ParseRoundingMode(std::string_view word) {
-  return ParseWord(kRoundingModes, word, "rounding mode");
+  return ParseWord<RoundingMode>(kRoundingModes, word, "rounding mode");
 }
 
 }  // namespace bitpress::formats

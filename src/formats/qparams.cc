@@ -4,12 +4,9 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "base/error.h"
-#include "base/text.h"
+#include "base/words.h"
 
 namespace bitpress::formats {
 namespace {
@@ -109,21 +106,10 @@ FloatRange RangeOf(const QParams& params, const IntegerSpec& spec) {
   return {value(codes.quant_min), value(codes.quant_max)};
 }
 
-std::string_view ScaleKindName(ScaleKind kind) {
-  for (const auto& [word, candidate] : kScaleKinds) {
-    if (candidate == kind) return word;
-  }
-  return "unknown";
-}
+std::string_view ScaleKindName(ScaleKind kind) { return WordOf<ScaleKind>(kScaleKinds, kind); }
 
 ScaleKind ParseScaleKind(std::string_view word) {
-  std::vector<std::string> words;
-  for (const auto& [name, kind] : kScaleKinds) {
-    if (name == word) return kind;
-    words.emplace_back(name);
-  }
-  Fail(ErrorCode::kInvalidArgument, "scale kind '{}' is not one of {}{}", word, Join(words, ", "),
-       DidYouMean(word, words));
+  return ParseWord<ScaleKind>(kScaleKinds, word, "scale kind");
 }
 
 }  // namespace bitpress::formats

@@ -12,9 +12,6 @@
 namespace bitpress::plan {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, bool>, 2> kTruths{
-    {{"true", true}, {"false", false}}};
-
 Setting CountSetting(std::string_view key, std::string_view help, int64_t least,
                      int64_t FinetuneSettings::*field) {
   return {key, fmt::format("N>={}", least), help,

@@ -1,4 +1,6 @@
 // The table of settings: one row a field of QuantConfig.
+#include <array>
+#include <optional>
 #include <utility>
 
 #include "base/text.h"
@@ -75,23 +77,12 @@ Setting WordSetting(std::string_view key, std::string_view help, Words<T> words,
           }};
 }
 
-std::optional<bool> ParseSymmetric(std::string_view word) {
-  if (word == "default") return std::nullopt;
-  if (word == "true") return true;
-  if (word == "false") return false;
-  Fail(ErrorCode::kInvalidArgument, "'{}' is not one of true, false, default", word);
-}
+constexpr std::array<std::pair<std::string_view, std::optional<bool>>, 3> kSymmetric{
+    {{"true", true}, {"false", false}, {"default", std::nullopt}}};
 
 Setting SymmetricSetting(std::string_view key, std::string_view help,
                          std::optional<bool> QuantConfig::*field) {
-  return {key, "true|false|default", help,
-          [field](QuantConfig& config, std::string_view value) {
-            config.*field = ParseSymmetric(value);
-          },
-          [field](const QuantConfig& config) -> std::string {
-            const std::optional<bool>& value = config.*field;
-            return !value ? "default" : *value ? "true" : "false";
-          }};
+  return WordSetting<std::optional<bool>>(key, help, kSymmetric, field);
 }
 
 Setting ScaleKindSetting(std::string_view key, std::string_view help,
@@ -119,13 +110,7 @@ Setting RangeSetting(std::string_view key, std::string_view help, RangeMethod Qu
 }
 
 Setting BoolSetting(std::string_view key, std::string_view help, bool QuantConfig::*field) {
-  return {key, "true|false", help,
-          [field](QuantConfig& config, std::string_view value) {
-            config.*field = ParseSymmetric(value).value_or(false);
-          },
-          [field](const QuantConfig& config) -> std::string {
-            return config.*field ? "true" : "false";
-          }};
+  return WordSetting<bool>(key, help, kTruths, field);
 }
 
 // What only integer formats need.
@@ -175,7 +160,7 @@ void AddIntegerSettings(std::vector<Setting>& settings) {
   settings.push_back(
       {"reduce_range", "true|false", "true: integer_kernels=reduce_range, other tools' word for it",
        [](QuantConfig& config, std::string_view value) {
-         if (ParseSymmetric(value).value_or(false)) {
+         if (ParseWord<bool>(kTruths, value)) {
            config.integer_kernels = IntegerKernels::kReduceRange;
          } else if (config.integer_kernels == IntegerKernels::kReduceRange) {
            config.integer_kernels = IntegerKernels::kSafe;

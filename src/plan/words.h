@@ -1,23 +1,17 @@
-// The words for this room's enumerations, in the order of help texts, and the two ways between word
-// and value.
+// The words for this room's enumerations.
 #pragma once
 
 #include <array>
-#include <span>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include "base/error.h"
-#include "base/text.h"
+#include "base/words.h"
 #include "plan/quant_config.h"
 
 namespace bitpress::plan {
 
-template <typename T>
-using Words = std::span<const std::pair<std::string_view, T>>;
-
+inline constexpr std::array<std::pair<std::string_view, bool>, 2> kTruths{
+    {{"true", true}, {"false", false}}};
 inline constexpr std::array<std::pair<std::string_view, Role>, 3> kRoles{
     {{"activation", Role::kActivation}, {"weight", Role::kWeight}, {"bias", Role::kBias}}};
 inline constexpr std::array<std::pair<std::string_view, Placement>, 4> kPlacements{
@@ -42,31 +36,5 @@ inline constexpr std::array<std::pair<std::string_view, ops::ShortAxis>, 3> kSho
     {{"flatten", ops::ShortAxis::kFlatten},
      {"channels", ops::ShortAxis::kChannels},
      {"axis", ops::ShortAxis::kAxis}}};
-
-template <typename T>
-std::string JoinWords(Words<T> words) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : words) names.emplace_back(name);
-  return Join(names, "|");
-}
-
-template <typename T>
-T ParseWord(Words<T> words, std::string_view word) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : words) {
-    if (name == word) return value;
-    names.emplace_back(name);
-  }
-  Fail(ErrorCode::kInvalidArgument, "'{}' is not one of {}{}", word, JoinWords(words),
-       DidYouMean(word, names));
-}
-
-template <typename T>
-std::string_view WordOf(Words<T> words, T wanted) {
-  for (const auto& [name, value] : words) {
-    if (value == wanted) return name;
-  }
-  return "?";
-}
 
 }  // namespace bitpress::plan

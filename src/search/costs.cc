@@ -7,22 +7,23 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/words.h"
 #include "emit/apply_plan.h"
 #include "ops/compute_ops.h"
 
 namespace bitpress::search {
 namespace {
 
-struct CostWord {
-  CostKind kind;
-  std::string_view name;
-  std::string_view label;
-};
-constexpr std::array<CostWord, 4> kCosts{
-    {{CostKind::kBits, "bits", "bits of a weight, scales included"},
-     {CostKind::kBytes, "bytes", "bytes of the model"},
-     {CostKind::kMacBits, "mac_bits", "bits of the weight times bits of the activation"},
-     {CostKind::kTime, "time", "time of inference in parts of the float model's"}}};
+constexpr std::array<std::pair<std::string_view, CostKind>, 4> kCosts{
+    {{"bits", CostKind::kBits},
+     {"bytes", CostKind::kBytes},
+     {"mac_bits", CostKind::kMacBits},
+     {"time", CostKind::kTime}}};
+constexpr std::array<std::pair<std::string_view, CostKind>, 4> kLabels{
+    {{"bits of a weight, scales included", CostKind::kBits},
+     {"bytes of the model", CostKind::kBytes},
+     {"bits of the weight times bits of the activation", CostKind::kMacBits},
+     {"time of inference in parts of the float model's", CostKind::kTime}}};
 
 double BitsOf(const std::string& format) {
   constexpr double kFloatBits = 32;
@@ -44,20 +45,11 @@ std::vector<std::string> WeightsOf(const graph::Model& model, const graph::Node&
 
 }  // namespace
 
-std::string_view CostName(CostKind kind) {
-  return std::ranges::find(kCosts, kind, &CostWord::kind)->name;
-}
+std::string_view CostName(CostKind kind) { return WordOf<CostKind>(kCosts, kind); }
 
-std::string_view CostLabel(CostKind kind) {
-  return std::ranges::find(kCosts, kind, &CostWord::kind)->label;
-}
+std::string_view CostLabel(CostKind kind) { return WordOf<CostKind>(kLabels, kind); }
 
-CostKind ParseCostKind(std::string_view word) {
-  for (const CostWord& cost : kCosts) {
-    if (cost.name == word) return cost.kind;
-  }
-  Fail(ErrorCode::kInvalidArgument, "'{}' is not one of bits, bytes, mac_bits, time", word);
-}
+CostKind ParseCostKind(std::string_view word) { return ParseWord<CostKind>(kCosts, word, "cost"); }
 
 std::vector<LayerGroup> GroupLayers(const graph::Model& model, const Sensitivity& sensitivity) {
   const plan::NodeIndex index(model);

@@ -59,6 +59,20 @@ TEST(ParseBudget, ReadsSizes) {
   ExpectError(ErrorCode::kInvalidArgument, [] { ParseBudget("sqnr<=1"); });
 }
 
+TEST(Words, OfCostsAndMethods) {
+  for (const std::string_view word : {"bits", "bytes", "mac_bits", "time"}) {
+    EXPECT_EQ(CostName(ParseCostKind(word)), word);
+    EXPECT_NE(CostLabel(ParseCostKind(word)), "?");
+  }
+  for (const std::string_view word : {"fast", "exact", "both"}) {
+    EXPECT_EQ(MethodName(ParseMethod(word)), word);
+  }
+  EXPECT_EQ(ExpectError(ErrorCode::kInvalidArgument, [] { ParseCostKind("mac_bit"); }),
+            "cost 'mac_bit' is not one of bits|bytes|mac_bits|time (did you mean 'mac_bits'?)");
+  EXPECT_EQ(ExpectError(ErrorCode::kInvalidArgument, [] { ParseMethod("exakt"); }),
+            "method 'exakt' is not one of fast|exact|both (did you mean 'exact'?)");
+}
+
 TEST(RankCorrelation, IsSpearmans) {
   EXPECT_DOUBLE_EQ(RankCorrelation({1, 2, 3}, {10, 100, 1000}), 1);
   EXPECT_DOUBLE_EQ(RankCorrelation({1, 2, 3}, {3, 2, 1}), -1);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/words.h"
 #include "calibrate/sample_runs.h"
 #include "ops/compute_ops.h"
 #include "runtime/open_model.h"
@@ -268,21 +269,14 @@ std::vector<double> RanksOf(const std::vector<double>& values) {
   return ranks;
 }
 
-constexpr std::array<std::pair<Method, std::string_view>, 3> kMethods{
-    {{Method::kFast, "fast"}, {Method::kExact, "exact"}, {Method::kBoth, "both"}}};
+constexpr std::array<std::pair<std::string_view, Method>, 3> kMethods{
+    {{"fast", Method::kFast}, {"exact", Method::kExact}, {"both", Method::kBoth}}};
 
 }  // namespace
 
-std::string_view MethodName(Method method) {
-  return std::ranges::find(kMethods, method, &std::pair<Method, std::string_view>::first)->second;
-}
+std::string_view MethodName(Method method) { return WordOf<Method>(kMethods, method); }
 
-Method ParseMethod(std::string_view word) {
-  for (const auto& [method, name] : kMethods) {
-    if (name == word) return method;
-  }
-  Fail(ErrorCode::kInvalidArgument, "'{}' is not one of fast, exact, both", word);
-}
+Method ParseMethod(std::string_view word) { return ParseWord<Method>(kMethods, word, "method"); }
 
 SearchLayers FindSearchLayers(const graph::Model& model, const std::vector<PlannedPart>& parts) {
   SearchLayers layers;
