@@ -3,7 +3,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
+#include <optional>
 #include <string>
 
 #include "base/atomic_file.h"
@@ -13,6 +13,7 @@
 #include "progress_bar.h"
 #include "target_text.h"
 #include "tasks/evaluate.h"
+#include "word_option.h"
 
 namespace bitpress::apps {
 namespace {
@@ -21,12 +22,6 @@ using evaluate::EvaluationReport;
 
 // Of the ranges of options: CLI11 would read a negative number as a very large one.
 constexpr int kMostSamples = 1'000'000'000;
-
-std::set<std::string> ProcessorWords() {
-  std::set<std::string> words;
-  for (const auto& [word, kind] : evaluate::kProcessorWords) words.emplace(word);
-  return words;
-}
 
 // "84.0 %"
 std::string Percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
@@ -74,7 +69,7 @@ std::string ToText(const EvaluationReport& report) {
 }
 
 struct Options {
-  std::string processor = "here";
+  std::optional<evaluate::ProcessorKind> processor;  // nothing: that of this machine
   std::string model, reference, json;
   SampleArguments samples;
   tasks::EvaluateOptions request;
@@ -85,7 +80,7 @@ void Run(Options& options) {
   request.model = options.model;
   request.reference = options.reference;
   request.samples = options.samples.Spec();
-  request.processor = evaluate::ParseProcessor(options.processor);
+  request.processor = options.processor;
   // Opened first: a report that cannot be written should not cost the work.
   std::unique_ptr<AtomicFile> file;
   if (!options.json.empty()) file = std::make_unique<AtomicFile>(options.json);
@@ -123,13 +118,10 @@ void AddEvaluateCommand(CLI::App& program) {
   command->add_option("--batch", options->request.batch_size, "samples in one run (default: 20)")
       ->check(CLI::Range(1, kMostSamples))
       ->type_name("N");
-  command
-      ->add_option(
-          "--processor", options->processor,
-          "compute integer products as x86 with VNNI does (vnni), or without it (no_vnni): "
-          "simulated where this machine is of the other kind (default: here)")
-      ->check(CLI::IsMember(ProcessorWords()))
-      ->type_name("KIND");
+  AddWordOption<std::optional<evaluate::ProcessorKind>>(
+      *command, "--processor", options->processor, evaluate::kProcessorWords,
+      "compute integer products as x86 with VNNI does (vnni), or without it (no_vnni): simulated "
+      "where this machine is of the other kind (default: here)");
   AddThreadsOption(*command, options->request.num_threads);
   command->footer(
       "Example:\n"

@@ -1,10 +1,11 @@
 // bitpress quantize: writes the quantized model.
 #include <fmt/format.h>
 
+#include <array>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -15,11 +16,16 @@
 #include "tasks/plan.h"
 #include "tasks/quantize.h"
 #include "tasks/report.h"
+#include "word_option.h"
 
 namespace bitpress::apps {
 namespace {
 
 enum class Check { kAuto, kOn, kOff };
+constexpr std::array<std::pair<std::string_view, Check>, 3> kChecks{
+    {{"auto", Check::kAuto}, {"on", Check::kOn}, {"off", Check::kOff}}};
+constexpr std::array<std::pair<std::string_view, bool>, 2> kSwitches{
+    {{"on", true}, {"off", false}}};
 
 struct Options {
   std::string model;
@@ -153,56 +159,33 @@ void AddQuantizeCommand(CLI::App& program, const std::string& command_line) {
           "TensorProto .pb files");
   command->get_option("--samples")
       ->description("at most so many (default 0: all for scales, the first 100 for fine-tuning)");
-  const std::map<std::string, emit::Storage> storages{{"packed", emit::Storage::kPacked},
-                                                      {"simulated", emit::Storage::kSimulated}};
-  command
-      ->add_option("--storage", options->apply.storage,
-                   "packed (default): codes and scales at their real width; simulated: float32 "
-                   "that holds the quantized values")
-      ->transform(CLI::CheckedTransformer(storages).description(""))
-      ->type_name("packed|simulated");
-  const std::map<std::string, emit::Target> targets{{"portable", emit::Target::kPortable},
-                                                    {"onnxruntime", emit::Target::kOnnxRuntime}};
-  command
-      ->add_option("--target", options->apply.target,
-                   "portable (default): standard operators; onnxruntime: integer weights in blocks "
-                   "as MatMulNBits and GatherBlockQuantized, which compute from the codes")
-      ->transform(CLI::CheckedTransformer(targets).description(""))
-      ->type_name("portable|onnxruntime");
-  const std::map<std::string, emit::AccuracyLevel> levels{{"1", emit::AccuracyLevel::kFloat},
-                                                          {"4", emit::AccuracyLevel::kInt8}};
-  command
-      ->add_option("--accuracy-level", options->apply.accuracy_level,
-                   "of MatMulNBits: 4 (default): activations rounded to 8 bits at run time; 1: "
-                   "products of floats, weights of 4 bits only")
-      ->transform(CLI::CheckedTransformer(levels).description(""))
-      ->type_name("1|4");
-  const std::map<std::string, emit::IntegerForm> forms{
-      {"qdq", emit::IntegerForm::kQdq}, {"qoperator", emit::IntegerForm::kQOperator}};
-  command
-      ->add_option("--form", options->apply.form,
-                   "integers: qdq (default): float operators between DequantizeLinear and "
-                   "QuantizeLinear; qoperator: QLinearConv, QLinearMatMul, QGemm and their kin")
-      ->transform(CLI::CheckedTransformer(forms).description(""))
-      ->type_name("qdq|qoperator");
-  const std::map<std::string, bool> switches{{"on", true}, {"off", false}};
-  command
-      ->add_option("--portable", options->apply.is_portable,
-                   "on (default): quantizers also as functions of standard operators, so that the "
-                   "model runs without our library too, slower; off: with the library only")
-      ->transform(CLI::CheckedTransformer(switches).description(""))
-      ->type_name("on|off");
+  AddWordOption<emit::Storage>(
+      *command, "--storage", options->apply.storage, emit::kStorageWords,
+      "packed (default): codes and scales at their real width; simulated: float32 "
+      "that holds the quantized values");
+  AddWordOption<emit::Target>(
+      *command, "--target", options->apply.target, emit::kTargetWords,
+      "portable (default): standard operators; onnxruntime: integer weights in blocks "
+      "as MatMulNBits and GatherBlockQuantized, which compute from the codes");
+  AddWordOption<emit::AccuracyLevel>(
+      *command, "--accuracy-level", options->apply.accuracy_level, emit::kAccuracyLevelWords,
+      "of MatMulNBits: 4 (default): activations rounded to 8 bits at run time; 1: "
+      "products of floats, weights of 4 bits only");
+  AddWordOption<emit::IntegerForm>(
+      *command, "--form", options->apply.form, emit::kIntegerFormWords,
+      "integers: qdq (default): float operators between DequantizeLinear and "
+      "QuantizeLinear; qoperator: QLinearConv, QLinearMatMul, QGemm and their kin");
+  AddWordOption<bool>(
+      *command, "--portable", options->apply.is_portable, kSwitches,
+      "on (default): quantizers also as functions of standard operators, so that the "
+      "model runs without our library too, slower; off: with the library only");
   command->add_flag("--external-data", options->is_external,
                     "keep the weights in a file of their own, OUTPUT.data (models over 2 GB always "
                     "do)");
-  const std::map<std::string, Check> checks{
-      {"auto", Check::kAuto}, {"on", Check::kOn}, {"off", Check::kOff}};
-  command
-      ->add_option("--check", options->check,
-                   "afterwards load the model in ONNX Runtime, run a sample and say what computes "
-                   "on integers (see `bitpress check`); auto (default): if it is at most 100 MB")
-      ->transform(CLI::CheckedTransformer(checks).description(""))
-      ->type_name("auto|on|off");
+  AddWordOption<Check>(
+      *command, "--check", options->check, kChecks,
+      "afterwards load the model in ONNX Runtime, run a sample and say what computes "
+      "on integers (see `bitpress check`); auto (default): if it is at most 100 MB");
   command
       ->add_option("--report", options->page,
                    "also write a page (HTML) about the model there: see `bitpress report`")

@@ -10,6 +10,7 @@
 #include "progress_bar.h"
 #include "search_options.h"
 #include "tasks/search.h"
+#include "word_option.h"
 
 namespace bitpress::apps {
 namespace {
@@ -139,14 +140,10 @@ void AddSearchCommand(CLI::App& program) {
       ->add_option("--cost", options->cost,
                    "bits (default), bytes, mac_bits, time: what is saved, where there is no budget")
       ->type_name("COST");
-  const std::map<std::string, search::Strategy> strategies{{"optimal", search::Strategy::kOptimal},
-                                                           {"greedy", search::Strategy::kGreedy}};
-  command
-      ->add_option("--strategy", options->request.goals.strategy,
-                   "optimal (default): along the front of the best combinations; greedy: lower the "
-                   "least sensitive layers one by one until the target is missed")
-      ->transform(CLI::CheckedTransformer(strategies).description(""))
-      ->type_name("optimal|greedy");
+  AddWordOption<search::Strategy>(
+      *command, "--strategy", options->request.goals.strategy, search::kStrategyWords,
+      "optimal (default): along the front of the best combinations; greedy: lower the "
+      "least sensitive layers one by one until the target is missed");
   constexpr int kMostPoints = 256;
   command
       ->add_option("--measure", options->request.goals.num_measured,

@@ -1,5 +1,7 @@
 #include "search_options.h"
 
+#include "word_option.h"
+
 namespace bitpress::apps {
 
 void SpaceArguments::Resolve(tasks::SpaceOptions& options) const {
@@ -37,16 +39,11 @@ void AddSpaceOptions(CLI::App& command, SpaceArguments& arguments, tasks::SpaceO
                   "of them, the first so many measure the layers (default: 32)")
       ->check(CLI::Range(1, kMost))
       ->type_name("N");
-  const std::map<std::string, search::Method> methods{{"fast", search::Method::kFast},
-                                                      {"exact", search::Method::kExact},
-                                                      {"both", search::Method::kBoth}};
-  command
-      .add_option("--method", options.method,
-                  "exact: each candidate in each layer, the rest of the model run for it; fast: "
-                  "the error at the layer times a gain that is measured once a side; both: and how "
-                  "well they agree")
-      ->transform(CLI::CheckedTransformer(methods).description(""))
-      ->type_name("fast|exact|both");
+  AddWordOption<search::Method>(
+      command, "--method", options.method, search::kMethodWords,
+      "exact: each candidate in each layer, the rest of the model run for it; fast: "
+      "the error at the layer times a gain that is measured once a side; both: and how "
+      "well they agree");
   AddConfigOptions(command, arguments.base)
       ->description(
           "the configuration of everything that is not chosen (default: the finest candidates)");

@@ -5,7 +5,6 @@
 #include <nanobind/nanobind.h>
 
 #include <filesystem>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -37,18 +36,6 @@ struct SampleArguments {
 
 inline rewrite::Preparation PreparationFor(bool as_is) {
   return as_is ? rewrite::Preparation::kAsIs : rewrite::Preparation::kOptimize;
-}
-
-// The value of a word. Throws Error(kInvalidArgument) with the words that are allowed.
-template <typename T>
-T Choose(const std::string& word, std::string_view key,
-         std::initializer_list<std::pair<std::string_view, T>> words) {
-  std::string allowed;
-  for (const auto& [name, value] : words) {
-    if (name == word) return value;
-    allowed += fmt::format("{}'{}'", allowed.empty() ? "" : ", ", name);
-  }
-  Fail(ErrorCode::kInvalidArgument, "{} is '{}', expected one of {}", key, word, allowed);
 }
 
 }  // namespace bitpress::python

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "base/words.h"
 #include "bindings.h"
 #include "rewrite/prepare.h"
 #include "tasks/autotune.h"
@@ -86,9 +87,8 @@ struct GoalArguments {
     if (target) options.goals.target = search::ParseTarget(*target);
     if (budget) options.goals.budget = search::ParseBudget(*budget);
     if (cost) options.cost = search::ParseCostKind(*cost);
-    options.goals.strategy = Choose<search::Strategy>(
-        strategy, "strategy",
-        {{"optimal", search::Strategy::kOptimal}, {"greedy", search::Strategy::kGreedy}});
+    options.goals.strategy =
+        ParseWord<search::Strategy>(search::kStrategyWords, strategy, "strategy");
     options.goals.num_measured = num_measured;
   }
 };

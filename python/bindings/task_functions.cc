@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "base/words.h"
 #include "bindings.h"
 #include "tasks/calibrate.h"
 #include "tasks/check.h"
@@ -56,18 +57,13 @@ tasks::QuantizeReport Quantize(const Path& model, const Path& output,
   options.plan_file = arguments.plan_file;
   options.calibration = arguments.calibration;
   options.preparation = PreparationFor(arguments.as_is);
-  options.apply.storage = Choose<emit::Storage>(
-      arguments.storage, "storage",
-      {{"packed", emit::Storage::kPacked}, {"simulated", emit::Storage::kSimulated}});
-  options.apply.target = Choose<emit::Target>(
-      arguments.target, "target",
-      {{"portable", emit::Target::kPortable}, {"onnxruntime", emit::Target::kOnnxRuntime}});
-  options.apply.form = Choose<emit::IntegerForm>(
-      arguments.form, "form",
-      {{"qdq", emit::IntegerForm::kQdq}, {"qoperator", emit::IntegerForm::kQOperator}});
-  options.apply.accuracy_level = Choose<emit::AccuracyLevel>(
-      std::to_string(arguments.accuracy_level), "accuracy_level",
-      {{"1", emit::AccuracyLevel::kFloat}, {"4", emit::AccuracyLevel::kInt8}});
+  options.apply.storage =
+      ParseWord<emit::Storage>(emit::kStorageWords, arguments.storage, "storage");
+  options.apply.target = ParseWord<emit::Target>(emit::kTargetWords, arguments.target, "target");
+  options.apply.form =
+      ParseWord<emit::IntegerForm>(emit::kIntegerFormWords, arguments.form, "form");
+  options.apply.accuracy_level = ParseWord<emit::AccuracyLevel>(
+      emit::kAccuracyLevelWords, std::to_string(arguments.accuracy_level), "accuracy_level");
   options.apply.is_portable = arguments.portable;
   options.is_external = arguments.external_data;
   options.is_checked = arguments.check;

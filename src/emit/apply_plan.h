@@ -1,8 +1,11 @@
 // Turns a float model into the quantized model of a plan: the schedule of this room's passes.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/progress.h"
@@ -28,12 +31,16 @@ enum class Target {
   kPortable,     // of ONNX and our own, which have functions of those
   kOnnxRuntime,  // also what ONNX Runtime computes from codes: see use_native_operators.h
 };
+inline constexpr std::array<std::pair<std::string_view, Target>, 2> kTargetWords{
+    {{"portable", Target::kPortable}, {"onnxruntime", Target::kOnnxRuntime}}};
 
 // How operators on integers are written.
 enum class IntegerForm {
   kQdq,        // float operators between DequantizeLinear and QuantizeLinear
   kQOperator,  // operators on codes: see use_integer_operators.h
 };
+inline constexpr std::array<std::pair<std::string_view, IntegerForm>, 2> kIntegerFormWords{
+    {{"qdq", IntegerForm::kQdq}, {"qoperator", IntegerForm::kQOperator}}};
 
 struct ApplyOptions {
   Storage storage = Storage::kPacked;

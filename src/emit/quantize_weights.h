@@ -3,10 +3,13 @@
 // are computed while the model is written, one weight at a time.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/progress.h"
@@ -25,6 +28,8 @@ enum class Storage {
                // loaded
   kSimulated,  // floats that hold the quantized values
 };
+inline constexpr std::array<std::pair<std::string_view, Storage>, 2> kStorageWords{
+    {{"packed", Storage::kPacked}, {"simulated", Storage::kSimulated}}};
 
 struct QuantizedWeights {
   // An integer weight behind an Unpack node.

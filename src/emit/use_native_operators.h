@@ -3,10 +3,12 @@
 // without ever decoding the weight as a whole.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,8 @@ enum class AccuracyLevel : int64_t {
   kFloat = 1,  // products of floats, as a MatMul; ONNX Runtime is fast with it at 4 bits only
   kInt8 = 4,   // activations are rounded to 8 bits in blocks at run time: fast at 2, 4 and 8 bits
 };
+inline constexpr std::array<std::pair<std::string_view, AccuracyLevel>, 2> kAccuracyLevelWords{
+    {{"1", AccuracyLevel::kFloat}, {"4", AccuracyLevel::kInt8}}};
 
 struct NativeOperators {
   size_t num_nodes = 0;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/words.h"
 
 namespace bitpress::search {
 namespace {
@@ -234,7 +235,7 @@ class Searcher {
 }  // namespace
 
 std::string_view StrategyName(Strategy strategy) {
-  return strategy == Strategy::kGreedy ? "greedy" : "optimal";
+  return WordOf<Strategy>(kStrategyWords, strategy);
 }
 
 SearchResult Search(const CostModel& costs, const Space& space, const SearchGoals& goals,

@@ -3,11 +3,13 @@
 // measured, is the caller's.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "search/costs.h"
@@ -24,6 +26,8 @@ enum class Strategy {
   kGreedy,   // AMD Quark's automatic mixed precision: from the finest formats, the least sensitive
              // layers are lowered one by one, until the target is missed; that one is undone
 };
+inline constexpr std::array<std::pair<std::string_view, Strategy>, 2> kStrategyWords{
+    {{"optimal", Strategy::kOptimal}, {"greedy", Strategy::kGreedy}}};
 std::string_view StrategyName(Strategy strategy);
 
 struct SearchPoint {

@@ -269,14 +269,13 @@ std::vector<double> RanksOf(const std::vector<double>& values) {
   return ranks;
 }
 
-constexpr std::array<std::pair<std::string_view, Method>, 3> kMethods{
-    {{"fast", Method::kFast}, {"exact", Method::kExact}, {"both", Method::kBoth}}};
-
 }  // namespace
 
-std::string_view MethodName(Method method) { return WordOf<Method>(kMethods, method); }
+std::string_view MethodName(Method method) { return WordOf<Method>(kMethodWords, method); }
 
-Method ParseMethod(std::string_view word) { return ParseWord<Method>(kMethods, word, "method"); }
+Method ParseMethod(std::string_view word) {
+  return ParseWord<Method>(kMethodWords, word, "method");
+}
 
 SearchLayers FindSearchLayers(const graph::Model& model, const std::vector<PlannedPart>& parts) {
   SearchLayers layers;

@@ -5,6 +5,7 @@
 //          reaches the outputs, which is measured with one part for each side of the layer
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -70,6 +71,8 @@ struct LayerLoss {
 };
 
 enum class Method { kFast, kExact, kBoth };
+inline constexpr std::array<std::pair<std::string_view, Method>, 3> kMethodWords{
+    {{"fast", Method::kFast}, {"exact", Method::kExact}, {"both", Method::kBoth}}};
 std::string_view MethodName(Method method);
 // "fast", "exact", "both". Throws Error(kInvalidArgument).
 Method ParseMethod(std::string_view word);

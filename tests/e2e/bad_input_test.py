@@ -271,3 +271,15 @@ def test_a_misspelt_command_suggests_the_nearest(program, conv_path):
     result = subprocess.run([str(program), "quantise", str(conv_path)], capture_output=True, text=True, timeout=10, check=False)
     assert result.returncode == 2
     assert "quantise" in result.stderr and "did you mean 'quantize'" in result.stderr
+
+
+@pytest.mark.parametrize("command, option, word, suggestion", [
+    ("quantize", "--storage", "pack", "packed"), ("quantize", "--form", "qoperators", "qoperator"),
+    ("quantize", "--check", "offf", "off"), ("search", "--strategy", "greedi", "greedy"),
+    ("sensitivity", "--method", "exakt", "exact"), ("evaluate", "--processor", "novnni", "no_vnni"),
+])
+def test_an_unknown_word_is_told_with_the_nearest(command, option, word, suggestion, program, conv_path):
+    result = subprocess.run([str(program), command, str(conv_path), option, word], capture_output=True, text=True, timeout=10, check=False)
+    assert result.returncode == 2
+    assert option in result.stderr and f"'{word}' is not one of" in result.stderr
+    assert f"did you mean '{suggestion}'" in result.stderr
