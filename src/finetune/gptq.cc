@@ -3,6 +3,8 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <numeric>
+#include <span>
+#include <vector>
 
 #include "finetune/layer_tuner.h"
 
@@ -26,6 +28,142 @@ Sums SumBelow(const double* column, int64_t begin, int64_t end, const std::vecto
   }
   return sums;
 }
+
+// A group of a layer with its matrix as a triangle, in the order of rounding.
+struct FactoredGroup {
+  const Layer& layer;
+  int64_t group = 0;
+  const double* target = nullptr;  // [rows, columns]
+  std::vector<int64_t> order;
+  Eigen::MatrixXd triangle;  // the lower one; the upper one, which nothing reads, is the matrix
+};
+
+// Returns whether the matrix has a factor. In place, as matrices of wide layers are large.
+bool Factor(const double* hessian, FactoredGroup& group) {
+  const int64_t columns = group.layer.columns;
+  group.triangle.resize(columns, columns);
+  for (int64_t i = 0; i < columns; ++i) {
+    for (int64_t j = 0; j < columns; ++j) {
+      group.triangle(i, j) = hessian[group.order[static_cast<size_t>(i)] * columns +
+                                     group.order[static_cast<size_t>(j)]];
+    }
+  }
+  const Eigen::LLT<Eigen::Ref<Eigen::MatrixXd>> cholesky(group.triangle);
+  return cholesky.info() == Eigen::Success;
+}
+
+// Some rows of a group, rounded column by column, the last of the order first.
+class Rows {
+ public:
+  Rows(const FactoredGroup& group, int64_t first, const WeightGrid& grid,
+       std::span<float> quantized)
+      : group_(group),
+        first_(first),
+        count_(std::min(kRowsOfTask, group.layer.rows - first)),
+        columns_(group.layer.columns),
+        grid_(grid),
+        quantized_(quantized),
+        errors_(static_cast<size_t>(columns_ * kRowsOfTask)) {}
+
+  void Round() {
+    for (int64_t i = columns_; i-- > 0;) {
+      // Neighbours that are still to come have the value that they are rounded to nearest to.
+      RoundColumn(i, [&](size_t element, double value) {
+        return grid_.FitBeside(element, grid_.Round(element, value), quantized_);
+      });
+    }
+  }
+
+  // Does the same with the best of `factors` for each scale, chosen when its first column comes.
+  void RoundWithScales(std::span<const double> factors, std::vector<double>& factor_of) {
+    int64_t block = columns_;
+    for (int64_t i = columns_; i-- > 0;) {
+      if (i < block) {
+        block = BeginOfBlock(i);
+        ChooseFactors(block, i + 1, factors, factor_of);
+      }
+      RoundColumn(i, [&](size_t element, double value) {
+        return grid_.RoundScaled(element, value, factor_of[grid_.ScaleIndexOf(element)]);
+      });
+    }
+  }
+
+ private:
+  size_t ElementOf(int64_t i, int64_t row) const {
+    return group_.layer.ElementOf(group_.group, first_ + row, group_.order[static_cast<size_t>(i)]);
+  }
+  double TargetOf(int64_t i, int64_t row) const {
+    return group_.target[(first_ + row) * columns_ + group_.order[static_cast<size_t>(i)]];
+  }
+  static size_t At(int64_t i, int64_t row) { return static_cast<size_t>(i * kRowsOfTask + row); }
+  // Column-major: column k lies together.
+  const double* Column(int64_t i) const { return group_.triangle.data() + i * columns_; }
+
+  template <typename RoundTo>
+  void RoundColumn(int64_t i, const RoundTo& round) {
+    const double* const column = Column(i);
+    const Sums sums = SumBelow(column, i + 1, columns_, errors_);
+    for (int64_t row = 0; row < count_; ++row) {
+      const size_t element = ElementOf(i, row);
+      const double target = TargetOf(i, row);
+      quantized_[element] = round(element, target + sums.of_row[row] / column[i]);
+      errors_[At(i, row)] = target - double{quantized_[element]};
+    }
+  }
+
+  // Returns the first of the columns up to i that share their scale with it; it is the same in
+  // every row.
+  int64_t BeginOfBlock(int64_t i) const {
+    const size_t scale = grid_.ScaleIndexOf(ElementOf(i, 0));
+    while (i > 0 && grid_.ScaleIndexOf(ElementOf(i - 1, 0)) == scale) --i;
+    return i;
+  }
+
+  // Chooses the factors of a block's scales, from what its weights are when it comes.
+  void ChooseFactors(int64_t begin, int64_t end, std::span<const double> factors,
+                     std::vector<double>& factor_of) {
+    wanted_.resize(errors_.size());
+    for (int64_t i = end; i-- > begin;) {
+      const double* const column = Column(i);
+      const Sums sums = SumBelow(column, i + 1, columns_, errors_);
+      for (int64_t row = 0; row < count_; ++row) {
+        const size_t at = At(i, row);
+        wanted_[at] = TargetOf(i, row) + sums.of_row[row] / column[i];
+        errors_[at] = TargetOf(i, row) - wanted_[at];  // if it could be just that
+      }
+    }
+    for (int64_t row = 0; row < count_; ++row) {
+      double least = -1;
+      double& best = factor_of[grid_.ScaleIndexOf(ElementOf(begin, row))];
+      for (const double factor : factors) {
+        const double loss = LossOf(begin, end, row, factor);
+        if (least >= 0 && loss >= least) continue;
+        least = loss;
+        best = factor;
+      }
+    }
+  }
+
+  double LossOf(int64_t begin, int64_t end, int64_t row, double factor) const {
+    double loss = 0;
+    for (int64_t i = begin; i < end; ++i) {
+      const double value = wanted_[At(i, row)];
+      const double error =
+          (double{grid_.RoundScaled(ElementOf(i, row), value, factor)} - value) * Column(i)[i];
+      loss += error * error;
+    }
+    return loss;
+  }
+
+  const FactoredGroup& group_;
+  int64_t first_;
+  int64_t count_;
+  int64_t columns_;
+  const WeightGrid& grid_;
+  std::span<float> quantized_;
+  std::vector<double> errors_;  // [column, row]
+  std::vector<double> wanted_;  // the same: what the weights of a block are when it comes
+};
 
 }  // namespace
 
@@ -63,89 +201,19 @@ bool LayerTuner::CanRefreshScales() const {
 
 void LayerTuner::Gptq() {
   RoundToNearest();
-  const int64_t columns = layer_.columns;
   const bool refreshes = CanRefreshScales();
   const std::span<const double> factors = grid_.ScaleFactors();
   std::vector<double> factor_of(grid_.num_scales(), 1.0);
   for (int64_t group = 0; group < layer_.groups; ++group) {
-    const double* const hessian = Hessian(group);
-    const std::vector<int64_t> order = RoundingOrder(group);
-    Eigen::MatrixXd ordered(columns, columns);
-    for (int64_t i = 0; i < columns; ++i) {
-      for (int64_t j = 0; j < columns; ++j) {
-        ordered(i, j) =
-            hessian[order[static_cast<size_t>(i)] * columns + order[static_cast<size_t>(j)]];
-      }
-    }
-    // In place, as matrices of wide layers are large: the lower triangle becomes the factor, and
-    // the upper one, which nothing reads, stays. Column-major: column k lies together.
-    const Eigen::LLT<Eigen::Ref<Eigen::MatrixXd>> cholesky(ordered);
-    if (cholesky.info() != Eigen::Success) continue;  // rounded to nearest
-    const Eigen::MatrixXd& lower = ordered;
+    FactoredGroup factored{layer_, group, Target(group, 0), RoundingOrder(group), {}};
+    if (!Factor(Hessian(group), factored)) continue;  // rounded to nearest
     const int64_t num_tasks = (layer_.rows + kRowsOfTask - 1) / kRowsOfTask;
     pool_.ParallelFor(static_cast<size_t>(num_tasks), [&](size_t task) {
-      const int64_t first = static_cast<int64_t>(task) * kRowsOfTask;
-      const int64_t count = std::min(kRowsOfTask, layer_.rows - first);
-      std::vector<double> errors(static_cast<size_t>(columns * kRowsOfTask));  // [column, row]
-      std::vector<double> wanted(errors.size());  // what the weights of a block are when it comes
-      const auto element_of = [&](int64_t i, int64_t row) {
-        return layer_.ElementOf(group, first + row, order[static_cast<size_t>(i)]);
-      };
-      const auto target_of = [&](int64_t i, int64_t row) {
-        return Target(group, first + row)[order[static_cast<size_t>(i)]];
-      };
-      // Columns up to i that share their scale with it, in every row the same.
-      const auto begin_of_block = [&](int64_t i) {
-        const size_t scale = grid_.ScaleIndexOf(element_of(i, 0));
-        while (i > 0 && grid_.ScaleIndexOf(element_of(i - 1, 0)) == scale) --i;
-        return i;
-      };
-      const auto refresh = [&](int64_t begin, int64_t end) {
-        for (int64_t i = end; i-- > begin;) {
-          const double* const column = lower.data() + i * columns;
-          const Sums sums = SumBelow(column, i + 1, columns, errors);
-          for (int64_t row = 0; row < count; ++row) {
-            const auto at = static_cast<size_t>(i * kRowsOfTask + row);
-            wanted[at] = target_of(i, row) + sums.of_row[row] / column[i];
-            errors[at] = target_of(i, row) - wanted[at];  // if it could be just that
-          }
-        }
-        for (int64_t row = 0; row < count; ++row) {
-          double least = -1;
-          double& best = factor_of[grid_.ScaleIndexOf(element_of(begin, row))];
-          for (const double factor : factors) {
-            double loss = 0;
-            for (int64_t i = begin; i < end; ++i) {
-              const double value = wanted[static_cast<size_t>(i * kRowsOfTask + row)];
-              const double error =
-                  (double{grid_.RoundScaled(element_of(i, row), value, factor)} - value) *
-                  lower(i, i);
-              loss += error * error;
-            }
-            if (least >= 0 && loss >= least) continue;
-            least = loss;
-            best = factor;
-          }
-        }
-      };
-      int64_t block = columns;
-      for (int64_t i = columns; i-- > 0;) {
-        if (refreshes && i < block) {
-          block = begin_of_block(i);
-          refresh(block, i + 1);
-        }
-        const double* const column = lower.data() + i * columns;
-        const Sums sums = SumBelow(column, i + 1, columns, errors);
-        for (int64_t row = 0; row < count; ++row) {
-          const size_t element = element_of(i, row);
-          const double target = target_of(i, row);
-          const double value = target + sums.of_row[row] / column[i];
-          // Neighbours that are still to come have the value that they are rounded to nearest to.
-          quantized_[element] =
-              refreshes ? grid_.RoundScaled(element, value, factor_of[grid_.ScaleIndexOf(element)])
-                        : grid_.FitBeside(element, grid_.Round(element, value), quantized_);
-          errors[static_cast<size_t>(i * kRowsOfTask + row)] = target - double{quantized_[element]};
-        }
+      Rows rows(factored, static_cast<int64_t>(task) * kRowsOfTask, grid_, quantized_);
+      if (refreshes) {
+        rows.RoundWithScales(factors, factor_of);
+      } else {
+        rows.Round();
       }
     });
   }
