@@ -130,66 +130,76 @@ void Run(const Options& options) {
   Print(text);
 }
 
+// Adds the options that say what is quantized, and how.
+void AddInputs(CLI::App& command, Options& options) {
+  command.add_option("model", options.model, "the float ONNX model")
+      ->required()
+      ->type_name("MODEL");
+  command
+      .add_option("-o,--output", options.output,
+                  "the file to write; may be the model itself (it is replaced at the end)")
+      ->required()
+      ->type_name("FILE");
+  AddConfigOptions(command, options.config);
+  command
+      .add_option("--plan", options.plan_file,
+                  "take the decisions from this file of `bitpress plan`")
+      ->type_name("FILE");
+  command
+      .add_option("--calibration", options.calibration,
+                  "integers: statistics of the activations, a file of `bitpress calibrate`")
+      ->type_name("FILE");
+  AddSampleOptions(command, options.samples)
+      ->description(
+          "or gather them from these samples: a folder of photos, of .npy or .npz arrays, or of "
+          "TensorProto .pb files");
+  command.get_option("--samples")
+      ->description("at most so many (default 0: all for scales, the first 100 for fine-tuning)");
+}
+
+// Adds the options that say how the model is written, and what happens with it afterwards.
+void AddForms(CLI::App& command, Options& options) {
+  AddWordOption<emit::Storage>(
+      command, "--storage", options.apply.storage, emit::kStorageWords,
+      "packed (default): codes and scales at their real width; simulated: float32 "
+      "that holds the quantized values");
+  AddWordOption<emit::Target>(
+      command, "--target", options.apply.target, emit::kTargetWords,
+      "portable (default): standard operators; onnxruntime: integer weights in blocks "
+      "as MatMulNBits and GatherBlockQuantized, which compute from the codes");
+  AddWordOption<emit::AccuracyLevel>(
+      command, "--accuracy-level", options.apply.accuracy_level, emit::kAccuracyLevelWords,
+      "of MatMulNBits: 4 (default): activations rounded to 8 bits at run time; 1: "
+      "products of floats, weights of 4 bits only");
+  AddWordOption<emit::IntegerForm>(
+      command, "--form", options.apply.form, emit::kIntegerFormWords,
+      "integers: qdq (default): float operators between DequantizeLinear and "
+      "QuantizeLinear; qoperator: QLinearConv, QLinearMatMul, QGemm and their kin");
+  AddWordOption<bool>(
+      command, "--portable", options.apply.is_portable, kSwitches,
+      "on (default): quantizers also as functions of standard operators, so that the "
+      "model runs without our library too, slower; off: with the library only");
+  command.add_flag("--external-data", options.is_external,
+                   "keep the weights in a file of their own, OUTPUT.data (models over 2 GB always "
+                   "do)");
+  AddWordOption<Check>(
+      command, "--check", options.check, kChecks,
+      "afterwards load the model in ONNX Runtime, run a sample and say what computes "
+      "on integers (see `bitpress check`); auto (default): if it is at most 100 MB");
+  command
+      .add_option("--report", options.page,
+                  "also write a page (HTML) about the model there: see `bitpress report`")
+      ->type_name("FILE");
+}
+
 }  // namespace
 
 void AddQuantizeCommand(CLI::App& program, const std::string& command_line) {
   CLI::App* const command = program.add_subcommand("quantize", "Write a quantized model.");
   const auto options = std::make_shared<Options>();
   options->command_line = command_line;
-  command->add_option("model", options->model, "the float ONNX model")
-      ->required()
-      ->type_name("MODEL");
-  command
-      ->add_option("-o,--output", options->output,
-                   "the file to write; may be the model itself (it is replaced at the end)")
-      ->required()
-      ->type_name("FILE");
-  AddConfigOptions(*command, options->config);
-  command
-      ->add_option("--plan", options->plan_file,
-                   "take the decisions from this file of `bitpress plan`")
-      ->type_name("FILE");
-  command
-      ->add_option("--calibration", options->calibration,
-                   "integers: statistics of the activations, a file of `bitpress calibrate`")
-      ->type_name("FILE");
-  AddSampleOptions(*command, options->samples)
-      ->description(
-          "or gather them from these samples: a folder of photos, of .npy or .npz arrays, or of "
-          "TensorProto .pb files");
-  command->get_option("--samples")
-      ->description("at most so many (default 0: all for scales, the first 100 for fine-tuning)");
-  AddWordOption<emit::Storage>(
-      *command, "--storage", options->apply.storage, emit::kStorageWords,
-      "packed (default): codes and scales at their real width; simulated: float32 "
-      "that holds the quantized values");
-  AddWordOption<emit::Target>(
-      *command, "--target", options->apply.target, emit::kTargetWords,
-      "portable (default): standard operators; onnxruntime: integer weights in blocks "
-      "as MatMulNBits and GatherBlockQuantized, which compute from the codes");
-  AddWordOption<emit::AccuracyLevel>(
-      *command, "--accuracy-level", options->apply.accuracy_level, emit::kAccuracyLevelWords,
-      "of MatMulNBits: 4 (default): activations rounded to 8 bits at run time; 1: "
-      "products of floats, weights of 4 bits only");
-  AddWordOption<emit::IntegerForm>(
-      *command, "--form", options->apply.form, emit::kIntegerFormWords,
-      "integers: qdq (default): float operators between DequantizeLinear and "
-      "QuantizeLinear; qoperator: QLinearConv, QLinearMatMul, QGemm and their kin");
-  AddWordOption<bool>(
-      *command, "--portable", options->apply.is_portable, kSwitches,
-      "on (default): quantizers also as functions of standard operators, so that the "
-      "model runs without our library too, slower; off: with the library only");
-  command->add_flag("--external-data", options->is_external,
-                    "keep the weights in a file of their own, OUTPUT.data (models over 2 GB always "
-                    "do)");
-  AddWordOption<Check>(
-      *command, "--check", options->check, kChecks,
-      "afterwards load the model in ONNX Runtime, run a sample and say what computes "
-      "on integers (see `bitpress check`); auto (default): if it is at most 100 MB");
-  command
-      ->add_option("--report", options->page,
-                   "also write a page (HTML) about the model there: see `bitpress report`")
-      ->type_name("FILE");
+  AddInputs(*command, *options);
+  AddForms(*command, *options);
   AddThreadsOption(*command, options->num_threads);
   command->footer(
       ListPresets() +
