@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/atomic_file.h"
+#include "base/check.h"
 #include "base/error.h"
 #include "base/messages.h"
 #include "base/spillable_array.h"
@@ -52,6 +53,24 @@ TEST(SpillableArray, SaysThatTheFolderHasNoRoom) {
     EXPECT_EQ(error.code(), ErrorCode::kIo);
     EXPECT_NE(std::string(error.what()).find("TMPDIR"), std::string::npos);
   }
+}
+
+TEST(CheckDeathTest, DebugBuildsAbortWithTheConditionsText) {
+#ifdef NDEBUG
+  GTEST_SKIP() << "release builds have no checks";
+#endif
+  const std::vector<int> none;
+  BITPRESS_DCHECK(none.empty());
+  EXPECT_DEATH(BITPRESS_DCHECK(none.size() == 3), "base_test.cc:[0-9]+: .*none.size\\(\\) == 3");
+}
+
+TEST(Check, ReleaseBuildsDoNotEvaluateTheCondition) {
+#ifndef NDEBUG
+  GTEST_SKIP() << "this build evaluates checks";
+#endif
+  int num_evaluated = 0;
+  BITPRESS_DCHECK(++num_evaluated > 100);
+  EXPECT_EQ(num_evaluated, 0);
 }
 
 TEST(Error, ContextIsPutInFront) {
@@ -146,8 +165,8 @@ TEST(ThreadPool, RefusedThreadsLeaveASmallerPool) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the address sanitizer needs the address space this test takes away";
 #endif
-  // In a child process, whose address space is limited so that stacks for many threads cannot be
-  // had.
+  // The pool runs in a child process, whose address space is too small for the stacks of so many
+  // threads.
   const auto run = [] {
     rlimit limit{};
     getrlimit(RLIMIT_AS, &limit);

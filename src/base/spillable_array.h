@@ -1,11 +1,13 @@
-// An array of a fixed length, on the heap or, where it is to be spilled, in a temporary file
-// (base/mapped_memory.h). Its elements are zeros at first.
+// An array of a fixed length that lies on the heap or, if it is spilled, in a temporary file
+// (base/mapped_memory.h). Use it for arrays whose number grows with the model. Its elements are
+// zeros at first.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <vector>
 
+#include "base/check.h"
 #include "base/mapped_memory.h"
 
 namespace bitpress {
@@ -14,7 +16,7 @@ template <typename T>
 class SpillableArray {
  public:
   SpillableArray() = default;
-  // Throws as MappedMemory.
+  // Throws as MappedMemory does.
   SpillableArray(size_t size, bool is_spilled)
       : size_(size),
         heap_(is_spilled ? 0 : size),
@@ -29,8 +31,15 @@ class SpillableArray {
   T* end() { return data() + size_; }
   const T* begin() const { return data(); }
   const T* end() const { return data() + size_; }
-  T& operator[](size_t i) { return data()[i]; }
-  const T& operator[](size_t i) const { return data()[i]; }
+  // REQUIRES: i < size().
+  T& operator[](size_t i) {
+    BITPRESS_DCHECK(i < size_);
+    return data()[i];
+  }
+  const T& operator[](size_t i) const {
+    BITPRESS_DCHECK(i < size_);
+    return data()[i];
+  }
   // Gives the memory of a spilled array back until it is used again.
   void Release() const { file_.Release(); }
 

@@ -1,4 +1,5 @@
-// A dense tensor in memory and the ONNX element types. Plain data, no operations.
+// A dense tensor in memory and the ONNX element types, as rooms pass them to each other. Plain
+// data, no operations.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/check.h"
 #include "base/error.h"
 
 namespace bitpress {
@@ -43,10 +45,10 @@ enum class DataType : int32_t {
   kInt2 = 26,
 };
 
-// ONNX's name of the type: "FLOAT", "INT8", ...
+// Returns ONNX's name of the type: "FLOAT", "INT8", ...
 std::string_view DataTypeName(DataType type);
 
-// Bits of one stored element; 0 for strings and undefined.
+// Returns the bits of one stored element; 0 for strings and undefined.
 constexpr size_t ElementBits(DataType type) {
   switch (type) {
     case DataType::kUInt2:
@@ -88,8 +90,8 @@ constexpr size_t ElementBits(DataType type) {
   return 0;
 }
 
-// Product of the dimensions. Throws Error(kInvalidArgument) on a negative dimension or when it
-// passes int64.
+// Returns the product of the dimensions. Throws Error(kInvalidArgument) if a dimension is negative
+// or the product does not fit int64.
 inline int64_t NumElements(std::span<const int64_t> dims) {
   int64_t count = 1;
   for (const int64_t dim : dims) {
@@ -101,7 +103,8 @@ inline int64_t NumElements(std::span<const int64_t> dims) {
   return count;
 }
 
-// Bytes of `num_elements` elements, sub-byte types packed. Throws on overflow.
+// Returns the bytes of `num_elements` elements, of which sub-byte types are packed. Throws
+// Error(kInvalidArgument) on overflow.
 inline uint64_t NumBytes(DataType type, int64_t num_elements) {
   uint64_t bits = 0;
   if (num_elements < 0 ||
@@ -111,7 +114,12 @@ inline uint64_t NumBytes(DataType type, int64_t num_elements) {
   return bits / 8 + (bits % 8 != 0 ? 1 : 0);
 }
 
-// A tensor that owns its bytes, row-major.
+// Returns whether an element of the type has so many bytes, or the type says nothing of it.
+constexpr bool IsOfSize(DataType type, size_t num_bytes) {
+  return ElementBits(type) == 0 || ElementBits(type) == 8 * num_bytes;
+}
+
+// A tensor that owns its bytes, in row-major order.
 struct Tensor {
   DataType type = DataType::kUndefined;
   std::vector<int64_t> dims;
@@ -119,13 +127,16 @@ struct Tensor {
 
   int64_t num_elements() const { return NumElements(dims); }
 
-  // REQUIRES: T is the C++ type of `type` (float for kFloat, uint16_t for kFloat16, ...).
+  // Returns the elements. REQUIRES: T is the C++ type of `type` (float for kFloat, uint16_t for
+  // kFloat16, ...), or `type` is not set yet.
   template <typename T>
   std::span<const T> values() const {
+    BITPRESS_DCHECK(IsOfSize(type, sizeof(T)));
     return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
   }
   template <typename T>
   std::span<T> values() {
+    BITPRESS_DCHECK(IsOfSize(type, sizeof(T)));
     return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
   }
 };

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
+
 namespace bitpress {
 
 struct ThreadPool::State {
@@ -21,7 +23,7 @@ struct ThreadPool::State {
   size_t num_tasks = 0;
   std::atomic<size_t> next{0};
   size_t num_running = 0;  // workers that have not yet left the current loop
-  size_t generation = 0;   // counts loops, so that a worker joins each one once
+  size_t generation = 0;   // number of loops so far, so that a worker joins each one once
   bool stop = false;
   std::exception_ptr error;
   size_t error_task = 0;
@@ -65,7 +67,7 @@ ThreadPool::ThreadPool(size_t num_threads) : state_(std::make_unique<State>()) {
     try {
       state_->workers.emplace_back([state = state_.get()] { state->RunWorker(); });
     } catch (const std::system_error&) {
-      break;  // the system gives no more threads: fewer do the same work
+      break;  // the system gives no more threads, and fewer do the same work
     }
   }
 }
@@ -85,6 +87,7 @@ void ThreadPool::ParallelFor(size_t num_tasks, const std::function<void(size_t)>
   if (num_tasks == 0) return;
   {
     const std::lock_guard lock(state_->mutex);
+    BITPRESS_DCHECK(state_->num_running == 0);
     state_->task = &task;
     state_->num_tasks = num_tasks;
     state_->next = 0;

@@ -1,6 +1,6 @@
-// A fixed set of worker threads for parallel loops over independent tasks. Which thread runs which
-// task is not fixed, so tasks must not depend on it: results are then the same for any number of
-// threads.
+// A fixed set of worker threads for parallel loops over independent tasks. It is not fixed which
+// thread runs which task, so tasks must not depend on it. Results are then the same for any number
+// of threads.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ namespace bitpress {
 
 class ThreadPool {
  public:
-  // `num_threads` counts the calling thread; 0 means one per core. Where the system refuses more
-  // threads, the pool has fewer.
+  // Starts the workers. `num_threads` counts the calling thread, and 0 means one per core. If the
+  // system refuses more threads, the pool has fewer.
   explicit ThreadPool(size_t num_threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -21,8 +21,9 @@ class ThreadPool {
   size_t num_threads() const;
 
   // Runs task(0) .. task(num_tasks - 1), in any order, and returns when all are done. If tasks
-  // throw, the exception of the lowest-numbered failed task is rethrown here (tasks not begun by
-  // then may be skipped). Not reentrant.
+  // throw, rethrows the exception of the failed task with the lowest number; tasks that have not
+  // begun by then may be skipped. REQUIRES: no other loop of this pool is running, so tasks must
+  // not call this.
   void ParallelFor(size_t num_tasks, const std::function<void(size_t)>& task);
 
  private:
