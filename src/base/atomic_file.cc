@@ -17,7 +17,7 @@
 namespace bitpress {
 namespace {
 
-// Where a file without a name can be found.
+// Returns the path under which the system shows a file without a name.
 std::string LinkOf(int descriptor) { return "/proc/self/fd/" + std::to_string(descriptor); }
 
 }  // namespace
@@ -48,7 +48,7 @@ AtomicFile::AtomicFile(std::filesystem::path path, Start start) : path_(std::mov
   const std::filesystem::path folder = path_.has_parent_path() ? path_.parent_path() : ".";
   descriptor_ = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
   if (descriptor_ >= 0 && ::access(LinkOf(descriptor_).c_str(), F_OK) == 0) return;
-  // Other errors, such as a missing folder, come again and are told there.
+  // Other errors, such as a missing folder, come again in CreateNamed, which throws them.
   if (descriptor_ >= 0) ::close(descriptor_);
   CreateNamed();
 }
@@ -71,7 +71,7 @@ std::string AtomicFile::NumberedName(int number) const {
   return path_.string() + "." + std::to_string(::getpid()) + "-" + std::to_string(number);
 }
 
-// A link cannot replace a file, so that it gets a name of its own first.
+// Gives the file a name of its own first, because linking cannot replace an existing file.
 void AtomicFile::GiveName() {
   for (int number = 0;; ++number) {
     const std::string name = NumberedName(number);

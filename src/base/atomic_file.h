@@ -1,7 +1,14 @@
-// Writes a file so that a reader sees the old content or the new, never a part: data goes to a file
-// without a name in the same folder, which `Commit` flushes to disk and puts in place. Without
-// Commit nothing is left, even if the process is killed. File systems that have no such files get a
-// temporary one with a name, which only a killed process leaves behind.
+// A file that appears under its name only when all of it is written: a reader sees the old content
+// or the new, never a part. Use it for every file that a user keeps. For example:
+//
+//   AtomicFile file("model.onnx");
+//   file.Write(bytes);
+//   file.Commit();
+//
+// The data go to a file without a name in the same folder. `Commit` flushes it to disk and puts it
+// in place. Without Commit nothing is left, even if the process is killed. File systems that have
+// no files without names get a temporary one with a name, which only a killed process leaves
+// behind.
 #pragma once
 
 #include <cstddef>
@@ -25,10 +32,10 @@ class AtomicFile {
   void Write(const void* data, size_t num_bytes);
   void Write(std::string_view text) { Write(text.data(), text.size()); }
 
-  // The file descriptor to write to directly; owned by this object.
+  // Returns the file descriptor, for writing to it directly. This object owns it.
   int descriptor() const { return descriptor_; }
 
-  // Makes the file visible under its name. Throws Error(kIo); what was written is gone then.
+  // Makes the file visible under its name. Throws Error(kIo), and the written data are gone then.
   void Commit();
 
  private:
@@ -38,7 +45,7 @@ class AtomicFile {
   void GiveName();
 
   std::filesystem::path path_;
-  std::filesystem::path temporary_;  // its name until Commit; empty: it has none
+  std::filesystem::path temporary_;  // name until Commit; empty if the file has none
   int descriptor_ = -1;
 };
 

@@ -21,7 +21,7 @@ void ContentHash::Add(std::string_view text) {
   Add(std::as_bytes(std::span<const char>(text.data(), text.size())));
 }
 
-// By multiplying, every bit reaches all higher ones, and the shift brings them down again.
+// Multiplying carries every bit to all higher ones, and the shift brings them down again.
 void ContentHash::AddNumber(uint64_t number) {
   constexpr uint64_t kOdd = 0x9E3779B97F4A7C15u;  // 2^64 divided by the golden ratio
   value_ = (value_ ^ number) * kOdd;

@@ -1,5 +1,6 @@
-// A 64-bit number for content: models and samples are told apart by it. It protects against
-// mix-ups, not against intent. The same content gives the same number in every run.
+// A 64-bit number for content, by which files of results recognize their model and their samples.
+// It protects against mix-ups, not against intent. The same content gives the same number in every
+// run.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@ namespace bitpress {
 
 class ContentHash {
  public:
-  // Adds bytes and how many they are, so that neighbours do not run into each other.
+  // Adds the bytes and their number, so that two additions differ from one of all bytes.
   void Add(std::span<const std::byte> bytes);
   void Add(std::string_view text);
   void AddNumber(uint64_t number);

@@ -1,6 +1,6 @@
-// The one exception type of Bitpress. Thrown at a room's door; the message says what, where, what
-// was expected and what to do. Context (file, node, tensor) is put in front on the way up with
-// `Rethrow`.
+// The one exception type of Bitpress. A room's public functions throw it for wrong input and for
+// failures of the system. The message says what is wrong, where, what was expected and what to do.
+// Callers put context (file, node, tensor) in front of it on the way up, with `WithContext`.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,9 +15,9 @@ namespace bitpress {
 enum class ErrorCode {
   kInvalidArgument,  // the caller asked for something that cannot be (option, name, shape)
   kInvalidModel,     // the model file is damaged or breaks the ONNX rules
-  kUnsupported,      // valid, but not done here
-  kIo,               // files and disks
-  kRuntime,          // ONNX Runtime or the system failed
+  kUnsupported,      // the input is valid, and Bitpress cannot do it
+  kIo,               // a failure of a file or a disk
+  kRuntime,          // a failure of ONNX Runtime or of the system
 };
 
 class Error : public std::runtime_error {
@@ -35,7 +35,8 @@ template <typename... Args>
   throw Error(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Calls `function()`; an Error leaves with "`context`: " in front of its message.
+// Calls `function()` and returns its result. An Error leaves with "`context`: " in front of its
+// message.
 template <typename Function>
 decltype(auto) WithContext(std::string_view context, Function&& function) {
   try {
@@ -45,7 +46,7 @@ decltype(auto) WithContext(std::string_view context, Function&& function) {
   }
 }
 
-// Word for a code as it stands in messages and JSON: "invalid_argument", "io", ...
+// Returns the word for a code in messages and JSON: "invalid_argument", "io", ...
 std::string_view ErrorCodeName(ErrorCode code);
 
 }  // namespace bitpress

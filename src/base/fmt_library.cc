@@ -1,6 +1,6 @@
 // The library fmt, compiled once for the whole program. Debian has it as headers and as a shared
-// library, on which nothing that we install may depend; used as headers alone it doubles the time
-// that every other file takes to compile.
+// library. Nothing that we install may depend on that library, and the headers alone double the
+// time that every other file takes to compile.
 #include <fmt/format-inl.h>
 
 #include <locale>

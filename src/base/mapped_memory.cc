@@ -16,7 +16,7 @@ namespace bitpress {
 
 MappedMemory::MappedMemory(size_t size) {
   if (size == 0) return;
-  // The file goes with the folder; what is mapped stays.
+  // The folder takes the file's name with it. The mapping stays.
   const ScratchFolder folder;
   const std::filesystem::path path = folder.path() / "memory";
   const auto fail = [&](int code) {
@@ -25,7 +25,7 @@ MappedMemory::MappedMemory(size_t size) {
   };
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (descriptor < 0) fail(errno);
-  // A page that found no room when it is written would end the process.
+  // A page without room on the disk would end the process when it is written.
   int code = ::posix_fallocate(descriptor, 0, static_cast<off_t>(size));
   void* memory = MAP_FAILED;
   if (code == 0) {
@@ -52,7 +52,7 @@ MappedMemory& MappedMemory::operator=(MappedMemory&& other) noexcept {
 }
 
 void MappedMemory::Release() const {
-  // Of a shared mapping this drops no contents.
+  // In a shared mapping this drops no contents.
   if (data_ != nullptr) ::madvise(data_, size_, MADV_DONTNEED);
 }
 

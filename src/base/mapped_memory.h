@@ -1,5 +1,5 @@
-// Memory that lies in a temporary file without a name: the system may write it out when it needs
-// the room, where memory of the heap would have to stay.
+// Memory that lies in a temporary file without a name. It is for large arrays that are seldom used:
+// the system may write them out when it needs the room, where memory of the heap has to stay.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@ namespace bitpress {
 class MappedMemory {
  public:
   MappedMemory() = default;  // no bytes
-  // `size` zeros in a file in the system's folder for temporary files, which has their room from
-  // the start. Throws Error(kIo) if it has not.
+  // Reserves `size` zero bytes in a file in the system's folder for temporary files. Throws
+  // Error(kIo) if there is no room for all of them.
   explicit MappedMemory(size_t size);
   ~MappedMemory();
   MappedMemory(MappedMemory&& other) noexcept;
@@ -18,7 +18,7 @@ class MappedMemory {
 
   std::byte* data() const { return data_; }
   size_t size() const { return size_; }
-  // The contents stay, but are no part of this process's memory until they are used again.
+  // Takes the pages out of this process's memory until they are used again. The contents stay.
   void Release() const;
 
  private:

@@ -1,4 +1,5 @@
-// Progress of long work, as a callback: the library reports, the command line draws.
+// The callback by which long work reports its progress: the library calls it, the command line
+// draws.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +8,11 @@
 
 namespace bitpress {
 
-// Called with the stage ("quantize weights"), the steps done and the steps in all (0: unknown),
-// from one thread at a time. It may throw to stop the work. What reports then leaves with that
-// exception, unchanged, and no file that it was writing is left behind. An exception that is no
-// Error (base/error.h) is never taken for a fault of the model or of a configuration.
+// A function that takes the stage ("quantize weights"), the number of steps done and the number of
+// all steps (0 if unknown). One thread at a time calls it. It may throw to stop the work: the
+// reporting function then leaves with that exception, unchanged, and no half-written file stays.
+// An exception that is no Error (base/error.h) is never taken for a fault of the model or of a
+// configuration.
 using ProgressSink = std::function<void(std::string_view stage, size_t done, size_t total)>;
 
 }  // namespace bitpress

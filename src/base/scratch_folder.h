@@ -1,4 +1,4 @@
-// A temporary folder of our own that goes with everything in it.
+// A temporary folder that is removed, with everything in it, when the object dies.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,7 @@ namespace bitpress {
 
 class ScratchFolder {
  public:
-  // In the system's folder for temporary files. Throws Error(kIo).
+  // Creates the folder in the system's folder for temporary files. Throws Error(kIo).
   ScratchFolder();
   ~ScratchFolder();
   ScratchFolder(const ScratchFolder&) = delete;

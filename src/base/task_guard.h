@@ -1,5 +1,5 @@
-// Lets the tasks of a parallel loop throw where the loop is run by a C library, which no exception
-// may cross. For example, with ONNX Runtime's loop:
+// A guard that lets the tasks of a parallel loop throw although a C library runs the loop, which no
+// exception may cross. For example, with ONNX Runtime's loop:
 //
 //   TaskGuard guard(task);
 //   context.ParallelFor(TaskGuard::Run, num_tasks, 0, &guard);
@@ -32,7 +32,8 @@ class TaskGuard {
     }
   }
 
-  // Throws what the first task that failed has thrown, if one has. REQUIRES: no task is running.
+  // Throws the exception of the task that failed first, if one failed. REQUIRES: no task is
+  // running.
   void Rethrow() const {
     if (error_ != nullptr) std::rethrow_exception(error_);
   }

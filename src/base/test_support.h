@@ -1,4 +1,5 @@
-// Helpers of the rooms' tests. Not part of the library.
+// Helpers for the rooms' tests: expected errors, temporary folders, small tensors. Not part of the
+// library.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@
 
 namespace bitpress {
 
-// Calls `function`, which must throw Error(code); returns the message.
+// Calls `function`, which must throw Error(code), and returns the message.
 template <typename Function>
 std::string ExpectError(ErrorCode code, Function&& function) {
   try {
@@ -32,7 +33,7 @@ std::string ExpectError(ErrorCode code, Function&& function) {
   return "";
 }
 
-// A folder that is gone after the test.
+// A folder that is removed after the test.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -63,7 +64,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-// Writes a file, and its folder where that is missing.
+// Writes a file, and creates its folder if there is none.
 inline void WriteBytes(const std::filesystem::path& path, std::string_view bytes) {
   std::filesystem::create_directories(path.parent_path());
   std::ofstream file(path, std::ios::binary);
