@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/check.h"
+
 namespace bitpress::formats {
 
 inline constexpr uint32_t kFloatSignBit = 0x80000000u;
@@ -24,6 +26,7 @@ inline int BiasedExponent(float x) {
 }
 inline bool IsFinite(float x) { return BiasedExponent(x) != 255; }
 inline bool IsNan(float x) { return (FloatBits(x) & ~kFloatSignBit) > kFloatExponentMask; }
+inline bool IsPositiveFinite(float x) { return FloatBits(x) - 1 < kFloatExponentMask - 1; }
 inline bool IsSubnormal(float x) {
   return BiasedExponent(x) == 0 && (FloatBits(x) & kFloatMantissaMask) != 0;
 }
@@ -49,6 +52,9 @@ inline float RoundToFloat(double x) {
 }
 
 // floor(log2 |x|). REQUIRES: x finite and not zero, and not a double subnormal.
-inline int FloorLog2(double x) { return std::ilogb(x); }
+inline int FloorLog2(double x) {
+  BITPRESS_DCHECK(std::isnormal(x));
+  return std::ilogb(x);
+}
 
 }  // namespace bitpress::formats

@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "base/words.h"
@@ -295,6 +296,7 @@ CodeRange IntegerRange(ElementType type) {
 }
 
 BlockRange RangeOf(const FormatSpec& spec) {
+  BITPRESS_DCHECK(spec.is_blocked());
   BlockRange range;
   if (IsFloatElement(spec.element_type)) {
     const FloatLayout layout = LayoutOf(spec.element_type);

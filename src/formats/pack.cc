@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/check.h"
+
 namespace bitpress::formats {
 namespace {
 
@@ -37,6 +39,7 @@ void ForEachPiece(int width, Function&& function) {
 }  // namespace
 
 PackGroup PackGroupOf(int bits) {
+  BITPRESS_DCHECK(bits >= 1 && bits <= 8);
   const int common = std::gcd(bits, 8);
   const int codes_per_byte = 8 / bits;
   return {static_cast<size_t>(8 / common), static_cast<size_t>(bits / common),
@@ -51,6 +54,7 @@ size_t PackedBytes(size_t count, int bits) {
 }
 
 void PackCodes(std::span<const uint8_t> codes, int bits, std::span<uint8_t> packed) {
+  BITPRESS_DCHECK(packed.size() == PackedBytes(codes.size(), bits));
   const PackGroup group = PackGroupOf(bits);
   std::fill(packed.begin(), packed.end(), uint8_t{0});
   for (size_t first = 0; first < codes.size(); first += group.num_codes) {
@@ -65,6 +69,7 @@ void PackCodes(std::span<const uint8_t> codes, int bits, std::span<uint8_t> pack
 }
 
 void UnpackCodes(std::span<const uint8_t> packed, int bits, std::span<uint8_t> codes) {
+  BITPRESS_DCHECK(packed.size() == PackedBytes(codes.size(), bits));
   const PackGroup group = PackGroupOf(bits);
   std::fill(codes.begin(), codes.end(), uint8_t{0});
   for (size_t first = 0; first < codes.size(); first += group.num_codes) {

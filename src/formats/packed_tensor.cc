@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "formats/float_bits.h"
 #include "formats/pack.h"
@@ -57,6 +58,7 @@ std::string WhyNotPackable(const FormatSpec& spec) {
 }
 
 int CodePlaneBits(const FormatSpec& spec) {
+  BITPRESS_DCHECK(WhyNotPackable(spec).empty());
   return spec.is_blocked() ? std::min(spec.element_bits, kPlaneBits) : spec.element_bits;
 }
 

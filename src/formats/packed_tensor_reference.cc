@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "formats/float_bits.h"
 #include "formats/pack.h"
@@ -19,6 +20,7 @@ constexpr int kLeastExponent = -kFloatBias;
 // The smallest exponent with which a magnitude is not above limit * 2^exponent. REQUIRES: magnitude
 // is not zero.
 int LeastExponent(double magnitude, double limit) {
+  BITPRESS_DCHECK(magnitude > 0);
   const int e = FloorLog2(magnitude) - FloorLog2(limit);
   return magnitude <= std::ldexp(limit, e) ? e : e + 1;
 }
@@ -115,6 +117,7 @@ struct Planes {
 
 BlockCodec::BlockCodec(const FormatSpec& spec)
     : spec_(spec), sub_block_size_(static_cast<size_t>(spec.sub_block_size)) {
+  BITPRESS_DCHECK(WhyNotPackable(spec).empty());
   scales_.fill(1.0f);
   if (spec.is_blocked()) scales_ = ScaleTable(spec);
 }
@@ -136,6 +139,9 @@ int BlockCodec::ShiftOf(std::span<const float> sub_block, int exponent) const {
 
 size_t BlockCodec::Encode(std::span<const float> y, std::span<uint16_t> codes, uint8_t& scale,
                           std::span<uint8_t> shifts) const {
+  BITPRESS_DCHECK(y.size() == codes.size());
+  BITPRESS_DCHECK(!spec_.is_blocked() || y.size() <= static_cast<size_t>(spec_.block_size));
+  BITPRESS_DCHECK(shifts.empty() || shifts.size() == NumSubBlocks(spec_, y.size()));
   int exponent = 0;
   scale = 0;
   if (spec_.is_blocked()) {
@@ -161,6 +167,8 @@ size_t BlockCodec::Encode(std::span<const float> y, std::span<uint16_t> codes, u
 
 void BlockCodec::Decode(std::span<const uint16_t> codes, uint8_t scale,
                         std::span<const uint8_t> shifts, std::span<float> y) const {
+  BITPRESS_DCHECK(y.size() == codes.size());
+  BITPRESS_DCHECK(shifts.empty() || shifts.size() == NumSubBlocks(spec_, codes.size()));
   for (size_t i = 0; i < codes.size(); ++i) {
     y[i] = Value(codes[i], scale, shifts.empty() ? 0 : shifts[i / sub_block_size_]);
   }

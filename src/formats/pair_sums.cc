@@ -4,9 +4,17 @@
 #include <cstddef>
 #include <cstdlib>
 
+#include "base/check.h"
+
 namespace bitpress::formats {
+namespace {
+
+bool IsInt8(int32_t code) { return code >= -128 && code <= 127; }
+
+}  // namespace
 
 int32_t SaturatingDot(std::span<const uint8_t> activations, std::span<const int8_t> weights) {
+  BITPRESS_DCHECK(activations.size() == weights.size());
   int32_t sum = 0;
   for (size_t i = 0; i < activations.size(); i += 2) {
     int32_t pair = int32_t{activations[i]} * weights[i];
@@ -17,6 +25,7 @@ int32_t SaturatingDot(std::span<const uint8_t> activations, std::span<const int8
 }
 
 PairCodes FitPair(PairCodes rounded, const PairTarget& target, PairBounds largest) {
+  BITPRESS_DCHECK(IsInt8(rounded.first) && IsInt8(rounded.second));
   if (FitsPairSum(rounded, largest)) return rounded;
   // Only products of one sign add up to too much: 255 * 128 fits.
   const int32_t sign = rounded.first < 0 ? -1 : 1;

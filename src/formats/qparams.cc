@@ -59,6 +59,7 @@ CodeRange UsedCodes(const IntegerSpec& spec) {
 }
 
 QParams QParamsForRange(double range_min, double range_max, const IntegerSpec& spec) {
+  BITPRESS_DCHECK(!std::isnan(range_min) && !std::isnan(range_max));
   constexpr double kMost = std::numeric_limits<float>::max() / 2;
   const double min = std::clamp(range_min, -kMost, 0.0);
   const double max = std::clamp(range_max, 0.0, kMost);
@@ -87,6 +88,7 @@ QParams QParamsForRange(double range_min, double range_max, const IntegerSpec& s
 }
 
 float AllowedScale(double scale, ScaleKind kind) {
+  BITPRESS_DCHECK(scale > 0 && std::isfinite(scale));
   switch (kind) {
     case ScaleKind::kFloat:
       return static_cast<float>(scale);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "formats/float_bits.h"
 
@@ -97,6 +98,7 @@ float SquaredError(const FormatSpec& spec, std::span<const float> block, int e, 
 // The exponent that a largest magnitude wants before it is limited. For kMse that of the floor
 // choice. REQUIRES: amax is not zero.
 int WantedExponent(const FormatSpec& spec, double amax) {
+  BITPRESS_DCHECK(amax > 0);
   const BlockRange range = RangeOf(spec);
   // Block floating point reads the float's exponent field, in which all subnormals have the same
   // one.
@@ -164,6 +166,7 @@ float SquaredError(const FormatSpec& spec, std::span<const float> block, int e,
 
 uint32_t EncodeFloat(double x, ElementType type) {
   const FloatLayout layout = LayoutOf(type);
+  BITPRESS_DCHECK(layout.has_nan || !std::isnan(x));
   const int sign_shift = layout.exponent_bits + layout.mantissa_bits;
   const uint32_t sign = std::signbit(x) ? 1u << sign_shift : 0u;
   const uint32_t all_ones = (1u << sign_shift) - 1;
@@ -277,6 +280,7 @@ int ChooseSharedExponent(const FormatSpec& spec, std::span<const float> block) {
 }
 
 BlockCodes QuantizeBlock(const FormatSpec& spec, std::span<const float> x) {
+  BITPRESS_DCHECK(spec.is_blocked() && x.size() <= static_cast<size_t>(spec.block_size));
   BlockCodes block = EncodeAt(spec, x, ChooseSharedExponent(spec, x));
   for (size_t i = 0; i < x.size(); ++i) {
     if (IsFinite(x[i])) continue;
@@ -293,6 +297,7 @@ BlockCodes QuantizeBlock(const FormatSpec& spec, std::span<const float> x) {
 }
 
 void DequantizeBlock(const FormatSpec& spec, const BlockCodes& block, std::span<float> y) {
+  BITPRESS_DCHECK(y.size() == block.codes.size());
   for (size_t i = 0; i < block.codes.size(); ++i) {
     const int shift =
         block.shifts.empty() ? 0 : block.shifts[i / static_cast<size_t>(spec.sub_block_size)];
@@ -309,6 +314,7 @@ uint32_t SharedExponentCode(const FormatSpec& spec, const BlockCodes& block) {
 }
 
 void FakeQuantizeBlock(const FormatSpec& spec, std::span<const float> x, std::span<float> y) {
+  BITPRESS_DCHECK(x.size() == y.size());
   if (!spec.is_blocked()) {
     const FloatLayout layout = LayoutOf(spec.element_type);
     for (size_t i = 0; i < x.size(); ++i) {
@@ -338,6 +344,9 @@ void FakeQuantizeBlock(const FormatSpec& spec, std::span<const float> x, std::sp
 
 void FakeQuantize(const FormatSpec& spec, std::span<const float> x, std::span<float> y,
                   int64_t outer, int64_t axis_length, int64_t inner) {
+  BITPRESS_DCHECK(x.size() == y.size());
+  BITPRESS_DCHECK(outer >= 0 && axis_length >= 0 && inner >= 0);
+  BITPRESS_DCHECK(x.size() == static_cast<size_t>(outer * axis_length * inner));
   if (!spec.is_blocked()) return FakeQuantizeBlock(spec, x, y);
   std::vector<float> block(static_cast<size_t>(std::min<int64_t>(spec.block_size, axis_length)));
   for (int64_t o = 0; o < outer; ++o) {
