@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/check.h"
 #include "formats/format_spec.h"
 
 namespace bitpress::kernels {
@@ -31,6 +32,7 @@ struct BlockWalk {
   // REQUIRES: SizesOf takes these.
   BlockWalk(const formats::FormatSpec& spec, int64_t outer, int64_t axis_length, int64_t inner_size)
       : axis(static_cast<size_t>(axis_length)), inner(static_cast<size_t>(inner_size)) {
+    BITPRESS_DCHECK(outer >= 0 && axis_length >= 0 && inner_size >= 0);
     num_elements = static_cast<size_t>(outer) * axis * inner;
     size_t rows = static_cast<size_t>(outer);
     if (spec.is_blocked()) {
@@ -69,6 +71,7 @@ struct BlockWalk {
   // Blocks from q on, not beyond `end`, that follow each other in memory, have the same length and
   // make up a tile; at least one. REQUIRES: inner == 1.
   size_t BlocksInTile(size_t q, size_t end) const {
+    BITPRESS_DCHECK(inner == 1 && q < end && end <= num_blocks);
     if (Length(q) != block) return 1;
     const size_t in_row = axis / block - q % blocks_per_axis;
     return std::min({in_row, end - q, std::max<size_t>(1, kTile / block)});

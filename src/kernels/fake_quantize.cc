@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/check.h"
 #include "formats/float_bits.h"
 #include "kernels/dispatch.h"
 #include "kernels/half.h"
@@ -110,6 +111,8 @@ FakeQuantizer::FakeQuantizer(const formats::FormatSpec& spec, int64_t outer, int
       outer_(static_cast<size_t>(outer)),
       axis_length_(static_cast<size_t>(axis_length)),
       inner_(static_cast<size_t>(inner)) {
+  BITPRESS_DCHECK(!spec.is_integer());
+  BITPRESS_DCHECK(outer >= 0 && axis_length >= 0 && inner >= 0);
   params_.spec = &spec_;
   const size_t num_elements = outer_ * axis_length_ * inner_;
   if (num_elements == 0) return;
@@ -140,6 +143,7 @@ FakeQuantizer::FakeQuantizer(const formats::FormatSpec& spec, int64_t outer, int
 }
 
 FakeQuantizer::Part FakeQuantizer::PartOf(size_t task) const {
+  BITPRESS_DCHECK(task < num_tasks_);
   if (!spec_.is_blocked()) {
     const size_t begin = task * elements_per_task_;
     return {begin, std::min(elements_per_task_, outer_ * axis_length_ * inner_ - begin), 1};

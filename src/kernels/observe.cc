@@ -13,6 +13,7 @@
 #include <new>
 #include <utility>
 
+#include "base/check.h"
 #include "formats/float_bits.h"
 #include "kernels/half.h"
 #include "kernels/observe_state.h"
@@ -25,6 +26,7 @@ constexpr std::string_view kTargetName = NameOfTarget(HWY_TARGET);
 #if HWY_TARGET == HWY_SCALAR
 
 void Observe(const float* x, size_t length, ObserveTables& tables) {
+  BITPRESS_DCHECK(length <= kMostBetweenFolds);
   NoteRun("Observe", kTargetName);
   for (size_t i = 0; i < length; ++i) ObserveOne(formats::FloatBits(x[i]), i, tables);
 }
@@ -120,6 +122,7 @@ HWY_INLINE uint64_t Counted(VI counter) {
 }
 
 void Observe(const float* x, size_t length, ObserveTables& tables) {
+  BITPRESS_DCHECK(length <= kMostBetweenFolds);
   NoteRun("Observe", kTargetName);
   const VI none = hn::Zero(kDi);
   Specials specials{
@@ -215,6 +218,7 @@ ObservedRange ObserveCounter::Count(std::span<const float> values) {
   const ObserveKernel kernel = kObserveTable[ChosenTargetIndex()];
   state.tables.min_key = INT32_MAX;
   state.tables.max_key = INT32_MIN;
+  BITPRESS_DCHECK(values.size() <= kMostElements - state.num_elements);
   state.num_elements += values.size();
   while (!values.empty()) {
     if (state.num_since_fold == kMostBetweenFolds) state.Fold();

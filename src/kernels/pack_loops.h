@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/check.h"
 #include "formats/float_bits.h"
 #include "formats/format_spec.h"
 
@@ -93,6 +94,7 @@ inline uint32_t EncodeSignMagnitude(const ElementParams& p, const float* __restr
     const float scale = std::bit_cast<float>(InverseOf(inverse[i]));
     const int32_t steps =
         static_cast<int32_t>(std::bit_cast<float>(magnitude) * std::bit_cast<float>(inverse[i]));
+    BITPRESS_DCHECK(steps >= 0 && steps < 1 << (p.bits - 1));
     bad |= std::bit_cast<uint32_t>(static_cast<float>(steps) * scale) ^ magnitude;
     codes[i] = static_cast<uint8_t>(static_cast<uint32_t>(steps) | sign >> sign_shift);
   }

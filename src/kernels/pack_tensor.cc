@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/check.h"
 #include "formats/float_bits.h"
 #include "kernels/block_scale.h"
 #include "kernels/block_walk.h"
@@ -251,6 +252,7 @@ class TensorPacker {
 
   // 16-bit codes, through a buffer because their bytes need not be aligned. REQUIRES: a tile.
   bool EncodeWide(const float* y, const uint32_t* inverse, uint8_t* bytes, size_t count) const {
+    BITPRESS_DCHECK(count <= BlockWalk::kTile);
     std::array<uint16_t, BlockWalk::kTile> codes;
     const uint32_t bad = element_.kind == ElementKind::kBFloat16
                              ? EncodeBFloat16(y, codes.data(), count)

@@ -4,6 +4,9 @@
 #include <bit>
 #include <cstring>
 
+#include "base/check.h"
+#include "formats/pack.h"
+
 namespace bitpress::kernels {
 namespace {
 
@@ -166,6 +169,8 @@ size_t RoundUp(size_t count) { return (count + kStep - 1) / kStep * kStep; }
 }  // namespace
 
 void PackCodes(std::span<const uint8_t> codes, int bits, std::span<uint8_t> packed) {
+  BITPRESS_DCHECK(bits >= 1 && bits <= 8);
+  BITPRESS_DCHECK(packed.size() == formats::PackedBytes(codes.size(), bits));
   switch (bits) {
     case 1:
       return PackAll<1>(codes, packed);
@@ -187,6 +192,8 @@ void PackCodes(std::span<const uint8_t> codes, int bits, std::span<uint8_t> pack
 }
 
 void UnpackCodes(std::span<const uint8_t> packed, int bits, std::span<uint8_t> codes) {
+  BITPRESS_DCHECK(bits >= 1 && bits <= 8);
+  BITPRESS_DCHECK(packed.size() >= formats::PackedBytes(codes.size(), bits));
   switch (bits) {
     case 1:
       return UnpackAll<1>(packed, codes);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "formats/pair_sums.h"
 
 namespace bitpress::kernels {
@@ -16,6 +17,10 @@ int64_t Product(std::span<const int64_t> dims) {
   int64_t product = 1;
   for (const int64_t dim : dims) product *= dim;
   return product;
+}
+
+bool IsBelow(const std::array<int32_t, 2>& numbers, int64_t end) {
+  return std::ranges::all_of(numbers, [&](int32_t number) { return number >= 0 && number < end; });
 }
 
 // Reads what one element of a pair meets at each place of the kernel.
@@ -55,6 +60,9 @@ class Reader {
 
 void MatrixSaturation(std::span<const SaturatingPair> pairs, const uint8_t* activations,
                       int64_t rows, int64_t channels, int64_t num_sums, int32_t* products) {
+  BITPRESS_DCHECK(std::ranges::all_of(pairs, [&](const SaturatingPair& pair) {
+    return IsBelow({pair.sum, pair.sum}, num_sums) && IsBelow(pair.channel, channels);
+  }));
   for (int64_t row = 0; row < rows; ++row) {
     const uint8_t* const x = activations + row * channels;
     int32_t* const of_row = products + row * num_sums;
@@ -66,6 +74,9 @@ void MatrixSaturation(std::span<const SaturatingPair> pairs, const uint8_t* acti
 
 void ConvSaturation(std::span<const SaturatingPair> pairs, const uint8_t* image,
                     const ConvWindow& window, uint8_t padding, int32_t* products) {
+  BITPRESS_DCHECK(std::ranges::all_of(pairs, [&](const SaturatingPair& pair) {
+    return IsBelow(pair.position, Product(window.kernel));
+  }));
   const int64_t num_places = Product(window.output);
   std::vector<int64_t> place(window.output.size());
   for (const SaturatingPair& pair : pairs) {

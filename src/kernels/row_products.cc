@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/check.h"
 #include "kernels/dispatch.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -184,6 +185,10 @@ constexpr ProductsKernel kProductsTable[] = BITPRESS_DISPATCH_TABLE(AddProducts)
 
 void AddRowProducts(const RowMatrix& a, const RowMatrix& b, size_t length, double* out,
                     size_t out_stride) {
+  BITPRESS_DCHECK(length % kRowProductStep == 0 && length <= kMostRowProductLength);
+  BITPRESS_DCHECK(a.num_rows <= 1 || a.stride >= length);
+  BITPRESS_DCHECK(b.num_rows <= 1 || b.stride >= length);
+  BITPRESS_DCHECK(a.num_rows <= 1 || out_stride >= b.num_rows);
   kProductsTable[ChosenTargetIndex()](a, b, length, out, out_stride);
 }
 

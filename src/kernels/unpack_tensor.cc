@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/check.h"
 #include "formats/float_bits.h"
 #include "kernels/block_walk.h"
 #include "kernels/half.h"
@@ -72,6 +73,7 @@ class TensorUnpacker {
   void RunWide(size_t q, const BatchIn& in) const {
     std::array<uint16_t, BlockWalk::kTile> codes;
     const size_t count = walk_.Length(q);
+    BITPRESS_DCHECK(count <= BlockWalk::kTile);
     std::memcpy(codes.data(), in.codes + 2 * InBatch(q, in), count * sizeof(uint16_t));
     float* const y = y_ + walk_.FirstElement(q);
     if (spec_.element_type == formats::ElementType::kFloat16) {

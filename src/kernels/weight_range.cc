@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/check.h"
 #include "formats/float_bits.h"
 #include "formats/qparams_search.h"
 
@@ -18,6 +19,7 @@ namespace {
 // Sums are kept in so many lanes, whatever the width of the processor's vectors.
 constexpr size_t kLanes = 16;
 constexpr size_t kRun = 1024;  // elements whose float32 sums go to a double one
+constexpr int64_t kMostCodes = 1 << 16;
 using Lanes = std::array<float, kLanes>;
 
 struct Extent {
@@ -129,6 +131,7 @@ formats::QParams MinMaxQParams(std::span<const float> values, const formats::Int
 
 formats::QParams PercentileQParams(std::span<const float> values, double percentile,
                                    const formats::IntegerSpec& spec) {
+  BITPRESS_DCHECK(percentile > 50 && percentile <= 100);
   std::vector<float> finite = FiniteOnly(values);
   if (finite.empty()) return formats::QParamsForRange(0, 0, spec);
   if (spec.is_symmetric) {
@@ -146,7 +149,6 @@ formats::QParams PercentileQParams(std::span<const float> values, double percent
 formats::QParams MseQParams(std::span<const float> values, const formats::IntegerSpec& spec) {
   const Extent extent = ExtentOf(values);
   const formats::CodeRange codes = formats::SearchedCodes(spec);
-  constexpr int64_t kMostCodes = 1 << 16;
   if (codes.quant_max - codes.quant_min >= kMostCodes)
     return formats::QParamsForRange(extent.min, extent.max, spec);
   std::vector<float> finite;
@@ -166,8 +168,9 @@ formats::QParams MseQParams(std::span<const float> values, const formats::Intege
 
 double SumOfSquaredErrors(std::span<const float> values, const formats::QParams& params,
                           const formats::IntegerSpec& spec) {
-  return SumOfErrors(values, params, formats::SearchedCodes(spec),
-                     std::numeric_limits<double>::infinity());
+  const formats::CodeRange codes = formats::SearchedCodes(spec);
+  BITPRESS_DCHECK(codes.quant_max - codes.quant_min < kMostCodes);
+  return SumOfErrors(values, params, codes, std::numeric_limits<double>::infinity());
 }
 
 }  // namespace bitpress::kernels
