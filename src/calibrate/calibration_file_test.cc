@@ -27,10 +27,10 @@ CalibrationTable MakeTable(uint32_t seed) {
     std::vector<float> values(200);
     for (float& x : values) x = std::exp(8 * normal(random)) * (random() % 2 == 0 ? 1.0f : -1.0f);
     values.insert(values.end(), {NAN, INFINITY, -INFINITY, 0.0f, 1e-42f});
+    if (*name == 'a') tensor.set_axis(-1);
     tensor.Add(values);
     tensor.AddSample({-1.0f, 2.5f});
     if (*name == 'a') {
-      tensor.set_axis(-1);
       const std::vector<int64_t> dims = {20, 10};
       tensor.AddSlices(std::span(values).first(200), dims);
     }

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <span>
 
+#include "base/check.h"
+
 namespace bitpress::calibrate {
 namespace {
 
@@ -85,6 +87,7 @@ double UniformHistogram::Edge(size_t i) const {
 }
 
 UniformHistogram ToUniform(const TensorStatistics& statistics, size_t num_bins) {
+  BITPRESS_DCHECK(!statistics.is_empty() && num_bins > 0);
   UniformHistogram histogram{statistics.AbsMax(), std::vector<int64_t>(num_bins)};
   const double min = statistics.min();
   const double max = statistics.max();
@@ -120,6 +123,8 @@ UniformHistogram ToUniform(const TensorStatistics& statistics, size_t num_bins) 
 
 BinRange LeastDivergence(const UniformHistogram& histogram, size_t num_quantized_bins) {
   const size_t num_bins = histogram.counts.size();
+  BITPRESS_DCHECK(num_bins % 2 == 0 && num_quantized_bins % 2 == 0);
+  BITPRESS_DCHECK(num_quantized_bins >= 2 && num_quantized_bins <= num_bins);
   const size_t zero = num_bins / 2;
   Divergence divergence(histogram.counts, num_quantized_bins);
   BinRange best;

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/check.h"
 #include "formats/float_bits.h"
 
 namespace bitpress::calibrate {
@@ -27,6 +28,7 @@ struct Parts {
 };
 
 Parts Split(float x) {
+  BITPRESS_DCHECK(formats::IsFinite(x));
   const uint32_t bits = formats::FloatBits(x);
   const int field = formats::BiasedExponent(x);
   const uint32_t mantissa = bits & formats::kFloatMantissaMask;
@@ -47,9 +49,11 @@ void ExactSum::AddSquare(float x) {
 }
 
 void ExactSum::AddScaled(UInt128 magnitude, int exponent, bool is_negative) {
+  BITPRESS_DCHECK(exponent >= kLowestExponent);
   const auto shift = static_cast<size_t>(exponent - kLowestExponent);
   const size_t first = shift / 64;
   const size_t bit = shift % 64;
+  BITPRESS_DCHECK(first < kNumWords);
   const auto low = static_cast<uint64_t>(magnitude);
   const auto high = static_cast<uint64_t>(magnitude >> 64);
   const std::array<uint64_t, 3> parts = {low << bit,

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <span>
 
+#include "base/check.h"
+
 namespace bitpress::calibrate {
 
 __extension__ typedef unsigned __int128 UInt128;
@@ -29,7 +31,10 @@ class ExactSum {
   // The nearest double, ties to even; infinite beyond its range.
   double Round() const;
   // Round() of this divided by `divisor`, which is > 0: two roundings.
-  double Mean(uint64_t divisor) const { return Round() / static_cast<double>(divisor); }
+  double Mean(uint64_t divisor) const {
+    BITPRESS_DCHECK(divisor > 0);
+    return Round() / static_cast<double>(divisor);
+  }
 
   std::span<const uint64_t, kNumWords> words() const { return words_; }
   static ExactSum FromWords(std::span<const uint64_t, kNumWords> words);

@@ -4,11 +4,15 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/check.h"
+#include "formats/float_bits.h"
+
 namespace bitpress::calibrate {
 namespace {
 
 // The nearest whole number, ties to even. REQUIRES: |x| < 2^51.
 double Round(double x) {
+  BITPRESS_DCHECK(std::fabs(x) < 0x1p51);
   constexpr double kMagic = 0x1.8p52;
   return (x + kMagic) - kMagic;
 }
@@ -66,6 +70,7 @@ void ErrorEstimator::Side::Add(const Bin& bin) {
 
 ErrorEstimator::ErrorEstimator(const TensorStatistics& statistics)
     : num_elements_(static_cast<double>(statistics.num_finite())) {
+  BITPRESS_DCHECK(!statistics.is_empty());
   std::vector<Bin> bins = statistics.Bins();
   const double min = statistics.min();
   const double max = statistics.max();
@@ -81,6 +86,7 @@ ErrorEstimator::ErrorEstimator(const TensorStatistics& statistics)
 
 template <typename Power>
 double ErrorEstimator::Mean(const formats::QParams& params, const formats::CodeRange& codes) const {
+  BITPRESS_DCHECK(formats::IsPositiveFinite(params.scale));
   const double scale = params.scale;
   const auto error_of = [&](const Side& side, int64_t last_code) {
     const auto limit = static_cast<double>(last_code);

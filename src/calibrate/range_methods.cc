@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "calibrate/entropy_range.h"
 #include "formats/qparams_search.h"
@@ -44,6 +45,8 @@ void CheckUsable(const TensorStatistics& statistics) {
 // The value up to which `target` elements lie, values spread evenly within their bin. REQUIRES:
 // bins by growing value with ends inside [min, max] after clipping, target <= all elements.
 double ValueAt(const std::vector<Bin>& bins, double target, double total, double min, double max) {
+  BITPRESS_DCHECK(std::ranges::is_sorted(bins, {}, &Bin::lower));
+  BITPRESS_DCHECK(target <= total);
   // A rounding error must not reach for the next bin: 99.9 % of 1000 elements are 999.
   const double tolerance = total * 1e-12;
   double below = 0;
@@ -228,6 +231,7 @@ QParams ChooseQParams(const TensorStatistics& statistics, const RangeMethod& met
 
 float ChooseFloatScale(const TensorStatistics& statistics, const RangeMethod& method,
                        const formats::FormatSpec& spec) {
+  BITPRESS_DCHECK(!spec.is_blocked() && formats::IsFloatElement(spec.element_type));
   CheckUsable(statistics);
   double scale = 1;
   if (method.kind == Kind::kDistribution && spec.element_bits == 8) {

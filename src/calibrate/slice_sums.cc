@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "formats/float_bits.h"
 
 namespace bitpress::calibrate {
@@ -72,8 +73,10 @@ class Accumulator {
 
 void AddSliceRange(std::span<const float> values, size_t num_slices, size_t inner, size_t begin,
                    size_t end, std::vector<SliceStatistics>& slices) {
-  std::vector<Accumulator> accumulators(end - begin);
   const size_t row = num_slices * inner;
+  BITPRESS_DCHECK(begin <= end && end <= num_slices && num_slices <= slices.size());
+  BITPRESS_DCHECK(row == 0 ? values.empty() : values.size() % row == 0);
+  std::vector<Accumulator> accumulators(end - begin);
   for (size_t first = 0; row > 0 && first < values.size(); first += row) {
     for (size_t slice = begin; slice < end; ++slice) {
       Accumulator& accumulator = accumulators[slice - begin];

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
 #include "base/error.h"
+#include "base/tensor.h"
 #include "calibrate/slice_sums.h"
 #include "formats/float_bits.h"
 #include "kernels/observe.h"
@@ -103,6 +105,8 @@ void TensorStatistics::AddSample(const Extremes& extremes) {
 
 void TensorStatistics::AddSlices(std::span<const float> values, std::span<const int64_t> dims,
                                  const TaskRunner& run) {
+  BITPRESS_DCHECK(axis_.has_value());
+  BITPRESS_DCHECK(values.size() == static_cast<size_t>(NumElements(dims)));
   const auto rank = static_cast<int64_t>(dims.size());
   const int64_t axis = axis_->axis < 0 ? axis_->axis + rank : axis_->axis;
   if (axis < 0 || axis >= rank || values.empty()) return;
@@ -186,7 +190,10 @@ double TensorStatistics::SumOfSquares() const {
   return sum.Round();
 }
 
-double TensorStatistics::Mean() const { return Sum() / static_cast<double>(num_finite_); }
+double TensorStatistics::Mean() const {
+  BITPRESS_DCHECK(!is_empty());
+  return Sum() / static_cast<double>(num_finite_);
+}
 
 double TensorStatistics::Variance() const {
   const double mean = Mean();
@@ -237,8 +244,11 @@ double TensorStatistics::MeanOfMinima() const { return sum_of_minima_.Mean(num_s
 double TensorStatistics::MeanOfMaxima() const { return sum_of_maxima_.Mean(num_samples_); }
 
 TensorStatistics Divided(const TensorStatistics& statistics, std::span<const double> factors) {
+  BITPRESS_DCHECK(statistics.axis_statistics().has_value());
   Extremes all;
   const std::vector<SliceStatistics>& slices = statistics.axis_statistics()->slices;
+  BITPRESS_DCHECK(slices.size() == factors.size());
+  BITPRESS_DCHECK(std::ranges::all_of(factors, [](double factor) { return factor > 0; }));
   for (size_t i = 0; i < slices.size(); ++i) {
     const Extremes& slice = slices[i].extremes;
     if (slice.is_empty()) continue;

@@ -19,6 +19,7 @@
 #include <span>
 #include <vector>
 
+#include "base/check.h"
 #include "calibrate/exact_sum.h"
 
 namespace bitpress::kernels {
@@ -113,8 +114,14 @@ class TensorStatistics {
 
   // --- Of finite elements. A zero counts as +0. ---
   // REQUIRES for all: !is_empty().
-  float min() const { return extremes_.min; }
-  float max() const { return extremes_.max; }
+  float min() const {
+    BITPRESS_DCHECK(!is_empty());
+    return extremes_.min;
+  }
+  float max() const {
+    BITPRESS_DCHECK(!is_empty());
+    return extremes_.max;
+  }
   float AbsMax() const;
   // The exact sums rounded once to double (half to even); the others are computed from them in
   // double.
@@ -142,7 +149,10 @@ class TensorStatistics {
   // --- Slices across an axis, where asked ---
   const std::optional<AxisStatistics>& axis_statistics() const { return axis_; }
   // Asks for them. REQUIRES: nothing was counted in yet.
-  void set_axis(int64_t axis) { axis_ = AxisStatistics{axis, {}}; }
+  void set_axis(int64_t axis) {
+    BITPRESS_DCHECK(num_elements() == 0);
+    axis_ = AxisStatistics{axis, {}};
+  }
 
   bool operator==(const TensorStatistics&) const = default;
 
