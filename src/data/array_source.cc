@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "data/array_file.h"
 #include "data/batch_builder.h"
@@ -112,6 +113,7 @@ class ArraySource : public Source {
 }  // namespace
 
 std::unique_ptr<Source> MakeArraySource(FolderListing listing, const SourceOptions& options) {
+  BITPRESS_DCHECK(listing.kind != FileKind::kPhoto && !listing.samples.empty());
   return std::make_unique<ArraySource>(std::move(listing), options);
 }
 

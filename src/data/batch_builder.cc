@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
+
 namespace bitpress::data {
 
 bool Batch::HasRows() const {
@@ -12,6 +14,7 @@ bool Batch::HasRows() const {
 }
 
 int64_t CommonRows(const std::vector<Tensor>& inputs) {
+  BITPRESS_DCHECK(!inputs.empty());
   const int64_t rows = inputs[0].dims.empty() ? -1 : inputs[0].dims[0];
   for (const Tensor& input : inputs) {
     if (input.dims.empty() || input.dims[0] != rows) return -1;
@@ -24,6 +27,8 @@ int64_t CommonRows(const std::vector<Tensor>& inputs) {
 }
 
 Tensor CutRows(const Tensor& tensor, int64_t first, int64_t count) {
+  BITPRESS_DCHECK(!tensor.dims.empty() && tensor.dims[0] > 0);
+  BITPRESS_DCHECK(first >= 0 && count >= 0 && count <= tensor.dims[0] - first);
   const size_t row_bytes = tensor.bytes.size() / static_cast<size_t>(tensor.dims[0]);
   const auto begin =
       tensor.bytes.begin() + static_cast<std::ptrdiff_t>(row_bytes * static_cast<size_t>(first));
@@ -46,6 +51,8 @@ bool BatchBuilder::Accepts(const std::vector<Tensor>& inputs) const {
 
 void BatchBuilder::Append(std::vector<Tensor> inputs, const std::vector<std::string>& names,
                           std::span<const int64_t> labels) {
+  BITPRESS_DCHECK(Accepts(inputs));
+  BITPRESS_DCHECK(labels.empty() || labels.size() == names.size());
   if (batch_.num_samples == 0) {
     batch_.inputs = std::move(inputs);
   } else {

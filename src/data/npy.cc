@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/check.h"
 #include "base/error.h"
 
 namespace bitpress::data {
@@ -30,6 +31,7 @@ void ReadExactly(std::ifstream& file, void* target, size_t num_bytes) {
 }  // namespace
 
 Tensor FromFortranOrder(const Tensor& tensor) {
+  BITPRESS_DCHECK(ElementBits(tensor.type) > 0 && ElementBits(tensor.type) % 8 == 0);
   const size_t rank = tensor.dims.size();
   const size_t element_bytes = ElementBits(tensor.type) / 8;
   std::vector<size_t> strides(rank, 1);  // of the source, in elements: the first varies fastest
@@ -74,6 +76,8 @@ Tensor NpyFile::Read() const {
 }
 
 Tensor NpyFile::ReadRows(int64_t first, int64_t count) const {
+  BITPRESS_DCHECK(!header_.dims.empty());
+  BITPRESS_DCHECK(first >= 0 && count >= 0 && count <= header_.dims[0] - first);
   Tensor result{.type = header_.type, .dims = header_.dims, .bytes = {}};
   result.dims[0] = count;
   const uint64_t num_bytes = NumBytes(result.type, result.num_elements());

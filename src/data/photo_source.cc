@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/atomic_file.h"
+#include "base/check.h"
 #include "base/content_hash.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
@@ -116,6 +117,8 @@ class PhotoSource : public Source {
 }  // namespace
 
 std::unique_ptr<Source> MakePhotoSource(FolderListing listing, const SourceOptions& options) {
+  BITPRESS_DCHECK(listing.kind == FileKind::kPhoto && !listing.samples.empty());
+  BITPRESS_DCHECK(options.image.has_value());
   return std::make_unique<PhotoSource>(std::move(listing), options);
 }
 
