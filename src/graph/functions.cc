@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "graph/model_impl.h"
 
@@ -76,6 +77,7 @@ auto FindFunction(onnx::ModelProto& proto, std::string_view domain, std::string_
 }  // namespace
 
 void FillNode(const NodeSpec& spec, onnx::NodeProto& proto) {
+  BITPRESS_DCHECK(proto.op_type().empty() && proto.input().empty() && proto.output().empty());
   proto.set_name(spec.name);
   proto.set_op_type(spec.op_type);
   if (!spec.domain.empty()) proto.set_domain(spec.domain);

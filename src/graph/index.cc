@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "graph/model_impl.h"
 #include "graph/tensor_proto.h"
@@ -14,6 +15,7 @@ const ValueEntry* ModelImpl::Find(std::string_view value) const {
 }
 
 void ModelImpl::AdoptInitializer(onnx::TensorProto& tensor, ExternalDataReader* reader) {
+  BITPRESS_DCHECK(!IsExternal(tensor) || reader != nullptr);
   ValueEntry& entry = At(tensor.name());
   if (entry.initializer != nullptr) {
     Fail(ErrorCode::kInvalidModel, "two initializers are named '{}'", tensor.name());

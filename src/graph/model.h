@@ -16,6 +16,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/check.h"
 #include "base/tensor.h"
 
 namespace onnx {
@@ -129,6 +130,7 @@ struct InitializerView {
   // REQUIRES: T is the C++ type of `type`.
   template <typename T>
   std::span<const T> values() const {
+    BITPRESS_DCHECK(IsOfSize(type, sizeof(T)));
     return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
   }
 };

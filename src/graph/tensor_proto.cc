@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/atomic_file.h"
+#include "base/check.h"
 #include "base/error.h"
 #include "google/protobuf/stubs/logging.h"
 #include "graph/model.h"
@@ -81,6 +82,7 @@ uint64_t ExpectedBytes(const TensorProto& tensor) {
 }
 
 void CheckTensorData(const TensorProto& tensor) {
+  BITPRESS_DCHECK(!IsExternal(tensor));
   const uint64_t num_bytes = ExpectedBytes(tensor);
   if (tensor.has_segment()) {
     Fail(ErrorCode::kUnsupported, "tensor '{}' is stored in segments, which is not supported",
