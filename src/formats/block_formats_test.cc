@@ -32,7 +32,7 @@ std::string Describe(const FormatSpec& spec, const std::vector<float>& x) {
 
 bool SameBits(float a, float b) { return FloatBits(a) == FloatBits(b) || (IsNan(a) && IsNan(b)); }
 
-// The first difference between reference and oracle on this block; empty if there is none.
+// Returns the first difference between reference and oracle on this block, or "" if there is none.
 std::string Difference(const FormatSpec& spec, const std::vector<float>& x) {
   const oracle::Block expected = oracle::Quantize(spec, x);
   const ref::BlockCodes actual = ref::QuantizeBlock(spec, x);
@@ -134,7 +134,7 @@ TEST_P(BlockFormats, EveryExponentAndScaleChoiceEqualsTheOracle) {
   }
 }
 
-// All combinations of the rules, on fewer exponents.
+// Tests all combinations of the rules, on fewer exponents.
 TEST_P(BlockFormats, EveryRuleEqualsTheOracle) {
   const bool is_float = IsFloatElement(Spec().element_type);
   FormatSpec spec = Spec();
@@ -152,7 +152,7 @@ TEST_P(BlockFormats, EveryRuleEqualsTheOracle) {
         for (const SpecialRule special : {SpecialRule::kPass, SpecialRule::kNanBlock}) {
           spec.special_rule = special;
           for (const bool limit : {true, false}) {
-            // Block floating point reads the exponent field, so that its exponents have an end.
+            // Block floating point reads the exponent field, and so its exponents are limited.
             if (!limit && spec.family == Family::kBlockFloat) continue;
             spec.limit_shared_exponent = limit;
             for (int exponent = -149; exponent <= 127; exponent += 23) {
@@ -196,8 +196,8 @@ TEST_P(BlockFormats, ZeroAndSpecialBlocksEqualTheOracle) {
   }
 }
 
-// A block with that value beside powers of two which hold its exponents where they are; empty if
-// the block has no room or float32 no such values.
+// Returns a block with that value beside powers of two that keep its exponents. It is empty if the
+// block has no room or float32 no such values.
 std::vector<float> BlockAround(const FormatSpec& spec, long double element, int exponent,
                                int shift) {
   const int emax = RangeOf(spec).max_exponent;
@@ -214,8 +214,8 @@ std::vector<float> BlockAround(const FormatSpec& spec, long double element, int 
   return x;
 }
 
-// The value of every code, at every shift, comes back unchanged; where a code has more than 8 bits
-// that of some hundred.
+// The value of every code, at every shift, comes back unchanged. Of codes of more than 8 bits some
+// hundred are tried.
 TEST_P(BlockFormats, ValuesOfAllCodesSurviveQuantization) {
   const FormatSpec spec = Spec();
   const BlockRange range = RangeOf(spec);

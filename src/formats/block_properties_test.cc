@@ -1,5 +1,4 @@
-// What the headers promise of the block formats, each promise in a test of its own, without the
-// oracle.
+// Tests of the block formats without the oracle, one for each promise of the headers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -104,7 +103,7 @@ TEST(Specials, PassUnchangedAndCountAsAbsent) {
     const std::vector<float> without = FakeQuantize(row, {0.3f, 0.0f, -1.7f, 0.0f});
     EXPECT_EQ(y, (std::vector<float>{without[0], kInfinity, without[2], -kInfinity}));
     EXPECT_TRUE(IsNan(FakeQuantize(row, {0.3f, kNan})[1]));
-    // Codes: only E5M2 has an infinity, only FP8 has NaN; otherwise the block is lost.
+    // E5M2 alone has codes of infinity, and FP8 alone codes of NaN. Other blocks are lost.
     const bool has_nan = row.element_bits == 8 && IsFloatElement(row.element_type);
     EXPECT_EQ(ref::QuantizeBlock(row, x).is_nan, row.element_type != ElementType::kFloat8E5M2);
     EXPECT_EQ(ref::QuantizeBlock(row, std::vector<float>{0.3f, kNan}).is_nan, !has_nan);
@@ -194,7 +193,7 @@ TEST(Ceil, NeverSaturatesBelowTheExponentLimit) {
       ASSERT_LE(std::fabs(ToDouble(x[i])),
                 std::ldexp(range.max_value, codes.shared_exponent - shift));
     }
-    // And it is the smallest exponent of which that is true, if the limit does not keep it up.
+    // It is the smallest such exponent, if the limit does not keep it up.
     if (codes.shared_exponent > range.min_shared_exponent) {
       ASSERT_GT(Largest(x), std::ldexp(range.max_value, codes.shared_exponent - 1));
     }
@@ -211,7 +210,7 @@ TEST(Floor, FollowsTheTextOfOcpMx) {
   });
 }
 
-// With the values of Quark's and torchao's EVEN: 1.875 is halfway from 1.75 to 2 in E4M3.
+// The values are those of Quark's and torchao's EVEN: 1.875 is halfway from 1.75 to 2 in E4M3.
 TEST(Even, GoesUpWhereAmaxRoundsToTheNextPowerOfTwo) {
   const struct {
     const char* name;

@@ -17,7 +17,7 @@ namespace {
 
 using testing_cases::BlockCases;
 
-// Denormals are zero and results flush to zero, for as long as it lives.
+// A guard that makes the processor take denormals as zero and flush results to zero while it lives.
 class DenormalsAreZero {
  public:
   DenormalsAreZero() : saved_(_mm_getcsr()) {
@@ -41,7 +41,7 @@ TEST(DenormalModes, TheModeIsOnInTheseTests) {
   EXPECT_EQ(tiny * one, 0.0f);
 }
 
-// Small exponents and the ends, where outputs, scales or errors are subnormal.
+// Returns blocks of small exponents and of the ends, with subnormal outputs, scales or errors.
 std::vector<std::vector<float>> Blocks(const FormatSpec& spec) {
   BlockCases cases(spec, 31);
   std::vector<std::vector<float>> blocks;

@@ -1,7 +1,7 @@
-// Exact conversions between float32 and double that hold whatever the processor's
-// denormals-are-zero and flush-to-zero modes say (ONNX Runtime can set them): float32 subnormals
-// are taken apart and put together as integers. As doubles they are normal numbers, so arithmetic
-// between the two conversions is not touched by those modes.
+// The bits of float32, and exact conversions between float32 and double. Code that must not depend
+// on the processor's denormals-are-zero and flush-to-zero modes, which ONNX Runtime can set,
+// computes in double between these conversions. They take float32 subnormals apart and put them
+// together as integers. As doubles these are normal numbers, which the modes do not touch.
 #pragma once
 
 #include <bit>
@@ -31,15 +31,15 @@ inline bool IsSubnormal(float x) {
   return BiasedExponent(x) == 0 && (FloatBits(x) & kFloatMantissaMask) != 0;
 }
 
-// The float's value, exactly. Infinities and NaN become the double's.
+// Returns the float's exact value. Infinities and NaN become the double's.
 inline double ToDouble(float x) {
   if (BiasedExponent(x) != 0) return static_cast<double>(x);
   const double magnitude = std::ldexp(static_cast<double>(FloatBits(x) & kFloatMantissaMask), -149);
   return FloatBits(x) & kFloatSignBit ? -magnitude : magnitude;
 }
 
-// Round to nearest, ties to even; results below the normal range become subnormal floats, above it
-// infinity.
+// Returns the nearest float, ties to even. Results below the normal range become subnormal floats,
+// results above it infinity.
 inline float RoundToFloat(double x) {
   constexpr double kMinNormal = 0x1p-126;
   if (!(std::fabs(x) < kMinNormal)) return static_cast<float>(x);
@@ -51,7 +51,7 @@ inline float RoundToFloat(double x) {
   return FloatFromBits(bits | (std::signbit(x) ? kFloatSignBit : 0u));
 }
 
-// floor(log2 |x|). REQUIRES: x finite and not zero, and not a double subnormal.
+// Returns floor(log2 |x|). REQUIRES: x is finite, not zero, and not a double subnormal.
 inline int FloorLog2(double x) {
   BITPRESS_DCHECK(std::isnormal(x));
   return std::ilogb(x);

@@ -101,8 +101,8 @@ TEST_P(FloatTypes, Float32InputsOfAllExponentsEncodeToTheNearestCode) {
   EncodeChecker checker(type());
   std::vector<uint32_t> mantissas = {0, 1, 2, 3, 0x7FFFFF, 0x7FFFFE, 0x7FFFFD, 0x2AAAAA, 0x555555};
   for (int bit = 0; bit < 23; ++bit) {
-    // A lone bit, all bits above it and all from it on, one step below and above: ties at every
-    // width of mantissa.
+    // Mantissas of one bit, of all bits above it and of all from it on, and one step below and
+    // above give ties at every width of mantissa.
     const uint32_t one = 1u << bit;
     const uint32_t ones = 0x7FFFFFu & ~(one - 1);
     for (const uint32_t m : {one, ones, ones << 1, 0x400000u | one, 3u << bit, 5u << bit}) {

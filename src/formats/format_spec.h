@@ -1,5 +1,10 @@
-// What a number format is: one row a format in a table, everything else (reference, kernels,
-// operators, plans, reports) looks there. Plain data; all functions are pure and thread-safe.
+// The table of number formats, one row a format. Everything that depends on a format (reference,
+// kernels, operators, plans, reports) reads the row. For example:
+//
+//   const FormatSpec spec = FindFormat("mxfp4_e2m1");
+//   const double bits = spec.BitsPerElement();  // 4.25
+//
+// Plain data. All functions are pure and thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +18,13 @@ namespace bitpress::formats {
 
 enum class Family {
   kInteger,       // code = saturate(round(x / scale) + zero_point), scales chosen by calibration
-  kFloat,         // each element alone: fp16, bf16, fp8_*
+  kFloat,         // each element is encoded alone: fp16, bf16, fp8_*
   kMicroscaling,  // OCP MX 1.0: a block of elements shares one power-of-two scale (E8M0)
   kBlockFloat,    // a block of sign-magnitude integers shares one exponent; sub-blocks may lower it
                   // (MX4/6/9)
 };
 
-// Type of one stored code. ONNX names where ONNX has one.
+// The type of one stored code. Names are ONNX's where ONNX has one.
 enum class ElementType {
   kInt2,
   kUInt2,
@@ -41,31 +46,31 @@ enum class ElementType {
   kSignMagnitude,  // sign bit above element_bits - 1 magnitude bits; ONNX has no such type
 };
 
-// Half-to-even is the default everywhere. Quark numbers them 0 (half away from zero), 1 (half up),
-// 2 (half to even).
+// The rounding of ties. Half to even is the default everywhere. Quark numbers the modes 0 (half
+// away from zero), 1 (half up), 2 (half to even).
 enum class RoundingMode { kHalfToEven, kHalfAwayFromZero, kHalfUp };
 
-// How the shared exponent of a block follows from its largest magnitude amax (emax: exponent of the
-// largest element value). A sub-block lowers it as far as the same choice allows for its own
-// largest magnitude; with kMse as far as floor allows.
+// The rule by which the shared exponent of a block follows from its largest magnitude amax. emax is
+// the exponent of the largest element value. A sub-block lowers the shared exponent as far as the
+// same rule allows for the sub-block's own largest magnitude; with kMse as far as floor allows.
 enum class ScaleChoice {
   kFloor,  // floor(log2 amax) - emax: OCP MX 1.0 section 6.3 and Quark; the top of the block may
            // saturate
   kCeil,   // the smallest exponent with which amax does not saturate
-  kEven,  // floor after rounding amax, half up, to the element's mantissa bits: what would round up
-          // to the next power of two does not saturate (called EVEN by Quark and torchao)
-  kMse,   // of floor - 1, floor and floor + 1 the one with the least squared error; the lowest on
-          // ties
+  kEven,   // floor after rounding amax, half up, to the element's mantissa bits: an amax that would
+           // round up to the next power of two does not saturate (called EVEN by Quark and torchao)
+  kMse,    // the one of floor - 1, floor and floor + 1 with the least squared error; the lowest on
+           // ties
 };
 
-// What a value that becomes zero looks like.
+// The sign of a value that becomes zero.
 enum class ZeroRule {
   kKeepSign,      // -0 for negative values: float and sign-magnitude codes
   kPositive,      // +0: two's complement codes have no -0
   kQuarkNearest,  // Quark's integer path in mode 2: -0 stays, other negative values become +0
 };
 
-// What NaN and infinity do to a block.
+// The treatment of NaN and infinity.
 enum class SpecialRule {
   kPass,  // they pass through unchanged; the rest of the block is quantized as if they were absent
   kNanBlock,  // one of them makes the whole block NaN (shared exponent 0xFF of MX4/6/9)
@@ -73,17 +78,19 @@ enum class SpecialRule {
               // saturate
 };
 
-// Bits of a floating-point element. Values are (-1)^s * 2^(E - bias) * 1.M, subnormals at E = 0.
+// The bits of a floating-point element. Values are (-1)^s * 2^(E - bias) * 1.M, subnormals at
+// E = 0.
 struct FloatLayout {
   int exponent_bits = 0;
   int mantissa_bits = 0;
   int bias = 0;
-  int max_exponent = 0;  // of the largest finite value, unbiased
+  int max_exponent = 0;  // unbiased exponent of the largest finite value
   double max_value = 0;  // largest finite magnitude
   bool has_infinity = false;
   bool has_nan = false;
 };
 
+// A number format: one row of the table, or one with parameters or attributes of a user.
 struct FormatSpec {
   std::string name;
   Family family = Family::kFloat;
@@ -92,67 +99,72 @@ struct FormatSpec {
   int block_size = 0;      // elements that share a scale along the axis; 0: not blocked
   int exponent_bits = 0;   // bits of the shared exponent (8: E8M0); 0: not blocked
   int sub_block_size = 0;  // elements that share a micro-exponent; 0: none
-  int sub_block_shift_bits =
-      0;  // bits of the micro-exponent: a sub-block lowers the exponent by at most 2^bits - 1
+  // Bits of the micro-exponent: a sub-block lowers the exponent by at most 2^bits - 1.
+  int sub_block_shift_bits = 0;
   RoundingMode rounding = RoundingMode::kHalfToEven;
   ScaleChoice scale_choice = ScaleChoice::kFloor;
   ZeroRule zero_rule = ZeroRule::kKeepSign;
   SpecialRule special_rule = SpecialRule::kPass;
   bool flush_subnormals = false;  // float32 subnormals become zero (MX4/6/9)
-  bool limit_shared_exponent =
-      true;  // keep the shared exponent storable in exponent_bits; Quark's MX operator does not
+  // The shared exponent stays storable in exponent_bits. Quark's MX operator does not limit it.
+  bool limit_shared_exponent = true;
   DataType onnx_type = DataType::kUndefined;  // the ONNX type of the codes, if there is one
   std::string quark_name;  // element_dtype / preset word in Quark's API, "" if it has none
 
   bool is_blocked() const { return block_size > 0; }
   bool is_integer() const { return family == Family::kInteger; }
-  // Stored bits for each element of a full block: codes, shared exponent and micro-exponents.
+  // Returns the stored bits for each element of a full block: codes, shared exponent and
+  // micro-exponents.
   double BitsPerElement() const;
   bool operator==(const FormatSpec&) const = default;
 };
 
-// Largest block that is accepted: far above any format in use, small enough for a buffer a thread.
+// The largest block that is accepted: far above any format in use, and small enough for a buffer a
+// thread.
 inline constexpr int kMaxBlockSize = 1 << 16;
 
-// All named formats, in the order of tables and reports.
+// Returns all named formats, in the order of tables and reports.
 std::span<const FormatSpec> AllFormats();
 
-// The format called `name`: a row of the table, or `bfp(bits=13, block=32[, exponent_bits=8])`
-// where `bits` counts shared exponent, sign and magnitude as Quark's bit_width does. Throws
-// Error(kInvalidArgument) with the nearest name.
+// Returns the format called `name`: a row of the table, or `bfp(bits=13, block=32[,
+// exponent_bits=8])`, where `bits` counts shared exponent, sign and magnitude as Quark's bit_width
+// does. Throws Error(kInvalidArgument) with the nearest name.
 FormatSpec FindFormat(std::string_view name);
 
-// Throws Error(kInvalidArgument) saying which field is out of its range. `FindFormat` gives valid
-// specs; operators check what they build from attributes.
+// Throws Error(kInvalidArgument) naming the field that is out of its range. `FindFormat` gives
+// valid specs. Operators check the specs that they build from attributes.
 void Validate(const FormatSpec& spec);
 
-// REQUIRES: a floating-point element type.
+// Returns the bits of a floating-point element type. Throws Error(kInvalidArgument) for other
+// types.
 FloatLayout LayoutOf(ElementType type);
 bool IsFloatElement(ElementType type);
-// "FLOAT8E4M3FN", "INT4", "FLOAT6E2M3": ONNX spelling.
+// Returns the name in ONNX's spelling: "FLOAT8E4M3FN", "INT4", "FLOAT6E2M3".
 std::string_view ElementTypeName(ElementType type);
 
-// Smallest and largest code of an integer element type.
+// The smallest and largest code of an integer element type.
 struct CodeRange {
   int64_t quant_min = 0;
   int64_t quant_max = 0;
 };
+// Returns the codes of an integer element type. Throws Error(kInvalidArgument) for other types.
 CodeRange IntegerRange(ElementType type);
 
-// What a blocked format can do with one shared exponent e: values are multiples of powers of two
-// below it.
+// The values that a blocked format can hold at one shared exponent e, and the exponents it can
+// store.
 struct BlockRange {
-  double max_value = 0;   // largest magnitude an element takes at e = 0
+  double max_value = 0;   // largest magnitude of an element at e = 0
   int max_exponent = 0;   // floor(log2 max_value): emax of OCP MX
   int fraction_bits = 0;  // bits after the leading one of the largest value
-  int min_shared_exponent =
-      0;  // smallest and largest e that exponent_bits store; the top code means NaN
+  // The smallest and largest e that exponent_bits store. The top code means NaN.
+  int min_shared_exponent = 0;
   int max_shared_exponent = 0;
 };
-// REQUIRES: spec.is_blocked().
+// Returns the range of a blocked format. REQUIRES: spec.is_blocked().
 BlockRange RangeOf(const FormatSpec& spec);
 
-// "floor", "half_to_even", ...; the parsers throw Error(kInvalidArgument) with the allowed words.
+// Return the word for a choice in configurations ("floor", "half_to_even", ...) and the choice for
+// a word. The parsers throw Error(kInvalidArgument) with the allowed words.
 std::string_view ScaleChoiceName(ScaleChoice choice);
 ScaleChoice ParseScaleChoice(std::string_view word);
 std::string_view RoundingModeName(RoundingMode mode);

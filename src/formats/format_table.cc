@@ -113,7 +113,7 @@ const std::vector<FormatSpec>& Table() {
   return table;
 }
 
-// "bfp(bits=13, block=32, exponent_bits=8)"
+// Returns the format that a text like "bfp(bits=13, block=32, exponent_bits=8)" describes.
 FormatSpec ParseBlockFloat(std::string_view text) {
   const std::string_view inside = text.substr(4, text.size() - 5);
   std::map<std::string, int64_t> values = {{"exponent_bits", 8}};

@@ -86,8 +86,8 @@ TEST(Table, RangesOfTheMxFormats) {
   }
 }
 
-// What the columns of the table say about zeros and specials: two's complement has no -0, the
-// paper's MX4/6/9 have a NaN only for the whole block, FP8 follows ONNX's saturating cast.
+// The table's columns for zeros and specials: two's complement has no -0, the paper's MX4/6/9 have
+// a NaN only for the whole block, FP8 follows ONNX's saturating cast.
 TEST(Table, RulesOfTheFormats) {
   for (const FormatSpec& spec : AllFormats()) {
     SCOPED_TRACE(spec.name);

@@ -79,7 +79,7 @@ TEST_P(Integers, EveryExponentOfInputAndScale) {
                                         (static_cast<uint32_t>(generator()) & 0x007FFFFFu) | 1u);
       ExpectOracle(x, scale, ZeroPoints(range)[scale_exponent % 5], range);
     }
-    // Quotients near the codes, where rounding decides.
+    // Rounding decides about quotients near the codes.
     for (int i = 0; i < 64; ++i) {
       const float scale = FloatFromBits(
           (x_exponent << 23 | (static_cast<uint32_t>(generator()) & 0x007FFFFFu)) + 1u);
@@ -111,7 +111,8 @@ TEST_P(Integers, SpecialValuesHaveStatedCodes) {
   }
 }
 
-// (q - zero_point) * scale, where both the difference as float32 and the product are rounded.
+// The value is (q - zero_point) * scale. Both the difference as float32 and the product are
+// rounded.
 TEST_P(Integers, DequantizeIsTheFloatProduct) {
   const CodeRange range = IntegerRange(GetParam());
   const int64_t codes = range.quant_max - range.quant_min + 1;

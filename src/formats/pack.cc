@@ -9,8 +9,8 @@ namespace bitpress::formats {
 namespace {
 
 // Calls function(code, byte, byte_shift, code_shift, bits) for every piece of a code that lies in
-// one byte of a group: `bits` bits of code number `code` from bit `code_shift` on are those of byte
-// number `byte` from `byte_shift` on.
+// one byte of a group. The `bits` bits from bit `code_shift` of code number `code` on are those
+// from bit `byte_shift` of byte number `byte` on.
 template <class Function>
 void ForEachPiece(int width, Function&& function) {
   const PackGroup group = PackGroupOf(width);
@@ -48,7 +48,7 @@ PackGroup PackGroupOf(int bits) {
 
 size_t PackedBytes(size_t count, int bits) {
   const PackGroup group = PackGroupOf(bits);
-  // Without count + num_codes - 1, so that nothing overflows.
+  // count + num_codes - 1 could overflow.
   const size_t num_groups = count / group.num_codes + (count % group.num_codes != 0 ? 1 : 0);
   return num_groups * group.num_bytes;
 }

@@ -1,4 +1,5 @@
-// Sub-byte codes in memory, laid out so that bytes can be decoded on their own by table lookup.
+// Sub-byte codes in memory, as stored weights have them: laid out so that bytes can be decoded on
+// their own by table lookup.
 //
 // Codes of w bits come in groups: with g = gcd(w, 8), n = w / g bytes hold 8 / g codes. Each byte
 // holds d = floor(8 / w) codes in its low d * w bits, the first in the lowest; byte j of the group
@@ -15,20 +16,21 @@
 
 namespace bitpress::formats {
 
-// The group of codes of that many bits. REQUIRES: 1 <= bits <= 8.
+// A group of codes: the smallest number of them that fills whole bytes.
 struct PackGroup {
-  size_t num_codes = 0;       // in a group
-  size_t num_bytes = 0;       // of a group
-  size_t codes_per_byte = 0;  // that lie within one byte
-  int spare_bits = 0;         // high bits of each byte, for the codes that do not
+  size_t num_codes = 0;       // codes in a group
+  size_t num_bytes = 0;       // bytes of a group
+  size_t codes_per_byte = 0;  // codes that lie within one byte
+  int spare_bits = 0;         // high bits of each byte, for the codes that lie in several bytes
 };
+// Returns the group of codes of so many bits. REQUIRES: 1 <= bits <= 8.
 PackGroup PackGroupOf(int bits);
 
-// Bytes that `count` codes take: whole groups. REQUIRES: 1 <= bits <= 8.
+// Returns the bytes of the whole groups that `count` codes take. REQUIRES: 1 <= bits <= 8.
 size_t PackedBytes(size_t count, int bits);
 
-// The low `bits` bits of each code; zero codes fill up the last group. REQUIRES: packed.size() ==
-// PackedBytes(codes.size(), bits). The two do not overlap.
+// Packs the low `bits` bits of each code, and unpacks them again. Zero codes fill up the last
+// group. REQUIRES: packed.size() == PackedBytes(codes.size(), bits). The two do not overlap.
 void PackCodes(std::span<const uint8_t> codes, int bits, std::span<uint8_t> packed);
 void UnpackCodes(std::span<const uint8_t> packed, int bits, std::span<uint8_t> codes);
 

@@ -11,8 +11,8 @@
 namespace bitpress::formats {
 namespace {
 
-// Where bit k of code i lies in its group, as the number of a bit: byte * 8 + bit. Written from the
-// rule alone: the places are listed one by one.
+// Returns the place of bit k of code i in its group as the number of a bit: byte * 8 + bit. It is
+// written from the rule alone and lists the places one by one.
 std::vector<std::vector<size_t>> PlacesOfBits(size_t bits) {
   const size_t common = std::gcd(bits, size_t{8});
   const size_t num_bytes = bits / common;
@@ -73,7 +73,7 @@ TEST(Pack, EveryWidthAndLengthFollowsTheRule) {
   }
 }
 
-// Up to two bytes of codes, all of them: no two sequences share their bytes, and none leaks into
+// Tries all sequences of up to two bytes of codes. No two share their bytes, and none leaks into
 // another's place.
 TEST(Pack, AllShortSequencesComeBack) {
   for (int bits = 1; bits <= 8; ++bits) {

@@ -13,7 +13,7 @@
 namespace bitpress::formats {
 namespace {
 
-// Codes of more bits than this take two planes, those of more than kMaxBits none.
+// Codes of more than kPlaneBits bits take two planes. Codes of more than kMaxBits are not packable.
 constexpr int kPlaneBits = 8;
 constexpr int kMaxBits = 16;
 
@@ -23,7 +23,7 @@ void RequirePackable(const FormatSpec& spec) {
   }
 }
 
-// The factors' product; throws if it does not fit the sizes of this machine's memory.
+// Returns the factors' product. Throws if it does not fit the sizes of this machine's memory.
 size_t CheckedProduct(const FormatSpec& spec, std::initializer_list<int64_t> factors) {
   constexpr uint64_t kMost = std::numeric_limits<std::ptrdiff_t>::max();
   uint64_t product = 1;

@@ -1,23 +1,22 @@
-// What a quantized tensor is as stored bytes, and the scalar reference that makes them from values
-// and values from them. A tensor is seen as [outer, axis, inner] with blocks along the middle
-// dimension, as in ref::FakeQuantize. Plain data, pure functions, thread-safe;
-// kernels/pack_tensor.h is the fast twin. Who writes the bytes into a model, and the operators that
-// decode them there, are elsewhere; those operators embed the tables below.
+// The stored bytes of a quantized tensor, and the scalar reference that makes bytes from values and
+// values from bytes. kernels/pack_tensor.h is the fast twin. A tensor is seen as [outer, axis,
+// inner] with blocks along the middle dimension, as in ref::FakeQuantize. Plain data, pure
+// functions, thread-safe. Other rooms write the bytes into a model, with operators that decode them
+// there and embed the tables below.
 //
-// What is stored:
-//   codes      one code an element in row-major order. Up to 8 bits: element_bits each, packed
-//   after
-//              formats/pack.h. 9 to 16 bits in blocks: the top 8 bits of each code (sign and 7
+// A tensor has up to four parts:
+//   codes      one code an element in row-major order. Up to 8 bits: element_bits each, packed as
+//              in formats/pack.h. 9 to 16 bits in blocks: the top 8 bits of each code (sign and 7
 //              magnitude bits), a byte each. fp16 and bf16: the 16-bit code, little-endian.
 //   low_codes  9 to 16 bits in blocks: the low element_bits - 8 bits of each code, packed likewise.
 //   scales     one byte a block, in order [outer, block, inner]: the biased shared exponent.
 //   shifts     formats with sub-blocks: sub_block_shift_bits bits a sub-block, packed likewise, in
 //              order [outer, sub_block, inner].
 //
-// The value of an element is table[code] * scale * 2^-shift in float32 arithmetic, where scale is
-// that of its block. For 9 to 16 bits it is (table[top] + sign * low) * scale * 2^-shift with
-// sign = -1 where top >= 128, else 1. scale * 2^-shift is one float32 power of two; every product
-// is exact for what PackTensor writes.
+// The value of an element is table[code] * scale * 2^-shift in float32 arithmetic, with the scale
+// of its block. For 9 to 16 bits it is (table[top] + sign * low) * scale * 2^-shift, with sign = -1
+// if top >= 128, else 1. scale * 2^-shift is one float32 power of two. Every product is exact for
+// the bytes that PackTensor writes.
 #pragma once
 
 #include <array>
@@ -31,7 +30,7 @@
 
 namespace bitpress::formats {
 
-// Bytes of each part; 0 where a format has none.
+// The bytes of each part; 0 if a format has no such part.
 struct PackedSizes {
   size_t codes = 0;
   size_t low_codes = 0;
@@ -42,7 +41,7 @@ struct PackedSizes {
   bool operator==(const PackedSizes&) const = default;
 };
 
-// Somebody else's bytes, to read from and to write to.
+// Views of somebody else's bytes, to read from and to write to.
 struct PackedView {
   std::span<const uint8_t> codes, low_codes, scales, shifts;
 
@@ -63,7 +62,7 @@ struct PackedTensor {
   std::vector<uint8_t> codes, low_codes, scales, shifts;
 
   PackedTensor() = default;
-  // Zeroed bytes of these sizes.
+  // Makes zero bytes of these sizes.
   explicit PackedTensor(const PackedSizes& sizes)
       : codes(sizes.codes),
         low_codes(sizes.low_codes),
@@ -74,56 +73,57 @@ struct PackedTensor {
   bool operator==(const PackedTensor&) const = default;
 };
 
-// Why tensors of that format have no packed form, as a clause ("its codes have 23 bits, ...");
-// empty if they have one. REQUIRES: Validate(spec) passes.
+// Returns why tensors of that format have no packed form, as a clause ("its codes have 23 bits,
+// ..."); empty if they have one. REQUIRES: Validate(spec) passes.
 std::string WhyNotPackable(const FormatSpec& spec);
 
-// Bits of a code in the plane `codes` (element_bits, 8 where there are two planes), and in the
-// plane `low_codes` (0 where there is one). REQUIRES: the format is packable.
+// Return the bits of a code in the plane `codes` (element_bits, or 8 if there are two planes) and
+// in the plane `low_codes` (0 if there is one plane). REQUIRES: the format is packable.
 int CodePlaneBits(const FormatSpec& spec);
 int LowCodePlaneBits(const FormatSpec& spec);
 
-// Bytes of each part of a tensor. Throws Error(kInvalidArgument) if the format is not packable, a
-// dimension is negative or the number of bytes does not fit. Dimensions may be zero.
+// Returns the bytes of each part of a tensor. Throws Error(kInvalidArgument) if the format is not
+// packable, a dimension is negative or the number of bytes does not fit. Dimensions may be zero.
 PackedSizes SizesOf(const FormatSpec& spec, int64_t outer, int64_t axis, int64_t inner);
 
-// Throws Error(kInvalidArgument) unless a tensor of that shape has `num_elements` elements and its
-// parts are of these sizes; and as SizesOf.
+// Throws Error(kInvalidArgument) unless a tensor of that shape has `num_elements` elements and
+// parts of these sizes. Throws as SizesOf, too.
 void CheckPackedSizes(const FormatSpec& spec, int64_t outer, int64_t axis, int64_t inner,
                       size_t num_elements, const PackedSizes& found);
 
-// The value of every code of the plane `codes`, 2^CodePlaneBits entries. Floating-point elements:
-// the element's own value (NaN and infinity where the type has them). Two's complement and
+// Returns the value of every code of the plane `codes`, 2^CodePlaneBits entries. Floating-point
+// elements: the element's own value (NaN and infinity if the type has them). Two's complement and
 // sign-magnitude elements: the code as a whole number, -0 for the code of -0. Two planes: the whole
 // number with the low plane's bits zero, that is +-(7 magnitude bits << LowCodePlaneBits). Throws
 // Error(kInvalidArgument) for fp16, bf16 and formats that are not packable.
 std::vector<float> ElementTable(const FormatSpec& spec);
 
-// The factor that belongs to a scale byte in the units of ElementTable: 2^shared_exponent for
-// floating-point elements, 2^(shared_exponent - (element_bits - 2)) for integers; NaN for the code
-// of NaN and for bytes above it. The smallest are float32 subnormals, none is zero: decoding them
-// needs a processor that does not treat denormals as zero. Throws Error(kInvalidArgument) if the
-// format has no blocks or is not packable.
+// Returns the factor of every scale byte in the units of ElementTable: 2^shared_exponent for
+// floating-point elements, 2^(shared_exponent - (element_bits - 2)) for integers, NaN for the code
+// of NaN and for bytes above it. The smallest are float32 subnormals, and none is zero. Decoding
+// them needs a processor that does not treat denormals as zero. Throws Error(kInvalidArgument) if
+// the format has no blocks or is not packable.
 std::array<float, 256> ScaleTable(const FormatSpec& spec);
 
-// Throws the Error(kInvalidArgument) of an element that has no exact code. `index` counts elements
+// Throws the Error(kInvalidArgument) for an element that has no exact code. `index` counts elements
 // of the tensor in row-major order.
 [[noreturn]] void FailNotRepresentable(const FormatSpec& spec, size_t index, float value);
 
 namespace ref {
 
-// Codes of one block and back: what the functions below do with every block. Formats without
-// blocks: any number of elements, scale and shifts mean nothing. Keeps a reference to the spec.
-// REQUIRES: the format is packable.
+// An encoder and decoder for one block, of which the functions below are made. A block of a format
+// without blocks is any number of elements, and its scale and shifts mean nothing. Keeps a
+// reference to the spec. REQUIRES: the format is packable.
 class BlockCodec {
  public:
   explicit BlockCodec(const FormatSpec& spec);
 
-  // Codes have element_bits, shifts are one a sub-block (empty if the format has none). Returns the
-  // index of the first value that has no exact code, y.size() if there is none. REQUIRES: y.size()
-  // == codes.size() <= block_size.
+  // Encodes the values. Returns the index of the first value that has no exact code, or y.size() if
+  // there is none. Codes have element_bits. There is one shift a sub-block, and none if the format
+  // has no sub-blocks. REQUIRES: y.size() == codes.size() <= block_size.
   size_t Encode(std::span<const float> y, std::span<uint16_t> codes, uint8_t& scale,
                 std::span<uint8_t> shifts) const;
+  // Writes the values of the codes. REQUIRES: y.size() == codes.size().
   void Decode(std::span<const uint16_t> codes, uint8_t scale, std::span<const uint8_t> shifts,
               std::span<float> y) const;
 
@@ -136,21 +136,21 @@ class BlockCodec {
   std::array<float, 256> scales_;
 };
 
-// The bytes of a tensor whose values y the format can represent exactly: decoding them gives y bit
-// for bit, -0 included. For each block the smallest shared exponent with which nothing saturates is
-// chosen, and the largest shift for each sub-block (the largest of all for one of zeros), so that
-// equal values give equal bytes whatever scale choice they were quantized with. Output of
-// FakeQuantize qualifies but for what docs/formats.md, Storage, names. Throws
+// Returns the bytes of a tensor whose values y the format represents exactly: decoding them gives y
+// bit for bit, -0 included. Each block gets the smallest shared exponent with which nothing
+// saturates, and each sub-block the largest shift (a sub-block of zeros the largest of all). So
+// equal values give equal bytes, whatever scale choice they were quantized with. Output of
+// FakeQuantize qualifies but for the cases in docs/formats.md, Storage. Throws
 // Error(kInvalidArgument) with the lowest index of an element that is not representable: not
-// quantized, NaN, infinity, a value that was saturated at the largest float32, or -0 where codes
-// have none. y.size() == outer * axis * inner. Throws as SizesOf, too.
+// quantized, NaN, infinity, a value that was saturated at the largest float32, or -0 if codes have
+// none. Throws also unless y.size() == outer * axis * inner, and as SizesOf.
 PackedTensor PackTensor(const FormatSpec& spec, int64_t outer, int64_t axis, int64_t inner,
                         std::span<const float> y);
 
-// The values of packed bytes, as the top of this file defines them, for any bytes: a block whose
-// scale is the code of NaN is NaN, products beyond the range of float32 are infinite. Throws
-// Error(kInvalidArgument) if a part has another size than SizesOf says, and as SizesOf.
-// REQUIRES: y.size() == outer * axis * inner.
+// Writes the values of packed bytes, as the top of this file defines them, for any bytes. A block
+// whose scale is the code of NaN is NaN, and products beyond the range of float32 are infinite.
+// Throws Error(kInvalidArgument) if a part has another size than SizesOf says or unless y.size() ==
+// outer * axis * inner, and as SizesOf.
 void UnpackTensor(const FormatSpec& spec, int64_t outer, int64_t axis, int64_t inner,
                   const PackedView& packed, std::span<float> y);
 

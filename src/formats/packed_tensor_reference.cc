@@ -1,4 +1,4 @@
-// Packing and unpacking element by element; packed_tensor.h says what is stored.
+// Packing and unpacking element by element. packed_tensor.h defines the bytes.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -13,21 +13,21 @@
 namespace bitpress::formats::ref {
 namespace {
 
-// No sub-block that is not all zeros goes below the least exponent of 8 bits, as in
-// ref::QuantizeBlock. Nothing is lost, and scale * 2^-shift stays a float32 that is not zero.
+// The least exponent of 8 bits. Only sub-blocks of zeros go below it, as in ref::QuantizeBlock.
+// Nothing is lost, and scale * 2^-shift stays a float32 that is not zero.
 constexpr int kLeastExponent = -kFloatBias;
 
-// The smallest exponent with which a magnitude is not above limit * 2^exponent. REQUIRES: magnitude
-// is not zero.
+// Returns the smallest exponent with which a magnitude is not above limit * 2^exponent. REQUIRES:
+// magnitude is not zero.
 int LeastExponent(double magnitude, double limit) {
   BITPRESS_DCHECK(magnitude > 0);
   const int e = FloorLog2(magnitude) - FloorLog2(limit);
   return magnitude <= std::ldexp(limit, e) ? e : e + 1;
 }
 
-// The smallest exponent with which no finite value of `part` saturates; `least` for zeros. Two's
-// complement reaches further down than up, so that this is not the exponent of ScaleChoice::kCeil,
-// which FakeQuantize cannot reverse: -2, -1.75 in MXINT8 would move to another grid.
+// Returns the smallest exponent with which no finite value of `part` saturates; `least` for zeros.
+// Two's complement reaches further down than up, so that this is not the exponent of
+// ScaleChoice::kCeil. With that one, -2 and -1.75 in MXINT8 would move to another grid.
 int LeastExponent(const FormatSpec& spec, std::span<const float> part, int least) {
   const bool is_twos_complement =
       !IsFloatElement(spec.element_type) && spec.element_type != ElementType::kSignMagnitude;
@@ -42,7 +42,7 @@ int LeastExponent(const FormatSpec& spec, std::span<const float> part, int least
   return exponent;
 }
 
-// The code nearest to y at that exponent. Not a number: any code.
+// Returns the code nearest to y at that exponent. NaN and infinity give any code.
 uint32_t NearestCode(const FormatSpec& spec, float y, int exponent) {
   if (!IsFinite(y)) return 0;
   if (IsFloatElement(spec.element_type)) {
@@ -60,7 +60,7 @@ uint32_t NearestCode(const FormatSpec& spec, float y, int exponent) {
   return static_cast<uint32_t>(static_cast<int32_t>(code)) & (2 * sign - 1);
 }
 
-// The value of a code in the units of ElementTable.
+// Returns the value of a code in the units of ElementTable.
 float ElementValue(const FormatSpec& spec, uint32_t code) {
   if (IsFloatElement(spec.element_type)) return RoundToFloat(DecodeFloat(code, spec.element_type));
   const uint32_t sign = 1u << (spec.element_bits - 1);
@@ -71,10 +71,10 @@ float ElementValue(const FormatSpec& spec, uint32_t code) {
   return static_cast<float>(static_cast<int32_t>(code ^ sign) - static_cast<int32_t>(sign));
 }
 
-// One block along the axis: where it lies and what belongs to it.
+// One block along the axis: its elements, scale and shifts.
 struct Block {
-  size_t first = 0;   // element
-  size_t length = 0;  // elements, `stride` apart
+  size_t first = 0;   // index of its first element
+  size_t length = 0;  // number of elements, which are `stride` apart
   size_t stride = 1;
   size_t scale = 0;        // index of its scale
   size_t first_shift = 0;  // index of its first shift; the others follow `stride` apart
@@ -83,7 +83,7 @@ struct Block {
 template <class Function>
 void ForEachBlock(const FormatSpec& spec, int64_t outer, int64_t axis, int64_t inner,
                   Function&& function) {
-  // Without blocks each element is one.
+  // In formats without blocks each element is a block.
   const size_t block = spec.is_blocked() ? static_cast<size_t>(spec.block_size) : 1;
   const size_t sub = spec.sub_block_size > 0 ? static_cast<size_t>(spec.sub_block_size) : block;
   const size_t length = static_cast<size_t>(axis), stride = static_cast<size_t>(inner);
@@ -108,7 +108,7 @@ size_t NumShifts(const FormatSpec& spec, int64_t outer, int64_t axis, int64_t in
          static_cast<size_t>(inner);
 }
 
-// The parts with a byte for each code, as they are before packing.
+// The parts before packing, with a byte for each code.
 struct Planes {
   std::vector<uint8_t> codes, low_codes, shifts;
 };
@@ -123,7 +123,7 @@ BlockCodec::BlockCodec(const FormatSpec& spec)
 }
 
 float BlockCodec::Value(uint32_t code, uint8_t scale, int shift) const {
-  // Both factors are float32, and so is the product; for what Encode gives nothing is rounded.
+  // Both factors are float32, and so is the product. Nothing is rounded for codes of Encode.
   const float factor = RoundToFloat(std::ldexp(ToDouble(scales_[scale]), -shift));
   return RoundToFloat(ToDouble(ElementValue(spec_, code)) * ToDouble(factor));
 }

@@ -1,5 +1,5 @@
-// Packed tensors: the layout by hand, the tables against the reference, and that everything
-// FakeQuantize produces comes back bit for bit.
+// Tests of packed tensors: the layout by hand, the tables against the reference, and all output of
+// FakeQuantize, which must come back bit for bit.
 #include "formats/packed_tensor.h"
 
 #include <gmock/gmock.h>
@@ -62,8 +62,8 @@ TEST(PackedTensor, Mx6ByHand) {
   const FormatSpec spec = FindFormat("mx6");
   const std::vector<float> y = {1.5f, -0.25f, -0.125f, 0.0f, 0.4375f, -0.0f};
   const PackedTensor packed = ExpectComesBack(spec, 1, 3, 2, y);
-  // Column 0: exponent 0; 1.5 needs it, 0.4375 has half the step. Column 1: exponent -2, zeros
-  // shift.
+  // Column 0 has exponent 0: 1.5 needs it, and 0.4375 has half the step. Column 1 has exponent -2,
+  // and its zeros shift.
   EXPECT_EQ(packed.scales, (std::vector<uint8_t>{127, 125}));
   EXPECT_EQ(packed.shifts, (std::vector<uint8_t>{0b1100}));
   std::vector<uint8_t> codes(6);
@@ -131,9 +131,9 @@ TEST(PackedTensor, ImpossibleShapesAndFormatsAreRefused) {
 
 // --- The tables ---
 
-// Element times scale, one float32 product, is what the reference makes of a code, for every code,
-// exponent and shift; only where that saturates is the product infinite. Codes of two planes: those
-// around all ones and every leading bit.
+// Element times scale, one float32 product, is the reference's value of a code, for every code,
+// exponent and shift. If the reference saturates, the product is infinite. Of codes of two planes
+// those around all ones and every leading bit are tried.
 TEST(PackedTensor, OneProductIsTheReferencesValue) {
   for (const FormatSpec& spec : packing_cases::Specs()) {
     if (!spec.is_blocked()) continue;
@@ -196,7 +196,7 @@ TEST(PackedTensor, EveryValueOfEveryCodeComesBack) {
         if (!HasNoCode(spec, value)) y.push_back(value);
       }
       ExpectComesBack(spec, static_cast<int64_t>(y.size()), 1, 1, y);
-      // In blocks of the exponent of this code, in both orders of the axes.
+      // The blocks have the exponent of this code. Both orders of the axes are tried.
       const int64_t count = static_cast<int64_t>(y.size());
       ExpectComesBack(spec, 1, count, 1, y);
       ExpectComesBack(spec, 1, 1, count, y);
@@ -204,14 +204,14 @@ TEST(PackedTensor, EveryValueOfEveryCodeComesBack) {
   }
 }
 
-// The proof in docs/formats.md, tried: blocks whose largest magnitude lies at the edges of every
+// Tries the proof in docs/formats.md with blocks whose largest magnitude lies at the edges of every
 // exponent, under every scale choice and rounding.
 TEST(PackedTensor, AllThatFakeQuantizeGivesComesBack) {
   for (const FormatSpec& base : packing_cases::Specs()) {
     if (!base.is_blocked()) continue;
     BlockCases cases(base, 11);
     const size_t length = static_cast<size_t>(std::min(base.block_size, 32));
-    // All exponents for the formats of the table, every seventh for the others.
+    // Formats of the table are tried at all exponents, others at every seventh.
     const bool is_named = base.name.find('(') == std::string::npos;
     std::vector<float> x;
     for (int exponent = -149; exponent <= 127; exponent += is_named ? 1 : 7) {
@@ -256,8 +256,8 @@ TEST(PackedTensor, AllThatFakeQuantizeGivesComesBack) {
   }
 }
 
-// Equal values give equal bytes: the exponent is the smallest that holds the block, whatever the
-// values were quantized with.
+// Equal values give equal bytes: the exponent is the smallest that holds the block, whatever scale
+// choice the values were quantized with.
 TEST(PackedTensor, ScalesAreTheSmallestPossible) {
   std::mt19937 random(5);
   for (const FormatSpec& spec : packing_cases::Specs()) {
@@ -270,7 +270,7 @@ TEST(PackedTensor, ScalesAreTheSmallestPossible) {
     for (int64_t b = 0; b < 40 * blocks; ++b) {
       const int code = packed.scales[static_cast<size_t>(b)];
       if (code == 0) continue;
-      // With one exponent less some value would saturate.
+      // Some value would saturate with one exponent less.
       const double half = std::ldexp(1.0, code + range.min_shared_exponent - 1);
       bool saturates = false;
       for (int64_t k = b % blocks * block; k < std::min<int64_t>(32, (b % blocks + 1) * block);
@@ -332,10 +332,10 @@ TEST(PackedTensor, ValuesWithoutACodeAreRefusedWithTheirIndex) {
         broken[index] = bad;
         broken[broken.size() - 1] = quiet_nan;
         if (bad == kLargestFloat && spec.is_blocked()) {
-          // Others of its block lose their grid and come first.
+          // Other elements of its block lose their grid and come first.
           EXPECT_THROW(ref::PackTensor(spec, 2, 40, inner, broken), Error) << Describe(spec);
         } else if (bad == 0x1p-149f) {
-          // Refused unless its whole block is that small.
+          // The value is refused unless its whole block is that small.
           broken[index - static_cast<size_t>(index % 40 == 0 ? 0 : inner)] = 1.0f;
           EXPECT_THROW(ref::PackTensor(spec, 2, 40, inner, broken), Error) << Describe(spec);
         } else {

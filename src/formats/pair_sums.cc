@@ -27,7 +27,7 @@ int32_t SaturatingDot(std::span<const uint8_t> activations, std::span<const int8
 PairCodes FitPair(PairCodes rounded, const PairTarget& target, PairBounds largest) {
   BITPRESS_DCHECK(IsInt8(rounded.first) && IsInt8(rounded.second));
   if (FitsPairSum(rounded, largest)) return rounded;
-  // Only products of one sign add up to too much: 255 * 128 fits.
+  // One product fits (255 * 128), so the two products have the same sign.
   const int32_t sign = rounded.first < 0 ? -1 : 1;
   const int32_t most_first = std::abs(rounded.first);
   const int32_t most_second = std::abs(rounded.second);
@@ -35,7 +35,7 @@ PairCodes FitPair(PairCodes rounded, const PairTarget& target, PairBounds larges
   PairCodes best;
   double least = -1;
   for (int32_t first = 0; first <= most_first; ++first) {
-    // Both bounds are positive, or the pair would fit.
+    // Both bounds are positive, because the pair does not fit.
     const int32_t second = std::min(most_second, (limit - first * largest.first) / largest.second);
     const double first_error = sign * first - target.first;
     const double second_error = sign * second - target.second;

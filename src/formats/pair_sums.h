@@ -1,10 +1,10 @@
-// Sums of 8-bit products on x86 processors without VNNI, and codes of weights with which they are
-// right there too.
+// Sums of 8-bit products on x86 processors without VNNI, and codes of weights with which these sums
+// are right there too. For integer models that must give the same results on every processor.
 //
 // The instruction vpmaddubsw multiplies uint8 activations with int8 weights, adds the products of
 // two neighbours along the sum, and saturates this pair sum at 16 bits: 255 * (127 + 127) does not
-// fit. VNNI and the u8 x u8 and s8 x s8 kernels of ONNX Runtime add in 32 bits. Which elements are
-// neighbours is a matter of the operator (ops/integer_kernels.h). Pure functions.
+// fit. VNNI and the u8 x u8 and s8 x s8 kernels of ONNX Runtime add in 32 bits. The operator says
+// which elements are neighbours (ops/integer_kernels.h). Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ inline constexpr int32_t kLeastPairSum = -32768;
 inline constexpr int32_t kLargestPairSum = 32767;
 
 // Returns the dot product as those processors compute it: elements 2i and 2i + 1 are a pair, and
-// the last one of an odd number of elements is a pair with zero. The specification that
-// kernels/saturation.h equals. REQUIRES: as many activations as weights.
+// the last one of an odd number of elements is a pair with zero. kernels/pair_saturation.h equals
+// it. REQUIRES: there are as many activations as weights.
 int32_t SaturatingDot(std::span<const uint8_t> activations, std::span<const int8_t> weights);
 
 // The largest activation codes that the two elements of a pair meet, each 0 to 255.
@@ -43,8 +43,8 @@ constexpr bool FitsPairSum(PairCodes weights, PairBounds largest) {
   return positive <= kLargestPairSum && negative >= kLeastPairSum;
 }
 
-// The weights of a pair before they are rounded, in units of their scale, and what a squared error
-// of each costs (> 0).
+// The weights of a pair before they are rounded, in units of their scale, and the cost of a squared
+// error of each (> 0).
 struct PairTarget {
   double first = 0;
   double second = 0;
@@ -52,11 +52,11 @@ struct PairTarget {
   double second_cost = 1;
 };
 
-// Returns the codes with the least cost of those that fit and lie between zero and `rounded`, the
-// codes of the target rounded to nearest; of equal ones that with the smaller first magnitude.
-// Codes that fit are returned as they are. Because no magnitude grows, a pair that fits other
-// bounds, or another pair that one of the two belongs to, still does afterwards. REQUIRES: codes of
-// int8.
+// Returns the codes with the least cost among those that fit and lie between zero and `rounded`,
+// the codes of the target rounded to nearest. Equal costs go to the smaller first magnitude. Codes
+// that fit are returned as they are. No magnitude grows. So a pair that fits other bounds, or
+// another pair that one of the two belongs to, still fits afterwards. REQUIRES: `rounded` are codes
+// of int8.
 PairCodes FitPair(PairCodes rounded, const PairTarget& target, PairBounds largest);
 
 }  // namespace bitpress::formats

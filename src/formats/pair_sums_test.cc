@@ -22,8 +22,8 @@ TEST(PairSums, SaturateAtSixteenBitsOnly) {
   EXPECT_EQ(SaturatingDot({}, {}), 0);
 }
 
-// Whether any activations within the bounds saturate, by trying the corners of the bounds: a sum
-// that is linear in both activations is largest there.
+// Returns whether any activations within the bounds saturate. It tries the corners of the bounds,
+// where a sum that is linear in both activations is largest.
 bool SaturatesSomewhere(PairCodes weights, PairBounds largest) {
   for (const int32_t first : {0, largest.first}) {
     for (const int32_t second : {0, largest.second}) {
@@ -46,7 +46,7 @@ TEST(PairSums, FitWhereNoCornerSaturates) {
   }
 }
 
-// The least cost by trying all codes between zero and the rounded ones.
+// Returns the least cost, found by trying all codes between zero and the rounded ones.
 double LeastCost(PairCodes rounded, const PairTarget& target, PairBounds largest) {
   double least = -1;
   const auto between = [](int32_t code) {

@@ -18,7 +18,7 @@ constexpr int kMaxMultiplier = 32767;
 
 bool IsSigned(ElementType type) { return IntegerRange(type).quant_min < 0; }
 
-// 2^p for the p that `round` makes of log2(scale).
+// Returns 2^p for the p that `round` makes of log2(scale).
 double PowerOfTwo(double scale, double (*round)(double)) {
   int exponent = 0;
   // The logarithm of a power of two must come out whole.
@@ -68,7 +68,7 @@ QParams QParamsForRange(double range_min, double range_max, const IntegerSpec& s
   const double amax = std::max(-min, max);
   const double width = spec.is_symmetric ? 2 * amax : max - min;
   QParams params;
-  // Half of the codes, rounded up: 128 of 0..255, 64 of 0..127.
+  // Half of the codes, rounded up: 128 for 0..255, 64 for 0..127.
   const int64_t middle = IsSigned(spec.element_type) ? 0 : (codes.quant_max + 1) / 2;
   params.zero_point = spec.is_symmetric ? middle : std::max(codes.quant_min, int64_t{0});
   double scale = width / steps;

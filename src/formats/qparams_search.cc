@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <limits>
 
+#include "base/check.h"
+
 namespace bitpress::formats {
 namespace {
 
-constexpr double kStop = 2.5;  // times the least error: no smaller range can be better
+constexpr double kStop = 2.5;  // factor on the least error beyond which no smaller range is better
 
 class Search {
  public:
@@ -41,7 +43,7 @@ class Search {
     }
   }
 
-  // (max - min) / steps, what QParamsForRange begins with.
+  // Returns (max - min) / steps, with which QParamsForRange begins.
   double WholeScale() const {
     const CodeRange codes = UsedCodes(spec_);
     const double width = spec_.is_symmetric ? 2 * std::max(-min_, max_) : max_ - min_;
@@ -63,7 +65,7 @@ class Search {
     return true;
   }
   bool Try(const Ends& ends) { return Try(QParamsForRange(ends.min, ends.max, spec_)); }
-  // Magnitudes clipped to a part of the largest.
+  // Returns the ends after magnitudes are clipped to a part of the largest one.
   Ends Clipped(double factor) const {
     if (factor > 1) return {min_ * factor, max_ * factor};
     const double amax = std::max(-min_, max_) * factor;
@@ -110,7 +112,7 @@ class Search {
     }
   }
 
-  // From the best of: the same part cut off both ends, all of it off one end.
+  // Searches from the best of three starts: the same part cut off both ends, or all of it off one.
   void SearchZeroPoint(float scale) {
     const CodeRange codes = UsedCodes(spec_);
     const auto steps = static_cast<double>(codes.quant_max - codes.quant_min);
@@ -142,8 +144,8 @@ class Search {
   const QParamsError& error_;
   QParams best_;
   double least_;
-  double last_ = 0;    // error of what was tried last
-  double factor_ = 1;  // of the best clipped range
+  double last_ = 0;    // error of the parameters that were tried last
+  double factor_ = 1;  // factor of the best clipped range
 };
 
 }  // namespace
@@ -154,6 +156,7 @@ CodeRange SearchedCodes(const IntegerSpec& spec) {
 
 QParams LeastErrorQParams(double range_min, double range_max, const IntegerSpec& spec,
                           const QParamsError& error) {
+  BITPRESS_DCHECK(std::isfinite(range_min) && std::isfinite(range_max) && range_min <= range_max);
   Search search(range_min, range_max, spec, error);
   if (!(search.WholeScale() >= std::numeric_limits<float>::min())) return search.best();
   if (spec.scale_kind == ScaleKind::kPowerOfTwo) {

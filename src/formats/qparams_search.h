@@ -1,5 +1,6 @@
-// Scale and zero point with the least error, whatever the error is of: of the elements themselves
-// (kernels/weight_range.h) or expected from statistics (calibrate/range_methods.h).
+// A search for the scale and zero point with the least error. The caller defines the error: that of
+// the elements themselves (kernels/weight_range.h) or the one expected from statistics
+// (calibrate/range_methods.h).
 #pragma once
 
 #include <functional>
@@ -9,26 +10,28 @@
 
 namespace bitpress::formats {
 
-// At which codes the search takes values to saturate: at the ends of the type, where quantizing
-// does; of a reduced type at those of UsedCodes, so that clipping does not win the spared bit back.
+// Returns the codes at which the search lets values saturate: the ends of the type, as quantizing
+// does. For a reduced type they are those of UsedCodes, so that clipping does not win the spared
+// bit back.
 CodeRange SearchedCodes(const IntegerSpec& spec);
 
-// What quantizing with these parameters costs, >= 0; the smaller the better.
+// A function that returns the cost of quantizing with these parameters, >= 0; the smaller the
+// better.
 using QParamsError = std::function<double(const QParams&)>;
 
-// The parameters with the least error that a search over ranges inside [range_min, range_max]
-// finds; those of the whole range are tried first and win ties.
+// Returns the parameters with the least error that a search over ranges inside [range_min,
+// range_max] finds. Those of the whole range are tried first and win ties.
 //
-// Float and M / 2^N scales: magnitudes are clipped to the largest one times 2^(-i/8) until the
-// error is 2.5 times the least one (rounding errors shrink with the range, so that what saturates
-// alone then costs more than the best), then both ends are moved by smaller and smaller steps, in
-// asymmetric types separately, as long as the error falls. For M / 2^N ranges up to 2^(1/4) wider
-// are tried too. Powers of two: the positions p - 1 to p + 3 around p = round(-log2 scale) of the
-// whole range, which are those that AMD Quark's MinMSE tries; asymmetric types also search the zero
-// point.
+// Float and M / 2^N scales: the search clips magnitudes to the largest one times 2^(-i/8) until the
+// error is 2.5 times the least one. Rounding errors shrink with the range, so that the saturated
+// values alone then cost more than the best range. It then moves both ends by smaller and smaller
+// steps as long as the error falls, in asymmetric types separately. For M / 2^N it also tries
+// ranges up to 2^(1/4) wider. Powers of two: it tries the positions p - 1 to p + 3 around p =
+// round(-log2 scale) of the whole range, as AMD Quark's MinMSE does. Asymmetric types also search
+// the zero point.
 //
-// REQUIRES: as QParamsForRange. About 20 calls of `error` for symmetric types, 50 for others, 5 and
-// 60 for powers of two.
+// It calls `error` about 20 times for symmetric types and 50 times for others, and 5 and 60 times
+// for powers of two. REQUIRES: the ends are finite, range_min <= range_max.
 QParams LeastErrorQParams(double range_min, double range_max, const IntegerSpec& spec,
                           const QParamsError& error);
 

@@ -92,7 +92,7 @@ TEST(QParams, MultiplierAndShift) {
 }
 
 TEST(QParams, MultiplierAndShiftIsTheNearestOfAllShifts) {
-  // Halves of the finest grids, and what lies next to them, are where two shifts could differ.
+  // Two shifts could differ at halves of the finest grids and next to them.
   for (int shift = 0; shift <= 18; ++shift) {
     for (int halves = 1; halves < 4 * 32768; halves += halves < 200 || halves > 65400 ? 1 : 331) {
       for (const double nudge : {1.0, 1 - 1e-12, 1 + 1e-12}) {

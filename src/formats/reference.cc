@@ -19,13 +19,14 @@ double LargestFinite(std::span<const float> block) {
   return amax;
 }
 
-// The exponent below which an element of a sub-block lies: the float's own exponent, -127 for
-// subnormals and zero.
+// Returns the exponent in a float32's exponent field: the float's own, -127 for subnormals and
+// zero.
 int StoredExponent(double magnitude) {
   return magnitude < 0x1p-126 ? -kFloatBias : FloorLog2(magnitude);
 }
 
-// Code of the finite value x at exponent e (shared exponent less the sub-block's shift).
+// Returns the code of the finite value x at exponent e (shared exponent less the sub-block's
+// shift).
 uint32_t EncodeElement(const FormatSpec& spec, double x, int e) {
   if (IsFloatElement(spec.element_type)) return EncodeFloat(std::ldexp(x, -e), spec.element_type);
   const int fraction_bits = spec.element_bits - 2;
@@ -58,14 +59,14 @@ double FlushIfAsked(const FormatSpec& spec, float x) {
   return ToDouble(x);
 }
 
-// What a code is worth may be too large for float32 alone: 4 * 2^126 in MXFP4 with ceil, -128/64 *
-// 2^127 in MXINT8. Finite codes stay finite.
+// Returns the value of a code as float32. Only float32's range may be too small for it: 4 * 2^126
+// in MXFP4 with ceil, -128/64 * 2^127 in MXINT8. Finite codes stay finite.
 float SaturateToFloat(double x) {
   constexpr double kLargest = std::numeric_limits<float>::max();
   return std::isfinite(x) ? RoundToFloat(std::clamp(x, -kLargest, kLargest)) : RoundToFloat(x);
 }
 
-// Whether a value that becomes zero keeps a minus sign.
+// Returns whether a value that becomes zero has a minus sign.
 bool ZeroIsNegative(const FormatSpec& spec, float x) {
   const bool is_negative = (FloatBits(x) & kFloatSignBit) != 0;
   switch (spec.zero_rule) {
@@ -84,19 +85,19 @@ float ApplyZeroRule(const FormatSpec& spec, float y, float x) {
   return ZeroIsNegative(spec, x) ? -0.0f : 0.0f;
 }
 
-// The code of -0 where the element type has one.
+// Returns the code of -0, or 0 if the element type has none.
 uint32_t NegativeZeroCode(const FormatSpec& spec) {
   const bool has_one =
       IsFloatElement(spec.element_type) || spec.element_type == ElementType::kSignMagnitude;
   return has_one ? 1u << (spec.element_bits - 1) : 0u;
 }
 
-// Squared error of a block at shared exponent e, in units of 2^scale_exponent. In float32, summed
-// in order, because the kernels that must make the same choice do so.
+// Returns the squared error of a block at shared exponent e, in units of 2^scale_exponent. The sum
+// is float32 and in order, because the kernels that must make the same choice do so.
 float SquaredError(const FormatSpec& spec, std::span<const float> block, int e, int scale_exponent);
 
-// The exponent that a largest magnitude wants before it is limited. For kMse that of the floor
-// choice. REQUIRES: amax is not zero.
+// Returns the exponent that a largest magnitude wants before it is limited. For kMse it is that of
+// the floor choice. REQUIRES: amax is not zero.
 int WantedExponent(const FormatSpec& spec, double amax) {
   BITPRESS_DCHECK(amax > 0);
   const BlockRange range = RangeOf(spec);
@@ -119,7 +120,8 @@ int WantedExponent(const FormatSpec& spec, double amax) {
   return floor;
 }
 
-// By as much as the sub-block's own largest magnitude allows under the same choice.
+// Returns the largest shift that the sub-block's own largest magnitude allows under the same
+// choice.
 int SubBlockShift(const FormatSpec& spec, std::span<const float> sub_block, int shared_exponent) {
   const int max_shift = (1 << spec.sub_block_shift_bits) - 1;
   const double amax = LargestFinite(sub_block);
@@ -127,7 +129,7 @@ int SubBlockShift(const FormatSpec& spec, std::span<const float> sub_block, int 
   return std::clamp(shared_exponent - WantedExponent(spec, amax), 0, max_shift);
 }
 
-// Everything but the choice of the shared exponent.
+// Encodes a block at a shared exponent that is chosen already.
 BlockCodes EncodeAt(const FormatSpec& spec, std::span<const float> x, int shared_exponent) {
   BlockCodes block;
   block.shared_exponent = shared_exponent;
@@ -171,8 +173,8 @@ uint32_t EncodeFloat(double x, ElementType type) {
   const uint32_t sign = std::signbit(x) ? 1u << sign_shift : 0u;
   const uint32_t all_ones = (1u << sign_shift) - 1;
   if (std::isnan(x)) {
-    // IEEE types: quiet NaN; E4M3FN: its only NaN; E5M2: all ones, as ONNX and ml_dtypes have it
-    // for Cast.
+    // IEEE types take the quiet NaN, E4M3FN its only NaN, E5M2 all ones, as Cast does in ONNX and
+    // ml_dtypes.
     return sign | (layout.exponent_bits + layout.mantissa_bits > 8
                        ? all_ones ^ ((1u << (layout.mantissa_bits - 1)) - 1)
                        : all_ones);
@@ -194,9 +196,8 @@ uint32_t EncodeFloat(double x, ElementType type) {
   const double rounded =
       std::min(std::ldexp(std::nearbyint(std::ldexp(magnitude, -step_exponent)), step_exponent),
                layout.max_value);
-  // 3. Codes of a sign count up with the magnitude in steps of one, so the code is a sum of fields
-  // even where rounding
-  //    carried into the next exponent.
+  // 3. Add the fields. Codes of a sign count up with the magnitude in steps of one, so this holds
+  // even if rounding carried into the next exponent.
   const double mantissa = std::ldexp(rounded, -step_exponent);  // 0 .. 2^(mantissa_bits + 1)
   const uint32_t field = static_cast<uint32_t>(exponent - min_exponent) << layout.mantissa_bits;
   return sign | (field + static_cast<uint32_t>(mantissa));
@@ -243,8 +244,8 @@ double RoundToInteger(double x, RoundingMode mode) {
 int64_t QuantizeInteger(float x, float scale, int64_t zero_point, CodeRange range,
                         RoundingMode mode) {
   if (IsNan(x)) return zero_point;
-  // The float32 quotient by way of double, which has more than twice as many bits and therefore
-  // rounds to the same. It may be anything up to infinity; beyond 2^40 every code saturates.
+  // Double has more than twice as many bits as float32, so that rounding its quotient gives the
+  // float32 quotient. That may be anything up to infinity; beyond 2^40 every code saturates.
   const float rounded = RoundToFloat(ToDouble(x) / ToDouble(scale));
   const double quotient = std::clamp(ToDouble(rounded), -0x1p40, 0x1p40);
   const int64_t code = static_cast<int64_t>(RoundToInteger(quotient, mode)) + zero_point;

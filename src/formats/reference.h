@@ -1,12 +1,11 @@
-// The specification of every format: scalar, readable, slow. Kernels equal it bit for bit
-// (src/kernels). Arithmetic is in double, where every step but the one rounding to the format is
-// exact, and independent of denormals-are-zero modes.
+// The specification of every format: scalar, readable, slow. Kernels (src/kernels) equal it bit for
+// bit, and tests compare them with it. Arithmetic is in double, where every step but the one
+// rounding to the format is exact, and independent of denormals-are-zero modes.
 //
-// Special values: NaN and infinity follow the spec's SpecialRule; zeros its ZeroRule; finite values
-// beyond the range saturate to the largest code; float32 subnormals are ordinary values unless
-// flush_subnormals says otherwise. What a finite code is worth saturates at the largest float32. An
-// all-zero block stays zero. A short last block behaves as if
-// padded with zeros.
+// Special values: NaN and infinity follow the spec's SpecialRule, zeros its ZeroRule. Finite values
+// beyond the range saturate to the largest code. float32 subnormals are ordinary values unless
+// flush_subnormals says otherwise. The value of a finite code saturates at the largest float32. An
+// all-zero block stays zero. A short last block behaves as if padded with zeros.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +19,19 @@ namespace bitpress::formats::ref {
 // --- One element
 // -----------------------------------------------------------------------------------------------------
 
-// The code of the value nearest to x, ties to even, saturating at the largest finite value;
-// infinity and NaN take the type's codes where it has them (E4M3 turns infinity into NaN).
+// Returns the code of the value nearest to x, ties to even, saturating at the largest finite value.
+// Infinity and NaN take the type's codes if it has them (E4M3 turns infinity into NaN).
 // REQUIRES: for types without NaN, x is not NaN.
 uint32_t EncodeFloat(double x, ElementType type);
 double DecodeFloat(uint32_t code, ElementType type);
 
-// x rounded to a whole number. REQUIRES: |x| < 2^52.
+// Returns x rounded to a whole number, for any finite x.
 double RoundToInteger(double x, RoundingMode mode);
 
-// ONNX QuantizeLinear and DequantizeLinear for one element: saturate(round(x / scale) + zero_point)
-// with the quotient rounded to float32, and (q - zero_point) * scale with the difference and the
-// product rounded to float32. NaN takes the zero point, that is the value 0. REQUIRES: scale is
-// positive and finite.
+// Compute ONNX QuantizeLinear and DequantizeLinear for one element: saturate(round(x / scale) +
+// zero_point) with the quotient rounded to float32, and (q - zero_point) * scale with the
+// difference and the product rounded to float32. NaN takes the zero point, that is the value 0.
+// REQUIRES: scale is positive and finite.
 int64_t QuantizeInteger(float x, float scale, int64_t zero_point, CodeRange range,
                         RoundingMode mode = RoundingMode::kHalfToEven);
 float DequantizeInteger(int64_t code, float scale, int64_t zero_point);
@@ -40,37 +39,42 @@ float DequantizeInteger(int64_t code, float scale, int64_t zero_point);
 // --- One block
 // -------------------------------------------------------------------------------------------------------
 
-// A quantized block: value i is DecodeElement(codes[i], shared_exponent - shifts[i /
+// A quantized block. Value i is DecodeElement(codes[i], shared_exponent - shifts[i /
 // sub_block_size]).
 struct BlockCodes {
   int shared_exponent = 0;      // unbiased
-  bool is_nan = false;          // the block is NaN as a whole (shared exponent code all ones)
-  std::vector<int> shifts;      // one a sub-block; empty if the format has none
+  bool is_nan = false;          // the whole block is NaN (shared exponent code all ones)
+  std::vector<int> shifts;      // one a sub-block; empty if the format has no sub-blocks
   std::vector<uint32_t> codes;  // one an element, in the low element_bits
 };
 
-// The shared exponent of a block after spec.scale_choice. NaN and infinity are ignored; a block of
-// zeros takes the spec's smallest. kMse takes errors in units of 2^(floor's exponent), squares and
-// adds them in float32 in the order of the elements, so that kernels can choose the same.
+// Returns the shared exponent of a block after spec.scale_choice. NaN and infinity are ignored. A
+// block of zeros takes the spec's smallest. kMse takes errors in units of 2^(floor's exponent),
+// squares and adds them in float32 in the order of the elements, so that kernels can choose the
+// same.
 int ChooseSharedExponent(const FormatSpec& spec, std::span<const float> block);
 
-// REQUIRES: spec.is_blocked(), x.size() <= block_size. A value that neither codes nor rule can hold
-// (infinity in MXINT8) makes the block NaN.
+// Quantizes a block, and writes the values of one. A value that neither codes nor rule can hold
+// (infinity in MXINT8) makes the block NaN. REQUIRES: spec.is_blocked(), x.size() <= block_size,
+// y.size() == block.codes.size().
 BlockCodes QuantizeBlock(const FormatSpec& spec, std::span<const float> x);
 void DequantizeBlock(const FormatSpec& spec, const BlockCodes& block, std::span<float> y);
 
-// Biased code of a shared exponent as it is stored (E8M0 for 8 bits), all ones for NaN, and back.
+// Returns the biased code of a block's shared exponent as it is stored (E8M0 for 8 bits), all ones
+// for NaN.
 uint32_t SharedExponentCode(const FormatSpec& spec, const BlockCodes& block);
 
 // --- Tensors
 // ---------------------------------------------------------------------------------------------------------
 
-// Quantize and dequantize one block, or, where the format has no blocks, each element: NaN and
-// infinity that the rule lets pass come out unchanged. x and y may be the same memory.
+// Quantizes and dequantizes one block, or each element if the format has no blocks. NaN and
+// infinity that the rule lets pass come out unchanged. x and y may be the same memory. REQUIRES:
+// x.size() == y.size().
 void FakeQuantizeBlock(const FormatSpec& spec, std::span<const float> x, std::span<float> y);
 
-// The same for a tensor seen as [outer, axis_length, inner] with blocks along the middle dimension.
-// x.size() == y.size() == outer * axis_length * inner.
+// Quantizes and dequantizes a tensor seen as [outer, axis_length, inner] with blocks along the
+// middle dimension. x and y may be the same memory. REQUIRES: x.size() == y.size() == outer *
+// axis_length * inner.
 void FakeQuantize(const FormatSpec& spec, std::span<const float> x, std::span<float> y,
                   int64_t outer, int64_t axis_length, int64_t inner);
 

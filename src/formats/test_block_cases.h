@@ -1,5 +1,5 @@
-// TEST ONLY. Structured blocks for the block formats: largest magnitudes of every exponent at the
-// edges where scale choices change their mind, and elements where rounding does.
+// TEST ONLY. Structured blocks for tests of the block formats. Their largest magnitudes have every
+// exponent and lie at the edges where scale choices change. Their elements lie where rounding does.
 #pragma once
 
 #include <cmath>
@@ -29,8 +29,8 @@ class BlockCases {
     step_ = (top - table.value(table.count() - 2)) / oracle::PowerOfTwo(emax);
   }
 
-  // Largest magnitudes with that exponent: powers of two, the largest element and the point from
-  // which EVEN goes up, each with its neighbours, and the end of the binade.
+  // Returns largest magnitudes with that exponent: powers of two, the largest element, the point
+  // from which EVEN goes up, each with its neighbours, and the end of the binade.
   std::vector<float> Edges(int exponent) const {
     std::vector<float> edges;
     for (const long double f : {1.0L, 1.5L, top_, 2 - step_ / 2, 2 - step_, 2.0L}) {
@@ -42,7 +42,7 @@ class BlockCases {
     return edges;
   }
 
-  // A block of that length whose largest magnitude is amax, in a random place.
+  // Returns a block of that length whose largest magnitude is amax, in a random place.
   std::vector<float> Fill(float amax, size_t length) {
     std::vector<float> block;
     const bool is_outlier = Random(4) == 0;
@@ -61,7 +61,7 @@ class BlockCases {
 
  private:
   float Element(float amax, int k, uint32_t kind) {
-    // Halfway between two neighbours, in the binade of amax or below: most elements are ties.
+    // Most elements are ties: halfway between two neighbours, in the binade of amax or below.
     const int down = static_cast<int>(Random(5));
     const long double steps = std::floor(2 / step_);
     const uint32_t count = static_cast<uint32_t>(std::min(steps, 65536.0L));
@@ -85,8 +85,8 @@ class BlockCases {
 
   FormatSpec spec_;
   std::mt19937 generator_;
-  long double top_ = 0;   // largest element over its power of two: 1 to 2
-  long double step_ = 0;  // between the largest elements, in the same unit
+  long double top_ = 0;   // largest element divided by its power of two: 1 to 2
+  long double step_ = 0;  // distance between the two largest elements, in the same unit
 };
 
 inline std::vector<FormatSpec> BlockedFormats() {
@@ -97,7 +97,7 @@ inline std::vector<FormatSpec> BlockedFormats() {
   return formats;
 }
 
-// Rows of the table, and block floating point of other widths, blocks and exponents.
+// Returns the rows of the table, and block floating point of other widths, blocks and exponents.
 inline std::vector<FormatSpec> TestedFormats() {
   std::vector<FormatSpec> formats = BlockedFormats();
   for (const char* name :
@@ -106,7 +106,7 @@ inline std::vector<FormatSpec> TestedFormats() {
         "bfp(bits=29, block=16, exponent_bits=5)", "bfp(bits=8, block=4, exponent_bits=2)"}) {
     formats.push_back(FindFormat(name));
   }
-  // Two more bits of micro-exponent and larger sub-blocks than MX4/6/9 have.
+  // This format has one more bit of micro-exponent and larger sub-blocks than MX4/6/9.
   FormatSpec deep = FindFormat("mx6");
   deep.name = "mx6 with sub-blocks of 4 and 2 bits";
   deep.sub_block_size = 4;

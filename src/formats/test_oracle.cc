@@ -8,7 +8,7 @@
 namespace bitpress::formats::oracle {
 namespace {
 
-// The finite values of the block as the format sees them; specials count as absent.
+// Returns the finite values of the block as the format sees them. Specials count as absent.
 std::vector<long double> FiniteValues(const FormatSpec& spec, std::span<const float> x) {
   std::vector<long double> values(x.size(), 0);
   for (size_t i = 0; i < x.size(); ++i) {
@@ -43,7 +43,8 @@ int SmallestExponent(const FormatSpec& spec) {
   return Limited(limited, -100000);
 }
 
-// Shared exponent of a largest magnitude by floor, ceil or even, before the limit. amax > 0.
+// Returns the shared exponent of a largest magnitude by floor, ceil or even, before the limit.
+// amax > 0.
 int Wanted(const FormatSpec& spec, ScaleChoice choice, long double amax) {
   const long double top = TableOf(spec).largest();
   const int emax = ExponentOf(top);
@@ -53,8 +54,8 @@ int Wanted(const FormatSpec& spec, ScaleChoice choice, long double amax) {
     return exponent;
   }
   if (choice == ScaleChoice::kEven) {
-    // The step of the element's mantissa in the binade of amax is that of its top binade. What lies
-    // half such a step or less below the next power of two rounds up to it.
+    // The step of the element's mantissa in the binade of amax is that of its top binade. Values at
+    // most half such a step below the next power of two round up to it.
     const ElementTable& table = TableOf(spec);
     const int k = ExponentOf(amax);
     const long double step =
@@ -95,7 +96,7 @@ int EffectiveExponent(const FormatSpec& spec, int exponent,
   return exponent - shifts[i / static_cast<size_t>(spec.sub_block_size)].value_or(0);
 }
 
-// No finite code means infinity: what float32 does not hold becomes its largest value.
+// No finite code means infinity: values beyond float32 become its largest one.
 float SaturatedFloat(long double value) {
   constexpr float kLargest = std::numeric_limits<float>::max();
   if (value > static_cast<long double>(kLargest)) return kLargest;
@@ -109,7 +110,7 @@ bool ZeroIsNegative(const FormatSpec& spec, float x) {
   return std::bit_cast<uint32_t>(x) == 0x80000000u;
 }
 
-// Differences of the dequantized from the finite values; 0 for the others.
+// Returns the differences of the dequantized from the finite values; 0 for the others.
 std::vector<long double> Errors(const FormatSpec& spec, std::span<const float> x, int exponent) {
   const Block block = Quantize(spec, x, exponent);
   std::vector<long double> errors;
@@ -135,7 +136,7 @@ int ChooseExponent(const FormatSpec& spec, std::span<const float> x) {
   if (spec.scale_choice != ScaleChoice::kMse) {
     return Limited(spec, Wanted(spec, spec.scale_choice, amax));
   }
-  // As the contract says: errors in units of the floor choice's scale, squares and sums in float32.
+  // The contract wants errors in units of the floor choice's scale, and squares and sums in float32.
   const int floor = Wanted(spec, ScaleChoice::kFloor, amax);
   int best = 0;
   long double least = std::numeric_limits<long double>::infinity();
@@ -168,7 +169,7 @@ Block Quantize(const FormatSpec& spec, std::span<const float> x, std::optional<i
     if (IsSpecial(x[i])) {
       const bool is_nan = IsNanBits(x[i]);
       if (spec.special_rule == SpecialRule::kNanBlock) fake_is_nan = true;
-      // Codes: infinity and NaN of E5M2, NaN of E4M3; what no code holds makes the block NaN.
+      // E5M2 has codes of infinity and NaN, E4M3 one of NaN. Other specials make the block NaN.
       const bool has_infinity = spec.element_type == ElementType::kFloat8E5M2;
       const bool has_nan = has_infinity || spec.element_type == ElementType::kFloat8E4M3;
       if (is_nan ? !has_nan : !has_infinity) block.is_nan = true;

@@ -10,7 +10,7 @@
 namespace bitpress::formats::oracle {
 namespace {
 
-// Decoding by the texts. IEEE 754-2019 table 3.5 for binary16, bfloat16 as the top half of
+// Decodes by the texts: IEEE 754-2019 table 3.5 for binary16, bfloat16 as the top half of
 // binary32, OCP OFP8 1.0 table 1 for FP8, OCP MX 1.0 tables 3 to 5 for FP6 and FP4.
 enum class Specials { kIeee, kOnlyNanOnTop, kNone };
 struct Definition {
@@ -58,7 +58,7 @@ bool IsNegative(float x) { return (std::bit_cast<uint32_t>(x) >> 31) != 0; }
 bool IsSpecial(float x) { return (std::bit_cast<uint32_t>(x) & 0x7F800000u) == 0x7F800000u; }
 bool IsNanBits(float x) { return (std::bit_cast<uint32_t>(x) & 0x7FFFFFFFu) > 0x7F800000u; }
 
-// 2^exponent by counting, once.
+// Returns 2^exponent, counted once.
 long double PowerOfTwo(int exponent) {
   static const std::vector<long double> powers = [] {
     std::vector<long double> table(2 * kPowers + 1, 1);
@@ -190,7 +190,8 @@ float NearestFloat(long double x) {
   };
   uint32_t low = 0;
   uint32_t high = 0x7F800000u;
-  // Start near where the processor's own conversion lands, if that encloses the value.
+  // The search starts near the result of the processor's own conversion, if that encloses the
+  // value.
   const uint32_t guess = std::bit_cast<uint32_t>(static_cast<float>(magnitude));
   if (guess > 0 && guess < high && value(guess - 1) <= magnitude && magnitude < value(guess + 1)) {
     low = guess - 1;

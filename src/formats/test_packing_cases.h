@@ -1,5 +1,5 @@
-// TEST ONLY. What packing is tested with, in this room and in kernels/: formats of every kind, and
-// values that a format represents exactly.
+// TEST ONLY. Formats of every kind, and values that a format represents exactly, for the tests of
+// packing in this room and in kernels/.
 #pragma once
 
 #include <cmath>
@@ -16,8 +16,8 @@
 
 namespace bitpress::formats::packing_cases {
 
-// Every format that has a packed form, block floating point of every width, and what Quark's
-// operators can ask for beyond the table.
+// Returns every format that has a packed form, block floating point of every width, and formats
+// that Quark's operators can ask for beyond the table.
 inline std::vector<FormatSpec> Specs() {
   std::vector<FormatSpec> specs;
   for (const FormatSpec& row : AllFormats()) {
@@ -53,7 +53,8 @@ inline std::vector<FormatSpec> Specs() {
   return specs;
 }
 
-// Whether no code is worth y: what FakeQuantize may give and PackTensor refuses.
+// Returns whether no code is worth y. FakeQuantize may give such values, and PackTensor refuses
+// them.
 inline bool HasNoCode(const FormatSpec& spec, float y) {
   const uint32_t bits = FloatBits(y);
   const bool is_saturated = (bits & ~kFloatSignBit) == kFloatExponentMask - 1;
@@ -61,8 +62,8 @@ inline bool HasNoCode(const FormatSpec& spec, float y) {
   return !IsFinite(y) || is_saturated || (lacks_negative_zero && bits == kFloatSignBit);
 }
 
-// Values of a few neighbouring exponents, another few every 37 elements: the whole range of float32
-// if `all_exponents`. Zeros of both signs and powers of two among them.
+// Returns values of a few neighbouring exponents, which change every 37 elements and cover the
+// whole range of float32 if `all_exponents`. Zeros of both signs and powers of two are among them.
 inline std::vector<float> Values(size_t count, bool all_exponents, std::mt19937& random) {
   std::vector<float> values(count);
   int base = 0;
@@ -82,7 +83,7 @@ inline std::vector<float> Values(size_t count, bool all_exponents, std::mt19937&
   return values;
 }
 
-// The same after FakeQuantize, with what has no code replaced by zero.
+// Returns such values after FakeQuantize, with zeros for those that have no code.
 inline std::vector<float> Quantized(const FormatSpec& spec, int64_t outer, int64_t axis,
                                     int64_t inner, bool all_exponents, std::mt19937& random) {
   std::vector<float> y = Values(static_cast<size_t>(outer * axis * inner), all_exponents, random);

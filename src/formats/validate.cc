@@ -1,4 +1,4 @@
-// Which fields of a FormatSpec fit together.
+// The check that the fields of a FormatSpec fit together.
 #include <string_view>
 
 #include "base/error.h"
@@ -15,7 +15,7 @@ void Require(bool ok, const FormatSpec& spec, std::string_view field, int64_t va
   }
 }
 
-// Bits of a code; 0 where the format says how many.
+// Returns the bits of a code, or 0 if the type leaves them to the format.
 int BitsOf(ElementType type) {
   if (type == ElementType::kSignMagnitude) return 0;
   if (IsFloatElement(type)) {
