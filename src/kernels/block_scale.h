@@ -1,6 +1,6 @@
-// The scale of a block of quantized values from its largest magnitude, by integer arithmetic on
-// float32 bits, in which doubling is adding one exponent. Internal to kernels/pack_tensor.h; equal
-// to formats::ref::BlockCodec where it says that it fits.
+// The rule that gives packing the scale of a block of quantized values from its largest magnitude.
+// It works by integer arithmetic on float32 bits, in which doubling is adding one exponent.
+// Internal to kernels/pack_tensor.h. It equals formats::ref::BlockCodec if it says that it fits.
 #pragma once
 
 #include <bit>
@@ -11,13 +11,14 @@
 
 namespace bitpress::kernels {
 
-// What has its largest magnitude outside this range, zeros apart, is left to the reference: within
-// it all powers of two and products below are normal float32.
+// The range of a block's largest magnitude. Blocks outside, zeros apart, are left to the reference.
+// Within it all powers of two and products below are normal float32.
 constexpr int32_t kLeastAmax = 64 << kExponentShift;
 constexpr int32_t kTopAmax = 225 << kExponentShift;
 
-// A magnitude as it counts for the block's exponent, as bits that compare as integers. Two's
-// complement reaches a step further down than up: negative values count as that much less.
+// Returns a magnitude as it counts for the block's exponent, as bits that compare as integers.
+// Two's complement reaches a step further down than up, so that negative values count as that much
+// less.
 template <bool kTwosComplement>
 inline int32_t CountedMagnitude(float y, int32_t reach_down) {
   const int32_t bits = std::bit_cast<int32_t>(y);
@@ -26,10 +27,10 @@ inline int32_t CountedMagnitude(float y, int32_t reach_down) {
   return bits < 0 && magnitude > reach_down ? magnitude - reach_down : magnitude;
 }
 
-// A block's scale from its largest counted magnitude.
+// The numbers of a format from which a block's scale follows.
 struct ScaleRule {
-  int32_t max_bits = 0;    // largest value at exponent 0
-  int32_t reach_down = 0;  // CountedMagnitude
+  int32_t max_bits = 0;    // bits of the largest value at exponent 0
+  int32_t reach_down = 0;  // argument of CountedMagnitude
   int least = 0, most = 0;
   int unit_exponent = 0;
   int32_t max_shift = 0;
@@ -46,13 +47,14 @@ struct ScaleRule {
     max_shift = (1 << spec.sub_block_shift_bits) - 1;
   }
 
-  // What follows from a block's amax. Without jumps, so that loops over columns are vectorized.
+  // The numbers that follow from a block's amax.
   struct Chosen {
     int32_t scale;
     uint32_t inverse;
     int32_t limit;  // bits of the largest value at the block's exponent
-    int32_t fits;   // 0: the reference must do it
+    int32_t fits;   // 0 if the reference must do the block
   };
+  // Has no jumps, so that loops over columns are vectorized.
   Chosen Choose(int32_t amax) const {
     const bool is_zero = amax == 0;
     // The smallest exponent with which amax is not above the largest value.
@@ -61,8 +63,8 @@ struct ScaleRule {
     const int32_t in_range = static_cast<int32_t>(amax >= kLeastAmax) &
                              static_cast<int32_t>(amax < kTopAmax) &
                              static_cast<int32_t>(exponent <= most);
-    // Zeros store the least exponent. Their factor does not matter; their limit is far above them,
-    // so that sub-blocks shift as far as any.
+    // Zeros store the least exponent. Their factor does not matter. Their limit is far above them,
+    // so that sub-blocks get the largest shift.
     const int32_t used = is_zero ? 0 : exponent;
     return {is_zero ? 0 : exponent - least,
             static_cast<uint32_t>(127 - used - unit_exponent) << kExponentShift,
@@ -70,7 +72,8 @@ struct ScaleRule {
                                  (static_cast<uint32_t>(used) << kExponentShift)),
             static_cast<int32_t>(is_zero) | in_range};
   }
-  // As many times as the limit can be halved without going below the sub-block's largest magnitude.
+  // Returns how often the limit can be halved without going below the sub-block's largest
+  // magnitude.
   int32_t Shift(int32_t sub_amax, int32_t limit) const {
     const int32_t shift = (limit - sub_amax) >> kExponentShift;
     return shift < max_shift ? shift : max_shift;

@@ -1,6 +1,6 @@
-// How packing walks over a tensor: blocks are numbered in row-major order of [outer, block]; those
-// of one number (there are `inner` of them side by side) lie in one piece of memory, and so do
-// their scales and shifts. Batches of such pieces go through buffers, tasks are parts of a batch.
+// The order in which packing walks over a tensor. Blocks are numbered in row-major order of [outer,
+// block]. The `inner` blocks of one number lie side by side in one piece of memory, and so do their
+// scales and shifts. Batches of such pieces go through buffers, and tasks are parts of a batch.
 // Internal to kernels/pack_tensor.h.
 #pragma once
 
@@ -16,20 +16,20 @@ namespace bitpress::kernels {
 struct BlockWalk {
   size_t axis = 0, inner = 1;
   size_t block = 0;            // elements along the axis
-  size_t sub_block = 0;        // 0: none that have a shift
-  size_t blocks_per_axis = 0;  // rounded up, as the next
+  size_t sub_block = 0;        // elements that share a shift; 0: none do
+  size_t blocks_per_axis = 0;  // rounded up, like the next one
   size_t subs_per_axis = 0;
   size_t num_blocks = 0;
   size_t num_elements = 0;
 
-  // Elements that a task works on, and neighbouring columns that it takes of a strided axis: their
-  // amax and factors stay in the first-level cache.
+  // Elements that a task works on, and neighbouring columns that it takes along a strided axis.
+  // Their amax and factors stay in the first-level cache.
   static constexpr size_t kElementsPerTask = size_t{1} << 14;
   static constexpr size_t kColumnsPerTask = 512;
-  // Elements that are treated at a time where nothing has blocks, or blocks are small.
+  // Elements that are treated at a time if there are no blocks, or blocks are small.
   static constexpr size_t kTile = size_t{1} << 11;
 
-  // REQUIRES: SizesOf takes these.
+  // REQUIRES: formats::SizesOf takes these arguments.
   BlockWalk(const formats::FormatSpec& spec, int64_t outer, int64_t axis_length, int64_t inner_size)
       : axis(static_cast<size_t>(axis_length)), inner(static_cast<size_t>(inner_size)) {
     BITPRESS_DCHECK(outer >= 0 && axis_length >= 0 && inner_size >= 0);
@@ -56,7 +56,7 @@ struct BlockWalk {
     num_blocks = rows * blocks_per_axis;
   }
 
-  // Of block number q; for q == num_blocks the end.
+  // Return the first element, shift and scale of block number q; for q == num_blocks the end.
   size_t FirstElement(size_t q) const {
     return (q / blocks_per_axis * axis + q % blocks_per_axis * block) * inner;
   }
@@ -68,8 +68,9 @@ struct BlockWalk {
   size_t FirstScale(size_t q) const { return q * inner; }
   size_t Length(size_t q) const { return std::min(block, axis - q % blocks_per_axis * block); }
 
-  // Blocks from q on, not beyond `end`, that follow each other in memory, have the same length and
-  // make up a tile; at least one. REQUIRES: inner == 1.
+  // Returns the number of blocks from q on, not beyond `end`, that follow each other in memory,
+  // have the same length and make up a tile; at least one. REQUIRES: inner == 1, q < end <=
+  // num_blocks.
   size_t BlocksInTile(size_t q, size_t end) const {
     BITPRESS_DCHECK(inner == 1 && q < end && end <= num_blocks);
     if (Length(q) != block) return 1;
@@ -78,7 +79,7 @@ struct BlockWalk {
   }
 
   size_t ElementsPerBlock() const { return std::min(block, axis) * inner; }
-  // Blocks in a batch that gives every thread some tasks; at least one.
+  // Returns the number of blocks in a batch that gives every thread some tasks; at least one.
   size_t BlocksPerBatch(size_t num_threads) const {
     return std::max<size_t>(1, 16 * kElementsPerTask * num_threads / ElementsPerBlock());
   }
@@ -89,7 +90,7 @@ struct BlockWalk {
   }
 };
 
-// Blocks [begin, end) and of each the columns [column, column + columns).
+// A part of a batch: of the blocks [begin, end) the columns [column, column + columns).
 struct BlockTask {
   size_t begin = 0, end = 0;
   size_t column = 0, columns = 1;
@@ -105,7 +106,7 @@ void ForEachBatch(const BlockWalk& walk, size_t num_threads, Function&& batch) {
   }
 }
 
-// The tasks of a batch.
+// Return the number of tasks of a batch of blocks [begin, end), and one of them.
 inline size_t NumTasks(const BlockWalk& walk, size_t begin, size_t end) {
   const size_t step = walk.BlocksPerTask();
   return (end - begin + step - 1) / step * walk.ChunksPerBlock();

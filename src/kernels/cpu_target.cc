@@ -17,16 +17,17 @@ namespace {
 constexpr size_t kPortable = kTargetNames.size() - 1;
 
 #if HWY_ARCH_X86_64
-// F16C, which __builtin_cpu_supports of older Clang does not know.
+// Returns whether the processor has F16C, which __builtin_cpu_supports of older Clang does not
+// know.
 bool HasHalfConversions() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
 }
 #endif
 
-// Whether the processor (and the system, which must save the wide registers) can run a target: the
-// features that Highway lets the compiler use for it (hwy/ops/set_macros-inl.h), and whether this
-// build holds it.
+// Returns whether this build holds a target and the processor can run it, and so can the system,
+// which must save the wide registers. The features are those that Highway lets the compiler use for
+// the target (hwy/ops/set_macros-inl.h).
 bool IsSupported(size_t index) {
   if (index == kPortable) return true;
 #if HWY_ARCH_X86_64

@@ -1,7 +1,7 @@
-// Which instruction set the kernels run on. Chosen once from what this processor has; tests and
-// benches force others. Highway compiles each kernel for every target; the choice is made here and
-// not by Highway's own library, so that the operator library depends on nothing but the C++
-// runtime.
+// The choice of the instruction set that the kernels run on. It is made once, from the sets that
+// this processor has. Tests and benches force others. Highway compiles each kernel for every
+// target. Highway's own library does not choose, so that the operator library depends on nothing
+// but the C++ runtime.
 #pragma once
 
 #include <span>
@@ -11,14 +11,15 @@
 
 namespace bitpress::kernels {
 
-// Names of the compiled targets this processor can run, best first: "AVX3" (AVX-512), "AVX2",
-// "SSE4", "PORTABLE".
+// Returns the names of the compiled targets this processor can run, best first: "AVX3" (AVX-512),
+// "AVX2", "SSE4", "PORTABLE".
 std::vector<std::string> SupportedTargets();
 
-// The target the kernels use from now on. Not thread-safe against running kernels.
-// Throws Error(kInvalidArgument) if `name` is none of SupportedTargets(). "" goes back to the best.
+// Makes the kernels use a target from now on; "" goes back to the best. Not thread-safe against
+// running kernels. Throws Error(kInvalidArgument) if `name` is none of SupportedTargets().
 void UseTarget(std::string_view name);
 
+// Returns the name of the target that the kernels use.
 std::string_view CurrentTarget();
 
 }  // namespace bitpress::kernels

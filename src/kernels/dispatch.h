@@ -1,4 +1,4 @@
-// Internal: the table of each kernel's compiled versions, and the choice among them. Files that
+// The table of each kernel's compiled versions, and the choice among them. Internal. Files that
 // hold kernels are compiled once a target through hwy/foreach_target.h and define `k<Kernel>Table`
 // in their HWY_ONCE part.
 #pragma once
@@ -12,11 +12,11 @@
 
 namespace bitpress::kernels {
 
-// All targets, best first, as users see them; an index into every dispatch table.
+// The names of all targets as users see them, best first, in the order of every dispatch table.
 inline constexpr std::array<std::string_view, 4> kTargetNames = {"AVX3", "AVX2", "SSE4",
                                                                  "PORTABLE"};
 
-// Index of the chosen target in kTargetNames.
+// Returns the index of the chosen target in kTargetNames.
 size_t ChosenTargetIndex();
 
 // Returns the name of the target that a file is compiled for (HWY_TARGET).
@@ -56,8 +56,8 @@ using KernelTable = std::array<Kernel, kTargetNames.size()>;
 #else
 #define BITPRESS_SSE4(function) nullptr
 #endif
-// The portable version; Highway names it after how it emulates vectors (g++ before 12.3 cannot
-// compile EMU128).
+// The portable version. Highway names it by its way to emulate vectors. (g++ before 12.3 cannot
+// compile EMU128.)
 #if HWY_TARGETS & HWY_EMU128
 #define BITPRESS_PORTABLE(function) &N_EMU128::function
 #elif HWY_TARGETS & HWY_SCALAR

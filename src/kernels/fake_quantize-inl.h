@@ -1,6 +1,6 @@
-// The vector code of quantize-dequantize over blocks; compiled once a target, included by the files
-// of the kernel families only. How values are rounded, and which blocks are left to the scalar
-// reference, is in rounding-inl.h.
+// The vector code of quantize-dequantize over blocks. It is compiled once a target and included by
+// the files of the kernel families only. rounding-inl.h rounds values and says which blocks are
+// left to the scalar reference.
 #if defined(BITPRESS_KERNELS_FAKE_QUANTIZE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BITPRESS_KERNELS_FAKE_QUANTIZE_INL_H_
 #undef BITPRESS_KERNELS_FAKE_QUANTIZE_INL_H_
@@ -22,7 +22,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace bitpress::kernels::HWY_NAMESPACE {
 
-// The reference on some columns of a block.
+// Applies the reference to some columns of a block.
 inline HWY_NOINLINE void ReferenceColumns(const FakeQuantizeParams& p, const float* x, float* y,
                                           size_t length, size_t columns, size_t stride) {
   std::vector<float> block(length);
@@ -35,8 +35,8 @@ inline HWY_NOINLINE void ReferenceColumns(const FakeQuantizeParams& p, const flo
 
 template <class R, bool kMse, bool kSub>
 struct BlockKernel {
-  // Squared error of a column's block at an exponent, in units of the floor choice's scale; the
-  // reference's SquaredError, operation for operation.
+  // Returns the squared error of a column's block at an exponent, in units of the floor choice's
+  // scale. It is the reference's SquaredError, operation for operation.
   template <bool kPart>
   static HWY_INLINE VF SquaredError(const Constants& c, const float* x, size_t length,
                                     size_t stride, size_t count, VU exponent, VF inverse_scale) {
@@ -55,7 +55,7 @@ struct BlockKernel {
                                           size_t stride, size_t count, VU amax) {
     const VU floor = hn::And(amax, hn::Set(kDu, kExponent));
     const VU one = hn::Set(kDu, kOneExponent);
-    // 2^-(floor - emax); an all-zero block has no error whatever the scale.
+    // This is 2^-(floor - emax). An all-zero block has no error whatever the scale.
     const VU safe_floor = hn::Max(floor, hn::Set(kDu, kLeastAmax));
     const VF inverse =
         AsFloat(hn::Sub(hn::Set(kDu, (254u << 23) + c.params.emax_offset), safe_floor));
@@ -92,17 +92,17 @@ struct BlockKernel {
     }
   }
 
-  // Rows of a large tensor lie pages apart, which no hardware prefetcher follows: this makes blocks
-  // of 32 rows 2.7 times as fast on a 12.8 MB tensor (mxfp8_e4m3, Zen 4). Into the second-level
-  // cache, because rows at a multiple of a power of two would push each other out of the first.
-  // Addresses behind the tensor are harmless.
+  // Prefetches rows, which lie pages apart in a large tensor, so that no hardware prefetcher
+  // follows them. This makes blocks of 32 rows 2.7 times as fast on a 12.8 MB tensor (mxfp8_e4m3,
+  // Zen 4). They go to the second-level cache, because rows at a multiple of a power of two would
+  // push each other out of the first. Addresses behind the tensor are harmless.
   static HWY_INLINE void PrefetchAhead(const float* x, const float* y) {
     constexpr int kSecondLevel = 2;
     __builtin_prefetch(x, /*for writing=*/0, kSecondLevel);
     __builtin_prefetch(y, /*for writing=*/1, kSecondLevel);
   }
 
-  // kVectors vectors of neighbouring columns, or part of one.
+  // Treats kVectors vectors of neighbouring columns, or part of one.
   template <size_t kVectors, bool kPart>
   static HWY_INLINE void Columns(const Constants& c, const float* x, float* y, size_t length,
                                  size_t stride, size_t count) {
@@ -125,7 +125,7 @@ struct BlockKernel {
       }
     }
     if constexpr (!kSub && !kMse) {
-      // Row by row over all vectors: memory is walked in order.
+      // The order is row by row over all vectors, which is that of memory.
       const auto rounders = MakeRounders<kVectors>(c, amax);
       for (size_t r = 0; r < length; ++r) {
         for (size_t k = 0; k < kVectors; ++k) {
@@ -182,15 +182,15 @@ struct BlockKernel {
 
   // --- Contiguous blocks ---
 
-  // Whether blocks fit vectors: a power of two, sub-blocks pairs within a vector, scale chosen from
-  // amax alone.
+  // Returns whether blocks fit vectors: their size is a power of two, sub-blocks are pairs within a
+  // vector, and the scale follows from amax alone.
   static bool FitsVectors(const FakeQuantizeParams& p) {
     const bool power_of_two = (p.block_size & (p.block_size - 1)) == 0;
     return !kMse && power_of_two && p.block_size >= 4 && p.block_size <= 4 * LaneCount() &&
            (!kSub || (p.sub_block_size == 2 && LaneCount() >= 2));
   }
 
-  // In every lane the largest of the group of `size` lanes (a power of two) it belongs to.
+  // Returns in every lane the largest of the group of `size` lanes (a power of two) it belongs to.
   static HWY_INLINE VU GroupMax(VU v, [[maybe_unused]] size_t size) {
 #if HWY_TARGET != HWY_SCALAR
     if (size >= 2) v = hn::Max(v, hn::Reverse2(kDu, v));
@@ -211,8 +211,8 @@ struct BlockKernel {
     return v;
   }
 
-  // kVectors vectors that hold whole blocks. False (and nothing done) if the reference must do
-  // them.
+  // Treats kVectors vectors that hold whole blocks. Returns false, and does nothing, if the
+  // reference must do them.
   template <size_t kVectors>
   static HWY_INLINE bool Blocks(const Constants& c, size_t block_size, const float* x, float* y) {
     constexpr size_t kLanes = LaneCount();
@@ -246,7 +246,7 @@ struct BlockKernel {
     }
   }
 
-  // `length` contiguous elements, the last block possibly short.
+  // Treats `length` contiguous elements, whose last block may be short.
   static void Row(const FakeQuantizeParams& p, const float* x, float* y, size_t length) {
     constexpr size_t kLanes = LaneCount();
     const Constants c(p);
@@ -256,7 +256,7 @@ struct BlockKernel {
       constexpr size_t kStep = kVectors * kLanes;
       for (; i + kStep <= length; i += kStep) BlocksOrReference<kVectors>(c, x + i, y + i);
       if (i == length) return;
-      // The rest: zeros behind it do not change a block's largest magnitude.
+      // The rest is padded with zeros, which do not change a block's largest magnitude.
       float buffer[kStep] = {};
       std::memcpy(buffer, x + i, (length - i) * sizeof(float));
       BlocksOrReference<kVectors>(c, buffer, buffer);
@@ -267,8 +267,8 @@ struct BlockKernel {
     if (vectors == 4) loop.template operator()<4>();
   }
 
-  // Any block size and scale choice: as many blocks as a vector has lanes are turned into columns
-  // and back.
+  // Treats a row of any block size and scale choice: it turns as many blocks as a vector has lanes
+  // into columns and back.
   static void TransposedRow(const FakeQuantizeParams& p, const float* x, float* y, size_t length,
                             std::vector<float>& buffer) {
     constexpr size_t kLanes = LaneCount();
@@ -308,7 +308,8 @@ void WithScaleChoice(const FakeQuantizeParams& p, Function&& function) {
   }
 }
 
-// Sign-magnitude elements in blocks, with or without sub-blocks.
+// Calls the function with the kernel for sign-magnitude elements in blocks, with or without
+// sub-blocks.
 template <bool kSub, class Function>
 void WithSignMagnitude(const FakeQuantizeParams& p, Function&& function) {
   constexpr Element kElement = Element::kSignMagnitude;

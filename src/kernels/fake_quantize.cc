@@ -18,9 +18,10 @@ void Call(const KernelTable& table, const FakeQuantizeParams& params, const floa
   table[ChosenTargetIndex()](params, x, y, length, columns, stride);
 }
 
-// One below the least that fake_quantize-inl.h takes: mse also tries the exponent below the floor.
+// One below the least exponent that fake_quantize-inl.h takes, because mse also tries the exponent
+// below the floor.
 constexpr uint32_t kLeastVectorExponent = 63u << 23;
-constexpr uint32_t kLargestVectorExponent = 240u << 23;  // leaves room for every magic number
+constexpr uint32_t kLargestVectorExponent = 240u << 23;  // there is room for every magic number
 constexpr size_t kElementsPerTask = 1 << 14;
 
 uint32_t ExponentField(int exponent) {

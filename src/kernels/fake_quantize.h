@@ -1,6 +1,9 @@
 // Quantize-dequantize of whole tensors, vectorized: the fast twin of formats::ref::FakeQuantize,
 // equal to it bit for bit on every instruction set. Work is cut into independent tasks so that a
-// caller's thread pool can run them in any order.
+// caller's thread pool can run them in any order. For example:
+//
+//   const FakeQuantizer quantizer(spec, outer, axis_length, inner);
+//   pool.ParallelFor(quantizer.num_tasks(), [&](size_t i) { quantizer.RunTask(i, x, y); });
 #pragma once
 
 #include <cstddef>
@@ -11,31 +14,32 @@
 
 namespace bitpress::kernels {
 
-// Everything the kernels need to know about a format and a shape, worked out once a tensor.
-// Exponents are kept where float32 has them, in bits 23 to 30, so that kernels compare and add them
-// as integers.
+// The numbers of a format and a shape that kernels need, worked out once a tensor. Exponents are in
+// bits 23 to 30, as in float32, so that kernels compare and add them as integers.
 struct FakeQuantizeParams {
-  const formats::FormatSpec* spec =
-      nullptr;  // for the blocks that the vector code leaves to the reference
+  // The format, for the blocks that the vector code leaves to the reference.
+  const formats::FormatSpec* spec = nullptr;
   size_t block_size = 0;
   size_t sub_block_size = 0;  // 0: none
-  uint32_t max_shift = 0;     // of a sub-block's exponent
-  uint32_t exponent_threshold =
-      0;                        // mantissas above it raise the shared exponent by one (ceil, even)
-  uint32_t least_exponent = 0;  // of the block's largest value after limiting the shared exponent
+  uint32_t max_shift = 0;     // largest shift of a sub-block's exponent
+  // Mantissas above it raise the shared exponent by one (ceil, even).
+  uint32_t exponent_threshold = 0;
+  // The limits of the exponent of the block's largest value, after the shared exponent is limited.
+  uint32_t least_exponent = 0;
   uint32_t largest_exponent = 0;
-  uint32_t emax_offset =
-      0;  // emax: the shared exponent is this much below the block's largest value
-  uint32_t subnormal_offset =
-      0;  // float elements: smallest normal exponent below the block's largest value
-  uint32_t magic_offset = 0;    // from an exponent to the number whose unit is the rounding step
-  uint32_t limit_mantissa = 0;  // of the largest element value
-  uint32_t limit = 0;           // formats without blocks: the largest value
+  // emax: the distance of the shared exponent below that of the block's largest value.
+  uint32_t emax_offset = 0;
+  // Float elements: the distance of the smallest normal exponent below the block's largest value.
+  uint32_t subnormal_offset = 0;
+  uint32_t magic_offset = 0;    // distance from an exponent to the number whose unit is the step
+  uint32_t limit_mantissa = 0;  // mantissa of the largest element value
+  uint32_t limit = 0;           // formats without blocks: bits of the largest value
 };
 
+// A quantizer for tensors of one format and shape.
 class FakeQuantizer {
  public:
-  // For a tensor seen as [outer, axis_length, inner] with blocks along the middle dimension (inner
+  // Takes tensors seen as [outer, axis_length, inner] with blocks along the middle dimension (inner
   // == 1: contiguous). Formats without blocks see outer * axis_length * inner elements. REQUIRES:
   // Validate(spec) passes, spec is not an integer format, dimensions are not negative and their
   // product fits int64.
@@ -45,20 +49,21 @@ class FakeQuantizer {
 
   // Tasks are independent of each other and take some ten microseconds each.
   size_t num_tasks() const { return num_tasks_; }
-  // x and y: the whole tensors; they may be the same memory, but must not overlap otherwise.
+  // Runs one task. x and y are the whole tensors. They may be the same memory, but must not overlap
+  // otherwise. REQUIRES: task < num_tasks().
   void RunTask(size_t task, const float* x, float* y) const;
-  // The same on IEEE half floats, computed in float32 and rounded back to nearest even.
+  // Runs one task on IEEE half floats, computed in float32 and rounded back to nearest even.
   void RunTaskHalf(size_t task, const uint16_t* x, uint16_t* y) const;
-  // All tasks on this thread.
+  // Runs all tasks on this thread.
   void Run(const float* x, float* y) const;
 
   const formats::FormatSpec& spec() const { return spec_; }
 
  private:
-  // What a task works on.
+  // The elements that a task works on.
   struct Part {
-    size_t offset = 0;   // first element
-    size_t length = 0;   // elements along the axis, or in all where there are no blocks
+    size_t offset = 0;   // index of the first element
+    size_t length = 0;   // elements along the axis, or all elements if there are no blocks
     size_t columns = 1;  // neighbouring columns (strided axis) or rows (contiguous axis)
   };
   Part PartOf(size_t task) const;
@@ -68,17 +73,18 @@ class FakeQuantizer {
   FakeQuantizeParams params_;
   size_t outer_, axis_length_, inner_;
   size_t blocks_per_axis_ = 0;
-  size_t columns_per_task_ = 0;   // strided
-  size_t elements_per_task_ = 0;  // contiguous and unblocked
+  size_t columns_per_task_ = 0;   // for strided blocks
+  size_t elements_per_task_ = 0;  // for contiguous blocks and formats without blocks
   size_t num_tasks_ = 0;
 };
 
-// What the calling thread ran last, as the compiled kernel itself says: for the test that a forced
-// instruction set really runs, and for benches.
+// A kernel and the target it was compiled for.
 struct KernelRun {
   std::string_view kernel;  // a name of kernels.inc
   std::string_view target;  // a name of SupportedTargets()
 };
+// Returns the kernel that the calling thread ran last, as the compiled kernel itself says. It is
+// for the test that a forced instruction set really runs, and for benches.
 KernelRun LastRun();
 
 }  // namespace bitpress::kernels

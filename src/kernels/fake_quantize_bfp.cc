@@ -1,4 +1,4 @@
-// Block floating point: blocks of sign-magnitude elements.
+// The kernels for block floating point: blocks of sign-magnitude elements.
 #include "kernels/fake_quantize.h"
 
 #undef HWY_TARGET_INCLUDE

@@ -1,4 +1,4 @@
-// Formats without blocks: fp16, bf16, fp8.
+// The kernels for formats without blocks: fp16, bf16, fp8.
 #include "kernels/fake_quantize.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -10,15 +10,16 @@
 HWY_BEFORE_NAMESPACE();
 namespace bitpress::kernels::HWY_NAMESPACE {
 
-// bfloat16 shares float32's exponents, subnormals included, so it is rounded as an integer: half of
-// the dropped bits' range less one, plus the last kept bit.
+// Rounds to bfloat16. It shares float32's exponents, subnormals included, so it is rounded as an
+// integer: half of the dropped bits' range less one, plus the last kept bit, is added.
 HWY_INLINE VF RoundBFloat16(VU magnitude) {
   const VU odd = hn::And(hn::ShiftRight<16>(magnitude), hn::Set(kDu, 1u));
   const VU rounded = hn::Add(magnitude, hn::Add(odd, hn::Set(kDu, 0x7FFFu)));
   return AsFloat(hn::And(rounded, hn::Set(kDu, 0xFFFF0000u)));
 }
 
-// kPassInfinity: infinities stay (fp16, bf16); otherwise they saturate (fp8). NaN stays always.
+// Rounds to an element type. With kPassInfinity infinities stay (fp16, bf16), without they saturate
+// (fp8). NaN always stays.
 template <bool kBFloat16, bool kPassInfinity>
 HWY_INLINE VF RoundElement(const FakeQuantizeParams& p, VF x) {
   const VU bits = hn::BitCast(kDu, x);

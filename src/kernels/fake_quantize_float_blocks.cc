@@ -1,4 +1,4 @@
-// Blocks of floating-point elements: mxfp8, mxfp6, mxfp4.
+// The kernels for blocks of floating-point elements: mxfp8, mxfp6, mxfp4.
 #include "kernels/fake_quantize.h"
 
 #undef HWY_TARGET_INCLUDE

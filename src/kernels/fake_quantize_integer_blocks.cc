@@ -1,4 +1,4 @@
-// Blocks of two's complement elements: mxint8.
+// The kernels for blocks of two's complement elements: mxint8.
 #include "kernels/fake_quantize.h"
 
 #undef HWY_TARGET_INCLUDE

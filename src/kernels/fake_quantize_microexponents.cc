@@ -1,4 +1,4 @@
-// Blocks whose sub-blocks shift the shared exponent: mx4, mx6, mx9.
+// The kernels for blocks whose sub-blocks shift the shared exponent: mx4, mx6, mx9.
 #include "kernels/fake_quantize.h"
 
 #undef HWY_TARGET_INCLUDE

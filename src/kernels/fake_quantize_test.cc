@@ -1,5 +1,5 @@
-// The kernels against the scalar reference: every kernel of the list, on every instruction set this
-// processor has.
+// Tests of the kernels against the scalar reference: every kernel of the list, on every instruction
+// set this processor has.
 #include "kernels/fake_quantize.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ using formats::ScaleChoice;
 
 constexpr uint32_t kSeed = 20261121;
 
-// Every format with every option that changes its arithmetic.
+// Returns every format with every option that changes its arithmetic.
 std::vector<FormatSpec> AllSpecs() {
   std::vector<FormatSpec> specs;
   std::vector<FormatSpec> bases(formats::AllFormats().begin(), formats::AllFormats().end());
@@ -82,8 +82,8 @@ std::string Describe(const FormatSpec& spec) {
                      formats::RoundingModeName(spec.rounding));
 }
 
-// Values that hit ties, edges of exponents, saturation, zeros of both signs; with `special`, also
-// NaN, infinities, subnormals and magnitudes at the ends of float32.
+// Returns values that hit ties, edges of exponents, saturation and zeros of both signs. With
+// `special` there are also NaN, infinities, subnormals and magnitudes at the ends of float32.
 std::vector<float> TestValues(size_t count, bool special, std::mt19937& random) {
   std::vector<float> values(count);
   int base = 0;
@@ -116,7 +116,7 @@ std::vector<float> TestValues(size_t count, bool special, std::mt19937& random) 
       values[i] = FloatFromBits(kSpecials[draw >> 24]);
     }
   }
-  // Whole blocks of zeros, and of tiny values.
+  // There are also whole blocks of zeros and of tiny values.
   for (size_t i = 0; i + 64 < count; i += 512) {
     for (size_t k = 0; k < 64; ++k) values[i + k] *= special ? 1e-30f : 0.0f;
   }
@@ -127,7 +127,7 @@ struct Shape {
   int64_t outer, axis, inner;
 };
 
-// Axis lengths around the blocks, inner lengths around the vectors.
+// Returns axis lengths around the blocks, and inner lengths around the vectors.
 const std::vector<Shape>& Shapes() {
   static const std::vector<Shape> shapes = {
       {1, 1, 1},    {3, 5, 1},   {1, 32, 1},  {7, 33, 1},  {5, 64, 1},  {2, 200, 1}, {1, 4096, 1},
@@ -172,7 +172,7 @@ TEST_P(OnEveryTarget, EqualsTheReference) {
         const std::string where =
             fmt::format("seed {} {} shape [{}, {}, {}] special {}", kSeed, Describe(spec),
                         shape.outer, shape.axis, shape.inner, special);
-        // Misaligned by one element, with guards on both sides.
+        // The data are misaligned by one element and have guards on both sides.
         constexpr float kGuard = 12345.0f;
         std::vector<float> out(count + 34, kGuard);
         quantizer.Run(x.data(), out.data() + 17);
@@ -298,7 +298,7 @@ TEST(Half, AllHalvesComeBack) {
 }
 
 TEST(Half, RoundsToNearestEven) {
-  // Around every half and every midpoint, against the reference, which saturates where a cast gives
+  // Inputs lie around every half and every midpoint. The reference saturates if a cast gives
   // infinity.
   for (uint32_t half = 0; half < 0x7C00u; ++half) {
     const double low = formats::ref::DecodeFloat(half, formats::ElementType::kFloat16);

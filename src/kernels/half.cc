@@ -20,7 +20,7 @@ float Widen(uint16_t half) {
     return FloatFromBits(sign | formats::kFloatExponentMask | (magnitude & 0x3FFu) << 13);
   if (exponent != 0) return FloatFromBits(sign | ((magnitude << 13) + ((127u - 15u) << 23)));
   if (magnitude == 0) return FloatFromBits(sign);
-  // A subnormal half is a normal float: move its leading one to the implicit place.
+  // A subnormal half is a normal float. Its leading one moves to the implicit place.
   const uint32_t leading = 31u - static_cast<uint32_t>(std::countl_zero(magnitude));
   return FloatFromBits(sign | ((leading + 127u - 24u) << 23) |
                        ((magnitude << (23u - leading)) & formats::kFloatMantissaMask));
@@ -43,7 +43,7 @@ uint16_t Narrow(float x) {
   const uint32_t rest = significand & ((1u << shift) - 1);
   const uint32_t half_step = 1u << (shift - 1);
   const uint32_t rounded = kept + (rest > half_step || (rest == half_step && (kept & 1u)) ? 1 : 0);
-  // `kept` holds the implicit one for normal halves; adding it to the exponent field below lets a
+  // `kept` holds the implicit one for normal halves. Added to the exponent field below it lets a
   // carry through, up to infinity.
   const uint32_t field = exponent >= 113 ? (exponent - 113) << 10 : 0;
   return static_cast<uint16_t>(sign | (field + rounded));

@@ -1,5 +1,5 @@
-// IEEE half floats to float32 and back, by bits: independent of denormals-are-zero modes and of
-// F16C.
+// Conversions between IEEE half floats and float32, for tensors of FLOAT16. They work by bits, so
+// that they depend neither on denormals-are-zero modes nor on F16C.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 
 namespace bitpress::kernels {
 
-// y[i] = the value of half float x[i], exactly. NaN keeps its payload.
+// Writes the exact value of half float x[i] to y[i]. NaN keeps its payload.
 void HalfToFloat(std::span<const uint16_t> x, float* y);
-// y[i] = the half float nearest to x[i], ties to even; beyond 65504 (rounded) infinity. NaN stays
-// NaN, quiet.
+// Writes the half float nearest to x[i] to y[i], ties to even; beyond 65504 (rounded) infinity. NaN
+// becomes a quiet NaN.
 void FloatToHalf(std::span<const float> x, uint16_t* y);
 
 }  // namespace bitpress::kernels

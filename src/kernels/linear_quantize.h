@@ -1,6 +1,6 @@
 // Quantization with scale and zero point (ONNX QuantizeLinear and DequantizeLinear) on runs of
-// elements that share them, for every integer code type: equal to formats::ref::QuantizeInteger and
-// DequantizeInteger. Loops are plain so that the compiler vectorizes them.
+// elements that share them, for every integer code type. It equals formats::ref::QuantizeInteger
+// and DequantizeInteger. Loops are plain so that the compiler vectorizes them.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace bitpress::kernels {
 
-// y[i] = saturate(round_half_even(x[i] / scale) + zero_point); NaN gives zero_point. REQUIRES:
-// scale is positive and finite.
+// Sets y[i] = saturate(round_half_even(x[i] / scale) + zero_point). NaN gives zero_point. A scale
+// that is not positive and finite, which a user's model may hold, gives codes of no use.
 template <typename Code>
 void QuantizeLinear(const float* x, Code* y, size_t count, float scale, Code zero_point) {
   constexpr int64_t kLeast = std::numeric_limits<Code>::min();
@@ -44,7 +44,7 @@ void QuantizeLinear(const float* x, Code* y, size_t count, float scale, Code zer
   }
 }
 
-// y[i] = (x[i] - zero_point) * scale, the difference exact and then rounded to float32.
+// Sets y[i] = (x[i] - zero_point) * scale, with the exact difference rounded to float32.
 template <typename Code>
 void DequantizeLinear(const Code* x, float* y, size_t count, float scale, Code zero_point) {
   using Wide = std::conditional_t<sizeof(Code) <= 2, int32_t, int64_t>;

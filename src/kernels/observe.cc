@@ -43,13 +43,13 @@ constexpr hn::FixedTag<uint64_t, 2> kDpair;
 using VU = hn::VFromD<decltype(kDu)>;
 using VI = hn::VFromD<decltype(kDi)>;
 
-// Elements between the two halves of the work: vectors take the bits apart, then a loop adds them
-// to the tables. What lies between stays in the first-level cache.
+// The elements between the two halves of the work: vectors take the bits apart, then a loop adds
+// them to the tables. So many stay in the first-level cache.
 constexpr size_t kTile = 128;
 constexpr size_t kPerBlock = 4;  // elements in 128 bits
 
-// Element k + kPerBlock * b + j of a vector's worth at k has its addend at k + j * num_blocks + b:
-// as they fall out of vectors whose blocks of 128 bits do not mix.
+// The bits and addends of kTile elements. Element k + kPerBlock * b + j of a vector's worth at k
+// has its addend at k + j * num_blocks + b, because the blocks of 128 bits of a vector do not mix.
 struct Tile {
   HWY_ALIGN uint32_t bits[kTile];
   HWY_ALIGN ObservedSums addends[kTile];
@@ -90,8 +90,8 @@ HWY_INLINE void Scatter(const Tile& tile, ObserveTables& tables) {
   }
 }
 
-// Extremes and special values, a vector at a time. Counters count downwards, as comparisons are -1
-// where they hold.
+// A count of extremes and special values, a vector at a time. Counters count downwards, because
+// comparisons that hold are -1.
 struct Specials {
   VI min_key, max_key, zeros, negative_zeros, positive_infinities, negative_infinities;
 
@@ -116,7 +116,7 @@ struct Specials {
   }
 };
 
-// Minus the sum of the lanes.
+// Returns minus the sum of the lanes.
 HWY_INLINE uint64_t Counted(VI counter) {
   return static_cast<uint64_t>(-int64_t{hn::GetLane(hn::SumOfLanes(kDi, counter))});
 }
@@ -181,11 +181,11 @@ struct ObserveCounter::State {
   size_t num_since_fold = 0;
   uint64_t num_elements = 0;
   ObservedRange range;
-  // Sums of squares that would not fit the tables.
+  // The sums of squares, which would not fit the tables.
   UInt128 squares[kNumSignedExponents] = {};
 
   State() {
-    // calloc: pages that no value touches are never made.
+    // calloc never makes the pages that no value touches.
     counts.reset(static_cast<uint32_t*>(std::calloc(kNumObservedBins, sizeof(uint32_t))));
     if (counts == nullptr) throw std::bad_alloc();
     tables.counts = counts.get();

@@ -1,4 +1,4 @@
-// Internal: what the observing kernels count into; see observe.h.
+// The tables that the observing kernels count into. Internal; see observe.h.
 #pragma once
 
 #include <array>
@@ -10,15 +10,16 @@
 
 namespace bitpress::kernels {
 
-inline constexpr int kObserveShift = 23 - kObservedBits;  // from a float's bits to its bin
+inline constexpr int kObserveShift = 23 - kObservedBits;  // shift from a float's bits to its bin
 inline constexpr size_t kNumSignedExponents = 512;
 inline constexpr size_t kNumObservedBins = kNumSignedExponents << kObservedBits;
 
-// Neighbouring elements are often equal, or at least of one exponent. Each goes to the next of
-// several sums, because adding to a sum again waits until the first addition has left the
-// processor's store buffer. (For counts this costs more cache than it gains.)
+// The number of sums of one exponent. Neighbouring elements are often equal, or at least of one
+// exponent. Each goes to the next of several sums, because adding to a sum again waits until the
+// first addition has left the processor's store buffer. (For counts this costs more cache than it
+// gains.)
 inline constexpr size_t kNumSumTables = 4;
-// A sum of squares, each below 2^48, in 64 bits.
+// The most squares, each below 2^48, whose sum fits 64 bits.
 inline constexpr size_t kMostBetweenFolds = size_t{1} << 16;
 
 struct alignas(16) ObservedSums {
@@ -28,21 +29,23 @@ struct alignas(16) ObservedSums {
 
 struct ObserveTables {
   uint32_t* counts;  // kNumObservedBins
-  // Side by side: at a distance of 4 KiB, processors take addresses for the same.
+  // The sums of one exponent lie side by side, because processors take addresses at a distance of
+  // 4 KiB for the same.
   alignas(64) ObservedSums sums[kNumSignedExponents][kNumSumTables];
   uint64_t num_zeros;  // of either sign
   uint64_t num_negative_zeros;
   uint64_t num_positive_infinity;
   uint64_t num_negative_infinity;
-  // Of the finite elements: their bits in the order of signed integers; see OrderedBits.
+  // The extremes of the finite elements as OrderedBits.
   int32_t min_key;
   int32_t max_key;
 };
 
-// Floats as integers of the same order, -0 below +0. Its own inverse.
+// Returns a float's bits as an integer of the same order, -0 below +0. The function is its own
+// inverse.
 constexpr int32_t OrderedBits(int32_t bits) { return bits ^ ((bits >> 31) & 0x7FFFFFFF); }
 
-// The portable version, and the ends of all others.
+// Counts one element. The portable version calls it for all elements, the others for their ends.
 inline void ObserveOne(uint32_t bits, size_t position, ObserveTables& tables) {
   const uint32_t exponent = bits >> 23 & 0xFFu;
   const uint64_t significand = (bits & 0x007FFFFFu) | (exponent == 0 ? 0u : 1u << 23);
@@ -60,7 +63,8 @@ inline void ObserveOne(uint32_t bits, size_t position, ObserveTables& tables) {
   tables.max_key = key > tables.max_key ? key : tables.max_key;
 }
 
-// REQUIRES: length <= kMostBetweenFolds, and no sums of squares yet.
+// A kernel that counts elements. REQUIRES: with them, the sums of squares hold no more than
+// kMostBetweenFolds elements.
 using ObserveKernel = void (*)(const float* x, size_t length, ObserveTables& tables);
 using ObserveTable = std::array<ObserveKernel, kTargetNames.size()>;
 extern const ObserveTable kObserveTable;

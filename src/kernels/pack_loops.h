@@ -1,10 +1,11 @@
 // The inner loops of packing and unpacking, plain so that the compiler vectorizes them. Internal to
 // kernels/pack_tensor.h.
 //
-// Every loop works with one power of two an element, its inverse factor: value / scale as a
-// multiple of the element's unit. Powers of two are exchanged as float32 bits, in which multiplying
-// is adding exponents. Results are compared as bits, so that a value which a denormals-are-zero
-// mode loses is found to be inexact, not taken for zero; whoever calls then asks the reference.
+// Every loop multiplies each element by a power of two, its inverse factor, which gives value /
+// scale as a multiple of the element's unit. Powers of two are exchanged as float32 bits, in which
+// multiplying is adding exponents. Results are compared as bits. So a value that a
+// denormals-are-zero mode loses is found to be inexact and not taken for zero, and the caller asks
+// the reference.
 #pragma once
 
 #include <bit>
@@ -21,20 +22,21 @@ inline constexpr uint32_t kSignBit = formats::kFloatSignBit;
 inline constexpr int kExponentShift = formats::kFloatMantissaBits;
 inline constexpr uint32_t kOneBits = 127u << kExponentShift;  // 1.0f
 
-// The inverse of a power of two, both as bits.
+// Returns the inverse of a power of two, both as bits.
 constexpr uint32_t InverseOf(uint32_t power) { return 2 * kOneBits - power; }
 
 enum class ElementKind { kFloat, kBFloat16, kSignMagnitude, kTwosComplement };
 
+// The numbers of an element type that the loops need.
 struct ElementParams {
   ElementKind kind = ElementKind::kFloat;
   int bits = 0;
-  int low_bits = 0;       // that go to the second plane
-  uint32_t max_bits = 0;  // of the largest value at exponent 0
-  int unit_exponent =
-      0;  // integers: minus the fraction bits, so that the factor gives whole numbers
+  int low_bits = 0;       // bits of a code that go to the second plane
+  uint32_t max_bits = 0;  // bits of the largest value at exponent 0
+  // Integers: minus the fraction bits, so that the factor gives whole numbers.
+  int unit_exponent = 0;
   // Floating-point elements:
-  int mantissa_shift = 0;      // from float32's mantissa to the element's
+  int mantissa_shift = 0;      // shift from float32's mantissa to the element's
   uint32_t normal_offset = 0;  // difference of the biases, at the element's exponent
   uint32_t least_normal = 0;   // bits of the smallest normal value
   uint32_t magic_bits = 0;     // float32 whose unit in the last place is the smallest subnormal
@@ -65,11 +67,11 @@ uint32_t EncodeFloats(const ElementParams& p, const float* __restrict y,
     const float element = std::bit_cast<float>(magnitude) * factor;
     const int32_t element_bits = std::bit_cast<int32_t>(element);
     const int32_t normal = (element_bits >> mantissa_shift) - normal_offset;
-    // Subnormal elements: the sum's unit is theirs, so its low bits are the code.
+    // The sum's unit is that of subnormal elements, so its low bits are their code.
     const float sum = element + magic;
     const int32_t subnormal = std::bit_cast<int32_t>(sum) - magic_bits;
     const int32_t rounded = std::bit_cast<int32_t>((sum - magic) * scale);
-    // Masks, not conditions: compilers turn those into jumps here, and few are foreseeable.
+    // Compilers would turn conditions into jumps here, and few are foreseeable. Masks have none.
     const int32_t is_subnormal = -static_cast<int32_t>(element_bits < least_normal);
     const int32_t code = normal ^ ((normal ^ subnormal) & is_subnormal);
     const int32_t kept_part = magnitude & kept;
@@ -142,7 +144,7 @@ inline uint32_t EncodeBFloat16(const float* __restrict y, uint16_t* __restrict c
   for (size_t i = 0; i < count; ++i) {
     const uint32_t bits = std::bit_cast<uint32_t>(y[i]);
     bad |= bits & 0xFFFFu;
-    // Infinity and NaN: the exponent's all ones carry into the sign's place.
+    // The exponent of infinity and NaN, all ones, carries into the sign's place.
     bad |= ((bits & ~kSignBit) + (1u << kExponentShift)) & kSignBit;
     codes[i] = static_cast<uint16_t>(bits >> 16);
   }

@@ -18,7 +18,7 @@ namespace {
 
 using formats::FormatSpec;
 
-// Where the codes of a batch go; the first of each belongs to the batch's first block.
+// The places for the codes of a batch. The first of each belongs to the batch's first block.
 struct BatchOut {
   size_t first_block = 0;
   uint8_t* codes = nullptr;
@@ -49,7 +49,7 @@ class TensorPacker {
   size_t first_bad() const { return first_bad_; }
 
  private:
-  // Position of a block's first element in the batch.
+  // Returns the position of a block's first element in the batch.
   size_t InBatch(size_t q, const BatchOut& out) const {
     return walk_.FirstElement(q) - walk_.FirstElement(out.first_block);
   }
@@ -76,7 +76,8 @@ class TensorPacker {
     }
   }
 
-  // Scales, shifts and every element's inverse factor. False: the reference must do the tile.
+  // Writes scales, shifts and every element's inverse factor. Returns false if the reference must
+  // do the tile.
   bool TileScales(const float* y, size_t num_blocks, size_t length, uint8_t* scales,
                   uint8_t* shifts, uint32_t* inverse) const {
     const auto call = [&]<size_t kBlock, bool kSub, bool kTwosComplement>() {
@@ -104,7 +105,8 @@ class TensorPacker {
     }
   }
 
-  // MX4/6/9: loops over pairs are vectorized, one over the pairs of a block is not.
+  // Does the same for MX4/6/9. Loops over pairs are vectorized, one over the pairs of a block is
+  // not.
   bool TileScalesOfPairs(const float* __restrict y, size_t num_blocks, uint8_t* __restrict scales,
                          uint8_t* __restrict shifts, uint32_t* __restrict inverse) const {
     constexpr size_t kPairs = 8;  // in a block
@@ -131,7 +133,8 @@ class TensorPacker {
     return fits != 0;
   }
 
-  // Lengths known to the compiler; kBlock 0: any. kSub: whether there are sub-blocks.
+  // Does the same for lengths that the compiler knows; kBlock 0 is any. kSub says whether there are
+  // sub-blocks.
   template <size_t kBlock, bool kSub, bool kTwosComplement>
   bool TileScalesOf(const float* y, size_t num_blocks, size_t length, uint8_t* scales,
                     uint8_t* shifts, uint32_t* inverse) const {
@@ -229,7 +232,7 @@ class TensorPacker {
 
   // --- Both ---
 
-  // False: some value may have no exact code.
+  // Encodes elements. Returns false if some value may have no exact code.
   bool Encode(const float* y, const uint32_t* inverse, const BatchOut& out, size_t position,
               size_t count) const {
     uint8_t* const codes = out.codes + position;
@@ -250,7 +253,8 @@ class TensorPacker {
     return false;
   }
 
-  // 16-bit codes, through a buffer because their bytes need not be aligned. REQUIRES: a tile.
+  // Encodes 16-bit codes, through a buffer because their bytes need not be aligned. REQUIRES: count
+  // <= BlockWalk::kTile.
   bool EncodeWide(const float* y, const uint32_t* inverse, uint8_t* bytes, size_t count) const {
     BITPRESS_DCHECK(count <= BlockWalk::kTile);
     std::array<uint16_t, BlockWalk::kTile> codes;
@@ -261,7 +265,7 @@ class TensorPacker {
     return bad == 0;
   }
 
-  // The columns of a block, one by one.
+  // Encodes the columns of a block by the reference, one by one.
   void AskReference(size_t q, size_t column, size_t columns, const BatchOut& out) {
     const size_t length = walk_.Length(q), stride = walk_.inner;
     const size_t sub = walk_.sub_block;

@@ -1,5 +1,5 @@
-// Fast packing against the reference: the same bytes, the same values, the same refusals, for any
-// number of threads and in every mode of the processor.
+// Tests of fast packing against the reference: the same bytes, the same values, the same refusals,
+// for any number of threads and in every mode of the processor.
 #include "kernels/pack_tensor.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,8 @@ struct Shape {
   std::string name() const { return fmt::format("[{}, {}, {}]", outer, axis, inner); }
 };
 
-// Short last blocks, odd counts, strides around vectors and chunks of columns, nothing at all.
+// Returns shapes with short last blocks, odd counts, strides around vectors and chunks of columns,
+// and no elements at all.
 const std::vector<Shape>& Shapes() {
   static const std::vector<Shape> shapes = {
       {1, 1, 1},   {3, 5, 1},  {1, 32, 1},  {7, 33, 1},   {5, 64, 1},  {2, 200, 1}, {1, 4099, 1},
@@ -156,7 +157,7 @@ TEST(PackTensor, EqualsTheReference) {
   }
 }
 
-// More than one batch, for tensors that are not a whole number of them.
+// Tries tensors of more than one batch that are not a whole number of batches.
 TEST(PackTensor, LargeTensorsEqualTheReference) {
   std::mt19937 random(4);
   ThreadPool pool(1);
@@ -215,7 +216,7 @@ TEST(PackTensor, RefusesWhatTheReferenceRefusesWithTheSameIndex) {
         const bool is_special = (bad >> 23 & 0xFF) == 0xFF;
         ASSERT_TRUE(!is_special || !expected.empty());
       }
-      // Nothing quantized at all.
+      // These values are not quantized at all.
       std::vector<float> raw = formats::packing_cases::Values(shape.count(), false, random);
       const std::string expected = RefusalOf(
           [&] { formats::ref::PackTensor(spec, shape.outer, shape.axis, shape.inner, raw); });

@@ -10,8 +10,8 @@
 namespace bitpress::kernels {
 namespace {
 
-// Eight codes lie in a uint64, a byte each, and become the low kBits bytes of another; whole groups
-// of every width.
+// Eight codes, a byte each in a uint64, become the low kBits bytes of another. Eight are whole
+// groups for every width.
 static_assert(std::endian::native == std::endian::little);
 constexpr size_t kStep = 8;
 
@@ -36,7 +36,8 @@ inline uint64_t Pack8(uint64_t x) {
     x = (x | x >> 14) & Repeat(0xF, 32);
     return (x | x >> 28) & 0xFF;
   } else if constexpr (kBits == 6) {
-    // Two groups of three bytes, 32 bits apart; the fourth code goes to the top two bits of each.
+    // There are two groups of three bytes, 32 bits apart. The fourth code of each goes to the top
+    // two bits of its bytes.
     const uint64_t last = x >> 24 & Repeat(0x3F, 32);
     const uint64_t spare = (last & Repeat(0x03, 32)) << 6 | (last & Repeat(0x0C, 32)) << 12 |
                            (last & Repeat(0x30, 32)) << 18;
@@ -57,15 +58,15 @@ inline uint64_t Pack8(uint64_t x) {
     return (x & 0xFFFFFFFFFF) | spare << 5;
   } else {
     static_assert(kBits == 7);
-    // Bit j of the last code goes to byte j: the product has it at bit 7 * k + j for every k, of
-    // which k = j is kept.
+    // Bit j of the last code goes to byte j. The product has it at bit 7 * k + j for every k, and
+    // the one for k = j is kept.
     const uint64_t last = x >> 56;
     const uint64_t spare = last * 0x40810204081 & Repeat(1, 8);
     return (x & 0xFFFFFFFFFFFFFF) | spare << 7;
   }
 }
 
-// What lies behind the kBits bytes does not matter.
+// Returns the eight codes of the low kBits bytes. The bits behind them do not matter.
 template <int kBits>
 inline uint64_t Unpack8(uint64_t v) {
   if constexpr (kBits == 4) {
@@ -106,8 +107,8 @@ inline uint64_t Unpack8(uint64_t v) {
   }
 }
 
-// Groups at the end of memory go through a copy of just their bytes. The others are loaded and
-// stored as eight bytes, of which the next group overwrites what is too much.
+// Packs all codes. Groups at the end of memory go through a copy of just their bytes. The others
+// are loaded and stored as eight bytes, and the next group overwrites the bytes that are too many.
 template <int kBits>
 void PackAll(std::span<const uint8_t> codes, std::span<uint8_t> packed) {
   const uint8_t* in = codes.data();

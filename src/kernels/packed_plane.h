@@ -1,6 +1,6 @@
-// Planes of packed codes (formats/pack.h), written and read in batches with a byte a code in
-// between. Batches may end inside a group of codes. Internal to kernels/pack_tensor.h; a plane
-// belongs to one thread, which lends it the pool.
+// Planes of packed codes (formats/pack.h), written and read in batches that have a byte a code.
+// Batches may end inside a group of codes. Internal to kernels/pack_tensor.h. A plane belongs to
+// one thread, which lends it the pool.
 #pragma once
 
 #include <cstddef>
@@ -12,27 +12,28 @@
 
 namespace bitpress::kernels {
 
-// Equal to formats::PackCodes and UnpackCodes, eight codes at a time. Codes must not have more than
-// `bits` bits. REQUIRES: 1 <= bits <= 8.
+// Pack and unpack eight codes at a time, equal to formats::PackCodes and UnpackCodes. Codes must
+// not have more than `bits` bits. REQUIRES: 1 <= bits <= 8, `packed` has
+// formats::PackedBytes(codes.size(), bits) bytes; for unpacking it may have more.
 void PackCodes(std::span<const uint8_t> codes, int bits, std::span<uint8_t> packed);
 void UnpackCodes(std::span<const uint8_t> packed, int bits, std::span<uint8_t> codes);
 
 class PlaneWriter {
  public:
-  // 8 or 16 bits: codes are bytes or pairs of them, nothing is packed. 0 bits: there is no such
-  // plane, all calls do nothing.
+  // Codes of 8 or 16 bits are bytes or pairs of them, and nothing is packed. 0 bits mean that there
+  // is no such plane: all calls do nothing.
   PlaneWriter(int bits, std::span<uint8_t> out) : bits_(bits), out_(out) {}
 
-  // Room for the next `count` codes, to be filled before Finish.
+  // Returns room for the next `count` codes, which the caller fills before Finish.
   uint8_t* Begin(size_t count);
-  // Packs them, but for those of a group that the next batch completes.
+  // Packs the codes, but for those of a group that the next batch completes.
   void Finish(bool is_last, ThreadPool& pool);
 
  private:
   int bits_;
   std::span<uint8_t> out_;
   std::vector<uint8_t> buffer_;
-  size_t done_ = 0;     // codes packed, whole groups of eight; all codes where nothing is packed
+  size_t done_ = 0;     // codes packed, whole groups of eight; all codes if nothing is packed
   size_t pending_ = 0;  // codes in the buffer
 };
 
@@ -40,7 +41,7 @@ class PlaneReader {
  public:
   PlaneReader(int bits, std::span<const uint8_t> in) : bits_(bits), in_(in) {}
 
-  // Codes first to first + count - 1; valid until the next call.
+  // Returns codes first to first + count - 1, which are valid until the next call.
   const uint8_t* Read(size_t first, size_t count, ThreadPool& pool);
 
  private:

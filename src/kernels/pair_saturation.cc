@@ -23,7 +23,7 @@ bool IsBelow(const std::array<int32_t, 2>& numbers, int64_t end) {
   return std::ranges::all_of(numbers, [&](int32_t number) { return number >= 0 && number < end; });
 }
 
-// Reads what one element of a pair meets at each place of the kernel.
+// Reads the activation that one element of a pair meets at each place of the kernel.
 class Reader {
  public:
   Reader(const SaturatingPair& pair, size_t i, const uint8_t* image, const ConvWindow& window,

@@ -1,4 +1,4 @@
-// The losses of sparse pairs against dot products by definition.
+// Tests of the losses of sparse pairs against dot products by definition.
 #include "kernels/pair_saturation.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ std::vector<T> Codes(size_t count, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<T> codes(count);
   for (T& code : codes) {
-    // Many large ones, so that sums saturate.
+    // Many are large, so that sums saturate.
     const uint32_t draw = random() % 4;
     code = static_cast<T>(draw == 0   ? std::numeric_limits<T>::max()
                           : draw == 1 ? std::numeric_limits<T>::min()
@@ -31,7 +31,7 @@ int32_t LossByDefinition(std::span<const uint8_t> x, std::span<const int8_t> w) 
   return formats::SaturatingDot(x, w) - std::inner_product(x.begin(), x.end(), w.begin(), 0);
 }
 
-// All pairs of `weights`, elements of one sum in order, that can saturate.
+// Returns all pairs of `weights`, elements of one sum in order, that can saturate.
 void AppendPairs(int32_t sum, std::span<const int8_t> weights, int32_t channels,
                  std::vector<SaturatingPair>& pairs) {
   for (size_t i = 0; i + 1 < weights.size(); i += 2) {
@@ -72,7 +72,7 @@ TEST(PairSaturation, Convolutions) {
   constexpr uint8_t kPadding = 200;
   const ConvWindow window{{7, 6}, {4, 3}, {3, 2}, {2, 3}, {1, 2}, {2, 1}};
   const auto image = Codes<uint8_t>(kChannels * 7 * 6, 3);
-  // In the order of the sum: [3, 2, channels].
+  // The order is that of the sum: [3, 2, channels].
   const auto w = Codes<int8_t>(3 * 2 * kChannels, 4);
   std::vector<SaturatingPair> pairs;
   AppendPairs(0, w, kChannels, pairs);

@@ -1,11 +1,11 @@
-// Rounding vectors of values to a block's grid: the arithmetic of quantize-dequantize. Compiled
-// once a target, included by the files of the kernel families only.
+// The arithmetic of quantize-dequantize: it rounds vectors of values to a block's grid. It is
+// compiled once a target and included by the files of the kernel families only.
 //
-// How a value is rounded without leaving float32: adding and subtracting 2^(e + 23 - m) rounds a
+// A value is rounded without leaving float32: adding and subtracting 2^(e + 23 - m) rounds a
 // magnitude below 2^(e + 1) to a multiple of 2^(e - m), ties to even, because that is the unit in
 // the last place of the sum. Both operations are exact otherwise. The same trick with the exponent
 // of each element (float elements) or of its block (integer elements) gives all formats. It holds
-// while no exponent involved leaves float32's normal range: blocks whose largest magnitude is below
+// while no exponent involved leaves float32's normal range. Blocks whose largest magnitude is below
 // 2^-63 or not below 2^98, NaN or infinite are left to the scalar reference. All-zero blocks are
 // not among them.
 #if defined(BITPRESS_KERNELS_ROUNDING_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -31,7 +31,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using formats::RoundingMode;
 using formats::ZeroRule;
 
-// Arrays of vectors below need vectors of fixed size: true on x86 and Arm NEON.
+// Arrays of vectors below need vectors of fixed size, which x86 and Arm NEON have.
 using DF = hn::ScalableTag<float>;
 using DU = hn::ScalableTag<uint32_t>;
 using DI = hn::ScalableTag<int32_t>;
@@ -46,7 +46,7 @@ constexpr uint32_t kSign = formats::kFloatSignBit;
 constexpr uint32_t kExponent = formats::kFloatExponentMask;
 constexpr uint32_t kMantissa = formats::kFloatMantissaMask;
 constexpr uint32_t kOneExponent = 1u << formats::kFloatMantissaBits;
-// Bounds of a block's largest magnitude for the vector code (see above).
+// The bounds of a block's largest magnitude for the vector code (see above).
 constexpr uint32_t kLeastAmax = 64u << 23;
 constexpr uint32_t kTopAmax = 225u << 23;
 
@@ -57,7 +57,7 @@ enum class Element { kFloat, kSignMagnitude, kTwosComplement };
 HWY_INLINE VU Magnitude(VF x) { return hn::And(hn::BitCast(kDu, x), hn::Set(kDu, ~kSign)); }
 HWY_INLINE VF AsFloat(VU bits) { return hn::BitCast(kDf, bits); }
 
-// Lanes whose block the reference must do.
+// Returns whether the reference must do the block of some lane.
 HWY_INLINE bool AnySpecial(VU amax) {
   const auto signed_amax = hn::BitCast(
       kDi, amax);  // magnitudes are not negative as int32, and int32 compares everywhere
@@ -67,9 +67,9 @@ HWY_INLINE bool AnySpecial(VU amax) {
   return !hn::AllFalse(kDi, hn::Or(is_small, is_large));
 }
 
-// The parameters as vectors. They are made once a call and live in registers: read from the struct
-// in the loop, they would be loaded again after every store, which might have changed them for all
-// the compiler knows.
+// The parameters as vectors. They are made once a call and live in registers. Read from the struct
+// in the loop they would be loaded again after every store, because the compiler cannot know that
+// it did not change them.
 struct Constants {
   VU least_exponent, largest_exponent, max_shift, limit_mantissa, subnormal_offset, magic_offset;
   hn::Vec<DI> exponent_threshold;
@@ -90,7 +90,7 @@ struct Constants {
         params(p) {}
 };
 
-// The exponent of the block's largest value after the scale choice: the shared exponent plus emax.
+// Limits the exponent of the block's largest value, which is the shared exponent plus emax.
 HWY_INLINE VU LimitExponent(const Constants& c, VU exponent) {
   return hn::Min(hn::Max(exponent, c.least_exponent), c.largest_exponent);
 }
@@ -104,8 +104,8 @@ HWY_INLINE VU BlockExponent(const Constants& c, VU amax) {
   return LimitExponent(c, WantedExponent(c, amax));
 }
 
-// The exponent of a sub-block: what its own largest value wants, lowered from the block's by at
-// most max_shift.
+// Returns the exponent of a sub-block: that which its own largest value wants, lowered from the
+// block's by at most max_shift.
 HWY_INLINE VU SubBlockExponent(const Constants& c, VU block_exponent, VU sub_amax) {
   const VU least = hn::Sub(block_exponent, c.max_shift);
   return hn::Min(hn::Max(WantedExponent(c, sub_amax), least), block_exponent);
@@ -114,7 +114,7 @@ HWY_INLINE VU SubBlockExponent(const Constants& c, VU block_exponent, VU sub_ama
 // Rounds the values of a block whose exponent is known.
 template <Element kElement, bool kHalfToEven, ZeroRule kZero>
 struct Rounder {
-  VU exponent;  // float elements: the smallest an element's exponent may be
+  VU exponent;  // float elements: the smallest exponent of an element
   VF magic;     // integer elements: see the top of the file
   VF limit;
   VF limit_negative;
@@ -164,8 +164,8 @@ struct Rounder {
     return y;
   }
 
-  // From ties to even to half away from zero, or half up (towards zero for negative values): a tie
-  // is half a step away from where it went.
+  // Turns ties to even into half away from zero, or half up (towards zero for negative values). A
+  // tie is half a step away from its rounded value.
   HWY_INLINE VF FixTies(const Constants& c, VF a, VF rounded, VU sign) const {
     const VU up_only = c.half_up ? sign : hn::Zero(kDu);
     const auto towards_zero = hn::RebindMask(kDf, hn::Ne(up_only, hn::Zero(kDu)));
@@ -177,7 +177,7 @@ struct Rounder {
   }
 };
 
-// Vectors or parts of one, without touching memory behind the part.
+// Load and store vectors or parts of one, without touching memory behind the part.
 HWY_INLINE VF LoadPart(const float* from, size_t count) {
   HWY_ALIGN float buffer[HWY_LANES(float)] = {};
   std::memcpy(buffer, from, count * sizeof(float));

@@ -38,8 +38,8 @@ HWY_INLINE float SumOfVector(D d, hn::VFromD<D> v) {
   }
 }
 
-// kA rows with kB rows: every loaded vector takes part in several products, and the sums stay in
-// registers.
+// Adds the products of kA rows with kB rows. Every loaded vector takes part in several products,
+// and the sums stay in registers.
 template <size_t kA, size_t kB>
 HWY_INLINE void AddTile(const float* a, size_t a_stride, const float* b, size_t b_stride,
                         size_t length, double* out, size_t out_stride) {
@@ -71,14 +71,14 @@ HWY_INLINE void AddTile(const float* a, size_t a_stride, const float* b, size_t 
   }
 }
 
-// As many rows of each matrix as have room in the registers: 32 with 512 bits, 16 with 256.
+// The rows of each matrix for whose sums the registers have room: 32 with 512 bits, 16 with 256.
 constexpr size_t kTileA = kParts == 1 ? 4 : 3;
 constexpr size_t kTileB = kParts == 1 ? 4 : 2;
 
 #else
 
-// Vectors of this target cannot, and perhaps the processor can: on ARM the portable target is all
-// there is.
+// Vectors of this target have no fused multiply-add, but the processor may have one: on ARM there
+// is only the portable target.
 #ifdef __FP_FAST_FMAF
 constexpr bool kHasFastFma = true;
 #else

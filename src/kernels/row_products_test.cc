@@ -20,7 +20,7 @@ std::vector<float> RandomRows(size_t num_rows, size_t stride, uint32_t seed) {
   return values;
 }
 
-// The order of the sums as the header has it, one element after another.
+// Computes a product in the order of the header, one element after another.
 double ProductInOrder(const float* a, const float* b, size_t length) {
   float sums[kRowProductStep] = {};
   for (size_t k = 0; k < length; ++k) {
@@ -55,7 +55,7 @@ TEST_P(RowProductsTest, AddsTheProductsOfEveryPairOfRows) {
             const double expected = 1 + ProductInOrder(&a[i * kStride], &b[j * kStride], length);
             EXPECT_EQ(out[i * out_stride + j], expected);
           }
-          // What lies between the rows stays.
+          // Numbers between the rows stay.
           EXPECT_EQ(out[i * out_stride + num_b], 1.0);
         }
       }
@@ -63,7 +63,7 @@ TEST_P(RowProductsTest, AddsTheProductsOfEveryPairOfRows) {
   }
 }
 
-// Sums of which only a fused multiply-add, or one that is emulated with care, has the bits.
+// Tries sums whose bits need a fused multiply-add, or one that is emulated with care.
 TEST_P(RowProductsTest, RoundsOnce) {
   constexpr size_t kLength = 1 << 10;
   const auto product = [&](const std::vector<float>& a, const std::vector<float>& b) {
@@ -71,8 +71,8 @@ TEST_P(RowProductsTest, RoundsOnce) {
     AddRowProducts({a.data(), 1, a.size()}, {b.data(), 1, b.size()}, a.size(), &sum, 1);
     return sum;
   };
-  // 1 + 2^-23 + 2^-24 - 2^-70: in double it is the middle between two floats, of which the even one
-  // is the wrong one.
+  // The sum is 1 + 2^-23 + 2^-24 - 2^-70. In double it is the middle between two floats, and the
+  // even one is wrong.
   std::vector<float> a(2 * kRowProductStep);
   std::vector<float> b(a.size());
   a[0] = 1;
@@ -80,8 +80,8 @@ TEST_P(RowProductsTest, RoundsOnce) {
   a[kRowProductStep] = 0x1p-12F * (1 + 0x1p-23F);
   b[kRowProductStep] = 0x1p-12F * (1 - 0x1p-23F);
   EXPECT_EQ(product(a, b), 1 + 0x1p-23);
-  // Large and small terms, sums among the subnormal numbers, few bits (so that sums are often in
-  // the middle), zeros.
+  // There are large and small terms, sums among the subnormal numbers, terms of few bits (so that
+  // sums are often in the middle), and zeros.
   for (const float scale : {1.0F, 1e18F, 1e-19F, 1e-22F}) {
     a = RandomRows(1, kLength, 4);
     b = RandomRows(1, kLength, 5);

@@ -17,12 +17,12 @@ namespace {
 
 using formats::FormatSpec;
 
-// Scales, shifted, within this range give normal products with every element that is not zero;
-// other blocks that are not zeros are left to the reference.
+// The range of shifted scales that give normal products with every element that is not zero. Other
+// blocks that are not zeros are left to the reference.
 constexpr uint32_t kLeastFactor = 27u << kExponentShift;
 constexpr uint32_t kLargestFactor = 227u << kExponentShift;
 
-// The planes of a batch; the first of each belongs to the batch's first block.
+// The planes of a batch. The first code of each belongs to the batch's first block.
 struct BatchIn {
   size_t first_block = 0;
   const uint8_t* codes = nullptr;
@@ -128,7 +128,7 @@ class TensorUnpacker {
     }
   }
 
-  // factor * 2^-shift where that is easy, else anything.
+  // Returns factor * 2^-shift if the scale is easy, else anything.
   static float Shifted(float factor, uint8_t shift) {
     return formats::FloatFromBits(formats::FloatBits(factor) -
                                   (static_cast<uint32_t>(shift) << kExponentShift));
@@ -164,7 +164,7 @@ class TensorUnpacker {
     }
   }
 
-  // One column of a block.
+  // Decodes one column of a block by the reference.
   void AskReference(size_t q, size_t column, const BatchIn& in) const {
     const size_t length = walk_.Length(q), stride = walk_.inner;
     const uint8_t scale = scales_[walk_.FirstScale(q) + column];
@@ -199,7 +199,7 @@ class TensorUnpacker {
   formats::ref::BlockCodec codec_;
   std::vector<float> elements_;
   std::array<float, 256> scale_table_{};
-  std::array<bool, 256> is_easy_{};  // with any shift
+  std::array<bool, 256> is_easy_{};  // scale codes that are easy with any shift
 };
 
 }  // namespace

@@ -16,14 +16,14 @@
 namespace bitpress::kernels {
 namespace {
 
-// Sums are kept in so many lanes, whatever the width of the processor's vectors.
+// The number of lanes of a sum, whatever the width of the processor's vectors.
 constexpr size_t kLanes = 16;
 constexpr size_t kRun = 1024;  // elements whose float32 sums go to a double one
 constexpr int64_t kMostCodes = 1 << 16;
 using Lanes = std::array<float, kLanes>;
 
 struct Extent {
-  float min = 0;  // of finite elements and zero
+  float min = 0;  // extremes of finite elements and zero
   float max = 0;
   bool is_finite = true;
 };
@@ -60,7 +60,7 @@ std::vector<float> FiniteOnly(std::span<const float> values) {
   return finite;
 }
 
-// A scale for the elements in steps, and where these saturate.
+// A scale for the elements in steps, and the steps at which they saturate.
 struct Steps {
   float inverse_scale = 1;
   float least = 0;
@@ -90,7 +90,7 @@ double SumOfRun(std::span<const float> values, const Steps& steps) {
   return sums[0];
 }
 
-// Once the sum is above `enough`, the rest is not looked at.
+// Returns the sum of squared errors. It does not look at the rest once the sum is above `enough`.
 double SumOfErrors(std::span<const float> values, const formats::QParams& params,
                    const formats::CodeRange& codes, double enough) {
   const Steps steps{1 / params.scale, static_cast<float>(codes.quant_min - params.zero_point),
@@ -103,10 +103,10 @@ double SumOfErrors(std::span<const float> values, const formats::QParams& params
   return sum * unit;
 }
 
-// The element of rank ceil(part * n), counted from 1. Moves elements.
+// Returns the element of rank ceil(part * n), counted from 1. Moves elements.
 float AtRank(std::vector<float>& values, double part) {
   const auto count = static_cast<double>(values.size());
-  // Not the next one because of a rounding error: 99.9 % of 1000 are 999.
+  // A rounding error must not give the next element: 99.9 % of 1000 are 999.
   const double rank = std::ceil(part * count - count * 1e-12);
   const auto index = static_cast<ptrdiff_t>(std::clamp(rank, 1.0, count)) - 1;
   std::nth_element(values.begin(), values.begin() + index, values.end());
@@ -159,7 +159,7 @@ formats::QParams MseQParams(std::span<const float> values, const formats::Intege
   double least = std::numeric_limits<double>::infinity();
   return formats::LeastErrorQParams(
       extent.min, extent.max, spec, [&](const formats::QParams& params) {
-        // Three times the least: the search must still tell where it may stop.
+        // The search stops at 2.5 times the least error, so errors up to three times are exact.
         const double error = SumOfErrors(values, params, codes, 3 * least);
         least = std::min(least, error);
         return error;

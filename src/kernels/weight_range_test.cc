@@ -80,7 +80,7 @@ TEST(WeightRangeTest, ErrorsEqualTheReference) {
       for (const float factor : {1.0f, 0.7f, 0.1f}) {
         params.scale *= factor;
         const double expected = ReferenceError(values, params, spec);
-        // What float32 quotients cannot tell.
+        // The rounding of float32 quotients.
         const double noise = 1e-2 * params.scale;
         EXPECT_NEAR(SumOfSquaredErrors(values, params, spec), expected,
                     2e-3 * expected + noise * noise);
@@ -111,7 +111,7 @@ TEST(WeightRangeTest, MseIsNearlyAsGoodAsBruteForce) {
           const QParams params = MseQParams(values, spec);
           const double found = SumOfSquaredErrors(values, params, spec);
           EXPECT_LE(found, SumOfSquaredErrors(values, MinMaxQParams(values, spec), spec));
-          // Few elements: many local minima. The mean of all cases says more than the worst one.
+          // Few elements have many local minima. The mean of all cases says more than the worst.
           if (count >= 1000) {
             EXPECT_LE(found, 1.08 * least) << count;
           }
