@@ -39,8 +39,8 @@ struct ObservedTotals {
 struct ObservedExponent {
   bool is_negative = false;
   int exponent_field = 0;
-  std::array<uint64_t, kObservedBinsPerExponent> counts =
-      {};                                       // by m's 8 bits below the leading one
+  // The counts of elements by m's 8 bits below the leading one.
+  std::array<uint64_t, kObservedBinsPerExponent> counts = {};
   uint64_t sum = 0;                             // sum of m
   std::array<uint64_t, 2> sum_of_squares = {};  // sum of m * m: low word, high word
 };
