@@ -1,4 +1,4 @@
-// Little-endian numbers in and out of bytes, and the checksum.
+// Little-endian numbers in and out of bytes, and the checksum of calibration files.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,8 @@
 
 namespace bitpress::calibrate {
 
-// CRC-32C (Castagnoli; RFC 3720, appendix B.4): of "123456789" it is 0xE3069283.
+// Returns the CRC-32C of the bytes (Castagnoli; RFC 3720, appendix B.4). "123456789" gives
+// 0xE3069283.
 uint32_t Crc32c(std::string_view bytes);
 
 class ByteWriter {
@@ -23,9 +24,9 @@ class ByteWriter {
     }
   }
   void Wide(UInt128 number);
-  // Seven bits a byte, lowest first; the highest bit says that more follow.
+  // Writes seven bits a byte, lowest first. The highest bit of a byte says that more follow.
   void Compact(uint64_t number);
-  void Text(std::string_view text);  // its length, compact, and the bytes
+  void Text(std::string_view text);  // writes its length, compact, and the bytes
   void Float(float x);
   void Sum(const ExactSum& sum);
 
@@ -35,7 +36,7 @@ class ByteWriter {
   std::string bytes_;
 };
 
-// Every function throws Error(kInvalidArgument) at the end of the bytes.
+// A reader of such bytes. Every function throws Error(kInvalidArgument) at the end of the bytes.
 class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : bytes_(bytes) {}
@@ -50,11 +51,12 @@ class ByteReader {
     return static_cast<T>(number);
   }
   UInt128 Wide();
-  uint64_t Compact();  // the shortest form only
+  uint64_t Compact();  // throws unless the number has its shortest form
   std::string Text();
   float Float();
   ExactSum Sum();
-  // A number of things that take at least `least_bytes` each: no more than may follow.
+  // Reads the number of things that take at least `least_bytes` each. Throws if more are announced
+  // than bytes can follow.
   size_t Count(size_t least_bytes);
 
   size_t num_left() const { return bytes_.size(); }
@@ -65,6 +67,7 @@ class ByteReader {
   std::string_view bytes_;
 };
 
+// Throws the Error(kInvalidArgument) of a damaged file.
 [[noreturn]] void FailDamaged(std::string_view what);
 
 }  // namespace bitpress::calibrate

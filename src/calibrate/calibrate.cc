@@ -46,7 +46,7 @@ class Calibration {
       const auto axis = options_.axes.find(values[id]);
       if (axis != options_.axes.end()) collector_.statistics(id).set_axis(axis->second);
     }
-    // Through a file, which ONNX Runtime maps, and not in memory, where the weights would be twice.
+    // The model goes through a file, which ONNX Runtime maps. In memory the weights would be twice.
     const ScratchFolder folder;
     const std::filesystem::path path = folder.path() / "observed.onnx";
     {

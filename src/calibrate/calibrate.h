@@ -1,6 +1,7 @@
-// Calibration: one pass of samples through the float model, in which observers count the tensors to
-// be quantized where ONNX Runtime computes them. Memory does not grow with the number of samples.
-// The model runs one sample at a time (sample_runs.h).
+// Calibration: one pass of samples through the float model, which gathers the statistics that
+// scales of activations follow from. Observers count the tensors to be quantized where ONNX Runtime
+// computes them. Memory does not grow with the number of samples. The model runs one sample at a
+// time (sample_runs.h).
 #pragma once
 
 #include <cstddef>
@@ -20,29 +21,29 @@ namespace bitpress::calibrate {
 
 struct CalibrateOptions {
   size_t batch_size = 8;   // samples read at once
-  size_t num_threads = 0;  // of ONNX Runtime; 0: one per core
+  size_t num_threads = 0;  // threads of ONNX Runtime; 0: one per core
   // Values that get statistics of each slice across this axis too, for example of each channel.
   std::map<std::string, int64_t> axes = {};
-  std::filesystem::path operator_library = {};  // as in runtime::SessionOptions
+  std::filesystem::path operator_library = {};  // see runtime::SessionOptions
   ProgressSink progress = {};                   // counts samples; may be empty
 };
 
-// Every value that could be quantized: FLOAT and FLOAT16 inputs and outputs of nodes that are no
-// constants, those of bodies of If, Loop and Scan included, in graph order. `model` should be
-// prepared (constants folded, shapes inferred): values of unknown type are left out.
+// Returns every value that could be quantized, in graph order: FLOAT and FLOAT16 inputs and outputs
+// of nodes, but no constants. Values in bodies of If, Loop and Scan are included. `model` should be
+// prepared (constants folded, shapes inferred), because values of unknown type are left out.
 std::vector<std::string> FloatActivations(const graph::Model& model);
 
 struct CalibrationResult {
   CalibrationTable table;
   uint64_t num_left_out = 0;  // samples that did not fill a batch of a fixed size
-  double run_ms = 0;          // in ONNX Runtime, observers included; without reading samples
+  double run_ms = 0;          // time in ONNX Runtime with observers, without reading samples
 };
 
 // Runs every sample of `source` through the model and counts `values`, which may be of the main
 // graph or of bodies. `name` is noted for people. A value in a branch that never runs has empty
-// statistics. Throws Error(kInvalidArgument) if a value is not a float value of the model or if
-// there are no samples (for a fixed first dimension: fewer than one whole batch; a rest of the
-// samples is left out), and what reading and running throw.
+// statistics. If the model's first dimension is fixed, samples that fill no batch are left out.
+// Throws Error(kInvalidArgument) if a value is not a float value of the model or if no sample runs.
+// Errors of reading and running pass through.
 CalibrationResult Calibrate(const graph::Model& model, std::string name,
                             std::span<const std::string> values, data::Source& source,
                             const CalibrateOptions& options = {});

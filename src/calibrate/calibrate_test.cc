@@ -27,7 +27,7 @@ std::vector<float> RandomNormal(size_t count, uint32_t seed) {
   return values;
 }
 
-// Samples in memory, [3, 8, 8] floats each.
+// A source of samples in memory, [3, 8, 8] floats each.
 class Noise : public data::Source {
  public:
   Noise(size_t begin, size_t end) : begin_(begin), end_(end), next_(begin) {}

@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t kVersion = 1;
 constexpr size_t kChecksumBytes = 4;
-// Least bytes of what comes in numbers: of a tensor with an empty name, an exponent, a slice.
+// The least bytes of a tensor (with an empty name), an exponent and a slice.
 constexpr size_t kLeastTensorBytes = 1 + 5 + 8 + 1 + 2 * 80 + 1 + 1;
 constexpr size_t kLeastExponentBytes = 2 + 2 * 16 + 32 + 1;
 constexpr size_t kSliceBytes = 8 + 8 + 2 * 80;
@@ -26,7 +26,7 @@ void WriteExtremes(ByteWriter& out, const Extremes& extremes) {
 
 bool IsPlain(float x) { return formats::IsFinite(x) && formats::FloatBits(x) != 0x80000000u; }
 
-// The extremes of `num_finite` elements.
+// Reads the extremes of `num_finite` elements.
 Extremes ReadExtremes(ByteReader& in, uint64_t num_finite) {
   Extremes extremes{in.Float(), in.Float()};
   const bool is_right = num_finite == 0 ? extremes == Extremes{}
@@ -57,7 +57,7 @@ void WriteExponent(ByteWriter& out, int key, const ExponentStatistics& exponent)
   }
 }
 
-// Reads one, and adds its elements to `num_elements`.
+// Reads an exponent, and adds its elements to `num_elements`.
 ExponentStatistics ReadExponent(ByteReader& in, uint64_t& num_elements) {
   ExponentStatistics exponent;
   exponent.sum = in.Wide();
@@ -181,7 +181,7 @@ CalibrationTable FromBytes(std::string_view bytes) {
          kCalibrationMagic);
   }
   for (size_t i = 0; i < kCalibrationMagic.size(); ++i) in.Number<uint8_t>();
-  // Before the checksum: a newer version may have another one.
+  // The version comes before the checksum, because a newer version may have another checksum.
   const auto version = in.Number<uint32_t>();
   if (version != kVersion) {
     Fail(ErrorCode::kInvalidArgument, "the calibration file is of version {}, expected {}", version,

@@ -38,7 +38,7 @@ CalibrationTable MakeTable(uint32_t seed) {
   return table;
 }
 
-// With a checksum that fits.
+// Returns the bytes with a checksum that fits.
 std::string Sealed(std::string bytes) {
   ByteWriter out;
   out.bytes() = bytes.substr(0, bytes.size() - 4);
@@ -91,8 +91,8 @@ TEST(CalibrationFile, AnyDamageIsFound) {
               HasSubstr("version 2"));
 }
 
-// Changed on purpose, with the right checksum: either an error, or statistics without
-// contradiction.
+// Bytes that were changed on purpose, with the right checksum, give either an error or statistics
+// without contradiction.
 TEST(CalibrationFile, HostileBytesDoNoHarm) {
   const std::string bytes = ToBytes(MakeTable(4));
   std::mt19937 random(5);
@@ -100,7 +100,7 @@ TEST(CalibrationFile, HostileBytesDoNoHarm) {
   for (int round = 0; round < 20000; ++round) {
     std::string changed = bytes;
     for (uint64_t i = random() % 3 + 1; i > 0; --i) {
-      // Mostly at the beginning, where the sizes are.
+      // Most changes are at the beginning, among the sizes.
       const size_t range = random() % 2 == 0 ? 400 : changed.size();
       changed[random() % range] = static_cast<char>(random() % 2 == 0 ? 0xFF : random());
     }

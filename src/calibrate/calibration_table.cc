@@ -5,7 +5,7 @@
 namespace bitpress::calibrate {
 namespace {
 
-// A value that only `a` has; "" if there is none.
+// Returns a value that only `a` has; "" if there is none.
 std::string Missing(const CalibrationTable& a, const CalibrationTable& b) {
   for (const auto& [name, statistics] : a.tensors) {
     if (!b.tensors.contains(name)) return name;

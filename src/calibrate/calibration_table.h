@@ -1,4 +1,5 @@
-// The result of calibration: statistics by value name, and what they are of. Plain data.
+// The result of calibration: statistics by value name, with the model and the number of samples
+// that they are of. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +12,14 @@
 namespace bitpress::calibrate {
 
 struct CalibrationTable {
-  std::string model_name;          // for people; not compared
-  uint64_t model_fingerprint = 0;  // graph::Model::Fingerprint of the float model, prepared
-  uint64_t num_samples = 0;        // that ran
-  // Every value that was watched, also one that never came.
+  std::string model_name;          // a name for people; not compared
+  uint64_t model_fingerprint = 0;  // graph::Model::Fingerprint of the prepared float model
+  uint64_t num_samples = 0;        // samples that ran
+  // The statistics of every value that was watched, even if it never came.
   std::map<std::string, TensorStatistics> tensors;
 
-  // Adds the samples of the other table up: exactly what one pass over both would give. Throws
-  // Error(kInvalidArgument) if it is of another model, or watched other values, naming one.
+  // Adds the samples of the other table. The result is exactly that of one pass over both. Throws
+  // Error(kInvalidArgument) if the other is of another model, or watched other values, naming one.
   void Merge(const CalibrationTable& other);
 
   bool operator==(const CalibrationTable&) const = default;

@@ -10,7 +10,7 @@
 namespace bitpress::calibrate {
 namespace {
 
-// Fewer elements are not worth a thread's start.
+// The least elements that are worth a thread's start.
 constexpr size_t kLeastElementsPerTask = size_t{1} << 14;
 
 }  // namespace

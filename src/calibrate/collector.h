@@ -1,5 +1,5 @@
-// Counts the tensors that observers show, on as many threads as ONNX Runtime has. The counts do not
-// depend on how a tensor is cut among them. Used by one session at a time.
+// A sink of observers that counts their tensors, on as many threads as ONNX Runtime has. The counts
+// do not depend on how a tensor is cut among threads. One session at a time uses it.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@ namespace bitpress::calibrate {
 
 class Collector : public runtime::ObserverSink {
  public:
-  // For ids 0 .. num_values - 1. `num_threads`: how many work at once.
+  // Counts tensors of the ids 0 .. num_values - 1, on `num_threads` threads at once.
   Collector(size_t num_values, size_t num_threads);
 
   void Observe(const runtime::ObservedTensor& tensor,
                const runtime::ParallelTasks& run_parallel) override;
-  // A sample has run: its extremes are now known. A value that came several times, in a loop,
+  // Takes the extremes of the sample that has run. A value that came several times, in a loop,
   // counts once.
   void EndSample();
 
@@ -40,7 +40,7 @@ class Collector : public runtime::ObserverSink {
 
   std::vector<Value> values_;
   size_t num_threads_;
-  std::mutex mutex_;  // of what follows, and of values while they are added to
+  std::mutex mutex_;  // guards idle_counters_, and values while they are added to
   std::vector<std::unique_ptr<kernels::ObserveCounter>> idle_counters_;
 };
 

@@ -1,4 +1,5 @@
-// The vector kernels count exactly what the scalar specification counts, on every instruction set.
+// Tests that the vector kernels count exactly as the scalar specification does, on every
+// instruction set.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,7 +25,7 @@ class Counting : public testing::TestWithParam<std::string> {
   void TearDown() override { kernels::UseTarget(""); }
 };
 
-// By kind: any bits, a bell with zeros as behind a ReLU, or special values.
+// Returns values of a kind: any bits, a bell with zeros as behind a ReLU, or special values.
 std::vector<float> MakeValues(size_t count, uint32_t kind) {
   static constexpr float kSpecials[] = {0.0f, -0.0f,  kInfinity,     -kInfinity,    NAN,
                                         -NAN, 1e-45f, -1e-45f,       1.1e-38f,      -1.1e-38f,

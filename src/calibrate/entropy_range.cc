@@ -11,10 +11,10 @@
 namespace bitpress::calibrate {
 namespace {
 
-constexpr double kSmoothing = 0.0001;  // of ONNX Runtime's smooth_distribution
+constexpr double kSmoothing = 0.0001;  // as in ONNX Runtime's smooth_distribution
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Empty bins get a little, the others pay for it. Whether that was possible.
+// Gives empty bins a little, for which the others pay. Returns whether that was possible.
 bool Smooth(std::span<double> distribution) {
   const auto zeros = static_cast<double>(std::count(distribution.begin(), distribution.end(), 0.0));
   const double nonzeros = static_cast<double>(distribution.size()) - zeros;
@@ -25,7 +25,8 @@ bool Smooth(std::span<double> distribution) {
   return true;
 }
 
-// sum p log(p / q) of both divided by their sums. REQUIRES: all are positive.
+// Returns sum p log(p / q) of p and q divided by their sums. All of them are positive, unless a
+// calibration file contradicts itself; then the result is NaN.
 double RelativeEntropy(std::span<const double> p, std::span<const double> q) {
   const double sum_p = std::accumulate(p.begin(), p.end(), 0.0);
   const double sum_q = std::accumulate(q.begin(), q.end(), 0.0);
@@ -53,9 +54,9 @@ class Divergence {
   }
 
  private:
-  // q: what is inside, spread within each quantized bin over the bins where p has something. Whole
-  // numbers, as in the original; the bins beyond the last full quantized bin count in its sum, but
-  // stay empty.
+  // Makes q from the elements inside: those of each quantized bin are spread over its bins in which
+  // p has some. The numbers are whole, as in the original. The bins beyond the last full quantized
+  // bin count in its sum, but stay empty.
   void MergeAndExpand(const BinRange& range) {
     const size_t size = range.last - range.first;
     const size_t num_merged = size / num_quantized_bins_;

@@ -1,5 +1,6 @@
-// The range with the least Kullback-Leibler divergence between the values and their quantized
-// selves, by ONNX Runtime's definition, which works on bins of equal width.
+// The range method "entropy": the range with the least Kullback-Leibler divergence between the
+// values and the quantized values, by ONNX Runtime's definition, which works on bins of equal
+// width.
 #pragma once
 
 #include <cstddef>
@@ -10,32 +11,33 @@
 
 namespace bitpress::calibrate {
 
-// Counts in bins of equal width from -threshold to threshold.
+// The counts in bins of equal width from -threshold to threshold.
 struct UniformHistogram {
   double threshold = 0;
   std::vector<int64_t> counts;
 
-  // The lower edge of bin i, or the end of the last one.
+  // Returns the lower edge of bin i, or the end of the last one.
   double Edge(size_t i) const;
 };
 
-// The distribution in `num_bins` bins up to the largest magnitude. Each of its own bins is spread
-// evenly over those it touches, so that whole elements come out: what lies below an edge is rounded
-// to a whole number, and the total stays. REQUIRES: !statistics.is_empty(), num_bins > 0.
+// Returns the distribution in `num_bins` bins up to the largest magnitude. Each bin of the
+// statistics is spread evenly over those it touches. The number of elements below an edge is
+// rounded to a whole number, and the total stays. REQUIRES: !statistics.is_empty(), num_bins > 0.
 UniformHistogram ToUniform(const TensorStatistics& statistics, size_t num_bins);
 
-// The edge around zero that ONNX Runtime's HistogramCollector.get_entropy_threshold
-// (onnxruntime/quantization/calibrate.py, 1.31) finds: of all [-t, t] made of whole bins, at least
-// num_quantized_bins of them, that where the distribution (what is outside counted into its
-// outermost bins) is nearest to itself merged into num_quantized_bins, by scipy's entropy of both
-// smoothed. The same in double instead of float32, and an infinite divergence where ONNX Runtime
-// stops with an assertion (too many empty bins). The first of equals. Ends are bins first..last
-// - 1. REQUIRES: an even number of bins, 2 <= num_quantized_bins <= counts.size(), even.
+// A range of bins, first to last - 1.
 struct BinRange {
   size_t first = 0;
   size_t last = 0;
   bool operator==(const BinRange&) const = default;
 };
+// Returns the range around zero that ONNX Runtime's HistogramCollector.get_entropy_threshold
+// (onnxruntime/quantization/calibrate.py, 1.31) finds. Candidates are all [-t, t] of at least
+// num_quantized_bins whole bins, where the outermost bins count the elements outside too. The
+// result is the candidate whose distribution is nearest to itself merged into num_quantized_bins,
+// by scipy's entropy of both smoothed; the first of equals. Arithmetic is in double instead of
+// float32. The divergence is infinite where ONNX Runtime stops with an assertion (too many empty
+// bins). REQUIRES: an even number of bins, 2 <= num_quantized_bins <= counts.size(), even.
 BinRange LeastDivergence(const UniformHistogram& histogram, size_t num_quantized_bins);
 
 }  // namespace bitpress::calibrate

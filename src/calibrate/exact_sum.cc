@@ -11,7 +11,7 @@ namespace {
 
 using Words = std::array<uint64_t, ExactSum::kNumWords>;
 
-// words += carry * 2^(64 * first)
+// Adds carry * 2^(64 * first) to the words.
 void Propagate(Words& words, size_t first, bool carry) {
   for (size_t i = first; carry && i < words.size(); ++i) carry = ++words[i] == 0;
 }
@@ -21,7 +21,7 @@ void Negate(Words& words) {
   Propagate(words, 0, true);
 }
 
-// The significand and its exponent: x = m * 2^e.
+// The significand and the exponent of a float: x = significand * 2^exponent.
 struct Parts {
   uint32_t significand;
   int exponent;

@@ -1,5 +1,5 @@
-// Sums of floats without rounding: fixed-point numbers wide enough for every float, so that the
-// order of additions does not matter.
+// Sums of floats without rounding, for statistics that must not depend on the order of elements.
+// They are fixed-point numbers wide enough for every float.
 #pragma once
 
 #include <array>
@@ -21,16 +21,16 @@ class ExactSum {
   static constexpr size_t kNumWords = 10;
   static constexpr int kLowestExponent = -298;
 
-  // += x, and += x * x. REQUIRES: finite.
+  // Add x, and x * x. REQUIRES: x is finite.
   void Add(float x);
   void AddSquare(float x);
-  // += magnitude * 2^exponent, or -= it. REQUIRES: exponent >= -298, and it fits.
+  // Adds magnitude * 2^exponent, or subtracts it. REQUIRES: exponent >= -298, and the sum fits.
   void AddScaled(UInt128 magnitude, int exponent, bool is_negative);
   void Add(const ExactSum& other);
 
-  // The nearest double, ties to even; infinite beyond its range.
+  // Returns the nearest double, ties to even; infinite beyond its range.
   double Round() const;
-  // Round() of this divided by `divisor`, which is > 0: two roundings.
+  // Returns Round() / divisor, which is rounded twice. REQUIRES: divisor > 0.
   double Mean(uint64_t divisor) const {
     BITPRESS_DCHECK(divisor > 0);
     return Round() / static_cast<double>(divisor);

@@ -10,16 +10,16 @@
 namespace bitpress::calibrate {
 namespace {
 
-// The nearest whole number, ties to even. REQUIRES: |x| < 2^51.
+// Returns the nearest whole number, ties to even. REQUIRES: |x| < 2^51.
 double Round(double x) {
   BITPRESS_DCHECK(std::fabs(x) < 0x1p51);
   constexpr double kMagic = 0x1.8p52;
   return (x + kMagic) - kMagic;
 }
 
-// Errors are measured in steps. `Between`: the mean of |r|^power for r spread evenly from `a` to
-// `b`, which lie in one cell. `Integral`: of r from `a` to the upper end of the cell, 1/2. kCell:
-// over a whole cell.
+// The powers of errors, which are measured in steps. `Between` is the mean of |r|^power for r
+// spread evenly from `a` to `b`, which lie in one cell. `Integral` is the integral for r from `a`
+// to the upper end of the cell, 1/2, and kCell the integral over a whole cell.
 struct Squared {
   static constexpr double kCell = 1.0 / 12;
   static double Unit(double scale) { return scale * scale; }
@@ -36,19 +36,20 @@ struct Absolute {
   static double Integral(double a) { return (a < 0 ? 0.25 + a * a : 0.25 - a * a) / 2; }
 };
 
-// The mean of |x - round(x)|^power for x spread evenly from `a` to `b`.
+// Returns the mean of |x - round(x)|^power for x spread evenly from `a` to `b`.
 template <typename Power>
 double RoundingError(double a, double b) {
   const double first = Round(a);
   const double last = Round(b);
   if (first == last) return Power::Between(a - first, b - last);
-  // The rest of the first cell, whole cells, and, mirrored, the beginning of the last one.
+  // The parts are the rest of the first cell, whole cells, and, mirrored, the beginning of the
+  // last.
   return (Power::Integral(a - first) + (last - first - 1) * Power::kCell +
           Power::Integral(last - b)) /
          (b - a);
 }
 
-// The mean over [lower, upper] in steps, when codes end at `limit`.
+// Returns the mean over [lower, upper] in steps, if codes end at `limit`.
 template <typename Power>
 double ErrorBetween(double lower, double upper, double limit) {
   if (upper <= limit) return RoundingError<Power>(lower, upper);
@@ -90,7 +91,7 @@ double ErrorEstimator::Mean(const formats::QParams& params, const formats::CodeR
   const double scale = params.scale;
   const auto error_of = [&](const Side& side, int64_t last_code) {
     const auto limit = static_cast<double>(last_code);
-    // What is rounded to zero needs no look at each bin.
+    // The sums give the error of all bins that are rounded to zero.
     const auto first = last_code == 0 ? side.bins.end()
                                       : std::partition_point(
                                             side.bins.begin(), side.bins.end(),

@@ -28,7 +28,7 @@ TensorStatistics StatisticsOf(const std::vector<float>& values) {
   return statistics;
 }
 
-// The error of the elements themselves, by the reference.
+// Returns the error of the elements themselves, by the reference.
 double SampleError(const std::vector<float>& values, const QParams& params, const CodeRange& codes,
                    double power) {
   double sum = 0;
@@ -75,7 +75,7 @@ TEST(ExpectedErrorTest, EqualsTheErrorOfTheSamples) {
     const double amax = statistics.AbsMax();
     for (const int64_t zero_point : {0, 40, 128, 255}) {
       for (const double part : {4.0, 1.0, 0.5, 0.1, 0.01, 0.001}) {
-        // From all elements in one code to bins that are wider than a step.
+        // Scales go from all elements in one code to bins that are wider than a step.
         const QParams params{static_cast<float>(amax * part / 127), zero_point};
         SCOPED_TRACE(std::string(test.name) + ", zero point " + std::to_string(zero_point) +
                      ", part " + std::to_string(part));
@@ -89,7 +89,7 @@ TEST(ExpectedErrorTest, EqualsTheErrorOfTheSamples) {
 }
 
 TEST(ExpectedErrorTest, OfAnEvenSpreadIsATwelfthOfASquaredStep) {
-  // Evenly over whole steps, in bins much wider and much narrower than a step.
+  // Values lie evenly over whole steps, in bins much wider and much narrower than a step.
   std::vector<float> values;
   for (int i = 0; i < 1 << 20; ++i) values.push_back(64 + static_cast<float>(i) * 0x1p-14f);
   const ErrorEstimator estimator(StatisticsOf(values));
@@ -106,12 +106,12 @@ TEST(ExpectedErrorTest, SaturationIsExact) {
   const ErrorEstimator one(StatisticsOf({1.0f, 1.0f, 1.0f}));
   EXPECT_EQ(one.MeanSquared({0.25f, 0}, {-2, 2}), 0.25);
   EXPECT_EQ(one.MeanAbsolute({0.25f, 0}, {-2, 2}), 0.5);
-  // Nothing above zero: everything positive is lost.
+  // No code is above zero, so everything positive is lost.
   EXPECT_EQ(one.MeanSquared({0.25f, 127}, {-128, 127}), 1.0);
-  // A quarter of zeros, three quarters of -1.
+  // A quarter are zeros, three quarters are -1.
   const ErrorEstimator zeros(StatisticsOf({0.0f, -1.0f, -1.0f, -1.0f}));
   EXPECT_EQ(zeros.MeanSquared({0.25f, 0}, {-2, 2}), 0.75 * 0.25);
-  // One value alone is no bin: its own rounding error.
+  // One value alone is no bin and has its own rounding error.
   const ErrorEstimator third(StatisticsOf({1.3f}));
   EXPECT_NEAR(third.MeanSquared({1, 0}, kInt8), 0.09, 1e-6);
   EXPECT_NEAR(third.MeanAbsolute({1, 0}, kInt8), 0.3, 1e-6);

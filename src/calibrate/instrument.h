@@ -1,4 +1,4 @@
-// Puts observers into a model.
+// The insertion of observers into a model, by which calibration sees its values.
 #pragma once
 
 #include <span>
@@ -8,7 +8,8 @@
 
 namespace bitpress::calibrate {
 
-// Observes values[i] with id i. Throws Error(kInvalidArgument) if it is not a float value.
+// Inserts an observer with id i for values[i]. Throws Error(kInvalidArgument) if it is not a float
+// value.
 void InsertObservers(graph::Model& model, std::span<const std::string> values);
 
 }  // namespace bitpress::calibrate

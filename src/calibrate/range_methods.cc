@@ -22,14 +22,14 @@ using formats::QParams;
 using plan::RangeMethod;
 using Kind = RangeMethod::Kind;
 
-// As many as ONNX Runtime and Quark take for percentiles; with their default for entropy, 128 bins
-// for 128 quantized ones, there is nothing to choose.
+// The number that ONNX Runtime and Quark take for percentiles. Their default for entropy, 128 bins
+// for 128 quantized ones, leaves no choice.
 constexpr size_t kEntropyBins = 2048;
 constexpr size_t kMostQuantizedBins = 128;
 
-// Of Quark's LayerwisePercentile (PercentileCandidates).
+// The candidates of Quark's LayerwisePercentile (PercentileCandidates).
 constexpr std::array<double, 3> kLayerwisePercentiles = {99.99, 99.999, 99.99999};
-// Ours.
+// The candidates of our method `auto`.
 constexpr std::array<double, 5> kAutoPercentiles = {99.9, 99.99, 99.999, 99.9999, 99.99999};
 
 void CheckUsable(const TensorStatistics& statistics) {
@@ -42,8 +42,8 @@ void CheckUsable(const TensorStatistics& statistics) {
   Fail(ErrorCode::kInvalidArgument, "range method {} {}", plan::RangeMethodName(method), what);
 }
 
-// The value up to which `target` elements lie, values spread evenly within their bin. REQUIRES:
-// bins by growing value with ends inside [min, max] after clipping, target <= all elements.
+// Returns the value up to which `target` elements lie, with values spread evenly within their bin.
+// REQUIRES: bins by growing value with ends inside [min, max] after clipping, target <= total.
 double ValueAt(const std::vector<Bin>& bins, double target, double total, double min, double max) {
   BITPRESS_DCHECK(std::ranges::is_sorted(bins, {}, &Bin::lower));
   BITPRESS_DCHECK(target <= total);
@@ -70,10 +70,10 @@ Range PercentileRange(const TensorStatistics& statistics, double percentile, boo
   if (is_symmetric) {
     const double amax = ValueAt(statistics.MagnitudeBins(), percentile / 100 * total, total, 0,
                                 statistics.AbsMax());
-    // Values that are all on one side beyond the cut keep a range inside [min, max].
+    // The range stays inside [min, max] even if all values are on one side beyond the cut.
     return {std::clamp(-amax, min, max), std::clamp(amax, min, max)};
   }
-  // Both ends by the same rule: the lower one is the upper one of the mirrored values.
+  // Both ends follow the same rule: the lower one is the upper one of the mirrored values.
   const double target = (1 - (100 - percentile) / 200) * total;
   const std::vector<Bin> bins = statistics.Bins();
   std::vector<Bin> mirrored(bins.rbegin(), bins.rend());
@@ -83,7 +83,7 @@ Range PercentileRange(const TensorStatistics& statistics, double percentile, boo
 
 Range EntropyRange(const TensorStatistics& statistics, const IntegerSpec& spec) {
   const formats::CodeRange codes = formats::UsedCodes(spec);
-  // Types with fewer than 128 codes: theirs.
+  // Types with fewer than 128 codes take their own number of codes.
   const auto num_codes = static_cast<uint64_t>(codes.quant_max - codes.quant_min) + 1;
   const size_t num_quantized_bins =
       std::min<uint64_t>(kMostQuantizedBins, num_codes + num_codes % 2);
@@ -125,7 +125,7 @@ QParams LayerwisePercentile(const TensorStatistics& statistics, const ErrorEstim
   return best;
 }
 
-// Every other method, the plainest first, which wins ties.
+// Returns the candidates of every other method, the plainest first, which wins ties.
 std::vector<QParams> AllCandidates(const TensorStatistics& statistics,
                                    const ErrorEstimator& estimator, const IntegerSpec& spec) {
   std::vector<QParams> candidates;
@@ -157,7 +157,8 @@ QParams Auto(const TensorStatistics& statistics, const ErrorEstimator& estimator
   return best;
 }
 
-// Of all its finite codes, -0 and +0 both, as ONNX Runtime counts them. Their mean is 0.
+// Returns the deviation of all finite codes, -0 and +0 both, as ONNX Runtime counts them. Their
+// mean is 0.
 double DeviationOfCodes(formats::ElementType type) {
   double sum_of_squares = 0;
   double count = 0;
@@ -237,7 +238,7 @@ float ChooseFloatScale(const TensorStatistics& statistics, const RangeMethod& me
   if (method.kind == Kind::kDistribution && spec.element_bits == 8) {
     scale = statistics.StandardDeviation() / DeviationOfCodes(spec.element_type);
   } else if (IsRangeBased(method)) {
-    // Symmetric, and with more codes than entropy asks for.
+    // The default spec is symmetric, and has more codes than entropy asks for.
     const Range range = ChooseRange(statistics, method, IntegerSpec{});
     scale = std::max(std::abs(range.min), std::abs(range.max)) / plan::ScaledMaximum(spec);
   } else {

@@ -1,6 +1,6 @@
-// From the statistics of an activation to its scale and zero point: every plan::RangeMethod as a
-// pure function. The definitions, and where they differ from those of ONNX Runtime and AMD Quark,
-// are in docs/range_methods.md. Values that share parameters (the inputs of a Concat) are one
+// The choice of an activation's scale and zero point from its statistics: every plan::RangeMethod
+// as a pure function. docs/range_methods.md has the definitions, and their differences from those
+// of ONNX Runtime and AMD Quark. Values that share parameters (the inputs of a Concat) are one
 // distribution: merge their statistics first (TensorStatistics::Merge). Thread-safe.
 #pragma once
 
@@ -16,40 +16,40 @@
 
 namespace bitpress::calibrate {
 
-// What is to be covered by the codes; min <= max. Always within the values that were seen.
+// The range that the codes cover; min <= max. It lies within the values that were seen.
 struct Range {
   double min = 0;
   double max = 0;
   bool operator==(const Range&) const = default;
 };
 
-// Why these statistics give no range, in words that end a sentence "stays float: ...": nothing was
-// seen, or NaN or infinities were (how often is said). Nothing if they do.
+// Returns why these statistics give no range, in words that end a sentence "stays float: ...":
+// nothing was seen, or so many NaN or infinities were. Returns nothing if they give one.
 std::optional<std::string> WhyNoRange(const TensorStatistics& statistics);
 
-// Whether a method gives a range that does not depend on the scales that are allowed: min_max,
+// Returns whether a method gives a range that does not depend on the allowed scales: min_max,
 // moving_average, percentile, entropy. The others compare errors (mse, layerwise_percentile, auto)
 // or look at the deviation (distribution).
 bool IsRangeBased(const plan::RangeMethod& method);
 
-// The range that a range-based method chooses. Of `spec` it asks whether the type is symmetric
-// (percentile then cuts magnitudes) and how many codes there are (entropy). Throws
+// Returns the range that a range-based method chooses. Percentile reads in `spec` whether the type
+// is symmetric, for which it cuts magnitudes. Entropy reads the number of codes. Throws
 // Error(kInvalidArgument) for another method, or if WhyNoRange has a reason.
 Range ChooseRange(const TensorStatistics& statistics, const plan::RangeMethod& method,
                   const formats::IntegerSpec& spec);
 
-// Scale and zero point. Range-based methods: QParamsForRange of ChooseRange. The same as min_max
-// for values that are all zero. Throws Error(kInvalidArgument) for `distribution`, which is for
-// FP8, or if WhyNoRange has a reason.
+// Returns scale and zero point. Range-based methods give QParamsForRange of ChooseRange. For values
+// that are all zero every method gives the result of min_max. Throws Error(kInvalidArgument) for
+// `distribution`, which is for FP8, or if WhyNoRange has a reason.
 formats::QParams ChooseQParams(const TensorStatistics& statistics, const plan::RangeMethod& method,
                                const formats::IntegerSpec& spec);
 
-// The scale of a floating-point type (x_hat = decode(encode(x / scale)) * scale, saturating).
-// Range-based methods: the magnitude that the method leaves / plan::ScaledMaximum. distribution, of
-// fp8 only: the deviation of the values / the deviation of all finite values of the type (ONNX
-// Runtime's compute_scale_zp_float8). Scale 1 if that is no normal float32. REQUIRES: spec is
-// fp8_e4m3, fp8_e5m2, fp16 or bf16. Throws Error(kInvalidArgument) for mse, layerwise_percentile
-// and auto, or if WhyNoRange has a reason.
+// Returns the scale of a floating-point type (x_hat = decode(encode(x / scale)) * scale,
+// saturating). Range-based methods divide the magnitude that the method leaves by
+// plan::ScaledMaximum. `distribution`, for fp8 only, divides the deviation of the values by that of
+// all finite values of the type (ONNX Runtime's compute_scale_zp_float8). The scale is 1 if the
+// result is no normal float32. Throws Error(kInvalidArgument) for mse, layerwise_percentile and
+// auto, or if WhyNoRange has a reason. REQUIRES: spec is fp8_e4m3, fp8_e5m2, fp16 or bf16.
 float ChooseFloatScale(const TensorStatistics& statistics, const plan::RangeMethod& method,
                        const formats::FormatSpec& spec);
 

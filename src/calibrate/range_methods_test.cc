@@ -76,7 +76,7 @@ std::string Text(const IntegerSpec& spec) {
          std::string(formats::ScaleKindName(spec.scale_kind));
 }
 
-// What the search minimizes.
+// Returns the error that the search minimizes.
 double ErrorOf(const ErrorEstimator& estimator, const QParams& params, const IntegerSpec& spec) {
   return estimator.MeanSquared(params, formats::SearchedCodes(spec));
 }
@@ -129,7 +129,7 @@ TEST(RangeMethodsTest, PercentileOfKnownDistributions) {
   method.percentile = 100;
   EXPECT_EQ(ChooseRange(even, method, {}), (Range{1, 100'000}));
   EXPECT_EQ(ChooseRange(even, method, {ElementType::kUInt8, false}), (Range{1, 100'000}));
-  // What is clipped at its end is there in full.
+  // Values that are clipped at the end count in full.
   method.percentile = 99;
   const TensorStatistics clipped = Draw(std::normal_distribution<double>(-9, 1), 1000, -6.0f);
   EXPECT_EQ(ChooseRange(clipped, method, {}).min, -6);
@@ -158,7 +158,7 @@ TEST(RangeMethodsTest, RangesLieWithinTheValuesAndGrowWithThePercentile) {
   }
 }
 
-// All ranges of a fine grid, ends moving alone in asymmetric types.
+// Returns the least error of all ranges of a fine grid. The ends of asymmetric types move alone.
 double BruteForce(const TensorStatistics& statistics, const ErrorEstimator& estimator,
                   const IntegerSpec& spec) {
   constexpr int kGrid = 64;
@@ -183,7 +183,7 @@ TEST(MseTest, NearlyAsGoodAsBruteForce) {
         for (const ScaleKind kind : {ScaleKind::kFloat, ScaleKind::kInt16}) {
           const IntegerSpec spec{type, is_symmetric, false, kind};
           const QParams params = ChooseQParams(statistics, {.kind = Kind::kMse}, spec);
-          // Where all values are one and a range of the grid happens to hit it, that has no error.
+          // If all values are one, a range of the grid may happen to hit it and have no error.
           const double chance = 0.002 * params.scale * params.scale / 12;
           EXPECT_LE(ErrorOf(estimator, params, spec),
                     1.02 * BruteForce(statistics, estimator, spec) + chance)

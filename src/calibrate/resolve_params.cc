@@ -18,7 +18,7 @@ namespace {
 
 using plan::TensorPlan;
 
-// Its parameters come from the calibration.
+// Returns whether the row's parameters come from the calibration.
 bool IsIntegerActivation(const TensorPlan& row) {
   return row.role == plan::Role::kActivation && row.integer.has_value() && !row.is_dynamic();
 }
@@ -147,7 +147,7 @@ plan::ChannelCodesTable ResolveChannels(const plan::QuantPlan& plan, const graph
 }
 
 ResolvedParams ResolveParams(const plan::QuantPlan& plan, const CalibrationTable& table) {
-  // Of each group its first row, which says the method, and everybody's statistics.
+  // Each group has a first row, which says the method, and the merged statistics of all its rows.
   std::map<std::string, const TensorPlan*> rows;
   std::map<std::string, TensorStatistics> statistics;
   std::map<std::string, std::string> reasons;
@@ -157,7 +157,7 @@ ResolvedParams ResolveParams(const plan::QuantPlan& plan, const CalibrationTable
     if (row.integer->shares.empty()) rows[root] = &row;
     if (row.integer->params) continue;
     const TensorStatistics& own = StatisticsOf(table, row.value);
-    // One that had no elements has nothing against the scale of the others.
+    // A value that had no elements takes the scale of the others.
     TensorStatistics& merged = statistics[root];
     if (own.num_elements() == 0) continue;
     merged.Merge(own);

@@ -8,7 +8,7 @@
 namespace bitpress::calibrate {
 namespace {
 
-// `count` rows of the first dimension.
+// Returns `count` rows of the first dimension.
 Tensor Rows(const Tensor& tensor, size_t first, size_t count) {
   Tensor part{tensor.type, tensor.dims, {}};
   const size_t row_bytes = tensor.bytes.size() / static_cast<size_t>(tensor.dims[0]);

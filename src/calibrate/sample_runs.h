@@ -1,6 +1,6 @@
-// Samples on their way through a model: one at a time, whatever is read at once. ONNX Runtime
-// computes some operators otherwise for batches of one and of several, and results would depend on
-// the batch. Only a model whose first dimension is fixed runs as many at a time as that says.
+// The runs of samples through a model: one sample at a time, whatever number is read at once. ONNX
+// Runtime computes some operators otherwise for batches of one and of several, and results would
+// depend on the batch. Only a model with a fixed first dimension runs so many at a time.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ namespace bitpress::calibrate {
 size_t FixedRows(std::span<const runtime::ValueDescription> inputs);
 
 struct SampleCounts {
-  uint64_t num_samples = 0;   // that ran
-  uint64_t num_left_out = 0;  // that did not fill a batch of a fixed size
+  uint64_t num_samples = 0;   // samples that ran
+  uint64_t num_left_out = 0;  // samples that did not fill a batch of a fixed size
 };
 
 // Reads all samples of `source` from its start, about `at_once` together, and calls `run` with the

@@ -14,7 +14,7 @@ __extension__ typedef __int128 Int128;
 // from 2^-18 to 2^11. A square has 48 bits and is shifted by up to 2 * 28.
 constexpr int kFirstField = 109;
 constexpr int kNumFields = 29;
-// The sum of so many terms of up to 104 bits fits into 127 bits.
+// The number of terms of up to 104 bits whose sum fits 127 bits.
 constexpr uint64_t kMostTerms = uint64_t{1} << 22;
 
 class Accumulator {

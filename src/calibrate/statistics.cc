@@ -26,10 +26,10 @@ int KeyOf(uint32_t bits) {
 
 int ExponentOf(int key) { return key < 0 ? -1 - key : key; }
 
-// The exponent of the unit of the significands of an exponent field.
+// Returns the exponent of the unit of the significands of an exponent field.
 int UnitExponent(int exponent_field) { return std::max(exponent_field, 1) - 150; }
 
-// A bin's edges as magnitudes. The upper edge of the largest floats is 2^128.
+// Returns a bin with its edges as magnitudes. The upper edge of the largest floats is 2^128.
 Bin MagnitudeBin(int exponent_field, size_t index, uint64_t count) {
   const size_t implicit = exponent_field == 0 ? 0 : kBinsPerExponent;
   const int exponent = UnitExponent(exponent_field) + kLowBits;
@@ -37,7 +37,7 @@ Bin MagnitudeBin(int exponent_field, size_t index, uint64_t count) {
           std::ldexp(static_cast<double>(implicit + index + 1), exponent), count};
 }
 
-// A zero counts as +0.
+// Returns x, or +0 for a zero.
 float PlainZero(float x) { return (FloatBits(x) << 1) == 0 ? 0.0f : x; }
 
 }  // namespace
@@ -116,7 +116,7 @@ void TensorStatistics::AddSlices(std::span<const float> values, std::span<const 
     inner *= static_cast<size_t>(dims[i]);
   }
   if (axis_->slices.size() < length) axis_->slices.resize(length);
-  // Fewer elements are not worth a thread's start.
+  // The least elements that are worth a thread's start.
   constexpr size_t kLeastElementsPerTask = size_t{1} << 14;
   const size_t num_tasks = run ? std::clamp<size_t>(values.size() / kLeastElementsPerTask, 1,
                                                     std::min<size_t>(length, 64))

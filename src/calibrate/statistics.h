@@ -1,8 +1,8 @@
-// What calibration knows of one tensor after any number of samples: counts, extremes, sums, and a
-// histogram over the bits of its floats (sign, exponent, top mantissa bits). Everything here is an
-// integer or an extreme, and sums are kept exactly and rounded when they are read, so that the same
-// elements give the same statistics in whatever order, portions and machines they came. Memory does
-// not grow with the number of elements: 2 KiB for each sign and exponent that occurred.
+// The statistics that calibration keeps of one tensor over any number of samples: counts, extremes,
+// sums, and a histogram over the bits of its floats (sign, exponent, top mantissa bits). Everything
+// is an integer or an extreme, and sums are kept exactly and rounded when they are read. So the
+// same elements give the same statistics in whatever order, portions and machines they came. Memory
+// does not grow with the number of elements: it is 2 KiB for each sign and exponent that occurred.
 //
 // The bins of the histogram split each power of two into 256 equal parts: a bin is at most 1/256 of
 // its values wide. They need no range in advance and are never merged or split. Every method that
@@ -29,7 +29,7 @@ class ObserveCounter;
 namespace bitpress::calibrate {
 
 inline constexpr int kBinBits = 8;  // mantissa bits that tell bins of one exponent apart
-inline constexpr uint64_t kMostElements = uint64_t{1} << 62;  // in statistics
+inline constexpr uint64_t kMostElements = uint64_t{1} << 62;  // most elements of statistics
 inline constexpr size_t kBinsPerExponent = size_t{1} << kBinBits;
 
 // A bin with at least one element. Values lie in [lower, upper) if they are positive, in (lower,
@@ -44,17 +44,18 @@ struct Bin {
   double center() const { return (lower + upper) / 2; }
 };
 
-// Elements of one sign and exponent. A float is m * 2^(max(exponent, 1) - 150), where m holds the
-// 24 significant bits (fewer for subnormals); the bin is made of m's 8 bits below the leading one.
+// The elements of one sign and exponent. A float is m * 2^(max(exponent, 1) - 150), where m holds
+// the 24 significant bits (fewer for subnormals). The bin is made of m's 8 bits below the leading
+// one.
 struct ExponentStatistics {
-  std::array<uint64_t, kBinsPerExponent> counts = {};  // by growing magnitude
-  UInt128 sum = 0;                                     // of m
-  UInt128 sum_of_squares = 0;                          // of m * m
+  std::array<uint64_t, kBinsPerExponent> counts = {};  // bins by growing magnitude
+  UInt128 sum = 0;                                     // sum of m
+  UInt128 sum_of_squares = 0;                          // sum of m * m
 
   bool operator==(const ExponentStatistics&) const = default;
 };
 
-// The smallest and the largest finite element of something; nothing at first.
+// The smallest and the largest of some finite elements; empty at first.
 struct Extremes {
   float min = std::numeric_limits<float>::infinity();
   float max = -std::numeric_limits<float>::infinity();
@@ -64,42 +65,42 @@ struct Extremes {
   bool operator==(const Extremes&) const = default;
 };
 
-// One slice across an axis, for example one channel. Of finite elements.
+// The finite elements of one slice across an axis, for example of one channel.
 struct SliceStatistics {
   uint64_t num_finite = 0;
   Extremes extremes;
   ExactSum sum;
   ExactSum sum_of_squares;
 
-  float AbsMax() const;  // 0 if nothing came
+  float AbsMax() const;  // 0 if there was no element
   bool operator==(const SliceStatistics&) const = default;
 };
 
-// Statistics of each slice across one axis.
+// The statistics of each slice across one axis.
 struct AxisStatistics {
-  int64_t axis = 0;                     // >= 0, or counted from the end
-  std::vector<SliceStatistics> slices;  // as many as the longest axis that came
+  int64_t axis = 0;                     // the axis, >= 0 or counted from the end
+  std::vector<SliceStatistics> slices;  // one slice for each index of the longest axis that came
 
   bool operator==(const AxisStatistics&) const = default;
 };
 
 class TensorStatistics {
  public:
-  // Counts elements in; the specification that the vector kernels equal. Does not touch samples and
-  // slices.
+  // Counts elements. This is the specification that the vector kernels equal. Does not touch
+  // samples and slices.
   void Add(std::span<const float> values);
-  // The same from the vector kernels: everything that `counter` counted; it is empty afterwards.
+  // Adds everything that `counter` of the vector kernels counted. The counter is empty afterwards.
   void AddCounted(kernels::ObserveCounter& counter);
-  // One sample's extremes, for the average of extremes; empty ones are ignored.
+  // Adds one sample's extremes, for the average of extremes. Empty ones are ignored.
   void AddSample(const Extremes& extremes);
-  // REQUIRES: `values` is a tensor of shape `dims`, and set_axis was called. Counts it into the
-  // slices (only). A tensor whose rank has no such axis is ignored. `run` runs tasks at the same
-  // time; without it this thread does all. The sums are the same.
+  // Counts a tensor into the slices, and nowhere else. A tensor whose rank has no such axis is
+  // ignored. `run` runs tasks at the same time; without it this thread does all. The sums are the
+  // same. REQUIRES: `values` is a tensor of shape `dims`, and set_axis was called.
   using TaskRunner = std::function<void(size_t num_tasks, const std::function<void(size_t)>& task)>;
   void AddSlices(std::span<const float> values, std::span<const int64_t> dims,
                  const TaskRunner& run = {});
-  // Adds everything of the other one up. Throws Error(kInvalidArgument) if both have slices across
-  // different axes, or if they are too many elements together.
+  // Adds everything of the other statistics. Throws Error(kInvalidArgument) if both have slices
+  // across different axes, or if together they have too many elements.
   void Merge(const TensorStatistics& other);
 
   // --- Counts of elements: num_elements == num_nan + both infinities + num_finite ---
@@ -109,11 +110,11 @@ class TensorStatistics {
   uint64_t num_negative_infinity() const { return num_negative_infinity_; }
   uint64_t num_zeros() const { return num_zeros_; }  // of either sign
   uint64_t num_finite() const { return num_finite_; }
-  // Nothing to choose a range from: the value never came, or had no finite element.
+  // Returns whether there is nothing to choose a range from: the value never came, or had no finite
+  // element.
   bool is_empty() const { return num_finite_ == 0; }
 
-  // --- Of finite elements. A zero counts as +0. ---
-  // REQUIRES for all: !is_empty().
+  // --- Numbers of the finite elements. A zero counts as +0. All require !is_empty(). ---
   float min() const {
     BITPRESS_DCHECK(!is_empty());
     return extremes_.min;
@@ -123,32 +124,32 @@ class TensorStatistics {
     return extremes_.max;
   }
   float AbsMax() const;
-  // The exact sums rounded once to double (half to even); the others are computed from them in
-  // double.
+  // Return the exact sums, rounded once to double (half to even). The others are computed from them
+  // in double.
   double Sum() const;
   double SumOfSquares() const;
   double Mean() const;
-  double Variance() const;  // of the population, >= 0
+  double Variance() const;  // variance of the population, >= 0
   double StandardDeviation() const;
 
   // --- The histogram ---
-  // Non-empty bins by growing value. Their counts add up to num_finite().
+  // Returns the non-empty bins by growing value. Their counts add up to num_finite().
   std::vector<Bin> Bins() const;
-  // The same of magnitudes: the bins of x and -x are one; all edges >= 0.
+  // Returns the bins of magnitudes: those of x and -x are one, and all edges are >= 0.
   std::vector<Bin> MagnitudeBins() const;
 
-  // --- Averages of each sample's extremes: "moving average" of other tools, whose result depends
-  // on the order of samples; this one does not ---
+  // --- Averages of each sample's extremes. They do not depend on the order of samples, as the
+  // "moving average" of other tools does. ---
 
-  // Samples in which the value had a finite element.
+  // Returns the number of samples in which the value had a finite element.
   uint64_t num_samples() const { return num_samples_; }
-  // REQUIRES: num_samples() > 0.
+  // Return the averages. REQUIRES: num_samples() > 0.
   double MeanOfMinima() const;
   double MeanOfMaxima() const;
 
-  // --- Slices across an axis, where asked ---
+  // --- Slices across an axis, if set_axis asked for them ---
   const std::optional<AxisStatistics>& axis_statistics() const { return axis_; }
-  // Asks for them. REQUIRES: nothing was counted in yet.
+  // Asks for slices across an axis. REQUIRES: nothing was counted yet.
   void set_axis(int64_t axis) {
     BITPRESS_DCHECK(num_elements() == 0);
     axis_ = AxisStatistics{axis, {}};
@@ -159,8 +160,8 @@ class TensorStatistics {
  private:
   friend class StatisticsFile;
 
-  // Key of an exponent field 0..254: itself, or -1 - itself for negative floats, so that the map is
-  // in order of value.
+  // The key of an exponent field 0..254 is itself, or -1 - itself for negative floats, so that the
+  // map is in order of value.
   using Exponents = std::map<int, ExponentStatistics>;
 
   uint64_t num_finite_ = 0;
@@ -176,8 +177,9 @@ class TensorStatistics {
   std::optional<AxisStatistics> axis_;
 };
 
-// What is known of a tensor after each slice of its axis was divided by a factor: its extremes, as
-// statistics of these two numbers. REQUIRES: slices, as many as factors, all of them positive.
+// Returns statistics of a tensor after each slice of its axis was divided by a factor. Only its
+// extremes are known, so these are statistics of two numbers. REQUIRES: there are slices, as many
+// as factors, and all factors are positive.
 TensorStatistics Divided(const TensorStatistics& statistics, std::span<const double> factors);
 
 }  // namespace bitpress::calibrate

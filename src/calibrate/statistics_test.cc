@@ -20,7 +20,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kLargest = std::numeric_limits<float>::max();
 constexpr float kSmallest = std::numeric_limits<float>::denorm_min();
 
-// Any bits: all exponents, NaN and infinities among them.
+// Returns floats of any bits: all exponents, with NaN and infinities.
 std::vector<float> RandomBits(size_t count, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<float> values(count);
@@ -165,7 +165,7 @@ TEST(TensorStatistics, MomentsAreThoseOfTheElements) {
   EXPECT_NEAR(statistics.StandardDeviation(), 2.0, 0.1);
 }
 
-// Everything in one, or cut anywhere and merged in any order.
+// Elements counted in one, or cut anywhere and merged in any order, give the same statistics.
 TEST(TensorStatistics, MergesExactly) {
   std::mt19937 random(11);
   for (int round = 0; round < 20; ++round) {
@@ -246,7 +246,7 @@ TEST(TensorStatistics, SlicesFollowTheAxis) {
               testing::HasSubstr("axis -2"));
 }
 
-// The fast sums of slices against one ExactSum for each element, over all exponents.
+// Compares the fast sums of slices with ExactSum for each element, over all exponents.
 TEST(TensorStatistics, SlicesAddExactly) {
   for (const auto& [values, dims] :
        {std::pair{RandomBits(6000, 21), std::vector<int64_t>{5, 24, 50}},
