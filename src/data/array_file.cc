@@ -42,7 +42,8 @@ class NpyArrays : public ArrayFile {
   std::vector<NpyFile> files_;
 };
 
-// Files that can only be read whole: kept from the first row that is asked for to the last.
+// Arrays of files that can only be read whole. They are kept from the first row that is asked for
+// to the last.
 class WholeArrays : public ArrayFile {
  public:
   std::vector<Tensor> ReadRows(int64_t first, int64_t count) final {
@@ -66,7 +67,8 @@ class NpzArrays : public WholeArrays {
     for (const size_t member : members_) headers_.push_back(HeaderOf(file.Header(member)));
   }
 
-  // Opened for each reading: thousands of samples must not hold thousands of files open.
+  // The file is opened for each reading. Thousands of samples must not hold thousands of files
+  // open.
   std::vector<Tensor> Read() override {
     const NpzFile file(path_);
     std::vector<Tensor> tensors;
@@ -105,7 +107,7 @@ class NpzArrays : public WholeArrays {
   }
 
   std::filesystem::path path_;
-  std::vector<size_t> members_;  // in the file, for each input
+  std::vector<size_t> members_;  // index in the file, for each input
 };
 
 class TensorProtoArrays : public WholeArrays {

@@ -1,5 +1,5 @@
-// The arrays of one sample file (or of one file for each input): their headers, and their rows as
-// they are needed.
+// The arrays of one sample file, or of one file for each input. A source reads their headers first,
+// and their rows when it needs them.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,19 @@ namespace bitpress::data {
 class ArrayFile {
  public:
   virtual ~ArrayFile() = default;
-  // Type and dimensions of each input; no bytes.
+  // Returns type and dimensions of each input, without bytes.
   const std::vector<Tensor>& headers() const { return headers_; }
-  // Rows [first, first + count) of each input. REQUIRES: all have a first dimension.
+  // Returns rows [first, first + count) of each input. REQUIRES: all inputs have a first dimension,
+  // with so many rows.
   virtual std::vector<Tensor> ReadRows(int64_t first, int64_t count) = 0;
+  // Returns the whole inputs.
   virtual std::vector<Tensor> Read() = 0;
 
  protected:
   std::vector<Tensor> headers_;
 };
 
-// Opens the files of one sample and looks into them. Throws Error naming the file.
+// Opens the files of one sample and reads their headers. Throws Error naming the file.
 std::unique_ptr<ArrayFile> OpenArrayFile(FileKind kind, const SampleFiles& sample,
                                          const std::vector<std::string>& input_names);
 

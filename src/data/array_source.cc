@@ -1,4 +1,4 @@
-// Arrays: each file holds as many samples as its first dimension says.
+// The source of arrays, whose files hold as many samples as their first dimension says.
 #include <algorithm>
 #include <utility>
 
@@ -15,8 +15,8 @@ struct Item {
   std::unique_ptr<ArrayFile> file;
   std::string name;
   std::optional<int64_t> label;
-  int64_t num_rows = 1;        // samples
-  bool has_batch_dim = false;  // else it is one sample, never joined with others
+  int64_t num_rows = 1;        // number of samples
+  bool has_batch_dim = false;  // false: it is one sample, never joined with others
 };
 
 class ArraySource : public Source {
@@ -104,9 +104,9 @@ class ArraySource : public Source {
 
   bool use_whole_items_;
   std::vector<Item> items_;
-  size_t num_samples_ = 0;  // to be given in all
-  size_t position_ = 0;     // of the next item
-  int64_t row_ = 0;         // of the next sample in it
+  size_t num_samples_ = 0;  // samples to be given in all
+  size_t position_ = 0;     // index of the next item
+  int64_t row_ = 0;         // row of the next sample in it
   size_t num_given_ = 0;
 };
 

@@ -13,14 +13,14 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Floats begin, begin + 1, ... of a shape.
+// Returns floats begin, begin + 1, ... of a shape.
 Tensor Count(std::vector<int64_t> dims, float begin) {
   std::vector<float> values(static_cast<size_t>(NumElements(dims)));
   std::iota(values.begin(), values.end(), begin);
   return MakeTensor(DataType::kFloat, std::move(dims), values);
 }
 
-// A TensorProto with raw data, by hand: dims (1), data_type (2), raw_data (9). For small values.
+// Returns the bytes of a TensorProto with small raw data: dims (1), data_type (2), raw_data (9).
 std::string EncodeTensorProto(const Tensor& tensor) {
   std::string bytes;
   for (const int64_t dim : tensor.dims) bytes += {'\x08', static_cast<char>(dim)};
@@ -233,7 +233,7 @@ TEST_F(ArraySourceTest, ErrorsNameTheFile) {
   EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { Open(); }), HasSubstr("b.pb"));
 }
 
-// Reads a file far larger than the batches; memory is looked at by the operating system's count.
+// Reads a file far larger than the batches. The operating system counts the memory.
 TEST_F(ArraySourceTest, LargeFileIsReadInParts) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "the address sanitizer keeps freed memory";
@@ -278,7 +278,7 @@ TEST_F(ArraySourceTest, TheFingerprintIsOfTheContentOfAllSamples) {
   EXPECT_NE(fingerprint({.use_whole_items = true}), first);
   std::filesystem::rename(folder_ / "b.npy", folder_ / "c.npy");
   EXPECT_EQ(fingerprint(), first);
-  // The last value of the last sample, in a file of the same size and time.
+  // The last value of the last sample changes, in a file of the same size and time.
   const auto time = std::filesystem::last_write_time(folder_ / "c.npy");
   Tensor other = Count({3, 2}, 18);
   other.values<float>()[5] = -1;

@@ -1,4 +1,4 @@
-// JPEG through TurboJPEG, PNG through libpng's simplified interface.
+// The decoders of photos: JPEG through TurboJPEG, PNG through libpng's simplified interface.
 #include <png.h>
 #include <turbojpeg.h>
 
@@ -14,7 +14,8 @@
 namespace bitpress::data {
 namespace {
 
-// A small file can claim any size. The sides are what both the JPEG format and the resampler take.
+// The limits of a picture, because a small file can claim any size. Both the JPEG format and the
+// resampler take sides up to this.
 constexpr int64_t kMaxPixels = 100'000'000;
 constexpr int64_t kMaxSide = 65535;
 
@@ -27,7 +28,8 @@ void CheckSize(int64_t width, int64_t height) {
   }
 }
 
-// Adobe's convention, which CMYK JPEGs follow: the ink is stored inverted (255: none).
+// Converts ink to light by Adobe's convention, which CMYK JPEGs follow: ink is stored inverted
+// (255: none).
 void CmykToRgb(const std::vector<uint8_t>& cmyk, std::vector<uint8_t>& rgb) {
   for (size_t i = 0; i < cmyk.size() / 4; ++i) {
     const unsigned black = cmyk[4 * i + 3];
@@ -49,7 +51,8 @@ Photo DecodeJpeg(std::string_view bytes) {
   int color_space = 0;
   const int status = tjDecompressHeader3(decoder.get(), data, bytes.size(), &photo.width,
                                          &photo.height, &subsampling, &color_space);
-  // A file that ends before its picture counts as one of tables only: no failure, but no size.
+  // A file that ends before its picture counts as one of tables only, which has no size and is no
+  // failure.
   if (status == 0 && photo.width < 1) {
     Fail(ErrorCode::kInvalidArgument, "not a readable JPEG: the file ends before the picture");
   }
@@ -61,12 +64,12 @@ Photo DecodeJpeg(std::string_view bytes) {
   const size_t num_pixels = static_cast<size_t>(photo.width) * static_cast<size_t>(photo.height);
   photo.rgb.resize(num_pixels * 3);
   std::vector<uint8_t> cmyk(is_cmyk ? num_pixels * 4 : 0);
-  // LIMITSCANS: a progressive file can make the decoder run for minutes.
+  // A progressive file can make the decoder run for minutes without LIMITSCANS.
   if (tjDecompress2(decoder.get(), data, bytes.size(), is_cmyk ? cmyk.data() : photo.rgb.data(),
                     photo.width, 0, photo.height, is_cmyk ? TJPF_CMYK : TJPF_RGB,
                     TJFLAG_ACCURATEDCT | TJFLAG_LIMITSCANS) != 0) {
     const std::string message = tjGetErrorStr2(decoder.get());
-    // Of the warnings only these mean that a part of the picture is missing.
+    // Only these warnings mean that a part of the picture is missing.
     if (tjGetErrorCode(decoder.get()) == TJERR_FATAL ||
         message.find("remature end") != std::string::npos ||
         message.find("bad Huffman") != std::string::npos) {
@@ -86,7 +89,7 @@ Photo DecodePng(std::string_view bytes) {
     Fail(ErrorCode::kInvalidArgument, "not a readable PNG: {}", image.message);
   }
   CheckSize(image.width, image.height);
-  // Read with transparency, because libpng would otherwise blend with a background.
+  // The picture is read with transparency, because libpng would otherwise blend with a background.
   image.format = PNG_FORMAT_RGBA;
   // Files of 16 bits that say nothing about it are not linear light.
   image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;

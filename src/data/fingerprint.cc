@@ -1,4 +1,4 @@
-// A number for the content of samples.
+// The number for the content of samples (Source::Fingerprint).
 #include <optional>
 
 #include "base/content_hash.h"
@@ -7,8 +7,8 @@
 namespace bitpress::data {
 
 uint64_t Source::Fingerprint() {
-  // Memory does not grow with the number of samples. The number is part of what is hashed: it says
-  // where a batch ends.
+  // Memory does not grow with the number of samples. The number of samples of each batch is hashed
+  // too, because it says where the batch ends.
   constexpr size_t kBatchSize = 8;
   ContentHash hash;
   Rewind();

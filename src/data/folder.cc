@@ -26,8 +26,8 @@ std::optional<FileKind> KindOf(const fs::path& path) {
   return std::nullopt;
 }
 
-// An entry that cannot be looked at (a link to itself, a name that is too long) is neither of the
-// two.
+// Return whether an entry is a folder, and a file. One that cannot be looked at (a link to itself,
+// a name that is too long) is neither.
 bool IsFolder(const fs::path& path) {
   std::error_code ignored;
   return fs::is_directory(path, ignored);
@@ -37,7 +37,7 @@ bool IsFile(const fs::path& path) {
   return fs::is_regular_file(path, ignored);
 }
 
-// The entries of a folder that are not hidden, by name.
+// Returns the entries of a folder that are not hidden, by name.
 std::vector<fs::path> Entries(const fs::path& folder) {
   std::vector<fs::path> entries;
   try {
@@ -65,7 +65,7 @@ std::vector<fs::path> DataFiles(const fs::path& folder) {
   return entries;
 }
 
-// Those in subfolders too, in the order of their paths.
+// Returns the entries of a folder and its subfolders, in the order of their paths.
 std::vector<fs::path> DataFilesBelow(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const fs::path& entry : Entries(folder)) {
@@ -83,7 +83,7 @@ std::string RelativeName(const fs::path& path, const fs::path& folder) {
   return path.lexically_relative(folder).string();
 }
 
-// The one kind of all files.
+// Returns the one kind of all files.
 FileKind CommonKind(const std::vector<SampleFiles>& samples, const fs::path& folder) {
   const FileKind kind = *KindOf(samples[0].files[0]);
   for (const SampleFiles& sample : samples) {
@@ -99,7 +99,8 @@ FileKind CommonKind(const std::vector<SampleFiles>& samples, const fs::path& fol
   return kind;
 }
 
-// What the CSV lists; where the model has subfolders for its inputs, the file is in each of them.
+// Returns the samples that the CSV lists. If there are subfolders for the model's inputs, the file
+// is in each of them.
 std::vector<SampleFiles> ListFromCsv(const SourceOptions& options,
                                      const std::vector<fs::path>& input_folders) {
   std::vector<SampleFiles> samples;
@@ -122,7 +123,7 @@ std::vector<SampleFiles> ListFromCsv(const SourceOptions& options,
   return samples;
 }
 
-// One subfolder for each input, with equally named files.
+// Returns the samples of one subfolder for each input, with equally named files.
 std::vector<SampleFiles> ListByInput(const SourceOptions& options,
                                      const std::vector<fs::path>& input_folders) {
   std::vector<SampleFiles> samples;
@@ -155,7 +156,8 @@ std::vector<SampleFiles> ListByInput(const SourceOptions& options,
   return samples;
 }
 
-// Folders with input_0.pb, input_1.pb, ...: this one, or its subfolders. Empty if there are none.
+// Returns the samples of folders with input_0.pb, input_1.pb, ...: this folder, or its subfolders.
+// Empty if there are none.
 std::vector<fs::path> TestDataSets(const fs::path& folder) {
   const auto is_set = [](const fs::path& path) {
     std::error_code ignored;
@@ -188,7 +190,7 @@ std::vector<SampleFiles> ListTestDataSets(const std::vector<fs::path>& sets,
   return samples;
 }
 
-// Files of the folder itself without labels, or of one subfolder a class.
+// Returns the files of the folder itself, without labels, or those of one subfolder a class.
 std::vector<SampleFiles> ListPlain(const fs::path& folder) {
   std::vector<SampleFiles> samples;
   for (const fs::path& file : DataFiles(folder)) {
@@ -227,7 +229,7 @@ std::vector<SampleFiles> ListPlain(const fs::path& folder) {
   return samples;
 }
 
-// The subfolders named as the inputs, or nothing unless each input has one.
+// Returns the subfolders named as the inputs, or nothing unless each input has one.
 std::vector<fs::path> InputFolders(const SourceOptions& options) {
   std::vector<fs::path> folders;
   for (const std::string& name : options.input_names) {

@@ -1,4 +1,5 @@
-// What a folder of samples holds: the files of each sample in order, and their classes.
+// The listing of a folder of samples: the files of each sample in order, and their classes. Sources
+// of photos and arrays are made from it.
 #pragma once
 
 #include <cstdint>
@@ -16,26 +17,27 @@ namespace bitpress::data {
 enum class FileKind { kPhoto, kNpy, kNpz, kTensorProto };
 
 struct SampleFiles {
-  std::string name;                          // for messages and results: the path within the folder
-  std::vector<std::filesystem::path> files;  // one for each input, or one that holds all inputs
+  std::string name;                          // path within the folder, for messages and results
+  std::vector<std::filesystem::path> files;  // one file for each input, or one for all inputs
   std::optional<int64_t> label = std::nullopt;
 };
 
-// As BatchBuilder takes them. The label must outlive the result.
+// Returns a label as BatchBuilder takes labels. The label must outlive the result.
 inline std::span<const int64_t> LabelsOf(const std::optional<int64_t>& label) {
   return label ? std::span(&*label, 1) : std::span<const int64_t>();
 }
 
 struct FolderListing {
   FileKind kind = FileKind::kPhoto;
-  std::vector<SampleFiles> samples;  // not empty; either all have labels or none
+  std::vector<SampleFiles> samples;  // not empty; either all samples have labels or none
 };
 
 // Lists the folder as described in source.h, without opening the samples' files; `limit` is not
 // applied. Throws Error naming the folder, the file or the CSV line.
 FolderListing ListFolder(const SourceOptions& options);
 
-// The sources behind OpenSource. REQUIRES: `listing` is of the right kind.
+// Make the sources of OpenSource. REQUIRES: `listing` is of the right kind and not empty; photos
+// have `options.image`.
 std::unique_ptr<Source> MakePhotoSource(FolderListing listing, const SourceOptions& options);
 std::unique_ptr<Source> MakeArraySource(FolderListing listing, const SourceOptions& options);
 

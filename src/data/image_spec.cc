@@ -13,7 +13,7 @@
 namespace bitpress::data {
 namespace {
 
-// Far above any network's input; keeps products of sizes in range.
+// The largest side: far above any network's input, and small enough for products of sizes.
 constexpr int64_t kMaxSide = 16384;
 
 int ParseSide(std::string_view key, std::string_view value) {
@@ -25,7 +25,7 @@ int ParseSide(std::string_view key, std::string_view value) {
   return static_cast<int>(side);
 }
 
-// One value for all channels, or three.
+// Parses one value for all channels, or three.
 void ParseChannels(std::string_view key, std::string_view value, float (&result)[3]) {
   const std::vector<std::string> parts = Split(value, '/');
   if (parts.size() != 1 && parts.size() != 3) {
@@ -43,7 +43,7 @@ void ParseChannels(std::string_view key, std::string_view value, float (&result)
   }
 }
 
-// True for the second of two words.
+// Returns true for the second of two words.
 bool ParseChoice(std::string_view key, std::string_view value, std::array<std::string, 2> words) {
   const std::string word = ToLower(Trim(value));
   if (word == words[0]) return false;

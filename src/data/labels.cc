@@ -13,14 +13,14 @@
 namespace bitpress::data {
 namespace {
 
-// Reads records one after another; a quoted field may hold commas, quotes and line breaks.
+// A reader of records, one after another. A quoted field may hold commas, quotes and line breaks.
 class CsvReader {
  public:
   CsvReader(std::string_view text, std::string_view what) : text_(text), what_(what) {
     if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);  // byte order mark
   }
 
-  // The fields of the next record that is not an empty line; nothing at the end.
+  // Returns the fields of the next record that is not an empty line; nothing at the end.
   std::optional<std::vector<std::string>> Next() {
     while (at_ < text_.size()) {
       line_ = next_line_;
@@ -30,7 +30,7 @@ class CsvReader {
     return std::nullopt;
   }
 
-  size_t line() const { return line_; }  // where the last record began
+  size_t line() const { return line_; }  // line in which the last record began
 
  private:
   std::vector<std::string> ReadRecord() {

@@ -34,7 +34,8 @@ Tensor FromFortranOrder(const Tensor& tensor) {
   BITPRESS_DCHECK(ElementBits(tensor.type) > 0 && ElementBits(tensor.type) % 8 == 0);
   const size_t rank = tensor.dims.size();
   const size_t element_bytes = ElementBits(tensor.type) / 8;
-  std::vector<size_t> strides(rank, 1);  // of the source, in elements: the first varies fastest
+  // The strides of the source in elements. The first index varies fastest.
+  std::vector<size_t> strides(rank, 1);
   for (size_t i = 1; i < rank; ++i) {
     strides[i] = strides[i - 1] * static_cast<size_t>(tensor.dims[i - 1]);
   }
@@ -45,7 +46,7 @@ Tensor FromFortranOrder(const Tensor& tensor) {
   for (size_t target = 0; target < result.bytes.size(); target += element_bytes) {
     std::memcpy(result.bytes.data() + target, tensor.bytes.data() + source * element_bytes,
                 element_bytes);
-    for (size_t i = rank; i-- > 0;) {  // the next index in row-major order
+    for (size_t i = rank; i-- > 0;) {  // goes to the next index in row-major order
       source += strides[i];
       if (++index[i] < tensor.dims[i]) break;
       source -= strides[i] * static_cast<size_t>(tensor.dims[i]);

@@ -1,5 +1,6 @@
-// NumPy's array files: .npy (versions 1 to 3, C and Fortran order, little-endian numbers and bools)
-// and .npz (a zip of them). Sizes are checked against the file before anything is allocated.
+// NumPy's array files, in which users give samples: .npy (versions 1 to 3, C and Fortran order,
+// little-endian numbers and bools) and .npz (a zip of them). Sizes are checked against the file
+// before anything is allocated.
 #pragma once
 
 #include <cstdint>
@@ -18,26 +19,28 @@ struct NpyHeader {
   DataType type = DataType::kUndefined;
   std::vector<int64_t> dims;
   bool is_fortran_order = false;
-  uint64_t num_header_bytes = 0;  // the data begin here
+  uint64_t num_header_bytes = 0;  // bytes before the data
 };
 
-// Reads `num_bytes` bytes to `target`, or throws.
+// A function that reads `num_bytes` bytes to `target`, or throws.
 using ReadFunction = std::function<void(void* target, size_t num_bytes)>;
 
 // Reads a header and checks that exactly its array follows in a file of `num_file_bytes` bytes.
-// Throws Error(kInvalidArgument), or Error(kUnsupported) for an element type that is none of ours.
+// Throws Error(kInvalidArgument), or Error(kUnsupported) for an element type that we do not have.
 NpyHeader ReadNpyHeader(const ReadFunction& read, uint64_t num_file_bytes);
 
-// The same elements in row-major order. REQUIRES: `tensor` holds whole bytes an element.
+// Returns the elements of a tensor in column-major order in row-major order. REQUIRES: an element
+// takes whole bytes.
 Tensor FromFortranOrder(const Tensor& tensor);
 
-// One .npy file. Only the header is kept.
+// One .npy file, of which only the header is kept.
 class NpyFile {
  public:
   explicit NpyFile(std::filesystem::path path);
   const NpyHeader& header() const { return header_; }
   Tensor Read() const;
-  // Rows [first, first + count) along the first dimension. REQUIRES: at least one dimension.
+  // Returns rows [first, first + count) along the first dimension. REQUIRES: there is a first
+  // dimension, with so many rows.
   Tensor ReadRows(int64_t first, int64_t count) const;
 
  private:
@@ -53,7 +56,7 @@ class NpzFile {
   NpzFile(NpzFile&&) noexcept;
   NpzFile& operator=(NpzFile&&) noexcept;
 
-  const std::vector<std::string>& names() const;  // of the arrays, without ".npy"
+  const std::vector<std::string>& names() const;  // names of the arrays, without ".npy"
   NpyHeader Header(size_t index) const;
   Tensor Read(size_t index) const;
 

@@ -12,14 +12,15 @@
 namespace bitpress::data {
 namespace {
 
-// NumPy itself refuses headers over 10,000 bytes; a plain array's has about 100.
+// The longest header. NumPy itself refuses headers over 10,000 bytes; a plain array's has about
+// 100.
 constexpr uint64_t kMaxHeaderBytes = 65536;
 
 [[noreturn]] void FailHeader(std::string_view text) {
   Fail(ErrorCode::kInvalidArgument, "the .npy header '{}' is damaged", Trim(text));
 }
 
-// Walks over the dictionary.
+// A parser that walks over the dictionary.
 class HeaderParser {
  public:
   explicit HeaderParser(std::string_view text) : text_(text) {}

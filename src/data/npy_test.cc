@@ -121,7 +121,7 @@ TEST_F(NpyTest, DamagedFiles) {
   EXPECT_THAT(Failure(whole + "x"), HasSubstr("the file holds 17"));
   EXPECT_THAT(Failure(EncodeNpy(Header("<f4", "(4,)"), data, 9), ErrorCode::kUnsupported),
               HasSubstr("version 9"));
-  // Sizes that no memory holds, and their overflow.
+  // These sizes fit no memory, or overflow.
   EXPECT_THAT(Failure(EncodeNpy(Header("<f4", "(400000000000,)"), data)),
               HasSubstr("needs 1600000000000 bytes"));
   EXPECT_THAT(Failure(EncodeNpy(Header("<f4", "(4000000000, 4000000000)"), data)),
@@ -175,7 +175,7 @@ TEST_F(NpyTest, DamagedNpz) {
   WriteBytes(folder_ / "text.npz", "this is no zip");
   EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { NpzFile(folder_ / "text.npz"); }),
               HasSubstr("text.npz' as .npz"));
-  // A flipped bit in the data is found by the checksum, one in the header by us or by it.
+  // The checksum finds a flipped bit in the data. We or the checksum find one in the header.
   std::vector<float> noise(1000);
   uint32_t state = 1;
   for (float& value : noise) value = static_cast<float>(state = state * 1664525u + 1013904223u);
@@ -191,7 +191,7 @@ TEST_F(NpyTest, DamagedNpz) {
     WriteBytes(folder_ / "b.npz", damaged);
     EXPECT_THROW(NpzFile(folder_ / "b.npz").Read(0), Error) << position;
   }
-  // Cut off: the zip's directory is at the end.
+  // The zip's directory is at the end, which is cut off.
   WriteBytes(folder_ / "b.npz", bytes.substr(0, bytes.size() - 30));
   ExpectError(ErrorCode::kInvalidArgument, [&] { NpzFile(folder_ / "b.npz"); });
 }
@@ -201,7 +201,7 @@ TEST_F(NpyTest, NpzThatClaimsMoreThanItCanHold) {
   std::string bytes(std::filesystem::file_size(folder_ / "a.npz"), '\0');
   std::ifstream(folder_ / "a.npz", std::ios::binary)
       .read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  // Uncompressed size: 22 bytes into the local header, 24 into the directory's.
+  // The uncompressed size is 22 bytes into the local header, and 24 into the directory's.
   const std::string huge = "\xff\xff\xff\x7f";
   bytes.replace(22, 4, huge);
   bytes.replace(bytes.find("PK\x01\x02") + 24, 4, huge);

@@ -1,4 +1,4 @@
-// .npz through libzip.
+// The reader of .npz files, through libzip.
 #include <zip.h>
 
 #include <string>
@@ -10,11 +10,11 @@
 namespace bitpress::data {
 namespace {
 
-// Deflate, the only compression NumPy writes, cannot do better than this.
+// The best ratio of deflate, the only compression that NumPy writes.
 constexpr uint64_t kMaxCompressionRatio = 1100;
 
 struct Member {
-  uint64_t index = 0;  // in the zip
+  uint64_t index = 0;  // index in the zip
   uint64_t num_bytes = 0;
 };
 
@@ -36,7 +36,7 @@ void ReadExactly(zip_file_t* file, void* target, size_t num_bytes) {
   }
 }
 
-// Reading past the last byte makes libzip compare the checksum.
+// Reads past the last byte, which makes libzip compare the checksum.
 void CheckEnd(zip_file_t* file) {
   char extra = 0;
   if (zip_fread(file, &extra, 1) != 0) {

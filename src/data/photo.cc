@@ -13,18 +13,19 @@ namespace bitpress::data {
 namespace {
 
 constexpr int64_t kMaxPixels = 100'000'000;
-// No picture within the limits above is stored in more; guards against a mislabelled file.
+// The most bytes of a file that is read. Pictures within the limits take less; a mislabelled file
+// may have more.
 constexpr uintmax_t kMaxFileBytes = uintmax_t{1} << 30;
 
-// Where a crop of `crop` of `size` pixels begins: half of the rest, halves to even as Python
-// rounds.
+// Returns the first pixel of a crop of `crop` of `size` pixels: half of the rest, with halves to
+// even as Python rounds.
 int CropBegin(int size, int crop) {
   const int rest = size - crop;
   const int half = rest / 2;
   return rest % 2 == 0 || half % 2 == 0 ? half : half + 1;
 }
 
-// For each channel and each pixel value its normalized float.
+// Returns the normalized float of each channel and each pixel value.
 std::array<std::array<float, 256>, 3> NormalizationTable(const ImageSpec& spec) {
   std::array<std::array<float, 256>, 3> table;
   for (size_t c = 0; c < 3; ++c) {

@@ -1,4 +1,5 @@
-// One photo: from the bytes of a file to a tensor. Functions are pure and may run concurrently.
+// The steps of one photo from the bytes of a file to a tensor. Functions are pure and may run
+// concurrently.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +19,23 @@ struct Photo {
   std::vector<uint8_t> rgb;
 };
 
-// Decodes a JPEG or PNG (told apart by content). Throws Error(kInvalidArgument) if it is damaged or
-// neither, and before decoding if it is over 100 megapixels.
+// Decodes a JPEG or PNG, which it tells apart by content. Throws Error(kInvalidArgument) if the
+// bytes are damaged or neither, and before decoding if the photo is over 100 megapixels.
 Photo DecodePhoto(std::string_view bytes);
 
 // Scales to exactly this size with an antialiased Catmull-Rom filter (cubic, a = -0.5), in 8 bits.
-// Pixels beyond the edge are those of the edge.
+// Pixels beyond the edge have the value of the edge.
 Photo Resample(const Photo& photo, int width, int height);
 
 // Scales so that the shorter side has `size` pixels; the longer one is rounded down.
 // Throws Error(kInvalidArgument) if that makes more than 100 megapixels.
 Photo ResizeShorterSide(Photo photo, int size);
 
-// Resize, crop, normalize and lay out: float32 of [1, 3, H, W] or [1, H, W, 3].
+// Resizes, crops, normalizes and lays out a photo: the result is float32 [1, 3, H, W] or
+// [1, H, W, 3].
 Tensor PhotoToTensor(Photo photo, const ImageSpec& spec);
 
-// All of it for a file, whose name is put in front of every error.
+// Decodes a file and makes its tensor. The file's name stands in front of every error.
 Tensor LoadPhoto(const std::filesystem::path& path, const ImageSpec& spec);
 
 }  // namespace bitpress::data

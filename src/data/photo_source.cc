@@ -1,4 +1,4 @@
-// Photos, decoded on all cores, if wanted ahead of the caller.
+// The source of photos. It decodes them on all cores, and ahead of the caller if that is wanted.
 #include <algorithm>
 #include <bit>
 #include <deque>
@@ -39,7 +39,7 @@ class PhotoSource : public Source {
     Collect();
     if (decoded_.size() < wanted) Decode(wanted - decoded_.size());
     BatchBuilder builder;
-    // Pictures that are not cropped may differ in size: the batch ends there.
+    // Pictures that are not cropped may differ in size. The batch ends there.
     while (builder.num_samples() < wanted && builder.Accepts(decoded_.front())) {
       const SampleFiles& sample = samples_[position_++];
       builder.Append(std::move(decoded_.front()), {sample.name}, LabelsOf(sample.label));
@@ -63,7 +63,7 @@ class PhotoSource : public Source {
     position_ = 0;
   }
 
-  // The bytes of the files instead of the pixels: nothing is decoded.
+  // Hashes the bytes of the files instead of the pixels, so that nothing is decoded.
   uint64_t Fingerprint() override {
     Rewind();
     ContentHash hash;
@@ -86,7 +86,7 @@ class PhotoSource : public Source {
   }
 
  private:
-  // Waits for the thread that reads ahead; its error comes out here.
+  // Waits for the thread that reads ahead, and throws its error.
   void Collect() {
     if (ahead_.valid()) ahead_.get();
   }
@@ -108,9 +108,10 @@ class PhotoSource : public Source {
   ImageSpec spec_;
   bool read_ahead_;
   ThreadPool pool_;
-  size_t position_ = 0;                      // of the next sample to be given
+  size_t position_ = 0;                      // index of the next sample to be given
   std::deque<std::vector<Tensor>> decoded_;  // the samples from position_ on
-  // Owns decoded_ and pool_ while it is valid. Last, so that it is waited for first.
+  // The thread that reads ahead. It owns decoded_ and pool_ while it is valid. It is the last
+  // member, so that its end is waited for first.
   std::future<void> ahead_;
 };
 

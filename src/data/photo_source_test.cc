@@ -14,7 +14,7 @@ using testing::IsEmpty;
 
 class PhotoSourceTest : public testing::Test {
  protected:
-  // A picture that is `value` in every pixel.
+  // Writes a picture that is `value` in every pixel.
   void WritePhoto(const std::string& name, int value, int width = 8, int height = 8) {
     Photo photo{.width = width, .height = height, .rgb = {}};
     photo.rgb.assign(static_cast<size_t>(width * height * 3), static_cast<uint8_t>(value));
@@ -29,7 +29,7 @@ class PhotoSourceTest : public testing::Test {
   std::string OpenFailure(ErrorCode code, SourceOptions options = {}) {
     return ExpectError(code, [&] { Open(std::move(options)); });
   }
-  // The first pixel of each sample, as the byte it was.
+  // Returns the first pixel of each sample, as the byte it was.
   static std::vector<int> Values(const Batch& batch) {
     std::vector<int> values;
     const size_t stride = batch.inputs[0].values<float>().size() / batch.num_samples;
@@ -105,7 +105,7 @@ TEST_F(PhotoSourceTest, LimitAndLongRuns) {
     const auto source = Open({.limit = 23, .read_ahead = read_ahead});
     EXPECT_EQ(source->num_samples(), 23u);
     std::vector<int> values;
-    // Batch sizes that change, also while photos are read ahead.
+    // Batch sizes change, even while photos are read ahead.
     for (const size_t wanted : {4u, 1u, 9u, 2u, 100u}) {
       const auto batch = source->Next(wanted);
       ASSERT_TRUE(batch);
@@ -176,7 +176,7 @@ TEST_F(PhotoSourceTest, OpeningErrors) {
 TEST_F(PhotoSourceTest, NamesThatNoFileHasAreNoFolders) {
   WritePhoto("a.png", 1);
   std::filesystem::create_symlink(folder_ / "loop", folder_ / "loop");
-  // Longer than file systems allow.
+  // The name is longer than file systems allow.
   EXPECT_EQ(Open({.input_names = {std::string(300, 'x')}})->num_samples(), 1u);
 }
 

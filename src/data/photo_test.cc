@@ -110,13 +110,13 @@ TEST(DecodePhotoError, HugePicturesAreRefusedBeforeDecoding) {
   jpeg.replace(frame + 5, 4, "\xea\x60\xea\x60");  // height and width
   EXPECT_THAT(DecodeFailure(jpeg), HasSubstr("60000x60000 pixels; at most 100 megapixels"));
 
-  // A PNG as large as the limit allows in area, but too long on one side: all black, so small.
+  // The area of the PNG is within the limit, but one side is too long. It is black and so small.
   const Photo line{.width = 70000, .height = 1, .rgb = std::vector<uint8_t>(210000)};
   EXPECT_THAT(DecodeFailure(EncodePng(line)), HasSubstr("70000x1 pixels"));
 }
 
-// The definition, slowly: each output pixel is the weighted mean of the input around it, with the
-// filter stretched when shrinking; pixels beyond the edge are those of the edge.
+// Resamples slowly by the definition. Each output pixel is the weighted mean of the input around
+// it, with the filter stretched when shrinking. Pixels beyond the edge have the value of the edge.
 Photo SlowRows(const Photo& photo, int width) {
   const auto cubic = [](double x) {
     x = std::abs(x);
@@ -192,7 +192,7 @@ TEST(ResizeShorterSide, RoundsTheLongerSideDown) {
       HasSubstr("20000x1 pixels with the shorter side scaled to 256"));
 }
 
-// A picture whose red is 10 * column and green 10 * row.
+// Returns a picture whose red is 10 * column and green 10 * row.
 Photo MakeGrid(int width, int height) {
   Photo photo{.width = width, .height = height, .rgb = {}};
   for (int y = 0; y < height; ++y) {
@@ -269,7 +269,7 @@ TEST(LoadPhoto, ErrorsNameTheFile) {
               HasSubstr("text.jpg: the file is neither"));
   EXPECT_THAT(ExpectError(ErrorCode::kIo, [&] { LoadPhoto(folder / "no.jpg", {}); }),
               HasSubstr("no.jpg"));
-  // Content decides, not the name.
+  // The content decides, not the name.
   WriteBytes(folder / "png.jpg", EncodePng(MakePhoto(10, 20)));
   EXPECT_THAT(LoadPhoto(folder / "png.jpg", {}).dims, ElementsAre(1, 3, 20, 10));
 }

@@ -25,7 +25,7 @@ Photo ScaleTo(const Photo& photo, int width, int height) {
 }  // namespace
 
 Photo Resample(const Photo& photo, int width, int height) {
-  // First the rows, then the columns, with 8 bits between: PIL rounds and clips there, and the
+  // Rows are scaled first, then columns, with 8 bits between. PIL rounds and clips there, and the
   // networks were trained on its pictures.
   return ScaleTo(ScaleTo(photo, width, photo.height), width, height);
 }

@@ -1,16 +1,19 @@
 // Samples for evaluation and calibration: folders of photos, .npy/.npz files or ONNX TensorProto
-// files, read one batch at a time so that memory does not grow with their number.
+// files, read one batch at a time so that memory does not grow with their number. For example:
 //
-// What a folder may hold (one kind of data file; files of other kinds of name are not looked at):
+//   const std::unique_ptr<Source> source = OpenSource({.folder = "images", .image = spec});
+//   while (const std::optional<Batch> batch = source->Next(8)) Use(*batch);
+//
+// A folder holds one kind of data file. Files with other kinds of names are not looked at:
 //   photos                    .jpg .jpeg .png, all in the folder or in one subfolder a class
 //   arrays, one input         .npy, .npz with one member, or .pb, likewise
 //   arrays, several inputs    .npz with a member for each input name, or one subfolder for each
 //                             input name with equally named .npy or .pb files
 //   ONNX's own test data      input_0.pb, input_1.pb, ... in the folder or in its subfolders
 // Files come in the order of their paths, or of the CSV. An array file holds as many samples as its
-// first dimension says: files are split and joined to the wanted batch size while types and the
-// other dimensions agree (where not, a batch ends early). Inputs of one sample whose first
-// dimensions differ have no batch dimension; such a sample stays alone.
+// first dimension says. Files are split and joined to the wanted batch size while types and the
+// other dimensions agree; if they do not, a batch ends early. Inputs of one sample whose first
+// dimensions differ have no batch dimension. Such a sample stays alone.
 //
 // A Source is used by one thread at a time.
 #pragma once
@@ -29,45 +32,50 @@
 
 namespace bitpress::data {
 
-// How a photo becomes a tensor: decode, scale the shorter side to `resize` (antialiased bicubic),
-// centre-crop, map to [0, 1], subtract mean, divide by std, lay out. Sizes and positions are
-// rounded as torchvision does. Grey becomes RGB, CMYK is converted, transparency is dropped, 16
-// bits become 8. An EXIF orientation is not applied (as in the usual ImageNet evaluation).
+// The way from a photo to a tensor: decode, scale the shorter side to `resize` (antialiased
+// bicubic), centre-crop, map to [0, 1], subtract mean, divide by std, lay out. Sizes and positions
+// are rounded as torchvision does. Grey becomes RGB, CMYK is converted, transparency is dropped, 16
+// bits become 8. An EXIF orientation is not applied, as in the usual ImageNet evaluation.
 struct ImageSpec {
-  int resize = 0;             // pixels of the shorter side; 0: no scaling
-  int crop = 0;               // pixels of the square cut from the centre; 0: the whole picture
-  float mean[3] = {0, 0, 0};  // of red, green, blue (for any channel order), in [0, 1]
-  float std[3] = {1, 1, 1};   // likewise
-  bool nhwc = false;          // layout: channels last instead of channels first
-  bool bgr = false;           // channel order: blue first
+  int resize = 0;  // pixels of the shorter side; 0: no scaling
+  int crop = 0;    // pixels of the square cut from the centre; 0: the whole picture
+  // Mean and deviation of red, green and blue (for any channel order), in [0, 1].
+  float mean[3] = {0, 0, 0};
+  float std[3] = {1, 1, 1};
+  bool nhwc = false;  // layout: channels last instead of channels first
+  bool bgr = false;   // channel order: blue first
 };
 
-// "resize=256,crop=224,mean=0.498,std=0.502": keys resize crop mean std layout channels; mean and
-// std take one value or three (red/green/blue) separated by '/'; layout is nchw or nhwc, channels
-// rgb or bgr. Throws Error(kInvalidArgument) with the nearest key or the allowed values.
+// Parses a text such as "resize=256,crop=224,mean=0.498,std=0.502". Keys are resize, crop, mean,
+// std, layout and channels. mean and std take one value or three (red/green/blue) separated by '/'.
+// layout is nchw or nhwc, channels rgb or bgr. Throws Error(kInvalidArgument) with the nearest key
+// or the allowed values.
 ImageSpec ParseImageSpec(std::string_view text);
 
 // Samples stacked along the first dimension, one tensor for each model input, with the class of
-// each sample where known.
+// each sample if it is known.
 struct Batch {
   std::vector<Tensor> inputs;
-  std::vector<int64_t> labels;     // empty if there are none
-  std::vector<std::string> names;  // of each sample: its file, with "[i]" for row i of several
+  std::vector<int64_t> labels;     // class of each sample; empty if there are none
+  std::vector<std::string> names;  // file of each sample, with "[i]" for row i of several
   size_t num_samples = 0;
 
-  // Whether the inputs are rows of samples, not one sample without a batch dimension.
+  // Returns whether the inputs are rows of samples, not one sample without a batch dimension.
   bool HasRows() const;
 };
 
+// A source of samples.
 class Source {
  public:
   virtual ~Source() = default;
-  // After SourceOptions::limit. 0: not known before the end (stream_source.h only).
+  // Returns the number of samples after SourceOptions::limit. 0 means that it is not known before
+  // the end (stream_source.h only).
   virtual size_t num_samples() const = 0;
   virtual bool has_labels() const = 0;
-  // The next at most `max_samples` samples (1 or more); nothing at the end. Fewer come at the end
-  // and where shapes change. Throws Error naming the file.
+  // Returns the next at most `max_samples` samples (1 or more); nothing at the end. Fewer come at
+  // the end and where shapes change. Throws Error naming the file.
   virtual std::optional<Batch> Next(size_t max_samples) = 0;
+  // Begins from the first sample again.
   virtual void Rewind() = 0;
   // Returns a number that sources share if they give the same samples: element types, shapes,
   // values and classes, whatever the files are called. Reads all samples and begins from the start
@@ -76,24 +84,26 @@ class Source {
 };
 
 struct SourceOptions;
-// Opens samples that lie in no folder; the options say what is wanted of them.
+// A function that opens samples that lie in no folder, as the options want them.
 using SourceOpener = std::function<std::unique_ptr<Source>(const SourceOptions&)>;
 
 struct SourceOptions {
   std::filesystem::path folder = {};
-  SourceOpener opener = {};  // asked instead of looking into a folder
-  // Columns "file" and "class" (others are ignored): only the listed files count, in its order.
+  SourceOpener opener = {};  // function that opens the samples instead of a folder
+  // A table with the columns "file" and "class"; others are ignored. Only the listed files count,
+  // in the table's order.
   std::filesystem::path labels_csv = {};
-  std::optional<ImageSpec> image = std::nullopt;  // needed for photos
-  // Of the model: .npz members and subfolders are matched by name. Empty: one input of any name.
+  std::optional<ImageSpec> image = std::nullopt;  // the way of photos, which need it
+  // The names of the model's inputs, by which .npz members and subfolders are found. Empty: one
+  // input of any name.
   std::vector<std::string> input_names = {};
-  size_t limit = 0;  // at most this many samples; 0: all
-  // Each array file is one sample, whatever its first dimension says: for models whose first
-  // dimension is no batch, but time.
+  size_t limit = 0;  // most samples; 0: all
+  // Each array file is one sample, whatever its first dimension says. This is for models whose
+  // first dimension is time and no batch.
   bool use_whole_items = false;
-  size_t num_threads = 0;  // that decode photos; 0: one per core
-  // Decodes the photos of the next batch while the caller works on this one. Not where the caller
-  // measures time.
+  size_t num_threads = 0;  // threads that decode photos; 0: one per core
+  // Photos of the next batch are decoded while the caller works on this one. Leave it out if the
+  // caller measures time.
   bool read_ahead = false;
 };
 

@@ -119,9 +119,9 @@ class StreamSource : public Source {
   size_t limit_;
   bool use_whole_items_;
   bool is_started_ = false;
-  std::optional<SampleStream::Item> item_;  // of which rows are left
-  int64_t num_rows_ = 0;                    // of the item; -1: it is one sample without rows
-  int64_t row_ = 0;                         // of the next sample in it
+  std::optional<SampleStream::Item> item_;  // the current item, if it has rows left
+  int64_t num_rows_ = 0;                    // rows of the item; -1: it is one sample without rows
+  int64_t row_ = 0;                         // row of the next sample in it
   size_t num_given_ = 0;
 };
 

@@ -13,7 +13,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Floats begin, begin + 1, ... in rows of two.
+// Returns floats begin, begin + 1, ... in rows of two.
 SampleStream::Item Rows(int64_t num_rows, float begin, std::vector<int64_t> labels = {}) {
   std::vector<float> values(static_cast<size_t>(num_rows) * 2);
   std::iota(values.begin(), values.end(), begin);

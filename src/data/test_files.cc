@@ -22,7 +22,7 @@ Photo MakePhoto(int width, int height) {
 
 namespace {
 
-// 16 bits a channel and no colour information, which the simplified interface cannot write.
+// Writes 16 bits a channel and no colour information, which the simplified interface cannot do.
 std::string EncodePng16(const Photo& photo) {
   std::string bytes;
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
@@ -99,7 +99,7 @@ std::string EncodeJpeg(const Photo& photo, JpegKind kind, int quality) {
   int subsampling = TJSAMP_444;
   if (kind == JpegKind::kGray) subsampling = TJSAMP_GRAY;
   if (kind == JpegKind::kCmyk) {
-    // As Adobe stores it: inverted, here with no black at all (255).
+    // Adobe stores ink inverted. Here there is no black at all (255).
     format = TJPF_CMYK;
     pixels.clear();
     for (size_t i = 0; i < photo.rgb.size() / 3; ++i) {

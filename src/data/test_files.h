@@ -1,4 +1,4 @@
-// Files that the tests of this room make themselves.
+// Makers of photos, arrays and zips for the tests of this room.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace bitpress::data {
 
-// Smooth colours that differ in every pixel and channel.
+// Returns a photo of smooth colours that differ in every pixel and channel.
 Photo MakePhoto(int width, int height);
 
 enum class PngKind { kRgb8, kRgba8, kGray8, kRgb16, kPalette };
@@ -22,11 +22,11 @@ std::string EncodePng(const Photo& photo, PngKind kind = PngKind::kRgb8);
 enum class JpegKind { kRgb, kGray, kCmyk };
 std::string EncodeJpeg(const Photo& photo, JpegKind kind = JpegKind::kRgb, int quality = 100);
 
-// An .npy file, version 1, with a header that the caller writes.
+// Returns the bytes of an .npy file, with a header that the caller writes.
 std::string EncodeNpy(std::string_view dictionary, std::string_view data, int version = 1);
 std::string EncodeNpy(const Tensor& tensor);
 
-// A zip of members (name, bytes).
+// Writes a zip of members (name, bytes).
 void WriteZip(const std::filesystem::path& path,
               const std::vector<std::pair<std::string, std::string>>& members);
 
