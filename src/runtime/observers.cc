@@ -90,7 +90,7 @@ struct ObserverOperators::Impl {
                   ObserverOperator(sink, DataType::kFloat16, true)} {}
 
   std::array<ObserverOperator, 4> operators;
-  // Made when it is first registered: before that, ONNX Runtime may not be open.
+  // The domain is made when it is first registered. Before that, ONNX Runtime may not be open.
   std::optional<Ort::CustomOpDomain> domain;
 };
 

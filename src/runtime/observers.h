@@ -1,12 +1,13 @@
-// Nodes that show a tensor to this process at the place where ONNX Runtime computes it: operators
-// of our own, registered in the process, no library file needed. Nothing is copied; what is done
-// with the tensor is the sink's business.
+// Nodes that show a tensor to this process at the place where ONNX Runtime computes it. Calibration
+// and fine-tuning see a model's values by them. They are operators of our own, registered in the
+// process, so that no library file is needed. Nothing is copied. The sink decides what to do with
+// the tensor.
 //
 //   kObserve   (X) -> token: an int64 scalar, always 0, that is made an output of the graph so that
 //              the node is not removed as useless. For the main graph.
 //   kObservePass (X) -> X, the same data. For the bodies of If, Loop and Scan, whose outputs are
 //              fixed.
-// X is FLOAT or FLOAT16 of any shape. Attribute `id`: an int, to tell the nodes apart.
+// X is FLOAT or FLOAT16 of any shape. The attribute `id`, an int, tells the nodes apart.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,7 @@ inline constexpr const char* kObserverDomain = "bitpress.observe";
 inline constexpr const char* kObserve = "Observe";
 inline constexpr const char* kObservePass = "ObservePass";
 
-// Valid during the call only.
+// A tensor that passes an observer. It is valid during the call only.
 struct ObservedTensor {
   int64_t id = 0;
   DataType type = DataType::kFloat;  // or kFloat16
@@ -31,15 +32,17 @@ struct ObservedTensor {
   const void* data = nullptr;  // not null, even without elements
 };
 
-// Runs task(0) .. task(num_tasks - 1) on ONNX Runtime's own threads. Tasks must not throw.
+// A function that runs task(0) .. task(num_tasks - 1) on ONNX Runtime's own threads. Tasks must not
+// throw.
 using ParallelTasks =
     std::function<void(size_t num_tasks, const std::function<void(size_t)>& task)>;
 
+// The receiver of observed tensors.
 class ObserverSink {
  public:
   virtual ~ObserverSink() = default;
-  // Called for every tensor that passes an observer, one at a time in a session. What it throws
-  // makes Session::Run fail.
+  // Takes a tensor that passes an observer. It is called for one tensor at a time in a session. Its
+  // exceptions make Session::Run fail.
   virtual void Observe(const ObservedTensor& tensor, const ParallelTasks& run_parallel) = 0;
 };
 

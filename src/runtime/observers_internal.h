@@ -1,4 +1,4 @@
-// Internal: the registration of observers with ONNX Runtime.
+// The registration of observers with ONNX Runtime. Internal.
 #pragma once
 
 #include "runtime/observers.h"
@@ -6,7 +6,7 @@
 
 namespace bitpress::runtime {
 
-// Throws Ort::Exception.
+// Registers the operators for a session. Throws Ort::Exception.
 void RegisterObservers(Ort::SessionOptions& options, const ObserverOperators& operators);
 
 }  // namespace bitpress::runtime

@@ -41,7 +41,7 @@ class Recorder : public ObserverSink {
   std::string failure;
 };
 
-// Noise for every input; free dimensions are 3.
+// Returns noise for every input. Free dimensions are 3.
 std::vector<Tensor> MakeInputs(const Session& session) {
   std::vector<Tensor> inputs;
   for (const ValueDescription& input : session.inputs()) {
@@ -52,7 +52,7 @@ std::vector<Tensor> MakeInputs(const Session& session) {
   return inputs;
 }
 
-// clean_up.onnx with observers of its input (id 7) and its output (id 8).
+// Returns clean_up.onnx with observers of its input (id 7) and its output (id 8).
 std::string ObservedModel() {
   graph::Model model = graph::Model::Load(TestModel("clean_up.onnx"));
   model.SetOpsetImport(kObserverDomain, 1);

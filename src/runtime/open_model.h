@@ -1,4 +1,4 @@
-// Models in memory, opened in ONNX Runtime.
+// The opening of models in memory in ONNX Runtime.
 #pragma once
 
 #include <vector>
@@ -8,11 +8,11 @@
 
 namespace bitpress::runtime {
 
-// A session of `model`, without copies of large constants on its way there: those go through a
-// temporary file that ONNX Runtime maps. Throws Error as Session's constructor.
+// Returns a session of `model`. Large constants are not copied in memory on the way: they go
+// through a temporary file that ONNX Runtime maps. Throws Error as Session's constructor.
 Session OpenModel(const graph::Model& model, const SessionOptions& options = {});
 
-// The inputs of a model, as a session of it would describe them.
+// Returns the inputs of a model, as a session of it would describe them.
 std::vector<ValueDescription> DescribeInputs(const graph::Model& model);
 
 }  // namespace bitpress::runtime

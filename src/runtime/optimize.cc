@@ -18,18 +18,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A protobuf message ends at 2 GiB, and folding constants makes a model larger.
+// The largest model whose initializers stay in one file. A protobuf message ends at 2 GiB, and
+// folding constants makes a model larger.
 constexpr uintmax_t kMaxInlineBytes = uintmax_t{1} << 30;
 
-// What basic level does to models that hold Q and DQ: fusing a Relu or Clip into the Q after it,
-// moving and doubling Q/DQ pairs, quantizing biases. And one that renames equal constants.
+// The optimizers that are switched off: those of the basic level that change models with Q and DQ
+// (a Relu or Clip fused into the Q after it, Q/DQ pairs moved and doubled, biases quantized), and
+// one that renames equal constants.
 constexpr const char* kLeftOut =
     "QDQPropagationTransformer;EnsureUniqueDQForNodeUnit;WeightBiasQuantization;"
     "DoubleQDQPairsRemover;ReluQuantRewrite;ClipQuantRewrite;ReluQuantFusion;ClipQuantFusion;"
     "ConstantSharing";
 
-// True if the file holds a reference to external data, or bytes that look like one (which only
-// costs a second file): the protobuf entry {key: "location", value: ...}.
+// Returns whether the file holds a reference to external data, the protobuf entry {key: "location",
+// value: ...}. Bytes that only look like one cost a second file.
 bool RefersToExternalData(const fs::path& model) {
   constexpr std::string_view kEntry = "\x0a\x08location\x12";
   constexpr size_t kChunkBytes = size_t{1} << 20;
@@ -44,7 +46,7 @@ bool RefersToExternalData(const fs::path& model) {
   return false;
 }
 
-// Removes the files on the way out unless told that they are complete.
+// A guard that removes the files at the end of a scope unless told that they are complete.
 struct Unfinished {
   fs::path model;
   fs::path data;
@@ -57,7 +59,8 @@ struct Unfinished {
   }
 };
 
-// `options` say how far ONNX Runtime goes and with which operators; the files are set here.
+// Optimizes a file. `options` say how far ONNX Runtime goes and with which operators. The files are
+// set here.
 void WriteOptimized(const fs::path& model, const fs::path& out, SessionOptions options) {
   std::error_code error;
   if (fs::equivalent(model, out, error)) {

@@ -1,15 +1,16 @@
-// ONNX Runtime as an optimizer of models.
+// ONNX Runtime as an optimizer of models: it prepares an exported model, or shows the graph that a
+// session would run.
 //
-// OptimizeBasic cleans an exported model up with its "basic" optimizations, the ones that do not
-// depend on the machine: constants folded, shape arithmetic and identities gone, BatchNorm and
-// following Mul and Add folded into Conv, Pad into Conv, MatMul and Add joined to Gemm.
-// The result consists of standard operators (and of what the model held already).
+// OptimizeBasic cleans an exported model up with the "basic" optimizations, which do not depend on
+// the machine. It folds constants, removes shape arithmetic and identities, folds BatchNorm, Pad
+// and following Mul and Add into Conv, and joins MatMul and Add to Gemm. The result consists of
+// standard operators, and of operators that the model held already.
 //
-// Left alone on purpose: QuantizeLinear, DequantizeLinear and what stands around them (a model that
-// is quantized in part stays so; its constant weights are not turned back into float), and equal
-// constants (sharing one between nodes would give it another node's name).
-// Not done here, because ONNX Runtime does not: nodes whose outputs nobody reads stay, the list of
-// imported operator sets grows by domains that are not used, and value_info is lost.
+// It leaves QuantizeLinear, DequantizeLinear and the nodes around them alone on purpose: a model
+// that is quantized in part stays so, and its constant weights are not turned back into float. It
+// leaves equal constants alone, too, because one shared by several nodes would have another node's
+// name. ONNX Runtime does not remove nodes whose outputs nobody reads, adds imports of operator
+// sets that are not used, and loses value_info.
 #pragma once
 
 #include <filesystem>
@@ -20,24 +21,25 @@
 
 namespace bitpress::runtime {
 
-// Reads `model` and writes the cleaned-up model to `out`, whose folder must exist; if the
-// initializers do not fit into one file, or were external in `model`, they go to "<out>.data"
-// beside it. Throws Error(kIo), Error(kInvalidModel), Error(kRuntime) as Session, and
-// Error(kInvalidArgument) if `out` would overwrite a part of `model`; nothing is left behind then.
-// Operators of com.amd.quark, com.vai.quantize and bitpress need the operator library, as in
-// Session: `operator_library` is SessionOptions::operator_library.
+// Reads `model` and writes the cleaned-up model to `out`, whose folder must exist. Initializers go
+// to
+// "<out>.data" beside it if they do not fit into one file, or were external in `model`. Operators
+// of com.amd.quark, com.vai.quantize and bitpress need the operator library: `operator_library` is
+// SessionOptions::operator_library. Throws Error(kIo), Error(kInvalidModel), Error(kRuntime) as
+// Session, and Error(kInvalidArgument) if `out` would overwrite a part of `model`. Nothing is left
+// behind then.
 void OptimizeBasic(const std::filesystem::path& model, const std::filesystem::path& out,
                    const std::filesystem::path& operator_library = {});
 
-// Writes the graph that ONNX Runtime makes of `model` on this machine at that level; nothing is
-// left out. Files and errors as in OptimizeBasic.
+// Writes the whole graph that ONNX Runtime makes of `model` on this machine at that level. Files
+// and errors are as in OptimizeBasic.
 //
-// kAll is what a session runs that is opened with default options: fused operators, and on
-// processors that have it the channel-blocked layout NCHWc (domain com.microsoft.nchwc), whose
-// block is as wide as this processor's registers. The result gives the outputs of `model` bit for
-// bit; another machine or another ONNX Runtime may refuse it or, worse, run it. kExtended has no
-// such layout: operators on integers are there, in the dimensions that ONNX gives them. It need not
-// give the outputs of `model` bit for bit.
+// With kAll it is the graph of a session with default options: operators are fused, and on
+// processors that have it there is the channel-blocked layout NCHWc (domain com.microsoft.nchwc),
+// whose block is as wide as this processor's registers. The result gives the outputs of `model` bit
+// for bit. Another machine or another ONNX Runtime may refuse it or, worse, run it. kExtended has
+// no such layout: operators on integers are there, in the dimensions that ONNX gives them. Its
+// result need not give the outputs of `model` bit for bit.
 void OptimizeAs(Optimization level, const std::filesystem::path& model,
                 const std::filesystem::path& out,
                 const std::filesystem::path& operator_library = {});

@@ -16,9 +16,9 @@ namespace {
 
 using testing::HasSubstr;
 
-// How many nodes of the serialized model have this operator.
+// Returns the number of nodes of the serialized model that have this operator.
 size_t Count(const std::string& model, const std::string& op_type) {
-  // Field 4 of NodeProto, of wire type "length": 0x22, the length, the text.
+  // The operator is field 4 of NodeProto, of wire type "length": 0x22, the length, the text.
   const std::string field = fmt::format("\x22{}{}", static_cast<char>(op_type.size()), op_type);
   size_t count = 0;
   for (size_t at = model.find(field); at != std::string::npos; at = model.find(field, at + 1)) {

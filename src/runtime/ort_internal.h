@@ -1,5 +1,5 @@
-// ONNX Runtime's C++ API for the files of this room. Including it does not open the library; the
-// first call to OrtEnv does.
+// ONNX Runtime's C++ API for the files of this room. Including this header does not open the
+// library. The first call to OrtEnv does.
 #pragma once
 
 #include <onnxruntime_cxx_api.h>
@@ -9,17 +9,20 @@
 
 namespace bitpress::runtime {
 
-// The one environment of the process; opens the library. It lives until the program ends: sessions
-// and custom operators refer to it from threads whose end we do not see. Throws as OrtVersion.
+// Returns the one environment of the process, and opens the library for it. It lives until the
+// program ends, because sessions and custom operators refer to it from threads whose end we do not
+// see. Throws as OrtVersion.
 const Ort::Env& OrtEnv();
 
-// ONNX Runtime's numbers of element types are ONNX's only up to 23; the newest three differ.
+// Translate element types. ONNX Runtime's numbers are ONNX's only up to 23; the newest three
+// differ.
 ONNXTensorElementDataType ToOrtType(DataType type);
-DataType FromOrtType(ONNXTensorElementDataType type);  // kUndefined for a number not known here
+DataType FromOrtType(ONNXTensorElementDataType type);  // kUndefined for an unknown number
 
-// The error of a failed load: missing files are kIo, unreadable ones kInvalidModel, all else
-// kRuntime. The message is ONNX Runtime's without its source positions.
+// Returns the error of a failed load: missing files are kIo, unreadable ones kInvalidModel, all
+// else kRuntime. The message is ONNX Runtime's without its source positions.
 Error LoadError(const Ort::Exception& error);
+// Returns ONNX Runtime's message without its source positions.
 std::string CleanMessage(const Ort::Exception& error);
 
 }  // namespace bitpress::runtime

@@ -31,18 +31,18 @@ struct OpenLibrary {
 
 struct LibraryState {
   std::mutex mutex;
-  fs::path wanted;                    // from SetOrtLibraryPath
-  std::unique_ptr<OpenLibrary> open;  // set once
+  fs::path wanted;                    // path from SetOrtLibraryPath
+  std::unique_ptr<OpenLibrary> open;  // the library, set once
 };
 
-// Never destroyed: see OrtEnv.
+// Returns the state, which is never destroyed; see OrtEnv.
 LibraryState& State() {
   static LibraryState* const state = new LibraryState;
   return *state;
 }
 
-// Folders where our own files may lie: of the program, and of the library this code is part of (a
-// Python module, for example).
+// Returns the folders where our own files may lie: that of the program, and that of the library
+// this code is part of (a Python module, for example).
 std::vector<fs::path> OwnFolders() {
   std::vector<fs::path> folders;
   std::error_code error;
@@ -67,7 +67,8 @@ std::vector<fs::path> OwnPlaces(const char* file_name) {
   return places;
 }
 
-// The second number of "1.31.1": ONNX Runtime's API version. 0 if the text is something else.
+// Returns ONNX Runtime's API version, the second number of "1.31.1"; 0 if the text is something
+// else.
 unsigned ApiVersionOf(std::string_view version) {
   if (!version.starts_with("1.")) return 0;
   unsigned minor = 0;
@@ -77,7 +78,7 @@ unsigned ApiVersionOf(std::string_view version) {
 
 // Opens one candidate and fills in `library`; otherwise returns why not.
 std::string TryOpen(const fs::path& path, OpenLibrary& library) {
-  // RTLD_LOCAL: another copy in this process (Python's onnxruntime) keeps its own symbols.
+  // RTLD_LOCAL lets another copy in this process (Python's onnxruntime) keep its own symbols.
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) return dlerror();
   using GetApiBase = const OrtApiBase* (*)();
@@ -88,7 +89,7 @@ std::string TryOpen(const fs::path& path, OpenLibrary& library) {
   }
   const OrtApiBase* const base = reinterpret_cast<GetApiBase>(symbol)();
   const std::string version = base->GetVersionString();
-  // Asked before GetApi, because GetApi of an old library prints to stderr on its own.
+  // The version is asked before GetApi, because GetApi of an old library prints to stderr.
   const OrtApi* const api =
       ApiVersionOf(version) >= ORT_API_VERSION ? base->GetApi(ORT_API_VERSION) : nullptr;
   if (api == nullptr) {
@@ -137,11 +138,11 @@ OpenLibrary& OpenLocked(LibraryState& state) {
          kLibraryName, Join(reasons, "\n  "));
   }
   try {
-    // Its own builds collect usage data from the moment the environment is made, into a database
-    // in the user's cache folder, before the call below can stop it. This variable is the only
-    // earlier switch; a value that the user has set stays.
+    // ONNX Runtime's own builds collect usage data from the moment the environment is made, into a
+    // database in the user's cache folder, before the call below can stop it. This variable is the
+    // only earlier switch. A value that the user has set stays.
     setenv("ORT_DISABLE_TELEMETRY", "1", 0);
-    // Its warnings are about its own optimizations, and its errors come to us as exceptions.
+    // Warnings are about ONNX Runtime's own optimizations, and errors come to us as exceptions.
     library->env = std::make_unique<Ort::Env>(ORT_LOGGING_LEVEL_FATAL, "bitpress");
     library->env->DisableTelemetryEvents();
   } catch (const Ort::Exception& error) {

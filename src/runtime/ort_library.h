@@ -1,10 +1,11 @@
-// The ONNX Runtime library: opened by dlopen at first use and kept open until the program ends. A
+// The ONNX Runtime library, opened by dlopen at first use and kept open until the program ends. A
 // program linked against one release of it would refuse every other one, so nothing here is linked.
-// Searched: the path given by SetOrtLibraryPath (then nothing else), libonnxruntime.so.1 beside the
-// running program or this code's own library and in ../lib of them, the path known at build time,
-// the system's search path. Opening it switches ONNX Runtime's usage statistics off (and sets
-// ORT_DISABLE_TELEMETRY=1 in the environment for that, if it is not set). All functions may be
-// called from any thread.
+//
+// The library is searched in this order: the path given by SetOrtLibraryPath (then nothing else),
+// libonnxruntime.so.1 beside the running program or this code's own library and in ../lib of them,
+// the path known at build time, the system's search path. Opening it switches ONNX Runtime's usage
+// statistics off. For that it sets ORT_DISABLE_TELEMETRY=1 in the environment, if it is not set.
+// Any thread may call these functions.
 #pragma once
 
 #include <filesystem>
@@ -12,18 +13,19 @@
 
 namespace bitpress::runtime {
 
-// Uses this library and no other. Throws Error(kInvalidArgument) if another one is open already.
+// Makes the process use this library and no other. Throws Error(kInvalidArgument) if another one is
+// open already.
 void SetOrtLibraryPath(const std::filesystem::path& path);
 
-// Version of the library, such as "1.31.1"; opens it. Throws Error(kRuntime) with all places tried
-// if there is none, or with both versions if it is too old.
+// Opens the library and returns its version, such as "1.31.1". Throws Error(kRuntime) with all
+// places tried if there is none, or with both versions if it is too old.
 std::string OrtVersion();
 
-// The file it was opened from; opens it. Throws as OrtVersion.
+// Opens the library and returns its file. Throws as OrtVersion.
 std::filesystem::path OrtLibraryPath();
 
-// libbitpress_ops.so beside the running program, in ../lib of it, or beside this code's own
-// library; empty if it is nowhere.
+// Returns the path of libbitpress_ops.so beside the running program, in ../lib of it, or beside
+// this code's own library; empty if it is nowhere.
 std::filesystem::path FindOperatorLibrary();
 
 }  // namespace bitpress::runtime

@@ -1,4 +1,4 @@
-// Element types and errors of ONNX Runtime in our words.
+// The translation of ONNX Runtime's element types and errors into ours.
 #include <string>
 #include <string_view>
 
@@ -7,7 +7,7 @@
 namespace bitpress::runtime {
 namespace {
 
-// Numbers that the oldest supported headers have no names for.
+// The numbers that have no names in the oldest supported headers.
 constexpr int kOrtUInt2 = 24;
 constexpr int kOrtInt2 = 25;
 constexpr int kOrtFloat8E8M0 = 26;
@@ -33,8 +33,8 @@ DataType FromOrtType(ONNXTensorElementDataType type) {
 
 std::string CleanMessage(const Ort::Exception& error) {
   std::string_view message = error.what();
-  // "/onnxruntime_src/onnxruntime/core/x.cc:182 onnxruntime::F(int) Text" -> "Text". Only at the
-  // start, and only where the signature's end is sure.
+  // "/onnxruntime_src/onnxruntime/core/x.cc:182 onnxruntime::F(int) Text" becomes "Text". A
+  // position is removed only at the start, and only if the signature's end is sure.
   if (message.starts_with('/')) {
     const size_t position = message.find(".cc:");
     const size_t signature = message.find(") ", position == std::string_view::npos ? 0 : position);
@@ -42,7 +42,7 @@ std::string CleanMessage(const Ort::Exception& error) {
       message.remove_prefix(signature + 2);
     }
   }
-  // "Load model from <path> failed:": the caller names the path.
+  // "Load model from <path> failed:" is removed, because the caller names the path.
   constexpr std::string_view kLoad = "Load model from ";
   if (const size_t end = message.find(" failed:");
       message.starts_with(kLoad) && end != std::string_view::npos) {
@@ -68,7 +68,7 @@ Error LoadError(const Ort::Exception& error) {
       break;
   }
   const std::string message = CleanMessage(error);
-  // What a file cut off at the start of a field gives: it parses, as a model of nothing.
+  // A file that is cut off at the start of a field parses, as a model of nothing.
   if (message.find("No graph was found") != std::string::npos) code = ErrorCode::kInvalidModel;
   return Error(code, message);
 }

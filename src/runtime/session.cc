@@ -58,8 +58,8 @@ Ort::SessionOptions MakeOptions(const SessionOptions& options) {
          options.num_threads);
   }
   Ort::SessionOptions result;
-  // Not ONNX Runtime's own default: that counts the machine's cores and binds a thread to each,
-  // also where this process may use only some of them.
+  // ONNX Runtime's own default counts the machine's cores and binds a thread to each, even if this
+  // process may use only some of them.
   const int num_threads = options.num_threads > 0
                               ? options.num_threads
                               : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -69,7 +69,7 @@ Ort::SessionOptions MakeOptions(const SessionOptions& options) {
   result.SetDeterministicCompute(true);
   // Idle threads would take time from the other model of a comparison, and from photo decoding.
   result.AddConfigEntry("session.force_spinning_stop", "1");
-  // Never ONNX Runtime's flatbuffer format, which is not checked as strictly.
+  // ONNX Runtime's flatbuffer format is never read, because it is not checked as strictly.
   result.AddConfigEntry("session.load_model_format", "ONNX");
   result.AddConfigEntry("session.save_model_format", "ONNX");
   if (!options.external_data_folder.empty()) {
@@ -103,8 +103,9 @@ void CheckReadable(const fs::path& model) {
   }
 }
 
-// "needed by Mystery 'node_7'" for the first node with an operator such as "domain:Mystery"; ""
-// where the model cannot be looked into.
+// Returns "needed by Mystery 'node_7'" for the first node with an operator such as
+// "domain:Mystery";
+// "" if the model cannot be read.
 std::string NeededBy(std::string_view op, const std::function<graph::Model()>& load_graph) {
   try {
     const graph::Model model = load_graph();
@@ -118,12 +119,13 @@ std::string NeededBy(std::string_view op, const std::function<graph::Model()>& l
   return "";
 }
 
-// LoadError, and where an operator is missing, the node that needs it and what to do.
+// Returns LoadError. If an operator is missing, the message also names the node that needs it, and
+// says what to do.
 Error LoadErrorWithAdvice(const Ort::Exception& error, const fs::path& operators,
                           const std::function<graph::Model()>& load_graph) {
   const Error result = LoadError(error);
   std::string message = result.what();
-  // "Fatal error: domain:Mystery(-1) is not a registered function/op"
+  // The message is "Fatal error: domain:Mystery(-1) is not a registered function/op".
   const size_t statement = message.find(" is not a registered function/op");
   if (statement == std::string::npos) return result;
   const size_t version = message.rfind('(', statement);
@@ -221,11 +223,11 @@ struct Session::Impl {
   Ort::MemoryInfo memory{nullptr};
   std::vector<ValueDescription> inputs;
   std::vector<ValueDescription> outputs;
-  std::vector<const char*> input_names;   // into `inputs`
-  std::vector<const char*> output_names;  // into `outputs`
+  std::vector<const char*> input_names;   // pointers into `inputs`
+  std::vector<const char*> output_names;  // pointers into `outputs`
 
-  // `create` makes the Ort::Session; every failure leaves as Error. `load_graph` reads the same
-  // model, for a better message.
+  // Opens the session that `create` makes. Every failure leaves as Error. `load_graph` reads the
+  // same model, for a better message.
   template <typename Create>
   void Load(const SessionOptions& options, const std::function<graph::Model()>& load_graph,
             const Create& create) {
@@ -236,7 +238,7 @@ struct Session::Impl {
       operators = RegisterOperators(ort_options, options);
       if (options.observers != nullptr) {
         RegisterObservers(ort_options, *options.observers);
-        // The memory planned in a first run would come on top of what that run took.
+        // The memory planned in a first run would come on top of the memory that the run took.
         ort_options.DisableMemPattern();
       }
       session = create(env, ort_options);

@@ -54,7 +54,7 @@ TEST(OrtLibrary, CannotBeChangedOnceOpen) {
   SetOrtLibraryPath(OrtLibraryPath());  // the same one is fine
 }
 
-// Each in a process of its own, because the library is opened once.
+// Each test runs in a process of its own, because the library is opened once.
 void OpenAndExit(const char* path) {
   try {
     SetOrtLibraryPath(path);
@@ -319,7 +319,7 @@ TEST(SessionError, OperatorLibrary) {
 TEST(SessionError, NumbersOfThreadsThatAreNone) {
   EXPECT_EQ(SessionThreads(0), 0);
   EXPECT_EQ(SessionThreads(1024), 1024);
-  // The first was -1 in a caller's int; the others are 0 and 1 if they are cut to 32 bits.
+  // The first number was -1 in a caller's int. The others are 0 and 1 if they are cut to 32 bits.
   for (const size_t number : {~size_t{0}, size_t{1} << 32, (size_t{1} << 32) + 1}) {
     EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { SessionThreads(number); }),
                 HasSubstr("threads are too many"));

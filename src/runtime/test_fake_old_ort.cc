@@ -1,4 +1,4 @@
-// For tests: a library that says it is an ONNX Runtime of long ago, and that is an operator library
+// TEST ONLY. A library that says it is an ONNX Runtime of long ago, and that is an operator library
 // without operators.
 #include "runtime/ort_internal.h"
 
@@ -11,7 +11,7 @@ constexpr OrtApiBase kBase{.GetApi = NoApi, .GetVersionString = OldVersion};
 
 }  // namespace
 
-// The header declares it with ONNX Runtime's own linkage; this is the C symbol that dlsym finds.
+// The C symbol that dlsym finds. The header declares it with ONNX Runtime's own linkage.
 extern "C" __attribute__((visibility("default"))) const OrtApiBase* FakeOrtGetApiBase() {
   return &kBase;
 }

@@ -1,4 +1,4 @@
-// Helpers of this room's tests.
+// Helpers of this room's tests: models and random tensors.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ inline std::filesystem::path TestModel(const std::string& name) {
   return std::filesystem::path(BITPRESS_SOURCE_DIR) / "tests" / "data" / "runtime" / name;
 }
 
-// Numbers that look random, the same in each run.
+// Returns numbers that look random, the same in each run.
 inline Tensor MakeNoise(std::vector<int64_t> dims) {
   std::vector<float> values(static_cast<size_t>(NumElements(dims)));
   uint32_t state = 12345;
