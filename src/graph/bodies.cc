@@ -1,4 +1,5 @@
-// The bodies of If, Loop and Scan: their nodes and values beside those of the main graph.
+// The index of the bodies of If, Loop and Scan: their nodes and values beside those of the main
+// graph.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -21,7 +22,7 @@ bool HasInitializer(const onnx::GraphProto& body, const std::string& name) {
                              [&](const auto& tensor) { return tensor.name() == name; });
 }
 
-// What a body says of a value. Outputs may repeat a value that has other entries.
+// Returns the description of a value in a body. Outputs may repeat a value that has other entries.
 ValueInfo InfoIn(const onnx::GraphProto& body, const std::string& name) {
   for (const auto* list : {&body.input(), &body.value_info(), &body.output()}) {
     for (const onnx::ValueInfoProto& info : *list) {
@@ -34,7 +35,7 @@ ValueInfo InfoIn(const onnx::GraphProto& body, const std::string& name) {
 using Names = std::unordered_set<std::string>;
 using NewNames = std::map<std::string, std::string, std::less<>>;
 
-// Gives the values of a body their new names, those that bodies inside it read included.
+// Gives the values of a body their new names, including the values that bodies inside it read.
 void Rename(onnx::GraphProto& body, const NewNames& names) {
   const auto rename = [&](std::string& name) {
     if (const auto found = names.find(name); found != names.end()) name = found->second;
@@ -50,7 +51,7 @@ void Rename(onnx::GraphProto& body, const NewNames& names) {
     for (std::string& input : *node.mutable_input()) rename(input);
     for (std::string& output : *node.mutable_output()) rename(output);
     ForEachOwnBody(node, [&](onnx::GraphProto& inner) {
-      // What it defines itself hides what lies around it.
+      // A value that the body itself defines hides one of the same name around it.
       NewNames visible = names;
       ForEachDefinition(inner, [&](const std::string& name) { visible.erase(name); });
       if (!visible.empty()) Rename(inner, visible);
@@ -82,15 +83,15 @@ class UniqueNames {
 
  private:
   std::string Fresh(const std::string& name) {
-    // A name may be repeated in many bodies: each time it goes on from the last number.
+    // A name may be repeated in many bodies. Each time the search goes on from the last number.
     for (size_t& suffix = last_suffix_[name];;) {
       std::string fresh = fmt::format("{}_{}", name, ++suffix);
       if (all_.insert(fresh).second) return fresh;
     }
   }
 
-  Names taken_;  // by the values so far
-  Names all_;    // of the whole model
+  Names taken_;  // names of the values so far
+  Names all_;    // names of the whole model
   std::unordered_map<std::string, size_t> last_suffix_;
 };
 

@@ -53,7 +53,7 @@ TEST(Bodies, OneNameIsOneValue) {
   EXPECT_EQ(model.Producer("inner")->op_type(), "Relu");
   EXPECT_EQ(model.Producer("inner_1")->op_type(), "Add");
   EXPECT_TRUE(model.IsOutput("inner_1") && model.IsOutput("b") && !model.IsOutput("inner"));
-  // Names are kept where nothing else has them, and loading again changes nothing.
+  // Names that nothing else has are kept, and loading again changes nothing.
   EXPECT_EQ(ToProto(Model::Parse(model.Serialize())).SerializeAsString(),
             ToProto(model).SerializeAsString());
 }
@@ -87,7 +87,7 @@ TEST(Bodies, NodesComeAndGo) {
               ElementsAre("Sigmoid", "Relu", "Neg", "Abs", "If", "Tanh", "Constant", "Add", "If"));
   model.RemoveNode(added);
   EXPECT_EQ(ErrorOf([&] { model.RemoveNode(relu); }).code(), ErrorCode::kInvalidArgument);
-  // With the If its bodies go, and what they read.
+  // The bodies of the If go with it, and so do the uses of the values that they read.
   Node choose = model.Nodes().front();
   choose.set_output(0, "unused");
   model.RemoveNode(choose);

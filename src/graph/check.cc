@@ -1,4 +1,4 @@
-// ONNX's checker, on models as they are found in the world.
+// The call of ONNX's checker, on models as they are found in the world.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -23,9 +23,9 @@ bool LacksShape(const onnx::ValueInfoProto& info) {
   return info.type().has_tensor_type() && !info.type().tensor_type().has_shape();
 }
 
-// Operators without a schema that stand in ONNX's domain all the same: of its first releases
-// (ImageScaler, Crop, ...), and those that ONNX Runtime fuses LayerNorms to, whatever the operator
-// set.
+// Returns whether the node's operator stands in ONNX's domain but has no schema: an operator of
+// ONNX's first releases (ImageScaler, Crop, ...), or one that ONNX Runtime fuses LayerNorms to,
+// whatever the operator set.
 bool IsExperimental(const onnx::NodeProto& node, int64_t opset) {
   constexpr int64_t kFirstLayerNormOpset = 17;
   return onnx::checker::check_is_experimental_op(node) ||
@@ -34,7 +34,7 @@ bool IsExperimental(const onnx::NodeProto& node, int64_t opset) {
            (node.op_type() == "LayerNormalization" && opset < kFirstLayerNormOpset)));
 }
 
-// Of the standard operators.
+// Returns the version of the standard operator set.
 int64_t OpsetOf(const onnx::ModelProto& proto) {
   int64_t opset = 0;
   for (const auto& import : proto.opset_import()) {
@@ -56,8 +56,8 @@ bool HasExperimentalOperator(const google::protobuf::RepeatedPtrField<onnx::Node
   });
 }
 
-// The checker wants a shape for each input, and type and shape for each output. Models without run
-// all the same, and exporters and tools write them.
+// Returns whether each input has a shape and each output a type and a shape, as the checker wants.
+// Models without them run all the same, and exporters and tools write such models.
 bool IsComplete(const onnx::GraphProto& graph) {
   return std::ranges::none_of(graph.input(), LacksShape) &&
          std::ranges::none_of(graph.output(), LacksShape) &&
@@ -76,8 +76,8 @@ void Complete(onnx::GraphProto& graph) {
   }
 }
 
-// The checker refuses them, or prints a warning about them, and a library does not print. In a
-// domain of their own they pass in silence.
+// Moves experimental operators to a domain of their own, in which they pass in silence. The checker
+// would refuse them, or print a warning about them, and a library does not print.
 void MoveExperimentalOperators(onnx::ModelProto& proto) {
   const int64_t opset = OpsetOf(proto);
   const auto move = [opset](onnx::NodeProto& node) {
@@ -96,12 +96,13 @@ void MoveExperimentalOperators(onnx::ModelProto& proto) {
   }
 }
 
-// Shape inference and ONNX Runtime look into a function anew for each call, and calls multiply: of
-// thirty functions that call the next one twice, the first stands for a billion nodes.
+// The most nodes after all calls of functions. Shape inference and ONNX Runtime look into a
+// function anew for each call, and calls multiply: if each of thirty functions calls the next one
+// twice, the first stands for a billion nodes.
 constexpr uint64_t kMostNodesWithCalls = 5'000'000;
 
-// Counts nodes as if the body of a function stood in place of each call. REQUIRES: no function
-// calls itself, which the checker sees to.
+// A counter of nodes, as if the body of a function stood in place of each call. REQUIRES: no
+// function calls itself, which the checker ensures.
 class NodesWithCalls {
  public:
   explicit NodesWithCalls(const onnx::ModelProto& proto) {
@@ -111,7 +112,7 @@ class NodesWithCalls {
     }
   }
 
-  // Exact up to the limit.
+  // Returns the number of nodes, which is exact up to the limit.
   uint64_t Count(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes) {
     uint64_t count = 0;
     const auto add = [&](uint64_t more) {

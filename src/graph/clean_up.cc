@@ -23,7 +23,7 @@ bool IsDead(const ModelImpl& impl, const onnx::NodeProto& node) {
   });
 }
 
-// Removes the elements for which `is_unused` holds; returns their number.
+// Removes the elements for which `is_unused` holds. Returns their number.
 template <typename Field, typename Predicate>
 size_t RemoveIf(Field& field, const Predicate& is_unused) {
   const auto end = std::remove_if(field.begin(), field.end(), is_unused);
@@ -32,12 +32,12 @@ size_t RemoveIf(Field& field, const Predicate& is_unused) {
   return num_removed;
 }
 
-// Those in bodies too.
+// Removes dead nodes, including those in bodies.
 size_t RemoveDeadNodes(ModelImpl& impl, onnx::GraphProto& graph) {
   auto& nodes = *graph.mutable_node();
   std::unordered_set<const onnx::NodeProto*> dead;
   size_t num_removed = 0;
-  // Backwards: what only dead nodes read is dead too.
+  // The loop goes backwards, because nodes that only dead nodes read are dead too.
   for (int i = nodes.size() - 1; i >= 0; --i) {
     onnx::NodeProto& node = *nodes.Mutable(i);
     if (IsDead(impl, node)) {
@@ -100,7 +100,7 @@ size_t RemoveStaleInfo(ModelImpl& impl) {
   return num_removed;
 }
 
-// The value of a Constant node as a tensor; false if it is sparse.
+// Takes the value of a Constant node as a tensor. Returns false if it is sparse.
 bool TakeConstant(onnx::NodeProto& node, onnx::TensorProto& tensor) {
   if (node.attribute_size() != 1) return false;
   onnx::AttributeProto& attribute = *node.mutable_attribute(0);
@@ -142,7 +142,7 @@ bool HoldsWeight(const onnx::NodeProto& node) {
          (attribute.name() == "value" && attribute.has_t() && MayBeWeight(attribute.t()));
 }
 
-// Takes the tensors of bodies over into the main graph.
+// The pass that takes tensors of bodies over into the main graph.
 class ConstantLifter {
  public:
   explicit ConstantLifter(Model& model) : model_(model), impl_(ModelAccess::Impl(model)) {}

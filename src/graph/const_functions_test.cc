@@ -1,4 +1,4 @@
-// Const functions of a model write nothing, so that they may run concurrently.
+// Tests that const functions of a model write nothing, so that they may run concurrently.
 #include <thread>
 
 #include "graph/model.h"
@@ -10,7 +10,7 @@ namespace {
 
 using testing::IsEmpty;
 
-// Asks everything of a model that const functions say of its graph.
+// Calls all const functions of a model about its graph.
 uint64_t AskAll(const Model& model) {
   uint64_t answers = model.Fingerprint() + model.Nodes().size() + model.AllNodes().size() +
                      model.InputNames().size() + model.OutputNames().size() +
@@ -22,7 +22,7 @@ uint64_t AskAll(const Model& model) {
   return answers;
 }
 
-// A thread sanitizer sees whether one of them writes.
+// The thread sanitizer reports a const function that writes.
 TEST(ConstFunctions, RunConcurrently) {
   const Model model = FromText(kBranches);
   const uint64_t expected = AskAll(FromText(kBranches));
@@ -33,7 +33,7 @@ TEST(ConstFunctions, RunConcurrently) {
   EXPECT_THAT(answers, testing::Each(expected));
 }
 
-// Protobuf makes what is missing when it is asked for something to change.
+// Protobuf's accessors for changing a field create it if it is missing.
 TEST(ConstFunctions, MakeNothing) {
   Model model = FromText(kBranches);
   ModelAccess::Impl(model).proto.clear_graph();

@@ -1,4 +1,4 @@
-// From one version of the standard operator set to another, by ONNX's converter.
+// The conversion of a model to another version of the standard operator set, by ONNX's converter.
 #include <exception>
 #include <set>
 #include <utility>
@@ -9,8 +9,8 @@
 namespace bitpress::graph {
 namespace {
 
-// The first IR version that may hold the operator set (ONNX's table of versions). The converter
-// leaves it as it was.
+// Returns the first IR version that may hold the operator set (ONNX's table of versions). The
+// converter leaves the IR version as it was.
 int64_t IrVersionFor(int64_t opset) {
   constexpr std::pair<int64_t, int64_t> kFirst[] = {{25, 12}, {23, 11}, {21, 10},
                                                     {19, 9},  {15, 8},  {12, 7}};
@@ -20,7 +20,7 @@ int64_t IrVersionFor(int64_t opset) {
   return 4;
 }
 
-// The stubs of the converted message take over the data of the initializers they stand for.
+// Gives the stubs of the converted message the data of the initializers they stand for.
 bool AdoptData(const ModelImpl& from, ModelImpl& to) {
   if (from.graph().initializer_size() != to.graph().initializer_size()) return false;
   for (auto& tensor : *to.mutable_graph().mutable_initializer()) {
@@ -61,7 +61,7 @@ bool Model::ConvertOpset(int64_t version) {
   onnx::ModelProto& proto = converted->proto;
   if (proto.graph().node_size() == 0) return false;
   proto.set_ir_version(std::max(impl_->proto.ir_version(), IrVersionFor(version)));
-  // What the converter drops.
+  // The converter drops the metadata.
   *proto.mutable_metadata_props() = impl_->proto.metadata_props();
   if (!AdoptData(*impl_, *converted)) return false;
   converted->IndexGraph();

@@ -1,4 +1,5 @@
-// Initializers that are not there: computed when the model is written, or inputs for a while.
+// Initializers without data: those that are computed when the model is written, and those that are
+// inputs for a while.
 #include <memory>
 #include <utility>
 
@@ -98,7 +99,7 @@ HeldInitializer Model::HoldInitializer(std::string_view name) const {
   const InitializerView view = Initializer(name);
   HeldInitializer held{view.type, {view.dims.begin(), view.dims.end()}, view.bytes, nullptr};
   held.owner = impl_->Find(name)->storage.owner;
-  if (held.owner == nullptr) {  // a small one, in the message
+  if (held.owner == nullptr) {  // it is small and lies in the message
     const auto copy =
         std::make_shared<const std::vector<std::byte>>(view.bytes.begin(), view.bytes.end());
     held.bytes = *copy;

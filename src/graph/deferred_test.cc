@@ -76,7 +76,7 @@ TEST(Deferred, FailuresLeaveNoFile) {
   EXPECT_THAT(ErrorOf([&] { model.Serialize(); }).what(), HasSubstr("declared type and shape"));
 }
 
-// A progress sink throws what it likes to stop the work: Ctrl-C in Python is no Error.
+// A progress sink throws any exception to stop the work: Ctrl-C in Python is no Error.
 TEST(Deferred, WhatAProducerThrowsLeavesUnchanged) {
   struct Stopped : std::runtime_error {
     using std::runtime_error::runtime_error;
@@ -94,7 +94,7 @@ TEST(Deferred, WhatAProducerThrowsLeavesUnchanged) {
   EXPECT_TRUE(folder.Files().empty());
 }
 
-// A full disk is told from what a model cannot have by its code.
+// The code of an error tells a full disk from a model that cannot be.
 TEST(Deferred, ErrorsKeepTheirCode) {
   Model model = FromText(kModel);
   const TemporaryFolder folder;
@@ -144,7 +144,7 @@ TEST(InitializerToInput, AndBack) {
   EXPECT_EQ(model.Serialize().size(), before.size());
 }
 
-// A model and its data are two files: the new data stand under another name until the model is
+// A model and its data are two files. The new data stand under another name until the model is
 // replaced, so that a crash between the two leaves a whole pair.
 TEST(Save, AnOldPairIsReplacedUnderAnotherName) {
   Model model = FromText(kModel);

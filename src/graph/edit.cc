@@ -9,7 +9,7 @@
 namespace bitpress::graph {
 namespace {
 
-// Moves an element of a repeated field; the elements themselves stay where they are in memory.
+// Moves an element of a repeated field. The elements themselves stay where they are in memory.
 template <typename Field>
 void MoveElement(Field& field, int from, int to) {
   const auto elements = field.pointer_begin();
@@ -20,7 +20,7 @@ void MoveElement(Field& field, int from, int to) {
   }
 }
 
-// Where an element lies; the size of the field if it is not in it.
+// Returns the position of an element, or the size of the field if the element is not in it.
 template <typename Field, typename Element>
 int PositionOf(Field& field, const Element* element) {
   const auto elements = field.pointer_begin();

@@ -47,8 +47,8 @@ bool IsInside(const fs::path& path, const fs::path& folder) {
   return in_folder == folder.end() && in_path != path.end();
 }
 
-// The real path of `location`. Symbolic links are followed before it is decided whether it is
-// inside: a link may point elsewhere.
+// Returns the real path of `location`. It follows symbolic links before it decides whether the path
+// is inside the folder, because a link may point elsewhere.
 fs::path ResolveLocation(const fs::path& folder, const std::string& location,
                          const std::string& tensor) {
   const fs::path relative = fs::path(location).lexically_normal();
@@ -96,7 +96,7 @@ std::shared_ptr<const ExternalDataReader::MappedFile> ExternalDataReader::Open(
     Fail(ErrorCode::kIo, "cannot read '{}', the external data of tensor '{}': {}", path.string(),
          tensor, why);
   };
-  // Not to wait for a writer if it is a pipe.
+  // O_NONBLOCK does not wait for a writer if the file is a pipe.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (descriptor < 0) fail(std::strerror(errno));
   struct stat info {};

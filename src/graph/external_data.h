@@ -1,5 +1,5 @@
-// External tensor data: files beside the model, mapped into memory. The paths come from an
-// untrusted file and must stay inside the model's folder.
+// The reader of external tensor data: files beside the model, mapped into memory. The paths come
+// from an untrusted file and must stay inside the model's folder.
 #pragma once
 
 #include <cstddef>
@@ -13,20 +13,20 @@
 
 namespace bitpress::graph {
 
-// Bytes together with what keeps them alive.
+// Bytes and the owner that keeps them alive.
 struct TensorStorage {
   std::shared_ptr<const void> owner;
   std::span<const std::byte> bytes;
 };
 
-// Opens each file once. Not thread-safe; what it returns may outlive it.
+// A reader that opens each file once. Not thread-safe. Its results may outlive it.
 class ExternalDataReader {
  public:
   explicit ExternalDataReader(std::filesystem::path folder) : folder_(std::move(folder)) {}
 
-  // The bytes of an external tensor, in the mapped file, or copied where their offset is not a
-  // multiple of the element's size. Throws Error(kInvalidModel) if location, offset or length are
-  // wrong, Error(kIo) if the file cannot be read.
+  // Returns the bytes of an external tensor. They lie in the mapped file, or are copied if their
+  // offset is not a multiple of the element's size. Throws Error(kInvalidModel) if location, offset
+  // or length are wrong, Error(kIo) if the file cannot be read.
   TensorStorage Read(const onnx::TensorProto& tensor);
 
  private:

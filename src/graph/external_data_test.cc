@@ -1,4 +1,5 @@
-// Tensors in files beside the model: read in place, and never outside its folder.
+// Tests of tensors in files beside the model, which are read in place, and never outside its
+// folder.
 #include "graph/external_data.h"
 
 #include <unistd.h>
@@ -211,7 +212,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return std::string(test.param.name); });
 
 TEST(ExternalData, StubsOfOursInAFileAreNoData) {
-  // The mark that this room uses inside for data beside the message means nothing in a file.
+  // This room's internal mark for data beside the message means nothing in a file.
   const TemporaryFolder folder;
   EXPECT_EQ(ErrorOf([&] {
               FromProto(WithWeight({{"location", kStubLocation}}), folder.path());

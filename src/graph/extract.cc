@@ -52,7 +52,7 @@ class Extraction {
     return read_.contains(value) && !cut_.contains(value);
   }
 
-  // Backwards from the outputs.
+  // The walk goes backwards from the outputs.
   void FindNodes() {
     std::vector<std::string_view> pending(outputs_.begin(), outputs_.end());
     for (const std::string_view output : pending) {

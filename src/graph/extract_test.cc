@@ -8,7 +8,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// x -> a -> b -> y, with a side branch from a to z.
+// The model is x -> a -> b -> y, with a side branch from a to z.
 Model Branched() {
   Model model = FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
     g (float[N,2] x, float[2] s) => (float[N,2] y, float[N,2] z)
@@ -32,7 +32,7 @@ TEST(Extract, HasWhatTheOutputsNeedOnly) {
   EXPECT_THAT(part.OutputNames(), ElementsAre("y"));
   EXPECT_THAT(part.InitializerNames(), ElementsAre("v"));
   part.Check();
-  // The model it was taken from is as it was.
+  // The original model has not changed.
   EXPECT_THAT(Operators(model), ElementsAre("Mul", "Add", "Mul", "Sub"));
 }
 

@@ -1,4 +1,4 @@
-// A number for the content of a model.
+// The number for the content of a model (Model::Fingerprint).
 #include <string>
 
 #include "base/content_hash.h"

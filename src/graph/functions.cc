@@ -1,4 +1,4 @@
-// Nodes and model-local functions from their descriptions.
+// The making of nodes and model-local functions from their descriptions.
 #include <algorithm>
 #include <set>
 #include <utility>

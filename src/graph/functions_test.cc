@@ -99,7 +99,7 @@ TEST(SetInfo, DescribesAValue) {
   EXPECT_EQ(info.shape[1].value, 7);
 }
 
-// Shape inference would not come back.
+// Shape inference of such a model would not come back.
 TEST(Functions, CallsThatMultiplyBeyondBoundsAreRefused) {
   const auto text = [](int depth) {
     std::string model = R"(<ir_version: 9, opset_import: ["" : 17, "local" : 1]>

@@ -1,4 +1,4 @@
-// Who produces and reads which value.
+// The index of the producers and readers of values.
 #include <algorithm>
 #include <utility>
 
@@ -49,7 +49,7 @@ ValueEntry& ModelImpl::ResetInitializer(const std::string& name, DataType type,
                       : fmt::format("{} is no type of numbers", DataTypeName(type)));
   }
   ValueEntry& entry = At(name);
-  // An input with a default value becomes a constant: its declared type may no longer fit.
+  // An input with a default value becomes a constant. Its declared type may no longer fit.
   if (entry.is_graph_input) RemoveGraphInput(name);
   if (entry.initializer == nullptr) {
     entry.initializer = mutable_graph().add_initializer();
@@ -149,7 +149,8 @@ void ModelImpl::UnindexBody(onnx::GraphProto& body) {
 void ModelImpl::DropIfUnknown(std::string_view value) {
   const auto found = values.find(value);
   if (found == values.end()) return;
-  // What is only described in value_info stays known: an inserted node may define it again.
+  // A value that only value_info describes stays known, because an inserted node may define it
+  // again.
   const ValueEntry& entry = found->second;
   if (!entry.IsDefined() && !entry.IsRead() && entry.info() == nullptr) values.erase(found);
 }
@@ -232,7 +233,7 @@ void ModelImpl::RemoveGraphInput(std::string_view name) {
 void ModelImpl::RemoveNodes(onnx::GraphProto& graph,
                             const std::unordered_set<const onnx::NodeProto*>& removed) {
   auto& nodes = *graph.mutable_node();
-  // Node handles are pointers: the nodes that stay must not be copied.
+  // Node handles are pointers, so that the nodes that stay must not be copied.
   const auto elements = nodes.pointer_begin();
   std::stable_partition(elements, elements + nodes.size(),
                         [&](const onnx::NodeProto* node) { return !removed.contains(node); });

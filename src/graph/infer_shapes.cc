@@ -1,9 +1,9 @@
-// Types and shapes, by ONNX's inference.
+// The inference of types and shapes, by ONNX's library.
 //
-// What a file says about its values (value_info) may be stale once the model was changed, but is
-// all there is behind operators that inference does not know. So inference first runs without it;
-// then what the file knows and inference does not is put back, and if there is any, inference runs
-// once more from there.
+// The descriptions of values in a file (value_info) may be stale once the model was changed. Behind
+// operators that inference does not know there is nothing else. So inference first runs without
+// them. Then descriptions of values that inference does not know are put back. If there are any,
+// inference runs once more from there.
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -24,11 +24,12 @@ void RunInference(onnx::ModelProto& proto) {
   try {
     onnx::shape_inference::InferShapes(proto, onnx::OpSchemaRegistry::Instance(), options);
   } catch (const std::exception&) {
-    // A node it cannot cope with: what was inferred so far is in the model.
+    // Inference cannot cope with a node. The model has the results so far.
   }
 }
 
-// One entry for each value, none for inputs, outputs and initializers, which say it themselves.
+// Keeps one entry for each value, and none for inputs, outputs and initializers, which have types
+// of their own.
 void RemoveDuplicates(onnx::GraphProto& graph) {
   std::unordered_set<std::string_view> known;
   for (const auto& info : graph.input()) known.insert(info.name());
@@ -44,7 +45,7 @@ void RemoveDuplicates(onnx::GraphProto& graph) {
   infos.Swap(&unique);
 }
 
-// Inference leaves an empty type where it found none, which is no valid type.
+// Removes the empty types that inference leaves if it finds none, because they are not valid.
 void ClearEmptyTypes(ValueInfos& infos) {
   for (auto& info : infos) {
     if (info.type().value_case() == onnx::TypeProto::VALUE_NOT_SET) info.clear_type();
@@ -56,8 +57,8 @@ bool KnowsMore(const onnx::TensorShapeProto::Dimension& dim,
   return dim.has_dim_value() && !than.has_dim_value();
 }
 
-// Adds to `type` what `old` knows on top of it, unless they contradict each other. Returns whether
-// it was anything.
+// Adds to `type` the parts that only `old` knows, unless the two contradict each other. Returns
+// whether there were any.
 bool Complete(onnx::TypeProto& type, const onnx::TypeProto& old) {
   if (type.value_case() == onnx::TypeProto::VALUE_NOT_SET) {
     type = old;

@@ -1,5 +1,5 @@
-// From bytes to a checked model: parse, bring to one form, verify the data of every tensor, sort,
-// check, index.
+// The loading of a model, from bytes to a checked model: parse, bring to one form, verify the data
+// of every tensor, sort, check, index.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -34,7 +34,8 @@ void ForEachTensor(onnx::SparseTensorProto& sparse, const Function& function) {
 template <typename Function>
 void ForEachTensor(onnx::NodeProto& node, const Function& function);
 
-// The tensors of a body; those of the main graph's own initializers are the caller's.
+// Calls the function for the tensors of a body. The caller treats those of the main graph's own
+// initializers.
 template <typename Function>
 void ForEachTensor(onnx::GraphProto& graph, bool with_initializers, const Function& function) {
   if (with_initializers) {
@@ -67,7 +68,7 @@ void RequireGraph(const onnx::ModelProto& proto) {
   }
 }
 
-// "ai.onnx" is another word for the standard domain "".
+// Replaces "ai.onnx", another word for the standard domain "".
 void UseOneStandardDomain(onnx::ModelProto& proto) {
   const auto rename_node = [](onnx::NodeProto& node) {
     if (node.domain() == kStandardDomainAlias) node.clear_domain();
@@ -83,8 +84,8 @@ void UseOneStandardDomain(onnx::ModelProto& proto) {
   }
 }
 
-// Before IR version 4 initializers had to be inputs as well, without being any. From then on such
-// an input may be set by the caller, so they are taken out with the change of the version.
+// Raises the IR version to 4. Before it, initializers had to be listed as inputs, without being
+// any. From then on a caller may set such an input, so they are taken out of the inputs.
 void RaiseIrVersion(onnx::ModelProto& proto) {
   constexpr int64_t kFirstWithFreeInitializers = 4;
   if (proto.ir_version() < 1 || proto.ir_version() >= kFirstWithFreeInitializers) return;
@@ -98,7 +99,8 @@ void RaiseIrVersion(onnx::ModelProto& proto) {
   inputs.erase(end, inputs.end());
 }
 
-// Tensors elsewhere than in the graph's initializers are few and small: external ones are read in.
+// Verifies the tensors that are no initializers of the graph. They are few and small, so external
+// ones are read in.
 void VerifyInnerTensors(onnx::ModelProto& proto, ExternalDataReader& reader) {
   const auto verify = [&](onnx::TensorProto& tensor) {
     if (!IsExternal(tensor)) return CheckTensorData(tensor);
@@ -135,7 +137,7 @@ std::unique_ptr<ModelImpl> Build(io::ZeroCopyInputStream& stream, const fs::path
   return impl;
 }
 
-// Closes the file at the end of a scope.
+// A guard that closes the file at the end of a scope.
 struct Descriptor {
   int value;
   ~Descriptor() {

@@ -1,4 +1,4 @@
-// What is refused at the door, and how: damaged files, wrong sizes, wrong graphs.
+// Tests of refused models and their errors: damaged files, wrong sizes, wrong graphs.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -59,7 +59,7 @@ TEST(Load, FilesBeyondTheMessageLimitAreRefusedUnread) {
   EXPECT_THAT(error.what(), AllOf(HasSubstr("3.22 GB"), HasSubstr("external data")));
 }
 
-// Each change to the model, and what the error must say.
+// A change to the model, and the words that the error must have.
 struct Damage {
   const char* name;
   std::function<void(onnx::ModelProto&)> apply;
@@ -198,7 +198,7 @@ TEST(Load, FlippedBitsNeverCrash) {
       damaged[position] = static_cast<char>(damaged[position] ^ (1 << bit));
       try {
         Model model = Model::Parse(damaged);
-        // What is taken for a model behaves like one.
+        // Bytes that are taken for a model behave like one.
         model.InferShapes();
         static_cast<void>(Model::Parse(model.Clone().Serialize()));
       } catch (const Error&) {

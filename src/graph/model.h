@@ -1,7 +1,13 @@
-// The ONNX model as the other rooms see it: nodes, values, initializers, and who produces and
-// consumes what. This room is the only one that knows protobuf; everything here is in our own
-// types. A Model owns its file's content; Node handles stay valid while the model lives and the
-// node is not removed. Not thread-safe, except that const functions may run concurrently.
+// The ONNX model as the other rooms see it: nodes, values, initializers, and the producers and
+// readers of values. For example:
+//
+//   Model model = Model::Load("model.onnx");
+//   for (const Node& node : model.Nodes()) Visit(node.op_type());
+//   model.Save("copy.onnx");
+//
+// This room is the only one that knows protobuf, and everything here is in our own types. A Model
+// owns its file's content. Node handles stay valid while the model lives and the node is not
+// removed. Not thread-safe, except that const functions may run concurrently.
 #pragma once
 
 #include <cstdint>
@@ -29,16 +35,17 @@ struct ModelImpl;
 
 struct Dimension {
   int64_t value = -1;  // -1: not known
-  std::string symbol;  // its name where it is symbolic, such as "N"
+  std::string symbol;  // name of a symbolic dimension, such as "N"
 };
 
+// The type and shape of a value.
 struct ValueInfo {
   DataType type = DataType::kUndefined;
   bool has_shape = false;
   std::vector<Dimension> shape;  // meaningful if has_shape
 };
 
-// In the body of a function: the value of the attribute `name` of the node that calls it.
+// A reference, in the body of a function, to the attribute `name` of the node that calls it.
 struct AttributeReference {
   enum class Type { kInt, kFloat, kString, kInts, kFloats };
   std::string name;
@@ -56,23 +63,26 @@ class Node {
   const std::string& domain() const;  // "" for standard ONNX
   size_t num_inputs() const;
   size_t num_outputs() const;
-  // Throw Error(kInvalidModel) if there is no such input or output.
+  // Return the name of an input or output. Throw Error(kInvalidModel) if there is no such one.
   const std::string& input(size_t i) const;  // "" for an omitted optional input
   const std::string& output(size_t i) const;
-  // Throw Error(kInvalidArgument) if there is no such input or output; set_output also if the name
-  // is empty or the value exists already. Renaming an output renames no use of it.
+  // Rename an input or output. Renaming an output renames no use of it. Throw
+  // Error(kInvalidArgument) if there is no such input or output; set_output also if the name is
+  // empty or the value exists already.
   void set_input(size_t i, const std::string& value);
   void set_output(size_t i, const std::string& value);
 
   bool HasAttribute(std::string_view name) const;
-  // The attribute, or the fallback when absent. Throws Error(kInvalidModel) if it has another type.
+  // Return the attribute, or the fallback if it is absent. Throw Error(kInvalidModel) if it has
+  // another type.
   int64_t GetInt(std::string_view name, int64_t fallback) const;
   float GetFloat(std::string_view name, float fallback) const;
   std::string GetString(std::string_view name, std::string fallback) const;
   std::vector<int64_t> GetInts(std::string_view name) const;
   bool HasSubgraph() const;  // If, Loop, Scan, ...
 
-  // For messages: "Conv 'conv1'", or "Conv (output 'y')" where the node has no name.
+  // Returns the node's description for messages: "Conv 'conv1'", or "Conv (output 'y')" if the node
+  // has no name.
   std::string Describe() const;
   bool operator==(const Node&) const = default;
 
@@ -84,7 +94,7 @@ class Node {
   ModelImpl* model_;
 };
 
-// A node to be added.
+// The description of a node to be added.
 struct NodeSpec {
   std::string name;
   std::string op_type;
@@ -92,23 +102,24 @@ struct NodeSpec {
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
   std::vector<std::pair<std::string, Attribute>> attributes;
-  std::optional<Node> attributes_of = {};  // a node of the same model: its attributes too, but
+  // A node of the same model whose attributes are added, without the dropped ones.
+  std::optional<Node> attributes_of = {};
   std::vector<std::string> dropped_attributes = {};
 };
 
-// A model-local function: an operator made of others. Its body is read under the operator sets of
-// the model.
+// The description of a model-local function, an operator made of others. Its body uses the operator
+// sets of the model.
 struct FunctionSpec {
   std::string domain;
   std::string name;
   std::string doc;
   std::vector<std::string> inputs;
   std::vector<std::string> outputs;
-  std::vector<std::string> attributes;  // all of them required
+  std::vector<std::string> attributes;  // names, all of them required
   std::vector<NodeSpec> nodes;          // in topological order
 };
 
-// One place where a value is read.
+// One place at which a value is read.
 struct Use {
   Node node;
   size_t input_index;
@@ -121,13 +132,13 @@ struct BodyValue {
   ValueInfo info;  // as far as known
 };
 
-// A constant of the model, looked at in place. Valid until the model is changed.
+// A view of a constant of the model. It is valid until the model is changed.
 struct InitializerView {
   DataType type = DataType::kUndefined;
   std::span<const int64_t> dims;
   std::span<const std::byte> bytes;  // raw little-endian, sub-byte types packed
 
-  // REQUIRES: T is the C++ type of `type`.
+  // Returns the elements. REQUIRES: T is the C++ type of `type`.
   template <typename T>
   std::span<const T> values() const {
     BITPRESS_DCHECK(IsOfSize(type, sizeof(T)));
@@ -135,7 +146,7 @@ struct InitializerView {
   }
 };
 
-// The same, alive as long as this object, however the model changes.
+// A constant of the model that stays alive as long as this object, however the model changes.
 struct HeldInitializer {
   DataType type = DataType::kUndefined;
   std::vector<int64_t> dims;
@@ -143,26 +154,26 @@ struct HeldInitializer {
   std::shared_ptr<const void> owner;
 };
 
-// An initializer whose data are computed when the model is written.
+// The declaration of an initializer whose data are computed when the model is written.
 struct DeferredTensor {
   std::string name;
   DataType type = DataType::kUndefined;
   std::vector<int64_t> dims;
 };
-// Gives the tensors of one group, in the order in which they were declared.
+// A function that computes the tensors of one group, in the order in which they were declared.
 using TensorProducer = std::function<std::vector<Tensor>()>;
 
 class Model {
  public:
-  // Reads a model and checks that it is one: parses, verifies sizes and external data (whose paths
-  // must stay inside the model's folder), runs ONNX's checker. Throws Error(kIo) or
-  // Error(kInvalidModel) naming the file and what is wrong. External data is mapped, not read: its
-  // file must not be shortened while the model lives. Nodes are sorted if need be; models older
-  // than IR version 4 become version 4, whose initializers need not be inputs. Where bodies use a
-  // name that another graph uses too, as two branches of an If often do, the value in the body gets
-  // the name with a number: one name is one value in the whole model.
+  // Reads a model and checks that it is one: parses it, verifies sizes and external data (whose
+  // paths must stay inside the model's folder), and runs ONNX's checker. Throws Error(kIo) or
+  // Error(kInvalidModel) naming the file and what is wrong. External data is mapped, not read, so
+  // that its file must not be shortened while the model lives. Nodes are sorted if need be. Models
+  // older than IR version 4 become version 4, whose initializers need not be inputs. If a body uses
+  // a name that another graph uses too, as two branches of an If often do, the value in the body
+  // gets the name with a number: one name is one value in the whole model.
   static Model Load(const std::filesystem::path& path);
-  // The same for a serialized model; `folder` is where its external data lies.
+  // Does the same with a serialized model, whose external data lies in `folder`.
   static Model Parse(std::string_view bytes, const std::filesystem::path& folder = ".");
 
   ~Model();
@@ -170,14 +181,15 @@ class Model {
   Model& operator=(Model&&) noexcept;
   Model Clone() const;
 
-  // Writes to a temporary file and renames: at any moment there is the old file or the new one,
-  // whole. Over 2 GB (or when asked) the initializers of 1 KiB and more go to `<file name>.data`
-  // beside it, or, where that exists, to `<file name>.1.data` and so on, because the old model may
-  // need it until it is replaced; then its data file goes. Returns the number of bytes written.
-  // Throws Error(kIo), and what the producers of deferred initializers throw; no file is left
-  // behind then. The file that the model was loaded from may be written over.
+  // Writes to a temporary file and renames it, so that at any moment there is the whole old file or
+  // the whole new one. Over 2 GB, or with `external_data`, the initializers of 1 KiB and more go to
+  // `<file name>.data` beside it. If that exists, they go to `<file name>.1.data` and so on,
+  // because the old model may need its data file until it is replaced; then that file is removed.
+  // Returns the number of bytes written. Throws Error(kIo), and the exceptions of the producers of
+  // deferred initializers; no file is left behind then. The file that the model was loaded from may
+  // be written over.
   uint64_t Save(const std::filesystem::path& path, bool external_data = false) const;
-  // One protobuf message with all data inside. Throws Error(kUnsupported) over 2 GB.
+  // Returns one protobuf message with all data inside. Throws Error(kUnsupported) over 2 GB.
   std::string Serialize() const;
 
   int64_t ir_version() const;
@@ -186,104 +198,111 @@ class Model {
   std::map<std::string, std::string> Metadata() const;  // metadata_props of the model
   void SetMetadata(const std::string& key, const std::string& value);
 
-  // Of the main graph, in topological order.
+  // Returns the nodes of the main graph, in topological order.
   std::vector<Node> Nodes() const;
-  // The nodes of bodies included: each body, in topological order, before the node that it is of.
+  // Returns the nodes of the main graph and of bodies. Each body, in topological order, comes
+  // before the node that it belongs to.
   std::vector<Node> AllNodes() const;
-  // The node whose body it stands in; nothing in the main graph.
+  // Returns the node in whose body a node stands; nothing for nodes of the main graph.
   std::optional<Node> Owner(const Node& node) const;
   bool AreInOneGraph(const Node& a, const Node& b) const;
-  // Values that bodies define, without constants.
+  // Returns the values that bodies define, without constants.
   std::vector<BodyValue> BodyValues() const;
-  // Inserts a node of one input and one output behind a value of a body: the node reads the value
+  // Inserts a node of one input and one output behind a value of a body. The node reads the value
   // under a new name, and its output has the old one, so that all readers read the output. `spec`
-  // says operator, node name and attributes. Returns whether a body has such a value.
+  // gives operator, node name and attributes. Returns whether a body has such a value.
   bool InsertBehindBodyValue(const std::string& value, const NodeSpec& spec);
   std::vector<std::string> InputNames() const;  // without initializers
   std::vector<std::string> OutputNames() const;
   bool IsInput(std::string_view value) const;
-  // Of a body, such as the state that a Loop carries on.
+  // Returns whether it is an input of a body, such as the state that a Loop carries on.
   bool IsBodyInput(std::string_view value) const;
-  bool IsOutput(std::string_view value) const;  // of the main graph or of a body
+  bool IsOutput(std::string_view value) const;  // true for outputs of bodies, too
   bool IsInitializer(std::string_view value) const;
   std::optional<Node> Producer(std::string_view value) const;
-  // The node that comes next where a value is defined: behind its producer, or the first of the
-  // graph; nothing behind the last one.
+  // Returns the node behind the definition of a value: the one behind its producer, or the first of
+  // the graph; nothing behind the last one.
   std::optional<Node> NodeBehind(std::string_view value) const;
-  // In the graph that defines the value.
+  // Returns the uses of a value in the graph that defines it.
   std::vector<Use> Uses(std::string_view value) const;
-  // In the bodies inside that graph too.
+  // Returns the uses in that graph and in the bodies inside it.
   std::vector<Use> AllUses(std::string_view value) const;
-  // Read by a node of the body of an If, Loop or Scan inside the graph that defines it.
+  // Returns whether a node of the body of an If, Loop or Scan inside the graph that defines the
+  // value reads it.
   bool IsUsedInSubgraph(std::string_view value) const;
-  ValueInfo InfoOf(
-      std::string_view value) const;  // as far as known; inputs, outputs, initializers included
+  // Returns the known type and shape of any value, including inputs, outputs and initializers.
+  ValueInfo InfoOf(std::string_view value) const;
 
   std::vector<std::string> InitializerNames() const;
-  // Throws Error(kInvalidArgument) if there is none of that name, or a deferred one.
+  // Returns a view. Throws Error(kInvalidArgument) if there is none of that name, or a deferred
+  // one.
   InitializerView Initializer(std::string_view name) const;
-  // Adds, or replaces, an initializer. `bytes` as in InitializerView. Throws
-  // Error(kInvalidArgument) if they are not as many as type and dims say, or if the name is a
+  // Adds or replaces an initializer, with `bytes` as in InitializerView. Throws
+  // Error(kInvalidArgument) if type and dims want another number of bytes, or if the name is a
   // node's output or a graph input.
   void SetInitializer(const std::string& name, DataType type, std::span<const int64_t> dims,
                       std::span<const std::byte> bytes);
-  void SetInitializer(const std::string& name, Tensor tensor);  // the same without a copy
-  void RemoveInitializer(std::string_view name);  // Throws Error(kInvalidArgument) while it is used
-  // Throws Error(kInvalidArgument) if there is none of that name, or a deferred one.
+  void SetInitializer(const std::string& name, Tensor tensor);  // copies no data
+  void RemoveInitializer(std::string_view name);  // throws Error(kInvalidArgument) while it is used
+  // Returns the data and their owner. Throws Error(kInvalidArgument) if there is none of that name,
+  // or a deferred one.
   HeldInitializer HoldInitializer(std::string_view name) const;
 
-  // A constant becomes an input of the graph and back, so that others can work on the rest of a
-  // model without its largest tensors. Throw Error(kInvalidArgument) if there is none of that name;
-  // the second also if the input's type and shape are other ones. Nothing is copied.
+  // Turn a constant into an input of the graph and back, so that others can work on the rest of a
+  // model without its largest tensors. Nothing is copied. Throw Error(kInvalidArgument) if there is
+  // none of that name; the second also if the input has another type or shape.
   void InitializerToInput(const std::string& name);
   void InputToInitializer(const std::string& name, const HeldInitializer& data);
 
-  // Adds, or replaces, a group of initializers whose data are computed while the model is written,
-  // one group at a time: their sum may be larger than memory. `produce` runs once for each writing
-  // and gives the same each time; it must not touch the model. What it throws leaves Save and
-  // Serialize unchanged, and no file is left then. Errors as SetInitializer.
+  // Adds or replaces a group of initializers whose data are computed while the model is written,
+  // one group at a time. All groups together may be larger than memory. `produce` runs once for
+  // each writing, gives the same tensors each time, and must not touch the model. Its exceptions
+  // leave Save and Serialize unchanged, and no file is left then. Throws as SetInitializer.
   void DeferInitializers(const std::vector<DeferredTensor>& tensors, TensorProducer produce);
   bool IsDeferred(std::string_view name) const;
   // Computes the deferred initializers now.
   void Materialize();
 
-  // Inserts a node before `before`, or after all nodes of the main graph, or of that in which
-  // `beside` stands. The caller keeps the order topological. Throws Error(kInvalidArgument) if an
+  // Inserts a node before `before`. Without it, the node comes last in the graph of `beside`, or in
+  // the main graph. The caller keeps the order topological. Throws Error(kInvalidArgument) if an
   // output exists already.
   Node InsertNode(const NodeSpec& spec, std::optional<Node> before,
                   std::optional<Node> beside = std::nullopt);
-  void RemoveNode(Node node);  // Throws Error(kInvalidArgument) while an output is used
+  void RemoveNode(Node node);  // throws Error(kInvalidArgument) while an output is used
   // Makes a node's output an output of the graph. Throws Error(kInvalidArgument) if there is no
   // such value or it is one already.
   void AddOutput(const std::string& value);
-  // The value stays, but is no output of the graph any more. Throws Error(kInvalidArgument) if it
-  // is none.
+  // Makes a value no output of the graph any more. The value stays. Throws Error(kInvalidArgument)
+  // if it is no output.
   void RemoveOutput(const std::string& value);
-  // A value name that is not taken: `wanted`, or with the first free suffix _1, _2, ...
+  // Returns a value name that is not taken: `wanted`, or `wanted` with the first free suffix _1,
+  // _2,
+  // ...
   std::string FreshName(std::string wanted) const;
 
-  // The functions of the model, as (domain, name).
+  // Returns the functions of the model, as (domain, name).
   std::vector<std::pair<std::string, std::string>> Functions() const;
   bool HasFunction(std::string_view domain, std::string_view name) const;
-  // Adds, or replaces, a function. Its operator sets become those of the model: import them first
-  // (Throws Error(kInvalidArgument) if one that the body needs is missing). The IR version becomes
-  // 8 at least, the first with functions.
+  // Adds or replaces a function. Its operator sets become those of the model, which must import
+  // them first. The IR version becomes 8 at least, the first with functions. Throws
+  // Error(kInvalidArgument) if an operator set that the body needs is missing.
   void SetFunction(const FunctionSpec& spec);
-  // Returns whether there was one.
+  // Removes a function. Returns whether there was one.
   bool RemoveFunction(std::string_view domain, std::string_view name);
 
   // Describes the output of a node that inference cannot see through.
   void SetInfo(const std::string& value, const ValueInfo& info);
   // Brings the model to a newer version of the standard operator set, by ONNX's converter. Returns
-  // whether it could: not to an older one, not with functions or with operators that have no
-  // adapter; the model is as before then. Node handles become invalid.
+  // false, and leaves the model as it was, if the version is older, or the model has functions or
+  // operators without an adapter. Node handles become invalid.
   bool ConvertOpset(int64_t version);
   // Fills in the types and shapes of values as far as ONNX's inference gets, through the operators
   // of com.amd.quark, com.vai.quantize and bitpress too. Never fails on what it cannot infer.
   void InferShapes();
   // Runs ONNX's checker. Throws Error(kInvalidModel).
   void Check() const;
-  // A number that models of the same content share: nodes, values, constants and their data.
+  // Returns a number that models of the same content share: nodes, values, constants and their
+  // data.
   uint64_t Fingerprint() const;
 
  private:
@@ -292,10 +311,10 @@ class Model {
   std::unique_ptr<ModelImpl> impl_;
 };
 
-// A tensor file: ONNX TensorProto (`.pb`). Throws Error(kIo), or Error(kInvalidArgument) if it is
-// no tensor of numbers.
+// Loads a tensor file, an ONNX TensorProto (`.pb`). Throws Error(kIo), or Error(kInvalidArgument)
+// if it is no tensor of numbers.
 Tensor LoadTensorProto(const std::filesystem::path& path);
-// Throws Error(kIo).
+// Writes a tensor file. Throws Error(kIo).
 void SaveTensorProto(const std::filesystem::path& path, const std::string& name,
                      const Tensor& tensor);
 

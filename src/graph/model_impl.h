@@ -1,9 +1,10 @@
-// The inside of a Model: the protobuf, the initializers' data beside it, and the index of values.
+// The inside of a Model, for the files of this room: the protobuf, the initializers' data beside
+// it, and the index of values.
 //
 // Initializers above kKeepInMessage bytes are stubs in the protobuf (external, at kStubLocation);
 // their data lie in ValueEntry::storage, shared between clones. So copying, checking and shape
-// inference never touch them, and a model may be larger than one protobuf message. The small ones,
-// such as the shape of a Reshape, stay in raw_data, where shape inference reads them.
+// inference never touch them, and a model may be larger than one protobuf message. Small ones, such
+// as the shape of a Reshape, stay in raw_data, where shape inference reads them.
 #pragma once
 
 #include <cstddef>
@@ -27,12 +28,13 @@ inline constexpr size_t kKeepInMessage = 4096;
 // ONNX's checker does not look for files whose location begins with '#'.
 inline constexpr const char* kStubLocation = "#bitpress";
 
-// Initializers that are computed together when the model is written.
+// A group of initializers that are computed together when the model is written.
 struct DeferredGroup {
   std::vector<DeferredTensor> tensors;
   TensorProducer produce;
 
-  // Throws Error(kInvalidArgument) if the producer gives anything else than was declared.
+  // Returns the tensors. Throws Error(kInvalidArgument) if the producer gives other tensors than
+  // declared.
   std::vector<Tensor> Produce() const;
 };
 
@@ -41,11 +43,11 @@ struct ValueUse {
   size_t input_index = 0;
 };
 
-// Everything known about one value, of the main graph or of a body.
+// The index's entry of one value, of the main graph or of a body.
 struct ValueEntry {
   onnx::NodeProto* producer = nullptr;
   std::vector<ValueUse> uses;
-  onnx::GraphProto* body = nullptr;  // that defines it; nothing: the main graph
+  onnx::GraphProto* body = nullptr;  // body that defines it; null: the main graph
   bool is_graph_input = false;
   bool is_body_input = false;
   size_t num_outputs = 0;  // outputs of the main graph and of bodies that name it
@@ -53,7 +55,7 @@ struct ValueEntry {
   bool is_body_initializer = false;
   onnx::TensorProto* initializer = nullptr;
   TensorStorage storage;                          // data of the initializer
-  std::shared_ptr<const DeferredGroup> deferred;  // or what computes them
+  std::shared_ptr<const DeferredGroup> deferred;  // group that computes the data, if deferred
   size_t index_in_group = 0;
   // What the lists of the graphs say about it. A body may describe a value from around it too.
   const onnx::ValueInfoProto* input_info = nullptr;
@@ -79,7 +81,7 @@ struct StringHash {
 };
 using ValueMap = std::unordered_map<std::string, ValueEntry, StringHash, std::equal_to<>>;
 
-// Where a node of a body stands.
+// The place of a node in a body.
 struct BodyPlace {
   onnx::GraphProto* graph = nullptr;
   onnx::NodeProto* owner = nullptr;
@@ -89,39 +91,39 @@ struct ModelImpl {
   onnx::ModelProto proto;
   ValueMap values;
   std::unordered_map<const onnx::NodeProto*, BodyPlace> body_nodes;
-  // Protobuf's limit for one message; tests lower it.
+  // The bytes of one message that protobuf allows. Tests lower the number.
   uint64_t max_message_bytes = std::numeric_limits<int32_t>::max();
   // Counts calls of IndexInfo. Tests see from it that an edit does not walk over the whole model.
   size_t num_info_indexings = 0;
 
   // Const functions of a model may run concurrently, and protobuf's mutable_ accessors write. So
-  // reading and changing have two names: an accessor of both kinds would choose the second one
-  // wherever the object is no const one, as behind a pointer.
+  // reading and changing have two names. An overloaded accessor would choose the second one
+  // wherever the object is not const, as behind a pointer.
   const onnx::GraphProto& graph() const { return proto.graph(); }
   onnx::GraphProto& mutable_graph() { return *proto.mutable_graph(); }
   const ValueEntry* Find(std::string_view value) const;
   ValueEntry& At(std::string_view value) { return values[std::string(value)]; }
 
   // Takes the data of an initializer of the graph over: checks them, makes them raw, and moves
-  // large ones out of the message. Throws Error(kInvalidModel). REQUIRES: a reader if the data are
-  // external.
+  // large ones out of the message. Throws Error(kInvalidModel). REQUIRES: there is a reader if the
+  // data are external.
   void AdoptInitializer(onnx::TensorProto& tensor, ExternalDataReader* reader = nullptr);
-  // Makes room for an initializer that is new or replaces one: an empty message. Throws
+  // Makes an empty message for an initializer that is new or replaces one. Throws
   // Error(kInvalidArgument) if the name belongs to something else, or the type has no size.
   ValueEntry& ResetInitializer(const std::string& name, DataType type,
                                std::span<const int64_t> dims);
-  // Sets the data of an initializer, in the message or beside it. The size is right already.
+  // Sets the data of an initializer, in the message or beside it. They have the right size already.
   static void PlaceData(ValueEntry& entry, TensorStorage storage);
   // Marks an initializer whose data are not in the message.
   static void MakeStub(onnx::TensorProto& tensor);
-  // Everything of the index but the initializers. REQUIRES: the model passed the checker.
+  // Builds the index, but for the initializers. REQUIRES: the model passed the checker.
   void IndexGraph();
-  // With the bodies of the node, if it has any. `place` says where the node itself stands.
+  // Indexes a node and its bodies. `place` is the place of the node itself.
   void IndexNode(onnx::NodeProto& node, const BodyPlace& place);
   void UnindexNode(onnx::NodeProto& node);
   void IndexBody(onnx::GraphProto& body, onnx::NodeProto& owner);
   void UnindexBody(onnx::GraphProto& body);
-  // Nothing in the main graph.
+  // Returns the place of a node, which is null in the main graph.
   BodyPlace PlaceOf(const onnx::NodeProto* node) const;
   onnx::GraphProto* BodyOf(const onnx::NodeProto* node) const { return PlaceOf(node).graph; }
   // Reads all inputs, outputs and value_info anew, after changes to many of them. Edits of single
@@ -140,11 +142,11 @@ struct ModelImpl {
   // Deletes nodes of a graph that are no longer in the index.
   static void RemoveNodes(onnx::GraphProto& graph,
                           const std::unordered_set<const onnx::NodeProto*>& removed);
-  // Throws Error(kInvalidModel).
+  // Runs ONNX's checker. Throws Error(kInvalidModel).
   void Check() const;
 };
 
-// The way of this room's free functions to the inside.
+// The access of this room's free functions to the inside.
 struct ModelAccess {
   static ModelImpl& Impl(Model& model) { return *model.impl_; }
   static const ModelImpl& Impl(const Model& model) { return *model.impl_; }
@@ -152,7 +154,7 @@ struct ModelAccess {
   static Model Make(std::unique_ptr<ModelImpl> impl) { return Model(std::move(impl)); }
 };
 
-// Calls `function` for each node, those in the bodies of attributes included.
+// Calls `function` for each node, including those in the bodies of attributes.
 template <typename Nodes, typename Function>
 void ForEachNode(Nodes& nodes, const Function& function) {
   for (auto& node : nodes) {
@@ -210,19 +212,20 @@ void ForEachDefinition(const onnx::GraphProto& graph, const Function& function) 
   }
 }
 
-// Values that the bodies of a node's attributes read from outside. Views into the node.
+// Returns the values that the bodies of a node's attributes read from outside, as views into the
+// node.
 std::vector<std::string_view> CapturedValues(const onnx::NodeProto& node);
-// Gives values of bodies whose name is taken, in another body or outside, another one.
+// Gives values of bodies another name if theirs is taken, in another body or outside.
 void MakeNamesUnique(onnx::GraphProto& graph);
 // Puts the nodes into topological order, leaving a sorted graph as it is. Throws
 // Error(kInvalidModel) naming the nodes of a cycle.
 void SortNodes(onnx::GraphProto& graph);
-// "Conv 'conv1'".
+// Returns the node's description for messages, as Node::Describe.
 std::string DescribeNode(const onnx::NodeProto& node);
 
 ValueInfo ToValueInfo(const onnx::TypeProto& type);
 
-// Turns a description into the node. REQUIRES: the proto is empty.
+// Fills the proto with the described node. REQUIRES: the proto is empty.
 void FillNode(const NodeSpec& spec, onnx::NodeProto& proto);
 
 // Registers the operators of com.amd.quark, com.vai.quantize and bitpress with the ONNX library,

@@ -192,7 +192,7 @@ TEST(Model, InputsWithADefaultAreInitializers) {
   EXPECT_FALSE(model.IsInput("w"));
   EXPECT_TRUE(model.IsInitializer("w"));
   EXPECT_EQ(ToProto(model).graph().input_size(), 2);
-  // With new data it is a constant, so that the declared type cannot contradict it.
+  // The new data make it a constant, so that the declared type cannot contradict it.
   model.SetInitializer("w", Tensor{DataType::kFloat, {1}, BytesOf<float>({3})});
   EXPECT_EQ(ToProto(model).graph().input_size(), 1);
 

@@ -13,7 +13,7 @@ const onnx::AttributeProto* FindAttribute(const onnx::NodeProto& node, std::stri
   return nullptr;
 }
 
-// The attribute if the node has it; it must have the wanted type then.
+// Returns the attribute, or null if the node does not have it. Throws if it has another type.
 const onnx::AttributeProto* FindAttribute(const onnx::NodeProto& node, std::string_view name,
                                           onnx::AttributeProto::AttributeType type) {
   const auto* attribute = FindAttribute(node, name);

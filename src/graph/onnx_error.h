@@ -1,4 +1,5 @@
-// Turns the exceptions of protobuf and the ONNX library into ours: none of them leaves this room.
+// The translation of exceptions of protobuf and the ONNX library into ours. None of them leaves
+// this room.
 #pragma once
 
 #include <exception>
@@ -12,7 +13,8 @@
 
 namespace bitpress::graph {
 
-// Calls `function()`; what it throws leaves as an Error(code) that begins with `what`.
+// Calls `function()` and returns its result. Its exceptions leave as an Error(code) that begins
+// with `what`. An Error leaves unchanged.
 template <typename Function>
 decltype(auto) TranslateErrors(ErrorCode code, std::string_view what, Function&& function) {
   try {

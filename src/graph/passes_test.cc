@@ -1,4 +1,4 @@
-// Shape inference and the clean-up passes.
+// Tests of shape inference and the clean-up passes.
 #include "formats/format_spec.h"
 #include "graph/clean_up.h"
 #include "graph/model_impl.h"
@@ -11,7 +11,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Pair;
 
-// "FLOAT [N, 4]".
+// Returns a text such as "FLOAT [N, 4]".
 std::string Describe(const ValueInfo& info) {
   std::string text(DataTypeName(info.type));
   if (!info.has_shape) return text + " ?";
@@ -123,7 +123,7 @@ TEST(RemoveUnused, TakesWhatNothingReads) {
         else_branch = g2 () => (float[N,4] e) { e = own.Op(kept) }
       >
     })");
-  // dead1, dead2; nowhere, for_dead; com.microsoft; value_info of dead1 and gone.
+  // The pass removes dead1, dead2; nowhere, for_dead; com.microsoft; value_info of dead1 and gone.
   EXPECT_EQ(RemoveUnused(model), 7);
   EXPECT_EQ(model.Nodes().size(), 3);
   EXPECT_THAT(model.InitializerNames(), ElementsAre("in_body"));

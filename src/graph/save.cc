@@ -1,5 +1,5 @@
-// Writing a model. Its message is put together from small parts that protobuf serializes and the
-// initializers' data as they lie in memory, so that no second copy of them is made.
+// The writing of a model. Its message is put together from small parts that protobuf serializes and
+// the initializers' data as they lie in memory, so that no second copy of them is made.
 #include <exception>
 #include <new>
 #include <optional>
@@ -20,14 +20,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As ONNX's own tools: smaller tensors stay in the message.
+// The bytes from which on tensors leave the message, as in ONNX's own tools.
 constexpr size_t kExternalFromBytes = 1024;
 // Large tensors begin at a page, so that readers can map them.
 constexpr size_t kPageAlignFromBytes = size_t{1} << 16;
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kSmallAlignment = 64;
 
-// The data of one initializer: in memory, or computed when their turn comes.
+// The data of one initializer, in memory or computed when their turn comes.
 struct Data {
   uint64_t num_bytes = 0;
   std::span<const std::byte> bytes;
@@ -61,7 +61,7 @@ void AppendVarint(std::string& out, uint64_t number) {
   out.push_back(static_cast<char>(number));
 }
 
-// Tag and length of a protobuf field that holds bytes or a message.
+// Returns tag and length of a protobuf field that holds bytes or a message.
 void AppendFieldHeader(std::string& out, int field_number, uint64_t num_bytes) {
   constexpr uint64_t kLengthDelimited = 2;
   AppendVarint(out, (static_cast<uint64_t>(field_number) << 3) | kLengthDelimited);
@@ -88,7 +88,8 @@ Data DataOf(const ValueEntry& entry) {
   return {ExpectedBytes(*entry.initializer), {}, entry.deferred.get(), entry.index_in_group};
 }
 
-// Carries what a producer threw past TranslateErrors, which is for the exceptions of protobuf only.
+// A carrier of a producer's exception past TranslateErrors, which is for the exceptions of protobuf
+// only.
 struct ProducerFailure {
   std::exception_ptr exception;
 };
@@ -106,7 +107,7 @@ std::vector<Tensor> Produce(const DeferredGroup& group) {
   }
 }
 
-// Calls `function()` as TranslateErrors does. What a producer throws that is no Error leaves
+// Calls `function()` as TranslateErrors does. A producer's exception that is no Error leaves
 // unchanged, because it belongs to the caller: a progress sink throws to stop the work.
 template <typename Function>
 auto TranslateOwnErrors(std::string_view what, Function&& function) {
@@ -117,13 +118,13 @@ auto TranslateOwnErrors(std::string_view what, Function&& function) {
   }
 }
 
-// Keeps what was computed last: the tensors of a group stand side by side.
+// A cache of the group that was computed last. The tensors of a group stand side by side.
 class Computed {
  public:
   std::span<const std::byte> BytesOf(const Data& data) {
     if (data.deferred == nullptr) return data.bytes;
     if (data.deferred != group_) {
-      tensors_.clear();  // before the next ones need the room
+      tensors_.clear();  // the next ones need the room
       tensors_ = Produce(*data.deferred);
       group_ = data.deferred;
     }
@@ -135,7 +136,7 @@ class Computed {
   std::vector<Tensor> tensors_;
 };
 
-// One entry of the graph's initializer field. Takes the tensor's data from `data` if it is a stub.
+// Returns one entry of the graph's initializer field. A stub's data come from `data`.
 Piece EncodeInitializer(onnx::TensorProto& tensor, const Data& data) {
   Piece piece;
   if (!IsExternal(tensor) || tensor.external_data(0).value() != kStubLocation) {
@@ -155,10 +156,11 @@ Piece EncodeInitializer(onnx::TensorProto& tensor, const Data& data) {
   return piece;
 }
 
-// With a name for the data file, initializers of kExternalFromBytes and more go there.
+// Returns the model's pieces. If the data file has a name, initializers of kExternalFromBytes and
+// more go there.
 Encoded Encode(const ModelImpl& impl, const std::optional<std::string>& data_file) {
   Encoded encoded;
-  onnx::ModelProto rest = impl.proto;  // small: the large initializers are stubs
+  onnx::ModelProto rest = impl.proto;  // small, because the large initializers are stubs
   const std::unique_ptr<onnx::GraphProto> graph(rest.release_graph());
   google::protobuf::RepeatedPtrField<onnx::TensorProto> tensors;
   graph->mutable_initializer()->Swap(&tensors);
@@ -217,7 +219,7 @@ void WriteMessage(AtomicFile& file, const std::vector<Piece>& pieces) {
   }
 }
 
-// The names that data files of a model get, the first free one first.
+// Returns the names that data files of a model get, the first free one first.
 std::string DataFileName(const fs::path& path, size_t number) {
   const std::string name = path.filename().string();
   return number == 0 ? name + ".data" : fmt::format("{}.{}.data", name, number);
@@ -231,7 +233,7 @@ std::string FreeDataFileName(const fs::path& path) {
   }
 }
 
-// The data file of the model that lies at `path` now, if this room named it. Empty: none.
+// Returns the data file of the model that lies at `path` now, if this room named it; else nothing.
 fs::path OldDataFile(const fs::path& path) {
   const std::set<std::string> locations = ExternalLocations(path);
   if (locations.size() != 1) return {};
@@ -244,8 +246,9 @@ fs::path OldDataFile(const fs::path& path) {
   return {};
 }
 
-// The data file has a name that nothing refers to before the model is renamed, and is complete on
-// disk by then; the one that the old model needed goes last.
+// Writes a model with a data file. Nothing refers to the data file's name before the model is
+// renamed, and the file is complete on disk by then. The data file of the old model is removed
+// last.
 uint64_t WriteFiles(const fs::path& path, const std::string& data_name, const Encoded& encoded) {
   const fs::path data_path = path.parent_path() / data_name;
   const fs::path old_data = OldDataFile(path);
@@ -274,7 +277,7 @@ uint64_t WriteFiles(const fs::path& path, const std::string& data_name, const En
 
 uint64_t Model::Save(const fs::path& path, bool external_data) const {
   return TranslateOwnErrors(fmt::format("cannot write '{}'", path.string()), [&] {
-    // A link is followed: the files stand where it leads.
+    // A link is followed, so that the files stand at its target.
     const fs::path target = fs::is_symlink(path) ? fs::weakly_canonical(path) : path;
     const std::string data_file = FreeDataFileName(target);
     std::optional<Encoded> encoded;

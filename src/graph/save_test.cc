@@ -1,4 +1,4 @@
-// Writing: nothing is lost, nothing half-written is left.
+// Tests of writing: nothing is lost, nothing half-written is left.
 #include <numeric>
 
 #include "graph/model_impl.h"
@@ -14,7 +14,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
-// Everything that a model may carry besides its graph.
+// Returns a model with everything that it may carry besides its graph.
 onnx::ModelProto RichProto() {
   onnx::ModelProto proto = ProtoFromText(R"(<ir_version: 10, opset_import: ["" : 21, "local" : 1],
     producer_name: "exporter", model_version: 7, metadata_props: ["who": "me"]>
@@ -31,7 +31,7 @@ onnx::ModelProto RichProto() {
   <domain: "local", opset_import: ["" : 21]>
   Twice <by> (a) => (b) { b = Add(a, a) })");
   onnx::GraphProto& graph = *proto.mutable_graph();
-  // A name with a declared type and no values above: the data follow here.
+  // The text above declares a name with a type and no values. The data follow here.
   const auto declared = graph.value_info();
   graph.clear_value_info();
   for (const auto& info : declared) {
@@ -54,7 +54,7 @@ onnx::ModelProto RichProto() {
   return proto;
 }
 
-// As it is read back: raw data instead of typed fields.
+// Returns the model as it is read back, with raw data instead of typed fields.
 onnx::ModelProto Normalized(onnx::ModelProto proto) {
   onnx::TensorProto& w = *proto.mutable_graph()->mutable_initializer(0);
   w.set_raw_data(w.float_data().data(), static_cast<size_t>(w.float_data_size()) * sizeof(float));

@@ -1,5 +1,6 @@
-// The operators outside ONNX that we know, for its checker and shape inference. They are declared
-// loosely: the operator library checks attributes and types when a model is loaded for running.
+// The schemas of operators outside ONNX that we know, for its checker and shape inference. They are
+// loose, because the operator library checks attributes and types when a model is loaded for
+// running.
 #include <mutex>
 #include <string>
 #include <utility>
@@ -30,7 +31,7 @@ void InferSameAsInput(InferenceContext& context) {
   PropagateShape(context);
 }
 
-// The codes have the type of the zero point.
+// Infers that the codes have the type of the zero point.
 void InferQuantizeLinear(InferenceContext& context) {
   constexpr size_t kZeroPoint = 2;
   if (context.getNumInputs() <= kZeroPoint || context.getInputType(kZeroPoint) == nullptr) return;
@@ -82,7 +83,8 @@ void RegisterAll() {
   Register(LinearOperator(kOldQuark, "VitisQuantizeLinear", InferQuantizeLinear));
   Register(LinearOperator(kOldQuark, "VitisDequantizeLinear", InferDequantizeLinear));
 
-  // One operator for each format, and one for BFP of any width, whose sizes are attributes.
+  // There is one operator for each format, and one for BFP of any width, whose sizes are
+  // attributes.
   Register(Operator(kOwn, "QuantizeDequantize_bfp", InferSameAsInput));
   for (const formats::FormatSpec& format : formats::AllFormats()) {
     if (format.is_integer()) continue;

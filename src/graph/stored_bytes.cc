@@ -49,7 +49,7 @@ uint64_t FileSize(const fs::path& path) {
   return size;
 }
 
-// False if the file cannot be parsed.
+// Returns false if the file cannot be parsed.
 bool ReadLocations(const fs::path& path, Locations& locations) {
   const google::protobuf::LogSilencer silencer;
   onnx::ModelProto model;

@@ -1,4 +1,4 @@
-// Which files a model takes, and how much disk.
+// The files of a model on disk and their size, for reports and for replacing a model.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,13 @@
 
 namespace bitpress::graph {
 
-// Size of the model file and of every external data file it names, each counted once and whole.
-// Throws Error(kIo) if a file is missing, Error(kInvalidModel) if the model cannot be parsed.
+// Returns the size of the model file and of every external data file it names, each counted once
+// and whole. Throws Error(kIo) if a file is missing, Error(kInvalidModel) if the model cannot be
+// parsed.
 uint64_t StoredBytes(const std::filesystem::path& path);
 
-// The locations of external data that the model names, as they stand in the file. None if it does
-// not exist, is no model, or is so large that it holds its data itself.
+// Returns the locations of external data that the model names, as they stand in the file. There are
+// none if the file does not exist, is no model, or is so large that it holds its data itself.
 std::set<std::string> ExternalLocations(const std::filesystem::path& path);
 
 }  // namespace bitpress::graph

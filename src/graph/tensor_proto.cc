@@ -16,7 +16,7 @@ namespace {
 
 using onnx::TensorProto;
 
-// The field that holds the elements of a tensor that is not stored raw, and how much it must hold.
+// The field with the elements of a tensor that is not stored raw, and the number that it must hold.
 struct TypedField {
   const char* name;
   int64_t found;

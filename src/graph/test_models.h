@@ -1,4 +1,4 @@
-// Helpers of this room's tests: models from ONNX's text form, errors.
+// Helpers of this room's tests: models from ONNX's text form, errors, bytes.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -45,7 +45,7 @@ inline void WriteFile(const std::filesystem::path& path, std::string_view conten
   std::ofstream(path, std::ios::binary) << content;
 }
 
-// The Error that `function()` throws.
+// Returns the Error that `function()` throws.
 template <typename Function>
 Error ErrorOf(Function&& function) {
   try {
@@ -81,7 +81,8 @@ inline std::vector<std::string> NodeNames(const Model& model) {
   return names;
 }
 
-// `x` and `w` are read only inside the branches, `inner` is defined there; nested one level deeper.
+// A model whose `x` and `w` are read only inside branches, where `inner` is defined. One branch
+// holds another If.
 inline constexpr const char* kBranches = R"(<ir_version: 8, opset_import: ["" : 17]>
 agraph (float[N,4] x, bool c) => (float[N,4] y)
 <float[4] w = {1.0, 2.0, 3.0, 4.0}>

@@ -1,4 +1,4 @@
-// The order of nodes, and what the bodies of If, Loop and Scan read from outside.
+// The order of nodes, and the values that the bodies of If, Loop and Scan read from outside.
 #include <algorithm>
 #include <functional>
 #include <queue>
@@ -33,7 +33,8 @@ void CollectCaptures(const onnx::GraphProto& body, std::vector<Names>& scopes, N
 
 using Producers = std::unordered_map<std::string_view, size_t>;
 
-// The node that produces each value. Throws if a value has two sources: the order would be a guess.
+// Returns the node that produces each value. Throws if a value has two sources, because the order
+// would be a guess.
 Producers FindProducers(const onnx::GraphProto& graph) {
   Names others;
   for (const auto& input : graph.input()) others.insert(input.name());
@@ -55,7 +56,7 @@ Producers FindProducers(const onnx::GraphProto& graph) {
   return producers;
 }
 
-// For each node the positions of the nodes whose outputs it reads.
+// Returns for each node the positions of the nodes whose outputs it reads.
 std::vector<std::vector<size_t>> Dependencies(const onnx::GraphProto& graph) {
   const Producers producers = FindProducers(graph);
   std::vector<std::vector<size_t>> dependencies(static_cast<size_t>(graph.node_size()));
@@ -72,7 +73,8 @@ std::vector<std::vector<size_t>> Dependencies(const onnx::GraphProto& graph) {
   return dependencies;
 }
 
-// Walks from an unplaced node to what it waits for until a node comes up again.
+// Throws the error with the nodes of a cycle. It walks from an unplaced node to one that this waits
+// for, until a node comes up again.
 [[noreturn]] void FailCycle(const onnx::GraphProto& graph,
                             const std::vector<std::vector<size_t>>& dependencies,
                             const std::vector<bool>& placed) {
@@ -123,7 +125,7 @@ void SortNodes(onnx::GraphProto& graph) {
   }
   if (is_sorted) return;
 
-  // Of the nodes that could come next the first of the file, so that little moves.
+  // The next node is the first of the file that could come next, so that little moves.
   std::priority_queue<size_t, std::vector<size_t>, std::greater<>> ready;
   for (size_t node = 0; node < num_nodes; ++node) {
     if (num_missing[node] == 0) ready.push(node);
