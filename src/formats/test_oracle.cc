@@ -136,7 +136,8 @@ int ChooseExponent(const FormatSpec& spec, std::span<const float> x) {
   if (spec.scale_choice != ScaleChoice::kMse) {
     return Limited(spec, Wanted(spec, spec.scale_choice, amax));
   }
-  // The contract wants errors in units of the floor choice's scale, and squares and sums in float32.
+  // The contract wants errors in units of the floor choice's scale, and squares and sums in
+  // float32.
   const int floor = Wanted(spec, ScaleChoice::kFloor, amax);
   int best = 0;
   long double least = std::numeric_limits<long double>::infinity();
