@@ -23,6 +23,8 @@ class Browser:
     """One running browser; `with Browser() as browser`."""
 
     def __init__(self):
+        path = find_browser()
+        assert path, "no Chromium is installed (apt-get install chromium)"
         self._folder = tempfile.TemporaryDirectory(prefix="bitpress-browser-", ignore_cleanup_errors=True)
         commands, self._write = os.pipe()
         self._read, answers = os.pipe()
@@ -30,7 +32,7 @@ class Browser:
                    "--disable-background-networking", "--hide-scrollbars", f"--user-data-dir={self._folder.name}", "--remote-debugging-pipe"]
         # The protocol is on the descriptors 3 and 4.
         script = f'exec "$@" 3<&{commands} 4>&{answers}'
-        self._process = subprocess.Popen(["bash", "-c", script, "bash", find_browser(), *options, "about:blank"], pass_fds=(commands, answers),
+        self._process = subprocess.Popen(["bash", "-c", script, "bash", path, *options, "about:blank"], pass_fds=(commands, answers),
                                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(commands)
         os.close(answers)

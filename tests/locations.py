@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -14,3 +16,13 @@ def shared_dir():
     """The development data beside the checkout, or None. Tests that need it skip without it."""
     folder = from_environment("BITPRESS_SHARED_DIR", ROOT.parent / "shared")
     return folder if folder.is_dir() else None
+
+
+def is_ci():
+    """Whether this is a CI run, in which everything that `./dev test` sets up must be there."""
+    return os.environ.get("CI") == "true"
+
+
+def cannot_run(reason):
+    """Skips a test that lacks what `./dev test` sets up, such as a tool or a download. In CI that is a failure."""
+    (pytest.fail if is_ci() else pytest.skip)(reason)

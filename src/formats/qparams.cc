@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/check.h"
 #include "base/words.h"
 
 namespace bitpress::formats {

@@ -1,9 +1,15 @@
 #!/usr/bin/env bash
 # The Debian packages Bitpress builds and tests with; `--missing` prints only those that are not installed.
 set -euo pipefail
+# The sources follow version 14 of clang-format, which these releases have beside others or as their own.
+format=clang-format
+[ -f /etc/os-release ] && case $(. /etc/os-release; echo "${ID:-}-${VERSION_CODENAME:-}") in
+  debian-bookworm | ubuntu-jammy | ubuntu-noble) format=clang-format-14 ;;
+esac
 packages=(
   g++ cmake ninja-build python3 python3-venv python3-dev unzip ca-certificates git
-  clang-format      # ./dev format, and the formatting test
+  "$format"         # ./dev format, and the formatting test
+  binutils          # objdump, for the tests without VNNI
   libprotobuf-dev protobuf-compiler   # ONNX files
   libhwy-dev        # SIMD with dynamic dispatch
   nlohmann-json3-dev libcli11-dev libfmt-dev
