@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from models import sqnr_db
+from models import is_as_measured, sqnr_db
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -82,7 +82,8 @@ def test_close_to_float(name, preset, level, tmp_path, bitpress):
     onnx.checker.check_model(tmp_path / "q.onnx", full_check=True)
     x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
     for wanted, found in zip(run(tmp_path / "m.onnx", x), run(tmp_path / "q.onnx", x, level)):
-        assert 26 < sqnr_db(wanted, found) < 100
+        # On 2026-11-22 36.1 to 49.0 dB were measured: at least 3 dB from both ends. A bit less costs 6.
+        assert 33 < sqnr_db(wanted, found) < 53
 
 
 def test_the_integer_operators(tmp_path, bitpress):
@@ -144,7 +145,8 @@ def test_a_row_has_a_scale_of_its_own(tmp_path, bitpress):
         result = run(tmp_path / f"{scales}.onnx", x)[0]
         assert np.isfinite(result).all()
         found[scales] = sqnr_db(run(tmp_path / "m.onnx", x)[0][1:], result[1:])
-    assert found["dynamic_rows"] > 30 and found["dynamic"] < 15
+    assert is_as_measured(found["dynamic_rows"], 38.5)
+    assert found["dynamic"] < 6  # steps of 8 where most inputs are around 1
 
 
 def test_static_and_dynamic_in_one_model(tmp_path, bitpress):
@@ -157,7 +159,7 @@ def test_static_and_dynamic_in_one_model(tmp_path, bitpress):
     found = operators(tmp_path / "q.onnx")
     assert found["MatMulInteger"] == 1 and found["QuantizeLinear"] >= 2
     x = np.random.default_rng(1).standard_normal((2, 7, 48)).astype(np.float32)
-    assert sqnr_db(run(tmp_path / "m.onnx", x)[0], run(tmp_path / "q.onnx", x)[0]) > 20
+    assert is_as_measured(sqnr_db(run(tmp_path / "m.onnx", x)[0], run(tmp_path / "q.onnx", x)[0]), 28.1)
 
 
 def test_a_plan_of_dynamic_integers_round_trips(tmp_path, bitpress):

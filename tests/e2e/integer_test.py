@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from models import sqnr_db
+from models import is_as_measured, sqnr_db
 from onnx import TensorProto, helper, numpy_helper
 
 
@@ -74,7 +74,7 @@ def test_int8_runs_on_integer_kernels(net_path, samples, tmp_path, bitpress):
     bitpress.ok("quantize", net_path, "-o", output, "--config", "INT8", "--data", samples)
     onnx.checker.check_model(output, full_check=True)
     assert not any(node.domain for node in onnx.load(output).graph.node)
-    assert sqnr_db(run(net_path), run(output)) > 22
+    assert is_as_measured(sqnr_db(run(net_path), run(output)), 45.0)
     run(output, "EXTENDED", tmp_path / "fused.onnx")
     left = Counter(node.op_type for node in onnx.load(tmp_path / "fused.onnx").graph.node)
     assert left["QLinearConv"] == 3 and left["Conv"] == 0
@@ -82,18 +82,18 @@ def test_int8_runs_on_integer_kernels(net_path, samples, tmp_path, bitpress):
     assert left["Relu"] == 0
 
 
-@pytest.mark.parametrize("preset, bar", [("INT8", 22), ("XINT8", 8), ("S8S8_AAWS", 18), ("U8S8_AAWS", 18), ("U8U8_AAWA", 18),
-                                         ("A8W8", 18), ("U16S8_AAWS", 25), ("S16S8_ASWS", 25), ("A16W8", 25),
-                                         ("INT8_CNN_DEFAULT", 18), ("INT8_TRANSFORMER_DEFAULT", 14),
-                                         ("INT8_CNN_ACCURATE", 18), ("INT16_TRANSFORMER_ACCURATE", 25), ("VINT8", 8),
-                                         ("XINT8_QCONFIG", 8), ("A8W8_QCONFIG", 18), ("A16W8_QCONFIG", 25),
-                                         ("S16S16_MIXED_S8S8", 18), ("BF16_BFP16", 25), ("BF16_MXINT8", 25),
-                                         ("MX9_INT8", 20), ("BF16_MIXED_BFP16", 20), ("BF16_MIXED_MXINT8", 20)])
-def test_every_integer_preset(preset, bar, net_path, samples, tmp_path, bitpress):
+# Weights have 8 bits in all of them, and inputs beyond the calibrated ranges are clipped: 16 bits for activations gain little.
+@pytest.mark.parametrize("preset, measured", [
+    ("INT8", 45.0), ("XINT8", 38.7), ("S8S8_AAWS", 42.0), ("U8S8_AAWS", 45.0), ("U8U8_AAWA", 42.1), ("A8W8", 42.7), ("U16S8_AAWS", 44.2),
+    ("S16S8_ASWS", 45.4), ("A16W8", 45.4), ("INT8_CNN_DEFAULT", 44.9), ("INT8_TRANSFORMER_DEFAULT", 33.3), ("INT8_CNN_ACCURATE", 44.7),
+    ("INT16_TRANSFORMER_ACCURATE", 49.3), ("VINT8", 38.7), ("XINT8_QCONFIG", 38.7), ("A8W8_QCONFIG", 42.7), ("A16W8_QCONFIG", 45.4),
+    ("S16S16_MIXED_S8S8", 42.7), ("BF16_BFP16", 41.7), ("BF16_MXINT8", 40.5), ("MX9_INT8", 45.0), ("BF16_MIXED_BFP16", 38.7),
+    ("BF16_MIXED_MXINT8", 37.5)])
+def test_every_integer_preset(preset, measured, net_path, samples, tmp_path, bitpress):
     output = tmp_path / "q.onnx"
     bitpress.ok("quantize", net_path, "-o", output, "--config", preset, "--data", samples)
     onnx.checker.check_model(output, full_check=True)
-    assert bar < sqnr_db(run(net_path), run(output)) < 100
+    assert is_as_measured(sqnr_db(run(net_path), run(output)), measured)
 
 
 def dequantized_constants(path):
@@ -121,13 +121,13 @@ def test_biases_of_eight_bits_have_scales_of_their_own(preset, net_path, samples
     assert "its integer kernels add INT32" not in bitpress.ok("check", output)
 
 
-@pytest.mark.parametrize("method", ["min_max", "moving_average", "percentile(99.9)", "entropy", "mse",
-                                    "layerwise_percentile(mse)", "auto", "MinMSE"])
-def test_every_range_method(method, net_path, samples, tmp_path, bitpress):
+@pytest.mark.parametrize("method, measured", [("min_max", 44.8), ("moving_average", 33.5), ("percentile(99.9)", 44.6), ("entropy", 41.5),
+                                              ("mse", 45.0), ("layerwise_percentile(mse)", 44.4), ("auto", 45.0), ("MinMSE", 45.0)])
+def test_every_range_method(method, measured, net_path, samples, tmp_path, bitpress):
     output = tmp_path / "q.onnx"
     bitpress.ok("quantize", net_path, "-o", output, "--config", "INT8", "--data", samples, "--set",
                 f"activation_range={method}")
-    assert 12 < sqnr_db(run(net_path), run(output)) < 100
+    assert is_as_measured(sqnr_db(run(net_path), run(output)), measured)
 
 
 def test_a_calibration_file_gives_the_same_bytes(net_path, samples, tmp_path, bitpress):
@@ -156,7 +156,7 @@ def test_a_plan_may_fix_scales(net_path, tmp_path, bitpress):
             row |= {"scale": 0.0625, "zero_point": 128}
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     bitpress.ok("quantize", net_path, "-o", tmp_path / "q.onnx", "--plan", tmp_path / "plan.json")
-    assert sqnr_db(run(net_path), run(tmp_path / "q.onnx")) > 5
+    assert is_as_measured(sqnr_db(run(net_path), run(tmp_path / "q.onnx")), 39.9)
 
 
 def test_without_samples_there_is_one_clear_error(net_path, tmp_path, bitpress):
@@ -175,12 +175,13 @@ def test_nan_activations_stay_float(net_path, samples, tmp_path, bitpress):
 
 
 def test_weight_only_integers(net_path, tmp_path, bitpress):
-    for weights, bar in [("int8", 30), ("int4", 8), ("uint4", 8)]:
-        for granularity in ["per_axis", "per_block", "per_tensor"]:
+    measured = {"int8": (43.7, 43.7, 46.1), "int4": (23.0, 23.0, 18.7), "uint4": (25.0, 22.9, 21.1)}
+    for weights, of_granularity in measured.items():
+        for granularity, wanted in zip(["per_axis", "per_block", "per_tensor"], of_granularity):
             output = tmp_path / "q.onnx"
             bitpress.ok("quantize", net_path, "-o", output, "--config", "BF16", "--activations", "none", "--weights",
                         weights, "--set", f"weight_granularity={granularity}")
-            assert bar < sqnr_db(run(net_path), run(output)) < 100
+            assert is_as_measured(sqnr_db(run(net_path), run(output)), wanted), (weights, granularity)
 
 
 def test_a_bias_too_large_for_its_scale_raises_it(tmp_path, samples, bitpress):
@@ -211,7 +212,7 @@ def test_rules_change_some_nodes(net_path, samples, tmp_path, bitpress):
     assert initializers["f1_zero_point"].data_type == TensorProto.UINT16
     assert initializers["x_zero_point"].data_type == TensorProto.UINT8
     assert "w2" in initializers and "w2_codes" not in initializers
-    assert sqnr_db(run(net_path), run(output)) > 15
+    assert is_as_measured(sqnr_db(run(net_path), run(output)), 23.9)
 
 
 def test_a_configuration_file_gives_the_same_bytes(net_path, samples, tmp_path, bitpress):
@@ -246,9 +247,9 @@ def test_a_wrong_configuration_file(net_path, tmp_path, bitpress):
 SCALED = ["--set", "activation_scaled=true", "--set", "weight_scaled=true"]
 
 
-@pytest.mark.parametrize("format, bar", [("bf16", 40), ("fp16", 50), ("fp8_e4m3", 20), ("fp8_e5m2", 14)])
+@pytest.mark.parametrize("format, measured", [("bf16", 54.8), ("fp16", 55.6), ("fp8_e4m3", 27.5), ("fp8_e5m2", 28.0)])
 @pytest.mark.parametrize("operators", ["bitpress", "cast", "quark"])
-def test_scaled_floats(format, bar, operators, net_path, samples, tmp_path, bitpress, run_model):
+def test_scaled_floats(format, measured, operators, net_path, samples, tmp_path, bitpress, run_model):
     options = ["--data", samples, "--config", format, *SCALED, "--set", f"operators={operators}"]
     output = tmp_path / "q.onnx"
     if operators == "quark" and format.startswith("fp8"):
@@ -257,7 +258,7 @@ def test_scaled_floats(format, bar, operators, net_path, samples, tmp_path, bitp
     bitpress.ok("quantize", net_path, "-o", output, *options)
     onnx.checker.check_model(output, full_check=True)
     found = run_model(output, inputs())[0]
-    assert bar < sqnr_db(run(net_path), found) < 100
+    assert is_as_measured(sqnr_db(run(net_path), found), measured)
     if operators != "quark":  # without the library
         assert np.array_equal(run(output), found)
     initializers = {t.name: numpy_helper.to_array(t) for t in onnx.load(output).graph.initializer if t.data_type == 1}
@@ -299,7 +300,8 @@ def test_scales_keep_large_values_from_overflowing(net_path, samples, tmp_path, 
         bitpress.ok(*options, *more)
         session = onnxruntime.InferenceSession(str(tmp_path / "q.onnx"), providers=["CPUExecutionProvider"])
         close[name] = sqnr_db(wanted, session.run(None, x)[0])
-    assert close["plain"] < 20 and close["scaled"] > 45
+    assert close["plain"] < 6  # half precision ends at 65504
+    assert is_as_measured(close["scaled"], 49.9)
 
 
 def test_cast_pairs_are_standard_operators(net_path, tmp_path, bitpress, run_model):
@@ -326,16 +328,17 @@ def test_plans_of_scaled_floats_round_trip(net_path, samples, tmp_path, bitpress
             row["scale"] = 0.04
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     bitpress.ok("quantize", net_path, "-o", tmp_path / "q.onnx", "--plan", tmp_path / "plan.json")
-    assert sqnr_db(run(net_path), run(tmp_path / "q.onnx")) > 20
+    assert is_as_measured(sqnr_db(run(net_path), run(tmp_path / "q.onnx")), 27.5)
 
 
-@pytest.mark.parametrize("format", ["int32", "uint32"])
-def test_integers_of_32_bits(format, net_path, samples, tmp_path, bitpress, run_model):
+# No rounding can be seen at 32 bits: what is lost are inputs beyond the calibrated ranges.
+@pytest.mark.parametrize("format, measured", [("int32", 55.9), ("uint32", 49.8)])
+def test_integers_of_32_bits(format, measured, net_path, samples, tmp_path, bitpress, run_model):
     output = tmp_path / "q.onnx"
     text = bitpress.ok("quantize", net_path, "-o", output, "--config", format, "--data", samples)
     onnx.checker.check_model(output, full_check=True)
     assert "com.amd.quark.ExtendedQuantizeLinear" in text
-    assert sqnr_db(run(net_path), run_model(output, inputs())[0]) > 45
+    assert is_as_measured(sqnr_db(run(net_path), run_model(output, inputs())[0]), measured)
 
 
 @pytest.mark.parametrize("options", [["MXINT8"], ["INT8", "--set", "weight_granularity=per_block"], ["INT8", "--weights", "bf16"]], ids=" ".join)

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from models import sqnr_db
+from models import is_as_measured, sqnr_db
 from onnx import TensorProto, helper, numpy_helper
 
 STEPS, INPUTS, HIDDEN = 12, 48, 32
@@ -59,10 +59,13 @@ def plan_of(path, config, tmp_path, bitpress, *arguments):
     return {(row["value"], row["role"]): row for row in json.loads((tmp_path / "plan.json").read_text())["tensors"]}
 
 
-@pytest.mark.parametrize("config", ["MXINT8", "MXFP8E4M3", "MX6", "BFP16", "BF16", "FP16", "INT8", "XINT8", "A16W8", "INT8_WEIGHTS",
-                                    "INT4_WEIGHTS", "INT8_DYNAMIC"])
+# What LSTM, GRU and RNN gave on the average; they are less than 2 dB from it. INT8_DYNAMIC is what the GRU and the RNN gave, which
+# stay weight-only, as INT8_WEIGHTS; the LSTM computes on integers.
+@pytest.mark.parametrize("config, measured", [
+    ("MXINT8", 36.8), ("MXFP8E4M3", 26.7), ("MX6", 23.4), ("BFP16", 38.8), ("BF16", 49.8), ("FP16", 68.5), ("INT8", 39.4), ("XINT8", 34.0),
+    ("A16W8", 35.1), ("INT8_WEIGHTS", 39.4), ("INT4_WEIGHTS", 17.3), ("INT8_DYNAMIC", 40.0)])
 @pytest.mark.parametrize("op", GATES)
-def test_every_kind_of_format(op, config, samples, tmp_path, bitpress, run_model):
+def test_every_kind_of_format(op, config, measured, samples, tmp_path, bitpress, run_model):
     path = models.save(recurrent_model(op), tmp_path / "m.onnx")
     packed, simulated = tmp_path / "q.onnx", tmp_path / "s.onnx"
     data = ["--data", samples] if config in ("INT8", "XINT8", "A16W8") else []
@@ -75,7 +78,7 @@ def test_every_kind_of_format(op, config, samples, tmp_path, bitpress, run_model
     assert 8 * num_bytes / num_weights < {"INT4_WEIGHTS": 5.5, "MX6": 6.1, "BF16": 16.1, "FP16": 16.1}.get(config, 9.5)
     unseen = sequences(4, 9)
     wanted, found = run_all(path, unseen, run_model), run_all(packed, unseen, run_model)
-    assert sqnr_db(wanted, found) > (8 if config in ("INT4_WEIGHTS", "MX6") else 15)
+    assert is_as_measured(sqnr_db(wanted, found), 33.6 if (op, config) == ("LSTM", "INT8_DYNAMIC") else measured)
     if config != "INT8_DYNAMIC":
         bitpress.ok("quantize", path, "-o", simulated, "--config", config, "--storage", "simulated", *data)
         assert np.array_equal(found, run_all(simulated, unseen, run_model))
@@ -128,7 +131,7 @@ def test_behind_an_integer_convolution(tmp_path, bitpress, run_model):
     types = {tensor.name: tensor.data_type for tensor in stored.graph.initializer}
     assert types["b"] == TensorProto.FLOAT and types["w_codes"] == TensorProto.INT8
     wanted, found = (run_model(p, {"image": images[0]})[0] for p in (path, tmp_path / "q.onnx"))
-    assert sqnr_db(wanted, found) > 20
+    assert is_as_measured(sqnr_db(wanted, found), 34.8)
 
 
 @pytest.mark.parametrize("symmetric", ["true", "false"])
@@ -141,12 +144,14 @@ def test_dynamic_weights(op, granularity, weights, symmetric, tmp_path, bitpress
                 f"weight_symmetric={symmetric}", "--set", f"weight_granularity={granularity}")
     onnx.checker.check_model(tmp_path / "q.onnx", full_check=True)
     unseen = sequences(2, 9)
-    assert sqnr_db(run_all(path, unseen, run_model), run_all(tmp_path / "q.onnx", unseen, run_model)) > 25
+    measured = {"LSTM": 32.9, "GRU": {"per_axis": 39.3, "per_tensor": 35.3}[granularity]}[op]
+    assert is_as_measured(sqnr_db(run_all(path, unseen, run_model), run_all(tmp_path / "q.onnx", unseen, run_model)), measured)
 
 
 @pytest.mark.parametrize("biases", ["int8", "int16", "int32"])
-@pytest.mark.parametrize("options", [[], ["--set", "placement=all"], ["--set", "weight_granularity=per_tensor", "--set", "placement=all"]])
-def test_biases_of_integers(options, biases, samples, tmp_path, bitpress, run_model):
+@pytest.mark.parametrize("options, measured", [([], 37.7), (["--set", "placement=all"], 32.7),
+                                               (["--set", "weight_granularity=per_tensor", "--set", "placement=all"], 30.8)])
+def test_biases_of_integers(options, measured, biases, samples, tmp_path, bitpress, run_model):
     path = models.save(recurrent_model(), tmp_path / "m.onnx")
     text = bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", "--config", "INT8", "--set", f"biases={biases}", "--data", samples,
                        *options)
@@ -155,7 +160,7 @@ def test_biases_of_integers(options, biases, samples, tmp_path, bitpress, run_mo
     floats = {tensor.name for tensor in onnx.load(tmp_path / "q.onnx").graph.initializer if tensor.data_type == TensorProto.FLOAT}
     assert ("b" in floats) == (biases == "int32")  # which has the scale of products of integers
     unseen = sequences(2, 9)
-    assert sqnr_db(run_all(path, unseen, run_model), run_all(tmp_path / "q.onnx", unseen, run_model)) > 20
+    assert is_as_measured(sqnr_db(run_all(path, unseen, run_model), run_all(tmp_path / "q.onnx", unseen, run_model)), measured)
 
 
 @pytest.mark.parametrize("config", ["MX6", "MXFP4E2M1", "INT4_WEIGHTS", "INT8_DYNAMIC"])

@@ -12,7 +12,8 @@ from locations import is_ci
 from models import sqnr_db
 from onnx import helper, numpy_helper
 
-needs_browser = pytest.mark.skipif(browsers.find_browser() is None and not is_ci(), reason="no Chromium is installed (apt-get install chromium)")
+needs_browser = pytest.mark.skipif(browsers.find_browser() is None and not is_ci(),
+                                   reason="no Chromium is installed (apt-get install chromium)")
 
 
 @pytest.fixture(scope="module")
