@@ -132,16 +132,18 @@ def sqnr_db(run_model, wanted_path, found_path):
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("preparation", [[], ["--as-is"]])
 @pytest.mark.parametrize("options, bar, operator", [
-    (["--config", "INT8"], 20, "MatMulIntegerToFloat"), (["--config", "INT8_DYNAMIC"], 25, "MatMulInteger"), (["--config", "MXINT8"], 30, ""),
-    (["--config", "INT8", "--form", "qoperator"], 20, "MatMulIntegerToFloat"), (["--config", "BF16", "--set", "placement=all"], 30, ""),
-    (["--config", "MXINT8", "--set", "operators=quark"], 30, ""), (["--config", "INT8_WEIGHTS"], 30, ""),
-    (["--config", "INT8_WEIGHTS", "--target", "onnxruntime"], 25, "MatMulNBits"), (["--config", "A16W8"], 25, "")])
+    (["--config", "INT8"], 28, "MatMulIntegerToFloat"), (["--config", "INT8_DYNAMIC"], 32.2, "MatMulInteger"),
+    (["--config", "MXINT8"], 29.7, ""), (["--config", "INT8", "--form", "qoperator"], 28, "MatMulIntegerToFloat"),
+    (["--config", "BF16", "--set", "placement=all"], 41.3, ""), (["--config", "MXINT8", "--set", "operators=quark"], 29.7, ""),
+    (["--config", "INT8_WEIGHTS"], 35.3, ""), (["--config", "INT8_WEIGHTS", "--target", "onnxruntime"], 33, "MatMulNBits"),
+    (["--config", "A16W8"], 29.4, "")])
 def test_bodies_are_quantized(options, bar, operator, name, preparation, folder, tmp_path, bitpress, run_model):
     path, output, report = tmp_path / "net.onnx", tmp_path / "q.onnx", tmp_path / "r.json"
     onnx.save(MODELS[name], path)
     bitpress.ok("quantize", path, "-o", output, "--data", folder, *options, *preparation)
     onnx.checker.check_model(output, full_check=True)
-    assert bar < sqnr_db(run_model, path, output) < 100
+    # The bar is 3 dB below the lowest of the six models as measured on 2026-11-22; the highest is 4 dB above the lowest.
+    assert bar < sqnr_db(run_model, path, output) < bar + 13
     model = onnx.load(output)
     # No weight is left as floats anywhere.
     floats = [t for graph in [model.graph, *bodies(model.graph)] for t in graph.initializer if t.data_type == 1]

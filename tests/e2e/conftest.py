@@ -1,6 +1,7 @@
 import sys
 from pathlib import Path
 
+import numpy as np
 import onnxruntime
 import pytest
 
@@ -16,6 +17,16 @@ def conv_path(tmp_path):
 @pytest.fixture
 def matmul_path(tmp_path):
     return models.save(models.matmul_model(), tmp_path / "matmul.onnx")
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """A folder of 48 smooth pictures as arrays, to learn from."""
+    folder = tmp_path / "samples"
+    folder.mkdir()
+    for i, image in enumerate(models.smooth_images(48, 3)):
+        np.save(folder / f"{i:02}.npy", image[None])
+    return folder
 
 
 @pytest.fixture(scope="session")

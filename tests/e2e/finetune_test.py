@@ -7,20 +7,10 @@ import time
 import models
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from models import smooth_images as images
 from models import sqnr_db
 from onnx import helper, numpy_helper
-
-
-@pytest.fixture
-def photos(tmp_path):
-    folder = tmp_path / "samples"
-    folder.mkdir()
-    for i, image in enumerate(images(48, 3)):
-        np.save(folder / f"{i:02}.npy", image[None])
-    return folder
 
 
 @pytest.fixture
@@ -34,36 +24,38 @@ def sequences(tmp_path):
     return folder
 
 
-@pytest.mark.parametrize("arguments", [
-    ["--config", "MX6"], ["--config", "MXFP8E4M3"], ["--config", "MXFP4E2M1"], ["--config", "MX4"],
-    ["--config", "INT8", "--weights", "int4"], ["--config", "XINT8"],
-    ["--config", "MXINT8", "--weights", "mxfp4_e2m1"], ["--config", "BF16", "--weights", "fp8_e4m3"],
-], ids=" ".join)
-def test_tuned_models_are_closer(arguments, conv_path, photos, tmp_path, bitpress, run_model):
-    bitpress.ok("quantize", conv_path, "-o", tmp_path / "direct.onnx", *arguments, "--data", photos)
-    bitpress.ok("quantize", conv_path, "-o", tmp_path / "tuned.onnx", *arguments, "--data", photos, "--finetune", "adaquant",
+# What learning gained on 2026-11-22, in dB. Half of it must remain.
+@pytest.mark.parametrize("arguments, gain", [
+    ("--config MX6", 4.1), ("--config MXFP8E4M3", 5.7), ("--config MXFP4E2M1", 12.3), ("--config MX4", 11.6),
+    ("--config INT8 --weights int4", 17.0), ("--config XINT8", 6.3), ("--config MXINT8 --weights mxfp4_e2m1", 18.3),
+    ("--config BF16 --weights fp8_e4m3", 20.9)])
+def test_tuned_models_are_closer(arguments, gain, conv_path, photos, tmp_path, bitpress, run_model):
+    bitpress.ok("quantize", conv_path, "-o", tmp_path / "direct.onnx", *arguments.split(), "--data", photos)
+    bitpress.ok("quantize", conv_path, "-o", tmp_path / "tuned.onnx", *arguments.split(), "--data", photos, "--finetune", "adaquant",
                 "--set", "finetune_add_biases=false")
     onnx.checker.check_model(tmp_path / "tuned.onnx", full_check=True)
     unseen = {"image": images(64, 99)}
     wanted = run_model(conv_path, unseen)[0]
     direct = sqnr_db(wanted, run_model(tmp_path / "direct.onnx", unseen)[0])
     tuned = sqnr_db(wanted, run_model(tmp_path / "tuned.onnx", unseen)[0])
-    assert tuned > direct + 0.5
+    assert tuned > direct + gain / 2
     # Other values, not more bytes.
     sizes = [(tmp_path / name).stat().st_size for name in ("direct.onnx", "tuned.onnx")]
     assert abs(sizes[1] - sizes[0]) < 200
 
 
-@pytest.mark.parametrize("recipe", ["least_squares", "gptq", "adaround", "adaquant", "gptq+adaquant", "bias_correction"])
-def test_every_recipe(recipe, conv_path, photos, tmp_path, bitpress, run_model):
+# What the recipes gained over the 11.95 dB of MX4 rounded to nearest on 2026-11-22, in dB. Half of it must remain.
+@pytest.mark.parametrize("recipe, gain", [("least_squares", 12.0), ("gptq", 7.4), ("adaround", 9.8), ("adaquant", 11.9),
+                                          ("gptq+adaquant", 1.7), ("bias_correction", 7.8)])
+def test_every_recipe(recipe, gain, conv_path, photos, tmp_path, bitpress, run_model):
     bitpress.ok("quantize", conv_path, "-o", tmp_path / "direct.onnx", "--config", "MX4")
     result = bitpress.ok("quantize", conv_path, "-o", tmp_path / "q.onnx", "--config", "MX4", "--data", photos, "--finetune",
                          recipe)
     assert int(re.search(r"fine-tuned: +(\d) of 4 layers", result)[1]) >= 2
     unseen = {"image": images(64, 99)}
     wanted = run_model(conv_path, unseen)[0]
-    assert sqnr_db(wanted, run_model(tmp_path / "q.onnx", unseen)[0]) > sqnr_db(
-        wanted, run_model(tmp_path / "direct.onnx", unseen)[0])
+    direct, tuned = (sqnr_db(wanted, run_model(tmp_path / name, unseen)[0]) for name in ("direct.onnx", "q.onnx"))
+    assert tuned > direct + gain / 2
 
 
 def test_threads_and_presets_give_the_same_bytes(conv_path, photos, tmp_path, bitpress):
@@ -180,15 +172,6 @@ def test_matrix_products(arguments, matmul_path, sequences, tmp_path, bitpress, 
         wanted, run_model(tmp_path / "direct.onnx", inputs)[0])
 
 
-def test_options_of_other_tools(conv_path, photos, tmp_path, bitpress):
-    arguments = ["quantize", conv_path, "-o", tmp_path / "q.onnx", "--config", "MX6", "--data", photos]
-    options = ["OptimAlgorithm=adaquant", "num_iterations=3", "TargetOpType=Gemm", "LearningRate=1e-5"]
-    text = bitpress.ok(*arguments, *[word for option in options for word in ("--finetune-option", option)])
-    assert "Conv is not in finetune_op_types" in text and "LearningRate=1e-5 changes nothing" in text
-    failed = bitpress.run(*arguments, "--finetune-option", "RefModelPath=x.onnx")
-    assert failed.returncode == 1 and "is the reference" in failed.stderr
-
-
 def test_layers_behind_each_other_without_quantizers_between(sequences, tmp_path, bitpress, run_model):
     """What one computes is what the next one reads: the same value is observed twice."""
     rng = np.random.default_rng(4)
@@ -202,35 +185,6 @@ def test_layers_behind_each_other_without_quantizers_between(sequences, tmp_path
         found[recipe] = run_model(tmp_path / "q.onnx", {"x0": np.load(sorted(sequences.iterdir())[0])})[0]
     wanted = run_model(path, {"x0": np.load(sorted(sequences.iterdir())[0])})[0]
     assert sqnr_db(wanted, found["gptq"]) > sqnr_db(wanted, found["none"])
-
-
-def test_a_layer_that_never_runs_keeps_its_weights(tmp_path, bitpress, photos):
-    """Its input is empty: no position reaches it."""
-    model = models.conv_model()
-    node = helper.make_node
-    model.graph.initializer.extend([
-        numpy_helper.from_array(np.array([0], np.int64), "begin"),
-        numpy_helper.from_array(np.ones((4, 1200), np.float32), "idle.weight"),
-    ])
-    model.graph.node.extend([
-        node("Flatten", ["image"], ["row"], "make_row"),
-        node("Slice", ["row", "begin", "begin", "begin"], ["nothing"], "slice"),
-        node("Gemm", ["nothing", "idle.weight"], ["idle"], "idle", transB=1),
-    ])
-    model.graph.output.append(helper.make_tensor_value_info("idle", onnx.TensorProto.FLOAT, ["rows", 4]))
-    path = models.save(model, tmp_path / "idle.onnx")
-    result = bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", "--config", "MX6_ADAQUANT", "--data", photos)
-    assert "'idle': not tuned: it never ran" in result
-
-
-def test_a_nan_in_one_sample_is_left_out(conv_path, photos, tmp_path, bitpress):
-    broken = np.load(photos / "00.npy")
-    broken[0, 1, 3, 3] = np.nan
-    np.save(photos / "00.npy", broken)
-    result = bitpress.ok("quantize", conv_path, "-o", tmp_path / "q.onnx", "--config", "MX6_ADAQUANT", "--data", photos)
-    assert "positions with NaN or infinity left out" in result
-    session = onnxruntime.InferenceSession(str(tmp_path / "q.onnx"), providers=["CPUExecutionProvider"])
-    assert np.isfinite(session.run(None, {"image": images(2, 8)})[0]).all()
 
 
 @pytest.mark.parametrize("arguments", [
@@ -342,8 +296,8 @@ def test_one_sample_is_enough_for_an_answer(conv_path, photos, tmp_path, bitpres
     for config in ("MX6", "MX6_ADAQUANT"):
         bitpress.ok("quantize", conv_path, "-o", tmp_path / "q.onnx", "--config", config, "--data", photos, "--samples", "1")
         found[config] = sqnr_db(wanted, run_model(tmp_path / "q.onnx", unseen)[0])
-    # Photos differ: what one of them teaches may cost a little on others, and no more.
-    assert found["MX6_ADAQUANT"] > found["MX6"] - 3
+    # 29.9 and 27.5 dB on 2026-11-22. The other photos differ from the one that was learned from, so not much is asked.
+    assert found["MX6_ADAQUANT"] > found["MX6"] + 0.5
 
 
 def test_a_killed_run_goes_on(tmp_path, program, bitpress):
@@ -376,36 +330,3 @@ def test_a_killed_run_goes_on(tmp_path, program, bitpress):
     assert "in the journal of a stopped run" in result
     assert (tmp_path / "stopped.onnx").read_bytes() == (tmp_path / "whole.onnx").read_bytes()
     assert not journal.exists()
-
-
-def test_too_few_samples_to_hold_any_back_are_said(conv_path, photos, tmp_path, bitpress):
-    def quantize(*arguments):
-        report = tmp_path / "page.html"
-        text = bitpress.ok("quantize", conv_path, "-o", tmp_path / "q.onnx", "--config", "MX6_ADAQUANT", "--data", photos,
-                           "--report", report, *arguments)
-        return text, report.read_text()
-
-    for samples, setting, advice in [(7, "finetune_hold_back=8", "give samples for 8 runs or more"),
-                                     (16, "finetune_hold_back=0", "finetune_hold_back=0 holds none back")]:
-        text, page = quantize("--samples", str(samples), "--set", setting)
-        assert "no held-back samples for 4 of 4 layers" in text and advice in text
-        assert "on the samples they learned from" in text and "on held-back samples" not in text
-        assert '"judged_by":"learned"' in page.replace(" ", "") and '"judged_by":"held_back"' not in page.replace(" ", "")
-    for samples, setting in [(8, "finetune_hold_back=8"), (7, "finetune_hold_back=4")]:
-        assert "no held-back samples" not in quantize("--samples", str(samples), "--set", setting)[0]
-    text, page = quantize()
-    assert "no held-back samples" not in text and "SQNR of their outputs on held-back samples" in text
-    assert '"judged_by":"held_back"' in page.replace(" ", "") and '"judged_by":"learned"' not in page.replace(" ", "")
-
-
-def test_what_is_missing_or_wrong_is_said(conv_path, photos, tmp_path, bitpress):
-    output = tmp_path / "q.onnx"
-    failed = bitpress.run("quantize", conv_path, "-o", output, "--config", "MX6_ADAQUANT")
-    assert failed.returncode == 1 and "give samples (--data; for photos also --image)" in failed.stderr
-    failed = bitpress.run("quantize", conv_path, "-o", output, "--config", "BF16_ADAROUND", "--data", photos)
-    assert failed.returncode == 1 and "no rounding to learn" in failed.stderr
-    failed = bitpress.run("quantize", conv_path, "-o", output, "--config", "MX6", "--data", photos, "--finetune", "adaquan")
-    assert failed.returncode == 1 and "did you mean 'adaquant'" in failed.stderr
-    failed = bitpress.run("quantize", conv_path, "-o", output, "--config", "MX7_ADAQUANT", "--data", photos)
-    assert failed.returncode == 1 and "MX7" in failed.stderr
-    assert not output.exists()

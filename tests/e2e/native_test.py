@@ -117,7 +117,8 @@ def test_other_readers_keep_a_weight_packed(tmp_path, bitpress):
     onnx.checker.check_model(tmp_path / "native.onnx", full_check=True)
     quantize(bitpress, tmp_path / "tied.onnx", tmp_path / "packed.onnx", "int4", 16, "true")
     wanted = run(tmp_path / "packed.onnx")
-    assert np.abs(run(tmp_path / "native.onnx") - wanted).max() < 0.05 * np.abs(wanted).max()
+    # The kernels of MatMulNBits round what they read to 8 bits, 0.4 % of the largest; 0.7 % of the largest output on 2026-11-22.
+    assert np.abs(run(tmp_path / "native.onnx") - wanted).max() < 0.015 * np.abs(wanted).max()
 
 
 def test_threads_and_files_do_not_matter(source, tmp_path, bitpress):
@@ -130,13 +131,15 @@ def test_threads_and_files_do_not_matter(source, tmp_path, bitpress):
     assert np.array_equal(run(tmp_path / "far.onnx"), run(tmp_path / "native.onnx"))
 
 
-@pytest.mark.parametrize("config, weights", [("INT4_WEIGHTS", {"uint4"}), ("INT8_WEIGHTS", {"int8"}), ("MATMUL_NBITS", {"int4", "FLOAT"})])
-def test_presets_of_weights_alone(config, weights, source, tmp_path, bitpress):
+# The correlations were 0.9902, 0.99992 and 0.9857 on 2026-11-22; from 1 they may be half as far again.
+@pytest.mark.parametrize("config, weights, bar", [("INT4_WEIGHTS", {"uint4"}, 0.985), ("INT8_WEIGHTS", {"int8"}, 0.9998),
+                                                  ("MATMUL_NBITS", {"int4", "FLOAT"}, 0.978)])
+def test_presets_of_weights_alone(config, weights, bar, source, tmp_path, bitpress):
     bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", config)
     text = bitpress.ok("inspect", tmp_path / "q.onnx", "--tensors")
     lines = [line.split() for line in text.splitlines() if line.startswith("  ") and "[" in line]
     assert {words[1] for words in lines if words[0] in ("table", "first", "second", "third")} == weights
-    assert np.corrcoef(run(tmp_path / "q.onnx").ravel(), run(source).ravel())[0, 1] > 0.98
+    assert np.corrcoef(run(tmp_path / "q.onnx").ravel(), run(source).ravel())[0, 1] > bar
 
 
 @pytest.mark.parametrize("weights", ["mxfp4_e2m1", "mx6", "bf16"])

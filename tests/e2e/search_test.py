@@ -227,7 +227,7 @@ def test_both_quantizers_stand_in_a_row_where_formats_meet(bitpress, tmp_path, r
     assert ("QuantizeDequantize_bf16", "QuantizeDequantize_bfp16") in pairs
     x = np.random.default_rng(0).uniform(-1, 1, (2, 3, 20, 20)).astype(np.float32)
     wanted = run_model(model, {graph.input[0].name: x})[0]
-    assert sqnr(wanted, run_model(out, {graph.input[0].name: x})[0]) > 25
+    assert sqnr(wanted, run_model(out, {graph.input[0].name: x})[0]) > 38  # 41.6 dB on 2026-11-22
     # The plan says it, and carries it out again.
     plan = tmp_path / "plan.json"
     bitpress.ok("plan", model, "--config", "BF16_MIXED_BFP16", "-o", plan)
@@ -268,7 +268,7 @@ def test_five_formats_tensor_by_tensor(bitpress, rows, tmp_path, run_model):
     x = np.load(rows / "rows.npy")
     results = [run_model(path, {"x": x})[0] for path in (direct, planned)]
     np.testing.assert_array_equal(*results)
-    assert sqnr(run_model(model, {"x": x})[0], results[0]) > 20
+    assert sqnr(run_model(model, {"x": x})[0], results[0]) > 33  # 36.4 dB on 2026-11-22
 
 
 def test_autotune_takes_the_first_that_is_good_enough(bitpress, chain, rows, tmp_path):

@@ -76,5 +76,7 @@ def test_what_is_said_works(title, config, code, tmp_path, conv_path, matmul_pat
     path = tmp_path / "out.onnx"
     bitpress.quantize(model, path, arguments.pop("config", config), inputs, **arguments)
     onnx.checker.check_model(str(path), full_check=True)
+    # 3 dB below the least that was measured on 2026-11-22: 11.0 dB with weights of four bits, 26.5 with others.
+    bar = 8 if "int4" in code or "int4" in config.lower() or "nbits" in config.lower() else 23.5
     with np.errstate(divide="ignore"):  # everything may be excluded
-        assert sqnr_db(outputs(model, inputs)[0], outputs(path, inputs)[0]) > 2
+        assert sqnr_db(outputs(model, inputs)[0], outputs(path, inputs)[0]) > bar

@@ -7,6 +7,7 @@ import onnx
 import onnxruntime.quantization as ort
 import pytest
 from conftest import Reader, outputs, sqnr_db
+from models import is_as_measured
 
 import bitpress
 from bitpress.compat import Fate, Notice, quark
@@ -47,7 +48,7 @@ def test_the_microscaling_example(tmp_path, conv_path, images):
     path = run(configure(extra_options=settings), conv_path, tmp_path, Reader(images, "image"))
     x = {"image": images}
     wanted = outputs(conv_path, x)[0]
-    assert 10 < sqnr_db(wanted, outputs(path, x)[0]) < 45
+    assert is_as_measured(sqnr_db(wanted, outputs(path, x)[0]), 23.0)
     # Around every operator, as Quark places them: more than the inputs of the four products.
     assert quantizers_of(path)["bitpress::QuantizeDequantize_mxfp8_e4m3"] > 6
     assert run(configure(), conv_path, tmp_path) and "bitpress::QuantizeDequantize_mxint8" in quantizers_of(tmp_path / "out.onnx")
@@ -68,7 +69,7 @@ def test_the_bf16_example(tmp_path, conv_path, images):
     path = run(Config(cast), conv_path, tmp_path)
     assert bitpress.inspect(path).operators["Cast"] > 4 and not quantizers_of(path)
     wanted = outputs(conv_path, {"image": images})[0]
-    assert sqnr_db(wanted, outputs(path, {"image": images})[0]) > 30
+    assert is_as_measured(sqnr_db(wanted, outputs(path, {"image": images})[0]), 50.8)
 
 
 def test_the_mixed_precision_examples(tmp_path, conv_path, images):
@@ -90,7 +91,8 @@ def test_the_mixed_precision_examples(tmp_path, conv_path, images):
         plan = bitpress.plan(conv_path, quark._quantizer._config(translate(config), str(conv_path)))
         found = {role: {row["format"] for row in plan.tensors if row["role"] == role} - {"none"} for role in ("activation", "weight")}
         assert (found["activation"], found["weight"]) == (activations, weights), name
-        assert sqnr_db(outputs(conv_path, {"image": images})[0], outputs(path, {"image": images})[0]) > 8, name
+        # 39.8 to 43.8 dB.
+        assert is_as_measured(sqnr_db(outputs(conv_path, {"image": images})[0], outputs(path, {"image": images})[0]), 41.8), name
 
 
 def test_automatic_mixed_precision_without_a_target(tmp_path, conv_path, images):
@@ -225,15 +227,16 @@ def test_outputs_equal_quarks(quarks_twin):
     recorded = np.load(quarks.with_suffix(".npz"))
     x = {"input": recorded["input"]}
     found, wanted = outputs(mine, x)[0], outputs(quarks, x)[0]
-    # Sums in another order flip a rounding now and then, and what follows with it.
-    assert np.mean(found == wanted) > 0.8 and sqnr_db(wanted, found) > 15
+    # Sums in another order flip a rounding now and then, and what follows with it. On 2026-11-22 92.8 % of the logits were equal and all
+    # together had 33.5 dB; other scales, other places or another element type leave at most 6 % and 7.5 dB.
+    assert np.mean(found == wanted) > 0.9 and sqnr_db(wanted, found) > 30
     assert (outputs(mine, x)[0].argmax(1) == recorded["logits"].argmax(1)).all()
 
 
 def test_products_with_weights_in_blocks(tmp_path, matmul_path, sequences):
     path = run(Config(get_default_config("MATMUL_NBITS")), matmul_path, tmp_path)
     assert bitpress.inspect(path).operators["com.microsoft::MatMulNBits"] == 2
-    assert 8 < sqnr_db(outputs(matmul_path, {"x": sequences})[0], outputs(path, {"x": sequences})[0]) < 40
+    assert is_as_measured(sqnr_db(outputs(matmul_path, {"x": sequences})[0], outputs(path, {"x": sequences})[0]), 11.0)
 
 
 def test_block_formats_of_attributes():

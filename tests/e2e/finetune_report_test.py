@@ -1,0 +1,79 @@
+"""What fine-tuning says: how many samples it learned from, which layers were left alone, what is missing or wrong."""
+
+import models
+import numpy as np
+import onnx
+import onnxruntime
+from models import smooth_images as images
+from onnx import helper, numpy_helper
+
+
+def test_options_of_other_tools(conv_path, photos, tmp_path, bitpress):
+    arguments = ["quantize", conv_path, "-o", tmp_path / "q.onnx", "--config", "MX6", "--data", photos]
+    options = ["OptimAlgorithm=adaquant", "num_iterations=3", "TargetOpType=Gemm", "LearningRate=1e-5"]
+    text = bitpress.ok(*arguments, *[word for option in options for word in ("--finetune-option", option)])
+    assert "Conv is not in finetune_op_types" in text and "LearningRate=1e-5 changes nothing" in text
+    failed = bitpress.run(*arguments, "--finetune-option", "RefModelPath=x.onnx")
+    assert failed.returncode == 1 and "is the reference" in failed.stderr
+
+
+def test_a_layer_that_never_runs_keeps_its_weights(tmp_path, bitpress, photos):
+    """Its input is empty: no position reaches it."""
+    model = models.conv_model()
+    node = helper.make_node
+    model.graph.initializer.extend([
+        numpy_helper.from_array(np.array([0], np.int64), "begin"),
+        numpy_helper.from_array(np.ones((4, 1200), np.float32), "idle.weight"),
+    ])
+    model.graph.node.extend([
+        node("Flatten", ["image"], ["row"], "make_row"),
+        node("Slice", ["row", "begin", "begin", "begin"], ["nothing"], "slice"),
+        node("Gemm", ["nothing", "idle.weight"], ["idle"], "idle", transB=1),
+    ])
+    model.graph.output.append(helper.make_tensor_value_info("idle", onnx.TensorProto.FLOAT, ["rows", 4]))
+    path = models.save(model, tmp_path / "idle.onnx")
+    result = bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", "--config", "MX6_ADAQUANT", "--data", photos)
+    assert "'idle': not tuned: it never ran" in result
+
+
+def test_a_nan_in_one_sample_is_left_out(conv_path, photos, tmp_path, bitpress):
+    broken = np.load(photos / "00.npy")
+    broken[0, 1, 3, 3] = np.nan
+    np.save(photos / "00.npy", broken)
+    result = bitpress.ok("quantize", conv_path, "-o", tmp_path / "q.onnx", "--config", "MX6_ADAQUANT", "--data", photos)
+    assert "positions with NaN or infinity left out" in result
+    session = onnxruntime.InferenceSession(str(tmp_path / "q.onnx"), providers=["CPUExecutionProvider"])
+    assert np.isfinite(session.run(None, {"image": images(2, 8)})[0]).all()
+
+
+def test_too_few_samples_to_hold_any_back_are_said(conv_path, photos, tmp_path, bitpress):
+    def quantize(*arguments):
+        report = tmp_path / "page.html"
+        text = bitpress.ok("quantize", conv_path, "-o", tmp_path / "q.onnx", "--config", "MX6_ADAQUANT", "--data", photos,
+                           "--report", report, *arguments)
+        return text, report.read_text()
+
+    for samples, setting, advice in [(7, "finetune_hold_back=8", "give samples for 8 runs or more"),
+                                     (16, "finetune_hold_back=0", "finetune_hold_back=0 holds none back")]:
+        text, page = quantize("--samples", str(samples), "--set", setting)
+        assert "no held-back samples for 4 of 4 layers" in text and advice in text
+        assert "on the samples they learned from" in text and "on held-back samples" not in text
+        assert '"judged_by":"learned"' in page.replace(" ", "") and '"judged_by":"held_back"' not in page.replace(" ", "")
+    for samples, setting in [(8, "finetune_hold_back=8"), (7, "finetune_hold_back=4")]:
+        assert "no held-back samples" not in quantize("--samples", str(samples), "--set", setting)[0]
+    text, page = quantize()
+    assert "no held-back samples" not in text and "SQNR of their outputs on held-back samples" in text
+    assert '"judged_by":"held_back"' in page.replace(" ", "") and '"judged_by":"learned"' not in page.replace(" ", "")
+
+
+def test_what_is_missing_or_wrong_is_said(conv_path, photos, tmp_path, bitpress):
+    output = tmp_path / "q.onnx"
+    failed = bitpress.run("quantize", conv_path, "-o", output, "--config", "MX6_ADAQUANT")
+    assert failed.returncode == 1 and "give samples (--data; for photos also --image)" in failed.stderr
+    failed = bitpress.run("quantize", conv_path, "-o", output, "--config", "BF16_ADAROUND", "--data", photos)
+    assert failed.returncode == 1 and "no rounding to learn" in failed.stderr
+    failed = bitpress.run("quantize", conv_path, "-o", output, "--config", "MX6", "--data", photos, "--finetune", "adaquan")
+    assert failed.returncode == 1 and "did you mean 'adaquant'" in failed.stderr
+    failed = bitpress.run("quantize", conv_path, "-o", output, "--config", "MX7_ADAQUANT", "--data", photos)
+    assert failed.returncode == 1 and "MX7" in failed.stderr
+    assert not output.exists()
