@@ -14,6 +14,8 @@ from locations import ROOT, cannot_run, from_environment
 from models import sqnr_db
 from onnx import numpy_helper
 
+pytestmark = pytest.mark.usefixtures("source")  # without the networks nothing has been tested
+
 # Without VNNI, where integer kernels saturate and float ones sum in another order, no entry of the tables was lower by more than 0.1 dB
 # and none by another decision. What is a mistake costs more: a scale of one layer that is wrong by a quarter, 7 and 8 dB.
 MARGIN_DB = 1.0

@@ -26,7 +26,7 @@ KEPT = {
 
 def download(folder: Path) -> None:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes",
-               "--dest", str(folder), "--requirement", str(REQUIREMENTS)]
+               "--ignore-requires-python", "--dest", str(folder), "--requirement", str(REQUIREMENTS)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         lines = [line for line in result.stderr.splitlines() if line.startswith("ERROR")] or ["pip failed"]
