@@ -204,7 +204,7 @@ std::string DescribePairs(
 }
 
 // Which weights became uint8, and what that saves.
-std::string DescribeUnsigned(const std::vector<weights::UnsignedWeight>& weights) {
+std::string DescribeUnsigned(const std::vector<plan::UnsignedWeight>& weights) {
   std::string text;
   constexpr size_t kMost = 5;
   for (size_t i = 0; i < std::min(kMost, weights.size()); ++i) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the small models that the tests of plan/ and transform/ read, into tests/data/plan/.
+"""Writes the small models that the tests of plan/, weights/ and emit/ read, into tests/data/plan/.
 
 Run with the project's Python: .deps/venv/bin/python tools/make_plan_test_models.py
 The files are committed; the script is here to say what they hold. Seeds are fixed.

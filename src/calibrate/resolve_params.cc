@@ -105,15 +105,15 @@ std::map<std::string, int64_t> ChannelsToCalibrate(const plan::QuantPlan& plan,
 
 plan::ChannelCodesTable ResolveChannels(const plan::QuantPlan& plan, const graph::Model& model,
                                         const CalibrationTable& table,
-                                        const std::map<std::string, formats::QParams>& params) {
+                                        const plan::ScaleTable& scales) {
   // Channels that the samples hardly used, such as rare bytes of a text, are not free to be wrong.
   constexpr double kLeastShareOfMean = 0.1;
   constexpr auto kCodes = formats::ElementType::kUInt8;
   plan::ChannelCodesTable channels;
   for (const auto& [value, axis] : ChannelsToCalibrate(plan, model)) {
-    const auto quantized = params.find(value);
+    const auto quantized = scales.find({value, "uint8"});
     const auto found = table.tensors.find(value);
-    if (quantized == params.end() || found == table.tensors.end()) continue;
+    if (quantized == scales.end() || found == table.tensors.end()) continue;
     const formats::QParams& of = quantized->second;
     const auto code_of = [&](float x) {
       return static_cast<uint8_t>(
@@ -147,47 +147,60 @@ plan::ChannelCodesTable ResolveChannels(const plan::QuantPlan& plan, const graph
 }
 
 ResolvedParams ResolveParams(const plan::QuantPlan& plan, const CalibrationTable& table) {
-  // Each group has a first row, which says the method, and the merged statistics of all its rows.
-  std::map<std::string, const TensorPlan*> rows;
-  std::map<std::string, TensorStatistics> statistics;
-  std::map<std::string, std::string> reasons;
+  // A group is the rows of one format whose values share a scale. The row of the value that they
+  // share it with says the method, or their first row where that value has another format.
+  using plan::ScaleKey;
+  const auto group_of = [](const TensorPlan& row) {
+    const std::string& shares = row.integer->shares;
+    return ScaleKey{shares.empty() ? row.value : shares, row.format};
+  };
+  std::set<std::string> roots;
+  std::map<ScaleKey, const TensorPlan*> rows;
+  std::map<ScaleKey, TensorStatistics> statistics;
+  std::map<ScaleKey, std::string> reasons;
   for (const TensorPlan& row : plan.tensors) {
     if (!IsIntegerActivation(row)) continue;
-    const std::string& root = row.integer->shares.empty() ? row.value : row.integer->shares;
-    if (row.integer->shares.empty()) rows[root] = &row;
+    const ScaleKey group = group_of(row);
+    const auto [says, is_first] = rows.try_emplace(group, &row);
+    if (row.integer->shares.empty()) {
+      roots.insert(row.value);
+      says->second = &row;
+    }
     if (row.integer->params) continue;
     const TensorStatistics& own = StatisticsOf(table, row.value);
-    // A value that had no elements takes the scale of the others.
-    TensorStatistics& merged = statistics[root];
+    // One that had no elements has nothing against the scale of the others.
+    TensorStatistics& merged = statistics[group];
     if (own.num_elements() == 0) continue;
     merged.Merge(own);
     if (const std::optional<std::string> why = WhyNoRange(own)) {
-      reasons.try_emplace(root,
-                          row.value == root ? *why : fmt::format("'{}': {}", row.value, *why));
+      const bool is_own = row.value == group.value;
+      reasons.try_emplace(group, is_own ? *why : fmt::format("'{}': {}", row.value, *why));
     }
   }
-  for (const auto& [root, merged] : statistics) {
-    if (const std::optional<std::string> why = WhyNoRange(merged)) reasons.try_emplace(root, *why);
+  for (const auto& [group, merged] : statistics) {
+    if (const std::optional<std::string> why = WhyNoRange(merged)) reasons.try_emplace(group, *why);
+  }
+  std::map<ScaleKey, formats::QParams> of_group;
+  for (const auto& [group, row] : rows) {
+    if (row->integer->params) {
+      of_group[group] = *row->integer->params;
+    } else if (!reasons.contains(group)) {
+      of_group[group] = ChooseQParams(statistics[group], row->integer->range, row->IntegerSpec());
+    }
   }
   ResolvedParams resolved;
-  std::map<std::string, formats::QParams> of_root;
-  for (const auto& [root, row] : rows) {
-    if (row->integer->params) {
-      of_root[root] = *row->integer->params;
-    } else if (!reasons.contains(root)) {
-      of_root[root] = ChooseQParams(statistics[root], row->integer->range, row->IntegerSpec());
-    }
-  }
   for (const TensorPlan& row : plan.tensors) {
     if (!IsIntegerActivation(row)) continue;
-    const std::string& root = row.integer->shares.empty() ? row.value : row.integer->shares;
-    if (const auto found = of_root.find(root); found != of_root.end()) {
-      resolved.params[row.value] = found->second;
-    } else if (const auto reason = reasons.find(root); reason != reasons.end()) {
-      resolved.left_float.emplace_back(row.value, reason->second);
-    } else {
+    const ScaleKey group = group_of(row);
+    if (!roots.contains(group.value)) {
       Fail(ErrorCode::kInvalidArgument,
-           "'{}' shares the scale of '{}', which the plan does not quantize", row.value, root);
+           "'{}' shares the scale of '{}', which the plan does not quantize", row.value,
+           group.value);
+    }
+    if (const auto found = of_group.find(group); found != of_group.end()) {
+      resolved.scales[plan::ScaleKeyOf(row)] = found->second;
+    } else {
+      resolved.left_float.emplace_back(row.value, reasons.at(group));
     }
   }
   return resolved;

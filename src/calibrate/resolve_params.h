@@ -8,15 +8,14 @@
 #include <vector>
 
 #include "calibrate/calibration_table.h"
-#include "formats/qparams.h"
 #include "graph/model.h"
-#include "plan/channel_codes.h"
 #include "plan/quant_plan.h"
+#include "plan/resolved_plan.h"
 
 namespace bitpress::calibrate {
 
 struct ResolvedParams {
-  std::map<std::string, formats::QParams> params;  // parameters by value name
+  plan::ScaleTable scales;
   // Values that stay float, with the reason, such as "no value was ever seen".
   std::vector<std::pair<std::string, std::string>> left_float;
 };
@@ -42,11 +41,12 @@ std::map<std::string, int64_t> ChannelsToCalibrate(const plan::QuantPlan& plan,
 // slices if the table has them. Else there is only the largest code of all.
 plan::ChannelCodesTable ResolveChannels(const plan::QuantPlan& plan, const graph::Model& model,
                                         const CalibrationTable& table,
-                                        const std::map<std::string, formats::QParams>& params);
+                                        const plan::ScaleTable& scales);
 
-// Returns the parameters of the plan's integer activations. Values that share parameters are one
-// distribution. If one of them has nothing to choose a range from, all of them stay float. Throws
-// Error(kInvalidArgument) naming a value that the table does not have, and saying how to get it.
+// Returns the scales of the plan's integer activations. Values that share a scale are one
+// distribution in each format. If one of them has nothing to choose a range from, all of them stay
+// float. Throws Error(kInvalidArgument) naming a value that the table does not have, and saying how
+// to get it.
 ResolvedParams ResolveParams(const plan::QuantPlan& plan, const CalibrationTable& table);
 
 }  // namespace bitpress::calibrate

@@ -1,24 +1,24 @@
 #include "calibrate/resolve_plan.h"
 
+#include <utility>
+
 #include "calibrate/resolve_params.h"
+#include "weights/unsigned_weights.h"
 
 namespace bitpress::calibrate {
 
-Resolved ResolvePlan(plan::QuantPlan& plan, const graph::Model& model,
-                     const CalibrationTable& table, ThreadPool& pool) {
-  ResolvedParams activations = ResolveParams(plan, table);
-  Resolved resolved;
-  resolved.params = std::move(activations.params);
+plan::ResolvedPlan ResolvePlan(plan::QuantPlan plan, const graph::Model& model,
+                               const CalibrationTable& table, ThreadPool& pool) {
+  plan::ResolvedPlan resolved;
+  resolved.plan = std::move(plan);
+  ResolvedParams activations = ResolveParams(resolved.plan, table);
+  resolved.scales = std::move(activations.scales);
   resolved.left_float = std::move(activations.left_float);
-  for (auto& left : ResolveFloatScales(plan, table)) {
+  for (auto& left : ResolveFloatScales(resolved.plan, table)) {
     resolved.left_float.push_back(std::move(left));
   }
-  resolved.channels = ResolveChannels(plan, model, table, resolved.params);
-  resolved.unsigned_weights =
-      weights::ChooseUnsignedWeights(plan, model, resolved.params, resolved.channels, pool);
-  for (const weights::UnsignedWeight& weight : resolved.unsigned_weights) {
-    resolved.weight_params[weight.value] = weight.params;
-  }
+  resolved.channels = ResolveChannels(resolved.plan, model, table, resolved.scales);
+  weights::ChooseUnsignedWeights(resolved, model, pool);
   return resolved;
 }
 

@@ -98,29 +98,33 @@ bool RecordConfig(graph::Model& model, const plan::QuantPlan& plan, const Weight
   return model.Metadata() != before;
 }
 
-TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan,
+TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolved,
                           const ApplyOptions& options, ThreadPool& pool,
                           const ProgressSink& progress) {
+  const plan::QuantPlan& plan = resolved.plan;
   TransformReport report;
   plan::CheckFits(plan, model);
   RaiseOpset(model, plan, options);
-  const auto [dynamic, rest] = SplitDynamic(plan);
+  auto [dynamic_plan, rest_plan] = SplitDynamic(plan);
+  plan::ResolvedPlan dynamic = resolved;
+  plan::ResolvedPlan rest = resolved;
+  dynamic.plan = std::move(dynamic_plan);
+  rest.plan = std::move(rest_plan);
   QuantizedWeights quantized;
   report.passes.push_back(RunPass("quantize-weights", [&] {
-    quantized = QuantizeWeights(model, rest, options.storage, options.params, options.weight_params,
-                                options.channels, pool, progress);
+    quantized = QuantizeWeights(model, rest, options.storage, pool, progress);
     report.weights = quantized.weights;
     return quantized.is_modified;
   }));
   report.passes.push_back(
-      RunPass("insert-quantizers", [&] { return InsertQuantizers(model, rest, options.params); }));
+      RunPass("insert-quantizers", [&] { return InsertQuantizers(model, rest); }));
   if (model.AllNodes().size() > model.Nodes().size()) {
     report.passes.push_back(
         RunPass("dequantize-in-bodies", [&] { return DequantizeInBodies(model); }));
   }
-  if (!dynamic.tensors.empty()) {
+  if (!dynamic.plan.tensors.empty()) {
     report.passes.push_back(RunPass("quantize-dynamically", [&] {
-      const Weights weights = QuantizeDynamically(model, dynamic, options.weight_params, pool);
+      const Weights weights = QuantizeDynamically(model, dynamic, pool);
       report.weights.insert(report.weights.end(), weights.begin(), weights.end());
       return !weights.empty();
     }));

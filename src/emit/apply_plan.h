@@ -16,6 +16,7 @@
 #include "emit/use_native_operators.h"
 #include "graph/model.h"
 #include "plan/quant_plan.h"
+#include "plan/resolved_plan.h"
 
 namespace bitpress::emit {
 
@@ -49,13 +50,6 @@ struct ApplyOptions {
   IntegerForm form = IntegerForm::kQdq;
   // Our quantizers also as functions of standard operators, for sessions without our library.
   bool is_portable = true;
-  // Of the activations with integer formats. One that is missing stays float, and so do the biases
-  // that are added to its products.
-  plan::QParamsTable params;
-  // What the channels of those hold that pair-safe weights are multiplied with.
-  plan::ChannelCodesTable channels;
-  // Of weights whose scales were learned; the others have those of their range method.
-  plan::WeightQParamsTable weight_params;
 };
 
 struct TransformReport {
@@ -74,7 +68,7 @@ struct TransformReport {
 // quantize-dynamically, and after another target or form than the defaults, the plan does not fit
 // the model any more. `pool` is used until the model is written and must live so long. Throws Error
 // as the passes do; the model is in an unspecified, but valid state then.
-TransformReport ApplyPlan(graph::Model& model, const plan::QuantPlan& plan,
+TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolved,
                           const ApplyOptions& options, ThreadPool& pool,
                           const ProgressSink& progress = {});
 

@@ -21,14 +21,15 @@ using plan::TensorPlan;
 
 class Inserter {
  public:
-  Inserter(Model& model, const QuantPlan& plan, const plan::QParamsTable& params)
-      : model_(model), plan_(plan), params_(params), index_(model) {
+  Inserter(Model& model, const plan::ResolvedPlan& resolved)
+      : model_(model), plan_(resolved.plan), scales_(resolved.scales), index_(model) {
+    const QuantPlan& plan = resolved.plan;
     for (const Node& node : model.AllNodes()) node_names_.insert(node.name());
     // Nodes are looked up before any is inserted or changes its name.
     for (size_t i = 0; i < plan.tensors.size(); ++i) {
       const TensorPlan& row = plan.tensors[i];
       if (row.role != plan::Role::kActivation || !row.is_quantized()) continue;
-      if (row.integer && !params.contains(row.value)) continue;
+      if (row.integer && !scales_.contains(plan::ScaleKeyOf(row))) continue;
       if (row.scaled && !row.scaled->scale) continue;
       Job job{&row, {}};
       for (const plan::TensorUse& use : row.uses) {
@@ -141,7 +142,7 @@ class Inserter {
         pair.dequantize_op_type = "ExtendedDequantizeLinear";
         model_.SetOpsetImport(pair.domain, 1);
       }
-      InsertPair(row, pair, params_.at(row.value), source, target);
+      InsertPair(row, pair, scales_.at(plan::ScaleKeyOf(row)), source, target);
       return;
     }
     if (plan_.operators == plan::OperatorSet::kCast && !row.scaled) {
@@ -264,7 +265,7 @@ class Inserter {
 
   Model& model_;
   const QuantPlan& plan_;
-  const plan::QParamsTable& params_;
+  const plan::ScaleTable& scales_;
   plan::NodeIndex index_;
   std::set<std::string> node_names_;
   std::map<std::string, Place> places_;
@@ -274,9 +275,9 @@ class Inserter {
 
 }  // namespace
 
-bool InsertQuantizers(Model& model, const QuantPlan& plan, const plan::QParamsTable& params) {
-  plan::CheckFits(plan, model);
-  return Inserter(model, plan, params).Run();
+bool InsertQuantizers(Model& model, const plan::ResolvedPlan& resolved) {
+  plan::CheckFits(resolved.plan, model);
+  return Inserter(model, resolved).Run();
 }
 
 }  // namespace bitpress::emit

@@ -3,19 +3,16 @@
 #pragma once
 
 #include "graph/model.h"
-#include "plan/qparams_table.h"
-#include "plan/quant_plan.h"
+#include "plan/resolved_plan.h"
 
 namespace bitpress::emit {
 
 // For each quantized activation of the plan one operator (for BF16 and FP16 in Quark's spelling: a
 // Q/DQ pair) behind its producer, giving `<value>_quantized`, which the uses of that row then read;
 // a graph output keeps its name and the operator reads `<value>_float`. Integer rows get
-// QuantizeLinear and DequantizeLinear with the scale and zero point of `params`; those that are not
-// in it stay float. Returns whether anything
-// was inserted; what is there already (a second run) is left alone. Throws Error(kInvalidArgument)
-// if the plan does not fit (plan::CheckFits).
-bool InsertQuantizers(graph::Model& model, const plan::QuantPlan& plan,
-                      const plan::QParamsTable& params = {});
+// QuantizeLinear and DequantizeLinear with their scale and zero point; those without one stay
+// float. Returns whether anything was inserted; what is there already (a second run) is left alone.
+// Throws Error(kInvalidArgument) if the plan does not fit (plan::CheckFits).
+bool InsertQuantizers(graph::Model& model, const plan::ResolvedPlan& resolved);
 
 }  // namespace bitpress::emit

@@ -49,7 +49,7 @@ void ExpectTopological(const graph::Model& model) {
 TEST(InsertQuantizers, BehindEveryProducerOnce) {
   graph::Model model = LoadModel("convnet.onnx");
   const plan::QuantPlan plan = PlanFor(model, "MXFP8E4M3");
-  EXPECT_TRUE(InsertQuantizers(model, plan));
+  EXPECT_TRUE(InsertQuantizers(model, {plan}));
   const std::vector<graph::Node> nodes = NodesOf(model, "bitpress");
   ASSERT_EQ(nodes.size(), 5u);
   const graph::Node& first = nodes.front();
@@ -80,9 +80,9 @@ TEST(InsertQuantizers, SecondRunChangesNothing) {
         for (const char* format : {"MX9", "MXINT8", "BF16"}) {
           graph::Model model = LoadModel(name);
           const plan::QuantPlan plan = PlanFor(model, format, {placement, operators});
-          EXPECT_TRUE(InsertQuantizers(model, plan)) << name;
+          EXPECT_TRUE(InsertQuantizers(model, {plan})) << name;
           const std::string once = model.Serialize();
-          EXPECT_FALSE(InsertQuantizers(model, plan)) << name << placement << operators << format;
+          EXPECT_FALSE(InsertQuantizers(model, {plan})) << name << placement << operators << format;
           EXPECT_EQ(model.Serialize(), once);
           ExpectTopological(model);
           model.Check();
@@ -94,7 +94,7 @@ TEST(InsertQuantizers, SecondRunChangesNothing) {
 
 TEST(InsertQuantizers, PlanningAgainFindsEverythingQuantized) {
   graph::Model model = LoadModel("convnet.onnx");
-  InsertQuantizers(model, PlanFor(model, "MX9", {"placement=all"}));
+  InsertQuantizers(model, {PlanFor(model, "MX9", {"placement=all"})});
   model.InferShapes();
   const plan::QuantPlan again = PlanFor(model, "MX6", {"placement=all"});
   for (const plan::TensorPlan& row : again.tensors) {
@@ -102,13 +102,13 @@ TEST(InsertQuantizers, PlanningAgainFindsEverythingQuantized) {
       EXPECT_THAT(row.reason, HasSubstr("already quantized")) << row.value;
     }
   }
-  EXPECT_FALSE(InsertQuantizers(model, again));
+  EXPECT_FALSE(InsertQuantizers(model, {again}));
 }
 
 TEST(InsertQuantizers, GraphOutputsKeepTheirNames) {
   graph::Model model = LoadModel("attention.onnx");
   const std::vector<std::string> outputs = model.OutputNames();
-  InsertQuantizers(model, PlanFor(model, "MXINT8", {"placement=all"}));
+  InsertQuantizers(model, {PlanFor(model, "MXINT8", {"placement=all"})});
   EXPECT_EQ(model.OutputNames(), outputs);
   const graph::Node last = *model.Producer("z");
   EXPECT_EQ(last.op_type(), "QuantizeDequantize_mxint8");
@@ -119,7 +119,7 @@ TEST(InsertQuantizers, GraphOutputsKeepTheirNames) {
 
 TEST(InsertQuantizers, OneOperatorForEachAxis) {
   graph::Model model = LoadModel("fused.onnx");
-  InsertQuantizers(model, PlanFor(model, "MXINT8"));
+  InsertQuantizers(model, {PlanFor(model, "MXINT8")});
   const graph::Node product = NodeNamed(model, "fusedmatmul_3");
   EXPECT_EQ(product.input(0), product.input(1));
   EXPECT_EQ(model.Producer(product.input(0))->GetInt("axis", 9), -2);
@@ -131,7 +131,7 @@ TEST(InsertQuantizers, OneOperatorForEachAxis) {
 TEST(InsertQuantizers, BodiesReadAndGiveQuantizedValues) {
   graph::Model model = LoadModel("branches.onnx");
   const plan::QuantPlan plan = PlanFor(model, "MX6", {"placement=all"});
-  EXPECT_TRUE(InsertQuantizers(model, plan));
+  EXPECT_TRUE(InsertQuantizers(model, {plan}));
   model.Check();
   for (const char* conv : {"then_conv", "else_conv"}) {
     EXPECT_EQ(NodeNamed(model, conv).input(0), "h_quantized");
@@ -140,15 +140,15 @@ TEST(InsertQuantizers, BodiesReadAndGiveQuantizedValues) {
   EXPECT_EQ(NodeNamed(model, "then_conv").output(0), "t_float");
   EXPECT_EQ(model.Producer("t")->input(0), "t_float");
   EXPECT_TRUE(model.AreInOneGraph(*model.Producer("t"), NodeNamed(model, "then_conv")));
-  EXPECT_FALSE(InsertQuantizers(model, plan));
+  EXPECT_FALSE(InsertQuantizers(model, {plan}));
 }
 
 TEST(DequantizeInBodies, EachBodyGetsItsOwn) {
   graph::Model model = LoadModel("branches.onnx");
-  plan::QParamsTable params;
-  for (const char* value : {"x", "h", "t", "e", "y", "z"}) params[value] = {0.5F, 128};
+  plan::ScaleTable scales;
+  for (const char* value : {"x", "h", "t", "e", "y", "z"}) scales[{value, "uint8"}] = {0.5F, 128};
   const plan::QuantPlan plan = PlanFor(model, "INT8");
-  InsertQuantizers(model, plan, params);
+  InsertQuantizers(model, {.plan = plan, .scales = scales});
   EXPECT_TRUE(DequantizeInBodies(model));
   model.Check();
   std::vector<std::string> codes;
@@ -167,7 +167,7 @@ TEST(DequantizeInBodies, EachBodyGetsItsOwn) {
 
 TEST(InsertQuantizers, BfpOfAnyWidth) {
   graph::Model model = LoadModel("convnet.onnx");
-  InsertQuantizers(model, PlanFor(model, "bfp(bits=12, block=16, exponent_bits=6)"));
+  InsertQuantizers(model, {PlanFor(model, "bfp(bits=12, block=16, exponent_bits=6)")});
   const graph::Node node = NodesOf(model, "bitpress").front();
   EXPECT_EQ(node.op_type(), "QuantizeDequantize_bfp");
   EXPECT_EQ(node.GetInt("bits", 0), 12);
@@ -177,7 +177,7 @@ TEST(InsertQuantizers, BfpOfAnyWidth) {
 
 TEST(InsertQuantizers, ElementwiseFormatsHaveNoBlockAttributes) {
   graph::Model model = LoadModel("convnet.onnx");
-  InsertQuantizers(model, PlanFor(model, "fp8_e4m3"));
+  InsertQuantizers(model, {PlanFor(model, "fp8_e4m3")});
   const graph::Node node = NodesOf(model, "bitpress").front();
   EXPECT_EQ(node.op_type(), "QuantizeDequantize_fp8_e4m3");
   EXPECT_FALSE(node.HasAttribute("axis"));
@@ -186,7 +186,7 @@ TEST(InsertQuantizers, ElementwiseFormatsHaveNoBlockAttributes) {
 
 TEST(InsertQuantizers, QuarkMx) {
   graph::Model model = LoadModel("convnet.onnx");
-  InsertQuantizers(model, PlanFor(model, "MXFP6E2M3", {"operators=quark", "scale=floor"}));
+  InsertQuantizers(model, {PlanFor(model, "MXFP6E2M3", {"operators=quark", "scale=floor"})});
   const graph::Node node = NodesOf(model, "com.amd.quark").front();
   EXPECT_EQ(node.op_type(), "MXQuantizeDequantize");
   EXPECT_EQ(node.GetString("element_dtype", ""), "fp6_e2m3");
@@ -200,7 +200,7 @@ TEST(InsertQuantizers, QuarkMx) {
 
 TEST(InsertQuantizers, QuarkBfp) {
   graph::Model model = LoadModel("convnet.onnx");
-  InsertQuantizers(model, PlanFor(model, "MX6", {"operators=quark", "activation_scale=ceil"}));
+  InsertQuantizers(model, {PlanFor(model, "MX6", {"operators=quark", "activation_scale=ceil"})});
   const graph::Node micro = NodesOf(model, "com.amd.quark").front();
   EXPECT_EQ(micro.op_type(), "BFPQuantizeDequantize");
   EXPECT_EQ(micro.GetString("bfp_method", ""), "to_bfp_prime");
@@ -212,7 +212,7 @@ TEST(InsertQuantizers, QuarkBfp) {
   EXPECT_EQ(micro.GetString("scale_choice", ""), "ceil");
 
   graph::Model plain = LoadModel("convnet.onnx");
-  InsertQuantizers(plain, PlanFor(plain, "BFP16", {"operators=quark", "scale=floor"}));
+  InsertQuantizers(plain, {PlanFor(plain, "BFP16", {"operators=quark", "scale=floor"})});
   const graph::Node bfp = NodesOf(plain, "com.amd.quark").front();
   EXPECT_EQ(bfp.GetString("bfp_method", ""), "to_bfp");
   EXPECT_EQ(bfp.GetInt("bit_width", 0), 16);
@@ -224,7 +224,7 @@ TEST(InsertQuantizers, QuarkHalfFloatsArePairs) {
   for (const auto& [format, type] :
        {std::pair{"BF16", DataType::kBFloat16}, std::pair{"FP16", DataType::kFloat16}}) {
     graph::Model model = LoadModel("convnet.onnx");
-    InsertQuantizers(model, PlanFor(model, format, {"operators=quark"}));
+    InsertQuantizers(model, {PlanFor(model, format, {"operators=quark"})});
     const std::vector<graph::Node> nodes = NodesOf(model, "com.amd.quark");
     ASSERT_EQ(nodes.size(), 10u);
     EXPECT_EQ(nodes[0].op_type(), "ExtendedQuantizeLinear");
@@ -243,7 +243,7 @@ TEST(InsertQuantizers, QuarkHalfFloatsArePairs) {
 TEST(InsertQuantizers, RefusesAPlanOfAnotherModel) {
   graph::Model model = LoadModel("attention.onnx");
   const std::string before = model.Serialize();
-  EXPECT_THROW(InsertQuantizers(model, PlanFor(LoadModel("convnet.onnx"), "MX6")), Error);
+  EXPECT_THROW(InsertQuantizers(model, {PlanFor(LoadModel("convnet.onnx"), "MX6")}), Error);
   EXPECT_EQ(model.Serialize(), before);
 }
 

@@ -20,7 +20,7 @@ using testing::IsEmpty;
 
 graph::Model Quantized(const char* name, const char* preset) {
   graph::Model model = LoadModel(name);
-  InsertQuantizers(model, PlanFor(model, preset));
+  InsertQuantizers(model, {PlanFor(model, preset)});
   return model;
 }
 

@@ -38,9 +38,14 @@ bool IsTransposed(const Node& node) {
 
 class DynamicQuantizer {
  public:
-  DynamicQuantizer(graph::Model& model, const plan::QuantPlan& plan,
-                   const plan::WeightQParamsTable& weights, ThreadPool& pool)
-      : model_(model), plan_(plan), params_(weights), index_(model), pool_(pool), rows_(model) {
+  DynamicQuantizer(graph::Model& model, const plan::ResolvedPlan& resolved, ThreadPool& pool)
+      : model_(model),
+        plan_(resolved.plan),
+        weight_scales_(resolved.weight_scales),
+        index_(model),
+        pool_(pool),
+        rows_(model) {
+    const plan::QuantPlan& plan = resolved.plan;
     // Before any node is replaced. Dynamic activations take every code.
     const plan::ChannelCodesTable unknown;
     const weights::PairRules rules(plan, model, unknown);
@@ -256,10 +261,11 @@ class DynamicQuantizer {
     const auto found = stored_.find(&row);
     if (found != stored_.end()) return found->second;
     const graph::HeldInitializer source = model_.HoldInitializer(row.value);
-    const auto given = params_.find(row.value);
+    const auto given = weight_scales_.find(plan::ScaleKeyOf(row));
     const auto weight = std::make_shared<const weights::IntegerWeight>(
         source, row, reader.Describe(), std::vector<weights::AddedBias>(),
-        given == params_.end() ? std::vector<formats::QParams>() : given->second, pairs_.at(&row));
+        given == weight_scales_.end() ? std::vector<formats::QParams>() : given->second,
+        pairs_.at(&row));
     const auto statistics = std::make_shared<weights::WeightStatistics>();
     const DataType type = weight->code_type();
     statistics->value = statistics->quantized = row.value;
@@ -318,7 +324,7 @@ class DynamicQuantizer {
 
   graph::Model& model_;
   const plan::QuantPlan& plan_;
-  const plan::WeightQParamsTable& params_;
+  const plan::WeightScaleTable& weight_scales_;
   plan::NodeIndex index_;
   ThreadPool& pool_;
   std::map<std::pair<std::string, int64_t>, const TensorPlan*> weights_;  // by node and input
@@ -363,10 +369,9 @@ SplitPlan SplitDynamic(const plan::QuantPlan& plan) {
 }
 
 std::vector<std::shared_ptr<const weights::WeightStatistics>> QuantizeDynamically(
-    graph::Model& model, const plan::QuantPlan& dynamic, const plan::WeightQParamsTable& weights,
-    ThreadPool& pool) {
-  plan::CheckFits(dynamic, model);
-  return DynamicQuantizer(model, dynamic, weights, pool).Run();
+    graph::Model& model, const plan::ResolvedPlan& dynamic, ThreadPool& pool) {
+  plan::CheckFits(dynamic.plan, model);
+  return DynamicQuantizer(model, dynamic, pool).Run();
 }
 
 }  // namespace bitpress::emit

@@ -1,7 +1,7 @@
 // Pass quantize-dynamically: operators whose input gets its scale at every inference, from its own
 // range, compute on integers: DynamicQuantizeLinear, MatMulInteger or ConvInteger, and the product
 // of scales behind them; products whose activations have a scale for each row as
-// transform/products_of_rows.h says; LSTM becomes com.microsoft DynamicQuantizeLSTM. Nothing is
+// products_of_rows.h says; LSTM becomes com.microsoft DynamicQuantizeLSTM. Nothing is
 // calibrated.
 #pragma once
 
@@ -10,8 +10,8 @@
 
 #include "base/thread_pool.h"
 #include "graph/model.h"
-#include "plan/qparams_table.h"
 #include "plan/quant_plan.h"
+#include "plan/resolved_plan.h"
 #include "weights/weight_job.h"
 
 namespace bitpress::emit {
@@ -24,13 +24,11 @@ struct SplitPlan {
 };
 SplitPlan SplitDynamic(const plan::QuantPlan& plan);
 
-// `dynamic` is that of SplitDynamic; `weights` has the parameters of weights that shall not have
-// those of their range method. Weights are quantized when the model is written; `pool` is used
-// until then. Returns what became of them. Throws Error(kInvalidArgument) if the plan does not
-// fit, where a row has no weight row beside it too: the nodes it names are replaced, so a second
-// run does not fit.
+// The plan of `dynamic` is that of SplitDynamic. Weights are quantized when the model is written;
+// `pool` is used until then. Returns what became of them. Throws Error(kInvalidArgument) if the
+// plan does not fit, where a row has no weight row beside it too: the nodes it names are replaced,
+// so a second run does not fit.
 std::vector<std::shared_ptr<const weights::WeightStatistics>> QuantizeDynamically(
-    graph::Model& model, const plan::QuantPlan& dynamic, const plan::WeightQParamsTable& weights,
-    ThreadPool& pool);
+    graph::Model& model, const plan::ResolvedPlan& dynamic, ThreadPool& pool);
 
 }  // namespace bitpress::emit

@@ -8,6 +8,7 @@
 #include "formats/packed_tensor.h"
 #include "ops/compute_ops.h"
 #include "ops/quantizer_nodes.h"
+#include "plan/pair_safety.h"
 #include "weights/integer_weight.h"
 #include "weights/unpack_functions.h"
 #include "weights/unpack_integers.h"
@@ -32,18 +33,17 @@ int64_t OpsetOf(const Model& model) {
 
 class WeightQuantizer {
  public:
-  WeightQuantizer(Model& model, const QuantPlan& plan, Storage storage,
-                  const plan::QParamsTable& activations, const plan::WeightQParamsTable& weights,
-                  const plan::ChannelCodesTable& channels, ThreadPool& pool,
-                  const ProgressSink& sink)
+  WeightQuantizer(Model& model, const plan::ResolvedPlan& resolved, Storage storage,
+                  ThreadPool& pool, const ProgressSink& sink)
       : model_(model),
-        plan_(plan),
+        plan_(resolved.plan),
         index_(model),
         storage_(storage),
-        activations_(activations),
-        integer_readers_(plan),
-        pair_rules_(plan, model, channels),
-        weights_(weights),
+        scales_(resolved.scales),
+        activations_(plan::ActivationsOfNodes(resolved.plan)),
+        integer_readers_(resolved.plan),
+        pair_rules_(resolved.plan, model, resolved.channels),
+        weight_scales_(resolved.weight_scales),
         opset_(OpsetOf(model)),
         pool_(pool),
         store_(model, sink) {}
@@ -116,8 +116,10 @@ class WeightQuantizer {
 
   // The scale of the activation that a node multiplies; nothing if it is not an integer.
   std::optional<float> InputScale(const plan::TensorUse& use) const {
-    const auto found = activations_.find(index_.Find(use).input(0));
-    return found == activations_.end() ? std::nullopt : std::optional(found->second.scale);
+    const auto activation = activations_.find(use.node);
+    if (activation == activations_.end()) return std::nullopt;
+    const auto found = scales_.find(plan::ScaleKeyOf(*activation->second));
+    return found == scales_.end() ? std::nullopt : std::optional(found->second.scale);
   }
 
   // Integer weights know the biases that are added to their products before any is changed.
@@ -141,10 +143,10 @@ class WeightQuantizer {
       if (!has_own_scale || !model_.IsInitializer(row.value) || model_.IsDeferred(row.value)) {
         continue;
       }
-      const auto given = weights_.find(row.value);
+      const auto given = weight_scales_.find(plan::ScaleKeyOf(row));
       integers_[&row] = std::make_shared<const weights::IntegerWeight>(
           model_.HoldInitializer(row.value), row, ReaderOf(row), std::move(biases[&row]),
-          given == weights_.end() ? std::vector<formats::QParams>() : given->second,
+          given == weight_scales_.end() ? std::vector<formats::QParams>() : given->second,
           row.role == plan::Role::kWeight ? pair_rules_.For(row)
                                           : std::vector<weights::PairRule>());
     }
@@ -245,10 +247,10 @@ class WeightQuantizer {
 
   void Replace(const TensorPlan& row, bool has_copy) {
     const std::string reader = ReaderOf(row);
-    const auto given = weights_.find(row.value);
+    const auto given = weight_scales_.find(plan::ScaleKeyOf(row));
     const auto job = std::make_shared<const weights::WeightJob>(
         model_.HoldInitializer(row.value), row, plan_.operators, reader,
-        given == weights_.end() ? std::nullopt : std::optional(given->second.front().scale));
+        given == weight_scales_.end() ? std::nullopt : std::optional(given->second.front().scale));
     const auto statistics = std::make_shared<weights::WeightStatistics>();
     statistics->value = row.value;
     statistics->format = row.format;
@@ -301,10 +303,11 @@ class WeightQuantizer {
   const QuantPlan& plan_;
   plan::NodeIndex index_;
   Storage storage_;
-  const plan::QParamsTable& activations_;
+  const plan::ScaleTable& scales_;
+  std::map<std::string, const TensorPlan*> activations_;  // by the key of the node that reads them
   IntegerReaders integer_readers_;
   weights::PairRules pair_rules_;
-  const plan::WeightQParamsTable& weights_;
+  const plan::WeightScaleTable& weight_scales_;
   // Integer weights by the node that reads them, and their job.
   std::map<std::string, const TensorPlan*> weight_of_node_;
   std::map<const TensorPlan*, std::shared_ptr<const weights::IntegerWeight>> integers_;
@@ -330,14 +333,10 @@ bool IntegerReaders::Contain(const TensorPlan& weight) const {
                              [&](const plan::TensorUse& use) { return nodes_.contains(use.node); });
 }
 
-QuantizedWeights QuantizeWeights(Model& model, const QuantPlan& plan, Storage storage,
-                                 const plan::QParamsTable& activations,
-                                 const plan::WeightQParamsTable& weights,
-                                 const plan::ChannelCodesTable& channels, ThreadPool& pool,
-                                 const ProgressSink& progress) {
-  plan::CheckFits(plan, model);
-  return WeightQuantizer(model, plan, storage, activations, weights, channels, pool, progress)
-      .Run();
+QuantizedWeights QuantizeWeights(Model& model, const plan::ResolvedPlan& resolved, Storage storage,
+                                 ThreadPool& pool, const ProgressSink& progress) {
+  plan::CheckFits(resolved.plan, model);
+  return WeightQuantizer(model, resolved, storage, pool, progress).Run();
 }
 
 }  // namespace bitpress::emit

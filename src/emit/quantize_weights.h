@@ -15,8 +15,8 @@
 #include "base/progress.h"
 #include "base/thread_pool.h"
 #include "graph/model.h"
-#include "plan/qparams_table.h"
 #include "plan/quant_plan.h"
+#include "plan/resolved_plan.h"
 #include "weights/integer_weight.h"
 #include "weights/weight_job.h"
 
@@ -69,18 +69,14 @@ class IntegerReaders {
 // Integer formats: codes, `<name>_scale` and `<name>_zero_point` with a DequantizeLinear behind
 // them where they are multiplied with integers (IntegerReaders), which ONNX Runtime then computes
 // with; packed as other formats otherwise. An int32 bias of an integer product has the scale of
-// input times weight: `activations` has the input's; where it has not, the bias stays float. Biases
+// input times weight; where the input has none in `resolved.scales`, the bias stays float. Biases
 // of other integer formats are quantized as weights are.
-// `weights` has the parameters of weights that shall not have those of their range method;
-// `channels` what pair-safe weights are multiplied with, as far as it is known.
 //
 // `pool` is used until the model is written and must live so long. Throws
 // Error(kInvalidArgument) if the plan does not fit (plan::CheckFits); writing the model throws
 // Error(kInvalidModel) naming node, tensor and index of the first NaN or infinity.
-QuantizedWeights QuantizeWeights(graph::Model& model, const plan::QuantPlan& plan, Storage storage,
-                                 const plan::QParamsTable& activations,
-                                 const plan::WeightQParamsTable& weights,
-                                 const plan::ChannelCodesTable& channels, ThreadPool& pool,
+QuantizedWeights QuantizeWeights(graph::Model& model, const plan::ResolvedPlan& resolved,
+                                 Storage storage, ThreadPool& pool,
                                  const ProgressSink& progress = {});
 
 }  // namespace bitpress::emit

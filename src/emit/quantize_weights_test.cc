@@ -41,7 +41,7 @@ std::vector<float> Expected(const std::vector<float>& x, const plan::TensorPlan&
 
 QuantizedWeights Quantize(graph::Model& model, const plan::QuantPlan& plan, size_t threads = 2) {
   ThreadPool pool(threads);
-  QuantizedWeights result = QuantizeWeights(model, plan, Storage::kSimulated, {}, {}, {}, pool);
+  QuantizedWeights result = QuantizeWeights(model, {plan}, Storage::kSimulated, pool);
   model.Materialize();
   return result;
 }
@@ -210,7 +210,7 @@ TEST(QuantizeWeights, ReportsProgress) {
     EXPECT_EQ(total, 5u);
     done.push_back(step);
   };
-  QuantizeWeights(model, plan, Storage::kSimulated, {}, {}, {}, pool, sink);
+  QuantizeWeights(model, {plan}, Storage::kSimulated, pool, sink);
   EXPECT_TRUE(done.empty());
   model.Materialize();
   EXPECT_THAT(done, testing::ElementsAre(1, 2, 3, 4, 5));
@@ -223,14 +223,14 @@ TEST(ApplyPlan, RunsThePassesAndASecondRunChangesNothing) {
     ThreadPool pool(2);
     ApplyOptions options;
     options.storage = storage;
-    const TransformReport report = ApplyPlan(model, plan, options, pool);
+    const TransformReport report = ApplyPlan(model, {plan}, options, pool);
     ASSERT_EQ(report.passes.size(), 4u);
     EXPECT_EQ(report.passes[0].name, "quantize-weights");
     for (const PassReport& pass : report.passes) EXPECT_TRUE(pass.is_modified) << pass.name;
     EXPECT_EQ(report.weights.size(), 4u);
     model.Check();
     const std::string once = model.Serialize();
-    ApplyPlan(model, plan, options, pool);
+    ApplyPlan(model, {plan}, options, pool);
     EXPECT_TRUE(model.Serialize() == once);
   }
 }

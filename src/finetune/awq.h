@@ -16,7 +16,7 @@
 
 namespace bitpress::finetune {
 
-// Folds the factors into what comes before, or into a Mul, as transform::Smooth does. Activations
+// Folds the factors into what comes before, or into a Mul, as rewrite::Smooth does. Activations
 // that the plan quantizes are left alone, and those where alpha = 0 is the best. `plan` fits the
 // model afterwards too. Throws Error as GatherMoments.
 rewrite::SmoothReport ScaleChannels(graph::Model& model, const plan::QuantPlan& plan,

@@ -8,9 +8,11 @@
 #include <span>
 
 #include "base/error.h"
+#include "emit/apply_plan.h"
 #include "finetune/awq.h"
 #include "finetune/journal_key.h"
 #include "finetune/learn_layer.h"
+#include "plan/added_bias.h"
 
 namespace bitpress::finetune {
 namespace {
@@ -28,16 +30,16 @@ std::string StageOf(const LayerReport& layer) {
 
 class Finetuner {
  public:
-  Finetuner(Model& model, const plan::QuantPlan& plan, emit::ApplyOptions& apply,
-            data::Source& source, const FinetuneOptions& options, ThreadPool& pool)
+  Finetuner(Model& model, plan::ResolvedPlan& resolved, data::Source& source,
+            const FinetuneOptions& options, ThreadPool& pool)
       : model_(model),
-        plan_(plan),
-        apply_(apply),
+        plan_(resolved.plan),
+        resolved_(resolved),
         source_(source),
         options_(options),
         pool_(pool),
         float_model_(model.Clone()),
-        pair_rules_(plan, float_model_, apply.channels) {}
+        pair_rules_(resolved.plan, float_model_, resolved.channels) {}
 
   FinetuneReport Run() {
     const bool corrects_biases =
@@ -55,13 +57,16 @@ class Finetuner {
     });
     layers_ = std::move(layers.found);
     const std::string key =
-        options_.journal.empty() ? "" : JournalKey(float_model_, plan_, apply_, options_, source_);
+        options_.journal.empty() ? "" : JournalKey(float_model_, resolved_, options_, source_);
     Journal journal(options_.journal, key);
     const size_t num_groups = std::clamp<size_t>(options_.num_groups, 1, layers_.size() + 1);
     for (size_t group = 0; group < num_groups; ++group) {
       const size_t begin = group * layers_.size() / num_groups;
       LearnGroup(begin, (group + 1) * layers_.size() / num_groups, journal);
     }
+    // Rows stay where they are until the last layer is learned: layers point to them.
+    for (const auto& [value, use] : added_biases_) plan::AddBiasRow(resolved_.plan, value, use);
+    report_.num_added_biases = added_biases_.size();
     return std::move(report_);
   }
 
@@ -124,9 +129,11 @@ class Finetuner {
       if (!layer.is_bias_new && !layer.bias.empty()) SetBias(model_, layer, learned.bias);
       if (layer.is_bias_new && !learned.bias.empty()) {
         AddBias(model_, layer, learned.bias);
-        report_.added_biases.push_back({layer.bias, {layer.node(), layer.op_type, 2}});
+        added_biases_.push_back({layer.bias, {layer.node(), layer.op_type, 2}});
       }
-      if (!learned.params.empty()) apply_.weight_params[layer.weight] = learned.params;
+      if (!learned.params.empty()) {
+        resolved_.weight_scales[plan::ScaleKeyOf(*layer.row)] = learned.params;
+      }
     }
     report_.layers.push_back(learned.report);
     if (options_.gather.progress) {
@@ -143,13 +150,13 @@ class Finetuner {
     std::set<std::string> nodes_before;
     const auto first = std::ranges::find(nodes, layers_[begin].node());
     if (begin > 0) nodes_before.insert(nodes.begin(), first);
-    plan::QuantPlan before = plan_;
-    for (plan::TensorPlan& row : before.tensors) {
+    plan::ResolvedPlan before = resolved_;
+    for (plan::TensorPlan& row : before.plan.tensors) {
       if (row.role == plan::Role::kActivation && with_activations_behind) continue;
       row.is_graph_output = false;
       std::erase_if(row.uses, [&](const auto& use) { return !nodes_before.contains(use.node); });
     }
-    std::erase_if(before.tensors, [](const plan::TensorPlan& row) {
+    std::erase_if(before.plan.tensors, [](const plan::TensorPlan& row) {
       return row.is_dynamic() || (row.uses.empty() && !row.is_graph_output);
     });
     Model model = float_model_.Clone();
@@ -162,9 +169,6 @@ class Finetuner {
     emit::ApplyOptions apply;
     apply.storage = emit::Storage::kSimulated;
     apply.is_portable = false;
-    apply.params = apply_.params;
-    apply.channels = apply_.channels;
-    apply.weight_params = apply_.weight_params;
     emit::ApplyPlan(model, before, apply, pool_);
     return model;
   }
@@ -185,13 +189,14 @@ class Finetuner {
 
   Model& model_;
   const plan::QuantPlan& plan_;
-  emit::ApplyOptions& apply_;
+  plan::ResolvedPlan& resolved_;
   data::Source& source_;
   const FinetuneOptions& options_;
   ThreadPool& pool_;
   Model float_model_;
   weights::PairRules pair_rules_;
   std::vector<Layer> layers_;  // in graph order
+  std::vector<std::pair<std::string, plan::TensorUse>> added_biases_;
   FinetuneReport report_;
 };
 
@@ -201,8 +206,8 @@ size_t FinetuneReport::NumJudgedBy(Judge judge) const {
   return static_cast<size_t>(std::ranges::count(layers, judge, &LayerReport::judge));
 }
 
-FinetuneReport Finetune(Model& model, const plan::QuantPlan& plan, emit::ApplyOptions& apply,
-                        data::Source& source, const FinetuneOptions& options, ThreadPool& pool) {
+Finetuned Finetune(graph::Model& model, plan::ResolvedPlan resolved, data::Source& source,
+                   const FinetuneOptions& options, ThreadPool& pool) {
   FinetuneOptions learn = options;
   rewrite::SmoothReport scaled;
   if (std::erase(learn.passes, plan::FinetunePass::kAwq) > 0) {
@@ -210,12 +215,12 @@ FinetuneReport Finetune(Model& model, const plan::QuantPlan& plan, emit::ApplyOp
     gather.hold_back_every = 0;
     gather.stage = "observe channels";
     gather.is_for_tuner = false;
-    scaled = ScaleChannels(model, plan, source, gather, pool);
+    scaled = ScaleChannels(model, resolved.plan, source, gather, pool);
   }
   FinetuneReport report;
-  if (!learn.passes.empty()) report = Finetuner(model, plan, apply, source, learn, pool).Run();
+  if (!learn.passes.empty()) report = Finetuner(model, resolved, source, learn, pool).Run();
   report.scaled = std::move(scaled);
-  return report;
+  return {std::move(resolved), std::move(report)};
 }
 
 }  // namespace bitpress::finetune

@@ -13,13 +13,12 @@
 #include "base/progress.h"
 #include "base/thread_pool.h"
 #include "data/source.h"
-#include "emit/apply_plan.h"
 #include "finetune/gather.h"
 #include "finetune/journal.h"
 #include "finetune/layer_tuner.h"
 #include "graph/model.h"
 #include "plan/finetune_passes.h"
-#include "plan/quant_plan.h"
+#include "plan/resolved_plan.h"
 #include "rewrite/smooth.h"
 
 namespace bitpress::finetune {
@@ -38,31 +37,30 @@ struct FinetuneOptions {
   GatherOptions gather = {.hold_back_every = 8};
 };
 
-// A bias that a node of the model did not have before, and where it is read.
-struct AddedBias {
-  std::string value;
-  plan::TensorUse use;
-};
-
 struct FinetuneReport {
   rewrite::SmoothReport scaled;     // by pass awq
   std::vector<LayerReport> layers;  // in graph order
   // Quantized weights that cannot be tuned, with the reason.
   std::vector<std::pair<std::string, std::string>> left_out;
-  std::vector<AddedBias> added_biases;  // of which the plan knows nothing
-  size_t num_resumed = 0;               // layers that the journal of a stopped run had
-  size_t num_samples = 0;               // that were learned from; 0: none, or not known before
+  size_t num_added_biases = 0;  // biases that nodes did not have before
+  size_t num_resumed = 0;       // layers that the journal of a stopped run had
+  size_t num_samples = 0;       // that were learned from; 0: none, or not known before
 
   // Returns the number of layers whose errors are of these samples.
   size_t NumJudgedBy(Judge judge) const;
 };
 
-// Changes the weights and biases of `model`, the float model that `plan` is of, and adds the
-// learned scales of integers to `apply`, so that ApplyPlan afterwards writes what was learned.
-// Weights are kept only where their error on held-back samples is smaller than before. With fewer
-// runs than one of `gather.hold_back_every` nothing is held back; LayerReport::judge says so.
-// Throws Error as GatherMoments and ApplyPlan.
-FinetuneReport Finetune(graph::Model& model, const plan::QuantPlan& plan, emit::ApplyOptions& apply,
-                        data::Source& source, const FinetuneOptions& options, ThreadPool& pool);
+struct Finetuned {
+  plan::ResolvedPlan resolved;  // with the scales that were learned, and rows of new biases
+  FinetuneReport report;
+};
+
+// Changes the weights and biases of `model`, the float model that the plan is of, and gives the
+// plan back with what was learned, so that ApplyPlan afterwards writes it. Weights are kept only
+// where their error on held-back samples is smaller than before. With fewer runs than one of
+// `gather.hold_back_every` nothing is held back; LayerReport::judge says so. Throws Error as
+// GatherMoments and ApplyPlan.
+Finetuned Finetune(graph::Model& model, plan::ResolvedPlan resolved, data::Source& source,
+                   const FinetuneOptions& options, ThreadPool& pool);
 
 }  // namespace bitpress::finetune

@@ -20,20 +20,25 @@ void AddParams(ContentHash& hash, const formats::QParams& params) {
   hash.AddNumber(static_cast<uint64_t>(params.zero_point));
 }
 
-void AddParameters(ContentHash& hash, const emit::ApplyOptions& apply) {
-  hash.AddNumber(apply.params.size());
-  for (const auto& [name, params] : apply.params) {
-    hash.Add(name);
+void AddKey(ContentHash& hash, const plan::ScaleKey& key) {
+  hash.Add(key.value);
+  hash.Add(key.format);
+}
+
+void AddParameters(ContentHash& hash, const plan::ResolvedPlan& resolved) {
+  hash.AddNumber(resolved.scales.size());
+  for (const auto& [key, params] : resolved.scales) {
+    AddKey(hash, key);
     AddParams(hash, params);
   }
-  hash.AddNumber(apply.weight_params.size());
-  for (const auto& [name, all] : apply.weight_params) {
-    hash.Add(name);
+  hash.AddNumber(resolved.weight_scales.size());
+  for (const auto& [key, all] : resolved.weight_scales) {
+    AddKey(hash, key);
     hash.AddNumber(all.size());
     for (const formats::QParams& params : all) AddParams(hash, params);
   }
-  hash.AddNumber(apply.channels.size());
-  for (const auto& [name, channels] : apply.channels) {
+  hash.AddNumber(resolved.channels.size());
+  for (const auto& [name, channels] : resolved.channels) {
     hash.Add(name);
     hash.AddNumber(channels.largest.size());
     for (const uint8_t code : channels.largest) hash.AddNumber(code);
@@ -62,12 +67,11 @@ void AddOptions(ContentHash& hash, const FinetuneOptions& options) {
 
 }  // namespace
 
-std::string JournalKey(const graph::Model& float_model, const plan::QuantPlan& plan,
-                       const emit::ApplyOptions& apply, const FinetuneOptions& options,
-                       data::Source& source) {
+std::string JournalKey(const graph::Model& float_model, const plan::ResolvedPlan& resolved,
+                       const FinetuneOptions& options, data::Source& source) {
   ContentHash wishes;
-  wishes.Add(plan::ToJson(plan));
-  AddParameters(wishes, apply);
+  wishes.Add(plan::ToJson(resolved.plan));
+  AddParameters(wishes, resolved);
   AddOptions(wishes, options);
   return fmt::format("Bitpress {}, ONNX Runtime {}, model {:016x}, plan {:016x}, samples {:016x}",
                      Version(), runtime::OrtVersion(), float_model.Fingerprint(), wishes.value(),

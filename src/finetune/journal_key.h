@@ -5,18 +5,16 @@
 #include <string>
 
 #include "data/source.h"
-#include "emit/apply_plan.h"
 #include "finetune/finetune.h"
 #include "graph/model.h"
-#include "plan/quant_plan.h"
+#include "plan/resolved_plan.h"
 
 namespace bitpress::finetune {
 
 // The key holds the versions of Bitpress and of ONNX Runtime, and numbers for the content of the
 // model, of the plan with all options that change results, and of every sample. Threads, memory and
 // progress are not in it. Reads all samples once. Throws Error as they do.
-std::string JournalKey(const graph::Model& float_model, const plan::QuantPlan& plan,
-                       const emit::ApplyOptions& apply, const FinetuneOptions& options,
-                       data::Source& source);
+std::string JournalKey(const graph::Model& float_model, const plan::ResolvedPlan& resolved,
+                       const FinetuneOptions& options, data::Source& source);
 
 }  // namespace bitpress::finetune

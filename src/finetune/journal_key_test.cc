@@ -37,8 +37,7 @@ class Numbers : public data::SampleStream {
 // What a key is made of, to be changed one by one.
 struct Work {
   std::string weight = "2";
-  plan::QuantPlan plan;
-  emit::ApplyOptions apply;
+  plan::ResolvedPlan resolved;
   FinetuneOptions options;
   std::vector<float> samples = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
 
@@ -48,7 +47,7 @@ struct Work {
         "(float[N,1] y) <float[1,1] w = {" +
         weight + "}> { y = MatMul(x, w) }");
     const auto source = data::MakeStreamSource(std::make_unique<Numbers>(samples), {});
-    return JournalKey(model, plan, apply, options, *source);
+    return JournalKey(model, resolved, options, *source);
   }
 };
 
@@ -67,12 +66,12 @@ TEST(JournalKey, WhatChangesResultsChangesIt) {
       [](Work& work) { work.samples[11] = -1; },
       [](Work& work) { work.samples.pop_back(); },
       [](Work& work) { std::swap(work.samples[8], work.samples[9]); },
-      [](Work& work) { work.plan.config.name = "another"; },
+      [](Work& work) { work.resolved.plan.config.name = "another"; },
       [](Work& work) {
-        work.apply.params["x"] = {0.5F, 3};
+        work.resolved.scales[{"x", "uint8"}] = {0.5F, 3};
       },
       [](Work& work) {
-        work.apply.weight_params["w"] = {{0.5F, 3}};
+        work.resolved.weight_scales[{"w", "int8"}] = {{0.5F, 3}};
       },
       [](Work& work) { work.options.passes = {plan::FinetunePass::kGptq}; },
       [](Work& work) { work.options.num_groups = 2; },
@@ -92,7 +91,7 @@ TEST(JournalKey, WhatChangesResultsChangesIt) {
 TEST(JournalKey, WhatChannelsHoldChangesIt) {
   const auto key_of = [](std::vector<uint8_t> largest, double mean_square, double mean) {
     Work work;
-    plan::ChannelCodes& codes = work.apply.channels["x"];
+    plan::ChannelCodes& codes = work.resolved.channels["x"];
     codes.largest = std::move(largest);
     codes.mean_squares = {mean_square};
     codes.means = {mean};

@@ -16,15 +16,14 @@ namespace bitpress::finetune {
 
 // A weight as the model will hold it.
 struct QuantizedWeight {
-  std::vector<float> values;  // quantized and dequantized
-  std::vector<formats::QParams>
-      params;  // integers and scaled floats: transform::WeightQParamsTable
+  std::vector<float> values;             // quantized and dequantized
+  std::vector<formats::QParams> params;  // integers and scaled floats: plan::WeightScaleTable
 };
 
 class WeightGrid {
  public:
   // `row` and `operators` are the plan's; `row` must outlive the grid. `reader` is the node, for
-  // messages. `pairs`: of integers whose pair sums must fit (transform::PairRules::For).
+  // messages. `pairs`: of integers whose pair sums must fit (weights::PairRules::For).
   WeightGrid(const plan::TensorPlan& row, plan::OperatorSet operators, std::vector<int64_t> dims,
              std::string reader, std::vector<weights::PairRule> pairs = {});
 

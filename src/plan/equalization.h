@@ -1,5 +1,5 @@
 // What the user wishes of the passes that scale the channels of a float model: cross-layer
-// equalization (transform/equalize.h) and SmoothQuant (transform/smooth.h). Plain data.
+// equalization (rewrite/equalize.h) and SmoothQuant (rewrite/smooth.h). Plain data.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct EqualizeOptions {
   bool operator==(const EqualizeOptions&) const = default;
 };
 
-// SmoothQuant (transform/smooth.h): how much of an activation's range moves into the weights.
+// SmoothQuant (rewrite/smooth.h): how much of an activation's range moves into the weights.
 struct SmoothWish {
   std::optional<double> alpha = 0.5;  // 0 to 1; nothing: the best for each activation
 

@@ -36,7 +36,7 @@ struct IntegerTreatment {
   // can saturate reads them).
   bool is_pair_safe = false;
   // Such a weight may become uint8 with zero point 128, for which kernels are exact and slower,
-  // where the codes of int8 that fit lose too much (transform/unsigned_weights.h).
+  // where the codes of int8 that fit lose too much (weights/unsigned_weights.h).
   bool may_be_unsigned = false;
   formats::ScaleKind scale_kind = formats::ScaleKind::kFloat;
   RangeMethod range;

@@ -1,4 +1,4 @@
-// Helpers of the tests of plan/ and transform/. Not part of the library.
+// Helpers of the tests of plan/, weights/ and emit/. Not part of the library.
 #pragma once
 
 #include <string>

@@ -62,7 +62,7 @@ std::string InputOrNone(const Node& node, size_t i) {
 }
 
 // The activation whose rows are moved and scaled before this quantizer, as
-// transform/quantize_dynamically.h writes it; nothing for other quantizers.
+// emit/quantize_dynamically.h writes it; nothing for other quantizers.
 std::optional<std::string> RowsOf(const Model& model, const Node& quantizer) {
   const std::optional<Node> scaled = model.Producer(quantizer.input(0));
   if (!scaled || scaled->op_type() != "Div") return std::nullopt;

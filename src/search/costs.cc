@@ -72,12 +72,12 @@ std::vector<LayerGroup> GroupLayers(const graph::Model& model, const Sensitivity
 }
 
 std::map<std::string, uint64_t> StoredWeightBytes(const graph::Model& model,
-                                                  const PlannedPart& part, ThreadPool& pool) {
+                                                  const plan::ResolvedPlan& part,
+                                                  ThreadPool& pool) {
   graph::Model quantized = model.Clone();
   emit::ApplyOptions options;
-  options.params = part.params;
   std::map<std::string, uint64_t> bytes;
-  for (const auto& weight : emit::ApplyPlan(quantized, part.plan, options, pool).weights) {
+  for (const auto& weight : emit::ApplyPlan(quantized, part, options, pool).weights) {
     bytes[weight->value] += weight->stored_bytes;
   }
   return bytes;

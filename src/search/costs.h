@@ -37,7 +37,7 @@ std::vector<LayerGroup> GroupLayers(const graph::Model& model, const Sensitivity
 // Stored bytes of each weight, by name, in the model that a part makes; what it leaves float is not
 // there. Nothing is quantized for it.
 std::map<std::string, uint64_t> StoredWeightBytes(const graph::Model& model,
-                                                  const PlannedPart& part, ThreadPool& pool);
+                                                  const plan::ResolvedPlan& part, ThreadPool& pool);
 
 class CostModel {
  public:

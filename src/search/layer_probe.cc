@@ -91,13 +91,13 @@ runtime::Session LayerProbe::OpenFloat() const {
   return Open(graph::Extract(model_, layer_inputs_, layer_outputs_), num_threads_);
 }
 
-runtime::Session LayerProbe::OpenVariant(const plan::QuantPlan& plan,
-                                         const plan::QParamsTable& params, ThreadPool& pool) const {
+runtime::Session LayerProbe::OpenVariant(const plan::ResolvedPlan& resolved,
+                                         ThreadPool& pool) const {
   Model layer = graph::Extract(model_, layer_inputs_, layer_outputs_);
   const std::string key_alone = plan::NodeIndex(layer).KeyOf(layer.Nodes().back());
-  plan::QuantPlan part = plan;
-  part.tensors.clear();
-  for (const plan::TensorPlan& row : plan.tensors) {
+  plan::ResolvedPlan part = resolved;
+  part.plan.tensors.clear();
+  for (const plan::TensorPlan& row : resolved.plan.tensors) {
     if (!row.is_quantized()) continue;
     plan::TensorPlan alone = row;
     alone.uses.clear();
@@ -105,12 +105,11 @@ runtime::Session LayerProbe::OpenVariant(const plan::QuantPlan& plan,
     for (const plan::TensorUse& use : row.uses) {
       if (use.node == key_) alone.uses.push_back({key_alone, use.op_type, use.input});
     }
-    if (!alone.uses.empty()) part.tensors.push_back(std::move(alone));
+    if (!alone.uses.empty()) part.plan.tensors.push_back(std::move(alone));
   }
   emit::ApplyOptions options;
   options.storage = emit::Storage::kSimulated;
   options.is_portable = runtime::FindOperatorLibrary().empty();
-  options.params = params;
   emit::ApplyPlan(layer, part, options, pool);
   return Open(layer, num_threads_);
 }

@@ -27,8 +27,7 @@ class LayerProbe {
 
   // The layer with what the rows of `plan` say about this node; the others do not count.
   // `plan` must outlive the model's writing.
-  runtime::Session OpenVariant(const plan::QuantPlan& plan, const plan::QParamsTable& params,
-                               ThreadPool& pool) const;
+  runtime::Session OpenVariant(const plan::ResolvedPlan& resolved, ThreadPool& pool) const;
   // The layer as it is.
   runtime::Session OpenFloat() const;
 

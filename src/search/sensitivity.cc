@@ -129,7 +129,7 @@ struct Energies {
 class LayerRun {
  public:
   LayerRun(const graph::Model& model, const graph::Node& node, const SearchLayer& layer,
-           const Space& space, const std::vector<PlannedPart>& parts, Method method,
+           const Space& space, const std::vector<plan::ResolvedPlan>& parts, Method method,
            size_t num_threads, ThreadPool& pool)
       : space_(space),
         method_(method),
@@ -140,7 +140,7 @@ class LayerRun {
         meters_(parts.size()) {
     for (size_t i = 0; i < parts.size(); ++i) {
       if (!layer.has_part[i]) continue;
-      variants_[i] = probe_.OpenVariant(parts[i].plan, parts[i].params, pool);
+      variants_[i] = probe_.OpenVariant(parts[i], pool);
     }
   }
 
@@ -277,14 +277,15 @@ Method ParseMethod(std::string_view word) {
   return ParseWord<Method>(kMethodWords, word, "method");
 }
 
-SearchLayers FindSearchLayers(const graph::Model& model, const std::vector<PlannedPart>& parts) {
+SearchLayers FindSearchLayers(const graph::Model& model,
+                              const std::vector<plan::ResolvedPlan>& parts) {
   SearchLayers layers;
   const plan::NodeIndex index(model);
   for (const graph::Node& node : model.Nodes()) {
     if (!ops::IsComputeOp(node) && !ops::IsRecurrent(node)) continue;
     SearchLayer layer{index.KeyOf(node), node.op_type(), {}};
     bool has_any = false;
-    for (const PlannedPart& part : parts) {
+    for (const plan::ResolvedPlan& part : parts) {
       const bool is_there =
           std::ranges::any_of(part.plan.tensors, [&](const plan::TensorPlan& row) {
             return row.is_quantized() &&
@@ -308,7 +309,7 @@ SearchLayers FindSearchLayers(const graph::Model& model, const std::vector<Plann
 }
 
 Sensitivity MeasureSensitivity(const graph::Model& model, const SearchLayers& layers,
-                               const Space& space, const std::vector<PlannedPart>& parts,
+                               const Space& space, const std::vector<plan::ResolvedPlan>& parts,
                                data::Source& source, const SensitivityOptions& options,
                                ThreadPool& pool) {
   Sensitivity sensitivity;

@@ -22,17 +22,10 @@
 #include "data/source.h"
 #include "evaluate/loss.h"
 #include "graph/model.h"
-#include "plan/qparams_table.h"
-#include "plan/quant_plan.h"
+#include "plan/resolved_plan.h"
 #include "search/candidates.h"
 
 namespace bitpress::search {
-
-// A part everywhere: what the planner makes of it, and the scales of its integers.
-struct PlannedPart {
-  plan::QuantPlan plan;
-  plan::QParamsTable params;
-};
 
 // A node whose formats are to be chosen.
 struct SearchLayer {
@@ -47,7 +40,8 @@ struct SearchLayers {
 };
 
 // The operators that multiply and that a part quantizes.
-SearchLayers FindSearchLayers(const graph::Model& model, const std::vector<PlannedPart>& parts);
+SearchLayers FindSearchLayers(const graph::Model& model,
+                              const std::vector<plan::ResolvedPlan>& parts);
 
 // What is lost by one part in one layer.
 struct PartLoss {
@@ -100,7 +94,7 @@ struct Sensitivity {
 // calibration. A layer around which the model cannot be cut is left out. Throws Error: no samples,
 // or a file that cannot be read or written (kIo).
 Sensitivity MeasureSensitivity(const graph::Model& model, const SearchLayers& layers,
-                               const Space& space, const std::vector<PlannedPart>& parts,
+                               const Space& space, const std::vector<plan::ResolvedPlan>& parts,
                                data::Source& source, const SensitivityOptions& options,
                                ThreadPool& pool);
 inline constexpr uint64_t kMostHeldBytes = 256'000'000;

@@ -25,7 +25,7 @@ struct OptimizeReport {
 
 // The last step before a model is deployed, for machines like this one: ONNX Runtime's full
 // optimizations, then quantizers without blocks work in its blocked layout
-// (transform/remove_reorders.h). The outputs stay the same, bit for bit. What it wrote cannot be
+// (deploy/remove_reorders.h). The outputs stay the same, bit for bit. What it wrote cannot be
 // quantized, planned or optimized any more, nor evaluated on another kind of machine. Throws Error;
 // nothing is left behind then.
 OptimizeReport OptimizeForMachine(const OptimizeOptions& options);

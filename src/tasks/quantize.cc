@@ -19,7 +19,6 @@
 #include "data/source.h"
 #include "graph/stored_bytes.h"
 #include "ops/compute_ops.h"
-#include "plan/added_bias.h"
 #include "plan/make_plan.h"
 #include "rewrite/prepare.h"
 #include "tasks/calibrate.h"
@@ -56,9 +55,9 @@ calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::Quan
 
 std::filesystem::path JournalOf(std::filesystem::path output) { return output += ".journal"; }
 
-finetune::FinetuneReport Finetune(graph::Model& model, const plan::QuantPlan& plan,
-                                  const QuantizeOptions& options, emit::ApplyOptions& apply,
-                                  ThreadPool& pool) {
+finetune::Finetuned Finetune(graph::Model& model, plan::ResolvedPlan resolved,
+                             const QuantizeOptions& options, ThreadPool& pool) {
+  const plan::QuantPlan& plan = resolved.plan;
   if (!options.samples.is_given()) {
     Fail(ErrorCode::kInvalidArgument,
          "configuration '{}' learns weights from samples (finetune={}): give samples ({}; for "
@@ -89,7 +88,7 @@ finetune::FinetuneReport Finetune(graph::Model& model, const plan::QuantPlan& pl
   auto most = static_cast<size_t>(settings.num_samples);
   if (most == 0) most = options.samples.limit;
   if (most == 0) most = size_t{plan::kDefaultFinetuneSamples};
-  return finetune::Finetune(model, plan, apply,
+  return finetune::Finetune(model, std::move(resolved),
                             *OpenSamples(model, options.samples.First(most), options.num_threads),
                             finetune, pool);
 }
@@ -222,22 +221,19 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
   if (smoothed_table) UseExtremes(report.plan, *report.smoothed);
   ThreadPool pool(options.num_threads);
   WithContext(fmt::format("'{}'", options.model.string()), [&] {
-    emit::ApplyOptions apply = options.apply;
     const calibrate::CalibrationTable table =
         smoothed_table ? std::move(*smoothed_table) : TableFor(model, report.plan, options);
-    calibrate::Resolved resolved = calibrate::ResolvePlan(report.plan, model, table, pool);
-    apply.params = std::move(resolved.params);
-    apply.channels = std::move(resolved.channels);
-    apply.weight_params = std::move(resolved.weight_params);
+    plan::ResolvedPlan resolved =
+        calibrate::ResolvePlan(std::move(report.plan), model, table, pool);
+    if (!resolved.plan.config.finetune.empty()) {
+      finetune::Finetuned learned = Finetune(model, std::move(resolved), options, pool);
+      resolved = std::move(learned.resolved);
+      report.finetune = std::move(learned.report);
+    }
+    report.transform = emit::ApplyPlan(model, resolved, options.apply, pool, options.progress);
+    report.plan = std::move(resolved.plan);
     report.left_float = std::move(resolved.left_float);
     report.unsigned_weights = std::move(resolved.unsigned_weights);
-    if (!report.plan.config.finetune.empty()) {
-      report.finetune = Finetune(model, report.plan, options, apply, pool);
-      for (const finetune::AddedBias& bias : report.finetune.added_biases) {
-        plan::AddBiasRow(report.plan, bias.value, bias.use);
-      }
-    }
-    report.transform = emit::ApplyPlan(model, report.plan, apply, pool, options.progress);
     model.Check();
     report.output_bytes = model.Save(options.output, options.is_external);
     if (!report.plan.config.finetune.empty()) {

@@ -16,10 +16,10 @@
 #include "finetune/finetune.h"
 #include "plan/quant_config.h"
 #include "plan/quant_plan.h"
+#include "plan/resolved_plan.h"
 #include "rewrite/equalize.h"
 #include "rewrite/prepare.h"
 #include "rewrite/smooth.h"
-#include "weights/unsigned_weights.h"
 
 namespace bitpress::tasks {
 
@@ -36,7 +36,6 @@ struct QuantizeOptions {
   // Integer activations: a file of Calibrate, or the samples to gather statistics from.
   std::filesystem::path calibration;
   data::SampleSpec samples;
-  // Its parameters are filled in from calibration and fine-tuning.
   emit::ApplyOptions apply;
   bool is_external = false;  // initializers in a file of their own even if one would do
   // Loads what was written and runs a sample. Nothing: if it is no larger than kMostCheckedBytes,
@@ -56,7 +55,7 @@ struct QuantizeReport {
   // Integer activations that stay float, with the reason.
   std::vector<std::pair<std::string, std::string>> left_float;
   // Weights that are uint8 instead of int8 (integer_kernels=safe).
-  std::vector<weights::UnsignedWeight> unsigned_weights;
+  std::vector<plan::UnsignedWeight> unsigned_weights;
   finetune::FinetuneReport finetune;  // empty without passes
   emit::TransformReport transform;
   uint64_t input_bytes = 0;  // of the files, external data included

@@ -123,7 +123,7 @@ void RunSearch(const SearchOptions& options, SearchReport& report) {
       space.Measure(JournalBeside(options.output, options), key, measures_time, pool);
   report.groups = search::GroupLayers(space.model(), report.sensitivity);
   std::vector<std::map<std::string, uint64_t>> stored;
-  for (const search::PlannedPart& part : space.parts()) {
+  for (const plan::ResolvedPlan& part : space.parts()) {
     stored.push_back(search::StoredWeightBytes(space.model(), part, pool));
   }
   const search::CostModel costs(report.cost, space.model(), report.space, report.sensitivity,

@@ -66,11 +66,10 @@ void SearchSpace::PlanParts() {
     calibration.axes.merge(calibrate::ChannelsToCalibrate(plan, model_));
     for (std::string& value : calibrate::ValuesToCalibrate(plan)) values.insert(std::move(value));
   };
+  std::vector<plan::QuantPlan> plans;
   for (const search::Part& part : space_.parts) {
-    search::PlannedPart planned;
-    planned.plan = plan::MakePlan(search::PartConfig(space_, part), model_, "");
-    add_values(planned.plan);
-    parts_.push_back(std::move(planned));
+    plans.push_back(plan::MakePlan(search::PartConfig(space_, part), model_, ""));
+    add_values(plans.back());
   }
   add_values(plan::MakePlan(space_.base, model_, ""));
   if (!values.empty()) {
@@ -82,9 +81,9 @@ void SearchSpace::PlanParts() {
                                   calibration)
                  .table;
   }
-  for (search::PlannedPart& part : parts_) {
-    part.params = calibrate::ResolveParams(part.plan, table_).params;
-    calibrate::ResolveFloatScales(part.plan, table_);
+  ThreadPool pool(options_.num_threads);
+  for (plan::QuantPlan& plan : plans) {
+    parts_.push_back(calibrate::ResolvePlan(std::move(plan), model_, table_, pool));
   }
 }
 
@@ -159,12 +158,10 @@ search::Measurement SearchSpace::MeasurePlan(plan::QuantPlan plan, size_t batch_
     // The values are those of packed weights, and load faster.
     apply.storage = emit::Storage::kSimulated;
     apply.is_portable = own.metric || runtime::FindOperatorLibrary().empty();
-    calibrate::Resolved resolved = calibrate::ResolvePlan(plan, model_, table_, pool);
-    apply.params = std::move(resolved.params);
-    apply.channels = std::move(resolved.channels);
-    apply.weight_params = std::move(resolved.weight_params);
+    const plan::ResolvedPlan resolved =
+        calibrate::ResolvePlan(std::move(plan), model_, table_, pool);
     graph::Model model = model_.Clone();
-    emit::ApplyPlan(model, plan, apply, pool);
+    emit::ApplyPlan(model, resolved, apply, pool);
     model.Save(path, /*external_data=*/true);
   }
   evaluate::EvaluateOptions options;

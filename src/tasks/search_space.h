@@ -17,9 +17,9 @@
 #include "data/source.h"
 #include "evaluate/evaluate.h"
 #include "graph/model.h"
-#include "plan/qparams_table.h"
 #include "plan/quant_config.h"
 #include "plan/quant_plan.h"
+#include "plan/resolved_plan.h"
 #include "rewrite/prepare.h"
 #include "search/candidates.h"
 #include "search/search.h"
@@ -64,7 +64,7 @@ class SearchSpace {
 
   const search::Space& space() const { return space_; }
   const graph::Model& model() const { return model_; }
-  const std::vector<search::PlannedPart>& parts() const { return parts_; }
+  const std::vector<plan::ResolvedPlan>& parts() const { return parts_; }
 
   // `key` is that of Key(), for the journal; both may be empty.
   search::Sensitivity Measure(const std::filesystem::path& journal, const std::string& key,
@@ -88,7 +88,7 @@ class SearchSpace {
   search::Space space_;
   graph::Model model_;
   calibrate::CalibrationTable table_;
-  std::vector<search::PlannedPart> parts_;
+  std::vector<plan::ResolvedPlan> parts_;
   search::SearchLayers layers_;
 };
 

@@ -41,12 +41,11 @@ double InputsOfOutput(const graph::Node& node) {
 
 }  // namespace
 
-std::vector<UnsignedWeight> ChooseUnsignedWeights(plan::QuantPlan& plan, const graph::Model& model,
-                                                  const plan::QParamsTable& params,
-                                                  const plan::ChannelCodesTable& channels,
-                                                  ThreadPool& pool) {
+void ChooseUnsignedWeights(plan::ResolvedPlan& resolved, const graph::Model& model,
+                           ThreadPool& pool) {
+  plan::QuantPlan& plan = resolved.plan;
   const plan::NodeIndex nodes(model);
-  const PairRules pair_rules(plan, model, channels);
+  const PairRules pair_rules(plan, model, resolved.channels);
   const auto activations = plan::ActivationsOfNodes(plan);
   std::vector<Candidate> candidates;
   double num_products = 0;
@@ -56,9 +55,10 @@ std::vector<UnsignedWeight> ChooseUnsignedWeights(plan::QuantPlan& plan, const g
     if (reads == activations.end() || !model.IsInitializer(row.value)) continue;
     const plan::TensorPlan& activation = *reads->second;
     // A calibrated activation that stays float multiplies no integers.
-    if (!activation.is_dynamic() && !params.contains(activation.value)) continue;
-    const auto found = channels.find(activation.value);
-    const bool is_known = found != channels.end() && found->second.num_reads > 0;
+    if (!activation.is_dynamic() && !resolved.scales.contains(plan::ScaleKeyOf(activation)))
+      continue;
+    const auto found = resolved.channels.find(activation.value);
+    const bool is_known = found != resolved.channels.end() && found->second.num_reads > 0;
     graph::HeldInitializer weight = model.HoldInitializer(row.value);
     Candidate candidate{&row};
     candidate.num_products = static_cast<double>(NumElements(weight.dims));
@@ -77,7 +77,6 @@ std::vector<UnsignedWeight> ChooseUnsignedWeights(plan::QuantPlan& plan, const g
     if (candidate.lost_db > kLeastLossDb) candidates.push_back(candidate);
   }
   std::ranges::stable_sort(candidates, std::ranges::greater(), &Candidate::lost_db);
-  std::vector<UnsignedWeight> chosen;
   double num_left = kMostProducts * num_products;
   for (const Candidate& candidate : candidates) {
     if (candidate.num_products > num_left) continue;
@@ -89,9 +88,9 @@ std::vector<UnsignedWeight> ChooseUnsignedWeights(plan::QuantPlan& plan, const g
     row.format = "uint8";
     row.integer->is_pair_safe = false;
     row.integer->may_be_unsigned = false;
-    chosen.push_back({row.value, std::move(codes), candidate.lost_db});
+    resolved.weight_scales[plan::ScaleKeyOf(row)] = std::move(codes);
+    resolved.unsigned_weights.push_back({row.value, candidate.lost_db});
   }
-  return chosen;
 }
 
 }  // namespace bitpress::weights

@@ -30,12 +30,16 @@ class UnsignedWeightsTest : public ::testing::Test {
     return plan::PlanFor(model_, "INT8", settings);
   }
 
-  std::vector<UnsignedWeight> Choose(plan::QuantPlan& plan) {
-    plan::QParamsTable params;
+  plan::ResolvedPlan Choose(plan::QuantPlan plan) {
+    plan::ResolvedPlan resolved;
     for (const plan::TensorPlan& row : plan.tensors) {
-      if (row.role == plan::Role::kActivation && row.integer) params[row.value] = {1.0F / 255, 0};
+      if (row.role != plan::Role::kActivation || !row.integer) continue;
+      resolved.scales[plan::ScaleKeyOf(row)] = {1.0F / 255, 0};
     }
-    return ChooseUnsignedWeights(plan, model_, params, channels_, pool_);
+    resolved.plan = std::move(plan);
+    resolved.channels = channels_;
+    ChooseUnsignedWeights(resolved, model_, pool_);
+    return resolved;
   }
 
   static plan::TensorPlan RowOf(const plan::QuantPlan& plan, const std::string& value) {
@@ -50,8 +54,9 @@ class UnsignedWeightsTest : public ::testing::Test {
 TEST_F(UnsignedWeightsTest, ASmallLayerThatLosesMuch) {
   MakeLarge("fc_weight");    // 80 of 1136 weights
   MakeLarge("stem_weight");  // 216: more than a tenth
-  plan::QuantPlan plan = PlanOf();
-  const std::vector<UnsignedWeight> chosen = Choose(plan);
+  const plan::ResolvedPlan resolved = Choose(PlanOf());
+  const plan::QuantPlan& plan = resolved.plan;
+  const std::vector<plan::UnsignedWeight>& chosen = resolved.unsigned_weights;
   ASSERT_EQ(chosen.size(), 1U);
   EXPECT_EQ(chosen[0].value, "fc_weight");
   EXPECT_GT(chosen[0].saved_db, 2);
@@ -63,8 +68,9 @@ TEST_F(UnsignedWeightsTest, ASmallLayerThatLosesMuch) {
 
 TEST_F(UnsignedWeightsTest, CodesAreThoseOfInt8) {
   MakeLarge("fc_weight");
-  plan::QuantPlan plan = PlanOf();
-  const std::vector<UnsignedWeight> chosen = Choose(plan);
+  const plan::ResolvedPlan resolved = Choose(PlanOf());
+  const plan::QuantPlan& plan = resolved.plan;
+  const std::vector<plan::UnsignedWeight>& chosen = resolved.unsigned_weights;
   ASSERT_EQ(chosen.size(), 1U);
   const auto codes_of = [&](const plan::TensorPlan& row, std::vector<formats::QParams> params) {
     WeightStatistics statistics;
@@ -74,30 +80,31 @@ TEST_F(UnsignedWeightsTest, CodesAreThoseOfInt8) {
   const plan::TensorPlan any = RowOf(PlanOf({"integer_kernels=vnni"}), "fc_weight");
   std::vector<int32_t> expected = codes_of(any, {});
   for (int32_t& code : expected) code += 128;
-  EXPECT_EQ(codes_of(RowOf(plan, "fc_weight"), chosen[0].params), expected);
+  EXPECT_EQ(codes_of(RowOf(plan, "fc_weight"), resolved.weight_scales.at({"fc_weight", "uint8"})),
+            expected);
 }
 
 TEST_F(UnsignedWeightsTest, NoneWhereSumsFit) {
-  plan::QuantPlan plan = PlanOf();
-  const plan::QuantPlan before = plan;
+  const plan::QuantPlan plan = PlanOf();
   for (const plan::TensorPlan& row : plan.tensors) {
     if (row.role == plan::Role::kActivation) channels_[row.value].largest = {40};
   }
-  EXPECT_TRUE(Choose(plan).empty());
-  EXPECT_EQ(plan, before);
+  const plan::ResolvedPlan resolved = Choose(plan);
+  EXPECT_TRUE(resolved.unsigned_weights.empty());
+  EXPECT_EQ(resolved.plan, plan);
 }
 
 TEST_F(UnsignedWeightsTest, NoneUnlessTheConfigurationAllowsIt) {
   MakeLarge("fc_weight");
   for (const char* kernels : {"safe_int8", "vnni", "reduce_range"}) {
-    plan::QuantPlan plan = PlanOf({std::string("integer_kernels=") + kernels});
-    EXPECT_TRUE(Choose(plan).empty()) << kernels;
+    const plan::QuantPlan plan = PlanOf({std::string("integer_kernels=") + kernels});
+    EXPECT_TRUE(Choose(plan).unsigned_weights.empty()) << kernels;
   }
 }
 
 TEST_F(UnsignedWeightsTest, NoneWhoseErrorsVanishInTheActivations) {
   MakeLarge("fc_weight");
-  plan::QuantPlan plan = PlanOf();
+  const plan::QuantPlan plan = PlanOf();
   for (const plan::TensorPlan& row : plan.tensors) {
     const bool is_read = std::ranges::any_of(
         row.uses, [](const plan::TensorUse& use) { return use.op_type == "Gemm"; });
@@ -108,7 +115,7 @@ TEST_F(UnsignedWeightsTest, NoneWhoseErrorsVanishInTheActivations) {
     codes.means.assign(8, 0.5);
     codes.squared_error = 100;
   }
-  EXPECT_TRUE(Choose(plan).empty());
+  EXPECT_TRUE(Choose(plan).unsigned_weights.empty());
 }
 
 }  // namespace

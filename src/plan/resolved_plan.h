@@ -1,0 +1,50 @@
+// A plan with everything that calibration and fine-tuning add to it. calibrate/resolve_plan.h makes
+// one, finetune/ learns into it, and emit/ reads nothing else. Plain data.
+#pragma once
+
+#include <compare>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "formats/qparams.h"
+#include "plan/channel_codes.h"
+#include "plan/quant_plan.h"
+
+namespace bitpress::plan {
+
+// A value in one format. A value that its readers take in two formats has two scales.
+struct ScaleKey {
+  std::string value;
+  std::string format;
+  auto operator<=>(const ScaleKey&) const = default;
+};
+inline ScaleKey ScaleKeyOf(const TensorPlan& row) { return {row.value, row.format}; }
+
+// Scales and zero points of activations.
+using ScaleTable = std::map<ScaleKey, formats::QParams>;
+// Scales of weights that do not follow from their range method: of integers in the order of
+// weights::IntegerWeight::scale_dims, of scaled floats the one scale.
+using WeightScaleTable = std::map<ScaleKey, std::vector<formats::QParams>>;
+
+// An int8 weight that became uint8 (integer_kernels=safe).
+struct UnsignedWeight {
+  std::string value;
+  double saved_db = 0;  // growth of the noise of its layer's outputs that this avoids
+};
+
+struct ResolvedPlan {
+  QuantPlan plan = {};
+  // Activations with integer formats. One that is missing stays float, and so do the biases that
+  // are added to its products.
+  ScaleTable scales = {};
+  // The codes in the channels of those activations that pair-safe weights are multiplied with.
+  ChannelCodesTable channels = {};
+  WeightScaleTable weight_scales = {};
+  // Integer activations that stay float, with the reason.
+  std::vector<std::pair<std::string, std::string>> left_float = {};
+  std::vector<UnsignedWeight> unsigned_weights = {};  // those that save most come first
+};
+
+}  // namespace bitpress::plan
