@@ -20,6 +20,7 @@ struct Options {
   std::string model, output;
   SampleArguments samples;
   ConfigOptions config;
+  std::vector<std::string> disabled_passes;
   tasks::CalibrateOptions request;
 };
 
@@ -43,6 +44,7 @@ void RunCalibrate(Options& options) {
   request.output = options.output;
   request.samples = options.samples.Spec();
   request.preparation = options.config.preparation();
+  request.disabled_passes = ToPassNames(options.disabled_passes);
   if (!options.config.config.empty()) {
     request.config = options.config.Resolve();
   } else if (options.config.HasChanges()) {
@@ -92,6 +94,7 @@ void AddCalibrateCommand(CLI::App& program) {
       ->description(
           "watch only the activations that this preset or format quantizes, which is faster "
           "(default: every float activation, for any configuration)");
+  AddPassOption(*command, options->disabled_passes);
   AddThreadsOption(*command, options->request.num_threads);
   command->footer(ListPresets() +
                   "\nExamples:\n"

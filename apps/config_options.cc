@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "tasks/passes.h"
 #include "tasks/plan.h"
 
 namespace bitpress::apps {
@@ -80,6 +81,16 @@ CLI::Option* AddConfigOptions(CLI::App& command, ConfigOptions& options) {
                    "do not fold constants and BatchNorm first (needed for models with operators "
                    "that are not on this machine)");
   return config;
+}
+
+void AddPassOption(CLI::App& command, std::vector<std::string>& names) {
+  command
+      .add_option("--disable-pass", names,
+                  fmt::format("leave a step out, to find the one that a difference comes from; may "
+                              "be repeated: {}",
+                              fmt::join(tasks::AllPasses(), " ")))
+      ->type_name("NAME")
+      ->allow_extra_args(false);
 }
 
 void AddThreadsOption(CLI::App& command, size_t& num_threads) {

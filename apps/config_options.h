@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "data/source.h"
+#include "graph/pass.h"
 #include "plan/quant_config.h"
 #include "rewrite/prepare.h"
 
@@ -40,6 +41,12 @@ struct ConfigOptions {
 
 // Adds the options to a subcommand; `options` must outlive it. Returns the one for --config.
 CLI::Option* AddConfigOptions(CLI::App& command, ConfigOptions& options);
+
+// Adds --disable-pass to a subcommand; `names` must outlive it.
+void AddPassOption(CLI::App& command, std::vector<std::string>& names);
+inline graph::PassNames ToPassNames(const std::vector<std::string>& names) {
+  return {names.begin(), names.end()};
+}
 
 // Adds --threads to a subcommand; `num_threads` must outlive it.
 void AddThreadsOption(CLI::App& command, size_t& num_threads);

@@ -42,7 +42,8 @@ double BitsEach(uint64_t num_bytes, int64_t num_elements) {
 }
 
 // Totals of constants that are alike, and each of them if asked.
-std::string ListConstants(const std::vector<tasks::ConstantReport>& constants, bool with_tensors) {
+std::string ListConstants(const std::vector<weights::StoredConstant>& constants,
+                          bool with_tensors) {
   struct Sum {
     size_t num_tensors = 0;
     int64_t num_elements = 0;
@@ -50,7 +51,7 @@ std::string ListConstants(const std::vector<tasks::ConstantReport>& constants, b
   };
   std::map<std::string, Sum> sums;
   Sum all;
-  for (const tasks::ConstantReport& constant : constants) {
+  for (const weights::StoredConstant& constant : constants) {
     // Reasons name single nodes after the colon.
     const std::string reason = constant.reason.substr(0, constant.reason.find(" '"));
     const std::string kind =
@@ -73,7 +74,7 @@ std::string ListConstants(const std::vector<tasks::ConstantReport>& constants, b
                       BitsEach(all.num_bytes, all.num_elements));
   if (!with_tensors) return text;
   text += "tensors:\n";
-  for (const tasks::ConstantReport& constant : constants) {
+  for (const weights::StoredConstant& constant : constants) {
     text += fmt::format("  {} {} [{}]: {}, {:.2f} bits each{}{}\n", constant.name, constant.format,
                         fmt::join(constant.dims, ", "), HumanBytes(constant.num_bytes),
                         BitsEach(constant.num_bytes, constant.num_elements()),

@@ -3,9 +3,11 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/text.h"
 #include "command.h"
+#include "config_options.h"
 #include "tasks/optimize.h"
 
 namespace bitpress::apps {
@@ -14,6 +16,7 @@ namespace {
 struct Options {
   std::string model;
   std::string output;
+  std::vector<std::string> disabled_passes;
 };
 
 std::string Summarize(const Options& options, const tasks::OptimizeReport& report) {
@@ -34,6 +37,7 @@ void Run(const Options& options) {
   tasks::OptimizeOptions request;
   request.model = options.model;
   request.output = options.output;
+  request.disabled_passes = ToPassNames(options.disabled_passes);
   Print(Summarize(options, tasks::OptimizeForMachine(request)));
 }
 
@@ -49,6 +53,7 @@ void AddOptimizeCommand(CLI::App& program) {
   command->add_option("-o,--output", options->output, "the file to write; not the model itself")
       ->required()
       ->type_name("FILE");
+  AddPassOption(*command, options->disabled_passes);
   command->footer(
       "The last step before a model is deployed. ONNX Runtime writes the graph that it runs on "
       "this\n"

@@ -1,6 +1,7 @@
 // bitpress plan: what would become of every tensor, as JSON.
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/atomic_file.h"
 #include "command.h"
@@ -14,6 +15,7 @@ struct Options {
   std::string model;
   std::string output;
   ConfigOptions config;
+  std::vector<std::string> disabled_passes;
 };
 
 void Run(const Options& options) {
@@ -21,8 +23,8 @@ void Run(const Options& options) {
   // Opened first: an output that cannot be written should not cost the work.
   std::unique_ptr<AtomicFile> file;
   if (!options.output.empty()) file = std::make_unique<AtomicFile>(options.output);
-  const std::string json =
-      plan::ToJson(tasks::MakePlan(options.model, config, options.config.preparation()));
+  const std::string json = plan::ToJson(tasks::MakePlan(
+      options.model, config, options.config.preparation(), ToPassNames(options.disabled_passes)));
   if (file == nullptr) return Print(json);
   file->Write(json);
   file->Commit();
@@ -38,6 +40,7 @@ void AddPlanCommand(CLI::App& program) {
   command->add_option("-o,--output", options->output, "the file to write (default: print)")
       ->type_name("FILE");
   AddConfigOptions(*command, options->config)->required();
+  AddPassOption(*command, options->disabled_passes);
   command->footer(ListPresets() + "\n" + ListSettings() + "\n" + ListRules() +
                   "\nEdit the file by hand if you like, and hand it to `bitpress quantize --plan`."
                   "\n\nExample:\n"

@@ -37,6 +37,7 @@ struct Options {
   SampleArguments samples;
   std::string page;
   std::string command_line;
+  std::vector<std::string> disabled_passes;
   bool is_external = false;
   Check check = Check::kAuto;
   size_t num_threads = 0;
@@ -98,6 +99,7 @@ void Run(const Options& options) {
   request.output = options.output;
   request.plan_file = options.plan_file;
   request.preparation = options.config.preparation();
+  request.disabled_passes = ToPassNames(options.disabled_passes);
   request.calibration = options.calibration;
   request.samples = options.samples.Spec();
   request.apply = options.apply;
@@ -126,6 +128,9 @@ void Run(const Options& options) {
   }
   std::string text = DescribeQuantized(request, report);
   if (!options.page.empty()) text += fmt::format("  report: {}\n", options.page);
+  for (const std::string& pass : request.disabled_passes) {
+    text += fmt::format("  note: pass {} was switched off\n", pass);
+  }
   for (const std::string& notice : notices) text += fmt::format("  note: {}\n", notice);
   Print(text);
 }
@@ -200,6 +205,7 @@ void AddQuantizeCommand(CLI::App& program, const std::string& command_line) {
   options->command_line = command_line;
   AddInputs(*command, *options);
   AddForms(*command, *options);
+  AddPassOption(*command, options->disabled_passes);
   AddThreadsOption(*command, options->num_threads);
   command->footer(
       ListPresets() +

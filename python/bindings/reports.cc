@@ -200,13 +200,13 @@ void BindCalibration(nb::module_& module) {
 }
 
 void BindInspectReport(nb::module_& module) {
-  using tasks::ConstantReport;
-  nb::class_<ConstantReport>(module, "ConstantReport", "A constant of a model.")
-      .def_ro("name", &ConstantReport::name)
-      .def_ro("format", &ConstantReport::format)
-      .def_ro("dims", &ConstantReport::dims)
-      .def_ro("num_bytes", &ConstantReport::num_bytes)
-      .def_ro("reason", &ConstantReport::reason, "Why a float constant is one, where it is known.");
+  using weights::StoredConstant;
+  nb::class_<StoredConstant>(module, "ConstantReport", "A constant of a model.")
+      .def_ro("name", &StoredConstant::name)
+      .def_ro("format", &StoredConstant::format)
+      .def_ro("dims", &StoredConstant::dims)
+      .def_ro("num_bytes", &StoredConstant::num_bytes)
+      .def_ro("reason", &StoredConstant::reason, "Why a float constant is one, where it is known.");
   using tasks::InspectReport;
   const auto names = [](const std::vector<tasks::NamedValue>& values) {
     std::vector<std::string> result;

@@ -1,9 +1,8 @@
 #include "emit/apply_plan.h"
 
 #include <algorithm>
-#include <chrono>
-#include <functional>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "base/version.h"
@@ -15,14 +14,6 @@
 namespace bitpress::emit {
 namespace {
 
-PassReport RunPass(std::string name, const std::function<bool()>& pass) {
-  const auto start = std::chrono::steady_clock::now();
-  PassReport report{std::move(name), pass(), 0};
-  const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
-  report.time_ms = time.count();
-  return report;
-}
-
 using Weights = std::vector<std::shared_ptr<const weights::WeightStatistics>>;
 
 // QuantizeLinear and DequantizeLinear: the first operator sets with an axis, with types other than
@@ -33,7 +24,7 @@ constexpr int64_t kFirstTwoBitOpset = 25;
 
 // Packed weights and portable quantizers need a certain age of the standard operators. Node handles
 // become invalid. A failure is no error: FP8 codes are bytes then, and what needs more says so.
-void RaiseOpset(graph::Model& model, const plan::QuantPlan& plan, const ApplyOptions& options) {
+bool RaiseOpset(graph::Model& model, const plan::QuantPlan& plan, const ApplyOptions& options) {
   int64_t wanted = 0;
   const IntegerReaders integer_readers(plan);
   for (const plan::TensorPlan& row : plan.tensors) {
@@ -62,7 +53,21 @@ void RaiseOpset(graph::Model& model, const plan::QuantPlan& plan, const ApplyOpt
   }
   const auto imports = model.OpsetImports();
   const auto standard = imports.find("");
-  if (standard != imports.end() && standard->second < wanted) model.ConvertOpset(wanted);
+  if (standard == imports.end() || standard->second >= wanted) return false;
+  return model.ConvertOpset(wanted);
+}
+
+// Returns whether nothing reads an activation that has quantizers any more.
+bool ReadsQuantizedActivations(const graph::Model& model, const plan::ResolvedPlan& resolved) {
+  const plan::NodeIndex nodes(model);
+  return std::ranges::all_of(resolved.plan.tensors, [&](const plan::TensorPlan& row) {
+    if (row.role != plan::Role::kActivation || !row.is_quantized()) return true;
+    if (row.integer && !resolved.scales.contains(plan::ScaleKeyOf(row))) return true;
+    if (row.scaled && !row.scaled->scale) return true;
+    return std::ranges::all_of(row.uses, [&](const plan::TensorUse& use) {
+      return nodes.Find(use).input(static_cast<size_t>(use.input)) != row.value;
+    });
+  });
 }
 
 // Why constants are stored as floats, by name.
@@ -104,51 +109,76 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
   const plan::QuantPlan& plan = resolved.plan;
   TransformReport report;
   plan::CheckFits(plan, model);
-  RaiseOpset(model, plan, options);
+  graph::PassRunner passes(options.disabled_passes);
+  passes.Run(model, {.name = "raise-opset", .run = [&](graph::Model& changed) {
+                       return RaiseOpset(changed, plan, options);
+                     }});
   auto [dynamic_plan, rest_plan] = SplitDynamic(plan);
   plan::ResolvedPlan dynamic = resolved;
   plan::ResolvedPlan rest = resolved;
   dynamic.plan = std::move(dynamic_plan);
   rest.plan = std::move(rest_plan);
+  const auto fits = [&](const graph::Model& checked) {
+    plan::CheckFits(rest.plan, checked);  // or it throws
+    return true;
+  };
   QuantizedWeights quantized;
-  report.passes.push_back(RunPass("quantize-weights", [&] {
-    quantized = QuantizeWeights(model, rest, options.storage, pool, progress);
-    report.weights = quantized.weights;
-    return quantized.is_modified;
-  }));
-  report.passes.push_back(
-      RunPass("insert-quantizers", [&] { return InsertQuantizers(model, rest); }));
+  passes.Run(model, {.name = "quantize-weights",
+                     .run =
+                         [&](graph::Model& changed) {
+                           quantized =
+                               QuantizeWeights(changed, rest, options.storage, pool, progress);
+                           report.weights = quantized.weights;
+                           return quantized.is_modified;
+                         },
+                     .requires_before = fits,
+                     .ensures_after = fits});
+  passes.Run(model, {.name = "insert-quantizers",
+                     .run = [&](graph::Model& changed) { return InsertQuantizers(changed, rest); },
+                     .requires_before = fits,
+                     .ensures_after =
+                         [&](const graph::Model& result) {
+                           return ReadsQuantizedActivations(result, rest);
+                         }});
   if (model.AllNodes().size() > model.Nodes().size()) {
-    report.passes.push_back(
-        RunPass("dequantize-in-bodies", [&] { return DequantizeInBodies(model); }));
+    passes.Run(model, {.name = "dequantize-in-bodies", .run = DequantizeInBodies});
   }
   if (!dynamic.plan.tensors.empty()) {
-    report.passes.push_back(RunPass("quantize-dynamically", [&] {
-      const Weights weights = QuantizeDynamically(model, dynamic, pool);
-      report.weights.insert(report.weights.end(), weights.begin(), weights.end());
-      return !weights.empty();
-    }));
+    passes.Run(model, {.name = "quantize-dynamically", .run = [&](graph::Model& changed) {
+                         const Weights weights = QuantizeDynamically(changed, dynamic, pool);
+                         report.weights.insert(report.weights.end(), weights.begin(),
+                                               weights.end());
+                         return !weights.empty();
+                       }});
   }
   if (options.target == Target::kOnnxRuntime) {
-    report.passes.push_back(RunPass("use-native-operators", [&] {
-      report.native = UseNativeOperators(model, quantized, options.accuracy_level, pool);
-      return report.native.num_nodes > 0;
-    }));
+    passes.Run(model, {.name = "use-native-operators", .run = [&](graph::Model& changed) {
+                         report.native =
+                             UseNativeOperators(changed, quantized, options.accuracy_level, pool);
+                         return report.native.num_nodes > 0;
+                       }});
   }
   if (options.form == IntegerForm::kQOperator) {
-    report.passes.push_back(RunPass("use-integer-operators", [&] {
-      report.integer = UseIntegerOperators(model);
-      return report.integer.num_nodes > 0;
-    }));
+    passes.Run(model, {.name = "use-integer-operators", .run = [&](graph::Model& changed) {
+                         report.integer = UseIntegerOperators(changed);
+                         return report.integer.num_nodes > 0;
+                       }});
   }
   if (options.is_portable) {
-    report.passes.push_back(RunPass("add-portable-functions", [&] {
-      report.portable = AddPortableFunctions(model);
-      return report.portable.is_changed;
-    }));
+    passes.Run(model, {.name = "add-portable-functions", .run = [&](graph::Model& changed) {
+                         report.portable = AddPortableFunctions(changed);
+                         return report.portable.is_changed;
+                       }});
   }
-  report.passes.push_back(
-      RunPass("record-config", [&] { return RecordConfig(model, plan, report.weights); }));
+  passes.Run(
+      model,
+      {.name = "record-config",
+       .run = [&](graph::Model& changed) { return RecordConfig(changed, plan, report.weights); },
+       .ensures_after =
+           [](const graph::Model& result) {
+             return result.Metadata().contains(ops::kConfigMetadata);
+           }});
+  report.passes = passes.reports();
   return report;
 }
 

@@ -15,17 +15,11 @@
 #include "emit/use_integer_operators.h"
 #include "emit/use_native_operators.h"
 #include "graph/model.h"
+#include "graph/pass.h"
 #include "plan/quant_plan.h"
 #include "plan/resolved_plan.h"
 
 namespace bitpress::emit {
-
-// One pass as it ran.
-struct PassReport {
-  std::string name;  // "quantize-weights"
-  bool is_modified = false;
-  double time_ms = 0;
-};
 
 // Whose operators a model may have.
 enum class Target {
@@ -50,10 +44,11 @@ struct ApplyOptions {
   IntegerForm form = IntegerForm::kQdq;
   // Our quantizers also as functions of standard operators, for sessions without our library.
   bool is_portable = true;
+  graph::PassNames disabled_passes = {};
 };
 
 struct TransformReport {
-  std::vector<PassReport> passes;
+  std::vector<graph::PassReport> passes;
   PortableFunctions portable;
   NativeOperators native;    // Target::kOnnxRuntime
   IntegerOperators integer;  // IntegerForm::kQOperator
@@ -61,10 +56,19 @@ struct TransformReport {
   std::vector<std::shared_ptr<const weights::WeightStatistics>> weights;
 };
 
-// Runs quantize-weights, insert-quantizers, dequantize-in-bodies (if the model has any),
-// quantize-dynamically (if the plan has dynamic rows), use-native-operators (for that target),
-// use-integer-operators (for that form), add-portable-functions and record-config (metadata that
-// say how the model was made). A second run with the same plan changes nothing in the file; after
+// The passes of ApplyPlan, in their order.
+inline constexpr std::array<std::string_view, 9> kEmitPasses = {
+    "raise-opset",
+    "quantize-weights",
+    "insert-quantizers",
+    "dequantize-in-bodies",    // if the model has bodies
+    "quantize-dynamically",    // if the plan has dynamic rows
+    "use-native-operators",    // Target::kOnnxRuntime
+    "use-integer-operators",   // IntegerForm::kQOperator
+    "add-portable-functions",  // ApplyOptions::is_portable
+    "record-config"};          // metadata that say how the model was made
+
+// Runs those passes. A second run with the same plan changes nothing in the file; after
 // quantize-dynamically, and after another target or form than the defaults, the plan does not fit
 // the model any more. `pool` is used until the model is written and must live so long. Throws Error
 // as the passes do; the model is in an unspecified, but valid state then.

@@ -65,7 +65,7 @@ struct LayerReport {
 
 // All constants of one format in the quantized file.
 struct FormatSize {
-  std::string format;  // as bitpress::tasks::ConstantReport says it; "graph": all the rest
+  std::string format;  // as weights::StoredConstant says it; "graph": all the rest
   size_t num_tensors = 0;
   uint64_t num_elements = 0;
   uint64_t num_bytes = 0;

@@ -57,19 +57,41 @@ graph::Model CleanUp(const fs::path& path, graph::Model model) {
 
 }  // namespace
 
-graph::Model Prepare(const fs::path& path, Preparation preparation,
-                     const std::optional<plan::EqualizeOptions>& equalization,
-                     EqualizeReport* report) {
+graph::Model Prepare(const fs::path& path, const PrepareOptions& options, EqualizeReport* report) {
   // Our own checks come first: their messages are better, and ONNX Runtime trusts what it reads.
   graph::Model model = runtime::LoadPortable(path);
-  if (preparation == Preparation::kOptimize) model = CleanUp(path, std::move(model));
-  graph::ConstantsToInitializers(model);
-  graph::LiftBodyConstants(model);
-  if (preparation == Preparation::kOptimize) graph::RemoveUnused(model);
-  model.InferShapes();
-  if (equalization) {
-    EqualizeReport equalized = Equalize(model, *equalization);
-    if (report != nullptr) *report = std::move(equalized);
+  graph::PassRunner passes(options.disabled_passes);
+  const auto clean_up = [&](std::string_view name, size_t (*run)(graph::Model&)) {
+    passes.Run(model, {.name = name,
+                       .run = [=](graph::Model& changed) { return run(changed) > 0; },
+                       .ensures_after =
+                           [=](const graph::Model& result) {
+                             graph::Model again = result.Clone();
+                             return run(again) == 0;
+                           }});
+  };
+  if (options.preparation == Preparation::kOptimize) {
+    passes.Run(model, {.name = "optimize", .run = [&](graph::Model& changed) {
+                         changed = CleanUp(path, std::move(changed));
+                         return true;
+                       }});
+  }
+  clean_up("constants-to-initializers", graph::ConstantsToInitializers);
+  clean_up("lift-body-constants", graph::LiftBodyConstants);
+  if (options.preparation == Preparation::kOptimize) {
+    clean_up("remove-unused", graph::RemoveUnused);
+  }
+  passes.Run(model, {.name = "infer-shapes", .run = [](graph::Model& changed) {
+                       changed.InferShapes();
+                       return true;
+                     }});
+  if (options.equalization) {
+    passes.Run(model, {.name = "equalize", .run = [&](graph::Model& changed) {
+                         EqualizeReport equalized = Equalize(changed, *options.equalization);
+                         const bool is_modified = !equalized.pairs.empty();
+                         if (report != nullptr) *report = std::move(equalized);
+                         return is_modified;
+                       }});
   }
   return model;
 }

@@ -2,10 +2,13 @@
 // float model begins with it.
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 
 #include "graph/model.h"
+#include "graph/pass.h"
 #include "plan/equalization.h"
 #include "rewrite/equalize.h"
 
@@ -13,21 +16,30 @@ namespace bitpress::rewrite {
 
 // Whether a model is cleaned up before it is planned.
 enum class Preparation {
-  // ONNX Runtime's basic optimizations: constants folded, BatchNorm folded into Conv, dead nodes
-  // gone. What exporters write
-  // is quantizable then.
+  // Models as exporters write them become quantizable: ONNX Runtime's basic optimizations fold
+  // constants and BatchNorm, and dead nodes go.
   kOptimize,
   // Only Constant nodes become initializers: for models with operators that this machine does not
   // have.
   kAsIs,
 };
 
+struct PrepareOptions {
+  Preparation preparation = Preparation::kOptimize;
+  std::optional<plan::EqualizeOptions> equalization = {};  // nothing: layers stay as they are
+  graph::PassNames disabled_passes = {};
+};
+
+// The passes of Prepare, in their order.
+inline constexpr std::array<std::string_view, 6> kPreparePasses = {
+    "optimize", "constants-to-initializers", "lift-body-constants", "remove-unused", "infer-shapes",
+    "equalize"};
+
 // Loads a model, checks it and makes it ready to be planned: cleaned up, equalized if wished,
 // shapes inferred. The same file and options give the same model, so that plans and calibrations
-// fit it. Uses a temporary folder, which is gone at the end. Throws Error naming the file.
-graph::Model Prepare(const std::filesystem::path& model,
-                     Preparation preparation = Preparation::kOptimize,
-                     const std::optional<plan::EqualizeOptions>& equalization = {},
+// fit it. Uses a temporary folder, which is gone at the end. Throws Error naming the file or the
+// pass.
+graph::Model Prepare(const std::filesystem::path& model, const PrepareOptions& options = {},
                      EqualizeReport* report = nullptr);
 
 }  // namespace bitpress::rewrite

@@ -14,6 +14,7 @@
 #include "plan/make_plan.h"
 #include "rewrite/prepare.h"
 #include "rewrite/smooth.h"
+#include "tasks/passes.h"
 #include "tasks/plan.h"
 #include "tasks/samples.h"
 
@@ -69,9 +70,11 @@ calibrate::CalibrationTable LoadTable(const graph::Model& model, bool is_equaliz
 CalibrateReport Calibrate(const CalibrateOptions& options) {
   // Before any work: a file that cannot be written would cost all of it.
   AtomicFile file(options.output);
-  const graph::Model model =
-      rewrite::Prepare(options.model, options.preparation,
-                       options.config ? plan::ResolveEqualization(*options.config) : std::nullopt);
+  CheckPasses(options.disabled_passes);
+  rewrite::PrepareOptions prepare{.preparation = options.preparation,
+                                  .disabled_passes = options.disabled_passes};
+  if (options.config) prepare.equalization = plan::ResolveEqualization(*options.config);
+  const graph::Model model = rewrite::Prepare(options.model, prepare);
 
   calibrate::CalibrateOptions calibration;
   calibration.batch_size = options.batch_size;

@@ -27,6 +27,7 @@ struct CalibrateOptions {
   // if it does; nothing: every float one of the model as it is.
   std::optional<plan::QuantConfig> config = std::nullopt;
   rewrite::Preparation preparation = rewrite::Preparation::kOptimize;
+  graph::PassNames disabled_passes = {};  // see AllPasses; for bisecting
   // Also the extremes and sums of each channel of whatever matrix products and convolutions read;
   // without it of those inputs that pair-safe weights are chosen for, which leaves out depthwise
   // convolutions and products of two activations.

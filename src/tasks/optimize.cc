@@ -9,6 +9,7 @@
 #include "graph/stored_bytes.h"
 #include "runtime/machine.h"
 #include "runtime/optimize.h"
+#include "tasks/passes.h"
 
 namespace bitpress::tasks {
 namespace fs = std::filesystem;
@@ -21,6 +22,7 @@ OptimizeReport OptimizeForMachine(const OptimizeOptions& options) {
          "like this",
          options.model.string());
   }
+  CheckPasses(options.disabled_passes);
   CheckWritable(options.output);
   runtime::LoadPortable(options.model);
   OptimizeReport report;
@@ -31,9 +33,12 @@ OptimizeReport OptimizeForMachine(const OptimizeOptions& options) {
         runtime::OptimizeAs(runtime::Optimization::kAll, from, to);
       });
   WithContext(fmt::format("'{}'", options.model.string()), [&] {
-    report.reorders = deploy::RemoveReorders(model);
-    deploy::NameReorders(model);
-    graph::RemoveUnused(model);
+    graph::PassRunner passes(options.disabled_passes);
+    passes.Run(model, {.name = "remove-reorders", .run = [&](graph::Model& changed) {
+                         report.reorders = deploy::RemoveReorders(changed);
+                         deploy::NameReorders(changed);
+                         return graph::RemoveUnused(changed) > 0 || report.reorders.num_removed > 0;
+                       }});
     model.SetMetadata(runtime::kMachineMetadata, report.machine);
     model.Check();
   });

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "deploy/remove_reorders.h"
+#include "graph/pass.h"
 
 namespace bitpress::tasks {
 
@@ -14,6 +15,7 @@ struct OptimizeOptions {
   std::filesystem::path model;  // float or quantized
   std::filesystem::path
       output;  // not `model`: only that one runs elsewhere. Written as by Quantize
+  graph::PassNames disabled_passes = {};  // see AllPasses; for bisecting
 };
 
 struct OptimizeReport {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "plan/make_plan.h"
 #include "rewrite/prepare.h"
+#include "tasks/passes.h"
 
 namespace bitpress::tasks {
 namespace fs = std::filesystem;
@@ -20,9 +21,13 @@ plan::QuantConfig ReadConfig(const fs::path& path) {
 }
 
 plan::QuantPlan MakePlan(const fs::path& model, const plan::QuantConfig& config,
-                         rewrite::Preparation preparation) {
+                         rewrite::Preparation preparation,
+                         const graph::PassNames& disabled_passes) {
+  CheckPasses(disabled_passes);
   return plan::MakePlan(config,
-                        rewrite::Prepare(model, preparation, plan::ResolveEqualization(config)),
+                        rewrite::Prepare(model, {.preparation = preparation,
+                                                 .equalization = plan::ResolveEqualization(config),
+                                                 .disabled_passes = disabled_passes}),
                         model.filename().string());
 }
 

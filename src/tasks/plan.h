@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "graph/pass.h"
 #include "plan/quant_config.h"
 #include "plan/quant_plan.h"
 #include "rewrite/prepare.h"
@@ -14,9 +15,10 @@ namespace bitpress::tasks {
 // naming the file.
 plan::QuantConfig ReadConfig(const std::filesystem::path& path);
 
-// What `bitpress plan` writes.
+// Returns the plan that `bitpress plan` writes. Throws Error.
 plan::QuantPlan MakePlan(const std::filesystem::path& model, const plan::QuantConfig& config,
-                         rewrite::Preparation preparation = rewrite::Preparation::kOptimize);
+                         rewrite::Preparation preparation = rewrite::Preparation::kOptimize,
+                         const graph::PassNames& disabled_passes = {});
 
 // Reads a plan file. Throws Error naming the file.
 plan::QuantPlan ReadPlan(const std::filesystem::path& path);

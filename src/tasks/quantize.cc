@@ -23,6 +23,7 @@
 #include "rewrite/prepare.h"
 #include "tasks/calibrate.h"
 #include "tasks/check.h"
+#include "tasks/passes.h"
 #include "tasks/plan.h"
 #include "tasks/samples.h"
 
@@ -193,18 +194,24 @@ std::optional<deploy::TargetReport> CheckWritten(const QuantizeOptions& options)
 
 QuantizeReport Quantize(const QuantizeOptions& options) {
   QuantizeReport report;
+  CheckPasses(options.disabled_passes);
+  const auto is_on = [&](std::string_view pass) { return !options.disabled_passes.contains(pass); };
   const bool has_plan = !options.plan_file.empty();
   if (has_plan) report.plan = ReadPlan(options.plan_file);
   { const AtomicFile probe(options.output); }  // before any work
   const std::optional<plan::EqualizeOptions> equalization =
       has_plan ? report.plan.equalization : plan::ResolveEqualization(options.config);
   if (equalization) report.equalized.emplace();
-  graph::Model model = rewrite::Prepare(options.model, options.preparation, equalization,
+  graph::Model model = rewrite::Prepare(options.model,
+                                        {.preparation = options.preparation,
+                                         .equalization = equalization,
+                                         .disabled_passes = options.disabled_passes},
                                         equalization ? &*report.equalized : nullptr);
   report.input_bytes = graph::StoredBytes(options.model);
   // Loaded before the model changes, if it does.
   std::optional<calibrate::CalibrationTable> smoothed_table;
-  if (const auto& wish = (has_plan ? report.plan.config : options.config).smooth) {
+  const auto& wish = (has_plan ? report.plan.config : options.config).smooth;
+  if (wish && is_on("smooth")) {
     WithContext(fmt::format("'{}'", options.model.string()), [&] {
       if (!options.calibration.empty()) {
         smoothed_table = LoadTable(model, equalization.has_value(), options.calibration);
@@ -225,12 +232,14 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
         smoothed_table ? std::move(*smoothed_table) : TableFor(model, report.plan, options);
     plan::ResolvedPlan resolved =
         calibrate::ResolvePlan(std::move(report.plan), model, table, pool);
-    if (!resolved.plan.config.finetune.empty()) {
+    if (!resolved.plan.config.finetune.empty() && is_on("finetune")) {
       finetune::Finetuned learned = Finetune(model, std::move(resolved), options, pool);
       resolved = std::move(learned.resolved);
       report.finetune = std::move(learned.report);
     }
-    report.transform = emit::ApplyPlan(model, resolved, options.apply, pool, options.progress);
+    emit::ApplyOptions apply = options.apply;
+    apply.disabled_passes.insert(options.disabled_passes.begin(), options.disabled_passes.end());
+    report.transform = emit::ApplyPlan(model, resolved, apply, pool, options.progress);
     report.plan = std::move(resolved.plan);
     report.left_float = std::move(resolved.left_float);
     report.unsigned_weights = std::move(resolved.unsigned_weights);

@@ -33,6 +33,7 @@ struct QuantizeOptions {
   std::filesystem::path
       plan_file;  // not empty: the decisions come from there and `config` is not read
   rewrite::Preparation preparation = rewrite::Preparation::kOptimize;
+  graph::PassNames disabled_passes = {};  // see AllPasses; for bisecting
   // Integer activations: a file of Calibrate, or the samples to gather statistics from.
   std::filesystem::path calibration;
   data::SampleSpec samples;

@@ -53,7 +53,8 @@ class Reporter {
         config_(WithContext(Quoted(options.model), [&] { return ConfigOf(quantized_); })),
         given_plan_(options.plan_file.empty() ? std::nullopt
                                               : std::optional(ReadPlan(options.plan_file))),
-        reference_(rewrite::Prepare(options.reference, options.preparation, Equalization())),
+        reference_(rewrite::Prepare(options.reference, {.preparation = options.preparation,
+                                                        .equalization = Equalization()})),
         pool_(options.num_threads) {}
 
   report::Report Run() {
@@ -109,7 +110,7 @@ class Reporter {
     constants_ = Inspect(options_.model).constants;
     std::map<std::string, report::FormatSize> sizes;
     uint64_t rest = result_.file_bytes;
-    for (const ConstantReport& constant : constants_) {
+    for (const weights::StoredConstant& constant : constants_) {
       report::FormatSize& size = sizes[constant.format];
       size.format = constant.format;
       ++size.num_tensors;
@@ -133,7 +134,7 @@ class Reporter {
     report::DescribeLayers(reference_, quantized_, layers_, weights, pool_, result_.layers,
                            result_.tensors);
     std::map<std::string, std::string> formats;
-    for (const ConstantReport& constant : constants_) {
+    for (const weights::StoredConstant& constant : constants_) {
       const bool holds_values = !constant.held_format.empty();
       formats[constant.name] = holds_values ? constant.held_format + " as floats" : constant.format;
     }
@@ -276,7 +277,7 @@ class Reporter {
   bool IsFloatInFile(const plan::TensorPlan& row) const {
     if (options_.quantized != nullptr || given_plan_) return true;
     if (row.role == plan::Role::kActivation) return !activation_formats_.contains(row.value);
-    const auto constant = std::ranges::find(constants_, row.value, &ConstantReport::name);
+    const auto constant = std::ranges::find(constants_, row.value, &weights::StoredConstant::name);
     return constant != constants_.end() && constant->format == "FLOAT";
   }
 
@@ -351,7 +352,7 @@ class Reporter {
   graph::Model reference_;
   ThreadPool pool_;
   report::Report result_;
-  std::vector<ConstantReport> constants_;
+  std::vector<weights::StoredConstant> constants_;
   std::vector<report::Layer> layers_;
   calibrate::CalibrationTable table_;
   std::map<std::string, report::ActivationFormat> activation_formats_;

@@ -43,8 +43,9 @@ search::Space SpaceOf(const SpaceOptions& options) {
 SearchSpace::SearchSpace(const SpaceOptions& options)
     : options_(options),
       space_(SpaceOf(options)),
-      model_(rewrite::Prepare(options.model, options.preparation,
-                              plan::ResolveEqualization(space_.base))) {
+      model_(rewrite::Prepare(options.model,
+                              {.preparation = options.preparation,
+                               .equalization = plan::ResolveEqualization(space_.base)})) {
   if (space_.base.smooth) {
     Fail(ErrorCode::kUnsupported,
          "smooth_quant changes the model that is searched: smooth it first, by quantize with the "

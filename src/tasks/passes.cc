@@ -1,0 +1,21 @@
+#include "tasks/passes.h"
+
+#include "deploy/remove_reorders.h"
+#include "emit/apply_plan.h"
+#include "rewrite/prepare.h"
+
+namespace bitpress::tasks {
+
+std::vector<std::string_view> AllPasses() {
+  std::vector<std::string_view> names(rewrite::kPreparePasses.begin(),
+                                      rewrite::kPreparePasses.end());
+  names.push_back("smooth");
+  names.push_back("finetune");
+  names.insert(names.end(), emit::kEmitPasses.begin(), emit::kEmitPasses.end());
+  names.push_back("remove-reorders");
+  return names;
+}
+
+void CheckPasses(const graph::PassNames& names) { graph::CheckPassNames(names, AllPasses()); }
+
+}  // namespace bitpress::tasks

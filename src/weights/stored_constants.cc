@@ -1,0 +1,83 @@
+#include "weights/stored_constants.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "ops/quantizer_nodes.h"
+#include "weights/native_form.h"
+#include "weights/unpack_functions.h"
+
+namespace bitpress::weights {
+namespace {
+
+// What we wrote down about constants that are stored as floats. Others may have touched it since.
+std::map<std::string, std::string> Reasons(const std::map<std::string, std::string>& metadata) {
+  std::map<std::string, std::string> reasons;
+  const auto found = metadata.find(ops::kUnpackedMetadata);
+  if (found == metadata.end()) return reasons;
+  const nlohmann::json json = nlohmann::json::parse(found->second, nullptr, false);
+  if (!json.is_object()) return reasons;
+  for (const auto& [name, reason] : json.items()) {
+    if (reason.is_string()) reasons[name] = reason.get<std::string>();
+  }
+  return reasons;
+}
+
+// The format in a reason as plan::kUnpackedMetadata has it, "mx6 as floats: ..."; "" in others.
+std::string HeldFormat(const std::string& reason) {
+  const size_t end = reason.find(" as floats: ");
+  return end == std::string::npos ? "" : reason.substr(0, end);
+}
+
+}  // namespace
+
+std::vector<StoredConstant> StoredConstants(const graph::Model& model) {
+  const std::map<std::string, std::string> reasons = Reasons(model.Metadata());
+  std::vector<StoredConstant> constants;
+  std::set<std::string> parts;
+  const auto add_parts = [&](StoredConstant& constant, const graph::Node& node, size_t begin,
+                             size_t end) {
+    for (size_t i = begin; i < std::min(end, node.num_inputs()); ++i) {
+      if (!model.IsInitializer(node.input(i)) || !parts.insert(node.input(i)).second) continue;
+      constant.num_bytes += model.Initializer(node.input(i)).bytes.size();
+    }
+  };
+  for (const graph::Node& node : model.AllNodes()) {
+    if (const auto weight = PackedWeightOf(model, node)) {
+      constants.push_back({node.output(0), weight->spec.name, weight->shape, 0, "", ""});
+      add_parts(constants.back(), node, 0, node.num_inputs());
+    } else if (const auto form = NativeFormOf(model, node)) {
+      const std::string& codes = node.input(form->is_matmul ? 1 : 0);
+      if (parts.contains(codes)) continue;  // another node reads it, too
+      constexpr size_t kBehindZeroPoints = 4;
+      constants.push_back({codes, form->format(), {form->num_rows, form->row_length}, 0, "", ""});
+      if (form->is_matmul) std::ranges::reverse(constants.back().dims);
+      // Without the activation, or the indices.
+      add_parts(constants.back(), node, form->is_matmul ? 1 : 0,
+                form->is_matmul ? kBehindZeroPoints : 1);
+      if (!form->is_matmul) add_parts(constants.back(), node, 2, kBehindZeroPoints);
+    }
+  }
+  for (const std::string& name : model.InitializerNames()) {
+    if (parts.contains(name)) continue;
+    const graph::InitializerView view = model.Initializer(name);
+    StoredConstant constant{name,
+                            std::string(DataTypeName(view.type)),
+                            {view.dims.begin(), view.dims.end()},
+                            view.bytes.size(),
+                            "",
+                            ""};
+    if (const auto reason = reasons.find(name); reason != reasons.end()) {
+      constant.reason = reason->second;
+      constant.held_format = HeldFormat(constant.reason);
+    }
+    constants.push_back(std::move(constant));
+  }
+  return constants;
+}
+
+}  // namespace bitpress::weights
