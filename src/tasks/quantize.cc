@@ -1,11 +1,8 @@
-// Calibration, and quantization with it, from start to end.
 #include "tasks/quantize.h"
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <optional>
-#include <set>
 #include <system_error>
 #include <utility>
 
@@ -18,7 +15,6 @@
 #include "calibrate/resolve_plan.h"
 #include "data/source.h"
 #include "graph/stored_bytes.h"
-#include "ops/compute_ops.h"
 #include "plan/make_plan.h"
 #include "rewrite/prepare.h"
 #include "tasks/calibrate.h"
@@ -26,6 +22,7 @@
 #include "tasks/passes.h"
 #include "tasks/plan.h"
 #include "tasks/samples.h"
+#include "tasks/smooth.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -94,84 +91,6 @@ finetune::Finetuned Finetune(graph::Model& model, plan::ResolvedPlan resolved,
                             finetune, pool);
 }
 
-rewrite::ChannelTable ChannelsOf(const calibrate::CalibrationTable& table) {
-  rewrite::ChannelTable channels;
-  for (const auto& [value, statistics] : table.tensors) {
-    const bool is_finite = statistics.num_finite() == statistics.num_elements();
-    const auto& slices = statistics.axis_statistics();
-    if (!is_finite || statistics.is_empty() || !slices || slices->axis != -1) continue;
-    for (const calibrate::SliceStatistics& slice : slices->slices) {
-      channels[value].push_back(
-          {slice.AbsMax(), slice.sum_of_squares.Mean(std::max<uint64_t>(1, slice.num_finite))});
-    }
-  }
-  return channels;
-}
-
-// Statistics of each channel of the activations that can be smoothed. One pass over the samples.
-calibrate::CalibrationTable GatherChannels(const graph::Model& model,
-                                           const QuantizeOptions& options) {
-  const std::vector<std::string> values = rewrite::ValuesToSmooth(model);
-  if (values.empty()) return {};
-  calibrate::CalibrateOptions calibration;
-  for (const std::string& value : values) calibration.axes[value] = -1;
-  calibration.num_threads = options.num_threads;
-  calibration.progress = options.progress;
-  return calibrate::Calibrate(model, options.model.filename().string(), values,
-                              *OpenSamples(model, options.samples, options.num_threads),
-                              calibration)
-      .table;
-}
-
-// Smooths the model. `table`, of the model before, is that of the smoothed one then: of what was
-// divided it has the extremes.
-rewrite::SmoothReport SmoothModel(graph::Model& model, const plan::SmoothWish& wish,
-                                  const QuantizeOptions& options,
-                                  std::optional<calibrate::CalibrationTable>& table) {
-  if (!table && !options.samples.is_given()) {
-    Fail(ErrorCode::kInvalidArgument,
-         "smooth_quant follows from the channels of activations: give samples ({}; for photos also "
-         "{}), or a file of `bitpress calibrate --per-channel` ({})",
-         OptionName("data"), OptionName("image"), OptionName("calibration"));
-  }
-  const rewrite::ChannelTable channels =
-      ChannelsOf(table ? *table : GatherChannels(model, options));
-  if (table && channels.empty() && !rewrite::ValuesToSmooth(model).empty()) {
-    Fail(ErrorCode::kInvalidArgument,
-         "calibration '{}' knows no channels, which smooth_quant follows from; gather it anew",
-         options.calibration.string());
-  }
-  // A plan names the values of the model as it is.
-  const bool may_insert = options.plan_file.empty();
-  rewrite::SmoothReport report =
-      rewrite::Smooth(model, channels, {.alpha = wish.alpha, .may_insert = may_insert});
-  if (!table) return report;
-  for (const rewrite::SmoothedActivation& smoothed : report.smoothed) {
-    table->tensors[smoothed.result] =
-        calibrate::Divided(table->tensors.at(smoothed.value), smoothed.factors);
-    for (const std::string& value : smoothed.passed) table->tensors.erase(value);
-  }
-  return report;
-}
-
-// Of what was divided only the extremes are known.
-void UseExtremes(plan::QuantPlan& plan, const rewrite::SmoothReport& report) {
-  std::set<std::string> divided;
-  for (const rewrite::SmoothedActivation& smoothed : report.smoothed) {
-    divided.insert(smoothed.result);
-  }
-  std::set<std::string> roots;
-  for (const plan::TensorPlan& row : plan.tensors) {
-    if (!row.integer || !divided.contains(row.value)) continue;
-    roots.insert(row.integer->shares.empty() ? row.value : row.integer->shares);
-  }
-  for (plan::TensorPlan& row : plan.tensors) {
-    if (row.role != plan::Role::kActivation || row.is_dynamic()) continue;
-    if (row.integer && roots.contains(row.value)) row.integer->range = {};
-    if (row.scaled && divided.contains(row.value)) row.scaled->range = {};
-  }
-}
-
 // Checks the model that was written, which is right whatever cannot be read or written here:
 // samples that nothing else needed, or the check's temporary files. Nothing is returned without the
 // latter.
@@ -190,61 +109,88 @@ std::optional<deploy::TargetReport> CheckWritten(const QuantizeOptions& options)
   }
 }
 
+// The float model, with what the plan for it depends on.
+struct Prepared {
+  graph::Model model;
+  // Statistics that were read before the model was smoothed, which changes its values.
+  std::optional<calibrate::CalibrationTable> table;
+};
+
+Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& config,
+                      const std::optional<plan::EqualizeOptions>& equalization,
+                      QuantizeReport& report) {
+  if (equalization) report.equalized.emplace();
+  Prepared prepared{rewrite::Prepare(options.model,
+                                     {.preparation = options.preparation,
+                                      .equalization = equalization,
+                                      .disabled_passes = options.disabled_passes},
+                                     equalization ? &*report.equalized : nullptr),
+                    std::nullopt};
+  if (!config.smooth || options.disabled_passes.contains("smooth")) return prepared;
+  WithContext(fmt::format("'{}'", options.model.string()), [&] {
+    if (!options.calibration.empty()) {
+      prepared.table = LoadTable(prepared.model, equalization.has_value(), options.calibration);
+    }
+    report.smoothed = SmoothModel(prepared.model,
+                                  {.alpha = config.smooth->alpha,
+                                   .model_name = options.model.filename().string(),
+                                   .samples = options.samples,
+                                   .calibration = options.calibration,
+                                   // A plan names the values of the model as it is.
+                                   .may_insert = options.plan_file.empty(),
+                                   .num_threads = options.num_threads,
+                                   .progress = options.progress},
+                                  prepared.table);
+  });
+  return prepared;
+}
+
+// Gives the plan its scales and learned weights. `prepared.model` becomes what was learned.
+plan::ResolvedPlan Resolve(plan::QuantPlan plan, Prepared& prepared, const QuantizeOptions& options,
+                           ThreadPool& pool, finetune::FinetuneReport& report) {
+  const calibrate::CalibrationTable table =
+      prepared.table ? std::move(*prepared.table) : TableFor(prepared.model, plan, options);
+  plan::ResolvedPlan resolved =
+      calibrate::ResolvePlan(std::move(plan), prepared.model, table, pool);
+  if (resolved.plan.config.finetune.empty() || options.disabled_passes.contains("finetune")) {
+    return resolved;
+  }
+  finetune::Finetuned learned = Finetune(prepared.model, std::move(resolved), options, pool);
+  report = std::move(learned.report);
+  return std::move(learned.resolved);
+}
+
 }  // namespace
 
 QuantizeReport Quantize(const QuantizeOptions& options) {
   QuantizeReport report;
   CheckPasses(options.disabled_passes);
-  const auto is_on = [&](std::string_view pass) { return !options.disabled_passes.contains(pass); };
   const bool has_plan = !options.plan_file.empty();
   if (has_plan) report.plan = ReadPlan(options.plan_file);
   { const AtomicFile probe(options.output); }  // before any work
-  const std::optional<plan::EqualizeOptions> equalization =
-      has_plan ? report.plan.equalization : plan::ResolveEqualization(options.config);
-  if (equalization) report.equalized.emplace();
-  graph::Model model = rewrite::Prepare(options.model,
-                                        {.preparation = options.preparation,
-                                         .equalization = equalization,
-                                         .disabled_passes = options.disabled_passes},
-                                        equalization ? &*report.equalized : nullptr);
+  Prepared prepared = PrepareModel(
+      options, has_plan ? report.plan.config : options.config,
+      has_plan ? report.plan.equalization : plan::ResolveEqualization(options.config), report);
   report.input_bytes = graph::StoredBytes(options.model);
-  // Loaded before the model changes, if it does.
-  std::optional<calibrate::CalibrationTable> smoothed_table;
-  const auto& wish = (has_plan ? report.plan.config : options.config).smooth;
-  if (wish && is_on("smooth")) {
-    WithContext(fmt::format("'{}'", options.model.string()), [&] {
-      if (!options.calibration.empty()) {
-        smoothed_table = LoadTable(model, equalization.has_value(), options.calibration);
-      }
-      report.smoothed = SmoothModel(model, *wish, options, smoothed_table);
-    });
-  }
   if (has_plan) {
     WithContext(fmt::format("plan '{}'", options.plan_file.string()),
-                [&] { plan::CheckFits(report.plan, model); });
+                [&] { plan::CheckFits(report.plan, prepared.model); });
   } else {
-    report.plan = plan::MakePlan(options.config, model, options.model.filename().string());
+    report.plan = plan::MakePlan(options.config, prepared.model, options.model.filename().string());
   }
-  if (smoothed_table) UseExtremes(report.plan, *report.smoothed);
+  if (prepared.table && report.smoothed) UseExtremes(report.plan, *report.smoothed);
   ThreadPool pool(options.num_threads);
   WithContext(fmt::format("'{}'", options.model.string()), [&] {
-    const calibrate::CalibrationTable table =
-        smoothed_table ? std::move(*smoothed_table) : TableFor(model, report.plan, options);
     plan::ResolvedPlan resolved =
-        calibrate::ResolvePlan(std::move(report.plan), model, table, pool);
-    if (!resolved.plan.config.finetune.empty() && is_on("finetune")) {
-      finetune::Finetuned learned = Finetune(model, std::move(resolved), options, pool);
-      resolved = std::move(learned.resolved);
-      report.finetune = std::move(learned.report);
-    }
+        Resolve(std::move(report.plan), prepared, options, pool, report.finetune);
     emit::ApplyOptions apply = options.apply;
     apply.disabled_passes.insert(options.disabled_passes.begin(), options.disabled_passes.end());
-    report.transform = emit::ApplyPlan(model, resolved, apply, pool, options.progress);
+    report.transform = emit::ApplyPlan(prepared.model, resolved, apply, pool, options.progress);
     report.plan = std::move(resolved.plan);
     report.left_float = std::move(resolved.left_float);
     report.unsigned_weights = std::move(resolved.unsigned_weights);
-    model.Check();
-    report.output_bytes = model.Save(options.output, options.is_external);
+    prepared.model.Check();
+    report.output_bytes = prepared.model.Save(options.output, options.is_external);
     if (!report.plan.config.finetune.empty()) {
       std::error_code ignored;
       std::filesystem::remove(JournalOf(options.output), ignored);
