@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <fstream>
 #include <utility>
+#include <vector>
 
 #include "base/atomic_file.h"
 #include "calibrate/byte_stream.h"
@@ -34,6 +36,17 @@ Extremes ReadExtremes(ByteReader& in, uint64_t num_finite) {
                                               extremes.min <= extremes.max;
   if (!is_right) FailDamaged("the extremes of a tensor are none");
   return extremes;
+}
+
+// Checks that the mean of `count` numbers lies in [min, max]. Of no numbers the sum is 0.
+void CheckMean(const ExactSum& sum, uint64_t count, double min, double max) {
+  // Far above the roundings to double: of the sum, of the count and of the quotient.
+  constexpr double kTolerance = 1e-12;
+  const double mean = count == 0 ? 0.0 : sum.Mean(count);
+  const bool is_right = count == 0 ? sum == ExactSum{}
+                                   : mean >= min - kTolerance * std::fabs(min) &&
+                                         mean <= max + kTolerance * std::fabs(max);
+  if (!is_right) FailDamaged("the sums of a tensor contradict its extremes");
 }
 
 void AddCount(uint64_t& sum, uint64_t count) {
@@ -90,8 +103,11 @@ void WriteAxis(ByteWriter& out, const AxisStatistics& axis) {
   }
 }
 
-AxisStatistics ReadAxis(ByteReader& in) {
+// Reads the slices of a tensor with `num_finite` elements between `tensor`'s extremes. There may be
+// no slices: of a tensor that never had the axis.
+AxisStatistics ReadAxis(ByteReader& in, uint64_t num_finite, const Extremes& tensor) {
   AxisStatistics axis;
+  uint64_t in_slices = 0;
   axis.axis = in.Number<int64_t>();
   axis.slices.resize(in.Count(kSliceBytes));
   for (SliceStatistics& slice : axis.slices) {
@@ -99,6 +115,13 @@ AxisStatistics ReadAxis(ByteReader& in) {
     slice.extremes = ReadExtremes(in, slice.num_finite);
     slice.sum = in.Sum();
     slice.sum_of_squares = in.Sum();
+    AddCount(in_slices, slice.num_finite);
+    const Extremes& own = slice.extremes;
+    const bool is_inside = own.is_empty() || (own.min >= tensor.min && own.max <= tensor.max);
+    if (in_slices > num_finite || !is_inside) FailDamaged("a slice holds more than its tensor");
+    CheckMean(slice.sum, slice.num_finite, own.min, own.max);
+    const double largest = slice.AbsMax();
+    CheckMean(slice.sum_of_squares, slice.num_finite, 0, largest * largest);
   }
   return axis;
 }
@@ -135,14 +158,37 @@ class StatisticsFile {
     tensor.num_samples_ = in.Compact();
     tensor.sum_of_minima_ = in.Sum();
     tensor.sum_of_maxima_ = in.Sum();
+    CheckSamples(tensor);
     ReadExponents(in, tensor);
+    CheckExtremes(tensor);
     const auto has_axis = in.Number<uint8_t>();
     if (has_axis > 1) FailDamaged("a tensor has no sign whether it has slices");
-    if (has_axis == 1) tensor.axis_ = ReadAxis(in);
+    if (has_axis == 1) tensor.axis_ = ReadAxis(in, tensor.num_finite_, tensor.extremes_);
     return tensor;
   }
 
  private:
+  // Each counted sample had a finite element, and extremes among those of the tensor.
+  static void CheckSamples(const TensorStatistics& tensor) {
+    if (tensor.num_samples_ > tensor.num_finite_) FailDamaged("a tensor has too many samples");
+    const Extremes& all = tensor.extremes_;
+    CheckMean(tensor.sum_of_minima_, tensor.num_samples_, all.min, all.max);
+    CheckMean(tensor.sum_of_maxima_, tensor.num_samples_, all.min, all.max);
+    if (tensor.sum_of_minima_.Round() > tensor.sum_of_maxima_.Round()) {
+      FailDamaged("the sums of a tensor contradict its extremes");
+    }
+  }
+
+  // The extremes lie in the outermost bins.
+  static void CheckExtremes(const TensorStatistics& tensor) {
+    if (tensor.is_empty()) return;
+    const std::vector<Bin> bins = tensor.Bins();
+    const auto holds = [](const Bin& bin, float x) { return bin.lower <= x && x <= bin.upper; };
+    if (!holds(bins.front(), tensor.min()) || !holds(bins.back(), tensor.max())) {
+      FailDamaged("the extremes of a tensor contradict its bins");
+    }
+  }
+
   static void ReadExponents(ByteReader& in, TensorStatistics& tensor) {
     constexpr int kLargest = 254;
     uint64_t num_finite = tensor.num_zeros_;

@@ -15,6 +15,7 @@
 namespace bitpress::calibrate {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 CalibrationTable MakeTable(uint32_t seed) {
@@ -118,6 +119,59 @@ TEST(CalibrationFile, HostileBytesDoNoHarm) {
     }
   }
   EXPECT_GT(num_read, 0u);
+}
+
+// Statistics of one tensor whose parts disagree, with the right checksum.
+TEST(CalibrationFile, ContradictionsAreFound) {
+  CalibrationTable table{"net.onnx", 1, 1, {}};
+  TensorStatistics& tensor = table.tensors["x"];
+  tensor.set_axis(1);
+  const std::vector<float> values = {1, 3};
+  tensor.Add(values);
+  tensor.AddSample({1, 3});
+  tensor.AddSlices(values, std::vector<int64_t>{1, 2});
+  const std::string bytes = ToBytes(table);
+  const auto floats = [](float min, float max) {
+    ByteWriter out;
+    out.Float(min);
+    out.Float(max);
+    return out.bytes();
+  };
+  const auto sums = [](std::initializer_list<float> numbers) {
+    ByteWriter out;
+    for (const float x : numbers) {
+      ExactSum sum;
+      sum.Add(x);
+      out.Sum(sum);
+    }
+    return out.bytes();
+  };
+  struct Change {
+    std::string from, to, message;
+  };
+  const std::string sample = "the sums of a tensor contradict its extremes";
+  const std::string slice = "a slice holds more than its tensor";
+  const std::vector<Change> changes = {
+      {floats(1, 3), floats(3, 1), "the extremes of a tensor are none"},
+      {floats(1, 3), floats(NAN, 3), "the extremes of a tensor are none"},
+      {floats(1, 3), floats(0.5f, 3), "the extremes of a tensor contradict its bins"},
+      {floats(1, 3), floats(1, 7), "the extremes of a tensor contradict its bins"},
+      {sums({1, 3}), sums({3, 1}), sample},
+      {sums({1, 3}), sums({-1, 3}), sample},
+      {sums({1, 3}), sums({1, 9}), sample},
+      {floats(3, 3) + sums({3}), floats(5, 5) + sums({5}), slice},
+      {floats(1, 1) + sums({1, 1}), floats(1, 1) + sums({2, 1}), sample},
+      {sums({3, 9}), sums({3, -9}), sample},
+      {sums({3, 9}), sums({3, 10}), sample},
+  };
+  for (const Change& change : changes) {
+    std::string changed = bytes;
+    const size_t at = changed.find(change.from);
+    ASSERT_NE(at, std::string::npos);
+    changed.replace(at, change.from.size(), change.to);
+    EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { FromBytes(Sealed(changed)); }),
+                AllOf(HasSubstr("x: "), HasSubstr(change.message)));
+  }
 }
 
 TEST(CalibrationFile, SizesAreCheckedBeforeAllocation) {

@@ -124,7 +124,10 @@ plan::ChannelCodesTable ResolveChannels(const plan::QuantPlan& plan, const graph
     plan::ChannelCodes& codes = channels[value];
     codes.largest = {statistics.is_empty() ? uint8_t{255} : code_of(statistics.max())};
     const auto& slices = statistics.axis_statistics();
-    if (statistics.is_empty() || !slices || slices->axis != axis) continue;
+    // A value that never had this axis, a single number for example, has no slices.
+    if (statistics.is_empty() || !slices || slices->slices.empty() || slices->axis != axis) {
+      continue;
+    }
     codes.largest.clear();
     codes.num_reads = statistics.num_elements() / slices->slices.size();
     codes.squared_error = ExpectedError(statistics, of, {.element_type = kCodes});

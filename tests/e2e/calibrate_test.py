@@ -2,6 +2,7 @@
 
 import csv
 import re
+import struct
 
 import numpy as np
 import onnx
@@ -203,6 +204,26 @@ def test_damaged_files_are_refused(expected, bitpress, tmp_path):
     for content in (bytes(damaged), expected[: len(expected) // 2], expected[:10], expected + b"\0"):
         (tmp_path / "s.bpc").write_bytes(content)
         assert "damaged" in bitpress.error("inspect", tmp_path / "s.bpc")
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return struct.pack("<I", crc ^ 0xFFFFFFFF)
+
+
+def test_a_file_may_have_no_channels(plain, bitpress, tmp_path):
+    """As of a value that never had the axis. The convolution's weight asks for the three channels of `x`."""
+    content = calibrate(bitpress, plain, tmp_path / "s.bpc", "--config", "INT8")[:-4]
+    start = struct.pack("<BqB", 1, 1, 3)  # there are slices, across axis 1, three of them
+    assert content.count(start) == 1
+    at = content.index(start) + len(start)
+    content = content[: at - 1] + b"\0" + content[at + 3 * (8 + 8 + 2 * 80):]
+    (tmp_path / "s.bpc").write_bytes(content + crc32c(content))
+    bitpress.ok("quantize", plain / "net.onnx", "-o", tmp_path / "out.onnx", "--config", "INT8", "--calibration", tmp_path / "s.bpc")
 
 
 def test_nothing_is_left_behind_by_a_failure(plain, bitpress, tmp_path):
