@@ -1,6 +1,7 @@
 #include "evaluate/simulate_products.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <set>
 #include <utility>
@@ -40,7 +41,7 @@ class TakenApart {
     const bool is_known = std::ranges::count(kKnown, product.node.op_type()) > 0;
     if (!is_known || product.node.GetInt("transA", 0) != 0) return false;
     const bool has_batch = !product.is_image && model.Initializer(product.weight).dims.size() > 2;
-    return !has_batch && ZeroPointOf(model, product).has_value();
+    return !has_batch && ZeroPointOf(model, product).has_value() && HasConstants(model, product);
   }
 
   void Run() {
@@ -69,8 +70,34 @@ class TakenApart {
   }
 
  private:
-  std::string Input(size_t i) const {
-    return i < node_.num_inputs() ? node_.input(i) : std::string();
+  std::string Input(size_t i) const { return InputOf(node_, i); }
+  static std::string InputOf(const Node& node, size_t i) {
+    return i < node.num_inputs() ? node.input(i) : std::string();
+  }
+
+  // Returns whether what is computed from when the product is taken apart are constants of the
+  // types that are read. Scales may be FLOAT16 or come from a node instead: ONNX Runtime puts a
+  // Cast between a FLOAT16 scale and its reader.
+  static bool HasConstants(const Model& model, const IntegerProduct& product) {
+    const auto is_constant = [&](size_t input, std::initializer_list<DataType> types, bool is_one) {
+      const std::string name = InputOf(product.node, input);
+      if (!model.IsInitializer(name) || model.IsDeferred(name)) return false;
+      const graph::InitializerView view = model.Initializer(name);
+      const int64_t count = NumElements(view.dims);
+      return std::ranges::count(types, view.type) > 0 && (is_one ? count == 1 : count > 0);
+    };
+    const auto is_absent = [&](size_t input) { return InputOf(product.node, input).empty(); };
+    const std::string& op = product.node.op_type();
+    const bool is_gemm = op == "QGemm";
+    if (op != "QLinearConv" && op != "QLinearMatMul" && !is_gemm) return true;
+    const size_t bias = is_gemm ? 6 : 8;
+    const size_t scale = is_gemm ? 7 : 6;
+    const size_t zero_point = scale + 1;
+    return is_constant(1, {DataType::kFloat}, true) && is_constant(4, {DataType::kFloat}, false) &&
+           (is_absent(bias) || is_constant(bias, {DataType::kInt32}, false)) &&
+           ((is_gemm && is_absent(scale)) || is_constant(scale, {DataType::kFloat}, true)) &&
+           (is_absent(zero_point) ||
+            is_constant(zero_point, {DataType::kUInt8, DataType::kInt8}, true));
   }
   std::string Fresh(const std::string& what) { return model_.FreshName(output_ + "_" + what); }
 

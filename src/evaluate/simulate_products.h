@@ -35,7 +35,8 @@ std::optional<ProcessorKind> ParseProcessor(std::string_view word);
 struct SimulatedModel {
   size_t num_nodes = 0;  // that were taken apart
   // Nodes that can saturate and are computed as on this machine all the same: recurrent operators
-  // and attention, which cannot be taken apart here.
+  // and attention, which cannot be taken apart here, and products whose scales are no FLOAT
+  // constants.
   std::vector<std::string> left;
 
   // Otherwise this machine computes the same, and nothing was written.

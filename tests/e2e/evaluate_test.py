@@ -4,6 +4,7 @@ import csv
 import json
 
 import numpy as np
+import onnx
 import pytest
 from PIL import Image
 
@@ -135,3 +136,24 @@ def test_a_state_whose_first_dimension_is_no_batch(tmp_path, bitpress):
     result = report(bitpress, tmp_path, tmp_path / "mx6.onnx", "--reference", path, "--data", tmp_path / "data")
     assert result["num_samples"] == 3 and models.is_as_measured(result["sqnr_db"], 29.2)
     assert result["outputs"][0]["num_values"] == 3 * 8
+
+
+@pytest.mark.parametrize("kind", ["vnni", "no_vnni"])
+def test_a_product_with_scales_of_float16_is_not_simulated(kind, tmp_path, bitpress):
+    """One of these is another kind of processor than this one. The scales are FLOAT16, and not FLOAT as in earlier opsets."""
+    node = helper.make_node
+    nodes = [node("QuantizeLinear", ["x", "x_scale", "zero"], ["codes"]),
+             node("QLinearMatMul", ["codes", "x_scale", "zero", "w", "w_scale", "w_zero", "y_scale", "zero"], ["product"]),
+             node("DequantizeLinear", ["product", "y_scale", "zero"], ["y"])]
+    scales = {name: np.array(value, np.float16) for name, value in (("x_scale", 0.02), ("w_scale", 0.01), ("y_scale", 0.5))}
+    constants = {**scales, "zero": np.array(3, np.uint8), "w_zero": np.array(0, np.int8), "w": np.full((8, 4), 127, np.int8)}
+    half = onnx.TensorProto.FLOAT16
+    graph = helper.make_graph(nodes, "net", [helper.make_tensor_value_info("x", half, ["N", 8])],
+                              [helper.make_tensor_value_info("y", half, ["N", 4])],
+                              [onnx.numpy_helper.from_array(value, name) for name, value in constants.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    path = models.save(model, tmp_path / "model.onnx")
+    (tmp_path / "data").mkdir()
+    np.save(tmp_path / "data" / "0.npy", np.ones((1, 8), np.float16))
+    processor = report(bitpress, tmp_path, path, "--data", tmp_path / "data", "--processor", kind)["processor"]
+    assert len(processor["not_simulated"]) == 1 and "QLinearMatMul" in processor["not_simulated"][0]
