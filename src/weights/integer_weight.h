@@ -107,8 +107,9 @@ class IntegerWeight {
   mutable std::vector<formats::QParams> params_;
 };
 
-// A bias as int32 with the scale that its products have, input_scale * weight scale, and zero point
-// 0: codes, scales, zero points as IntegerWeight::Result, one scale if `is_per_tensor`.
+// A bias as int32 with the scale that its products have, input_scale * weight scale (or the normal
+// float32 next to it), and zero point 0: codes, scales, zero points as IntegerWeight::Result, one
+// scale if `is_per_tensor`.
 // `lost_means` is added to it: see IntegerWeight; empty: nothing. Fills in the errors of
 // `statistics`.
 std::vector<Tensor> QuantizeBias(const graph::HeldInitializer& bias, float input_scale,

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace bitpress::weights {
 namespace {
 
@@ -35,6 +37,26 @@ TEST(IntegerWeight, ScalesRaisedForABiasAreOfTheirKind) {
   EXPECT_EQ(ScaleWithBias(ScaleKind::kPowerOfTwo, 6.4424e7F), 32768);
   EXPECT_EQ(ScaleWithBias(ScaleKind::kPowerOfTwo, 1.2885e8F), 65536);
   EXPECT_NEAR(ScaleWithBias(ScaleKind::kFloat, 6.4424e7F), 30000, 1);
+}
+
+TEST(QuantizeBias, ScalesOfProductsAreNormalNumbers) {
+  ThreadPool pool(1);
+  const std::vector<float> values = {0, 1e-36F, 3};
+  const graph::HeldInitializer bias = Lend(values, {3});
+  WeightStatistics statistics;
+  for (const float far : {1e-30F, 1e30F}) {
+    const std::vector<formats::QParams> weight(3, formats::QParams{far, 0});
+    const std::vector<Tensor> tensors =
+        QuantizeBias(bias, far, weight, /*is_per_tensor=*/false, {}, pool, statistics);
+    const std::span<const int32_t> codes = tensors[0].values<int32_t>();
+    const std::span<const float> scales = tensors[1].values<float>();
+    EXPECT_EQ(codes[0], 0);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_TRUE(std::isnormal(scales[i])) << scales[i];
+      EXPECT_FALSE(std::isnan(static_cast<float>(codes[i]) * scales[i]));
+    }
+    EXPECT_NEAR(static_cast<float>(codes[1]) * scales[1], far < 1 ? 1e-36 : 0, 1e-38);
+  }
 }
 
 }  // namespace
