@@ -32,7 +32,8 @@ struct Front {
 
 // A multiple-choice knapsack for every capacity at once, by dynamic programming over the items:
 // after each the combinations that none beats are kept, at most `most_kept` of them.
-// REQUIRES: each item has an option; costs and losses are finite.
+// An option with an infinite loss is never taken. REQUIRES: each item has an option with a finite
+// loss; all costs are finite.
 Front FindFront(const std::vector<std::vector<Option>>& items, size_t most_kept = 20'000);
 
 // At most `count` points, spread evenly over the cost; the first and the last are among them.

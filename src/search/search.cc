@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -80,10 +82,17 @@ class Searcher {
     return costs_.NoiseOf(costs_.groups()[group], space_.combinations[combination]);
   }
 
+  // A noise is infinite where the float model's output is 0 on all samples and the other's is not.
+  // Such a combination is taken only where all of the group are infinite, and their costs decide.
   std::vector<Option> OptionsOf(const LayerGroup& group) const {
     std::vector<Option> options;
     for (const std::vector<size_t>& combination : space_.combinations) {
-      options.push_back({costs_.Of(group, combination), costs_.NoiseOf(group, combination)});
+      const double noise = costs_.NoiseOf(group, combination);
+      options.push_back({costs_.Of(group, combination),
+                         std::isfinite(noise) ? noise : std::numeric_limits<double>::infinity()});
+    }
+    if (std::ranges::none_of(options, [](const Option& o) { return std::isfinite(o.loss); })) {
+      for (Option& option : options) option.loss = 0;
     }
     return options;
   }

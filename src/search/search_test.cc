@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "base/test_support.h"
 #include "graph/test_models.h"
@@ -151,6 +152,22 @@ TEST_F(SearchOfThree, KeepsABudget) {
   EXPECT_TRUE(result.points[result.chosen].measured.has_value());
   EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { Run(Goals("", "bits<=3")); }),
               HasSubstr("bits = 4"));
+}
+
+TEST_F(SearchOfThree, ALayerOfInfiniteNoiseTakesTheCheapest) {
+  // Whatever q gets, its output is no longer 0; and mx4 is out of the question for p.
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  sensitivity_.layers[1].parts[0].fast_noise = kInfinity;
+  sensitivity_.layers[1].parts[1].fast_noise = kInfinity;
+  sensitivity_.layers[0].parts[1].fast_noise = kInfinity;
+  const SearchResult result = Run(Goals("", "bits<=7"));
+  EXPECT_THAT(result.points.front().choice, ElementsAre(0, 1, 1));
+  EXPECT_THAT(result.points[result.chosen].choice, ElementsAre(0, 1, 0));
+  const SearchResult greedy = Run(Goals("sqnr>=17", "", Strategy::kGreedy));
+  EXPECT_FALSE(greedy.is_reached);
+  EXPECT_THAT(greedy.points[greedy.chosen].choice, ElementsAre(0, 1, 0));
+  EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { Run(Goals("", "bits<=5")); }),
+              HasSubstr("cannot be kept"));
 }
 
 TEST_F(SearchOfThree, SaysWhatCannotBeReached) {
