@@ -251,6 +251,9 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
   text += DescribeWeights(report.transform.weights);
   text += DescribePairs(plan, report.transform.weights);
   text += DescribeUnsigned(report.unsigned_weights);
+  if (!report.why_not_checked.empty()) {
+    text += fmt::format("  not checked: {}\n", report.why_not_checked);
+  }
   return report.target ? text + DescribeTarget(*report.target, /*max_float_nodes=*/5,
                                                /*max_saturating_nodes=*/0)
                        : text;

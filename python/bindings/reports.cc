@@ -76,7 +76,9 @@ void BindQuantizeReport(nb::module_& module) {
           "layers", [](const QuantizeReport& self) { return self.finetune.layers; },
           "Of fine-tuning; empty without.")
       .def_ro("target", &QuantizeReport::target,
-              "What ONNX Runtime makes of the model; None if it was not checked.");
+              "What ONNX Runtime makes of the model; None if it was not checked.")
+      .def_ro("why_not_checked", &QuantizeReport::why_not_checked,
+              "Why the model was not checked although that was asked for; empty otherwise.");
 }
 
 void BindProcessorReport(nb::module_& module) {

@@ -92,19 +92,19 @@ finetune::Finetuned Finetune(graph::Model& model, plan::ResolvedPlan resolved,
 }
 
 // Checks the model that was written, which is right whatever cannot be read or written here:
-// samples that nothing else needed, or the check's temporary files. Nothing is returned without the
-// latter.
-std::optional<deploy::TargetReport> CheckWritten(const QuantizeOptions& options) {
+// samples that nothing else needed, or the check's temporary files. Without the latter the report
+// says why nothing was checked.
+void CheckWritten(const QuantizeOptions& options, QuantizeReport& report) {
   try {
-    return CheckTarget({.model = options.output, .samples = options.samples});
+    report.target = CheckTarget({.model = options.output, .samples = options.samples});
   } catch (const Error&) {
     CheckOptions without_samples;
     without_samples.model = options.output;
     try {
-      return CheckTarget(without_samples);
+      report.target = CheckTarget(without_samples);
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kIo) throw;
-      return std::nullopt;
+      report.why_not_checked = error.what();
     }
   }
 }
@@ -197,7 +197,7 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
     }
   });
   if (options.is_checked.value_or(report.output_bytes <= kMostCheckedBytes)) {
-    report.target = CheckWritten(options);
+    CheckWritten(options, report);
   }
   return report;
 }

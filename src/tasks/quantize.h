@@ -53,6 +53,8 @@ struct QuantizeReport {
   std::optional<rewrite::SmoothReport> smoothed;
   // Nothing: it was not asked for, or the check's temporary files could not be written.
   std::optional<deploy::TargetReport> target;
+  // Why the model was not checked although that was asked for; empty otherwise.
+  std::string why_not_checked;
   // Integer activations that stay float, with the reason.
   std::vector<std::pair<std::string, std::string>> left_float;
   // Weights that are uint8 instead of int8 (integer_kernels=safe).

@@ -93,3 +93,13 @@ def test_a_made_up_sample_may_not_suit(tmp_path, bitpress):
     assert "did not run on a made-up sample" in text and "--data" in text
     assert "loads" not in bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "MX6",
                                       "--check", "off")
+
+
+def test_without_temporary_files_the_report_says_that_nothing_was_checked(model_path, tmp_path, bitpress, monkeypatch):
+    arguments = ["quantize", model_path, "-o", tmp_path / "q.onnx", "--config", "MX6", "--as-is", "--check", "on"]
+    assert "not checked" not in bitpress.ok(*arguments)
+    expected = (tmp_path / "q.onnx").read_bytes()
+    monkeypatch.setenv("TMPDIR", "/proc")  # nothing can be written there
+    said = bitpress.ok(*arguments)
+    assert "not checked: cannot create a temporary folder in '/proc'" in said and "loads and runs" not in said
+    assert (tmp_path / "q.onnx").read_bytes() == expected
