@@ -57,12 +57,23 @@ class Candidate {
   Candidate& operator=(const Candidate&) = delete;
   const fs::path& path() const { return path_; }
   // A model of several files names them, and cannot be renamed.
-  bool CanMove() const { return !fs::exists(data_); }
+  bool CanMove() const {
+    std::error_code error;
+    const bool has_data = fs::exists(data_, error);
+    if (error) Fail(ErrorCode::kIo, "cannot look for '{}': {}", data_.string(), error.message());
+    return !has_data;
+  }
 
  private:
   fs::path path_;
   fs::path data_;
 };
+
+void Rename(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error) Fail(ErrorCode::kIo, "cannot write '{}': {}", to.string(), error.message());
+}
 
 void QuantizeTo(const fs::path& output, const AutotuneOptions& options,
                 const plan::QuantConfig& config) {
@@ -154,7 +165,7 @@ AutotuneReport Autotune(const AutotuneOptions& options) {
     if (!best || tried.loss < report.trials[*best].loss) {
       best = i;
       is_kept = trial.CanMove();
-      if (is_kept) fs::rename(trial.path(), kept.path());
+      if (is_kept) Rename(trial.path(), kept.path());
     }
     report.is_tolerable = tried.loss <= options.tolerable_loss;
     if (report.is_tolerable) break;
@@ -165,7 +176,7 @@ AutotuneReport Autotune(const AutotuneOptions& options) {
   }
   report.chosen = *best;
   if (is_kept) {
-    fs::rename(kept.path(), options.output);
+    Rename(kept.path(), options.output);
   } else {
     QuantizeTo(options.output, options, configs[*best]);  // the same bytes again
   }

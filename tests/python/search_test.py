@@ -91,6 +91,19 @@ def test_a_measure_that_fails_is_said(tmp_path, conv_path, images, candidates):
     assert not (tmp_path / "out.onnx").exists()
 
 
+def test_an_output_that_became_a_folder_is_said(tmp_path, conv_path, images):
+    """While the candidates were tried: the best of them cannot be moved there."""
+    output = tmp_path / "out.onnx"
+
+    def measure(path):
+        (output / "busy").mkdir(parents=True, exist_ok=True)
+        return 1
+
+    with pytest.raises(bitpress.FileError, match="cannot write '.*out.onnx': "):
+        bitpress.autotune(conv_path, output, images, configs=["MX9"], metric=measure)
+    assert [path.name for path in tmp_path.glob("out.onnx*")] == ["out.onnx"]
+
+
 def test_wrong_arguments_are_said(tmp_path, conv_path, images):
     for arguments, text in [({"target": "sqnr=20"}, "sqnr"), ({"target": "sqnr>=20", "strategy": "best"}, "'optimal', 'greedy'"),
                             ({}, "target"), ({"target": "sqnr>=20", "candidates": ["mx66"]}, "did you mean"),
