@@ -57,6 +57,28 @@ std::string UnknownCommand(const CLI::App& program, int argc, char** argv) {
                      DidYouMean(argv[1], names), Join(names, ", "));
 }
 
+// Returns what is wrong with the first option that the command does not have, or "". CLI11 says
+// first which options are missing, and the misspelt one may be one of these.
+std::string UnknownOption(const CLI::App& program) {
+  const std::vector<CLI::App*> commands = program.get_subcommands();
+  const CLI::App& command = commands.empty() ? program : *commands.front();
+  for (const std::string& argument : program.remaining(/*recurse=*/true)) {
+    if (argument == "--") break;  // no options follow
+    const bool is_option =
+        argument.size() > 1 && argument[0] == '-' && argument.find_first_of("0123456789.") != 1;
+    if (!is_option) continue;
+    std::vector<std::string> names;
+    for (const CLI::Option* option : command.get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+    const std::string name = argument.substr(0, argument.find('='));
+    return fmt::format("{} has no option '{}'{}; --help lists them",
+                       commands.empty() ? "bitpress" : fmt::format("'{}'", command.get_name()),
+                       name, DidYouMean(name, names));
+  }
+  return "";
+}
+
 // Returns the command line as it may be typed again.
 std::string CommandLine(int argc, char** argv) {
   std::string line = "bitpress";
@@ -106,6 +128,8 @@ int Run(int argc, char** argv) {
     program.parse(argc, argv);  // runs the chosen command too
     return 0;
   } catch (const CLI::ParseError& error) {
+    const std::string unknown = error.get_exit_code() == 0 ? "" : UnknownOption(program);
+    if (!unknown.empty()) return Report(unknown, kUsage);
     return program.exit(error) == 0 ? 0 : kUsage;
   } catch (const Error& error) {
     return Report(SpellOptions(error.what(), Spelt), kFailed);

@@ -247,7 +247,10 @@ def test_a_reference_of_another_network(conv_path, matmul_path, tmp_path, refuse
 
 @pytest.mark.parametrize("arguments, words", [
     (["quantise"], ["'quantise'", "did you mean 'quantize'"]), (["quantize"], ["model is required"]), (["inspect", "a", "b"], ["b"]),
-    (["plan", "--confg", "MX6"], ["--conf"]),
+    (["plan", "x.onnx", "--confg", "MX6"], ["'plan' has no option '--confg'", "did you mean '--config'"]),
+    (["plan", "--confg=MX6", "x.onnx"], ["'--confg'", "did you mean '--config'"]), (["plan", "x.onnx", "-x"], ["no option '-x'"]),
+    (["--versoin"], ["bitpress has no option '--versoin'", "did you mean '--version'"]), (["plan", "x.onnx"], ["--config is required"]),
+    (["plan", "x.onnx", "--config", "MX6", "--colour"], ["'plan' has no option '--colour'"]),
     (["quantize", "x.onnx", "-o", "y.onnx", "--config", "MX6", "--threads", "many"], ["--threads", "many", "0 to 1024"])])
 def test_a_wrong_command_line(arguments, words, bitpress):
     line = bitpress.error(*arguments)
