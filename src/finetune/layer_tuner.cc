@@ -38,8 +38,10 @@ LayerTuner::LayerTuner(const Layer& layer, const Moments& moments, std::span<con
   pool.ParallelFor(static_cast<size_t>(layer.groups), [&](size_t group) {
     const double* const x_sums = moments.input_sums.data() + group * columns;
     const double* const y_sums = moments.output_sums.data() + group * rows;
-    // A free bias takes the means out of the problem.
-    const double centre = has_bias_ ? 1 / count : 0.0;
+    // A free bias takes the means out of the problem. One that stays is no part of what the weights
+    // have to give.
+    const double centre = has_bias_ && options_.corrects_bias ? 1 / count : 0.0;
+    const bool has_fixed_bias = has_bias_ && !options_.corrects_bias && !layer.is_bias_behind;
     const double* const inputs = moments.inputs.data() + group * columns * columns;
     double* const hessian = hessian_.data() + group * columns * columns;
     double trace = 0;
@@ -56,12 +58,14 @@ LayerTuner::LayerTuner(const Layer& layer, const Moments& moments, std::span<con
     for (size_t i = 0; i < columns; ++i) hessian[i * columns + i] += ridge;
     const double* const cross = moments.cross.data() + group * rows * columns;
     for (size_t row = 0; row < rows; ++row) {
+      const double fixed = has_fixed_bias ? double{original_bias_[group * rows + row]} : 0.0;
       for (size_t k = 0; k < columns; ++k) {
         const double weight = original_[layer.ElementOf(
             static_cast<int64_t>(group), static_cast<int64_t>(row), static_cast<int64_t>(k))];
         const size_t i = (group * rows + row) * columns + k;
         cross_[i] =
-            (cross[row * columns + k] - centre * y_sums[row] * x_sums[k]) / count + ridge * weight;
+            (cross[row * columns + k] - (centre * y_sums[row] + fixed) * x_sums[k]) / count +
+            ridge * weight;
         target_[i] = weight;
       }
     }

@@ -28,6 +28,9 @@ struct LayerTunerOptions {
   bool activation_order = true;
   // Of gptq: as plan::FinetuneSettings has it.
   bool refresh_scales = false;
+  // Whether CorrectBias follows. Then the means of errors do not count, because the bias takes them
+  // out; otherwise the bias stays that of the float model, and they do.
+  bool corrects_bias = true;
 };
 
 class LayerTuner {

@@ -26,7 +26,9 @@ class Learner {
         is_held_back_(moments.held_back.num_positions > 0),
         judge_(is_held_back_ ? moments.held_back : moments.learned),
         grid_(*layer_.row, task.operators, task.dims,
-              fmt::format("{} '{}'", layer_.op_type, layer_.node()), task.pairs) {}
+              fmt::format("{} '{}'", layer_.op_type, layer_.node()), task.pairs) {
+    options_.corrects_bias = Has(FinetunePass::kBiasCorrection);
+  }
 
   LearnedLayer Run() {
     LayerReport& report = learned_.report;
@@ -94,7 +96,7 @@ class Learner {
       LayerTuner tuner = MakeTuner();
       tuner.LeastSquares();
       tuner.TakeTarget();
-      tuner.CorrectBias();
+      if (options_.corrects_bias) tuner.CorrectBias();
       const double error = ErrorOf(tuner.quantized(), tuner.bias());
       if (factor > 1 && !(error < least)) {
         options_.ridge = before;

@@ -82,6 +82,19 @@ TEST_F(LearnLayerTest, SaysWhichPassItTookTheWeightsFrom) {
   EXPECT_LT(learned.report.error_after, learned.report.error_before);
 }
 
+// The mean of the inputs is three times their deviation, so that most of the error is the same at
+// every position. No bias makes up for it here: the weights do.
+TEST_F(LearnLayerTest, WithoutBiasCorrectionMeansOfErrorsCount) {
+  mean_ = 3;
+  for (const auto& passes : {std::vector{FinetunePass::kGptq},
+                             std::vector{FinetunePass::kGptq, FinetunePass::kAdaQuant}}) {
+    const LearnedLayer learned = Learn(passes, MomentsOf(2000, 500));
+    EXPECT_TRUE(learned.report.is_tuned);
+    EXPECT_LT(learned.report.error_after, 0.3 * learned.report.error_before);
+    EXPECT_EQ(learned.bias, bias_);
+  }
+}
+
 // Fewer positions than inputs, and noise: adaquant fits the noise.
 TEST_F(LearnLayerTest, KeepsTheDirectWeightsWhereAllThatWasLearnedIsWorse) {
   noise_ = 40;
