@@ -96,6 +96,14 @@ TEST(Bodies, NodesComeAndGo) {
   EXPECT_EQ(model.FreshName("inner_1"), "inner_1");
 }
 
+TEST(Bodies, AValueOfABodyIsNoOutputOfTheGraph) {
+  Model model = FromText(kNested);
+  EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { model.AddOutput("inner"); }),
+              testing::HasSubstr("a body produces it"));
+  EXPECT_FALSE(model.IsOutput("inner"));
+  model.Check();
+}
+
 TEST(Bodies, ANodeIsInsertedBehindAValue) {
   Model model = FromText(kNested);
   EXPECT_TRUE(model.InsertBehindBodyValue("inner", {"", "Identity", "", {}, {}, {}}));

@@ -90,6 +90,11 @@ void Model::AddOutput(const std::string& value) {
     Fail(ErrorCode::kInvalidArgument, "cannot make '{}' an output: {}", value,
          known != nullptr && known->IsOutput() ? "it is one already" : "no node produces it");
   }
+  if (impl_->BodyOf(known->producer) != nullptr) {
+    Fail(ErrorCode::kInvalidArgument,
+         "cannot make '{}' an output: a body produces it, and the graph around it does not see it",
+         value);
+  }
   ValueEntry& entry = impl_->At(value);
   onnx::ValueInfoProto& output = *impl_->mutable_graph().add_output();
   output.set_name(value);

@@ -270,7 +270,7 @@ class Model {
                   std::optional<Node> beside = std::nullopt);
   void RemoveNode(Node node);  // throws Error(kInvalidArgument) while an output is used
   // Makes a node's output an output of the graph. Throws Error(kInvalidArgument) if there is no
-  // such value or it is one already.
+  // such value, it is one already, or a body's node produces it.
   void AddOutput(const std::string& value);
   // Makes a value no output of the graph any more. The value stays. Throws Error(kInvalidArgument)
   // if it is no output.
