@@ -103,7 +103,7 @@ void Run(const Options& options) {
   request.calibration = options.calibration;
   request.samples = options.samples.Spec();
   request.apply = options.apply;
-  request.is_external = options.is_external;
+  if (options.is_external) request.external_data = graph::ExternalData::kAlways;
   request.num_threads = options.num_threads;
   if (options.check != Check::kAuto) request.is_checked = options.check == Check::kOn;
   if (options.plan_file.empty()) {

@@ -45,8 +45,9 @@ void AddUnpackCommand(CLI::App& program) {
       ->type_name("FILE");
   command->add_flag("--drop-quantizers", options->drop_quantizers,
                     "also take the quantizers of activations out (the outputs change)");
-  command->add_flag("--external-data", options->is_external,
-                    "keep the weights in a file of their own, OUTPUT.data");
+  command->add_flag_callback(
+      "--external-data", [options] { options->external_data = graph::ExternalData::kAlways; },
+      "keep the weights in a file of their own, OUTPUT.data");
   AddThreadsOption(*command, options->num_threads);
   command->footer(
       "Examples:\n"

@@ -65,7 +65,7 @@ tasks::QuantizeReport Quantize(const Path& model, const Path& output,
   options.apply.accuracy_level = ParseWord<emit::AccuracyLevel>(
       emit::kAccuracyLevelWords, std::to_string(arguments.accuracy_level), "accuracy_level");
   options.apply.is_portable = arguments.portable;
-  options.is_external = arguments.external_data;
+  if (arguments.external_data) options.external_data = graph::ExternalData::kAlways;
   options.is_checked = arguments.check;
   options.num_threads = arguments.num_threads;
   options.progress = work.Sink();
@@ -186,7 +186,9 @@ tasks::UnpackReport Unpack(const Path& model, const Path& output, bool drop_quan
   const tasks::UnpackOptions options{.model = model,
                                      .output = output,
                                      .drop_quantizers = drop_quantizers,
-                                     .is_external = external_data,
+                                     .external_data = external_data
+                                                          ? graph::ExternalData::kAlways
+                                                          : graph::ExternalData::kIfNeeded,
                                      .num_threads = num_threads,
                                      .progress = work.Sink()};
   return work.Run([&] { return tasks::Unpack(options); });

@@ -52,7 +52,7 @@ class Calibration {
     {
       graph::Model observed = model.Clone();
       InsertObservers(observed, values);
-      observed.Save(path, /*external_data=*/true);
+      observed.Save(path, graph::ExternalData::kAlways);
     }
     runtime::SessionOptions session;
     session.num_threads = static_cast<int>(num_threads_);

@@ -208,7 +208,7 @@ runtime::Session Observed(graph::Model model, const std::vector<std::string>& va
       for (const std::string& output : outputs) observed.RemoveOutput(output);
       graph::RemoveUnused(observed);
     }
-    observed.Save(path, /*external_data=*/true);
+    observed.Save(path, graph::ExternalData::kAlways);
   }
   runtime::SessionOptions session;
   session.num_threads = runtime::SessionThreads(options.num_threads);

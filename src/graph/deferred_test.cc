@@ -55,7 +55,7 @@ TEST(Deferred, ExternalData) {
   Model model = FromText(kModel);
   model.DeferInitializers(kTensors, [] { return Weights(5); });
   const TemporaryFolder folder;
-  const uint64_t num_bytes = model.Save(folder / "m.onnx", true);
+  const uint64_t num_bytes = model.Save(folder / "m.onnx", ExternalData::kAlways);
   EXPECT_EQ(num_bytes, std::filesystem::file_size(folder / "m.onnx") +
                            std::filesystem::file_size(folder / "m.onnx.data"));
   EXPECT_EQ(Model::Load(folder / "m.onnx").Initializer("w").values<float>()[0], 5);
@@ -67,7 +67,7 @@ TEST(Deferred, FailuresLeaveNoFile) {
     throw Error(ErrorCode::kInvalidModel, "weight 'w' holds NaN");
   });
   const TemporaryFolder folder;
-  for (const bool external : {false, true}) {
+  for (const ExternalData external : {ExternalData::kIfNeeded, ExternalData::kAlways}) {
     const Error error = ErrorOf([&] { model.Save(folder / "m.onnx", external); });
     EXPECT_EQ(error.code(), ErrorCode::kInvalidModel);
     EXPECT_TRUE(folder.Files().empty());
@@ -84,7 +84,7 @@ TEST(Deferred, WhatAProducerThrowsLeavesUnchanged) {
   Model model = FromText(kModel);
   const TemporaryFolder folder;
   model.DeferInitializers(kTensors, []() -> std::vector<Tensor> { throw Stopped("by hand"); });
-  for (const bool external : {false, true}) {
+  for (const ExternalData external : {ExternalData::kIfNeeded, ExternalData::kAlways}) {
     EXPECT_THROW(model.Save(folder / "m.onnx", external), Stopped);
     EXPECT_TRUE(folder.Files().empty());
   }
@@ -150,19 +150,19 @@ TEST(Save, AnOldPairIsReplacedUnderAnotherName) {
   Model model = FromText(kModel);
   const TemporaryFolder folder;
   model.SetInitializer("w", Weights(1)[0]);
-  model.Save(folder / "m.onnx", true);
+  model.Save(folder / "m.onnx", ExternalData::kAlways);
   EXPECT_THAT(folder.Files(), UnorderedElementsAre("m.onnx", "m.onnx.data"));
   model.SetInitializer("w", Weights(2)[0]);
-  model.Save(folder / "m.onnx", true);
+  model.Save(folder / "m.onnx", ExternalData::kAlways);
   EXPECT_THAT(folder.Files(), UnorderedElementsAre("m.onnx", "m.onnx.1.data"));
   EXPECT_EQ(Model::Load(folder / "m.onnx").Initializer("w").values<float>()[0], 2);
-  model.Save(folder / "m.onnx", true);
+  model.Save(folder / "m.onnx", ExternalData::kAlways);
   EXPECT_THAT(folder.Files(), UnorderedElementsAre("m.onnx", "m.onnx.data"));
   // A file of that name that belongs to nobody here is not touched.
   WriteFile(folder / "m.onnx.1.data", "mine");
-  model.Save(folder / "m.onnx", true);
+  model.Save(folder / "m.onnx", ExternalData::kAlways);
   EXPECT_THAT(folder.Files(), UnorderedElementsAre("m.onnx", "m.onnx.1.data", "m.onnx.2.data"));
-  model.Save(folder / "m.onnx", false);
+  model.Save(folder / "m.onnx", ExternalData::kIfNeeded);
   EXPECT_THAT(folder.Files(), UnorderedElementsAre("m.onnx", "m.onnx.1.data"));
 }
 

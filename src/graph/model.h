@@ -163,6 +163,12 @@ struct DeferredTensor {
 // A function that computes the tensors of one group, in the order in which they were declared.
 using TensorProducer = std::function<std::vector<Tensor>()>;
 
+// Where the initializers of a saved model lie.
+enum class ExternalData {
+  kIfNeeded,  // in the model's file, if that stays below 2 GB
+  kAlways,    // in a file beside it
+};
+
 class Model {
  public:
   // Reads a model and checks that it is one: parses it, verifies sizes and external data (whose
@@ -182,13 +188,14 @@ class Model {
   Model Clone() const;
 
   // Writes to a temporary file and renames it, so that at any moment there is the whole old file or
-  // the whole new one. Over 2 GB, or with `external_data`, the initializers of 1 KiB and more go to
+  // the whole new one. Over 2 GB, or with `kAlways`, the initializers of 1 KiB and more go to
   // `<file name>.data` beside it. If that exists, they go to `<file name>.1.data` and so on,
   // because the old model may need its data file until it is replaced; then that file is removed.
   // Returns the number of bytes written. Throws Error(kIo), and the exceptions of the producers of
   // deferred initializers; no file is left behind then. The file that the model was loaded from may
   // be written over.
-  uint64_t Save(const std::filesystem::path& path, bool external_data = false) const;
+  uint64_t Save(const std::filesystem::path& path,
+                ExternalData external_data = ExternalData::kIfNeeded) const;
   // Returns one protobuf message with all data inside. Throws Error(kUnsupported) over 2 GB.
   std::string Serialize() const;
 

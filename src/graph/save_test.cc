@@ -68,8 +68,9 @@ TEST(Save, EverythingSurvives) {
   const Model model = FromProto(proto);
   const std::string expected = Normalized(proto).SerializeAsString();
   EXPECT_EQ(ToProto(model).SerializeAsString(), expected);
-  for (const bool external : {false, true}) {
-    const fs::path path = folder / (external ? "external.onnx" : "inside.onnx");
+  for (const ExternalData external : {ExternalData::kIfNeeded, ExternalData::kAlways}) {
+    const fs::path path =
+        folder / (external == ExternalData::kAlways ? "external.onnx" : "inside.onnx");
     model.Save(path, external);
     EXPECT_EQ(ToProto(Model::Load(path)).SerializeAsString(), expected);
     EXPECT_NO_THROW(onnx::checker::check_model(path.string(), /*full_check=*/true));
@@ -80,7 +81,7 @@ TEST(Save, EverythingSurvives) {
 
 TEST(Save, ExternalDataIsAlignedAndSmallTensorsStay) {
   const TemporaryFolder folder;
-  FromProto(RichProto()).Save(folder / "m.onnx", true);
+  FromProto(RichProto()).Save(folder / "m.onnx", ExternalData::kAlways);
   std::ifstream file(folder / "m.onnx", std::ios::binary);
   onnx::ModelProto proto;
   ASSERT_TRUE(proto.ParseFromIstream(&file));
@@ -102,14 +103,14 @@ TEST(Save, OverTheFilesThatAreMapped) {
   const fs::path path = folder / "m.onnx";
   const Model original = FromProto(RichProto());
   const std::string expected = original.Serialize();
-  original.Save(path, true);
+  original.Save(path, ExternalData::kAlways);
   Model model = Model::Load(path);
-  model.Save(path, true);
+  model.Save(path, ExternalData::kAlways);
   EXPECT_EQ(model.Serialize(), expected) << "the old mapping is still whole";
   model.SetInitializer("big", Tensor{DataType::kFloat, {1}, BytesOf<float>({1})});
-  model.Save(path, true);
+  model.Save(path, ExternalData::kAlways);
   EXPECT_EQ(Model::Load(path).Initializer("huge").values<float>()[69999], 69999);
-  model.Save(path, false);
+  model.Save(path, ExternalData::kIfNeeded);
   EXPECT_EQ(Model::Load(path).Initializer("big").values<float>().size(), 1);
 }
 
@@ -134,7 +135,7 @@ TEST(Save, FailuresLeaveNoFileBehind) {
   const Model model = FromProto(RichProto());
   EXPECT_EQ(ErrorOf([&] { model.Save(folder / "no/such/folder/m.onnx"); }).code(), ErrorCode::kIo);
   fs::create_directories(folder / "taken.onnx/x");
-  for (const bool external : {false, true}) {
+  for (const ExternalData external : {ExternalData::kIfNeeded, ExternalData::kAlways}) {
     const Error error = ErrorOf([&] { model.Save(folder / "taken.onnx", external); });
     EXPECT_EQ(error.code(), ErrorCode::kIo);
     EXPECT_THAT(error.what(), HasSubstr("taken.onnx"));

@@ -24,7 +24,7 @@ Session OpenModel(const graph::Model& model, const SessionOptions& options) {
   }
   const ScratchFolder folder;
   const std::filesystem::path path = folder.path() / "part.onnx";
-  model.Save(path, /*external_data=*/true);
+  model.Save(path, graph::ExternalData::kAlways);
   return Session(path, options);
 }
 

@@ -53,7 +53,8 @@ std::map<std::string, int64_t> ChannelAxes(const graph::Model& model) {
 
 }  // namespace
 
-calibrate::CalibrationTable LoadTable(const graph::Model& model, bool is_equalized,
+calibrate::CalibrationTable LoadTable(const graph::Model& model,
+                                      const std::optional<plan::EqualizeOptions>& equalization,
                                       const std::filesystem::path& path) {
   calibrate::CalibrationTable table = calibrate::LoadCalibration(path);
   if (table.model_fingerprint != model.Fingerprint()) {
@@ -61,7 +62,7 @@ calibrate::CalibrationTable LoadTable(const graph::Model& model, bool is_equaliz
          "calibration '{}' is of another model ('{}'), or of one that was prepared otherwise; "
          "calibrate with the same configuration and settings of equalize: {}",
          path.string(), table.model_name,
-         is_equalized ? "layers are equalized first, which changes activations"
+         equalization ? "layers are equalized first, which changes activations"
                       : "layers are not equalized here");
   }
   return table;

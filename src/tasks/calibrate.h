@@ -57,8 +57,10 @@ bool IsCalibration(const std::filesystem::path& path);
 calibrate::CalibrationTable MergeCalibrations(std::span<const std::filesystem::path> paths,
                                               const std::filesystem::path& output);
 
-// The calibration file, checked to be of the model as it was prepared. Throws Error naming it.
-calibrate::CalibrationTable LoadTable(const graph::Model& model, bool is_equalized,
+// Loads a calibration file and checks that it is of the model as it was prepared, with these
+// options. Throws Error naming it.
+calibrate::CalibrationTable LoadTable(const graph::Model& model,
+                                      const std::optional<plan::EqualizeOptions>& equalization,
                                       const std::filesystem::path& path);
 
 }  // namespace bitpress::tasks

@@ -7,11 +7,11 @@
 namespace bitpress::tasks {
 
 std::vector<std::string_view> AllPasses() {
-  std::vector<std::string_view> names(rewrite::kPreparePasses.begin(),
-                                      rewrite::kPreparePasses.end());
+  std::vector<std::string_view> names;
+  for (const std::string_view name : rewrite::kPreparePasses) names.push_back(name);
   names.push_back("smooth");
   names.push_back("finetune");
-  names.insert(names.end(), emit::kEmitPasses.begin(), emit::kEmitPasses.end());
+  for (const std::string_view name : emit::kEmitPasses) names.push_back(name);
   names.push_back("remove-reorders");
   return names;
 }

@@ -33,7 +33,7 @@ calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::Quan
   const std::vector<std::string> values = calibrate::ValuesToCalibrate(plan);
   if (values.empty()) return {};
   if (!options.calibration.empty()) {
-    return LoadTable(model, plan.equalization.has_value(), options.calibration);
+    return LoadTable(model, plan.equalization, options.calibration);
   }
   if (!options.samples.is_given()) {
     Fail(ErrorCode::kInvalidArgument,
@@ -129,7 +129,7 @@ Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& c
   if (!config.smooth || options.disabled_passes.contains("smooth")) return prepared;
   WithContext(fmt::format("'{}'", options.model.string()), [&] {
     if (!options.calibration.empty()) {
-      prepared.table = LoadTable(prepared.model, equalization.has_value(), options.calibration);
+      prepared.table = LoadTable(prepared.model, equalization, options.calibration);
     }
     report.smoothed = SmoothModel(prepared.model,
                                   {.alpha = config.smooth->alpha,
@@ -190,7 +190,7 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
     report.left_float = std::move(resolved.left_float);
     report.unsigned_weights = std::move(resolved.unsigned_weights);
     prepared.model.Check();
-    report.output_bytes = prepared.model.Save(options.output, options.is_external);
+    report.output_bytes = prepared.model.Save(options.output, options.external_data);
     if (!report.plan.config.finetune.empty()) {
       std::error_code ignored;
       std::filesystem::remove(JournalOf(options.output), ignored);

@@ -14,6 +14,7 @@
 #include "deploy/check_target.h"
 #include "emit/apply_plan.h"
 #include "finetune/finetune.h"
+#include "graph/model.h"
 #include "plan/quant_config.h"
 #include "plan/quant_plan.h"
 #include "plan/resolved_plan.h"
@@ -38,7 +39,7 @@ struct QuantizeOptions {
   std::filesystem::path calibration;
   data::SampleSpec samples;
   emit::ApplyOptions apply;
-  bool is_external = false;  // initializers in a file of their own even if one would do
+  graph::ExternalData external_data = graph::ExternalData::kIfNeeded;
   // Loads what was written and runs a sample. Nothing: if it is no larger than kMostCheckedBytes,
   // because ONNX Runtime holds a model in memory several times.
   std::optional<bool> is_checked = std::nullopt;

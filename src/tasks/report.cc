@@ -64,7 +64,7 @@ class Reporter {
     result_.file_bytes = graph::StoredBytes(options_.model);
     result_.reference_bytes = graph::StoredBytes(options_.reference);
     if (!options_.calibration.empty()) {
-      table_ = LoadTable(reference_, Equalization().has_value(), options_.calibration);
+      table_ = LoadTable(reference_, Equalization(), options_.calibration);
     }
     if (!options_.search.empty()) result_.search = ReadSearchReport(options_.search);
     AddConfig();

@@ -163,7 +163,7 @@ search::Measurement SearchSpace::MeasurePlan(plan::QuantPlan plan, size_t batch_
         calibrate::ResolvePlan(std::move(plan), model_, table_, pool);
     graph::Model model = model_.Clone();
     emit::ApplyPlan(model, resolved, apply, pool);
-    model.Save(path, /*external_data=*/true);
+    model.Save(path, graph::ExternalData::kAlways);
   }
   evaluate::EvaluateOptions options;
   options.model = path;

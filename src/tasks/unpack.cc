@@ -22,7 +22,7 @@ UnpackReport Unpack(const UnpackOptions& options) {
     if (options.drop_quantizers) report.num_quantizers = weights::DropQuantizers(model);
     graph::RemoveUnused(model);
     model.Check();
-    report.output_bytes = model.Save(options.output, options.is_external);
+    report.output_bytes = model.Save(options.output, options.external_data);
   });
   return report;
 }

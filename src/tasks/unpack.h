@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/progress.h"
+#include "graph/model.h"
 
 namespace bitpress::tasks {
 
@@ -13,7 +14,7 @@ struct UnpackOptions {
   std::filesystem::path model;
   std::filesystem::path output;  // may be `model` itself. Written as by Quantize
   bool drop_quantizers = false;  // take the quantizers of activations out as well
-  bool is_external = false;
+  graph::ExternalData external_data = graph::ExternalData::kIfNeeded;
   size_t num_threads = 0;  // 0: one per core
   ProgressSink progress;   // may be empty
 };
