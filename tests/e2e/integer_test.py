@@ -215,6 +215,17 @@ def test_rules_change_some_nodes(net_path, samples, tmp_path, bitpress):
     assert is_as_measured(sqnr_db(run(net_path), run(output)), 23.9)
 
 
+@pytest.mark.parametrize("preset, wide", [("A8W8", "int16"), ("INT8", "uint16")])
+def test_a_value_in_two_integer_formats_has_two_scales(preset, wide, net_path, samples, tmp_path, bitpress):
+    """With one scale for both, outputs were at 9.6 dB."""
+    output = tmp_path / "q.onnx"
+    bitpress.ok("quantize", net_path, "-o", output, "--config", preset, "--set", "placement=all", "--rule",
+                f"op_types=Add: activations={wide}", "--data", samples)
+    scales = {t.name: numpy_helper.to_array(t) for t in onnx.load(output).graph.initializer if t.name.startswith("p1_scale")}
+    assert len(scales) == 2 and len({float(scale) for scale in scales.values()}) == 2
+    assert is_as_measured(sqnr_db(run(net_path), run(output)), 41.0)
+
+
 def test_a_configuration_file_gives_the_same_bytes(net_path, samples, tmp_path, bitpress):
     config = {"preset": "INT8", "name": "mine", "weight_range": "mse",
               "rules": [{"op_types": ["Gemm"], "weights": "int4"}, {"nodes": "conv[12]", "exclude": True}]}
