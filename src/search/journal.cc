@@ -17,7 +17,8 @@ std::string Line(const Json& json) {
 
 }  // namespace
 
-Journal::Journal(std::filesystem::path path, const std::string& key) : path_(std::move(path)) {
+MeasurementJournal::MeasurementJournal(std::filesystem::path path, const std::string& key)
+    : path_(std::move(path)) {
   if (path_.empty()) return;
   const std::string header = Line(Json{{"bitpress_journal", 2}, {"key", key}});
   uint64_t good = 0;
@@ -44,7 +45,7 @@ Journal::Journal(std::filesystem::path path, const std::string& key) : path_(std
   if (!file_.flush()) Fail(ErrorCode::kIo, "cannot write the journal '{}'", path_.string());
 }
 
-void Journal::Add(const std::string& name, const Json& record) {
+void MeasurementJournal::Add(const std::string& name, const Json& record) {
   if (path_.empty()) return;
   file_ << Line(Json::array({name, record}));
   if (!file_.flush()) Fail(ErrorCode::kIo, "cannot write the journal '{}'", path_.string());

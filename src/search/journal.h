@@ -10,12 +10,12 @@
 
 namespace bitpress::search {
 
-class Journal {
+class MeasurementJournal {
  public:
   // Reads the records of a file whose first line is `key`; begins it anew if it is another one. A
   // line that is no record ends the reading: the rest was cut off. An empty path: nothing is read
   // or written. Throws Error(kIo) if the file cannot be written.
-  Journal(std::filesystem::path path, const std::string& key);
+  MeasurementJournal(std::filesystem::path path, const std::string& key);
 
   const std::map<std::string, nlohmann::ordered_json>& found() const { return found_; }
   // Keeps `record`, whose numbers are finite or written by json_numbers.h. Throws Error(kIo).

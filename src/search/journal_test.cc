@@ -28,30 +28,30 @@ bool IsSame(double a, double b) { return std::isnan(a) ? std::isnan(b) : a == b;
 nlohmann::ordered_json ThroughAJournal(const nlohmann::ordered_json& record) {
   const ScratchFolder folder;
   const auto path = folder.path() / "journal";
-  Journal(path, "key").Add("record", record);
-  return Journal(path, "key").found().at("record");
+  MeasurementJournal(path, "key").Add("record", record);
+  return MeasurementJournal(path, "key").found().at("record");
 }
 
-TEST(Journal, GoesOnWhereItStopped) {
+TEST(MeasurementJournal, GoesOnWhereItStopped) {
   const ScratchFolder folder;
   const auto path = folder.path() / "journal";
-  { Journal(path, "key").Add("a", {{"n", 1}}); }
+  { MeasurementJournal(path, "key").Add("a", {{"n", 1}}); }
   {
     std::ofstream file(path, std::ios::app);
     file << "[\"b\", {\"n\"";  // cut off
   }
   {
-    Journal journal(path, "key");
+    MeasurementJournal journal(path, "key");
     EXPECT_EQ(journal.found().size(), 1);
     EXPECT_EQ(journal.found().at("a").at("n"), 1);
     journal.Add("c", {{"n", 3}});
   }
-  EXPECT_EQ(Journal(path, "key").found().size(), 2);
-  EXPECT_EQ(Journal(path, "another").found().size(), 0);
-  EXPECT_EQ(Journal(path, "key").found().size(), 0);
+  EXPECT_EQ(MeasurementJournal(path, "key").found().size(), 2);
+  EXPECT_EQ(MeasurementJournal(path, "another").found().size(), 0);
+  EXPECT_EQ(MeasurementJournal(path, "key").found().size(), 0);
 }
 
-TEST(Journal, KeepsMeasurements) {
+TEST(MeasurementJournal, KeepsMeasurements) {
   for (const double number : kNumbers) {
     Measurement measurement;
     measurement.sqnr_db = measurement.cosine = measurement.l2 = number;
@@ -69,7 +69,7 @@ TEST(Journal, KeepsMeasurements) {
   EXPECT_EQ(MeasurementFromJson(ThroughAJournal(ToJson(Measurement()))), Measurement());
 }
 
-TEST(Journal, KeepsLossesOfLayers) {
+TEST(MeasurementJournal, KeepsLossesOfLayers) {
   for (const double number : kNumbers) {
     LayerLoss layer{"node", "MatMul", 3, number, {}};
     layer.parts.resize(3);

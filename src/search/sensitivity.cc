@@ -315,7 +315,7 @@ Sensitivity MeasureSensitivity(const graph::Model& model, const SearchLayers& la
   Sensitivity sensitivity;
   sensitivity.left_out = layers.left_out;
   Samples samples(source, runtime::DescribeInputs(model));
-  Journal journal(options.journal, options.key);
+  MeasurementJournal journal(options.journal, options.key);
   const plan::NodeIndex index(model);
   for (const SearchLayer& layer : layers.found) {
     if (options.progress) {

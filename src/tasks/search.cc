@@ -56,7 +56,7 @@ class Trials {
   const SearchReport& report_;
   const OwnMeasure& own_;
   ThreadPool& pool_;
-  search::Journal journal_;
+  search::MeasurementJournal journal_;
   size_t num_measured_ = 0;
 };
 
