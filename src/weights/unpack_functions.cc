@@ -169,9 +169,9 @@ void ReadShape(const graph::Node& node, PackedWeight& weight) {
   weight.view = {blocks[0], blocks[1] * blocks[2], blocks[3]};
 }
 
-PackedStorage::Part PlanePart(std::string suffix, int bits, size_t num_bytes) {
+PackedStorage::Initializer PlaneInitializer(std::string suffix, int bits, size_t num_bytes) {
   const formats::PackGroup group = formats::PackGroupOf(bits);
-  PackedStorage::Part part{std::move(suffix), DataType::kUInt8, {}};
+  PackedStorage::Initializer part{std::move(suffix), DataType::kUInt8, {}};
   const auto row = static_cast<int64_t>(group.spare_bits == 0 ? 1 : group.num_bytes);
   part.dims = {static_cast<int64_t>(num_bytes) / row};
   if (row > 1) part.dims.push_back(row);
@@ -212,13 +212,15 @@ PackedStorage StoragePacked(const FormatSpec& spec, std::span<const int64_t> sha
     if (bits == 8) {
       storage.parts.push_back({"codes", CodeType(spec, opset), {shape.begin(), shape.end()}});
     } else {
-      storage.parts.push_back(PlanePart("codes", bits, sizes.codes));
+      storage.parts.push_back(PlaneInitializer("codes", bits, sizes.codes));
     }
-    if (low_bits > 0) storage.parts.push_back(PlanePart("low_codes", low_bits, sizes.low_codes));
+    if (low_bits > 0) {
+      storage.parts.push_back(PlaneInitializer("low_codes", low_bits, sizes.low_codes));
+    }
     const int64_t num_blocks = static_cast<int64_t>(sizes.scales) / (view.outer * view.inner);
     storage.parts.push_back({"scales", DataType::kUInt8, {view.outer, num_blocks, view.inner}});
     if (sizes.shifts > 0) {
-      storage.parts.push_back(PlanePart("shifts", spec.sub_block_shift_bits, sizes.shifts));
+      storage.parts.push_back(PlaneInitializer("shifts", spec.sub_block_shift_bits, sizes.shifts));
     }
     storage.attributes = {{"shape", std::vector<int64_t>(shape.begin(), shape.end())},
                           {"blocks", Blocks(spec, view)}};
@@ -236,7 +238,9 @@ PackedStorage StoragePacked(const FormatSpec& spec, std::span<const int64_t> sha
         body.Add("Mul", {elements, AddScales(body, spec)}, "weight_in_blocks");
     body.Add("Reshape", {scaled, body.IntsAttribute("shape")}, "weight");
   }
-  for (const PackedStorage::Part& part : storage.parts) function.inputs.push_back(part.suffix);
+  for (const PackedStorage::Initializer& part : storage.parts) {
+    function.inputs.push_back(part.suffix);
+  }
   return storage;
 }
 

@@ -32,12 +32,12 @@ inline constexpr const char* kPaddedSuffix = "_padded";
 
 // How one weight is stored, and the node that decodes it.
 struct PackedStorage {
-  struct Part {
+  struct Initializer {
     std::string suffix;  // of the initializer's name: "codes", "low_codes", "scales", "shifts"
     DataType type = DataType::kUInt8;
     std::vector<int64_t> dims;
   };
-  std::vector<Part> parts;  // inputs of the node, in this order
+  std::vector<Initializer> parts;  // inputs of the node, in this order
   graph::FunctionSpec function;
   std::vector<std::pair<std::string, graph::Attribute>> attributes;  // of the node
 };
@@ -79,7 +79,7 @@ std::optional<PackedWeight> PackedWeightOf(const graph::Model& model, const grap
 // scale each is a broadcast: [outer, parts, length, inner].
 std::vector<int64_t> EqualParts(const BlockView& view, int64_t block_size);
 // The initializer of a plane of packed codes; groups with spare bits are its rows.
-PackedStorage::Part PlanePart(std::string suffix, int bits, size_t num_bytes);
+PackedStorage::Initializer PlaneInitializer(std::string suffix, int bits, size_t num_bytes);
 // Throws Error(kInvalidModel): a node is called as those of this room, but does something else.
 [[noreturn]] void FailNotOurs(std::string_view what);
 // Fills in shape and view from the node's attributes.

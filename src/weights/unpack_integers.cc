@@ -26,11 +26,11 @@ bool IsPlane(const FormatSpec& spec) { return spec.element_bits < 8; }
 bool IsWide(const FormatSpec& spec) { return spec.element_bits > 16; }
 
 // Codes as they are stored: `dims` unless they lie several to a byte.
-PackedStorage::Part CodesPart(std::string suffix, const FormatSpec& spec,
-                              std::vector<int64_t> dims) {
+PackedStorage::Initializer CodesInitializer(std::string suffix, const FormatSpec& spec,
+                                            std::vector<int64_t> dims) {
   if (!IsPlane(spec)) return {std::move(suffix), spec.onnx_type, std::move(dims)};
-  return PlanePart(std::move(suffix), spec.element_bits,
-                   NumBytes(spec.onnx_type, NumElements(dims)));
+  return PlaneInitializer(std::move(suffix), spec.element_bits,
+                          NumBytes(spec.onnx_type, NumElements(dims)));
 }
 
 // The number that each code is, in the order of their bits.
@@ -121,7 +121,7 @@ CodeReader ReaderOf(const FormatSpec& spec) {
 
 // Throws unless input `i` of the node is a constant of this type and these dimensions.
 void CheckPart(const graph::Model& model, const graph::Node& node, size_t i,
-               const PackedStorage::Part& expected) {
+               const PackedStorage::Initializer& expected) {
   if (!model.IsInitializer(node.input(i))) {
     FailNotOurs(fmt::format("its input '{}' is not in the model", node.input(i)));
   }
@@ -145,13 +145,13 @@ PackedStorage StoragePackedInteger(const FormatSpec& spec, std::span<const int64
   const size_t group = IsPlane(spec) ? formats::PackGroupOf(spec.element_bits).num_codes : 1;
   const bool is_padded = static_cast<size_t>(NumElements(shape)) % group != 0;
   PackedStorage storage;
-  storage.parts = {CodesPart("codes", spec, {shape.begin(), shape.end()}),
+  storage.parts = {CodesInitializer("codes", spec, {shape.begin(), shape.end()}),
                    {"scales", DataType::kFloat, layout.scale_dims()}};
   storage.attributes = {{"shape", std::vector<int64_t>(shape.begin(), shape.end())},
                         {"blocks", EqualParts(layout.view, layout.block_size)},
                         {"block_size", layout.block_size}};
   if (is_asymmetric) {
-    storage.parts.push_back(CodesPart("zero_points", spec, layout.scale_dims()));
+    storage.parts.push_back(CodesInitializer("zero_points", spec, layout.scale_dims()));
   } else if (!IsSigned(spec)) {
     storage.attributes.emplace_back("zero_point", *layout.zero_point);
   }
@@ -167,7 +167,9 @@ PackedStorage StoragePackedInteger(const FormatSpec& spec, std::span<const int64
       "the end of the `block_size` elements that share a scale.",
       spec.name);
   function.outputs = {"weight"};
-  for (const PackedStorage::Part& part : storage.parts) function.inputs.push_back(part.suffix);
+  for (const PackedStorage::Initializer& part : storage.parts) {
+    function.inputs.push_back(part.suffix);
+  }
   for (const auto& [name, value] : storage.attributes) function.attributes.push_back(name);
   UnpackBody body(function);
   body.IntsAttribute("blocks");
@@ -217,7 +219,7 @@ std::optional<PackedWeight> PackedIntegerOf(const graph::Model& model, const gra
     FailNotOurs(
         fmt::format("attribute 'blocks' does not follow from block_size {}", integer.block_size));
   }
-  CheckPart(model, node, 0, CodesPart("codes", *spec, weight.shape));
+  CheckPart(model, node, 0, CodesInitializer("codes", *spec, weight.shape));
   if (!model.IsInitializer(node.input(1))) {
     FailNotOurs(fmt::format("its input '{}' is not in the model", node.input(1)));
   }
@@ -226,7 +228,7 @@ std::optional<PackedWeight> PackedIntegerOf(const graph::Model& model, const gra
       !std::ranges::equal(model.Initializer(node.input(1)).dims, layout.scale_dims());
   CheckPart(model, node, 1, {"scales", DataType::kFloat, layout.scale_dims()});
   if (is_asymmetric) {
-    CheckPart(model, node, 2, CodesPart("zero_points", *spec, layout.scale_dims()));
+    CheckPart(model, node, 2, CodesInitializer("zero_points", *spec, layout.scale_dims()));
   }
   integer.is_per_column = layout.is_per_column;
   weight.integer = integer;

@@ -208,13 +208,13 @@ Tensor WeightJob::Simulate(ThreadPool& pool, WeightStatistics& statistics) const
   return tensor;
 }
 
-std::vector<Tensor> WeightJob::Pack(const std::vector<PackedStorage::Part>& parts, ThreadPool& pool,
-                                    WeightStatistics& statistics) const {
+std::vector<Tensor> WeightJob::Pack(const std::vector<PackedStorage::Initializer>& parts,
+                                    ThreadPool& pool, WeightStatistics& statistics) const {
   std::vector<float> y(static_cast<size_t>(NumElements(source_.dims)));
   const float scale = Quantize(pool, y, statistics);
   std::vector<Tensor> tensors;
   formats::PackedSpans spans;
-  for (const PackedStorage::Part& part : parts) {
+  for (const PackedStorage::Initializer& part : parts) {
     const uint64_t num_bytes = NumBytes(part.type, NumElements(part.dims));
     tensors.push_back({part.type, part.dims, std::vector<std::byte>(num_bytes)});
   }

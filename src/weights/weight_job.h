@@ -62,7 +62,7 @@ class WeightJob {
   // The quantized and dequantized values, in the type of the source.
   Tensor Simulate(ThreadPool& pool, WeightStatistics& statistics) const;
   // The parts of `storage`, in order; if is_scaled(), codes of the weight / scale, and the scale.
-  std::vector<Tensor> Pack(const std::vector<PackedStorage::Part>& parts, ThreadPool& pool,
+  std::vector<Tensor> Pack(const std::vector<PackedStorage::Initializer>& parts, ThreadPool& pool,
                            WeightStatistics& statistics) const;
 
  private:

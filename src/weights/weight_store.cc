@@ -33,7 +33,7 @@ void WeightStore::StorePacked(const std::string& target, const graph::HeldInitia
                               WeightStatistics& statistics, bool is_scaled) {
   std::vector<graph::DeferredTensor> tensors;
   std::vector<std::string> inputs;
-  for (const PackedStorage::Part& part : packed.parts) {
+  for (const PackedStorage::Initializer& part : packed.parts) {
     inputs.push_back(model_.FreshName(target + "_" + part.suffix));
     tensors.push_back({inputs.back(), part.type, part.dims});
     statistics.stored_bytes += NumBytes(part.type, NumElements(part.dims));
