@@ -143,7 +143,7 @@ FakeQuantizer::FakeQuantizer(const formats::FormatSpec& spec, int64_t outer, int
   }
 }
 
-FakeQuantizer::Part FakeQuantizer::PartOf(size_t task) const {
+FakeQuantizer::TaskElements FakeQuantizer::ElementsOf(size_t task) const {
   BITPRESS_DCHECK(task < num_tasks_);
   if (!spec_.is_blocked()) {
     const size_t begin = task * elements_per_task_;
@@ -167,36 +167,37 @@ FakeQuantizer::Part FakeQuantizer::PartOf(size_t task) const {
 }
 
 void FakeQuantizer::RunTask(size_t task, const float* x, float* y) const {
-  const Part part = PartOf(task);
-  x += part.offset;
-  y += part.offset;
-  CallKernel(x, y, part, inner_);
+  const TaskElements elements = ElementsOf(task);
+  x += elements.offset;
+  y += elements.offset;
+  CallKernel(x, y, elements, inner_);
 }
 
-void FakeQuantizer::CallKernel(const float* x, float* y, const Part& part, size_t stride) const {
+void FakeQuantizer::CallKernel(const float* x, float* y, const TaskElements& elements,
+                               size_t stride) const {
   if (!spec_.is_blocked()) {
-    Call(kFloatElementsTable, params_, x, y, part.length, 1, 0);
+    Call(kFloatElementsTable, params_, x, y, elements.length, 1, 0);
     return;
   }
   const BlockKernels& kernels = KernelsOf(spec_);
   if (inner_ > 1) {
-    Call(kernels.columns, params_, x, y, part.length, part.columns, stride);
+    Call(kernels.columns, params_, x, y, elements.length, elements.columns, stride);
   } else {
-    Call(kernels.rows, params_, x, y, part.length, part.columns, part.length);
+    Call(kernels.rows, params_, x, y, elements.length, elements.columns, elements.length);
   }
 }
 
 void FakeQuantizer::RunTaskHalf(size_t task, const uint16_t* x, uint16_t* y) const {
-  const Part part = PartOf(task);
-  x += part.offset;
-  y += part.offset;
+  const TaskElements elements = ElementsOf(task);
+  x += elements.offset;
+  y += elements.offset;
   // A task's columns lie `inner_` apart in the tensor and next to each other in the buffer.
   const bool strided = spec_.is_blocked() && inner_ > 1;
-  const size_t rows = strided ? part.length : 1;
-  const size_t width = strided ? part.columns : part.length * part.columns;
+  const size_t rows = strided ? elements.length : 1;
+  const size_t width = strided ? elements.columns : elements.length * elements.columns;
   std::vector<float> buffer(rows * width);
   for (size_t r = 0; r < rows; ++r) HalfToFloat({x + r * inner_, width}, buffer.data() + r * width);
-  CallKernel(buffer.data(), buffer.data(), part, part.columns);
+  CallKernel(buffer.data(), buffer.data(), elements, elements.columns);
   for (size_t r = 0; r < rows; ++r) FloatToHalf({buffer.data() + r * width, width}, y + r * inner_);
 }
 

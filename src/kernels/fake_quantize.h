@@ -61,13 +61,13 @@ class FakeQuantizer {
 
  private:
   // The elements that a task works on.
-  struct Part {
+  struct TaskElements {
     size_t offset = 0;   // index of the first element
     size_t length = 0;   // elements along the axis, or all elements if there are no blocks
     size_t columns = 1;  // neighbouring columns (strided axis) or rows (contiguous axis)
   };
-  Part PartOf(size_t task) const;
-  void CallKernel(const float* x, float* y, const Part& part, size_t stride) const;
+  TaskElements ElementsOf(size_t task) const;
+  void CallKernel(const float* x, float* y, const TaskElements& elements, size_t stride) const;
 
   formats::FormatSpec spec_;
   FakeQuantizeParams params_;

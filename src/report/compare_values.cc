@@ -13,9 +13,9 @@ namespace bitpress::report {
 namespace {
 
 // The part of a model that computes some of its values.
-class Part {
+class PartialModel {
  public:
-  Part(const graph::Model& model, const std::set<std::string>& values, size_t num_threads)
+  PartialModel(const graph::Model& model, const std::set<std::string>& values, size_t num_threads)
       : session_(runtime::OpenModel(
             graph::Extract(model, {}, std::vector<std::string>(values.begin(), values.end())),
             {.num_threads = runtime::SessionThreads(num_threads)})) {
@@ -72,8 +72,8 @@ std::vector<std::optional<double>> CompareValues(const graph::Model& reference,
       wanted.insert(pair.reference);
       found.insert(pair.quantized);
     }
-    Part float_part(reference, wanted, options.num_threads);
-    Part quantized_part(quantized, found, options.num_threads);
+    PartialModel float_part(reference, wanted, options.num_threads);
+    PartialModel quantized_part(quantized, found, options.num_threads);
     std::vector<std::optional<evaluate::OutputComparison>> comparisons(
         group.size(), evaluate::OutputComparison());
     constexpr size_t kReadAtOnce = 8;
