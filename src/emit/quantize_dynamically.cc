@@ -263,7 +263,7 @@ class DynamicQuantizer {
     const graph::HeldInitializer source = model_.HoldInitializer(row.value);
     const auto given = weight_scales_.find(plan::ScaleKeyOf(row));
     const auto weight = std::make_shared<const weights::IntegerWeight>(
-        source, row, reader.Describe(), std::vector<weights::AddedBias>(),
+        source, row, reader.Describe(), std::vector<weights::Int32Bias>(),
         given == weight_scales_.end() ? std::vector<formats::QParams>() : given->second,
         pairs_.at(&row));
     const auto statistics = std::make_shared<weights::WeightStatistics>();

@@ -124,7 +124,7 @@ class WeightQuantizer {
 
   // Integer weights know the biases that are added to their products before any is changed.
   void PrepareIntegers() {
-    std::map<const TensorPlan*, std::vector<weights::AddedBias>> biases;
+    std::map<const TensorPlan*, std::vector<weights::Int32Bias>> biases;
     for (const TensorPlan& row : plan_.tensors) {
       if (!row.integer) continue;
       if (row.role != plan::Role::kWeight) continue;

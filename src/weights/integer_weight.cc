@@ -72,7 +72,7 @@ Tensor Store(DataType type, std::vector<int64_t> dims, const std::vector<Number>
 }  // namespace
 
 IntegerWeight::IntegerWeight(graph::HeldInitializer source, const plan::TensorPlan& row,
-                             std::string reader, std::vector<AddedBias> biases,
+                             std::string reader, std::vector<Int32Bias> biases,
                              std::vector<QParams> given, std::vector<PairRule> pairs)
     : source_(std::move(source)),
       value_(row.value),
@@ -209,7 +209,7 @@ std::vector<QParams> IntegerWeight::ChooseParams(std::span<const float> values,
 // far as their kind allows; a bias for which that is not enough saturates.
 void IntegerWeight::RaiseForBiases(std::vector<QParams>& params) const {
   constexpr double kMost = 2147483000.0;
-  for (const AddedBias& bias : biases_) {
+  for (const Int32Bias& bias : biases_) {
     const std::vector<float> values = ToFloats(bias.data);
     for (size_t i = 0; i < values.size(); ++i) {
       QParams& of_channel = params[params.size() == 1 ? 0 : i % params.size()];

@@ -22,7 +22,7 @@ namespace bitpress::weights {
 
 // A bias that is added to products with this weight: b / (input_scale * weight scale) must fit 32
 // bits, so a weight scale may have to be larger than the weight asks for.
-struct AddedBias {
+struct Int32Bias {
   graph::HeldInitializer data;  // float32 or float16, one for each output channel
   float input_scale = 1;
 };
@@ -35,7 +35,7 @@ class IntegerWeight {
   // REQUIRES: row.integer is there, plan::CheckFits passed. Throws Error(kInvalidArgument) if
   // `given` has another number of them.
   IntegerWeight(graph::HeldInitializer source, const plan::TensorPlan& row, std::string reader,
-                std::vector<AddedBias> biases = {}, std::vector<formats::QParams> given = {},
+                std::vector<Int32Bias> biases = {}, std::vector<formats::QParams> given = {},
                 std::vector<PairRule> pairs = {});
 
   // Scales lie along [outer, index, inner]: per tensor there is one, per axis one an index of the
@@ -97,7 +97,7 @@ class IntegerWeight {
   formats::IntegerSpec spec_;
   plan::RangeMethod range_;
   std::vector<formats::QParams> given_;
-  std::vector<AddedBias> biases_;
+  std::vector<Int32Bias> biases_;
   std::vector<PairRule> pairs_;
   int64_t axis_ = 0;
   kernels::ParamsLayout view_;
