@@ -103,8 +103,8 @@ class Finder {
     }
   }
 
-  Layer Find(const Model& reference, const Node& node) const {
-    Layer layer{node, keys_.KeyOf(node), WeightsOf(reference, node), std::nullopt, ""};
+  MatchedLayer Find(const Model& reference, const Node& node) const {
+    MatchedLayer layer{node, keys_.KeyOf(node), WeightsOf(reference, node), std::nullopt, ""};
     std::string value = node.output(0);
     // Behind a quantizer that took the name of a graph output.
     if (const auto source = ops::QuantizedFrom(quantized_, value); source && !source->empty()) {
@@ -154,7 +154,7 @@ class Describer {
         pool_(pool),
         tensors_(tensors) {}
 
-  LayerReport Describe(const Layer& layer) {
+  LayerReport Describe(const MatchedLayer& layer) {
     LayerReport report;
     report.node = layer.name;
     report.op_type = layer.node.op_type();
@@ -173,7 +173,7 @@ class Describer {
   }
 
  private:
-  WeightReport DescribeWeight(const Layer& layer, size_t index, LayerReport& report) {
+  WeightReport DescribeWeight(const MatchedLayer& layer, size_t index, LayerReport& report) {
     const std::string& name = layer.node.input(index);
     WeightReport weight{name, std::nullopt};
     const auto known = noises_.find(name);
@@ -207,7 +207,7 @@ class Describer {
     return weight;
   }
 
-  std::optional<Constant> Read(const Layer& layer, size_t index) const {
+  std::optional<Constant> Read(const MatchedLayer& layer, size_t index) const {
     if (!layer.quantized) return std::nullopt;
     if (!ComputesIntegers(*layer.quantized)) {
       auto constant = ReadInput(quantized_, *layer.quantized, index, pool_);
@@ -232,18 +232,19 @@ class Describer {
 
 }  // namespace
 
-std::vector<Layer> FindLayers(const Model& reference, const Model& quantized) {
+std::vector<MatchedLayer> FindLayers(const Model& reference, const Model& quantized) {
   const Finder finder(reference, quantized);
-  std::vector<Layer> layers;
+  std::vector<MatchedLayer> layers;
   for (const Node& node : reference.AllNodes()) {
     if (IsLayer(reference, node)) layers.push_back(finder.Find(reference, node));
   }
   return layers;
 }
 
-void DescribeLayers(const Model& reference, const Model& quantized, const std::vector<Layer>& found,
-                    const WeightOptions& options, ThreadPool& pool,
-                    std::vector<LayerReport>& layers, std::vector<TensorReport>& tensors) {
+void DescribeLayers(const Model& reference, const Model& quantized,
+                    const std::vector<MatchedLayer>& found, const WeightOptions& options,
+                    ThreadPool& pool, std::vector<LayerReport>& layers,
+                    std::vector<TensorReport>& tensors) {
   Describer describer(reference, quantized, options, pool, tensors);
   for (size_t i = 0; i < found.size(); ++i) {
     layers.push_back(describer.Describe(found[i]));

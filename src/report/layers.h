@@ -14,7 +14,7 @@ namespace bitpress::report {
 
 // A node that multiplies, or that reads another weight: a constant of floats with two dimensions or
 // more, such as a table of embeddings.
-struct Layer {
+struct MatchedLayer {
   graph::Node node;                      // of the float model
   std::string name;                      // as plans name it
   std::vector<size_t> weights;           // inputs that are constants of the float model
@@ -26,7 +26,7 @@ struct Layer {
 
 // In graph order. A layer is known by its output, which quantizers of every tool leave its name, or
 // by its name.
-std::vector<Layer> FindLayers(const graph::Model& reference, const graph::Model& quantized);
+std::vector<MatchedLayer> FindLayers(const graph::Model& reference, const graph::Model& quantized);
 
 struct WeightOptions {
   // Not empty: weights of the models cannot be compared, and this is why.
@@ -37,7 +37,8 @@ struct WeightOptions {
 // Reads the weights of both models one by one: fills in `layers` (all but errors of outputs) and
 // adds each weight to `tensors` once. Throws Error as ReadInput does.
 void DescribeLayers(const graph::Model& reference, const graph::Model& quantized,
-                    const std::vector<Layer>& found, const WeightOptions& options, ThreadPool& pool,
-                    std::vector<LayerReport>& layers, std::vector<TensorReport>& tensors);
+                    const std::vector<MatchedLayer>& found, const WeightOptions& options,
+                    ThreadPool& pool, std::vector<LayerReport>& layers,
+                    std::vector<TensorReport>& tensors);
 
 }  // namespace bitpress::report

@@ -141,7 +141,7 @@ TEST(Layers, AreFoundBehindQuantizersAndByTheirNames) {
       [shift] c = Add(other, b)
       [second] y_float = Gemm(c, v, b)
       y = bitpress.QuantizeDequantize_bf16(y_float) })");
-  const std::vector<Layer> layers = FindLayers(reference, quantized);
+  const std::vector<MatchedLayer> layers = FindLayers(reference, quantized);
   ASSERT_EQ(layers.size(), 2);
   EXPECT_EQ(layers[0].name, "first");
   ASSERT_TRUE(layers[0].quantized);

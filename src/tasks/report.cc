@@ -316,8 +316,8 @@ class Reporter {
           fmt::format("On x86 processors without VNNI {}.",
                       evaluate::DescribeSaturation(result_.evaluation->processor)));
     }
-    const auto lost =
-        std::ranges::count_if(layers_, [](const report::Layer& layer) { return !layer.quantized; });
+    const auto lost = std::ranges::count_if(
+        layers_, [](const report::MatchedLayer& layer) { return !layer.quantized; });
     if (lost > 0) {
       result_.notes.push_back(
           fmt::format("{} of {} layers of the float model were not found in this model.", lost,
@@ -353,7 +353,7 @@ class Reporter {
   ThreadPool pool_;
   report::Report result_;
   std::vector<weights::StoredConstant> constants_;
-  std::vector<report::Layer> layers_;
+  std::vector<report::MatchedLayer> layers_;
   calibrate::CalibrationTable table_;
   std::map<std::string, report::ActivationFormat> activation_formats_;
 };
