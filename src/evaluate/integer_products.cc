@@ -86,7 +86,8 @@ std::optional<ops::SumLayout> LayoutOf(const Node& node, const Signature& signat
   }
   if (dims.size() < 2) return std::nullopt;
   const bool is_transposed = node.op_type() == "QGemm" && node.GetInt("transB", 0) != 0;
-  return ops::MatrixSums(dims, is_transposed != is_swapped);
+  return ops::MatrixSums(
+      dims, is_transposed != is_swapped ? ops::SummedDim::kLast : ops::SummedDim::kSecondLast);
 }
 
 bool IsInt8Constant(const Model& model, const std::string& value) {

@@ -314,7 +314,8 @@ TEST(LayerTuner, LearnedCodesFitTheirPairs) {
   for (float& w : weights) w += 0.7F;
   const std::vector<float> bias = RandomNormal(kOutputs, 3);
   const Moments moments = GemmMoments(layer, x, ComputeGemm(layer, x, weights, bias));
-  const ops::SumLayout sums = ops::MatrixSums(std::vector<int64_t>{kOutputs, kInputs}, true);
+  const ops::SumLayout sums =
+      ops::MatrixSums(std::vector<int64_t>{kOutputs, kInputs}, ops::SummedDim::kLast);
   const LayerTunerOptions options;
   ThreadPool pool(2);
   using Pass = void (LayerTuner::*)();

@@ -20,7 +20,8 @@ std::optional<SumLayout> ConvSums(std::span<const int64_t> dims, int64_t group) 
   return sums;
 }
 
-SumLayout MatrixSums(std::span<const int64_t> dims, bool is_transposed) {
+SumLayout MatrixSums(std::span<const int64_t> dims, SummedDim summed) {
+  const bool is_transposed = summed == SummedDim::kLast;
   const int64_t rows = dims[dims.size() - 2];
   const int64_t columns = dims[dims.size() - 1];
   SumLayout sums;
@@ -33,7 +34,9 @@ SumLayout MatrixSums(std::span<const int64_t> dims, bool is_transposed) {
   return sums;
 }
 
-SumLayout RecurrentSums(std::span<const int64_t> dims) { return MatrixSums(dims, true); }
+SumLayout RecurrentSums(std::span<const int64_t> dims) {
+  return MatrixSums(dims, SummedDim::kLast);
+}
 
 std::optional<SumLayout> PairSums(const graph::Node& node, size_t input,
                                   std::span<const int64_t> dims, bool is_dynamic) {
@@ -53,7 +56,8 @@ std::optional<SumLayout> PairSums(const graph::Node& node, size_t input,
   const bool is_gemm = op == "Gemm" || op == "FusedGemm";
   const bool is_product = op == "MatMul" || op == "FusedMatMul";
   if (!(is_gemm || is_product) || dims.size() < 2) return std::nullopt;
-  return MatrixSums(dims, node.GetInt("transB", 0) != 0);
+  return MatrixSums(dims,
+                    node.GetInt("transB", 0) != 0 ? SummedDim::kLast : SummedDim::kSecondLast);
 }
 
 }  // namespace bitpress::ops

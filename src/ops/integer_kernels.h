@@ -51,9 +51,17 @@ struct SumLayout {
 // A convolution's weight [outputs, channels of a group, spatial...]; nothing where it is depthwise.
 // REQUIRES: at least three dims, group >= 1 divides dims[0].
 std::optional<SumLayout> ConvSums(std::span<const int64_t> dims, int64_t group);
-// A matrix [..., k, n], or [..., n, k] if it is transposed. REQUIRES: at least two dims.
-SumLayout MatrixSums(std::span<const int64_t> dims, bool is_transposed);
-// A recurrent weight [directions, gates * hidden, inputs]. REQUIRES: three dims.
+
+// The dimension of a matrix along which its products are summed.
+enum class SummedDim {
+  kSecondLast,  // [..., k, n], as MatMul reads it
+  kLast,        // [..., n, k], transposed
+};
+// Returns the sums of a matrix. REQUIRES: at least two dims.
+SumLayout MatrixSums(std::span<const int64_t> dims, SummedDim summed);
+
+// Returns the sums of a recurrent weight [directions, gates * hidden, inputs]. REQUIRES: three
+// dims.
 SumLayout RecurrentSums(std::span<const int64_t> dims);
 
 // Returns the sums of a weight, input `input` of a float operator, once its activations are uint8

@@ -30,12 +30,12 @@ void ExpectPartition(const SumLayout& sums, size_t num_elements) {
 
 TEST(IntegerKernels, MatricesAddAlongTheirRows) {
   const std::vector<int64_t> dims = {2, 3, 4};
-  const SumLayout sums = MatrixSums(dims, /*is_transposed=*/false);
+  const SumLayout sums = MatrixSums(dims, SummedDim::kSecondLast);
   ExpectPartition(sums, 24);
   EXPECT_EQ(ElementsOf(sums, 1), (std::vector<size_t>{1, 5, 9}));
   EXPECT_EQ(ElementsOf(sums, 5), (std::vector<size_t>{13, 17, 21}));
   EXPECT_EQ(sums.ChannelOf(5, 2), 2u);
-  const SumLayout transposed = MatrixSums(dims, /*is_transposed=*/true);
+  const SumLayout transposed = MatrixSums(dims, SummedDim::kLast);
   ExpectPartition(transposed, 24);
   EXPECT_EQ(ElementsOf(transposed, 1), (std::vector<size_t>{4, 5, 6, 7}));
 }

@@ -110,8 +110,8 @@ void NodeRules::CheckWords(const Compiled& compiled) const {
         [&](size_t i, const std::string& value) { return compiled.tensors[i].Matches(value); });
 }
 
-std::vector<Node> NodeRules::EndsOf(const Rule& rule, const std::string& word,
-                                    bool is_start) const {
+std::vector<Node> NodeRules::EndsOf(const Rule& rule, const std::string& word, PathEnd end) const {
+  const bool is_start = end == PathEnd::kFrom;
   std::vector<Node> ends;
   std::vector<std::string> known;
   for (const Node& node : model_.AllNodes()) {
@@ -140,7 +140,7 @@ std::set<std::string> NodeRules::NodesBetween(const Rule& rule) const {
   std::set<std::string> before;
   std::set<std::string> live;  // values that the nodes so far give, or need
   for (const std::string& word : rule.from) {
-    for (const Node& node : EndsOf(rule, word, true)) behind.insert(index_.KeyOf(node));
+    for (const Node& node : EndsOf(rule, word, PathEnd::kFrom)) behind.insert(index_.KeyOf(node));
   }
   for (const Node& node : nodes) {  // in topological order, bodies before their node
     bool is_behind = rule.from.empty() || behind.contains(index_.KeyOf(node));
@@ -159,7 +159,7 @@ std::set<std::string> NodeRules::NodesBetween(const Rule& rule) const {
   }
   live.clear();
   for (const std::string& word : rule.to) {
-    for (const Node& node : EndsOf(rule, word, false)) before.insert(index_.KeyOf(node));
+    for (const Node& node : EndsOf(rule, word, PathEnd::kTo)) before.insert(index_.KeyOf(node));
   }
   std::set<std::string> between;
   for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {

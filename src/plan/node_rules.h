@@ -52,9 +52,10 @@ class NodeRules {
   // Throws if a word of the rule fits nothing.
   void CheckWords(const Compiled& compiled) const;
   std::set<std::string> NodesBetween(const Rule& rule) const;
-  // The nodes that a word of `from` or `to` means: the node itself, or who reads or gives the
-  // value.
-  std::vector<graph::Node> EndsOf(const Rule& rule, const std::string& word, bool is_start) const;
+  enum class PathEnd { kFrom, kTo };
+  // Returns the nodes that a word of the rule's list `from` or `to` means: the node of that name,
+  // and the nodes that read (kFrom) or give (kTo) the value of that name.
+  std::vector<graph::Node> EndsOf(const Rule& rule, const std::string& word, PathEnd end) const;
   bool Fits(const Compiled& compiled, const graph::Node& node, std::string_view value) const;
   const Treatment& Cached(const std::vector<bool>& fitting) const;
   Treatment MakeTreatment(const std::vector<bool>& fitting) const;

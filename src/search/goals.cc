@@ -47,7 +47,10 @@ Comparison SplitComparison(std::string_view text, std::string_view examples) {
   Fail(ErrorCode::kInvalidArgument, "'{}' is no bound; write {}", text, examples);
 }
 
-void CheckDirection(const Comparison& comparison, bool is_at_least, std::string_view text) {
+enum class Direction { kAtLeast, kAtMost };
+
+void CheckDirection(const Comparison& comparison, Direction direction, std::string_view text) {
+  const bool is_at_least = direction == Direction::kAtLeast;
   if (comparison.is_at_least == is_at_least) return;
   Fail(ErrorCode::kInvalidArgument, "'{}': {} is bounded by {}", text, comparison.name,
        is_at_least ? ">=, more of it is better" : "<=, less of it is better");
@@ -81,7 +84,7 @@ Target ParseTarget(std::string_view text) {
   for (const MetricWord& word : kMetrics) {
     names.emplace_back(word.name);
     if (word.name != comparison.name) continue;
-    CheckDirection(comparison, word.is_at_least, text);
+    CheckDirection(comparison, word.is_at_least ? Direction::kAtLeast : Direction::kAtMost, text);
     return {word.metric, ParseBound(comparison.bound)};
   }
   Fail(ErrorCode::kInvalidArgument, "there is no measure '{}'{}; write {}", comparison.name,
@@ -147,7 +150,7 @@ Budget ParseBudget(std::string_view text) {
   const Comparison comparison =
       SplitComparison(text, "bits<=5.0, bytes<=3MB, mac_bits<=40 or time<=1.3");
   const CostKind kind = ParseCostKind(comparison.name);
-  CheckDirection(comparison, false, text);
+  CheckDirection(comparison, Direction::kAtMost, text);
   const double bound =
       kind == CostKind::kBytes ? ParseBytes(comparison.bound) : ParseBound(comparison.bound);
   if (bound <= 0) Fail(ErrorCode::kInvalidArgument, "'{}': the bound must be above 0", text);

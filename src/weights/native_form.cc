@@ -18,13 +18,17 @@ bool HasInput(const graph::Node& node, size_t i) {
   return i < node.num_inputs() && !node.input(i).empty();
 }
 
-// The bits at position `i`, counted as a two's complement number if `is_signed`.
-int64_t CodeAt(std::span<const std::byte> bytes, int bits, size_t i, bool is_signed) {
+// Returns the bits of code `i` as a number without sign.
+int64_t CodeAt(std::span<const std::byte> bytes, int bits, size_t i) {
   const auto width = static_cast<size_t>(bits);
   const size_t per_byte = 8 / width;
-  const int64_t code = std::to_integer<int64_t>(bytes[i / per_byte] >> (i % per_byte * width)) &
-                       ((int64_t{1} << width) - 1);
-  return is_signed && code >= int64_t{1} << (width - 1) ? code - (int64_t{1} << width) : code;
+  return std::to_integer<int64_t>(bytes[i / per_byte] >> (i % per_byte * width)) &
+         ((int64_t{1} << width) - 1);
+}
+
+// Returns the two's complement number that `code` has in its lowest bits.
+int64_t SignExtend(int64_t code, int bits) {
+  return code >= int64_t{1} << (bits - 1) ? code - (int64_t{1} << bits) : code;
 }
 
 [[noreturn]] void FailAttribute(const char* name, int64_t value) {
@@ -169,12 +173,12 @@ void DecodeNative(const NativeForm& form, std::span<const std::byte> codes,
       std::memcpy(&scale, scales.data() + (row * num_blocks + block) * sizeof(scale),
                   sizeof(scale));
       const int64_t zero_point =
-          form.has_zero_points
-              ? CodeAt(zero_points, form.bits,
-                       row * static_cast<size_t>(form.zero_point_stride()) + block, false)
-              : form.middle();
-      const int64_t code =
-          CodeAt(codes, form.bits, row * static_cast<size_t>(form.code_stride()) + i, is_signed);
+          form.has_zero_points ? CodeAt(zero_points, form.bits,
+                                        row * static_cast<size_t>(form.zero_point_stride()) + block)
+                               : form.middle();
+      const int64_t bits =
+          CodeAt(codes, form.bits, row * static_cast<size_t>(form.code_stride()) + i);
+      const int64_t code = is_signed ? SignExtend(bits, form.bits) : bits;
       y[form.is_matmul ? i * num_rows + row : row * length + i] =
           static_cast<float>(code - zero_point) * scale;
     }

@@ -28,8 +28,8 @@ std::vector<float> RandomWeights(float mean, uint32_t seed) {
 
 // A MatMul's [kInputs, kOutputs].
 PairRule RuleOf(std::vector<uint8_t> largest = {255}, std::vector<double> costs = {}) {
-  return {ops::MatrixSums(std::vector<int64_t>{kInputs, kOutputs}, false), std::move(largest),
-          std::move(costs)};
+  return {ops::MatrixSums(std::vector<int64_t>{kInputs, kOutputs}, ops::SummedDim::kSecondLast),
+          std::move(largest), std::move(costs)};
 }
 
 plan::TensorPlan RowOf(plan::Granularity granularity) {
@@ -137,7 +137,8 @@ TEST(PairRules, SeveralReadersAreAllSatisfied) {
   // The same matrix from its other side, as a tied embedding is read.
   const std::vector<float> values = RandomWeights(0.5F, 9);
   const PairRule rows = RuleOf();
-  const PairRule columns{ops::MatrixSums(std::vector<int64_t>{kInputs, kOutputs}, true), {255}, {}};
+  const PairRule columns{
+      ops::MatrixSums(std::vector<int64_t>{kInputs, kOutputs}, ops::SummedDim::kLast), {255}, {}};
   ThreadPool pool(2);
   WeightStatistics statistics;
   const IntegerWeight weight =

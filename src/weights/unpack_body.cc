@@ -113,9 +113,9 @@ std::string UnpackBody::AddSpare(const std::string& bytes, const std::string& va
   return Add("Concat", {rows, others}, what + "_groups", {{"axis", int64_t{1}}});
 }
 
-std::string UnpackBody::InShape(std::string values, const std::string& shape, bool is_padded,
+std::string UnpackBody::InShape(std::string values, const std::string& shape, Padding padding,
                                 const std::string& name) {
-  if (is_padded) {
+  if (padding == Padding::kBehind) {
     const std::string count =
         Add("ReduceProd", {shape}, name + "_count", {{"keepdims", int64_t{1}}});
     const std::string flat = Add("Reshape", {std::move(values), Int64s(name + "_flat_shape", {-1})},

@@ -34,8 +34,11 @@ class UnpackBody {
   std::string Decode(const std::string& input, int bits, const std::vector<float>& table,
                      const std::string& what);
 
-  // Brings values into `shape`; the padding behind them, if there is any, is cut off before.
-  std::string InShape(std::string values, const std::string& shape, bool is_padded,
+  // Elements behind the last value, with which packed codes fill up their last byte or group.
+  enum class Padding { kNone, kBehind };
+  static Padding PaddingIf(bool is_padded) { return is_padded ? Padding::kBehind : Padding::kNone; }
+  // Adds nodes that cut off the padding of `values` and bring them into `shape`.
+  std::string InShape(std::string values, const std::string& shape, Padding padding,
                       const std::string& name);
 
   // What is known of the attribute `blocks`, [outer, parts, length, inner]: the shape of a weight

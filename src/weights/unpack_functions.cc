@@ -74,16 +74,16 @@ std::string AddElements(UnpackBody& body, const FormatSpec& spec, int64_t opset)
 
 // The low bits of wide codes count away from zero.
 std::string AddLowCodes(UnpackBody& body, const FormatSpec& spec, std::string elements,
-                        bool is_padded) {
+                        UnpackBody::Padding padding) {
   const int bits = formats::LowCodePlaneBits(spec);
   std::vector<float> numbers;
   for (int code = 0; code < 1 << bits; ++code) numbers.push_back(static_cast<float>(code));
   const std::string low =
-      body.InShape(body.Decode("low_codes", bits, numbers, "low"), "blocks", is_padded, "low");
+      body.InShape(body.Decode("low_codes", bits, numbers, "low"), "blocks", padding, "low");
   std::vector<float> signs(256, 1.0F);
   std::fill(signs.begin() + 128, signs.end(), -1.0F);
-  const std::string sign =
-      body.InShape(body.Decode("codes", 8, signs, "sign"), "blocks", false, "sign");
+  const std::string sign = body.InShape(body.Decode("codes", 8, signs, "sign"), "blocks",
+                                        UnpackBody::Padding::kNone, "sign");
   return body.Add("Add", {std::move(elements), body.Add("Mul", {sign, low}, "signed_low")},
                   "whole_elements");
 }
@@ -115,8 +115,8 @@ std::string AddScales(UnpackBody& body, const FormatSpec& spec) {
         body.Add("Concat", {as_list(outer), as_list(num_sub_blocks), as_list(inner)}, "shift_shape",
                  {{"axis", int64_t{0}}});
     // Shifts are few: their padding is always cut off.
-    const std::string factors =
-        body.InShape(body.Decode("shifts", bits, ShiftTable(bits), "shift"), shape, true, "shift");
+    const std::string factors = body.InShape(body.Decode("shifts", bits, ShiftTable(bits), "shift"),
+                                             shape, UnpackBody::Padding::kBehind, "shift");
     result = body.Add("Mul", {result, body.PerPart(factors, parts, sub_block, "sub_block_scale")},
                       "part_scale");
   }
@@ -231,9 +231,11 @@ PackedStorage StoragePacked(const FormatSpec& spec, std::span<const int64_t> sha
         "the blocked axis cut into equal parts, none of which crosses the end of a block.",
         spec.name, spec.block_size);
     body.IntsAttribute("blocks");
-    std::string elements =
-        body.InShape(AddElements(body, spec, opset), "blocks", is_padded && bits < 8, "elements");
-    if (low_bits > 0) elements = AddLowCodes(body, spec, elements, is_padded);
+    std::string elements = body.InShape(AddElements(body, spec, opset), "blocks",
+                                        UnpackBody::PaddingIf(is_padded && bits < 8), "elements");
+    if (low_bits > 0) {
+      elements = AddLowCodes(body, spec, elements, UnpackBody::PaddingIf(is_padded));
+    }
     const std::string scaled =
         body.Add("Mul", {elements, AddScales(body, spec)}, "weight_in_blocks");
     body.Add("Reshape", {scaled, body.IntsAttribute("shape")}, "weight");

@@ -47,24 +47,26 @@ std::vector<float> NumbersOfCodes(const FormatSpec& spec) {
 
 // The numbers of codes in `shape`, float or, of wide ones, int64.
 std::string AddNumbers(UnpackBody& body, const FormatSpec& spec, const std::string& input,
-                       const std::string& shape, bool is_padded, const std::string& what) {
+                       const std::string& shape, UnpackBody::Padding padding,
+                       const std::string& what) {
   std::string numbers =
       IsPlane(spec) ? body.Decode(input, spec.element_bits, NumbersOfCodes(spec), what)
                     : body.Cast(input, IsWide(spec) ? DataType::kInt64 : DataType::kFloat, what);
-  return body.InShape(std::move(numbers), shape, IsPlane(spec) && is_padded, what);
+  if (!IsPlane(spec)) padding = UnpackBody::Padding::kNone;
+  return body.InShape(std::move(numbers), shape, padding, what);
 }
 
 // code - zero_point, as floats in the shape `blocks`.
 std::string AddDifferences(UnpackBody& body, const FormatSpec& spec, bool is_asymmetric,
-                           bool is_padded, const UnpackBody::Parts& parts,
+                           UnpackBody::Padding padding, const UnpackBody::Parts& parts,
                            const std::string& block_size) {
-  std::string numbers = AddNumbers(body, spec, "codes", "blocks", is_padded, "elements");
+  std::string numbers = AddNumbers(body, spec, "codes", "blocks", padding, "elements");
   std::string zero_point;
   if (is_asymmetric) {
     const std::string shape = body.Add("Shape", {"scales"}, "scales_shape");
     // Zero points are few: their padding is always cut off.
     const std::string of_block =
-        AddNumbers(body, spec, "zero_points", shape, /*is_padded=*/true, "zero_point");
+        AddNumbers(body, spec, "zero_points", shape, UnpackBody::Padding::kBehind, "zero_point");
     zero_point = body.BehindParts(body.PerPart(of_block, parts, block_size, "part_zero_point"),
                                   "zero_point_in_parts");
   } else if (!IsSigned(spec)) {
@@ -175,8 +177,8 @@ PackedStorage StoragePackedInteger(const FormatSpec& spec, std::span<const int64
   body.IntsAttribute("blocks");
   const std::string block_size = body.IntAttribute("block_size");
   const UnpackBody::Parts parts = body.AddParts();
-  const std::string differences =
-      AddDifferences(body, spec, is_asymmetric, is_padded, parts, block_size);
+  const std::string differences = AddDifferences(
+      body, spec, is_asymmetric, UnpackBody::PaddingIf(is_padded), parts, block_size);
   const std::string scale =
       body.BehindParts(body.PerPart("scales", parts, block_size, "part_scale"), "scale_in_blocks");
   const std::string scaled = body.Add("Mul", {differences, scale}, "weight_in_blocks");
@@ -214,7 +216,10 @@ std::optional<PackedWeight> PackedIntegerOf(const graph::Model& model, const gra
   if (node.num_inputs() != num_parts) {
     FailNotOurs(fmt::format("it has {} inputs, expected {}", node.num_inputs(), num_parts));
   }
-  IntegerLayout layout{weight.view, integer.block_size, false, 0};
+  IntegerLayout layout{.view = weight.view,
+                       .block_size = integer.block_size,
+                       .is_per_column = false,
+                       .zero_point = 0};
   if (EqualParts(layout.view, layout.block_size) != node.GetInts("blocks")) {
     FailNotOurs(
         fmt::format("attribute 'blocks' does not follow from block_size {}", integer.block_size));

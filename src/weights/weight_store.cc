@@ -110,7 +110,7 @@ void WeightStore::StoreDequantized(const std::string& target, const Dequantizati
 
 void WeightStore::Describe(const std::string& value, DataType type,
                            const std::vector<int64_t>& dims) {
-  graph::ValueInfo info{type, true, {}};
+  graph::ValueInfo info{.type = type, .has_shape = true, .shape = {}};
   for (const int64_t dim : dims) info.shape.push_back({dim, ""});
   model_.SetInfo(value, info);
 }
