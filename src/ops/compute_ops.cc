@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/check.h"
+
 namespace bitpress::ops {
 namespace {
 
@@ -111,6 +113,7 @@ std::optional<int64_t> ChannelAxis(const graph::Node& node, size_t input_index, 
 
 WeightLayout LayoutWeight(const graph::Node& node, const Operand& operand,
                           std::span<const int64_t> dims, int64_t block_size, ShortAxis short_axis) {
+  BITPRESS_DCHECK(operand.axis >= 0 && static_cast<size_t>(operand.axis) < dims.size());
   const WeightLayout plain{operand.axis, false};
   if (operand.slot != Slot::kKernel || block_size == 0) return plain;
   const ComputeOp* op = FindComputeOp(node);

@@ -2,11 +2,13 @@
 
 #include <string>
 
+#include "base/check.h"
 #include "base/tensor.h"
 
 namespace bitpress::ops {
 
 std::optional<SumLayout> ConvSums(std::span<const int64_t> dims, int64_t group) {
+  BITPRESS_DCHECK(dims.size() >= 3 && group >= 1 && dims[0] % group == 0);
   const int64_t outputs_of_group = dims[0] / group;
   if (dims[1] == 1 && outputs_of_group == 1) return std::nullopt;
   const int64_t positions = NumElements(dims.subspan(2));
@@ -21,6 +23,7 @@ std::optional<SumLayout> ConvSums(std::span<const int64_t> dims, int64_t group) 
 }
 
 SumLayout MatrixSums(std::span<const int64_t> dims, SummedDim summed) {
+  BITPRESS_DCHECK(dims.size() >= 2);
   const bool is_transposed = summed == SummedDim::kLast;
   const int64_t rows = dims[dims.size() - 2];
   const int64_t columns = dims[dims.size() - 1];
@@ -35,6 +38,7 @@ SumLayout MatrixSums(std::span<const int64_t> dims, SummedDim summed) {
 }
 
 SumLayout RecurrentSums(std::span<const int64_t> dims) {
+  BITPRESS_DCHECK(dims.size() == 3);
   return MatrixSums(dims, SummedDim::kLast);
 }
 

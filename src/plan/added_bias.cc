@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/check.h"
 #include "plan/plan_rows.h"
 
 namespace bitpress::plan {
@@ -23,6 +24,7 @@ bool IsFactor(const TensorPlan& row) {
 void AddBiasRow(QuantPlan& plan, const std::string& value, const TensorUse& use) {
   const auto weight = std::ranges::find_if(
       plan.tensors, [&](const TensorPlan& row) { return IsRead(row, use, 1); });
+  BITPRESS_DCHECK(weight != plan.tensors.end());
   const bool is_of_integers =
       IsFactor(*weight) && std::ranges::any_of(plan.tensors, [&](const TensorPlan& row) {
         return IsRead(row, use, 0) && IsFactor(row);

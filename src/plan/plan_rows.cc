@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "ops/quantizer_nodes.h"
 
@@ -176,6 +177,7 @@ TensorPlan RowMaker::IntegerWeight(const Node& node, size_t input, const ops::Op
 }
 
 void RowMaker::MakeRowsOfRecurrent(std::span<const int64_t> dims, TensorPlan& row) {
+  BITPRESS_DCHECK(row.integer && dims.size() > 2);
   row.integer->granularity = Granularity::kPerBlock;
   row.axis = 2;
   row.integer->block_size = dims[2];

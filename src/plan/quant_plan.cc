@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "ops/quantizer_nodes.h"
@@ -111,12 +112,14 @@ void CheckRow(const QuantPlan& plan, const TensorPlan& row, const NodeIndex& nod
 }  // namespace
 
 double ScaledMaximum(const formats::FormatSpec& spec) {
+  BITPRESS_DCHECK(spec.family == formats::Family::kFloat);
   return spec.element_type == formats::ElementType::kBFloat16
              ? 2
              : formats::LayoutOf(spec.element_type).max_value;
 }
 
 formats::FormatSpec TensorPlan::Spec() const {
+  BITPRESS_DCHECK(is_quantized());
   formats::FormatSpec spec = formats::FindFormat(format);
   if (scale_choice) spec.scale_choice = *scale_choice;
   spec.rounding = rounding;
@@ -124,6 +127,7 @@ formats::FormatSpec TensorPlan::Spec() const {
 }
 
 TensorPlan TensorPlan::ThroughRow() const {
+  BITPRESS_DCHECK(!through.empty());
   TensorPlan row;
   row.value = value;
   row.format = through;
@@ -136,6 +140,7 @@ TensorPlan TensorPlan::ThroughRow() const {
 }
 
 formats::IntegerSpec TensorPlan::IntegerSpec() const {
+  BITPRESS_DCHECK(integer.has_value());
   return {Spec().element_type, integer->is_symmetric, integer->is_reduced, integer->scale_kind};
 }
 

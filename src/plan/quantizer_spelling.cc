@@ -1,5 +1,6 @@
 #include "plan/quantizer_spelling.h"
 
+#include "base/check.h"
 #include "formats/quark.h"
 
 namespace bitpress::plan {
@@ -109,6 +110,7 @@ QuantizerSpelling SpellQuark(const FormatSpec& spec, std::optional<int64_t> axis
 
 QuantizerSpelling SpellQuantizer(plan::OperatorSet operators, const FormatSpec& spec,
                                  std::optional<int64_t> axis) {
+  BITPRESS_DCHECK(axis.has_value() || !spec.is_blocked());
   return operators == plan::OperatorSet::kQuark ? SpellQuark(spec, axis)
                                                 : SpellBitpress(spec, axis);
 }

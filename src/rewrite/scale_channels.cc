@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
 #include "base/tensor.h"
 
 namespace bitpress::rewrite {
@@ -46,6 +47,8 @@ std::optional<std::vector<float>> Magnitudes(const Model& model, const ops::Chan
 
 void ScaleWeight(Model& model, const ops::ChannelLayer& layer, std::span<const double> inputs,
                  std::span<const double> outputs) {
+  BITPRESS_DCHECK(inputs.empty() || inputs.size() == layer.inputs.num_channels);
+  BITPRESS_DCHECK(outputs.empty() || outputs.size() == layer.outputs.num_channels);
   const graph::InitializerView weight = model.Initializer(layer.weight);
   const std::span<const float> values = weight.values<float>();
   std::vector<float> scaled(values.size());
@@ -64,6 +67,7 @@ void ScaleWeight(Model& model, const ops::ChannelLayer& layer, std::span<const d
 void DivideVector(Model& model, Node node, size_t input, std::span<const double> factors) {
   const graph::InitializerView vector = model.Initializer(node.input(input));
   const std::span<const float> values = vector.values<float>();
+  BITPRESS_DCHECK(values.size() == factors.size());
   std::vector<float> scaled(values.size());
   for (size_t i = 0; i < scaled.size(); ++i) {
     scaled[i] = static_cast<float>(values[i] / factors[i]);

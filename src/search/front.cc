@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "base/check.h"
+
 namespace bitpress::search {
 namespace {
 
@@ -46,6 +48,7 @@ void KeepOneAStretch(std::vector<State>& states, size_t count) {
 }  // namespace
 
 Front FindFront(const std::vector<std::vector<Option>>& items, size_t most_kept) {
+  BITPRESS_DCHECK(std::ranges::none_of(items, &std::vector<Option>::empty));
   Front front;
   std::vector<std::vector<State>> levels{{State{}}};
   for (const std::vector<Option>& options : items) {
@@ -79,6 +82,7 @@ Front FindFront(const std::vector<std::vector<Option>>& items, size_t most_kept)
 }
 
 std::vector<FrontPoint> Thin(std::vector<FrontPoint> points, size_t count) {
+  BITPRESS_DCHECK(count >= 2);
   if (points.size() <= count) return points;
   const double first = points.front().cost;
   const double step = (points.back().cost - first) / static_cast<double>(count - 1);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/words.h"
 #include "calibrate/sample_runs.h"
@@ -348,6 +349,7 @@ Sensitivity MeasureSensitivity(const graph::Model& model, const SearchLayers& la
 }
 
 double RankCorrelation(const std::vector<double>& a, const std::vector<double>& b) {
+  BITPRESS_DCHECK(a.size() == b.size() && a.size() >= 2);
   const std::vector<double> ranks_a = RanksOf(a);
   const std::vector<double> ranks_b = RanksOf(b);
   const double mean = (static_cast<double>(a.size()) + 1) / 2;

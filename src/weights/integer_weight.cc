@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "formats/qparams_search.h"
 #include "kernels/half.h"
@@ -167,6 +168,7 @@ std::vector<QParams> IntegerWeight::ComputeParams(ThreadPool& pool) const {
 }
 
 PairLoss IntegerWeight::LossOfPairs(ThreadPool& pool) const {
+  BITPRESS_DCHECK(!pairs_.empty() && given_.empty());
   const std::vector<float> values = Floats();
   return EstimatePairLoss(
       pairs_, values, ChooseParams(values, pool), spec_,

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/check.h"
 #include "base/error.h"
 
 namespace bitpress::weights {
@@ -161,6 +162,7 @@ std::optional<NativeForm> NativeFormOf(const graph::Model& model, const graph::N
 void DecodeNative(const NativeForm& form, std::span<const std::byte> codes,
                   std::span<const std::byte> scales, std::span<const std::byte> zero_points,
                   std::span<float> y, ThreadPool& pool) {
+  BITPRESS_DCHECK(y.size() == static_cast<size_t>(form.num_rows * form.row_length));
   const bool is_signed = form.code_type() == DataType::kInt4;
   const auto num_rows = static_cast<size_t>(form.num_rows);
   const auto length = static_cast<size_t>(form.row_length);

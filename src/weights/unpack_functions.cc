@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "formats/pack.h"
@@ -189,6 +190,8 @@ bool HasFloat8Codes(const FormatSpec& spec) {
 
 PackedStorage StoragePacked(const FormatSpec& spec, std::span<const int64_t> shape,
                             const BlockView& view, int64_t opset) {
+  BITPRESS_DCHECK(formats::WhyNotPackable(spec).empty() && opset >= kFirstPackedOpset);
+  BITPRESS_DCHECK(view.num_elements() > 0 && view.num_elements() == NumElements(shape));
   const formats::PackedSizes sizes = formats::SizesOf(spec, view.outer, view.axis, view.inner);
   PackedStorage storage;
   graph::FunctionSpec& function = storage.function;

@@ -23,6 +23,8 @@ struct BlockView {
   int64_t outer = 1;
   int64_t axis = 1;
   int64_t inner = 1;
+
+  int64_t num_elements() const { return outer * axis * inner; }
 };
 
 // What the names of these functions begin with, and where padding behind the codes is cut off, end

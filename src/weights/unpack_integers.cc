@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "formats/pack.h"
@@ -143,6 +144,9 @@ std::vector<int64_t> IntegerLayout::scale_dims() const {
 
 PackedStorage StoragePackedInteger(const FormatSpec& spec, std::span<const int64_t> shape,
                                    const IntegerLayout& layout) {
+  BITPRESS_DCHECK(spec.is_integer());
+  BITPRESS_DCHECK(layout.view.num_elements() > 0 &&
+                  layout.view.num_elements() == NumElements(shape));
   const bool is_asymmetric = !layout.zero_point;
   const size_t group = IsPlane(spec) ? formats::PackGroupOf(spec.element_bits).num_codes : 1;
   const bool is_padded = static_cast<size_t>(NumElements(shape)) % group != 0;
@@ -242,6 +246,8 @@ std::optional<PackedWeight> PackedIntegerOf(const graph::Model& model, const gra
 
 void UnpackInteger(const PackedWeight& weight, std::span<const std::span<const std::byte>> parts,
                    std::span<float> y, ThreadPool& pool) {
+  BITPRESS_DCHECK(weight.integer.has_value());
+  BITPRESS_DCHECK(y.size() == static_cast<size_t>(NumElements(weight.shape)));
   const PackedWeight::Integer& integer = *weight.integer;
   const CodeReader code_at = ReaderOf(weight.spec);
   const auto axis = static_cast<size_t>(weight.view.axis);
