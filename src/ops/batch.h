@@ -1,5 +1,5 @@
-// How many samples a model takes at a time: what evaluation, calibration and the check of a model
-// ask before they read samples. Pure.
+// The number of samples that a model takes in one run. Evaluation, calibration and the check of a
+// model ask for it before they read samples. Pure.
 #pragma once
 
 #include <cstddef>
@@ -14,18 +14,19 @@ namespace bitpress::ops {
 // batch; inputs that leave it free, or have none, take as many rows as the others.
 class FixedBatch {
  public:
-  // `dims`: not positive where a dimension is free; empty for a scalar or an unknown rank.
+  // Adds an input of these dimensions. A free dimension is 0 or negative; `dims` is empty for a
+  // scalar or an unknown rank.
   void AddInput(std::span<const int64_t> dims);
-  // Returns the samples of one run, 0 if the inputs take any number. Inputs that fix different
-  // first dimensions are no rows of samples: 1.
+  // Returns the number of samples in one run, or 0 if the inputs take any number. Returns 1 if the
+  // inputs fix different first dimensions, because they are no rows of samples then.
   size_t num_samples() const { return is_one_ ? 1 : rows_; }
 
  private:
-  size_t rows_ = 0;  // that the last input with a fixed first dimension has
+  size_t rows_ = 0;  // first dimension of the last input that fixes it
   bool is_one_ = false;
 };
 
-// Returns the same for the inputs of a model.
+// Returns the number of samples in one run of `model`, as FixedBatch::num_samples has it.
 size_t FixedBatchOf(const graph::Model& model);
 
 }  // namespace bitpress::ops

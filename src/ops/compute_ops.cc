@@ -16,8 +16,8 @@ struct ComputeOp {
   Kind kind;
 };
 
-// Further inputs of the fused ones (FusedConv's Z) are added after the product and stay as they
-// are.
+// Further inputs of the fused operators, such as FusedConv's Z, are added after the product and
+// stay as they are.
 constexpr ComputeOp kComputeOps[] = {
     {"", "Conv", Kind::kConv},
     {"", "ConvTranspose", Kind::kConvTranspose},
@@ -38,8 +38,9 @@ const ComputeOp* FindComputeOp(const graph::Node& node) {
   return found == std::end(kComputeOps) ? nullptr : found;
 }
 
-// Axis of a matrix product's operand. `transposed` swaps the last two dimensions;
-// `transposed_batch` (FusedMatMul) moves the first dimension behind the batch before that.
+// Returns the axis of a matrix product's operand along which products are summed. transA and transB
+// swap the last two dimensions; before that, transBatchA and transBatchB (FusedMatMul) move the
+// first dimension behind the batch.
 int64_t MatMulAxis(const graph::Node& node, size_t input_index, int64_t rank) {
   const bool is_left = input_index == 0;
   const bool is_transposed = node.GetInt(is_left ? "transA" : "transB", 0) != 0;
@@ -107,7 +108,7 @@ std::optional<int64_t> ChannelAxis(const graph::Node& node, size_t input_index, 
   if (op == nullptr || !operand || rank < 2) return std::nullopt;
   if (op->kind == Kind::kConv) return 0;
   if (op->kind == Kind::kConvTranspose) return 1;
-  // Of the last two dimensions the one that is not summed over.
+  // The one of the last two dimensions that is not summed over.
   return operand->axis == rank - 1 ? rank - 2 : rank - 1;
 }
 

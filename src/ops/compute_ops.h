@@ -1,7 +1,10 @@
-// The operators that multiply (Conv, ConvTranspose, Gemm, MatMul and their fused kin) and, for each
-// of their inputs, the axis along which products are summed: blocks run along it in the weight and
-// in the activation that meets it. Recurrent operators multiply too, but with states that no
-// quantizer can stand on: of those the weights alone are operands. Pure.
+// The compute operators: those that multiply (Conv, ConvTranspose, Gemm, MatMul and their fused
+// kin). Plans, searches and reports ask here which inputs are multiplied, and along which axis the
+// products are summed. Blocks run along that axis in the weight and in the activation that meets
+// it. Pure.
+//
+// Recurrent operators multiply too, but with states that no quantizer can stand on: only their
+// weights are operands.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +17,7 @@
 
 namespace bitpress::ops {
 
-// What an input is to a compute operator.
+// The role of an input in a compute operator.
 enum class Slot {
   kData,       // an activation, or a constant in its place
   kKernel,     // the weight of a convolution: constant in all but exotic models
@@ -23,57 +26,62 @@ enum class Slot {
   kBias,
 };
 
+// An input that takes part in a product.
 struct Operand {
   Slot slot = Slot::kData;
-  // The reduction axis: >= 0, or counted from the end (< 0) where the rank is not known and that is
-  // right.
+  // The axis along which products are summed. It is negative, counted from the end, for matrices
+  // and biases of unknown rank.
   int64_t axis = 0;
 };
 
-// Multiplies activations of the graph with weights or with each other; no recurrent operator.
+// Returns whether the node multiplies activations with weights or with each other. Recurrent
+// operators are no compute operators.
 bool IsComputeOp(const graph::Node& node);
 
-// LSTM, GRU or RNN.
+// Returns whether the node is an LSTM, GRU or RNN.
 bool IsRecurrent(const graph::Node& node);
-bool IsRecurrent(std::string_view op_type);  // of the standard operators
+// Returns the same for the name of a standard operator.
+bool IsRecurrent(std::string_view op_type);
 
-// Whether it reads a tensor's shape only: rounding its values for it is wasted.
+// Returns whether the node reads only the shape of its input. Quantizing that input for it would be
+// a waste.
 bool ReadsShapeOnly(const graph::Node& node);
 
-// Describes one input of a compute operator, or a weight or bias of a recurrent one; nothing for
-// other operators and for inputs that do not take part in the product (a fused Add's operand).
-// `rank` is that of the input, -1 if unknown.
+// Returns the role of one input of a compute operator, or of a weight or bias of a recurrent one.
+// Returns nothing for other operators, and for inputs that do not take part in the product, such as
+// the operand of a fused Add. `rank` is the input's, -1 if it is not known.
 std::optional<Operand> OperandOf(const graph::Node& node, size_t input_index, int64_t rank);
 
-// The axis, counted from the end, along which input 0 or 1 of a compute operator has the channels
-// that the operator sums over, whatever the input's rank; nothing as OperandOf.
+// Returns the axis along which input 0 or 1 of a compute operator has the channels that are summed
+// over. The axis does not depend on the input's rank: it is counted from the end, but for images
+// (Conv) from the front. Returns nothing where OperandOf does.
 std::optional<int64_t> SummedAxis(const graph::Node& node, size_t input_index);
 
-// The axis of a weight's output channels, along which integers have one scale each; nothing where
-// it has none, as a vector, or where they lie along several, as in a recurrent weight. REQUIRES:
-// OperandOf(node, input_index, rank) gave an operand; rank >= 0.
+// Returns the axis of a weight's output channels: along it integers have one scale for each index.
+// Returns nothing for a vector, which has no such axis, for a recurrent weight, whose channels lie
+// along several axes, and where OperandOf gives no operand.
 std::optional<int64_t> ChannelAxis(const graph::Node& node, size_t input_index, int64_t rank);
 
-// What to do with a weight whose reduction axis is shorter than a block, such as a depthwise Conv's
-// [C, 1, 3, 3].
+// The layout of blocks in a weight whose reduction axis is shorter than a block, such as the
+// [C, 1, 3, 3] of a depthwise Conv.
 enum class ShortAxis {
-  kFlatten,   // read the axis and all dimensions after it as one row (the im2col row): blocks of up
-              // to kh * kw elements
-  kChannels,  // let blocks run along axis 0
-  kAxis,      // keep the axis: blocks as short as it is
+  kFlatten,   // the axis and all dimensions after it are read as one row (the im2col row), so that
+              // blocks have up to kh * kw elements
+  kChannels,  // blocks run along axis 0
+  kAxis,      // the axis stays, and blocks are as short as it is
 };
 
-// How blocks lie in a weight of these dimensions: the axis, and whether all dimensions after it are
-// read with it as one row.
+// The place of blocks in a weight.
 struct WeightLayout {
-  int64_t axis = 0;
-  bool flatten = false;
+  int64_t axis = 0;      // blocks run along it
+  bool flatten = false;  // the axis and all dimensions after it are read as one row
 };
 
-// REQUIRES: OperandOf(node, ...) gave `operand`, and operand.axis is a dimension of `dims`. A
-// kernel whose reduction is shorter than `block_size` follows `short_axis`; matrices keep their
-// axis (no other dimension belongs to the same sum). ConvTranspose kernels [I, O/g, kh, kw] are
-// flattened from axis 1, so that a row is one input channel's windows.
+// Returns the layout of blocks of `block_size` elements in a weight. A kernel whose reduction is
+// shorter than a block follows `short_axis`. Matrices keep their axis, because no other dimension
+// belongs to the same sum. ConvTranspose kernels [I, O/g, kh, kw] are flattened from axis 1, so
+// that a row holds the windows of one input channel. REQUIRES: OperandOf(node, ...) gave `operand`,
+// and operand.axis is a dimension of `dims`.
 WeightLayout LayoutWeight(const graph::Node& node, const Operand& operand,
                           std::span<const int64_t> dims, int64_t block_size, ShortAxis short_axis);
 

@@ -1,5 +1,6 @@
 // The layers whose channels can be scaled by changing constants: Conv, ConvTranspose, Gemm and
-// MatMul with a constant weight, and which element of the weight belongs to which channel.
+// MatMul with a constant weight. Equalization and SmoothQuant ask here which element of a weight
+// belongs to which channel. Pure.
 #pragma once
 
 #include <cstddef>
@@ -11,19 +12,22 @@
 
 namespace bitpress::ops {
 
-// A weight seen as [rows, columns, inner]; a channel's elements are those of one row, of one
-// column, or, in grouped convolutions, of one column in the rows of one group.
+// The map from the elements of a weight, seen as [rows, columns, inner], to channels. A channel has
+// the elements of one row, of one column, or, in grouped convolutions, of one column in the rows of
+// one group.
 struct ChannelMap {
-  bool is_row = false;
-  size_t rows_per_group = 0;  // if not is_row
+  bool is_row = false;        // each row is a channel
+  size_t rows_per_group = 0;  // only if not is_row
   size_t num_columns = 0;
   size_t num_channels = 0;
 
+  // Returns the channel of the elements at [row, column].
   size_t Of(size_t row, size_t column) const {
     return is_row ? row : row / rows_per_group * num_columns + column;
   }
 };
 
+// A layer whose channels can be scaled.
 struct ChannelLayer {
   graph::Node node;
   std::string weight;
@@ -33,12 +37,12 @@ struct ChannelLayer {
   size_t inner = 0;
   ChannelMap inputs = {};
   ChannelMap outputs = {};
-  bool is_convolution = false;  // channels of its activations are axis 1, else the last axis
+  bool is_convolution = false;  // channels of its activations lie along axis 1, else the last axis
   size_t rank = 0;              // of its weight, and of a convolution's activations
 };
 
-// Nothing for nodes that are no such layer; then `reason` says why if the node is one of the four
-// operators, and is empty otherwise.
+// Returns the layer that `node` is, or nothing. In that case `reason` says why if the node is one
+// of the four operators, and is empty otherwise.
 std::optional<ChannelLayer> LayerOf(const graph::Model& model, const graph::Node& node,
                                     std::string& reason);
 

@@ -30,8 +30,8 @@ bool IsOperator(const std::optional<graph::Node>& node, std::string_view op_type
   return node && node->domain().empty() && node->op_type() == op_type;
 }
 
-// Whether the value is that of a packed weight; a Mul by its scale stands between where it has one,
-// and a Cast for FLOAT16.
+// Returns whether the value comes from a packed weight. Behind the Unpack node stand a Mul if the
+// weight has a scale, and a Cast if it is FLOAT16.
 bool IsUnpacked(const graph::Model& model, std::string_view value) {
   std::optional<graph::Node> producer = model.Producer(value);
   if (IsOperator(producer, "Cast")) producer = model.Producer(producer->input(0));
@@ -41,7 +41,7 @@ bool IsUnpacked(const graph::Model& model, std::string_view value) {
   return producer && IsUnpack(*producer);
 }
 
-// What goes into Div [-> Clip] -> quantizer -> Mul, or into Cast -> Cast of a float value.
+// Returns the float value that goes into Div [-> Clip] -> quantizer -> Mul, or into Cast -> Cast.
 std::optional<std::string> QuantizedByStandardOperators(const graph::Model& model,
                                                         const graph::Node& last) {
   std::optional<graph::Node> first = model.Producer(last.input(0));

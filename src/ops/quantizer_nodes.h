@@ -1,5 +1,6 @@
-// Recognizes the operators that quantize a value in a running model: ours, AMD Quark's, and ONNX's
-// Q/DQ pairs. Pure.
+// The operators that quantize a value in a running model: ours, AMD Quark's, and ONNX's Q/DQ pairs.
+// Passes and reports ask here whether a model or a value is quantized already, and from which float
+// value. Pure.
 #pragma once
 
 #include <optional>
@@ -10,31 +11,33 @@
 
 namespace bitpress::ops {
 
-// Metadata of a model that we wrote.
+// The keys of the metadata in a model that we wrote.
 inline constexpr const char* kVersionMetadata = "bitpress.version";
 inline constexpr const char* kConfigMetadata = "bitpress.config";    // QuantConfig as JSON
 inline constexpr const char* kWeightsMetadata = "bitpress.weights";  // how many are quantized
 // Constants without packed codes, as a JSON object: name -> "mx6 as floats: ..." or "float: ...".
 inline constexpr const char* kUnpackedMetadata = "bitpress.unpacked";
 
-// bitpress::QuantizeDequantize_*, MXQuantizeDequantize, BFPQuantizeDequantize,
-// (Extended|Dynamic)QuantizeLinear, (Extended)DequantizeLinear and their older names: whatever
-// reads or gives a value that is quantized here.
+// Returns whether the node is bitpress::QuantizeDequantize_*, MXQuantizeDequantize,
+// BFPQuantizeDequantize, (Extended|Dynamic)QuantizeLinear, (Extended)DequantizeLinear or one of
+// their older names.
 bool IsQuantizer(const graph::Node& node);
 
-// bitpress::Unpack_*, which gives the values of a weight that is stored as codes.
+// Returns whether the node is bitpress::Unpack_*, which gives the values of a weight that is stored
+// as codes.
 bool IsUnpack(const graph::Node& node);
 
-// Whether we wrote this model with quantized weights: nothing else in it tells them from float
-// ones.
+// Returns whether we wrote this model with quantized weights. Only its metadata tells weights
+// stored as quantized floats from float ones.
 bool HasQuantizedWeights(const graph::Model& model);
 
-// If `value` comes out of a quantizer: the float value that went into it (through both halves of a
-// Q/DQ pair), or "" where codes are stored in the model (a packed weight included).
+// Returns the float value that went into the quantizer which gives `value`, through both halves of
+// a Q/DQ pair. Returns "" if the model stores codes in its place, as of a packed weight, and
+// nothing if no quantizer gives `value`.
 std::optional<std::string> QuantizedFrom(const graph::Model& model, std::string_view value);
 
-// Whether the input already reads what a quantizer of `value`, its packed form, or its quantized
-// copy `<value>_quantized`, gives.
+// Returns whether the input already reads `value` quantized: from a quantizer, from its packed
+// form, or as its quantized copy `<value>_quantized`.
 bool ReadsQuantized(const graph::Model& model, const graph::Node& node, size_t input_index,
                     std::string_view value);
 

@@ -10,7 +10,7 @@
 namespace bitpress::ops {
 namespace {
 
-// What recurrent operators read step by step, time first.
+// Returns the values that recurrent operators read step by step, with time as the first dimension.
 std::vector<std::string> SequencesOf(const graph::Model& model) {
   std::vector<std::string> sequences;
   for (const graph::Node& node : model.AllNodes()) {
@@ -20,7 +20,7 @@ std::vector<std::string> SequencesOf(const graph::Model& model) {
   return sequences;
 }
 
-// The name of the first dimension, or "".
+// Returns the name of the first dimension, or "".
 std::string FirstSymbol(const graph::Model& model, const std::string& value) {
   const graph::ValueInfo info = model.InfoOf(value);
   return info.shape.empty() ? "" : info.shape.front().symbol;

@@ -1,5 +1,5 @@
-// Which inputs of a model are sequences whose first dimension is time, so that samples cannot be
-// stacked along it.
+// The time axis of a model's inputs. Calibration and evaluation ask here whether the first
+// dimension of an input is time, because samples cannot be stacked along it then. Pure.
 #pragma once
 
 #include "graph/model.h"

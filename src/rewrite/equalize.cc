@@ -16,15 +16,15 @@ namespace {
 using graph::Model;
 using graph::Node;
 
-// A layer's weight and what its channels are scaled by: the factors of the pair that it ends, and
-// of the one that it begins.
+// A layer's weight with the factors of its channels: `inputs` of the pair that the layer ends, and
+// `outputs` of the pair that it begins.
 struct ScaledLayer {
   ops::ChannelLayer layer;
   std::vector<float> magnitudes;  // [rows, columns]
   std::span<const double> inputs = {};
   std::span<const double> outputs = {};
 
-  // The largest magnitude of each input or output channel as it is scaled now.
+  // Returns the largest magnitude of each input or output channel with the present factors.
   std::vector<double> Ranges(const ops::ChannelMap& channels) const {
     std::vector<double> ranges(channels.num_channels);
     for (size_t i = 0; i < magnitudes.size(); ++i) {
@@ -40,11 +40,12 @@ struct ScaledLayer {
   }
 };
 
+// A pair of layers with the factors between them.
 struct ScaledPair {
   LayerPair pair;
   ScaledLayer* first = nullptr;
   ScaledLayer* second = nullptr;
-  std::vector<double> bias;     // magnitudes, of the sum of all that is added in between
+  std::vector<double> bias;     // the sum of all vectors that are added in between
   std::vector<double> factors;  // one a channel
   EqualizedPair report = {};
 };
@@ -60,7 +61,7 @@ class Equalizer {
     LayerPairs found = FindLayerPairs(model_);
     report_.left_alone = std::move(found.left_alone);
     for (LayerPair& pair : found.pairs) Take(std::move(pair));
-    // Spans into vectors that no longer move.
+    // The spans point into vectors that no longer move.
     for (ScaledPair& pair : pairs_) {
       pair.first->outputs = pair.factors;
       pair.second->inputs = pair.factors;
@@ -125,7 +126,7 @@ class Equalizer {
     pairs_.push_back(std::move(taken));
   }
 
-  // Of a node; nothing if its weight is not finite.
+  // Returns the scaled layer of a node; null if its weight is not finite.
   ScaledLayer* LayerFor(const ops::ChannelLayer& layer) {
     const auto [found, is_new] = layers_.try_emplace(layer.node.output(0), ScaledLayer{layer, {}});
     ScaledLayer& scaled = found->second;
@@ -137,8 +138,8 @@ class Equalizer {
     return scaled.magnitudes.empty() ? nullptr : &scaled;
   }
 
-  // Each pair's ranges become equal, which changes those of its neighbours; after some rounds all
-  // of them fit.
+  // Makes the ranges of all pairs equal. Changing one pair changes the ranges of its neighbours, so
+  // that it takes some rounds until all of them fit.
   void Balance() {
     constexpr int64_t kMostSteps = 200;  // chains of 50 layers need about 25
     constexpr double kConverged = 1e-3;
@@ -151,7 +152,7 @@ class Equalizer {
     }
   }
 
-  // Returns the largest change of a factor, as a logarithm.
+  // Makes the ranges of one pair equal. Returns the largest change of a factor, as a logarithm.
   double BalancePair(ScaledPair& pair) const {
     // Beyond this, weights of channels that are as good as dead would become infinite or subnormal.
     constexpr double kMostFactor = 1 << 16;
@@ -169,9 +170,9 @@ class Equalizer {
     return change;
   }
 
-  // Clip(x, 0, limit) of channels that are divided by f: limit / f. The Clip keeps the largest of
-  // these limits, so that its result has the range of the Min's behind it, and ONNX Runtime can
-  // still take it into the layer before it.
+  // Puts a Min with one limit a channel behind a Clip(x, 0, limit): a channel divided by f has the
+  // limit limit / f. The Clip keeps the largest of these limits, so that its result has the range
+  // of the Min's result, and ONNX Runtime can still fuse it with the layer before it.
   void Bound(ScaledPair& pair) {
     Node clip = *pair.pair.clip;
     const ops::ChannelLayer& first = pair.pair.first;

@@ -13,9 +13,9 @@ namespace {
 using graph::Model;
 using graph::Node;
 
-// f(s x) = s f(x) for each element; a PRelu's slopes are multiplied with it.
+// The operators with f(s x) = s f(x) for each element. A PRelu's slopes are multiplied with it.
 constexpr std::string_view kElementwise[] = {"Relu", "LeakyRelu", "PRelu", "Identity"};
-// The same for each channel of an image.
+// The operators with f(s x) = s f(x) for each channel of an image.
 constexpr std::string_view kPools[] = {"MaxPool", "AveragePool", "GlobalAveragePool",
                                        "GlobalMaxPool"};
 
@@ -24,14 +24,22 @@ bool Contains(const std::string_view (&names)[N], const std::string& name) {
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
-// A vector of one finite float a channel, along the axis of the layer's channels.
+// The place from which a vector of one element a channel is read.
+enum class VectorPlace {
+  kBiasInput,     // the layer's own bias: [channels]
+  kBehindResult,  // added to the layer's result, and broadcast to its shape
+};
+
+// Returns whether `name` is a constant of one finite float a channel, along the axis of the layer's
+// channels.
 bool IsChannelVector(const Model& model, const ops::ChannelLayer& layer, const std::string& name,
-                     bool is_bias_input) {
+                     VectorPlace place) {
   if (!model.IsInitializer(name)) return false;
   const graph::InitializerView vector = model.Initializer(name);
   if (vector.type != DataType::kFloat) return false;
   // Behind the channels of an image come its other dimensions.
-  const size_t num_behind = layer.is_convolution && !is_bias_input ? layer.rank - 2 : 0;
+  const bool is_image = layer.is_convolution && place == VectorPlace::kBehindResult;
+  const size_t num_behind = is_image ? layer.rank - 2 : 0;
   const std::span<const int64_t> dims = vector.dims;
   if (dims.size() <= num_behind) return false;
   const size_t axis = dims.size() - 1 - num_behind;
@@ -42,7 +50,7 @@ bool IsChannelVector(const Model& model, const ops::ChannelLayer& layer, const s
   return std::ranges::all_of(vector.values<float>(), [](float x) { return std::isfinite(x); });
 }
 
-// The one number of a constant; nothing if it is another kind of value.
+// Returns the one number of a constant; nothing if it is another kind of value.
 std::optional<float> ScalarOf(const Model& model, const std::string& name) {
   if (!model.IsInitializer(name)) return std::nullopt;
   const graph::InitializerView value = model.Initializer(name);
@@ -50,6 +58,7 @@ std::optional<float> ScalarOf(const Model& model, const std::string& name) {
   return value.values<float>()[0];
 }
 
+// The way from one layer to the next.
 class Walk {
  public:
   Walk(const Model& model, LayerPair& pair) : model_(model), pair_(pair) {}
@@ -59,7 +68,7 @@ class Walk {
   std::string Run() {
     const ops::ChannelLayer& first = pair_.first;
     if (!first.bias.empty()) {
-      if (!IsChannelVector(model_, first, first.bias, /*is_bias_input=*/true)) {
+      if (!IsChannelVector(model_, first, first.bias, VectorPlace::kBiasInput)) {
         return "its bias is no constant vector of finite numbers";
       }
       pair_.biases.push_back({first.node, 2});
@@ -96,7 +105,7 @@ class Walk {
     return "";
   }
 
-  // Why nothing can be scaled through this node, or "".
+  // Returns why nothing can be scaled through this node, or "".
   std::string PassThrough(const graph::Use& use) {
     const Node& node = use.node;
     const std::string& op = node.op_type();
@@ -104,7 +113,7 @@ class Walk {
     if (op == "Clip") return PassClip(node);
     if (op == "Add") {
       const size_t other = 1 - use.input_index;
-      if (!IsChannelVector(model_, pair_.first, node.input(other), /*is_bias_input=*/false)) {
+      if (!IsChannelVector(model_, pair_.first, node.input(other), VectorPlace::kBehindResult)) {
         return "what it adds is no constant of one number a channel";
       }
       pair_.biases.push_back({node, other});

@@ -1,5 +1,6 @@
-// Pairs of layers between which channels can be scaled (see equalize.h): the second one reads
-// nothing but what the first one gives, through operators f with f(s x) = s f(x) for s > 0.
+// The pairs of layers between which pass equalize scales channels (equalize.h). The second layer of
+// a pair reads only the first layer's result, through operators f with f(s x) = s f(x) for s > 0.
+// Pure.
 #pragma once
 
 #include <optional>
@@ -11,12 +12,13 @@
 
 namespace bitpress::rewrite {
 
-// An input of a node: a vector of one element a channel that is added in between.
+// A vector of one element a channel that is added between the two layers, as an input of a node.
 struct AddedVector {
   graph::Node node;
   size_t input = 0;
 };
 
+// Two layers, and what stands between them.
 struct LayerPair {
   ops::ChannelLayer first;
   ops::ChannelLayer second;
@@ -25,12 +27,14 @@ struct LayerPair {
   float clip_limit = 0;
 };
 
+// All pairs of a model.
 struct LayerPairs {
   std::vector<LayerPair> pairs;  // in graph order of their first layers
-  // Layers that are no first one of a pair, and why.
+  // The layers that begin no pair, with the reason.
   std::vector<std::pair<std::string, std::string>> left_alone;
 };
 
+// Returns the pairs of a model.
 LayerPairs FindLayerPairs(const graph::Model& model);
 
 }  // namespace bitpress::rewrite

@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether the clean-up can do without the values of a constant: it is large, and only read by
-// operators into which nothing is folded.
+// Returns whether the clean-up can do without the values of a constant: it is large, and only
+// operators into which nothing is folded read it.
 bool CanHide(const graph::Model& model, const std::string& name) {
   constexpr size_t kLeastBytes = size_t{1} << 20;
   if (model.Initializer(name).bytes.size() < kLeastBytes || model.IsOutput(name) ||
@@ -35,8 +35,8 @@ bool CanHide(const graph::Model& model, const std::string& name) {
   });
 }
 
-// ONNX Runtime would copy the constants of a model, which may be larger than memory. Those that it
-// does not need are inputs while it works.
+// Cleans up a model. ONNX Runtime would copy the model's constants, which may be larger than
+// memory, so those that it does not need are inputs while it works.
 graph::Model CleanUp(const fs::path& path, graph::Model model) {
   std::vector<std::pair<std::string, graph::HeldInitializer>> hidden;
   for (const std::string& name : model.InitializerNames()) {

@@ -1,5 +1,5 @@
-// Prepare: a float model as its file has it -> the model that plans are made for. Every task on a
-// float model begins with it.
+// The preparation of a float model: it reads a file and gives the model that plans are made for.
+// Every task on a float model begins with it.
 #pragma once
 
 #include <array>
@@ -14,13 +14,14 @@
 
 namespace bitpress::rewrite {
 
-// Whether a model is cleaned up before it is planned.
+// The clean-up of a model before it is planned.
 enum class Preparation {
   // Models as exporters write them become quantizable: ONNX Runtime's basic optimizations fold
   // constants and BatchNorm, and dead nodes go.
   kOptimize,
-  // Only Constant nodes become initializers: for models with operators that this machine does not
-  // have.
+  // Only Constant nodes become initializers. This is for models with operators that this machine
+  // does
+  // not have.
   kAsIs,
 };
 

@@ -1,4 +1,5 @@
-// Scales the channels of layers (ops/layer_channels.h) by changing their constants.
+// Functions that scale the channels of layers (ops/layer_channels.h) by changing their constants.
+// Passes equalize and smooth use them.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +12,16 @@
 
 namespace bitpress::rewrite {
 
-// The largest magnitude at each [row, column] of the weight; nothing if it is not finite.
+// Returns the largest magnitude at each [row, column] of the weight; nothing if any is not finite.
 std::optional<std::vector<float>> Magnitudes(const graph::Model& model,
                                              const ops::ChannelLayer& layer);
 
-// Multiplies the weight's elements by `inputs[channel]` and divides them by `outputs[channel]`;
-// either may be empty.
+// Multiplies the weight's elements by `inputs[channel]` and divides them by `outputs[channel]`.
+// REQUIRES: each of the two is empty or has as many elements as the layer has channels there.
 void ScaleWeight(graph::Model& model, const ops::ChannelLayer& layer,
                  std::span<const double> inputs, std::span<const double> outputs);
 
-// Divides a vector of one element a channel, the input of `node`.
+// Divides a constant vector, input `input` of `node`, by `factors`. REQUIRES: as many of both.
 void DivideVector(graph::Model& model, graph::Node node, size_t input,
                   std::span<const double> factors);
 

@@ -14,7 +14,7 @@ namespace {
 using graph::Model;
 using graph::Node;
 
-// A matrix product that reads the activation, and the weight's magnitudes.
+// A matrix product that reads the activation, with the magnitudes of its weight.
 struct Reader {
   ops::ChannelLayer layer;
   std::vector<float> magnitudes;
@@ -30,7 +30,7 @@ struct Reader {
   }
 };
 
-// A vector of one float a channel, that `node` adds or multiplies along the last axis.
+// Returns whether `name` is a constant vector of one float a channel, along the last axis.
 bool IsChannelVector(const Model& model, const std::string& name, size_t num_channels) {
   if (!model.IsInitializer(name)) return false;
   const graph::InitializerView vector = model.Initializer(name);
@@ -118,7 +118,7 @@ class Smoother {
   }
 
  private:
-  // Returns why not, or "".
+  // Smooths one activation. Returns why it cannot, or "".
   std::string SmoothValue(const std::string& value) {
     const auto known = statistics_.find(value);
     const std::vector<double>* given = nullptr;
@@ -192,8 +192,9 @@ class Smoother {
     return factors;
   }
 
-  // Rounding adds an error of step^2 / 12 to each activation, which each weight it meets
-  // multiplies, and to each weight, which the activation's mean square multiplies.
+  // Returns the alpha with the least error. Rounding adds an error of step^2 / 12 to each
+  // activation, which is multiplied by each weight that it meets. It adds the same to each weight,
+  // which is multiplied by the activation's mean square.
   template <typename FactorsOf>
   static double BestAlpha(const std::vector<ChannelStatistics>& channels,
                           const std::vector<Reader>& readers, const FactorsOf& factors_of) {
@@ -229,7 +230,7 @@ class Smoother {
     return best;
   }
 
-  // Returns what the readers read now.
+  // Inserts a Mul in front of the readers. Returns the value that they read now.
   std::string InsertMul(const std::string& value, const std::vector<Reader>& readers,
                         const std::vector<double>& factors) {
     std::vector<float> inverse;
@@ -264,7 +265,7 @@ std::vector<std::string> ValuesToSmooth(const Model& model) {
     std::string reason;
     const std::optional<ops::ChannelLayer> layer = ops::LayerOf(model, node, reason);
     if (!layer || layer->is_convolution || model.IsInitializer(node.input(0))) continue;
-    if (model.InfoOf(node.input(0)).type != DataType::kFloat) continue;  // nobody knows what it is
+    if (model.InfoOf(node.input(0)).type != DataType::kFloat) continue;  // or its type is not known
     if (seen.insert(node.input(0)).second) values.push_back(node.input(0));
   }
   return values;
