@@ -1,4 +1,4 @@
-// The row of a bias that a layer got after planning. Pure.
+// The row of a bias that fine-tuning gave a layer after planning. Pure.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace bitpress::plan {
 
-// Puts a row behind that of the weight of the same node: an int32 where the bias is added to
-// products of integers, as MakePlan has it; else in the format that the plan's other biases have,
-// or float. REQUIRES: the plan has a row for input 1 of the node.
+// Adds the row of bias `value` behind the row of the weight that the same node reads. The bias is
+// an int32 if it is added to products of integers, as MakePlan has it. Otherwise it gets the format
+// of the plan's other biases, or stays float. REQUIRES: the plan has a row for input 1 of the node.
 void AddBiasRow(QuantPlan& plan, const std::string& value, const TensorUse& use);
 
 }  // namespace bitpress::plan

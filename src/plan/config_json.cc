@@ -22,7 +22,7 @@ ordered_json RuleToJson(const Rule& rule) {
   return object;
 }
 
-// The value of a setting: lists are written as one text.
+// Reads the value of a setting. A list becomes one text.
 std::string SettingText(ObjectReader& reader, const json& object, const std::string& key) {
   if (object.at(key).is_array()) return Join(reader.Strings(key.c_str()), ";");
   return reader.Text(key.c_str());

@@ -1,5 +1,5 @@
-// QuantConfig as a JSON object, for files that hold one inside another document. Part of this
-// room's JSON files; others use ToJson and ConfigFromJson of quant_config.h.
+// QuantConfig as a JSON object inside another document, such as a plan. Only the JSON readers of
+// this room use it; others use ToJson and ConfigFromJson of quant_config.h. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@
 
 namespace bitpress::plan {
 
-// See ConfigFromJson; `where` is put in front of messages.
+// Reads a configuration as ConfigFromJson does. `where` is put in front of messages.
 QuantConfig ReadConfig(const nlohmann::json& object, const std::string& where);
 
 }  // namespace bitpress::plan

@@ -12,7 +12,7 @@ using graph::Node;
 
 bool IsLstm(const Node& node) { return node.domain().empty() && node.op_type() == "LSTM"; }
 
-// Which of a node's inputs are weights; the first is the activation.
+// Returns the inputs of a node that are weights. Input 0 is the activation.
 bool IsWeightInput(const Node& node, size_t input) {
   return input == 1 || (IsLstm(node) && input == 2);
 }
@@ -23,7 +23,8 @@ class DynamicNode {
               const Node& node)
       : model_(model), rules_(rules), rows_(rows), node_(node) {}
 
-  // Why the node stays float, or "". What its integer operator cannot do is left to the float one.
+  // Returns why the node stays float, or "". It stays float if its integer operator cannot do all
+  // that it does.
   std::string Reason() const {
     const std::string& op = node_.op_type();
     if (!node_.domain().empty()) return fmt::format("{} has no dynamic integer form", op);
@@ -70,7 +71,8 @@ class DynamicNode {
   }
 
  private:
-  // Whether each row of the activation can have a scale: those of a product with one matrix.
+  // Returns whether each row of the activation can have a scale: it can in a product with one
+  // matrix.
   bool TakesRows() const {
     const bool is_product = node_.op_type() == "MatMul" || node_.op_type() == "Gemm";
     return is_product && model_.Initializer(node_.input(1)).dims.size() == 2;
@@ -115,10 +117,10 @@ class DynamicNode {
     const auto rank = static_cast<int64_t>(model_.Initializer(value).dims.size());
     row.integer->granularity = treatment.config.weight_granularity;
     if (IsLstm(node_)) {
-      // Of rows the operator takes no zero points but one.
+      // The operator takes scales of rows, but no zero points of rows.
       if (row.integer->granularity == Granularity::kPerAxis && row.integer->is_symmetric) {
         RowMaker::MakeRowsOfRecurrent(model_.Initializer(value).dims, row);
-      } else {  // directions are networks of their own
+      } else {  // one for each direction, which is a network of its own
         row.integer->granularity = Granularity::kPerAxis;
         row.axis = 0;
       }

@@ -1,5 +1,5 @@
-// Rows of nodes that compute on integers whose scales follow from each tensor when it is there:
-// MatMul, Gemm and Conv with a constant weight, and LSTM. Pure.
+// The rows of nodes that compute on dynamic integers, whose scales are computed at every inference:
+// MatMul, Gemm and Conv with a constant weight, and LSTM. MakePlan asks here first. Pure.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 
 namespace bitpress::plan {
 
-// What becomes of one input; nothing where the node is not asked to be dynamic, or is of no type
-// that has a dynamic form.
+// Returns the row of one input. Returns nothing if the configuration does not ask for a dynamic
+// node, or if the node's operator has no dynamic form.
 std::optional<TensorPlan> DynamicRow(const graph::Model& model, const NodeRules& rules,
                                      const RowMaker& rows, const graph::Node& node, size_t input);
 

@@ -29,7 +29,7 @@ double ParseBits(std::string_view text) {
   return bits;
 }
 
-// A number from 0 to 1; nothing for other texts.
+// Reads a number from 0 to 1; nothing for other texts.
 std::optional<double> ParseShare(std::string_view text) {
   double share = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), share);

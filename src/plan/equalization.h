@@ -10,23 +10,25 @@ namespace bitpress::plan {
 
 struct QuantConfig;
 
-// What becomes of a pair of layers with a Clip(0, limit) such as ReLU6 between them: its limit no
-// longer is the same for all channels once these are scaled.
+// The handling of a pair of layers with a Clip(0, limit) such as ReLU6 between them. Its limit is
+// no longer the same for all channels once these are scaled.
 enum class ClipHandling {
-  kBound,  // a Min with one limit a channel behind it: exact, but one more operator
+  kBound,  // a Min with one limit a channel stands behind it: exact, but one more operator
   kKeep,   // the pair is left alone
 };
 
+// The settings of cross-layer equalization.
 struct EqualizeOptions {
   ClipHandling clips = ClipHandling::kBound;
-  // Pairs that need such a Min are left alone where they would gain fewer bits than this, of both
-  // weights together. Measured in docs/equalization.md.
+  // The least gain, in bits of both weights together, for which a pair gets such a Min. Pairs that
+  // would gain less are left alone. The default was measured (docs/equalization.md).
   double least_clip_gain_bits = 1;
-  // Rounds over all pairs; -1: until no factor changes by more than a thousandth. Quark's CLESteps.
+  // The number of rounds over all pairs; -1: until no factor changes by more than a thousandth.
+  // AMD Quark calls it CLESteps.
   int64_t num_steps = -1;
-  // How much of a channel's bias its range includes, 0 to 1: all of it keeps channels of small
-  // weights and large biases from becoming large activations. Quark's CLEScaleAppendBias takes
-  // a twentieth.
+  // The share of a channel's bias that its range includes, 0 to 1. A share of 1 keeps channels of
+  // small weights and large biases from becoming large activations. AMD Quark's CLEScaleAppendBias
+  // takes a twentieth.
   double bias_share = 1;
 
   bool operator==(const EqualizeOptions&) const = default;
@@ -34,16 +36,20 @@ struct EqualizeOptions {
 
 // SmoothQuant (rewrite/smooth.h): how much of an activation's range moves into the weights.
 struct SmoothWish {
-  std::optional<double> alpha = 0.5;  // 0 to 1; nothing: the best for each activation
+  // The exponent that says how much of an activation's range moves into the weights, 0 to 1.
+  // Nothing: each activation gets the best.
+  std::optional<double> alpha = 0.5;
 
   bool operator==(const SmoothWish&) const = default;
 };
 
-// Whether and how the layers of a model are equalized before it is quantized with this
-// configuration. Where the user does not say: where weights are integers with one scale for a whole
-// tensor, which lose most when the ranges of channels differ.
+// Returns how the layers of a model are equalized before it is quantized with this configuration,
+// or nothing if they are not. If the user does not say, they are equalized where weights are
+// integers with one scale for a whole tensor: these lose most when the ranges of channels differ.
 std::optional<EqualizeOptions> ResolveEqualization(const QuantConfig& config);
 
+// Returns the word for a handling, and reads it back. The parser throws Error(kInvalidArgument)
+// with the allowed words.
 std::string_view ClipHandlingName(ClipHandling handling);
 ClipHandling ParseClipHandling(std::string_view word);
 

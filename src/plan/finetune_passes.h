@@ -1,5 +1,5 @@
-// Which algorithms learn weights after planning, in which order. Plain data; what they do is in
-// finetune/.
+// The algorithms that learn weights after planning, and their words in settings. The algorithms
+// themselves are in finetune/. Plain data.
 #pragma once
 
 #include <string>
@@ -9,28 +9,28 @@
 namespace bitpress::plan {
 
 enum class FinetunePass {
-  kAwq,             // channels of the inputs scaled, for weights only; comes first
-  kClipSearch,      // scales with the least error in the outputs
-  kLeastSquares,    // the best real weights for the quantized inputs, in closed form
-  kGptq,            // rounding with error feedback
-  kAdaRound,        // learned rounding up or down
-  kAdaQuant,        // learned codes and scales
-  kBiasCorrection,  // the float model's mean output
+  kAwq,           // scaled channels of the inputs, if only weights are quantized; always the first
+  kClipSearch,    // scales with the least error in the outputs
+  kLeastSquares,  // the best real weights for the quantized inputs, in closed form
+  kGptq,          // rounding with error feedback
+  kAdaRound,      // learned rounding up or down
+  kAdaQuant,      // learned codes and scales
+  kBiasCorrection,  // biases with which the mean output is that of the float model
 };
 
-// "none" (or empty): no passes. One word is a recipe:
+// Reads a list of passes. "none" and the empty text are no passes. One word is a recipe:
 //   awq            awq+clip_search+bias_correction
 //   clip_search    clip_search+bias_correction
 //   least_squares  least_squares+bias_correction
 //   gptq           gptq+bias_correction
 //   adaround       adaround+bias_correction
 //   adaquant       least_squares+gptq+adaquant+bias_correction
-// Passes joined by '+' are taken as they are. Throws Error(kInvalidArgument) with the nearest word,
-// and where awq is not the first.
+// Passes joined by '+' are taken as they are. Throws Error(kInvalidArgument) with the nearest word
+// if a word is unknown, and if awq is not the first.
 std::vector<FinetunePass> ParseFinetunePasses(std::string_view text);
-// The passes joined by '+', or "none".
+// Returns the passes joined by '+', or "none".
 std::string FinetunePassNames(const std::vector<FinetunePass>& passes);
-// For help texts.
+// Returns all words for help texts.
 std::string FinetunePassWords();
 
 }  // namespace bitpress::plan

@@ -1,5 +1,5 @@
-// Settings of fine-tuning, and what becomes of the words that other tools have for theirs. Plain
-// data; what they do is in finetune/.
+// The settings of fine-tuning, and a table of the words that other tools have for theirs. The
+// algorithms are in finetune/. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -13,57 +13,63 @@ namespace bitpress::plan {
 struct QuantConfig;
 struct Setting;
 
-// More tell layers little more, and each costs an inference.
+// The number of samples that fine-tuning learns from unless told otherwise. More samples tell
+// layers little more, and each costs an inference.
 inline constexpr int64_t kDefaultFinetuneSamples = 100;
 
+// The settings of all passes of fine-tuning.
 struct FinetuneSettings {
-  // How much the weights are held where they were, in parts of the mean square of the inputs. The
-  // least of those that are tried.
+  // The strength of the penalty that holds weights where they were, in parts of the mean square of
+  // the inputs. It is the least strength that is tried.
   double ridge = 0.01;
-  // Of adaround and adaquant: rounds over all weights, at most; they end when no weight changes.
+  // The most rounds over all weights in adaround and adaquant. They end when no weight changes.
   int64_t num_rounds = 20;
-  // Of gptq: rounds weights of inputs with large squares first.
+  // gptq rounds the weights of inputs with large squares first.
   bool activation_order = true;
-  // Of gptq: chooses each block's scale when its turn comes, for the weights that it has then. In
-  // the order of the inputs.
+  // gptq chooses each block's scale when the block's turn comes, for the weights that it has then.
+  // It goes in the order of the inputs.
   bool refresh_scales = false;
-  // One of so many samples judges what was learned from the others; 0: none, and all samples are
-  // learned from.
+  // One of so many samples is held back and judges what was learned from the others. 0: none is
+  // held back, and all samples are learned from.
   int64_t hold_back_every = 8;
-  // Of samples that are learned from, at most; 0: as many as the run is limited to, or
+  // The most samples that are learned from. 0: as many as the run is limited to, or
   // kDefaultFinetuneSamples.
   int64_t num_samples = 0;
-  // Of the positions of one layer in one sample, so many are learned from; 0: all.
+  // The number of positions of one layer that are learned from in one sample; 0: all.
   int64_t num_positions = 0;
-  // Decides which positions those are, and which are kept.
+  // The seed that chooses these positions, and the ones that are kept.
   int64_t seed = 0;
-  // Of adaround and adaquant: positions of each layer that are kept for a loss that has the
-  // activation function behind the layer in it; 0: none, the loss is that of the outputs.
+  // The number of positions of each layer that adaround and adaquant keep, for a loss behind the
+  // activation function that follows the layer. 0: none, and the loss is that of the layer's
+  // outputs.
   int64_t num_kept = 0;
-  // Groups of layers; each learns where the groups before it are quantized already.
+  // The number of groups of layers. Each group learns from a model in which the groups before it
+  // are quantized already.
   int64_t num_groups = 1;
-  // Layers without a bias get one where that leaves them nearer to the float model.
+  // Layers without a bias get one if that leaves them nearer to the float model.
   bool adds_biases = true;
-  // Megabytes of the moments of one pass of the samples; layers that need more are cut into groups,
+  // The most megabytes of moments in one pass over the samples. Layers that need more are cut into
+  // groups with a pass each.
   int64_t memory_mb = 512;
-  // or, if this is set, their moments lie in temporary files, and there is one pass.
+  // Moments beyond memory_mb lie in temporary files, so that there is one pass.
   bool spills = false;
-  // Of the layers that are tuned; empty: all.
+  // The operator types of the layers that are tuned; empty: all.
   std::vector<std::string> op_types;
 
   bool operator==(const FinetuneSettings&) const = default;
 };
 
-// Rows for AllSettings.
+// Adds the rows of these settings to those of AllSettings.
 void AddFinetuneSettings(std::vector<Setting>& settings);
 
-// What becomes of an option that scripts for another tool set.
+// The treatment of an option that a script for another tool sets.
 enum class OptionFate {
   kHonoured,  // it is one of our settings
-  kAccepted,  // it changes nothing here, and why is said
-  kRefused,   // what it asks for is not there, and what to do instead is said
+  kAccepted,  // it changes nothing here, and a notice says why
+  kRefused,   // we have nothing like it, and an error says what to do instead
 };
 
+// An option of another tool.
 struct FinetuneOption {
   std::string_view name;  // as AMD Quark's or Neural Compressor's documentation writes it
   OptionFate fate;
@@ -71,15 +77,15 @@ struct FinetuneOption {
   std::string_view reason;   // accepted: why it changes nothing; refused: why, and what to do
 };
 
-// All of them, in the order of docs/finetuning.md.
+// Returns all options, in the order of docs/finetuning.md.
 std::span<const FinetuneOption> AllFinetuneOptions();
 
-// The option of that name, whatever its case and underscores ("num_iterations" is NumIterations).
-// Throws Error(kInvalidArgument) with the nearest name.
+// Returns the option of that name. Case and underscores do not count: "num_iterations" is
+// NumIterations. Throws Error(kInvalidArgument) with the nearest name.
 const FinetuneOption& FindFinetuneOption(std::string_view name);
 
-// Sets what the option stands for in `config` and returns "", or returns the notice that it changes
-// nothing. Throws Error(kInvalidArgument) if it is refused, unknown, or has no such value.
+// Applies the option to `config`. Returns "", or the notice that it changes nothing. Throws
+// Error(kInvalidArgument) if it is refused, unknown, or has no such value.
 std::string ApplyFinetuneOption(QuantConfig& config, std::string_view name, std::string_view value);
 
 }  // namespace bitpress::plan

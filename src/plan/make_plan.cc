@@ -19,7 +19,8 @@ namespace {
 using graph::Model;
 using graph::Node;
 
-// Normalize along one axis: blocks run along it, as Quark's RefineBlockAxis has it.
+// The operators that normalize along one axis. Blocks run along it, as Quark's RefineBlockAxis has
+// it.
 bool IsSoftmax(const Node& node) {
   return node.op_type() == "Softmax" || node.op_type() == "LogSoftmax";
 }
@@ -46,7 +47,7 @@ class Planner {
   }
 
   QuantPlan Run() {
-    rules_.General();  // what the operator set cannot do is an error even if nothing uses it
+    rules_.General();  // throws if the operator set lacks a format, even if nothing uses that
     if (placement_ == Placement::kQdq) PlanQdqValues();
     for (const Node& node : model_.AllNodes()) {
       if (ops::IsQuantizer(node)) continue;
@@ -61,7 +62,7 @@ class Planner {
   }
 
  private:
-  // Adds the use to the row of the same value and treatment, or begins one.
+  // Adds the use to the row of the same value and treatment, or adds such a row.
   void Add(TensorPlan row, const Node& node, size_t input) {
     TensorPlan& target = RowLike(std::move(row));
     target.uses.push_back({nodes_.KeyOf(node), node.op_type(), static_cast<int64_t>(input)});
@@ -72,7 +73,7 @@ class Planner {
       const TensorPlan& known = plan_.tensors[i];
       row.uses = known.uses;
       row.is_graph_output = known.is_graph_output;
-      // The scale of products is that of one node's input and weight.
+      // The scale of products belongs to one node's input and weight.
       if (known == row && !row.has_scale_of_products()) return plan_.tensors[i];
     }
     row.uses.clear();
@@ -82,10 +83,10 @@ class Planner {
     return plan_.tensors.back();
   }
 
-  // Integers: the values that the placement chose, with everybody who reads them.
+  // Adds the rows of placement qdq: the values that it chose, with all their readers.
   void PlanQdqValues() {
     for (TensorPlan& row : QdqRows(model_, rules_, rows_, nodes_)) {
-      // Products of 32-bit codes are none of 32 bits: their bias stays float.
+      // Products of 32-bit codes do not fit 32 bits, so their bias stays float.
       if (row.integer && row.Spec().element_bits <= 16) integer_values_.insert(row.value);
       qdq_values_.insert(row.value);
       rows_of_value_[row.value].push_back(plan_.tensors.size());
@@ -93,7 +94,7 @@ class Planner {
     }
   }
 
-  // Whether the row of the placement covers what this node reads.
+  // Returns whether the placement has a row for what this node reads.
   bool IsPlanned(const Node& node, const std::string& value) const {
     return qdq_values_.contains(value) &&
            (JoinsQdq(rules_, node, value) || !rules_.For(node, value).excluded.empty());
@@ -125,21 +126,21 @@ class Planner {
     }
   }
 
-  // Whether input and weight are integers with one scale, or one for each channel: ONNX Runtime
-  // adds the bias to their products then, as an integer of both scales' product.
+  // Returns whether input and weight are integers with one scale, or one for each channel. ONNX
+  // Runtime then adds the bias to their products as an integer with the product of both scales.
   bool HasIntegerProduct(const Node& node) const {
     const std::string& input = node.input(0);
     return integer_values_.contains(input) && IsPlanned(node, input) &&
            rows_.MultipliesIntegers(node);
   }
 
-  // Placement all: an input of an operator that does not multiply.
+  // Adds the row of an input of an operator that does not multiply, for placement all.
   void PlanOtherInput(const Node& node, size_t input) {
     const std::string& value = node.input(input);
     const graph::ValueInfo info = model_.InfoOf(value);
     if (!IsFloat(info.type) || ops::ReadsShapeOnly(node)) return;
     if (model_.IsInitializer(value)) {
-      // Scalars such as the limits of a Clip are parameters of the operator: nobody asks for them.
+      // Scalars such as the limits of a Clip are parameters of the operator and stay as they are.
       if (info.shape.empty()) return;
       Add(RowMaker::Float(value, Role::kWeight,
                           fmt::format("a constant of {}, which does not multiply", node.op_type())),
@@ -149,7 +150,7 @@ class Planner {
     Add(DefaultAxisRow(node, value), node, input);
   }
 
-  // Placement all: what becomes of a value apart from the compute operators.
+  // Returns the row of a value around an operator that does not multiply, for placement all.
   TensorPlan DefaultAxisRow(const Node& node, const std::string& value) const {
     const int64_t rank = rows_.RankOf(value);
     const Treatment& treatment = rules_.For(node, value);
@@ -159,7 +160,7 @@ class Planner {
                                  ? "its rank is not known, so neither is the axis"
                                  : treatment.excluded);
     }
-    // Of [time, batch, features], as recurrent operators read them, the last.
+    // Recurrent operators read [time, batch, features], so that the last axis is right.
     int64_t axis = rank == 1 ? 0 : ops::IsRecurrent(node) ? rank - 1 : 1;
     if (IsSoftmax(node) && node.input(0) == value) {
       // Before opset 13 the default axis was 1.
@@ -168,9 +169,9 @@ class Planner {
     return rows_.Activation(node, value, axis);
   }
 
-  // dual_quant: the producer's quantizer before the reader's where their formats differ.
+  // Puts the producer's quantizer before the reader's if their formats differ, for dual_quant.
   void PutInRows() {
-    std::set<std::string> quantized;  // nodes
+    std::set<std::string> quantized;  // keys of nodes
     for (const TensorPlan& row : plan_.tensors) {
       if (row.role != Role::kActivation || !row.is_quantized()) continue;
       for (const TensorUse& use : row.uses) quantized.insert(use.node);
@@ -188,7 +189,7 @@ class Planner {
     }
   }
 
-  // Placement all: outputs of the model and of bodies get their quantizer last.
+  // Adds the quantizers of the outputs of the model and of bodies, for placement all.
   void PlanOutputs(const Node& node) {
     for (size_t i = 0; i < node.num_outputs(); ++i) {
       const std::string& value = node.output(i);
@@ -206,7 +207,7 @@ class Planner {
   RowMaker rows_;
   Placement placement_;
   std::set<std::string> qdq_values_;
-  std::set<std::string> integer_values_;  // those of them that become integers
+  std::set<std::string> integer_values_;  // the values that become integers
   QuantPlan plan_;
   std::map<std::string, std::vector<size_t>> rows_of_value_;
 };

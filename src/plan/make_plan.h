@@ -1,5 +1,5 @@
-// From the wish to the decision: walks the model and gives every tensor its row in the plan. Pure:
-// no file, no inference.
+// The step from the wish to the decision: every tensor of a model gets its row in the plan. Tasks
+// call it on a prepared model. Pure: no file, no inference.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace bitpress::plan {
 
-// Decides for every activation, weight and bias of the compute operators (and, with placement all,
-// for every float activation around every operator) what becomes of it; what stays float has its
-// reason. `model` should be prepared (constants folded, shapes inferred); `model_name` is noted in
-// the plan for people. Throws Error(kUnsupported) if the operator set has no operator for the
-// format of the activations, and Error(kInvalidArgument) if an exclusion matches nothing in the
-// model, with the nearest name.
+// Makes a plan with a row for every activation, weight and bias of the compute operators. With
+// placement all, every float activation around every operator has a row too. A row that stays float
+// has its reason. `model` should be prepared (constants folded, shapes inferred). `model_name` is
+// noted in the plan for people. Throws Error(kUnsupported) if the operator set has no operator for
+// the format of the activations. Throws Error(kInvalidArgument) with the nearest name if an
+// exclusion matches nothing in the model.
 QuantPlan MakePlan(const QuantConfig& config, const graph::Model& model, std::string model_name);
 
 }  // namespace bitpress::plan

@@ -1,4 +1,5 @@
-// Settings of the passes that change the float model before it is planned.
+// The settings of the passes that change the float model before it is planned (equalization.h), as
+// rows of the table of all settings.
 #pragma once
 
 #include <vector>
@@ -7,7 +8,7 @@
 
 namespace bitpress::plan {
 
-// Rows for AllSettings.
+// Adds the rows of these settings to those of AllSettings.
 void AddEqualizationSettings(std::vector<Setting>& settings);
 
 }  // namespace bitpress::plan

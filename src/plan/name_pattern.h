@@ -1,6 +1,6 @@
-// A regular expression for the names of a model, as rules and exclusions have them: "conv_[0-9]+".
-// It is matched against whole names, in the grammar of ECMAScript. Names come from files of
-// strangers, so their length must not decide how deep the stack gets.
+// A regular expression for the names of nodes or values, as rules and exclusions have them:
+// "conv_[0-9]+". It is matched against whole names, in the grammar of ECMAScript. Names come from
+// files of strangers, so their length must not decide how deep the stack gets. Thread-safe.
 #pragma once
 
 #include <optional>
@@ -10,13 +10,14 @@
 
 namespace bitpress::plan {
 
+// One regular expression.
 class NamePattern {
  public:
   // Throws Error(kInvalidArgument) if `pattern` is not a regular expression.
   explicit NamePattern(std::string pattern);
 
-  // Returns whether the whole of `name` fits. Throws Error(kInvalidArgument) if the name is too
-  // long for a pattern that refers back to a group of its own, such as "(.*)_\1".
+  // Returns whether the whole of `name` fits. Throws Error(kInvalidArgument) if the pattern refers
+  // back to one of its groups, such as "(.*)_\1", and the name is too long for that.
   bool Matches(const std::string& name) const;
 
  private:

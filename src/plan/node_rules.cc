@@ -30,7 +30,7 @@ std::vector<std::string> ValuesOf(const Node& node) {
   return values;
 }
 
-// Scaled values are for formats of single floats.
+// Throws if values are to be scaled in a format that has scales of its own.
 void CheckScaled(const Treatment& treatment) {
   const auto check = [](bool is_scaled, const std::optional<formats::FormatSpec>& spec,
                         std::string_view key) {
@@ -138,7 +138,7 @@ std::set<std::string> NodeRules::NodesBetween(const Rule& rule) const {
   const std::vector<Node> nodes = model_.AllNodes();
   std::set<std::string> behind;  // keys of nodes that a start leads to, themselves included
   std::set<std::string> before;
-  std::set<std::string> live;  // values that the nodes so far give, or need
+  std::set<std::string> live;  // values that nodes on the path give (forwards) or need (backwards)
   for (const std::string& word : rule.from) {
     for (const Node& node : EndsOf(rule, word, PathEnd::kFrom)) behind.insert(index_.KeyOf(node));
   }
@@ -149,7 +149,7 @@ std::set<std::string> NodeRules::NodesBetween(const Rule& rule) const {
     }
     if (!is_behind) continue;
     behind.insert(index_.KeyOf(node));
-    // What a body gives, the node that it is of gives.
+    // The node that owns a body gives what the body gives.
     for (auto owner = model_.Owner(node); owner; owner = model_.Owner(*owner)) {
       behind.insert(index_.KeyOf(*owner));
     }

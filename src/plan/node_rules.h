@@ -1,5 +1,5 @@
-// Which settings hold for a node: those of the configuration, changed by its rules and exclusions.
-// Pure.
+// The settings that hold for a node: those of the configuration, changed by its rules and
+// exclusions. Everything that makes rows of a plan asks here. Not thread-safe: answers are kept.
 #pragma once
 
 #include <map>
@@ -17,33 +17,35 @@
 
 namespace bitpress::plan {
 
-// What a tensor gets where a node reads it.
+// The settings and formats for the tensors that a node reads.
 struct Treatment {
-  QuantConfig config;                             // with the settings of the rules that fit
+  QuantConfig config;                             // the settings, changed by the rules that fit
   std::optional<formats::FormatSpec> activation;  // nothing: float
   std::optional<formats::FormatSpec> weight;
   std::optional<formats::FormatSpec> bias;
   std::optional<formats::FormatSpec> embedding;
-  std::string excluded;  // why it stays float whatever the settings, or ""
+  std::string excluded;  // the reason why they stay float whatever the settings, or ""
 };
 
+// The rules of a configuration, applied to a model.
 class NodeRules {
  public:
   // Both must outlive it. Throws Error(kInvalidArgument) if an exclusion or a rule fits no node or
   // tensor of the model: a typing error would otherwise go unnoticed.
   NodeRules(const QuantConfig& config, const graph::Model& model);
 
-  // Where rules disagree the later one counts. `value` is one that the node reads or gives; "" asks
-  // for the node as a whole, which rules for tensors do not fit.
+  // Returns the treatment of `value`, which the node reads or gives. "" asks for the node as a
+  // whole, which rules for tensors do not fit. If rules disagree, the later one counts.
   const Treatment& For(const graph::Node& node, std::string_view value = "") const;
-  // Without rules.
+  // Returns the treatment without any rule.
   const Treatment& General() const;
 
  private:
+  // A rule that is ready to be compared with nodes.
   struct Compiled {
     Rule rule;
     std::string label;   // for messages: "rule '...'", "setting exclude_nodes"
-    std::string reason;  // of an exclusion
+    std::string reason;  // the reason of a float row, if the rule excludes
     std::vector<NamePattern> nodes;
     std::vector<NamePattern> tensors;
     std::optional<std::set<std::string>> path;  // keys of the nodes between `from` and `to`
@@ -64,7 +66,7 @@ class NodeRules {
   const graph::Model& model_;
   NodeIndex index_;
   std::vector<Compiled> rules_;
-  // By which rules fit; filled in as they are asked for.
+  // The treatments by the set of rules that fit, filled in as they are asked for.
   mutable std::map<std::vector<bool>, Treatment> treatments_;
 };
 

@@ -9,8 +9,8 @@
 namespace bitpress::plan {
 namespace {
 
-// Nodes whose bias is an integer with a scale of its own: ONNX Runtime has no kernel that adds it,
-// so they compute in float.
+// Returns the nodes whose bias is an integer with a scale of its own. ONNX Runtime has no kernel
+// that adds it, so they compute in float.
 std::set<std::string> NodesWithOwnBias(const QuantPlan& plan) {
   std::set<std::string> nodes;
   for (const TensorPlan& row : plan.tensors) {
@@ -42,7 +42,7 @@ void MarkPairSafe(QuantPlan& plan, const graph::Model& model, const NodeRules& r
     if (row.role != Role::kWeight || row.format != "int8" || row.integer->is_reduced) continue;
     if (!model.IsInitializer(row.value)) continue;
     const std::span<const int64_t> dims = model.Initializer(row.value).dims;
-    // The kernels that a use must be right for; nothing where it cannot saturate.
+    // Returns the kernels that a use must be right for; nothing if it cannot saturate.
     const auto kernels_of = [&](const TensorUse& use) -> std::optional<IntegerKernels> {
       const auto activation = activations.find(use.node);
       if (activation == activations.end() || activation->second->format != "uint8") return {};

@@ -1,5 +1,6 @@
-// Which int8 weights must be chosen so that no pair sum of their products saturates: those that a
-// kernel of ONNX Runtime multiplies with uint8 activations (ops/integer_kernels.h). Pure.
+// The int8 weights that must be chosen so that no pair sum of their products saturates. A kernel of
+// ONNX Runtime multiplies them with uint8 activations (ops/integer_kernels.h). Planning marks their
+// rows here. Pure.
 #pragma once
 
 #include <map>
@@ -11,13 +12,13 @@
 
 namespace bitpress::plan {
 
-// Sets IntegerTreatment::is_pair_safe of the weight rows that a saturating kernel reads, where the
-// configuration wants it (IntegerKernels::kSafe). Leaves rows alone that cannot saturate.
+// Sets IntegerTreatment::is_pair_safe of the weight rows that a saturating kernel reads, if the
+// configuration asks for it (IntegerKernels::kSafe). Leaves rows alone that cannot saturate.
 void MarkPairSafe(QuantPlan& plan, const graph::Model& model, const NodeRules& rules,
                   const NodeIndex& nodes);
 
-// The activations that the pair-safe weights of a plan are multiplied with, as rows of the plan by
-// the key of the node that multiplies.
+// Returns the rows of the activations that the pair-safe weights of a plan are multiplied with, by
+// the key of the node that multiplies. The plan must outlive them.
 std::map<std::string, const TensorPlan*> ActivationsOfNodes(const QuantPlan& plan);
 
 }  // namespace bitpress::plan

@@ -55,7 +55,7 @@ TensorPlan RowMaker::Quantized(const std::string& value, Role role, const Format
   if (spec.is_integer()) row.integer = IntegersOf(role, spec, treatment.config);
   const QuantConfig& config = treatment.config;
   if (role == Role::kActivation && config.activation_scaled) {
-    // The ends of 16-bit formats are far apart: nothing need be cut off.
+    // The range of 16-bit formats is wide, so that nothing need be cut off.
     row.scaled =
         ScaledTreatment{spec.element_bits > 8 ? RangeMethod{} : config.activation_range, {}};
   } else if (role == Role::kWeight && config.weight_scaled) {
@@ -233,7 +233,8 @@ TensorPlan RowMaker::Bias(const Node& node, const std::string& value, const ops:
   return Quantized(value, Role::kBias, *treatment.bias, treatment, operand.axis);
 }
 
-// An int32 of the product of both scales: ONNX Runtime adds it to the products as an integer.
+// Returns the row of an int32 bias with the product of both scales. ONNX Runtime adds it to the
+// products as an integer.
 TensorPlan RowMaker::IntegerBias(const Node& node, const std::string& value) const {
   const auto stays = [&](std::string reason) {
     return Float(value, Role::kBias, std::move(reason));

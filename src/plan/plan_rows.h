@@ -1,5 +1,5 @@
-// Rows of a plan: what becomes of one tensor where one node reads it, by that node's treatment.
-// Pure.
+// The maker of rows of a plan: it decides what becomes of one tensor where one node reads it, by
+// that node's treatment (node_rules.h). MakePlan and its kin use it. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,46 +14,54 @@
 
 namespace bitpress::plan {
 
-// Whether scales of activations are computed at every inference.
+// Returns whether scales of activations are computed at every inference.
 inline bool IsDynamic(const Treatment& treatment) {
   return treatment.activation && treatment.config.activation_range.is_dynamic();
 }
 
+// Makes rows for one model.
 class RowMaker {
  public:
   // Both must outlive it.
   RowMaker(const graph::Model& model, const NodeRules& rules);
 
+  // Returns the row of a tensor that stays float.
   static TensorPlan Float(const std::string& value, Role role, std::string reason);
-  // `axis` is only read where the format has blocks.
+  // Returns the row of a tensor that gets the format `spec`. `axis` counts only if the format has
+  // blocks.
   static TensorPlan Quantized(const std::string& value, Role role, const formats::FormatSpec& spec,
                               const Treatment& treatment, int64_t axis);
 
-  // Gives each row of a recurrent weight [directions, gates * hidden, inputs] its scale: blocks as
-  // long as a row, because one axis has not that many. REQUIRES: row.integer is there, three dims.
+  // Gives each row of a recurrent weight [directions, gates * hidden, inputs] a scale of its own.
+  // The rows become blocks, because no single axis has as many indices. REQUIRES: row.integer is
+  // there, three dims.
   static void MakeRowsOfRecurrent(std::span<const int64_t> dims, TensorPlan& row);
 
+  // Returns the row of an activation that the node reads. Blocks run along `axis`.
   TensorPlan Activation(const graph::Node& node, const std::string& value, int64_t axis) const;
+  // Returns the row of a constant weight.
   TensorPlan Weight(const graph::Node& node, size_t input, const ops::Operand& operand) const;
-  // A table whose rows a Gather looks up; nothing for other inputs, and where tables stay float.
+  // Returns the row of a table that a Gather looks rows up in. Returns nothing for other inputs,
+  // and if tables stay float.
   std::optional<TensorPlan> Table(const graph::Node& node, size_t input) const;
-  // A weight that is not a constant of the model.
+  // Returns the row of a weight that is no constant of the model: it stays float.
   TensorPlan DynamicWeight(const graph::Node& node, const std::string& value) const;
-  // Whether the weight becomes integers with one scale, or one for each channel. REQUIRES: the node
-  // is a compute operator, or recurrent.
+  // Returns whether the node's weight becomes integers with one scale, or one for each channel.
+  // REQUIRES: the node is a compute operator, or recurrent.
   bool MultipliesIntegers(const graph::Node& node) const;
-  // `is_of_integers`: it is added to products of integers whose scales are known. It takes their
-  // scale as an int32 then, unless it is to have an integer format with a scale of its own.
+  // Returns the row of a bias. `is_of_integers` says that it is added to products of integers whose
+  // scales are known. It becomes an int32 with their scale then, unless the configuration gives
+  // biases an integer format with a scale of its own.
   TensorPlan Bias(const graph::Node& node, const std::string& value, const ops::Operand& operand,
                   bool is_of_integers) const;
 
-  // Why an activation stays float whatever reads it, or "".
+  // Returns why an activation stays float whatever reads it, or "".
   std::string ActivationReason(const std::string& value, const Treatment& treatment) const;
-  // Why a constant cannot be quantized, or "".
+  // Returns why a constant cannot be quantized, or "".
   std::string ConstantReason(const std::string& value) const;
-  // Whether a constant comes through a quantizer, as in models of other tools.
+  // Returns whether the value is a constant behind a quantizer, as in models of other tools.
   bool IsQuantizedConstant(const std::string& value) const;
-  // -1: not known.
+  // Returns the rank of a value, -1 if it is not known.
   int64_t RankOf(const std::string& value) const;
 
  private:

@@ -15,18 +15,18 @@ namespace {
 using graph::Model;
 using graph::Node;
 
-// Computed on codes where both inputs are quantized anyway: quantizing an input for them alone
-// costs more time and accuracy than they save.
+// The operators that compute on codes only if both inputs are quantized anyway. Quantizing an input
+// for them alone costs more time and accuracy than they save.
 constexpr std::string_view kElementwise[] = {"Add", "Mul"};
-// The same, if what they read is quantized anyway.
+// The operators that compute on codes only if their input is quantized anyway.
 constexpr std::string_view kPooling[] = {"AveragePool", "GlobalAveragePool", "Sigmoid", "LeakyRelu",
                                          "HardSwish"};
-// Elements keep their values on the way from the first input to the outputs.
+// The operators that move elements from the first input to the outputs and keep their values.
 constexpr std::string_view kMoving[] = {"MaxPool",  "Reshape",      "Transpose",    "Flatten",
                                         "Squeeze",  "Unsqueeze",    "Slice",        "Split",
                                         "Gather",   "DepthToSpace", "SpaceToDepth", "Expand",
                                         "Identity", "Tile",         "ReduceMax",    "Dropout"};
-// ONNX Runtime takes them into the operator before them.
+// The operators that ONNX Runtime fuses with the operator before them.
 constexpr std::string_view kFusedActivations[] = {"Relu", "Clip"};
 
 template <size_t N>
@@ -45,9 +45,9 @@ class Placer {
     for (const Node& node : nodes_) {
       if (IsStart(node)) AddStart(node);
     }
-    // Operators that move elements, in graph order, so that chains of them follow.
+    // Operators that move elements come in graph order, so that chains of them follow.
     for (const Node& node : nodes_) Follow(node);
-    // Against it, where floats would be moved only to be quantized then.
+    // The way back finds those that would move floats which are quantized only behind them.
     for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) LeadBack(*node);
     return Collect();
   }
@@ -63,7 +63,7 @@ class Placer {
     return value_reason_(value).empty();
   }
 
-  // Whether the node computes on integers of scales of their own.
+  // Returns whether the node computes on integers that have scales of their own.
   bool IsStart(const Node& node) const { return ops::IsComputeOp(node) && reason_(node).empty(); }
 
   void AddStart(const Node& node) {
@@ -74,9 +74,9 @@ class Placer {
     AddOutput(node);
   }
 
-  // What a matrix product gives is left as it is: ONNX Runtime's kernels give floats from codes at
-  // no cost, and readers that compute on integers ask for codes themselves. In transformers the
-  // others are sums and norms whose range a few large elements take up.
+  // Chooses the output of a node, but for matrix products. ONNX Runtime's kernels for these give
+  // floats from codes at no cost, and readers that compute on integers ask for codes themselves.
+  // The other readers in transformers are sums and norms, whose range a few large elements take up.
   void AddOutput(const Node& node) {
     if (ops::IsComputeOp(node) && !IsConv(node)) return;
     const std::string& output = node.output(0);
@@ -92,8 +92,8 @@ class Placer {
     return node.op_type() == "Conv" || node.op_type() == "FusedConv";
   }
 
-  // A matrix product whose elements are only moved on their way to where they are quantized gives
-  // codes: these are a quarter as wide.
+  // Lets a matrix product give codes if its elements are only moved before they are quantized.
+  // Codes are a quarter as wide.
   void LeadBack(const Node& node) {
     if (!Contains(kMoving, node) || !reason_(node).empty() || node.num_inputs() == 0) return;
     const std::string& input = node.input(0);
@@ -109,7 +109,7 @@ class Placer {
     Share(node, output, input);
   }
 
-  // The Relu or Clip that is the only reader of a value.
+  // Returns the Relu or Clip that is the only reader of a value.
   std::optional<Node> FusedActivation(const std::string& value) const {
     if (model_.IsOutput(value) || model_.IsUsedInSubgraph(value)) return std::nullopt;
     const std::vector<graph::Use> uses = model_.Uses(value);
@@ -121,7 +121,7 @@ class Placer {
 
   void Follow(const Node& node) {
     if (!reason_(node).empty() || node.num_inputs() == 0) return;
-    // With a constant it is a scale or an offset, which needs more than eight bits.
+    // A constant operand is a scale or an offset, which needs more than eight bits.
     if (Contains(kElementwise, node) && node.num_inputs() == 2 && chosen_.contains(node.input(0)) &&
         chosen_.contains(node.input(1))) {
       integer_nodes_.insert(node.output(0));
@@ -142,18 +142,19 @@ class Placer {
     if (node.op_type() == "Concat" && node.domain().empty()) FollowConcat(node);
   }
 
-  // A Min with constants only cuts values off, as it stands behind a Clip in an equalized model.
+  // Returns whether a Min has constants and so only cuts values off, as it does behind a Clip of an
+  // equalized model.
   bool IsUpperLimit(const Node& node) const {
     return node.op_type() == "Min" && node.domain().empty() && node.num_inputs() == 2 &&
            model_.IsInitializer(node.input(1));
   }
 
-  // MaxPool also gives indices.
+  // Returns the outputs that hold moved elements. MaxPool also gives indices.
   static bool IsNearestOnly(const Node& node) {
     return node.op_type() == "MaxPool" && node.num_outputs() > 1;
   }
 
-  // All inputs are quantized, or none: joined codes need one scale.
+  // Quantizes all inputs or none, because joined codes need one scale.
   void FollowConcat(const Node& node) {
     for (size_t i = 0; i < node.num_inputs(); ++i) {
       if (!chosen_.contains(node.input(i))) return;
@@ -161,7 +162,7 @@ class Placer {
     for (size_t i = 0; i < node.num_inputs(); ++i) Share(node, node.output(0), node.input(i));
   }
 
-  // The node moves elements from input to output.
+  // Follows a node that moves elements from its input to its output.
   void Share(const Node& node, const std::string& output, const std::string& input) {
     if (!IsQuantizable(output)) return;
     integer_nodes_.insert(node.output(0));
@@ -216,7 +217,7 @@ class Placer {
   const std::function<std::string(const std::string&)>& value_reason_;
   std::vector<Node> nodes_;
   std::set<std::string> chosen_;
-  std::set<std::string> given_;          // those that an operator on integers gives
+  std::set<std::string> given_;          // chosen values that an operator on integers gives
   std::set<std::string> integer_nodes_;  // operators on integers, by their first output
   std::map<std::string, std::string> root_;
 };

@@ -1,7 +1,8 @@
-// Where Q/DQ pairs stand in an integer model, so that ONNX Runtime puts its integer kernels in the
-// place of DQ -> operator -> Q groups: on the inputs and outputs of the operators that have such
-// kernels, not between operators that it fuses (Conv and Relu), and with one scale where an
-// operator only moves elements (MaxPool, Reshape, Concat, ...). Pure.
+// The places of Q/DQ pairs in an integer model (placement qdq). ONNX Runtime puts an integer kernel
+// in the place of each group DQ -> operator -> Q. So pairs stand on the inputs and outputs of the
+// operators that have such kernels, but not between operators that ONNX Runtime fuses (Conv and
+// Relu). An operator that only moves elements (MaxPool, Reshape, Concat, ...) has the same scale on
+// both sides. Pure.
 #pragma once
 
 #include <functional>
@@ -12,21 +13,25 @@
 
 namespace bitpress::plan {
 
+// A value that gets a pair.
 struct QdqValue {
   std::string name;
-  // The value whose scale and zero point it takes; empty: its own. Always one that comes with
-  // `shares` empty.
+  // The value whose scale and zero point this one takes; empty: it has its own. `shares` of that
+  // other value is always empty.
   std::string shares;
   bool is_graph_output = false;
-  // Who reads it quantized. All its readers where an operator on integers gives it; others compute
-  // a float anyway, which those that compute on floats go on reading.
+  // The readers that get it quantized. They are all readers if an operator on integers gives the
+  // value. Otherwise the model computes a float anyway, and readers on floats go on reading that.
   std::vector<graph::Use> readers;
 };
 
-// Float activations that get a pair, in graph order, those in the bodies of control flow too.
-// `node_reason` says why a node is left alone, `value_reason` why a value is, or "". What a matrix
-// product gives stays float but where operators on integers read it: ONNX Runtime's kernels give
-// floats as fast, and rounding a classifier's scores or the terms of a residual sum costs accuracy.
+// Returns the float activations that get a pair, in graph order, those in the bodies of control
+// flow too. `node_reason` says why a node is left alone, `value_reason` why a value is; "" if it is
+// not.
+//
+// The result of a matrix product stays float unless operators on integers read it. ONNX Runtime's
+// kernels give floats as fast, and rounding a classifier's scores or the terms of a residual sum
+// costs accuracy.
 std::vector<QdqValue> PlaceQdq(const graph::Model& model,
                                const std::function<std::string(const graph::Node&)>& node_reason,
                                const std::function<std::string(const std::string&)>& value_reason);

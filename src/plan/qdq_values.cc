@@ -21,7 +21,7 @@ class QdqPlanner {
     const std::vector<QdqValue> values = PlaceQdq(
         model_, [&](const Node& node) { return NodeReason(node); },
         [&](const std::string& value) { return ValueReason(value); });
-    // One scale needs one treatment: the first that is asked for.
+    // Values that share a scale get one treatment: the first that is asked for.
     std::map<std::string, const Treatment*> special;
     for (const QdqValue& value : values) {
       if (const Treatment* asked = SpecialOf(value.name)) special.try_emplace(RootOf(value), asked);
@@ -45,7 +45,8 @@ class QdqPlanner {
     return excluded.empty() ? "its activations have another format" : excluded;
   }
 
-  // Why a value stays out of it although the nodes around it do not: a rule for tensors.
+  // Returns why a value stays float although the nodes around it compute on integers, or "". The
+  // reason may be a rule for tensors.
   std::string ValueReason(const std::string& value) const {
     for (const Node& node : NodesAt(value)) {
       if (JoinsQdq(rules_, node) && !JoinsQdq(rules_, node, value)) return "a rule for this tensor";
@@ -61,7 +62,7 @@ class QdqPlanner {
     return nodes;
   }
 
-  // The treatment that a rule asks for, if it makes another row than the configuration's.
+  // Returns the treatment that a rule asks for, if it makes another row than the configuration's.
   const Treatment* SpecialOf(const std::string& value) const {
     const TensorPlan general = Quantized(value, rules_.General());
     for (const Node& node : NodesAt(value)) {

@@ -1,4 +1,5 @@
-// The activations that qdq placement quantizes, as rows of a plan. Pure.
+// The rows of the activations that placement qdq quantizes (qdq_placement.h). MakePlan adds them to
+// a plan. Pure.
 #pragma once
 
 #include <vector>
@@ -10,13 +11,14 @@
 
 namespace bitpress::plan {
 
-// Whether a node reads and gives the codes of this placement: not where it is excluded, where its
-// activations stay float, or have another kind of format than the configuration's integers.
+// Returns whether a node reads and gives the codes of this placement. It does not if it is
+// excluded, if its activations stay float, or if they have another kind of format than the
+// configuration's integers.
 bool JoinsQdq(const NodeRules& rules, const graph::Node& node, std::string_view value = "");
 
-// A row for each value of PlaceQdq, in graph order, its uses filled in. What a value gets is
-// decided by the first of those that read or give it, or one that shares its scale, for which a
-// rule asks something else than the configuration.
+// Returns a row for each value of PlaceQdq, in graph order, with its uses. A rule may ask for
+// another treatment than the configuration's at a node that reads or gives the value, or a value
+// that shares its scale. The first such node decides.
 std::vector<TensorPlan> QdqRows(const graph::Model& model, const NodeRules& rules,
                                 const RowMaker& rows, const NodeIndex& index);
 

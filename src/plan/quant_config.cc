@@ -12,7 +12,7 @@ using formats::Family;
 using formats::FormatSpec;
 using formats::ScaleChoice;
 
-// Symmetric, with powers of two as scales, of biases too.
+// The settings for symmetric integers whose scales are powers of two, biases included.
 constexpr std::string_view kShifts =
     "biases=int8,activation_scale_kind=power_of_two,weight_scale_kind=power_of_two,"
     "weight_granularity=per_tensor,activation_range=mse,weight_range=mse";
@@ -32,8 +32,8 @@ constexpr Preset kPresets[] = {
     {"MXFP6E2M3", "mxfp6_e2m3", "mxfp6_e2m3"},
     {"MXFP4E2M1", "mxfp4_e2m1", "mxfp4_e2m1"},
     {"MXINT8", "mxint8", "mxint8"},
-    // AMD Quark's integer configurations: its types and kinds of scales, our ranges. Their weights
-    // stay int8, because a compiler may read them.
+    // AMD Quark's integer configurations, with its types and kinds of scales, and our ranges. Their
+    // weights stay int8, because a compiler may read them.
     {"XINT8", "uint8", "int8",
      "biases=int8,activation_symmetric=true,activation_scale_kind=power_of_two,"
      "weight_scale_kind=power_of_two,weight_granularity=per_tensor,activation_range=mse,"
@@ -53,7 +53,8 @@ constexpr Preset kPresets[] = {
      "activation_range=moving_average,weight_granularity=per_tensor,integer_kernels=safe_int8"},
     {"INT16_TRANSFORMER_DEFAULT", "uint16", "int8",
      "activation_range=moving_average,weight_granularity=per_tensor"},
-    // Weights only, rounded to nearest in blocks: activations stay float, no samples are needed.
+    // Weights only, rounded to nearest in blocks. Activations stay float, and no samples are
+    // needed.
     {"INT4_WEIGHTS", "none", "uint4",
      "embeddings=uint4,weight_symmetric=false,weight_granularity=per_block,weight_block_size=32"},
     {"INT8_WEIGHTS", "none", "int8",
@@ -72,14 +73,14 @@ constexpr Preset kPresets[] = {
     {"VINT8", "int8", "int8", kShifts},
     {"UINT8_DYNAMIC_QUANT", "uint8", "uint8",
      "activation_range=dynamic,weight_symmetric=false,weight_granularity=per_tensor"},
-    // Those of its newer interface.
+    // The configurations of AMD Quark's newer interface.
     {"XINT8_QCONFIG", "int8", "int8", kShifts},
     {"VINT8_QCONFIG", "int8", "int8", kShifts},
     {"A8W8_QCONFIG", "int8", "int8", "weight_granularity=per_tensor"},
     {"A16W8_QCONFIG", "int16", "int8", "weight_granularity=per_tensor"},
     {"BF16_QCONFIG", "bf16", "bf16"},
     {"BFP16_QCONFIG", "bfp16", "bfp16"},
-    // Several formats in one model: the operators that multiply get the narrow one.
+    // Several formats in one model. The operators that multiply get the narrow one.
     {"BF16_BFP16", "bf16", "bfp16"},
     {"BF16_MXINT8", "bf16", "mxint8"},
     {"MX9_INT8", "mx9", "int8", "weight_granularity=per_tensor"},
@@ -93,8 +94,9 @@ constexpr Preset kPresets[] = {
      "op_types=Conv;ConvTranspose;Gemm;MatMul: activations=mxint8, weights=mxint8, optional"},
 };
 
-// "MX6_ADAQUANT" is MX6 with finetune=adaquant. BF16 and FP16 have no scale and round to nearest
-// whatever is learned: for them only the weights themselves can be.
+// The suffixes of presets: "MX6_ADAQUANT" is MX6 with finetune=adaquant. BF16 and FP16 have no
+// scale and round to nearest whatever is learned, so that only the weights themselves can be
+// learned.
 std::optional<QuantConfig> TunedConfig(std::string_view name) {
   for (const std::string_view recipe : {"adaquant", "adaround"}) {
     const std::string lower = ToLower(name);
@@ -151,7 +153,7 @@ QuantConfig ConfigByName(std::string_view name) {
       return config;
     }
   }
-  // A spelling with parameters has its own, more precise errors.
+  // FindFormat has more precise errors for a spelling with parameters.
   const bool has_parameters = trimmed.find('(') != std::string_view::npos;
   for (const FormatSpec& spec : formats::AllFormats()) known.push_back(spec.name);
   bool is_format = has_parameters;

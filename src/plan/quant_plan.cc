@@ -94,7 +94,7 @@ void CheckRow(const QuantPlan& plan, const TensorPlan& row, const NodeIndex& nod
            DataTypeName(type));
     }
   } else {
-    // A weight whose every reader has got its quantized copy is gone.
+    // A weight is gone if every reader has got its quantized copy.
     const bool is_replaced =
         !model.IsInitializer(row.value) && !row.uses.empty() &&
         std::all_of(row.uses.begin(), row.uses.end(), [&](const auto& use) {

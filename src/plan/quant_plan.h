@@ -1,6 +1,6 @@
-// The resolved decision for every tensor: format, axis, scale choice and where it is read, or the
-// reason why it stays float. Plain data, JSON both ways, editable by hand; nothing after planning
-// decides formats again. All functions are pure.
+// The plan: for every tensor of a model its format, axis, scale choice and readers, or the reason
+// why it stays float. MakePlan makes it, people may edit its JSON, and everything after planning
+// reads it; nothing decides formats again. Plain data; all functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -17,100 +17,106 @@
 
 namespace bitpress::plan {
 
-// One place where a tensor is read.
+// A place where a tensor is read.
 struct TensorUse {
-  std::string node;  // see NodeIndex::KeyOf
+  std::string node;  // the key of the node, see NodeIndex::KeyOf
   std::string op_type;
-  int64_t input = 0;  // which input of the node
+  int64_t input = 0;  // index of the node's input
   bool operator==(const TensorUse&) const = default;
 };
 
-// A tensor in bf16, fp16 or fp8 that is divided by a scale before it is rounded, and multiplied by
-// it after that: against overflow, and to use the values that the format has.
+// The scale of a tensor in bf16, fp16 or fp8 that is divided by it before it is rounded, and
+// multiplied by it after that. It prevents overflow, and uses all values that the format has.
 struct ScaledTreatment {
-  RangeMethod range;           // of activations: which magnitude is the largest
-  std::optional<float> scale;  // given in the plan: no statistics are asked
+  RangeMethod range;           // the choice of an activation's largest magnitude
+  std::optional<float> scale;  // the scale if the plan gives it; statistics do not count then
   bool operator==(const ScaledTreatment&) const = default;
 };
 
-// The magnitude that the largest value of a scaled tensor gets: 2 in bf16, whose exponents reach
-// far enough anyway (AMD Quark's choice), else the largest of the format. REQUIRES: fp8, fp16 or
-// bf16.
+// Returns the magnitude that the largest value of a scaled tensor gets: the largest of the format,
+// but 2 in bf16, whose exponents reach far enough anyway (AMD Quark's choice). REQUIRES: fp8, fp16
+// or bf16.
 double ScaledMaximum(const formats::FormatSpec& spec);
 
-// One row: a tensor in one treatment. A tensor read in different ways has one row for each.
+// A row of the plan: a tensor in one treatment. A tensor that is read in different ways has one row
+// for each of them.
 struct TensorPlan {
   std::string value;
   Role role = Role::kActivation;
   std::string format = "none";
-  // Blocks run along it, or scales differ along it: >= 0, or counted from the end where the rank is
-  // not known. Only blocked formats and integers that are not per tensor have it.
+  // The axis along which blocks run, or scales differ. It is counted from the end (negative) if the
+  // rank is not known. Only blocked formats and integers that are not per tensor have it.
   std::optional<int64_t> axis;
-  // The axis and all dimensions after it are read as one row. Weights only.
+  // The axis and all dimensions after it are read as one row. Only weights have it.
   bool flatten = false;
-  // Only blocked formats have it.
+  // The choice of shared exponents. Only blocked formats have it.
   std::optional<formats::ScaleChoice> scale_choice;
   formats::RoundingMode rounding = formats::RoundingMode::kHalfToEven;
-  // Exactly the integer formats have it; their axis is that of `granularity`.
+  // The scales of integers. Exactly the integer formats have it. Their axis is that of
+  // `granularity`.
   std::optional<IntegerTreatment> integer;
-  // Only formats of single floats may have it.
+  // The scale of a float format. Only formats without blocks may have it.
   std::optional<ScaledTreatment> scaled;
-  // A format that the value is rounded to before it is rounded to `format`: activations whose
-  // producer has another precision than their readers. No integer format; "": none.
+  // The format that an activation is rounded to before it is rounded to `format`, because its
+  // producer has another precision than its readers. It is no integer format. "": none.
   std::string through;
   std::vector<TensorUse> uses;
-  // The quantized value is a graph output: its quantizer sits last and keeps the name.
+  // The quantized value is a graph output: its quantizer is the last node and keeps the name.
   bool is_graph_output = false;
-  // Why it stays float; empty exactly where format is not "none".
+  // The reason why it stays float; empty exactly if format is not "none".
   std::string reason;
 
   bool is_quantized() const { return format != "none"; }
-  // Its scale is computed at every inference.
+  // Returns whether the scale is computed at every inference.
   bool is_dynamic() const {
     return role == Role::kActivation && integer && !integer->params && integer->range.is_dynamic();
   }
-  // An int32 that ONNX Runtime adds to the products of integers: it has their scale, input times
-  // weight. Biases of other integer formats have one of their own.
+  // Returns whether it is an int32 bias that ONNX Runtime adds to the products of integers. Such a
+  // bias has their scale, input scale times weight scale. Biases of other integer formats have
+  // scales of their own.
   bool has_scale_of_products() const { return role == Role::kBias && integer && format == "int32"; }
-  // The format with this row's scale choice and rounding. REQUIRES: is_quantized().
+  // Returns the format with this row's scale choice and rounding. REQUIRES: is_quantized().
   formats::FormatSpec Spec() const;
-  // The row of the quantizer before it. REQUIRES: `through` is there.
+  // Returns the row of the quantizer to `through`. REQUIRES: `through` is there.
   TensorPlan ThroughRow() const;
-  // REQUIRES: `integer` is there.
+  // Returns the codes that an integer row may use, and the kind of its scales. REQUIRES: `integer`
+  // is there.
   formats::IntegerSpec IntegerSpec() const;
   bool operator==(const TensorPlan&) const = default;
 };
 
+// The decision for a whole model.
 struct QuantPlan {
   static constexpr int64_t kVersion = 1;  // of the file format
 
-  std::string model_name;  // for people; not compared
-  int64_t opset = 0;       // of the standard operators
-  // What was asked: a record, of which only `finetune` is read by what follows.
+  std::string model_name;  // for people; no model is refused because of it
+  int64_t opset = 0;       // version of the standard operators
+  // The wish, for the record. Later steps read only its `finetune` settings.
   QuantConfig config;
   OperatorSet operators = OperatorSet::kBitpress;
-  // The rows are about the model after it was equalized so; nothing: as it is.
+  // The equalization of the model that the rows are about; nothing: it is not equalized.
   std::optional<EqualizeOptions> equalization;
   std::vector<TensorPlan> tensors;  // in graph order
 
   bool operator==(const QuantPlan&) const = default;
 };
 
-// JSON, one tensor a line, ending in a newline. The same plan gives the same bytes.
+// Returns JSON with one tensor a line, ending in a newline. The same plan gives the same bytes.
 std::string ToJson(const QuantPlan& plan);
 
-// Reads what ToJson wrote or a person edited. Throws Error(kInvalidArgument) on broken JSON,
+// Reads the JSON of ToJson, or of a person. Throws Error(kInvalidArgument) on broken JSON,
 // unknown or repeated keys (with the nearest), wrong types, unknown formats and values out of their
 // range, naming the row.
 QuantPlan FromJson(std::string_view json);
 
-// How plans name a node: its name if no other node has it, otherwise its first output.
+// The names that plans have for nodes: a node's key is its name if no other node has it, otherwise
+// its first output.
 class NodeIndex {
  public:
   explicit NodeIndex(const graph::Model& model);
   std::string KeyOf(const graph::Node& node) const;
-  // The node a use means: the one of that key and operator type. Throws Error(kInvalidArgument)
-  // with the nearest key.
+  // Returns the node that a use means: the one of that key and operator type. Throws
+  // Error(kInvalidArgument) with the nearest key.
   graph::Node Find(const TensorUse& use) const;
 
  private:
@@ -120,11 +126,11 @@ class NodeIndex {
 
 // Throws Error(kInvalidArgument) naming the first row that does not fit the model: a value or node
 // that is not there, a node that does not read the value, an axis out of range, a weight that is
-// not a float constant, an operator that the operator set does not have. Uses that already read the
-// quantized value count as fitting.
+// not a float constant, an operator that the operator set does not have. A use that already reads
+// the quantized value fits.
 void CheckFits(const QuantPlan& plan, const graph::Model& model);
 
-// For messages: "tensors[3] (weight 'conv1.weight')".
+// Returns a row's description for messages: "plan, tensors[3] (weight 'conv1.weight')".
 std::string DescribeRow(const QuantPlan& plan, size_t row);
 
 }  // namespace bitpress::plan

@@ -1,4 +1,4 @@
-// QuantPlan <-> JSON.
+// The JSON of QuantPlan: ToJson and FromJson.
 #include <cmath>
 #include <utility>
 
@@ -149,7 +149,7 @@ ScaledTreatment ReadScaled(ObjectReader& reader, const formats::FormatSpec& spec
   return scaled;
 }
 
-// The fields of a quantized row.
+// Reads the fields of a quantized row.
 void ReadTreatment(ObjectReader& reader, TensorPlan& row) {
   const formats::FormatSpec spec = formats::FindFormat(row.format);
   row.format = spec.name;
@@ -209,7 +209,7 @@ TensorPlan RowFromJson(const json& object, size_t index) {
   });
 }
 
-// By the words of the settings `equalize_...`.
+// Writes the options of equalization by the words of the settings `equalize_...`.
 ordered_json EqualizationToJson(const EqualizeOptions& options) {
   return {{"clips", ClipHandlingName(options.clips)},
           {"clip_gain", options.least_clip_gain_bits},
@@ -237,7 +237,7 @@ EqualizeOptions ReadEqualization(const json& object) {
 }  // namespace
 
 std::string ToJson(const QuantPlan& plan) {
-  // By hand at the outermost level, so that each tensor stands on one line.
+  // The outermost level is written by hand, so that each tensor stands on one line.
   try {
     std::string text = "{\n";
     text += fmt::format("  \"bitpress_plan\": {},\n", QuantPlan::kVersion);

@@ -14,7 +14,7 @@ using formats::ScaleChoice;
 constexpr const char* kBitpressDomain = "bitpress";
 constexpr const char* kQuarkDomain = "com.amd.quark";
 
-// Quark's numbers.
+// Returns Quark's number for a rounding mode.
 int64_t QuarkRounding(RoundingMode mode) {
   switch (mode) {
     case RoundingMode::kHalfAwayFromZero:
@@ -98,7 +98,7 @@ QuantizerSpelling SpellQuark(const FormatSpec& spec, std::optional<int64_t> axis
       attributes.emplace_back("sub_block_shift_bits", quark.sub_block_shift_bits);
     }
   }
-  // Ours: Quark's library ignores it and takes the floor.
+  // The attribute is ours. Quark's library ignores it and takes the floor.
   if (spec.scale_choice != ScaleChoice::kFloor) {
     attributes.emplace_back("scale_choice",
                             std::string(formats::ScaleChoiceName(spec.scale_choice)));
@@ -117,12 +117,12 @@ QuantizerSpelling SpellQuantizer(plan::OperatorSet operators, const FormatSpec& 
 
 FormatSpec SpecOf(plan::OperatorSet operators, const FormatSpec& spec) {
   if (operators == plan::OperatorSet::kBitpress || !spec.is_blocked()) return spec;
-  // A weight may have a format that Quark's operators cannot compute: nothing to agree with then.
+  // A weight may have a format that Quark's operators cannot compute, and none to agree with.
   if (spec.family == Family::kBlockFloat && spec.exponent_bits != 8) return spec;
   FormatSpec quark = spec.family == Family::kMicroscaling ? formats::QuarkSpec(QuarkMx(spec))
                                                           : formats::QuarkSpec(QuarkBfp(spec));
   quark.scale_choice = spec.scale_choice;
-  quark.name = spec.name;  // what packed weights are called; the same bits mean the same values
+  quark.name = spec.name;  // the name in packed weights; the same bits mean the same values
   return quark;
 }
 

@@ -1,5 +1,6 @@
-// How a format is spelled as operators in a model: ours, one operator name a format, or AMD Quark's
-// with the attributes that its presets write. Pure.
+// The spelling of a format as operators in a model. Ours have one operator name for each format;
+// AMD Quark's have the attributes that its presets write. Passes that insert quantizers ask here.
+// Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +15,23 @@
 
 namespace bitpress::plan {
 
-// An operator with one input and one output that quantizes and dequantizes, or (has_scale) a Q/DQ
-// pair with a scale of 1 and a zero point of 0 whose type names the format.
+// The operator that quantizes and dequantizes a value, with one input and one output. In its place
+// may be a Q/DQ pair with a scale of 1 and a zero point of 0 whose type names the format.
 struct QuantizerSpelling {
   std::string domain;
-  std::string op_type;             // of the pair: the first
-  std::string dequantize_op_type;  // of the pair: the second; "" if there is none
+  std::string op_type;             // the operator, or the first of the pair
+  std::string dequantize_op_type;  // the second of the pair; "" if there is no pair
   std::vector<std::pair<std::string, graph::Attribute>> attributes;
-  DataType zero_point_type = DataType::kUndefined;  // of the pair
+  DataType zero_point_type = DataType::kUndefined;  // type of the pair's codes
 };
 
-// REQUIRES: plan::CheckHasOperator(operators, spec) passes; axis is given for blocked formats.
+// Returns the spelling of a format. REQUIRES: plan::CheckHasOperator(operators, spec) passes; axis
+// is given for blocked formats.
 QuantizerSpelling SpellQuantizer(plan::OperatorSet operators, const formats::FormatSpec& spec,
                                  std::optional<int64_t> axis);
 
-// The format as that operator set computes it: Quark's operators differ in zeros and in the limits
-// of shared exponents, and weights are rounded as the operators would.
+// Returns the format as that operator set computes it, so that weights are rounded as its operators
+// would. Quark's operators differ from ours in zeros and in the limits of shared exponents.
 formats::FormatSpec SpecOf(plan::OperatorSet operators, const formats::FormatSpec& spec);
 
 }  // namespace bitpress::plan

@@ -1,5 +1,6 @@
-// How the range of an activation, that is its scale and zero point, is chosen from its statistics:
-// the words of plans and settings. calibrate/range_methods.h computes them. Plain data.
+// The range methods: how the range of a tensor, that is its scale and zero point, is chosen from
+// its statistics. Settings and plans name them by words. calibrate/range_methods.h computes them.
+// Plain data.
 #pragma once
 
 #include <string>
@@ -7,37 +8,38 @@
 
 namespace bitpress::plan {
 
+// A method with its parameter.
 struct RangeMethod {
   enum class Kind {
-    kMinMax,               // everything that was seen
+    kMinMax,               // all values that were seen
     kMovingAverage,        // the mean of the samples' minima and of their maxima
-    kPercentile,           // what is left when (100 - percentile) % of the values are cut off
-    kEntropy,              // least Kullback-Leibler divergence between values and quantized values
-    kMse,                  // least mean squared error of the quantized values
+    kPercentile,           // the rest when (100 - percentile) % of the values are cut off
+    kEntropy,              // the least Kullback-Leibler divergence of values and quantized values
+    kMse,                  // the least mean squared error of the quantized values
     kDistribution,         // values normalized by their deviation: for FP8
-    kLayerwisePercentile,  // of several percentiles the one with the least error of this tensor
-    kAuto,                 // least expected error of all the others, for this tensor and format
-    kDynamic,              // what this tensor holds, computed at every inference: no calibration
-    kDynamicRows,          // the same for each row along the last axis; as kDynamic where an
+    kLayerwisePercentile,  // the one of several percentiles with the least error of this tensor
+    kAuto,                 // the method with the least expected error for this tensor and format
+    kDynamic,              // all values of this inference: computed each time, no calibration
+    kDynamicRows,          // kDynamic for each row along the last axis; for the whole tensor if an
                            // operator takes one scale only
   };
   enum class Error { kMae, kMse };
 
   Kind kind = Kind::kMinMax;
-  double percentile = 99.999;  // of kPercentile; in percent, both tails together
-  Error error = Error::kMae;   // of kLayerwisePercentile
+  double percentile = 99.999;  // for kPercentile: in percent, both tails together
+  Error error = Error::kMae;   // for kLayerwisePercentile
 
   bool is_dynamic() const { return kind == Kind::kDynamic || kind == Kind::kDynamicRows; }
   bool operator==(const RangeMethod&) const = default;
 };
 
-// "min_max", "percentile(99.9)", "layerwise_percentile(mse)", ...; the parameter may be left out.
-// Also understood, in any case: the words of AMD Quark and ONNX Runtime (MinMSE, NonOverflow,
+// Reads "min_max", "percentile(99.9)", "layerwise_percentile(mse)" and so on; the parameter may be
+// left out. Also reads, in any case, the words of AMD Quark and ONNX Runtime (MinMSE, NonOverflow,
 // MinMax, LayerwisePercentile, ...). Throws Error(kInvalidArgument) with the nearest word.
 RangeMethod ParseRangeMethod(std::string_view word);
-// The spelling that ParseRangeMethod reads back as the same.
+// Returns the spelling that ParseRangeMethod reads back as the same.
 std::string RangeMethodName(const RangeMethod& method);
-// "min_max|moving_average|percentile(P)|...", for help texts.
+// Returns "min_max|moving_average|percentile(P)|...", for help texts.
 std::string RangeMethodWords();
 
 }  // namespace bitpress::plan

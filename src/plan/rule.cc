@@ -10,7 +10,7 @@
 namespace bitpress::plan {
 namespace {
 
-// What holds for a model as a whole.
+// The settings that hold for a model as a whole.
 constexpr std::string_view kGlobalSettings[] = {
     "placement",      "operators",     "exclude_nodes",  "exclude_op_types",
     "equalize",       "dual_quant",    "equalize_clips", "equalize_clip_gain",

@@ -1,6 +1,9 @@
-// A rule of a configuration: which nodes or tensors it is about, and which settings they get
-// instead of the general ones. Plain data; all functions are pure. plan/node_rules.h applies rules
-// to a model.
+// A rule of a configuration: it selects nodes or tensors, and gives them other settings than the
+// rest of the model. For example:
+//
+//   op_types=Conv nodes=.*head.*: weights=int4
+//
+// plan/node_rules.h applies rules to a model. Plain data; all functions are pure.
 #pragma once
 
 #include <string>
@@ -10,29 +13,34 @@
 
 namespace bitpress::plan {
 
+// One rule.
 struct Rule {
-  // What a node or tensor must be; an empty list asks nothing. Of each list one must fit.
+  // The selectors. A node or tensor must fit one word of each list; an empty list fits everything.
   std::vector<std::string> op_types = {};
-  std::vector<std::string> names =
-      {};  // of nodes, exactly; a node without one has its first output's
-  std::vector<std::string> nodes = {};  // the same as regular expressions (ECMAScript), whole names
-  std::vector<std::string> tensors = {};  // regular expressions: values that a node reads or gives
-  // Nodes on a path from one of `from` to one of `to`: values, or nodes that belong to it
-  // themselves. One of the two may be empty: everything up to, or everything behind.
+  // Exact names of nodes. A node without a name has that of its first output.
+  std::vector<std::string> names = {};
+  // Regular expressions (ECMAScript) for whole names of nodes.
+  std::vector<std::string> nodes = {};
+  // Regular expressions for whole names of values that a node reads or gives.
+  std::vector<std::string> tensors = {};
+  // The ends of paths: values, or nodes, which belong to the path themselves. A node fits if it
+  // lies on a path from one of `from` to one of `to`. If `from` is empty, everything up to `to`
+  // fits; if `to` is empty, everything behind `from`.
   std::vector<std::string> from = {};
   std::vector<std::string> to = {};
-  // They stay float.
+  // The selected nodes and tensors stay float.
   bool exclude = false;
-  // It is no error if a word of the lists fits nothing in a model: for configurations that are used
-  // with many models.
+  // It is no error if a word of the lists fits nothing in a model. This is for configurations that
+  // are used with many models.
   bool is_optional = false;
-  // "weights" -> "int4": settings of QuantConfig that can differ from node to node.
+  // The settings by key ("weights" -> "int4"): those of QuantConfig that can differ from node to
+  // node.
   std::vector<std::pair<std::string, std::string>> settings = {};
 
   bool operator==(const Rule&) const = default;
 };
 
-// One of the lists above, by the word that rules are written with.
+// A selector of Rule, by the word that rules are written with.
 struct RuleSelector {
   std::string_view key;
   std::vector<std::string> Rule::*list;
@@ -52,10 +60,10 @@ Rule ParseRule(std::string_view text);
 // setting does not exist, cannot differ from node to node, or has a value it does not allow.
 void CheckRule(const Rule& rule);
 
-// The same as ParseRule reads, for messages and reasons.
+// Returns the text that ParseRule reads, for messages and reasons.
 std::string RuleText(const Rule& rule);
 
-// "op_types=T[;T], names=N, ...": for help texts.
+// Returns "op_types=T[;T], names=N, ...", for help texts.
 std::string RuleSelectorWords();
 
 }  // namespace bitpress::plan

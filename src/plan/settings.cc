@@ -1,4 +1,4 @@
-// The table of settings: one row a field of QuantConfig.
+// The table of settings, with one row for each field of QuantConfig.
 #include <array>
 #include <optional>
 #include <utility>
@@ -14,7 +14,7 @@ namespace {
 
 using formats::ScaleChoice;
 
-// A format's name in its canonical spelling, or "none".
+// Returns a format's name in its canonical spelling, or "none".
 std::string ParseFormatWord(std::string_view word) {
   const std::string_view trimmed = Trim(word);
   if (ToLower(trimmed) == "none") return "none";
@@ -113,7 +113,7 @@ Setting BoolSetting(std::string_view key, std::string_view help, bool QuantConfi
   return WordSetting<bool>(key, help, kTruths, field);
 }
 
-// What only integer formats need.
+// Adds the settings that only integer formats need.
 void AddIntegerSettings(std::vector<Setting>& settings) {
   settings.push_back(
       SymmetricSetting("activation_symmetric",

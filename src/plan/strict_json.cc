@@ -18,7 +18,7 @@ std::string_view WithoutTag(std::string_view message) {
                                                                        : message;
 }
 
-// What a value is, shortened for messages.
+// Returns a description of a value, shortened for messages.
 std::string Excerpt(const json& value) {
   const std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
   return text.size() <= 40 ? text : text.substr(0, 37) + "...";
@@ -131,7 +131,7 @@ void ObjectReader::Finish() const {
   std::vector<std::string> known = asked_;
   std::sort(known.begin(), known.end());
   known.erase(std::unique(known.begin(), known.end()), known.end());
-  // Suggest a key that is not there already.
+  // A key that is there already is no suggestion.
   std::vector<std::string> absent;
   std::copy_if(known.begin(), known.end(), std::back_inserter(absent),
                [&](const std::string& key) { return !object_.contains(key); });

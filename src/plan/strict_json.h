@@ -1,5 +1,6 @@
-// Reads JSON that people edit: every key must be known and appear once, every value must have its
-// type, and the error says where. Wraps nlohmann-json, whose exceptions do not leave this file.
+// A strict reader of JSON that people edit, such as plans and configurations. Every key must be
+// known and appear once, every value must have its type, and the error says where. Wraps
+// nlohmann-json, whose exceptions do not leave this file.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,22 +14,23 @@ namespace bitpress::plan {
 // appears twice in an object.
 nlohmann::json ParseJson(std::string_view text);
 
-// One object while it is read. `where` is put in front of messages.
+// An object while it is read. `where` is put in front of messages. Not thread-safe.
 class ObjectReader {
  public:
   // Throws if `object` is not an object.
   ObjectReader(const nlohmann::json& object, std::string where);
 
+  // Returns whether the object has the key. This and all reads make the key known to Finish.
   bool Has(const char* key);
-  // Throw if the key is missing or its value has another type.
+  // Return the value of a key. Throw if it is missing or has another type.
   std::string String(const char* key);
   int64_t Int(const char* key);
   double Number(const char* key);
   bool Bool(const char* key);
   const nlohmann::json& Array(const char* key);
-  // A string, or the only way to write this number, true or false as one.
+  // Returns a string, or a number, true or false as the text that means it.
   std::string Text(const char* key);
-  // A list of strings, or one string for a list of one.
+  // Returns a list of strings. A single string is a list of one.
   std::vector<std::string> Strings(const char* key);
   const nlohmann::json& Object(const char* key);
   // Throws if the object has a key that was never asked for, with the nearest of those that were.

@@ -10,7 +10,7 @@
 
 namespace bitpress::plan {
 
-// A model of tests/data/plan/ (written by tools/make_plan_test_models.py), prepared.
+// Returns a prepared model of tests/data/plan/ (written by tools/make_plan_test_models.py).
 inline graph::Model LoadModel(const std::string& name) {
   graph::Model model =
       graph::Model::Load(std::string(BITPRESS_SOURCE_DIR) + "/tests/data/plan/" + name);
@@ -19,7 +19,7 @@ inline graph::Model LoadModel(const std::string& name) {
   return model;
 }
 
-// The plan for a configuration and some "key=value" settings.
+// Returns the plan for a configuration and some "key=value" settings.
 inline QuantPlan PlanFor(const graph::Model& model, const std::string& config,
                          const std::vector<std::string>& settings = {},
                          const std::string& model_name = "test") {

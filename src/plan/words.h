@@ -1,4 +1,4 @@
-// The words for this room's enumerations.
+// The words for this room's enumerations, as settings and JSON files have them.
 #pragma once
 
 #include <array>
