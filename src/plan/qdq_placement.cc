@@ -79,9 +79,9 @@ class Placer {
   // The other readers in transformers are sums and norms, whose range a few large elements take up.
   void AddOutput(const Node& node) {
     if (ops::IsComputeOp(node) && !IsConv(node)) return;
-    const std::string& output = node.output(0);
-    if (const std::optional<Node> activation = FusedActivation(output)) {
-      return AddOutput(*activation);
+    std::string output = node.output(0);
+    while (const std::optional<Node> activation = FusedActivation(output)) {
+      output = activation->output(0);
     }
     if (!IsQuantizable(output)) return;
     chosen_.insert(output);
@@ -172,9 +172,9 @@ class Placer {
   }
 
   const std::string& Root(const std::string& value) {
-    const auto [found, is_new] = root_.try_emplace(value, value);
-    if (is_new || found->second == value) return found->first;
-    return Root(found->second);
+    auto found = root_.try_emplace(value, value).first;
+    while (found->second != found->first) found = root_.find(found->second);
+    return found->first;
   }
 
   std::vector<QdqValue> Collect() {
