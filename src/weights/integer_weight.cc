@@ -38,13 +38,13 @@ QParams Choose(const plan::RangeMethod& method, std::span<const float> values,
     case plan::RangeMethod::Kind::kMse:
     case plan::RangeMethod::Kind::kAuto:
       return kernels::MseQParams(values, spec);
-    default:  // the others look at what samples do, and a weight has none
+    default:  // the other methods are for samples, and a weight has none
       return kernels::MinMaxQParams(values, spec);
   }
 }
 
-// Whole numbers as codes of an ONNX type, little-endian, several of less than 8 bits to a byte, the
-// first in the lowest bits.
+// Returns whole numbers as codes of an ONNX type, little-endian. Codes of less than 8 bits lie
+// several to a byte, the first in the lowest bits.
 template <typename Number>
 Tensor Store(DataType type, std::vector<int64_t> dims, const std::vector<Number>& numbers,
              ThreadPool& pool) {
@@ -207,8 +207,8 @@ std::vector<QParams> IntegerWeight::ChooseParams(std::span<const float> values,
   return params;
 }
 
-// b / (input_scale * scale) must stay below 2^31. Scales that are no free floats are doubled, as
-// far as their kind allows; a bias for which that is not enough saturates.
+// Raises scales so that bias / (input_scale * scale) stays below 2^31. Scales of another kind than
+// kFloat are doubled, as far as their kind allows. A bias for which that is not enough saturates.
 void IntegerWeight::RaiseForBiases(std::vector<QParams>& params) const {
   constexpr double kMost = 2147483000.0;
   for (const Int32Bias& bias : biases_) {
@@ -249,9 +249,9 @@ uint64_t IntegerWeight::FitToPairs(std::span<const float> x, std::vector<int32_t
   }
   const uint64_t num_changed = FitPairs(pairs_, target, codes, pool);
   if (num_changed == 0) return 0;
-  // A bias of the products makes up for their mean error; see LostMeans. The positions of a kernel
-  // see neighbours of one image, which are alike: their errors do not add up as if they were
-  // independent, so convolutions stay as they are.
+  // A bias of the products makes up for their mean error (LostMeans). Convolutions stay as they
+  // are: the positions of a kernel see neighbours of one image, which are alike, so that their
+  // errors do not add up as if they were independent.
   const bool is_matrix = pairs_.front().sums.channels == pairs_.front().sums.length;
   if (pairs_.size() == 1 && biases_.empty() && is_matrix) {
     BalanceMeans(pairs_.front(), target, formats::SearchedCodes(spec_), codes, pool);

@@ -1,5 +1,5 @@
-// One constant on its way to integers: its scales and zero points, its codes, and the floats that
-// they mean.
+// A constant on its way to integers: its scales and zero points, its codes, and the floats that the
+// codes mean. Passes that store integer weights and biases, and fine-tuning, use it.
 #pragma once
 
 #include <cstdint>
@@ -20,73 +20,77 @@
 
 namespace bitpress::weights {
 
-// A bias that is added to products with this weight: b / (input_scale * weight scale) must fit 32
-// bits, so a weight scale may have to be larger than the weight asks for.
+// A bias that the model adds as an int32 to the integer products of a weight. Its code, bias /
+// (input_scale * weight scale), must fit 32 bits, so that the weight may need a larger scale than
+// its own values ask for.
 struct Int32Bias {
   graph::HeldInitializer data;  // float32 or float16, one for each output channel
-  float input_scale = 1;
+  float input_scale = 1;        // scale of the activation in these products
 };
 
-// Thread-safe: parameters are computed once, by whoever asks first.
+// A weight and its integers. Thread-safe: parameters are computed once, by the first caller.
 class IntegerWeight {
  public:
-  // `given`: the parameters, in the order of scale_dims; empty: chosen by the row's range method,
-  // and wider where pairs do not fit. `pairs`: those of PairRules::For; all codes fit them.
-  // REQUIRES: row.integer is there, plan::CheckFits passed. Throws Error(kInvalidArgument) if
-  // `given` has another number of them.
+  // Begins with the weight `source` of a plan's row; `reader` is a node that reads it, for
+  // messages. `given` holds the parameters in the order of scale_dims. If it is empty, they are
+  // chosen by the row's range method, and are wider if pairs do not fit. All codes fit `pairs`, the
+  // rules of PairRules::For. REQUIRES: row.integer is there, plan::CheckFits passed. Throws
+  // Error(kInvalidArgument) if `given` has another number of parameters.
   IntegerWeight(graph::HeldInitializer source, const plan::TensorPlan& row, std::string reader,
                 std::vector<Int32Bias> biases = {}, std::vector<formats::QParams> given = {},
                 std::vector<PairRule> pairs = {});
 
-  // Scales lie along [outer, index, inner]: per tensor there is one, per axis one an index of the
-  // axis, per block one a block and column.
+  // Returns the dimensions of the scales: none per tensor, [axis] per axis, and per block those of
+  // the weight with a scale for each block of the axis.
   const std::vector<int64_t>& scale_dims() const { return scale_dims_; }
   DataType code_type() const { return code_type_; }
   const graph::HeldInitializer& source() const { return source_; }
   const formats::IntegerSpec& spec() const { return spec_; }
-  // Which of the parameters an element has, counted in row-major order.
+  // Returns the index of the parameters that an element has; elements count in row-major order.
   size_t ParamsIndexOf(size_t element) const { return view_.IndexOf(element); }
 
-  // In the order of scale_dims. Throws Error(kInvalidModel) naming reader, tensor and index of the
-  // first NaN or infinity.
+  // Returns the parameters, in the order of scale_dims. Throws Error(kInvalidModel) naming reader,
+  // tensor and index of the first NaN or infinity.
   const std::vector<formats::QParams>& Params(ThreadPool& pool) const;
 
-  // The same as a packed weight has them.
+  // Returns the layout of the scales in a packed weight.
   IntegerLayout Layout() const;
-  // Along which scales differ; 0 per tensor.
+  // Returns the axis along which scales differ; 0 per tensor.
   int64_t axis() const { return axis_; }
 
+  // The tensors of a quantized weight.
   struct Result {
-    Tensor codes;        // in the shape of the weight; of 2 and 4 bits several to a byte
+    Tensor codes;        // the weight's shape; codes of 2 and 4 bits lie several to a byte
     Tensor scales;       // float32, scale_dims
-    Tensor zero_points;  // of the codes' type, scale_dims
+    Tensor zero_points;  // the codes' type, scale_dims
   };
-  // Fills in the errors of `statistics`. Throws Error(kInvalidModel) where codes would mean
-  // infinity.
+  // Quantizes the weight and fills in the errors of `statistics`. Throws Error(kInvalidModel) if
+  // codes would mean infinity.
   Result Quantize(ThreadPool& pool, WeightStatistics& statistics) const;
-  // The codes alone, as whole numbers in the shape of the weight (of uint32 the low 32 bits).
-  // Throws as Quantize.
+  // Returns the codes alone, as whole numbers in the shape of the weight (the low 32 bits of uint32
+  // codes). Fills in the errors of `statistics`. Throws as Quantize.
   std::vector<int32_t> Codes(ThreadPool& pool, WeightStatistics& statistics) const;
-  // What rounding to the pairs' codes costs against any codes. REQUIRES: `pairs` were given, and no
-  // parameters.
+  // Returns the loss of rounding to codes that fit the pairs, beside that of rounding to any codes.
+  // REQUIRES: `pairs` were given, and no parameters.
   PairLoss LossOfPairs(ThreadPool& pool) const;
-  // By how much rounding lowers the mean of each output of `node`, where its pair rule knows the
-  // means of the activation: what a bias makes up for. Empty where it does not.
+  // Returns by how much rounding lowers the mean of each output of `node`, so that a bias can make
+  // up for it. Empty if the pair rule of the node does not know the means of its activation.
   std::vector<double> LostMeans(const std::string& node, ThreadPool& pool) const;
-  // The floats that the codes mean, in the type of the source.
+  // Returns the floats that the codes mean, in the type of the source. Fills in the errors of
+  // `statistics`.
   Tensor Simulate(ThreadPool& pool, WeightStatistics& statistics) const;
 
  private:
   void DescribeScales(const plan::TensorPlan& row);
   std::vector<formats::QParams> ComputeParams(ThreadPool& pool) const;
-  // By the range method alone.
+  // Chooses the parameters by the range method alone.
   std::vector<formats::QParams> ChooseParams(std::span<const float> values, ThreadPool& pool) const;
   void RaiseForBiases(std::vector<formats::QParams>& params) const;
-  // Changes codes of x whose pair sums do not fit, and y with them, and of such a weight codes
-  // whose errors add up. Returns how many pairs did not fit.
+  // Changes the codes of x whose pair sums do not fit, and y with them. In a weight with such pairs
+  // it also changes codes whose errors add up. Returns the number of pairs that did not fit.
   uint64_t FitToPairs(std::span<const float> x, std::vector<int32_t>& codes, std::vector<float>& y,
                       ThreadPool& pool) const;
-  // The same; y gets the floats that the codes mean.
+  // Returns the codes, fitted to the pairs. y gets the floats that they mean.
   std::vector<int32_t> Round(ThreadPool& pool, std::vector<float>& y,
                              WeightStatistics& statistics) const;
   std::vector<float> Floats() const;

@@ -8,10 +8,10 @@
 namespace bitpress::weights {
 namespace {
 
-constexpr size_t kCodes[] = {1, 0};  // which input: of MatMulNBits, of GatherBlockQuantized
+constexpr size_t kCodes[] = {1, 0};  // input of the codes: of MatMulNBits, of GatherBlockQuantized
 constexpr size_t kScales = 2;
 constexpr size_t kZeroPoints = 3;
-constexpr size_t kOrder = 4;  // MatMulNBits: the group of each column
+constexpr size_t kOrder = 4;  // input of MatMulNBits: the group of each column
 
 int64_t RoundUp(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
@@ -36,7 +36,8 @@ int64_t SignExtend(int64_t code, int bits) {
   Fail(ErrorCode::kInvalidModel, "attribute '{}' is {}", name, value);
 }
 
-// MatMulNBits has seen both [N * blocks] and [N, blocks], so only the bytes count.
+// Throws if an input has another number of bytes. Models have both [N * blocks] and [N, blocks] for
+// MatMulNBits, so that dimensions do not count.
 void CheckBytes(const graph::Model& model, const graph::Node& node, size_t input, const char* what,
                 DataType type, const std::vector<int64_t>& dims) {
   const graph::InitializerView found = model.Initializer(node.input(input));
@@ -47,7 +48,7 @@ void CheckBytes(const graph::Model& model, const graph::Node& node, size_t input
   }
 }
 
-// Whether the inputs that say what the weight is are constants of types that are decoded here.
+// Returns whether the inputs that hold the weight are constants of types that are decoded here.
 bool IsDecodable(const graph::Model& model, const graph::Node& node, bool is_matmul) {
   if (is_matmul && HasInput(node, kOrder)) return false;
   for (const size_t input : {kCodes[is_matmul ? 0 : 1], kScales, kZeroPoints}) {
@@ -71,7 +72,7 @@ NativeForm MatMulFormOf(const graph::Node& node) {
   return form;
 }
 
-// Tables of other ranks and axes are left to ONNX Runtime.
+// Returns the form of a table. Tables of other ranks and axes are left to ONNX Runtime.
 std::optional<NativeForm> TableFormOf(const graph::Model& model, const graph::Node& node) {
   const graph::InitializerView codes = model.Initializer(node.input(0));
   const int64_t quantize_axis = node.GetInt("quantize_axis", 1);

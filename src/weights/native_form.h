@@ -1,7 +1,7 @@
-// Integer weights in the operators of ONNX Runtime that compute from codes: com.microsoft
-// MatMulNBits (a matrix product) and GatherBlockQuantized (rows of a table). Both see rows of
-// codes, in blocks that share a scale; this is how rows become bytes, and what the nodes of a model
-// hold. Pure.
+// The native form of an integer weight: the bytes that ONNX Runtime's operators compute from,
+// com.microsoft MatMulNBits (a matrix product) and GatherBlockQuantized (rows of a table). Both see
+// rows of codes, in blocks that share a scale. Passes that write such nodes, and those that read
+// the weights of any model, use it. Pure.
 #pragma once
 
 #include <cstdint>
@@ -19,31 +19,32 @@ inline constexpr const char* kNativeDomain = "com.microsoft";
 inline constexpr const char* kMatMulNBits = "MatMulNBits";
 inline constexpr const char* kGatherBlockQuantized = "GatherBlockQuantized";
 
+// The layout of one weight.
 struct NativeForm {
-  int bits = 4;
-  int64_t num_rows = 0;    // MatMulNBits: output channels N; a table: its rows
-  int64_t row_length = 0;  // MatMulNBits: inputs K
+  int bits = 4;            // bits of a code
+  int64_t num_rows = 0;    // output channels N of a MatMulNBits, or rows of a table
+  int64_t row_length = 0;  // inputs K of a MatMulNBits, or columns of a table
   int64_t block_size = 32;
   bool has_zero_points = false;
   bool is_matmul = true;
 
   int64_t num_blocks() const { return (row_length - 1) / block_size + 1; }
-  // The type and dimensions of the three inputs.
+  // Return the type and the dimensions of the three inputs.
   DataType code_type() const;
   std::vector<int64_t> code_dims() const;
   std::vector<int64_t> scale_dims() const;
   std::vector<int64_t> zero_point_dims() const;
-  // Codes from the beginning of one row to that of the next.
+  // Return the number of codes from the beginning of one row to that of the next.
   int64_t code_stride() const;
   int64_t zero_point_stride() const;
-  // The code that means zero where the node reads no zero points.
+  // Returns the code that means zero if the node reads no zero points.
   int64_t middle() const;
-  // "int4" without zero points, "uint4" with.
+  // Returns "int4" without zero points, "uint4" with them.
   std::string format() const;
 };
 
-// Bytes of `num_rows` rows of `length` codes each, `stride` codes apart; code(row, i) gives one of
-// them in its low bits.
+// Returns the bytes of `num_rows` rows of `length` codes each, `stride` codes apart. code(row, i)
+// gives one of them in its low bits.
 template <typename Code>
 std::vector<std::byte> PackRows(int bits, int64_t num_rows, int64_t length, int64_t stride,
                                 const Code& code) {
@@ -62,15 +63,15 @@ std::vector<std::byte> PackRows(int bits, int64_t num_rows, int64_t length, int6
   return bytes;
 }
 
-// What a MatMulNBits or GatherBlockQuantized node computes with, whoever wrote it; nothing if it is
-// another operator, or one that this room cannot decode (inputs that are no constants, scales that
-// are not FLOAT, reordered columns). Throws Error(kInvalidModel) naming the node if sizes do not
-// fit.
+// Returns the form of the weight that a MatMulNBits or GatherBlockQuantized node reads, whoever
+// wrote it. Returns nothing for another operator, and for a weight that this room cannot decode:
+// inputs that are no constants, scales that are not FLOAT, reordered columns. Throws
+// Error(kInvalidModel) naming the node if sizes do not fit.
 std::optional<NativeForm> NativeFormOf(const graph::Model& model, const graph::Node& node);
 
-// The weight as floats: [row_length, num_rows] of a MatMulNBits, as MatMul reads it, and [num_rows,
-// row_length] of a table, from the bytes of codes, scales and zero points (empty if there are
-// none), for any bytes of the right sizes. REQUIRES: y has as many elements.
+// Decodes a weight into floats: [row_length, num_rows] of a MatMulNBits, as MatMul reads it, and
+// [num_rows, row_length] of a table. Bytes of zero points are empty if there are none. Any bytes of
+// the right sizes have a result. REQUIRES: y has as many elements.
 void DecodeNative(const NativeForm& form, std::span<const std::byte> codes,
                   std::span<const std::byte> scales, std::span<const std::byte> zero_points,
                   std::span<float> y, ThreadPool& pool);

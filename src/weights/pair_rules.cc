@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/check.h"
 #include "formats/qparams_search.h"
 
 namespace bitpress::weights {
@@ -41,7 +42,8 @@ uint64_t FitSum(const PairRule& rule, int64_t sum, const CodeAt& code_at,
   return num_changed;
 }
 
-// The elements of the sums that share parameters, side by side: to be rounded again and again.
+// The elements of the sums that share parameters, side by side so that they can be rounded again
+// and again.
 struct Elements {
   explicit Elements(std::span<const Sum> sums, std::span<const float> weight) {
     for (const Sum& sum : sums) {
@@ -52,7 +54,7 @@ struct Elements {
         costs.push_back(static_cast<float>(sum.rule->CostOf(channel)));
         largest.push_back(sum.rule->LargestOf(channel));
       }
-      // An odd one out is a pair with zero.
+      // The last element of an odd number is a pair with zero.
       if (layout.length % 2 != 0) {
         values.push_back(0);
         costs.push_back(0);
@@ -61,7 +63,7 @@ struct Elements {
     }
   }
 
-  // The same where every activation is zero, which no codes saturate with.
+  // Returns the same elements with activations of zero, with which no code saturates.
   Elements WithoutActivation() const {
     Elements elements = *this;
     std::ranges::fill(elements.largest, 0);
@@ -74,11 +76,11 @@ struct Elements {
 };
 
 struct Trial {
-  double cost = 0;  // of the errors
+  double cost = 0;  // cost of all errors
   uint64_t num_changed = 0;
 };
 
-// Rounds to nearest in float32, which may differ from the codes of formats::ref at ties: good
+// Rounds to nearest in float32. Ties may differ from the codes of formats::ref, which is good
 // enough to choose a scale.
 Trial Try(const Elements& elements, const QParams& params, formats::CodeRange range) {
   Trial trial;
@@ -106,8 +108,9 @@ Trial Try(const Elements& elements, const QParams& params, formats::CodeRange ra
   return trial;
 }
 
-// The sums that each of the parameters belongs to; empty where the elements of one sum have several
-// parameters, which no layout that plans make has: scales differ along output channels.
+// Returns the sums that each of the parameters belongs to. Returns nothing if the elements of one
+// sum have several parameters. No plan makes such a layout: its scales differ along output
+// channels.
 std::vector<std::vector<Sum>> SumsOfParams(std::span<const PairRule> rules, size_t num_params,
                                            const std::function<size_t(size_t)>& params_of) {
   std::vector<std::vector<Sum>> sums_of(num_params);
@@ -169,7 +172,7 @@ std::vector<PairRule> PairRules::For(const plan::TensorPlan& weight) const {
         ops::PairSums(nodes_.Find(use), static_cast<size_t>(use.input), dims, row.is_dynamic());
     if (row.format != "uint8" || !sums) continue;
     PairRule rule{*sums, {255}, {}, {}, use.node};
-    // An LSTM multiplies R with its own states, which are quantized inside.
+    // An LSTM multiplies R with its own states, which it quantizes itself.
     const bool is_calibrated = !row.is_dynamic() && use.input == 1;
     const auto known = is_calibrated ? channels_.find(row.value) : channels_.end();
     if (known != channels_.end()) {
@@ -191,6 +194,7 @@ std::vector<PairRule> PairRules::For(const plan::TensorPlan& weight) const {
 
 uint64_t FitPairs(std::span<const PairRule> rules, std::span<const float> target,
                   std::span<int32_t> codes, ThreadPool& pool) {
+  BITPRESS_DCHECK(codes.size() == target.size());
   uint64_t num_changed = 0;
   for (const PairRule& rule : rules) {
     const ops::SumLayout& sums = rule.sums;
@@ -208,9 +212,11 @@ uint64_t FitPairs(std::span<const PairRule> rules, std::span<const float> target
 
 void BalanceMeans(const PairRule& rule, std::span<const float> target, formats::CodeRange range,
                   std::span<int32_t> codes, ThreadPool& pool) {
+  BITPRESS_DCHECK(codes.size() == target.size());
+  BITPRESS_DCHECK(rule.means.empty() || rule.means.size() == rule.costs.size());
   const ops::SumLayout& sums = rule.sums;
-  // Rounding errors that are independent add up to 0.29 sqrt(length) steps, and a move takes one
-  // off. More of them would make up for an input that is larger than all others, at the cost of the
+  // Independent rounding errors add up to 0.29 sqrt(length) steps, and a move takes one of them
+  // off. More moves would make up for an input that is larger than all others, at the cost of the
   // rest.
   const int most_moves = 1 + static_cast<int>(0.29 * std::sqrt(static_cast<double>(sums.length)));
   pool.ParallelFor(static_cast<size_t>(sums.num_sums), [&](size_t task) {
@@ -231,7 +237,7 @@ void BalanceMeans(const PairRule& rule, std::span<const float> target, formats::
       }
       shift += means[i] * errors[i];
     }
-    // Whether the code may be that, beside its neighbour.
+    // Returns whether the code may have this value beside its neighbour.
     const auto fits = [&](size_t i, int32_t code) {
       if (code < range.quant_min || code > range.quant_max) return false;
       const size_t other = i ^ 1;

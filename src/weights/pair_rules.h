@@ -1,5 +1,6 @@
-// The pair sums of one weight: which of its codes are added in saturating 16 bits on x86 processors
-// without VNNI, what they meet there, and codes and scales with which nothing saturates.
+// The pair rules of a weight: which of its codes are added in saturating 16 bits on x86 processors
+// without VNNI, and which activations they meet there. Storing integer weights and fine-tuning ask
+// here for codes and scales with which nothing saturates. Pure.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +22,13 @@
 
 namespace bitpress::weights {
 
-// One node's reading of the weight.
+// The sums of a weight in one node that reads it.
 struct PairRule {
   ops::SumLayout sums;
-  std::vector<uint8_t> largest;    // activation code of each channel, or one for all
-  std::vector<double> costs;       // of a squared error, of each channel; empty: 1
-  std::vector<double> means = {};  // of the activation, of each channel; empty: not known
-  std::string node = {};           // as plans name it
+  std::vector<uint8_t> largest;    // largest activation code of each channel, or one for all
+  std::vector<double> costs;       // cost of a squared error in each channel; empty: 1
+  std::vector<double> means = {};  // mean of the activation's channels; empty: not known
+  std::string node = {};           // key of the node, as plans name it
 
   int32_t LargestOf(size_t channel) const {
     return largest.size() == 1 ? largest[0] : largest[channel];
@@ -38,12 +39,12 @@ struct PairRule {
 // The rules of a plan's rows.
 class PairRules {
  public:
-  // All must outlive it.
+  // The arguments must outlive it.
   PairRules(const plan::QuantPlan& plan, const graph::Model& model,
             const plan::ChannelCodesTable& channels);
 
-  // Of a weight row; empty where it need not be pair-safe. REQUIRES: the model has not changed
-  // since the construction.
+  // Returns the rules of a weight row, one for each node that reads it; empty if the weight need
+  // not be pair-safe. REQUIRES: the model has not changed since the construction.
   std::vector<PairRule> For(const plan::TensorPlan& weight) const;
 
  private:
@@ -53,38 +54,39 @@ class PairRules {
   std::map<std::string, const plan::TensorPlan*> activations_;
 };
 
-// Makes all pair sums of a weight fit: `codes` (of int8) in the order of the weight, `target` the
-// same before rounding, in code units. Returns how many pairs it changed. The same for any number
-// of threads.
+// Changes codes so that all pair sums of a weight fit. `codes` (int8) lie in the order of the
+// weight; `target` holds the same numbers before rounding, in code units. Returns the number of
+// pairs that it changed. The result is the same for any number of threads.
 uint64_t FitPairs(std::span<const PairRule> rules, std::span<const float> target,
                   std::span<int32_t> codes, ThreadPool& pool);
 
-// Moves codes by one where that lowers the expected square of an output's error: rounding errors
-// whose sum, weighted with the means of the activation, is far from zero shift the output by as
-// much at every inference. For weights to whose products no bias is added that could make up for
-// it. Where the means are not known each input counts as if its mean were as large as its
-// deviation. Pairs that fit still do. Arguments as FitPairs; `range` is that of the codes.
+// Moves codes by one if that lowers the expected square of an output's error. Rounding errors whose
+// sum, weighted with the means of the activation, is far from zero shift the output by as much at
+// every inference. This is for weights whose products get no bias that could make up for it. If the
+// means are not known, each input counts as if its mean were as large as its deviation. Pairs that
+// fit still do. The arguments are those of FitPairs; `range` is that of the codes.
 void BalanceMeans(const PairRule& rule, std::span<const float> target, formats::CodeRange range,
                   std::span<int32_t> codes, ThreadPool& pool);
 
-// The parameters with the least cost once all pair sums fit: `params` as they are if nothing in the
-// weight saturates with them, else each scale times the best 2^(i / 16) of 1 to 2, where every sum
-// fits. A scale that only some values may be (ScaleKind) is the allowed one next to that.
-// `params_of` says which of `params` an element has.
+// Returns the parameters with the least cost once all pair sums fit. If nothing in the weight
+// saturates, they are `params`. Otherwise each scale is multiplied by the best 2^(i / 16) of 1 to
+// 2; with a factor of 2 every sum fits. If not every scale is allowed (ScaleKind), the result is
+// the allowed scale next to that. `params_of` gives the index in `params` of an element's
+// parameters.
 std::vector<formats::QParams> ChoosePairSafeScales(
     std::span<const PairRule> rules, std::span<const float> values,
     std::vector<formats::QParams> params, const formats::IntegerSpec& spec,
     const std::function<size_t(size_t element)>& params_of, ThreadPool& pool);
 
-// What rounding costs the outputs of a weight, of up to 64 of them: mean squares of errors times
-// PairRule::costs, added up.
+// The loss of rounding in up to 64 outputs of a weight: the sum of mean squared errors times
+// PairRule::costs.
 struct PairLoss {
-  double nearest = 0;       // of codes next to the weight
-  double fitting = 0;       // of the scales and codes that fit
-  double weight_power = 0;  // the squares of the weight itself, unweighted
+  double nearest = 0;       // loss of codes next to the weight
+  double fitting = 0;       // loss of the scales and codes that fit
+  double weight_power = 0;  // sum of the weight's own squares, without costs
 };
 
-// Arguments as ChoosePairSafeScales.
+// Returns the loss of a weight. The arguments are those of ChoosePairSafeScales.
 PairLoss EstimatePairLoss(std::span<const PairRule> rules, std::span<const float> values,
                           std::span<const formats::QParams> params,
                           const formats::IntegerSpec& spec,

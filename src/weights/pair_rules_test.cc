@@ -1,4 +1,4 @@
-// Weights whose pair sums fit: against the sums themselves.
+// Tests that the pair sums of chosen codes fit, by computing the sums themselves.
 #include "weights/pair_rules.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ std::vector<float> RandomWeights(float mean, uint32_t seed) {
   return weights;
 }
 
-// A MatMul's [kInputs, kOutputs].
+// Returns the rule of a MatMul's weight [kInputs, kOutputs].
 PairRule RuleOf(std::vector<uint8_t> largest = {255}, std::vector<double> costs = {}) {
   return {ops::MatrixSums(std::vector<int64_t>{kInputs, kOutputs}, ops::SummedDim::kSecondLast),
           std::move(largest), std::move(costs)};
@@ -134,7 +134,7 @@ TEST(PairRules, SmallActivationsLeaveMoreCodes) {
 }
 
 TEST(PairRules, SeveralReadersAreAllSatisfied) {
-  // The same matrix from its other side, as a tied embedding is read.
+  // The same matrix is read from its other side, as a tied embedding is.
   const std::vector<float> values = RandomWeights(0.5F, 9);
   const PairRule rows = RuleOf();
   const PairRule columns{
@@ -148,7 +148,7 @@ TEST(PairRules, SeveralReadersAreAllSatisfied) {
   EXPECT_TRUE(DoAllFit(columns, codes));
 }
 
-// The mean error of each output over activations of this mean and deviation, and whether all fit.
+// Compares the expected square of each output's error before and after balancing.
 TEST(PairRules, ErrorsOfAnOutputCancel) {
   const std::vector<float> values = RandomWeights(0.2F, 13);
   ThreadPool pool(2);

@@ -67,7 +67,7 @@ std::string UnpackBody::Decode(const std::string& input, int bits, const std::ve
                                const std::string& what) {
   const formats::PackGroup group = formats::PackGroupOf(bits);
   const std::string bytes = Cast(input, DataType::kInt32, what + "_bytes");
-  // The codes within one byte, by one lookup.
+  // The codes within one byte come from one lookup.
   std::vector<float> by_byte;
   for (uint32_t byte = 0; byte < 256; ++byte) {
     for (size_t i = 0; i < group.codes_per_byte; ++i) {
@@ -83,7 +83,7 @@ std::string UnpackBody::Decode(const std::string& input, int bits, const std::ve
   return AddSpare(bytes, values, bits, table, what);
 }
 
-// The codes made of the spare high bits of a group's bytes, behind those within the bytes.
+// Adds the codes made of the spare high bits of a group's bytes, behind the codes within the bytes.
 std::string UnpackBody::AddSpare(const std::string& bytes, const std::string& values, int bits,
                                  const std::vector<float>& table, const std::string& what) {
   const formats::PackGroup group = formats::PackGroupOf(bits);

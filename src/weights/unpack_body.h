@@ -1,5 +1,5 @@
-// The body of a function that decodes a packed weight, written node by node: lookups of codes,
-// casts and shapes. Every step gives the name of its value. Not thread-safe.
+// A builder for the body of a function that decodes a packed weight (unpack_functions.h). It adds
+// node by node: lookups of codes, casts and shapes. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 namespace bitpress::weights {
 
+// The body of one function. Each method adds nodes and returns the name of their value.
 class UnpackBody {
  public:
   using Attributes = std::vector<std::pair<std::string, graph::Attribute>>;
@@ -24,36 +25,35 @@ class UnpackBody {
   std::string Floats(std::string name, std::vector<int64_t> dims, const std::vector<float>& values);
   std::string Int64s(std::string name, const std::vector<int64_t>& values);  // a vector
   std::string Scalar(std::string name, int64_t value);
-  // An attribute of the node that calls, as a vector or a scalar of its name.
+  // Return an attribute of the calling node, as a vector or a scalar that has the attribute's name.
   std::string IntsAttribute(const std::string& name);
   std::string IntAttribute(const std::string& name);
   std::string Cast(std::string input, DataType type, std::string output);
 
-  // What `table` says for each code of `input`, packed as formats/pack.h says, as one row of
-  // values; the last ones may be padding. `table` has an entry for each code.
+  // Looks up each code of `input`, packed as formats/pack.h says, in `table`, which has an entry
+  // for each code. The values are one row, and the last ones may be padding.
   std::string Decode(const std::string& input, int bits, const std::vector<float>& table,
                      const std::string& what);
 
   // Elements behind the last value, with which packed codes fill up their last byte or group.
   enum class Padding { kNone, kBehind };
   static Padding PaddingIf(bool is_padded) { return is_padded ? Padding::kBehind : Padding::kNone; }
-  // Adds nodes that cut off the padding of `values` and bring them into `shape`.
+  // Cuts off the padding of `values` and brings them into `shape`.
   std::string InShape(std::string values, const std::string& shape, Padding padding,
                       const std::string& name);
 
-  // What is known of the attribute `blocks`, [outer, parts, length, inner]: the shape of a weight
-  // with its axis cut into equal parts.
+  // The equal parts of an axis, as the attribute `blocks` has them: [outer, parts, length, inner].
   struct Parts {
-    std::string count;
-    std::string length;
-    std::string begin;  // of each part, along the axis
+    std::string count;   // number of parts
+    std::string length;  // elements of a part
+    std::string begin;   // first element of each part, along the axis
   };
   Parts AddParts();
-  // Of values [outer or 1, n, inner or 1], one for each `size` elements of the axis, that of each
-  // part: [outer or 1, parts, inner or 1].
+  // Selects the value of each part, [outer or 1, parts, inner or 1], from `values`, [outer or 1, n,
+  // inner or 1], which has one for each `size` elements of the axis.
   std::string PerPart(const std::string& values, const Parts& parts, const std::string& size,
                       const std::string& name);
-  // The same as a factor of elements in the shape `blocks`.
+  // Brings one value for each part into the shape of a factor for elements in the shape `blocks`.
   std::string BehindParts(std::string values, std::string name);
 
  private:

@@ -19,7 +19,8 @@ namespace {
 
 using formats::FormatSpec;
 
-// "mxfp6_e2m3"; of bfp(bits=13, block=32): "bfp_bits13_block32".
+// Returns the format's word in names of functions: "mxfp6_e2m3", or "bfp_bits13_block32" for
+// bfp(bits=13, block=32).
 std::string WordOf(const FormatSpec& spec) {
   if (!spec.name.starts_with("bfp(")) return spec.name;
   std::string word =
@@ -28,7 +29,7 @@ std::string WordOf(const FormatSpec& spec) {
   return word;
 }
 
-// The format of a function's name without prefix and suffix. Throws as FindFormat.
+// Returns the format of a function's name without prefix and suffix. Throws as FindFormat.
 FormatSpec FormatOfWord(const std::string& word) {
   int bits = 0, block = 0, exponent = 8;
   const int found =
@@ -47,7 +48,7 @@ DataType CodeType(const FormatSpec& spec, int64_t opset) {
   return spec.onnx_type == DataType::kInt8 ? DataType::kInt8 : DataType::kUInt8;
 }
 
-// Parts that do not cross the end of a block or of a sub-block.
+// Returns the equal parts of the axis that cross no end of a block or of a sub-block.
 std::vector<int64_t> Blocks(const FormatSpec& spec, const BlockView& view) {
   std::vector<int64_t> blocks = EqualParts(view, spec.block_size);
   if (spec.sub_block_size > 0) {
@@ -64,7 +65,7 @@ std::vector<float> ShiftTable(int bits) {
   return table;
 }
 
-// Element values in the units of formats::ElementTable, flat or in the weight's shape.
+// Adds the values of elements in the units of formats::ElementTable, flat or in the weight's shape.
 std::string AddElements(UnpackBody& body, const FormatSpec& spec, int64_t opset) {
   const int bits = formats::CodePlaneBits(spec);
   if (bits == 8 && CodeType(spec, opset) != DataType::kUInt8) {
@@ -73,7 +74,7 @@ std::string AddElements(UnpackBody& body, const FormatSpec& spec, int64_t opset)
   return body.Decode("codes", bits, formats::ElementTable(spec), "elements");
 }
 
-// The low bits of wide codes count away from zero.
+// Adds the low bits of wide codes to their elements. They count away from zero.
 std::string AddLowCodes(UnpackBody& body, const FormatSpec& spec, std::string elements,
                         UnpackBody::Padding padding) {
   const int bits = formats::LowCodePlaneBits(spec);
@@ -89,7 +90,7 @@ std::string AddLowCodes(UnpackBody& body, const FormatSpec& spec, std::string el
                   "whole_elements");
 }
 
-// One factor for each part of Blocks: [outer, parts, 1, inner].
+// Adds the scales, one for each part of Blocks: [outer, parts, 1, inner].
 std::string AddScales(UnpackBody& body, const FormatSpec& spec) {
   const auto table = formats::ScaleTable(spec);
   const std::string scale_of_byte =
@@ -115,7 +116,7 @@ std::string AddScales(UnpackBody& body, const FormatSpec& spec) {
     const std::string shape =
         body.Add("Concat", {as_list(outer), as_list(num_sub_blocks), as_list(inner)}, "shift_shape",
                  {{"axis", int64_t{0}}});
-    // Shifts are few: their padding is always cut off.
+    // Shifts are few, so that their padding is always cut off.
     const std::string factors = body.InShape(body.Decode("shifts", bits, ShiftTable(bits), "shift"),
                                              shape, UnpackBody::Padding::kBehind, "shift");
     result = body.Add("Mul", {result, body.PerPart(factors, parts, sub_block, "sub_block_scale")},
@@ -133,7 +134,7 @@ void AddPlainBody(UnpackBody& body, const FormatSpec& spec, DataType type) {
   }
 }
 
-// Bytes of the initializers that a node reads. Which part is which follows from the format alone.
+// Returns the bytes of the initializers that a node reads. The format alone says which is which.
 formats::PackedSizes FoundSizes(const graph::Model& model, const graph::Node& node,
                                 const FormatSpec& spec) {
   formats::PackedSizes sizes;

@@ -1,8 +1,10 @@
-// Packed weights in a model: the initializers that hold the bits of formats/packed_tensor.h, and
-// the model-local function `bitpress.Unpack_<format>` that decodes them with standard operators.
-// The operators are of kinds that ONNX Runtime folds into constants when it loads the model
-// (lookups, casts, products; no DequantizeLinear, which it keeps), so that inference costs nothing.
+// The form of a packed weight in a model: the initializers that hold the bits of
+// formats/packed_tensor.h, and the model-local function `bitpress.Unpack_<format>` that decodes
+// them with standard operators. Passes that store weights, and those that read them back, use it.
 // Pure.
+//
+// ONNX Runtime folds these operators into constants when it loads the model, so that inference
+// costs nothing: lookups, casts and products, but no DequantizeLinear, which it keeps.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +20,7 @@
 
 namespace bitpress::weights {
 
-// A tensor as its blocks see it: [outer, axis, inner], blocks along the middle dimension.
+// A tensor seen as [outer, axis, inner], with blocks along the middle dimension.
 struct BlockView {
   int64_t outer = 1;
   int64_t axis = 1;
@@ -27,44 +29,45 @@ struct BlockView {
   int64_t num_elements() const { return outer * axis * inner; }
 };
 
-// What the names of these functions begin with, and where padding behind the codes is cut off, end
-// with.
+// The beginning of these functions' names, and the end of the name if padding behind the codes is
+// cut off.
 inline constexpr const char* kUnpackPrefix = "Unpack_";
 inline constexpr const char* kPaddedSuffix = "_padded";
 
-// How one weight is stored, and the node that decodes it.
+// The initializers of one weight, and the node that decodes it.
 struct PackedStorage {
+  // One of the initializers.
   struct Initializer {
-    std::string suffix;  // of the initializer's name: "codes", "low_codes", "scales", "shifts"
+    std::string suffix;  // end of its name: "codes", "low_codes", "scales", "shifts"
     DataType type = DataType::kUInt8;
     std::vector<int64_t> dims;
   };
   std::vector<Initializer> parts;  // inputs of the node, in this order
   graph::FunctionSpec function;
-  std::vector<std::pair<std::string, graph::Attribute>> attributes;  // of the node
+  std::vector<std::pair<std::string, graph::Attribute>> attributes;  // attributes of the node
 };
 
-// The oldest standard operator set that the functions are written in, and the one from which on
+// The oldest standard operator set that the functions are written in, and the first one in which
 // FP8 codes are tensors of an FP8 type instead of bytes.
 inline constexpr int64_t kFirstPackedOpset = 13;
 inline constexpr int64_t kFirstFloat8Opset = 19;
 
-// Whether codes of the format have an FP8 type in ONNX.
+// Returns whether codes of the format have an FP8 type in ONNX.
 bool HasFloat8Codes(const formats::FormatSpec& spec);
 
-// REQUIRES: formats::WhyNotPackable(spec) is empty; `view` has as many elements as `shape`, more
-// than none; opset >= kFirstPackedOpset.
+// Returns the storage of a weight of dimensions `shape` whose blocks lie as `view` says, in a model
+// of operator set `opset`. REQUIRES: formats::WhyNotPackable(spec) is empty; `view` has as many
+// elements as `shape`, more than none; opset >= kFirstPackedOpset.
 PackedStorage StoragePacked(const formats::FormatSpec& spec, std::span<const int64_t> shape,
                             const BlockView& view, int64_t opset);
 
-// What an Unpack node decodes. Throws Error(kInvalidModel) naming the node if it is one, but not as
-// this room writes them; nothing if it is another operator.
+// A packed weight, as an Unpack node decodes it.
 struct PackedWeight {
-  // Integers: scales and zero points of their own.
+  // The scales and zero points of integers.
   struct Integer {
     int64_t block_size = 0;      // elements of the axis that share a scale
     bool is_per_column = false;  // scales differ along outer and inner, too
-    int64_t zero_point = 0;      // of all codes, where the node reads none
+    int64_t zero_point = 0;      // zero point of all codes, if the node reads none
     bool has_zero_points = false;
   };
   formats::FormatSpec spec;
@@ -72,17 +75,19 @@ struct PackedWeight {
   BlockView view;
   std::optional<Integer> integer;  // exactly the integer formats have it
 };
+// Returns the weight that a node decodes; nothing if it is no Unpack node. Throws
+// Error(kInvalidModel) naming the node if it is one, but not as this room writes them.
 std::optional<PackedWeight> PackedWeightOf(const graph::Model& model, const graph::Node& node);
 
-// --- Parts of the above that integers share
-// ----------------------------------------------------------------------------------------
+// --- Helpers that packed integers (unpack_integers.h) share ---
 
-// Blocks as equal parts of the axis that do not cross a block's end, so that a product with one
-// scale each is a broadcast: [outer, parts, length, inner].
+// Returns [outer, parts, length, inner]: the axis cut into equal parts that do not cross a block's
+// end, so that a product with one scale for each part is a broadcast.
 std::vector<int64_t> EqualParts(const BlockView& view, int64_t block_size);
-// The initializer of a plane of packed codes; groups with spare bits are its rows.
+// Returns the initializer of a plane of packed codes. Groups with spare bits are its rows.
 PackedStorage::Initializer PlaneInitializer(std::string suffix, int bits, size_t num_bytes);
-// Throws Error(kInvalidModel): a node is called as those of this room, but does something else.
+// Throws the Error(kInvalidModel) of a node that is called like those of this room, but does
+// something else.
 [[noreturn]] void FailNotOurs(std::string_view what);
 // Fills in shape and view from the node's attributes.
 void ReadShape(const graph::Node& node, PackedWeight& weight);

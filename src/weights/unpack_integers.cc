@@ -20,13 +20,13 @@ bool IsSigned(const FormatSpec& spec) {
   return formats::IntegerRange(spec.element_type).quant_min < 0;
 }
 
-// Codes of 2 and 4 bits, several to a byte.
+// Returns whether codes lie several to a byte: those of 2 and 4 bits.
 bool IsPlane(const FormatSpec& spec) { return spec.element_bits < 8; }
 
-// Whether differences of codes need more than the 24 bits of a float.
+// Returns whether differences of codes need more than the 24 bits of a float.
 bool IsWide(const FormatSpec& spec) { return spec.element_bits > 16; }
 
-// Codes as they are stored: `dims` unless they lie several to a byte.
+// Returns the initializer of codes. Its dimensions are `dims` unless codes lie several to a byte.
 PackedStorage::Initializer CodesInitializer(std::string suffix, const FormatSpec& spec,
                                             std::vector<int64_t> dims) {
   if (!IsPlane(spec)) return {std::move(suffix), spec.onnx_type, std::move(dims)};
@@ -34,7 +34,7 @@ PackedStorage::Initializer CodesInitializer(std::string suffix, const FormatSpec
                           NumBytes(spec.onnx_type, NumElements(dims)));
 }
 
-// The number that each code is, in the order of their bits.
+// Returns the number that each code means, in the order of their bits.
 std::vector<float> NumbersOfCodes(const FormatSpec& spec) {
   const formats::CodeRange range = formats::IntegerRange(spec.element_type);
   std::vector<float> numbers;
@@ -46,7 +46,7 @@ std::vector<float> NumbersOfCodes(const FormatSpec& spec) {
   return numbers;
 }
 
-// The numbers of codes in `shape`, float or, of wide ones, int64.
+// Adds the numbers of codes in `shape`: floats, or int64 for wide codes.
 std::string AddNumbers(UnpackBody& body, const FormatSpec& spec, const std::string& input,
                        const std::string& shape, UnpackBody::Padding padding,
                        const std::string& what) {
@@ -57,7 +57,7 @@ std::string AddNumbers(UnpackBody& body, const FormatSpec& spec, const std::stri
   return body.InShape(std::move(numbers), shape, padding, what);
 }
 
-// code - zero_point, as floats in the shape `blocks`.
+// Adds code - zero_point, as floats in the shape `blocks`.
 std::string AddDifferences(UnpackBody& body, const FormatSpec& spec, bool is_asymmetric,
                            UnpackBody::Padding padding, const UnpackBody::Parts& parts,
                            const std::string& block_size) {
@@ -65,7 +65,7 @@ std::string AddDifferences(UnpackBody& body, const FormatSpec& spec, bool is_asy
   std::string zero_point;
   if (is_asymmetric) {
     const std::string shape = body.Add("Shape", {"scales"}, "scales_shape");
-    // Zero points are few: their padding is always cut off.
+    // Zero points are few, so that their padding is always cut off.
     const std::string of_block =
         AddNumbers(body, spec, "zero_points", shape, UnpackBody::Padding::kBehind, "zero_point");
     zero_point = body.BehindParts(body.PerPart(of_block, parts, block_size, "part_zero_point"),
@@ -232,7 +232,7 @@ std::optional<PackedWeight> PackedIntegerOf(const graph::Model& model, const gra
   if (!model.IsInitializer(node.input(1))) {
     FailNotOurs(fmt::format("its input '{}' is not in the model", node.input(1)));
   }
-  // Where both are the same, so are the scales.
+  // If the dimensions are the same in both layouts, so are the scales.
   layout.is_per_column =
       !std::ranges::equal(model.Initializer(node.input(1)).dims, layout.scale_dims());
   CheckPart(model, node, 1, {"scales", DataType::kFloat, layout.scale_dims()});

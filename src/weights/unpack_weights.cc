@@ -25,13 +25,13 @@ std::span<const uint8_t> BytesOf(const graph::HeldInitializer& source) {
   return {reinterpret_cast<const uint8_t*>(source.bytes.data()), source.bytes.size()};
 }
 
-// A packed weight and the bytes it is decoded from.
+// A packed weight, and the bytes that it is decoded from.
 struct Job {
   PackedWeight weight;
   std::vector<graph::HeldInitializer> parts;
   std::string node;  // for messages
 
-  // Which part is which follows from the format alone.
+  // Returns the bytes by their meaning. The format alone says which part is which.
   formats::PackedView View() const {
     formats::PackedView view;
     size_t next = 0;
@@ -75,7 +75,7 @@ void ReplaceByConstant(Model& model, Node node, DataType type, const std::vector
   });
 }
 
-// The Cast to FLOAT16 behind a decoded weight, if nothing else reads the floats.
+// Returns the Cast to FLOAT16 behind a decoded weight, if nothing else reads the floats.
 std::optional<Node> HalfCast(const Model& model, const std::string& value) {
   const std::vector<graph::Use> uses = model.Uses(value);
   if (uses.size() != 1 || model.IsOutput(value) || model.IsUsedInSubgraph(value))
@@ -125,8 +125,8 @@ void Unpack(Model& model, Node node, PackedWeight weight, ThreadPool& pool,
   RemoveIfUnused(model, inputs);
 }
 
-// A MatMulNBits or GatherBlockQuantized as the MatMul or Gather of floats that it stands for.
-// Several of them may read one weight: `weights` says what it is called by the names of its parts.
+// Replaces a MatMulNBits or GatherBlockQuantized by the MatMul or Gather of floats that it stands
+// for. Several such nodes may read one weight: `weights` has its name by the names of its parts.
 void UnpackNative(Model& model, Node node, const NativeForm& form,
                   std::map<std::string, std::string>& weights, ThreadPool& pool,
                   const std::function<void()>& step) {
@@ -181,14 +181,14 @@ void UnpackNative(Model& model, Node node, const NativeForm& form,
 }  // namespace
 
 size_t UnpackWeights(Model& model, ThreadPool& pool, const ProgressSink& progress) {
-  // Unpacking removes nodes, but none of these before its turn.
+  // Unpacking removes nodes, but none of this list before its turn.
   std::vector<Node> nodes = model.AllNodes();
   std::vector<std::pair<Node, NativeForm>> native;
   for (const Node& node : nodes) {
     if (const auto form = NativeFormOf(model, node)) native.emplace_back(node, *form);
   }
   std::erase_if(nodes, [](const Node& node) { return !ops::IsUnpack(node); });
-  // How many there are is known before the first one is decoded, when the model is written.
+  // The number of weights is known before the first one is decoded, when the model is written.
   struct Count {
     size_t num_done = 0;
     size_t num_weights = 0;

@@ -1,4 +1,5 @@
-// Back to floats: the decoded form of packed weights, and a model without quantizers.
+// Passes that take a quantized model back to floats: one decodes its packed weights, the other
+// drops its quantizers. `bitpress unpack` runs them.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +11,9 @@
 namespace bitpress::weights {
 
 // Pass unpack-weights: replaces every `bitpress.Unpack_<format>` node by an initializer with the
-// values it gives, computed while the model is written, and removes its function. Outputs stay the
-// same, bit for bit. Returns the number of weights. `pool` is used until the model
-// is written. Throws Error(kInvalidModel) naming the node if the bytes are not what it needs.
+// values that it gives, and removes its function. The values are computed while the model is
+// written; `pool` is used until then. Outputs stay the same, bit for bit. Returns the number of
+// weights. Throws Error(kInvalidModel) naming the node if it cannot be decoded.
 size_t UnpackWeights(graph::Model& model, ThreadPool& pool, const ProgressSink& progress = {});
 
 // Pass drop-quantizers: takes our activation quantizers (bitpress::QuantizeDequantize_<format>) and

@@ -19,11 +19,11 @@
 namespace bitpress::weights {
 namespace {
 
-// Elements that one task looks at. Sums are taken per chunk and then in order: the same for any
-// number of threads.
+// The number of elements in one task. Sums are taken per chunk and then in order, so that they are
+// the same for any number of threads.
 constexpr size_t kChunk = size_t{1} << 16;
 
-// Exponent bits all ones: NaN or infinity.
+// Return whether a value is neither NaN nor infinity: these have all exponent bits set.
 bool IsFinite(float value) { return (std::bit_cast<uint32_t>(value) & 0x7F800000U) != 0x7F800000U; }
 bool IsFinite(uint16_t half) { return (half & 0x7C00U) != 0x7C00U; }
 
@@ -55,7 +55,7 @@ size_t FirstNonFinite(std::span<const T> values, ThreadPool& pool) {
   return first;
 }
 
-// "[1, 0, 2, 2]"
+// Returns the position of an element: "[1, 0, 2, 2]".
 std::string Position(size_t index, std::span<const int64_t> dims) {
   std::vector<std::string> words(dims.size());
   for (size_t i = dims.size(); i-- > 0;) {
@@ -76,7 +76,8 @@ BlockView ViewOf(const plan::TensorPlan& row, std::span<const int64_t> dims) {
                      : BlockView{outer, dims[axis], inner};
 }
 
-// Codes have no -0 in two's complement, and shared exponents have a limited range.
+// Returns the format as it is stored. Codes in two's complement have no -0, and shared exponents
+// have a limited range.
 formats::FormatSpec StoredSpec(const plan::TensorPlan& row, plan::OperatorSet operators) {
   formats::FormatSpec spec = plan::SpecOf(operators, row.Spec());
   const formats::FormatSpec stored = row.Spec();

@@ -1,4 +1,6 @@
-// One weight on its way from floats to what is stored: quantized and dequantized, measured, packed.
+// A weight on its way from floats to the bytes in the file: it is quantized, measured and packed.
+// Passes that store weights in a block or float format use it; integer_weight.h is its twin for
+// integers.
 #pragma once
 
 #include <cstdint>
@@ -15,59 +17,62 @@
 
 namespace bitpress::weights {
 
-// What became of one weight.
+// The report on one quantized weight.
 struct WeightStatistics {
   std::string value;      // its name in the plan
   std::string quantized;  // its name in the model now
   std::string format;
-  // Why it is stored as floats that hold quantized values; empty where it is packed.
+  // The reason why it is stored as floats that hold quantized values; empty if it is packed.
   std::string unpacked_reason;
   int64_t num_elements = 0;
   uint64_t stored_bytes = 0;
-  // Pairs of codes that are not those next to the weight, because their sum would saturate.
+  // The number of pairs of codes that are not next to the weight, because their sum would saturate.
   uint64_t num_fitted_pairs = 0;
-  // Known once the model has been written.
+  // The errors of the quantized values, known once the model has been written.
   double mean_squared_error = 0;
-  double sqnr_db = 0;  // of the quantized values; +infinity without any error
+  double sqnr_db = 0;  // +infinity without any error
 };
 
-// Fills in the errors of quantized values y. The same for any number of threads.
+// Fills in the errors of quantized values y. The results are the same for any number of threads.
 void MeasureErrors(std::span<const float> x, std::span<const float> y, ThreadPool& pool,
                    WeightStatistics& statistics);
 
-// What a scaled weight is divided by: its largest magnitude / plan::ScaledMaximum, or 1 where that
-// is no normal number.
+// Returns the scale that a scaled weight is divided by: its largest magnitude /
+// plan::ScaledMaximum, or 1 if that is no normal number.
 float ScaleOf(const formats::FormatSpec& spec, std::span<const float> values);
 
+// One weight. Thread-safe: it does not change.
 class WeightJob {
  public:
-  // `reader` is a node that reads the weight, for messages. `scale`: that of a scaled weight, if it
-  // is not to follow from its largest magnitude. REQUIRES: plan::CheckFits passed.
+  // Begins with the weight `source` of a plan's row; `reader` is a node that reads it, for
+  // messages. `scale` is the scale of a scaled weight, unless it follows from the largest
+  // magnitude. REQUIRES: plan::CheckFits passed.
   WeightJob(graph::HeldInitializer source, const plan::TensorPlan& row, plan::OperatorSet operators,
             std::string reader, std::optional<float> scale = std::nullopt);
 
-  // The format as it is stored: what an operator set adds to it beyond what codes can hold is left
-  // out.
+  // Returns the format as it is stored: without the numbers of an operator set that codes cannot
+  // hold.
   const formats::FormatSpec& spec() const { return spec_; }
   const BlockView& view() const { return view_; }
   const graph::HeldInitializer& source() const { return source_; }
-  // Whether the weight is divided by a scale.
+  // Returns whether the weight is divided by a scale.
   bool is_scaled() const { return is_scaled_; }
   bool is_half() const { return source_.type == DataType::kFloat16; }
 
-  // Both fill in the errors of `statistics` and use the pool's threads; results do not depend on
-  // their number. Throw Error(kInvalidModel) naming reader, tensor and index of the first NaN or
-  // infinity. Float16 weights are computed in float32.
+  // The next two fill in the errors of `statistics` and use the pool's threads; results do not
+  // depend on their number. They throw Error(kInvalidModel) naming reader, tensor and index of the
+  // first NaN or infinity. Float16 weights are computed in float32.
   //
-  // The quantized and dequantized values, in the type of the source.
+  // Returns the quantized and dequantized values, in the type of the source.
   Tensor Simulate(ThreadPool& pool, WeightStatistics& statistics) const;
-  // The parts of `storage`, in order; if is_scaled(), codes of the weight / scale, and the scale.
+  // Returns the tensors of `parts` (PackedStorage::parts), in their order. If is_scaled(), the
+  // codes are those of the weight / scale, and the scale follows.
   std::vector<Tensor> Pack(const std::vector<PackedStorage::Initializer>& parts, ThreadPool& pool,
                            WeightStatistics& statistics) const;
 
  private:
   void CheckFinite(ThreadPool& pool) const;
-  // Into `y`, one float an element, divided by the scale that it gives.
+  // Quantizes the weight into `y`, one float an element, divided by the scale that it returns.
   float Quantize(ThreadPool& pool, std::span<float> y, WeightStatistics& statistics) const;
 
   graph::HeldInitializer source_;

@@ -1,6 +1,7 @@
-// The forms in which a quantized weight lies in a model: floats, packed codes with a function that
-// decodes them, or codes with a DequantizeLinear. The data are computed while the model is written,
-// one weight at a time. Not thread-safe; what it defers uses its arguments' copies only.
+// The store that puts quantized weights into a model, as floats, as packed codes with a function
+// that decodes them, or as codes with a DequantizeLinear. Passes give it functions that compute the
+// data; these run while the model is written, one weight at a time. Not thread-safe; deferred
+// functions use copies of its arguments only.
 #pragma once
 
 #include <cstdint>
@@ -17,37 +18,40 @@
 
 namespace bitpress::weights {
 
+// The store of one model.
 class WeightStore {
  public:
-  // Nodes are inserted before the model's first. `sink` is told of each weight that is done.
+  // Inserts nodes before the model's first. `sink` is told of each weight that is done.
   WeightStore(graph::Model& model, ProgressSink sink);
 
   void set_num_weights(size_t num_weights) { progress_->num_weights = num_weights; }
 
-  // Tells the sink of one more.
+  // Returns a function that tells the sink of one more weight.
   std::function<void()> Step() const {
     return [progress = progress_] { progress->Step(); };
   }
 
-  // An initializer of the type and shape of `source`.
+  // Stores an initializer of the type and shape of `source`.
   void StoreFloats(const std::string& target, const graph::HeldInitializer& source,
                    std::function<Tensor()> compute, WeightStatistics& statistics);
-  // `<target>_<suffix>` for each part and the Unpack node, behind it a Cast if `source` is FLOAT16.
-  // `compute` gives the bytes of the parts in their order; what it gives behind them is not stored,
-  // but with `is_scaled` the next one is `<target>_scale`, which what is decoded is multiplied by.
+  // Stores `<target>_<suffix>` for each part, and the Unpack node, with a Cast behind it if
+  // `source` is FLOAT16. `compute` gives the bytes of the parts in their order. If `is_scaled`, the
+  // next tensor is
+  // `<target>_scale`, which the decoded values are multiplied by. Further tensors are not stored.
   void StorePacked(const std::string& target, const graph::HeldInitializer& source,
                    const PackedStorage& packed, graph::TensorProducer compute,
                    WeightStatistics& statistics, bool is_scaled = false);
 
+  // A weight in front of a DequantizeLinear.
   struct Dequantization {
     DataType type = DataType::kInt8;
     std::vector<int64_t> dims;
-    std::vector<int64_t> scale_dims;  // none: one scale
+    std::vector<int64_t> scale_dims;  // empty: one scale
     int64_t axis = 0;
-    int64_t block_size = 0;  // 0: not by blocks
+    int64_t block_size = 0;  // elements of a block; 0: no blocks
   };
-  // `<target>_codes`, `_scale`, `_zero_point` -> DequantizeLinear -> target. `compute` gives the
-  // three.
+  // Stores `<target>_codes`, `_scale`, `_zero_point` -> DequantizeLinear -> target. `compute` gives
+  // the three tensors.
   void StoreDequantized(const std::string& target, const Dequantization& form,
                         graph::TensorProducer compute, WeightStatistics& statistics);
 
