@@ -14,7 +14,8 @@ using plan::QuantConfig;
 
 constexpr std::string_view kFloat = "float";
 
-// Which side of a layer a setting is about; nothing: the layer or the model as a whole.
+// Returns the side of a layer that a setting is about; nothing if it is about the layer or the
+// model as a whole.
 std::optional<Side> SideOf(std::string_view key) {
   constexpr std::array<std::string_view, 4> kOfWeights{"integer_kernels", "reduce_range",
                                                        "short_axis", "biases"};
@@ -41,7 +42,7 @@ bool HasIntegers(std::span<const Candidate> candidates) {
   });
 }
 
-// Of the candidates of a side the first with the most bits.
+// Returns the first of a side's candidates with the most bits.
 const Candidate& Finest(std::span<const Candidate> candidates, std::string QuantConfig::*format) {
   return *std::ranges::max_element(
       candidates, {}, [&](const Candidate& candidate) { return BitsOf(candidate.config.*format); });

@@ -1,5 +1,6 @@
-// The formats that layers may get: candidates, the sides of a layer that they are for, and how a
-// choice is said to the planner. All functions are pure.
+// The space of a search: the formats that layers may get (candidates), and the sides of a layer
+// that they are for. Sensitivity and search measure its parts, and tell the planner a choice by the
+// rules made here. All functions are pure.
 #pragma once
 
 #include <optional>
@@ -14,46 +15,48 @@
 
 namespace bitpress::search {
 
-// What of a layer gets a candidate's format.
+// The side of a layer that gets a candidate's format.
 enum class Side { kBoth, kWeights, kActivations };
 std::string_view SideName(Side side);  // "both", "weights", "activations"
 
-// A format, or a preset: its formats with their settings.
+// A format, or a preset with its formats and their settings.
 struct Candidate {
-  std::string name;          // as given
-  plan::QuantConfig config;  // "float": nothing is quantized
+  std::string name;          // the name as the user gave it
+  plan::QuantConfig config;  // the configuration; that of "float" quantizes nothing
 };
 
 // Reads "mx9,mx6,float". Throws Error(kInvalidArgument) naming the word that is no configuration,
 // that learns weights, that holds rules, or that appears twice.
 std::vector<Candidate> ParseCandidates(std::string_view text);
 
-// One thing that a layer may get, and whose loss is measured.
+// A candidate for a side of a layer. Its loss is measured.
 struct Part {
   Side side = Side::kBoth;
   Candidate candidate;
 };
 
-// What is to be decided for each layer: one of several combinations of parts.
+// The choices for each layer: one of several combinations of parts.
 struct Space {
-  // Of everything that no choice is about: general settings, and operators that are no layers.
+  // The configuration of everything that no choice is about: general settings, and operators that
+  // are no layers.
   plan::QuantConfig base;
   std::vector<Part> parts;
   // Indices of parts that go together: {both} or {weights, activations}.
   std::vector<std::vector<size_t>> combinations;
 };
 
-// The same candidates for both sides of a layer, together; or, if `weights` or `activations` are
-// not empty, each side of its own (an empty one has the candidates of `both`, or of the other).
-// Without a base it is the first candidate with the most bits. Throws Error(kInvalidArgument) if
-// there is no candidate.
+// Returns the space of these candidates. Both sides of a layer get a candidate of `both` together.
+// If `weights` or `activations` are not empty, each side is chosen for itself; an empty list then
+// has the candidates of `both`, or of the other side. If `base` is not given, it is the first
+// candidate with the most bits. Throws Error(kInvalidArgument) if there is no candidate.
 Space MakeSpace(std::span<const Candidate> both, std::span<const Candidate> weights,
                 std::span<const Candidate> activations, std::optional<plan::QuantConfig> base);
 
-// Only this part everywhere, all else float, with the base's general settings and exclusions.
+// Returns the configuration with this part everywhere and all else float. General settings and
+// exclusions are those of the base.
 plan::QuantConfig PartConfig(const Space& space, const Part& part);
 
-// The settings of a rule that gives a layer these parts.
+// Returns the settings of a rule that gives a layer these parts.
 std::vector<std::pair<std::string, std::string>> RuleSettings(const Space& space,
                                                               std::span<const size_t> combination);
 

@@ -30,7 +30,7 @@ double BitsOf(const std::string& format) {
   return format == "none" ? kFloatBits : formats::FindFormat(format).BitsPerElement();
 }
 
-// The constants that a node multiplies with.
+// Returns the constants that a node multiplies with.
 std::vector<std::string> WeightsOf(const graph::Model& model, const graph::Node& node) {
   std::vector<std::string> weights;
   for (size_t i = 0; i < node.num_inputs(); ++i) {
@@ -95,7 +95,7 @@ CostModel::CostModel(CostKind kind, const graph::Model& model, const Space& spac
   double total = 0;
   switch (kind) {
     case CostKind::kBits:
-      // Bytes to bits, and floats have four bytes.
+      // A float has four bytes, so that total / 4 elements have 8 bits for each stored byte.
       for (const LayerGroup& group : groups_) total += FloatBytesOf(group);
       unit_ = total / 32;
       break;
@@ -159,7 +159,7 @@ double CostModel::Of(const LayerGroup& group, std::span<const size_t> combinatio
       }
       time += layer.parts[part].time_ms.value_or(0) - layer.time_ms.value_or(0);
     }
-    // Products of two activations.
+    // A layer without weights multiplies two activations.
     if (group.weights.empty()) weight_bits = activation_bits;
     cost += kind_ == CostKind::kTime ? time : layer.num_macs * weight_bits * activation_bits;
   }

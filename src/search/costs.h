@@ -1,4 +1,5 @@
-// What a choice of formats costs: bits, bytes, work or time. Costs of layers add up.
+// The cost of a choice of formats: bits, bytes, work or time. A search weighs it against the loss.
+// Costs of layers add up.
 #pragma once
 
 #include <cstddef>
@@ -16,44 +17,47 @@
 
 namespace bitpress::search {
 
+// The unit of cost.
 enum class CostKind {
-  kBits,     // of a weight as it is stored, scales included; the mean over all weights of layers
-  kBytes,    // of the model file
-  kMacBits,  // bits of the weight times bits of the activation, the mean over all products
-  kTime,     // of inference, in parts of the float model's: the layers' own, measured one by one
+  kBits,     // bits of a stored weight, scales included; the mean over all weights of layers
+  kBytes,    // bytes of the model file
+  kMacBits,  // bits of the weight times bits of the activation; the mean over all products
+  kTime,     // time of inference in parts of the float model's; layers are measured one by one
 };
 std::string_view CostName(CostKind kind);   // "bits", "bytes", "mac_bits", "time"
 std::string_view CostLabel(CostKind kind);  // for pictures
-// Throws Error(kInvalidArgument).
+// Reads what CostName gives. Throws Error(kInvalidArgument).
 CostKind ParseCostKind(std::string_view word);
 
-// Layers that are decided together because they share a weight; most have one layer.
+// Layers that are decided together because they share a weight. Most groups have one layer.
 struct LayerGroup {
   std::vector<size_t> layers;        // indices of Sensitivity::layers
   std::vector<std::string> weights;  // the constants that they multiply with
 };
+// Returns the groups of all layers.
 std::vector<LayerGroup> GroupLayers(const graph::Model& model, const Sensitivity& sensitivity);
 
-// Stored bytes of each weight, by name, in the model that a part makes; what it leaves float is not
-// there. Nothing is quantized for it.
+// Returns the stored bytes of each weight, by name, in the model that a part makes. Weights that
+// stay float are not there. Nothing is quantized to find out.
 std::map<std::string, uint64_t> StoredWeightBytes(const graph::Model& model,
                                                   const plan::ResolvedPlan& part, ThreadPool& pool);
 
+// The costs and losses of all groups. Pure.
 class CostModel {
  public:
-  // `stored` has an entry for each part. `file_bytes` is the float model's size. All must outlive
-  // this. REQUIRES: measured times for CostKind::kTime.
+  // `stored` has an entry for each part. `file_bytes` is the float model's size. The references
+  // must outlive this. REQUIRES: measured times for CostKind::kTime.
   CostModel(CostKind kind, const graph::Model& model, const Space& space,
             const Sensitivity& sensitivity, std::vector<LayerGroup> groups,
             std::vector<std::map<std::string, uint64_t>> stored, uint64_t file_bytes);
 
   const std::vector<LayerGroup>& groups() const { return groups_; }
-  // What one group adds with this combination of the space.
+  // Returns the cost that one group adds with this combination of the space.
   double Of(const LayerGroup& group, std::span<const size_t> combination) const;
-  // What a model costs whatever is chosen.
+  // Returns the cost of a model whatever is chosen.
   double fixed() const { return fixed_; }
-  // What it loses, in parts of the energy of the outputs: errors of different layers add up as if
-  // they had nothing to do with each other.
+  // Returns the loss of one group, in parts of the energy of the outputs. Errors of different
+  // layers add up as if they were independent.
   double NoiseOf(const LayerGroup& group, std::span<const size_t> combination) const;
 
  private:

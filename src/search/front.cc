@@ -9,7 +9,8 @@
 namespace bitpress::search {
 namespace {
 
-// A combination for the items so far: that of the items before, and an option of the last.
+// A combination for the items so far: the combination of the items before, and an option of the
+// last.
 struct State {
   double cost = 0;
   double loss = 0;
@@ -17,7 +18,7 @@ struct State {
   uint32_t option = 0;
 };
 
-// By rising cost and falling loss. Of equal ones the first in the order of combinations stays.
+// Sorts states by rising cost and keeps those that none beats. The first of equal states stays.
 void DropBeaten(std::vector<State>& states) {
   std::ranges::stable_sort(states, [](const State& a, const State& b) {
     return a.cost != b.cost ? a.cost < b.cost : a.loss < b.loss;
@@ -30,7 +31,8 @@ void DropBeaten(std::vector<State>& states) {
   });
 }
 
-// One state for each of `count` equal stretches of the cost: the last, which loses least.
+// Keeps the first state, and the last of each of `count` equal stretches of the cost, which loses
+// least there.
 void KeepOneAStretch(std::vector<State>& states, size_t count) {
   const double first = states.front().cost;
   const double width = (states.back().cost - first) / static_cast<double>(count);

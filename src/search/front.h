@@ -1,5 +1,5 @@
-// The best combinations of choices under two additive measures: what each costs and what it loses.
-// Pure.
+// The front of the best combinations of choices under two additive measures, cost and loss. A
+// search finds its candidates for whole models with it. Pure.
 #pragma once
 
 #include <cstddef>
@@ -8,25 +8,26 @@
 
 namespace bitpress::search {
 
-// One way to treat one item.
+// A way to treat one item.
 struct Option {
   double cost = 0;
   double loss = 0;
 };
 
-// One option for every item.
+// A combination: one option for every item.
 struct FrontPoint {
-  double cost = 0;  // sums over the items
-  double loss = 0;
-  std::vector<size_t> choice;
+  double cost = 0;             // sum over the items
+  double loss = 0;             // sum over the items
+  std::vector<size_t> choice;  // index of each item's option
 };
 
+// All combinations that none beats.
 struct Front {
-  // By rising cost, so by falling loss: no combination is better than one of these in one measure
-  // and not worse in the other.
+  // The combinations by rising cost, and so by falling loss. No combination is better than one of
+  // these in one measure and not worse in the other.
   std::vector<FrontPoint> points;
-  // Whether that holds for all combinations. Otherwise only combinations whose costs differ by less
-  // than 1 / `most_kept` of the whole range may have been taken for one.
+  // This holds for all combinations. Otherwise combinations were taken for one if their costs
+  // differ by less than 1 / `most_kept` of the whole range.
   bool is_exact = true;
 };
 
@@ -36,8 +37,8 @@ struct Front {
 // loss; all costs are finite.
 Front FindFront(const std::vector<std::vector<Option>>& items, size_t most_kept = 20'000);
 
-// At most `count` points, spread evenly over the cost; the first and the last are among them.
-// REQUIRES: count >= 2.
+// Returns at most `count` points, spread evenly over the cost. The first and the last are among
+// them. REQUIRES: count >= 2.
 std::vector<FrontPoint> Thin(std::vector<FrontPoint> points, size_t count);
 
 }  // namespace bitpress::search

@@ -14,7 +14,7 @@ constexpr double kLeft = 64, kRight = 24, kTop = 24, kBottom = 56;
 // A linear map of numbers to pixels, with round numbers to write beside it.
 struct Axis {
   double first = 0, last = 1;
-  double begin = 0, end = 1;  // pixels
+  double begin = 0, end = 1;  // ends in pixels
 
   double operator()(double value) const {
     return begin + (value - first) / (last - first) * (end - begin);

@@ -1,4 +1,4 @@
-// A picture of what was found: cost against loss.
+// The picture of a search's front: cost against loss, as an SVG. Pure.
 #pragma once
 
 #include <optional>
@@ -7,15 +7,16 @@
 
 namespace bitpress::search {
 
+// A point of the picture. SQNRs are in dB.
 struct PlotPoint {
   double cost = 0;
   double predicted_db = 0;
   std::optional<double> measured_db;
 };
 
-// An SVG document of its own: predicted SQNR as a line, measured ones as dots, the chosen point
-// ringed. Points are by rising cost; `chosen` is an index, or nothing. Readable in print and in
-// dark pages alike.
+// Returns an SVG document with the predicted SQNR as a line, measured ones as dots, and a ring
+// around the chosen point. Points come by rising cost; `chosen` is an index, or nothing. The
+// picture is readable in print and on dark pages alike.
 std::string FrontToSvg(std::span<const PlotPoint> points, std::optional<size_t> chosen,
                        const std::string& cost_label);
 

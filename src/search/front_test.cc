@@ -20,7 +20,7 @@ std::vector<std::vector<Option>> RandomItems(size_t num_items, size_t num_option
   return items;
 }
 
-// Every combination, by brute force.
+// Returns every combination, by brute force.
 std::vector<Option> AllCombinations(const std::vector<std::vector<Option>>& items) {
   std::vector<Option> sums{{}};
   for (const auto& options : items) {
@@ -42,7 +42,7 @@ TEST(FindFront, IsWhatBruteForceFinds) {
     EXPECT_TRUE(front.is_exact);
     const std::vector<Option> all = AllCombinations(items);
     for (const Option& sum : all) {
-      // Something of the front is at least as good.
+      // A point of the front is at least as good.
       EXPECT_TRUE(std::ranges::any_of(front.points, [&](const FrontPoint& point) {
         return point.cost <= sum.cost && point.loss <= sum.loss;
       }));

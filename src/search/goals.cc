@@ -62,7 +62,7 @@ double ParseBound(const std::string& text) {
   return value;
 }
 
-// "3MB", "1.5GB", "20000".
+// Reads a number of bytes: "3MB", "1.5GB", "20000".
 double ParseBytes(const std::string& text) {
   const std::string lower = ToLower(text);
   constexpr std::array<std::pair<std::string_view, double>, 4> kUnits{
@@ -137,7 +137,7 @@ double Target::ValueOf(const Measurement& measurement) const {
 }
 
 bool Target::IsReached(const Measurement& measurement) const {
-  constexpr double kRounding = 1e-9;  // of percentages
+  constexpr double kRounding = 1e-9;  // error of percentages that are computed
   const double value = ValueOf(measurement);
   return WordOf(metric).is_at_least ? value >= bound - kRounding : value <= bound + kRounding;
 }

@@ -1,4 +1,4 @@
-// What is kept of a search for the next run: nothing is lost on the way through the file.
+// Tests that no measurement is lost on the way through the journal's file.
 #include "search/journal.h"
 
 #include <gtest/gtest.h>
@@ -18,13 +18,13 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// Finite ones in all their digits, and those that JSON has no word for.
+// Numbers with all their digits, and those that JSON has no word for.
 const double kNumbers[] = {
     0, -0.0, 0.1, -20.25, 1e-308, 5e-324, 1.7976931348623157e308, kInfinity, -kInfinity, kNan};
 
 bool IsSame(double a, double b) { return std::isnan(a) ? std::isnan(b) : a == b; }
 
-// The record after it was written to a file and read back.
+// Returns a record after it was written to a file and read back.
 nlohmann::ordered_json ThroughAJournal(const nlohmann::ordered_json& record) {
   const ScratchFolder folder;
   const auto path = folder.path() / "journal";

@@ -1,5 +1,5 @@
-// Floating-point numbers in JSON, which has neither infinities nor NaN: those are texts. For files
-// that are read back, where the worst figure must not come back as the best.
+// Floating-point numbers in JSON files that are read back, such as journals. JSON has neither
+// infinities nor NaN, so these are texts: the worst figure must not come back as the best. Pure.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -12,7 +12,7 @@ nlohmann::ordered_json NumberToJson(double number);
 // Reads what NumberToJson wrote. Throws Error(kInvalidArgument) for anything else.
 double NumberFromJson(const nlohmann::ordered_json& json);
 
-// The same for a number that may be missing, which is null.
+// Write and read a number that may be missing, which is null.
 nlohmann::ordered_json OptionalToJson(std::optional<double> number);
 std::optional<double> OptionalFromJson(const nlohmann::ordered_json& json);
 

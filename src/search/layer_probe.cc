@@ -66,7 +66,7 @@ void LayerProbe::FindRest() {
   std::set<std::string> read;
   for (const Node& node : model_.Nodes()) {
     if (node == node_) continue;
-    // Which values a body captures is not asked: one that may read a changed value counts.
+    // A body counts if it may read a changed value; the values that it captures are not looked at.
     bool is_behind = node.HasSubgraph() && std::ranges::any_of(changed, [&](const auto& value) {
                        return model_.IsUsedInSubgraph(value);
                      });

@@ -1,5 +1,6 @@
-// One layer of a model, to be changed alone: what comes before it runs once a sample, the layer in
-// each of its variants, and what comes behind it once for each result of the layer.
+// A probe of one layer of a model, with which sensitivity measures the layer changed alone. The
+// nodes before the layer run once a sample, the layer runs in each of its variants, and the nodes
+// behind it run once for each result of the layer.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +20,11 @@
 
 namespace bitpress::search {
 
+// The probe of one layer. Not thread-safe.
 class LayerProbe {
  public:
-  // `model` is the float model, and `node` one of it; both must outlive this. Throws Error where
-  // the model cannot be cut around the node: a value there is no tensor.
+  // `model` is the float model, and `node` one of its nodes; both must outlive this. Throws Error
+  // if the model cannot be cut around the node, because a value there is no tensor.
   LayerProbe(const graph::Model& model, const graph::Node& node, size_t num_threads);
 
   // The layer with what the rows of `plan` say about this node; the others do not count.
@@ -31,13 +33,13 @@ class LayerProbe {
   // The layer as it is.
   runtime::Session OpenFloat() const;
 
-  // Runs what is before the layer. `inputs` are those of the model, in its order.
+  // Runs the nodes before the layer. `inputs` are those of the model, in its order.
   void SetSample(std::span<const Tensor> inputs);
-  // What the layer gives for that sample.
+  // Returns the layer's outputs for that sample.
   std::vector<Tensor> RunLayer(runtime::Session& session) const;
-  // Multiplications and additions, as pairs, that made these of that sample.
+  // Returns the number of multiply-add pairs that made these outputs of that sample.
   double CountMacs(const std::vector<Tensor>& layer_outputs) const;
-  // The outputs of the model if the layer gives this, in the model's order.
+  // Returns the outputs of the model, in its order, if the layer gives `layer_outputs`.
   std::vector<evaluate::Output> RunRest(std::vector<Tensor> layer_outputs);
 
  private:
@@ -49,12 +51,12 @@ class LayerProbe {
   graph::Node node_;
   std::string key_;  // of the node in plans
   size_t num_threads_;
-  std::vector<std::string> layer_inputs_;  // that are computed or inputs of the model
+  std::vector<std::string> layer_inputs_;  // computed values and inputs of the model
   std::vector<std::string> layer_outputs_;
-  std::vector<std::string> rest_inputs_;   // what it reads besides layer_outputs_
+  std::vector<std::string> rest_inputs_;   // inputs of the rest besides layer_outputs_
   std::vector<std::string> rest_outputs_;  // outputs of the model that the layer has a part in
   std::optional<runtime::Session> before_, rest_;
-  std::map<std::string, Tensor> values_;  // of the sample
+  std::map<std::string, Tensor> values_;  // values of the sample, by name
 };
 
 }  // namespace bitpress::search

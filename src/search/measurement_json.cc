@@ -1,4 +1,4 @@
-// Measurements as JSON and back.
+// The JSON of measurements.
 #include <nlohmann/json.hpp>
 #include <optional>
 

@@ -12,10 +12,10 @@
 namespace bitpress::search {
 namespace {
 
-// Points of the front that are looked at; between two of them lies less than this part of its cost.
+// The most points of the front that are looked at, spread evenly over its cost.
 constexpr size_t kMostPoints = 256;
-// Measures rise along the front, but not strictly: so many cheaper neighbours of the point that was
-// found are tried as well.
+// The number of cheaper neighbours of the found point that are tried as well, because measurements
+// rise along the front, but not strictly.
 constexpr size_t kNumNeighbours = 3;
 
 class Searcher {
@@ -115,7 +115,7 @@ class Searcher {
     return *point.measured;
   }
 
-  // How many points from the start are within the budget.
+  // Returns how many points from the start are within the budget.
   size_t NumAllowed() const {
     if (!goals_.budget) return result_.points.size();
     const double bound = goals_.budget->bound;
@@ -132,7 +132,7 @@ class Searcher {
   void FindTarget(size_t num_allowed) {
     size_t good = num_allowed - 1;
     if (!goals_.target->IsReached(MeasuredAt(good))) return Miss(num_allowed);
-    size_t bad = 0;  // all before it are taken to fail
+    size_t bad = 0;  // all points before this one are taken to fail
     while (bad < good) {
       const size_t middle = bad + (good - bad) / 2;
       if (goals_.target->IsReached(MeasuredAt(middle))) {
@@ -144,13 +144,13 @@ class Searcher {
     for (size_t tried = 0; tried < kNumNeighbours && good > tried; ++tried) {
       if (!goals_.target->IsReached(MeasuredAt(good - tried - 1))) continue;
       good -= tried + 1;
-      tried = static_cast<size_t>(-1);  // from there again
+      tried = static_cast<size_t>(-1);  // begins again from there
     }
     result_.chosen = good;
   }
 
-  // The target is missed by the finest that the budget allows. The least loss predicted is not
-  // always the least measured: some points below it are tried, and the best of all is given.
+  // Chooses the best point if the finest one within the budget misses the target. The least
+  // predicted loss is not always the least measured one, so that some points below it are tried.
   void Miss(size_t num_allowed) {
     result_.is_reached = false;
     for (size_t i = 0; i < kNumNeighbours && i + 1 < num_allowed; ++i) {
@@ -185,7 +185,7 @@ class Searcher {
     }
   }
 
-  // The least loss for each group, of equal ones the cheapest.
+  // Returns the choice with the least loss for each group, the cheapest of equal ones.
   Choice FinestChoice() const {
     Choice choice;
     for (const LayerGroup& group : costs_.groups()) {
@@ -198,7 +198,7 @@ class Searcher {
     return choice;
   }
 
-  // The other combinations of every group, the least sensitive first.
+  // Returns the other combinations of every group, the least sensitive first.
   std::vector<Step> StepsFrom(const Choice& choice) const {
     std::vector<Step> steps;
     for (size_t group = 0; group < choice.size(); ++group) {

@@ -1,6 +1,6 @@
-// Chooses formats for layers: the best combinations by what was measured of each layer alone,
-// verified and repaired by measuring whole models. Which model a choice means, and how it is
-// measured, is the caller's.
+// The search for formats of layers. It finds the best combinations by the measured loss of each
+// layer alone, then verifies and repairs them by measuring whole models. The caller makes the model
+// of a choice and measures it.
 #pragma once
 
 #include <array>
@@ -21,50 +21,56 @@ namespace bitpress::search {
 // The index of a combination of the space for each group of layers.
 using Choice = std::vector<size_t>;
 
+// The way to search.
 enum class Strategy {
-  kOptimal,  // along the front of the best combinations
-  kGreedy,   // AMD Quark's automatic mixed precision: from the finest formats, the least sensitive
-             // layers are lowered one by one, until the target is missed; that one is undone
+  kOptimal,  // goes along the front of the best combinations
+  kGreedy,   // AMD Quark's automatic mixed precision: it begins with the finest formats and lowers
+            // the least sensitive layers one by one until the target is missed; the last one is
+            // undone
 };
 inline constexpr std::array<std::pair<std::string_view, Strategy>, 2> kStrategyWords{
     {{"optimal", Strategy::kOptimal}, {"greedy", Strategy::kGreedy}}};
 std::string_view StrategyName(Strategy strategy);
 
+// A choice with its figures.
 struct SearchPoint {
   double cost = 0;
-  double noise = 0;  // predicted
+  double noise = 0;  // predicted, in parts of the energy of the outputs
   Choice choice;
   std::optional<Measurement> measured;
 };
 
+// The wishes for a search.
 struct SearchGoals {
   std::optional<Target> target;
   std::optional<Budget> budget;
   Strategy strategy = Strategy::kOptimal;
-  // So many points of the front are measured whether they are needed or not, evenly along it.
+  // The number of points, evenly along the front, that are measured whether they are needed or not.
   size_t num_measured = 0;
 };
 
+// The found choices, and the chosen one.
 struct SearchResult {
-  // By rising cost. Of the optimal strategy the front; of the greedy one its way, where points may
-  // be beaten.
+  // The points by rising cost: the front of the optimal strategy, or the way of the greedy one,
+  // where points may be beaten.
   std::vector<SearchPoint> points;
   bool is_exact = true;     // see Front
-  size_t chosen = 0;        // of `points`; where the target was not reached the best
-  bool is_reached = true;   // the target, within the budget
-  std::string why_not;      // "" if it was
-  size_t num_measured = 0;  // models
+  size_t chosen = 0;        // index in `points`; the best one if the target was not reached
+  bool is_reached = true;   // the target is reached within the budget
+  std::string why_not;      // the reason if it is not, else ""
+  size_t num_measured = 0;  // number of models that were measured
 };
 
 // Measures the model of a choice.
 using Measure = std::function<Measurement(const Choice& choice)>;
 
-// Without a target: the least loss within the budget. With one: the least cost that reaches it.
-// Throws Error(kInvalidArgument) if there is neither, or if no choice fits the budget.
+// Finds the choice with the least cost that reaches the target. Without a target it finds the least
+// loss within the budget. Throws Error(kInvalidArgument) if there is neither, or if no choice fits
+// the budget.
 SearchResult Search(const CostModel& costs, const Space& space, const SearchGoals& goals,
                     const Measure& measure);
 
-// The groups whose formats lose most by this choice, the worst first, with their noise.
+// Returns the groups whose formats lose most by this choice, the worst first, with their noise.
 std::vector<std::pair<size_t, double>> WorstGroups(const CostModel& costs, const Space& space,
                                                    const Choice& choice, size_t count);
 

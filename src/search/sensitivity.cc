@@ -24,10 +24,10 @@ using evaluate::Output;
 struct Sample {
   std::vector<Tensor> inputs;
   size_t count = 0;
-  std::vector<int64_t> labels;  // of each, or none
+  std::vector<int64_t> labels;  // label of each sample, or empty
 };
 
-// A source whose labels can be asked for behind it.
+// A source that keeps the labels of the samples that were read.
 class LabelledSource : public data::Source {
  public:
   explicit LabelledSource(data::Source& source) : source_(source) {}
@@ -44,7 +44,7 @@ class LabelledSource : public data::Source {
     if (batch) labels_.insert(labels_.end(), batch->labels.begin(), batch->labels.end());
     return batch;
   }
-  // Of the next `count` samples.
+  // Returns the labels of the next `count` samples.
   std::vector<int64_t> TakeLabels(size_t count) {
     if (num_taken_ + count > labels_.size()) return {};
     const auto begin = labels_.begin() + static_cast<std::ptrdiff_t>(num_taken_);
@@ -96,7 +96,7 @@ class Samples {
   size_t num_samples_ = 0;
 };
 
-// Energies of a layer's error and of what it gives.
+// The energies of a layer's error and of its output.
 struct Energies {
   double error = 0;
   double signal = 0;
@@ -113,7 +113,7 @@ struct Energies {
   double Ratio() const { return error == 0 ? 0 : error / std::max(signal, 1e-300); }
 
  private:
-  // What is not finite counts as 0.
+  // A result that is not finite counts as 0.
   template <typename Wanted, typename Found>
   void AddNumbers(const Wanted& wanted, const Found& found) {
     for (size_t i = 0; i < wanted.size(); ++i) {
@@ -155,8 +155,8 @@ class LayerRun {
 
   double num_macs() const { return num_macs_; }
 
-  // Of the float layer and, in `losses`, of its variants, in ms: the median of several runs of the
-  // last sample, in turns.
+  // Returns the time of the float layer in ms, and fills in those of its variants in `losses`. Each
+  // is the median of several runs of the last sample, in turns.
   double MeasureTimes(std::vector<PartLoss>& losses) {
     constexpr size_t kNumRuns = 9;
     std::vector<double> float_times;
@@ -191,8 +191,8 @@ class LayerRun {
     probe_.SetSample(sample.inputs);
     const std::vector<Tensor> wanted = probe_.RunLayer(float_);
     if (is_first) num_macs_ = probe_.CountMacs(wanted) / static_cast<double>(sample.count);
-    // The rest of the model computes the reference too: what its kernels round otherwise than the
-    // whole model's is no loss.
+    // The rest of the model computes the reference too, because a difference between its kernels
+    // and those of the whole model is no loss.
     const std::vector<Output> reference = probe_.RunRest(wanted);
     std::vector<std::vector<Tensor>> results(variants_.size());
     for (size_t i = 0; i < variants_.size(); ++i) {
@@ -215,7 +215,8 @@ class LayerRun {
     return time.count();
   }
 
-  // Of each side the part with the middle error at the first sample.
+  // Chooses the parts that the gain is measured with: for each side the one with the middle error
+  // at the first sample.
   void ChooseGauges() {
     for (const Side side : {Side::kBoth, Side::kWeights, Side::kActivations}) {
       std::vector<std::pair<double, size_t>> errors;
@@ -253,7 +254,7 @@ class LayerRun {
   std::set<size_t> gauges_;  // parts that the gain is measured with
 };
 
-// The ranks of values, from 1; equal ones share their mean.
+// Returns the ranks of values, from 1. Equal values share the mean of their ranks.
 std::vector<double> RanksOf(const std::vector<double>& values) {
   std::vector<size_t> order(values.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;

@@ -1,8 +1,10 @@
-// How much the outputs of a model suffer when one layer alone gets a format, for every layer and
-// part of a space. Measured in two ways:
-//   exact  that layer quantized, everything behind it run again
-//   fast   the error at the layer's own output, for each part, times how much of such an error
-//          reaches the outputs, which is measured with one part for each side of the layer
+// The sensitivity of layers: how much the outputs of a model suffer if one layer alone gets a
+// format, for every layer and part of a space. Searches and reports need it. It is measured in two
+// ways:
+//   exact  that layer is quantized, and everything behind it runs again
+//   fast   the error at the layer's own output, measured for each part, is multiplied with the gain
+//   of
+//          errors on the way to the outputs, measured with one part for each side of the layer
 #pragma once
 
 #include <array>
@@ -29,9 +31,9 @@ namespace bitpress::search {
 
 // A node whose formats are to be chosen.
 struct SearchLayer {
-  std::string node;  // as plans name it
+  std::string node;  // key of the node in plans
   std::string op_type;
-  std::vector<bool> has_part;  // for each part: whether it quantizes anything of the node
+  std::vector<bool> has_part;  // for each part: it quantizes something of the node
 };
 
 struct SearchLayers {
@@ -43,40 +45,41 @@ struct SearchLayers {
 SearchLayers FindSearchLayers(const graph::Model& model,
                               const std::vector<plan::ResolvedPlan>& parts);
 
-// What is lost by one part in one layer.
+// The loss of one part in one layer.
 struct PartLoss {
   bool is_there = false;   // false: the part quantizes nothing of this layer
   double local_noise = 0;  // at the layer's output, in parts of its energy
-  // In parts of the energy of the model's outputs: from `local_noise` and the gain.
+  // The noise in parts of the energy of the model's outputs, from `local_noise` and the gain.
   std::optional<double> fast_noise;
   std::optional<evaluate::Loss> exact;
-  std::optional<double> time_ms;  // of the layer alone, for one sample, on this machine
+  std::optional<double> time_ms;  // time of the layer alone, for one sample, on this machine
 
-  // The measured one if there is one.
+  // Returns the exact noise if there is one, else the fast one.
   double noise() const { return exact ? exact->noise : fast_noise.value_or(0); }
 };
 
+// The losses of all parts in one layer.
 struct LayerLoss {
   std::string node;
   std::string op_type;
   double num_macs = 0;            // multiplications and additions for one sample, as pairs
-  std::optional<double> time_ms;  // of the float layer
-  std::vector<PartLoss> parts;    // in the order of the space's
+  std::optional<double> time_ms;  // time of the float layer
+  std::vector<PartLoss> parts;    // in the order of the space's parts
 };
 
 enum class Method { kFast, kExact, kBoth };
 inline constexpr std::array<std::pair<std::string_view, Method>, 3> kMethodWords{
     {{"fast", Method::kFast}, {"exact", Method::kExact}, {"both", Method::kBoth}}};
 std::string_view MethodName(Method method);
-// "fast", "exact", "both". Throws Error(kInvalidArgument).
+// Reads "fast", "exact" or "both". Throws Error(kInvalidArgument).
 Method ParseMethod(std::string_view word);
 
 struct SensitivityOptions {
   Method method = Method::kFast;
   bool measures_time = false;
   size_t num_threads = 0;  // 0: one per core
-  // What was measured is kept there, a line a layer, so that a run that was stopped goes on; empty:
-  // nowhere. `key` says of what: a file with another one is begun anew.
+  // The file that keeps the measurements, a line for each layer, so that a run that was stopped
+  // goes on; empty: none. `key` names the work: a file with another key is begun anew.
   std::filesystem::path journal;
   std::string key;
   ProgressSink progress;  // counts layers; may be empty
@@ -89,25 +92,25 @@ struct Sensitivity {
   std::vector<std::pair<std::string, std::string>> left_out;  // with the reason
 };
 
-// REQUIRES: `source` was opened with the input names of `model`, the float model. Samples that fit
-// into kMostHeldBytes are read once, others once a layer; they run one at a time, as in
-// calibration. A layer around which the model cannot be cut is left out. Throws Error: no samples,
-// or a file that cannot be read or written (kIo).
+// Measures all layers. REQUIRES: `source` was opened with the input names of `model`, the float
+// model. Samples that fit into kMostHeldBytes are read once, others once a layer; they run one at a
+// time, as in calibration. A layer around which the model cannot be cut is left out. Throws Error:
+// no samples, or a file that cannot be read or written (kIo).
 Sensitivity MeasureSensitivity(const graph::Model& model, const SearchLayers& layers,
                                const Space& space, const std::vector<plan::ResolvedPlan>& parts,
                                data::Source& source, const SensitivityOptions& options,
                                ThreadPool& pool);
 inline constexpr uint64_t kMostHeldBytes = 256'000'000;
 
-// Spearman's rank correlation of fast_noise with exact->noise over all layers and parts that have
-// both; nothing for fewer than 2.
+// Returns Spearman's rank correlation of fast_noise with exact->noise over all layers and parts
+// that have both; nothing for fewer than 2.
 std::optional<double> RankCorrelation(const Sensitivity& sensitivity);
 
-// Spearman's rank correlation; equal values share the mean of their ranks.
+// Returns Spearman's rank correlation. Equal values share the mean of their ranks.
 // REQUIRES: as many of both, 2 or more.
 double RankCorrelation(const std::vector<double>& a, const std::vector<double>& b);
 
-// The fields above by name; numbers as json_numbers.h has them.
+// Returns the fields by name, with numbers as json_numbers.h has them.
 nlohmann::ordered_json ToJson(const LayerLoss& layer);
 // Reads what ToJson wrote. Throws Error(kInvalidArgument) or a nlohmann exception.
 LayerLoss LayerLossFromJson(const nlohmann::ordered_json& json);

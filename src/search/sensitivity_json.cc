@@ -1,5 +1,4 @@
-// Losses as JSON and back. A noise is infinite where the reference is 0 everywhere and the output
-// is not.
+// The JSON of losses. A noise is infinite if the reference is 0 everywhere and the output is not.
 #include <nlohmann/json.hpp>
 
 #include "search/json_numbers.h"
@@ -10,7 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The SQNR of a noise, in dB.
+// Returns the SQNR of a noise, in dB.
 Json Decibels(double noise) { return DecibelsToJson(evaluate::SqnrDb(noise)); }
 
 }  // namespace
