@@ -1,6 +1,7 @@
 #include "search/front.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -50,7 +51,11 @@ void KeepOneAStretch(std::vector<State>& states, size_t count) {
 }  // namespace
 
 Front FindFront(const std::vector<std::vector<Option>>& items, size_t most_kept) {
-  BITPRESS_DCHECK(std::ranges::none_of(items, &std::vector<Option>::empty));
+  BITPRESS_DCHECK(std::ranges::all_of(items, [](const std::vector<Option>& options) {
+    return !options.empty() && std::ranges::all_of(options, [](const Option& option) {
+      return std::isfinite(option.cost) && std::isfinite(option.loss);
+    });
+  }));
   Front front;
   std::vector<std::vector<State>> levels{{State{}}};
   for (const std::vector<Option>& options : items) {

@@ -90,7 +90,7 @@ SearchGoals Goals(std::string_view target, std::string_view budget,
   return goals;
 }
 
-// Three layers in a chain, each with a candidate that costs 4 bits and one that costs 8.
+// A chain of three layers, each with a candidate that costs 4 bits and one that costs 8.
 class SearchOfThree : public testing::Test {
  protected:
   SearchOfThree()
@@ -112,7 +112,7 @@ class SearchOfThree : public testing::Test {
                    std::vector<std::map<std::string, uint64_t>>{fine, coarse, {}}, 1000);
   }
 
-  // The truth is what was predicted, but for a factor.
+  // Measures a choice. The measured noise is the predicted one times a factor.
   Measurement MeasureChoice(const Choice& choice) {
     ++num_measured_;
     Measurement measurement;
@@ -181,7 +181,7 @@ TEST_F(SearchOfThree, SaysWhatCannotBeReached) {
 TEST_F(SearchOfThree, GreedyLowersTheLeastSensitiveFirst) {
   const SearchResult result = Run(Goals("sqnr>=17", "", Strategy::kGreedy));
   EXPECT_THAT(result.points[result.chosen].choice, ElementsAre(0, 1, 1));
-  // All fine, q, then y, then p, which misses.
+  // It measures all fine, then lowers q, y and p; the last one misses.
   EXPECT_EQ(result.num_measured, 4);
   ExpectError(ErrorCode::kInvalidArgument, [&] { Run(Goals("", "bits<=7", Strategy::kGreedy)); });
 }
