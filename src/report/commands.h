@@ -1,4 +1,5 @@
-// Command lines that make what a report is about again. Names of files are quoted for a shell.
+// The command lines on a report's page, with which a reader makes its model and figures again.
+// Names of files are quoted for a shell. Pure.
 #pragma once
 
 #include <filesystem>
@@ -11,15 +12,15 @@
 
 namespace bitpress::report {
 
-// `bitpress quantize` with the preset that the configuration names and the settings that differ
-// from it.
+// Returns `bitpress quantize` with the preset that the configuration names and the settings that
+// differ from it.
 std::string QuantizeCommand(const plan::QuantConfig& config, const std::string& reference,
                             const std::string& model);
-// With a plan.
+// Returns `bitpress quantize` with a plan.
 std::string QuantizeCommand(const std::filesystem::path& plan_file, const std::string& reference,
                             const std::string& model);
 
-// `bitpress evaluate` with those options that have a value.
+// Returns `bitpress evaluate` with those options that have a value.
 std::string EvaluateCommand(const std::string& model,
                             const std::vector<std::pair<std::string_view, std::string>>& options);
 

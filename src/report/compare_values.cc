@@ -25,7 +25,7 @@ class PartialModel {
     }
   }
 
-  // `inputs` are those of the model, in its order.
+  // Computes the values. `inputs` are those of the model, in its order.
   void Run(const std::vector<Tensor>& inputs) {
     std::vector<Tensor> read;
     for (const size_t i : inputs_) read.push_back(inputs.at(i));
@@ -43,7 +43,7 @@ class PartialModel {
   std::vector<Tensor> results_;
 };
 
-// How many pairs, at least one, come together.
+// Returns how many pairs, at least one, are compared in one pass.
 size_t GroupSize(std::span<const ValuePair> pairs, uint64_t most_elements) {
   uint64_t sum = 0;
   size_t count = 0;

@@ -1,4 +1,5 @@
-// How far values inside a quantized model are from those of its float model.
+// The comparison of values inside a quantized model with those of its float model. A report shows
+// it for each layer.
 #pragma once
 
 #include <cstdint>
@@ -13,25 +14,26 @@
 
 namespace bitpress::report {
 
-// One value under its names in both models. Neither may be an input of the graph.
+// A value under its names in both models. Neither name may be an input of the graph.
 struct ValuePair {
   std::string reference;
   std::string quantized;
-  uint64_t num_elements = 0;  // in one run, about; decides how many are looked at together
+  uint64_t num_elements = 0;  // about as many in one run; decides how many pairs run together
 };
 
+// The settings of a comparison.
 struct CompareOptions {
-  size_t num_threads = 0;  // of ONNX Runtime; 0: one per core
-  // Elements of both models that are held at once, at least one pair's. Beyond that the samples are
-  // run several times.
+  size_t num_threads = 0;  // threads of ONNX Runtime; 0: one per core
+  // The most elements of both models that are held at once, but at least one pair. For more
+  // elements the samples run several times.
   uint64_t most_elements = 128'000'000;
   ProgressSink progress;  // may be empty; counts samples
 };
 
-// Runs all samples of `source` through both models, one at a time: for each pair the energy of the
-// error in parts of that of the float value, with the errors of everything before it. Nothing for
-// values of other types than floats, or whose shapes differ. Throws Error: a model that does not
-// run, samples that do not fit.
+// Runs all samples of `source` through both models, one at a time. Returns for each pair the energy
+// of the error in parts of that of the float value; the errors of everything before it count.
+// Returns nothing for values of other types than floats, and for those whose shapes differ. Throws
+// Error if a model does not run or samples do not fit.
 std::vector<std::optional<double>> CompareValues(const graph::Model& reference,
                                                  const graph::Model& quantized,
                                                  std::span<const ValuePair> pairs,

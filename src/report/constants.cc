@@ -38,7 +38,7 @@ std::optional<Constant> ReadNative(const Model& model, const Node& node, ThreadP
   return constant;
 }
 
-// Whether constants are all that it is computed from. Parts of bodies are not looked at.
+// Returns whether a value is computed from constants only; false for values in bodies.
 bool IsConstant(const Model& model, const std::string& value) {
   const std::optional<Node> producer = model.Producer(value);
   return producer && !model.Owner(*producer) &&
@@ -100,7 +100,7 @@ std::optional<Constant> ReadCodes(const Model& model, const std::string& weight,
     Constant constant{{view_dims.begin(), view_dims.end()}, std::move(*codes)};
     const auto zeros = ReadIntegers(model, weight + "_zero_point");
     const size_t num_scales = scales->values.size();
-    size_t inner = constant.values.size();  // elements of one slice side by side
+    size_t inner = constant.values.size();  // elements side by side that share a scale
     const std::span<const int64_t> of_scales(scales->dims);
     const bool is_leading =
         of_scales.size() > 1 && of_scales.size() < constant.dims.size() &&

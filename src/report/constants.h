@@ -1,4 +1,5 @@
-// The numbers of a model's constants, however they are stored.
+// The numbers of a model's constants, however they are stored. A report compares the weights of a
+// quantized and a float model with them.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +12,28 @@
 
 namespace bitpress::report {
 
+// A constant's numbers.
 struct Constant {
   std::vector<int64_t> dims;
   std::vector<double> values;
 };
 
-// A float initializer. Nothing if it is none.
+// Reads a float initializer; nothing if it is none.
 std::optional<Constant> ReadFloats(const graph::Model& model, const std::string& name);
 
-// An initializer of 8, 16 or 32 bit integers, at most 2^31 of them. Nothing if it is none.
+// Reads an initializer of 8, 16 or 32 bit integers, at most 2^31 of them; nothing if it is none.
 std::optional<std::vector<double>> ReadIntegers(const graph::Model& model, const std::string& name);
 
-// What a node reads as its input `index`, if it depends on constants only: an initializer, a packed
-// weight, one behind a DequantizeLinear. Nodes between are computed by ONNX Runtime. Throws Error
-// if it cannot.
+// Returns the numbers that a node reads as its input `index`; nothing unless they depend on
+// constants only. They may be an initializer, a packed weight, or come from a DequantizeLinear.
+// ONNX Runtime computes the nodes between. Throws Error if it cannot.
 std::optional<Constant> ReadInput(const graph::Model& model, const graph::Node& node, size_t index,
                                   ThreadPool& pool);
 
-// A weight whose codes operators on integers read: `<weight>_codes` or `<weight>_quantized` with
-// `<weight>_scale` and `<weight>_zero_point`: one scale, one for each slice of `axis`, or one for
-// each place in the first dimensions. Nothing if there are none, or not so.
+// Reads a weight whose codes are read by operators on integers: `<weight>_codes` or
+// `<weight>_quantized` with `<weight>_scale` and `<weight>_zero_point`. There may be one scale, one
+// for each slice of `axis`, or one for each place in the first dimensions. Returns nothing for
+// anything else.
 std::optional<Constant> ReadCodes(const graph::Model& model, const std::string& weight,
                                   std::optional<int64_t> axis);
 

@@ -1,4 +1,4 @@
-// Distributions in few bins, for people.
+// The histograms of a report: distributions in few bins, for people. Pure.
 #pragma once
 
 #include <span>
@@ -8,13 +8,14 @@
 
 namespace bitpress::report {
 
+// The number of bins.
 inline constexpr size_t kNumBins = 64;
 
-// Of the finite elements; those beyond the edges are in the outermost bins.
+// Returns the histogram of the finite elements. Those beyond the edges are in the outermost bins.
 Histogram CountInto(std::span<const double> values, double lower, double upper);
 
-// Fills in what is counted: elements, extremes, mean, deviation, histogram. Everything stays 0
-// where no element is finite.
+// Fill in the elements, extremes, mean, deviation and histogram of `tensor`. They stay 0 if no
+// element is finite.
 void Describe(const calibrate::TensorStatistics& statistics, TensorReport& tensor);
 void Describe(std::span<const double> values, TensorReport& tensor);
 

@@ -6,7 +6,7 @@
 namespace bitpress::report {
 namespace {
 
-// For the text of an element.
+// Returns text for an element.
 std::string EscapeText(std::string_view text) {
   std::string escaped;
   for (const char c : text) {
@@ -24,7 +24,8 @@ std::string EscapeText(std::string_view text) {
   return escaped;
 }
 
-// For a script element, which ends at the first "</script": names of a model may hold one.
+// Returns JSON for a script element. It ends at the first "</script", which names of a model may
+// hold.
 std::string EscapeJson(const std::string& json) {
   std::string escaped;
   escaped.reserve(json.size());
@@ -44,7 +45,8 @@ std::string ToHtml(const Report& report) {
   using Json = nlohmann::ordered_json;
   const std::string data =
       EscapeJson(ToJson(report).dump(-1, ' ', false, Json::error_handler_t::replace));
-  // What stands for each part; the parts themselves are not looked into.
+  // The words in the page, with the texts that replace them. Placeholders in these texts do not
+  // count.
   const std::pair<std::string_view, std::string> parts[] = {
       {"{{title}}", EscapeText(report.model) + ": Bitpress report"},
       {"{{style}}", std::string(kPageCss)},

@@ -27,7 +27,7 @@ bool IsFloat(DataType type) {
          type == DataType::kDouble;
 }
 
-// A constant of floats that is no vector and no scalar.
+// Returns whether a value is a constant of floats that is no vector and no scalar.
 bool IsWeight(const Model& model, const std::string& value) {
   if (!model.IsInitializer(value) || model.IsDeferred(value)) return false;
   const graph::InitializerView view = model.Initializer(value);
@@ -65,8 +65,8 @@ bool ComputesIntegers(const Node& node) {
          node.op_type() == "MatMulIntegerToFloat";
 }
 
-// Behind `value`, the operator on integers whose result becomes it: between stand the product with
-// the scales, a bias, a conversion.
+// Returns the operator on integers whose result becomes `value`. Between the two stand the product
+// with the scales, a bias, or a conversion.
 std::optional<Node> IntegerNode(const Model& model, const std::string& value) {
   constexpr int kMostSteps = 6;
   std::vector<std::string> values{value};
@@ -106,7 +106,7 @@ class Finder {
   MatchedLayer Find(const Model& reference, const Node& node) const {
     MatchedLayer layer{node, keys_.KeyOf(node), WeightsOf(reference, node), std::nullopt, ""};
     std::string value = node.output(0);
-    // Behind a quantizer that took the name of a graph output.
+    // A quantizer behind a graph output has its name; the value before it is meant.
     if (const auto source = ops::QuantizedFrom(quantized_, value); source && !source->empty()) {
       value = *source;
     }
@@ -143,7 +143,7 @@ std::string InputFormat(const Model& model, const Node& node) {
   return format ? format->format : "float";
 }
 
-// What one pass over the layers keeps: each weight is described once, however many read it.
+// One pass over the layers. It describes each weight once, however many layers read it.
 class Describer {
  public:
   Describer(const Model& reference, const Model& quantized, const WeightOptions& options,
@@ -213,11 +213,11 @@ class Describer {
       auto constant = ReadInput(quantized_, *layer.quantized, index, pool_);
       if (constant) return constant;
     }
-    // Codes that the node reads itself, or that are decoded in the body in which it stands.
+    // The node reads codes itself, or they are decoded in the body in which it stands.
     const std::string& name = layer.node.input(index);
     const auto rank = static_cast<int64_t>(reference_.InfoOf(name).shape.size());
     const std::optional<int64_t> axis = ops::IsRecurrent(layer.node)
-                                            ? std::optional<int64_t>(0)  // of its directions
+                                            ? std::optional<int64_t>(0)  // the axis of directions
                                             : ops::ChannelAxis(layer.node, index, rank);
     return ReadCodes(quantized_, name, axis);
   }

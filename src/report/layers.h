@@ -1,4 +1,5 @@
-// The layers of a float model, and where they are in the quantized one.
+// The layers of a float model and their counterparts in the quantized one, for the layers and
+// weights of a report.
 #pragma once
 
 #include <optional>
@@ -12,30 +13,31 @@
 
 namespace bitpress::report {
 
-// A node that multiplies, or that reads another weight: a constant of floats with two dimensions or
-// more, such as a table of embeddings.
+// A layer in both models: a node that multiplies, or that reads another weight. Such a weight is a
+// constant of floats with two dimensions or more, such as a table of embeddings.
 struct MatchedLayer {
-  graph::Node node;                      // of the float model
-  std::string name;                      // as plans name it
-  std::vector<size_t> weights;           // inputs that are constants of the float model
-  std::optional<graph::Node> quantized;  // what computes it in the quantized model
-  // What the quantized model gives in place of the first output, before it is quantized; "" if no
-  // value does, as where integers go on.
+  graph::Node node;                      // the node of the float model
+  std::string name;                      // its key, as plans name it
+  std::vector<size_t> weights;           // its inputs that are constants of the float model
+  std::optional<graph::Node> quantized;  // the node that computes it in the quantized model
+  // The value of the quantized model in place of the first output, before it is quantized. "" if
+  // there is none, because the model goes on with integers.
   std::string quantized_output;
 };
 
-// In graph order. A layer is known by its output, which quantizers of every tool leave its name, or
-// by its name.
+// Returns all layers in graph order. A layer is recognized by its output, whose name quantizers of
+// every tool keep, or by its own name.
 std::vector<MatchedLayer> FindLayers(const graph::Model& reference, const graph::Model& quantized);
 
+// The settings of DescribeLayers.
 struct WeightOptions {
-  // Not empty: weights of the models cannot be compared, and this is why.
+  // The reason why weights of the models cannot be compared; "": they can.
   std::string incomparable;
   ProgressSink progress;  // may be empty; counts layers
 };
 
-// Reads the weights of both models one by one: fills in `layers` (all but errors of outputs) and
-// adds each weight to `tensors` once. Throws Error as ReadInput does.
+// Reads the weights of both models one by one. Fills in `layers`, all but the errors of outputs,
+// and adds each weight to `tensors` once. Throws Error as ReadInput does.
 void DescribeLayers(const graph::Model& reference, const graph::Model& quantized,
                     const std::vector<MatchedLayer>& found, const WeightOptions& options,
                     ThreadPool& pool, std::vector<LayerReport>& layers,

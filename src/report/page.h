@@ -1,4 +1,5 @@
-// The files of page/ as texts; cmake/EmbedText.cmake makes them.
+// The files of page/ as texts, from which a report's page is made. cmake/EmbedText.cmake embeds
+// them.
 #pragma once
 
 #include <string_view>

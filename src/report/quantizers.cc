@@ -17,7 +17,7 @@ using graph::Node;
 
 constexpr std::string_view kOwnPrefix = "QuantizeDequantize_";
 
-// The name of our row with the same numbers; rounding and special cases differ.
+// Returns the name of our format with the same numbers. Rounding and special cases may differ.
 std::string OwnName(const formats::FormatSpec& spec) {
   for (const formats::FormatSpec& row : formats::AllFormats()) {
     const bool is_same = row.family == spec.family && row.element_type == spec.element_type &&
@@ -30,7 +30,7 @@ std::string OwnName(const formats::FormatSpec& spec) {
   return spec.name;
 }
 
-// By the attributes of AMD Quark's operators, their defaults included.
+// Returns the format of one of AMD Quark's operators from its attributes and their defaults.
 std::string QuarkFormat(const Node& node) {
   const int64_t rounding = node.GetInt("rounding_mode", 0);
   try {
@@ -53,7 +53,7 @@ std::string QuarkFormat(const Node& node) {
     attributes.rounding_mode = rounding;
     return OwnName(formats::QuarkSpec(attributes));
   } catch (const Error&) {
-    return node.op_type();  // attributes that its operator would refuse
+    return node.op_type();  // the operator would refuse the attributes
   }
 }
 
@@ -93,8 +93,8 @@ ActivationFormat FormatOfNode(const Model& model, const Node& node) {
   return {op, {}};
 }
 
-// The node that rounds what becomes `value`: behind it may stand the other half of a pair, and a
-// product with the scale.
+// Returns the node that rounds the numbers of `value`. Behind it may stand the other half of a
+// pair, and a product with the scale.
 std::optional<Node> RoundingNode(const Model& model, std::string_view value) {
   const auto source = ops::QuantizedFrom(model, value);
   if (!source || source->empty()) return std::nullopt;
@@ -111,7 +111,7 @@ std::optional<Node> RoundingNode(const Model& model, std::string_view value) {
 
 ActivationFormat IntegerFormat(const Model& model, const std::string& scale,
                                const std::string& zero_point) {
-  DataType type = DataType::kUInt8;  // ONNX's, where there is no zero point
+  DataType type = DataType::kUInt8;  // ONNX's default without a zero point
   double zero = 0;
   if (model.IsInitializer(zero_point)) {
     type = model.InfoOf(zero_point).type;
@@ -149,7 +149,7 @@ std::map<std::string, ActivationFormat> QuantizedActivations(const Model& model)
       if (!source || source->empty() || model.IsInitializer(*source)) continue;
       const std::optional<ActivationFormat> format = FormatOf(model, value);
       if (!format) continue;
-      // Whoever quantized a graph output renamed what is before it.
+      // A quantized graph output keeps its name, and the value before the quantizer got another.
       const std::string& name = model.IsOutput(value) ? value : *source;
       formats.try_emplace(name, *format);
     }

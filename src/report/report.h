@@ -1,5 +1,5 @@
-// What there is to say of a quantized model beside the float one that it was made from: plain data,
-// its JSON, and the page that shows it.
+// The report on a quantized model beside the float one that it was made from: its data, its JSON,
+// and the page that shows it. `bitpress report` fills it in. Plain data; all functions are pure.
 #pragma once
 
 #include <cstddef>
@@ -14,50 +14,51 @@
 
 namespace bitpress::report {
 
-// Counts in bins of equal width from `lower` to `upper`; one bin where both are the same.
+// Counts in bins of equal width from `lower` to `upper`; one bin if both are the same.
 struct Histogram {
   double lower = 0;
   double upper = 0;
   std::vector<uint64_t> counts;
 };
 
-// A weight, or an activation over all samples. Extremes, mean and deviation are of the finite
-// elements.
+// The numbers of a weight, or of an activation over all samples. Extremes, mean and deviation are
+// those of the finite elements.
 struct TensorReport {
   std::string name;
   bool is_weight = false;
-  std::string format;         // in the quantized model: "mx6", "FLOAT"
+  std::string format;         // format in the quantized model: "mx6", "FLOAT"
   std::vector<int64_t> dims;  // -1: differs or not known
-  uint64_t num_elements = 0;  // of activations: of all samples
+  uint64_t num_elements = 0;  // elements of a weight, or of an activation in all samples
   uint64_t num_zeros = 0;
   uint64_t num_nonfinite = 0;
   double min = 0, max = 0, mean = 0, deviation = 0;
-  // What its integers can hold, where their scale is in the model.
+  // The smallest and largest value of its integers, if their scale is in the model.
   std::optional<std::pair<double, double>> range;
-  Histogram histogram;                 // of the float model
-  std::optional<Histogram> quantized;  // of weights: of the quantized model, in the same bins
+  Histogram histogram;                 // numbers in the float model
+  std::optional<Histogram> quantized;  // a weight's numbers in the quantized model, same bins
 };
 
+// The error of a layer's weight.
 struct WeightReport {
   std::string tensor;
-  // Energy of the error in parts of the float weight's: 10^(-SQNR/10). Nothing where `note` of the
-  // layer says why.
+  // The energy of the error in parts of the float weight's: 10^(-SQNR/10). Nothing if it is not
+  // known; `note` of the layer says why.
   std::optional<double> noise;
 };
 
-// A node of the float model that multiplies, or that reads another weight, in graph order.
+// A layer: a node of the float model that multiplies, or that reads another weight.
 struct LayerReport {
   std::string node;
   std::string op_type;
-  std::string input;   // value; "" where it is a constant
+  std::string input;   // value; "" if it is a constant
   std::string output;  // value
   std::string input_format;
   std::vector<WeightReport> weights;
-  // Of its output, with the errors of everything before it. Nothing without samples.
+  // The noise of its output, with the errors of everything before it. Nothing without samples.
   std::optional<double> output_noise;
-  // The noise of its output before and after fine-tuning, as that measured it.
+  // The noise of its output before and after fine-tuning, as fine-tuning measured it.
   std::optional<std::pair<double, double>> learned;
-  // The samples that it was measured on: "held_back", or "learned" where the layer learned from
+  // The samples that `learned` was measured on: "held_back", or "learned" if the layer learned from
   // them; "" without fine-tuning.
   std::string judged_by;
   std::string note;
@@ -71,35 +72,38 @@ struct FormatSize {
   uint64_t num_bytes = 0;
 };
 
-// What lies in floats, or is computed in them.
+// A tensor that is stored as floats, or computed in them.
 struct FloatTensor {
   std::string name;
   std::string role;  // "activation", "weight", "bias"
   std::string reason;
 };
 
+// The whole report.
 struct Report {
   std::string version;
   std::string model, reference;     // file names
-  std::string config;               // its name; "" if the file does not say
-  nlohmann::ordered_json settings;  // of that configuration that are no defaults; null if not known
+  std::string config;               // name of the configuration; "" if the file does not say
+  nlohmann::ordered_json settings;  // its settings that are no defaults; null if not known
   uint64_t file_bytes = 0;
   uint64_t reference_bytes = 0;
   std::optional<evaluate::EvaluationReport> evaluation;
-  size_t num_layer_samples = 0;  // that layers and activations were measured on
+  size_t num_layer_samples = 0;  // samples that layers and activations were measured on
   std::vector<LayerReport> layers;
   std::vector<TensorReport> tensors;
   std::vector<FormatSize> sizes;  // the largest first
   std::vector<FloatTensor> kept_float;
-  nlohmann::ordered_json search;  // what a search wrote, and "cost_label"; null: none
-  std::vector<std::pair<std::string, std::string>> commands;  // what it does, command
+  nlohmann::ordered_json search;  // the file of a search, with "cost_label"; null: none
+  std::vector<std::pair<std::string, std::string>> commands;  // purpose, command
   std::vector<std::string> notes;
 };
 
-// Infinite SQNRs are the text "identical"; what is not known is null.
+// Returns the JSON that the page reads. Infinite SQNRs are the text "identical"; unknown figures
+// are null.
 nlohmann::ordered_json ToJson(const Report& report);
 
-// One page that needs no other file and no network. Names of a model stay text, whatever they are.
+// Returns a page that needs no other file and no network. Names of a model stay text, whatever they
+// are.
 std::string ToHtml(const Report& report);
 
 }  // namespace bitpress::report

@@ -1,4 +1,4 @@
-// The report as the page reads it.
+// The JSON of a report, as the page reads it.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// In dB. An error of no energy is "identical"; one without anything to compare it with is unknown.
+// Returns an error in dB. One without energy is "identical"; one beside a signal of 0 is unknown.
 Json Decibels(const std::optional<double>& noise) {
   if (!noise || std::isinf(*noise)) return nullptr;
   return *noise == 0 ? Json("identical") : Json(evaluate::SqnrDb(*noise));
@@ -63,8 +63,9 @@ Json ToJson(const LayerReport& layer) {
   return json;
 }
 
-// Whether constants of it are quantized weights: formats are written small; the types of what lies
-// there without one large, of which those of codes count.
+// Returns whether constants of this format are quantized weights. Formats are written in small
+// letters. Constants without a format have the name of their ONNX type in capitals; types of codes
+// count as quantized.
 bool IsQuantized(std::string_view format) {
   static constexpr std::array<std::string_view, 9> kOthers = {
       "FLOAT", "DOUBLE", "INT64", "INT32", "UINT64", "UINT32", "BOOL", "STRING", "graph"};

@@ -50,7 +50,8 @@ TEST(Histogram, OfStatisticsIsThatOfTheElements) {
   EXPECT_EQ(counted.min, direct.min);
   EXPECT_EQ(counted.max, direct.max);
   EXPECT_NEAR(counted.deviation, direct.deviation, 1e-9);
-  // Statistics know an element to 1/256 of it: a bin's edge may fall on its other side.
+  // Statistics know an element to 1/256 of it, so that it may fall on the other side of a bin's
+  // edge.
   uint64_t sum = 0, moved = 0;
   for (size_t i = 0; i < kNumBins; ++i) {
     sum += counted.histogram.counts[i];
@@ -83,7 +84,7 @@ TEST(Constants, CodesWithOneScaleASlice) {
   const auto by_row = ReadCodes(model, "w", 0);
   ASSERT_TRUE(by_row);
   EXPECT_THAT(by_row->values, ElementsAre(0.5, 1, 20, 30));
-  EXPECT_FALSE(ReadCodes(model, "w", std::nullopt));  // whose scale is which?
+  EXPECT_FALSE(ReadCodes(model, "w", std::nullopt));  // it is not known whose scale is which
   const Model leading = FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
     g (float[2,2,1] x) => (float[2,2,2] y)
     <int8[2,2,2] w_codes = {1, 2, 3, 4, 5, 6, 7, 8}, float[2,2] w_scale = {1, 10, 100, 1000}>
