@@ -1,6 +1,7 @@
 #include "report/quantizers.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 #include "base/error.h"
@@ -126,7 +127,7 @@ ActivationFormat IntegerFormat(const Model& model, const std::string& scale,
   if (!scales || scales->values.size() != 1 || !(is_signed || name.starts_with("uint"))) {
     return format;
   }
-  const double codes = static_cast<double>(uint64_t{1} << ElementBits(type));
+  const double codes = std::exp2(static_cast<double>(ElementBits(type)));
   const double lowest = is_signed ? -codes / 2 : 0;
   const double unit = scales->values.front();
   format.range = {(lowest - zero) * unit, (lowest + codes - 1 - zero) * unit};
