@@ -16,7 +16,7 @@ std::vector<size_t> ElementsOf(const SumLayout& sums, int64_t sum) {
   return elements;
 }
 
-// Every element of the weight belongs to exactly one sum.
+// Expects that every element of the weight belongs to exactly one sum.
 void ExpectPartition(const SumLayout& sums, size_t num_elements) {
   std::set<size_t> seen;
   for (int64_t sum = 0; sum < sums.num_sums; ++sum) {
@@ -45,7 +45,7 @@ TEST(IntegerKernels, ConvolutionsAddChannelsFirst) {
   const std::optional<SumLayout> sums = ConvSums(dims, 2);
   ASSERT_TRUE(sums);
   ExpectPartition(*sums, 24);
-  // All channels of the first position, then of the second one.
+  // All channels of the first position come before those of the second one.
   EXPECT_EQ(ElementsOf(*sums, 1), (std::vector<size_t>{6, 8, 10, 7, 9, 11}));
   EXPECT_EQ(sums->ChannelOf(1, 4), 1u);
   EXPECT_EQ(sums->ChannelOf(2, 4), 4u);

@@ -38,7 +38,7 @@ struct ChannelLayer {
   ChannelMap inputs = {};
   ChannelMap outputs = {};
   bool is_convolution = false;  // channels of its activations lie along axis 1, else the last axis
-  size_t rank = 0;              // of its weight, and of a convolution's activations
+  size_t rank = 0;              // rank of its weight, and of a convolution's activations
 };
 
 // Returns the layer that `node` is, or nothing. In that case `reason` says why if the node is one

@@ -14,7 +14,7 @@ namespace bitpress::ops {
 // The keys of the metadata in a model that we wrote.
 inline constexpr const char* kVersionMetadata = "bitpress.version";
 inline constexpr const char* kConfigMetadata = "bitpress.config";    // QuantConfig as JSON
-inline constexpr const char* kWeightsMetadata = "bitpress.weights";  // how many are quantized
+inline constexpr const char* kWeightsMetadata = "bitpress.weights";  // number of quantized weights
 // Constants without packed codes, as a JSON object: name -> "mx6 as floats: ..." or "float: ...".
 inline constexpr const char* kUnpackedMetadata = "bitpress.unpacked";
 

@@ -9,7 +9,7 @@
 namespace bitpress::plan {
 namespace {
 
-// The row of the first convolution's bias as planning makes it, and as it is when the bias comes
+// Compares the row of the first convolution's bias that planning makes with the one that is added
 // afterwards.
 struct Rows {
   TensorPlan planned;

@@ -71,7 +71,7 @@ enum class OptionFate {
 
 // An option of another tool.
 struct FinetuneOption {
-  std::string_view name;  // as AMD Quark's or Neural Compressor's documentation writes it
+  std::string_view name;  // its name in AMD Quark's or Neural Compressor's documentation
   OptionFate fate;
   std::string_view setting;  // honoured: the key in AllSettings
   std::string_view reason;   // accepted: why it changes nothing; refused: why, and what to do

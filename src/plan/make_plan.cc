@@ -19,8 +19,8 @@ namespace {
 using graph::Model;
 using graph::Node;
 
-// The operators that normalize along one axis. Blocks run along it, as Quark's RefineBlockAxis has
-// it.
+// Returns whether the node normalizes along one axis. Blocks run along it, as Quark's
+// RefineBlockAxis has it.
 bool IsSoftmax(const Node& node) {
   return node.op_type() == "Softmax" || node.op_type() == "LogSoftmax";
 }

@@ -29,7 +29,7 @@ std::vector<TensorPlan> RowsOf(const QuantPlan& plan, const std::string& value) 
   return rows;
 }
 
-// The only row of a value.
+// Returns the only row of a value.
 TensorPlan RowOf(const QuantPlan& plan, const std::string& value) {
   const std::vector<TensorPlan> rows = RowsOf(plan, value);
   EXPECT_EQ(rows.size(), 1u) << value;
@@ -56,7 +56,7 @@ TEST(MakePlan, ComputePlacementCoversConvAndGemm) {
     EXPECT_EQ(row.scale_choice, DefaultScaleChoice(row.Spec(), Role::kActivation));
     EXPECT_FALSE(row.is_graph_output);
   }
-  // The residual Add reads b too, but does not multiply.
+  // The residual Add reads b too, but multiplies nothing.
   EXPECT_THAT(RowOf(plan, "b").uses, ElementsAre(TensorUse{"conv_2", "Conv", 0}));
   EXPECT_THAT(RowOf(plan, "stem_bias").reason, HasSubstr("biases stay float"));
   EXPECT_EQ(RowOf(plan, "fc_bias").role, Role::kBias);
@@ -73,7 +73,7 @@ TEST(MakePlan, ShortAxesOfKernels) {
   EXPECT_FALSE(RowOf(flat, "fc_weight").flatten);       // a matrix keeps its axis
   EXPECT_EQ(RowOf(flat, "fc_weight").axis, 1);
 
-  // A block of bfp16 has 8 elements: the expansion's 8 channels fill one.
+  // A block of bfp16 has 8 elements, so that the expansion's 8 channels fill one.
   EXPECT_FALSE(RowOf(PlanFor("convnet.onnx", "BFP16"), "expand_weight").flatten);
 
   const QuantPlan channels = PlanFor("convnet.onnx", "MXFP8E4M3", {"short_axis=channels"});
@@ -130,7 +130,8 @@ TEST(MakePlan, FusedOperators) {
   EXPECT_EQ(RowOf(plan, "m").axis, 2);
   EXPECT_EQ(RowOf(plan, "right_weight").axis, 1);  // transB
   EXPECT_EQ(RowOf(plan, "batch_weight").axis, 0);  // transBatchB: [K, batch, N]
-  // Shapes end at FusedMatMul: counted from the end. Left of both products and right of the second.
+  // Shapes end at FusedMatMul, so that axes count from the end: left of both products, right of the
+  // second.
   const std::vector<TensorPlan> n = RowsOf(plan, "n");
   ASSERT_EQ(n.size(), 2u);
   EXPECT_EQ(n[0].axis, -1);
@@ -156,8 +157,8 @@ TEST(MakePlan, WhatStaysFloatSaysWhy) {
   EXPECT_THAT(RowOf(plan, "w_in").reason, HasSubstr("model input"));
   EXPECT_EQ(RowOf(plan, "half_weight").format, "mx6");
   EXPECT_EQ(RowOf(plan, "xh").axis, 1);
-  // ConvTranspose kernels sum along axis 0; too short here, so the windows of an input channel are
-  // a row.
+  // ConvTranspose kernels sum along axis 0. It is too short here, so that the windows of an input
+  // channel are a row.
   EXPECT_EQ(RowOf(plan, "up_weight").axis, 1);
   EXPECT_TRUE(RowOf(plan, "up_weight").flatten);
   EXPECT_EQ(RowOf(PlanFor("exotic.onnx", "bfp(bits=13, block=4)"), "up_weight").axis, 0);
@@ -233,7 +234,7 @@ TEST(MakePlan, BodiesOfControlFlowToo) {
   EXPECT_THAT(outer.uses,
               ElementsAre(TensorUse{"first", "Conv", 1}, TensorUse{"then_conv", "Conv", 1}));
   EXPECT_THAT(RowOf(plan, "inner_weight").uses, ElementsAre(TensorUse{"else_conv", "Conv", 1}));
-  // One quantizer where the value is, read by both branches.
+  // One quantizer stands behind the value, and both branches read it.
   EXPECT_THAT(RowOf(plan, "h").uses, UnorderedElementsAre(TensorUse{"then_conv", "Conv", 0},
                                                           TensorUse{"else_conv", "Conv", 0}));
 }

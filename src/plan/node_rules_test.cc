@@ -43,7 +43,7 @@ std::string ErrorOf(const std::string& rule) {
   return "no error";
 }
 
-// The names of the nodes that a rule fits.
+// Returns the names of the nodes that a rule fits.
 std::vector<std::string> Fitting(const std::string& rule) {
   const graph::Model model = LoadModel("convnet.onnx");
   QuantConfig config = ConfigByName("MX6");
@@ -82,7 +82,7 @@ TEST(NodeRules, PathsBetweenValues) {
   const std::vector<std::string> stem = Fitting("from=x to=b");
   EXPECT_THAT(stem, ElementsAre("conv_0", "clip_1"));
   EXPECT_EQ(Fitting("from=conv_0 to=clip_1"), stem);
-  // Two ways: through the residual block and past it.
+  // There are two ways, through the residual block and past it.
   const std::vector<std::string> block = Fitting("from=b to=f");
   EXPECT_EQ(std::ranges::count(block, "conv_2"), 1);
   EXPECT_EQ(std::ranges::count(block, "conv_0"), 0);

@@ -94,9 +94,9 @@ constexpr Preset kPresets[] = {
      "op_types=Conv;ConvTranspose;Gemm;MatMul: activations=mxint8, weights=mxint8, optional"},
 };
 
-// The suffixes of presets: "MX6_ADAQUANT" is MX6 with finetune=adaquant. BF16 and FP16 have no
-// scale and round to nearest whatever is learned, so that only the weights themselves can be
-// learned.
+// Returns the configuration of a preset with a suffix: "MX6_ADAQUANT" is MX6 with
+// finetune=adaquant. BF16 and FP16 have no scale and round to nearest whatever is learned, so that
+// only the weights themselves can be learned.
 std::optional<QuantConfig> TunedConfig(std::string_view name) {
   for (const std::string_view recipe : {"adaquant", "adaround"}) {
     const std::string lower = ToLower(name);
@@ -122,10 +122,10 @@ std::optional<QuantConfig> TunedConfig(std::string_view name) {
 
 }  // namespace
 
-// Measured on EfficientNet-Lite0 (docs/accuracy.md). Integer elements round everywhere with the
-// same step, so a raised exponent costs a bit in the whole block, more than the few values cost
-// that saturate; floating-point elements of 6 and 8 bits lose nothing but their smallest values. A
-// weight is quantized once and can afford the search.
+// The choices were measured on EfficientNet-Lite0 (docs/accuracy.md). Integer elements round
+// everywhere with the same step, so a raised exponent costs a bit in the whole block, more than the
+// few values cost that saturate; floating-point elements of 6 and 8 bits lose nothing but their
+// smallest values. A weight is quantized once and can afford the search.
 ScaleChoice DefaultScaleChoice(const FormatSpec& spec, Role role) {
   if (!spec.is_blocked()) return ScaleChoice::kFloor;  // no shared exponent to choose
   if (role != Role::kActivation) return ScaleChoice::kMse;

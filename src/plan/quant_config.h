@@ -167,6 +167,8 @@ void CheckHasOperator(OperatorSet operators, const formats::FormatSpec& spec);
 // Returns whether that operator also takes and gives float16. REQUIRES: CheckHasOperator passes.
 bool HasHalfOperator(OperatorSet operators, const formats::FormatSpec& spec);
 
+// Return the word of a value, and read it back. Parsers throw Error(kInvalidArgument) with the
+// allowed words.
 std::string_view RoleName(Role role);
 Role ParseRole(std::string_view word);
 std::string_view OperatorSetName(OperatorSet operators);

@@ -87,7 +87,7 @@ struct TensorPlan {
 
 // The decision for a whole model.
 struct QuantPlan {
-  static constexpr int64_t kVersion = 1;  // of the file format
+  static constexpr int64_t kVersion = 1;  // version of the file format
 
   std::string model_name;  // for people; no model is refused because of it
   int64_t opset = 0;       // version of the standard operators

@@ -45,8 +45,9 @@ std::map<std::string, uint64_t> StoredWeightBytes(const graph::Model& model,
 // The costs and losses of all groups. Pure.
 class CostModel {
  public:
-  // `stored` has an entry for each part. `file_bytes` is the float model's size. The references
-  // must outlive this. REQUIRES: measured times for CostKind::kTime.
+  // Begins with the measurements of all parts. `stored` has an entry for each part. `file_bytes` is
+  // the float model's size. The references must outlive this. REQUIRES: measured times for
+  // CostKind::kTime.
   CostModel(CostKind kind, const graph::Model& model, const Space& space,
             const Sensitivity& sensitivity, std::vector<LayerGroup> groups,
             std::vector<std::map<std::string, uint64_t>> stored, uint64_t file_bytes);

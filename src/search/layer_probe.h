@@ -49,7 +49,7 @@ class LayerProbe {
 
   const graph::Model& model_;
   graph::Node node_;
-  std::string key_;  // of the node in plans
+  std::string key_;  // the node's key in plans
   size_t num_threads_;
   std::vector<std::string> layer_inputs_;  // computed values and inputs of the model
   std::vector<std::string> layer_outputs_;

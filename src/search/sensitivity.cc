@@ -247,7 +247,7 @@ class LayerRun {
   Method method_;
   LayerProbe probe_;
   runtime::Session float_;
-  std::vector<std::optional<runtime::Session>> variants_;  // of each part that there is
+  std::vector<std::optional<runtime::Session>> variants_;  // one for each part that is there
   std::vector<Energies> local_;
   std::vector<LossMeter> meters_;
   double num_macs_ = 0;
