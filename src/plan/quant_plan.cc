@@ -176,6 +176,7 @@ graph::Node NodeIndex::Find(const TensorUse& use) const {
 }
 
 std::string DescribeRow(const QuantPlan& plan, size_t row) {
+  BITPRESS_DCHECK(row < plan.tensors.size());
   const TensorPlan& tensor = plan.tensors[row];
   return fmt::format("plan, tensors[{}] ({} '{}')", row, RoleName(tensor.role), tensor.value);
 }

@@ -25,8 +25,8 @@ using Choice = std::vector<size_t>;
 enum class Strategy {
   kOptimal,  // goes along the front of the best combinations
   kGreedy,   // AMD Quark's automatic mixed precision: it begins with the finest formats and lowers
-            // the least sensitive layers one by one until the target is missed; the last one is
-            // undone
+             // the least sensitive layers one by one until the target is missed; the last one is
+             // undone
 };
 inline constexpr std::array<std::pair<std::string_view, Strategy>, 2> kStrategyWords{
     {{"optimal", Strategy::kOptimal}, {"greedy", Strategy::kGreedy}}};

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "base/thread_pool.h"
 #include "graph/model.h"
 
@@ -44,10 +45,11 @@ struct NativeForm {
 };
 
 // Returns the bytes of `num_rows` rows of `length` codes each, `stride` codes apart. code(row, i)
-// gives one of them in its low bits.
+// gives one of them in its low bits. REQUIRES: `bits` divides 8, and length <= stride.
 template <typename Code>
 std::vector<std::byte> PackRows(int bits, int64_t num_rows, int64_t length, int64_t stride,
                                 const Code& code) {
+  BITPRESS_DCHECK(bits > 0 && 8 % bits == 0 && length <= stride);
   const auto per_byte = static_cast<size_t>(8 / bits);
   const auto mask = (uint64_t{1} << static_cast<unsigned>(bits)) - 1;
   const auto num_codes = static_cast<size_t>(num_rows * stride);

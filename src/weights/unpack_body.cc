@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/check.h"
 #include "formats/pack.h"
 
 namespace bitpress::weights {
@@ -65,6 +66,7 @@ std::string UnpackBody::Cast(std::string input, DataType type, std::string outpu
 
 std::string UnpackBody::Decode(const std::string& input, int bits, const std::vector<float>& table,
                                const std::string& what) {
+  BITPRESS_DCHECK(table.size() == size_t{1} << bits);
   const formats::PackGroup group = formats::PackGroupOf(bits);
   const std::string bytes = Cast(input, DataType::kInt32, what + "_bytes");
   // The codes within one byte come from one lookup.
