@@ -35,7 +35,11 @@ void AddBiasRow(QuantPlan& plan, const std::string& value, const TensorUse& use)
   TensorPlan row = RowMaker::Float(value, Role::kBias, "no other bias is quantized");
   if (other != plan.tensors.end() && (!is_of_integers || other->integer)) {
     row = *other;
+    // The other bias may have more dimensions, as that of an LSTM, and scales of its own.
+    if (row.axis) row.axis = 0;
+    row.flatten = false;
     if (row.integer) row.integer->params.reset();
+    if (row.scaled) row.scaled->scale.reset();
   } else if (is_of_integers) {
     row.reason.clear();
     row.format = "int32";

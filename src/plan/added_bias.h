@@ -7,9 +7,10 @@
 
 namespace bitpress::plan {
 
-// Adds the row of bias `value` behind the row of the weight that the same node reads. The bias is
-// an int32 if it is added to products of integers, as MakePlan has it. Otherwise it gets the format
-// of the plan's other biases, or stays float. REQUIRES: the plan has a row for input 1 of the node.
+// Adds the row of bias `value`, a vector, behind the row of the weight that the same node reads.
+// The bias is an int32 if it is added to products of integers, as MakePlan has it. Otherwise it
+// gets the format of the plan's other biases, or stays float. REQUIRES: the plan has a row for
+// input 1 of the node.
 void AddBiasRow(QuantPlan& plan, const std::string& value, const TensorUse& use);
 
 }  // namespace bitpress::plan

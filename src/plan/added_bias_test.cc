@@ -9,8 +9,7 @@
 namespace bitpress::plan {
 namespace {
 
-// Compares the row of the first convolution's bias that planning makes with the one that is added
-// afterwards.
+// The row of the first convolution's bias, as planning makes it and as it is added afterwards.
 struct Rows {
   TensorPlan planned;
   TensorPlan added;
@@ -42,6 +41,26 @@ TEST(AddBiasRow, IsWhatPlanningMakes) {
   const Rows blocks = RowsOf("MX6", {"biases=bf16"});
   EXPECT_EQ(blocks.added, blocks.planned);
   EXPECT_EQ(blocks.added.format, "bf16");
+}
+
+TEST(AddBiasRow, HasTheAxisOfAVectorWhateverTheOtherBiasIs) {
+  QuantPlan plan;
+  TensorPlan weight;
+  weight.value = "w";
+  weight.role = Role::kWeight;
+  weight.uses = {{"c", "Conv", 1}};
+  TensorPlan lstm_bias;
+  lstm_bias.value = "b";
+  lstm_bias.role = Role::kBias;
+  lstm_bias.format = "mx6";
+  lstm_bias.axis = 1;
+  lstm_bias.uses = {{"l", "LSTM", 3}};
+  plan.tensors = {lstm_bias, weight};
+  AddBiasRow(plan, "added", {"c", "Conv", 2});
+  ASSERT_EQ(plan.tensors.size(), 3u);
+  EXPECT_EQ(plan.tensors[2].value, "added");
+  EXPECT_EQ(plan.tensors[2].format, "mx6");
+  EXPECT_EQ(plan.tensors[2].axis, 0);
 }
 
 TEST(AddBiasRow, IsFloatWhereBiasesAre) { EXPECT_FALSE(RowsOf("MX6").added.is_quantized()); }
