@@ -20,8 +20,7 @@ enum class Preparation {
   // constants and BatchNorm, and dead nodes go.
   kOptimize,
   // Only Constant nodes become initializers. This is for models with operators that this machine
-  // does
-  // not have.
+  // does not have.
   kAsIs,
 };
 

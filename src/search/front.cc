@@ -52,9 +52,8 @@ void KeepOneAStretch(std::vector<State>& states, size_t count) {
 
 Front FindFront(const std::vector<std::vector<Option>>& items, size_t most_kept) {
   BITPRESS_DCHECK(std::ranges::all_of(items, [](const std::vector<Option>& options) {
-    return !options.empty() && std::ranges::all_of(options, [](const Option& option) {
-      return std::isfinite(option.cost) && std::isfinite(option.loss);
-    });
+    return std::ranges::any_of(options, [](const Option& o) { return std::isfinite(o.loss); }) &&
+           std::ranges::all_of(options, [](const Option& o) { return std::isfinite(o.cost); });
   }));
   Front front;
   std::vector<std::vector<State>> levels{{State{}}};

@@ -17,9 +17,6 @@ constexpr size_t kMostPoints = 256;
 // The number of cheaper neighbours of the found point that are tried as well, because measurements
 // rise along the front, but not strictly.
 constexpr size_t kNumNeighbours = 3;
-// The loss in place of an infinite one. A noise is infinite if the float model's outputs are 0
-// everywhere, and the front needs finite losses.
-constexpr double kMostLoss = 1e100;
 
 class Searcher {
  public:
