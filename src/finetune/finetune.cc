@@ -72,7 +72,7 @@ class Finetuner {
 
  private:
   // Layers [begin, end).
-  void LearnGroup(size_t begin, size_t end, Journal& journal) {
+  void LearnGroup(size_t begin, size_t end, LearningJournal& journal) {
     // Layers of the journal need no samples any more.
     std::vector<Layer> missing;
     for (size_t i = begin; i < end; ++i) {

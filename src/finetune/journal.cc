@@ -100,14 +100,15 @@ std::string NameOf(const LayerReport& layer) {
   return name;
 }
 
-Journal::Journal(std::filesystem::path path, const std::string& key) : path_(std::move(path)) {
+LearningJournal::LearningJournal(std::filesystem::path path, const std::string& key)
+    : path_(std::move(path)) {
   if (path_.empty()) return;
   Read(fmt::format("{}{}\n", kMagic, key));
   file_.open(path_, std::ios::binary | std::ios::app);
   if (!file_) Fail(ErrorCode::kIo, "cannot write the journal '{}'", path_.string());
 }
 
-void Journal::Read(const std::string& header) {
+void LearningJournal::Read(const std::string& header) {
   const std::string bytes = ReadAll(path_);
   size_t end = 0;
   if (bytes.starts_with(header)) {
@@ -138,7 +139,7 @@ void Journal::Read(const std::string& header) {
   if (!file.flush()) Fail(ErrorCode::kIo, "cannot write the journal '{}'", path_.string());
 }
 
-void Journal::Add(const LearnedLayer& layer) {
+void LearningJournal::Add(const LearnedLayer& layer) {
   if (path_.empty()) return;
   const std::string record = ToBytes(layer);
   constexpr uint64_t kMost = UINT32_MAX;

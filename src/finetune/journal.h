@@ -50,11 +50,11 @@ struct LearnedLayer {
   std::vector<formats::QParams> params;
 };
 
-class Journal {
+class LearningJournal {
  public:
   // Reads the records of a file that starts with `key`; begins it anew if it has another one.
   // An empty path: nothing is read or written. Throws Error(kIo) if the file cannot be written.
-  Journal(std::filesystem::path path, const std::string& key);
+  LearningJournal(std::filesystem::path path, const std::string& key);
 
   const std::map<std::string, LearnedLayer>& found() const { return found_; }  // by weight
   // Throws Error(kIo).

@@ -25,17 +25,17 @@ LearnedLayer Learned(const std::string& weight, float value) {
   return layer;
 }
 
-TEST(Journal, GoesOnWhereItStopped) {
+TEST(LearningJournal, GoesOnWhereItStopped) {
   const ScratchFolder folder;
   const auto path = folder.path() / "journal";
   {
-    Journal journal(path, "key");
+    LearningJournal journal(path, "key");
     EXPECT_TRUE(journal.found().empty());
     journal.Add(Learned("a", 1));
     journal.Add(Learned("b", 2));
   }
   {
-    Journal journal(path, "key");
+    LearningJournal journal(path, "key");
     ASSERT_EQ(journal.found().size(), 2U);
     const LearnedLayer& found = journal.found().at("b");
     EXPECT_EQ(found.weights, Learned("b", 2).weights);
@@ -46,11 +46,11 @@ TEST(Journal, GoesOnWhereItStopped) {
     EXPECT_TRUE(found.report.is_tuned);
     journal.Add(Learned("c", 3));
   }
-  Journal journal(path, "key");
+  LearningJournal journal(path, "key");
   EXPECT_EQ(journal.found().size(), 3U);
 }
 
-TEST(Journal, KeepsNumbersThatAreNotFinite) {
+TEST(LearningJournal, KeepsNumbersThatAreNotFinite) {
   const ScratchFolder folder;
   const auto path = folder.path() / "journal";
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -58,8 +58,8 @@ TEST(Journal, KeepsNumbersThatAreNotFinite) {
   layer.report.error_before = kInfinity;
   layer.report.error_after = -kInfinity;
   layer.bias = {std::numeric_limits<float>::quiet_NaN()};
-  Journal(path, "key").Add(layer);
-  const Journal journal(path, "key");
+  LearningJournal(path, "key").Add(layer);
+  const LearningJournal journal(path, "key");
   const LearnedLayer& found = journal.found().at("a");
   EXPECT_EQ(found.report.error_before, kInfinity);
   EXPECT_EQ(found.report.error_after, -kInfinity);
@@ -67,12 +67,12 @@ TEST(Journal, KeepsNumbersThatAreNotFinite) {
   EXPECT_TRUE(std::isnan(found.bias.at(0)));
 }
 
-TEST(Journal, ARecordThatWasCutDoesNotCount) {
+TEST(LearningJournal, ARecordThatWasCutDoesNotCount) {
   const ScratchFolder folder;
   const auto path = folder.path() / "journal";
   uintmax_t whole = 0;
   {
-    Journal journal(path, "key");
+    LearningJournal journal(path, "key");
     journal.Add(Learned("a", 1));
     whole = std::filesystem::file_size(path);
     journal.Add(Learned("b", 2));
@@ -80,21 +80,21 @@ TEST(Journal, ARecordThatWasCutDoesNotCount) {
   const uintmax_t both = std::filesystem::file_size(path);
   for (uintmax_t size = both - 1; size >= whole; size -= 7) {
     std::filesystem::resize_file(path, size);
-    EXPECT_EQ(Journal(path, "key").found().size(), 1U) << size;
+    EXPECT_EQ(LearningJournal(path, "key").found().size(), 1U) << size;
     EXPECT_EQ(std::filesystem::file_size(path), whole) << size;
     std::filesystem::resize_file(path, size);  // zeros behind it
   }
-  Journal journal(path, "key");
+  LearningJournal journal(path, "key");
   journal.Add(Learned("b", 2));
-  EXPECT_EQ(Journal(path, "key").found().size(), 2U);
+  EXPECT_EQ(LearningJournal(path, "key").found().size(), 2U);
 }
 
-TEST(Journal, OfOtherWorkIsNotRead) {
+TEST(LearningJournal, OfOtherWorkIsNotRead) {
   const ScratchFolder folder;
   const auto path = folder.path() / "journal";
-  Journal(path, "key").Add(Learned("a", 1));
-  EXPECT_TRUE(Journal(path, "another key").found().empty());
-  EXPECT_TRUE(Journal(path, "key").found().empty());  // begun anew by the other one
+  LearningJournal(path, "key").Add(Learned("a", 1));
+  EXPECT_TRUE(LearningJournal(path, "another key").found().empty());
+  EXPECT_TRUE(LearningJournal(path, "key").found().empty());  // begun anew by the other one
 }
 
 }  // namespace
