@@ -155,7 +155,7 @@ std::string DescribeFinetuning(const finetune::FinetuneReport& report, int64_t h
   double log_before = 0;
   double log_after = 0;
   std::string notes;
-  for (const finetune::LayerReport& layer : report.layers) {
+  for (const finetune::TunedLayerReport& layer : report.layers) {
     if (!layer.note.empty()) {
       notes += fmt::format("  {}: {}: {}\n", finetune::NameOf(layer),
                            layer.is_tuned ? "tuned" : "not tuned", layer.note);

@@ -41,22 +41,22 @@ void BindQuantizeReport(nb::module_& module) {
       .def_ro("stored_bytes", &WeightStatistics::stored_bytes)
       .def_ro("mean_squared_error", &WeightStatistics::mean_squared_error)
       .def_ro("sqnr_db", &WeightStatistics::sqnr_db, "Infinite without any error.");
-  using finetune::LayerReport;
-  nb::class_<LayerReport>(module, "LayerReport", "What fine-tuning did to one layer.")
-      .def_ro("node", &LayerReport::node)
-      .def_ro("op_type", &LayerReport::op_type)
-      .def_ro("weight", &LayerReport::weight)
-      .def_ro("format", &LayerReport::format)
-      .def_ro("error_before", &LayerReport::error_before,
+  using finetune::TunedLayerReport;
+  nb::class_<TunedLayerReport>(module, "LayerReport", "What fine-tuning did to one layer.")
+      .def_ro("node", &TunedLayerReport::node)
+      .def_ro("op_type", &TunedLayerReport::op_type)
+      .def_ro("weight", &TunedLayerReport::weight)
+      .def_ro("format", &TunedLayerReport::format)
+      .def_ro("error_before", &TunedLayerReport::error_before,
               "Noise over signal of its output on the samples that judge.")
-      .def_ro("error_after", &LayerReport::error_after)
+      .def_ro("error_after", &TunedLayerReport::error_after)
       .def_prop_ro(
-          "judged_by", [](const LayerReport& self) { return finetune::JudgeName(self.judge); },
+          "judged_by", [](const TunedLayerReport& self) { return finetune::JudgeName(self.judge); },
           "The samples that the errors are of: 'held_back' is of those it did not learn from. "
           "'learned' is of those it learned from, because there were too few to hold any back. '' "
           "is of none, because it never ran.")
-      .def_ro("is_tuned", &LayerReport::is_tuned)
-      .def_ro("note", &LayerReport::note);
+      .def_ro("is_tuned", &TunedLayerReport::is_tuned)
+      .def_ro("note", &TunedLayerReport::note);
   using tasks::QuantizeReport;
   nb::class_<QuantizeReport>(module, "QuantizeReport", "What quantize did.")
       .def_ro("input_bytes", &QuantizeReport::input_bytes)

@@ -20,7 +20,7 @@ namespace {
 using graph::Model;
 
 // "tune layers: Conv 'conv1' 21.3 -> 24.0 dB".
-std::string StageOf(const LayerReport& layer) {
+std::string StageOf(const TunedLayerReport& layer) {
   const std::string what = "tune layers: " + NameOf(layer);
   if (!layer.is_tuned) return what + " stays";
   const auto decibels = [](double error) { return -10 * std::log10(std::max(error, 1e-12)); };
@@ -203,7 +203,7 @@ class Finetuner {
 }  // namespace
 
 size_t FinetuneReport::NumJudgedBy(Judge judge) const {
-  return static_cast<size_t>(std::ranges::count(layers, judge, &LayerReport::judge));
+  return static_cast<size_t>(std::ranges::count(layers, judge, &TunedLayerReport::judge));
 }
 
 Finetuned Finetune(graph::Model& model, plan::ResolvedPlan resolved, data::Source& source,

@@ -38,8 +38,8 @@ struct FinetuneOptions {
 };
 
 struct FinetuneReport {
-  rewrite::SmoothReport scaled;     // by pass awq
-  std::vector<LayerReport> layers;  // in graph order
+  rewrite::SmoothReport scaled;          // by pass awq
+  std::vector<TunedLayerReport> layers;  // in graph order
   // Quantized weights that cannot be tuned, with the reason.
   std::vector<std::pair<std::string, std::string>> left_out;
   size_t num_added_biases = 0;  // biases that nodes did not have before

@@ -94,7 +94,7 @@ std::string_view JudgeName(Judge judge) {
   return "";
 }
 
-std::string NameOf(const LayerReport& layer) {
+std::string NameOf(const TunedLayerReport& layer) {
   std::string name = fmt::format("{} '{}'", layer.op_type, layer.node);
   if (ops::IsRecurrent(layer.op_type)) name += fmt::format(", '{}'", layer.weight);
   return name;

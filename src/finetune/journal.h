@@ -26,7 +26,7 @@ std::string_view JudgeName(Judge judge);
 
 // What became of one layer. Errors are mean squares over positions and outputs of the samples that
 // judge, in parts of the variance of the float outputs.
-struct LayerReport {
+struct TunedLayerReport {
   std::string node;
   std::string op_type;
   std::string weight;
@@ -40,10 +40,10 @@ struct LayerReport {
 };
 
 // "Conv 'conv1'"; with the weight where a node has several: "LSTM 'cell', 'w'".
-std::string NameOf(const LayerReport& layer);
+std::string NameOf(const TunedLayerReport& layer);
 
 struct LearnedLayer {
-  LayerReport report;
+  TunedLayerReport report;
   // Where report.is_tuned; integers and scaled floats have parameters too.
   std::vector<float> weights;
   std::vector<float> bias;  // empty: none, or no new one

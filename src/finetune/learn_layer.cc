@@ -31,7 +31,7 @@ class Learner {
   }
 
   LearnedLayer Run() {
-    LayerReport& report = learned_.report;
+    TunedLayerReport& report = learned_.report;
     report.node = layer_.node();
     report.op_type = layer_.op_type;
     report.weight = layer_.weight;

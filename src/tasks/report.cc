@@ -147,7 +147,7 @@ class Reporter {
       }
     }
     if (options_.quantized == nullptr) return;
-    for (const finetune::LayerReport& learned : options_.quantized->finetune.layers) {
+    for (const finetune::TunedLayerReport& learned : options_.quantized->finetune.layers) {
       const auto layer =
           std::ranges::find(result_.layers, learned.node, &report::LayerReport::node);
       if (layer == result_.layers.end() || !learned.is_tuned) continue;
