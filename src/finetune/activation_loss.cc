@@ -44,13 +44,13 @@ void WithFunction(const ActivationFunction& activation, const Use& use) {
 }
 
 // Input k of a group at the kept positions.
-const float* InputsOf(const Layer& layer, const MomentRows& kept, int64_t group, int64_t k) {
+const float* InputsOf(const LinearLayer& layer, const MomentRows& kept, int64_t group, int64_t k) {
   return kept.x.data() + (group * layer.columns + k) * kept.capacity;
 }
 
 // W x + b of one output at the kept positions.
-std::vector<float> Products(const Layer& layer, const MomentRows& kept, int64_t group, int64_t row,
-                            std::span<const float> weights, float bias) {
+std::vector<float> Products(const LinearLayer& layer, const MomentRows& kept, int64_t group,
+                            int64_t row, std::span<const float> weights, float bias) {
   std::vector<float> products(static_cast<size_t>(kept.count), bias);
   for (int64_t k = 0; k < layer.columns; ++k) {
     const float weight = weights[layer.ElementOf(group, row, k)];
@@ -61,8 +61,8 @@ std::vector<float> Products(const Layer& layer, const MomentRows& kept, int64_t 
 }
 
 // What the float model's activation function gives there.
-std::vector<float> Targets(const Layer& layer, const MomentRows& kept, int64_t group, int64_t row,
-                           std::span<const float> float_bias) {
+std::vector<float> Targets(const LinearLayer& layer, const MomentRows& kept, int64_t group,
+                           int64_t row, std::span<const float> float_bias) {
   const int64_t output = group * layer.rows + row;
   const float* const y = kept.y.data() + output * kept.capacity;
   const float behind = layer.is_bias_behind ? float_bias[static_cast<size_t>(output)] : 0.0F;
@@ -213,7 +213,7 @@ void LayerTuner::CorrectBiasBehindActivation() {
   });
 }
 
-double ErrorBehindActivation(const Layer& layer, const MomentRows& kept,
+double ErrorBehindActivation(const LinearLayer& layer, const MomentRows& kept,
                              std::span<const float> weights, std::span<const float> bias,
                              std::span<const float> float_bias, ThreadPool& pool) {
   if (kept.count == 0) return std::numeric_limits<double>::quiet_NaN();
@@ -236,7 +236,7 @@ double ErrorBehindActivation(const Layer& layer, const MomentRows& kept,
   return sum / static_cast<double>(kept.count);
 }
 
-double VarianceBehindActivation(const Layer& layer, const MomentRows& kept,
+double VarianceBehindActivation(const LinearLayer& layer, const MomentRows& kept,
                                 std::span<const float> float_bias) {
   double sum = 0;
   for (int64_t output = 0; output < layer.groups * layer.rows; ++output) {

@@ -26,7 +26,7 @@ constexpr int kNumSteps = 10;
 // The layers that read one activation along its last axis.
 struct Readers {
   std::string value;
-  std::vector<const Layer*> layers;
+  std::vector<const LinearLayer*> layers;
 };
 
 // Matrix products whose activation stays float, by activation, in graph order.
@@ -38,7 +38,7 @@ std::vector<Readers> FindReaders(const graph::Model& model, const plan::QuantPla
   }
   const plan::NodeIndex index(model);
   std::vector<Readers> found;
-  for (const Layer& layer : layers.found) {
+  for (const LinearLayer& layer : layers.found) {
     const bool is_product =
         layer.layout == PositionLayout::kChannelsLast && layer.recurrent == RecurrentWeight::kNone;
     // Channels of several activations have no one factor.
@@ -111,7 +111,7 @@ class FactorSearch {
   double ErrorOf(const Readers& readers, const Eigen::Map<const Matrix>& inputs,
                  const std::vector<double>& factors) {
     double error = 0;
-    for (const Layer* const layer : readers.layers) {
+    for (const LinearLayer* const layer : readers.layers) {
       const graph::InitializerView weight = model_.Initializer(layer->weight);
       const std::span<const float> original = weight.values<float>();
       std::vector<float> scaled(original.size());
@@ -164,12 +164,12 @@ rewrite::SmoothReport ScaleChannels(graph::Model& model, const plan::QuantPlan& 
                                     ThreadPool& pool) {
   const Layers layers = FindLayers(model, plan);
   const std::vector<Readers> activations = FindReaders(model, plan, layers);
-  std::vector<Layer> first_readers;
+  std::vector<LinearLayer> first_readers;
   for (const Readers& readers : activations) first_readers.push_back(*readers.layers.front());
   rewrite::SmoothOptions smooth;
   smooth.factors.emplace();
   size_t num_done = 0;
-  for (const std::span<const Layer> group : GroupLayers(first_readers, options)) {
+  for (const std::span<const LinearLayer> group : GroupLayers(first_readers, options)) {
     const std::vector<LayerMoments> moments = GatherMoments(model, model, group, source, options);
     for (size_t i = 0; i < group.size(); ++i) {
       const Readers& readers = activations[num_done++];

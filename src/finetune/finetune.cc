@@ -46,7 +46,7 @@ class Finetuner {
         std::ranges::count(options_.passes, plan::FinetunePass::kBiasCorrection) > 0;
     Layers layers = FindLayers(float_model_, plan_, corrects_biases && options_.adds_biases);
     report_.left_out = std::move(layers.left_out);
-    std::erase_if(layers.found, [&](const Layer& layer) {
+    std::erase_if(layers.found, [&](const LinearLayer& layer) {
       const bool is_wanted =
           options_.op_types.empty() || std::ranges::count(options_.op_types, layer.op_type) > 0;
       if (!is_wanted) {
@@ -74,7 +74,7 @@ class Finetuner {
   // Layers [begin, end).
   void LearnGroup(size_t begin, size_t end, LearningJournal& journal) {
     // Layers of the journal need no samples any more.
-    std::vector<Layer> missing;
+    std::vector<LinearLayer> missing;
     for (size_t i = begin; i < end; ++i) {
       const auto known = journal.found().find(layers_[i].weight);
       if (known != journal.found().end() && Fits(layers_[i], known->second)) {
@@ -109,21 +109,21 @@ class Finetuner {
   }
 
   // As many zeros where there is none yet; empty where there can be none.
-  std::vector<float> FloatBiasOf(const Layer& layer) const {
+  std::vector<float> FloatBiasOf(const LinearLayer& layer) const {
     if (layer.is_bias_new) {
       return std::vector<float>(static_cast<size_t>(layer.groups * layer.rows));
     }
     return layer.bias.empty() ? std::vector<float>() : BiasOf(float_model_, layer);
   }
 
-  bool Fits(const Layer& layer, const LearnedLayer& learned) const {
+  bool Fits(const LinearLayer& layer, const LearnedLayer& learned) const {
     if (!learned.report.is_tuned) return true;
     return learned.weights.size() == FloatsOf(float_model_, layer.weight).size() &&
            (learned.bias.size() == FloatBiasOf(layer).size() ||
             (learned.bias.empty() && layer.is_bias_new));
   }
 
-  void Take(const Layer& layer, const LearnedLayer& learned) {
+  void Take(const LinearLayer& layer, const LearnedLayer& learned) {
     if (learned.report.is_tuned) {
       SetFloats(model_, layer.weight, learned.weights);
       if (!layer.is_bias_new && !layer.bias.empty()) SetBias(model_, layer, learned.bias);
@@ -160,7 +160,7 @@ class Finetuner {
       return row.is_dynamic() || (row.uses.empty() && !row.is_graph_output);
     });
     Model model = float_model_.Clone();
-    for (const Layer& layer : std::span(layers_).first(begin)) {
+    for (const LinearLayer& layer : std::span(layers_).first(begin)) {
       SetFloats(model, layer.weight, FloatsOf(model_, layer.weight));
       if (layer.bias.empty() || !model_.IsInitializer(layer.bias)) continue;
       const std::vector<float> bias = BiasOf(model_, layer);
@@ -173,7 +173,7 @@ class Finetuner {
     return model;
   }
 
-  LearnedLayer Tune(const Layer& layer, const LayerMoments& moments) {
+  LearnedLayer Tune(const LinearLayer& layer, const LayerMoments& moments) {
     const std::vector<float> weights = FloatsOf(float_model_, layer.weight);
     const std::vector<float> bias = FloatBiasOf(layer);
     const auto dims = float_model_.Initializer(layer.weight).dims;

@@ -33,7 +33,7 @@ struct LayerOptions {
   MomentOptions learned;
   std::optional<MomentOptions> held_back;  // nothing: no samples are
 
-  LayerOptions(const Layer& layer, const GatherOptions& options) {
+  LayerOptions(const LinearLayer& layer, const GatherOptions& options) {
     learned.num_positions = options.num_positions;
     learned.seed = options.seed;
     if (layer.activation) learned.num_kept = options.num_kept;
@@ -41,7 +41,7 @@ struct LayerOptions {
     held_back = learned;
     held_back->num_kept /= 2;
   }
-  uint64_t NumBytes(const Layer& layer) const {
+  uint64_t NumBytes(const LinearLayer& layer) const {
     return MomentBytes(layer, learned) + (held_back ? MomentBytes(layer, *held_back) : 0);
   }
 };
@@ -53,16 +53,16 @@ class PassMemory {
   explicit PassMemory(const GatherOptions& options) : options_(options) {}
 
   // Returns the most that is taken at a time if a layer comes behind those that are there.
-  uint64_t MostWith(const Layer& layer, uint64_t moments) const {
+  uint64_t MostWith(const LinearLayer& layer, uint64_t moments) const {
     return std::max(moments_ + moments, LearningWith(layer, moments));
   }
-  void Add(const Layer& layer, uint64_t moments) {
+  void Add(const LinearLayer& layer, uint64_t moments) {
     learning_ = LearningWith(layer, moments);
     moments_ += moments;
   }
 
  private:
-  uint64_t LearningWith(const Layer& layer, uint64_t moments) const {
+  uint64_t LearningWith(const LinearLayer& layer, uint64_t moments) const {
     return moments + std::max(learning_, options_.is_for_tuner ? TunerBytes(layer) : 0);
   }
 
@@ -81,7 +81,7 @@ class PairSink : public runtime::ObserverSink {
         pairs_of_(num_inputs + num_outputs) {}
 
   // `values`: the input and the output of each reading.
-  void AddLayer(std::span<const std::pair<size_t, size_t>> values, const Layer& layer,
+  void AddLayer(std::span<const std::pair<size_t, size_t>> values, const LinearLayer& layer,
                 const LayerOptions& options) {
     for (const auto& [input, output] : values) {
       pairs_of_[input].push_back(pairs_.size());
@@ -219,10 +219,11 @@ runtime::Session Observed(graph::Model model, const std::vector<std::string>& va
 
 // Layers whose moments do not fit any more, beside those of the layers before and with room to
 // learn, are spilled.
-std::vector<LayerOptions> OptionsOf(std::span<const Layer> layers, const GatherOptions& options) {
+std::vector<LayerOptions> OptionsOf(std::span<const LinearLayer> layers,
+                                    const GatherOptions& options) {
   std::vector<LayerOptions> of_layers;
   PassMemory memory(options);
-  for (const Layer& layer : layers) {
+  for (const LinearLayer& layer : layers) {
     LayerOptions& of_layer = of_layers.emplace_back(layer, options);
     uint64_t num_bytes = of_layer.NumBytes(layer);
     if (options.is_spilled && memory.MostWith(layer, num_bytes) > options.memory_limit) {
@@ -245,10 +246,10 @@ size_t IndexOf(const std::string& value, std::vector<std::string>& values) {
 
 }  // namespace
 
-std::vector<std::span<const Layer>> GroupLayers(std::span<const Layer> layers,
-                                                const GatherOptions& options) {
+std::vector<std::span<const LinearLayer>> GroupLayers(std::span<const LinearLayer> layers,
+                                                      const GatherOptions& options) {
   if (options.is_spilled && !layers.empty()) return {layers};
-  std::vector<std::span<const Layer>> groups;
+  std::vector<std::span<const LinearLayer>> groups;
   size_t begin = 0;
   std::optional<PassMemory> memory(options);
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -266,13 +267,13 @@ std::vector<std::span<const Layer>> GroupLayers(std::span<const Layer> layers,
 
 std::vector<LayerMoments> GatherMoments(const graph::Model& float_model,
                                         const graph::Model& quantized_model,
-                                        std::span<const Layer> layers, data::Source& source,
+                                        std::span<const LinearLayer> layers, data::Source& source,
                                         const GatherOptions& options) {
   const plan::NodeIndex quantized_nodes(quantized_model);
   std::vector<std::string> outputs;
   std::vector<std::string> inputs;
   std::vector<std::vector<std::pair<size_t, size_t>>> values_of_layer;  // input, output
-  for (const Layer& layer : layers) {
+  for (const LinearLayer& layer : layers) {
     auto& values = values_of_layer.emplace_back();
     for (const Reading& reading : layer.readings) {
       const graph::Node node = quantized_nodes.Find(

@@ -45,8 +45,8 @@ struct LayerMoments {
 
 // Cuts layers into the groups that one pass of the samples each is for: one group if what does not
 // fit the limit is spilled, else groups that fit, if each layer does.
-std::vector<std::span<const Layer>> GroupLayers(std::span<const Layer> layers,
-                                                const GatherOptions& options);
+std::vector<std::span<const LinearLayer>> GroupLayers(std::span<const LinearLayer> layers,
+                                                      const GatherOptions& options);
 
 // The moments of each layer: inputs as its quantizer gives them for what the float model computes,
 // outputs as the float model computes them. So layers learn to make up for what is lost at
@@ -58,7 +58,7 @@ std::vector<std::span<const Layer>> GroupLayers(std::span<const Layer> layers,
 // Error(kIo) if temporary files have no room, and what reading and running throw.
 std::vector<LayerMoments> GatherMoments(const graph::Model& float_model,
                                         const graph::Model& quantized_model,
-                                        std::span<const Layer> layers, data::Source& source,
+                                        std::span<const LinearLayer> layers, data::Source& source,
                                         const GatherOptions& options);
 
 }  // namespace bitpress::finetune

@@ -8,9 +8,9 @@
 namespace bitpress::finetune {
 namespace {
 
-std::vector<size_t> GroupSizes(std::span<const Layer> layers, const GatherOptions& options) {
+std::vector<size_t> GroupSizes(std::span<const LinearLayer> layers, const GatherOptions& options) {
   std::vector<size_t> sizes;
-  for (const std::span<const Layer> group : GroupLayers(layers, options)) {
+  for (const std::span<const LinearLayer> group : GroupLayers(layers, options)) {
     sizes.push_back(group.size());
   }
   return sizes;
@@ -19,7 +19,7 @@ std::vector<size_t> GroupSizes(std::span<const Layer> layers, const GatherOption
 using Sizes = std::vector<size_t>;
 
 TEST(GroupLayers, LearningCountsBesideTheMoments) {
-  const std::vector<Layer> layers(3, GemmLayer(1000, 10));
+  const std::vector<LinearLayer> layers(3, GemmLayer(1000, 10));
   const uint64_t moments = MomentBytes(layers[0]);
   const uint64_t tuner = TunerBytes(layers[0]);
   // Two matrices of inputs by inputs: the tuner's, and the one that is factored.
@@ -39,19 +39,19 @@ TEST(GroupLayers, LearningCountsBesideTheMoments) {
 }
 
 TEST(GroupLayers, LayersThatHaveLearnedReleaseTheirMoments) {
-  const Layer large = GemmLayer(1000, 10);
-  const Layer small = GemmLayer(100, 10);
+  const LinearLayer large = GemmLayer(1000, 10);
+  const LinearLayer small = GemmLayer(100, 10);
   GatherOptions options;
   // While the last one learns, the moments of those before it are gone.
   options.memory_limit = MomentBytes(large) + TunerBytes(large) + MomentBytes(small);
-  EXPECT_EQ(GroupSizes(std::vector<Layer>{small, large}, options), Sizes({2}));
-  EXPECT_EQ(GroupSizes(std::vector<Layer>{large, small}, options), Sizes({2}));
+  EXPECT_EQ(GroupSizes(std::vector<LinearLayer>{small, large}, options), Sizes({2}));
+  EXPECT_EQ(GroupSizes(std::vector<LinearLayer>{large, small}, options), Sizes({2}));
   --options.memory_limit;
-  EXPECT_EQ(GroupSizes(std::vector<Layer>{small, large}, options), Sizes({2}));
-  EXPECT_EQ(GroupSizes(std::vector<Layer>{large, small}, options), Sizes({1, 1}));
+  EXPECT_EQ(GroupSizes(std::vector<LinearLayer>{small, large}, options), Sizes({2}));
+  EXPECT_EQ(GroupSizes(std::vector<LinearLayer>{large, small}, options), Sizes({1, 1}));
   // Samples that are held back have moments of their own.
   options.hold_back_every = 8;
-  EXPECT_EQ(GroupSizes(std::vector<Layer>{small, large}, options), Sizes({1, 1}));
+  EXPECT_EQ(GroupSizes(std::vector<LinearLayer>{small, large}, options), Sizes({1, 1}));
 }
 
 }  // namespace

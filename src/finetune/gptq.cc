@@ -31,7 +31,7 @@ Sums SumBelow(const double* column, int64_t begin, int64_t end, const std::vecto
 
 // A group of a layer with its matrix as a triangle, in the order of rounding.
 struct FactoredGroup {
-  const Layer& layer;
+  const LinearLayer& layer;
   int64_t group = 0;
   const double* target = nullptr;  // [rows, columns]
   std::vector<int64_t> order;

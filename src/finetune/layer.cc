@@ -38,7 +38,7 @@ std::vector<int64_t> OrOnes(std::vector<int64_t> values, size_t count) {
   return values;
 }
 
-void DescribeWindow(const Node& node, std::span<const int64_t> dims, Layer& layer) {
+void DescribeWindow(const Node& node, std::span<const int64_t> dims, LinearLayer& layer) {
   const size_t num_spatial = dims.size() - 2;
   Window& window = layer.window;
   window.kernel.assign(dims.begin() + 2, dims.end());
@@ -51,7 +51,7 @@ void DescribeWindow(const Node& node, std::span<const int64_t> dims, Layer& laye
   window.pads_begin.assign(pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(num_spatial));
 }
 
-void DescribeConvolution(const Node& node, std::span<const int64_t> dims, Layer& layer) {
+void DescribeConvolution(const Node& node, std::span<const int64_t> dims, LinearLayer& layer) {
   if (dims.size() < 3 || dims.size() > 5) throw LeftOut{"it has no spatial dimensions, or over 3"};
   layer.groups = node.GetInt("group", 1);
   if (layer.groups < 1 || dims[0] % layer.groups != 0) throw LeftOut{"its groups do not fit"};
@@ -77,7 +77,8 @@ void DescribeConvolution(const Node& node, std::span<const int64_t> dims, Layer&
   }
 }
 
-void DescribeMatrix(const Node& node, size_t input, std::span<const int64_t> dims, Layer& layer) {
+void DescribeMatrix(const Node& node, size_t input, std::span<const int64_t> dims,
+                    LinearLayer& layer) {
   if (dims.size() != 2) throw LeftOut{"it is no matrix"};
   bool is_transposed = false;
   if (node.op_type() == "Gemm") {
@@ -114,7 +115,7 @@ bool IsBias(const Model& model, const std::string& value, int64_t num_outputs) {
 
 // W or R, both [directions, gates * hidden, inputs].
 void DescribeRecurrent(const Model& model, const Node& node, size_t input, size_t num_readings,
-                       std::span<const int64_t> dims, Layer& layer) {
+                       std::span<const int64_t> dims, LinearLayer& layer) {
   Reading& reading = layer.readings.front();
   if (dims.size() != 3) throw LeftOut{"it has not three dimensions"};
   if (node.GetInt("layout", 0) != 0) throw LeftOut{"its node has layout 1"};
@@ -146,7 +147,7 @@ void DescribeRecurrent(const Model& model, const Node& node, size_t input, size_
 }
 
 void FindBias(const Model& model, const Node& node, size_t num_readings, bool with_new_one,
-              Layer& layer) {
+              LinearLayer& layer) {
   const std::string& output = layer.readings.front().output;
   if (node.op_type() != "MatMul") {
     const bool has_none = node.num_inputs() < 3 || node.input(2).empty();
@@ -175,8 +176,9 @@ void FindBias(const Model& model, const Node& node, size_t num_readings, bool wi
 }
 
 // What one of the nodes makes of the weight.
-Layer DescribeReading(const Model& model, const plan::NodeIndex& index, const plan::TensorPlan& row,
-                      const plan::TensorUse& use, bool with_new_bias) {
+LinearLayer DescribeReading(const Model& model, const plan::NodeIndex& index,
+                            const plan::TensorPlan& row, const plan::TensorUse& use,
+                            bool with_new_bias) {
   const size_t num_readings = row.uses.size();
   const Node node = index.Find(use);
   const auto input = static_cast<size_t>(use.input);
@@ -197,7 +199,7 @@ Layer DescribeReading(const Model& model, const plan::NodeIndex& index, const pl
                               row.format)};
   }
   if (NumElements(weight.dims) == 0) throw LeftOut{"it is empty"};
-  Layer layer;
+  LinearLayer layer;
   layer.op_type = node.op_type();
   layer.weight = row.value;
   layer.readings = {{use.node, 0, "", node.output(0)}};
@@ -220,25 +222,25 @@ Layer DescribeReading(const Model& model, const plan::NodeIndex& index, const pl
   return layer;
 }
 
-bool MultiplyAlike(const Layer& a, const Layer& b) {
-  const auto map = [](const Layer& layer) {
+bool MultiplyAlike(const LinearLayer& a, const LinearLayer& b) {
+  const auto map = [](const LinearLayer& layer) {
     return std::tie(layer.op_type, layer.layout, layer.window, layer.recurrent, layer.groups,
                     layer.rows, layer.columns, layer.row_stride, layer.channel_stride);
   };
-  const auto bias = [](const Layer& layer) {
+  const auto bias = [](const LinearLayer& layer) {
     return std::tie(layer.bias, layer.is_bias_behind, layer.fixed_bias);
   };
   return map(a) == map(b) && bias(a) == bias(b);
 }
 
-Layer Describe(const Model& model, const plan::NodeIndex& index, const plan::TensorPlan& row,
-               bool with_new_bias) {
+LinearLayer Describe(const Model& model, const plan::NodeIndex& index, const plan::TensorPlan& row,
+                     bool with_new_bias) {
   if (model.AllUses(row.value).size() != row.uses.size() || model.IsOutput(row.value)) {
     throw LeftOut{"it is also read as it is"};
   }
-  Layer layer = DescribeReading(model, index, row, row.uses.front(), with_new_bias);
+  LinearLayer layer = DescribeReading(model, index, row, row.uses.front(), with_new_bias);
   for (const plan::TensorUse& use : std::span(row.uses).subspan(1)) {
-    Layer other = DescribeReading(model, index, row, use, with_new_bias);
+    LinearLayer other = DescribeReading(model, index, row, use, with_new_bias);
     if (!MultiplyAlike(layer, other)) {
       throw LeftOut{"several nodes read it, and add or multiply in other ways"};
     }
@@ -271,11 +273,11 @@ Layers FindLayers(const Model& model, const plan::QuantPlan& plan, bool with_new
   const std::vector<Node> nodes = model.AllNodes();
   for (size_t i = 0; i < nodes.size(); ++i) order.emplace(index.KeyOf(nodes[i]), i);
   std::ranges::stable_sort(layers.found, {},
-                           [&](const Layer& layer) { return order[layer.node()]; });
+                           [&](const LinearLayer& layer) { return order[layer.node()]; });
   return layers;
 }
 
-std::vector<float> BiasOf(const Model& model, const Layer& layer) {
+std::vector<float> BiasOf(const Model& model, const LinearLayer& layer) {
   const std::vector<float> all = FloatsOf(model, layer.bias);
   std::vector<float> values(static_cast<size_t>(layer.num_outputs()));
   for (int64_t i = 0; i < layer.num_outputs(); ++i) {
@@ -284,7 +286,7 @@ std::vector<float> BiasOf(const Model& model, const Layer& layer) {
   return values;
 }
 
-void SetBias(Model& model, const Layer& layer, std::span<const float> values) {
+void SetBias(Model& model, const LinearLayer& layer, std::span<const float> values) {
   std::vector<float> all = FloatsOf(model, layer.bias);
   for (int64_t i = 0; i < layer.num_outputs(); ++i) {
     all[layer.BiasElementOf(i)] = values[static_cast<size_t>(i)];
@@ -292,7 +294,7 @@ void SetBias(Model& model, const Layer& layer, std::span<const float> values) {
   SetFloats(model, layer.bias, all);
 }
 
-void AddBias(Model& model, const Layer& layer, std::span<const float> values) {
+void AddBias(Model& model, const LinearLayer& layer, std::span<const float> values) {
   const std::vector<int64_t> dims{static_cast<int64_t>(values.size())};
   const DataType type = model.Initializer(layer.weight).type;
   SetFloats(model, layer.bias, type, dims, values);

@@ -48,7 +48,7 @@ struct Reading {
   std::string output;  // what the node computes, or the name that AddProducts gives to the product
 };
 
-struct Layer {
+struct LinearLayer {
   std::string op_type;
   std::vector<Reading> readings;  // in graph order, at least one; all of them multiply alike
   std::string weight;
@@ -94,7 +94,7 @@ struct Layer {
 };
 
 struct Layers {
-  std::vector<Layer> found;  // in graph order
+  std::vector<LinearLayer> found;  // in graph order
   // Weights that the plan quantizes and that stay as they are, with the reason.
   std::vector<std::pair<std::string, std::string>> left_out;
 };
@@ -106,11 +106,11 @@ Layers FindLayers(const graph::Model& model, const plan::QuantPlan& plan,
                   bool with_new_biases = false);
 
 // The biases that are the layer's, in the order of its outputs. REQUIRES: its bias is a constant.
-std::vector<float> BiasOf(const graph::Model& model, const Layer& layer);
-void SetBias(graph::Model& model, const Layer& layer, std::span<const float> values);
+std::vector<float> BiasOf(const graph::Model& model, const LinearLayer& layer);
+void SetBias(graph::Model& model, const LinearLayer& layer, std::span<const float> values);
 
 // Gives the layer's node its new bias, in the type of the weight.
-void AddBias(graph::Model& model, const Layer& layer, std::span<const float> values);
+void AddBias(graph::Model& model, const LinearLayer& layer, std::span<const float> values);
 
 // A constant of FLOAT or FLOAT16, as floats, and back to the type and shape that it has.
 std::vector<float> FloatsOf(const graph::Model& model, const std::string& name);

@@ -16,9 +16,9 @@ using Map = Eigen::Map<Matrix>;
 
 }  // namespace
 
-LayerTuner::LayerTuner(const Layer& layer, const Moments& moments, std::span<const float> weights,
-                       std::span<const float> bias, WeightGrid& grid,
-                       const LayerTunerOptions& options, ThreadPool& pool)
+LayerTuner::LayerTuner(const LinearLayer& layer, const Moments& moments,
+                       std::span<const float> weights, std::span<const float> bias,
+                       WeightGrid& grid, const LayerTunerOptions& options, ThreadPool& pool)
     : layer_(layer),
       moments_(moments),
       original_(weights),
@@ -256,7 +256,7 @@ void LayerTuner::CorrectBias() {
   });
 }
 
-uint64_t TunerBytes(const Layer& layer) {
+uint64_t TunerBytes(const LinearLayer& layer) {
   const auto groups = static_cast<uint64_t>(layer.groups);
   const auto rows = static_cast<uint64_t>(layer.rows);
   const auto columns = static_cast<uint64_t>(layer.columns);
@@ -267,8 +267,9 @@ uint64_t TunerBytes(const Layer& layer) {
   return num_doubles * sizeof(double) + num_floats * sizeof(float);
 }
 
-double MeanSquaredError(const Layer& layer, const Moments& moments, std::span<const float> weights,
-                        std::span<const float> bias, ThreadPool& pool) {
+double MeanSquaredError(const LinearLayer& layer, const Moments& moments,
+                        std::span<const float> weights, std::span<const float> bias,
+                        ThreadPool& pool) {
   if (moments.num_positions == 0) return std::numeric_limits<double>::quiet_NaN();
   const auto count = static_cast<double>(moments.num_positions);
   std::vector<double> errors(static_cast<size_t>(layer.groups * layer.rows));
@@ -302,7 +303,7 @@ double MeanSquaredError(const Layer& layer, const Moments& moments, std::span<co
   return std::max(sum / count, 0.0);
 }
 
-double OutputVariance(const Layer& layer, const Moments& moments) {
+double OutputVariance(const LinearLayer& layer, const Moments& moments) {
   const auto count = static_cast<double>(std::max<int64_t>(moments.num_positions, 1));
   double sum = 0;
   for (size_t i = 0; i < static_cast<size_t>(layer.groups * layer.rows); ++i) {

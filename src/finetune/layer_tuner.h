@@ -37,7 +37,7 @@ class LayerTuner {
  public:
   // `moments` are of positions to learn from, `weights` and `bias` (empty: none) those of the float
   // model, in the layout of the model; `grid` has the layer's format. All must outlive the tuner.
-  LayerTuner(const Layer& layer, const Moments& moments, std::span<const float> weights,
+  LayerTuner(const LinearLayer& layer, const Moments& moments, std::span<const float> weights,
              std::span<const float> bias, WeightGrid& grid, const LayerTunerOptions& options,
              ThreadPool& pool);
 
@@ -105,7 +105,7 @@ class LayerTuner {
   void Descend(int64_t group, int64_t row, const Candidates& candidates);
   bool RefitScales();
 
-  const Layer& layer_;
+  const LinearLayer& layer_;
   const Moments& moments_;
   std::span<const float> original_;
   WeightGrid& grid_;
@@ -123,22 +123,23 @@ class LayerTuner {
 
 // Returns the bytes that learning a layer takes beside its moments: the tuner itself, a copy of
 // each group's matrix while gptq or least_squares factor it, and the weight in its forms.
-uint64_t TunerBytes(const Layer& layer);
+uint64_t TunerBytes(const LinearLayer& layer);
 
 // The mean over positions of |W x + b - y|^2, summed over the outputs. `bias` is what is added to
 // the products that y was observed with; `moments` any positions. NaN if there are none.
-double MeanSquaredError(const Layer& layer, const Moments& moments, std::span<const float> weights,
-                        std::span<const float> bias, ThreadPool& pool);
+double MeanSquaredError(const LinearLayer& layer, const Moments& moments,
+                        std::span<const float> weights, std::span<const float> bias,
+                        ThreadPool& pool);
 
 // The mean over positions of |y - mean y|^2: what the error is measured against.
-double OutputVariance(const Layer& layer, const Moments& moments);
+double OutputVariance(const LinearLayer& layer, const Moments& moments);
 
 // The same behind the layer's activation function, at the positions that were kept. `bias` is the
 // layer's, `float_bias` that of the float model. NaN if none were kept.
-double ErrorBehindActivation(const Layer& layer, const MomentRows& kept,
+double ErrorBehindActivation(const LinearLayer& layer, const MomentRows& kept,
                              std::span<const float> weights, std::span<const float> bias,
                              std::span<const float> float_bias, ThreadPool& pool);
-double VarianceBehindActivation(const Layer& layer, const MomentRows& kept,
+double VarianceBehindActivation(const LinearLayer& layer, const MomentRows& kept,
                                 std::span<const float> float_bias);
 
 }  // namespace bitpress::finetune

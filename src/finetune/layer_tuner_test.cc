@@ -66,7 +66,7 @@ class LayerTunerTest : public testing::TestWithParam<std::string> {
   std::vector<float> Copy(std::span<const float> values) { return {values.begin(), values.end()}; }
 
   const plan::TensorPlan row_ = RowOf(GetParam());
-  const Layer layer_ = GemmLayer(kInputs, kOutputs, &row_);
+  const LinearLayer layer_ = GemmLayer(kInputs, kOutputs, &row_);
   ThreadPool pool_{3};
   LayerTunerOptions options_;
   std::vector<float> x_, weights_, bias_;
@@ -243,7 +243,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, LayerTunerTest,
 
 TEST(LayerTuner, BiasCorrectionRestoresTheMean) {
   const plan::TensorPlan row = RowOf("mxfp4_e2m1");
-  const Layer layer = GemmLayer(kInputs, kOutputs, &row);
+  const LinearLayer layer = GemmLayer(kInputs, kOutputs, &row);
   ThreadPool pool(1);
   const std::vector<float> x = MixedInputs(300, 5);
   const std::vector<float> weights = RandomNormal(kInputs * kOutputs, 6);
@@ -285,7 +285,7 @@ TEST(LayerTuner, ChosenScalesAreOfTheirKind) {
        {formats::ScaleKind::kPowerOfTwo, formats::ScaleKind::kInt16}) {
     plan::TensorPlan row = RowOf("int4");
     row.integer->scale_kind = kind;
-    const Layer layer = GemmLayer(kInputs, kOutputs, &row);
+    const LinearLayer layer = GemmLayer(kInputs, kOutputs, &row);
     const Moments moments = GemmMoments(layer, x, ComputeGemm(layer, x, weights, bias));
     for (const Pass pass : {&LayerTuner::SearchScales, &LayerTuner::Gptq}) {
       WeightGrid grid(row, plan::OperatorSet::kBitpress, {kOutputs, kInputs}, "Gemm");
@@ -308,7 +308,7 @@ TEST(LayerTuner, ChosenScalesAreOfTheirKind) {
 TEST(LayerTuner, LearnedCodesFitTheirPairs) {
   plan::TensorPlan row = RowOf("int8");
   row.integer->is_pair_safe = true;
-  const Layer layer = GemmLayer(kInputs, kOutputs, &row);
+  const LinearLayer layer = GemmLayer(kInputs, kOutputs, &row);
   const std::vector<float> x = MixedInputs(500, 1);
   std::vector<float> weights = RandomNormal(kInputs * kOutputs, 2);
   for (float& w : weights) w += 0.7F;

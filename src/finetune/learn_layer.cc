@@ -191,7 +191,7 @@ class Learner {
   }
 
   const LayerTask& task_;
-  const Layer& layer_;
+  const LinearLayer& layer_;
   const LayerMoments& moments_;
   LayerTunerOptions options_;
   ThreadPool& pool_;

@@ -18,7 +18,7 @@ namespace bitpress::finetune {
 
 // The float model's constants of a layer, and the recipe.
 struct LayerTask {
-  const Layer& layer;
+  const LinearLayer& layer;
   std::span<const float> weights;
   std::span<const float> bias;  // empty: none
   std::vector<int64_t> dims;    // of the weight

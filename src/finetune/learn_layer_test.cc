@@ -27,8 +27,8 @@ plan::TensorPlan RowOf(const std::string& format) {
 
 class LearnLayerTest : public testing::Test {
  protected:
-  static Layer ReluLayer(const plan::TensorPlan& row) {
-    Layer layer = GemmLayer(kInputs, kOutputs, &row);
+  static LinearLayer ReluLayer(const plan::TensorPlan& row) {
+    LinearLayer layer = GemmLayer(kInputs, kOutputs, &row);
     layer.activation = ActivationFunction{ActivationFunction::Kind::kClip, 0, 6};
     return layer;
   }
@@ -54,7 +54,7 @@ class LearnLayerTest : public testing::Test {
   LearnedLayer Learn(const std::vector<FinetunePass>& passes, const LayerMoments& moments) {
     return LearnLayer(layer_, passes, moments);
   }
-  LearnedLayer LearnLayer(const Layer& layer, const std::vector<FinetunePass>& passes,
+  LearnedLayer LearnLayer(const LinearLayer& layer, const std::vector<FinetunePass>& passes,
                           const LayerMoments& moments) {
     return finetune::LearnLayer({.layer = layer,
                                  .weights = weights_,
@@ -66,7 +66,7 @@ class LearnLayerTest : public testing::Test {
   }
 
   const plan::TensorPlan row_ = RowOf("mxfp4_e2m1");
-  const Layer layer_ = GemmLayer(kInputs, kOutputs, &row_);
+  const LinearLayer layer_ = GemmLayer(kInputs, kOutputs, &row_);
   std::vector<float> weights_ = RandomNormal(kInputs * kOutputs, 2);
   std::vector<float> bias_ = RandomNormal(kOutputs, 3);
   float noise_ = 0;
@@ -119,7 +119,7 @@ TEST_F(LearnLayerTest, ALaterPassThatFitsTooCloselyDoesNotReplaceAnEarlierOne) {
 // Behind a ReLU6 only some outputs count.
 TEST_F(LearnLayerTest, ActivationsBehindLayersAreInTheLoss) {
   num_kept_ = 2000;
-  const Layer layer = ReluLayer(row_);
+  const LinearLayer layer = ReluLayer(row_);
   std::ranges::fill(bias_, -8.0F);
   const LayerMoments moments = MomentsOf(4000, 2000);
   EXPECT_EQ(moments.learned.kept.count, 2000);
@@ -138,7 +138,7 @@ TEST_F(LearnLayerTest, ActivationsBehindLayersAreInTheLoss) {
 }
 
 TEST_F(LearnLayerTest, ANewBiasIsTakenWhereItHelps) {
-  Layer layer = layer_;
+  LinearLayer layer = layer_;
   layer.is_bias_new = true;
   bias_.assign(kOutputs, 0.0F);
   const std::vector<FinetunePass> passes{FinetunePass::kBiasCorrection};

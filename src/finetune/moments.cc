@@ -17,14 +17,14 @@ constexpr int64_t kBufferedFloats = int64_t{1} << 20;
 // Rows of a tile of a matrix: two tiles of the longest buffered rows fit the second-level cache.
 constexpr int64_t kTileRows = 64;
 
-int64_t BufferedPositions(const Layer& layer) {
+int64_t BufferedPositions(const LinearLayer& layer) {
   const int64_t num_rows = layer.groups * (layer.columns + layer.rows);
   constexpr auto kStep = static_cast<int64_t>(kernels::kRowProductStep);
   const int64_t wanted = std::clamp<int64_t>(kBufferedFloats / num_rows, 64, 4096);
   return wanted / kStep * kStep;
 }
 
-int64_t KeptPositions(const Layer& layer, int64_t wanted) {
+int64_t KeptPositions(const LinearLayer& layer, int64_t wanted) {
   constexpr int64_t kMostFloats = int64_t{1} << 22;
   return std::min(wanted, kMostFloats / (layer.groups * (layer.columns + layer.rows)));
 }
@@ -51,7 +51,7 @@ bool IsSpecial(float x) { return (std::bit_cast<uint32_t>(x) & 0x7F800000U) == 0
 }  // namespace
 
 struct MomentAccumulator::State {
-  State(const Layer& of, const MomentOptions& with)
+  State(const LinearLayer& of, const MomentOptions& with)
       : layer(of),
         options(with),
         random(with.seed ^ calibrate::Crc32c(of.weight)),
@@ -91,7 +91,7 @@ struct MomentAccumulator::State {
     y.Release();
   }
 
-  const Layer& layer;
+  const LinearLayer& layer;
   MomentOptions options;
   std::mt19937_64 random;
   int64_t capacity;
@@ -232,7 +232,7 @@ void MomentAccumulator::State::Flush(const runtime::ParallelTasks& run_parallel)
   num_buffered = 0;
 }
 
-void SubtractBias(const Layer& layer, std::span<const float> bias, Moments& moments) {
+void SubtractBias(const LinearLayer& layer, std::span<const float> bias, Moments& moments) {
   if (moments.num_positions == 0) return;
   const auto count = static_cast<double>(moments.num_positions);
   for (size_t output = 0; output < bias.size(); ++output) {
@@ -246,7 +246,7 @@ void SubtractBias(const Layer& layer, std::span<const float> bias, Moments& mome
   }
 }
 
-uint64_t MomentBytes(const Layer& layer, const MomentOptions& options) {
+uint64_t MomentBytes(const LinearLayer& layer, const MomentOptions& options) {
   const auto groups = static_cast<uint64_t>(layer.groups);
   const auto rows = static_cast<uint64_t>(layer.rows);
   const auto columns = static_cast<uint64_t>(layer.columns);
@@ -256,7 +256,7 @@ uint64_t MomentBytes(const Layer& layer, const MomentOptions& options) {
               sizeof(float));
 }
 
-MomentAccumulator::MomentAccumulator(const Layer& layer, const MomentOptions& options)
+MomentAccumulator::MomentAccumulator(const LinearLayer& layer, const MomentOptions& options)
     : state_(std::make_unique<State>(layer, options)) {}
 MomentAccumulator::~MomentAccumulator() = default;
 MomentAccumulator::MomentAccumulator(MomentAccumulator&&) noexcept = default;

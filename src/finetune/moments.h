@@ -51,17 +51,17 @@ struct MomentOptions {
 
 // Makes the moments those of y - bias, where outputs hold a bias that stays; `bias` has one value
 // an output. Positions that are kept are left as they are.
-void SubtractBias(const Layer& layer, std::span<const float> bias, Moments& moments);
+void SubtractBias(const LinearLayer& layer, std::span<const float> bias, Moments& moments);
 
 // Bytes of the moments of a layer, and of what adds to them.
-uint64_t MomentBytes(const Layer& layer, const MomentOptions& options = {});
+uint64_t MomentBytes(const LinearLayer& layer, const MomentOptions& options = {});
 
 // Adds the positions of one run after another. What it sums up depends on their order alone, not on
 // how many threads there are nor, where all positions count, on how they are cut into runs.
 class MomentAccumulator {
  public:
   // Throws Error(kIo) if temporary files are wanted and have no room.
-  explicit MomentAccumulator(const Layer& layer, const MomentOptions& options = {});
+  explicit MomentAccumulator(const LinearLayer& layer, const MomentOptions& options = {});
   ~MomentAccumulator();
   MomentAccumulator(MomentAccumulator&&) noexcept;
   MomentAccumulator& operator=(MomentAccumulator&&) noexcept;

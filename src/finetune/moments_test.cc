@@ -28,8 +28,8 @@ struct Convolution {
                          : (size + pad_begin + pad_end - reach) / stride + 1;
   }
 
-  Layer MakeLayer() const {
-    Layer layer;
+  LinearLayer MakeLayer() const {
+    LinearLayer layer;
     layer.readings = {{"conv", 0, "", ""}};
     layer.op_type = is_transposed ? "ConvTranspose" : "Conv";
     layer.weight = "w";
@@ -98,7 +98,7 @@ class ConvolutionTest : public testing::TestWithParam<Convolution> {};
 // output.
 TEST_P(ConvolutionTest, ErrorIsThatOfTheOutputs) {
   const Convolution& conv = GetParam();
-  const Layer layer = conv.MakeLayer();
+  const LinearLayer layer = conv.MakeLayer();
   const std::vector<float> x = RandomNormal(static_cast<size_t>(NumElements(conv.InputDims())), 1);
   std::vector<float> w = RandomNormal(static_cast<size_t>(layer.groups * layer.group_stride), 2);
   std::vector<float> b = RandomNormal(static_cast<size_t>(layer.groups * layer.rows), 3);
@@ -160,7 +160,7 @@ INSTANTIATE_TEST_SUITE_P(
                                 .pad_end = 1}));
 
 TEST(Moments, DoNotDependOnThreadsNorOnHowPositionsAreCut) {
-  const Layer layer = GemmLayer(70, 9);
+  const LinearLayer layer = GemmLayer(70, 9);
   const std::vector<float> x = RandomNormal(70 * 6000, 1);
   const std::vector<float> y = RandomNormal(9 * 6000, 2);
   MomentAccumulator whole(layer);
@@ -180,7 +180,7 @@ TEST(Moments, DoNotDependOnThreadsNorOnHowPositionsAreCut) {
 }
 
 TEST(Moments, SpilledOnesAreTheSame) {
-  const Layer layer = GemmLayer(70, 9);
+  const LinearLayer layer = GemmLayer(70, 9);
   const std::vector<float> x = RandomNormal(70 * 9000, 1);
   const std::vector<float> y = RandomNormal(9 * 9000, 2);
   const auto gather = [&](bool is_spilled) {
@@ -211,7 +211,7 @@ class SomePositionsTest : public testing::Test {
     return accumulator.Finish(run);
   }
 
-  const Layer layer_ = Convolution{.height = 90, .width = 100}.MakeLayer();
+  const LinearLayer layer_ = Convolution{.height = 90, .width = 100}.MakeLayer();
   const std::vector<float> x_ = [] {
     std::vector<float> x(9000);
     std::iota(x.begin(), x.end(), 0.0F);
@@ -247,7 +247,7 @@ TEST_F(SomePositionsTest, AllAreTakenWhereThereAreNoMore) {
 }
 
 TEST(Moments, PositionsWithSpecialValuesAreLeftOut) {
-  const Layer layer = GemmLayer(3, 2);
+  const LinearLayer layer = GemmLayer(3, 2);
   std::vector<float> x = RandomNormal(3 * 10, 1);
   std::vector<float> y = RandomNormal(2 * 10, 2);
   std::vector<float> clean_x(x.begin(), x.begin() + 3 * 8);
@@ -263,7 +263,7 @@ TEST(Moments, PositionsWithSpecialValuesAreLeftOut) {
 }
 
 TEST(Moments, ABiasThatStaysIsTakenOut) {
-  const Layer layer = GemmLayer(3, 2);
+  const LinearLayer layer = GemmLayer(3, 2);
   const std::vector<float> x = RandomNormal(3 * 10, 1);
   const std::vector<float> y = RandomNormal(2 * 10, 2);
   const std::vector<float> bias{3, -0.5};
@@ -286,7 +286,7 @@ TEST(Moments, ABiasThatStaysIsTakenOut) {
 }
 
 TEST(Moments, RefuseOtherShapes) {
-  const Layer layer = GemmLayer(3, 2);
+  const LinearLayer layer = GemmLayer(3, 2);
   MomentAccumulator accumulator(layer);
   const std::vector<float> values(100);
   EXPECT_THROW(accumulator.Add(std::vector<int64_t>{4, 5}, values.data(),

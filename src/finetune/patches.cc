@@ -38,7 +38,7 @@ std::string Shape(std::span<const int64_t> dims) {
 
 }  // namespace
 
-PatchReader::PatchReader(const Layer& layer, std::span<const int64_t> input_dims,
+PatchReader::PatchReader(const LinearLayer& layer, std::span<const int64_t> input_dims,
                          std::span<const int64_t> output_dims)
     : layer_(layer) {
   const auto require = [&](bool fits) {

@@ -14,7 +14,7 @@ class PatchReader {
  public:
   // `input_dims` and `output_dims` are those of one run. Throws Error(kRuntime) naming the node if
   // they do not fit the layer.
-  PatchReader(const Layer& layer, std::span<const int64_t> input_dims,
+  PatchReader(const LinearLayer& layer, std::span<const int64_t> input_dims,
               std::span<const int64_t> output_dims);
 
   int64_t num_positions() const { return num_positions_; }
@@ -33,7 +33,7 @@ class PatchReader {
                    float* out) const;
   void ReadRow(const float* input, int64_t first, int64_t offset, int64_t length, float* out) const;
 
-  const Layer& layer_;
+  const LinearLayer& layer_;
   int64_t num_positions_ = 0;
   int64_t batch_positions_ = 0;  // positions of one batch element
   int64_t input_channels_ = 0;

@@ -48,7 +48,7 @@ class Chain {
   Node beside_;
 };
 
-void AddProduct(Model& model, const Layer& layer, const Reading& reading, Node node) {
+void AddProduct(Model& model, const LinearLayer& layer, const Reading& reading, Node node) {
   Chain chain(model, node);
   if (layer.recurrent == RecurrentWeight::kInputs) {
     const std::string rows =
@@ -69,9 +69,9 @@ void AddProduct(Model& model, const Layer& layer, const Reading& reading, Node n
 
 }  // namespace
 
-void AddProducts(Model& model, std::span<const Layer> layers) {
+void AddProducts(Model& model, std::span<const LinearLayer> layers) {
   const plan::NodeIndex index(model);
-  for (const Layer& layer : layers) {
+  for (const LinearLayer& layer : layers) {
     if (layer.recurrent == RecurrentWeight::kNone) continue;
     for (const Reading& reading : layer.readings) {
       AddProduct(model, layer, reading, index.Find({reading.node, layer.op_type, 0}));

@@ -14,6 +14,6 @@ namespace bitpress::finetune {
 // all of them. States are those of all steps that the node gives: the next step reads them, and
 // those of the last one stand for those that the first one was given. Others of `layers` are left
 // alone. REQUIRES: the nodes of recurrent layers have layout 0.
-void AddProducts(graph::Model& model, std::span<const Layer> layers);
+void AddProducts(graph::Model& model, std::span<const LinearLayer> layers);
 
 }  // namespace bitpress::finetune

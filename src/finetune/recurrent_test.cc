@@ -44,7 +44,7 @@ double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 TEST(Recurrent, ProductsMakeTheGates) {
   graph::Model model = MakeModel("LSTM", 4);
   const plan::QuantPlan plan = plan::PlanFor(model, "MXINT8");
-  const std::vector<Layer> layers = FindLayers(model, plan).found;
+  const std::vector<LinearLayer> layers = FindLayers(model, plan).found;
   ASSERT_EQ(layers.size(), 2u);
   EXPECT_EQ(layers[0].recurrent, RecurrentWeight::kInputs);
   EXPECT_EQ(layers[1].recurrent, RecurrentWeight::kStates);
@@ -99,7 +99,7 @@ TEST(Recurrent, ProductsMakeTheGates) {
 TEST(Recurrent, BiasesOfBothWeightsLieInOneConstant) {
   graph::Model model = MakeModel("RNN", 1);
   const plan::QuantPlan plan = plan::PlanFor(model, "MXINT8");
-  const std::vector<Layer> layers = FindLayers(model, plan).found;
+  const std::vector<LinearLayer> layers = FindLayers(model, plan).found;
   ASSERT_EQ(layers.size(), 2u);
   SetBias(model, layers[0], std::vector<float>{1, 2, 3, 4});
   SetBias(model, layers[1], std::vector<float>{5, 6, 7, 8});

@@ -32,9 +32,9 @@ inline runtime::ParallelTasks RunBackwards() {
 }
 
 // y = x W' + b; weights [outputs, inputs].
-inline Layer GemmLayer(int64_t num_inputs, int64_t num_outputs,
-                       const plan::TensorPlan* row = nullptr) {
-  Layer layer;
+inline LinearLayer GemmLayer(int64_t num_inputs, int64_t num_outputs,
+                             const plan::TensorPlan* row = nullptr) {
+  LinearLayer layer;
   layer.readings = {{"fc", 0, "", ""}};
   layer.op_type = "Gemm";
   layer.weight = std::string("w");
@@ -48,7 +48,7 @@ inline Layer GemmLayer(int64_t num_inputs, int64_t num_outputs,
   return layer;
 }
 
-inline std::vector<float> ComputeGemm(const Layer& layer, const std::vector<float>& x,
+inline std::vector<float> ComputeGemm(const LinearLayer& layer, const std::vector<float>& x,
                                       const std::vector<float>& w, const std::vector<float>& b) {
   const auto columns = static_cast<size_t>(layer.columns);
   const auto rows = static_cast<size_t>(layer.rows);
@@ -65,7 +65,7 @@ inline std::vector<float> ComputeGemm(const Layer& layer, const std::vector<floa
   return y;
 }
 
-inline Moments GemmMoments(const Layer& layer, const std::vector<float>& x,
+inline Moments GemmMoments(const LinearLayer& layer, const std::vector<float>& x,
                            const std::vector<float>& y, const MomentOptions& options = {}) {
   const int64_t count = static_cast<int64_t>(x.size()) / layer.columns;
   MomentAccumulator accumulator(layer, options);
