@@ -31,8 +31,8 @@ namespace fs = std::filesystem;
 
 TEST(SpillableArray, OfAFileHoldsWhatOneOfTheHeapHolds) {
   constexpr size_t kSize = 100'000;
-  SpillableArray<double> heap(kSize, false);
-  SpillableArray<double> spilled(kSize, true);
+  SpillableArray<double> heap(kSize, ArrayPlace::kHeap);
+  SpillableArray<double> spilled(kSize, ArrayPlace::kTemporaryFile);
   EXPECT_TRUE(heap == spilled);  // zeros
   for (size_t i = 0; i < kSize; ++i) heap[i] = spilled[i] = 0.5 * static_cast<double>(i);
   spilled.Release();
@@ -41,13 +41,13 @@ TEST(SpillableArray, OfAFileHoldsWhatOneOfTheHeapHolds) {
   EXPECT_FALSE(heap == spilled);
   const SpillableArray<double> moved = std::move(spilled);
   EXPECT_EQ(moved[7], 4.5);
-  EXPECT_EQ(SpillableArray<float>(0, true).size(), 0U);
+  EXPECT_EQ(SpillableArray<float>(0, ArrayPlace::kTemporaryFile).size(), 0U);
 }
 
 TEST(SpillableArray, SaysThatTheFolderHasNoRoom) {
   constexpr size_t kTooMuch = size_t{1} << 60;
   try {
-    const SpillableArray<double> array(kTooMuch / sizeof(double), true);
+    const SpillableArray<double> array(kTooMuch / sizeof(double), ArrayPlace::kTemporaryFile);
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kIo);

@@ -1,6 +1,8 @@
 // An array of a fixed length that lies on the heap or, if it is spilled, in a temporary file
 // (base/mapped_memory.h). Use it for arrays whose number grows with the model. Its elements are
-// zeros at first.
+// zeros at first. For example:
+//
+//   SpillableArray<double> sums(num_sums, ArrayPlace::kTemporaryFile);
 #pragma once
 
 #include <algorithm>
@@ -12,15 +14,18 @@
 
 namespace bitpress {
 
+// The place of an array's elements.
+enum class ArrayPlace { kHeap, kTemporaryFile };
+
 template <typename T>
 class SpillableArray {
  public:
   SpillableArray() = default;
   // Throws as MappedMemory does.
-  SpillableArray(size_t size, bool is_spilled)
+  SpillableArray(size_t size, ArrayPlace place)
       : size_(size),
-        heap_(is_spilled ? 0 : size),
-        file_(is_spilled ? MappedMemory(size * sizeof(T)) : MappedMemory()) {}
+        heap_(place == ArrayPlace::kHeap ? size : 0),
+        file_(place == ArrayPlace::kHeap ? MappedMemory() : MappedMemory(size * sizeof(T))) {}
 
   size_t size() const { return size_; }
   T* data() { return heap_.empty() ? reinterpret_cast<T*>(file_.data()) : heap_.data(); }

@@ -59,17 +59,18 @@ struct MomentAccumulator::State {
     const auto groups = static_cast<size_t>(layer.groups);
     const auto rows = static_cast<size_t>(layer.rows);
     const auto columns = static_cast<size_t>(layer.columns);
-    moments.inputs = {groups * columns * columns, options.is_spilled};
-    moments.cross = {groups * rows * columns, options.is_spilled};
+    const ArrayPlace place = options.is_spilled ? ArrayPlace::kTemporaryFile : ArrayPlace::kHeap;
+    moments.inputs = {groups * columns * columns, place};
+    moments.cross = {groups * rows * columns, place};
     moments.input_sums.resize(groups * columns);
     moments.output_sums.resize(groups * rows);
     moments.output_squares.resize(groups * rows);
-    x = {groups * columns * static_cast<size_t>(capacity), options.is_spilled};
-    y = {groups * rows * static_cast<size_t>(capacity), options.is_spilled};
+    x = {groups * columns * static_cast<size_t>(capacity), place};
+    y = {groups * rows * static_cast<size_t>(capacity), place};
     MomentRows& kept = moments.kept;
     kept.capacity = KeptPositions(layer, options.num_kept);
-    kept.x = {groups * columns * static_cast<size_t>(kept.capacity), options.is_spilled};
-    kept.y = {groups * rows * static_cast<size_t>(kept.capacity), options.is_spilled};
+    kept.x = {groups * columns * static_cast<size_t>(kept.capacity), place};
+    kept.y = {groups * rows * static_cast<size_t>(kept.capacity), place};
   }
 
   float* InputRow(int64_t row) { return x.data() + row * capacity; }
