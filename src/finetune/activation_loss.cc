@@ -131,7 +131,7 @@ class KeptLoss {
 
 }  // namespace
 
-void LayerTuner::LearnBehindActivation(bool is_rounding) {
+void LayerTuner::LearnBehindActivation(Freedom freedom) {
   const MomentRows& kept = moments_.kept;
   if (!layer_.activation || kept.count == 0) return;
   // The fewer positions there are for each weight, the more the form of all of them counts.
@@ -153,7 +153,7 @@ void LayerTuner::LearnBehindActivation(bool is_rounding) {
       const double now = double{quantized_[element]};
       const double optimum =
           now - (of_kept * loss.SlopeAlong(x) + of_form * of_gradient) / curvature;
-      const float next = is_rounding
+      const float next = freedom == Freedom::kAroundTarget
                              ? RoundAround(element, Target(group, row)[k], optimum)
                              : grid_.FitBeside(element, grid_.Round(element, optimum), quantized_);
       const double change = double{next} - now;

@@ -64,10 +64,15 @@ class LayerTuner {
   void AdaQuant();
   // The bias that makes the mean output that of the float model. Nothing for layers without bias.
   void CorrectBias();
-  // quantized = values with less loss behind the layer's activation function, at the positions that
-  // were kept; `is_rounding`: as AdaRound has them, else as AdaQuant. The form of all positions
-  // counts too, and more where few are kept. Nothing for layers without kept positions.
-  void LearnBehindActivation(bool is_rounding);
+  // The values that each weight may take while it is learned.
+  enum class Freedom {
+    kAroundTarget,  // the two values around the target, as AdaRound has them
+    kAnyValue,      // every value of the grid, as AdaQuant has them
+  };
+  // Sets `quantized` to values with a smaller loss behind the layer's activation function, at the
+  // kept positions. The quadratic loss over all positions is a part of that loss, and the larger
+  // part if few positions are kept. Does nothing for layers without kept positions.
+  void LearnBehindActivation(Freedom freedom);
   // The bias with the least loss there.
   void CorrectBiasBehindActivation();
 

@@ -158,11 +158,13 @@ class Learner {
     Take(tuner, plan::FinetunePassNames({pass}));
   }
 
-  // As it is, and with the activation function in the loss, if there is one.
+  // Offers the weights as they are, and, if an activation function stands behind the layer, the
+  // weights learned with that function in the loss.
   void OfferBehindActivation(LayerTuner& tuner, FinetunePass pass) {
     Offer(tuner, pass);
     if (!layer_.activation || moments_.learned.kept.count == 0) return;
-    tuner.LearnBehindActivation(pass == FinetunePass::kAdaRound);
+    tuner.LearnBehindActivation(pass == FinetunePass::kAdaRound ? LayerTuner::Freedom::kAroundTarget
+                                                                : LayerTuner::Freedom::kAnyValue);
     if (Has(FinetunePass::kBiasCorrection)) tuner.CorrectBiasBehindActivation();
     Take(tuner, plan::FinetunePassNames({pass}) + " behind the activation function");
   }
