@@ -44,7 +44,8 @@ class Finetuner {
   FinetuneReport Run() {
     const bool corrects_biases =
         std::ranges::count(options_.passes, plan::FinetunePass::kBiasCorrection) > 0;
-    Layers layers = FindLayers(float_model_, plan_, corrects_biases && options_.adds_biases);
+    Layers layers = FindLayers(float_model_, plan_,
+                               {.with_new_biases = corrects_biases && options_.adds_biases});
     report_.left_out = std::move(layers.left_out);
     std::erase_if(layers.found, [&](const LinearLayer& layer) {
       const bool is_wanted =

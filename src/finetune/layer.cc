@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "kernels/half.h"
 #include "ops/compute_ops.h"
@@ -27,7 +28,7 @@ void SetFloats(Model& model, const std::string& name, DataType type,
   model.SetInitializer(name, type, dims, std::as_bytes(std::span<const uint16_t>(halves)));
 }
 
-// Thrown within this file: why a weight is not tuned.
+// The reason why a weight cannot be learned. Thrown and caught in this file only.
 struct LeftOut {
   std::string reason;
 };
@@ -101,19 +102,20 @@ void DescribeMatrix(const Node& node, size_t input, std::span<const int64_t> dim
 
 bool IsFloatType(DataType type) { return type == DataType::kFloat || type == DataType::kFloat16; }
 
-// Whether nothing but the readings of one layer reads a constant, if they all do.
+// Returns whether the nodes of one layer are the only readers of a constant. All of the layer's
+// `num_readings` nodes are known to read it.
 bool IsOfLayer(const Model& model, const std::string& value, size_t num_readings) {
   return model.AllUses(value).size() == num_readings && !model.IsOutput(value);
 }
 
-// A constant of floats or half floats with one value for each output channel.
+// Returns whether a value is a FLOAT or FLOAT16 constant with one element for each output channel.
 bool IsBias(const Model& model, const std::string& value, int64_t num_outputs) {
   if (!model.IsInitializer(value) || !IsFloatType(model.Initializer(value).type)) return false;
   const std::span<const int64_t> dims = model.Initializer(value).dims;
   return !dims.empty() && dims.back() == num_outputs && NumElements(dims) == num_outputs;
 }
 
-// W or R, both [directions, gates * hidden, inputs].
+// Describes a weight W or R of a recurrent operator, both [directions, gates * hidden, inputs].
 void DescribeRecurrent(const Model& model, const Node& node, size_t input, size_t num_readings,
                        std::span<const int64_t> dims, LinearLayer& layer) {
   Reading& reading = layer.readings.front();
@@ -146,12 +148,15 @@ void DescribeRecurrent(const Model& model, const Node& node, size_t input, size_
   layer.biases_per_direction = dims[1];
 }
 
-void FindBias(const Model& model, const Node& node, size_t num_readings, bool with_new_one,
-              LinearLayer& layer) {
+// Finds the bias that a node adds, or an Add behind a MatMul. Throws LeftOut if the node's bias
+// makes the layer impossible to learn.
+void FindBias(const Model& model, const Node& node, size_t num_readings,
+              const FindLayersOptions& options, LinearLayer& layer) {
   const std::string& output = layer.readings.front().output;
   if (node.op_type() != "MatMul") {
     const bool has_none = node.num_inputs() < 3 || node.input(2).empty();
-    if (has_none && with_new_one) {
+    // Several nodes that share a weight would need one new bias each.
+    if (has_none && options.with_new_biases && num_readings == 1) {
       layer.bias = model.FreshName(output + "_bias");
       layer.is_bias_new = true;
     } else if (!has_none) {
@@ -175,10 +180,10 @@ void FindBias(const Model& model, const Node& node, size_t num_readings, bool wi
   layer.is_bias_behind = true;
 }
 
-// What one of the nodes makes of the weight.
+// Describes the linear map that one of the nodes computes with the weight.
 LinearLayer DescribeReading(const Model& model, const plan::NodeIndex& index,
                             const plan::TensorPlan& row, const plan::TensorUse& use,
-                            bool with_new_bias) {
+                            const FindLayersOptions& options) {
   const size_t num_readings = row.uses.size();
   const Node node = index.Find(use);
   const auto input = static_cast<size_t>(use.input);
@@ -192,7 +197,8 @@ LinearLayer DescribeReading(const Model& model, const plan::NodeIndex& index,
     if (owner->op_type() != "If") throw LeftOut{"the body of a Loop or Scan reads it"};
   }
   const graph::InitializerView weight = model.Initializer(row.value);
-  // Learned values are kept in the weight's type, and codes of more bits would not survive that.
+  // Learned values are stored in the weight's type. FLOAT16 keeps codes of up to 8 bits apart, and
+  // not those of more bits.
   const bool fits_half = !row.integer || row.Spec().element_bits <= 8;
   if (weight.type != DataType::kFloat && !(weight.type == DataType::kFloat16 && fits_half)) {
     throw LeftOut{fmt::format("it is {}, and in {} only FLOAT is tuned", DataTypeName(weight.type),
@@ -214,7 +220,7 @@ LinearLayer DescribeReading(const Model& model, const plan::NodeIndex& index,
   } else {
     DescribeMatrix(node, input, weight.dims, layer);
   }
-  FindBias(model, node, num_readings, with_new_bias && num_readings == 1, layer);
+  FindBias(model, node, num_readings, options, layer);
   if (!layer.fixed_bias.empty() || num_readings > 1) return layer;
   const std::string& output = layer.readings.front().output;
   layer.activation =
@@ -222,6 +228,7 @@ LinearLayer DescribeReading(const Model& model, const plan::NodeIndex& index,
   return layer;
 }
 
+// Returns whether two readings of a weight compute the same linear map.
 bool MultiplyAlike(const LinearLayer& a, const LinearLayer& b) {
   const auto map = [](const LinearLayer& layer) {
     return std::tie(layer.op_type, layer.layout, layer.window, layer.recurrent, layer.groups,
@@ -234,13 +241,13 @@ bool MultiplyAlike(const LinearLayer& a, const LinearLayer& b) {
 }
 
 LinearLayer Describe(const Model& model, const plan::NodeIndex& index, const plan::TensorPlan& row,
-                     bool with_new_bias) {
+                     const FindLayersOptions& options) {
   if (model.AllUses(row.value).size() != row.uses.size() || model.IsOutput(row.value)) {
     throw LeftOut{"it is also read as it is"};
   }
-  LinearLayer layer = DescribeReading(model, index, row, row.uses.front(), with_new_bias);
+  LinearLayer layer = DescribeReading(model, index, row, row.uses.front(), options);
   for (const plan::TensorUse& use : std::span(row.uses).subspan(1)) {
-    LinearLayer other = DescribeReading(model, index, row, use, with_new_bias);
+    LinearLayer other = DescribeReading(model, index, row, use, options);
     if (!MultiplyAlike(layer, other)) {
       throw LeftOut{"several nodes read it, and add or multiply in other ways"};
     }
@@ -251,7 +258,8 @@ LinearLayer Describe(const Model& model, const plan::NodeIndex& index, const pla
 
 }  // namespace
 
-Layers FindLayers(const Model& model, const plan::QuantPlan& plan, bool with_new_biases) {
+Layers FindLayers(const Model& model, const plan::QuantPlan& plan,
+                  const FindLayersOptions& options) {
   Layers layers;
   const plan::NodeIndex index(model);
   std::map<std::string, size_t> num_rows;
@@ -263,12 +271,12 @@ Layers FindLayers(const Model& model, const plan::QuantPlan& plan, bool with_new
     try {
       if (num_rows.at(row.value) != 1) throw LeftOut{"it is quantized in several ways"};
       if (!model.IsInitializer(row.value)) throw LeftOut{"it is no constant"};
-      layers.found.push_back(Describe(model, index, row, with_new_biases));
+      layers.found.push_back(Describe(model, index, row, options));
     } catch (const LeftOut& left_out) {
       layers.left_out.emplace_back(row.value, left_out.reason);
     }
   }
-  // In graph order, which rows need not have.
+  // Rows of a plan may have any order.
   std::map<std::string, size_t> order;
   const std::vector<Node> nodes = model.AllNodes();
   for (size_t i = 0; i < nodes.size(); ++i) order.emplace(index.KeyOf(nodes[i]), i);
@@ -278,6 +286,7 @@ Layers FindLayers(const Model& model, const plan::QuantPlan& plan, bool with_new
 }
 
 std::vector<float> BiasOf(const Model& model, const LinearLayer& layer) {
+  BITPRESS_DCHECK(model.IsInitializer(layer.bias));
   const std::vector<float> all = FloatsOf(model, layer.bias);
   std::vector<float> values(static_cast<size_t>(layer.num_outputs()));
   for (int64_t i = 0; i < layer.num_outputs(); ++i) {
@@ -287,6 +296,8 @@ std::vector<float> BiasOf(const Model& model, const LinearLayer& layer) {
 }
 
 void SetBias(Model& model, const LinearLayer& layer, std::span<const float> values) {
+  BITPRESS_DCHECK(model.IsInitializer(layer.bias));
+  BITPRESS_DCHECK(std::ssize(values) == layer.num_outputs());
   std::vector<float> all = FloatsOf(model, layer.bias);
   for (int64_t i = 0; i < layer.num_outputs(); ++i) {
     all[layer.BiasElementOf(i)] = values[static_cast<size_t>(i)];
@@ -295,6 +306,7 @@ void SetBias(Model& model, const LinearLayer& layer, std::span<const float> valu
 }
 
 void AddBias(Model& model, const LinearLayer& layer, std::span<const float> values) {
+  BITPRESS_DCHECK(layer.is_bias_new && std::ssize(values) == layer.num_outputs());
   const std::vector<int64_t> dims{static_cast<int64_t>(values.size())};
   const DataType type = model.Initializer(layer.weight).type;
   SetFloats(model, layer.bias, type, dims, values);
@@ -328,6 +340,7 @@ std::vector<float> FloatsOf(const Model& model, const std::string& name) {
 
 void SetFloats(Model& model, const std::string& name, std::span<const float> values) {
   const graph::InitializerView view = model.Initializer(name);
+  BITPRESS_DCHECK(std::ssize(values) == NumElements(view.dims));
   SetFloats(model, name, view.type, std::vector<int64_t>(view.dims.begin(), view.dims.end()),
             values);
 }
