@@ -22,16 +22,17 @@
 namespace bitpress::finetune {
 namespace {
 
-// A tensor of one sample as floats.
+// A value of one sample, as floats.
 struct Activation {
   std::vector<int64_t> dims;
   std::vector<float> values;
   bool is_there = false;
 };
 
+// The options of one layer's accumulators.
 struct LayerOptions {
   MomentOptions learned;
-  std::optional<MomentOptions> held_back;  // nothing: no samples are
+  std::optional<MomentOptions> held_back;  // null: no run is held back
 
   LayerOptions(const LinearLayer& layer, const GatherOptions& options) {
     learned.num_positions = options.num_positions;
@@ -46,13 +47,13 @@ struct LayerOptions {
   }
 };
 
-// Memory of some layers' moments and of learning from them. Layers learn one after another, and
-// each releases its moments.
+// The memory that the moments of some layers and learning from them take. Layers learn one after
+// another, and each releases its moments.
 class PassMemory {
  public:
   explicit PassMemory(const GatherOptions& options) : options_(options) {}
 
-  // Returns the most that is taken at a time if a layer comes behind those that are there.
+  // Returns the most bytes that are used at a time if one more layer is added.
   uint64_t MostWith(const LinearLayer& layer, uint64_t moments) const {
     return std::max(moments_ + moments, LearningWith(layer, moments));
   }
@@ -67,12 +68,12 @@ class PassMemory {
   }
 
   const GatherOptions& options_;
-  uint64_t moments_ = 0;   // of all layers, before the first one learns
-  uint64_t learning_ = 0;  // the most while one learns, and those behind it wait
+  uint64_t moments_ = 0;   // bytes of all layers' moments, before the first one learns
+  uint64_t learning_ = 0;  // most bytes used while one layer learns and later ones wait
 };
 
-// Adds what layers read and what they should compute, as soon as both are known. Ids below the
-// number of inputs are inputs, the others outputs.
+// Adds the inputs and outputs of layers to their moments, as soon as both are known. Ids below the
+// number of inputs are inputs, the others are outputs.
 class PairSink : public runtime::ObserverSink {
  public:
   PairSink(size_t num_inputs, size_t num_outputs)
@@ -80,7 +81,7 @@ class PairSink : public runtime::ObserverSink {
         activations_(num_inputs + num_outputs),
         pairs_of_(num_inputs + num_outputs) {}
 
-  // `values`: the input and the output of each reading.
+  // Adds a layer. `values` has the input and the output of each of its readings.
   void AddLayer(std::span<const std::pair<size_t, size_t>> values, const LinearLayer& layer,
                 const LayerOptions& options) {
     for (const auto& [input, output] : values) {
@@ -119,7 +120,7 @@ class PairSink : public runtime::ObserverSink {
     }
   }
 
-  // In the order in which layers were added.
+  // Returns the moments of a layer; `layer` counts the calls of AddLayer.
   LayerMoments Finish(size_t layer) {
     const runtime::ParallelTasks run = [](size_t num_tasks,
                                           const std::function<void(size_t)>& task) {
@@ -168,8 +169,9 @@ class PairSink : public runtime::ObserverSink {
   bool is_held_back_ = false;
 };
 
-// Lets every node of the float model read again what it read there; the quantizers stay, and nobody
-// reads them but those nodes that read quantized values there too.
+// Returns the quantized model, with every node of the float model connected to the values that it
+// reads in the float model. The quantizers stay beside the graph. Only nodes that read a
+// quantizer in the float model still do.
 graph::Model BesideQuantizers(const graph::Model& float_model, const graph::Model& quantized) {
   graph::Model model = quantized.Clone();
   const plan::NodeIndex original(float_model);
@@ -188,8 +190,8 @@ graph::Model BesideQuantizers(const graph::Model& float_model, const graph::Mode
   return model;
 }
 
-// Observes values[i] with id i and takes everything out that this does not need; with values of
-// bodies nothing, because what gives them may be read by nobody.
+// Opens a session that observes values[i] with id i. Nodes that this does not need are removed,
+// unless a value is in a body: nodes that compute it may have no reader.
 runtime::Session Observed(graph::Model model, const std::vector<std::string>& values,
                           const runtime::ObserverOperators& operators,
                           const GatherOptions& options) {
@@ -217,8 +219,8 @@ runtime::Session Observed(graph::Model model, const std::vector<std::string>& va
   return runtime::Session(path, session);
 }
 
-// Layers whose moments do not fit any more, beside those of the layers before and with room to
-// learn, are spilled.
+// Returns the options of each layer. A layer is spilled if its moments do not fit the limit beside
+// those of the layers before it and the memory for learning.
 std::vector<LayerOptions> OptionsOf(std::span<const LinearLayer> layers,
                                     const GatherOptions& options) {
   std::vector<LayerOptions> of_layers;
@@ -236,7 +238,7 @@ std::vector<LayerOptions> OptionsOf(std::span<const LinearLayer> layers,
   return of_layers;
 }
 
-// The index of `value` in `values`, at whose end it is put if it is not there.
+// Returns the index of `value` in `values`, after adding it at the end if it was missing.
 size_t IndexOf(const std::string& value, std::vector<std::string>& values) {
   const auto found = std::ranges::find(values, value);
   if (found != values.end()) return static_cast<size_t>(found - values.begin());
@@ -288,7 +290,7 @@ std::vector<LayerMoments> GatherMoments(const graph::Model& float_model,
   for (size_t i = 0; i < layers.size(); ++i) {
     try {
       sink.AddLayer(values_of_layer[i], layers[i], of_layers[i]);
-    } catch (const Error& error) {  // there are no others than of temporary files
+    } catch (const Error& error) {  // of a temporary file: no other error is possible here
       Fail(error.code(),
            "{}; without finetune_spill the samples are run several times instead, and a larger "
            "finetune_memory (megabytes) needs less room there",

@@ -1,4 +1,6 @@
-// One pass of samples, which leaves the second moments of layers behind.
+// Runs samples through the model and collects the second moments of its layers (moments.h), from
+// which fine-tuning learns their weights. Layers whose moments do not fit the memory together are
+// cut into groups first, one pass of the samples each.
 #pragma once
 
 #include <cstddef>
@@ -17,45 +19,50 @@
 namespace bitpress::finetune {
 
 struct GatherOptions {
-  size_t num_threads = 0;  // of ONNX Runtime; 0: one per core
+  size_t num_threads = 0;  // threads of ONNX Runtime; 0: one per core
   size_t batch_size = 8;   // samples read at once
-  // Every so many runs one is held back: it counts for `held_back` and not for `learned`. 0: none.
+  // One run in this number is held back: it counts for `held_back` and not for `learned`. 0: none.
   size_t hold_back_every = 0;
-  // Of each run, as MomentOptions have them.
+  // Positions of each run that count, and the seed that chooses them: see MomentOptions.
   int64_t num_positions = 0;
   uint64_t seed = 0;
-  // Positions kept of layers with an activation function behind them, and half as many held back.
+  // Positions kept of layers with an activation function behind them. Half as many are kept of the
+  // runs that are held back.
   int64_t num_kept = 0;
-  // Bytes of the moments in memory, and of learning from them: GroupLayers makes groups that fit,
-  // with a pass of the samples each, or moments that do not fit lie in temporary files.
+  // Bytes that the moments and learning from them may take. Moments that do not fit get a pass of
+  // the samples of their own (GroupLayers) or, if is_spilled, lie in temporary files.
   uint64_t memory_limit = 512'000'000;
-  // A LayerTuner learns from the moments, one layer after another, and its memory counts too. The
-  // moments of layers that have learned are released.
+  // A LayerTuner learns from the moments, one layer after another, and releases them layer by
+  // layer. So its memory counts too.
   bool is_for_tuner = true;
   bool is_spilled = false;
   std::filesystem::path operator_library = {};  // as in runtime::SessionOptions
-  std::string stage = "observe layers";         // for progress, which counts samples
+  std::string stage = "observe layers";         // name for progress, which counts samples
   ProgressSink progress = {};                   // may be empty
 };
 
+// The moments of one layer.
 struct LayerMoments {
-  Moments learned;
-  Moments held_back;
+  Moments learned;    // of the runs to learn from
+  Moments held_back;  // of the runs that judge
 };
 
-// Cuts layers into the groups that one pass of the samples each is for: one group if what does not
-// fit the limit is spilled, else groups that fit, if each layer does.
+// Cuts layers into groups, one for each pass of the samples. Returns one group if moments may be
+// spilled. Else every group fits the memory limit, except a layer that alone exceeds it.
 std::vector<std::span<const LinearLayer>> GroupLayers(std::span<const LinearLayer> layers,
                                                       const GatherOptions& options);
 
-// The moments of each layer: inputs as its quantizer gives them for what the float model computes,
-// outputs as the float model computes them. So layers learn to make up for what is lost at
-// themselves, all of them from the same pass (docs/finetuning.md says why not for what is lost
-// before them). `quantized_model` is the float model with the quantizers of a plan; it is cut down
-// to what the layers need. Memory: the moments, which leave room for learning within the limit,
-// those of one layer beyond it, and for one sample the activations that wait for their counterpart.
+// Returns the moments of each layer. A layer's outputs are those of the float model. Its inputs are
+// those of the float model after the layer's quantizer. So a layer learns to make up for the error
+// of its own quantization, and all layers learn from one pass. docs/finetuning.md says why a layer
+// does not learn from errors that were made before it.
+//
+// `quantized_model` is the float model with the quantizers of a plan. Of it, only the part runs
+// that the layers need. Memory: the moments within the limit, or those of one layer beyond it, and
+// for one sample the activations that wait for their counterpart.
+//
 // Throws Error(kInvalidArgument) if there are no samples or a layer is missing in the model,
-// Error(kIo) if temporary files have no room, and what reading and running throw.
+// Error(kIo) if temporary files have no room, and the errors of reading and running.
 std::vector<LayerMoments> GatherMoments(const graph::Model& float_model,
                                         const graph::Model& quantized_model,
                                         std::span<const LinearLayer> layers, data::Source& source,
