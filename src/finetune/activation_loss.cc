@@ -1,10 +1,11 @@
-// What LayerTuner and the judges of layers do with the activation function behind a layer: the loss
-// is that of its values, at the positions that were kept.
+// The methods of LayerTuner, and the errors of a layer, behind its activation function. The loss is
+// the squared error of the function's values at the kept positions.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
+#include "base/check.h"
 #include "finetune/layer_tuner.h"
 
 namespace bitpress::finetune {
@@ -12,12 +13,13 @@ namespace {
 
 constexpr size_t kLanes = 16;
 
-// Several chains of additions, which the compiler makes vectors of; the same on every machine.
+// Returns the sum of term(0) to term(count - 1). Several independent chains of additions let the
+// compiler use vectors; their number is the same on every machine, and so is the result.
 template <typename Term>
 double SumOver(size_t count, const Term& term) {
   float lanes[kLanes] = {};
   double sum = 0;
-  // Not too long a chain in float32.
+  // Chains in float32 must not get long, or their rounding errors grow.
   constexpr size_t kMostTerms = 256 * kLanes;
   for (size_t begin = 0; begin < count; begin += kMostTerms) {
     const size_t end = std::min(count, begin + kMostTerms);
@@ -31,7 +33,8 @@ double SumOver(size_t count, const Term& term) {
   return sum;
 }
 
-// Calls `use` with the function as something that the compiler sees through where it is a Clip.
+// Calls `use` with the activation function. A Clip becomes a lambda of its own, which the compiler
+// can inline.
 template <typename Use>
 void WithFunction(const ActivationFunction& activation, const Use& use) {
   if (activation.kind == ActivationFunction::Kind::kClip) {
@@ -43,12 +46,12 @@ void WithFunction(const ActivationFunction& activation, const Use& use) {
   }
 }
 
-// Input k of a group at the kept positions.
+// Returns input k of a group at the kept positions.
 const float* InputsOf(const LinearLayer& layer, const MomentRows& kept, int64_t group, int64_t k) {
   return kept.x.data() + (group * layer.columns + k) * kept.capacity;
 }
 
-// W x + b of one output at the kept positions.
+// Returns W x + b of one output at the kept positions.
 std::vector<float> Products(const LinearLayer& layer, const MomentRows& kept, int64_t group,
                             int64_t row, std::span<const float> weights, float bias) {
   std::vector<float> products(static_cast<size_t>(kept.count), bias);
@@ -60,7 +63,7 @@ std::vector<float> Products(const LinearLayer& layer, const MomentRows& kept, in
   return products;
 }
 
-// What the float model's activation function gives there.
+// Returns the values of the float model's activation function at the kept positions.
 std::vector<float> Targets(const LinearLayer& layer, const MomentRows& kept, int64_t group,
                            int64_t row, std::span<const float> float_bias) {
   const int64_t output = group * layer.rows + row;
@@ -87,17 +90,18 @@ class KeptLoss {
   }
 
   double value() const { return value_; }
-  // Half the derivatives with respect to the weight that x is multiplied by.
+  // Returns half the derivative of the loss with respect to the weight that multiplies x.
   double SlopeAlong(const float* x) const {
     return SumOver(errors_.size(), [&](size_t i) { return errors_[i] * x[i]; });
   }
+  // Returns half the second derivative, without the curvature of the function itself.
   double CurvatureAlong(const float* x) const {
     return SumOver(slopes_.size(), [&](size_t i) {
       const float reach = slopes_[i] * x[i];
       return reach * reach;
     });
   }
-  // The value with that weight changed.
+  // Returns the loss after a change of that weight.
   double After(const float* x, float change) const {
     return SumOver(products_.size(), [&](size_t i) {
       const float error = function_(products_[i] + change * x[i]) - targets_[i];
@@ -125,7 +129,7 @@ class KeptLoss {
   Function function_;
   std::vector<float> products_, targets_;
   std::vector<float> slopes_;
-  std::vector<float> errors_;  // times slopes
+  std::vector<float> errors_;  // each times its slope
   double value_ = 0;
 };
 
@@ -134,13 +138,13 @@ class KeptLoss {
 void LayerTuner::LearnBehindActivation(Freedom freedom) {
   const MomentRows& kept = moments_.kept;
   if (!layer_.activation || kept.count == 0) return;
-  // The fewer positions there are for each weight, the more the form of all of them counts.
+  // The fewer positions are kept for each weight, the more the loss over all positions counts.
   const double columns = static_cast<double>(layer_.columns);
   const double of_form = columns / (columns + static_cast<double>(kept.count));
   const double of_kept = (1 - of_form) / static_cast<double>(kept.count);
   constexpr int kMostRounds = 3;
   const int num_rounds = std::min(options_.num_rounds, kMostRounds);
-  // One weight at a time; returns whether any has changed.
+  // Changes one weight of a row at a time; returns whether any changed.
   const auto descend = [&](int64_t group, int64_t row, std::vector<double>& gradient, auto& loss) {
     bool has_changed = false;
     for (int64_t k = 0; k < layer_.columns; ++k) {
@@ -198,7 +202,7 @@ void LayerTuner::CorrectBiasBehindActivation() {
     double shift = 0;
     for (int step = 0; step < kNumSteps; ++step) {
       double slope = 0;
-      // Held where it is by a twentieth of the positions.
+      // A twentieth of the positions holds the bias where it is.
       double curvature = 0.05 * static_cast<double>(kept.count);
       slope = curvature * shift;
       for (size_t i = 0; i < products.size(); ++i) {
@@ -216,6 +220,7 @@ void LayerTuner::CorrectBiasBehindActivation() {
 double ErrorBehindActivation(const LinearLayer& layer, const MomentRows& kept,
                              std::span<const float> weights, std::span<const float> bias,
                              std::span<const float> float_bias, ThreadPool& pool) {
+  BITPRESS_DCHECK(layer.activation.has_value());
   if (kept.count == 0) return std::numeric_limits<double>::quiet_NaN();
   std::vector<double> errors(static_cast<size_t>(layer.groups * layer.rows));
   pool.ParallelFor(errors.size(), [&](size_t output) {
@@ -238,6 +243,7 @@ double ErrorBehindActivation(const LinearLayer& layer, const MomentRows& kept,
 
 double VarianceBehindActivation(const LinearLayer& layer, const MomentRows& kept,
                                 std::span<const float> float_bias) {
+  BITPRESS_DCHECK(layer.activation.has_value() && kept.count > 0);
   double sum = 0;
   for (int64_t output = 0; output < layer.groups * layer.rows; ++output) {
     const std::vector<float> targets =

@@ -141,7 +141,7 @@ class PairSink : public runtime::ObserverSink {
     size_t input;
     size_t output;
     size_t layer;
-    bool is_added = false;  // of this sample
+    bool is_added = false;  // the moments contain this sample's pair
   };
 
   void AddIfComplete(Pair& pair, const runtime::ParallelTasks& run_parallel) {
@@ -154,7 +154,7 @@ class PairSink : public runtime::ObserverSink {
     pair.is_added = true;
   }
 
-  // Gives the memory back once nobody waits for it.
+  // Releases an activation once all its pairs are added.
   void Release(size_t id) {
     const bool is_done =
         std::ranges::all_of(pairs_of_[id], [&](size_t index) { return pairs_[index].is_added; });
@@ -163,7 +163,7 @@ class PairSink : public runtime::ObserverSink {
 
   size_t num_inputs_;
   std::vector<Activation> activations_;
-  std::vector<std::vector<size_t>> pairs_of_;  // of each activation
+  std::vector<std::vector<size_t>> pairs_of_;  // indices into pairs_, for each activation
   std::vector<Pair> pairs_;
   std::vector<Observed> layers_;
   bool is_held_back_ = false;

@@ -1,4 +1,4 @@
-// Pass gptq of LayerTuner.
+// Pass gptq of LayerTuner: rounds the columns of a layer one after another.
 #include <Eigen/Cholesky>
 #include <Eigen/Core>
 #include <algorithm>
@@ -11,10 +11,11 @@
 namespace bitpress::finetune {
 namespace {
 
-// Rows that take each column of the triangle from memory together.
+// Number of rows rounded together, so that each column of the triangle is read once for all.
 constexpr int64_t kRowsOfTask = 8;
 
-// What a row of the triangle takes over from the rows below it, for each of the weight's rows.
+// Sums of the errors of columns that are rounded already, times one column of the triangle: one sum
+// for each row of the weight.
 struct Sums {
   double of_row[kRowsOfTask] = {};
 };
@@ -29,16 +30,17 @@ Sums SumBelow(const double* column, int64_t begin, int64_t end, const std::vecto
   return sums;
 }
 
-// A group of a layer with its matrix as a triangle, in the order of rounding.
+// A group of a layer, with its matrix factored in the order of rounding.
 struct FactoredGroup {
   const LinearLayer& layer;
   int64_t group = 0;
   const double* target = nullptr;  // [rows, columns]
   std::vector<int64_t> order;
-  Eigen::MatrixXd triangle;  // the lower one; the upper one, which nothing reads, is the matrix
+  Eigen::MatrixXd triangle;  // lower triangle: the factor; upper: unused, still the matrix
 };
 
-// Returns whether the matrix has a factor. In place, as matrices of wide layers are large.
+// Factors the group's matrix in place, as matrices of wide layers are large. Returns whether it has
+// a factor.
 bool Factor(const double* hessian, FactoredGroup& group) {
   const int64_t columns = group.layer.columns;
   group.triangle.resize(columns, columns);
@@ -67,14 +69,15 @@ class Rows {
 
   void Round() {
     for (int64_t i = columns_; i-- > 0;) {
-      // Neighbours that are still to come have the value that they are rounded to nearest to.
+      // Neighbours whose turn has not come have their value rounded to nearest.
       RoundColumn(i, [&](size_t element, double value) {
         return grid_.FitBeside(element, grid_.Round(element, value), quantized_);
       });
     }
   }
 
-  // Does the same with the best of `factors` for each scale, chosen when its first column comes.
+  // Rounds as Round does, with each scale times the best of `factors`. The factor is chosen before
+  // the first column of the scale is rounded, and written to `factor_of`.
   void RoundWithScales(std::span<const double> factors, std::vector<double>& factor_of) {
     int64_t block = columns_;
     for (int64_t i = columns_; i-- > 0;) {
@@ -96,7 +99,7 @@ class Rows {
     return group_.target[(first_ + row) * columns_ + group_.order[static_cast<size_t>(i)]];
   }
   static size_t At(int64_t i, int64_t row) { return static_cast<size_t>(i * kRowsOfTask + row); }
-  // Column-major: column k lies together.
+  // Returns a column of the triangle, which is stored by columns.
   const double* Column(int64_t i) const { return group_.triangle.data() + i * columns_; }
 
   template <typename RoundTo>
@@ -111,15 +114,15 @@ class Rows {
     }
   }
 
-  // Returns the first of the columns up to i that share their scale with it; it is the same in
-  // every row.
+  // Returns the first of the columns up to i that share column i's scale. It is the same in every
+  // row.
   int64_t BeginOfBlock(int64_t i) const {
     const size_t scale = grid_.ScaleIndexOf(ElementOf(i, 0));
     while (i > 0 && grid_.ScaleIndexOf(ElementOf(i - 1, 0)) == scale) --i;
     return i;
   }
 
-  // Chooses the factors of a block's scales, from what its weights are when it comes.
+  // Chooses the factors of a block's scales, from the compensated weights of the block.
   void ChooseFactors(int64_t begin, int64_t end, std::span<const double> factors,
                      std::vector<double>& factor_of) {
     wanted_.resize(errors_.size());
@@ -129,7 +132,7 @@ class Rows {
       for (int64_t row = 0; row < count_; ++row) {
         const size_t at = At(i, row);
         wanted_[at] = TargetOf(i, row) + sums.of_row[row] / column[i];
-        errors_[at] = TargetOf(i, row) - wanted_[at];  // if it could be just that
+        errors_[at] = TargetOf(i, row) - wanted_[at];  // as if it were not rounded
       }
     }
     for (int64_t row = 0; row < count_; ++row) {
@@ -144,6 +147,7 @@ class Rows {
     }
   }
 
+  // Returns the loss of rounding one row of a block with its scale times `factor`.
   double LossOf(int64_t begin, int64_t end, int64_t row, double factor) const {
     double loss = 0;
     for (int64_t i = begin; i < end; ++i) {
@@ -161,13 +165,12 @@ class Rows {
   int64_t columns_;
   const WeightGrid& grid_;
   std::span<float> quantized_;
-  std::vector<double> errors_;  // [column, row]
-  std::vector<double> wanted_;  // the same: what the weights of a block are when it comes
+  std::vector<double> errors_;  // [column, row]: target - rounded value
+  std::vector<double> wanted_;  // [column, row]: compensated weights of the present block
 };
 
 }  // namespace
 
-// The last of the order is rounded first.
 std::vector<int64_t> LayerTuner::RoundingOrder(int64_t group) const {
   const double* const hessian = Hessian(group);
   std::vector<int64_t> order(static_cast<size_t>(layer_.columns));
@@ -180,7 +183,6 @@ std::vector<int64_t> LayerTuner::RoundingOrder(int64_t group) const {
   return order;
 }
 
-// Whether scales are to be chosen anew, and no two rows share one and neighbours do.
 bool LayerTuner::CanRefreshScales() const {
   if (!options_.refresh_scales || grid_.num_scales() == 0) return false;
   if (grid_.ScaleFactors().size() == 1) return false;  // nothing to choose from
@@ -206,7 +208,7 @@ void LayerTuner::Gptq() {
   std::vector<double> factor_of(grid_.num_scales(), 1.0);
   for (int64_t group = 0; group < layer_.groups; ++group) {
     FactoredGroup factored{layer_, group, Target(group, 0), RoundingOrder(group), {}};
-    if (!Factor(Hessian(group), factored)) continue;  // rounded to nearest
+    if (!Factor(Hessian(group), factored)) continue;  // the group stays rounded to nearest
     const int64_t num_tasks = (layer_.rows + kRowsOfTask - 1) / kRowsOfTask;
     pool_.ParallelFor(static_cast<size_t>(num_tasks), [&](size_t task) {
       Rows rows(factored, static_cast<int64_t>(task) * kRowsOfTask, grid_, quantized_);

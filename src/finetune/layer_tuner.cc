@@ -7,6 +7,8 @@
 #include <limits>
 #include <numeric>
 
+#include "base/check.h"
+
 namespace bitpress::finetune {
 namespace {
 
@@ -32,6 +34,8 @@ LayerTuner::LayerTuner(const LinearLayer& layer, const Moments& moments,
       target_(moments.cross.size()),
       quantized_(weights.size()),
       bias_(bias.begin(), bias.end()) {
+  BITPRESS_DCHECK(std::ssize(weights) == layer.groups * layer.rows * layer.columns);
+  BITPRESS_DCHECK(bias.empty() || std::ssize(bias) == layer.num_outputs());
   const double count = static_cast<double>(std::max<int64_t>(moments.num_positions, 1));
   const auto columns = static_cast<size_t>(layer.columns);
   const auto rows = static_cast<size_t>(layer.rows);
@@ -53,7 +57,7 @@ LayerTuner::LayerTuner(const LinearLayer& layer, const Moments& moments,
       trace += hessian[i * columns + i];
     }
     const double mean = trace / static_cast<double>(columns);
-    // Where nothing ever came in, any ridge keeps the weights.
+    // If all inputs were always 0, any ridge keeps the weights.
     const double ridge = mean > 0 ? options_.ridge * mean : 1.0;
     for (size_t i = 0; i < columns; ++i) hessian[i * columns + i] += ridge;
     const double* const cross = moments.cross.data() + group * rows * columns;
@@ -129,8 +133,6 @@ std::vector<double> LayerTuner::Gradient(int64_t group, int64_t row) const {
   return gradient;
 }
 
-// One weight at a time takes the candidate with the least loss while all others stay, until none
-// changes. `candidates(element, optimum, now)` gives the allowed value next to the optimum.
 template <typename Candidates>
 void LayerTuner::Descend(int64_t group, int64_t row, const Candidates& candidates) {
   const int64_t columns = layer_.columns;
@@ -145,7 +147,7 @@ void LayerTuner::Descend(int64_t group, int64_t row, const Candidates& candidate
       const double optimum = now - gradient[static_cast<size_t>(k)] / of_column[k];
       const float next = candidates(k, element, optimum);
       const double change = double{next} - now;
-      // Beyond the rounding errors of the sums.
+      // The gain must be larger than the rounding errors of the sums.
       if (change == 0 || std::abs(next - optimum) >= std::abs(now - optimum) * (1 - 1e-9)) continue;
       quantized_[element] = next;
       has_changed = true;
@@ -195,7 +197,7 @@ bool LayerTuner::RefitScales() {
   const plan::IntegerTreatment& treatment = *layer_.row->integer;
   if (treatment.scale_kind != formats::ScaleKind::kFloat) return false;
   if (treatment.granularity == plan::Granularity::kPerBlock) return false;
-  // Of each row: what it adds to numerator and denominator, for its present scale.
+  // Each row's parts of the numerator and the denominator, for its present scale.
   const auto num_rows = static_cast<size_t>(layer_.groups * layer_.rows);
   std::vector<double> numerators(num_rows);
   std::vector<double> denominators(num_rows);
@@ -229,7 +231,7 @@ bool LayerTuner::RefitScales() {
     factors[i] = factor;
   }
   if (params == grid_.params()) return false;
-  // The same codes at the new scales.
+  // The codes stay, and the values follow the new scales.
   const std::vector<formats::QParams> before = grid_.params();
   grid_.set_params(params);
   ForEachRow([&](int64_t group, int64_t row) {
@@ -262,7 +264,7 @@ uint64_t TunerBytes(const LinearLayer& layer) {
   const auto columns = static_cast<uint64_t>(layer.columns);
   // hessian_ and what factors it; cross_, target_ and a solution of least squares.
   const uint64_t num_doubles = groups * columns * (2 * columns + 3 * rows);
-  // About eight of each weight: as it was, as it is and as it was best, and what the grid knows.
+  // About eight floats for each weight: its first, present and best value, and the grid's tables.
   const uint64_t num_floats = 8 * groups * rows * columns;
   return num_doubles * sizeof(double) + num_floats * sizeof(float);
 }
@@ -279,7 +281,7 @@ double MeanSquaredError(const LinearLayer& layer, const Moments& moments,
     const double* const inputs = moments.inputs.data() + group * layer.columns * layer.columns;
     const double* const cross = moments.cross.data() + static_cast<int64_t>(output) * layer.columns;
     const double* const x_sums = moments.input_sums.data() + group * layer.columns;
-    // Row by row of the matrix, whose additions need not wait for each other.
+    // Goes through the matrix row by row: additions to one row do not depend on each other.
     std::vector<double> products(static_cast<size_t>(layer.columns));
     double mean = 0;
     double linear = 0;

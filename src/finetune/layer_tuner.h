@@ -1,11 +1,15 @@
-// Learning the weights of one layer from its second moments. Every pass takes the state that the
-// passes before it left: `target`, the real numbers that the weights would like to be, and
-// `quantized`, values of the grid. All of them lower, or try to lower, the quadratic loss
+// Learns the weights of one layer from its second moments. LayerTuner has one method for each pass
+// of fine-tuning; LearnLayer (learn_layer.h) calls them in the order of a recipe.
 //
-//     |W x + b - y|^2 + ridge |W - W0|^2,   W0: the float model's weights,
+// A tuner's state is the `target`, the real numbers that the weights should have, and `quantized`,
+// the values of the grid that they get. Every pass continues with the state that the pass before
+// left, and tries to lower the quadratic loss
 //
-// where the second term, small against the first, decides what the samples leave open: dead
-// channels, fewer samples than weights. Results do not depend on the number of threads.
+//     |W x + b - y|^2 + ridge |W - W0|^2,   W0: the float model's weights.
+//
+// The second term is small against the first. It decides what the samples leave open: weights of
+// channels that are always 0, or layers with fewer samples than weights. Results do not depend on
+// the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -20,49 +24,53 @@
 namespace bitpress::finetune {
 
 struct LayerTunerOptions {
-  // In parts of the mean square of the inputs.
+  // The ridge of the loss, as a share of the mean square of the inputs.
   double ridge = 0.01;
-  // Of adaround and adaquant: rounds over all weights, at most.
+  // AdaRound and AdaQuant: most rounds over all weights.
   int num_rounds = 20;
-  // Of gptq: rounds weights of inputs with large squares first.
+  // GPTQ: the weights of inputs with large squares are rounded first.
   bool activation_order = true;
-  // Of gptq: as plan::FinetuneSettings has it.
+  // GPTQ: scales are chosen anew, see plan::FinetuneSettings.
   bool refresh_scales = false;
   // Whether CorrectBias follows. Then the means of errors do not count, because the bias takes them
   // out; otherwise the bias stays that of the float model, and they do.
   bool corrects_bias = true;
 };
 
+// Learns the weights of one layer. Not thread-safe; its methods run on the pool.
 class LayerTuner {
  public:
-  // `moments` are of positions to learn from, `weights` and `bias` (empty: none) those of the float
-  // model, in the layout of the model; `grid` has the layer's format. All must outlive the tuner.
+  // `moments` are those to learn from. `weights` and `bias` (empty: none) are the float model's, in
+  // the layout of the model. `grid` has the weight's format. All must outlive the tuner.
+  // REQUIRES: `weights` has the elements of the layer's weight, `bias` none or one for each output.
   LayerTuner(const LinearLayer& layer, const Moments& moments, std::span<const float> weights,
              std::span<const float> bias, WeightGrid& grid, const LayerTunerOptions& options,
              ThreadPool& pool);
 
-  // target = the weights with the least loss without quantization, in closed form.
+  // Sets the target to the weights with the smallest loss without quantization, in closed form.
   void LeastSquares();
-  // quantized = the target as it is, to know what rounding costs.
+  // Sets `quantized` to the target without rounding, to find out what rounding costs.
   void TakeTarget();
-  // Fixes the scales for the target, if a search has not, and quantized = the target rounded to
-  // nearest.
+  // Rounds the target to nearest. Fits the scales to the target first, unless SearchScales or Gptq
+  // has chosen them.
   void RoundToNearest();
-  // Of a few scales around that of the target each takes the one whose rounding errors do the least
-  // in the outputs; quantized = the target rounded to nearest. The errors of inputs that lie far
-  // apart, and of those with different scales, are taken as independent.
+  // Chooses each scale among a few around the one that fits the target, and rounds the target to
+  // nearest. The chosen scale is the one whose rounding errors change the outputs least. Errors of
+  // inputs that lie far apart, or have different scales, count as independent.
   void SearchScales();
-  // quantized = the target rounded one weight after another, each taking over what the ones before
-  // it got wrong (Frantar et al., "GPTQ", 2022, in the form of Babai's nearest plane; Chen et al.,
-  // 2025).
+  // Rounds the target one weight after another, each of which compensates the rounding errors of
+  // those before it (Frantar et al., "GPTQ", 2022, in the form of Babai's nearest plane; Chen et
+  // al., 2025).
   void Gptq();
-  // quantized = for each weight one of the two values around the target, with less loss: what
-  // AdaRound (Nagel et al., 2020) learns by gradients, found by descent over the weights.
+  // Rounds each weight to one of the two values around the target, with a smaller loss. AdaRound
+  // (Nagel et al., 2020) learns that choice by gradients; this finds it by descent over the
+  // weights.
   void AdaRound();
-  // quantized = any values and, for integers with a scale per output or tensor, any scales, with
-  // less loss: what AdaQuant (Hubara et al., 2020) learns.
+  // Moves weights to any values of the grid, with a smaller loss, as AdaQuant (Hubara et al., 2020)
+  // does. Integers with one scale for each output or for the tensor get new scales too.
   void AdaQuant();
-  // The bias that makes the mean output that of the float model. Nothing for layers without bias.
+  // Sets the bias so that the mean output is that of the float model. Does nothing for layers
+  // without a bias.
   void CorrectBias();
   // The values that each weight may take while it is learned.
   enum class Freedom {
@@ -73,20 +81,21 @@ class LayerTuner {
   // kept positions. The quadratic loss over all positions is a part of that loss, and the larger
   // part if few positions are kept. Does nothing for layers without kept positions.
   void LearnBehindActivation(Freedom freedom);
-  // The bias with the least loss there.
+  // Sets the bias to the one with the smallest loss behind the activation function. Does nothing
+  // for layers without a bias or without kept positions.
   void CorrectBiasBehindActivation();
 
   std::span<const float> quantized() const { return quantized_; }  // in the layout of the model
   std::span<const float> bias() const { return bias_; }
 
  private:
-  // What the elements of one row that share a scale cost.
+  // The loss of the elements of one row that share a scale, with that scale times a factor.
   struct ScaleLoss {
     size_t scale;
-    size_t factor;
+    size_t factor;  // index of the factor
     double loss;
   };
-  // Row m of group g; K elements.
+  // Returns one row of the target, layer.columns elements.
   double* Target(int64_t group, int64_t row) {
     return target_.data() + (group * layer_.rows + row) * layer_.columns;
   }
@@ -97,17 +106,25 @@ class LayerTuner {
     return double{quantized_[layer_.ElementOf(group, row, column)]};
   }
   void ForEachRow(const std::function<void(int64_t group, int64_t row)>& task);
-  // quantized - optimum as seen by the loss: half its gradient. K elements.
+  // Returns half the gradient of the loss with respect to one row, layer.columns elements.
   std::vector<double> Gradient(int64_t group, int64_t row) const;
-  // Adds what the row's errors cost, with each scale times each of the factors, to `losses`.
+  // Appends to `losses` the loss of the row's rounding errors, for each scale and each factor.
   void AddScaleLosses(int64_t group, int64_t row, std::span<const double> factors,
                       std::vector<ScaleLoss>& losses) const;
+  // Returns the columns in the order of GPTQ: the last one is rounded first.
   std::vector<int64_t> RoundingOrder(int64_t group) const;
+  // Returns whether GPTQ may choose scales anew: the options ask for it, there are several factors
+  // to choose from, no two rows share a scale, and columns that share one are neighbours.
   bool CanRefreshScales() const;
-  // Of the two values around the target that next to the optimum.
+  // Returns the one of the two values around the target that is nearer to the optimum.
   float RoundAround(size_t element, double target, double optimum) const;
+  // Changes one weight of the row at a time to the value with the smallest loss while all others
+  // stay, until none changes. `candidates(column, element, optimum)` returns the allowed value next
+  // to the optimum.
   template <typename Candidates>
   void Descend(int64_t group, int64_t row, const Candidates& candidates);
+  // Sets the scales to those with the smallest loss for the present codes. Returns whether any
+  // changed.
   bool RefitScales();
 
   const LinearLayer& layer_;
@@ -117,7 +134,7 @@ class LayerTuner {
   const LayerTunerOptions& options_;
   ThreadPool& pool_;
   bool has_bias_ = false;
-  bool are_scales_searched_ = false;  // for the present target
+  bool are_scales_searched_ = false;  // SearchScales or Gptq chose them for the present target
   std::vector<float> original_bias_;
   std::vector<double> hessian_;  // [groups, columns, columns], with the ridge
   std::vector<double> cross_;    // [groups, rows, columns], with the ridge
@@ -126,24 +143,29 @@ class LayerTuner {
   std::vector<float> bias_;
 };
 
-// Returns the bytes that learning a layer takes beside its moments: the tuner itself, a copy of
-// each group's matrix while gptq or least_squares factor it, and the weight in its forms.
+// Returns the bytes that learning a layer takes beside its moments: the tuner, a copy of each
+// group's matrix while GPTQ or least squares factor it, and several copies of the weight.
 uint64_t TunerBytes(const LinearLayer& layer);
 
-// The mean over positions of |W x + b - y|^2, summed over the outputs. `bias` is what is added to
-// the products that y was observed with; `moments` any positions. NaN if there are none.
+// Returns the mean over positions of |W x + b - y|^2, summed over the outputs. NaN if `moments`
+// have no positions. `bias` (empty: none) is b. If a node behind the layer adds the bias, y does
+// not contain it, and b is the change from the float model's bias.
 double MeanSquaredError(const LinearLayer& layer, const Moments& moments,
                         std::span<const float> weights, std::span<const float> bias,
                         ThreadPool& pool);
 
-// The mean over positions of |y - mean y|^2: what the error is measured against.
+// Returns the mean over positions of |y - mean y|^2, summed over the outputs. Errors are reported
+// as a share of it.
 double OutputVariance(const LinearLayer& layer, const Moments& moments);
 
-// The same behind the layer's activation function, at the positions that were kept. `bias` is the
-// layer's, `float_bias` that of the float model. NaN if none were kept.
+// Returns MeanSquaredError behind the layer's activation function, at the kept positions. `bias` is
+// the tuned layer's, `float_bias` that of the float model (empty: none). NaN if no position was
+// kept. REQUIRES: the layer has an activation function.
 double ErrorBehindActivation(const LinearLayer& layer, const MomentRows& kept,
                              std::span<const float> weights, std::span<const float> bias,
                              std::span<const float> float_bias, ThreadPool& pool);
+// Returns OutputVariance behind the layer's activation function, at the kept positions.
+// REQUIRES: the layer has an activation function, and positions were kept.
 double VarianceBehindActivation(const LinearLayer& layer, const MomentRows& kept,
                                 std::span<const float> float_bias);
 

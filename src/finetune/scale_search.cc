@@ -1,4 +1,4 @@
-// Pass clip_search of LayerTuner.
+// Pass clip_search of LayerTuner: chooses each scale by the error of the outputs.
 #include <algorithm>
 #include <numeric>
 
@@ -8,7 +8,7 @@ namespace bitpress::finetune {
 
 void LayerTuner::AddScaleLosses(int64_t group, int64_t row, std::span<const double> factors,
                                 std::vector<ScaleLoss>& losses) const {
-  // Columns that lie further apart are taken as independent: the cost is theirs times this.
+  // Errors of columns further apart count as independent. The cost grows with this number.
   constexpr size_t kWindow = 128;
   const int64_t columns = layer_.columns;
   const double* const hessian = Hessian(group);
@@ -48,7 +48,8 @@ void LayerTuner::SearchScales() {
   RoundToNearest();
   if (grid_.num_scales() == 0) return;
   const std::span<const double> factors = grid_.ScaleFactors();
-  // Rows may share scales: their losses are added in the order of the rows, a few rows at a time.
+  // Rows may share scales. Their losses are added in the order of the rows, a few rows at a time,
+  // so that the sums do not depend on the number of threads.
   constexpr int64_t kRowsAtOnce = 256;
   const int64_t num_rows = layer_.groups * layer_.rows;
   std::vector<double> losses(grid_.num_scales() * factors.size());
