@@ -69,12 +69,13 @@ class Learner {
 
   bool IsJudgedBehindActivation() const { return layer_.activation && judge_.kept.count > 0; }
 
-  // In parts of the variance of the outputs.
+  // Returns the error of weights and bias on the positions that judge, as a share of the variance
+  // of the outputs.
   double ErrorOf(std::span<const float> weights, std::span<const float> bias) {
     if (IsJudgedBehindActivation()) {
       return ErrorBehindActivation(layer_, judge_.kept, weights, bias, task_.bias, pool_) / unit_;
     }
-    // As it is added to what was observed.
+    // The observed outputs do not contain a bias that a node behind the layer adds.
     std::vector<float> added(bias.begin(), bias.end());
     if (layer_.is_bias_behind) {
       for (size_t i = 0; i < added.size(); ++i) added[i] -= task_.bias[i];
@@ -82,8 +83,8 @@ class Learner {
     return MeanSquaredError(layer_, judge_, weights, added, pool_) / unit_;
   }
 
-  // From the given ridge on upwards, as long as the real weights it leads to get better. Layers
-  // with more inputs than the samples can tell apart want large ones.
+  // Multiplies the ridge as long as the real weights that it leads to get better. Layers with more
+  // inputs than the samples can tell apart need large ridges.
   void ChooseRidge() {
     if (!is_held_back_) return;
     if (!Has(FinetunePass::kLeastSquares) && !Has(FinetunePass::kAdaQuant)) return;
@@ -117,7 +118,7 @@ class Learner {
     for (const FinetunePass pass : task_.passes) {
       switch (pass) {
         case FinetunePass::kAwq:
-          continue;  // was done to the model
+          continue;  // ScaleChannels has done it to the model
         case FinetunePass::kClipSearch:
           tuner.SearchScales();
           is_rounded = true;
@@ -141,7 +142,7 @@ class Learner {
           OfferBehindActivation(tuner, pass);
           continue;
         case FinetunePass::kBiasCorrection:
-          if (is_rounded) continue;  // every offer has it already
+          if (is_rounded) continue;  // every offer has corrected biases already
           round();
           break;
       }
@@ -169,7 +170,7 @@ class Learner {
     Take(tuner, plan::FinetunePassNames({pass}) + " behind the activation function");
   }
 
-  // Takes what the tuner has now if it is the best so far.
+  // Takes the tuner's present weights and bias if they are the best so far.
   void Take(LayerTuner& tuner, std::string name) {
     QuantizedWeight tuned = grid_.Quantize(tuner.quantized(), pool_);
     std::vector<float> bias(tuner.bias().begin(), tuner.bias().end());
@@ -197,12 +198,12 @@ class Learner {
   const LayerMoments& moments_;
   LayerTunerOptions options_;
   ThreadPool& pool_;
-  const bool is_held_back_;  // whether the judge is of samples that nothing is learned from
+  const bool is_held_back_;  // the judging samples are not learned from
   const Moments& judge_;
   WeightGrid grid_;
   double unit_ = 1;
   bool has_offer_ = false;
-  double least_error_ = 0;  // of what was learned
+  double least_error_ = 0;  // smallest error of all offers
   LearnedLayer learned_;
 };
 

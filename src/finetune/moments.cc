@@ -6,15 +6,17 @@
 #include <random>
 #include <utility>
 
+#include "base/check.h"
 #include "calibrate/byte_stream.h"
 #include "kernels/row_products.h"
 
 namespace bitpress::finetune {
 namespace {
 
-// Floats of positions that wait to be summed up.
+// Number of floats, of positions that wait to be summed up.
 constexpr int64_t kBufferedFloats = int64_t{1} << 20;
-// Rows of a tile of a matrix: two tiles of the longest buffered rows fit the second-level cache.
+// Rows of a matrix that are multiplied together: two such tiles of the longest buffered rows fit
+// the second-level cache.
 constexpr int64_t kTileRows = 64;
 
 int64_t BufferedPositions(const LinearLayer& layer) {
@@ -29,8 +31,8 @@ int64_t KeptPositions(const LinearLayer& layer, int64_t wanted) {
   return std::min(wanted, kMostFloats / (layer.groups * (layer.columns + layer.rows)));
 }
 
-// Those at `positions`, which ascend, of a row that `read(first, count, out)` gives the elements
-// of.
+// Writes the elements of a row at `positions`, which ascend. `read(first, count, out)` reads
+// consecutive elements of the row.
 void ReadSome(std::span<const int64_t> positions,
               const std::function<void(int64_t first, int64_t count, float* out)>& read,
               float* out) {
@@ -46,6 +48,7 @@ void ReadSome(std::span<const int64_t> positions,
   }
 }
 
+// Returns whether a number is NaN or infinite.
 bool IsSpecial(float x) { return (std::bit_cast<uint32_t>(x) & 0x7F800000U) == 0x7F800000U; }
 
 }  // namespace
@@ -82,7 +85,7 @@ struct MomentAccumulator::State {
   void SkipSpecials();
   void AddGroupTile(int64_t group, int64_t tile, int64_t length);
 
-  // Gives memory back.
+  // Releases the memory of spilled arrays until they are used again.
   void Release() const {
     moments.inputs.Release();
     moments.cross.Release();
@@ -102,7 +105,8 @@ struct MomentAccumulator::State {
   Moments moments;
 };
 
-// One of each of as many parts of the run, in ascending order; empty: all.
+// Cuts the run into as many equal parts as positions count, and chooses one position of each, in
+// ascending order. Returns nothing if all count.
 std::vector<int64_t> MomentAccumulator::State::ChoosePositions(int64_t num_positions) {
   const int64_t count = options.num_positions;
   if (count == 0 || num_positions <= count) return {};
@@ -115,7 +119,7 @@ std::vector<int64_t> MomentAccumulator::State::ChoosePositions(int64_t num_posit
   return chosen;
 }
 
-// Of buffered positions [begin, end); Vitter's algorithm R.
+// Keeps some of the buffered positions [begin, end), by Vitter's algorithm R.
 void MomentAccumulator::State::KeepSome(int64_t begin, int64_t end) {
   MomentRows& kept = moments.kept;
   if (kept.capacity == 0) return;
@@ -140,7 +144,7 @@ void MomentAccumulator::State::KeepSome(int64_t begin, int64_t end) {
   }
 }
 
-// A position with a NaN counts as if it had not been there.
+// Sets buffered positions with a NaN or infinity to 0 and does not count them.
 void MomentAccumulator::State::SkipSpecials() {
   std::vector<uint8_t> is_special(static_cast<size_t>(num_buffered));
   const auto mark = [&](const SpillableArray<float>& values, int64_t num_rows) {
@@ -166,14 +170,13 @@ void MomentAccumulator::State::SkipSpecials() {
   moments.num_skipped += num_special;
 }
 
-// Rows [tile * kTileRows, ...) of a group: of the lower triangle of x x', or, behind those, of y
-// x'.
+// Adds one tile of a group: rows of the lower triangle of x x' or, after those, rows of y x'.
 void MomentAccumulator::State::AddGroupTile(int64_t group, int64_t tile, int64_t length) {
   const int64_t columns = layer.columns;
   const int64_t num_input_tiles = (columns + kTileRows - 1) / kTileRows;
   const auto stride = static_cast<size_t>(capacity);
   const auto multiply = [&](const float* a, int64_t num_a, int64_t num_b, double* out) {
-    // The second operand in tiles too, so that the first stays in the cache.
+    // The second operand is cut into tiles too, so that the first stays in the cache.
     for (int64_t begin = 0; begin < num_b; begin += kTileRows) {
       const auto count = static_cast<size_t>(std::min(kTileRows, num_b - begin));
       kernels::AddRowProducts({a, static_cast<size_t>(num_a), stride},
@@ -226,7 +229,7 @@ void MomentAccumulator::State::Flush(const runtime::ParallelTasks& run_parallel)
   const int64_t num_tiles =
       (layer.columns + kTileRows - 1) / kTileRows + (layer.rows + kTileRows - 1) / kTileRows;
   run_parallel(static_cast<size_t>(layer.groups * num_tiles), [&](size_t task) {
-    // The longest rows of the triangle first.
+    // The longest rows of the triangle come first, so that threads end at about the same time.
     const auto reversed = layer.groups * num_tiles - 1 - static_cast<int64_t>(task);
     AddGroupTile(reversed / num_tiles, reversed % num_tiles, length);
   });
@@ -234,6 +237,7 @@ void MomentAccumulator::State::Flush(const runtime::ParallelTasks& run_parallel)
 }
 
 void SubtractBias(const LinearLayer& layer, std::span<const float> bias, Moments& moments) {
+  BITPRESS_DCHECK(std::ssize(bias) == layer.num_outputs());
   if (moments.num_positions == 0) return;
   const auto count = static_cast<double>(moments.num_positions);
   for (size_t output = 0; output < bias.size(); ++output) {
@@ -267,10 +271,11 @@ void MomentAccumulator::Add(std::span<const int64_t> input_dims, const float* in
                             std::span<const int64_t> output_dims, const float* output,
                             const runtime::ParallelTasks& run_parallel) {
   State& state = *state_;
+  BITPRESS_DCHECK(state.x.size() > 0);  // Finish takes the buffers away
   const PatchReader reader(state.layer, input_dims, output_dims);
   const int64_t num_inputs = state.layer.groups * state.layer.columns;
   const int64_t num_outputs = state.layer.groups * state.layer.rows;
-  // Rows of one task: enough to be worth it.
+  // Rows of one task: enough to be worth the start of a task.
   constexpr int64_t kRowsOfTask = 16;
   const int64_t num_tasks = (num_inputs + num_outputs + kRowsOfTask - 1) / kRowsOfTask;
   const std::vector<int64_t> chosen = state.ChoosePositions(reader.num_positions());
@@ -317,7 +322,7 @@ Moments MomentAccumulator::Finish(const runtime::ParallelTasks& run_parallel) {
   for (size_t group = 0; group < static_cast<size_t>(state.layer.groups); ++group) {
     double* const matrix = state.moments.inputs.data() + group * columns * columns;
     for (size_t i = 0; i < columns; ++i) {
-      // The tiles on the diagonal were computed whole: the two halves are the same sums.
+      // Tiles on the diagonal were computed whole, and their two halves are the same sums.
       for (size_t j = 0; j < i; ++j) matrix[j * columns + i] = matrix[i * columns + j];
     }
   }

@@ -1,8 +1,9 @@
-// Second moments of a layer: what a quadratic loss of its weights needs of the samples, in memory
-// that does not grow with their number.
+// The second moments of a layer: all that a quadratic loss of its weights needs of the samples, in
+// memory that does not grow with their number. MomentAccumulator makes them from activations, and
+// LayerTuner learns from them.
 //
-// With x the quantized model's input at a position and y the float model's output there, the error
-// of weights W and bias b is the mean of |W x + b - y|^2, a function of the sums kept here.
+// Let x be the quantized model's input at a position and y the float model's output there. The
+// error of weights W and bias b is the mean of |W x + b - y|^2, which is a function of these sums.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +18,10 @@
 
 namespace bitpress::finetune {
 
-// Some of the positions themselves. Each had the same chance to be among them.
+// A random choice of the positions. Each position has the same chance to be in it.
 struct MomentRows {
-  int64_t count = 0;
-  int64_t capacity = 0;
+  int64_t count = 0;        // positions that are kept
+  int64_t capacity = 0;     // positions that there is room for
   SpillableArray<float> x;  // [groups, columns, capacity]
   SpillableArray<float> y;  // [groups, rows, capacity]
 };
@@ -34,43 +35,46 @@ struct Moments {
   std::vector<double> input_sums;      // [groups, columns]
   std::vector<double> output_sums;     // [groups, rows]
   std::vector<double> output_squares;  // [groups, rows]
-  MomentRows kept;                     // where MomentOptions ask for them
+  MomentRows kept;                     // empty unless MomentOptions::num_kept asks for them
 };
 
 struct MomentOptions {
-  // Of the positions of one run, so many count at most, as many of each part of it; 0: all.
+  // Most positions of one run that count. They are spread evenly over the run. 0: all.
   int64_t num_positions = 0;
-  // Decides which, together with the layer's weight and the number of runs before.
+  // Seed of the choice of positions. The name of the layer's weight and the number of runs before
+  // are part of the choice too.
   uint64_t seed = 0;
-  // Positions to keep of all runs, at most; fewer of layers that are very wide.
+  // Most positions that are kept of all runs. Very wide layers keep fewer.
   int64_t num_kept = 0;
-  // The moments, and what waits to be added, lie in temporary files. They are in memory while
-  // something is added or read.
+  // The moments, and positions that wait to be added, lie in temporary files. They are in memory
+  // only while they are added to or read.
   bool is_spilled = false;
 };
 
-// Makes the moments those of y - bias, where outputs hold a bias that stays; `bias` has one value
-// an output. Positions that are kept are left as they are.
+// Turns the moments of y into those of y - bias, for outputs that contain a fixed bias. Kept
+// positions stay as they are. REQUIRES: `bias` has one element for each output.
 void SubtractBias(const LinearLayer& layer, std::span<const float> bias, Moments& moments);
 
-// Bytes of the moments of a layer, and of what adds to them.
+// Returns the bytes that the moments of a layer and their accumulator take.
 uint64_t MomentBytes(const LinearLayer& layer, const MomentOptions& options = {});
 
-// Adds the positions of one run after another. What it sums up depends on their order alone, not on
-// how many threads there are nor, where all positions count, on how they are cut into runs.
+// Sums up the positions of one run after another. The sums depend on the order of the positions,
+// and not on the number of threads. If all positions count, they do not depend either on how
+// positions are cut into runs. Not thread-safe.
 class MomentAccumulator {
  public:
-  // Throws Error(kIo) if temporary files are wanted and have no room.
+  // `layer` must outlive the accumulator. Throws Error(kIo) if temporary files are wanted and have
+  // no room.
   explicit MomentAccumulator(const LinearLayer& layer, const MomentOptions& options = {});
   ~MomentAccumulator();
   MomentAccumulator(MomentAccumulator&&) noexcept;
   MomentAccumulator& operator=(MomentAccumulator&&) noexcept;
 
-  // Throws as PatchReader.
+  // Adds the positions of one run. Throws as PatchReader. REQUIRES: Finish was not called.
   void Add(std::span<const int64_t> input_dims, const float* input,
            std::span<const int64_t> output_dims, const float* output,
            const runtime::ParallelTasks& run_parallel);
-  // The sums. Nothing may be added afterwards.
+  // Returns the sums. Nothing may be added afterwards.
   Moments Finish(const runtime::ParallelTasks& run_parallel);
 
  private:

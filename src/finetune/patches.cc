@@ -2,13 +2,14 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/text.h"
 
 namespace bitpress::finetune {
 namespace {
 
-// Offsets of a tap along each dimension.
+// Returns the place of a tap in the kernel, along each dimension.
 std::vector<int64_t> TapOffsets(const Window& window, int64_t tap) {
   std::vector<int64_t> offsets(window.kernel.size());
   for (size_t d = window.kernel.size(); d-- > 0;) {
@@ -18,7 +19,7 @@ std::vector<int64_t> TapOffsets(const Window& window, int64_t tap) {
   return offsets;
 }
 
-// Positions [first, first + count) of one channel of [batch, channels, positions].
+// Copies positions [first, first + count) of one channel of an array [batch, channels, positions].
 void CopyChannel(const float* from, int64_t num_channels, int64_t channel, int64_t num_positions,
                  int64_t first, int64_t count, float* out) {
   for (int64_t i = 0; i < count;) {
@@ -87,7 +88,6 @@ PatchReader::PatchReader(const LinearLayer& layer, std::span<const int64_t> inpu
   }
 }
 
-// Where a tap reads for output place `out` of dimension d; outside [0, input size): padding.
 int64_t PatchReader::PlaceOf(size_t d, int64_t out, int64_t offset) const {
   const Window& window = layer_.window;
   const int64_t reach = offset * window.dilations[d];
@@ -125,7 +125,6 @@ void PatchReader::ReadWindows(const float* input, int64_t channel, int64_t tap, 
   }
 }
 
-// `length` neighbours of the last dimension.
 void PatchReader::ReadRow(const float* input, int64_t first, int64_t offset, int64_t length,
                           float* out) const {
   const size_t last = input_size_.size() - 1;
@@ -154,6 +153,8 @@ void PatchReader::ReadRow(const float* input, int64_t first, int64_t offset, int
 
 void PatchReader::ReadInputRow(const float* input, int64_t row, int64_t first, int64_t count,
                                float* out) const {
+  BITPRESS_DCHECK(row >= 0 && row < layer_.groups * layer_.columns);
+  BITPRESS_DCHECK(first >= 0 && count >= 0 && first + count <= num_positions_);
   if (layer_.layout == PositionLayout::kChannelsLast) {
     const float* from = input + first * input_channels_ + row;
     for (int64_t i = 0; i < count; ++i) out[i] = from[i * input_channels_];
@@ -175,6 +176,8 @@ void PatchReader::ReadInputRow(const float* input, int64_t row, int64_t first, i
 
 void PatchReader::ReadOutputRow(const float* output, int64_t row, int64_t first, int64_t count,
                                 float* out) const {
+  BITPRESS_DCHECK(row >= 0 && row < layer_.groups * layer_.rows);
+  BITPRESS_DCHECK(first >= 0 && count >= 0 && first + count <= num_positions_);
   if (layer_.layout == PositionLayout::kChannelsLast) {
     const float* from = output + first * output_channels_ + row;
     for (int64_t i = 0; i < count; ++i) out[i] = from[i * output_channels_];
