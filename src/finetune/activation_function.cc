@@ -15,11 +15,11 @@ using Kind = ActivationFunction::Kind;
 
 float Sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
-// A bound of a Clip; nothing where it is no constant.
+// Returns a bound of a Clip. Null if it is no constant.
 std::optional<float> BoundOf(const Model& model, const Node& clip, size_t input,
                              const char* attribute, float fallback) {
   if (clip.num_inputs() <= input || clip.input(input).empty()) {
-    return clip.GetFloat(attribute, fallback);  // before operator set 11
+    return clip.GetFloat(attribute, fallback);  // the bound is an attribute before opset 11
   }
   const std::string& name = clip.input(input);
   if (!model.IsInitializer(name)) return std::nullopt;
@@ -52,7 +52,7 @@ std::optional<ActivationFunction> FromNode(const Model& model, const Node& node)
   return std::nullopt;
 }
 
-// x * f(x), f a sigmoid.
+// Returns the function x * f(x) if `gate` is a sigmoid f and `product` multiplies x by it.
 std::optional<ActivationFunction> FromGate(const Model& model, const Node& gate,
                                            const Node& product) {
   if (product.op_type() != "Mul" || !product.domain().empty()) return std::nullopt;

@@ -1,5 +1,5 @@
-// The activation functions behind layers, as far as they have one number for each: what a layer's
-// output is good for is what its function makes of it.
+// The activation function behind a layer, if it works on each number alone. Fine-tuning uses it to
+// judge errors of the layer's output by the change of the function's value.
 #pragma once
 
 #include <optional>
@@ -12,18 +12,18 @@ namespace bitpress::finetune {
 struct ActivationFunction {
   enum class Kind { kClip, kLeakyRelu, kHardSigmoid, kHardSwish, kSigmoid, kSilu, kTanh, kGelu };
   Kind kind = Kind::kClip;
-  // kClip: the bounds (Relu has 0 and infinity); kLeakyRelu: a is the slope below 0; kHardSigmoid,
-  // kHardSwish: slope and offset of the sigmoid.
+  // kClip: lower and upper bound (Relu: 0 and infinity). kLeakyRelu: a is the slope below 0.
+  // kHardSigmoid and kHardSwish: slope and offset of the sigmoid.
   float a = 0;
   float b = 0;
 
   float Apply(float x) const;
-  float Slope(float x) const;  // its derivative
+  float Slope(float x) const;  // derivative of Apply
 };
 
-// The function that alone reads a value: Relu, Clip with constant bounds, LeakyRelu, HardSigmoid,
-// HardSwish, Sigmoid, Tanh or Gelu, or x * Sigmoid(x) and x * HardSigmoid(x). Nothing where
-// something else reads it too.
+// Returns the function that is the only reader of a value: Relu, Clip with constant bounds,
+// LeakyRelu, HardSigmoid, HardSwish, Sigmoid, Tanh or Gelu, or x * Sigmoid(x) and
+// x * HardSigmoid(x). Null if the value has another reader, or one more.
 std::optional<ActivationFunction> FindActivation(const graph::Model& model,
                                                  const std::string& value);
 

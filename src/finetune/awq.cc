@@ -29,7 +29,8 @@ struct Readers {
   std::vector<const LinearLayer*> layers;
 };
 
-// Matrix products whose activation stays float, by activation, in graph order.
+// Returns the matrix products whose activation stays float, grouped by that activation, in graph
+// order.
 std::vector<Readers> FindReaders(const graph::Model& model, const plan::QuantPlan& plan,
                                  const Layers& layers) {
   std::set<std::string> quantized;
@@ -41,7 +42,7 @@ std::vector<Readers> FindReaders(const graph::Model& model, const plan::QuantPla
   for (const LinearLayer& layer : layers.found) {
     const bool is_product =
         layer.layout == PositionLayout::kChannelsLast && layer.recurrent == RecurrentWeight::kNone;
-    // Channels of several activations have no one factor.
+    // A weight that several activations multiply would need one factor for all of them.
     if (!is_product || layer.readings.size() > 1) continue;
     if (model.Initializer(layer.weight).type != DataType::kFloat) continue;
     const Reading& reading = layer.readings.front();
@@ -59,13 +60,14 @@ std::vector<Readers> FindReaders(const graph::Model& model, const plan::QuantPla
   return found;
 }
 
-// Powers of the channels' magnitudes, whose middle on a logarithmic scale is 1.
+// Returns the channels' magnitudes to the power of alpha, divided by their middle on a logarithmic
+// scale.
 std::vector<double> FactorsOf(std::span<const double> magnitudes, double alpha) {
   std::vector<double> factors(magnitudes.size(), 1.0);
   double least = 0;
   double most = 0;
   for (size_t i = 0; i < factors.size(); ++i) {
-    if (!(magnitudes[i] > 0)) continue;  // nothing ever came in
+    if (!(magnitudes[i] > 0)) continue;  // the channel was always 0
     factors[i] = std::max(std::pow(magnitudes[i], alpha), 1e-4);
     least = least > 0 ? std::min(least, factors[i]) : factors[i];
     most = std::max(most, factors[i]);
@@ -78,12 +80,13 @@ std::vector<double> FactorsOf(std::span<const double> magnitudes, double alpha) 
   return factors;
 }
 
+// Tries the alphas for one activation at a time.
 class FactorSearch {
  public:
   FactorSearch(const graph::Model& model, const plan::QuantPlan& plan, ThreadPool& pool)
       : model_(model), plan_(plan), pool_(pool) {}
 
-  // Empty: none are better than what is there.
+  // Returns the best factors for an activation. Empty if alpha = 0 is the best.
   std::vector<double> Find(const Readers& readers, const Moments& moments) {
     const int64_t columns = readers.layers.front()->columns;
     if (moments.num_positions == 0) return {};
@@ -107,7 +110,7 @@ class FactorSearch {
   }
 
  private:
-  // Of all products, with weights that are rounded after they were scaled.
+  // Returns the error of all products, with weights that are scaled and then rounded.
   double ErrorOf(const Readers& readers, const Eigen::Map<const Matrix>& inputs,
                  const std::vector<double>& factors) {
     double error = 0;
@@ -137,7 +140,7 @@ class FactorSearch {
     return error;
   }
 
-  // The sum of e H e' over the rows e.
+  // Returns the sum of e H e' over the rows e of `errors`, where H is `inputs`.
   double SumOfForms(const Matrix& errors, const Eigen::Map<const Matrix>& inputs) {
     constexpr Eigen::Index kRowsOfTask = 64;
     const Eigen::Index num_tasks = (errors.rows() + kRowsOfTask - 1) / kRowsOfTask;

@@ -1,10 +1,11 @@
-// AWQ (Lin et al., 2023): of weights that are quantized while activations stay float, the few that
-// meet large activations matter most. Each input channel of a matrix product is divided by a factor
-// and the weight's rows are multiplied by it before they are rounded:
+// AWQ (Lin et al., 2023) scales the channels of matrix products before their weights are rounded.
+// It is for weight-only quantization: the few weights that multiply large activations matter most.
+// Each input channel is divided by a factor, and the weight's rows are multiplied by it:
 //
-//   s = (root mean square of the channel)^alpha, alpha of 0, 0.1, ..., 1
+//   s = (root mean square of the channel)^alpha, alpha = 0, 0.1, ..., 1
 //
-// with the alpha that leaves the least error in the products, by the second moments of the inputs.
+// The alpha is the one with the smallest error in the products. The errors are computed from the
+// second moments of the inputs.
 #pragma once
 
 #include "base/thread_pool.h"

@@ -125,7 +125,7 @@ void LearningJournal::Read(const std::string& header) {
         std::string weight = layer.report.weight;
         found_.insert_or_assign(std::move(weight), std::move(layer));
       } catch (const Error&) {
-        break;  // of another version
+        break;  // another version wrote it
       }
       end += kRecordHead + length;
     }
@@ -143,7 +143,7 @@ void LearningJournal::Add(const LearnedLayer& layer) {
   if (path_.empty()) return;
   const std::string record = ToBytes(layer);
   constexpr uint64_t kMost = UINT32_MAX;
-  if (record.size() > kMost) return;  // learned again where it is needed
+  if (record.size() > kMost) return;  // a later run learns the layer again
   ByteWriter head;
   head.Number(static_cast<uint32_t>(record.size()));
   head.Number(calibrate::Crc32c(record));

@@ -1,6 +1,7 @@
-// What was learned so far, in a file beside the output, so that a run that was stopped goes on
-// where it stopped. A record is written as a whole or does not count. A journal of another model,
-// plan, recipe, version or of other samples is not read (journal_key.h).
+// Keeps learned layers in a file beside the output, so that a fine-tuning run that was stopped
+// continues where it stopped. A record that was not written completely does not count. A journal
+// with another key, that is, of another model, plan, recipe, version or other samples, is not read
+// (journal_key.h).
 #pragma once
 
 #include <cstdint>
@@ -15,49 +16,50 @@
 
 namespace bitpress::finetune {
 
-// The samples that the errors of a layer are of.
+// The samples that the errors of a layer were measured on.
 enum class Judge : uint8_t {
-  kNone,      // there were none: the layer never ran, or on NaN and infinity only
-  kHeldBack,  // the layer did not learn from them
-  kLearned,   // none were held back, so that those it learned from judge themselves
+  kNone,      // no samples: the layer never ran, or only on NaN and infinity
+  kHeldBack,  // samples that the layer did not learn from
+  kLearned,   // the samples that the layer learned from, because none were held back
 };
 // Returns "", "held_back" or "learned".
 std::string_view JudgeName(Judge judge);
 
-// What became of one layer. Errors are mean squares over positions and outputs of the samples that
-// judge, in parts of the variance of the float outputs.
+// The result of fine-tuning for one layer. Errors are mean squares over positions and outputs of
+// the samples that judge, as a share of the variance of the float outputs.
 struct TunedLayerReport {
   std::string node;
   std::string op_type;
   std::string weight;
   std::string format;
-  double error_before = 0;  // quantized directly
-  double error_after = 0;   // of what the model has now
+  double error_before = 0;  // error of the weights rounded to nearest
+  double error_after = 0;   // error of the weights that the model has now
   Judge judge = Judge::kNone;
-  bool is_tuned = false;
-  std::string taken_from;  // the pass whose weights were the best, if it is tuned
-  std::string note;        // why not, or what was odd
+  bool is_tuned = false;   // the model has learned weights
+  std::string taken_from;  // name of the pass whose weights are used, if is_tuned
+  std::string note;        // reason why the layer is not tuned, or a warning; may be empty
 };
 
-// "Conv 'conv1'"; with the weight where a node has several: "LSTM 'cell', 'w'".
+// Returns "Conv 'conv1'", or "LSTM 'cell', 'w'" with the weight if a node has several.
 std::string NameOf(const TunedLayerReport& layer);
 
+// A record of the journal. The vectors are empty unless report.is_tuned.
 struct LearnedLayer {
   TunedLayerReport report;
-  // Where report.is_tuned; integers and scaled floats have parameters too.
   std::vector<float> weights;
-  std::vector<float> bias;  // empty: none, or no new one
-  std::vector<formats::QParams> params;
+  std::vector<float> bias;               // empty: the layer has none, or needs no new one
+  std::vector<formats::QParams> params;  // scales and zero points of integers and scaled floats
 };
 
 class LearningJournal {
  public:
-  // Reads the records of a file that starts with `key`; begins it anew if it has another one.
-  // An empty path: nothing is read or written. Throws Error(kIo) if the file cannot be written.
+  // Reads the records of a file that starts with `key`. Empties the file if it has another key. If
+  // `path` is empty, nothing is ever read or written. Throws Error(kIo) if the file cannot be
+  // written.
   LearningJournal(std::filesystem::path path, const std::string& key);
 
   const std::map<std::string, LearnedLayer>& found() const { return found_; }  // by weight
-  // Throws Error(kIo).
+  // Writes a record. Throws Error(kIo).
   void Add(const LearnedLayer& layer);
 
  private:

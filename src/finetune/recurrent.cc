@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "plan/quant_plan.h"
 
 namespace bitpress::finetune {
@@ -13,7 +14,7 @@ namespace {
 using graph::Model;
 using graph::Node;
 
-// Appends nodes to the graph in which a node stands.
+// Appends nodes to the graph or body that contains a node.
 class Chain {
  public:
   Chain(Model& model, const Node& beside) : model_(model), beside_(beside) {}
@@ -36,7 +37,7 @@ class Chain {
     return Add("Reshape", {value, name}, output);
   }
 
-  // [time, directions, batch, features] -> [time, batch, directions * features]
+  // Reorders [time, directions, batch, features] to [time, batch, directions * features].
   void JoinDirections(const std::string& value, const std::string& output) {
     const std::string moved =
         Add("Transpose", {value}, output + "_moved", {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
@@ -49,6 +50,7 @@ class Chain {
 };
 
 void AddProduct(Model& model, const LinearLayer& layer, const Reading& reading, Node node) {
+  BITPRESS_DCHECK(node.GetInt("layout", 0) == 0);
   Chain chain(model, node);
   if (layer.recurrent == RecurrentWeight::kInputs) {
     const std::string rows =

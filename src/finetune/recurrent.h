@@ -1,5 +1,5 @@
-// LSTM, GRU and RNN compute their products inside: what a weight multiplies and what comes out is
-// made visible here, by nodes beside them.
+// Makes the matrix products inside LSTM, GRU and RNN visible as values of the model, so that the
+// moments of their weights can be observed. Nodes beside the operator compute the products again.
 #pragma once
 
 #include <span>
@@ -9,11 +9,13 @@
 
 namespace bitpress::finetune {
 
-// Adds, for each reading of a recurrent layer, nodes that compute its `output` from what its node
-// reads or gives, and for a weight of states those states as `states`; time and batch come first in
-// all of them. States are those of all steps that the node gives: the next step reads them, and
-// those of the last one stand for those that the first one was given. Others of `layers` are left
-// alone. REQUIRES: the nodes of recurrent layers have layout 0.
+// Adds nodes that compute the product `output` of each reading of a recurrent layer. For a weight
+// of states they also compute the states it multiplies, as `states`. All these values begin with
+// the dimensions time and batch.
+//
+// The states are the node's output of all steps. Each step but the first reads the states of the
+// step before; the states of the last step stand for the initial ones. Layers that are not
+// recurrent are left alone. REQUIRES: the nodes of recurrent layers have layout 0.
 void AddProducts(graph::Model& model, std::span<const LinearLayer> layers);
 
 }  // namespace bitpress::finetune

@@ -1,5 +1,5 @@
-// Helpers of this room's tests: layers without a model, and what they compute, written as the
-// operators' definitions have it.
+// Helpers of this room's tests: layers without a model, and their outputs, computed by the
+// definitions of the operators.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ inline std::vector<float> RandomNormal(size_t count, uint32_t seed) {
   return values;
 }
 
-// Runs tasks one after another, or the last one first.
+// Return functions that run tasks one after another, from the first or from the last one.
 inline runtime::ParallelTasks RunInOrder() {
   return [](size_t num_tasks, const std::function<void(size_t)>& task) {
     for (size_t i = 0; i < num_tasks; ++i) task(i);
@@ -31,7 +31,7 @@ inline runtime::ParallelTasks RunBackwards() {
   };
 }
 
-// y = x W' + b; weights [outputs, inputs].
+// Returns a layer y = x W' + b with weights [outputs, inputs].
 inline LinearLayer GemmLayer(int64_t num_inputs, int64_t num_outputs,
                              const plan::TensorPlan* row = nullptr) {
   LinearLayer layer;

@@ -16,18 +16,19 @@
 namespace bitpress::finetune {
 namespace {
 
-// Lends values out without a copy; they must live long enough.
+// Wraps values without copying them. They must outlive the result.
 graph::HeldInitializer Lend(std::span<const float> values, const std::vector<int64_t>& dims) {
   return {DataType::kFloat, dims, std::as_bytes(values), nullptr};
 }
 
-// To the next whole number, ties to even. REQUIRES: |x| < 2^51.
+// Returns the whole number next to x, ties to even. NaN stays NaN. REQUIRES: |x| < 2^51.
 double RoundToEven(double x) {
+  BITPRESS_DCHECK(!(std::abs(x) >= 0x1p51));
   constexpr double kMagic = 0x1.8p52;
   return (x + kMagic) - kMagic;
 }
 
-// floor(log2 x) of a positive normal number.
+// Returns floor(log2 x) of a positive normal number.
 int ExponentOf(double x) {
   return static_cast<int>((std::bit_cast<uint64_t>(x) >> 52) & 0x7FF) - 1023;
 }
@@ -78,6 +79,7 @@ WeightGrid::WeightGrid(const plan::TensorPlan& row, plan::OperatorSet operators,
 }
 
 void WeightGrid::FitScales(std::span<const float> values, ThreadPool& pool) {
+  BITPRESS_DCHECK(std::ssize(values) == NumElements(dims_));
   if (row_.integer) {
     const weights::IntegerWeight weight(Lend(values, dims_), row_, reader_, {}, {}, pairs_);
     params_ = weight.Params(pool);
@@ -98,6 +100,7 @@ void WeightGrid::FitScales(std::span<const float> values, ThreadPool& pool) {
 }
 
 void WeightGrid::set_params(std::vector<formats::QParams> params) {
+  BITPRESS_DCHECK(params.size() == params_.size());
   params_ = std::move(params);
   UseParams();
 }
@@ -146,7 +149,7 @@ void WeightGrid::FitBlocks(std::span<const float> values, ThreadPool& pool) {
 }
 
 float WeightGrid::RoundTo(double unit, size_t element, double x) const {
-  if (unit == 0) return 0;  // below the smallest float
+  if (unit == 0) return 0;  // the scale is below the smallest float
   if (!has_float_elements_) {
     const double zero_point = zero_points_.empty() ? 0.0 : double{zero_points_[element]};
     const double code = std::clamp(x / unit, least_ - zero_point, largest_ - zero_point);
@@ -188,16 +191,18 @@ std::span<const double> WeightGrid::ScaleFactors() const {
 
 float WeightGrid::ScaledBy(float scale, double factor) const {
   const double scaled = double{scale} * factor;
-  // A scale that a plan gives may be of another kind, and stays as it is.
+  // The scale may come from a plan and be of another kind. A factor of 1 leaves it as it is.
   if (!row_.integer || factor == 1) return static_cast<float>(scaled);
   return formats::AllowedScale(scaled, row_.integer->scale_kind);
 }
 
 float WeightGrid::RoundScaled(size_t element, double x, double factor) const {
+  BITPRESS_DCHECK(element < units_.size());
   return RoundTo(double{ScaledBy(units_[element], factor)}, element, x);
 }
 
 void WeightGrid::MultiplyScales(std::span<const double> factors) {
+  BITPRESS_DCHECK(factors.size() == num_scales_);
   if (!params_.empty()) {
     for (size_t i = 0; i < params_.size(); ++i) {
       params_[i].scale = ScaledBy(params_[i].scale, factors[i]);

@@ -1,5 +1,5 @@
-// The values that the elements of one weight may take: the one interface between learning and
-// formats. Scales are fixed first; each element then has a grid of its own.
+// The values that the elements of one weight may take in its format. LayerTuner rounds with it and
+// knows nothing else of formats. Scales are fixed first; then each element has a grid of its own.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "base/thread_pool.h"
 #include "formats/qparams.h"
 #include "plan/quant_plan.h"
@@ -14,12 +15,13 @@
 
 namespace bitpress::finetune {
 
-// A weight as the model will hold it.
+// A weight as the model will store it.
 struct QuantizedWeight {
   std::vector<float> values;             // quantized and dequantized
   std::vector<formats::QParams> params;  // integers and scaled floats: plan::WeightScaleTable
 };
 
+// The grid of one weight. Its const methods may be called from several threads.
 class WeightGrid {
  public:
   // `row` and `operators` are the plan's; `row` must outlive the grid. `reader` is the node, for
@@ -27,46 +29,57 @@ class WeightGrid {
   WeightGrid(const plan::TensorPlan& row, plan::OperatorSet operators, std::vector<int64_t> dims,
              std::string reader, std::vector<weights::PairRule> pairs = {});
 
-  // Chooses scales for these values as quantizing them would, and fixes them. Throws
-  // Error(kInvalidModel) if one is not finite.
+  // Chooses the scales that quantizing these values would choose, and fixes them. Throws
+  // Error(kInvalidModel) if a value is not finite. REQUIRES: one value for each element.
   void FitScales(std::span<const float> values, ThreadPool& pool);
 
-  // The value next to x that the element can have with the fixed scales; x beyond the range
-  // saturates. Ties as rounding to even has them. REQUIRES: FitScales, x is finite.
+  // Returns the value next to x that the element can have with the fixed scales. A tie goes to the
+  // even code, and x beyond the range saturates. REQUIRES: FitScales was called, x is finite.
   float Round(size_t element, double x) const;
-  // The distance between the values around x.
+  // Returns the distance between the two values around x. REQUIRES: as Round.
   double StepAt(size_t element, double x) const;
 
-  // Makes the pair sums of values of the grid fit, at the least cost of moving away from `target`;
-  // nothing where there are no pairs.
+  // Changes values of the grid until their pair sums fit, as little away from `target` as possible.
+  // Does nothing if there are no pairs. REQUIRES: FitScales was called.
   void FitPairs(std::span<const float> target, std::span<float> quantized, ThreadPool& pool) const;
-  // Returns `value`, of the grid, or the next one towards code 0 with which the element's pair sums
-  // fit while all other elements are as in `quantized`.
+  // Returns `value`, which is of the grid, if the element's pair sums fit with it. Else returns the
+  // next value towards code 0 with which they fit. All other elements are those of `quantized`.
   float FitBeside(size_t element, float value, std::span<const float> quantized) const;
 
-  // What the model holds if it is given these values: blocks choose their scales anew (values of
-  // Round are kept), others keep the fixed ones if there are any.
+  // Returns the weight that the model stores if it is given these values. Block formats choose
+  // their scales anew, which keeps values that Round returned. Other formats use the fixed scales,
+  // if there are any.
   QuantizedWeight Quantize(std::span<const float> values, ThreadPool& pool) const;
 
-  // Scales that elements share, after FitScales; 0 for formats without one.
+  // Returns the number of different scales after FitScales. 0 for formats without scales.
   size_t num_scales() const { return num_scales_; }
+  // Returns the index of the scale of an element. REQUIRES: num_scales() > 0.
   size_t ScaleIndexOf(size_t element) const {
-    return params_index_.empty() ? block_index_[element] : params_index_[element];
+    const std::vector<uint32_t>& index = params_index_.empty() ? block_index_ : params_index_;
+    BITPRESS_DCHECK(element < index.size());
+    return index[element];
   }
-  // What scales may be multiplied by; 1 comes first, and stands alone where pair sums must fit: the
-  // scale was chosen for that.
+  // Returns the factors that a scale may be multiplied by. The first is 1. It is the only one if
+  // pair sums must fit, because the scale was chosen for them.
   std::span<const double> ScaleFactors() const;
-  // Rounds as Round does, with the scale that MultiplyScales makes of the element's and `factor`.
+  // Rounds as Round does, with the scale that MultiplyScales would give the element.
+  // REQUIRES: num_scales() > 0.
   float RoundScaled(size_t element, double x, double factor) const;
-  // Multiplies scale i by factors[i], one of ScaleFactors. Scales of integers take the next value
-  // that the row's kind of scale allows.
+  // Multiplies scale i by factors[i], one of ScaleFactors(). Scales of integers take the next value
+  // that the row's kind of scale allows. REQUIRES: one factor for each scale.
   void MultiplyScales(std::span<const double> factors);
 
   bool is_integer() const { return row_.integer.has_value(); }
-  // Integers and scaled floats: elements with the same parameters share their scale.
+  // Returns scales and zero points of integers and scaled floats, after FitScales. Empty for block
+  // formats.
   const std::vector<formats::QParams>& params() const { return params_; }
+  // Replaces them. REQUIRES: as many as before.
   void set_params(std::vector<formats::QParams> params);
-  size_t ParamsIndexOf(size_t element) const { return params_index_[element]; }
+  // Returns the index in params() of an element. REQUIRES: params() is not empty.
+  size_t ParamsIndexOf(size_t element) const {
+    BITPRESS_DCHECK(element < params_index_.size());
+    return params_index_[element];
+  }
 
  private:
   float ScaledBy(float scale, double factor) const;
@@ -77,10 +90,10 @@ class WeightGrid {
   int32_t CodeOf(size_t element, float value) const;
   float ValueOf(size_t element, int32_t code) const;
 
-  // Who is whose neighbour in one reading of the weight.
+  // The neighbours of elements in the pair sums of one reading of the weight.
   struct Neighbours {
-    std::vector<uint32_t> of;      // the element itself: it has none
-    std::vector<uint8_t> largest;  // activation code that the element meets
+    std::vector<uint32_t> of;      // neighbour of each element; the element itself: it has none
+    std::vector<uint8_t> largest;  // largest activation code that multiplies each element
   };
 
   const plan::TensorPlan& row_;
@@ -88,19 +101,19 @@ class WeightGrid {
   std::vector<int64_t> dims_;
   std::string reader_;
   std::vector<weights::PairRule> pairs_;
-  std::vector<Neighbours> neighbours_;  // of each of pairs_
-  // What codes mean in units of the element's scale: whole numbers, or floats.
+  std::vector<Neighbours> neighbours_;  // one for each of pairs_
+  // Codes are floats in units of the element's scale; false: they are whole numbers.
   bool has_float_elements_ = false;
   int mantissa_bits_ = 0;
   int min_exponent_ = 0;
   int max_exponent_ = 0;
-  double least_ = 0;                // code, without its zero point
-  double largest_ = 0;              // code, or the largest magnitude of a float
-  std::vector<float> units_;        // of each element; empty: 1
-  std::vector<float> zero_points_;  // of each element; empty: 0
+  double least_ = 0;                // smallest code, before the zero point is subtracted
+  double largest_ = 0;              // largest code, or largest magnitude of a float
+  std::vector<float> units_;        // scale of each element; empty: all are 1
+  std::vector<float> zero_points_;  // zero point of each element; empty: all are 0
   std::vector<formats::QParams> params_;
-  std::vector<uint32_t> params_index_;  // of each element, where there are params_
-  std::vector<uint32_t> block_index_;   // of each element, blocks only
+  std::vector<uint32_t> params_index_;  // index in params_ of each element
+  std::vector<uint32_t> block_index_;   // block of each element, for block formats only
   size_t num_scales_ = 0;
 };
 
