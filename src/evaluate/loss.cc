@@ -4,6 +4,9 @@
 #include <limits>
 #include <vector>
 
+#include "base/check.h"
+#include "base/error.h"
+
 namespace bitpress::evaluate {
 namespace {
 
@@ -20,9 +23,16 @@ double SqnrDb(double noise) {
 
 void LossMeter::Add(std::span<const Output> reference, std::span<const Output> outputs,
                     size_t num_samples, std::span<const int64_t> labels) {
+  BITPRESS_DCHECK(reference.size() == outputs.size());
   bool has_scores = false;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (reference[i].values.empty() || outputs[i].values.empty()) continue;
+    if (reference[i].dims != outputs[i].dims) {
+      Fail(ErrorCode::kUnsupported,
+           "output {} has the shape [{}], and [{}] with quantized layers: its shape depends on its "
+           "values, so that the two cannot be compared",
+           i, fmt::join(reference[i].dims, ", "), fmt::join(outputs[i].dims, ", "));
+    }
     const bool per_sample = outputs[i].IsPerSample(num_samples);
     const size_t num_rows = per_sample ? num_samples : 1;
     const bool is_score = !has_scores && outputs[i].HasClassScores(num_samples);

@@ -1,5 +1,5 @@
-// How far outputs of a changed model are from those of the model it was made from, in one number a
-// measure.
+// Measures how much the outputs of a changed model lose against those of the model that it was made
+// from. Searches compare candidates by these numbers.
 #pragma once
 
 #include <cstdint>
@@ -11,36 +11,42 @@
 
 namespace bitpress::evaluate {
 
+// The loss of a model by several measures.
 struct Loss {
-  // Energy of the error in parts of the energy of the reference: 10^(-SQNR/10).
+  // Energy of the error divided by the energy of the reference: 10^(-SQNR/10).
   double noise = 0;
-  double l2 = 0;      // mean over samples of the Euclidean norm of the error
+  double l2 = 0;      // Euclidean norm of the error, averaged over samples
   double cosine = 1;  // see OutputComparison
-  // Where the model gives class scores: mean over samples of the Kullback-Leibler divergence of
-  // their softmax, in nats, and how often both rank the same class first, 0 to 1.
-  std::optional<double> divergence, agreement;
-  // With labels besides: how often the first class is the right one.
+  // Kullback-Leibler divergence of the softmax of the class scores, in nats, averaged over samples.
+  // Null if the model gives no class scores.
+  std::optional<double> divergence;
+  // Share of the samples for which both models rank the same class first, 0 to 1. Null if the model
+  // gives no class scores.
+  std::optional<double> agreement;
+  // Share of the samples whose first class is the right one, 0 to 1. Null without labels or without
+  // class scores.
   std::optional<double> top1, reference_top1;
 };
 
-// 10 log10(1 / noise); +infinity without any.
+// Returns 10 log10(1 / noise); +infinity if there is no noise.
 double SqnrDb(double noise);
 
-// Takes one run after another. Not thread-safe.
+// Measures the loss over several runs. Not thread-safe.
 class LossMeter {
  public:
-  // Outputs of the same position belong together; those without values are left out.
-  // `labels` has the class of each sample, or is empty; one beyond the classes is never right.
-  // REQUIRES: their shapes agree.
+  // Adds one run. Outputs of the same index are compared, and those without values are left out.
+  // `labels` has the class of each sample, or is empty. A label beyond the classes is never right.
+  // Throws Error(kUnsupported) if two outputs have different shapes: the shape depends on values.
+  // REQUIRES: both models have the same number of outputs.
   void Add(std::span<const Output> reference, std::span<const Output> outputs, size_t num_samples,
            std::span<const int64_t> labels = {});
-  // REQUIRES: something was added.
+  // Returns the loss over all runs.
   Loss Result() const;
 
  private:
   OutputComparison all_;
   double divergence_sum_ = 0;
-  RankCounter agreements_;  // rank 0: same class; none: another
+  RankCounter agreements_;  // rank 0: both models rank the same class first; null: they do not
   RankCounter ranks_, reference_ranks_;
 };
 

@@ -5,6 +5,9 @@
 #include <cmath>
 #include <limits>
 
+#include "base/error.h"
+#include "evaluate/loss.h"
+
 namespace bitpress::evaluate {
 namespace {
 
@@ -94,6 +97,20 @@ TEST(OutputComparison, ANonfiniteOutputIsAnErrorOfItsWholeEnergy) {
   }
   // Where the reference has no number, nothing can be said.
   EXPECT_NEAR(Compare({3, kNan}, {2.7, 5}).SqnrDb(), 20.0, 1e-9);
+}
+
+TEST(LossMeter, RefusesOutputsWhoseShapeDependsOnValues) {
+  const std::vector<Output> reference = {{.dims = {3, 2}, .values = {1, 2, 3, 4, 5, 6}}};
+  const std::vector<Output> outputs = {{.dims = {1, 2}, .values = {1, 2}}};
+  LossMeter meter;
+  meter.Add(reference, reference, 1);
+  EXPECT_EQ(meter.Result().noise, 0);
+  try {
+    meter.Add(reference, outputs, 1);
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+  }
 }
 
 TEST(Median, OddAndEven) {
