@@ -16,7 +16,7 @@
 namespace bitpress::evaluate {
 namespace {
 
-// One of the two models: its session, and the time it took so far.
+// One of the two models, with its session and the time that its runs took so far.
 class Contender {
  public:
   // `path` names the model in errors; `file` is what is run.
@@ -40,12 +40,19 @@ class Contender {
     return batch.num_samples();
   }
 
-  // `order[i]` is the index in a batch of the tensor that input i takes. Tensors without an input
-  // are left out.
+  // Sets the order of the inputs: input i takes tensor order[i] of a batch. Tensors without an
+  // input are left out.
   void SetInputOrder(std::vector<size_t> order) { order_ = std::move(order); }
 
-  // Runs one batch; returns the milliseconds it took.
-  double Run(const std::vector<Tensor>& batch, bool is_timed) {
+  // Runs one batch, counts its time, and returns that time in milliseconds.
+  double Run(const std::vector<Tensor>& batch) {
+    const double run_ms = WarmUp(batch);
+    time_ms_ += run_ms;
+    return run_ms;
+  }
+  // Does the same without counting the time.
+  double WarmUp(const std::vector<Tensor>& batch) {
+    double run_ms = 0;
     WithContext(path_.string(), [&] {
       const bool takes_all = TakesAllInOrder(batch.size());
       std::vector<Tensor> taken;
@@ -55,14 +62,13 @@ class Contender {
       const auto begin = std::chrono::steady_clock::now();
       results_ = session_.Run(takes_all ? batch : taken);
       const auto end = std::chrono::steady_clock::now();
-      last_ms_ = std::chrono::duration<double, std::milli>(end - begin).count();
+      run_ms = std::chrono::duration<double, std::milli>(end - begin).count();
     });
-    if (is_timed) time_ms_ += last_ms_;
-    return last_ms_;
+    return run_ms;
   }
 
-  const std::vector<Tensor>& results() const { return results_; }  // of the last run
-  // The same as numbers; they are released here.
+  const std::vector<Tensor>& results() const { return results_; }  // outputs of the last run
+  // Returns the outputs of the last run as numbers, and releases results().
   std::vector<Output> TakeOutputs() {
     std::vector<Output> outputs;
     for (const Tensor& result : results_) {
@@ -73,8 +79,8 @@ class Contender {
   }
 
  private:
-  // True if the inputs are all `num_tensors` tensors of a batch in their order, so that the batch
-  // needs no copy.
+  // Returns whether the inputs are all tensors of a batch in their order. Then the batch needs no
+  // copy.
   bool TakesAllInOrder(size_t num_tensors) const {
     if (order_.size() != num_tensors) return false;
     for (size_t i = 0; i < order_.size(); ++i) {
@@ -94,12 +100,11 @@ class Contender {
   runtime::Session session_;
   std::vector<size_t> order_;
   std::vector<Tensor> results_;
-  double last_ms_ = 0;
   double time_ms_ = 0;
 };
 
-// For each value of `wanted` the index of the one in `found` that has its name; by position where a
-// name is missing. Throws if the numbers differ too.
+// Returns, for each value of `wanted`, the index of the value of `found` with its name. If a name
+// is missing, values are matched by position. Throws if their numbers differ too.
 std::vector<size_t> MatchByName(const std::vector<runtime::ValueDescription>& wanted,
                                 const std::vector<runtime::ValueDescription>& found,
                                 std::string_view what) {
@@ -136,6 +141,7 @@ void PadBatch(std::vector<Tensor>& inputs, size_t num_samples, size_t size) {
   }
 }
 
+// One call of Evaluate.
 class Evaluation {
  public:
   Evaluation(const EvaluateOptions& options, data::Source& source)
@@ -168,7 +174,8 @@ class Evaluation {
   }
 
  private:
-  // The model, or what computes it as the wanted kind of processor does.
+  // Returns the file of the model, or of a model that computes as the wanted kind of processor
+  // does.
   std::filesystem::path ModelFile() {
     processor_.processor = options_.processor.value_or(ThisProcessor());
     processor_.nodes = SaturatingNodesOf(options_.model);
@@ -210,16 +217,16 @@ class Evaluation {
       size = fixed_batch_size_;
     }
     if (num_batches_ == 0) {
-      model_.Run(batch.inputs, /*is_timed=*/false);
+      model_.WarmUp(batch.inputs);
       CompareProcessors(batch);
-      if (reference_) reference_->Run(batch.inputs, /*is_timed=*/false);
+      if (reference_) reference_->WarmUp(batch.inputs);
     }
-    // Who runs second finds warmer caches, so they take turns.
+    // The model that runs second finds warmer caches, so the models take turns.
     double reference_ms = 0;
     const bool reference_first = num_batches_ % 2 == 1;
-    if (reference_ && reference_first) reference_ms = reference_->Run(batch.inputs, true);
-    const double model_ms = model_.Run(batch.inputs, true);
-    if (reference_ && !reference_first) reference_ms = reference_->Run(batch.inputs, true);
+    if (reference_ && reference_first) reference_ms = reference_->Run(batch.inputs);
+    const double model_ms = model_.Run(batch.inputs);
+    if (reference_ && !reference_first) reference_ms = reference_->Run(batch.inputs);
     if (reference_) ratios_.push_back(model_ms / std::max(reference_ms, 1e-6));
 
     const std::vector<Output> outputs = model_.TakeOutputs();
@@ -275,7 +282,7 @@ class Evaluation {
              model_.outputs()[i].name, fmt::join(found.dims, ", "),
              fmt::join(reference.dims, ", "));
       }
-      // Classes and indices that a model gives as whole numbers have no distance.
+      // Outputs that are whole numbers, such as classes and indices, have no distance.
       if (found.values.empty() || reference.values.empty()) continue;
       const bool per_sample = found.IsPerSample(size);
       const size_t num_rows = per_sample ? size : 1;
@@ -365,14 +372,14 @@ class Evaluation {
   ProcessorReport processor_;
   Contender model_;
   std::optional<Contender> reference_;
-  size_t fixed_batch_size_ = 0;        // 0: any
-  std::vector<size_t> match_;          // output of the reference for each of the model
-  std::optional<size_t> class_index_;  // of the model's outputs
+  size_t fixed_batch_size_ = 0;        // samples that the models fix for one run; 0: any number
+  std::vector<size_t> match_;          // index of the reference's output for each of the model's
+  std::optional<size_t> class_index_;  // index of the model's output with the class scores
   std::vector<OutputComparison> comparisons_;
   OutputComparison all_;
   RankCounter ranks_;
   RankCounter reference_ranks_;
-  RankCounter agreements_;  // rank 0: same class; none: another
+  RankCounter agreements_;  // rank 0: both models rank the same class first; null: they do not
   uint64_t num_nonfinite_ = 0;
   std::vector<double> ratios_;
   size_t num_samples_ = 0;

@@ -11,8 +11,8 @@ namespace {
 using graph::Model;
 using graph::Node;
 
-// Says where the operators of ONNX Runtime have their inputs. `also_weight`: LSTM's recurrent
-// weight.
+// The indices of the inputs of one of ONNX Runtime's operators; -1: it has no such input.
+// `also_weight` is the recurrent weight of an LSTM.
 struct Signature {
   std::string_view op_type;
   int activations, activation_zero_point, weight, weight_zero_point;
@@ -46,7 +46,8 @@ DataType TypeOf(const Model& model, const std::string& value) {
   return value.empty() ? DataType::kUndefined : model.InfoOf(value).type;
 }
 
-// Returns whether activations may be uint8: operators that quantize them inside make them so.
+// Returns whether the activations may be uint8. Operators that quantize them inside make them
+// uint8.
 bool AreBytes(const Model& model, const Node& node, const Signature& signature) {
   if (signature.activation_zero_point < 0) return true;
   const DataType of_zero_point = TypeOf(model, InputOf(node, signature.activation_zero_point));
@@ -56,8 +57,8 @@ bool AreBytes(const Model& model, const Node& node, const Signature& signature) 
   return type == DataType::kUInt8 || type == DataType::kUndefined;
 }
 
-// A weight as it lies in the file: where a Transpose of its last two dimensions stands behind it,
-// which ONNX Runtime folds at load, the constant before that.
+// A weight as the file stores it. If a Transpose of the last two dimensions gives the weight, which
+// ONNX Runtime folds at load, this is the constant before the Transpose.
 struct StoredWeight {
   std::string name;
   bool is_swapped = false;
@@ -95,7 +96,7 @@ bool IsInt8Constant(const Model& model, const std::string& value) {
          model.InfoOf(value).type == DataType::kInt8;
 }
 
-// The DequantizeLinear that gives an input.
+// Returns the DequantizeLinear that gives an input. Null if another node does, or if it has blocks.
 std::optional<Node> DequantizerOf(const Model& model, const Node& node, size_t input) {
   if (input >= node.num_inputs() || node.input(input).empty()) return std::nullopt;
   std::optional<Node> producer = model.Producer(node.input(input));
@@ -104,7 +105,7 @@ std::optional<Node> DequantizerOf(const Model& model, const Node& node, size_t i
   return is_one ? producer : std::nullopt;
 }
 
-// A float operator whose activation and weight are both dequantized.
+// Returns the product of a float operator whose activation and weight are both dequantized.
 std::optional<IntegerProduct> BetweenPairs(const Model& model, const Node& node) {
   const std::optional<Node> data = DequantizerOf(model, node, 0);
   const std::optional<Node> weight = DequantizerOf(model, node, 1);

@@ -1,6 +1,6 @@
-// The integer products of a model, and which of them can saturate on x86 processors without VNNI
-// (formats/pair_sums.h). For models of any tool, as files and as the graphs that ONNX Runtime makes
-// of them.
+// Finds the integer products of a model that can saturate on x86 processors without VNNI
+// (formats/pair_sums.h). Use it to find out whether a model gives other results there. It knows the
+// models of any tool, as files and as the graphs that ONNX Runtime makes of them.
 #pragma once
 
 #include <cstdint>
@@ -14,30 +14,32 @@
 
 namespace bitpress::evaluate {
 
-// An operator that multiplies uint8 activations with a constant int8 weight: one on codes, such as
-// QLinearConv, or a Conv, Gemm or MatMul between DequantizeLinear and QuantizeLinear.
+// An operator that multiplies uint8 activations by a constant int8 weight. It is an operator on
+// codes, such as QLinearConv, or a Conv, Gemm or MatMul between DequantizeLinear and
+// QuantizeLinear.
 struct IntegerProduct {
   graph::Node node;
-  std::string weight;             // the codes, an initializer
+  std::string weight;             // initializer with the weight's codes
   std::string weight_zero_point;  // "": none
-  bool is_image = false;          // a convolution
+  bool is_image = false;          // the operator is a convolution
   ops::SumLayout sums;
 
-  // The pairs whose sums saturate for some activations, those of one sum together.
+  // Returns the pairs whose sums saturate for some activations. Pairs of one sum are neighbours.
   std::vector<kernels::SaturatingPair> Pairs(const graph::Model& model) const;
 };
 
-// Those whose kernels saturate, in graph order. A recurrent operator has one for each weight. An
-// activation whose type the graph does not tell counts as uint8.
+// Returns the products whose kernels saturate pair sums, in graph order. A recurrent operator has
+// one product for each weight. An activation of unknown type counts as uint8.
 std::vector<IntegerProduct> SaturatingKernels(const graph::Model& model);
 
 // A node with pairs that can saturate.
 struct SaturatingNode {
-  std::string name;  // of its first output where it has none
+  std::string name;  // name of the node, or of its first output if it has none
   std::string op_type;
-  uint64_t num_pairs = 0;      // that can saturate
-  uint64_t num_all_pairs = 0;  // of its weights
+  uint64_t num_pairs = 0;      // pairs of weights that can saturate
+  uint64_t num_all_pairs = 0;  // all pairs of its weights
 };
+// Returns the nodes of a model with pairs that can saturate, in graph order.
 std::vector<SaturatingNode> FindSaturatingNodes(const graph::Model& model);
 
 }  // namespace bitpress::evaluate

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/check.h"
+
 namespace bitpress::evaluate {
 namespace {
 
@@ -11,7 +13,7 @@ bool HasNan(std::span<const double> scores) {
   return std::any_of(scores.begin(), scores.end(), [](double score) { return std::isnan(score); });
 }
 
-// The logarithms of softmax(scores).
+// Returns the logarithms of softmax(scores).
 std::vector<double> LogSoftmax(std::span<const double> scores) {
   double lowest = std::numeric_limits<double>::infinity();
   double highest = -lowest;
@@ -20,7 +22,7 @@ std::vector<double> LogSoftmax(std::span<const double> scores) {
     lowest = std::min(lowest, score);
     highest = std::max(highest, score);
   }
-  if (lowest > highest) lowest = highest = 0;  // none is finite
+  if (lowest > highest) lowest = highest = 0;  // no score is finite
   std::vector<double> logs(scores.size());
   double sum = 0;
   for (size_t i = 0; i < scores.size(); ++i) {
@@ -34,6 +36,7 @@ std::vector<double> LogSoftmax(std::span<const double> scores) {
 }  // namespace
 
 double Divergence(std::span<const double> reference, std::span<const double> scores) {
+  BITPRESS_DCHECK(!scores.empty() && reference.size() == scores.size());
   const std::vector<double> wanted = LogSoftmax(reference);
   const std::vector<double> found = LogSoftmax(scores);
   double sum = 0;
@@ -42,6 +45,7 @@ double Divergence(std::span<const double> reference, std::span<const double> sco
 }
 
 std::optional<size_t> RankOf(std::span<const double> scores, size_t label) {
+  BITPRESS_DCHECK(label < scores.size());
   if (HasNan(scores)) return std::nullopt;
   size_t rank = 0;
   for (size_t i = 0; i < scores.size(); ++i) {
@@ -51,12 +55,14 @@ std::optional<size_t> RankOf(std::span<const double> scores, size_t label) {
 }
 
 std::optional<size_t> TopClass(std::span<const double> scores) {
+  BITPRESS_DCHECK(!scores.empty());
   if (HasNan(scores)) return std::nullopt;
   // max_element returns the first of equal ones.
   return static_cast<size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
 
 void OutputComparison::Add(std::span<const double> reference, std::span<const double> output) {
+  BITPRESS_DCHECK(reference.size() == output.size());
   double reference_energy = 0;
   double output_energy = 0;
   double product = 0;
@@ -113,14 +119,17 @@ void RankCounter::Add(std::optional<size_t> rank) {
 }
 
 double RankCounter::Top1() const {
+  BITPRESS_DCHECK(num_samples_ > 0);
   return static_cast<double>(num_first_) / static_cast<double>(num_samples_);
 }
 
 double RankCounter::Top5() const {
+  BITPRESS_DCHECK(num_samples_ > 0);
   return static_cast<double>(num_first_five_) / static_cast<double>(num_samples_);
 }
 
 double Median(std::vector<double> values) {
+  BITPRESS_DCHECK(!values.empty());
   std::sort(values.begin(), values.end());
   const size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;

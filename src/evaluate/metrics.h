@@ -1,6 +1,6 @@
-// How close two sets of numbers are, and how often the largest one is the right one. Pure functions
-// and accumulators in double; the order of the calls is the order of the sums, so equal inputs give
-// equal results. Not thread-safe.
+// Metrics of a model's outputs: the closeness of two sets of numbers, and ranks of classes. They
+// are plain functions and accumulators in double. Sums are made in the order of the calls, so equal
+// inputs give equal results. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -11,23 +11,23 @@
 
 namespace bitpress::evaluate {
 
-// The number of classes ranked before `label`: those with a higher score, and those with the same
-// score and a lower index. Nothing if a score is NaN: such a sample has no ranking.
+// Returns the number of classes ranked before `label`: those with a higher score, and those with
+// the same score and a lower index. Null if a score is NaN, as such a sample has no ranking.
 // REQUIRES: label < scores.size().
 std::optional<size_t> RankOf(std::span<const double> scores, size_t label);
 
-// The class of rank 0. Nothing if a score is NaN. REQUIRES: scores is not empty.
+// Returns the class of rank 0. Null if a score is NaN. REQUIRES: scores is not empty.
 std::optional<size_t> TopClass(std::span<const double> scores);
 
-// The Kullback-Leibler divergence of softmax(scores) from softmax(reference), in nats: >= 0. Scores
-// that are not finite count as if they were the lowest of their side.
+// Returns the Kullback-Leibler divergence of softmax(scores) from softmax(reference), in nats. It
+// is never negative. Scores that are not finite count as the lowest finite one beside them.
 // REQUIRES: both have the same size, 1 or more.
 double Divergence(std::span<const double> reference, std::span<const double> scores);
 
 // Compares outputs with those of a reference, sample by sample.
 //
-// A value that is not finite although the reference's is counts as 0, so it cannot hide: its whole
-// energy is an error. Values whose reference is not finite are left out.
+// If a value is not finite but its reference is, the value counts as 0, and the whole energy of the
+// reference is an error. Values whose reference is not finite are left out.
 class OutputComparison {
  public:
   // Adds one sample (its output, flattened). REQUIRES: both have the same size.
@@ -35,22 +35,22 @@ class OutputComparison {
 
   uint64_t num_values() const { return num_values_; }
   uint64_t num_samples() const { return num_samples_; }
-  // No difference in any value so far, NaN against NaN counting as none.
+  // Returns whether no value differed so far. NaN equals NaN here.
   bool is_identical() const { return is_identical_; }
 
-  // sum (reference - output)^2 / sum reference^2 over all values of all samples; +infinity where
-  // the reference is 0 and the output is not.
+  // Returns sum (reference - output)^2 / sum reference^2 over all values of all samples. +infinity
+  // if all references are 0 and an output is not.
   double NoiseRatio() const;
 
-  // 10 log10(sum reference^2 / sum (reference - output)^2) over all values of all samples: in dB,
-  // +infinity without any error.
+  // Returns 10 log10(sum reference^2 / sum (reference - output)^2) over all values of all samples,
+  // in dB. +infinity if there is no error.
   double SqnrDb() const;
 
-  // The cosine of the angle between reference and output of a sample, averaged over the samples. A
-  // sample of zeros only has 1 with another one like it and 0 with any other.
+  // Returns the cosine of the angle between reference and output of a sample, averaged over the
+  // samples. If both are only zeros, their cosine is 1; if one is, it is 0.
   double Cosine() const;
 
-  // The Euclidean norm of the error of a sample, averaged over the samples.
+  // Returns the Euclidean norm of the error of a sample, averaged over the samples.
   double MeanL2() const;
 
  private:
@@ -63,12 +63,13 @@ class OutputComparison {
   double l2_sum_ = 0;
 };
 
-// Counts hits in the first 1 and the first 5 ranks.
+// Counts the samples whose rank is the first, or one of the first five.
 class RankCounter {
  public:
+  // Adds a sample. Null counts as a miss.
   void Add(std::optional<size_t> rank);
   uint64_t num_samples() const { return num_samples_; }
-  // Shares of the samples, 0 to 1. REQUIRES: a sample was added.
+  // Return the share of the samples, 0 to 1. REQUIRES: a sample was added.
   double Top1() const;
   double Top5() const;
 
@@ -78,7 +79,7 @@ class RankCounter {
   uint64_t num_first_five_ = 0;
 };
 
-// The middle value, or the mean of the two middle ones. REQUIRES: not empty.
+// Returns the middle value, or the mean of the two middle ones. REQUIRES: values is not empty.
 double Median(std::vector<double> values);
 
 }  // namespace bitpress::evaluate

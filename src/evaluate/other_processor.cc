@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "evaluate/outputs.h"
 
@@ -39,7 +40,7 @@ OtherProcessor::OtherProcessor(const std::filesystem::path& model,
       report.sqnr_db = std::numeric_limits<double>::infinity();
     }
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::kIo) throw;  // the disk, not the model
+    if (error.code() == ErrorCode::kIo) throw;  // the disk failed, not the model
     report.not_simulated.emplace_back(error.what());
   }
 }
@@ -61,6 +62,7 @@ void OtherProcessor::Compare(const std::vector<Tensor>& inputs, const std::vecto
 }
 
 std::string DescribeSaturation(const ProcessorReport& report) {
+  BITPRESS_DCHECK(!report.nodes.empty());
   const std::string where = fmt::format("sums of 8-bit products can saturate in {} operator{}",
                                         report.nodes.size(), report.nodes.size() == 1 ? "" : "s");
   if (!report.sqnr_db) return where + "; what that costs was not measured";

@@ -1,5 +1,6 @@
-// How much the outputs of a model differ between processors with and without VNNI: the model as
-// this machine computes it beside the model as the other kind does, on the same samples.
+// Measures how much the outputs of a model differ between x86 processors with and without VNNI. It
+// runs the model as this machine computes it, and a model that computes as the other kind does
+// (simulate_products.h), on the same samples.
 #pragma once
 
 #include <filesystem>
@@ -18,43 +19,45 @@
 
 namespace bitpress::evaluate {
 
-// Holds what was found. If `nodes` is empty, every processor gives the same, up to the order of
-// additions of floats.
+// The difference between kinds of processors. If `nodes` is empty, all processors give the same
+// outputs, up to the order in which floats are added.
 struct ProcessorReport {
-  ProcessorKind processor = ProcessorKind::kExact;  // that the figures beside this are of
-  bool is_simulated = false;                        // not this machine's own kind
-  std::vector<SaturatingNode> nodes;                // that saturate for some activations
-  size_t num_samples = 0;                           // whose outputs were compared
-  // Of the saturated outputs against the exact ones; +infinity where they are the same. Nothing:
-  // not compared.
+  // The kind of processor that the other figures of the evaluation are for.
+  ProcessorKind processor = ProcessorKind::kExact;
+  bool is_simulated = false;          // `processor` is not the kind of this machine
+  std::vector<SaturatingNode> nodes;  // nodes that saturate for some activations
+  size_t num_samples = 0;             // samples whose outputs were compared
+  // SQNR in dB of the saturated outputs against the exact ones; +infinity if they are the same.
+  // Null: not compared.
   std::optional<double> sqnr_db;
-  // Nodes whose saturation is not simulated, or why nothing is.
+  // Nodes whose saturation is not simulated, or the reason why nothing is simulated.
   std::vector<std::string> not_simulated;
 
-  // Whether outputs on some processors are much further from the exact ones than 8 bits ask for.
+  // Returns whether saturation costs much more than quantization to 8 bits does.
   bool is_harmful() const { return sqnr_db && *sqnr_db < 30; }
 };
 nlohmann::ordered_json ToJson(const ProcessorReport& report);
-// For people: "sums of 8-bit products can saturate in 3 operators; on 20 samples outputs are 12.1
-// dB (SQNR) from those with VNNI". REQUIRES: there are nodes.
+// Returns a sentence for people: "sums of 8-bit products can saturate in 3 operators; on 20 samples
+// outputs are 12.1 dB (SQNR) from those with VNNI". REQUIRES: report.nodes is not empty.
 std::string DescribeSaturation(const ProcessorReport& report);
 
-// The nodes of a model file that can saturate; quick where it has no int8 constant.
+// Returns the nodes of a model file that can saturate. Fast if the model has no int8 constant.
 std::vector<SaturatingNode> SaturatingNodesOf(const std::filesystem::path& model);
 
-// The file that gives on this machine what `model` gives on a processor of `kind`: itself, or one
-// in `folder`.
+// Returns a file that computes on this machine as `model` does on a processor of `kind`: `model`
+// itself, or a new file in `folder`. Describes the new file in `simulated`.
 std::filesystem::path ModelAs(const std::filesystem::path& model, ProcessorKind kind,
                               const std::filesystem::path& folder, SimulatedModel& simulated);
 
-// Compares outputs with those of the other kind, run by run.
+// Compares a model's outputs with those on the other kind of processor, run by run.
 class OtherProcessor {
  public:
-  // `report.processor` says which kind the outputs to come are of. Notes in it what cannot be
-  // simulated; never throws for that.
+  // `report.processor` is the kind that computes the outputs given to Compare. Nodes that cannot be
+  // simulated are added to `report` and are no error. `report` must outlive this object.
   OtherProcessor(const std::filesystem::path& model, const runtime::SessionOptions& options,
                  ProcessorReport& report);
-  // Runs the same inputs. `num_samples` of them count.
+  // Runs the inputs on the other kind, compares with `outputs`, and writes the result to the
+  // report. `num_samples` is the number of samples in the inputs without filled-up copies.
   void Compare(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
                size_t num_samples);
 

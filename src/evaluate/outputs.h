@@ -1,4 +1,4 @@
-// What a model gave, as numbers.
+// The outputs of a model as numbers, for metrics.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/check.h"
 #include "base/tensor.h"
 
 namespace bitpress::evaluate {
@@ -13,21 +14,24 @@ namespace bitpress::evaluate {
 // One output of one run.
 struct Output {
   std::vector<int64_t> dims;
-  std::vector<double> values;  // empty if it is no floating-point output
+  std::vector<double> values;  // empty if the output is not of floating point
 
-  // Rows of equal size, one a sample, where the first dimension counts samples.
+  // Returns whether the first dimension counts samples, so that the output has one row a sample.
   bool IsPerSample(size_t batch_size) const {
     return !dims.empty() && dims[0] == static_cast<int64_t>(batch_size);
   }
-  // [samples, classes], further dimensions of 1 allowed.
+  // Returns whether the output has the shape [samples, classes]. Further dimensions of 1 are
+  // allowed.
   bool HasClassScores(size_t batch_size) const;
+  // Returns one of `num_rows` rows of equal size. REQUIRES: i < num_rows.
   std::span<const double> Row(size_t i, size_t num_rows) const {
+    BITPRESS_DCHECK(i < num_rows);
     const size_t size = values.size() / num_rows;
     return std::span(values).subspan(i * size, size);
   }
 };
 
-// FLOAT, DOUBLE, FLOAT16 and BFLOAT16 have values.
+// Converts a tensor. Tensors of other types than FLOAT, DOUBLE, FLOAT16 and BFLOAT16 get no values.
 Output ToOutput(const Tensor& tensor);
 
 }  // namespace bitpress::evaluate

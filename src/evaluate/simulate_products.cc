@@ -24,10 +24,10 @@ constexpr std::string_view kKnown[] = {
     "QLinearConv",          "QLinearMatMul",         "QGemm",
     "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "MatMulInteger"};
 
-// Takes one product apart: inserts operators before it and gives its output to the last of them.
+// Replaces one product by several operators, the last of which gives its output.
 class TakenApart {
  public:
-  // `pairs` are those of the product that saturate; empty: the sums are to be exact.
+  // `pairs` are the pairs of the product that saturate; empty: the sums are exact.
   TakenApart(Model& model, const IntegerProduct& product,
              std::span<const kernels::SaturatingPair> pairs)
       : model_(model),
@@ -36,7 +36,8 @@ class TakenApart {
         node_(product.node),
         output_(node_.output(0)) {}
 
-  // Whether this class knows the operator, and the weight has what the exact operators take.
+  // Returns whether this class can replace the product: it knows the operator, and the exact
+  // operators can take the weight.
   static bool Knows(const Model& model, const IntegerProduct& product) {
     const bool is_known = std::ranges::count(kKnown, product.node.op_type()) > 0;
     if (!is_known || product.node.GetInt("transA", 0) != 0) return false;
@@ -123,7 +124,7 @@ class TakenApart {
     return name;
   }
 
-  // Along the channels of the output.
+  // Returns the shape of a constant with one element for each channel of the output.
   std::vector<int64_t> ChannelDims(size_t count) const {
     std::vector<int64_t> dims = {static_cast<int64_t>(count)};
     if (!product_.is_image) return dims;
@@ -135,7 +136,7 @@ class TakenApart {
     return Constant(DataType::kFloat, ChannelDims(values.size()), values);
   }
 
-  // The weight's one zero point; nothing where channels have different ones.
+  // Returns the weight's zero point. Null if channels have different ones.
   static std::optional<int32_t> ZeroPointOf(const Model& model, const IntegerProduct& product) {
     const std::string& name = product.weight_zero_point;
     if (name.empty()) return 0;
@@ -145,8 +146,8 @@ class TakenApart {
     return is_one && !values.empty() ? std::optional<int32_t>(values[0]) : std::nullopt;
   }
 
-  // The sums in 32 bits, from the weight as uint8, which no kernel saturates; then what saturating
-  // loses.
+  // Computes the sums in 32 bits, with the weight as uint8, which no kernel saturates. Then adds
+  // the losses of the pairs that saturate.
   std::string Sums(const std::string& activations, const std::string& zero_point) {
     const graph::InitializerView view = model_.Initializer(product_.weight);
     std::vector<int64_t> dims(view.dims.begin(), view.dims.end());
@@ -217,7 +218,8 @@ class TakenApart {
                   "biased");
   }
 
-  // What sums are multiplied with, in the order in which ONNX Runtime computes it.
+  // Returns the factors that turn sums into codes of the output, computed in the order in which
+  // ONNX Runtime computes them.
   std::vector<float> Ratios(const std::string& of_activations, const std::string& of_weight,
                             const std::string& of_output, float alpha) const {
     const float x = model_.Initializer(of_activations).values<float>()[0];

@@ -1,5 +1,6 @@
-// Models as another kind of x86 processor computes them: the integer products that can saturate
-// without VNNI are taken apart into operators that give what that kind gives, on every machine.
+// Makes a model that computes on this machine as it would on another kind of x86 processor. Use it
+// to test an integer model for processors with and without VNNI on one machine. Each integer
+// product that can saturate is replaced by several operators that give the other kind's results.
 #pragma once
 
 #include <array>
@@ -14,24 +15,25 @@ namespace bitpress::evaluate {
 
 // How a processor adds the products of uint8 activations and int8 weights.
 enum class ProcessorKind {
-  kExact,       // in 32 bits: x86 with VNNI, other processors than x86
-  kSaturating,  // pairs in saturating 16 bits: x86 without VNNI
+  kExact,       // in 32 bits, as x86 with VNNI and all other processors do
+  kSaturating,  // pairs of products in saturating 16 bits, as x86 without VNNI does
 };
 
-// Returns the kind of this machine, as ONNX Runtime computes on it: asked by a product of two.
+// Returns the kind of this machine. Runs a small product in ONNX Runtime to find out.
 ProcessorKind ThisProcessor();
 ProcessorKind OtherKind(ProcessorKind kind);
-// For people: "adds 8-bit products in 32 bits (as x86 with VNNI)".
+// Returns a phrase for people: "adds 8-bit products in 32 bits (as x86 with VNNI)".
 std::string_view DescribeProcessor(ProcessorKind kind);
 
-// What users call the kinds; nothing: the kind of this machine.
+// The words of users for the kinds. Null stands for the kind of this machine.
 inline constexpr std::array<std::pair<std::string_view, std::optional<ProcessorKind>>, 3>
     kProcessorWords{{{"here", std::nullopt},
                      {"vnni", ProcessorKind::kExact},
                      {"no_vnni", ProcessorKind::kSaturating}}};
-// Throws Error(kInvalidArgument) with the words.
+// Returns the kind of a word. Throws Error(kInvalidArgument) that lists the words.
 std::optional<ProcessorKind> ParseProcessor(std::string_view word);
 
+// The result of SimulateProducts.
 struct SimulatedModel {
   size_t num_nodes = 0;  // that were taken apart
   // Nodes that can saturate and are computed as on this machine all the same: recurrent operators
@@ -39,13 +41,13 @@ struct SimulatedModel {
   // constants.
   std::vector<std::string> left;
 
-  // Otherwise this machine computes the same, and nothing was written.
+  // Returns whether a model was written. If not, this machine computes the same outputs.
   bool is_changed() const { return num_nodes > 0; }
 };
 
-// Writes to `out` what ONNX Runtime makes of `model`, with the sums of `kind`. It needs our
-// operator library, and its times say nothing. Outputs are those of that kind of processor, up to
-// the order of additions of floats. Throws Error as runtime::OptimizeAs.
+// Writes to `out` a model that computes as `model` does on a processor of `kind`, up to the order
+// in which floats are added. It is made from the graph that ONNX Runtime optimizes. It needs our
+// operator library, and its run times mean nothing. Throws Error as runtime::OptimizeAs.
 SimulatedModel SimulateProducts(const std::filesystem::path& model, ProcessorKind kind,
                                 const std::filesystem::path& out);
 
