@@ -240,6 +240,12 @@ class Evaluation {
     ++num_batches_;
   }
 
+  [[noreturn]] void FailNoScores(const Output& output, size_t index) const {
+    Fail(ErrorCode::kInvalidArgument,
+         "output '{}' has the shape [{}], expected [samples, classes] of floating-point scores",
+         model_.outputs()[index].name, fmt::join(output.dims, ", "));
+  }
+
   void FindClassOutput(const std::vector<Output>& outputs, size_t size) {
     const auto& descriptions = model_.outputs();
     for (size_t i = 0; i < outputs.size(); ++i) {
@@ -248,11 +254,7 @@ class Evaluation {
         class_index_ = i;
         return;
       }
-      if (!options_.class_output.empty()) {
-        Fail(ErrorCode::kInvalidArgument,
-             "output '{}' has the shape [{}], expected [samples, classes] of floating-point scores",
-             descriptions[i].name, fmt::join(outputs[i].dims, ", "));
-      }
+      if (!options_.class_output.empty()) FailNoScores(outputs[i], i);
     }
     if (options_.class_output.empty()) return;
     std::vector<std::string> names;
@@ -298,6 +300,7 @@ class Evaluation {
   void CountClasses(const std::vector<Output>& outputs, const std::vector<Output>& wanted,
                     const data::Batch& batch, size_t size) {
     const Output& scores = outputs[*class_index_];
+    if (!scores.HasClassScores(size)) FailNoScores(scores, *class_index_);
     const Output* reference_scores = reference_ ? &wanted[match_[*class_index_]] : nullptr;
     if (reference_scores != nullptr && reference_scores->values.empty()) reference_scores = nullptr;
     for (size_t i = 0; i < batch.num_samples; ++i) {
