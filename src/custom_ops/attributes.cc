@@ -7,8 +7,8 @@
 namespace bitpress::custom_ops {
 namespace {
 
-// The C API tells absence and a wrong type apart only in words; asking for every type does it in
-// code.
+// Returns whether a call succeeded, and releases its status. The C API reports an absent attribute
+// and a wrong type with the same code. Asking for every type tells the two apart.
 bool Succeeds(OrtStatus* status) {
   if (status == nullptr) return true;
   Ort::GetApi().ReleaseStatus(status);

@@ -1,6 +1,6 @@
-// Attributes of a node as a kernel is made from it: absent ones take the operator's default,
-// ill-typed ones are errors. Also puts the node's name into every error on the way up to ONNX
-// Runtime.
+// Reads the attributes of a node while a kernel of the operator library is made from it. An absent
+// attribute has the operator's default, and one of another type is an error. It also knows the
+// node's description, which every error gets on its way to ONNX Runtime.
 #pragma once
 
 #include <onnxruntime_cxx_api.h>
@@ -16,28 +16,29 @@ class NodeInfo {
  public:
   NodeInfo(const OrtKernelInfo* info, std::string op_type);
 
-  // Throw Error(kInvalidModel) if the attribute is there with another type.
+  // Return the attribute, or `fallback` if it is absent. Throw Error(kInvalidModel) if it has
+  // another type.
   int64_t Int(const char* attribute, int64_t fallback) const;
   std::string String(const char* attribute, const std::string& fallback) const;
   std::vector<int64_t> Ints(const char* attribute) const;  // empty where it is absent
 
-  // Number of dimensions of an input, if the model says it.
+  // Returns the number of dimensions of an input. Null if the model does not say it.
   std::optional<int64_t> InputRank(size_t index) const;
 
-  // "MXQuantizeDequantize 'conv1_input'".
+  // Returns the operator and the node's name: "MXQuantizeDequantize 'conv1_input'".
   const std::string& description() const { return description_; }
 
  private:
   enum class Type { kInt, kString, kInts };
-  // Whether the attribute exists with a type other than the one asked for.
+  // Returns whether the attribute exists with another type than `wanted`.
   bool HasOtherType(const char* attribute, Type wanted) const;
 
   Ort::ConstKernelInfo info_;
   std::string description_;
 };
 
-// An `axis` attribute counted from the front. Throws Error(kInvalidModel) if it is none of a tensor
-// of `rank` dimensions.
+// Returns an `axis` attribute counted from the front. Throws Error(kInvalidModel) if a tensor of
+// `rank` dimensions has no such axis.
 int64_t AxisFromFront(int64_t axis, int64_t rank);
 
 }  // namespace bitpress::custom_ops

@@ -1,4 +1,5 @@
-// Quantize-dequantize of block formats: Quark's two operators and our own, one a format.
+// The operators that quantize and dequantize in one step: Quark's two for block formats, and ours,
+// one for each format.
 #include <cstring>
 #include <optional>
 #include <string>
@@ -16,7 +17,8 @@ namespace {
 
 using formats::FormatSpec;
 
-// Quark's operators leave one-element tensors alone and see no axis in vectors.
+// The meaning of `axis`. Quark's operators leave tensors of one element alone and ignore the axis
+// of vectors.
 enum class AxisRule { kOurs, kQuark };
 
 class FakeQuantizeKernel : public OperatorKernel {
@@ -63,7 +65,7 @@ class FakeQuantizeKernel : public OperatorKernel {
   }
 
  private:
-  // The axis counted from the front. Throws if it is none of a tensor of this rank.
+  // Returns the axis counted from the front. Throws if a tensor of this rank has no such axis.
   int64_t Axis(int64_t rank) const {
     if (!spec_.is_blocked()) return 0;
     if (rule_ == AxisRule::kQuark && rank == 1) return 0;
@@ -75,7 +77,7 @@ class FakeQuantizeKernel : public OperatorKernel {
   AxisRule rule_;
 };
 
-// One row for float32 and one for float16.
+// Appends a row for float32 and one for float16.
 void AddForFloats(const std::string& name, const KernelFactory& make_kernel,
                   std::vector<OperatorSpec>& specs) {
   for (const auto type :
@@ -91,7 +93,7 @@ void AddForFloats(const std::string& name, const KernelFactory& make_kernel,
 }
 
 std::unique_ptr<OperatorKernel> MakeQuarkKernel(const NodeInfo& node, FormatSpec spec) {
-  // Our addition to Quark's attributes; Quark itself knows `floor` only.
+  // The attribute scale_choice is our addition. Quark itself knows `floor` only.
   spec.scale_choice = formats::ParseScaleChoice(node.String("scale_choice", "floor"));
   return std::make_unique<FakeQuantizeKernel>(node, std::move(spec), AxisRule::kQuark);
 }
@@ -125,7 +127,8 @@ std::unique_ptr<OperatorKernel> MakeBfp(const NodeInfo& node) {
   return MakeQuarkKernel(node, formats::QuarkSpec(attributes));
 }
 
-// Our own operators: the format is in the name, scale choice and rounding are words.
+// Makes the kernel of one of our operators. The format is in the operator's name; scale choice and
+// rounding are attributes.
 std::unique_ptr<OperatorKernel> MakeOurs(const NodeInfo& node, FormatSpec spec) {
   const std::string rounding(formats::RoundingModeName(spec.rounding));
   spec.rounding = formats::ParseRoundingMode(node.String("rounding_mode", rounding));

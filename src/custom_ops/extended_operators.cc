@@ -1,5 +1,5 @@
 // com.amd.quark::ExtendedQuantizeLinear and ExtendedDequantizeLinear: ONNX's QuantizeLinear and
-// DequantizeLinear for more types, the type of the codes being that of the zero point.
+// DequantizeLinear for more types of codes. The codes have the type of the zero point.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -18,7 +18,7 @@
 namespace bitpress::custom_ops {
 namespace {
 
-// Floating-point codes, told apart by type.
+// Floating-point codes. Each has a C++ type of its own, so that overloads can tell them apart.
 struct Half {
   uint16_t bits;
 };
@@ -40,9 +40,10 @@ void FromFloat(float x, BFloat16& y) {
   y.bits = static_cast<uint16_t>(rounded >> 16);
 }
 
-// Quark converts the quotient to a 64-bit integer before it adds the zero point and saturates. What
-// does not fit becomes the smallest integer, as x86 does it, and the sum with a negative zero point
-// wraps to a large one. Our own quantization saturates; models made by Quark get Quark's codes.
+// Replaces the codes of quotients beyond 64 bits by Quark's. Quark converts the quotient to a
+// 64-bit integer before it adds the zero point and saturates. A quotient that does not fit becomes
+// the smallest integer, as x86 does it, and the sum with a negative zero point wraps to a large
+// one. Our own quantization saturates.
 template <typename Code>
 void FixOverflow(const float* x, Code* y, size_t count, float scale, Code zero_point) {
   constexpr float kLimit = 0x1p63f;
@@ -59,7 +60,7 @@ void Quantize(const float* x, Code* y, size_t count, float scale, Code zero_poin
     kernels::QuantizeLinear(x, y, count, scale, zero_point);
     FixOverflow(x, y, count, scale, zero_point);
   } else if constexpr (std::is_same_v<Code, Half>) {
-    // Quark's float16 has neither scale nor zero point in effect.
+    // Quark ignores scale and zero point for float16.
     for (size_t i = 0; i < count; ++i) FromFloat(x[i], y[i]);
   } else {
     const float zero = ToFloat(zero_point);
@@ -90,11 +91,12 @@ void Dequantize(const Code* x, float* y, size_t count, float scale, Code zero_po
   }
 }
 
-// The runs of elements that share a scale: all of them, or those behind one index of the axis.
+// The runs of neighbouring elements that share a scale: one run of all elements, or a run for each
+// index of the axis.
 struct Runs {
   size_t num_scales = 1;
-  size_t count = 1;   // runs
-  size_t length = 1;  // elements of a run
+  size_t count = 1;   // number of runs
+  size_t length = 1;  // elements in a run
 };
 
 class ExtendedKernel : public OperatorKernel {

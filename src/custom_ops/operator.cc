@@ -66,9 +66,9 @@ OrtCustomOpInputOutputCharacteristic Operator::GetOutputCharacteristic(size_t) c
   return spec_.is_variadic ? INPUT_OUTPUT_VARIADIC : INPUT_OUTPUT_REQUIRED;
 }
 
-// ONNX Runtime's C++ helper hands symbolic dimensions over in a way that newer runtimes refuse, and
-// the refusal is lost: the output silently becomes a scalar. So this speaks the C API, and says
-// nothing where a shape is not known.
+// Uses the C API, because ONNX Runtime's C++ helper hands symbolic dimensions over in a way that
+// newer runtimes refuse. The helper ignores the refusal, and the output becomes a scalar. Sets
+// nothing if the shape is not known.
 OrtStatusPtr Operator::InferShape(OrtShapeInferContext* context) const {
   const OrtApi& api = Ort::GetApi();
   OrtTensorTypeAndShapeInfo* input = nullptr;  // owned by the context
@@ -84,7 +84,7 @@ OrtStatusPtr Operator::InferShape(OrtShapeInferContext* context) const {
   for (size_t i = 0; i < rank; ++i) {
     if (symbols[i] == nullptr) symbols[i] = "";
     if (dims[i] >= 0) continue;
-    if (*symbols[i] == '\0') return nullptr;  // unknown, without a name
+    if (*symbols[i] == '\0') return nullptr;  // the dimension is unknown and has no name
     dims[i] = -1;
   }
   ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;

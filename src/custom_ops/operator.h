@@ -1,8 +1,8 @@
-// What all our operators share: the glue to ONNX Runtime's C API. An operator is a row of data
-// (name, types) and a function that makes its kernel; one row is needed for each combination of
-// tensor types.
+// The glue between our operators and ONNX Runtime's C API. An operator is a row of data (name and
+// types) and a function that makes its kernel. To add one, write an OperatorKernel and add a row to
+// a list below; each combination of tensor types needs a row of its own.
 //
-// No exception leaves this room: whatever may throw, allocations included, runs inside functions
+// No exception leaves this room. Code that may throw, allocations included, runs inside functions
 // that turn exceptions into OrtStatus (ort/status.h).
 #pragma once
 
@@ -17,10 +17,11 @@
 
 namespace bitpress::custom_ops {
 
+// The kernel of one node. Compute may run on several threads at once.
 class OperatorKernel {
  public:
   virtual ~OperatorKernel() = default;
-  // Throws Error or Ort::Exception.
+  // Computes the node's outputs. Throws Error or Ort::Exception.
   virtual void Compute(Ort::KernelContext& context) const = 0;
 
   // Called by ONNX Runtime's glue.
@@ -33,7 +34,7 @@ class OperatorKernel {
 
 using KernelFactory = std::function<std::unique_ptr<OperatorKernel>(const NodeInfo&)>;
 
-// How the type of the output follows.
+// Rules for the type of the output (OperatorSpec::output_type_from).
 inline constexpr int kTypeOfInput0 = 0;
 inline constexpr int kTypeOfInput2 = 2;
 inline constexpr int kFloatOutput = -1;
@@ -42,12 +43,13 @@ struct OperatorSpec {
   std::string name;
   std::vector<ONNXTensorElementDataType> input_types;
   ONNXTensorElementDataType output_type = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
-  int output_type_from = kTypeOfInput0;  // for type inference
-  bool may_run_in_place = false;         // output 0 may take the memory of input 0
-  bool is_variadic = false;              // any number of inputs and outputs of any type
+  int output_type_from = kTypeOfInput0;  // rule for type inference
+  bool may_run_in_place = false;         // output 0 may use the memory of input 0
+  bool is_variadic = false;              // takes any number of inputs and outputs of any type
   KernelFactory make_kernel;
 };
 
+// An operator as ONNX Runtime's C++ interface wants it.
 class Operator : public Ort::CustomOpBase<Operator, OperatorKernel, /*WithStatus=*/true> {
  public:
   explicit Operator(OperatorSpec spec);
@@ -64,22 +66,23 @@ class Operator : public Ort::CustomOpBase<Operator, OperatorKernel, /*WithStatus
   bool GetVariadicOutputHomogeneity() const { return false; }
 
  private:
-  // The output has the shape of input 0, symbolic dimensions included. Throws std::bad_alloc.
+  // Gives the output the shape of input 0, symbolic dimensions included. Throws std::bad_alloc.
   OrtStatusPtr InferShape(OrtShapeInferContext* context) const;
 
   OperatorSpec spec_;
 };
 
-// Every operator of a domain. The objects live as long as the process, as ONNX Runtime demands.
+// Return every operator of a domain. The objects live as long as the process, as ONNX Runtime
+// demands.
 const std::vector<std::unique_ptr<Operator>>& QuarkOperators();     // com.amd.quark
 const std::vector<std::unique_ptr<Operator>>& OldQuarkOperators();  // com.vai.quantize
 const std::vector<std::unique_ptr<Operator>>& BitpressOperators();  // bitpress
 
-// Rows of the groups of operators, for the lists above. The names are what the operators are called
-// in that domain.
+// The names of Quark's operators in one of its domains.
 struct QuarkNames {
   std::string mx, bfp, quantize, dequantize, lstm, instance_normalization;
 };
+// Append the rows of a group of operators.
 void AddQuarkBlockOperators(const QuarkNames& names, std::vector<OperatorSpec>& specs);
 void AddExtendedOperators(const QuarkNames& names, std::vector<OperatorSpec>& specs);
 void AddUnsupportedOperators(const QuarkNames& names, std::vector<OperatorSpec>& specs);

@@ -1,4 +1,4 @@
-// The two entry points of libbitpress_ops.so.
+// The two entry points of libbitpress_ops.so, which register our operators in a session.
 #include <onnxruntime_cxx_api.h>
 
 #include <exception>
@@ -19,7 +19,7 @@ Ort::CustomOpDomain MakeDomain(const char* name,
   return domain;
 }
 
-// The domains live as long as the process: sessions keep pointers into them.
+// Returns our domains. They live as long as the process, since sessions keep pointers to them.
 const std::vector<Ort::CustomOpDomain>& Domains() {
   static const std::vector<Ort::CustomOpDomain>& domains = *[] {
     auto made = std::make_unique<std::vector<Ort::CustomOpDomain>>();
@@ -31,7 +31,7 @@ const std::vector<Ort::CustomOpDomain>& Domains() {
   return domains;
 }
 
-// Returns the status that says this ONNX Runtime is too old, if it can make one.
+// Returns a status that says that this ONNX Runtime is too old. Null if it cannot make one.
 OrtStatus* TooOld(const OrtApiBase* base) noexcept {
   const OrtApi* api = base->GetApi(1);
   if (api == nullptr) return nullptr;
@@ -66,13 +66,14 @@ OrtStatus* Register(OrtSessionOptions* options, const OrtApiBase* base) noexcept
 
 extern "C" {
 
-// What SessionOptions::RegisterCustomOpsLibrary calls.
+// The function that SessionOptions::RegisterCustomOpsLibrary calls.
 __attribute__((visibility("default"))) OrtStatus* ORT_API_CALL
 RegisterCustomOps(OrtSessionOptions* options, const OrtApiBase* base) {
   return Register(options, base);
 }
 
-// The same under the name Quark's library offers to programs that link several operator libraries.
+// The same function under the name of Quark's library. Programs that link several operator
+// libraries call it by this name.
 __attribute__((visibility("default"))) OrtStatus* ORT_API_CALL
 RegisterCustomOpsAltName(OrtSessionOptions* options, const OrtApiBase* base) {
   return Register(options, base);

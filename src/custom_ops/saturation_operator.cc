@@ -1,10 +1,12 @@
-// bitpress::AddPairSaturation: gives integer products of this machine what they lose on an x86
-// processor without VNNI. Stands in models that `bitpress evaluate` simulates, never in files.
+// bitpress::AddPairSaturation: adds to integer products the losses that they have on an x86
+// processor without VNNI. Models that `bitpress evaluate` simulates contain it; model files of
+// users do not.
 //
-//   inputs   products: int32, as ConvInteger or MatMulInteger gives them
-//            activations: uint8, what was multiplied: [..., channels], or an image [N, channels,
-//            ...] zero_point: uint8 scalar, of the activations pairs: int32 [pairs, 7], see
-//            kernels::SaturatingPair, those of one sum together
+//   inputs   products:    int32, the output of ConvInteger or MatMulInteger
+//            activations: uint8 [..., channels], or an image [N, channels, ...]
+//            zero_point:  uint8 scalar, the zero point of the activations
+//            pairs:       int32 [pairs, 7], see kernels::SaturatingPair; pairs of one sum are
+//                         neighbours
 //   output   the products plus their losses
 //   attributes of images: kernel_shape, strides, dilations, pads, auto_pad, as ConvInteger's
 #include <algorithm>
@@ -120,7 +122,7 @@ class SaturationKernel : public OperatorKernel {
     const kernels::ConvWindow window = WindowOf(input_dims, dims);
     const int64_t image = input_dims[1] * ProductOf(window.input);
     const int64_t plane = ProductOf(window.output);
-    // A task for each sum of each image; its pairs lie together.
+    // Each sum of each image is a task. The pairs of a sum are neighbours.
     std::vector<std::span<const SaturatingPair>> of_sums;
     for (size_t begin = 0; begin < pairs.size();) {
       size_t end = begin + 1;

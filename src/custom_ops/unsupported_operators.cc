@@ -1,5 +1,5 @@
-// Operators of Quark's library that we know and do not run: a model with them gets a clear error at
-// load instead of "not a registered operator".
+// Operators of Quark's library that we do not run. They are registered so that a model with them
+// gets a clear error at load instead of "not a registered operator".
 #include "base/error.h"
 #include "custom_ops/operator.h"
 

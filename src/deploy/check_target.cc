@@ -20,16 +20,16 @@ namespace {
 using graph::Model;
 using graph::Node;
 
-// Computed on 8-bit codes by the CPU provider when Q/DQ pairs stand around them.
+// Operators that the CPU provider computes on 8-bit codes if Q/DQ pairs stand around them.
 constexpr std::string_view kIntegerKernels[] = {
     "Conv",      "MatMul",    "Gemm",    "Add",       "Mul",     "AveragePool",
     "Sigmoid",   "LeakyRelu", "Softmax", "Concat",    "MaxPool", "GlobalAveragePool",
     "Reshape",   "Transpose", "Squeeze", "Unsqueeze", "Split",   "Resize",
     "Flatten",   "Slice",     "Gather",  "Where",     "Tile",    "DepthToSpace",
     "FusedConv", "FusedGemm"};
-// They give float results from codes, so that nothing need quantize what comes out.
+// Operators that can give float results from codes, so that their output needs no quantizer.
 constexpr std::string_view kFloatResults[] = {"MatMul", "Gemm", "FusedGemm"};
-// What takes the time of a model.
+// Operators that multiply. They take most of a model's time.
 constexpr std::string_view kMultiplying[] = {
     "Conv", "FusedConv", "ConvTranspose", "MatMul", "FusedMatMul", "Gemm",
     "LSTM", "FusedGemm", "GRU",           "RNN",    "Attention",   "MultiHeadAttention"};
@@ -49,7 +49,7 @@ bool IsIntegerOperator(const Node& node) {
          op == "DynamicQuantizeMatMul" || op == "DynamicQuantizeLSTM" || op == "MatMulNBits";
 }
 
-// Of the graph that ONNX Runtime made.
+// The graph that ONNX Runtime made of a model.
 class OptimizedGraph {
  public:
   explicit OptimizedGraph(const Model& model) : model_(model) {
@@ -96,7 +96,8 @@ class OptimizedGraph {
     return found;
   }
 
-  // Moves codes: what it reads comes out of a quantizer, or goes into a dequantizer.
+  // Returns whether a node moves codes: its input comes from a quantizer, or its output goes to a
+  // dequantizer.
   bool ReadsCodes(const Node& node) const {
     if (node.num_inputs() == 0 || node.num_outputs() == 0) return false;
     const std::optional<Node> producer = model_.Producer(node.input(0));
@@ -114,7 +115,8 @@ class OptimizedGraph {
     return model_.InfoOf(codes).type;
   }
 
-  // Why ONNX Runtime did not put an integer kernel in the place of a node and the pairs around it.
+  // Returns the reason why ONNX Runtime did not replace a node and the pairs around it by an
+  // integer kernel.
   std::string Reason(const Node& node) const {
     const std::string& op = node.op_type();
     if (!Contains(kIntegerKernels, op)) {
@@ -180,7 +182,8 @@ class OptimizedGraph {
   bool is_integer_ = false;
 };
 
-// Those without a function that stands for them where the library is not registered.
+// Counts the operators of our library that have no function in the model. Without the library, the
+// function computes the operator.
 std::map<std::string, size_t> LibraryOperators(const Model& model) {
   std::map<std::string, size_t> counts;
   for (const Node& node : model.AllNodes()) {
@@ -194,7 +197,8 @@ std::map<std::string, size_t> LibraryOperators(const Model& model) {
   return counts;
 }
 
-// Zeros for integers (indices, masks of any meaning), noise around zero for floats.
+// Returns a tensor of zeros for integers, which may be indices or masks, and of noise around zero
+// for floats.
 Tensor MadeUp(const runtime::ValueDescription& input) {
   Tensor tensor;
   tensor.type = input.type;
@@ -226,7 +230,7 @@ TargetReport CheckTarget(const std::filesystem::path& model, const std::vector<T
     const ScratchFolder folder;
     const std::filesystem::path optimized = folder.path() / "optimized.onnx";
     runtime::OptimizeAs(runtime::Optimization::kAll, model, optimized);
-    // Optimized already: this takes no time.
+    // The model is optimized already, so that this is fast.
     runtime::Session session(optimized, {.optimization = runtime::Optimization::kNone});
     report.is_loaded = true;
     const Model graph = Model::Load(optimized);
@@ -241,12 +245,12 @@ TargetReport CheckTarget(const std::filesystem::path& model, const std::vector<T
     report.is_run = true;
     report.processor.processor = evaluate::ThisProcessor();
     report.processor.nodes = evaluate::FindSaturatingNodes(graph);
-    // A made-up sample would say nothing about the cost.
+    // A made-up sample would say nothing about the loss.
     if (!report.processor.nodes.empty() && !sample.empty()) {
       evaluate::OtherProcessor(model, {}, report.processor).Compare(inputs, outputs, 1);
     }
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::kIo) throw;  // the disk, not the model
+    if (error.code() == ErrorCode::kIo) throw;  // the disk failed, not the model
     report.error = error.what();
   }
   return report;

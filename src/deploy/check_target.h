@@ -1,6 +1,6 @@
-// What ONNX Runtime on this machine makes of a model: whether it loads and runs, which operators
-// compute on integers, and which in float between a DequantizeLinear and a QuantizeLinear, with the
-// reason.
+// Checks what ONNX Runtime on this machine does with a quantized model. The report says whether the
+// model loads and runs, which operators compute on integers, and which compute in float between a
+// DequantizeLinear and a QuantizeLinear, with the reason. Use it before a model is deployed.
 #pragma once
 
 #include <cstddef>
@@ -15,38 +15,41 @@
 
 namespace bitpress::deploy {
 
-// An operator of the graph that ONNX Runtime made of the model.
+// An operator that computes in float, of the graph that ONNX Runtime made of the model.
 struct FloatNode {
-  std::string name;  // of its first output where it has none
+  std::string name;  // name of the node, or of its first output if it has none
   std::string op_type;
-  std::string reason;
+  std::string reason;  // reason why it does not compute on integers
 };
 
+// The results of CheckTarget.
 struct TargetReport {
   std::string runtime;  // "ONNX Runtime 1.31.1"
   bool is_loaded = false;
   bool is_run = false;
-  bool is_made_up = false;  // no sample was given: zeros and noise, unknown dimensions are 1
-  std::string error;        // of loading or running; "" if both went well
-  // "QLinearConv" -> 49; operators that move codes are under their own name.
+  // No sample was given. The model ran on zeros and noise, with unknown dimensions as 1.
+  bool is_made_up = false;
+  std::string error;  // error of loading or running; "" if there was none
+  // Number of operators on integers by type: "QLinearConv" -> 49. Operators that only move codes
+  // count under their own name.
   std::map<std::string, size_t> integer_operators;
-  // In a model that holds integers: operators that multiply, and those that read dequantized
-  // values, which compute in float.
+  // Operators that compute in float although they multiply or read dequantized values. Empty if the
+  // model holds no integers.
   std::vector<FloatNode> float_nodes;
-  // Tells whether other kinds of processors give other outputs, on the sample.
+  // The difference to another kind of processor, on the sample.
   evaluate::ProcessorReport processor;
-  // Operators that exist in our library only, "com.amd.quark.ExtendedQuantizeLinear" -> 3.
+  // Number of operators that only our library has: "com.amd.quark.ExtendedQuantizeLinear" -> 3.
   std::map<std::string, size_t> library_operators;
 
   size_t num_integer_nodes() const;
 };
 
-// `sample` has a tensor for each input of the model; empty: one is made up. Never throws for what
-// is wrong with the model: `error` says it. Throws Error(kIo) where temporary files cannot be
-// written.
+// Loads a model and runs it on a sample. `sample` has a tensor for each input of the model; empty:
+// a sample is made up. An error of the model is in the report's `error` and is not thrown. Throws
+// Error(kIo) if temporary files cannot be written.
 TargetReport CheckTarget(const std::filesystem::path& model, const std::vector<Tensor>& sample);
 
-// The fields above by name.
+// Returns the report in JSON: the fields above by name.
 nlohmann::ordered_json ToJson(const TargetReport& report);
 
 }  // namespace bitpress::deploy

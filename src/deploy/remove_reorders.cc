@@ -15,7 +15,7 @@ namespace {
 using graph::Model;
 using graph::Node;
 
-// Whether it quantizes each element alone, 0 to 0.
+// Returns whether a node quantizes each element alone, and 0 to 0.
 bool IsElementwiseQuantizer(const Node& node) {
   constexpr std::string_view kPrefix = "QuantizeDequantize_";
   if (node.domain() != "bitpress" || !node.op_type().starts_with(kPrefix)) return false;
@@ -31,7 +31,7 @@ bool IsReorder(const Node& node, std::string_view op_type) {
          node.num_inputs() == 1 && node.num_outputs() == 1;
 }
 
-// Between NCHW and NCHWc.
+// Returns whether a reorder is between NCHW and NCHWc.
 bool IsChannelsFirst(const Node& reorder) { return reorder.GetInt("channels_last", 0) == 0; }
 
 bool IsReadOutsideNodes(const Model& model, const std::string& value) {
@@ -43,8 +43,8 @@ std::optional<Node> ReorderBefore(const Model& model, const Node& quantizer) {
   return producer && IsReorder(*producer, "ReorderOutput") ? producer : std::nullopt;
 }
 
-// The nodes that read the quantizer's result, if all of them bring it back into the blocked layout
-// and nothing else reads it; empty otherwise.
+// Returns the nodes that read the quantizer's result, if all of them bring it back into the blocked
+// layout and nothing else reads it. Returns nothing otherwise.
 std::vector<Node> ReordersBehind(const Model& model, const Node& quantizer) {
   const std::string& value = quantizer.output(0);
   if (IsReadOutsideNodes(model, value)) return {};
@@ -59,9 +59,10 @@ std::vector<Node> ReordersBehind(const Model& model, const Node& quantizer) {
   return reorders;
 }
 
-// Takes the reorders away; returns how many.
+// Connects a quantizer to the blocked layout and removes the reorders that this makes unused.
+// Returns their number.
 size_t Bypass(Model& model, Node quantizer, Node before, const std::vector<Node>& behind) {
-  // A new name: what the file says about the shape of the old one does not hold any more.
+  // The value gets a new name, because the model may hold a shape for the old one.
   const std::string blocked = model.FreshName(quantizer.output(0) + "_nchwc");
   size_t num_removed = behind.size();
   for (const Node& reorder : behind) {
@@ -116,7 +117,7 @@ void NameReorders(Model& model) {
         spec.attributes.emplace_back(attribute, node.GetInt(attribute, 0));
       }
     }
-    // The old one goes first: no two nodes give the same value.
+    // No two nodes may give the same value, so the old node's output is renamed first.
     node.set_output(0, model.FreshName(value + "_renamed"));
     model.InsertNode(spec, node);
     model.RemoveNode(node);

@@ -36,7 +36,7 @@ class Graph {
                 const std::string& format = "bf16") {
     Add("bitpress", "QuantizeDequantize_" + format, input, output);
   }
-  // To NCHW and to NCHWc.
+  // Add a reorder to NCHW and one to NCHWc.
   void Unblock(const std::string& input, const std::string& output) {
     Add(kBlocked, "ReorderOutput", input, output, {{"channels", int64_t{40}}});
   }
@@ -45,7 +45,7 @@ class Graph {
   }
   void Finish(const std::string& value) { end_.set_input(0, value); }
 
-  // "op(input)->output" of each node, short.
+  // Returns "op(input)->output" of each node.
   std::vector<std::string> Nodes() const {
     std::vector<std::string> texts;
     for (const graph::Node& node : model.Nodes()) {

@@ -1,4 +1,4 @@
-// What kernels of ours inside ONNX Runtime share, be they in the operator library (custom_ops/) or
+// Helpers for kernels of ours inside ONNX Runtime, both in the operator library (custom_ops/) and
 // in this process (runtime/observers.h).
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace bitpress::ort {
 
-// Runs tasks 0 .. num_tasks - 1 on ONNX Runtime's own threads. Throws what the first task that
-// fails throws; the others may be left out then.
+// Runs tasks 0 .. num_tasks - 1 on ONNX Runtime's own threads. If tasks throw, the first exception
+// is thrown again, and tasks that have not started may be left out.
 inline void ParallelFor(Ort::KernelContext& context, size_t num_tasks,
                         const std::function<void(size_t)>& task) {
   if (num_tasks == 1) return task(0);
@@ -21,10 +21,10 @@ inline void ParallelFor(Ort::KernelContext& context, size_t num_tasks,
   guard.Rethrow();
 }
 
-// Lets output 0 of an operator take the memory of input 0.
+// Lets output 0 of an operator use the memory of input 0.
 inline void AllowInPlace(OrtCustomOp& op) {
-  // ONNX Runtime reads the indices and hands them back; they are constants, since no status could
-  // say that memory for them is missing.
+  // ONNX Runtime reads the indices and hands them back. They are static, because this callback has
+  // no status to report that an allocation failed.
   op.GetMayInplace = [](int** input_index, int** output_index) -> size_t {
     static int first = 0;
     *input_index = *output_index = &first;

@@ -12,8 +12,8 @@
 
 namespace bitpress::ort {
 
-// Makes a status that says "`where`: `what`", or `what` alone where `where` is empty or memory does
-// not suffice for the text. The caller owns it.
+// Makes a status with the message "`where`: `what`". The message is `what` alone if `where` is
+// empty or there is no memory for the text. The caller owns the status.
 inline OrtStatusPtr MakeStatus(OrtErrorCode code, const std::string& where,
                                const char* what) noexcept {
   const OrtApi& api = Ort::GetApi();
@@ -25,8 +25,8 @@ inline OrtStatusPtr MakeStatus(OrtErrorCode code, const std::string& where,
   }
 }
 
-// Returns what `function()` returns, a status or null; what it throws becomes a status with `where`
-// in front of the message. No exception leaves this function.
+// Calls `function()`, which returns a status or null, and returns its result. An exception becomes
+// a status with `where` in front of the message. No exception leaves this function.
 template <class Function>
 OrtStatusPtr AsStatus(const std::string& where, Function&& function) noexcept {
   try {
