@@ -64,8 +64,8 @@ class SaturationKernel : public OperatorKernel {
     const std::vector<int64_t> input_dims = DimsOf(activations);
     const std::vector<int64_t> pair_dims = DimsOf(context.GetInput(3));
     const bool is_image = !kernel_.empty();
-    const size_t least_rank = is_image ? kernel_.size() + 2 : 1;
-    if (dims.size() != input_dims.size() || dims.size() < least_rank || pair_dims.size() != 2 ||
+    const bool has_zero_point = ProductOf(DimsOf(context.GetInput(2))) == 1;
+    if (!BelongTogether(dims, input_dims) || !has_zero_point || pair_dims.size() != 2 ||
         pair_dims[1] != static_cast<int64_t>(SaturatingPair::kNumFields)) {
       Fail(ErrorCode::kInvalidModel, "products and activations do not belong together");
     }
@@ -89,10 +89,22 @@ class SaturationKernel : public OperatorKernel {
   }
 
  private:
+  // Returns whether products of this shape may come from activations of that shape. The spatial
+  // dimensions of images may differ: places outside the image are padding.
+  bool BelongTogether(std::span<const int64_t> dims, std::span<const int64_t> input_dims) const {
+    if (dims.size() != input_dims.size()) return false;
+    if (!kernel_.empty()) return dims.size() == kernel_.size() + 2 && dims[0] == input_dims[0];
+    return !dims.empty() &&
+           std::ranges::equal(dims.first(dims.size() - 1), input_dims.first(dims.size() - 1));
+  }
+
+  // Reads the pairs and checks that they lie inside the weight and in the order of their sums.
+  // Tasks of AddToImages would else write to the same sum at the same time.
   std::vector<SaturatingPair> Pairs(const int32_t* fields, int64_t count, int64_t channels,
                                     int64_t num_sums) const {
     std::vector<SaturatingPair> pairs(static_cast<size_t>(count));
     const int64_t num_positions = ProductOf(kernel_);
+    int32_t last_sum = 0;
     for (SaturatingPair& pair : pairs) {
       pair = {fields[0], {fields[1], fields[2]}, {fields[3], fields[4]}, {fields[5], fields[6]}};
       fields += SaturatingPair::kNumFields;
@@ -102,6 +114,8 @@ class SaturationKernel : public OperatorKernel {
                                pair.position[i] < num_positions;
         if (!is_inside) Fail(ErrorCode::kInvalidModel, "a pair lies outside the weight");
       }
+      if (pair.sum < last_sum) Fail(ErrorCode::kInvalidModel, "pairs are not in order of sums");
+      last_sum = pair.sum;
     }
     return pairs;
   }
