@@ -1,4 +1,4 @@
-// bitpress autotune: the first configuration that loses little enough.
+// bitpress autotune: finds the first configuration that loses little enough.
 #include <fmt/format.h>
 
 #include <memory>
@@ -79,7 +79,8 @@ void Run(Options& options) {
 
 void AddAutotuneCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
-      "autotune", "Try configurations from cheap to dear until one loses little enough.");
+      "autotune",
+      "Find the cheapest configuration that keeps the accuracy, by trying them in turn.");
   const auto options = std::make_shared<Options>();
   command->add_option("model", options->model, "the float ONNX model")
       ->required()
@@ -89,39 +90,44 @@ void AddAutotuneCommand(CLI::App& program) {
       ->type_name("FILE");
   AddSampleOptions(*command, options->samples)->required();
   command->get_option("--samples")
-      ->description("for ranges and fine-tuning at most so many (default 100; 0: all)");
+      ->description("most samples for ranges and fine-tuning (default: 100; 0: all)");
   command
       ->add_option("--validation", options->validation.data,
-                   "other samples to measure with (default: those of --data)")
+                   "the folder with the samples to measure with (default: that of --data)")
       ->type_name("DIR");
-  command->add_option("--validation-labels", options->validation.labels, "their labels")
+  command
+      ->add_option("--validation-labels", options->validation.labels,
+                   "a CSV file with the columns file,class for --validation")
       ->type_name("CSV");
   constexpr int kMost = 1'000'000'000;  // CLI11 would read a negative number as a large one
   command
       ->add_option("--validation-samples", options->validation.limit,
-                   "measure with at most so many (default 0: all)")
+                   "most samples to measure with (default: 0, all)")
       ->check(CLI::Range(0, kMost))
       ->type_name("N");
   command
       ->add_option(
           "--tolerable-loss", options->request.tolerable_loss,
-          "in parts of the float model's top-1; without labels, of how often both rank the "
-          "same class first; without classes, of the outputs' energy (default 0.01)")
+          "the loss that is allowed, as a share of the float model's top-1 accuracy (default: "
+          "0.01). Without labels, accuracy is how often both models rank the same class first; "
+          "without classes, the loss is the energy of the error over that of the outputs")
       ->type_name("X");
   command
       ->add_option("--configs", options->configs,
-                   "what to try, in this order: presets, formats, .json files, joined by commas "
-                   "(default: INT8, INT8_ADAROUND, INT8_ADAQUANT, INT8 with uint16 activations, "
-                   "BF16)")
+                   "the configurations to try, in this order: presets, formats or .json files, "
+                   "joined by commas (default: INT8, INT8_ADAROUND, INT8_ADAQUANT, INT8 with "
+                   "uint16 activations, BF16)")
       ->type_name("NAME[,NAME...]");
-  command->add_option("--max-trials", options->request.max_trials, "try at most so many")
+  command
+      ->add_option("--max-trials", options->request.max_trials,
+                   "most configurations to try (default: 100)")
       ->check(CLI::Range(1, kMost))
       ->type_name("N");
-  command->add_option("--json", options->report, "write what was measured there")
+  command->add_option("--json", options->report, "write the measurements to this JSON file")
       ->type_name("FILE");
   command->add_flag("--as-is", options->as_is,
-                    "do not fold constants and BatchNorm first (needed for models with operators "
-                    "that are not on this machine)");
+                    "do not fold constants and BatchNorm first; needed for models with operators "
+                    "that ONNX Runtime on this machine does not have");
   AddThreadsOption(*command, options->request.num_threads);
   command->footer(
       "Example:\n"

@@ -1,4 +1,4 @@
-// bitpress calibrate and merge: statistics of activations, and their sum.
+// bitpress calibrate and merge: gather statistics of activations, and add them up.
 #include <fmt/format.h>
 
 #include <memory>
@@ -24,7 +24,7 @@ struct Options {
   tasks::CalibrateOptions request;
 };
 
-// "95 tensors, 100 samples", and which of them have nothing to choose a range from.
+// Returns "95 tensors, 100 samples", and the tensors without a value to choose a range from.
 std::string Summarize(const calibrate::CalibrationTable& table) {
   std::string text =
       fmt::format("  {} tensors, {} samples\n", table.tensors.size(), table.num_samples);
@@ -71,7 +71,7 @@ void RunCalibrate(Options& options) {
 
 void AddCalibrateCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
-      "calibrate", "Gather statistics of the activations over samples, in one pass.");
+      "calibrate", "Gather the statistics of activations that integer formats need, from samples.");
   const auto options = std::make_shared<Options>();
   command->add_option("model", options->model, "the float ONNX model")
       ->required()
@@ -82,14 +82,14 @@ void AddCalibrateCommand(CLI::App& program) {
       ->type_name("FILE");
   command
       ->add_option("--batch", options->request.batch_size,
-                   "samples read at once (default: 8); the result does not depend on it")
+                   "number of samples read at once (default: 8); results do not depend on it")
       ->check(CLI::Range(1, kMostSamples))
       ->type_name("N");
   command->add_flag(
       "--per-channel", options->request.is_per_channel,
-      "extremes and sums of each channel of whatever matrix products and convolutions "
-      "read; without it only of what is multiplied with constant weights, which "
-      "int8 weights and --smooth-quant follow from");
+      "gather statistics of each channel for every input of matrix products and convolutions; "
+      "default: only for inputs that constant weights multiply, which int8 weights and "
+      "--smooth-quant need");
   AddConfigOptions(*command, options->config)
       ->description(
           "watch only the activations that this preset or format quantizes, which is faster "
@@ -110,9 +110,9 @@ void AddMergeCommand(CLI::App& program) {
     std::string output;
   };
   CLI::App* const command = program.add_subcommand(
-      "merge", "Add calibration files of one model up, exactly, in any order.");
+      "merge", "Add up calibration files of one model; the sum is exact in any order.");
   const auto files = std::make_shared<Files>();
-  command->add_option("files", files->inputs, "what `bitpress calibrate` wrote")
+  command->add_option("files", files->inputs, "the files of `bitpress calibrate`")
       ->required()
       ->type_name("FILE...");
   command->add_option("-o,--output", files->output, "the file to write; may be one of them")

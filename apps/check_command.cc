@@ -1,4 +1,4 @@
-// bitpress check: what ONNX Runtime on this machine makes of a model.
+// bitpress check: says what ONNX Runtime on this machine does with a model.
 #include <fmt/format.h>
 
 #include <memory>
@@ -44,18 +44,18 @@ void Run(const Options& options) {
 
 void AddCheckCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
-      "check", "Load a model in ONNX Runtime, run a sample, say what computes on integers.");
+      "check", "Check that a model runs here, and list which operators compute on integers.");
   const auto options = std::make_shared<Options>();
   command->add_option("model", options->model, "the ONNX model")->required()->type_name("MODEL");
   AddDataOptions(*command, options->samples)
-      ->description("run the first sample of this folder, instead of one that is made up");
-  command->add_option("--json", options->json, "write the report to this file too")
+      ->description("run the first sample of this folder (default: a made-up sample)");
+  command->add_option("--json", options->json, "write the report to this JSON file too")
       ->type_name("FILE");
   command->footer(
-      "ONNX Runtime replaces DequantizeLinear -> operator -> QuantizeLinear by operators on "
-      "integers\n"
-      "where it can. Listed are those that it computes on integers, and those that it computes in\n"
-      "float, with the reason. The exit status is not zero if the model does not load or run.\n"
+      "Where it can, ONNX Runtime replaces DequantizeLinear -> operator -> QuantizeLinear by one\n"
+      "operator on integers. The report lists the operators that compute on integers, and those\n"
+      "that compute in float, with the reason. The exit status is not zero if the model does not\n"
+      "load or run.\n"
       "\nExample:\n"
       "  bitpress check model_int8.onnx --json report.json\n");
   command->callback([options] { Run(*options); });

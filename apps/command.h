@@ -1,6 +1,6 @@
-// The subcommands. Each adds itself to the program's command line and gives what to do when it was
-// chosen; that returns nothing and throws bitpress::Error. Arguments and text only: the work is
-// done in src/tasks/.
+// The subcommands of the program. Each function adds one to the command line, with a callback that
+// runs it and throws bitpress::Error. The commands read arguments and print text; the work is done
+// in src/tasks/.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,7 +13,8 @@ void AddInspectCommand(CLI::App& program);
 void AddPlanCommand(CLI::App& program);
 void AddCalibrateCommand(CLI::App& program);
 void AddMergeCommand(CLI::App& program);
-// `command_line`: what runs, as it may be typed again; it goes into the page of a report.
+// `command_line` is the present command, so that it can be typed again. The page of a report shows
+// it.
 void AddQuantizeCommand(CLI::App& program, const std::string& command_line);
 void AddOptimizeCommand(CLI::App& program);
 void AddUnpackCommand(CLI::App& program);
@@ -24,7 +25,7 @@ void AddSearchCommand(CLI::App& program);
 void AddAutotuneCommand(CLI::App& program);
 void AddReportCommand(CLI::App& program, const std::string& command_line);
 
-// Writes to standard output and makes sure that it got there. Throws Error(kIo).
+// Writes to standard output. Throws Error(kIo) if not everything was written.
 void Print(std::string_view text);
 
 }  // namespace bitpress::apps

@@ -37,49 +37,51 @@ void ConfigOptions::Change(plan::QuantConfig& resolved, std::vector<std::string>
 CLI::Option* AddConfigOptions(CLI::App& command, ConfigOptions& options) {
   CLI::Option* const config =
       command.add_option("--config", options.config,
-                         "a preset (listed below), the name of a format for both sides, or a .json "
-                         "file with settings and rules");
+                         "the configuration: a preset (listed below), a format for weights and "
+                         "activations, or a .json file with settings and rules");
   config->type_name("NAME");
-  command.add_option("--weights", options.weights, "another format for the weights, or none")
+  command
+      .add_option("--weights", options.weights,
+                  "format of the weights; none: they stay float (default: that of --config)")
       ->type_name("FORMAT");
   command
       .add_option("--activations", options.activations,
-                  "another format for the activations, or none")
+                  "format of the activations; none: they stay float (default: that of --config)")
       ->type_name("FORMAT");
   command
       .add_option("--smooth-quant", options.smooth,
-                  "SmoothQuant before anything else: 0.5, another number from 0 to 1, or auto; "
-                  "`quantize` needs --data for it")
+                  "apply SmoothQuant first, with this alpha: a number from 0 to 1 (often 0.5), or "
+                  "auto, which chooses one for each activation; `quantize` needs --data for it")
       ->type_name("ALPHA|auto");
   command
       .add_option("--finetune", options.finetune,
-                  "learn weights from samples: adaquant (best), adaround, gptq, least_squares, "
-                  "clip_search, awq (weights only), or "
-                  "none")
+                  "learn the weights from samples (needs --data): adaquant (best), adaround, gptq, "
+                  "least_squares, clip_search, awq (for float activations), or none (default: as "
+                  "--config says)")
       ->type_name("RECIPE");
   command
       .add_option("--finetune-option", options.finetune_options,
-                  "an option of AMD Quark's fast fine-tuning or of GPTQ by its name there "
-                  "(NumIterations=10); may be repeated. What it becomes here is in "
-                  "docs/finetuning.md; --set finetune_...=... are our own names")
+                  "set an option of AMD Quark's fast fine-tuning or of its GPTQ by Quark's name, "
+                  "such as NumIterations=10; may be repeated. docs/finetuning.md lists them. "
+                  "Bitpress's own names are --set finetune_...=...")
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
-  // One value an option: a vector would otherwise take the words that follow, the model among them.
+  // allow_extra_args(false) gives each option one value. Else a vector would take all words that
+  // follow, the model among them.
   command
       .add_option("--set", options.settings,
-                  "change one setting; may be repeated (`bitpress plan --help` lists the keys)")
+                  "change one setting; may be repeated (`bitpress plan --help` lists them)")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   command
-      .add_option(
-          "--rule", options.rules,
-          "other settings for some nodes or tensors, 'WHO: WHAT'; may be repeated (`bitpress "
-          "plan --help` says how)")
+      .add_option("--rule", options.rules,
+                  "change settings for some nodes or tensors only: 'WHO: WHAT'; may be repeated "
+                  "(`bitpress plan --help` describes rules)")
       ->type_name("RULE")
       ->allow_extra_args(false);
   command.add_flag("--as-is", options.as_is,
-                   "do not fold constants and BatchNorm first (needed for models with operators "
-                   "that are not on this machine)");
+                   "do not fold constants and BatchNorm first; needed for models with operators "
+                   "that ONNX Runtime on this machine does not have");
   return config;
 }
 
@@ -96,7 +98,7 @@ void AddPassOption(CLI::App& command, std::vector<std::string>& names) {
 void AddThreadsOption(CLI::App& command, size_t& num_threads) {
   // CLI11 would read -2 as a very large number.
   constexpr int kMost = 1024;
-  command.add_option("--threads", num_threads, "threads to use (default 0: all cores)")
+  command.add_option("--threads", num_threads, "number of threads (default: 0, all cores)")
       ->check(CLI::Range(0, kMost))
       ->type_name("N");
 }
@@ -104,16 +106,18 @@ void AddThreadsOption(CLI::App& command, size_t& num_threads) {
 CLI::Option* AddDataOptions(CLI::App& command, SampleArguments& samples) {
   CLI::Option* const folder =
       command.add_option("--data", samples.data,
-                         "a folder of photos, of .npy or .npz arrays, or of TensorProto .pb files");
+                         "the folder with the samples: photos, .npy or .npz arrays, or TensorProto "
+                         ".pb files");
   folder->type_name("DIR");
   command
       .add_option("--labels", samples.labels,
-                  "a CSV with the columns file,class: only the listed files count")
+                  "a CSV file with the columns file,class; files that it does not list are not "
+                  "used")
       ->type_name("CSV");
   command
       .add_option("--image", samples.image,
-                  "how photos become tensors: resize=N crop=N mean=A or A/B/C std=A or A/B/C "
-                  "layout=nchw|nhwc channels=rgb|bgr, joined by commas")
+                  "the conversion of photos to tensors, joined by commas: resize=N and crop=N in "
+                  "pixels, mean=A or A/B/C, std=A or A/B/C, layout=nchw|nhwc, channels=rgb|bgr")
       ->type_name("SPEC");
   return folder;
 }
@@ -121,7 +125,7 @@ CLI::Option* AddDataOptions(CLI::App& command, SampleArguments& samples) {
 CLI::Option* AddSampleOptions(CLI::App& command, SampleArguments& samples) {
   CLI::Option* const folder = AddDataOptions(command, samples);
   constexpr int kMostSamples = 1'000'000'000;  // CLI11 would read -2 as a very large number
-  command.add_option("--samples", samples.limit, "at most so many (default 0: all)")
+  command.add_option("--samples", samples.limit, "most samples to use (default: 0, all)")
       ->check(CLI::Range(0, kMostSamples))
       ->type_name("N");
   return folder;
@@ -130,7 +134,9 @@ CLI::Option* AddSampleOptions(CLI::App& command, SampleArguments& samples) {
 std::string ListPresets() {
   std::string text = "Presets:";
   for (const plan::Preset& preset : plan::AllPresets()) text += fmt::format(" {}", preset.name);
-  return text + "\nEach also as NAME_ADAQUANT or NAME_ADAROUND: fine-tuned (needs --data).\n";
+  return text +
+         "\nNAME_ADAQUANT and NAME_ADAROUND are the same presets with fine-tuning (needs "
+         "--data).\n";
 }
 
 std::string ListSettings() {
@@ -143,10 +149,10 @@ std::string ListSettings() {
 
 std::string ListRules() {
   return fmt::format(
-      "Rules (--rule 'WHO: WHAT', all words of WHO must fit, of a list one; later rules count "
-      "more):\n"
+      "Rules (--rule 'WHO: WHAT'; all words of WHO must fit, and of a list one entry; a later rule "
+      "wins):\n"
       "  WHO: {}\n"
-      "      from and to: nodes on a path between values; names of nodes belong to the path\n"
+      "      from and to: nodes on a path between values; a node's name includes that node\n"
       "  WHAT: exclude, or settings KEY=VALUE joined by commas; optional: no error if nothing "
       "fits\n"
       "  'op_types=MatMul: weights=int4, weight_granularity=per_block'\n"

@@ -1,5 +1,5 @@
-// The options that `plan` and `quantize` share: --config, --weights, --activations, --set, --rule,
-// --as-is.
+// Options that several commands share: those of the configuration (--config, --weights,
+// --activations, --set, --rule, --as-is), of samples (--data and more), and --threads.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,6 +13,7 @@
 
 namespace bitpress::apps {
 
+// The values of the configuration's options.
 struct ConfigOptions {
   std::string config;
   std::string weights;
@@ -24,12 +25,12 @@ struct ConfigOptions {
   std::vector<std::string> rules;
   bool as_is = false;
 
-  // The configuration they mean; what of them changes nothing goes to `notices`. Throws
-  // Error(kInvalidArgument) with the nearest name.
+  // Returns the configuration that the options describe. Options that change nothing are named in
+  // `notices`. Throws Error(kInvalidArgument) with the nearest name.
   plan::QuantConfig Resolve(std::vector<std::string>* notices = nullptr) const;
-  // What the options besides --config do to one. Throws as Resolve.
+  // Changes a configuration by all options but --config. Throws as Resolve.
   void Change(plan::QuantConfig& config, std::vector<std::string>* notices = nullptr) const;
-  // Whether one of the options that change the configuration was given.
+  // Returns whether an option that changes the configuration was given.
   bool HasChanges() const {
     return !weights.empty() || !activations.empty() || !finetune.empty() || !smooth.empty() ||
            !settings.empty() || !rules.empty() || !finetune_options.empty();
@@ -51,7 +52,7 @@ inline graph::PassNames ToPassNames(const std::vector<std::string>& names) {
 // Adds --threads to a subcommand; `num_threads` must outlive it.
 void AddThreadsOption(CLI::App& command, size_t& num_threads);
 
-// Where samples come from, as the command line says it.
+// The values of the options for samples.
 struct SampleArguments {
   std::string data, labels, image;
   size_t limit = 0;
@@ -61,13 +62,13 @@ struct SampleArguments {
   }
 };
 
-// Adds --data, --labels and --image (and --samples), which say where samples come from; `samples`
-// must outlive the subcommand. Return the one for --data.
+// Add --data, --labels and --image; the second one adds --samples too. `samples` must outlive the
+// subcommand. Return the option for --data.
 CLI::Option* AddDataOptions(CLI::App& command, SampleArguments& samples);
 CLI::Option* AddSampleOptions(CLI::App& command, SampleArguments& samples);
 
-// For help texts: the presets, the settings with their values, one a line, and how rules are
-// written.
+// Return parts of help texts: the presets, the settings with their values, one a line, and the way
+// to write rules.
 std::string ListPresets();
 std::string ListSettings();
 std::string ListRules();

@@ -1,4 +1,4 @@
-// bitpress evaluate: accuracy, closeness to the float model, time and size.
+// bitpress evaluate: measures accuracy, closeness to the float model, time and size.
 #include <fmt/format.h>
 
 #include <memory>
@@ -20,7 +20,7 @@ namespace {
 
 using evaluate::EvaluationReport;
 
-// Of the ranges of options: CLI11 would read a negative number as a very large one.
+// Upper bound of options: CLI11 would read a negative number as a very large one.
 constexpr int kMostSamples = 1'000'000'000;
 
 // "84.0 %"
@@ -69,7 +69,7 @@ std::string ToText(const EvaluationReport& report) {
 }
 
 struct Options {
-  std::optional<evaluate::ProcessorKind> processor;  // nothing: that of this machine
+  std::optional<evaluate::ProcessorKind> processor;  // null: the kind of this machine
   std::string model, reference, json;
   SampleArguments samples;
   tasks::EvaluateOptions request;
@@ -81,7 +81,7 @@ void Run(Options& options) {
   request.reference = options.reference;
   request.samples = options.samples.Spec();
   request.processor = options.processor;
-  // Opened first: a report that cannot be written should not cost the work.
+  // The file is opened first, so that a report that cannot be written costs no work.
   std::unique_ptr<AtomicFile> file;
   if (!options.json.empty()) file = std::make_unique<AtomicFile>(options.json);
   EvaluationReport report;
@@ -104,24 +104,27 @@ void Run(Options& options) {
 
 void AddEvaluateCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
-      "evaluate", "Measure accuracy, closeness to a float model, time and size.");
+      "evaluate", "Measure a model's accuracy, closeness to the float model, time and size.");
   const auto options = std::make_shared<Options>();
   command->add_option("model", options->model, "the ONNX model")->required()->type_name("MODEL");
   AddSampleOptions(*command, options->samples)->required();
   command->get_option("--labels")
       ->description(
-          "a CSV with the columns file,class: only the listed files count (default: one folder a "
-          "class, in sorted order, if there are such folders)");
+          "a CSV file with the columns file,class; files that it does not list are not used "
+          "(default: one folder for each class, in sorted order, if there are such folders)");
   command->add_option("--reference", options->reference, "the float model to compare with")
       ->type_name("MODEL");
-  command->add_option("--json", options->json, "write the report there too")->type_name("FILE");
-  command->add_option("--batch", options->request.batch_size, "samples in one run (default: 20)")
+  command->add_option("--json", options->json, "write the report to this JSON file too")
+      ->type_name("FILE");
+  command
+      ->add_option("--batch", options->request.batch_size,
+                   "number of samples in one run (default: 20)")
       ->check(CLI::Range(1, kMostSamples))
       ->type_name("N");
   AddWordOption<std::optional<evaluate::ProcessorKind>>(
       *command, "--processor", options->processor, evaluate::kProcessorWords,
-      "compute integer products as x86 with VNNI does (vnni), or without it (no_vnni): simulated "
-      "where this machine is of the other kind (default: here)");
+      "the processor to compute integer products for: here (default), vnni (x86 with VNNI) or "
+      "no_vnni (x86 without); simulated if this machine is of the other kind");
   AddThreadsOption(*command, options->request.num_threads);
   command->footer(
       "Example:\n"

@@ -1,4 +1,4 @@
-// bitpress inspect: what is in a model or a calibration file.
+// bitpress inspect: shows the content of a model or a calibration file.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace bitpress::apps {
 namespace {
 
-// "FLOAT [N, 3, 224, 224]"
+// Returns "FLOAT [N, 3, 224, 224]".
 std::string TypeAndShape(const graph::ValueInfo& info) {
   std::string text(DataTypeName(info.type));
   if (!info.has_shape) return text + " of unknown shape";
@@ -113,19 +113,19 @@ std::string ToText(const std::string& path, const tasks::InspectReport& report, 
     }
   }
   for (const auto& [key, value] : report.metadata) {
-    if (key == "bitpress.unpacked") continue;  // shown with the constants
+    if (key == "bitpress.unpacked") continue;  // the constants show it
     text += fmt::format("metadata: {} = {}\n", key, value);
   }
   return text;
 }
 
-// "-1.234", or "-" for a tensor that has none.
+// Returns "-1.234", or "-" for a tensor without finite values.
 std::string Number(const calibrate::TensorStatistics& tensor, double value) {
   return tensor.is_empty() ? "-" : fmt::format("{:.4g}", value);
 }
 
-// "384 of axis -1, magnitudes up to 0.31 to 27.9": the least and the largest of their maxima. ""
-// without channels.
+// Returns "384 of axis -1, magnitudes up to 0.31 to 27.9", with the least and the largest of the
+// channels' maxima. Returns "" if there are no channels.
 std::string DescribeChannels(const calibrate::TensorStatistics& tensor) {
   const auto& axis = tensor.axis_statistics();
   if (!axis || axis->slices.empty()) return "";
@@ -135,7 +135,7 @@ std::string DescribeChannels(const calibrate::TensorStatistics& tensor) {
                      axis->axis, least.AbsMax(), most.AbsMax());
 }
 
-// A line for each of them.
+// Lists the channels, one a line.
 std::string ListChannels(const calibrate::TensorStatistics& tensor) {
   std::string text;
   if (!tensor.axis_statistics()) return text;
@@ -153,7 +153,7 @@ std::string ListChannels(const calibrate::TensorStatistics& tensor) {
   return text;
 }
 
-// One line a tensor, and one a channel if asked.
+// Lists the tensors, one a line, and the channels of each if asked.
 std::string ToText(const std::string& path, const calibrate::CalibrationTable& table,
                    bool with_channels) {
   size_t width = 5;
@@ -192,15 +192,15 @@ void AddInspectCommand(CLI::App& program) {
   };
   CLI::App* const command = program.add_subcommand(
       "inspect",
-      "Show inputs, outputs, operators, formats and what they take, or the statistics of a "
-      "calibration file.");
+      "Show a model's inputs, outputs, operators, formats and sizes, or a calibration file's "
+      "statistics.");
   const auto options = std::make_shared<Options>();
   command->add_option("model", options->model, "the ONNX model, or a calibration file (.bpc)")
       ->required()
       ->type_name("FILE");
   command->add_flag("--tensors", options->with_tensors,
-                    "list every constant: its format, shape and bytes, and why it is float; of a "
-                    "calibration file every channel");
+                    "list every constant with its format, shape and bytes, and the reason if it "
+                    "is float; for a calibration file, list every channel");
   command->footer(
       "Examples:\n  bitpress inspect model.onnx\n  bitpress inspect quantized.onnx --tensors\n"
       "  bitpress inspect stats.bpc\n");

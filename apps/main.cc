@@ -1,5 +1,5 @@
-// The program `bitpress`. Exit codes: 0 done, 1 it failed (one line on standard error says why), 2
-// the command line is wrong.
+// The program `bitpress`. Exit codes: 0: success; 1: failure, with one line on standard error that
+// says why; 2: wrong command line.
 #include <fmt/format.h>
 #include <malloc.h>
 
@@ -24,8 +24,9 @@
 namespace bitpress::apps {
 namespace {
 
-// Buffers as large as a weight come and go with every weight. By default each is mapped anew, and
-// the system clears its pages one by one: a third of the time it takes to quantize a large model.
+// Lets the allocator keep large buffers. Buffers as large as a weight come and go with every
+// weight. By default each is mapped anew, and the system clears its pages one by one, which is a
+// third of the time to quantize a large model.
 void KeepLargeBuffers() {
   constexpr int kLargestKept = 1 << 30;
   mallopt(M_MMAP_THRESHOLD, kLargestKept);
@@ -40,14 +41,14 @@ int Report(std::string_view message, int exit_code) {
   return exit_code;
 }
 
-// "num_threads" as it is typed: "--num-threads".
+// Returns an option's name as it is typed: "num_threads" is "--num-threads".
 std::string Spelt(std::string_view option) {
   std::string spelt = fmt::format("--{}", option);
   std::ranges::replace(spelt, '_', '-');
   return spelt;
 }
 
-// CLI11 says of a misspelt command only that one is required.
+// Returns the error for an unknown command, or "". CLI11 would only say that a command is required.
 std::string UnknownCommand(const CLI::App& program, int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return "";
   std::vector<std::string> names;
@@ -89,7 +90,10 @@ std::string CommandLine(int argc, char** argv) {
 int Run(int argc, char** argv) {
   KeepLargeBuffers();
   const std::string command_line = CommandLine(argc, argv);
-  CLI::App program("Presses ONNX models into fewer bits.", "bitpress");
+  CLI::App program(
+      "Presses ONNX models into fewer bits: post-training quantization to integers, FP8, BF16 and "
+      "block formats.",
+      "bitpress");
   program.set_version_flag("--version", fmt::format("bitpress {}", Version()));
   program.require_subcommand(1);
   program.failure_message([](const CLI::App*, const CLI::Error& error) {
@@ -97,7 +101,7 @@ int Run(int argc, char** argv) {
   });
   program.footer(
       "Example:\n  bitpress quantize model.onnx -o model_mx6.onnx --config MX6\n"
-      "`bitpress COMMAND --help` has the options of a command.");
+      "`bitpress COMMAND --help` lists the options of a command.");
   AddInspectCommand(program);
   AddPlanCommand(program);
   AddCalibrateCommand(program);
@@ -119,10 +123,10 @@ int Run(int argc, char** argv) {
     return Report(unknown, kUsage);
   }
   try {
-    // How the Python package says where its ONNX Runtime is.
+    // The Python package sets this variable to the path of its ONNX Runtime.
     const char* const library = std::getenv("BITPRESS_ONNXRUNTIME");
     if (library != nullptr && *library != '\0') runtime::SetOrtLibraryPath(library);
-    // For tests: kernels of another instruction set than the best that this processor has.
+    // Tests set this variable to use another instruction set than the processor's best one.
     const char* const kernels = std::getenv("BITPRESS_KERNELS");
     if (kernels != nullptr && *kernels != '\0') kernels::UseTarget(kernels);
     program.parse(argc, argv);  // runs the chosen command too

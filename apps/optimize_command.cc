@@ -1,4 +1,4 @@
-// bitpress optimize: writes a model for machines like this one.
+// bitpress optimize: writes a faster model for machines like this one.
 #include <fmt/format.h>
 
 #include <memory>
@@ -45,9 +45,10 @@ void Run(const Options& options) {
 
 void AddOptimizeCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
-      "optimize", "Write a faster model with the same outputs, for machines like this one.");
+      "optimize", "Make a model faster on machines like this one, with the same outputs.");
   const auto options = std::make_shared<Options>();
-  command->add_option("model", options->model, "the ONNX model, mostly one of `bitpress quantize`")
+  command
+      ->add_option("model", options->model, "the ONNX model, usually made by `bitpress quantize`")
       ->required()
       ->type_name("MODEL");
   command->add_option("-o,--output", options->output, "the file to write; not the model itself")
@@ -55,15 +56,13 @@ void AddOptimizeCommand(CLI::App& program) {
       ->type_name("FILE");
   AddPassOption(*command, options->disabled_passes);
   command->footer(
-      "The last step before a model is deployed. ONNX Runtime writes the graph that it runs on "
-      "this\n"
-      "machine, whose convolutions work on a blocked layout; quantizers without blocks (bf16, "
-      "fp16,\n"
-      "fp8_e4m3, fp8_e5m2) are put into that layout and lose the conversions around them. Formats\n"
-      "with blocks read neighbouring channels and keep theirs. The outputs are the same, bit for\n"
-      "bit. The file is tied to this kind of processor and this version of ONNX Runtime "
-      "(`bitpress\n"
-      "inspect` shows which), and cannot be quantized or optimized again: keep the model.\n"
+      "This is the last step before a model is deployed. ONNX Runtime writes the graph that it\n"
+      "runs on this machine, in which convolutions use a blocked layout. Quantizers of formats\n"
+      "without blocks (bf16, fp16, fp8_e4m3, fp8_e5m2) are moved into that layout, so that the\n"
+      "conversions around them are no longer needed. Formats with blocks read neighbouring\n"
+      "channels and keep the conversions. The outputs are the same, bit for bit. The file is\n"
+      "for this kind of processor and this version of ONNX Runtime only (`bitpress inspect`\n"
+      "shows both). It cannot be quantized or optimized again, so keep the model.\n"
       "\nExample:\n"
       "  bitpress quantize model.onnx -o model_bf16.onnx --config BF16\n"
       "  bitpress optimize model_bf16.onnx -o model_bf16_here.onnx\n");

@@ -1,4 +1,4 @@
-// bitpress plan: what would become of every tensor, as JSON.
+// bitpress plan: decides the format of every tensor and writes the decisions as JSON.
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,7 +20,7 @@ struct Options {
 
 void Run(const Options& options) {
   const plan::QuantConfig config = options.config.Resolve();
-  // Opened first: an output that cannot be written should not cost the work.
+  // The file is opened first, so that an output that cannot be written costs no work.
   std::unique_ptr<AtomicFile> file;
   if (!options.output.empty()) file = std::make_unique<AtomicFile>(options.output);
   const std::string json = plan::ToJson(tasks::MakePlan(
@@ -33,16 +33,18 @@ void Run(const Options& options) {
 }  // namespace
 
 void AddPlanCommand(CLI::App& program) {
-  CLI::App* const command =
-      program.add_subcommand("plan", "Decide what becomes of every tensor and print it as JSON.");
+  CLI::App* const command = program.add_subcommand(
+      "plan", "Decide the format of every tensor, to read or to edit before quantizing.");
   const auto options = std::make_shared<Options>();
   command->add_option("model", options->model, "the ONNX model")->required()->type_name("MODEL");
-  command->add_option("-o,--output", options->output, "the file to write (default: print)")
+  command
+      ->add_option("-o,--output", options->output,
+                   "the JSON file to write (default: standard output)")
       ->type_name("FILE");
   AddConfigOptions(*command, options->config)->required();
   AddPassOption(*command, options->disabled_passes);
   command->footer(ListPresets() + "\n" + ListSettings() + "\n" + ListRules() +
-                  "\nEdit the file by hand if you like, and hand it to `bitpress quantize --plan`."
+                  "\nThe file may be edited by hand. `bitpress quantize --plan` carries it out."
                   "\n\nExample:\n"
                   "  bitpress plan model.onnx --config MX6 --set placement=all -o plan.json\n");
   command->callback([options] { Run(*options); });

@@ -31,7 +31,7 @@ void ProgressBar::Draw(std::string_view stage, size_t done, size_t total) {
   if (is_drawn_ && now - last_ < kInterval && done != total) return;
   last_ = now;
   is_drawn_ = true;
-  // What comes behind a colon changes from step to step.
+  // The part of the stage behind a colon changes from step to step.
   const std::string_view work = stage.substr(0, stage.find(':'));
   if (work != work_ || done < done_) {
     work_ = work;

@@ -1,5 +1,5 @@
-// Draws progress on the terminal: one line on standard error that is rewritten and wiped at the
-// end. Draws nothing when standard error is a file or a pipe.
+// Shows the progress of long work on the terminal: one line on standard error, which is rewritten
+// and removed at the end. Shows nothing if standard error is a file or a pipe.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,8 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // Empty if there is no terminal. The bar must outlive it.
+  // Returns the sink that draws the bar. It is empty if there is no terminal. The bar must outlive
+  // it.
   ProgressSink Sink();
 
  private:
@@ -25,11 +26,11 @@ class ProgressBar {
   bool is_terminal_;
   bool is_drawn_ = false;
   std::chrono::steady_clock::time_point last_;
-  // For the time that is left: the work, when it was first heard of, and how far it was then.
-  std::string work_;
-  std::chrono::steady_clock::time_point begin_;
-  size_t first_ = 0;
-  size_t done_ = 0;
+  // The remaining time is estimated from these.
+  std::string work_;                             // name of the present work
+  std::chrono::steady_clock::time_point begin_;  // time of its first report
+  size_t first_ = 0;                             // steps that were done then
+  size_t done_ = 0;                              // steps that are done now
 };
 
 }  // namespace bitpress::apps

@@ -58,7 +58,7 @@ void CheckPlanAgrees(const Options& options) {
   }
 }
 
-// The page about the model that was just written.
+// Writes the page about the model that was just written.
 void WritePage(const Options& options, const tasks::QuantizeOptions& request,
                const tasks::QuantizeReport& quantized) {
   tasks::ReportOptions page;
@@ -74,7 +74,7 @@ void WritePage(const Options& options, const tasks::QuantizeOptions& request,
   tasks::WriteReport(page);
 }
 
-// Before any work.
+// Checks before any work that the page can be written, and that it replaces no model.
 void CheckPage(const Options& options) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -135,7 +135,7 @@ void Run(const Options& options) {
   Print(text);
 }
 
-// Adds the options that say what is quantized, and how.
+// Adds the options for the model, its configuration and its samples.
 void AddInputs(CLI::App& command, Options& options) {
   command.add_option("model", options.model, "the float ONNX model")
       ->required()
@@ -148,59 +148,64 @@ void AddInputs(CLI::App& command, Options& options) {
   AddConfigOptions(command, options.config);
   command
       .add_option("--plan", options.plan_file,
-                  "take the decisions from this file of `bitpress plan`")
+                  "use the decisions in this file of `bitpress plan`, instead of --config")
       ->type_name("FILE");
   command
       .add_option("--calibration", options.calibration,
-                  "integers: statistics of the activations, a file of `bitpress calibrate`")
+                  "the statistics of activations for integer formats: a file of `bitpress "
+                  "calibrate`")
       ->type_name("FILE");
   AddSampleOptions(command, options.samples)
       ->description(
-          "or gather them from these samples: a folder of photos, of .npy or .npz arrays, or of "
-          "TensorProto .pb files");
+          "the folder with samples to gather statistics and to fine-tune with: photos, .npy or "
+          ".npz arrays, or TensorProto .pb files");
   command.get_option("--samples")
-      ->description("at most so many (default 0: all for scales, the first 100 for fine-tuning)");
+      ->description(
+          "most samples to use (default: 0, all for scales and the first 100 for fine-tuning)");
 }
 
-// Adds the options that say how the model is written, and what happens with it afterwards.
+// Adds the options for the form of the written model, and for the checks and the report after it.
 void AddForms(CLI::App& command, Options& options) {
   AddWordOption<emit::Storage>(
       command, "--storage", options.apply.storage, emit::kStorageWords,
-      "packed (default): codes and scales at their real width; simulated: float32 "
-      "that holds the quantized values");
+      "the storage of weights. packed (default): codes and scales at their real width; simulated: "
+      "the quantized values as float32");
   AddWordOption<emit::Target>(
       command, "--target", options.apply.target, emit::kTargetWords,
-      "portable (default): standard operators; onnxruntime: integer weights in blocks "
-      "as MatMulNBits and GatherBlockQuantized, which compute from the codes");
+      "the operators of integer weights in blocks. portable (default): standard operators; "
+      "onnxruntime: MatMulNBits and GatherBlockQuantized, which compute from the codes");
   AddWordOption<emit::AccuracyLevel>(
       command, "--accuracy-level", options.apply.accuracy_level, emit::kAccuracyLevelWords,
-      "of MatMulNBits: 4 (default): activations rounded to 8 bits at run time; 1: "
-      "products of floats, weights of 4 bits only");
+      "the accuracy of MatMulNBits. 4 (default): activations are rounded to 8 bits at run time; "
+      "1: activations stay float, for weights of 4 bits only");
   AddWordOption<emit::IntegerForm>(
       command, "--form", options.apply.form, emit::kIntegerFormWords,
-      "integers: qdq (default): float operators between DequantizeLinear and "
-      "QuantizeLinear; qoperator: QLinearConv, QLinearMatMul, QGemm and their kin");
+      "the form of integer models. qdq (default): float operators between DequantizeLinear and "
+      "QuantizeLinear; qoperator: QLinearConv, QLinearMatMul, QGemm and other operators on "
+      "integers");
   AddWordOption<bool>(
       command, "--portable", options.apply.is_portable, kSwitches,
-      "on (default): quantizers also as functions of standard operators, so that the "
-      "model runs without our library too, slower; off: with the library only");
+      "the need for Bitpress's operator library. on (default): quantizers are also written as "
+      "functions of standard operators, so that the model runs without the library, but slower; "
+      "off: the model runs with the library only");
   command.add_flag("--external-data", options.is_external,
-                   "keep the weights in a file of their own, OUTPUT.data (models over 2 GB always "
-                   "do)");
+                   "store the weights in a file of their own, OUTPUT.data; models over 2 GB always "
+                   "do");
   AddWordOption<Check>(
       command, "--check", options.check, kChecks,
-      "afterwards load the model in ONNX Runtime, run a sample and say what computes "
-      "on integers (see `bitpress check`); auto (default): if it is at most 100 MB");
+      "check the written model as `bitpress check` does. auto (default): if the model has at most "
+      "100 MB");
   command
       .add_option("--report", options.page,
-                  "also write a page (HTML) about the model there: see `bitpress report`")
+                  "also write a page about the model to this HTML file (see `bitpress report`)")
       ->type_name("FILE");
 }
 
 }  // namespace
 
 void AddQuantizeCommand(CLI::App& program, const std::string& command_line) {
-  CLI::App* const command = program.add_subcommand("quantize", "Write a quantized model.");
+  CLI::App* const command =
+      program.add_subcommand("quantize", "Quantize a float model: write it with fewer bits.");
   const auto options = std::make_shared<Options>();
   options->command_line = command_line;
   AddInputs(*command, *options);

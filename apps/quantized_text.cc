@@ -14,7 +14,7 @@
 namespace bitpress::apps {
 namespace {
 
-// "mx6 5, float 1", for the rows of one role.
+// Returns the formats of one role's rows with their numbers: "5 mx6, 1 float".
 std::string CountFormats(const plan::QuantPlan& plan, plan::Role role) {
   std::map<std::string, size_t> counts;
   for (const plan::TensorPlan& row : plan.tensors) {
@@ -25,10 +25,10 @@ std::string CountFormats(const plan::QuantPlan& plan, plan::Role role) {
   return words.empty() ? "none" : Join(words, ", ");
 }
 
-// "    12 float: the reason" for each of the reasons, most frequent first.
+// Lists "    12 float: the reason" for each reason, the most frequent first.
 std::string ListCounted(std::string_view what, const std::vector<std::string>& reasons) {
   std::map<std::string, size_t> counts;
-  // Without the name of a node the reasons of many tensors are one.
+  // The names of nodes are cut off, so that equal reasons of many tensors count together.
   for (const std::string& reason : reasons) ++counts[reason.substr(0, reason.find(" '"))];
   std::vector<std::pair<size_t, std::string>> sorted;
   for (const auto& [reason, count] : counts) sorted.emplace_back(count, reason);
@@ -42,7 +42,7 @@ std::string ListCounted(std::string_view what, const std::vector<std::string>& r
   return text;
 }
 
-// Why tensors other than biases stay float.
+// Lists the reasons why tensors other than biases stay float.
 std::string ListReasons(const plan::QuantPlan& plan) {
   std::vector<std::string> reasons;
   for (const plan::TensorPlan& row : plan.tensors) {
@@ -51,7 +51,7 @@ std::string ListReasons(const plan::QuantPlan& plan) {
   return ListCounted("float", reasons);
 }
 
-// How many nodes a pass rewrote, and what became of the others.
+// Describes how many nodes a pass rewrote, and why it left the others.
 template <typename Rewritten>
 std::string DescribeRewritten(std::string_view done, std::string_view not_done,
                               const Rewritten& rewritten) {
@@ -61,7 +61,7 @@ std::string DescribeRewritten(std::string_view done, std::string_view not_done,
          ListCounted(not_done, reasons);
 }
 
-// "26 pairs of layers, 24 of them with a Min behind a Clip; 20 left alone", and why.
+// Describes the equalized pairs of layers, and why others were left alone.
 std::string DescribeEqualization(const rewrite::EqualizeReport& report) {
   const auto num_bounded =
       std::ranges::count_if(report.pairs, [](const auto& pair) { return pair.is_bounded; });
@@ -80,7 +80,7 @@ std::string DescribeEqualization(const rewrite::EqualizeReport& report) {
   return text;
 }
 
-// How many activations were smoothed, and where their factors went.
+// Describes how many activations were scaled, and where their factors went.
 std::string DescribeScaled(std::string_view what, const rewrite::SmoothReport& report) {
   const auto num_folded = std::ranges::count_if(
       report.smoothed, [](const auto& activation) { return !activation.folded_into.empty(); });
@@ -105,7 +105,7 @@ std::string DescribeSmoothing(const rewrite::SmoothReport& report) {
 
 using Weights = std::vector<std::shared_ptr<const weights::WeightStatistics>>;
 
-// How many bytes and bits the quantized weights take, and the one that lost most.
+// Describes how many bytes and bits the quantized weights take, and which one lost most.
 std::string DescribeWeights(const Weights& weights) {
   if (weights.empty()) return "";
   uint64_t num_bytes = 0;
@@ -119,7 +119,7 @@ std::string DescribeWeights(const Weights& weights) {
   std::string text =
       fmt::format("  quantized constants: {}, {:.2f} bits each", HumanBytes(num_bytes),
                   8 * static_cast<double>(num_bytes) / static_cast<double>(num_elements));
-  // What was fine-tuned is a value of its format already.
+  // Fine-tuned weights are values of their format already, and lose nothing here.
   if (std::isfinite(worst.sqnr_db)) {
     text += fmt::format("; least accurate: '{}', SQNR {:.1f} dB", worst.value, worst.sqnr_db);
   }
@@ -133,7 +133,7 @@ std::string_view DescribeJudge(const finetune::FinetuneReport& report) {
                                                              : "";
 }
 
-// Says which layers had no held-back samples, and what gives them some; "" where all had.
+// Says how many layers had no held-back samples, and what gives them some. Returns "" if all had.
 std::string DescribeMissingJudge(const finetune::FinetuneReport& report, int64_t hold_back_every) {
   const size_t num_judging_themselves = report.NumJudgedBy(finetune::Judge::kLearned);
   if (num_judging_themselves == 0) return "";
@@ -148,7 +148,8 @@ std::string DescribeMissingJudge(const finetune::FinetuneReport& report, int64_t
       num_judging_themselves, report.layers.size(), advice);
 }
 
-// How much nearer to the float model's the outputs of the layers came, and which stayed behind.
+// Describes how much closer to the float model the outputs of layers came, and which layers were
+// not tuned.
 std::string DescribeFinetuning(const finetune::FinetuneReport& report, int64_t hold_back_every) {
   if (report.layers.empty() && report.left_out.empty()) return "";
   size_t num_tuned = 0;

@@ -1,4 +1,4 @@
-// What `quantize` did, as text.
+// The text that `bitpress quantize` prints when it is done.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace bitpress::apps {
 
-// The first line names the file; the others begin with two spaces.
+// Describes the results. The first line names the file; the others begin with two spaces.
 std::string DescribeQuantized(const tasks::QuantizeOptions& options,
                               const tasks::QuantizeReport& report);
 

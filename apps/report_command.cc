@@ -1,4 +1,4 @@
-// bitpress report: a page about a quantized model.
+// bitpress report: writes a page about a quantized model.
 #include <fmt/format.h>
 
 #include <memory>
@@ -49,46 +49,48 @@ void Run(Options& options) {
 
 void AddReportCommand(CLI::App& program, const std::string& command_line) {
   CLI::App* const command = program.add_subcommand(
-      "report", "Write a page about a quantized model: accuracy, layers, ranges, sizes.");
+      "report",
+      "Find out where a quantized model loses accuracy: a page of layers, ranges, sizes.");
   const auto options = std::make_shared<Options>();
   options->command_line = command_line;
   tasks::ReportOptions& request = options->request;
-  command->add_option("model", options->model, "the quantized ONNX model, of whatever tool")
+  command->add_option("model", options->model, "the quantized ONNX model, made by any tool")
       ->required()
       ->type_name("MODEL");
   command->add_option("--reference", options->reference, "the float model that it was made from")
       ->required()
       ->type_name("MODEL");
-  command->add_option("-o,--output", options->output, "the page (HTML) to write")
+  command->add_option("-o,--output", options->output, "the HTML file to write")
       ->required()
       ->type_name("FILE");
   AddSampleOptions(*command, options->samples)
       ->description(
-          "samples to measure on (without: weights and sizes only): a folder of photos, of .npy or "
-          ".npz arrays, or of TensorProto .pb files");
+          "the folder with samples to measure on: photos, .npy or .npz arrays, or TensorProto .pb "
+          "files (default: none, and the page shows weights and sizes only)");
   constexpr int kMost = 1'000'000'000;  // CLI11 would read a negative number as a large one
   command
       ->add_option("--layer-samples", request.num_layer_samples,
-                   "of them, the first so many measure layers and activations (default: 16)")
+                   "number of samples that layers and activations are measured on, the first ones "
+                   "(default: 16)")
       ->check(CLI::Range(1, kMost))
       ->type_name("N");
   command
       ->add_option("--calibration", options->calibration,
-                   "statistics of the activations: a file of `bitpress calibrate` (default: "
-                   "gathered from the samples)")
+                   "the statistics of activations: a file of `bitpress calibrate` (default: they "
+                   "are gathered from the samples)")
       ->type_name("FILE");
   command
       ->add_option("--plan", options->plan_file,
-                   "the plan that the model was made from, which says why tensors stayed float")
+                   "the plan that the model was made from; it says why tensors stayed float")
       ->type_name("FILE");
   command
       ->add_option("--search", options->search,
-                   "show the front of this search: a file of `bitpress search --json`")
+                   "show the results of a search: a file of `bitpress search --json`")
       ->type_name("FILE");
-  command->add_option("--json", options->json, "write what the page shows there too")
+  command->add_option("--json", options->json, "write the page's data to this JSON file too")
       ->type_name("FILE");
   command->add_flag("--as-is", options->as_is, "the model was quantized with --as-is");
-  command->add_option("--batch", request.batch_size, "samples in one run (default: 20)")
+  command->add_option("--batch", request.batch_size, "number of samples in one run (default: 20)")
       ->check(CLI::Range(1, kMost))
       ->type_name("N");
   AddThreadsOption(*command, request.num_threads);

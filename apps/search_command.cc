@@ -1,4 +1,4 @@
-// bitpress search: which layers get which formats, for a target or within a budget.
+// bitpress search: chooses a format for each layer, for a target or within a budget.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -40,7 +40,7 @@ std::string MeasuredText(const search::Measurement& measurement) {
   return text;
 }
 
-// How many layers get what, by the order of the candidates.
+// Counts the layers that get each combination of formats, in the order of the candidates.
 std::string CountText(const tasks::SearchReport& report, const search::Choice& choice) {
   std::string text;
   for (size_t i = 0; i < report.space.combinations.size(); ++i) {
@@ -120,7 +120,7 @@ void Run(Options& options) {
 
 void AddSearchCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
-      "search", "Choose a format for each layer, for a target or within a budget.");
+      "search", "Choose a format for each layer, to reach an accuracy or to stay within a budget.");
   const auto options = std::make_shared<Options>();
   AddSpaceOptions(*command, options->arguments, options->request);
   command->add_option("-o,--output", options->output, "the plan to write, for `quantize --plan`")
@@ -128,31 +128,37 @@ void AddSearchCommand(CLI::App& program) {
       ->type_name("FILE");
   command
       ->add_option("--target", options->target,
-                   "what the model must reach on the samples: sqnr>=DB, cosine>=X, l2<=X, "
-                   "agreement>=PERCENT, top1>=PERCENT, top1_drop<=POINTS; at the least cost")
+                   "reach this on the samples at the least cost: sqnr>=DB, cosine>=X, l2<=X, "
+                   "agreement>=PERCENT, top1>=PERCENT or top1_drop<=POINTS")
       ->type_name("TARGET");
   command
       ->add_option("--budget", options->budget,
-                   "what it may cost: bits<=N (of a weight, the mean), bytes<=NMB, mac_bits<=N, "
-                   "time<=N (of the float layers' time); at the least loss")
+                   "lose as little as possible within this cost: bits<=N (mean bits of a weight), "
+                   "bytes<=NMB (size of the file), mac_bits<=N (mean bits of a weight times bits "
+                   "of an activation) or time<=N (as a share of the float layers' time)")
       ->type_name("BUDGET");
   command
       ->add_option("--cost", options->cost,
-                   "bits (default), bytes, mac_bits, time: what is saved, where there is no budget")
+                   "the cost to save if there is no --budget: bits (default), bytes, mac_bits or "
+                   "time")
       ->type_name("COST");
   AddWordOption<search::Strategy>(
       *command, "--strategy", options->request.goals.strategy, search::kStrategyWords,
-      "optimal (default): along the front of the best combinations; greedy: lower the "
-      "least sensitive layers one by one until the target is missed");
+      "the way to search. optimal (default): go along the front of the best combinations; greedy: "
+      "lower the least sensitive layers one by one until the target is missed");
   constexpr int kMostPoints = 256;
   command
       ->add_option("--measure", options->request.goals.num_measured,
-                   "measure so many models along the front whether they are needed or not")
+                   "number of models along the front to measure even if the search does not need "
+                   "them (default: 0)")
       ->check(CLI::Range(0, kMostPoints))
       ->type_name("N");
-  command->add_option("--json", options->report, "write the front and what was measured there")
+  command
+      ->add_option("--json", options->report,
+                   "write the front and the measurements to this JSON file")
       ->type_name("FILE");
-  command->add_option("--svg", options->picture, "and a picture of it")->type_name("FILE");
+  command->add_option("--svg", options->picture, "write a picture of the front to this SVG file")
+      ->type_name("FILE");
   command->footer(
       "Examples:\n"
       "  bitpress search model.onnx --candidates mx9,mx6,mxfp4_e2m1 --data photos \\\n"

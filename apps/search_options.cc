@@ -22,31 +22,33 @@ void AddSpaceOptions(CLI::App& command, SpaceArguments& arguments, tasks::SpaceO
       ->type_name("MODEL");
   command
       .add_option("--candidates", options.candidates,
-                  "what a layer may get: formats or presets, or float, joined by commas")
+                  "formats or presets that a layer may get, joined by commas; float is one of them")
       ->type_name("NAME[,NAME...]");
   command
       .add_option("--weight-candidates", options.weight_candidates,
-                  "what its weights may get; then each side of a layer is chosen by itself")
+                  "formats that the weights of a layer may get; with this option, weights and "
+                  "activations of a layer are chosen separately")
       ->type_name("NAME[,NAME...]");
   command
       .add_option("--activation-candidates", options.activation_candidates,
-                  "what its activations may get")
+                  "formats that the activations of a layer may get")
       ->type_name("NAME[,NAME...]");
   AddSampleOptions(command, arguments.samples)->required();
   constexpr int kMost = 1'000'000'000;  // CLI11 would read a negative number as a large one
   command
       .add_option("--sensitivity-samples", options.num_sensitivity_samples,
-                  "of them, the first so many measure the layers (default: 32)")
+                  "number of samples that layers are measured on, the first ones (default: 32)")
       ->check(CLI::Range(1, kMost))
       ->type_name("N");
   AddWordOption<search::Method>(
       command, "--method", options.method, search::kMethodWords,
-      "exact: each candidate in each layer, the rest of the model run for it; fast: "
-      "the error at the layer times a gain that is measured once a side; both: and how "
-      "well they agree");
+      "the way to measure a layer. exact: run the rest of the model for each candidate; fast "
+      "(default): measure the error at the layer and multiply it by a gain, which is measured "
+      "once for its weights and once for its activations; both: measure both ways and compare");
   AddConfigOptions(command, arguments.base)
       ->description(
-          "the configuration of everything that is not chosen (default: the finest candidates)");
+          "the configuration of all tensors that the candidates do not decide (default: the most "
+          "accurate candidates)");
   AddThreadsOption(command, options.num_threads);
 }
 

@@ -9,18 +9,19 @@
 
 namespace bitpress::apps {
 
+// The values of these options.
 struct SpaceArguments {
   std::string model;
   SampleArguments samples;
   ConfigOptions base;
 
-  // Fills in what these say. This must outlive the use of `options`. Throws
+  // Copies the values to `options`, which must not be used after this object is gone. Throws
   // Error(kInvalidArgument).
   void Resolve(tasks::SpaceOptions& options) const;
 };
 
-// Adds MODEL, --candidates and its kin, --method, the base configuration, and where samples come
-// from; `arguments` and `options` must outlive the subcommand.
+// Adds MODEL, the options for candidates, --method, the base configuration and the options for
+// samples. `arguments` and `options` must outlive the subcommand.
 void AddSpaceOptions(CLI::App& command, SpaceArguments& arguments, tasks::SpaceOptions& options);
 
 }  // namespace bitpress::apps

@@ -1,4 +1,4 @@
-// bitpress sensitivity: what each layer loses in each candidate format.
+// bitpress sensitivity: measures what each layer loses in each candidate format.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct Entry {
   std::string text;
 };
 
-// The layers that lose most, the worst first.
+// Lists the layers that lose most, the worst first.
 std::string DescribeWorst(const tasks::SensitivityReport& report) {
   std::vector<Entry> entries;
   for (const search::LayerLoss& layer : report.sensitivity.layers) {
@@ -82,14 +82,14 @@ void Run(Options& options) {
 
 void AddSensitivityCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
-      "sensitivity", "Measure what each layer loses in each candidate format.");
+      "sensitivity", "Find the layers that quantization harms most, in each candidate format.");
   const auto options = std::make_shared<Options>();
   AddSpaceOptions(*command, options->arguments, options->request);
   command->add_option("-o,--output", options->output, "the JSON file to write")
       ->required()
       ->type_name("FILE");
   command->add_flag("--time", options->request.measures_time,
-                    "measure the time of each layer in each candidate, too");
+                    "also measure the time of each layer in each candidate format");
   command->footer(
       "Example:\n"
       "  bitpress sensitivity model.onnx --candidates mx9,mx6,mxfp4_e2m1,int8 --data photos \\\n"

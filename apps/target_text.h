@@ -1,4 +1,4 @@
-// What ONNX Runtime makes of a model, as text.
+// The text that describes what ONNX Runtime does with a model (deploy/check_target.h).
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace bitpress::apps {
 
-// Says whether kinds of processors differ, and names up to `max_nodes` operators that can saturate.
-// Lines that begin with two spaces; "" where all give the same.
+// Describes the difference between kinds of processors, in lines that begin with two spaces. Names
+// up to `max_nodes` operators that can saturate. Returns "" if all processors give the same.
 std::string DescribeProcessors(const evaluate::ProcessorReport& report, size_t max_nodes);
 
-// Lines that begin with two spaces. Names up to so many operators in float, and so many that can
-// saturate.
+// Describes the report, in lines that begin with two spaces. Names up to `max_float_nodes`
+// operators that compute in float, and up to `max_saturating_nodes` that can saturate.
 std::string DescribeTarget(const deploy::TargetReport& report, size_t max_float_nodes,
                            size_t max_saturating_nodes);
 

@@ -1,4 +1,4 @@
-// bitpress unpack: the float equivalent of a packed model.
+// bitpress unpack: writes the float equivalent of a packed model.
 #include <fmt/format.h>
 
 #include <memory>
@@ -33,9 +33,9 @@ void Run(tasks::UnpackOptions options) {
 
 void AddUnpackCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
-      "unpack", "Write the float equivalent of a packed model: weights as the floats they mean.");
+      "unpack", "Turn the packed weights of a model back into floats, for tools that need floats.");
   const auto options = std::make_shared<tasks::UnpackOptions>();
-  command->add_option("model", options->model, "a model of `bitpress quantize`")
+  command->add_option("model", options->model, "a model made by `bitpress quantize`")
       ->required()
       ->type_name("MODEL");
   command

@@ -1,4 +1,4 @@
-// Options whose value is one of a few words: those of an enumeration's table (base/words.h).
+// Options whose value is one of a few words, from the table of an enumeration (base/words.h).
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,8 +9,8 @@
 
 namespace bitpress::apps {
 
-// Adds an option that takes one of `words` and writes what it means to `value`, which must outlive
-// the command. Another word is an error of the command line that names all, and the nearest.
+// Adds an option that takes one of `words` and writes its meaning to `value`, which must outlive
+// the command. Another word is an error that lists all words and suggests the nearest.
 template <typename T>
 CLI::Option* AddWordOption(CLI::App& command, const std::string& name, T& value, Words<T> words,
                            const std::string& help) {
