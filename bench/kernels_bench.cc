@@ -1,11 +1,11 @@
-// Speed of the quantize-dequantize kernels beside a copy of the same array in the same run:
-// elements and bytes a second and the part of the copy's speed (of_copy), per format, shape, number
-// of threads and instruction set. The formats come from their table, the shapes from shapes.txt.
-// Each kernel's result is checked against the reference before it is timed.
+// Measures the speed of the quantize-dequantize kernels: elements and bytes a second, and the share
+// of the speed of a copy of the same array in the same run (of_copy). It does so for each format,
+// shape, number of threads and instruction set. The formats come from their table, the shapes from
+// shapes.txt. Each kernel's result is checked against the reference before it is timed.
 //
-// Without options: every instruction set on the first shape, the best one on the others; --targets:
-// every instruction set everywhere. Google Benchmark's own options work too; a --benchmark_filter
-// should let `copy` through, as in '(copy|mx6)/1x256'.
+// Without options, the first shape runs with every instruction set and the others with the best
+// one. With --targets, every shape runs with every instruction set. Google Benchmark's own options
+// work too. A --benchmark_filter should let `copy` through, as in '(copy|mx6)/1x256'.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -50,8 +50,8 @@ std::vector<Shape> ReadShapes() {
   return shapes;
 }
 
-// Activations look like this after a clipped linear unit: half zeros, the rest spread over a few
-// exponents.
+// Returns numbers such as activations are after a clipped linear unit: half of them are zeros, the
+// others have a few different exponents.
 std::vector<float> Activations(size_t count) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0.0f, 2.0f);
@@ -72,7 +72,7 @@ void CheckEqualsReference(const formats::FormatSpec& spec, const Shape& shape) {
   }
 }
 
-// Elements a second of the copy, by shape and number of threads.
+// Returns the speeds of the copy in elements a second, by shape and number of threads.
 std::map<std::pair<std::string, size_t>, double>& CopySpeeds() {
   static std::map<std::pair<std::string, size_t>, double> speeds;
   return speeds;
@@ -81,12 +81,12 @@ std::map<std::pair<std::string, size_t>, double>& CopySpeeds() {
 void SetCounters(benchmark::State& state, size_t count) {
   const double elements = static_cast<double>(count) * static_cast<double>(state.iterations());
   state.counters["elements/s"] = benchmark::Counter(elements, benchmark::Counter::kIsRate);
-  // Read once, written once.
+  // Each element is read once and written once.
   state.counters["bytes/s"] = benchmark::Counter(
       elements * 2 * sizeof(float), benchmark::Counter::kIsRate, benchmark::Counter::kIs1000);
 }
 
-// Returns elements a second.
+// Runs the work repeatedly and returns its speed in elements a second.
 template <class Work>
 double RunTimed(benchmark::State& state, size_t num_threads, size_t num_tasks, size_t count,
                 const Work& work) {

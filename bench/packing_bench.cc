@@ -1,7 +1,7 @@
-// Speed of packing quantized weights into bytes and back beside a copy of the same float32 array in
-// the same run: elements a second and the part of the copy's speed (of_copy), for every format,
-// along a contiguous and a strided axis, on one thread. That the values come back is checked
-// first.
+// Measures the speed of packing quantized weights into bytes and back: elements a second, and the
+// share of the speed of a copy of the same float32 array in the same run (of_copy). It does so for
+// every format, along a contiguous and a strided axis, on one thread. It checks first that the
+// values come back.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -28,7 +28,7 @@ struct Shape {
 };
 constexpr Shape kShapes[] = {
     {"1024x4096 contiguous", 1024, 4096, 1},  // weights of a linear layer, [out, in]
-    {"4096x1024 strided", 1, 4096, 1024},     // the same as MatMul has them, [in, out]
+    {"4096x1024 strided", 1, 4096, 1024},     // weights of a MatMul, [in, out]
     {"1024x1000 short blocks", 1024, 1000, 1},
 };
 

@@ -1,5 +1,5 @@
-// Any bytes as one of the smaller files that users give: the first byte says which. Nothing but
-// Error may come out.
+// Fuzzes the readers of the smaller files that users give: arrays, tensors and plans. The first
+// byte chooses the reader. A reader may only succeed or throw Error.
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
@@ -38,7 +38,7 @@ void ReadNpz(const std::filesystem::path& path) {
   }
 }
 
-// What was read once is written in one way.
+// Reads a plan, and checks that writing and reading it again gives the same plan.
 void ReadPlan(std::string_view text) {
   const plan::QuantPlan plan = plan::FromJson(text);
   if (plan::FromJson(plan::ToJson(plan)) != plan) std::abort();

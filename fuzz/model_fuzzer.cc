@@ -1,6 +1,6 @@
-// Any bytes as a model: loaded, looked at, unpacked, planned, quantized and written, by everything
-// of `bitpress inspect`, `unpack`, `plan` and `quantize` but ONNX Runtime. Nothing but Error may
-// come out, and what is written must load again.
+// Fuzzes everything of `bitpress inspect`, `unpack`, `plan` and `quantize` but ONNX Runtime: any
+// bytes are loaded as a model, looked at, unpacked, planned, quantized and written. Each step may
+// only succeed or throw Error, and a written model must load again.
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -22,7 +22,7 @@
 namespace bitpress {
 namespace {
 
-// With the file that the corpus' models with external data name.
+// Returns a folder with the file of external data that models of the corpus name.
 const std::filesystem::path& Folder() {
   static const TemporaryFolder* const folder = [] {
     static TemporaryFolder made;
@@ -34,8 +34,8 @@ const std::filesystem::path& Folder() {
   return folder->path();
 }
 
-// Which formats and settings a model is quantized with follows from its size, so that an input
-// says everything.
+// Returns the configuration for a model. It follows from the model's size, so that the input alone
+// decides everything.
 plan::QuantConfig ConfigFor(size_t size) {
   const auto presets = plan::AllPresets();
   plan::QuantConfig config = plan::ConfigByName(presets[size % presets.size()].name);
@@ -46,7 +46,7 @@ plan::QuantConfig ConfigFor(size_t size) {
   return config;
 }
 
-// Whether `function` ends without an Error. Everything else ends the fuzzer.
+// Returns whether `function` ends without an Error. Any other exception ends the fuzzer.
 template <typename Function>
 bool Succeeds(const Function& function) {
   try {
@@ -60,7 +60,7 @@ bool Succeeds(const Function& function) {
 void Write(const graph::Model& model) {
   model.Check();
   const std::string bytes = model.Serialize();
-  if (model.Nodes().empty()) return;  // valid, but what an empty file looks like, too
+  if (model.Nodes().empty()) return;  // valid, but an empty file looks the same
   try {
     graph::Model::Parse(bytes, Folder());
   } catch (const Error& error) {

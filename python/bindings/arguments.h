@@ -1,4 +1,4 @@
-// Arguments that several functions take.
+// Arguments that several functions of the Python module take.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 
 namespace bitpress::python {
 
-// Where samples come from: a folder, or an object of bitpress._samples.Samples.
+// The source of samples: a folder, or an object of bitpress._samples.Samples.
 struct SampleArguments {
   std::filesystem::path folder;
   std::filesystem::path labels_csv;

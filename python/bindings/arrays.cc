@@ -1,4 +1,4 @@
-// Formats on numpy arrays.
+// quantize_dequantize: applies a format to numpy arrays.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -76,7 +76,7 @@ void QuantizeDequantize(const Input& x, const Output& y, const std::string& form
     }
   }
   const nb::gil_scoped_release release;
-  // Threads cost more than small arrays do.
+  // Starting threads costs more than the work on small arrays.
   constexpr size_t kLeastForThreads = 1 << 16;
   ThreadPool pool(x.size() < kLeastForThreads ? 1 : num_threads);
   if (is_half) {
@@ -91,11 +91,12 @@ void QuantizeDequantize(const Input& x, const Output& y, const std::string& form
 }  // namespace
 
 void BindArrays(nb::module_& module) {
-  module.def(
-      "quantize_dequantize", &QuantizeDequantize, "x"_a.noconvert(), "y"_a.noconvert(), "format"_a,
-      "axis"_a.none(), "scale"_a.none(), "rounding"_a.none(), "symmetric"_a.none(),
-      "reduce_range"_a, "threads"_a,
-      "Fills y with x after it went through the format; both row-major, float32 or float16.");
+  module.def("quantize_dequantize", &QuantizeDequantize, "x"_a.noconvert(), "y"_a.noconvert(),
+             "format"_a, "axis"_a.none(), "scale"_a.none(), "rounding"_a.none(),
+             "symmetric"_a.none(), "reduce_range"_a, "threads"_a,
+             "Quantizes and dequantizes x and writes the result to y. Both are row-major arrays of "
+             "float32 "
+             "or of float16.");
 }
 
 }  // namespace bitpress::python

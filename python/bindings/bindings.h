@@ -1,5 +1,6 @@
-// The Python module `bitpress._native`: arguments in, reports out. One function for each file that
-// adds to the module; what they share is in work.h and samples.h.
+// The Python module `bitpress._native`. It translates arguments to options and gives the library's
+// reports to Python. Each function below is one file that adds to the module; code that they share
+// is in work.h and samples.h.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -14,15 +15,15 @@ namespace bitpress::python {
 
 namespace nb = nanobind;
 
-void BindErrors(nb::module_& module);   // bitpress.Error and its kin
+void BindErrors(nb::module_& module);   // bitpress.Error and the classes derived from it
 void BindConfig(nb::module_& module);   // Config, presets, settings, formats
-void BindReports(nb::module_& module);  // what the functions give back
+void BindReports(nb::module_& module);  // reports that the functions return
 void BindWork(nb::module_& module);     // quantize, plan, calibrate, evaluate, ...
 void BindSearch(nb::module_& module);   // sensitivity, search, autotune
 void BindArrays(nb::module_& module);   // quantize_dequantize
 
-// The configuration with changes, as on the command line: settings (key, value) first, then rules,
-// which are texts or JSON objects. Throws Error.
+// Returns the configuration with changes, made as on the command line: first settings (key, value),
+// then rules, which are texts or JSON objects. Throws Error.
 plan::QuantConfig Changed(plan::QuantConfig config,
                           const std::vector<std::pair<std::string, std::string>>& settings,
                           const std::vector<std::string>& rules);

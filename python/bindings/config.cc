@@ -1,4 +1,4 @@
-// Config and the tables behind it.
+// Config, and the lists of presets, settings and formats.
 #include <nanobind/nanobind.h>
 #include <nanobind/operators.h>
 #include <nanobind/stl/optional.h>
@@ -27,7 +27,7 @@ using namespace nb::literals;
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-// The rule of a JSON object, as in a configuration file.
+// Reads a rule from a JSON object, as configuration files have it.
 plan::Rule RuleFromJson(const std::string& object) {
   return plan::ConfigFromJson("{\"rules\":[" + object + "]}").rules.at(0);
 }
@@ -50,7 +50,7 @@ std::vector<std::string> RulesOf(const plan::QuantConfig& config) {
   return rules;
 }
 
-// (key, allowed values, help) of each.
+// Returns (key, allowed values, help) of each setting.
 std::vector<std::tuple<std::string_view, std::string, std::string_view>> ListSettings() {
   std::vector<std::tuple<std::string_view, std::string, std::string_view>> rows;
   for (const plan::Setting& setting : plan::AllSettings()) {
@@ -71,7 +71,7 @@ std::string_view FateName(plan::OptionFate fate) {
   return "refused";
 }
 
-// (name, fate, our setting or "", the reason or "") of each.
+// Returns (name, fate, our setting or "", the reason or "") of each option.
 std::vector<std::tuple<std::string_view, std::string_view, std::string_view, std::string_view>>
 ListFinetuneOptions() {
   std::vector<std::tuple<std::string_view, std::string_view, std::string_view, std::string_view>>
@@ -107,14 +107,14 @@ plan::QuantConfig Changed(plan::QuantConfig config, const Settings& settings,
 
 void BindConfig(nb::module_& module) {
   nb::class_<plan::QuantConfig>(module, "Config",
-                                "What becomes of a model: a preset, settings and rules.")
+                                "The way to quantize a model: a preset, settings and rules.")
       .def(
           "__init__",
           [](plan::QuantConfig* self, const std::string& name) {
             new (self) plan::QuantConfig(ConfigNamed(name));
           },
           "name"_a)
-      .def("changed", &Changed, "settings"_a, "rules"_a, "The same with changes.")
+      .def("changed", &Changed, "settings"_a, "rules"_a, "Returns a copy with changes.")
       .def_static("from_json", &plan::ConfigFromJson, "text"_a)
       .def("to_json", [](const plan::QuantConfig& self) { return plan::ToJson(self); })
       .def_prop_ro("name", [](const plan::QuantConfig& self) { return self.name; })
@@ -128,13 +128,15 @@ void BindConfig(nb::module_& module) {
       .def("__repr__",
            [](const plan::QuantConfig& self) { return "Config(" + plan::ToJson(self) + ")"; });
 
-  nb::class_<formats::FormatSpec>(module, "Format", "What a number format is.")
+  nb::class_<formats::FormatSpec>(module, "Format", "The properties of a number format.")
       .def_prop_ro("name", [](const formats::FormatSpec& self) { return self.name; })
       .def_ro("element_bits", &formats::FormatSpec::element_bits)
-      .def_ro("block_size", &formats::FormatSpec::block_size, "0: it has no blocks.")
-      .def_ro("sub_block_size", &formats::FormatSpec::sub_block_size, "0: it has none.")
+      .def_ro("block_size", &formats::FormatSpec::block_size,
+              "Elements that share a scale. 0: no blocks.")
+      .def_ro("sub_block_size", &formats::FormatSpec::sub_block_size,
+              "Elements that share a micro-exponent. 0: none.")
       .def_prop_ro("bits_per_element", &formats::FormatSpec::BitsPerElement,
-                   "Stored bits an element of a full block, its share of scales included.")
+                   "Stored bits of one element of a full block, with its share of the scales.")
       .def_prop_ro("is_integer", &formats::FormatSpec::is_integer)
       .def("__repr__",
            [](const formats::FormatSpec& self) { return "Format('" + self.name + "')"; });

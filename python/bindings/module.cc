@@ -1,4 +1,4 @@
-// The module and what is about the library as a whole.
+// The module, its errors, and functions about the library as a whole.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/string.h>
@@ -65,9 +65,12 @@ NB_MODULE(_native, module) {
   python::BindSearch(module);
   python::BindArrays(module);
   module.def("version", &Version, "The version of Bitpress.");
-  module.def("cpu_target", &kernels::CurrentTarget, "The instruction set that kernels use here.");
+  module.def("cpu_target", &kernels::CurrentTarget,
+             "The instruction set that kernels use on this machine.");
   module.def("set_onnxruntime", &runtime::SetOrtLibraryPath, "path"_a,
-             "Uses this ONNX Runtime library; it is opened at first use.");
-  module.def("onnxruntime_version", &runtime::OrtVersion, "Of the library in use; opens it.");
-  module.def("onnxruntime_path", &runtime::OrtLibraryPath, "Of the library in use; opens it.");
+             "Sets the ONNX Runtime library to use. It is opened at first use.");
+  module.def("onnxruntime_version", &runtime::OrtVersion,
+             "The version of the ONNX Runtime in use. Opens its library.");
+  module.def("onnxruntime_path", &runtime::OrtLibraryPath,
+             "The path of the ONNX Runtime in use. Opens its library.");
 }

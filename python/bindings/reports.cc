@@ -1,4 +1,4 @@
-// What the functions of the module give back: the C++ reports, read-only.
+// The reports that the functions of the module return: the C++ structs, read-only.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/map.h>
@@ -32,17 +32,17 @@ using calibrate::TensorStatistics;
 
 void BindQuantizeReport(nb::module_& module) {
   using weights::WeightStatistics;
-  nb::class_<WeightStatistics>(module, "WeightReport", "What became of one weight.")
+  nb::class_<WeightStatistics>(module, "WeightReport", "The quantization of one weight.")
       .def_ro("name", &WeightStatistics::value)
       .def_ro("format", &WeightStatistics::format)
       .def_ro("unpacked_reason", &WeightStatistics::unpacked_reason,
-              "Why it is stored as floats that hold quantized values; '' where it is packed.")
+              "Why it is stored as floats that hold quantized values. '' if it is packed.")
       .def_ro("num_elements", &WeightStatistics::num_elements)
       .def_ro("stored_bytes", &WeightStatistics::stored_bytes)
       .def_ro("mean_squared_error", &WeightStatistics::mean_squared_error)
       .def_ro("sqnr_db", &WeightStatistics::sqnr_db, "Infinite without any error.");
   using finetune::TunedLayerReport;
-  nb::class_<TunedLayerReport>(module, "LayerReport", "What fine-tuning did to one layer.")
+  nb::class_<TunedLayerReport>(module, "LayerReport", "The fine-tuning of one layer.")
       .def_ro("node", &TunedLayerReport::node)
       .def_ro("op_type", &TunedLayerReport::op_type)
       .def_ro("weight", &TunedLayerReport::weight)
@@ -52,13 +52,14 @@ void BindQuantizeReport(nb::module_& module) {
       .def_ro("error_after", &TunedLayerReport::error_after)
       .def_prop_ro(
           "judged_by", [](const TunedLayerReport& self) { return finetune::JudgeName(self.judge); },
-          "The samples that the errors are of: 'held_back' is of those it did not learn from. "
-          "'learned' is of those it learned from, because there were too few to hold any back. '' "
-          "is of none, because it never ran.")
+          "The samples that the errors were measured on. 'held_back': samples that it did not "
+          "learn "
+          "from. 'learned': samples that it learned from, because there were too few to hold any "
+          "back. '': none, because it never ran.")
       .def_ro("is_tuned", &TunedLayerReport::is_tuned)
       .def_ro("note", &TunedLayerReport::note);
   using tasks::QuantizeReport;
-  nb::class_<QuantizeReport>(module, "QuantizeReport", "What quantize did.")
+  nb::class_<QuantizeReport>(module, "QuantizeReport", "The results of quantize.")
       .def_ro("input_bytes", &QuantizeReport::input_bytes)
       .def_ro("output_bytes", &QuantizeReport::output_bytes)
       .def_prop_ro(
@@ -74,7 +75,7 @@ void BindQuantizeReport(nb::module_& module) {
                    })
       .def_prop_ro(
           "layers", [](const QuantizeReport& self) { return self.finetune.layers; },
-          "Of fine-tuning; empty without.")
+          "The fine-tuned layers. Empty without fine-tuning.")
       .def_ro("target", &QuantizeReport::target,
               "What ONNX Runtime makes of the model; None if it was not checked.")
       .def_ro("why_not_checked", &QuantizeReport::why_not_checked,
@@ -92,30 +93,32 @@ void BindProcessorReport(nb::module_& module) {
       .def_ro("num_all_pairs", &SaturatingNode::num_all_pairs);
   using evaluate::ProcessorReport;
   nb::class_<ProcessorReport>(module, "ProcessorReport",
-                              "Whether processors with and without VNNI give other outputs.")
+                              "The difference between processors with and without VNNI.")
       .def_prop_ro("saturates",
                    [](const ProcessorReport& self) {
                      return self.processor == evaluate::ProcessorKind::kSaturating;
                    })
       .def_ro("is_simulated", &ProcessorReport::is_simulated,
-              "The figures are not of this machine's own kind.")
+              "The figures are for another kind of processor than this machine's.")
       .def_ro("nodes", &ProcessorReport::nodes)
-      .def_ro("num_samples", &ProcessorReport::num_samples, "Whose outputs were compared.")
+      .def_ro("num_samples", &ProcessorReport::num_samples, "Samples whose outputs were compared.")
       .def_ro("sqnr_db", &ProcessorReport::sqnr_db,
-              "Of saturated against exact outputs; infinite if they are the same, None if they "
-              "were not compared.")
+              "SQNR in dB of saturated against exact outputs. Infinite if they are the same, None "
+              "if they were not compared.")
       .def_ro("not_simulated", &ProcessorReport::not_simulated);
 }
 
 void BindEvaluationReport(nb::module_& module) {
   using evaluate::OutputReport;
-  nb::class_<OutputReport>(module, "OutputReport", "Closeness of one output.")
+  nb::class_<OutputReport>(module, "OutputReport",
+                           "The closeness of one output to the reference's.")
       .def_ro("name", &OutputReport::name)
       .def_ro("num_values", &OutputReport::num_values)
       .def_ro("sqnr_db", &OutputReport::sqnr_db, "Infinite without any error.")
       .def_ro("cosine", &OutputReport::cosine);
   using evaluate::EvaluationReport;
-  nb::class_<EvaluationReport>(module, "EvaluationReport", "Shares are from 0 to 1.")
+  nb::class_<EvaluationReport>(module, "EvaluationReport",
+                               "The results of evaluate. Accuracies are from 0 to 1.")
       .def_ro("num_samples", &EvaluationReport::num_samples)
       .def_ro("num_labelled", &EvaluationReport::num_labelled)
       .def_ro("batch_size", &EvaluationReport::batch_size)
@@ -125,7 +128,7 @@ void BindEvaluationReport(nb::module_& module) {
       .def_ro("reference_top1", &EvaluationReport::reference_top1)
       .def_ro("reference_top5", &EvaluationReport::reference_top5)
       .def_ro("agreement", &EvaluationReport::agreement,
-              "How often both models rank the same class first.")
+              "Share of the samples for which both models rank the same class first.")
       .def_ro("sqnr_db", &EvaluationReport::sqnr_db, "Infinite if the outputs are identical.")
       .def_ro("cosine", &EvaluationReport::cosine)
       .def_ro("outputs_identical", &EvaluationReport::outputs_identical)
@@ -150,12 +153,13 @@ void BindTargetReport(nb::module_& module) {
       .def_ro("op_type", &FloatNode::op_type)
       .def_ro("reason", &FloatNode::reason);
   using deploy::TargetReport;
-  nb::class_<TargetReport>(module, "TargetReport", "What ONNX Runtime here makes of a model.")
+  nb::class_<TargetReport>(module, "TargetReport", "The results of check.")
       .def_ro("runtime", &TargetReport::runtime)
       .def_ro("is_loaded", &TargetReport::is_loaded)
       .def_ro("is_run", &TargetReport::is_run)
       .def_ro("is_made_up", &TargetReport::is_made_up, "No sample was given.")
-      .def_ro("error", &TargetReport::error, "Of loading or running; '' if both went well.")
+      .def_ro("error", &TargetReport::error,
+              "The error of loading or running. '' if there was none.")
       .def_ro("integer_operators", &TargetReport::integer_operators)
       .def_ro("float_nodes", &TargetReport::float_nodes)
       .def_ro("processor", &TargetReport::processor)
@@ -168,8 +172,8 @@ void BindTargetReport(nb::module_& module) {
 
 void BindCalibration(nb::module_& module) {
   nb::class_<TensorStatistics>(module, "TensorStatistics",
-                               "Of one value over all samples; min to standard_deviation are NaN "
-                               "where it had no finite element.")
+                               "Statistics of one value over all samples. min, max, mean and "
+                               "standard_deviation are NaN if it had no finite element.")
       .def_prop_ro("num_elements", &TensorStatistics::num_elements)
       .def_prop_ro("num_nan", &TensorStatistics::num_nan)
       .def_prop_ro("num_finite", &TensorStatistics::num_finite)
@@ -194,7 +198,7 @@ void BindCalibration(nb::module_& module) {
             const auto& axis = self.axis_statistics();
             return axis ? axis->slices.size() : 0;
           },
-          "That were counted by themselves (`per_channel`); 0: none.");
+          "Channels with statistics of their own (`per_channel`). 0: none.");
   nb::class_<CalibrationTable>(module, "Calibration", "Statistics of the activations of a model.")
       .def_ro("model_name", &CalibrationTable::model_name)
       .def_ro("num_samples", &CalibrationTable::num_samples)
@@ -223,15 +227,16 @@ void BindInspectReport(nb::module_& module) {
     }
     return result;
   };
-  nb::class_<InspectReport>(module, "InspectReport", "What is in a model file.")
+  nb::class_<InspectReport>(module, "InspectReport", "The content of a model file.")
       .def_ro("file_bytes", &InspectReport::file_bytes)
       .def_ro("ir_version", &InspectReport::ir_version)
       .def_ro("opset_imports", &InspectReport::opset_imports)
       .def_ro("metadata", &InspectReport::metadata)
       .def_prop_ro("inputs", [names](const InspectReport& self) { return names(self.inputs); })
-      .def_prop_ro("input_shapes", shapes, "-1 where a dimension is not known.")
+      .def_prop_ro("input_shapes", shapes, "Shapes of the inputs. -1: the dimension is not known.")
       .def_prop_ro("outputs", [names](const InspectReport& self) { return names(self.outputs); })
-      .def_ro("operators", &InspectReport::operators, "'Conv' or 'domain::Op' -> how often.")
+      .def_ro("operators", &InspectReport::operators,
+              "Number of operators by type, 'Conv' or 'domain::Op'.")
       .def_ro("quantizers", &InspectReport::quantizers)
       .def_ro("constants", &InspectReport::constants)
       .def_ro("functions", &InspectReport::functions);
@@ -247,13 +252,13 @@ void BindReports(nb::module_& module) {
   BindCalibration(module);
   BindInspectReport(module);
   using tasks::UnpackReport;
-  nb::class_<UnpackReport>(module, "UnpackReport", "What unpack did.")
+  nb::class_<UnpackReport>(module, "UnpackReport", "The results of unpack.")
       .def_ro("num_weights", &UnpackReport::num_weights)
-      .def_ro("num_quantizers", &UnpackReport::num_quantizers, "That were taken out.")
+      .def_ro("num_quantizers", &UnpackReport::num_quantizers, "Quantizers that were removed.")
       .def_ro("input_bytes", &UnpackReport::input_bytes)
       .def_ro("output_bytes", &UnpackReport::output_bytes);
   using tasks::OptimizeReport;
-  nb::class_<OptimizeReport>(module, "OptimizeReport", "What optimize did.")
+  nb::class_<OptimizeReport>(module, "OptimizeReport", "The results of optimize.")
       .def_ro("machine", &OptimizeReport::machine)
       .def_ro("input_bytes", &OptimizeReport::input_bytes)
       .def_ro("output_bytes", &OptimizeReport::output_bytes);

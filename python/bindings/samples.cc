@@ -89,7 +89,8 @@ class PythonStream : public data::SampleStream {
 
 data::SourceOpener OpenerOf(nb::object samples, Work& work) {
   if (samples.is_none()) return {};
-  // A handle: the opener is copied where the lock is not held.
+  // The opener is copied while the lock is not held, so it must not count references: it has a
+  // handle.
   const nb::handle borrowed = samples;
   return [borrowed, &work](const data::SourceOptions& options) {
     return data::MakeStreamSource(std::make_unique<PythonStream>(borrowed, work, options), options);

@@ -1,4 +1,4 @@
-// Samples from Python: an object of bitpress._samples.Samples.
+// Reads samples from Python, from an object of bitpress._samples.Samples.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -8,8 +8,8 @@
 
 namespace bitpress::python {
 
-// Opens `samples`, or gives no opener for None. Both must outlive what it opens; the lock is taken
-// only for the calls into Python.
+// Returns an opener for `samples`, or an empty one for None. `samples` and `work` must outlive the
+// opened source. The interpreter's lock is taken only for calls into Python.
 data::SourceOpener OpenerOf(nb::object samples, Work& work);
 
 }  // namespace bitpress::python

@@ -29,7 +29,7 @@ namespace {
 using namespace nb::literals;
 using Path = std::filesystem::path;
 
-// What sensitivity and search begin with.
+// The arguments that sensitivity and search share.
 struct SpaceArguments {
   std::string candidates, weight_candidates, activation_candidates;
   std::optional<plan::QuantConfig> base;
@@ -55,7 +55,8 @@ struct SpaceArguments {
   }
 };
 
-// The function as the library calls it, with the interpreter's lock. `metric` must outlive it.
+// Returns a function for the library that calls `metric` with the interpreter's lock, or an empty
+// one for None. `metric` must outlive it.
 tasks::ModelMetric MetricOf(const nb::object& metric, Work& work) {
   if (metric.is_none()) return {};
   const nb::handle borrowed = metric;

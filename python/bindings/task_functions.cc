@@ -1,4 +1,4 @@
-// The functions of src/tasks/: arguments are copied into its options.
+// The functions of src/tasks/ for Python. Arguments are copied into the options of the tasks.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
@@ -148,7 +148,7 @@ deploy::TargetReport Check(const Path& model, const SampleArguments& samples) {
   return work.Run([&] { return tasks::CheckTarget(options); });
 }
 
-// The report as JSON text.
+// Writes a report and returns it as JSON text.
 std::string Report(const Path& model, const Path& output, const Path& reference,
                    const SampleArguments& samples, size_t num_layer_samples,
                    const std::optional<Path>& calibration, const std::optional<Path>& plan,
@@ -205,7 +205,7 @@ void BindWork(nb::module_& module) {
   nb::class_<SampleArguments>(module, "SampleArguments")
       .def(
           "__init__",
-          // No default of type Path: an empty one would come back from Python as ".".
+          // The defaults are not of type Path: Python would give an empty path back as ".".
           [](SampleArguments* self, std::optional<Path> folder, std::optional<Path> labels_csv,
              std::string image, nb::object stream, size_t num_samples) {
             new (self) SampleArguments{folder.value_or(Path()), labels_csv.value_or(Path()),

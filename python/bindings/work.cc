@@ -7,7 +7,7 @@ namespace bitpress::python {
 ProgressSink Work::Sink() {
   return [this](std::string_view stage, size_t done, size_t total) {
     WithPython([&] {
-      // Signals wait for the interpreter, which does not run while the work does.
+      // Python handles signals only while the interpreter runs, which it does not during the work.
       if (PyErr_CheckSignals() != 0) throw nb::python_error();
       if (!progress_.is_none()) progress_(stage, done, total);
     });

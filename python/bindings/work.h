@@ -1,5 +1,5 @@
-// Long work on behalf of Python: without the interpreter's lock, with progress, and stopped by what
-// Python code called on the way raises, Ctrl-C included.
+// Runs long work for Python: without the interpreter's lock, and with progress. An exception in
+// Python code that is called meanwhile stops the work, and so does Ctrl-C.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -17,13 +17,13 @@ namespace nb = nanobind;
 
 class Work {
  public:
-  // `progress` is called with (stage, done, total), or None.
+  // `progress` is a function of (stage, done, total), or None.
   explicit Work(nb::object progress) : progress_(std::move(progress)) {}
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
 
-  // Runs `function` without the lock. Raises what Python code raised meanwhile, whatever the
-  // library made of it, and otherwise throws what `function` throws.
+  // Runs `function` without the lock. If Python code raised an exception meanwhile, raises it, even
+  // if the library turned it into an Error. Otherwise throws what `function` throws.
   template <typename Function>
   auto Run(Function&& function) {
     const nb::gil_scoped_release release;
@@ -35,7 +35,7 @@ class Work {
     }
   }
 
-  // Calls `function` with the lock, from any thread; what it raises stops the work.
+  // Calls `function` with the lock, from any thread. An exception that it raises stops the work.
   template <typename Function>
   auto WithPython(Function&& function) {
     const nb::gil_scoped_acquire acquire;
@@ -50,7 +50,8 @@ class Work {
     }
   }
 
-  // Reports progress, and is where Ctrl-C stops the work. The Work must outlive it.
+  // Returns a sink that calls `progress` and stops the work after Ctrl-C. This object must outlive
+  // it.
   ProgressSink Sink();
 
  private:
