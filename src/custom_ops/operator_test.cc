@@ -1,4 +1,5 @@
-// Tests what the operators' C callbacks do when something throws, with a stand-in for ONNX Runtime.
+// Tests that the operators' C callbacks turn exceptions into statuses, with a stand-in for ONNX
+// Runtime.
 #include "custom_ops/operator.h"
 
 #include <gmock/gmock.h>
@@ -15,13 +16,13 @@
 
 namespace {
 
-// How many allocations of this thread succeed before one fails; negative: all do.
+// Number of allocations of this thread that succeed before one fails; negative: all succeed.
 thread_local int allocations_left = -1;
 
 }  // namespace
 
-// Those of this program fail on demand. The compiler must not look into them: it would take `free`
-// for the wrong partner of `new`.
+// The allocation functions of this program fail on demand. They must not be inlined: the compiler
+// would take `free` for the wrong partner of `new`.
 [[gnu::noinline]] void* operator new(size_t size) {
   if (allocations_left == 0) throw std::bad_alloc();
   if (allocations_left > 0) --allocations_left;
@@ -36,7 +37,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// The stand-in's status. Neither it nor its text are on the heap that fails.
+// The status of the stand-in. It does not use the allocation functions that fail.
 struct Status {
   OrtErrorCode code = ORT_OK;
   char text[200] = {};
@@ -51,8 +52,8 @@ OrtStatusPtr NewStatus(OrtErrorCode code, const char* text) noexcept {
 
 const Status& Read(const OrtStatus* status) { return *reinterpret_cast<const Status*>(status); }
 
-bool has_exception_escaped = false;  // from a task, into the stand-in
-int some_object = 0;                 // that handles of the stand-in point at
+bool has_exception_escaped = false;  // a task threw into the stand-in
+int some_object = 0;                 // the object that handles of the stand-in point at
 
 template <typename Handle>
 OrtStatusPtr HandOut(Handle** handle) noexcept {
@@ -76,8 +77,8 @@ OrtStatusPtr RunTasks(const OrtKernelContext*, void (*task)(void*, size_t), size
   return nullptr;
 }
 
-// Functions of ONNX Runtime that the tested callbacks call. Nodes have no name, inputs the shape
-// [2, N].
+// Returns the functions of ONNX Runtime that the tested callbacks call. Nodes have no name, and
+// inputs have the shape [2, N].
 OrtApi MakeApi() {
   OrtApi api{};
   api.CreateStatus = NewStatus;
@@ -138,8 +139,8 @@ class OperatorTest : public testing::Test {
  protected:
   OperatorTest() { Ort::InitApi(&api_); }
 
-  // Calls a callback with every allocation failing in turn, until none does any more. The callback
-  // returns a status; each failure must be one, and must not throw.
+  // Calls a callback again and again, each time with a later allocation that fails, until none
+  // fails. Each call must return a status and must not throw.
   template <class Callback>
   static void FailEachAllocation(const Callback& callback) {
     for (int num_allocations = 0; num_allocations < 100; ++num_allocations) {
@@ -167,7 +168,7 @@ class OperatorTest : public testing::Test {
   const OrtApi api_ = MakeApi();
 };
 
-// Runs what it is given.
+// A kernel that runs a given function.
 class TestKernel : public OperatorKernel {
  public:
   explicit TestKernel(std::function<void(Ort::KernelContext&)> compute)

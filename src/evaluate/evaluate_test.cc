@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-// Made by tools/testdata/make_evaluate_models.py.
+// Returns a model that tools/testdata/make_evaluate_models.py made.
 fs::path ModelPath(const std::string& name) {
   return fs::path(BITPRESS_SOURCE_DIR) / "tests/data/evaluate" / (name + ".onnx");
 }
@@ -66,7 +66,7 @@ class RowSource : public data::Source {
   size_t largest_request_ = 0;
 };
 
-// The largest score is class 0, 1, 2, 3, 2.
+// The classes with the largest scores are 0, 1, 2, 3 and 2.
 const Rows kRows = {{4, 1, 2, 3}, {1, 4, 2, 3}, {1, 2, 4, 3}, {1, 2, 3, 4}, {-1, -2, 9, -3}};
 
 EvaluateOptions Options(const std::string& model, const std::string& reference = "") {
@@ -198,10 +198,10 @@ TEST(Evaluate, InputsAndOutputsAreMatchedByName) {
 TEST(Evaluate, AReferenceMayReadSomeOfTheInputs) {
   const Rows other = {{0, 1, 0, 0}, {0, 0, 0, 5}, {1, 2, 0, 0}, {0, 0, 0, 0}, {1, 1, 1, 1}};
   const Rows unused = {{9, 1, 7, 0}, {7, 7, 0, 5}, {1, 2, 7, 0}, {0, 7, 0, 7}, {7, 1, 1, 1}};
-  // The first and the third, whose indices are sorted and yet not those of the inputs.
+  // The reference reads the first and the third input.
   RowSource around({kRows, unused, other}, {0, 1, 2, 3, 2});
   EXPECT_TRUE(Evaluate(Options("triple", "pair"), around).outputs_identical);
-  // The first two.
+  // The reference reads the first two inputs.
   RowSource before({kRows, other, unused}, {0, 1, 2, 3, 2});
   EXPECT_TRUE(Evaluate(Options("triple_last", "pair"), before).outputs_identical);
 }

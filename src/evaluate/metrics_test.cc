@@ -49,7 +49,7 @@ TEST(RankCounter, Shares) {
 }
 
 TEST(OutputComparison, KnownSqnr) {
-  // A tenth of the amplitude is 20 dB, all of it 0 dB, twice of it -6.02 dB.
+  // An error of a tenth of the amplitude is 20 dB, of all of it 0 dB, of twice of it -6.02 dB.
   EXPECT_NEAR(Compare({3, -4, 0}, {2.7, -3.6, 0}).SqnrDb(), 20.0, 1e-9);
   EXPECT_NEAR(Compare({3, -4, 0}, {0, 0, 0}).SqnrDb(), 0.0, 1e-12);
   EXPECT_NEAR(Compare({1, 1}, {-1, -1}).SqnrDb(), -20 * std::log10(2.0), 1e-12);
@@ -90,12 +90,12 @@ TEST(OutputComparison, IdenticalMeansEveryValue) {
 }
 
 TEST(OutputComparison, ANonfiniteOutputIsAnErrorOfItsWholeEnergy) {
-  // Counted as 0: signal 25, noise 16.
+  // The value counts as 0, so the signal is 25 and the noise 16.
   for (const double bad : {kNan, kInfinity, -kInfinity}) {
     EXPECT_NEAR(Compare({3, 4}, {3, bad}).SqnrDb(), 10 * std::log10(25.0 / 16.0), 1e-12);
     EXPECT_NEAR(Compare({3, 4}, {3, bad}).Cosine(), 0.6, 1e-12);
   }
-  // Where the reference has no number, nothing can be said.
+  // A value whose reference is NaN is left out.
   EXPECT_NEAR(Compare({3, kNan}, {2.7, 5}).SqnrDb(), 20.0, 1e-9);
 }
 

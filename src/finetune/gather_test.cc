@@ -22,7 +22,7 @@ TEST(GroupLayers, LearningCountsBesideTheMoments) {
   const std::vector<LinearLayer> layers(3, GemmLayer(1000, 10));
   const uint64_t moments = MomentBytes(layers[0]);
   const uint64_t tuner = TunerBytes(layers[0]);
-  // Two matrices of inputs by inputs: the tuner's, and the one that is factored.
+  // The tuner holds two matrices of inputs x inputs: its own, and the one that it factors.
   EXPECT_GE(tuner, 2 * 1000 * 1000 * sizeof(double));
   EXPECT_LE(tuner, 2.2 * 1000 * 1000 * sizeof(double));
   GatherOptions options;
@@ -42,7 +42,7 @@ TEST(GroupLayers, LayersThatHaveLearnedReleaseTheirMoments) {
   const LinearLayer large = GemmLayer(1000, 10);
   const LinearLayer small = GemmLayer(100, 10);
   GatherOptions options;
-  // While the last one learns, the moments of those before it are gone.
+  // While the last layer learns, the moments of those before it are released.
   options.memory_limit = MomentBytes(large) + TunerBytes(large) + MomentBytes(small);
   EXPECT_EQ(GroupSizes(std::vector<LinearLayer>{small, large}, options), Sizes({2}));
   EXPECT_EQ(GroupSizes(std::vector<LinearLayer>{large, small}, options), Sizes({2}));

@@ -34,7 +34,7 @@ class Numbers : public data::SampleStream {
   size_t position_ = 0;
 };
 
-// What a key is made of, to be changed one by one.
+// The parts of a key. Tests change them one by one.
 struct Work {
   std::string weight = "2";
   plan::ResolvedPlan resolved;

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kInputs = 40;
 constexpr int64_t kOutputs = 12;
 
-// "fp8_e4m3", or "scaled fp8_e4m3".
+// Returns the row of a weight in a format, such as "fp8_e4m3" or "scaled fp8_e4m3".
 plan::TensorPlan RowOf(const std::string& name) {
   const bool is_scaled = name.starts_with("scaled ");
   const std::string format = is_scaled ? name.substr(7) : name;
@@ -36,7 +36,7 @@ plan::TensorPlan RowOf(const std::string& name) {
   return row;
 }
 
-// Inputs whose channels depend on each other, so that rounding errors can make up for one another.
+// Returns inputs whose channels depend on each other, so that rounding errors can compensate.
 std::vector<float> MixedInputs(size_t count, uint32_t seed) {
   std::vector<float> x = RandomNormal(count * kInputs, seed);
   for (size_t i = 0; i < x.size(); ++i) {
@@ -88,8 +88,8 @@ TEST_P(LayerTunerTest, LeastSquaresOfUnquantizedInputsGivesTheWeightsBack) {
   tuner.LeastSquares();
   tuner.RoundToNearest();
   const QuantizedWeight direct = MakeGrid().Quantize(weights_, pool_);
-  // But for weights that lay on the middle between two values, and integers' scales, which follow
-  // the largest weight.
+  // Weights in the middle between two values may differ, and so may the scales of integers, which
+  // follow the largest weight.
   size_t num_equal = 0;
   for (size_t i = 0; i < direct.values.size(); ++i) {
     if (std::abs(tuner.quantized()[i] - direct.values[i]) < 1e-4) ++num_equal;
@@ -139,10 +139,10 @@ TEST_P(LayerTunerTest, SearchedScalesLowerTheErrorAndAreKept) {
   LayerTuner searched = MakeTuner(grid);
   searched.SearchScales();
   searched.CorrectBias();
-  // Errors of inputs with other scales, and the ridge, are no part of what was searched.
+  // The search leaves out the ridge and the errors between inputs with different scales.
   EXPECT_LE(ErrorOf(searched), 1.05 * ErrorOf(nearest));
   EXPECT_EQ(grid.Quantize(searched.quantized(), pool_).values, Copy(searched.quantized()));
-  // Roundings that follow use the scales that were found.
+  // Later passes use the scales that the search found.
   searched.Gptq();
   searched.CorrectBias();
   EXPECT_EQ(grid.Quantize(searched.quantized(), pool_).values, Copy(searched.quantized()));
@@ -267,14 +267,14 @@ TEST(LayerTuner, BiasCorrectionRestoresTheMean) {
   }
 }
 
-// Scales that passes choose anew are of the kind that the plan wants. A large weight whose input is
-// always 0 makes the first scales twice as large as the others need.
+// Passes choose new scales of the kind that the plan wants. A large weight whose input is always 0
+// makes the first scales twice as large as the other weights need.
 TEST(LayerTuner, ChosenScalesAreOfTheirKind) {
   std::vector<float> x = RandomNormal(500 * kInputs, 1);
   std::vector<float> weights = RandomNormal(kInputs * kOutputs, 2);
   for (size_t i = 0; i < x.size(); i += kInputs) x[i] = 0;
   for (float& w : weights) w *= 0.4F;
-  // 3 / 7 is 28087 / 2^16, the half of which is no M / 2^16.
+  // 3 / 7 is 28087 / 2^16, and half of it is no M / 2^16.
   for (size_t i = 0; i < weights.size(); i += kInputs) weights[i] = 3;
   const std::vector<float> bias(kOutputs, 0.5F);
   ThreadPool pool(2);
@@ -297,14 +297,14 @@ TEST(LayerTuner, ChosenScalesAreOfTheirKind) {
         EXPECT_EQ(params.scale, formats::AllowedScale(params.scale, kind));
         EXPECT_LT(params.scale, 0.6F * before);
       }
-      // What is learned are values of these scales.
+      // Learned values are multiples of these scales.
       const std::vector<float> learned(tuner.quantized().begin(), tuner.quantized().end());
       EXPECT_EQ(grid.Quantize(learned, pool).values, learned);
     }
   }
 }
 
-// Whatever learns the weights, no pair sum of theirs saturates.
+// Pair sums of learned weights never saturate, with any pass.
 TEST(LayerTuner, LearnedCodesFitTheirPairs) {
   plan::TensorPlan row = RowOf("int8");
   row.integer->is_pair_safe = true;
@@ -328,7 +328,7 @@ TEST(LayerTuner, LearnedCodesFitTheirPairs) {
     const double before = MeanSquaredError(layer, moments, tuner.quantized(), tuner.bias(), pool);
     (tuner.*pass)();
     EXPECT_LE(MeanSquaredError(layer, moments, tuner.quantized(), tuner.bias(), pool), before);
-    // Storing what was learned changes no code.
+    // Storing the learned weights changes no code.
     const std::vector<float> learned(tuner.quantized().begin(), tuner.quantized().end());
     EXPECT_EQ(grid.Quantize(learned, pool).values, learned);
     for (int64_t sum = 0; sum < sums.num_sums; ++sum) {

@@ -36,11 +36,11 @@ class LearnLayerTest : public testing::Test {
   LayerMoments MomentsOf(size_t num_learned, size_t num_held_back) {
     const auto observe = [&](size_t count, uint32_t seed) {
       std::vector<float> x = RandomNormal(count * kInputs, seed);
-      // Inputs that depend on their neighbours: rounding errors can make up for one another.
+      // Inputs depend on their neighbours, so that rounding errors can compensate.
       for (size_t i = 1; i < x.size(); ++i) x[i] = 0.6F * x[i] + 0.8F * x[i - 1];
       for (float& input : x) input += mean_;
       std::vector<float> y = ComputeGemm(layer_, x, weights_, bias_);
-      // What no weights can explain.
+      // No weights can explain this noise.
       const std::vector<float> noise = RandomNormal(y.size(), seed + 1);
       for (size_t i = 0; i < y.size(); ++i) y[i] += noise_ * noise[i];
       return GemmMoments(layer_, x, y, {.num_kept = num_kept_});
@@ -112,11 +112,11 @@ TEST_F(LearnLayerTest, ALaterPassThatFitsTooCloselyDoesNotReplaceAnEarlierOne) {
   const LearnedLayer both =
       Learn({FinetunePass::kGptq, FinetunePass::kLeastSquares, FinetunePass::kAdaQuant}, moments);
   const LearnedLayer first = Learn({FinetunePass::kGptq}, moments);
-  // Not the same: gptq sees the ridge that least squares wanted.
+  // The errors may differ: GPTQ gets the ridge that was chosen for least squares.
   EXPECT_LE(both.report.error_after, 1.02 * first.report.error_after);
 }
 
-// Behind a ReLU6 only some outputs count.
+// Errors of outputs that the activation function makes 0 do not count.
 TEST_F(LearnLayerTest, ActivationsBehindLayersAreInTheLoss) {
   num_kept_ = 2000;
   const LinearLayer layer = ReluLayer(row_);
@@ -147,7 +147,7 @@ TEST_F(LearnLayerTest, ANewBiasIsTakenWhereItHelps) {
   const LearnedLayer learned = LearnLayer(layer, passes, MomentsOf(2000, 500));
   EXPECT_EQ(learned.bias.size(), static_cast<size_t>(kOutputs));
   EXPECT_LT(learned.report.error_after, 0.5 * learned.report.error_before);
-  // Without a mean, what is seen of it in a few samples is noise.
+  // If the mean is 0, the mean of a few samples is noise.
   mean_ = 0;
   EXPECT_TRUE(LearnLayer(layer, passes, MomentsOf(5, 5000)).bias.empty());
 }

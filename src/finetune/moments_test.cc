@@ -13,7 +13,7 @@
 namespace bitpress::finetune {
 namespace {
 
-// A convolution of two spatial dimensions, and its output by the definition.
+// A convolution of two spatial dimensions, with its output computed by the definition.
 struct Convolution {
   bool is_transposed = false;
   int64_t batch = 1, groups = 1, in_channels = 1, out_channels = 1;  // channels of one group
@@ -53,7 +53,8 @@ struct Convolution {
     return {batch, groups * out_channels, out_height(), out_width()};
   }
 
-  // Every pair of an input and an output element that a tap connects.
+  // Computes the output by adding up every pair of an input and an output element that a tap
+  // connects.
   std::vector<float> Compute(const std::vector<float>& x, const std::vector<float>& w,
                              const std::vector<float>& b) const {
     std::vector<double> y(static_cast<size_t>(NumElements(OutputDims())));
@@ -94,8 +95,8 @@ struct Convolution {
 
 class ConvolutionTest : public testing::TestWithParam<Convolution> {};
 
-// The quadratic form knows the layer: its own weights have no error, others the one of their
-// output.
+// The moments give the error of any weights: 0 for the layer's own weights, and for others the
+// error of their outputs.
 TEST_P(ConvolutionTest, ErrorIsThatOfTheOutputs) {
   const Convolution& conv = GetParam();
   const LinearLayer layer = conv.MakeLayer();
@@ -198,7 +199,7 @@ TEST(Moments, SpilledOnesAreTheSame) {
   EXPECT_TRUE(found.input_sums == expected.input_sums);
 }
 
-// Every input is the number of its position, so that the sums tell which ones were taken.
+// Every input is the number of its position, so that the sums show which positions were taken.
 class SomePositionsTest : public testing::Test {
  protected:
   Moments Gather(int64_t num_positions, uint64_t seed, int64_t num_runs,
@@ -222,7 +223,7 @@ class SomePositionsTest : public testing::Test {
 TEST_F(SomePositionsTest, OneOfEachPartIsTaken) {
   const Moments some = Gather(100, 7, 1, RunInOrder());
   EXPECT_EQ(some.num_positions, 100);
-  // Between the first and the last one of each part of 90.
+  // One position of each part of 90 is taken.
   double least = 0;
   for (int i = 0; i < 100; ++i) least += 90 * i;
   EXPECT_GT(some.input_sums[0], least);

@@ -19,7 +19,8 @@ using testing::HasSubstr;
 
 constexpr int64_t kSteps = 4, kBatch = 2, kInputs = 3, kHidden = 2, kDirections = 2;
 
-// x [steps, batch, inputs] -> y [steps, directions, batch, hidden], with random weights.
+// Returns a model x [steps, batch, inputs] -> y [steps, directions, batch, hidden] with random
+// weights.
 graph::Model MakeModel(const std::string& op, int64_t num_gates) {
   graph::Model model = graph::FromText(fmt::format(
       R"(<ir_version: 8, opset_import: ["" : 17]>
@@ -40,7 +41,7 @@ graph::Model MakeModel(const std::string& op, int64_t num_gates) {
 
 double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
-// The products, put together as ONNX defines an LSTM, give what the node gives.
+// The products, combined as ONNX defines an LSTM, give the outputs of the node.
 TEST(Recurrent, ProductsMakeTheGates) {
   graph::Model model = MakeModel("LSTM", 4);
   const plan::QuantPlan plan = plan::PlanFor(model, "MXINT8");
