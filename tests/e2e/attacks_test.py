@@ -1,5 +1,5 @@
-"""Models made to read other files, to read beyond a file's end or to fill memory: one line that names the tensor or node, an
-exit code that is not 0, and nothing left behind."""
+"""Models that were made to read other files, to read beyond a file's end or to fill memory are refused: with one line that
+names the tensor or node, an exit code that is not 0, and nothing left behind."""
 
 import itertools
 import os
@@ -20,7 +20,8 @@ MEMORY_BYTES = 3 << 30  # of address space, far above what the small models here
 
 @pytest.fixture
 def refused(program, tmp_path):
-    """refused(words, model, command): one line with the words, nothing changed, in little memory and time."""
+    """refused(words, model, command) checks that the command fails with one line that has the words, changes nothing, and takes
+    little memory and time."""
 
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
@@ -42,7 +43,7 @@ def refused(program, tmp_path):
 
 
 def external_model(path, **entries):
-    """A model whose weight 'query' is external data, described by `entries`; the others are in the file."""
+    """Returns a model whose weight 'query' is external data, described by `entries`. The other weights are in the file."""
     model = models.matmul_model()
     (tensor,) = [tensor for tensor in model.graph.initializer if tensor.name == "query"]
     tensor.ClearField("raw_data")
@@ -56,7 +57,7 @@ def external_model(path, **entries):
 
 @pytest.fixture
 def house(tmp_path):
-    """A folder for the model with good data in it, and a secret beside it that is just as long."""
+    """A folder for the model with good data in it, and beside it a secret file that is just as long."""
     folder = tmp_path / "house"
     (folder / "rooms").mkdir(parents=True)
     (folder / "data.bin").write_bytes(bytes(WEIGHT_BYTES))
@@ -138,7 +139,7 @@ def test_external_data_inside_a_node(house, refused):
 
 @pytest.fixture(scope="module")
 def packed_model(bitpress, tmp_path_factory):
-    """packed_model(format): a model with the weights 'query' and 'key' in it."""
+    """packed_model(format) returns a packed model with the weights 'query' and 'key'."""
     folder = tmp_path_factory.mktemp("packed")
     models.save(models.matmul_model(), folder / "matmul.onnx")
 
@@ -247,7 +248,8 @@ def test_packed_integers_of_another_block_size(block_size, weight_format, comman
                                      ["quantize", "--as-is", "-o", "out.onnx", "--config", "MX6"]], ids=" ".join)
 @pytest.mark.parametrize("operator", ["QuantizeDequantize_mx66", "Unpack_mx6"])
 def test_a_node_without_inputs_or_outputs(operator, command, part, tmp_path, program):
-    """ONNX's checker does not count those of operators that it does not know: refused, or written without a crash."""
+    """ONNX's checker does not count the inputs of operators that it does not know. The model is refused, or written without a
+    crash."""
     model = models.matmul_model()
     model.opset_import.append(onnx.helper.make_opsetid("bitpress", 1))
     node = onnx.helper.make_node(operator, ["x"], ["q"], "hollow", domain="bitpress")

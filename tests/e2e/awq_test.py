@@ -1,4 +1,4 @@
-"""AWQ and the search for clips: weights alone in few bits, channels scaled by what they meet."""
+"""AWQ and the clip search make weight-only models of few bits more accurate."""
 
 import models
 import numpy as np
@@ -10,7 +10,7 @@ from onnx import helper
 
 @pytest.fixture
 def uneven_path(tmp_path):
-    """A normalized sequence whose channels differ a hundredfold, read by two products: what AWQ is made for."""
+    """A model that AWQ is made for: two products read a normalized sequence whose channels differ a hundredfold."""
     rng = np.random.default_rng(8)
     constants = {
         "scale": np.exp(rng.uniform(-3, 2, 64)).astype(np.float32),
@@ -58,7 +58,7 @@ def test_awq_leaves_quantized_activations_alone(uneven_path, tmp_path, bitpress)
 
 
 def test_awq_by_a_mul_with_native_operators(uneven_path, tmp_path, bitpress, run_model):
-    """The normalized sequence is an output too: nothing can be folded into what comes before."""
+    """The normalized sequence is an output too, so that no factor can be folded into the nodes before it."""
     path, samples = uneven_path
     model = onnx.load(path)
     model.graph.output.append(helper.make_tensor_value_info("n", onnx.TensorProto.FLOAT, [1, "T", 64]))

@@ -1,4 +1,4 @@
-"""Bad input: one clear line of error, an exit code that is not 0, no file left behind."""
+"""Bad input gives one clear line of error, an exit code that is not 0, and no file."""
 
 import json
 import os
@@ -18,7 +18,7 @@ def listing(folder):
 
 @pytest.fixture
 def refused(bitpress, tmp_path):
-    """refused(words, *arguments): the run fails, its line holds the words, and the folder is as before."""
+    """refused(words, *arguments) checks that the run fails, that its line has the words, and that the folder stays as it was."""
 
     def check(words, *arguments):
         before = listing(tmp_path)
@@ -263,7 +263,7 @@ def test_the_program_alone_prints_its_help(bitpress):
 
 @pytest.mark.parametrize("count", ["-2", "18446744073709551614", "1000000"])
 def test_a_senseless_number_of_threads(count, conv_path, tmp_path, program):
-    # Limits, so that a program that does try harms nobody else.
+    # With these limits, a program that does try harms nobody else.
     limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
     command = [str(program), "quantize", str(conv_path), "-o", str(tmp_path / "out.onnx"), "--config", "MX6", "--threads", count]
     result = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False, preexec_fn=limit)

@@ -1,4 +1,4 @@
-"""Networks in the bodies of If, Loop and Scan are quantized as any other: weights, activations, what they capture."""
+"""Networks in the bodies of If, Loop and Scan are quantized as any other: their weights, activations and captured values."""
 
 import json
 
@@ -10,7 +10,7 @@ from onnx import numpy_helper, parser
 
 WIDTH = 32
 
-# Both branches call their values alike, and one constant stands in both.
+# Both branches have values of the same names, and both hold one constant.
 BRANCHES = """
 <ir_version: 8, opset_import: ["" : 17]>
 net (float[N, 32] x) => (float[N, 32] y) {
@@ -98,7 +98,7 @@ MODELS = {"branches": net(BRANCHES), "inside": net(BRANCHES, ("w1", "w3", "w4"))
 
 
 def samples_of(count, seed):
-    # Even ones take one branch, odd ones the other.
+    # Even samples take one branch, odd samples the other.
     rng = np.random.default_rng(seed)
     return [(np.abs(rng.standard_normal((6, WIDTH))) * (1 - 2 * (i % 2))).astype(np.float32) for i in range(count)]
 
@@ -226,7 +226,7 @@ def test_rules_reach_into_bodies(folder, tmp_path, bitpress):
 
     assert set(formats().values()) == {"int8"}
     assert formats("tensors=w3: exclude")["w3"] == "none"
-    # What leads to the inner If, which hands on what its bodies give.
+    # The nodes on the way to the inner If, which returns the outputs of its bodies.
     excluded = formats("from=b to=deep: exclude")
     assert excluded["w2"] == "none" and excluded["w3"] == excluded["w4"] == "int8"
 

@@ -1,4 +1,4 @@
-"""bitpress calibrate and merge: the same bytes however it is run, control flow, damaged files."""
+"""bitpress calibrate and merge write the same bytes however they are run, follow control flow, and refuse damaged files."""
 
 import csv
 import re
@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, parser
 
 NUM_SAMPLES = 50
 
-# Matrix products in ONNX Runtime differ in the last bits between one row and several.
+# A model without matrix products, which in ONNX Runtime differ in the last bits between one row and several.
 PLAIN = """
 <ir_version: 8, opset_import: ["" : 17]>
 net (float[N, 3, 8, 8] x) => (float[N, 10] y) {
@@ -23,7 +23,7 @@ net (float[N, 3, 8, 8] x) => (float[N, 10] y) {
 }
 """
 
-# Either branch, a loop of three turns and a scan over rows. `never` is no branch of any sample.
+# Two branches, a loop of three turns and a scan over rows. No sample takes the branch with `never`.
 FLOW = """
 <ir_version: 8, opset_import: ["" : 17]>
 net (float[1, 4] x) => (float[1, 4] y, float[1, 4] z, float[4] w) {
@@ -71,7 +71,7 @@ def save_samples(folder, samples):
 
 
 def rows_of(bitpress, path):
-    """What inspect shows: {value: {column: text}}."""
+    """Returns the table that inspect shows, as {value: {column: text}}."""
     lines = bitpress.ok("inspect", path).splitlines()
     columns = re.split(r"\s{2,}|(?<!,) ", lines[1].strip())
     return {line.split()[0]: dict(zip(columns[1:], line.replace(" %", "%").split()[1:])) for line in lines[2:]}

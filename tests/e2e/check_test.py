@@ -1,4 +1,4 @@
-"""The target check: what ONNX Runtime makes of a model, after `quantize` and by `check`."""
+"""`bitpress check`, and the check after `quantize`, say what ONNX Runtime does with a model."""
 
 import json
 

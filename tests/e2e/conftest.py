@@ -31,7 +31,7 @@ def photos(tmp_path):
 
 @pytest.fixture(scope="session")
 def run_model(operator_library):
-    """run_model(path, {input: array}): the outputs, by ONNX Runtime with our operators."""
+    """run_model(path, {input: array}) returns the outputs, computed by ONNX Runtime with our operators."""
 
     def run(path, inputs):
         options = onnxruntime.SessionOptions()

@@ -1,4 +1,4 @@
-"""Truncated and bit-flipped models and plans: the program ends by itself, with a result or with one line of error."""
+"""With truncated and bit-flipped models and plans the program ends by itself, with a result or with one line of error."""
 
 import json
 import random
@@ -42,7 +42,7 @@ def test_truncated_models(conv_path, tmp_path, bitpress):
 def test_flipped_bits(part, conv_path, tmp_path, bitpress):
     content = conv_path.read_bytes()
     rng = random.Random(f"{SEED} {part}")
-    # Most bytes are weights, where a flip is just another number; names, sizes and attributes stand outside of them.
+    # Most bytes are weights, where a flip gives just another number. Names, sizes and attributes are outside of them.
     model = onnx.load(conv_path)
     spans = [(content.index(tensor.raw_data), len(tensor.raw_data)) for tensor in model.graph.initializer
              if len(tensor.raw_data) > 64]

@@ -1,4 +1,4 @@
-"""The same bytes whatever the number of threads and the instruction set of the kernels."""
+"""Results have the same bytes with any number of threads and any instruction set of the kernels."""
 
 import os
 import re
@@ -26,7 +26,7 @@ CONFIGS = {
 
 @pytest.fixture(scope="module")
 def runs(program):
-    """run(kernels, *arguments): the command line with the kernels of an instruction set; "" means the best one."""
+    """run(kernels, *arguments) runs the program with the kernels of an instruction set; "" means the best one."""
 
     def run(kernels, *arguments):
         return subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False,

@@ -1,4 +1,4 @@
-"""Dynamic integers: scales of activations computed at every inference, beside ONNX Runtime's own tool."""
+"""Dynamic integers compute the scales of activations at every inference, as ONNX Runtime's own tool does."""
 
 from collections import Counter
 
@@ -82,7 +82,7 @@ def test_close_to_float(name, preset, level, tmp_path, bitpress):
     onnx.checker.check_model(tmp_path / "q.onnx", full_check=True)
     x = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
     for wanted, found in zip(run(tmp_path / "m.onnx", x), run(tmp_path / "q.onnx", x, level)):
-        # On 2026-11-22 36.1 to 49.0 dB were measured: at least 3 dB from both ends. A bit less costs 6.
+        # 36.1 to 49.0 dB were measured on 2026-11-22. The bounds are 3 dB beyond; one bit less costs 6 dB.
         assert 33 < sqnr_db(wanted, found) < 53
 
 
@@ -108,7 +108,7 @@ def test_the_integer_operators(tmp_path, bitpress):
     assert "w1" not in weights
 
 
-# ONNX Runtime's tool does not know Gemm; its scales of weights are the same, its biases are added alike.
+# ONNX Runtime's tool does not know Gemm. Its scales of weights are the same, and it adds biases in the same way.
 @pytest.mark.parametrize("weight_type", ["int8", "uint8"])
 @pytest.mark.parametrize("per_channel", [False, True])
 @pytest.mark.parametrize("name", ["matmul", "conv", "lstm"])
@@ -130,7 +130,7 @@ def test_the_same_as_onnx_runtime_quantizes(name, per_channel, weight_type, tmp_
 
 
 def test_a_row_has_a_scale_of_its_own(tmp_path, bitpress):
-    """One row with large values costs the others nothing; rows of equal elements, of zeros and of one sign stay finite."""
+    """A row with large values costs the other rows no accuracy. Rows of equal elements, of zeros and of one sign stay finite."""
     make, shape = NETS["gemm"]
     onnx.save(make(), tmp_path / "m.onnx")
     x = np.random.default_rng(1).standard_normal((6, shape[1])).astype(np.float32)

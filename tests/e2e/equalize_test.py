@@ -1,4 +1,5 @@
-"""Cross-layer equalization: the float model computes the same, ranges of channels become equal, per-tensor weights gain."""
+"""Cross-layer equalization keeps the outputs of the float model, makes ranges of channels equal, and makes per-tensor weights
+more accurate."""
 
 import json
 import re
@@ -25,7 +26,7 @@ class Net:
         return name
 
     def spread(self, *shape, axis=0):
-        """Normal numbers times a factor of its own for each index of the axis."""
+        """Returns normal numbers, times a different factor for each index of the axis."""
         factors = np.exp(self.rng.normal(0, 1.5, shape[axis]))
         return self.rng.normal(0, 1, shape) * factors.reshape([-1 if i == axis else 1 for i in range(len(shape))])
 
@@ -103,7 +104,7 @@ def test_the_float_model_stays_what_it_is(name, seed, tmp_path, bitpress, run_mo
     make, shape, wanted_pairs = NETS[name]
     path = make(seed).save(tmp_path / "net.onnx", shape)
     output = tmp_path / "equalized.onnx"
-    # A gain of 0 bits: every Clip gets its limits.
+    # With a least gain of 0 bits, every Clip gets a limit for each channel.
     result = bitpress.ok("quantize", path, "-o", output, *FLOAT, "--set", "equalize_clip_gain=0")
     assert num_pairs(result) >= wanted_pairs, result
     onnx.checker.check_model(output, full_check=True)
@@ -134,7 +135,7 @@ def test_ranges_become_equal(tmp_path, bitpress):
 
     assert mismatch(before) > 2
     assert mismatch(after) < 0.01
-    # One round leaves the first pair of the chain where the second one moved it to.
+    # After one round, the second pair of the chain has moved the ranges of the first.
     bitpress.ok("quantize", path, "-o", tmp_path / "one.onnx", *FLOAT, "--set", "equalize_bias=false", "--set", "equalize_steps=1")
     assert 0.01 < mismatch(onnx.load(tmp_path / "one.onnx")) < mismatch(before)
 
@@ -229,7 +230,7 @@ def test_plans_and_calibrations_are_of_the_equalized_model(tmp_path, samples, bi
     bitpress.ok("plan", path, "-o", plan, "--config", "XINT8")
     bitpress.ok("quantize", path, "-o", output, "--plan", plan, "--calibration", stats)
     assert output.read_bytes() == at_once.read_bytes()
-    # Equalization changes activations, so that another model's statistics would be wrong.
+    # Equalization changes activations, so the statistics of the model without it would be wrong.
     bitpress.ok("calibrate", path, "-o", stats, "--data", samples)
     message = bitpress.error("quantize", path, "-o", output, "--plan", plan, "--calibration", stats)
     assert "layers are equalized first" in message

@@ -1,4 +1,4 @@
-"""bitpress evaluate: photos, arrays, labels, references and the JSON report."""
+"""bitpress evaluate reads photos, arrays, labels and references, and writes a JSON report."""
 
 import csv
 import json
@@ -21,7 +21,7 @@ def report(bitpress, tmp_path, *arguments):
 
 
 def load_photo(path):
-    """Centre 20x20 of a PNG as the model's input: what IMAGE says, done here a second time."""
+    """Returns the centre 20x20 of a PNG as the model's input: an independent implementation of IMAGE."""
     pixels = np.asarray(Image.open(path).convert("RGB"), np.float32) / 255
     top, left = (pixels.shape[0] - 20) // 2, (pixels.shape[1] - 20) // 2
     return ((pixels[top : top + 20, left : left + 20] - 0.5) / 0.25).transpose(2, 0, 1)
@@ -37,7 +37,7 @@ def photos(tmp_path):
 
 @pytest.fixture
 def classes(photos, conv_path, run_model):
-    """The classes that the float model finds."""
+    """Returns the classes that the float model finds."""
     return run_model(conv_path, {"image": np.stack([load_photo(path) for path in photos])})[0].argmax(axis=1)
 
 
@@ -120,7 +120,7 @@ def test_the_text_report_names_the_figures(photos, conv_path, tmp_path, bitpress
 
 
 def test_a_state_whose_first_dimension_is_no_batch(tmp_path, bitpress):
-    """Two layers' states, [2, 1, 8], beside one sample, [1, 8]: no copies are stacked to make two of it."""
+    """The states of two layers have the shape [2, 1, 8], and one sample has [1, 8]. No copies make two samples of it."""
     node = helper.make_node
     nodes = [node("ReduceSum", ["state", "axes"], ["sum"], "sum", keepdims=0), node("Add", ["x", "sum"], ["added"], "add"),
              node("MatMul", ["added", "w"], ["y"], "product")]

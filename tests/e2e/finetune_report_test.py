@@ -1,4 +1,4 @@
-"""What fine-tuning says: how many samples it learned from, which layers were left alone, what is missing or wrong."""
+"""Fine-tuning reports how many samples it learned from, which layers were left alone, and what is missing or wrong."""
 
 import models
 import numpy as np
@@ -18,7 +18,7 @@ def test_options_of_other_tools(conv_path, photos, tmp_path, bitpress):
 
 
 def test_a_layer_that_never_runs_keeps_its_weights(tmp_path, bitpress, photos):
-    """Its input is empty: no position reaches it."""
+    """The layer's input is empty, so that no position reaches it."""
     model = models.conv_model()
     node = helper.make_node
     model.graph.initializer.extend([

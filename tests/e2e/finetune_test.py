@@ -1,4 +1,4 @@
-"""Fine-tuning: weights learned from samples, closer to the float model than rounding to nearest."""
+"""Fine-tuning learns weights from samples that are closer to the float model than rounding to nearest."""
 
 import re
 import subprocess
@@ -24,7 +24,7 @@ def sequences(tmp_path):
     return folder
 
 
-# What learning gained on 2026-11-22, in dB. Half of it must remain.
+# The gain of learning on 2026-11-22, in dB. Half of it must remain.
 @pytest.mark.parametrize("arguments, gain", [
     ("--config MX6", 4.1), ("--config MXFP8E4M3", 5.7), ("--config MXFP4E2M1", 12.3), ("--config MX4", 11.6),
     ("--config INT8 --weights int4", 17.0), ("--config XINT8", 6.3), ("--config MXINT8 --weights mxfp4_e2m1", 18.3),
@@ -39,7 +39,7 @@ def test_tuned_models_are_closer(arguments, gain, conv_path, photos, tmp_path, b
     direct = sqnr_db(wanted, run_model(tmp_path / "direct.onnx", unseen)[0])
     tuned = sqnr_db(wanted, run_model(tmp_path / "tuned.onnx", unseen)[0])
     assert tuned > direct + gain / 2
-    # Other values, not more bytes.
+    # The tuned model has other values and not more bytes.
     sizes = [(tmp_path / name).stat().st_size for name in ("direct.onnx", "tuned.onnx")]
     assert abs(sizes[1] - sizes[0]) < 200
 
@@ -71,7 +71,7 @@ def test_threads_and_presets_give_the_same_bytes(conv_path, photos, tmp_path, bi
 
 
 def test_temporary_files_change_nothing(conv_path, photos, tmp_path, bitpress, run_model):
-    """One megabyte of memory: in temporary files, or in several passes of the samples."""
+    """With one megabyte of memory, the moments lie in temporary files, or the samples run several times."""
     unseen = {"image": images(64, 99)}
     wanted = run_model(conv_path, unseen)[0]
 
@@ -84,7 +84,7 @@ def test_temporary_files_change_nothing(conv_path, photos, tmp_path, bitpress, r
 
     whole, sqnr = quantize()
     assert quantize("finetune_memory=1", "finetune_spill=true")[0] == whole
-    # ONNX Runtime fuses other operators where fewer are observed.
+    # ONNX Runtime fuses other operators if fewer values are observed.
     assert quantize("finetune_memory=1")[1] == pytest.approx(sqnr, abs=1)
 
 
@@ -174,7 +174,7 @@ def test_matrix_products(arguments, matmul_path, sequences, tmp_path, bitpress, 
 
 
 def test_layers_behind_each_other_without_quantizers_between(sequences, tmp_path, bitpress, run_model):
-    """What one computes is what the next one reads: the same value is observed twice."""
+    """A layer reads the output of the layer before it, so that one value is observed twice."""
     rng = np.random.default_rng(4)
     weights = {f"w{i}": (rng.standard_normal((48, 48)) / 7).astype(np.float32) for i in range(2)}
     nodes = [helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"x{i + 1}"], f"product{i}") for i in range(2)]
@@ -297,7 +297,7 @@ def test_one_sample_is_enough_for_an_answer(conv_path, photos, tmp_path, bitpres
     for config in ("MX6", "MX6_ADAQUANT"):
         bitpress.ok("quantize", conv_path, "-o", tmp_path / "q.onnx", "--config", config, "--data", photos, "--samples", "1")
         found[config] = sqnr_db(wanted, run_model(tmp_path / "q.onnx", unseen)[0])
-    # 29.9 and 27.5 dB on 2026-11-22. The other photos differ from the one that was learned from, so not much is asked.
+    # 29.9 and 27.5 dB were measured on 2026-11-22. The bar is low, because the other photos differ from the one to learn from.
     assert found["MX6_ADAQUANT"] > found["MX6"] + 0.5
 
 

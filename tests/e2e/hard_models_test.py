@@ -1,5 +1,5 @@
-"""What breaks other calibrators: branches that never run, tensors without elements, shared weights, NaN, constants in the place of
-activations. The tensor stays float with its reason, and the rest of the model is quantized."""
+"""Models that break other calibrators: branches that never run, tensors without elements, shared weights, NaN, constants in the
+place of activations. Such a tensor stays float with its reason, and the rest of the model is quantized."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Integer models: calibrated, in QDQ form, computed by ONNX Runtime's integer kernels."""
+"""Integer models are calibrated, written in QDQ form, and computed by ONNX Runtime's integer kernels."""
 
 import json
 from collections import Counter
@@ -82,7 +82,7 @@ def test_int8_runs_on_integer_kernels(net_path, samples, tmp_path, bitpress):
     assert left["Relu"] == 0
 
 
-# Weights have 8 bits in all of them, and inputs beyond the calibrated ranges are clipped: 16 bits for activations gain little.
+# All of them have weights of 8 bits, and clip inputs beyond the calibrated ranges. So 16 bits for activations gain little.
 @pytest.mark.parametrize("preset, measured", [
     ("INT8", 45.0), ("XINT8", 38.7), ("S8S8_AAWS", 42.0), ("U8S8_AAWS", 45.0), ("U8U8_AAWA", 42.1), ("A8W8", 42.7), ("U16S8_AAWS", 44.2),
     ("S16S8_ASWS", 45.4), ("A16W8", 45.4), ("INT8_CNN_DEFAULT", 44.9), ("INT8_TRANSFORMER_DEFAULT", 33.3), ("INT8_CNN_ACCURATE", 44.7),
@@ -114,7 +114,7 @@ def test_biases_of_eight_bits_have_scales_of_their_own(preset, net_path, samples
         assert codes.dtype == np.int8 and scale.shape == () and zero_point == 0 and np.log2(scale) % 1 == 0
         saturates = np.abs(floats[name]) > 127 * scale
         assert (np.abs(codes * scale - floats[name]) <= scale / 2)[~saturates].all() and saturates.mean() < 0.2
-    # ONNX Runtime adds INT32 only, and the check says so; biases=int32 is what it computes on.
+    # ONNX Runtime's integer kernels add INT32 biases only, and the check says so.
     assert "its bias, input 2, is INT8; its integer kernels add INT32" in bitpress.ok("check", output)
     bitpress.ok("quantize", net_path, "-o", output, "--config", preset, "--data", samples, "--set", "biases=int32")
     assert dequantized_constants(output)["b1"][0].dtype == np.int32
@@ -286,7 +286,7 @@ def test_scaled_floats(format, measured, operators, net_path, samples, tmp_path,
 
 @pytest.mark.parametrize("operators", ["bitpress", "cast", "quark"])
 def test_scaled_halves_saturate(operators, net_path, samples, tmp_path, bitpress, run_model):
-    """Values beyond what was seen become the largest; running the plan again changes nothing."""
+    """Values beyond the calibrated range saturate. Running the plan again changes nothing."""
     output = tmp_path / "q.onnx"
     bitpress.ok("quantize", net_path, "-o", output, "--config", "FP16", "--data", samples, *SCALED, "--set",
                 f"operators={operators}")
@@ -342,7 +342,7 @@ def test_plans_of_scaled_floats_round_trip(net_path, samples, tmp_path, bitpress
     assert is_as_measured(sqnr_db(run(net_path), run(tmp_path / "q.onnx")), 27.5)
 
 
-# No rounding can be seen at 32 bits: what is lost are inputs beyond the calibrated ranges.
+# Rounding to 32 bits cannot be seen. The loss is from inputs beyond the calibrated ranges.
 @pytest.mark.parametrize("format, measured", [("int32", 55.9), ("uint32", 49.8)])
 def test_integers_of_32_bits(format, measured, net_path, samples, tmp_path, bitpress, run_model):
     output = tmp_path / "q.onnx"

@@ -1,5 +1,5 @@
-"""`bitpress quantize` killed with SIGKILL at any moment: there is the old model or the new one, whole, and never a model
-beside the data of another one. A complete run goes through afterwards."""
+"""If `bitpress quantize` is killed with SIGKILL at any moment, the old model or the new one is there, whole, and never a model
+beside the data of another one. A complete run afterwards succeeds."""
 
 import os
 import random
@@ -41,7 +41,7 @@ def save_model(path):
 
 
 def content(path):
-    """The model and the data it names, without the name and the places of its data file."""
+    """Returns the bytes of the model and of its data, without the name of the data file and the offsets in it."""
     model = onnx.load(path, load_external_data=False)
     data = []
     for tensor in model.graph.initializer:
@@ -65,7 +65,7 @@ def check_runs(path):
 
 
 class Run:
-    """`bitpress quantize`, in the background."""
+    """Starts `bitpress quantize` in the background."""
 
     def __init__(self, program, temporary, model, output, weights, *options):
         self.output = output
@@ -88,7 +88,7 @@ def data_files(output):
 
 
 def wait_for(run, moment, seconds):
-    """Until `seconds` after the start, or after the new data file stands: then the pair could break."""
+    """Waits until `seconds` after the start, or after the new data file is there. At that moment the pair could break."""
     if moment == "start":
         time.sleep(seconds)
         return
@@ -100,7 +100,7 @@ def wait_for(run, moment, seconds):
 
 @pytest.fixture(scope="module")
 def pieces(tmp_path_factory, program):
-    """The float model, and for each kind of output the complete models: an old and a new one."""
+    """The float model, and for each kind of output two complete models, an old and a new one."""
     folder = tmp_path_factory.mktemp("complete")
     save_model(folder / "model.onnx")
     complete = {"seconds": []}
@@ -121,7 +121,7 @@ def pieces(tmp_path_factory, program):
 def copy_pair(source, target):
     for path in source.parent.iterdir():
         if path.name == source.name or (path.suffix == ".data" and path.name.startswith(source.name)):
-            # The copy keeps its name: that of the model is written in it.
+            # The copy keeps the file's name, because the model holds the name of its data file.
             shutil.copyfile(path, target.parent / path.name)
 
 
@@ -145,7 +145,7 @@ def test_killed(before, options, pieces, program, tmp_path):
 
     outcomes = []
     for number in range(KILLS):
-        # What earlier kills left behind stays, but for the output itself.
+        # Files that earlier kills left behind stay. Only the output itself is removed.
         output.unlink(missing_ok=True)
         if old:
             copy_pair(old, output)

@@ -1,4 +1,4 @@
-"""Small models and photos for the end-to-end tests, made on the spot; the same seed gives the same bytes."""
+"""Makes small models and photos for the end-to-end tests. The same seed gives the same bytes."""
 
 import numpy as np
 import onnx
@@ -11,7 +11,7 @@ NUM_CLASSES = 10
 
 
 def make_model(nodes, inputs, outputs, constants, opset=17):
-    """`inputs` and `outputs`: (name, shape); `constants`: name -> array."""
+    """Returns a model. `inputs` and `outputs` are (name, shape), `constants` maps names to arrays."""
     graph = helper.make_graph(
         nodes, "test", [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs],
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in outputs],
@@ -79,7 +79,7 @@ def quark_model(**attributes):
 
 
 def save_photos(folder, count, size=(30, 24), subfolders=0):
-    """PNG and JPEG pictures of smooth random colours; in `subfolders` folders in turn, if that is not 0."""
+    """Writes PNG and JPEG pictures of smooth random colours. If `subfolders` is not 0, they are spread over as many folders."""
     from PIL import Image
 
     rng = np.random.default_rng(13)
@@ -94,7 +94,7 @@ def save_photos(folder, count, size=(30, 24), subfolders=0):
 
 
 def smooth_images(count, seed, shape=CONV_INPUT):
-    """Neighbouring pixels and channels depend on each other, as in photos."""
+    """Returns samples whose neighbouring pixels and channels depend on each other, as in photos."""
     rng = np.random.default_rng(seed)
     noise = rng.standard_normal((count, *shape)).astype(np.float32)
     smooth = sum(np.roll(noise, (dy, dx), (2, 3)) for dy in range(4) for dx in range(4)) / 4
@@ -102,13 +102,13 @@ def smooth_images(count, seed, shape=CONV_INPUT):
 
 
 def sqnr_db(wanted, found):
-    """Of all elements together; very large where they are the same."""
+    """Returns the signal-to-noise ratio of all elements together, in dB. It is very large if they are the same."""
     wanted = np.asarray(wanted, np.float64)
     return 10 * np.log10((wanted**2).sum() / max(1e-300, ((wanted - np.asarray(found, np.float64))**2).sum()))
 
 
 def is_as_measured(found_db, measured_db):
-    """Whether an SQNR is what was measured on 2026-11-22. It may be 3 dB lower (noise of twice the power): with and without VNNI no
-    measurement differed by more than 0.15 dB. It may be 6 dB higher, which is what one more bit gives: a tensor that was not
-    quantized at all is noticed, too."""
+    """Returns whether an SQNR is close to the one that was measured on 2026-11-22. It may be 3 dB lower, which is twice the noise
+    power. With and without VNNI no measurement differed by more than 0.15 dB. It may be 6 dB higher, which is the gain of one more
+    bit. So a tensor that was not quantized at all is noticed, too."""
     return measured_db - 3 < found_db < measured_db + 6

@@ -1,4 +1,4 @@
-"""`--target onnxruntime`: integer weights in MatMulNBits and GatherBlockQuantized, whose codes mean what packed ones mean."""
+"""`--target onnxruntime` writes integer weights as MatMulNBits and GatherBlockQuantized, with the values of packed ones."""
 
 from collections import Counter
 
@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 
 def model(rng):
-    """A table, and products of every kind that has a native form; sizes that blocks of 16 and 64 do not divide."""
+    """A table, and products of every kind that has a native form. Blocks of 16 and 64 do not divide their sizes."""
     weights = {"table": (50, 80), "first": (80, 56), "bias": (56,), "second": (72, 56), "third": (72, 40), "last": (40, 24)}
     constants = [numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32) / 4, name)
                  for name, shape in weights.items()]
@@ -70,7 +70,7 @@ def test_codes_mean_the_simulated_values(weights, block_size, level, symmetric, 
     wanted = run(simulated)
     error = np.abs(run(native) - wanted).max() / np.abs(wanted).max()
     assert error < (1e-5 if level == 1 else 0.05)
-    # The weights themselves are the same bit for bit.
+    # The weights are the same bit for bit.
     bitpress.ok("unpack", native, "-o", tmp_path / "floats.onnx")
     onnx.checker.check_model(tmp_path / "floats.onnx", full_check=True)
     assert set(operators(tmp_path / "floats.onnx")) == {"Gather", "ReduceSum", "MatMul", "Add", "Relu"}
@@ -117,7 +117,8 @@ def test_other_readers_keep_a_weight_packed(tmp_path, bitpress):
     onnx.checker.check_model(tmp_path / "native.onnx", full_check=True)
     quantize(bitpress, tmp_path / "tied.onnx", tmp_path / "packed.onnx", "int4", 16, "true")
     wanted = run(tmp_path / "packed.onnx")
-    # The kernels of MatMulNBits round what they read to 8 bits, 0.4 % of the largest; 0.7 % of the largest output on 2026-11-22.
+    # The kernels of MatMulNBits round their inputs to 8 bits, an error of 0.4 % of the largest. On 2026-11-22 outputs differed by
+    # 0.7 % of the largest.
     assert np.abs(run(tmp_path / "native.onnx") - wanted).max() < 0.015 * np.abs(wanted).max()
 
 
@@ -131,7 +132,7 @@ def test_threads_and_files_do_not_matter(source, tmp_path, bitpress):
     assert np.array_equal(run(tmp_path / "far.onnx"), run(tmp_path / "native.onnx"))
 
 
-# The correlations were 0.9902, 0.99992 and 0.9857 on 2026-11-22; from 1 they may be half as far again.
+# The correlations were 0.9902, 0.99992 and 0.9857 on 2026-11-22. Their distance from 1 may be half as large again.
 @pytest.mark.parametrize("config, weights, bar", [("INT4_WEIGHTS", {"uint4"}, 0.985), ("INT8_WEIGHTS", {"int8"}, 0.9998),
                                                   ("MATMUL_NBITS", {"int4", "FLOAT"}, 0.978)])
 def test_presets_of_weights_alone(config, weights, bar, source, tmp_path, bitpress):

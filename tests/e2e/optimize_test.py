@@ -1,4 +1,4 @@
-"""bitpress optimize: the same outputs, fewer layout conversions, and a file that knows its machine."""
+"""bitpress optimize keeps the outputs, removes layout conversions, and names its machine in the file."""
 
 import numpy as np
 import onnx
@@ -19,7 +19,7 @@ def metadata(path):
 
 
 def detours(path):
-    """Our quantizers that stand between a ReorderOutput and a ReorderInput, and whether there is a blocked layout at all."""
+    """Returns our quantizers between a ReorderOutput and a ReorderInput, and whether there is a blocked layout at all."""
     nodes = onnx.load(path).graph.node
     producer = {name: node.op_type for node in nodes for name in node.output}
     readers = {}
@@ -33,7 +33,7 @@ def detours(path):
 
 @pytest.fixture
 def optimized(conv_path, tmp_path, bitpress):
-    """optimized(preset, settings...): the quantized model, the optimized one, and what the program said."""
+    """optimized(preset, settings...) returns the quantized model, the optimized one, and the text of the program."""
 
     def make(preset, *settings):
         quantized, output = tmp_path / "quantized.onnx", tmp_path / "optimized.onnx"
@@ -69,7 +69,7 @@ def test_no_conversions_are_left_around_quantizers(preset, optimized):
     if not is_blocked:
         pytest.skip("ONNX Runtime has no blocked layout on this machine")
     assert found == []
-    # In front of the depthwise and of the last convolution.
+    # They stand before the depthwise and before the last convolution.
     assert "around 2 quantizers" in text
 
 

@@ -1,4 +1,4 @@
-"""Packed models: as small as their formats say, the same outputs as simulated ones, and no library needed for weights."""
+"""Packed models are as small as their formats say, give the outputs of simulated ones, and need no library for weights."""
 
 import json
 import re
@@ -12,20 +12,20 @@ from onnx import TensorProto, helper, numpy_helper
 FORMATS = ["fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "bfp16", "mx4", "mx6", "mx9", "mxfp8_e5m2", "mxfp8_e4m3",
            "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1", "mxint8", "bfp(bits=13, block=32)", "bfp(bits=11, block=7)",
            "bfp(bits=20, block=16)", "bfp(bits=24, block=8)", "bfp(bits=10, block=32, exponent_bits=5)"]
-# Integers with the settings of their scales; the model of these tests has sizes that 7 and 32 do not divide.
+# Integers with the settings of their scales. 7 and 32 do not divide the sizes of the model of these tests.
 INTEGERS = [f"{name} {granularity} {symmetric}" for name in
             ("int2", "uint2", "int4", "uint4", "int8", "uint8", "int16", "uint16", "int32", "uint32")
             for granularity in ("per_tensor", "per_axis", "per_block(7)", "per_block(32)") for symmetric in ("true", "false")]
 SOME_INTEGERS = ["int2 per_block(32) false", "uint4 per_axis true", "int4 per_block(7) true", "int8 per_axis true",
                  "uint16 per_tensor false", "int32 per_block(32) false"]
-# What codes, scales and micro-exponents take for each element of a full block.
+# Bits of codes, scales and micro-exponents for each element of a full block.
 BITS = {"fp16": 16, "bf16": 16, "fp8_e4m3": 8, "fp8_e5m2": 8, "bfp16": 9, "mx4": 4, "mx6": 6, "mx9": 9,
         "mxfp8_e5m2": 8.25, "mxfp8_e4m3": 8.25, "mxfp6_e3m2": 6.25, "mxfp6_e2m3": 6.25, "mxfp4_e2m1": 4.25,
         "mxint8": 8.25}
 
 
 def weight(rng, *shape, dtype=np.float32):
-    # Rows of different magnitudes, some zeros and negative zeros.
+    # The weights have rows of different magnitudes, some zeros and negative zeros.
     values = rng.standard_normal(shape) * 2.0 ** rng.integers(-12, 4, (shape[0],) + (1,) * (len(shape) - 1))
     values[rng.random(shape) < 0.05] = 0.0
     values[rng.random(shape) < 0.05] = -0.0
@@ -33,7 +33,7 @@ def weight(rng, *shape, dtype=np.float32):
 
 
 def odd_model(opset=17, dtype=np.float32):
-    """Weights whose sizes divide into nothing: short last blocks, odd counts, strided axes, both ways of Gemm."""
+    """Weights of awkward sizes: short last blocks, odd counts, strided axes, and both orientations of Gemm."""
     rng = np.random.default_rng(5)
     element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     weights = {
@@ -84,7 +84,7 @@ def odd_path(tmp_path):
 
 
 def quantize(bitpress, source, target, weights, *options):
-    """`weights`: a format, or of integers "int4 per_block(7) true": also granularity and symmetry."""
+    """`weights` is a format, or for integers also granularity and symmetry, as in "int4 per_block(7) true"."""
     weights, *scales = weights.split(" ") if weights in INTEGERS else [weights]
     if scales:
         granularity, _, block_size = scales[0].partition("(")
@@ -152,7 +152,7 @@ def test_half_weights_keep_their_type(name, tmp_path, bitpress):
     assert types == {TensorProto.FLOAT16}
 
 
-# A scale of 32 bits, and a zero point where codes are asymmetric, for each block; few for each column.
+# Each block or column has a scale of 32 bits and, if codes are asymmetric, a zero point.
 INTEGER_BITS = {"int4 per_block(32) true": 5, "uint4 per_block(32) false": 5.125, "int2 per_block(32) true": 3,
                 "uint2 per_block(32) false": 3.0625, "int8 per_axis true": 8.0625, "uint8 per_axis false": 8.078125,
                 "int8 per_block(32) true": 9, "int16 per_axis true": 16.0625}
@@ -237,7 +237,7 @@ def test_threads_do_not_matter(odd_path, tmp_path, bitpress):
 
 @pytest.mark.parametrize("name", FORMATS + SOME_INTEGERS)
 def test_nothing_is_decoded_at_inference(name, odd_path, tmp_path, bitpress):
-    """ONNX Runtime folds the decoders when it loads the model: what is left are the operators of the simulated one."""
+    """ONNX Runtime folds the decoders when it loads the model. Only the operators of the simulated model are left."""
     left = []
     for storage in ("packed", "simulated"):
         path = quantize(bitpress, odd_path, tmp_path / f"{storage}.onnx", name, "--storage", storage)

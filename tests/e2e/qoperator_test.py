@@ -1,4 +1,4 @@
-"""`--form qoperator`: integer models whose operators compute on codes, as ONNX Runtime itself makes them of the QDQ form."""
+"""`--form qoperator` writes operators that compute on codes, as ONNX Runtime itself makes them from the QDQ form."""
 
 from collections import Counter
 
@@ -12,7 +12,7 @@ SHAPE = (1, 3, 16, 16)
 
 
 def net():
-    """Every kind of operator that has a form on codes, and some without: Softmax, a Relu whose codes do not saturate."""
+    """Every kind of operator that has a form on codes, and some without: Softmax, and a Relu whose codes do not saturate."""
     rng = np.random.default_rng(11)
     weights = {}
 
@@ -123,7 +123,7 @@ def test_float_models_do_not_change(source, tmp_path, bitpress):
 
 
 def foreign(bias_scale, zero_point_dims=(), opset=17):
-    """A Q/DQ model of another tool: a Conv whose bias has this scale."""
+    """Returns a Q/DQ model as another tool makes it, with a Conv whose bias and zero points are these."""
     node = helper.make_node
     scale = np.array([0.5, 0.25], np.float32)
     constants = {"s": np.float32(0.5), "z": np.zeros(zero_point_dims, np.uint8), "w": np.arange(12, dtype=np.int8).reshape(2, 6, 1, 1),
@@ -142,7 +142,7 @@ def foreign(bias_scale, zero_point_dims=(), opset=17):
 @pytest.mark.parametrize("bias_scale, zero_point_dims, expected", [
     ([0.25, 0.125], (), 1), ([0.25, 0.25], (), 0), ([0.25, 0.125], (0,), 0), ([0.25, 0.125], (1,), 0)])
 def test_models_of_other_tools_are_not_trusted(bias_scale, zero_point_dims, expected, tmp_path, bitpress):
-    """The scale of a bias must be that of the products, and scales must be what they seem."""
+    """The scale of a bias must be that of the products, and the zero point of a scalar scale must be a scalar."""
     onnx.save(foreign(np.array(bias_scale, np.float32), zero_point_dims), tmp_path / "foreign.onnx")
     bitpress.ok("quantize", tmp_path / "foreign.onnx", "-o", tmp_path / "q.onnx", "--as-is", "--config", "BF16", "--activations",
                 "none", "--form", "qoperator")

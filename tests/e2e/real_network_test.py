@@ -1,6 +1,6 @@
-"""Real networks of PyPI packages, through the command line: accuracy that a change must not fall below.
+"""The accuracy of real networks of PyPI packages, through the command line, must not fall below these bars.
 
-What was measured stands in the tables (2026-11-22, ONNX Runtime 1.31.1, x86 with AVX-512 VNNI). A bar is that less a margin.
+The tables hold measurements of 2026-11-22 with ONNX Runtime 1.31.1 on x86 with AVX-512 VNNI. A bar is a measurement less a margin.
 """
 
 import dataclasses
@@ -16,8 +16,8 @@ from onnx import numpy_helper
 
 pytestmark = pytest.mark.usefixtures("source")  # without the networks nothing has been tested
 
-# Without VNNI, where integer kernels saturate and float ones sum in another order, no entry of the tables was lower by more than 0.1 dB
-# and none by another decision. What is a mistake costs more: a scale of one layer that is wrong by a quarter, 7 and 8 dB.
+# Without VNNI, integer kernels saturate and float ones sum in another order. There, no entry of the tables was lower by more than
+# 0.1 dB, and no decision differed. A mistake costs more: if the scale of one layer is wrong by a quarter, 7 and 8 dB.
 MARGIN_DB = 1.0
 MARGIN_SHARE = 0.01  # 2 of 200 drawings, 53 of 5280 pieces of sound
 MARGIN_SIZE = 0.02  # names and attributes; weights left float add more
@@ -31,7 +31,7 @@ class Measured:
     top1: float | None = None
 
 
-# By what follows `--config`.
+# The keys are the words that follow `--config`.
 MEASURED = {
     "text_direction": {
         "BF16": Measured(41.7, 0.995, 0.57, 0.975),
@@ -68,7 +68,7 @@ def source():
 
 @pytest.fixture(scope="module")
 def networks(source, operator_library, tmp_path_factory):
-    """networks(name): a network with its name and with the outputs of its float form as `wanted`."""
+    """networks(name) returns a network with its name, and with the outputs of its float form as `wanted`."""
 
     @functools.cache
     def make(name):
@@ -86,7 +86,7 @@ def network(request, networks):
 
 
 def decisions(outputs):
-    """The class of each row; of rows with one number, whether it is above a half."""
+    """Returns the class of each row. For rows with one number, it is whether that is above a half."""
     return outputs.argmax(1) if outputs.ndim == 2 else outputs > 0.5
 
 
@@ -109,7 +109,7 @@ def reaches(found, bar):
 
 
 def test_the_float_network_has_its_known_accuracy(network):
-    """Otherwise the data are others than those of the tables."""
+    """If this fails, the data are not those of the tables."""
     if network.labels is None:
         assert np.mean(decisions(network.wanted)) == pytest.approx(SPEECH, abs=0.002)
     else:
@@ -125,7 +125,7 @@ def test_accuracy_of_each_configuration(name, config, networks, bitpress, operat
 
 
 def test_a_wrong_scale_is_noticed(network, bitpress, operator_library, tmp_path):
-    """The bars of INT8 lie above what one layer costs whose scale is wrong by a quarter."""
+    """The bars of INT8 are so high that a layer whose scale is wrong by a quarter fails them."""
     quantize(bitpress, network, tmp_path / "INT8.onnx", "INT8")
     model = onnx.load(tmp_path / "INT8.onnx")
     makers = {node.output[0]: node for node in model.graph.node}
@@ -140,7 +140,7 @@ def test_a_wrong_scale_is_noticed(network, bitpress, operator_library, tmp_path)
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_bars_tell_formats_apart(name):
-    """None is so low that the next narrower format would reach it."""
+    """No bar is so low that the next narrower format would reach it."""
     table = MEASURED[name]
     for wide, narrow in [("BF16", "MX9"), ("MX9", "MX6"), ("MXFP8E4M3", "MX6"), ("MX6_ADAQUANT", "MX6")]:
         assert table[wide].sqnr_db - MARGIN_DB > table[narrow].sqnr_db, (wide, narrow)

@@ -1,6 +1,6 @@
-"""Real networks out of packages, with the data they are judged on. tools/setup/networks.py fetches them.
+"""Real networks out of packages, with the data to judge them. tools/setup/networks.py fetches them.
 
-What a network learns from and what it is judged on share no recording and no drawing.
+The samples that a network learns from and those that judge it share no recording and no drawing.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ class Network:
     labels: np.ndarray | None = None
 
     def outputs(self, path, operator_library):
-        """The first output of this form of the network, the rows of all runs one below the other."""
+        """Returns the first output of this form of the network, with the rows of all runs one below the other."""
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.register_custom_ops_library(str(operator_library))

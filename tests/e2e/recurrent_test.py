@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN: their weights are quantized as those of other layers, packed, tuned and reported."""
+"""The weights of LSTM, GRU and RNN are quantized, packed, tuned and reported as those of other layers."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def recurrent_model(op="LSTM", direction="bidirectional", bias=True, steps="T", 
 
 
 def sequences(count, seed, steps=STEPS):
-    """Features and steps depend on those beside them, as in speech."""
+    """Returns sequences whose features and steps depend on those beside them, as in speech."""
     rng = np.random.default_rng(seed)
     mix = np.random.default_rng(1).standard_normal((6, INPUTS))
     drift = np.cumsum(rng.standard_normal((count, steps, 1, 6)), axis=1) / 2
@@ -59,8 +59,8 @@ def plan_of(path, config, tmp_path, bitpress, *arguments):
     return {(row["value"], row["role"]): row for row in json.loads((tmp_path / "plan.json").read_text())["tensors"]}
 
 
-# What LSTM, GRU and RNN gave on the average; they are less than 2 dB from it. INT8_DYNAMIC is what the GRU and the RNN gave, which
-# stay weight-only, as INT8_WEIGHTS; the LSTM computes on integers.
+# The mean SQNR of LSTM, GRU and RNN. Each is less than 2 dB from it. INT8_DYNAMIC is the mean of GRU and RNN, which stay
+# weight-only as INT8_WEIGHTS; the LSTM computes on integers.
 @pytest.mark.parametrize("config, measured", [
     ("MXINT8", 36.8), ("MXFP8E4M3", 26.7), ("MX6", 23.4), ("BFP16", 38.8), ("BF16", 49.8), ("FP16", 68.5), ("INT8", 39.4), ("XINT8", 34.0),
     ("A16W8", 35.1), ("INT8_WEIGHTS", 39.4), ("INT4_WEIGHTS", 17.3), ("INT8_DYNAMIC", 40.0)])
@@ -82,7 +82,7 @@ def test_every_kind_of_format(op, config, measured, samples, tmp_path, bitpress,
     if config != "INT8_DYNAMIC":
         bitpress.ok("quantize", path, "-o", simulated, "--config", config, "--storage", "simulated", *data)
         assert np.array_equal(found, run_all(simulated, unseen, run_model))
-        # Nothing is decoded at every inference.
+        # No weight is decoded at inference.
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
@@ -109,7 +109,7 @@ def test_the_plan(tmp_path, bitpress):
 
 
 def test_behind_an_integer_convolution(tmp_path, bitpress, run_model):
-    """The node reads a value that integers give; its weights are not multiplied with those."""
+    """The node reads a value that integers give, but its weights are not multiplied by integers."""
     model = recurrent_model(outputs=("all",))
     rng = np.random.default_rng(2)
     kernel = (rng.standard_normal((INPUTS, 8, 3)) / 5).astype(np.float32)
@@ -192,7 +192,7 @@ def test_threads_and_groups(samples, tmp_path, bitpress, run_model):
         return (tmp_path / name).read_bytes()
 
     assert quantize("one.onnx", "--threads", "1") == quantize("three.onnx", "--threads", "3")
-    # Another group than its W: R learns where its node reads quantized inputs through a learned W.
+    # R is in a later group than W. It learns while its node reads quantized inputs through the learned W.
     quantize("groups.onnx", "--set", "finetune_groups=2")
     unseen = sequences(8, 9)
     wanted = run_all(path, unseen, run_model)
@@ -251,7 +251,7 @@ def test_search_decides_it_as_a_layer(samples, tmp_path, bitpress):
 
 
 def time_models():
-    """Name -> the model, one of its inputs, and how many samples that is."""
+    """Maps names to a model, one of its inputs, and the number of samples in that input."""
     rng = np.random.default_rng(8)
     sequence = sequences(1, 9)[0]
     cell = helper.make_node("LSTM", ["e", "w", "r"], ["all"], "cell", hidden_size=HIDDEN, direction="bidirectional")
@@ -270,7 +270,7 @@ def time_models():
 
 @pytest.mark.parametrize("name", time_models())
 def test_time_is_no_batch(name, tmp_path, bitpress, run_model):
-    """Where the first dimension is time, a file is one sample: states of later steps are seen too."""
+    """If the first dimension is time, a file is one sample, so that states of later steps are seen too."""
     model, x, num_samples = time_models()[name]
     path = models.save(model, tmp_path / "m.onnx")
     (tmp_path / "samples").mkdir()

@@ -1,4 +1,4 @@
-"""`bitpress report` and `quantize --report`: the data of the page, and the page in a real browser."""
+"""Tests the data of the page of `bitpress report` and `quantize --report`, and the page in a real browser."""
 
 import json
 
@@ -27,7 +27,7 @@ def samples(tmp_path_factory):
 
 @pytest.fixture
 def make_report(bitpress, conv_path, samples, tmp_path):
-    """make_report(*options of quantize): what the page of that model shows, with its path under "path"."""
+    """make_report(*options of quantize) returns the data of the model's page, with its path under "path"."""
 
     def make(*options, report=()):
         page, data = tmp_path / "report.html", tmp_path / "report.json"
@@ -39,7 +39,7 @@ def make_report(bitpress, conv_path, samples, tmp_path):
 
 
 def values_of(path, names, samples, library):
-    """Values inside a model over all samples, by ONNX Runtime."""
+    """Returns values inside a model over all samples, computed by ONNX Runtime."""
     model = onnx.load(path)
     have = {output.name for output in model.graph.output}
     model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in have)
@@ -57,7 +57,7 @@ def test_the_errors_are_those_of_the_models(make_report, samples, conv_path, bit
     assert all(layer["input_format"] == "mx6" for layer in layers.values())
     assert report["num_layer_samples"] == 6
 
-    # The weights, decoded by the program itself.
+    # The program itself decodes the weights.
     bitpress.ok("unpack", tmp_path / "quantized.onnx", "-o", tmp_path / "floats.onnx")
     constants = {constant.name: numpy_helper.to_array(constant) for constant in onnx.load(tmp_path / "floats.onnx").graph.initializer}
     original = {constant.name: numpy_helper.to_array(constant) for constant in onnx.load(conv_path).graph.initializer}
@@ -66,7 +66,8 @@ def test_the_errors_are_those_of_the_models(make_report, samples, conv_path, bit
         assert weight["tensor"] == f"{name}.weight"
         assert weight["sqnr_db"] == pytest.approx(sqnr_db(original[weight["tensor"]], constants[weight["tensor"]]), abs=1e-6)
 
-    # The outputs inside both networks. The float one's BatchNormalization is folded: what a layer behind it gives is the same.
+    # The outputs inside both networks are compared. The float network's BatchNormalization is folded, which keeps the outputs of
+    # layers behind it.
     outputs = [layers[name]["output"] for name in ("depthwise", "project", "head")]
     wanted = values_of(conv_path, outputs, samples, operator_library)
     found = values_of(tmp_path / "quantized.onnx", outputs, samples, operator_library)
@@ -204,7 +205,7 @@ def test_the_page_in_a_browser(full_report, browser):
     page = browser.open(path)
     assert page.evaluate("document.querySelector('h1').textContent") == "mixed.onnx"
 
-    # The charts hold the data: one dot a layer and series, at heights in the order of the values.
+    # The charts show the data: one dot for each layer and series, at heights in the order of the values.
     dots = page.evaluate("[...document.querySelectorAll('#network circle.outputs')].map((dot) => [+dot.dataset.layer, +dot.getAttribute('cy')])")
     values = {i: layer["sqnr_db"] for i, layer in enumerate(data["layers"])}
     assert [i for i, _ in dots] == list(values)
@@ -227,18 +228,18 @@ def test_the_page_in_a_browser(full_report, browser):
     weight = next(tensor for tensor in data["tensors"] if tensor["name"] == layer["weights"][0]["tensor"])
     bars = page.evaluate(f"""[...document.querySelectorAll('#detail [data-tensor="{weight['name']}"] rect.bar')].map((bar) => +bar.dataset.count)""")
     assert bars == [count for count in weight["histogram"]["counts"] if count]
-    # In the chart too, and with the keyboard.
+    # The chart can be clicked too, and used with the keyboard.
     page.click("#network circle.outputs[data-layer='2']")
     assert data["layers"][2]["node"] in page.evaluate("document.querySelector('#detail .layer-title').textContent")
     page.press("ArrowLeft")
     assert data["layers"][1]["node"] in page.evaluate("document.querySelector('#detail .layer-title').textContent")
     page.hover("#network circle.outputs[data-layer='3']")
     assert data["layers"][3]["node"] in page.evaluate("document.querySelector('#tip').textContent")
-    # Any tensor by its name.
+    # Any tensor can be chosen by its name.
     page.evaluate("""(() => { const input = document.querySelector('#tensor-name'); input.value = 'sum';
         input.dispatchEvent(new Event('change')); })()""")
     assert page.evaluate("document.querySelector('#detail .panel').dataset.tensor") == "sum"
-    # Sorting by the outputs' errors.
+    # The table can be sorted by the outputs' errors.
     page.click("#layers th:nth-child(6) button")
     order = page.evaluate("[...document.querySelectorAll('#layers tbody tr')].map((row) => +row.dataset.layer)")
     assert [values[i] for i in order] == sorted(values.values())

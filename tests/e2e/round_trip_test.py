@@ -1,4 +1,4 @@
-"""inspect, plan and quantize on small models: what the written models are, and that they run."""
+"""inspect, plan and quantize on small models write the right models, which run."""
 
 import json
 
@@ -9,7 +9,7 @@ import pytest
 import models
 from models import is_as_measured, sqnr_db
 
-# Signal-to-noise ratio of the logits in dB, as measured on 2026-11-22. A bit of the mantissa is worth 6 dB.
+# Signal-to-noise ratios of the logits in dB, measured on 2026-11-22. One bit of the mantissa is worth 6 dB.
 SQNR = {"BF16": 53.6, "FP16": 73.3, "BFP16": 47.1, "MX4": 12.2, "MX6": 27.3, "MX9": 45.0, "MXFP8E5M2": 24.4, "MXFP8E4M3": 27.8,
         "MXFP6E3M2": 24.4, "MXFP6E2M3": 27.3, "MXFP4E2M1": 14.2, "MXINT8": 42.6}
 
@@ -51,7 +51,7 @@ def test_no_operator_runs_on_a_weight(preset, conv_path, tmp_path, bitpress):
         if (node.domain or node.op_type == "Cast") and not is_unpack(node):
             assert not constants & set(node.input), f"{node.op_type} runs on a constant"
     assert "BatchNormalization" not in count_ops(model)
-    # The activations of four operators that multiply: the input, two between, one that the pooling made.
+    # Four operators multiply. Their activations are the input, two values between them, and the output of the pooling.
     if quantizers(model):
         assert len(quantizers(model)) == 4
 
@@ -61,7 +61,7 @@ def test_the_matmul_model_is_quantized_on_both_sides(matmul_path, tmp_path, bitp
     bitpress.ok("quantize", matmul_path, "-o", output, "--config", "MX9")
     x = {"x": np.random.default_rng(4).standard_normal((2, 12, 48)).astype(np.float32)}
     assert is_as_measured(sqnr_db(run_model(matmul_path, x)[0], run_model(output, x)[0]), 32.2)
-    # x along its last axis and along the axis that `mix` sums over; q, k_t, weights.
+    # x is quantized along its last axis and along the axis that `mix` sums over; then there are q, k_t and the weights.
     assert len(quantizers(onnx.load(output))) == 5
 
 

@@ -1,4 +1,4 @@
-"""bitpress sensitivity and search: a format for each layer, measured, and reproduced by `quantize --plan`."""
+"""bitpress sensitivity and search measure layers and choose a format for each, which `quantize --plan` reproduces."""
 
 import json
 
@@ -68,7 +68,7 @@ def test_exact_sensitivity_is_what_quantizing_one_layer_loses(bitpress, chain, r
         assert measured["sqnr_db"] == pytest.approx(found, abs=0.01)
         assert measured["noise"] == pytest.approx(10 ** (-found / 10), rel=0.01)
         assert measured["l2"] > 0 and measured["cosine"] <= 1
-    # The file is the same again, and a stopped run's journal is gone.
+    # A second run writes the same file, and the journal of the stopped run is gone.
     first = out.read_bytes()
     bitpress.ok("sensitivity", chain, "--candidates", "mx6,mxint8", "--data", rows, "--method", "both", "-o", out,
              "--threads", "1")
@@ -89,7 +89,7 @@ def test_sensitivity_of_classes_has_agreement_and_top1(bitpress, tmp_path):
         assert coarse["noise"] > fine["noise"] and coarse["divergence"] > fine["divergence"] >= 0
         assert coarse["reference_top1"] == fine["reference_top1"]
         assert all(0 <= part[key] <= 1 for part in (coarse, fine) for key in ("agreement", "top1"))
-    # The stem: 40 outputs of 3 channels and 3 x 3 taps at each place.
+    # The stem has 40 outputs of 3 channels and 3 x 3 taps at each place.
     places = layers[0]["macs"] / (40 * 27)
     assert places == int(places) and places > 1
 
@@ -106,10 +106,10 @@ def test_a_plan_reproduces_the_loss_that_was_reported(bitpress, chain, rows, tmp
     again = evaluate(bitpress, quantized, chain, rows, tmp_path)
     assert again["sqnr_db"] == pytest.approx(found["final"]["sqnr_db"], abs=1e-6)
     assert quantized.stat().st_size == found["final"]["file_bytes"]
-    # What was measured on the way is what a model of these formats has.
+    # The measurements on the way are those of the models with these formats.
     chosen = found["front"][found["chosen"]]
     assert chosen["measured"]["sqnr_db"] == pytest.approx(found["final"]["sqnr_db"], abs=1e-6)
-    # More than one format, since the layers differ.
+    # The plan has more than one format, since the layers differ.
     assert len(set(chosen["layers"].values())) > 1
     costs = [point["cost"] for point in found["front"]]
     assert costs == sorted(costs) and 4 <= costs[0] <= costs[-1] <= 9.01
@@ -228,21 +228,21 @@ def test_both_quantizers_stand_in_a_row_where_formats_meet(bitpress, tmp_path, r
     x = np.random.default_rng(0).uniform(-1, 1, (2, 3, 20, 20)).astype(np.float32)
     wanted = run_model(model, {graph.input[0].name: x})[0]
     assert sqnr(wanted, run_model(out, {graph.input[0].name: x})[0]) > 38  # 41.6 dB on 2026-11-22
-    # The plan says it, and carries it out again.
+    # The plan holds both formats, and carrying it out gives the same model.
     plan = tmp_path / "plan.json"
     bitpress.ok("plan", model, "--config", "BF16_MIXED_BFP16", "-o", plan)
     assert '"through":"bf16"' in plan.read_text()
     again = tmp_path / "again.onnx"
     bitpress.ok("quantize", model, "--plan", plan, "-o", again)
     assert [node.op_type for node in onnx.load(again).graph.node] == [node.op_type for node in graph.node]
-    # Without it each reader has its own.
+    # Without this option each reader has its own quantizer.
     single = tmp_path / "single.onnx"
     bitpress.ok("quantize", model, "-o", single, "--config", "BF16_MIXED_BFP16", "--set", "dual_quant=false")
     assert len(onnx.load(single).graph.node) < len(graph.node)
 
 
 def test_five_formats_tensor_by_tensor(bitpress, rows, tmp_path, run_model):
-    """Tensor-wise mixes load, run, and are the same through a plan file."""
+    """Models with a format for each tensor load and run, and a plan file gives the same model."""
     rng = np.random.default_rng(2)
     formats = ["bf16", "bfp16", "mxint8", "int8", "uint16"]
     constants, nodes, value = {}, [], "x"
@@ -280,7 +280,7 @@ def test_autotune_takes_the_first_that_is_good_enough(bitpress, chain, rows, tmp
     assert ladder["is_tolerable"] and ladder["trials"][-1]["config"] == ladder["chosen"]
     assert losses[-1] <= 0.001 and all(loss > 0.001 for loss in losses[:-1])
     assert ladder["chosen"] in text
-    # It is the model of that configuration.
+    # The written model is the one of that configuration.
     direct = tmp_path / "direct.onnx"
     bitpress.ok("quantize", chain, "-o", direct, "--config", ladder["chosen"])
     assert out.read_bytes() == direct.read_bytes()

@@ -1,4 +1,4 @@
-"""Fine-tuning where several nodes read one constant, as in exported models whose equal constants became one."""
+"""Fine-tuning works if several nodes read one constant, as in exported models whose equal constants became one."""
 
 import re
 
@@ -37,7 +37,7 @@ def shared_bias():
 
 
 def compare(model, options, folder, tmp_path, bitpress, run_model):
-    """The summary of the tuned model, and how much closer it is than the other one."""
+    """Returns the summary of the tuned model, and its gain over the other model in dB."""
     path = models.save(model, tmp_path / "m.onnx")
     recipe = options[options.index("--finetune"):]
     direct = [word for word in options if word not in recipe]
@@ -59,7 +59,7 @@ def test_a_bias_that_others_read_stays(config, recipe, folder, tmp_path, bitpres
 
 
 def heads(own_biases=False):
-    """One kernel for three sizes of an image, as detectors have their heads; the last layer has others."""
+    """One kernel is used for three sizes of an image, as in the heads of detectors. The last layers have kernels of their own."""
     rng = np.random.default_rng(4)
     node = helper.make_node
     nodes, value = [], "x"
@@ -92,7 +92,7 @@ def test_nodes_that_add_other_biases_share_no_layer(folder, tmp_path, bitpress, 
 
 
 def test_a_layer_twice_is_as_its_samples_twice(tmp_path, bitpress):
-    """Two nodes that read the same value learn what one learns."""
+    """Two nodes that read the same value learn the same weights as one."""
     rng = np.random.default_rng(6)
     (tmp_path / "s").mkdir()
     mix = rng.standard_normal((32, 32))

@@ -1,4 +1,5 @@
-"""SmoothQuant: the float model computes the same, factors are folded where they can be, per-tensor activations gain."""
+"""SmoothQuant keeps the outputs of the float model, folds factors where it can, and makes per-tensor activations more
+accurate."""
 
 import json
 import re
@@ -72,7 +73,7 @@ def inputs():
 def test_the_float_model_stays_what_it_is(alpha, residual, tmp_path, samples, bitpress, run_model):
     path, output = save(tmp_path, residual=residual), tmp_path / "out.onnx"
     report = bitpress.ok("quantize", path, "-o", output, *FLOAT, "--smooth-quant", alpha, "--data", samples)
-    # The Sigmoid's result always needs a Mul; the normalization's where the residual reads it too.
+    # The Sigmoid's output always needs a Mul. The normalization's output needs one if the residual reads it too.
     folded, by_mul = (1, 2) if residual else (2, 1)
     assert f"3 activations, {folded} folded into what comes before, {by_mul} by a Mul" in report
     onnx.checker.check_model(output, full_check=True)
@@ -127,13 +128,13 @@ def test_a_calibration_file_with_channels_is_enough(residual, tmp_path, samples,
     assert re.search(r"^n .* 24 of axis -1, magnitudes up to ", table, re.M) and re.search(r"^c .* 40 of axis -1", table, re.M)
     assert len(re.findall(r"^  \[\d+\] 72 elements, ", bitpress.ok("inspect", stats, "--tensors"), re.M)) == 24 + 40 + 24
 
-    # The factors are those of the samples, and so is the float model.
+    # The factors follow from the samples, and so does the smoothed float model.
     once, file = tmp_path / "once.onnx", tmp_path / "file.onnx"
     bitpress.ok("quantize", path, "-o", once, *FLOAT, "--smooth-quant", "0.5", "--data", samples)
     bitpress.ok("quantize", path, "-o", file, *FLOAT, "--smooth-quant", "0.5", "--calibration", stats)
     assert once.read_bytes() == file.read_bytes()
 
-    # Of what was smoothed the range is that of its channels: min_max, which needs no second pass.
+    # Smoothed activations get the min_max range of their channels, which needs no second pass.
     options = ["--config", "INT8", "--smooth-quant", "0.5", "--check", "off"]
     bitpress.ok("quantize", path, "-o", once, *options, "--set", "activation_range=min_max", "--data", samples)
     bitpress.ok("quantize", path, "-o", file, *options, "--calibration", stats)

@@ -1,4 +1,4 @@
-"""Every function of the interface, on small models."""
+"""Tests every function of the Python interface on small models."""
 
 import json
 import threading
@@ -239,7 +239,7 @@ def test_what_a_reader_raises_comes_out(tmp_path, conv_path, images):
 
 
 def test_other_threads_run_meanwhile():
-    """Without the interpreter's lock: a thread takes the time in the middle of one long call."""
+    """A long call does not hold the interpreter's lock: another thread reads the clock in the middle of it."""
     array = np.zeros((400, 1 << 16), np.float32)
     times, stop = [], threading.Event()
 

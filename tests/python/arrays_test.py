@@ -1,4 +1,4 @@
-"""quantize_dequantize on arrays of every layout and element type."""
+"""Tests quantize_dequantize on arrays of every layout and element type."""
 
 import gc
 
@@ -134,7 +134,7 @@ def test_ten_thousand_calls_leak_nothing(conv_path):
     before = resident_bytes()
     call(10_000)
     gc.collect()
-    # A leaked array would be 40 MB, a leaked error message more.
+    # A leaked array would take 40 MB, a leaked error message more.
     assert resident_bytes() - before < 4_000_000
     bitpress.inspect(conv_path)
     before = resident_bytes()

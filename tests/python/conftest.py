@@ -1,4 +1,4 @@
-"""The Python package as ./dev build leaves it, and small models to try it on."""
+"""Fixtures: the Python package as ./dev build leaves it, and small models to try it on."""
 
 import sys
 
@@ -33,14 +33,14 @@ def images():
 
 @pytest.fixture
 def sequences():
-    """Neighbouring features depend on each other, so that there is something to learn."""
+    """Returns samples whose neighbouring features depend on each other, so that there is something to learn."""
     rng = np.random.default_rng(5)
     mix = rng.standard_normal((48, 48)) / 7
     return (rng.standard_normal((32, 12, 48)) @ mix + 0.2).astype(np.float32)
 
 
 def outputs(model, inputs):
-    """The outputs of a model, a path or bytes, by ONNX Runtime with our operators."""
+    """Returns the outputs of a model, which is a path or bytes, computed by ONNX Runtime with our operators."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.register_custom_ops_library(bitpress.get_library_path())
@@ -54,7 +54,7 @@ def sqnr_db(x, y):
 
 
 class Reader:
-    """What scripts of other tools write: get_next(), without rewind()."""
+    """A reader of samples as scripts for other tools write it, with get_next() and without rewind()."""
 
     def __init__(self, array, name):
         self.items = iter({name: row[None]} for row in array)

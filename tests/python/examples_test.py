@@ -1,4 +1,4 @@
-"""examples/imagenet with its documented flags, on a small network and photos made on the spot."""
+"""Runs examples/imagenet with its documented flags, on a small network and photos made on the spot."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ def run(name, *arguments, code=0):
 
 @pytest.fixture
 def photos(tmp_path):
-    """30 photos of ten classes, in the flat folder that ImageNet's validation set is."""
+    """30 photos of ten classes in one flat folder, as in ImageNet's validation set."""
     folder = tmp_path / "val"
     folder.mkdir()
     random = np.random.default_rng(3)

@@ -1,4 +1,4 @@
-"""Each format has its section in docs/formats/, and the examples there are what the package computes."""
+"""Each format has its section in docs/formats/, and the package computes the examples there."""
 
 import doctest
 import re
@@ -29,14 +29,15 @@ def test_examples_are_what_is_computed(page):
 
 
 class Fenced(doctest.DocTestParser):
-    """Examples end where their block ends."""
+    """An example ends where its block ends."""
 
     def parse(self, string, name="<string>"):
         return super().parse(string.replace("\n```", "\n\n"), name)
 
 
 def tables():
-    """name -> {what: text} of the pages, where a table is of one format (its section's) or has a column for each."""
+    """Returns the facts on the pages as {name: {fact: text}}. A table is of one format, that of its section, or has a column for
+    each."""
     found = {}
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
@@ -50,14 +51,14 @@ def tables():
 
 
 def number(text):
-    """Of an expression such as (2 - 2^-7) * 2^127, where the exponent e is 0; what stands behind a comma or colon says more."""
+    """Returns the value of an expression such as (2 - 2^-7) * 2^127, with e = 0. Text behind a comma or colon is ignored."""
     expression = re.split(r"[,:(]\s*(?:about|sub|sign|two)", text)[0].strip().rstrip(",(: ")
     assert re.fullmatch(r"[-0-9.()+*^e ]+", expression), text
     return eval(expression.replace("^", "**"), {"e": 0})  # noqa: S307 - checked above
 
 
 def rounded(name, *values):
-    """Values in one block, or each by itself."""
+    """Quantizes the values in one block, or each alone."""
     x = np.zeros(max(formats.find(name).block_size, len(values)), np.float32)
     x[: len(values)] = values
     return formats.quantize_dequantize(x, name)

@@ -1,4 +1,4 @@
-"""Ctrl-C stops long work at once, and leaves nothing behind."""
+"""Ctrl-C stops long work at once and leaves nothing behind."""
 
 import os
 import signal
@@ -51,7 +51,7 @@ def test_an_interrupt_stops_the_work(tmp_path, conv_path, kind):
 
 
 class OneInterrupt:
-    """Ctrl-C at the first report of a stage, and never again: who passes it over goes on to the end."""
+    """Sends Ctrl-C at the first report of a stage, and never again. Code that ignores it runs to the end."""
 
     def __init__(self, stage):
         self.stage, self.num_interrupts = stage, 0
@@ -62,7 +62,7 @@ class OneInterrupt:
             signal.raise_signal(signal.SIGINT)
 
 
-# Weights are quantized while the model is written, which is the depth from which an interrupt has the longest way.
+# Weights are quantized while the model is written: the deepest place from which an interrupt must come back.
 @pytest.mark.parametrize("stage", ["calibrate", "quantize weights", "evaluate"])
 def test_autotune_does_not_go_on_to_the_next_configuration(tmp_path, conv_path, images, stage):
     progress = OneInterrupt(stage)
@@ -90,7 +90,7 @@ def test_an_interrupt_leaves_every_function(tmp_path, conv_path, images, call, s
 
 
 def test_a_file_that_cannot_be_written_stops_autotune(tmp_path, conv_path, images):
-    """It is no fault of the configuration: the next one is not tried."""
+    """The error is no fault of the configuration, so the next one is not tried."""
     (tmp_path / "out.onnx.trial").mkdir()
     (tmp_path / "out.onnx.trial" / "file").touch()
     stages = []

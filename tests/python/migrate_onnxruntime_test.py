@@ -1,4 +1,4 @@
-"""The page for users of ONNX Runtime's tool: every word of that is on it, and what it says to write instead works."""
+"""The page for users of ONNX Runtime's tool has every word of that tool, and the code that it gives instead works."""
 
 import ast
 import inspect
@@ -17,14 +17,14 @@ from onnxruntime.quantization import quantize_dynamic, quantize_static
 import bitpress
 
 PAGE = (ROOT / "docs" / "migrate_onnxruntime.md").read_text(encoding="utf-8")
-# (configuration that is changed, [(words of theirs, code of ours) of each row]) by the title of the table.
+# By the title of a table: the configuration that it changes, and [(their words, our code)] of its rows.
 TABLES = {
     title: (config, re.findall(r"^\| (`.*?) \| (.*?) ?\|.*\|$", body, re.MULTILINE)[1:])
     for title, config, body in re.findall(r"^## `(\w+)`\n(?:(?!^## ).)*?<!-- tried: (\w+) -->\n((?:(?!^## ).)*)", PAGE, re.MULTILINE | re.DOTALL)
 }
 ROWS = [pytest.param(title, config, code.strip("`"), id=f"{title}-{theirs}") for title, (config, rows) in TABLES.items()
         for theirs, code in rows if code]
-# Names of the page's models by those of the tests' ones.
+# Replacements of names on the page by names in the tests' models, by the title of the table.
 NAMES = {"MatMulNBitsQuantizer": {"head": "make_query"}, "extra_options": {"tensors=a": "tensors=image"}}
 
 
@@ -33,7 +33,7 @@ def words(title):
 
 
 def parameters_in_source(path, name):
-    """Of a class whose module imports what is not installed here."""
+    """Reads the parameters of a class from its source, because its module imports packages that are not installed here."""
     tree = ast.parse(Path(path).read_text(encoding="utf-8"))
     (found,) = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name)
     (init,) = (node for node in found.body if isinstance(node, ast.FunctionDef) and node.name == "__init__")
@@ -51,7 +51,7 @@ def test_every_word_is_on_the_page():
 
 
 def embedding_model():
-    """A table of words, and a product."""
+    """A model of a table of words and a product."""
     rng = np.random.default_rng(6)
     constants = {"table": rng.standard_normal((96, 32)).astype(np.float32), "head": rng.standard_normal((32, 16)).astype(np.float32)}
     nodes = [onnx.helper.make_node("Gather", ["table", "ids"], ["rows"], name="look_up"),
@@ -76,7 +76,7 @@ def test_what_is_said_works(title, config, code, tmp_path, conv_path, matmul_pat
     path = tmp_path / "out.onnx"
     bitpress.quantize(model, path, arguments.pop("config", config), inputs, **arguments)
     onnx.checker.check_model(str(path), full_check=True)
-    # 3 dB below the least that was measured on 2026-11-22: 11.0 dB with weights of four bits, 26.5 with others.
+    # The bars are 3 dB below the least on 2026-11-22: 11.0 dB with weights of four bits, 26.5 dB with others.
     bar = 8 if "int4" in code or "int4" in config.lower() or "nbits" in config.lower() else 23.5
     with np.errstate(divide="ignore"):  # everything may be excluded
         assert sqnr_db(outputs(model, inputs)[0], outputs(path, inputs)[0]) > bar

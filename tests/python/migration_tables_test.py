@@ -1,4 +1,4 @@
-"""The tables of the migration pages are those that the package checks words with."""
+"""The tables of the migration pages equal the tables of the package."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Scripts in the pattern of ONNX Neural Compressor's documentation, with other import lines."""
+"""Scripts as in ONNX Neural Compressor's documentation work with other import lines."""
 
 import importlib
 import warnings

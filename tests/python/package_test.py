@@ -1,4 +1,5 @@
-"""`pip install .` in a fresh virtual environment, and types. The wheel packages what ./dev build made, so nothing is compiled."""
+"""Tests `pip install .` in a fresh virtual environment, and the types. The wheel packages the results of ./dev build, so nothing
+is compiled."""
 
 import json
 import os
@@ -32,7 +33,7 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def python(wheel, tmp_path_factory):
-    """An interpreter with the wheel installed. Its dependencies are those of the tests."""
+    """Returns an interpreter with the wheel installed. Its dependencies are those of the tests."""
     folder = tmp_path_factory.mktemp("venv")
     run(sys.executable, "-m", "venv", "--without-pip", folder)
     path = folder / "bin" / "python"

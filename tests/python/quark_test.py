@@ -1,4 +1,4 @@
-"""Scripts in the pattern of AMD Quark's documentation, with other import lines."""
+"""Scripts as in AMD Quark's documentation work with other import lines."""
 
 import warnings
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::bitpress.compat.Notice")
 
 
 def run(config, model, tmp_path, data=None, **keywords):
-    """The model that ModelQuantizer makes, checked by ONNX and run by ONNX Runtime; its plan's rows by (role, value)."""
+    """Makes a model with ModelQuantizer, checks it with ONNX, and returns its path."""
     path = tmp_path / "out.onnx"
     assert ModelQuantizer(config).quantize_model(str(model), str(path), data, **keywords) is None
     onnx.checker.check_model(str(path), full_check=True)
@@ -49,7 +49,7 @@ def test_the_microscaling_example(tmp_path, conv_path, images):
     x = {"image": images}
     wanted = outputs(conv_path, x)[0]
     assert is_as_measured(sqnr_db(wanted, outputs(path, x)[0]), 23.0)
-    # Around every operator, as Quark places them: more than the inputs of the four products.
+    # Quark places quantizers around every operator, not only at the inputs of the four products.
     assert quantizers_of(path)["bitpress::QuantizeDequantize_mxfp8_e4m3"] > 6
     assert run(configure(), conv_path, tmp_path) and "bitpress::QuantizeDequantize_mxint8" in quantizers_of(tmp_path / "out.onnx")
     plain = outputs(run(configure(extra_options=settings), conv_path, tmp_path), x)[0]
@@ -91,7 +91,7 @@ def test_the_mixed_precision_examples(tmp_path, conv_path, images):
         plan = bitpress.plan(conv_path, quark._quantizer._config(translate(config), str(conv_path)))
         found = {role: {row["format"] for row in plan.tensors if row["role"] == role} - {"none"} for role in ("activation", "weight")}
         assert (found["activation"], found["weight"]) == (activations, weights), name
-        # 39.8 to 43.8 dB.
+        # 39.8 to 43.8 dB were measured.
         assert is_as_measured(sqnr_db(outputs(conv_path, {"image": images})[0], outputs(path, {"image": images})[0]), 41.8), name
 
 
@@ -131,7 +131,7 @@ def test_automatic_mixed_precision_with_a_target(tmp_path, conv_path, images):
 
 
 def test_functions_judge_outputs(tmp_path, conv_path, images):
-    """Layers are lowered as long as the user's function is content with the outputs of all samples."""
+    """Layers get narrower formats as long as the user's function accepts the outputs of all samples."""
     wanted = outputs(conv_path, {"image": images})[0]
     shapes = []
 
@@ -197,7 +197,7 @@ def test_names_mean_what_quark_means():
 
 @pytest.fixture(scope="module")
 def quarks_twin(shared, tmp_path_factory):
-    """EfficientNet-Lite0 in MXFP8E4M3, by Quark and through its dialect here."""
+    """EfficientNet-Lite0 in MXFP8E4M3, made by Quark and by the same script here."""
     path = tmp_path_factory.mktemp("twin") / "mine.onnx"
     config = Config(get_default_config("MXFP8E4M3"))
     ModelQuantizer(config).quantize_model(str(shared / "models" / "efficientnet_lite0.onnx"), str(path))
@@ -227,8 +227,8 @@ def test_outputs_equal_quarks(quarks_twin):
     recorded = np.load(quarks.with_suffix(".npz"))
     x = {"input": recorded["input"]}
     found, wanted = outputs(mine, x)[0], outputs(quarks, x)[0]
-    # Sums in another order flip a rounding now and then, and what follows with it. On 2026-11-22 92.8 % of the logits were equal and all
-    # together had 33.5 dB; other scales, other places or another element type leave at most 6 % and 7.5 dB.
+    # Sums in another order change a rounding now and then, and later layers with it. On 2026-11-22 92.8 % of the logits were equal,
+    # and all together had 33.5 dB. With other scales, places or element types it is at most 6 % and 7.5 dB.
     assert np.mean(found == wanted) > 0.9 and sqnr_db(wanted, found) > 30
     assert (outputs(mine, x)[0].argmax(1) == recorded["logits"].argmax(1)).all()
 
@@ -289,7 +289,7 @@ def test_selections(tmp_path, conv_path, images):
 
 
 def test_every_word_has_its_fate():
-    """Nothing is dropped in silence: refused words raise, others that change nothing say so."""
+    """No word is dropped silently: refused words raise, and a notice names those that change nothing."""
     for title, words in _words.TABLES.items():
         for word in words.values():
             assert (word.fate is Fate.REFUSED) == bool(word.nearest), (title, word.name)
@@ -327,7 +327,7 @@ def test_fine_tuning_words():
 
 
 def test_words_of_learning_have_one_table():
-    """Both spellings have the fates of `bitpress quantize --finetune-option`, and set what it sets."""
+    """Options in both spellings are honoured and refused as by `bitpress quantize --finetune-option`, and set the same settings."""
     assert set(_words.FAST_FINETUNE) >= {"NumIterations", "LRAdjust", "OutputQDQ", "UseGDS"}
     assert set(_words.FINETUNE) >= {"num_iterations", "lr_adjust", "output_qdq", "use_gds"}
     for old, new in zip([word for name, word in _words.FAST_FINETUNE.items() if name != "OptimAlgorithm"], _words.FINETUNE.values()):

@@ -1,4 +1,4 @@
-"""Sensitivity, search and autotune from Python."""
+"""Tests sensitivity, search and autotune from Python."""
 
 import json
 import os
@@ -54,7 +54,7 @@ def test_autotune_takes_the_first_that_is_good_enough(tmp_path, conv_path, image
 
 
 def test_a_measure_of_ones_own(tmp_path, conv_path, images, candidates):
-    """It gets the float model first, then each that is tried, all of which run without our library."""
+    """The metric gets the float model first and then each tried model. All of them run without our library."""
     wanted = outputs(conv_path, {"image": images})[0]
     paths = []
 
@@ -152,8 +152,8 @@ MARK = 12345.0
 
 @pytest.fixture
 def stopped_run(tmp_path, conv_path, images):
-    """A folder of samples, and go_on(): the report of a run that finds the journal of a stopped one. Where it goes on, its
-    first layer has MARK multiplications, which are written into the journal by hand."""
+    """A folder of samples, and go_on(), which returns the report of a run that finds the journal of a stopped one. The journal's
+    first layer has MARK multiplications, written by hand, so that a run that continues can be recognized."""
     folder, output = tmp_path / "samples", tmp_path / "sensitivity.json"
     folder.mkdir()
     np.save(folder / "images.npy", images)
@@ -174,7 +174,7 @@ def stopped_run(tmp_path, conv_path, images):
 def test_a_stopped_run_goes_on_with_the_same_samples(stopped_run):
     folder, go_on = stopped_run
     assert go_on()() == MARK
-    # What changes no result is no reason to begin anew: threads, progress, the time of a file.
+    # Threads, progress and the time of a file change no result, so the run continues.
     again = go_on(threads=1, progress=lambda *call: None)
     os.utime(folder / "images.npy", (1, 1))
     assert again() == MARK
@@ -204,7 +204,7 @@ def test_a_stopped_run_does_not_go_on_with_another_version(stopped_run, version)
 
 
 def test_a_stopped_fine_tuning_learns_anew_from_other_samples(tmp_path, matmul_path, sequences):
-    """The first sample stays the same."""
+    """The first sample stays the same, and another one changes."""
     folder = tmp_path / "samples"
     folder.mkdir()
     np.save(folder / "rows.npy", sequences)
