@@ -13,7 +13,7 @@
 
 namespace bitpress::evaluate {
 
-// How a processor adds the products of uint8 activations and int8 weights.
+// The way in which a processor adds the products of uint8 activations and int8 weights.
 enum class ProcessorKind {
   kExact,       // in 32 bits, as x86 with VNNI and all other processors do
   kSaturating,  // pairs of products in saturating 16 bits, as x86 without VNNI does
