@@ -92,8 +92,8 @@ void AddCalibrateCommand(CLI::App& program) {
       "--smooth-quant need");
   AddConfigOptions(*command, options->config)
       ->description(
-          "watch only the activations that this preset or format quantizes, which is faster "
-          "(default: every float activation, for any configuration)");
+          "gather only the activations that this preset or format quantizes, which is faster "
+          "(default: every float activation, so that the file fits any configuration)");
   AddPassOption(*command, options->disabled_passes);
   AddThreadsOption(*command, options->request.num_threads);
   command->footer(ListPresets() +

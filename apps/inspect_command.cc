@@ -41,7 +41,7 @@ double BitsEach(uint64_t num_bytes, int64_t num_elements) {
                            : 8 * static_cast<double>(num_bytes) / static_cast<double>(num_elements);
 }
 
-// Totals of constants that are alike, and each of them if asked.
+// Lists the totals of constants that are alike, and each constant if asked.
 std::string ListConstants(const std::vector<weights::StoredConstant>& constants,
                           bool with_tensors) {
   struct Sum {
@@ -52,7 +52,7 @@ std::string ListConstants(const std::vector<weights::StoredConstant>& constants,
   std::map<std::string, Sum> sums;
   Sum all;
   for (const weights::StoredConstant& constant : constants) {
-    // Reasons name single nodes after the colon.
+    // The part of a reason from " '" on names a single node.
     const std::string reason = constant.reason.substr(0, constant.reason.find(" '"));
     const std::string kind =
         reason.empty() ? constant.format : constant.format + " (" + reason + ")";

@@ -204,7 +204,7 @@ std::string DescribePairs(
       num_pairs, num_changed, num_safe);
 }
 
-// Which weights became uint8, and what that saves.
+// Lists the weights that became uint8, and what that saves.
 std::string DescribeUnsigned(const std::vector<plan::UnsignedWeight>& weights) {
   std::string text;
   constexpr size_t kMost = 5;

@@ -44,10 +44,10 @@ void AddUnpackCommand(CLI::App& program) {
       ->required()
       ->type_name("FILE");
   command->add_flag("--drop-quantizers", options->drop_quantizers,
-                    "also take the quantizers of activations out (the outputs change)");
+                    "also remove the quantizers of activations, which changes the outputs");
   command->add_flag_callback(
       "--external-data", [options] { options->external_data = graph::ExternalData::kAlways; },
-      "keep the weights in a file of their own, OUTPUT.data");
+      "store the weights in a file of their own, OUTPUT.data");
   AddThreadsOption(*command, options->num_threads);
   command->footer(
       "Examples:\n"

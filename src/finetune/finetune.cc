@@ -59,7 +59,7 @@ class Finetuner {
     layers_ = std::move(layers.found);
     const std::string key =
         options_.journal.empty() ? "" : JournalKey(float_model_, resolved_, options_, source_);
-    Journal journal(options_.journal, key);
+    LearningJournal journal(options_.journal, key);
     const size_t num_groups = std::clamp<size_t>(options_.num_groups, 1, layers_.size() + 1);
     for (size_t group = 0; group < num_groups; ++group) {
       const size_t begin = group * layers_.size() / num_groups;
@@ -196,7 +196,7 @@ class Finetuner {
   ThreadPool& pool_;
   Model float_model_;
   weights::PairRules pair_rules_;
-  std::vector<Layer> layers_;  // in graph order
+  std::vector<LinearLayer> layers_;  // in graph order
   std::vector<std::pair<std::string, plan::TensorUse>> added_biases_;
   FinetuneReport report_;
 };

@@ -58,7 +58,7 @@ struct Finetuned {
 // Changes the weights and biases of `model`, the float model that the plan is of, and gives the
 // plan back with what was learned, so that ApplyPlan afterwards writes it. Weights are kept only
 // where their error on held-back samples is smaller than before. With fewer runs than one of
-// `gather.hold_back_every` nothing is held back; LayerReport::judge says so. Throws Error as
+// `gather.hold_back_every` nothing is held back; TunedLayerReport::judge says so. Throws Error as
 // GatherMoments and ApplyPlan.
 Finetuned Finetune(graph::Model& model, plan::ResolvedPlan resolved, data::Source& source,
                    const FinetuneOptions& options, ThreadPool& pool);

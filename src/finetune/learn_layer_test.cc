@@ -95,7 +95,7 @@ TEST_F(LearnLayerTest, WithoutBiasCorrectionMeansOfErrorsCount) {
   }
 }
 
-// Fewer positions than inputs, and noise: adaquant fits the noise.
+// There is noise and there are fewer positions than inputs, so AdaQuant fits the noise.
 TEST_F(LearnLayerTest, KeepsTheDirectWeightsWhereAllThatWasLearnedIsWorse) {
   noise_ = 40;
   const LearnedLayer learned =
