@@ -218,13 +218,22 @@ class TakenApart {
                   "biased");
   }
 
+  // Returns a constant that must have an element. Throws Error(kInvalidModel) if it has none.
+  graph::InitializerView NonEmpty(const std::string& name) const {
+    const graph::InitializerView view = model_.Initializer(name);
+    if (view.bytes.empty()) {
+      Fail(ErrorCode::kInvalidModel, "{}: '{}' has no element", node_.Describe(), name);
+    }
+    return view;
+  }
+
   // Returns the factors that turn sums into codes of the output, computed in the order in which
   // ONNX Runtime computes them.
   std::vector<float> Ratios(const std::string& of_activations, const std::string& of_weight,
                             const std::string& of_output, float alpha) const {
-    const float x = model_.Initializer(of_activations).values<float>()[0];
+    const float x = NonEmpty(of_activations).values<float>()[0];
     const std::span<const float> w = model_.Initializer(of_weight).values<float>();
-    const float y = of_output.empty() ? 1 : model_.Initializer(of_output).values<float>()[0];
+    const float y = of_output.empty() ? 1 : NonEmpty(of_output).values<float>()[0];
     std::vector<float> ratios;
     for (const float scale : w) ratios.push_back(alpha * (x * scale) / y);
     return ratios;
@@ -248,7 +257,7 @@ class TakenApart {
     const bool is_signed = type == DataType::kInt8;
     float zero = 0;
     if (is_known) {
-      const auto byte = std::to_integer<uint8_t>(model_.Initializer(zero_point).bytes[0]);
+      const auto byte = std::to_integer<uint8_t>(NonEmpty(zero_point).bytes[0]);
       zero = is_signed ? static_cast<float>(static_cast<int8_t>(byte)) : static_cast<float>(byte);
     }
     const auto scalar = [&](float value) {
