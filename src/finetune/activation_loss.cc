@@ -193,7 +193,7 @@ void LayerTuner::CorrectBiasBehindActivation() {
   const MomentRows& kept = moments_.kept;
   if (!has_bias_ || !layer_.activation || kept.count == 0) return;
   const ActivationFunction& activation = *layer_.activation;
-  constexpr int kNumSteps = 3;  // of Newton
+  constexpr int kNumSteps = 3;  // steps of Newton's method
   ForEachRow([&](int64_t group, int64_t row) {
     const auto output = static_cast<size_t>(group * layer_.rows + row);
     const std::vector<float> targets = Targets(layer_, kept, group, row, original_bias_);

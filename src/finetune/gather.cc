@@ -198,9 +198,9 @@ runtime::Session Observed(graph::Model model, const std::vector<std::string>& va
   const ScratchFolder folder;
   const std::filesystem::path path = folder.path() / "observed.onnx";
   {
-    graph::Model observed = std::move(model);  // gone before ONNX Runtime reads the file
+    graph::Model observed = std::move(model);  // released before ONNX Runtime reads the file
     const std::vector<std::string> outputs = observed.OutputNames();
-    observed.InferShapes();  // observers know the types of what they watch
+    observed.InferShapes();  // observers need the types of their values
     std::set<std::string> in_bodies;
     for (const graph::BodyValue& value : observed.BodyValues()) in_bodies.insert(value.name);
     calibrate::InsertObservers(observed, values);
@@ -274,7 +274,8 @@ std::vector<LayerMoments> GatherMoments(const graph::Model& float_model,
   const plan::NodeIndex quantized_nodes(quantized_model);
   std::vector<std::string> outputs;
   std::vector<std::string> inputs;
-  std::vector<std::vector<std::pair<size_t, size_t>>> values_of_layer;  // input, output
+  // The indices of the input and the output of each reading, for each layer.
+  std::vector<std::vector<std::pair<size_t, size_t>>> values_of_layer;
   for (const LinearLayer& layer : layers) {
     auto& values = values_of_layer.emplace_back();
     for (const Reading& reading : layer.readings) {

@@ -58,7 +58,8 @@ class LearningJournal {
   // written.
   LearningJournal(std::filesystem::path path, const std::string& key);
 
-  const std::map<std::string, LearnedLayer>& found() const { return found_; }  // by weight
+  // Returns the records that the file had, by the names of the weights.
+  const std::map<std::string, LearnedLayer>& found() const { return found_; }
   // Writes a record. Throws Error(kIo).
   void Add(const LearnedLayer& layer);
 
