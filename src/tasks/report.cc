@@ -22,11 +22,11 @@
 #include "report/compare_values.h"
 #include "report/histogram.h"
 #include "report/layers.h"
+#include "report/overview.h"
 #include "report/quantizers.h"
 #include "rewrite/prepare.h"
 #include "tasks/calibrate.h"
 #include "tasks/evaluate.h"
-#include "tasks/inspect.h"
 #include "tasks/plan.h"
 #include "tasks/samples.h"
 #include "tasks/search.h"
@@ -67,13 +67,19 @@ class Reporter {
       table_ = LoadTable(reference_, Equalization(), options_.calibration);
     }
     if (!options_.search.empty()) result_.search = ReadSearchReport(options_.search);
-    AddConfig();
-    AddSizes();
+    if (config_) {
+      result_.config = config_->name;
+      result_.settings = report::ChangedSettings(*config_);
+    }
+    constants_ = WithContext(Quoted(options_.model), [&] {
+      return weights::StoredConstants(graph::Model::Load(options_.model));
+    });
+    result_.sizes = report::SizesOf(constants_, result_.file_bytes);
     AddLayers();
     if (options_.samples.is_given()) Measure();
     AddActivations();
     AddKeptFloat();
-    AddNotes();
+    result_.notes = report::NotesOf(result_, layers_, Equalization().has_value());
     AddCommands();
     return std::move(result_);
   }
@@ -95,34 +101,6 @@ class Reporter {
     return config_ ? plan::ResolveEqualization(*config_) : std::nullopt;
   }
 
-  void AddConfig() {
-    if (!config_) return;
-    result_.config = config_->name;
-    const Json defaults = Json::parse(plan::ToJson(plan::QuantConfig()));
-    const Json settings = Json::parse(plan::ToJson(*config_));
-    result_.settings = Json::object();
-    for (const auto& [key, value] : settings.items()) {
-      if (!defaults.contains(key) || defaults[key] != value) result_.settings[key] = value;
-    }
-  }
-
-  void AddSizes() {
-    constants_ = Inspect(options_.model).constants;
-    std::map<std::string, report::FormatSize> sizes;
-    uint64_t rest = result_.file_bytes;
-    for (const weights::StoredConstant& constant : constants_) {
-      report::FormatSize& size = sizes[constant.format];
-      size.format = constant.format;
-      ++size.num_tensors;
-      size.num_elements += static_cast<uint64_t>(constant.num_elements());
-      size.num_bytes += constant.num_bytes;
-      rest -= std::min(rest, constant.num_bytes);
-    }
-    for (const auto& [format, size] : sizes) result_.sizes.push_back(size);
-    result_.sizes.push_back({"graph", 0, 0, rest});
-    std::ranges::stable_sort(result_.sizes, std::ranges::greater(), &report::FormatSize::num_bytes);
-  }
-
   void AddLayers() {
     layers_ = report::FindLayers(reference_, quantized_);
     report::WeightOptions weights;
@@ -133,19 +111,7 @@ class Reporter {
     }
     report::DescribeLayers(reference_, quantized_, layers_, weights, pool_, result_.layers,
                            result_.tensors);
-    std::map<std::string, std::string> formats;
-    for (const weights::StoredConstant& constant : constants_) {
-      const bool holds_values = !constant.held_format.empty();
-      formats[constant.name] = holds_values ? constant.held_format + " as floats" : constant.format;
-    }
-    for (report::TensorReport& tensor : result_.tensors) {
-      for (const std::string suffix : {"", "_codes", "_quantized"}) {
-        const auto found = formats.find(tensor.name + suffix);
-        if (found == formats.end()) continue;
-        tensor.format = found->second;
-        break;
-      }
-    }
+    report::NameStoredFormats(constants_, result_.tensors);
     if (options_.quantized == nullptr) return;
     for (const finetune::TunedLayerReport& learned : options_.quantized->finetune.layers) {
       const auto layer =
@@ -254,75 +220,12 @@ class Reporter {
   }
 
   void AddKeptFloat() {
-    std::set<std::string> seen;
-    const auto add = [&](const std::string& value, plan::Role role, std::string reason) {
-      if (!seen.insert(value).second) return;
-      result_.kept_float.push_back({value, std::string(plan::RoleName(role)), std::move(reason)});
-    };
-    const std::optional<plan::QuantPlan> plan = Decisions();
-    if (!plan) {
-      AddFloatInputs(add);
-      return;
-    }
-    for (const plan::TensorPlan& row : plan->tensors) {
-      if (!row.is_quantized() && IsFloatInFile(row)) add(row.value, row.role, row.reason);
-    }
-    if (options_.quantized == nullptr) return;
-    for (const auto& [value, reason] : options_.quantized->left_float) {
-      add(value, plan::Role::kActivation, reason);
-    }
-  }
-
-  // A plan that was made anew from the configuration may differ from the one that made the model.
-  bool IsFloatInFile(const plan::TensorPlan& row) const {
-    if (options_.quantized != nullptr || given_plan_) return true;
-    if (row.role == plan::Role::kActivation) return !activation_formats_.contains(row.value);
-    const auto constant = std::ranges::find(constants_, row.value, &weights::StoredConstant::name);
-    return constant != constants_.end() && constant->format == "FLOAT";
-  }
-
-  // Of a model whose plan is not known: what layers read as floats.
-  template <typename Add>
-  void AddFloatInputs(const Add& add) {
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      const report::LayerReport& layer = result_.layers[i];
-      const std::string where = "the model does not say why";
-      if (!layer.input.empty() && layer.input_format == "float") {
-        add(layer.input, plan::Role::kActivation, where);
-      }
-      for (const report::WeightReport& weight : layer.weights) {
-        const auto tensor =
-            std::ranges::find(result_.tensors, weight.tensor, &report::TensorReport::name);
-        if (tensor != result_.tensors.end() && tensor->format == "FLOAT") {
-          add(weight.tensor, plan::Role::kWeight, where);
-        }
-      }
-    }
-  }
-
-  void AddNotes() {
-    if (!config_) {
-      result_.notes.push_back(
-          "The model does not say how it was made: layers are matched by the "
-          "names of their outputs.");
-    }
-    if (Equalization()) {
-      result_.notes.push_back(
-          "Layers were equalized before they were quantized; they are compared with the equalized "
-          "float model.");
-    }
-    if (result_.evaluation && !result_.evaluation->processor.nodes.empty()) {
-      result_.notes.push_back(
-          fmt::format("On x86 processors without VNNI {}.",
-                      evaluate::DescribeSaturation(result_.evaluation->processor)));
-    }
-    const auto lost = std::ranges::count_if(
-        layers_, [](const report::MatchedLayer& layer) { return !layer.quantized; });
-    if (lost > 0) {
-      result_.notes.push_back(
-          fmt::format("{} of {} layers of the float model were not found in this model.", lost,
-                      layers_.size()));
-    }
+    report::KeptFloatSources sources{
+        .model = quantized_, .layers = layers_, .constants = constants_};
+    sources.plan = Decisions();
+    sources.is_plan_exact = options_.quantized != nullptr || given_plan_;
+    if (options_.quantized != nullptr) sources.left_float = options_.quantized->left_float;
+    result_.kept_float = report::ListKeptFloat(sources, result_);
   }
 
   void AddCommands() {
