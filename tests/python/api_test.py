@@ -157,7 +157,7 @@ def test_evaluation_compares_and_counts(tmp_path, conv_path, images):
     assert report.reference_top1 == 1 and 0.5 < report.top1 <= 1 and report.agreement == report.top1
     assert is_as_measured(report.sqnr_db, 46.3) and json.loads(report.to_json())["num_samples"] == len(images)
     assert report.processor.nodes == [] and report.processor.num_samples == 0  # no integers in it
-    with pytest.raises(ValueError, match="here, vnni, no_vnni"):
+    with pytest.raises(ValueError, match=r"here\|vnni\|no_vnni"):
         bitpress.evaluate(path, images, conv_path, processor="avx2")
     same = bitpress.evaluate(conv_path.read_bytes(), [{"image": images}], conv_path)
     assert same.outputs_identical and same.sqnr_db == np.inf and same.top1 is None
