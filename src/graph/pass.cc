@@ -1,5 +1,6 @@
 #include "graph/pass.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
