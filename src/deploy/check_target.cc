@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "graph/model.h"
+#include "ops/integer_operators.h"
 #include "runtime/optimize.h"
 #include "runtime/ort_library.h"
 #include "runtime/session.h"
@@ -20,59 +21,29 @@ namespace {
 using graph::Model;
 using graph::Node;
 
-// Operators that the CPU provider computes on 8-bit codes if Q/DQ pairs stand around them.
-constexpr std::string_view kIntegerKernels[] = {
-    "Conv",      "MatMul",    "Gemm",    "Add",       "Mul",     "AveragePool",
-    "Sigmoid",   "LeakyRelu", "Softmax", "Concat",    "MaxPool", "GlobalAveragePool",
-    "Reshape",   "Transpose", "Squeeze", "Unsqueeze", "Split",   "Resize",
-    "Flatten",   "Slice",     "Gather",  "Where",     "Tile",    "DepthToSpace",
-    "FusedConv", "FusedGemm"};
-// Operators that can give float results from codes, so that their output needs no quantizer.
-constexpr std::string_view kFloatResults[] = {"MatMul", "Gemm", "FusedGemm"};
-// Operators that multiply. They take most of a model's time.
-constexpr std::string_view kMultiplying[] = {
-    "Conv", "FusedConv", "ConvTranspose", "MatMul", "FusedMatMul", "Gemm",
-    "LSTM", "FusedGemm", "GRU",           "RNN",    "Attention",   "MultiHeadAttention"};
-
-template <size_t N>
-bool Contains(const std::string_view (&names)[N], std::string_view name) {
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
-}
-
-bool IsQuantize(const Node& node) { return node.op_type() == "QuantizeLinear"; }
-bool IsDequantize(const Node& node) { return node.op_type() == "DequantizeLinear"; }
-
-bool IsIntegerOperator(const Node& node) {
-  const std::string& op = node.op_type();
-  return op.starts_with("QLinear") || op.find("Integer") != std::string::npos || op == "QGemm" ||
-         op == "QMoE" || op.starts_with("QAttention") || op.starts_with("QOrdered") ||
-         op == "DynamicQuantizeMatMul" || op == "DynamicQuantizeLSTM" || op == "MatMulNBits";
-}
-
 // The graph that ONNX Runtime made of a model.
 class OptimizedGraph {
  public:
   explicit OptimizedGraph(const Model& model) : model_(model) {
     for (const Node& node : model.AllNodes()) {
-      is_integer_ =
-          is_integer_ || IsQuantize(node) || IsDequantize(node) || IsIntegerOperator(node);
+      is_integer_ = is_integer_ || ops::IsQuantize(node) || ops::IsDequantize(node) ||
+                    ops::IsIntegerOperator(node);
     }
   }
 
   void Describe(TargetReport& report) const {
     for (const Node& node : model_.AllNodes()) {
-      if (!is_integer_ || IsQuantize(node) || IsDequantize(node)) continue;
-      if (IsIntegerOperator(node) || ReadsCodes(node)) {
+      if (!is_integer_ || ops::IsQuantize(node) || ops::IsDequantize(node)) continue;
+      if (ops::IsIntegerOperator(node) || ReadsCodes(node)) {
         ++report.integer_operators[node.op_type()];
         continue;
       }
       const bool reads_dequantized = !DequantizedInputs(node).empty();
-      if (!reads_dequantized && !Contains(kMultiplying, node.op_type())) continue;
-      report.float_nodes.push_back({node.name().empty() ? node.output(0) : node.name(),
-                                    node.op_type(),
-                                    reads_dequantized || !Contains(kIntegerKernels, node.op_type())
-                                        ? Reason(node)
-                                        : "it was not quantized"});
+      if (!reads_dequantized && !ops::TakesMostTime(node.op_type())) continue;
+      report.float_nodes.push_back(
+          {node.name().empty() ? node.output(0) : node.name(), node.op_type(),
+           reads_dequantized || !ops::HasIntegerKernel(node.op_type()) ? Reason(node)
+                                                                       : "it was not quantized"});
     }
   }
 
@@ -84,7 +55,7 @@ class OptimizedGraph {
 
   std::optional<Dequantized> DequantizedAt(const Node& node, size_t input) const {
     const std::optional<Node> producer = model_.Producer(node.input(input));
-    if (!producer || !IsDequantize(*producer)) return std::nullopt;
+    if (!producer || !ops::IsDequantize(*producer)) return std::nullopt;
     return Dequantized{input, *producer};
   }
 
@@ -101,10 +72,11 @@ class OptimizedGraph {
   bool ReadsCodes(const Node& node) const {
     if (node.num_inputs() == 0 || node.num_outputs() == 0) return false;
     const std::optional<Node> producer = model_.Producer(node.input(0));
-    if (producer && IsQuantize(*producer)) return true;
+    if (producer && ops::IsQuantize(*producer)) return true;
     const std::vector<graph::Use> uses = model_.Uses(node.output(0));
-    return std::ranges::any_of(
-        uses, [](const graph::Use& use) { return IsDequantize(use.node) && use.input_index == 0; });
+    return std::ranges::any_of(uses, [](const graph::Use& use) {
+      return ops::IsDequantize(use.node) && use.input_index == 0;
+    });
   }
 
   DataType CodeType(const Dequantized& input) const {
@@ -119,7 +91,7 @@ class OptimizedGraph {
   // integer kernel.
   std::string Reason(const Node& node) const {
     const std::string& op = node.op_type();
-    if (!Contains(kIntegerKernels, op)) {
+    if (!ops::HasIntegerKernel(op)) {
       return fmt::format("ONNX Runtime has no integer kernel for {}", op);
     }
     for (const Dequantized& input : DequantizedInputs(node)) {
@@ -127,7 +99,7 @@ class OptimizedGraph {
       if (input.node.HasAttribute("block_size") && input.node.GetInt("block_size", 0) > 0) {
         return fmt::format("input {} has a scale for each block", input.input);
       }
-      const bool is_bias = input.input == 2 && Contains(kMultiplying, op);
+      const bool is_bias = input.input == 2 && ops::TakesMostTime(op);
       if (is_bias && type != DataType::kInt32 && type != DataType::kUndefined) {
         return fmt::format(
             "its bias, input 2, is {}; its integer kernels add INT32 (biases=int32, or none)",
@@ -138,15 +110,15 @@ class OptimizedGraph {
                            DataTypeName(type));
       }
     }
-    const size_t num_operands = Contains(kMultiplying, op) ? 2 : node.num_inputs();
+    const size_t num_operands = ops::TakesMostTime(op) ? 2 : node.num_inputs();
     for (size_t i = 0; i < std::min(num_operands, node.num_inputs()); ++i) {
-      const bool is_parameter = !Contains(kMultiplying, op) && i > 0 && op != "Add" &&
-                                op != "Mul" && op != "Concat" && op != "Where";
+      const bool is_parameter = !ops::TakesMostTime(op) && i > 0 && op != "Add" && op != "Mul" &&
+                                op != "Concat" && op != "Where";
       if (!is_parameter && !node.input(i).empty() && !DequantizedAt(node, i)) {
         return fmt::format("input {}, '{}', is not quantized", i, node.input(i));
       }
     }
-    if (Contains(kMultiplying, op) && node.num_inputs() > 2 && !node.input(2).empty() &&
+    if (ops::TakesMostTime(op) && node.num_inputs() > 2 && !node.input(2).empty() &&
         !DequantizedAt(node, 2)) {
       return fmt::format("its bias, input 2, '{}', is not quantized", node.input(2));
     }
@@ -163,7 +135,7 @@ class OptimizedGraph {
     }
     const std::vector<graph::Use> uses = model_.Uses(output);
     for (const graph::Use& use : uses) {
-      if (IsQuantize(use.node)) continue;
+      if (ops::IsQuantize(use.node)) continue;
       const std::string& reader = use.node.op_type();
       if (reader == "Relu" || reader == "Clip") {
         return fmt::format(
@@ -171,7 +143,7 @@ class OptimizedGraph {
             "where the codes are UINT8 and end where it does",
             reader);
       }
-      if (!Contains(kFloatResults, node.op_type())) {
+      if (!ops::GivesFloatsFromCodes(node.op_type())) {
         return fmt::format("its result is read as float by {}", use.node.Describe());
       }
     }

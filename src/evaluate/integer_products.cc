@@ -4,38 +4,13 @@
 #include <string_view>
 
 #include "formats/pair_sums.h"
+#include "ops/integer_operators.h"
 
 namespace bitpress::evaluate {
 namespace {
 
 using graph::Model;
 using graph::Node;
-
-// The indices of the inputs of one of ONNX Runtime's operators; -1: it has no such input.
-// `also_weight` is the recurrent weight of an LSTM.
-struct Signature {
-  std::string_view op_type;
-  int activations, activation_zero_point, weight, weight_zero_point;
-  bool is_image = false;
-  int also_weight = -1;
-};
-constexpr Signature kSignatures[] = {
-    {"QLinearConv", 0, 2, 3, 5, true},
-    {"QLinearMatMul", 0, 2, 3, 5},
-    {"QGemm", 0, 2, 3, 5},
-    {"MatMulInteger", 0, 2, 1, 3},
-    {"MatMulIntegerToFloat", 0, 4, 1, 5},
-    {"DynamicQuantizeMatMul", 0, -1, 1, 3},
-    {"QAttention", 0, 6, 1, 7},
-    {"DynamicQuantizeLSTM", 0, -1, 1, 9, false, 2},
-};
-
-const Signature* SignatureOf(const Node& node) {
-  for (const Signature& signature : kSignatures) {
-    if (node.op_type() == signature.op_type) return &signature;
-  }
-  return nullptr;
-}
 
 std::string InputOf(const Node& node, int input) {
   const bool is_there = input >= 0 && static_cast<size_t>(input) < node.num_inputs();
@@ -48,7 +23,7 @@ DataType TypeOf(const Model& model, const std::string& value) {
 
 // Returns whether the activations may be uint8. Operators that quantize them inside make them
 // uint8.
-bool AreBytes(const Model& model, const Node& node, const Signature& signature) {
+bool AreBytes(const Model& model, const Node& node, const ops::IntegerSignature& signature) {
   if (signature.activation_zero_point < 0) return true;
   const DataType of_zero_point = TypeOf(model, InputOf(node, signature.activation_zero_point));
   const DataType type = of_zero_point != DataType::kUndefined
@@ -76,7 +51,7 @@ StoredWeight BehindTranspose(const Model& model, const std::string& value) {
   return {producer->input(0), true};
 }
 
-std::optional<ops::SumLayout> LayoutOf(const Node& node, const Signature& signature,
+std::optional<ops::SumLayout> LayoutOf(const Node& node, const ops::IntegerSignature& signature,
                                        bool is_swapped, std::span<const int64_t> dims) {
   if (NumElements(dims) == 0) return std::nullopt;
   if (signature.is_image) {
@@ -152,7 +127,7 @@ std::vector<IntegerProduct> SaturatingKernels(const Model& model) {
       products.push_back(*std::move(product));
       continue;
     }
-    const Signature* const signature = SignatureOf(node);
+    const ops::IntegerSignature* const signature = ops::IntegerSignatureOf(node);
     if (signature == nullptr || !AreBytes(model, node, *signature)) continue;
     for (const int input : {signature->weight, signature->also_weight}) {
       const auto [weight, is_swapped] = BehindTranspose(model, InputOf(node, input));
