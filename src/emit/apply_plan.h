@@ -1,4 +1,5 @@
-// Turns a float model into the quantized model of a plan: the schedule of this room's passes.
+// Turns a float model into the quantized model of a plan. Call ApplyPlan once the plan is resolved.
+// This header is also the schedule of the passes in src/emit.
 #pragma once
 
 #include <array>
@@ -21,15 +22,15 @@
 
 namespace bitpress::emit {
 
-// Whose operators a model may have.
+// The operator sets that a quantized model may use.
 enum class Target {
-  kPortable,     // of ONNX and our own, which have functions of those
-  kOnnxRuntime,  // also what ONNX Runtime computes from codes: see use_native_operators.h
+  kPortable,     // ONNX operators and ours; ours have functions of ONNX operators
+  kOnnxRuntime,  // also the operators of use_native_operators.h
 };
 inline constexpr std::array<std::pair<std::string_view, Target>, 2> kTargetWords{
     {{"portable", Target::kPortable}, {"onnxruntime", Target::kOnnxRuntime}}};
 
-// How operators on integers are written.
+// The form in which operators on integers are written.
 enum class IntegerForm {
   kQdq,        // float operators between DequantizeLinear and QuantizeLinear
   kQOperator,  // operators on codes: see use_integer_operators.h
@@ -40,9 +41,9 @@ inline constexpr std::array<std::pair<std::string_view, IntegerForm>, 2> kIntege
 struct ApplyOptions {
   Storage storage = Storage::kPacked;
   Target target = Target::kPortable;
-  AccuracyLevel accuracy_level = AccuracyLevel::kInt8;  // of Target::kOnnxRuntime
+  AccuracyLevel accuracy_level = AccuracyLevel::kInt8;  // for Target::kOnnxRuntime
   IntegerForm form = IntegerForm::kQdq;
-  // Our quantizers also as functions of standard operators, for sessions without our library.
+  // Adds our quantizers as functions of standard operators, too, for sessions without our library.
   bool is_portable = true;
   graph::PassNames disabled_passes = {};
 };
@@ -52,7 +53,8 @@ struct TransformReport {
   PortableFunctions portable;
   NativeOperators native;    // Target::kOnnxRuntime
   IntegerOperators integer;  // IntegerForm::kQOperator
-  // Their errors are known once the model has been written.
+  // The statistics of the quantized weights. Their errors are known once the model has been
+  // written.
   std::vector<std::shared_ptr<const weights::WeightStatistics>> weights;
 };
 
@@ -68,17 +70,17 @@ inline constexpr std::array<std::string_view, 9> kEmitPasses = {
     "add-portable-functions",  // ApplyOptions::is_portable
     "record-config"};          // metadata that say how the model was made
 
-// Runs those passes. A second run with the same plan changes nothing in the file; after
-// quantize-dynamically, and after another target or form than the defaults, the plan does not fit
-// the model any more. `pool` is used until the model is written and must live so long. Throws Error
-// as the passes do; the model is in an unspecified, but valid state then.
+// Runs those passes. A second run with the same plan changes nothing in the file. The plan no
+// longer fits the model after quantize-dynamically, nor after a target or form other than the
+// defaults. `pool` is used until the model is written and must live that long. Throws Error as the
+// passes do; the model is in an unspecified but valid state then.
 TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolved,
                           const ApplyOptions& options, ThreadPool& pool,
                           const ProgressSink& progress = {});
 
-// Pass record-config: writes the metadata bitpress.version, bitpress.config and, if the plan
-// quantizes weights, bitpress.weights; with `weights` also bitpress.unpacked, why which of them are
-// floats. Returns whether any of them changed.
+// Writes the metadata bitpress.version, bitpress.config and, if the plan quantizes weights,
+// bitpress.weights (pass record-config). With `weights` it also writes bitpress.unpacked, the
+// reason for each of them that is stored as floats. Returns whether any metadata changed.
 bool RecordConfig(
     graph::Model& model, const plan::QuantPlan& plan,
     const std::vector<std::shared_ptr<const weights::WeightStatistics>>& weights = {});

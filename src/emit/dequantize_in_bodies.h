@@ -1,15 +1,18 @@
-// Pass dequantize-in-bodies: ONNX Runtime computes an operator on integers only where the
-// DequantizeLinear of what it reads stands in the same graph. So where a body of an If, Loop or
-// Scan reads a value that is dequantized outside, it gets the codes and a DequantizeLinear of its
-// own. Names are derived, the meaning stays.
+// Gives the body of an If, Loop or Scan its own DequantizeLinear for each value that is dequantized
+// outside the body (pass dequantize-in-bodies). ApplyPlan runs it on models with such bodies. The
+// body then reads the codes of the value. Names are derived, and the meaning stays the same.
+//
+// Reason: ONNX Runtime computes an operator on integers only if the DequantizeLinear of its input
+// stands in the same graph.
 #pragma once
 
 #include "graph/model.h"
 
 namespace bitpress::emit {
 
-// A copy stands before its first reader and gives `<value>_quantized`; the outer one goes if
-// nothing reads it any more. Returns whether anything changed; a second run changes nothing.
+// Inserts each copy before its first reader; the copy gives `<value>_quantized`. Removes the outer
+// DequantizeLinear if nothing reads it any more. Returns whether anything changed; a second run
+// changes nothing.
 bool DequantizeInBodies(graph::Model& model);
 
 }  // namespace bitpress::emit

@@ -1,5 +1,5 @@
-// Pass insert-quantizers: puts the operators that quantize activations into the model, as the plan
-// says. Weights get none.
+// Inserts the operators that quantize activations, as the plan says (pass insert-quantizers).
+// ApplyPlan runs it on every model. Weights get no operator; quantize_weights.h handles them.
 #pragma once
 
 #include "graph/model.h"
@@ -7,12 +7,14 @@
 
 namespace bitpress::emit {
 
-// For each quantized activation of the plan one operator (for BF16 and FP16 in Quark's spelling: a
-// Q/DQ pair) behind its producer, giving `<value>_quantized`, which the uses of that row then read;
-// a graph output keeps its name and the operator reads `<value>_float`. Integer rows get
-// QuantizeLinear and DequantizeLinear with their scale and zero point; those without one stay
-// float. Returns whether anything was inserted; what is there already (a second run) is left alone.
-// Throws Error(kInvalidArgument) if the plan does not fit (plan::CheckFits).
+// Inserts one operator behind the producer of each quantized activation of the plan. For BF16 and
+// FP16 in Quark's spelling it is a Q/DQ pair. The operator gives `<value>_quantized`, and the uses
+// in that row of the plan read it. A graph output keeps its name, and the operator reads
+// `<value>_float`. Integer rows get QuantizeLinear and DequantizeLinear with their scale and zero
+// point. Integer rows without a scale stay float.
+//
+// Returns whether anything was inserted. Leaves the operators of an earlier run alone. Throws
+// Error(kInvalidArgument) if the plan does not fit (plan::CheckFits).
 bool InsertQuantizers(graph::Model& model, const plan::ResolvedPlan& resolved);
 
 }  // namespace bitpress::emit

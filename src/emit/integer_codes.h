@@ -1,5 +1,5 @@
-// Values of a model in the QDQ form as the codes that they are made of: what stands before a
-// DequantizeLinear or behind a QuantizeLinear, and what its scales mean. Pure.
+// Integer codes of values in a QDQ model. Use it to see what stands before a DequantizeLinear or
+// behind a QuantizeLinear, and what its scales mean. The functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace bitpress::emit {
 
 struct IntegerCodes {
   std::string codes;
-  std::string scale;  // constants, as is the zero point
+  std::string scale;  // a constant, like the zero point
   std::string zero_point;
   DataType type = DataType::kUndefined;
   bool is_per_axis = false;
@@ -24,29 +24,32 @@ struct IntegerCodes {
   std::vector<std::string> triple() const { return {codes, scale, zero_point}; }
 };
 
-// Whether it is that operator of ONNX itself.
+// Returns whether `node` is the operator `op_type` of ONNX itself.
 bool IsStandardOp(const graph::Node& node, std::string_view op_type);
 
-// What a DequantizeLinear makes floats of; nothing if the value is from elsewhere, or if its scales
-// and zero points are no constants of one shape, or lie in blocks.
+// Returns the codes that a DequantizeLinear turns into `value`. Returns nothing if `value` has
+// another producer. Returns nothing either if its scales and zero points lie in blocks or are not
+// constants of one shape.
 std::optional<IntegerCodes> CodesOf(const graph::Model& model, const std::string& value);
-// The same of a QuantizeLinear or DequantizeLinear, whose codes are called `codes`.
+// Returns the same for a QuantizeLinear or DequantizeLinear whose codes are named `codes`.
 std::optional<IntegerCodes> CodesOf(const graph::Model& model, const graph::Node& quantizer,
                                     const std::string& codes);
-// In 8 bits, with one scale.
+// Returns CodesOf if the codes have 8 bits and one scale.
 std::optional<IntegerCodes> ActivationCodes(const graph::Model& model, const std::string& value);
-// In 8 bits, with one scale, or one for each index of `channel_axis`.
+// Returns CodesOf if the codes have 8 bits, and one scale or one for each index of `channel_axis`.
 std::optional<IntegerCodes> WeightCodes(const graph::Model& model, const std::string& value,
                                         int64_t channel_axis);
-// The third input of a product of these two, in int32 with the products' scale and zero point 0:
-// its codes, "" if there is none; nothing if it is another value.
+// Returns the codes of the bias (the third input) of a product of `data` and `weight`. They are
+// int32 with the scale of the product and zero point 0. Returns "" if there is no bias, and nothing
+// if the bias is any other value.
 std::optional<std::string> BiasCodes(const graph::Model& model, const graph::Node& node,
                                      const IntegerCodes& data, const IntegerCodes& weight);
 
-// Whether equal codes mean equal values. REQUIRES: neither is per axis.
+// Returns whether equal codes mean equal values. REQUIRES: neither is per axis.
 bool HasSameMeaning(const graph::Model& model, const IntegerCodes& x, const IntegerCodes& y);
-// Whether a Relu or Clip before the QuantizeLinear that gives these codes changes none of them: its
-// limits have the outermost codes, and quantizing keeps the order. REQUIRES: 8 bits, not per axis.
+// Returns whether a Relu or Clip changes none of the `codes` that a QuantizeLinear makes of its
+// result. That holds if its limits have the outermost codes, because quantizing keeps the order.
+// REQUIRES: 8 bits, not per axis.
 bool IsSaturation(const graph::Model& model, const graph::Node& node, const IntegerCodes& codes);
 
 }  // namespace bitpress::emit

@@ -1,11 +1,10 @@
 // A matrix product on integers whose activation has a scale and an offset for each row, such as a
-// token, computed at every inference by standard operators:
+// token. Pass quantize-dynamically uses it. Standard operators compute scale and offset at every
+// inference:
 //
 //   low   = min of the row, scale = (max of the row - low) / 255
 //   codes = round((x - low) / scale), uint8
 //   x w   = (codes w_codes) * w_scale * scale + low * (sums of w's columns)
-//
-// Part of pass quantize-dynamically.
 #pragma once
 
 #include <map>
@@ -20,7 +19,8 @@
 
 namespace bitpress::emit {
 
-// An activation as codes: x = low + scale * codes. Both are [..., 1], one for each row.
+// An activation as codes: x = low + scale * codes. `low` and `scale` are [..., 1], one element for
+// each row.
 struct RowCodes {
   std::string codes;
   std::string scale;
@@ -32,17 +32,17 @@ struct MatrixCodes {
   std::string codes;
   std::string scale;       // one, or [n]
   std::string zero_point;  // "": 0
-  std::string sums;        // [n], of its columns as the codes mean them
+  std::string sums;        // [n], the sums of the decoded columns
 };
 
 class ProductsOfRows {
  public:
   explicit ProductsOfRows(graph::Model& model) : model_(model) {}
 
-  // Quantizes a value before `reader`, which stays until all its products are there. `quantizer`
-  // gets a node beside which others find the codes.
+  // Quantizes a value before `reader`. `reader` must stay until all its products are inserted.
+  // `quantizer` is set to a node that marks the place of the codes for other products.
   RowCodes Quantize(const std::string& value, const graph::Node& reader, graph::Node& quantizer);
-  // Inserts the product before `reader`. `bias`: "" for none. `output` must be free.
+  // Inserts the product before `reader`. An empty `bias` means none. `output` must be a free name.
   void Multiply(const RowCodes& input, const MatrixCodes& weight, const std::string& bias,
                 const std::string& output, const graph::Node& reader);
 
@@ -52,7 +52,7 @@ class ProductsOfRows {
                       std::vector<std::pair<std::string, graph::Attribute>> attributes = {});
   std::string Reduce(const std::string& op_type, const std::string& value,
                      const std::string& output, const graph::Node& reader);
-  // One constant of that name for the whole model.
+  // Returns the name of a constant, which is added once for the whole model.
   template <typename T>
   std::string Constant(const std::string& wanted, DataType type, std::vector<int64_t> dims,
                        T value);
@@ -61,7 +61,7 @@ class ProductsOfRows {
   std::map<std::string, std::string> constants_;
 };
 
-// The sums of a matrix's elements along an axis, as its 8-bit codes mean them: [dims[1 - axis]].
+// Returns the sums of a matrix's decoded 8-bit elements along an axis: [dims[1 - axis]].
 Tensor SumsAlong(size_t axis, const weights::IntegerWeight& weight,
                  const weights::IntegerWeight::Result& result, ThreadPool& pool);
 

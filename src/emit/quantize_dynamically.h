@@ -1,8 +1,11 @@
-// Pass quantize-dynamically: operators whose input gets its scale at every inference, from its own
-// range, compute on integers: DynamicQuantizeLinear, MatMulInteger or ConvInteger, and the product
-// of scales behind them; products whose activations have a scale for each row as
-// products_of_rows.h says; LSTM becomes com.microsoft DynamicQuantizeLSTM. Nothing is
-// calibrated.
+// Replaces operators with dynamic activations by operators on integers (pass quantize-dynamically).
+// The input of such an operator gets its scale at every inference, from its own range, so nothing
+// is calibrated. ApplyPlan runs it if the plan has dynamic rows.
+//
+//  - A product or convolution becomes DynamicQuantizeLinear, MatMulInteger or ConvInteger, and a
+//    product of scales behind them.
+//  - A product whose activation has a scale for each row becomes the form of products_of_rows.h.
+//  - LSTM becomes com.microsoft DynamicQuantizeLSTM.
 #pragma once
 
 #include <memory>
@@ -16,18 +19,20 @@
 
 namespace bitpress::emit {
 
-// A plan in two: its dynamic activations with the weights and biases of the nodes that read them,
-// and the rest. A weight that both kinds of nodes read has a row in each.
+// A plan in two parts. `dynamic` has the dynamic activations, with the weights and biases of the
+// nodes that read them. `rest` has all other rows. A weight that nodes of both parts read has a row
+// in each part.
 struct SplitPlan {
   plan::QuantPlan dynamic;
   plan::QuantPlan rest;
 };
 SplitPlan SplitDynamic(const plan::QuantPlan& plan);
 
-// The plan of `dynamic` is that of SplitDynamic. Weights are quantized when the model is written;
-// `pool` is used until then. Returns what became of them. Throws Error(kInvalidArgument) if the
-// plan does not fit, where a row has no weight row beside it too: the nodes it names are replaced,
-// so a second run does not fit.
+// Replaces the nodes that read the activations of `dynamic`, whose plan is SplitPlan::dynamic.
+// Weights are quantized when the model is written; `pool` is used until then. Returns the
+// statistics of the weights. Throws Error(kInvalidArgument) if the plan does not fit, or if an
+// activation row has no weight row beside it. A second run does not fit, because the nodes that the
+// plan names are gone.
 std::vector<std::shared_ptr<const weights::WeightStatistics>> QuantizeDynamically(
     graph::Model& model, const plan::ResolvedPlan& dynamic, ThreadPool& pool);
 

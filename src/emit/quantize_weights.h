@@ -1,6 +1,7 @@
-// Pass quantize-weights: replaces the weights and biases that the plan quantizes by their quantized
-// form, packed codes or simulated floats. No operator of ours runs on them at inference. The values
-// are computed while the model is written, one weight at a time.
+// Replaces the weights and biases that the plan quantizes by their quantized form, packed codes or
+// simulated floats (pass quantize-weights). ApplyPlan runs it on every model. No operator of ours
+// runs on the weights at inference. The values are computed while the model is written, one weight
+// at a time.
 #pragma once
 
 #include <array>
@@ -22,7 +23,7 @@
 
 namespace bitpress::emit {
 
-// How quantized weights lie in the model.
+// The form in which quantized weights are stored in the model.
 enum class Storage {
   kPacked,     // codes and scales at their real width, decoded by a function when the model is
                // loaded
@@ -38,43 +39,47 @@ struct QuantizedWeights {
     std::shared_ptr<weights::WeightStatistics> statistics;
   };
   bool is_modified = false;
-  // In the plan's order, without those that an earlier run replaced; their errors are known once
-  // the model has been written.
+  // The statistics of the weights, in the plan's order, without weights that an earlier run
+  // replaced. Errors are known once the model has been written.
   std::vector<std::shared_ptr<const weights::WeightStatistics>> weights;
   std::vector<PackedInteger> integers;
-  std::function<void()> step;  // to be called once for each weight that is written in another way
+  std::function<void()> step;  // call it once per weight written in another way
 };
 
-// Weights with fewer elements stay floats in packed models: decoding one costs more at load than
-// its bytes save.
+// The least number of elements of a packed weight. Smaller weights stay floats in packed models,
+// because decoding one costs more at load than its bytes save.
 inline constexpr int64_t kLeastPackedElements = 512;
 
 // The nodes of a plan that read integers as activations.
 class IntegerReaders {
  public:
   explicit IntegerReaders(const plan::QuantPlan& plan);
-  // Whether the weight is multiplied with integers; it is decoded to floats otherwise.
+  // Returns whether the weight is multiplied with integers. Other weights are decoded to floats.
   bool Contain(const plan::TensorPlan& weight) const;
 
  private:
   std::set<std::string> nodes_;
 };
 
-// A weight that is read in one way only keeps its name; otherwise each treatment gets a copy
-// `<weight>_quantized`, and the original goes when nothing reads it any more. Packed, the
-// initializers are `<name>_codes`, `<name>_scales` and so on, and a node `bitpress.Unpack_<format>`
-// gives the value; where the standard operator set is too old for that and cannot be converted, or
-// the format has no packed form, the weight is simulated and its statistics say why.
+// Quantizes the weights and biases of the plan.
 //
-// Integer formats: codes, `<name>_scale` and `<name>_zero_point` with a DequantizeLinear behind
-// them where they are multiplied with integers (IntegerReaders), which ONNX Runtime then computes
-// with; packed as other formats otherwise. An int32 bias of an integer product has the scale of
-// input times weight; where the input has none in `resolved.scales`, the bias stays float. Biases
-// of other integer formats are quantized as weights are.
+// Names: a weight that is read in only one way keeps its name. Otherwise each treatment gets a copy
+// `<weight>_quantized`, and the original is removed when nothing reads it any more.
 //
-// `pool` is used until the model is written and must live so long. Throws
-// Error(kInvalidArgument) if the plan does not fit (plan::CheckFits); writing the model throws
-// Error(kInvalidModel) naming node, tensor and index of the first NaN or infinity.
+// Packed weights: the initializers are `<name>_codes`, `<name>_scales` and so on, and a node
+// `bitpress.Unpack_<format>` gives the value. A weight is simulated instead if its format has no
+// packed form, or if the standard operator set is too old and cannot be converted. Its statistics
+// say why.
+//
+// Integer weights: if they are multiplied with integers (IntegerReaders), they become codes,
+// `<name>_scale` and `<name>_zero_point` with a DequantizeLinear behind them. ONNX Runtime then
+// computes with integers. Otherwise they are packed as other formats are. An int32 bias of an
+// integer product has the scale of input times weight. It stays float if `resolved.scales` has no
+// scale for the input. Biases of other integer formats are quantized as weights are.
+//
+// `pool` is used until the model is written and must live that long. Throws Error(kInvalidArgument)
+// if the plan does not fit (plan::CheckFits). Writing the model throws Error(kInvalidModel) naming
+// node, tensor and index of the first NaN or infinity.
 QuantizedWeights QuantizeWeights(graph::Model& model, const plan::ResolvedPlan& resolved,
                                  Storage storage, ThreadPool& pool,
                                  const ProgressSink& progress = {});

@@ -1,7 +1,8 @@
-// Pass use-integer-operators: the QOperator form of integer models. Operators between
+// Rewrites an integer model from the QDQ form to the QOperator form (pass use-integer-operators).
+// Use it for runtimes and tools that expect that form in the file. Operators between
 // DequantizeLinear and QuantizeLinear become operators on codes (QLinearConv, QLinearMatMul, and
-// ONNX Runtime's QGemm, QLinearAdd, ...): what ONNX Runtime makes of the QDQ form when it loads a
-// model, but in the file, for runtimes and tools that expect it there.
+// ONNX Runtime's QGemm, QLinearAdd, ...). ONNX Runtime makes the same operators of the QDQ form
+// when it loads a model.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +16,17 @@ namespace bitpress::emit {
 
 struct IntegerOperators {
   size_t num_nodes = 0;
-  // Nodes that read codes and stay between DequantizeLinear and QuantizeLinear: node and reason.
+  // The nodes that read codes but stay between DequantizeLinear and QuantizeLinear: node and
+  // reason.
   std::vector<std::pair<std::string, std::string>> omissions;
 };
 
-// Codes of 8 bits, activations of one scale. A Relu or Clip goes into the operator before it if the
-// codes saturate where it does; an operator that only moves elements works on codes where both
-// sides have one scale. Products whose result is not quantized (QGemm, MatMulIntegerToFloat) give
-// floats. REQUIRES: biases in int32 have the scale of their products and zero point 0, as
-// QuantizeWeights writes them.
+// Rewrites operators on codes of 8 bits whose activations have one scale.
+//  - A Relu or Clip is merged into the operator before it if the codes saturate at the same limits.
+//  - An operator that only moves elements works on codes if its input and output have one scale.
+//  - A product whose result is not quantized (QGemm, MatMulIntegerToFloat) gives floats.
+// REQUIRES: biases in int32 have the scale of their products and zero point 0, as QuantizeWeights
+// writes them.
 IntegerOperators UseIntegerOperators(graph::Model& model);
 
 }  // namespace bitpress::emit

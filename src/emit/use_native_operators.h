@@ -1,6 +1,7 @@
-// Pass use-native-operators: matrix products and table lookups that read a packed integer weight
-// become com.microsoft MatMulNBits and GatherBlockQuantized, which ONNX Runtime computes from codes
-// without ever decoding the weight as a whole.
+// Replaces matrix products and table lookups on packed integer weights by operators of ONNX Runtime
+// (pass use-native-operators). ApplyPlan runs it for Target::kOnnxRuntime. They become
+// com.microsoft MatMulNBits and GatherBlockQuantized, which compute from the codes and never decode
+// the whole weight.
 #pragma once
 
 #include <array>
@@ -18,7 +19,7 @@
 
 namespace bitpress::emit {
 
-// How exact MatMulNBits computes (its attribute `accuracy_level`).
+// The accuracy of MatMulNBits (its attribute `accuracy_level`).
 enum class AccuracyLevel : int64_t {
   kFloat = 1,  // products of floats, as a MatMul; ONNX Runtime is fast with it at 4 bits only
   kInt8 = 4,   // activations are rounded to 8 bits in blocks at run time: fast at 2, 4 and 8 bits
@@ -28,15 +29,17 @@ inline constexpr std::array<std::pair<std::string_view, AccuracyLevel>, 2> kAccu
 
 struct NativeOperators {
   size_t num_nodes = 0;
-  // Packed integer weights that are decoded as ever: name and reason.
+  // The packed integer weights that are still decoded: name and reason.
   std::vector<std::pair<std::string, std::string>> omissions;
 };
 
-// Of the weights that QuantizeWeights packed: a weight in blocks of 16 to 256 along the sums of
-// MatMul (or Gemm: alpha and beta 1, A not transposed, a vector added or none), or along the rows
-// of a table that Gather reads; all of its readers must be of one of these kinds. Weights are
-// written in the layout of their operator; Unpack functions that nobody uses any more go. REQUIRES:
-// nothing was changed between the two passes that removes `weights` or their Unpack nodes.
+// Replaces the readers of weights that QuantizeWeights packed. A weight qualifies if it lies in
+// blocks of 16 to 256, and all of its readers are of these kinds:
+//  - MatMul, or Gemm with alpha and beta 1, A not transposed, and a vector or nothing added: the
+//    blocks lie along the sums.
+//  - Gather from a table: the blocks lie along the rows.
+// Weights are written in the layout of their operator. Unpack functions without a user are removed.
+// REQUIRES: nothing between the two passes removed `weights` or their Unpack nodes.
 NativeOperators UseNativeOperators(graph::Model& model, const QuantizedWeights& weights,
                                    AccuracyLevel level, ThreadPool& pool);
 
