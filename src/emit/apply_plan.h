@@ -51,7 +51,7 @@ struct ApplyOptions {
 struct TransformReport {
   std::vector<graph::PassReport> passes;
   PortableFunctions portable;
-  NativeOperators native;    // Target::kOnnxRuntime
+  NativeOperators native;    // empty without Target::kOnnxRuntime
   IntegerOperators integer;  // IntegerForm::kQOperator
   // The statistics of the quantized weights. Their errors are known once the model has been
   // written.

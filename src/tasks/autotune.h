@@ -1,4 +1,5 @@
-// Tries configurations from cheap to dear until one loses little enough.
+// The task `autotune`: tries configurations from cheap to dear until one loses little enough. Use
+// it if you have a limit for the loss of accuracy and no configuration yet.
 #pragma once
 
 #include <cstddef>
@@ -19,19 +20,20 @@ namespace bitpress::tasks {
 
 struct AutotuneOptions {
   std::filesystem::path model;
-  // The model of the configuration that was chosen. Written as by Quantize.
+  // The quantized model of the chosen configuration. Written as by Quantize.
   std::filesystem::path output;
   std::filesystem::path report;               // a JSON file, see ToJson; empty: none
   data::SampleSpec samples = {.limit = 100};  // for ranges and fine-tuning
-  data::SampleSpec validation;  // to measure with; not given: `samples` with this limit
-  // In the order in which they are tried; empty: DefaultLadder().
+  data::SampleSpec validation;                // for measuring; not given: `samples` with this limit
+  // The configurations in the order of the trials; empty: DefaultLadder().
   std::vector<plan::QuantConfig> configs;
-  // What may be lost, in parts of the float model's accuracy: 0.01 is 1 % of it. Accuracy is top-1
-  // where there are labels, else how often both models rank the same class first; of models without
-  // class scores the energy of the error in parts of the outputs' (0.01 is 20 dB).
+  // The largest tolerable loss, as a fraction of the float model's accuracy: 0.01 is 1 %. Accuracy
+  // is top-1 if there are labels. Without labels it is how often both models rank the same class
+  // first. For models without class scores, the loss is the energy of the error as a fraction of
+  // the energy of the outputs (0.01 is 20 dB).
   double tolerable_loss = 0.01;
-  // Accuracy by a measure of the caller's own instead: of the float model first, then of each
-  // model that is tried. May be empty.
+  // The caller's own measure of accuracy, used instead. It measures the float model first, then
+  // each model that is tried. May be empty.
   ModelMetric metric;
   size_t max_trials = 100;
   rewrite::Preparation preparation = rewrite::Preparation::kOptimize;
@@ -40,15 +42,16 @@ struct AutotuneOptions {
   ProgressSink progress;   // may be empty
 };
 
-// INT8 as it is, then with learned roundings and weights, then with wider activations, then BF16.
+// Returns INT8 as it is, then INT8 with learned roundings and weights, then INT8 with wider
+// activations, then BF16.
 std::vector<plan::QuantConfig> DefaultLadder();
 
 struct AutotuneTrial {
   std::string config;
   double loss = 0;
   evaluate::EvaluationReport evaluation;
-  std::optional<double> metric;  // of the caller's own measure
-  std::string error;             // why it could not be tried, or ""
+  std::optional<double> metric;  // by the caller's own measure
+  std::string error;             // the reason why it could not be tried, or ""
 };
 
 struct AutotuneReport {
@@ -59,10 +62,10 @@ struct AutotuneReport {
   bool is_tolerable = false;
 };
 
-// The first configuration whose loss is tolerable, else the best: that of ONNX Neural Compressor's
-// `autotune`. A configuration that the model cannot have is passed over. Throws Error if no
-// configuration could be tried, and Error(kIo) as soon as a file cannot be read or written; nothing
-// is left behind then.
+// Chooses the first configuration whose loss is tolerable, or the best one if none is. ONNX Neural
+// Compressor's `autotune` chooses in the same way. Passes over a configuration that the model
+// cannot have. Throws Error if no configuration could be tried, and Error(kIo) as soon as a file
+// cannot be read or written. Leaves nothing behind then.
 AutotuneReport Autotune(const AutotuneOptions& options);
 
 nlohmann::ordered_json ToJson(const AutotuneReport& report);

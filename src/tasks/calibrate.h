@@ -1,5 +1,6 @@
-// The task `calibrate`: statistics of the activations over samples, as a file. Also merges and
-// reads such files.
+// The task `calibrate`: gathers statistics of the activations over samples and writes them to a
+// file. Use it to gather them once for several plans or runs of Quantize. This header also merges
+// and reads such files.
 #pragma once
 
 #include <cstddef>
@@ -23,14 +24,14 @@ struct CalibrateOptions {
   std::filesystem::path model;
   std::filesystem::path output;  // a .bpc file. Written as by Quantize
   data::SampleSpec samples;
-  // Watches only the activations that this configuration quantizes, of the model that it equalizes
-  // if it does; nothing: every float one of the model as it is.
+  // The configuration whose quantized activations are watched, in the model that it equalizes if it
+  // does. Nothing: every float activation of the model as it is.
   std::optional<plan::QuantConfig> config = std::nullopt;
   rewrite::Preparation preparation = rewrite::Preparation::kOptimize;
   graph::PassNames disabled_passes = {};  // see AllPasses; for bisecting
-  // Also the extremes and sums of each channel of whatever matrix products and convolutions read;
-  // without it of those inputs that pair-safe weights are chosen for, which leaves out depthwise
-  // convolutions and products of two activations.
+  // Gathers also the extremes and sums of each channel of all inputs of matrix products and
+  // convolutions. Otherwise it does so only for the inputs that pair-safe weights are chosen for.
+  // Those exclude depthwise convolutions and products of two activations.
   bool is_per_channel = false;
   size_t batch_size = 8;   // samples read at once; the model runs them one at a time
   size_t num_threads = 0;  // 0: one per core
@@ -42,23 +43,23 @@ struct CalibrateReport {
   uint64_t output_bytes = 0;
 };
 
-// Prepares the model as Quantize does, so that the names of values are the same, runs the samples
-// through it, and writes their statistics. Throws Error; nothing is left behind then.
+// Prepares the model as Quantize does, so that the names of values are the same. Then runs the
+// samples through it and writes their statistics. Throws Error; leaves nothing behind then.
 CalibrateReport Calibrate(const CalibrateOptions& options);
 
 // Reads a calibration file. Throws Error naming the file.
 calibrate::CalibrationTable ReadCalibration(const std::filesystem::path& path);
-// Whether a file starts like one. False also where it cannot be read.
+// Returns whether a file starts like a calibration file. Returns false if it cannot be read.
 bool IsCalibration(const std::filesystem::path& path);
 
-// Adds files of one model and the same values up and writes the result, which may be one of them:
-// exactly what one pass over all samples would have given, in whatever order. Throws Error naming
-// the file that does not fit.
+// Adds up calibration files of one model and the same values, and writes the result. `output` may
+// be one of the files. The result is exactly that of one pass over all samples, in whatever order.
+// Throws Error naming the file that does not fit.
 calibrate::CalibrationTable MergeCalibrations(std::span<const std::filesystem::path> paths,
                                               const std::filesystem::path& output);
 
-// Loads a calibration file and checks that it is of the model as it was prepared, with these
-// options. Throws Error naming it.
+// Loads a calibration file and checks that it fits the prepared model with this equalization.
+// Throws Error naming the file.
 calibrate::CalibrationTable LoadTable(const graph::Model& model,
                                       const std::optional<plan::EqualizeOptions>& equalization,
                                       const std::filesystem::path& path);

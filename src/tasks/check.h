@@ -1,5 +1,5 @@
-// The task `check`: whether ONNX Runtime on this machine loads and runs a model, and what of it
-// computes on integers.
+// The task `check`: tells whether ONNX Runtime on this machine loads and runs a model, and which of
+// its operators compute on integers. Use it before a model is deployed.
 #pragma once
 
 #include <filesystem>
@@ -12,12 +12,13 @@ namespace bitpress::tasks {
 
 struct CheckOptions {
   std::filesystem::path model;
-  // The first sample is run; none given: one that is made up, whose dimensions may not suit.
+  // The samples, of which the first is run. Not given: a made-up sample, whose dimensions may not
+  // suit.
   data::SampleSpec samples;
 };
 
-// What ONNX Runtime on this machine makes of a model. Throws Error if the file is no model or there
-// is no sample; what is wrong with running it is in the report.
+// Reports how ONNX Runtime on this machine loads and runs a model. Errors in running it are in the
+// report. Throws Error if the file is no model or there is no sample.
 deploy::TargetReport CheckTarget(const CheckOptions& options);
 
 }  // namespace bitpress::tasks

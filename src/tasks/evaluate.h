@@ -1,4 +1,5 @@
-// The task `evaluate`: accuracy, closeness to a float model, time and size of a model.
+// The task `evaluate`: measures accuracy, closeness to a float model, time and size of a model. Use
+// it to compare a quantized model with its float model.
 #pragma once
 
 #include <cstddef>

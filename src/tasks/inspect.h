@@ -1,4 +1,5 @@
-// The task `inspect`: what is in a model file, as it is.
+// The task `inspect`: lists the contents of a model file. Use it to see how a model was quantized,
+// by whatever tool. The model is read as it is.
 #pragma once
 
 #include <cstdint>
@@ -25,15 +26,15 @@ struct InspectReport {
   std::map<std::string, std::string> metadata;
   std::vector<NamedValue> inputs;
   std::vector<NamedValue> outputs;
-  std::map<std::string, size_t> operators;         // "Conv" or "domain::Op" -> how often
-  std::map<std::string, size_t> quantizers;        // those of them that quantize a value
+  std::map<std::string, size_t> operators;         // "Conv" or "domain::Op" -> number of nodes
+  std::map<std::string, size_t> quantizers;        // the operators that quantize a value
   std::vector<weights::StoredConstant> constants;  // in the file's order
   std::vector<std::string> functions;              // "bitpress.Unpack_mx6"
-  // Operators whose sums saturate for some activations on x86 without VNNI.
+  // The nodes whose sums saturate for some activations on x86 without VNNI.
   std::vector<evaluate::SaturatingNode> saturating_nodes;
 };
 
-// What is in a model file, as it is. Throws Error naming the file.
+// Returns the contents of a model file. Throws Error naming the file.
 InspectReport Inspect(const std::filesystem::path& model);
 
 }  // namespace bitpress::tasks

@@ -1,4 +1,5 @@
-// A measure of the caller's own. Only for the corridor and its callers.
+// The caller's own measure of a model's quality. Use it if accuracy is none of the measures that
+// Bitpress knows. Only src/tasks and its callers use this header.
 #pragma once
 
 #include <filesystem>
@@ -6,11 +7,12 @@
 
 namespace bitpress::tasks {
 
-// Gives a number for a model file, better the larger it is. The model runs without our operator
-// library, too; it and what lies beside it are gone after the call.
+// A function that gives a number for a model file; a larger number is better. The model runs
+// without our operator library, too. The model and the files beside it are removed after the call.
 using ModelMetric = std::function<double(const std::filesystem::path& model)>;
 
-// What `metric` gives for `model`. Throws Error(kInvalidArgument) if that is no finite number.
+// Returns the number that `metric` gives for `model`. Throws Error(kInvalidArgument) if it is not
+// finite.
 double MeasureOwn(const ModelMetric& metric, const std::filesystem::path& model);
 
 }  // namespace bitpress::tasks

@@ -1,5 +1,5 @@
-// The task `optimize`: a model as machines like this one run it fastest, the last step before it is
-// deployed.
+// The task `optimize`: rewrites a model so that machines like this one run it fastest. Use it as
+// the last step before the model is deployed.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,8 @@
 namespace bitpress::tasks {
 
 struct OptimizeOptions {
-  std::filesystem::path model;  // float or quantized
-  std::filesystem::path
-      output;  // not `model`: only that one runs elsewhere. Written as by Quantize
+  std::filesystem::path model;   // float or quantized
+  std::filesystem::path output;  // not `model`, which alone runs elsewhere. Written as by Quantize
   graph::PassNames disabled_passes = {};  // see AllPasses; for bisecting
 };
 
@@ -25,11 +24,11 @@ struct OptimizeReport {
   uint64_t output_bytes = 0;
 };
 
-// The last step before a model is deployed, for machines like this one: ONNX Runtime's full
-// optimizations, then quantizers without blocks work in its blocked layout
-// (deploy/remove_reorders.h). The outputs stay the same, bit for bit. What it wrote cannot be
+// Optimizes a model for machines like this one. It applies ONNX Runtime's full optimizations. Then
+// it lets quantizers without blocks work in ONNX Runtime's blocked layout
+// (deploy/remove_reorders.h). The outputs stay the same, bit for bit. The result cannot be
 // quantized, planned or optimized any more, nor evaluated on another kind of machine. Throws Error;
-// nothing is left behind then.
+// leaves nothing behind then.
 OptimizeReport OptimizeForMachine(const OptimizeOptions& options);
 
 }  // namespace bitpress::tasks

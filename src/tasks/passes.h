@@ -1,4 +1,4 @@
-// The names of all passes that tasks run, for options that switch one off.
+// The names of all passes that tasks run. Use them for options that switch a pass off.
 #pragma once
 
 #include <string_view>
@@ -11,7 +11,7 @@ namespace bitpress::tasks {
 // Returns the names in the order in which `quantize` and then `optimize` run the passes.
 std::vector<std::string_view> AllPasses();
 
-// Throws Error(kInvalidArgument), with the nearest, where a name is none of them.
+// Checks that every name is a pass. Throws Error(kInvalidArgument) with the nearest name otherwise.
 void CheckPasses(const graph::PassNames& names);
 
 }  // namespace bitpress::tasks

@@ -1,5 +1,5 @@
-// The task `plan`: a configuration and a model give a plan, which may be edited by hand before
-// Quantize. Also reads the files of both.
+// The task `plan`: makes the plan of a configuration for a model. Use it to edit the plan by hand
+// before Quantize. This header also reads configuration and plan files.
 #pragma once
 
 #include <filesystem>
@@ -11,8 +11,8 @@
 
 namespace bitpress::tasks {
 
-// Reads a configuration, see plan::ConfigFromJson; without a name it gets the file's. Throws Error
-// naming the file.
+// Reads a configuration file, see plan::ConfigFromJson. A configuration without a name gets the
+// file's name. Throws Error naming the file.
 plan::QuantConfig ReadConfig(const std::filesystem::path& path);
 
 // Returns the plan that `bitpress plan` writes. Throws Error.

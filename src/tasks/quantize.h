@@ -1,4 +1,4 @@
-// The task `quantize`, the main one: a float model -> a quantized model file.
+// The task `quantize`, the main one: reads a float model and writes a quantized model file.
 #pragma once
 
 #include <cstddef>
@@ -26,22 +26,22 @@ namespace bitpress::tasks {
 
 struct QuantizeOptions {
   std::filesystem::path model;
-  // May be `model` itself. Written at the end and all at once: there is the old file or the new
-  // one, never a part. Fine-tuning keeps `<output>.journal` beside it until then, with which a run
-  // that was stopped goes on.
+  // The quantized model's file; may be `model` itself. It is written at the end and all at once: at
+  // any time the old file or the new one is there, never a part. Until then fine-tuning keeps
+  // `<output>.journal` beside it. A run that was stopped continues from the journal.
   std::filesystem::path output;
   plan::QuantConfig config;
-  std::filesystem::path
-      plan_file;  // not empty: the decisions come from there and `config` is not read
+  std::filesystem::path plan_file;  // not empty: read for the decisions instead of `config`
   rewrite::Preparation preparation = rewrite::Preparation::kOptimize;
   graph::PassNames disabled_passes = {};  // see AllPasses; for bisecting
-  // Integer activations: a file of Calibrate, or the samples to gather statistics from.
+  // A file of Calibrate with the statistics for integer activations. Empty: they are gathered from
+  // the samples.
   std::filesystem::path calibration;
   data::SampleSpec samples;
   emit::ApplyOptions apply;
   graph::ExternalData external_data = graph::ExternalData::kIfNeeded;
-  // Loads what was written and runs a sample. Nothing: if it is no larger than kMostCheckedBytes,
-  // because ONNX Runtime holds a model in memory several times.
+  // Loads the written model and runs a sample. Nothing: only if the model is no larger than
+  // kMostCheckedBytes, because ONNX Runtime holds a model in memory several times.
   std::optional<bool> is_checked = std::nullopt;
   size_t num_threads = 0;  // 0: one per core
   ProgressSink progress;   // may be empty
@@ -52,13 +52,14 @@ struct QuantizeReport {
   plan::QuantPlan plan;
   std::optional<rewrite::EqualizeReport> equalized;
   std::optional<rewrite::SmoothReport> smoothed;
-  // Nothing: it was not asked for, or the check's temporary files could not be written.
+  // The result of the check. Nothing if no check was asked for, or if its temporary files could not
+  // be written.
   std::optional<deploy::TargetReport> target;
-  // Why the model was not checked although that was asked for; empty otherwise.
+  // The reason why the model was not checked although that was asked for; empty otherwise.
   std::string why_not_checked;
-  // Integer activations that stay float, with the reason.
+  // The integer activations that stay float, with the reason.
   std::vector<std::pair<std::string, std::string>> left_float;
-  // Weights that are uint8 instead of int8 (integer_kernels=safe).
+  // The weights that are uint8 instead of int8 (integer_kernels=safe).
   std::vector<plan::UnsignedWeight> unsigned_weights;
   finetune::FinetuneReport finetune;  // empty without passes
   emit::TransformReport transform;
@@ -66,8 +67,8 @@ struct QuantizeReport {
   uint64_t output_bytes = 0;
 };
 
-// Prepares, plans (or reads the plan), quantizes, writes. Throws Error; nothing is left behind
-// then.
+// Prepares the model, plans (or reads the plan), quantizes, and writes the model. Throws Error;
+// leaves nothing behind then.
 QuantizeReport Quantize(const QuantizeOptions& options);
 
 }  // namespace bitpress::tasks

@@ -1,4 +1,5 @@
-// A page about a quantized model, from start to end.
+// The task `report`: measures a quantized model and writes a page about it. Use it to judge a model
+// and to show how it was made.
 #pragma once
 
 #include <cstddef>
@@ -18,29 +19,30 @@ namespace bitpress::tasks {
 struct ReportOptions {
   std::filesystem::path model;      // quantized, by whatever tool
   std::filesystem::path reference;  // the float model that it was made from
-  std::filesystem::path output;     // the page. Written as by Quantize
-  std::filesystem::path json;       // what it shows, as JSON; empty: none
-  // Samples; none: the page knows weights and sizes only.
-  data::SampleSpec samples;       // for accuracy as many as they are
-  size_t num_layer_samples = 16;  // of them, from the start, for layers and histograms
+  std::filesystem::path output;     // the page; written as by Quantize
+  std::filesystem::path json;       // the contents of the page as JSON; empty: none
+  // The samples. Not given: the page has weights and sizes only.
+  data::SampleSpec samples;       // all of them are used for accuracy
+  size_t num_layer_samples = 16;  // the first ones, for layers and histograms
   size_t batch_size = 20;         // for accuracy
-  // Statistics of the float model's activations, a file of Calibrate; empty: gathered.
+  // The statistics of the float model's activations, a file of Calibrate. Empty: they are gathered.
   std::filesystem::path calibration;
-  // The plan that the model was made from, which knows why tensors stayed float; empty: that of the
-  // configuration that the model names.
+  // The plan that the model was made from, which has the reasons why tensors stayed float. Empty:
+  // the plan of the configuration that the model names.
   std::filesystem::path plan_file;
   std::filesystem::path search;  // a JSON file of Search, for the front; empty: none
   rewrite::Preparation preparation = rewrite::Preparation::kOptimize;
-  // What Quantize said of this model: its plan, what fine-tuning learned.
+  // The report of Quantize for this model, with its plan and the results of fine-tuning. May be
+  // null.
   const QuantizeReport* quantized = nullptr;
-  // How this page was made, "what it does" and the command; the other commands follow from the
-  // model.
+  // The commands that made this page, each with a line on its purpose. The other commands follow
+  // from the model.
   std::vector<std::pair<std::string, std::string>> commands;
   size_t num_threads = 0;  // 0: one per core
   ProgressSink progress;   // may be empty
 };
 
-// Measures and writes the page. Throws Error; nothing is left behind then.
+// Measures the model and writes the page. Throws Error; leaves nothing behind then.
 report::Report WriteReport(const ReportOptions& options);
 
 }  // namespace bitpress::tasks

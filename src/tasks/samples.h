@@ -1,4 +1,5 @@
-// How tasks open the samples of a data::SampleSpec for a model.
+// Functions that open the samples of a data::SampleSpec for a model. Every task that reads samples
+// uses them.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +10,12 @@
 
 namespace bitpress::tasks {
 
-// Returns what opens the samples for the inputs of `model`. Throws Error(kInvalidArgument).
+// Returns the options that open the samples for the inputs of `model`. Throws
+// Error(kInvalidArgument).
 data::SourceOptions SourceFor(const graph::Model& model, const data::SampleSpec& samples,
                               size_t num_threads = 0);
 
-// Opens them. Throws Error as data::OpenSource.
+// Opens the samples for the inputs of `model`. Throws Error as data::OpenSource.
 std::unique_ptr<data::Source> OpenSamples(const graph::Model& model,
                                           const data::SampleSpec& samples, size_t num_threads);
 

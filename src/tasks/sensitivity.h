@@ -1,4 +1,5 @@
-// The task `sensitivity`: what each layer of a model loses in each candidate format.
+// The task `sensitivity`: measures the loss of each layer of a model in each candidate format. Use
+// it to see which layers need a finer format.
 #pragma once
 
 #include <filesystem>
@@ -12,21 +13,21 @@
 namespace bitpress::tasks {
 
 struct SensitivityOptions : SpaceOptions {
-  // A JSON file. Written as by Quantize; `<output>.journal` is there until then.
+  // The JSON file of the report. Written as by Quantize; `<output>.journal` exists until then.
   std::filesystem::path output;
-  bool measures_time = false;  // of each layer in each candidate, too
+  bool measures_time = false;  // the time of each layer in each candidate, too
 };
 
 struct SensitivityReport {
   search::Space space;
   search::Sensitivity sensitivity;
-  std::optional<double> rank_correlation;  // of fast with exact
+  std::optional<double> rank_correlation;  // between the fast and the exact method
 };
 
-// Measures what each layer costs in each candidate, see search/sensitivity.h. Throws Error.
+// Measures the cost of each layer in each candidate, see search/sensitivity.h. Throws Error.
 SensitivityReport MeasureSensitivity(const SensitivityOptions& options);
 
-// What is written there.
+// Returns the JSON that MeasureSensitivity writes.
 nlohmann::ordered_json ToJson(const SensitivityReport& report);
 
 }  // namespace bitpress::tasks

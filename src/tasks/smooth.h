@@ -1,4 +1,5 @@
-// SmoothQuant with the statistics that it follows from: a part of the task `quantize`.
+// SmoothQuant and the gathering of its statistics. The task `quantize` uses it if the configuration
+// asks for smoothing.
 #pragma once
 
 #include <cstddef>
@@ -16,24 +17,26 @@
 namespace bitpress::tasks {
 
 struct SmoothTaskOptions {
-  // The share of an activation's range that moves into the weights; nothing: the best for each.
+  // The share of an activation's range that moves into the weights. Nothing: the best share for
+  // each activation.
   std::optional<double> alpha = 0.5;
-  std::string model_name;  // for people
+  std::string model_name;  // for messages
   data::SampleSpec samples;
-  std::filesystem::path calibration;  // the file that the table is of, for messages
-  bool may_insert = true;             // a Mul where nothing before an activation can take factors
+  std::filesystem::path calibration;  // the file of the table, for messages
+  bool may_insert = true;             // a Mul, if nothing before an activation can take factors
   size_t num_threads = 0;             // 0: one per core
   ProgressSink progress;              // may be empty
 };
 
-// Smooths the model, with channels from `table` or, without one, from the samples. A table is of
-// the model before; afterwards it is of the smoothed one, where values that were divided have
-// extremes only. Throws Error(kInvalidArgument) where neither knows the channels.
+// Smooths the model with channels from `table` or, without a table, from the samples. A table
+// describes the model before smoothing. Afterwards it describes the smoothed model, and values that
+// were divided have only extremes. Throws Error(kInvalidArgument) if neither table nor samples give
+// the channels.
 rewrite::SmoothReport SmoothModel(graph::Model& model, const SmoothTaskOptions& options,
                                   std::optional<calibrate::CalibrationTable>& table);
 
-// Gives the rows of values that were divided, and of those that share their scales, the range from
-// their extremes: nothing more is known of them in such a table.
+// Sets the range of values that were divided, and of values that share their scales, to their
+// extremes. Such a table knows nothing more about them.
 void UseExtremes(plan::QuantPlan& plan, const rewrite::SmoothReport& report);
 
 }  // namespace bitpress::tasks

@@ -1,4 +1,5 @@
-// The task `unpack`: a packed model -> its float equivalent, for tools that know floats only.
+// The task `unpack`: turns a packed model into its equivalent in floats. Use it for tools that know
+// only floats.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +13,8 @@ namespace bitpress::tasks {
 
 struct UnpackOptions {
   std::filesystem::path model;
-  std::filesystem::path output;  // may be `model` itself. Written as by Quantize
-  bool drop_quantizers = false;  // take the quantizers of activations out as well
+  std::filesystem::path output;  // may be `model` itself; written as by Quantize
+  bool drop_quantizers = false;  // removes the quantizers of activations, too
   graph::ExternalData external_data = graph::ExternalData::kIfNeeded;
   size_t num_threads = 0;  // 0: one per core
   ProgressSink progress;   // may be empty
@@ -21,13 +22,13 @@ struct UnpackOptions {
 
 struct UnpackReport {
   size_t num_weights = 0;
-  size_t num_quantizers = 0;  // dropped
+  size_t num_quantizers = 0;  // those that were dropped
   uint64_t input_bytes = 0;   // of the files, external data included
   uint64_t output_bytes = 0;
 };
 
 // Writes the float equivalent of a packed model: every weight as the floats that its codes mean.
-// Throws Error; nothing is left behind then.
+// Throws Error; leaves nothing behind then.
 UnpackReport Unpack(const UnpackOptions& options);
 
 }  // namespace bitpress::tasks
