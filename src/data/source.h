@@ -107,7 +107,7 @@ struct SourceOptions {
   bool read_ahead = false;
 };
 
-// Where the samples of a task come from, as its user says it, whatever the model.
+// The samples of a task, as its user describes them, independent of the model.
 struct SampleSpec {
   std::filesystem::path folder = {};      // see OpenSource
   std::filesystem::path labels_csv = {};  // of the files that count; empty: all

@@ -16,14 +16,15 @@ namespace {
 
 using Weights = std::vector<std::shared_ptr<const weights::WeightStatistics>>;
 
-// QuantizeLinear and DequantizeLinear: the first operator sets with an axis, with types other than
-// 8 bits and blocks, and with types of 2 bits.
+// The first operator sets whose QuantizeLinear and DequantizeLinear have an axis (13), blocks and
+// types other than 8 bits (21), and types of 2 bits (25).
 constexpr int64_t kFirstAxisOpset = 13;
 constexpr int64_t kFirstWideIntegerOpset = 21;
 constexpr int64_t kFirstTwoBitOpset = 25;
 
-// Packed weights and portable quantizers need a certain age of the standard operators. Node handles
-// become invalid. A failure is no error: FP8 codes are bytes then, and what needs more says so.
+// Raises the standard operator set to the one that packed weights and portable quantizers need.
+// Node handles become invalid. A failure is no error: FP8 codes are bytes then, and passes that
+// need a later operator set say so.
 bool RaiseOpset(graph::Model& model, const plan::QuantPlan& plan, const ApplyOptions& options) {
   int64_t wanted = 0;
   const IntegerReaders integer_readers(plan);
@@ -70,7 +71,7 @@ bool ReadsQuantizedActivations(const graph::Model& model, const plan::ResolvedPl
   });
 }
 
-// Why constants are stored as floats, by name.
+// Returns the reasons why constants are stored as floats, by name.
 std::string Unpacked(const graph::Model& model, const plan::QuantPlan& plan,
                      const Weights& weights) {
   nlohmann::json reasons = nlohmann::json::object();

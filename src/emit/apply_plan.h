@@ -80,7 +80,7 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
 
 // Writes the metadata bitpress.version, bitpress.config and, if the plan quantizes weights,
 // bitpress.weights (pass record-config). With `weights` it also writes bitpress.unpacked, the
-// reason for each of them that is stored as floats. Returns whether any metadata changed.
+// reason for each weight that is stored as floats. Returns whether any metadata changed.
 bool RecordConfig(
     graph::Model& model, const plan::QuantPlan& plan,
     const std::vector<std::shared_ptr<const weights::WeightStatistics>>& weights = {});

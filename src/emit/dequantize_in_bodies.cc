@@ -9,7 +9,7 @@ namespace {
 
 using graph::Node;
 
-// Reads in one body.
+// The readers of a value in one body.
 struct Readers {
   Node first;
   std::vector<graph::Use> uses;
@@ -19,7 +19,8 @@ bool IsDequantize(const Node& node) {
   return node.domain().empty() && node.op_type() == "DequantizeLinear";
 }
 
-// The uses of a node's output in other graphs than its own, by graph, in the order of the nodes.
+// Returns the uses of a node's output in graphs other than its own, by graph, in the order of the
+// nodes.
 std::vector<Readers> ReadersInBodies(const graph::Model& model, const Node& node,
                                      const std::vector<Node>& order) {
   std::vector<std::pair<size_t, graph::Use>> uses;

@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kFirstOpsetWithAllowZero = 14;
 constexpr int64_t kFirstOpsetWithAxesInput = 18;
 
-// "two_to_m126" for powers of two, "number_1p75" for others.
+// Returns the name of a number: "two_to_m126" for a power of two, "number_1p75" for others.
 std::string NameOf(double value) {
   if (std::isnan(value)) return "not_a_number";
   if (std::isinf(value)) return "infinity";

@@ -58,14 +58,14 @@ class Inserter {
     const TensorPlan* row;
     std::vector<graph::Use> uses;
   };
-  // Where the quantizers of a value stand: before the node that came behind it at first, or, where
-  // there was none, last in its graph.
+  // The place of a value's quantizers: before the node that followed the producer at first, or last
+  // in the graph if there was none.
   struct Place {
     std::optional<Node> before;
     std::optional<Node> beside;
   };
 
-  // Whether an earlier run inserted this row's quantizer.
+  // Returns whether an earlier run inserted this row's quantizer.
   bool IsDone(const Job& job) const {
     const std::string& value = job.row->value;
     if (job.row->is_graph_output) return ops::QuantizedFrom(model_, value).has_value();
@@ -74,10 +74,10 @@ class Inserter {
     });
   }
 
-  // All quantizers of one value.
+  // Inserts all quantizers of one value.
   void InsertAll(const std::string& value, std::vector<Job>& jobs) {
     std::string source = value;
-    // The one at a graph output takes over the value's name, so that one comes first.
+    // The quantizer at a graph output comes first, because it takes over the value's name.
     const auto last = std::find_if(jobs.begin(), jobs.end(),
                                    [](const Job& job) { return job.row->is_graph_output; });
     if (last != jobs.end()) {
@@ -99,7 +99,8 @@ class Inserter {
     }
   }
 
-  // Gives the producer's output another name, which all uses but those of `job` read from now on.
+  // Renames the producer's output; all uses but those of `job` read the new name. Returns that
+  // name.
   std::string RenameOutput(const std::string& value, const Job& job) {
     std::optional<Node> producer = model_.Producer(value);
     const std::string renamed = model_.FreshName(value + "_float");
@@ -121,7 +122,7 @@ class Inserter {
     return model_.InsertNode(spec, place.before, place.beside);
   }
 
-  // A node name that is not taken: ONNX Runtime refuses two of the same name.
+  // Returns a node name that is free, because ONNX Runtime refuses two nodes of the same name.
   std::string NodeName(const std::string& wanted) {
     std::string name = wanted;
     for (int i = 1; !node_names_.insert(name).second; ++i) name = fmt::format("{}_{}", wanted, i);
@@ -176,9 +177,9 @@ class Inserter {
     InsertPair(row, spelling, params, source, target);
   }
 
-  // QuantizeLinear knows fp8. Only where ONNX's operators were asked for: ONNX Runtime 1.31 does
-  // not load such pairs behind a Clip or beside a Transpose, which its optimizer takes for
-  // integers.
+  // QuantizeLinear takes fp8, but is used only if ONNX's operators were asked for. ONNX Runtime
+  // 1.31 does not load such pairs behind a Clip or beside a Transpose, because its optimizer takes
+  // them for integers.
   bool CanScaleInPair(const TensorPlan& row) const {
     return plan_.operators == plan::OperatorSet::kCast && row.Spec().element_bits == 8 &&
            model_.OpsetImports()[""] >= weights::kFirstFloat8Opset;
@@ -215,8 +216,8 @@ class Inserter {
     InsertNode(row, {NodeName(row.value + "_scale_up"), "Mul", "", {rounded, scale}, {target}, {}});
   }
 
-  // A Cast to fp16 gives infinity beyond the largest value that was seen, where the format
-  // saturates.
+  // Limits values before a Cast to fp16. The Cast gives infinity beyond the largest value that was
+  // seen, but the format saturates.
   std::string Limited(const TensorPlan& row, const std::string& scaled) {
     const formats::FormatSpec spec = row.Spec();
     const bool overflows = plan_.operators == plan::OperatorSet::kCast &&
@@ -244,7 +245,7 @@ class Inserter {
     const std::string scale = model_.FreshName(row.value + "_scale");
     SetScalar(scale, params.scale);
     const std::string zero_point = model_.FreshName(row.value + "_zero_point");
-    // Little-endian: the low bytes of the number are those of the type.
+    // The low bytes of the number are those of the type (little-endian).
     const auto number = std::bit_cast<std::array<std::byte, sizeof(int64_t)>>(params.zero_point);
     model_.SetInitializer(zero_point, spelling.zero_point_type, {},
                           std::span(number).first(NumBytes(spelling.zero_point_type, 1)));

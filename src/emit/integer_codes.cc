@@ -13,8 +13,8 @@ namespace {
 using graph::Model;
 using graph::Node;
 
-// The values of a constant; none where it is computed while the model is written, or of another
-// type.
+// Returns the values of a float constant. Returns none if it has another type or is computed while
+// the model is written.
 std::span<const float> FloatsOf(const Model& model, const std::string& name) {
   if (!model.IsInitializer(name) || model.IsDeferred(name)) return {};
   const graph::InitializerView constant = model.Initializer(name);
@@ -22,7 +22,7 @@ std::span<const float> FloatsOf(const Model& model, const std::string& name) {
   return constant.values<float>();
 }
 
-// NaN where it is not known.
+// Returns the value of a scalar constant, NaN if it is not known.
 float FloatOf(const Model& model, const std::string& name) {
   const std::span<const float> values = FloatsOf(model, name);
   return values.size() == 1 ? values[0] : std::numeric_limits<float>::quiet_NaN();
@@ -42,10 +42,10 @@ std::vector<int64_t> DimsOf(const Model& model, const std::string& name) {
   return dims;
 }
 
-// Whether the scales of a bias are those of the products that it is added to.
+// Returns whether the scales of a bias are those of the products that it is added to.
 bool HasScaleOfProducts(const Model& model, const IntegerCodes& bias, const IntegerCodes& data,
                         const IntegerCodes& weight) {
-  // QuantizeWeights, which computes scales while the model is written, makes them so.
+  // QuantizeWeights computes scales while the model is written, and gives biases those of products.
   if (model.IsDeferred(bias.scale)) return true;
   const std::span<const float> scales = FloatsOf(model, bias.scale);
   const std::span<const float> of_weight = FloatsOf(model, weight.scale);

@@ -18,11 +18,12 @@ constexpr const char* kDomain = "bitpress";
 constexpr std::string_view kPrefix = "QuantizeDequantize_";
 constexpr const char* kParametric = "QuantizeDequantize_bfp";
 
-// Any shape as [outer, length, inner] around the axis, and that cut into blocks.
+// The names of shapes that view any tensor as [outer, length, inner] around the axis, and cut that
+// into blocks.
 struct BlockDims {
   std::string shape;        // of the input
   std::string length;       // of the axis
-  std::string padding;      // how much is added to it for whole blocks
+  std::string padding;      // added to the length for whole blocks
   std::string tensor_dims;  // [outer, length, inner]
   std::string padded_dims;  // [outer, padded length, inner]
   std::string flat_dims;    // [blocks, block_size, inner]
@@ -31,7 +32,7 @@ struct BlockDims {
 
 BlockDims AddBlockDims(FunctionBody& body, const FormatSpec& spec, const std::string& x) {
   BlockDims dims;
-  // 1. The axis from the front, as a vector of one.
+  // 1. Count the axis from the front, as a vector of one element.
   dims.shape = body.Add("Shape", "shape", {x});
   const std::string rank = body.Add("Shape", "rank", {dims.shape});
   const std::string axis = body.IntegerAttribute("axis");
@@ -39,7 +40,7 @@ BlockDims AddBlockDims(FunctionBody& body, const FormatSpec& spec, const std::st
   const std::string from_end = body.Add("Add", "axis_from_end", {axis, rank});
   const std::string begin = body.Add("Where", "axis_begin", {is_negative, from_end, axis});
   const std::string end = body.Add("Add", "axis_end", {begin, body.Integers({1})});
-  // 2. Products of dimensions; of none it is 1.
+  // 2. Multiply dimensions; the product of none is 1.
   const auto product = [&](const std::string& name, const std::string& first,
                            const std::string& last) {
     const std::string part = body.Add("Slice", name + "_dims", {dims.shape, first, last});
@@ -48,7 +49,7 @@ BlockDims AddBlockDims(FunctionBody& body, const FormatSpec& spec, const std::st
   const std::string outer = product("outer", body.Integers({0}), begin);
   dims.length = product("length", begin, end);
   const std::string inner = product("inner", end, rank);
-  // 3. Whole blocks.
+  // 3. Make whole blocks.
   const std::string block_size = body.Integers({spec.block_size});
   const std::string up_to_whole =
       body.Add("Add", "length_and_rest", {dims.length, body.Integers({spec.block_size - 1})});
@@ -71,10 +72,10 @@ BlockDims AddBlockDims(FunctionBody& body, const FormatSpec& spec, const std::st
   return dims;
 }
 
-// `values` for ONNX Runtime's shape inference, which does not see that they have the shape of
-// `like`: a model would be left with unknown shapes behind every quantizer, and takes a time to
-// load that is quadratic in their number. PRelu has the shape of its first input whatever the
-// slope's is; of -1 it makes minus the slope.
+// Returns `values` in a form whose shape ONNX Runtime infers to be that of `like`. ONNX Runtime
+// does not see that by itself. The model would have unknown shapes behind every quantizer, and the
+// time to load it would be quadratic in their number. PRelu has the shape of its first input
+// whatever the shape of the slope. Applied to -1 it gives minus the slope.
 std::string WithShapeOf(FunctionBody& body, const std::string& like, const std::string& values) {
   const std::string minus_one = body.Scalar(-1.0);
   const std::string minus_ones = body.Add("Clip", "minus_ones", {like, minus_one, minus_one});
@@ -102,7 +103,7 @@ size_t NumberRank(const FormatSpec& spec) {
   return spec.sub_block_size > 0 ? 4 : 3;
 }
 
-// The format that a quantizer computes, with the defaults that its operator has.
+// Returns the format that a quantizer computes, with the defaults of its operator.
 FormatSpec SpecOfNode(const graph::Node& node) {
   const std::string& op_type = node.op_type();
   std::string format = op_type.substr(kPrefix.size());
@@ -136,7 +137,7 @@ bool IsOurQuantizer(const graph::Node& node) {
   return node.domain() == kDomain && node.op_type().starts_with(kPrefix);
 }
 
-// Our quantizers by operator, those in the bodies of control flow too.
+// Returns our quantizers by operator, including those in bodies of control flow.
 std::map<std::string, std::vector<graph::Node>> QuantizersOf(const graph::Model& model) {
   std::map<std::string, std::vector<graph::Node>> by_operator;
   for (const graph::Node& node : model.AllNodes()) {
@@ -145,7 +146,8 @@ std::map<std::string, std::vector<graph::Node>> QuantizersOf(const graph::Model&
   return by_operator;
 }
 
-// Throws Error(kUnsupported) with the reason if one function cannot stand for all the nodes.
+// Returns the format that all the nodes share. Throws Error(kUnsupported) with the reason if one
+// function cannot stand for all of them.
 FormatSpec CommonSpec(const graph::Model& model, const std::vector<graph::Node>& nodes,
                       int64_t opset) {
   if (opset < kFirstPortableOpset) {

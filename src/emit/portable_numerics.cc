@@ -21,8 +21,8 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLeastNormal = 0x1p-126;
 constexpr int64_t kBlockAxis = 1;
 
-// Largest magnitudes are brought to where float32 has all its bits and room above: values below 1
-// by the first factor, others by the second.
+// Factors that bring the largest magnitude to a range where float32 has all its bits and room
+// above. The first is for values below 1, the second for others.
 constexpr double kRaise = 0x1p64;
 constexpr double kLower = 0x1p-32;
 
@@ -31,12 +31,12 @@ double PowerOfTwo(int exponent) { return std::ldexp(1.0, exponent); }
 bool IsFloat(const FormatSpec& spec) { return formats::IsFloatElement(spec.element_type); }
 bool IsTwosComplement(const FormatSpec& spec) { return spec.zero_rule == ZeroRule::kPositive; }
 
-// Bits behind the leading one that an element has.
+// Returns the number of bits of an element behind the leading one.
 int FractionBits(const FormatSpec& spec) {
   return IsFloat(spec) ? formats::LayoutOf(spec.element_type).mantissa_bits : spec.element_bits - 2;
 }
 
-// The distance of neighbouring element values around zero, at a shared exponent of 0.
+// Returns the distance of neighbouring element values around zero, at a shared exponent of 0.
 double SmallestStep(const FormatSpec& spec) {
   const int exponent = IsFloat(spec) ? 1 - formats::LayoutOf(spec.element_type).bias : 0;
   return PowerOfTwo(exponent - FractionBits(spec));
@@ -45,15 +45,15 @@ double SmallestStep(const FormatSpec& spec) {
 // --- Rounding to elements
 // -----------------------------------------------------------------------------------------------
 
-// Elements that are NaN or infinite.
+// Returns where elements are NaN or infinite.
 std::string IsSpecial(FunctionBody& body, const std::string& x) {
   const std::string zero_or_nan = body.Add("Mul", "zero_or_nan", {x, body.Number(0.0)});
   return body.Add("IsNaN", "is_special", {zero_or_nan});
 }
 
-// Magnitudes to the nearest, ties to even, that have the smallest step or, of a float type, keep
-// its mantissa bits. REQUIRES: magnitudes of a float type are below 2^(105 + mantissa_bits), of an
-// integer type 2 at most.
+// Rounds magnitudes to the nearest, ties to even. The results are multiples of the smallest step.
+// For a float type they also keep only its mantissa bits. REQUIRES: magnitudes are below 2^(105 +
+// mantissa_bits) for a float type, and at most 2 for an integer type.
 std::string RoundMagnitudes(FunctionBody& body, const FormatSpec& spec,
                             const std::string& magnitude) {
   std::string anchor = body.Number(std::ldexp(SmallestStep(spec), kMantissaBits + 1));
@@ -66,8 +66,8 @@ std::string RoundMagnitudes(FunctionBody& body, const FormatSpec& spec,
   return body.Add("Sub", "rounded_magnitude", {anchor, below_anchor});
 }
 
-// `magnitude` with the sign that `x` has, that of zeros included. REQUIRES: where the magnitude is
-// not 0, |x| is at least half of the smallest step.
+// Returns `magnitude` with the sign of `x`, also if `x` is a zero. REQUIRES: |x| is at least half
+// of the smallest step where the magnitude is not 0.
 std::string WithSignOf(FunctionBody& body, const FormatSpec& spec, const std::string& x,
                        const std::string& magnitude) {
   constexpr int kMostInOneFactor = 126;
@@ -83,8 +83,8 @@ std::string WithSignOf(FunctionBody& body, const FormatSpec& spec, const std::st
   return body.Add("Mul", "with_sign", {magnitude, sign});
 }
 
-// `saturated` to whole numbers of steps by another rule than half to even, back in units of the
-// scale; of half away from zero the magnitude.
+// Rounds `saturated` to whole numbers of steps by a rule other than half to even. The result is in
+// units of the scale. For half away from zero it is the magnitude.
 std::string RoundSteps(FunctionBody& body, const FormatSpec& spec, const std::string& saturated) {
   const int fraction_bits = FractionBits(spec);
   const std::string per_step = body.Number(PowerOfTwo(fraction_bits));
@@ -101,7 +101,7 @@ std::string RoundSteps(FunctionBody& body, const FormatSpec& spec, const std::st
   return body.Add("Mul", "rounded_steps", {whole, body.Number(PowerOfTwo(-fraction_bits))});
 }
 
-// The nearest element values, in units of the scale.
+// Returns the nearest element values, in units of the scale.
 std::string RoundToElements(FunctionBody& body, const FormatSpec& spec, double max_value,
                             const std::string& scaled) {
   const double step = SmallestStep(spec);
@@ -112,7 +112,7 @@ std::string RoundToElements(FunctionBody& body, const FormatSpec& spec, double m
   std::string magnitude;
   if (spec.rounding == RoundingMode::kHalfToEven) {
     if (IsTwosComplement(spec)) {
-      // An anchor that serves both signs, and gives +0 for all zeros.
+      // This anchor serves both signs and gives +0 for all zeros.
       const std::string anchor = body.Number(1.5 * std::ldexp(step, kMantissaBits));
       const std::string below_anchor = body.Add("Sub", "below_anchor", {anchor, saturated});
       return body.Add("Sub", "rounded", {anchor, below_anchor});
@@ -160,32 +160,32 @@ class BlockBody {
   BlockRange range_;
   std::string x_;                 // the blocks, subnormals flushed where the format does
   std::string finite_;            // the blocks, 0 for NaN and infinity
-  std::string is_special_;        // where that is
-  std::string wanted_sub_scale_;  // of each sub-block
+  std::string is_special_;        // where elements are NaN or infinite
+  std::string wanted_sub_scale_;  // the scale that each sub-block wants
 };
 
-// 2^(the exponent that a largest magnitude wants before it is limited); 0 or infinity beyond what
-// float32 holds.
+// Returns 2^e for the exponent e that a largest magnitude wants before it is limited. The result is
+// 0 or infinity beyond the range of float32.
 std::string BlockBody::WantedScale(const std::string& largest) {
-  // 1. Into a range where nothing under- or overflows.
+  // 1. Bring the value into a range where nothing under- or overflows.
   const std::string is_small = Add("Less", "is_small", {largest, Number(1.0)});
   const std::string factor = Add("Where", "factor", {is_small, Number(kRaise), Number(kLower)});
   const std::string value = Add("Mul", "in_range", {largest, factor});
-  // 2. The power of two at or below: the nearest one (rounding to one bit), or half of it.
+  // 2. Take the power of two at or below: the nearest one (rounding to one bit), or half of it.
   const std::string anchor = Add("Mul", "power_anchor", {value, Number(PowerOfTwo(kMantissaBits))});
   const std::string below_anchor = Add("Sub", "below_power_anchor", {anchor, value});
   const std::string nearest = Add("Sub", "nearest_power", {anchor, below_anchor});
   const std::string is_above = Add("Greater", "is_above", {nearest, value});
   const std::string half = Add("Mul", "half_power", {nearest, Number(0.5)});
   std::string power = Add("Where", "power", {is_above, half, nearest});
-  // The next power where value `compares` to `limit` times this one.
+  // Takes the next power where value `compares` to `limit` times this one.
   const auto raise = [&](const char* compares, double limit) {
     const std::string top = Add("Mul", "top", {power, Number(limit)});
     const std::string is_beyond = Add(compares, "is_beyond", {value, top});
     const std::string next = Add("Mul", "next_power", {power, Number(2.0)});
     power = Add("Where", "chosen_power", {is_beyond, next, power});
   };
-  // 3. Even: from where half a step of the element more reaches the next power.
+  // 3. Even: take the next power if half a step of the element more reaches it.
   if (spec_.scale_choice == ScaleChoice::kEven) {
     raise("GreaterOrEqual", 2 - PowerOfTwo(-range_.fraction_bits - 1));
   }
@@ -193,11 +193,11 @@ std::string BlockBody::WantedScale(const std::string& largest) {
   if (spec_.family == formats::Family::kBlockFloat) {
     power = Add("Max", "stored_power", {power, Number(kRaise * 0x1p-127)});
   }
-  // 5. Ceil: where the largest element value does not reach.
+  // 5. Ceil: take the next power if the largest element value does not reach the value.
   if (spec_.scale_choice == ScaleChoice::kCeil) {
     raise("Greater", std::ldexp(range_.max_value, -range_.max_exponent));
   }
-  // 6. Less emax, and out of the range of step 1.
+  // 6. Subtract emax, and undo the factor of step 1.
   if (range_.max_exponent != 0) {
     power = Add("Mul", "less_emax", {power, Number(PowerOfTwo(-range_.max_exponent))});
   }
@@ -210,12 +210,12 @@ std::string BlockBody::Limited(const std::string& scale) {
               body_.Scalar(PowerOfTwo(range_.max_shared_exponent))});
 }
 
-// The blocks quantized and dequantized; special elements give anything.
+// Quantizes and dequantizes the blocks. Results for special elements are arbitrary.
 std::string BlockBody::QuantizeAt(const std::string& shared_scale) {
   std::string scale = shared_scale;
   if (has_sub_blocks()) {
-    // A sub-block lowers the scale as far as it wants itself. Where that is below 2^-127 all values
-    // are zero, and 1 / scale shall be finite.
+    // A sub-block lowers the scale as far as it wants itself. All values are zero if that is below
+    // 2^-127, and 1 / scale must be finite.
     const int max_shift = (1 << spec_.sub_block_shift_bits) - 1;
     const std::string lowered =
         Add("Mul", "lowered_scale", {scale, Number(PowerOfTwo(-max_shift))});
@@ -227,7 +227,7 @@ std::string BlockBody::QuantizeAt(const std::string& shared_scale) {
   const std::string scaled = Add("Mul", "scaled", {x_, inverse_scale});
   const std::string rounded = RoundToElements(body_, spec_, range_.max_value, scaled);
   const std::string decoded = Add("Mul", "decoded", {rounded, scale});
-  // What an element is worth may be too large for float32.
+  // The decoded value of an element may be too large for float32.
   const bool fits = spec_.family == formats::Family::kBlockFloat ||
                     (IsFloat(spec_) && spec_.scale_choice == ScaleChoice::kFloor);
   if (fits) return decoded;
@@ -235,8 +235,8 @@ std::string BlockBody::QuantizeAt(const std::string& shared_scale) {
              {decoded, body_.Scalar(-kLargestFloat), body_.Scalar(kLargestFloat)});
 }
 
-// The sum of squared errors of each block, added up in the order of its elements (CumSum does; the
-// order of ReduceSum is nobody's promise).
+// Returns the sum of squared errors of each block, added up in the order of its elements. CumSum
+// keeps that order; ReduceSum promises none.
 std::string BlockBody::SquaredError(const std::string& scale, const std::string& error_unit,
                                     const std::string& flat_dims) {
   const std::string decoded = QuantizeAt(scale);
@@ -254,9 +254,9 @@ std::string BlockBody::SquaredError(const std::string& scale, const std::string&
   return Add("Unsqueeze", "squared_error_of_blocks", {total, body_.Integers({kBlockAxis})});
 }
 
-// Of the floor's scale, half and twice that the one with the least error, the lowest on ties.
-// Errors are in units of the floor's scale; where limits change that, they are the same for all
-// three.
+// Returns the scale with the least error among the floor's scale, half of it and twice of it. Ties
+// go to the lowest. Errors are in units of the floor's scale. If limits change that unit, it is
+// still the same for all three.
 std::string BlockBody::LeastErrorScale(const std::string& wanted, const std::string& flat_dims) {
   body_.SetPrefix("floor_");
   const std::string floor = Limited(wanted);
@@ -282,7 +282,7 @@ std::string BlockBody::Quantize(const std::string& blocks, const std::string& fl
   const bool is_nan_block = spec_.special_rule == SpecialRule::kNanBlock;
   is_special_ = IsSpecial(body_, blocks);
   const std::string magnitude = Add("Abs", "magnitude", {blocks});
-  // Infinity marks the blocks that become NaN; other formats look past it.
+  // Infinity marks the blocks that become NaN. Other formats ignore it.
   const std::string finite_magnitude =
       Add("Where", "finite_magnitude",
           {is_special_, Number(is_nan_block ? kInfinity : 0.0), magnitude});
@@ -318,8 +318,8 @@ std::string BlockBody::Quantize(const std::string& blocks, const std::string& fl
   return Add("Where", "quantized", {is_nan, Number(kNan), decoded});
 }
 
-// Elements with float32's own exponents, for which RoundMagnitudes has no room: values above 1 are
-// rounded 2^32 times smaller.
+// Rounds elements with float32's own exponents, for which RoundMagnitudes has no room. So values
+// above 1 are rounded 2^32 times smaller.
 std::string RoundWideElements(FunctionBody& body, const FormatSpec& spec, double max_value,
                               const std::string& x) {
   const auto number = [&](double value) { return body.Number(value); };

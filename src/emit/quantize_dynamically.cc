@@ -23,7 +23,7 @@ struct Codes {
   std::string codes;
   std::string scale;
   std::string zero_point;
-  // The sums of its columns, and of its rows, as its codes mean them; "": nobody needs them.
+  // The sums of the decoded columns and rows; "" if nothing reads them.
   std::string column_sums = {};
   std::string row_sums = {};
 };
@@ -46,7 +46,7 @@ class DynamicQuantizer {
         pool_(pool),
         rows_(model) {
     const plan::QuantPlan& plan = resolved.plan;
-    // Before any node is replaced. Dynamic activations take every code.
+    // The weights are collected before any node is replaced. Dynamic activations take every code.
     const plan::ChannelCodesTable unknown;
     const weights::PairRules rules(plan, model, unknown);
     for (const TensorPlan& row : plan.tensors) {
@@ -74,7 +74,8 @@ class DynamicQuantizer {
   }
 
  private:
-  // An activation quantized in one graph: ONNX Runtime fuses the quantizer with products beside it.
+  // An activation that is quantized in one graph. ONNX Runtime fuses the quantizer with products
+  // beside it.
   template <typename CodesOfActivation>
   struct Quantized {
     Node quantizer;  // the reader goes, the quantizer stays
@@ -83,7 +84,7 @@ class DynamicQuantizer {
   template <typename CodesOfActivation>
   using QuantizedGraphs = std::vector<Quantized<CodesOfActivation>>;
 
-  // All operators that read one activation.
+  // Quantizes one activation and replaces all operators that read it.
   void Quantize(const TensorPlan& row) {
     QuantizedGraphs<Codes> quantized;
     QuantizedGraphs<RowCodes> quantized_rows;
@@ -107,7 +108,8 @@ class DynamicQuantizer {
     }
   }
 
-  // Those of the graph that `reader` stands in; quantizes the activation there if nobody has.
+  // Returns the codes in the graph of `reader`. Quantizes the activation there if no other reader
+  // has.
   template <typename CodesOfActivation>
   CodesOfActivation CodesIn(QuantizedGraphs<CodesOfActivation>& graphs, const std::string& value,
                             const Node& reader) {
@@ -230,7 +232,7 @@ class DynamicQuantizer {
     return fmt::format("{}_{}", output, what);
   }
 
-  // Of codes: folded when the model is loaded.
+  // Transposes codes. ONNX Runtime folds the node when the model is loaded.
   std::string Transpose(const std::string& codes, const std::vector<int64_t>& perm) {
     const auto [found, is_new] = transposed_.try_emplace(codes);
     if (is_new) {
@@ -242,7 +244,7 @@ class DynamicQuantizer {
     return found->second;
   }
 
-  // [C] -> [C, 1, 1], to be added to an image.
+  // Reshapes a bias from [C] to [C, 1, 1], so that it can be added to an image.
   std::string SpreadBias(const Node& node) {
     const std::string& bias = node.input(2);
     const graph::HeldInitializer source = model_.HoldInitializer(bias);
@@ -271,14 +273,15 @@ class DynamicQuantizer {
     statistics->value = statistics->quantized = row.value;
     statistics->format = row.format;
     statistics->num_elements = NumElements(source.dims);
-    // Scales of channels are multiplied with images; the operator takes one zero point.
+    // The scales of channels are multiplied with images, so they get its rank. The operator takes
+    // one zero point.
     std::vector<int64_t> scale_dims = weight->scale_dims();
     std::vector<int64_t> zero_point_dims = scale_dims;
     if (is_conv && !scale_dims.empty()) {
       scale_dims.resize(source.dims.size() - 1, 1);
       zero_point_dims.clear();
     } else if (row.integer->granularity == plan::Granularity::kPerBlock) {
-      // Of a recurrent weight, a block a row: [directions, 4 * hidden, 1].
+      // A recurrent weight has one block for each row: [directions, 4 * hidden, 1].
       scale_dims.pop_back();
       zero_point_dims = scale_dims;
     }
@@ -291,7 +294,7 @@ class DynamicQuantizer {
     std::vector<graph::DeferredTensor> stored = {{names.codes, type, source.dims},
                                                  {names.scale, DataType::kFloat, scale_dims},
                                                  {names.zero_point, type, zero_point_dims}};
-    std::vector<size_t> summed_axes;  // of which sums are stored: 0 for those of columns
+    std::vector<size_t> summed_axes;  // axes whose sums are stored; 0: sums of columns
     for (const size_t axis : {size_t{0}, size_t{1}}) {
       if (!summed_.contains({&row, axis})) continue;
       std::string& name = axis == 0 ? names.column_sums : names.row_sums;
@@ -330,7 +333,7 @@ class DynamicQuantizer {
   std::map<std::pair<std::string, int64_t>, const TensorPlan*> weights_;  // by node and input
   std::map<const TensorPlan*, std::vector<weights::PairRule>> pairs_;
   std::map<const TensorPlan*, Codes> stored_;
-  std::set<std::pair<const TensorPlan*, size_t>> summed_;  // weights whose sums along an axis count
+  std::set<std::pair<const TensorPlan*, size_t>> summed_;  // weights and the axes to sum along
   ProductsOfRows rows_;
   std::map<std::string, std::string> transposed_;
   std::map<std::pair<std::string, size_t>, std::string> spread_;
@@ -351,7 +354,7 @@ SplitPlan SplitDynamic(const plan::QuantPlan& plan) {
   split.dynamic.tensors.clear();
   split.rest.tensors.clear();
   for (const TensorPlan& row : plan.tensors) {
-    // Only activations that are dynamic: others of such a node are quantized as always.
+    // Only dynamic activations move; other activations of such a node are quantized as always.
     const bool may_split = row.role != plan::Role::kActivation && !nodes.empty();
     TensorPlan dynamic = row;
     TensorPlan rest = row;

@@ -49,7 +49,7 @@ class WeightQuantizer {
         store_(model, sink) {}
 
   QuantizedWeights Run() {
-    // Who gets a copy is settled before anything changes.
+    // The weights that get a copy are chosen before anything changes.
     std::vector<std::pair<const TensorPlan*, bool>> rows;
     for (const TensorPlan& row : plan_.tensors) {
       if (IsWeightRow(row) && !IsDone(row)) rows.emplace_back(&row, IsReadElsewhere(row));
@@ -68,7 +68,7 @@ class WeightQuantizer {
   }
 
  private:
-  // Whether an earlier run gave every reader its quantized value.
+  // Returns whether an earlier run gave every reader its quantized value.
   bool IsDone(const TensorPlan& row) const {
     return !row.uses.empty() && std::ranges::all_of(row.uses, [&](const plan::TensorUse& use) {
       const graph::Node node = index_.Find(use);
@@ -88,7 +88,7 @@ class WeightQuantizer {
     });
   }
 
-  // Why a weight is not packed, whatever its format; empty if it may be.
+  // Returns the reason why a weight cannot be packed in any format; empty if it can.
   std::string WhyNotPacked(const graph::HeldInitializer& source) const {
     if (storage_ == Storage::kSimulated) return "storage=simulated";
     const int64_t num_elements = NumElements(source.dims);
@@ -114,7 +114,7 @@ class WeightQuantizer {
     return row.uses.empty() ? "the model" : index_.Find(row.uses.front()).Describe();
   }
 
-  // The scale of the activation that a node multiplies; nothing if it is not an integer.
+  // Returns the scale of the activation that a node multiplies; nothing if it is not an integer.
   std::optional<float> InputScale(const plan::TensorUse& use) const {
     const auto activation = activations_.find(use.node);
     if (activation == activations_.end()) return std::nullopt;
@@ -122,7 +122,7 @@ class WeightQuantizer {
     return found == scales_.end() ? std::nullopt : std::optional(found->second.scale);
   }
 
-  // Integer weights know the biases that are added to their products before any is changed.
+  // Tells integer weights the biases that are added to their products, before any weight changes.
   void PrepareIntegers() {
     std::map<const TensorPlan*, std::vector<weights::Int32Bias>> biases;
     for (const TensorPlan& row : plan_.tensors) {
@@ -260,7 +260,7 @@ class WeightQuantizer {
     if (has_copy) target = model_.FreshName(row.value + "_quantized");
     statistics->quantized = target;
     if (statistics->unpacked_reason.empty()) {
-      // Its name will be that of a node's output.
+      // A node's output takes over the name of the weight.
       if (!has_copy) MoveReadersAway(row, target);
       const weights::PackedStorage packed =
           weights::StoragePacked(job->spec(), job->source().dims, job->view(), opset_);
@@ -280,7 +280,7 @@ class WeightQuantizer {
     result_.weights.push_back(statistics);
   }
 
-  // Gives the row's readers the quantized value. The original goes if nobody else reads it.
+  // Gives the row's readers the quantized value. Removes the original if nothing else reads it.
   void Redirect(const TensorPlan& row, const std::string& target, bool has_copy) {
     for (const plan::TensorUse& use : row.uses) {
       index_.Find(use).set_input(static_cast<size_t>(use.input), target);
@@ -308,7 +308,7 @@ class WeightQuantizer {
   IntegerReaders integer_readers_;
   weights::PairRules pair_rules_;
   const plan::WeightScaleTable& weight_scales_;
-  // Integer weights by the node that reads them, and their job.
+  // The integer weights by the node that reads them, with their job.
   std::map<std::string, const TensorPlan*> weight_of_node_;
   std::map<const TensorPlan*, std::shared_ptr<const weights::IntegerWeight>> integers_;
   int64_t opset_;

@@ -31,7 +31,7 @@ std::vector<float> Floats(const graph::Model& model, const std::string& name) {
   return {values.begin(), values.end()};
 }
 
-// What the specification gives for a tensor seen as [outer, axis, inner].
+// Returns the result that the specification gives for a tensor seen as [outer, axis, inner].
 std::vector<float> Expected(const std::vector<float>& x, const plan::TensorPlan& row, int64_t outer,
                             int64_t axis, int64_t inner) {
   std::vector<float> y(x.size());

@@ -121,7 +121,7 @@ class DamagedInteger : public testing::Test {
     Quantize(model_, "uint4", "per_block", "false", Storage::kPacked);
   }
 
-  // What the reader says of the node once `attributes` are those, and inputs in this order.
+  // Returns the reader's error for a node with these attributes, and inputs in this order.
   std::string Complaint(const std::vector<std::pair<std::string, graph::Attribute>>& attributes,
                         const std::vector<std::string>& inputs = {
                             "fc_weight_codes", "fc_weight_scales", "fc_weight_zero_points"}) {

@@ -19,13 +19,13 @@ using graph::Use;
 
 constexpr const char* kMicrosoft = "com.microsoft";
 
-// Elements keep their values on the way from the first input to the output.
+// Operators whose elements keep their values on the way from the first input to the output.
 constexpr std::string_view kMoving[] = {"MaxPool",  "Reshape",      "Transpose",    "Flatten",
                                         "Squeeze",  "Unsqueeze",    "Slice",        "Gather",
                                         "Identity", "DepthToSpace", "SpaceToDepth", "Expand",
                                         "Tile",     "ReduceMax",    "Resize"};
-// Of one input, computed by tables or sums: the operator of ONNX Runtime has the same name behind
-// "QLinear".
+// Operators of one input that are computed by tables or sums. The operator of ONNX Runtime has the
+// prefix "QLinear".
 constexpr std::string_view kUnary[] = {"GlobalAveragePool", "AveragePool", "Sigmoid", "LeakyRelu"};
 constexpr std::string_view kBinary[] = {"Add", "Mul"};
 
@@ -39,7 +39,7 @@ void Append(std::vector<std::string>& list, std::vector<std::string> more) {
   list.insert(list.end(), more.begin(), more.end());
 }
 
-// Why a node stays as it is. Not an error.
+// The reason why a node stays as it is, which is no error. "" if it was rewritten.
 using Reason = std::string;
 
 class Rewriter {
@@ -72,14 +72,14 @@ class Rewriter {
            Contains(kUnary, node) || Contains(kBinary, node);
   }
 
-  // The QuantizeLinear behind a node, and the nodes between the two, whose work saturation does.
+  // The QuantizeLinear behind a node, and the nodes between the two, which saturation replaces.
   struct Result {
     IntegerCodes codes;
     Node quantize;
     std::vector<Node> between;
   };
 
-  // Nothing, with a reason, if the result is not quantized in this way.
+  // Returns the result of a node; nothing, with a reason, if it is not quantized in this way.
   std::optional<Result> ResultOf(const Node& node, Reason& reason) const {
     std::vector<Node> between;
     std::string value = node.output(0);
@@ -117,7 +117,7 @@ class Rewriter {
     }
   }
 
-  // The reason why not, or "".
+  // Rewrites a node. Returns "", or the reason if the node stays.
   Reason Rewrite(const Node& node) {
     if (IsStandardOp(node, "Conv")) return RewriteConv(node);
     if (IsStandardOp(node, "MatMul") || IsStandardOp(node, "Gemm")) return RewriteProduct(node);
@@ -126,7 +126,7 @@ class Rewriter {
     return RewriteElementwise(node);
   }
 
-  // Pairs of types that ONNX Runtime computes.
+  // Returns whether ONNX Runtime computes this pair of types.
   static bool IsPair(const IntegerCodes& x, const IntegerCodes& w) {
     return x.type == DataType::kUInt8 || w.type == DataType::kInt8;
   }
@@ -248,7 +248,7 @@ class Rewriter {
     return "";
   }
 
-  // The node stays, but reads and gives codes.
+  // Makes a node that stays read and give codes.
   Reason RewriteMoving(Node node) {
     const std::optional<IntegerCodes> x = ActivationCodes(model_, node.input(0));
     if (!x) return "its data are other codes than 8 bits";
@@ -267,8 +267,8 @@ class Rewriter {
     return "";
   }
 
-  // What quantized the result of a node, and what stands between; their readers are left to what
-  // gives the codes now.
+  // Removes the quantizer of a node's result and the nodes between. Their readers read the node
+  // that gives the codes now.
   void RemoveChain(Result& y) {
     y.quantize.set_output(0, model_.FreshName(y.codes.codes + "_replaced"));
     model_.RemoveNode(y.quantize);
@@ -277,8 +277,8 @@ class Rewriter {
     }
   }
 
-  // Puts a node in the place of another and of what quantizes its result; without `y` it gives the
-  // same floats.
+  // Replaces a node, and the quantizer of its result, by a new node. Without `y` the new node gives
+  // the same floats.
   void Replace(Node node, std::optional<Result> y, NodeSpec spec) {
     spec.outputs = {y ? y->codes.codes : node.output(0)};
     if (!spec.domain.empty()) model_.SetOpsetImport(spec.domain, 1);

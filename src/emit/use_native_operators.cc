@@ -20,10 +20,10 @@ using graph::Use;
 
 constexpr int64_t kLeastBlock = 16;
 constexpr int64_t kLargestMatMulBlock = 256;
-// Smaller blocks of 2 bits take ONNX Runtime's slow path.
+// The least block of 2 bits; smaller ones take ONNX Runtime's slow path.
 constexpr int64_t kLeastTwoBitBlock = 64;
 
-// Why a matrix product cannot be a MatMulNBits, "" if it can.
+// Returns the reason why a matrix product cannot be a MatMulNBits, "" if it can.
 std::string WhyNotMatMul(const Model& model, const Use& use, int64_t axis,
                          const std::vector<int64_t>& dims) {
   const Node& node = use.node;
@@ -261,7 +261,7 @@ class Rewriter {
     return spec;
   }
 
-  // Puts a node with the same output in the place of another.
+  // Replaces a node by a new one with the same output.
   void Replace(Node node, graph::NodeSpec spec) {
     const std::string output = node.output(0);
     const graph::ValueInfo info = model_.InfoOf(output);

@@ -31,8 +31,8 @@ struct FinetuneOptions {
   std::vector<std::string> op_types = {};  // only layers of these; empty: all
   bool adds_biases = true;  // pass bias_correction: to layers without one, where they are better
   LayerTunerOptions tuner;
-  // Where what was learned is kept; empty: nowhere. The journal of a run that was stopped is read
-  // first. It stays: whoever has written the result removes it.
+  // The journal file that keeps the learned results; empty: none. The journal of a run that was
+  // stopped is read first. It stays until whoever has written the result removes it.
   std::filesystem::path journal = {};
   GatherOptions gather = {.hold_back_every = 8};
 };

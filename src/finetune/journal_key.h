@@ -1,5 +1,5 @@
-// What the results of fine-tuning depend on, as one line of text: a journal of another key is not
-// read.
+// The key of a fine-tuning journal: one line of text with everything that the results depend on. A
+// journal with another key is not read.
 #pragma once
 
 #include <string>

@@ -32,8 +32,8 @@ struct LayerTunerOptions {
   bool activation_order = true;
   // GPTQ: scales are chosen anew, see plan::FinetuneSettings.
   bool refresh_scales = false;
-  // Whether CorrectBias follows. Then the means of errors do not count, because the bias takes them
-  // out; otherwise the bias stays that of the float model, and they do.
+  // True if CorrectBias follows. Then the means of errors do not count, because the bias takes them
+  // out. Otherwise the bias stays that of the float model, and the means count.
   bool corrects_bias = true;
 };
 

@@ -179,7 +179,7 @@ void ModelImpl::IndexInfo() {
 void ModelImpl::IndexListsOf(onnx::GraphProto& graph, onnx::GraphProto* body) {
   for (auto& info : *graph.mutable_value_info()) {
     ValueEntry& entry = At(info.name());
-    // What another graph says counts only as long as the value's own graph is silent.
+    // The entry of another graph counts only as long as the value's own graph has none.
     if (entry.listed_info != nullptr && entry.body != body) continue;
     entry.listed_info = &info;
     entry.listed_in = body;

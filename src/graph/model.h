@@ -163,7 +163,7 @@ struct DeferredTensor {
 // A function that computes the tensors of one group, in the order in which they were declared.
 using TensorProducer = std::function<std::vector<Tensor>()>;
 
-// Where the initializers of a saved model lie.
+// The place of the initializers of a saved model.
 enum class ExternalData {
   kIfNeeded,  // in the model's file, if that stays below 2 GB
   kAlways,    // in a file beside it

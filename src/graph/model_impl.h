@@ -57,7 +57,8 @@ struct ValueEntry {
   TensorStorage storage;                          // data of the initializer
   std::shared_ptr<const DeferredGroup> deferred;  // group that computes the data, if deferred
   size_t index_in_group = 0;
-  // What the lists of the graphs say about it. A body may describe a value from around it too.
+  // The entries for the value in the lists of the graphs. A body may also describe a value from
+  // around it.
   const onnx::ValueInfoProto* input_info = nullptr;
   const onnx::ValueInfoProto* output_info = nullptr;  // null also where the output has no type
   onnx::ValueInfoProto* listed_info = nullptr;        // in value_info

@@ -14,7 +14,8 @@
 
 namespace bitpress::kernels {
 
-// How the elements of a row-major array [outer, axis, inner] share scales and zero points.
+// The layout in which elements of a row-major array [outer, axis, inner] share scales and zero
+// points.
 struct ParamsLayout {
   int64_t outer = 1;
   int64_t axis = 1;

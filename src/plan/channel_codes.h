@@ -1,5 +1,5 @@
-// What the channels of a calibrated uint8 activation hold, as codes: what weights are chosen for
-// that must be right on every processor. Plain data.
+// The codes that the channels of a calibrated uint8 activation hold. Weights that must be right on
+// every processor are chosen for them. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace bitpress::plan {
 
 struct ChannelCodes {
-  // How many values of each channel came in all samples. 0: nothing more than `largest` is known.
+  // The number of values of each channel in all samples. 0: nothing but `largest` is known.
   uint64_t num_reads = 0;
   // The mean square of what quantizing changes in a value.
   double squared_error = 0;

@@ -1,4 +1,4 @@
-// What the user wishes of the passes that scale the channels of a float model: cross-layer
+// The user's settings for the passes that scale the channels of a float model: cross-layer
 // equalization (rewrite/equalize.h) and SmoothQuant (rewrite/smooth.h). Plain data.
 #pragma once
 

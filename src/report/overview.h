@@ -1,5 +1,5 @@
-// What the page says of a model as a whole: its settings, its sizes, which tensors are float and
-// why, and notes on how to read the figures.
+// The part of the page about the model as a whole: its settings, its sizes, which tensors are float
+// and why, and notes on how to read the figures.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What of the float model's accuracy is lost, and by which measure.
+// Returns the loss of the float model's accuracy, and the name of its measure.
 std::pair<double, std::string> LossOf(const evaluate::EvaluationReport& report) {
   if (report.top1 && report.reference_top1.value_or(0) > 0) {
     return {(*report.reference_top1 - *report.top1) / *report.reference_top1, "top-1"};
@@ -34,7 +34,7 @@ std::pair<double, std::string> LossOf(const evaluate::EvaluationReport& report) 
   return {std::pow(10, -*report.sqnr_db / 10), "noise"};
 }
 
-// The same by the caller's own measure. REQUIRES: both are there.
+// Returns the loss by the caller's own measure.
 double LossOf(double metric, double reference) {
   if (reference == 0) {
     Fail(ErrorCode::kInvalidArgument,
@@ -43,7 +43,7 @@ double LossOf(double metric, double reference) {
   return (reference - metric) / std::abs(reference);
 }
 
-// A model beside the output, gone at the end.
+// A model beside the output that is removed at the end.
 class Candidate {
  public:
   explicit Candidate(const fs::path& output, std::string_view suffix)
@@ -56,7 +56,7 @@ class Candidate {
   Candidate(const Candidate&) = delete;
   Candidate& operator=(const Candidate&) = delete;
   const fs::path& path() const { return path_; }
-  // A model of several files names them, and cannot be renamed.
+  // A model of several files names them, so it cannot be renamed.
   bool CanMove() const {
     std::error_code error;
     const bool has_data = fs::exists(data_, error);
@@ -104,7 +104,7 @@ evaluate::EvaluationReport EvaluateOne(const fs::path& model, const AutotuneOpti
   return Evaluate(evaluate);
 }
 
-// Measures a model that was tried; gives the name of the measure.
+// Measures a model that was tried. Returns the name of the measure.
 std::string MeasureTrial(const fs::path& model, const AutotuneOptions& options,
                          std::optional<double> reference_metric, AutotuneTrial& trial) {
   trial.evaluation = EvaluateOne(model, options);

@@ -21,7 +21,7 @@
 namespace bitpress::tasks {
 namespace {
 
-// The activations that a configuration quantizes, in graph order.
+// Returns the activations that a configuration quantizes, in graph order.
 std::vector<std::string> QuantizedActivations(const plan::QuantPlan& plan) {
   std::vector<std::string> values;
   std::set<std::string> seen;
@@ -37,7 +37,7 @@ std::vector<std::string> QuantizedActivations(const plan::QuantPlan& plan) {
   return values;
 }
 
-// Which axis channels of the activations lie along that convolutions and products read.
+// Returns the channel axis of each activation that convolutions and products read.
 std::map<std::string, int64_t> ChannelAxes(const graph::Model& model) {
   std::map<std::string, int64_t> axes;
   for (const graph::Node& node : model.AllNodes()) {
@@ -46,7 +46,7 @@ std::map<std::string, int64_t> ChannelAxes(const graph::Model& model) {
       if (axis && !model.IsInitializer(node.input(i))) axes.emplace(node.input(i), *axis);
     }
   }
-  // Where an activation is read in several ways: as it can be smoothed.
+  // An activation that is read in several ways has the axis along which it can be smoothed.
   for (const std::string& value : rewrite::ValuesToSmooth(model)) axes[value] = -1;
   return axes;
 }

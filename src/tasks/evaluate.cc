@@ -11,7 +11,8 @@ evaluate::EvaluationReport Evaluate(const EvaluateOptions& options) {
   data::SourceOptions source =
       SourceFor(runtime::LoadToRun(options.model), options.samples, options.num_threads);
   if (!options.reference.empty()) {
-    // What a quantized model's operators read may be less well known.
+    // The inputs of a quantized model's operators may be less well known than those of the float
+    // model.
     source.use_whole_items |= ops::HasTimeFirst(runtime::LoadToRun(options.reference));
   }
   source.read_ahead = false;  // times are measured

@@ -1,4 +1,4 @@
-// What is in a model file.
+// The task `inspect`: lists the contents of a model file.
 #include "tasks/inspect.h"
 
 #include <utility>

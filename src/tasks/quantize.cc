@@ -27,7 +27,8 @@
 namespace bitpress::tasks {
 namespace {
 
-// The statistics that a plan's integers need, from a file or from samples; empty if it needs none.
+// Returns the statistics that a plan's integers need, from a file or from samples; empty if it
+// needs none.
 calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::QuantPlan& plan,
                                      const QuantizeOptions& options) {
   const std::vector<std::string> values = calibrate::ValuesToCalibrate(plan);
@@ -91,9 +92,9 @@ finetune::Finetuned Finetune(graph::Model& model, plan::ResolvedPlan resolved,
                             finetune, pool);
 }
 
-// Checks the model that was written, which is right whatever cannot be read or written here:
-// samples that nothing else needed, or the check's temporary files. Without the latter the report
-// says why nothing was checked.
+// Checks the model that was written. The model is right even if something cannot be read or written
+// here: samples that nothing else needed, or the check's temporary files. Without the temporary
+// files, the report says why nothing was checked.
 void CheckWritten(const QuantizeOptions& options, QuantizeReport& report) {
   try {
     report.target = CheckTarget({.model = options.output, .samples = options.samples});
@@ -109,10 +110,10 @@ void CheckWritten(const QuantizeOptions& options, QuantizeReport& report) {
   }
 }
 
-// The float model, with what the plan for it depends on.
+// The float model, with the data that its plan depends on.
 struct Prepared {
   graph::Model model;
-  // Statistics that were read before the model was smoothed, which changes its values.
+  // The statistics from before the model was smoothed, which changes its values.
   std::optional<calibrate::CalibrationTable> table;
 };
 
@@ -145,7 +146,7 @@ Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& c
   return prepared;
 }
 
-// Gives the plan its scales and learned weights. `prepared.model` becomes what was learned.
+// Gives the plan its scales and learned weights. `prepared.model` becomes the fine-tuned model.
 plan::ResolvedPlan Resolve(plan::QuantPlan plan, Prepared& prepared, const QuantizeOptions& options,
                            ThreadPool& pool, finetune::FinetuneReport& report) {
   const calibrate::CalibrationTable table =

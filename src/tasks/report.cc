@@ -1,4 +1,4 @@
-// The page about a quantized model: what the rooms know of it, put together.
+// The task `report`: collects the data of the page about a quantized model.
 
 #include "tasks/report.h"
 
@@ -36,7 +36,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The configuration that a model of ours names.
+// Returns the configuration that a model of ours names.
 std::optional<plan::QuantConfig> ConfigOf(const graph::Model& model) {
   const auto metadata = model.Metadata();
   const auto found = metadata.find(ops::kConfigMetadata);
@@ -157,7 +157,8 @@ class Reporter {
             .table;
   }
 
-  // Of one run; about, where dimensions are not known and no statistics either.
+  // Returns the number of a value's elements in one run. It is an estimate if there are no
+  // statistics and dimensions are not known.
   uint64_t ElementsOf(const std::string& value) const {
     const auto statistics = table_.tensors.find(value);
     if (statistics != table_.tensors.end() && table_.num_samples > 0) {
@@ -211,7 +212,7 @@ class Reporter {
     }
   }
 
-  // The decisions behind the model, as far as they are known.
+  // Returns the plan behind the model, as far as it is known.
   std::optional<plan::QuantPlan> Decisions() const {
     if (options_.quantized != nullptr) return options_.quantized->plan;
     if (given_plan_) return given_plan_;
@@ -261,7 +262,7 @@ class Reporter {
   std::map<std::string, report::ActivationFormat> activation_formats_;
 };
 
-// A page instead of the model that it is about would be a loss.
+// Throws if the page would overwrite an input, such as the model that it is about.
 void CheckKeepsInputs(const ReportOptions& options) {
   const std::filesystem::path* const inputs[] = {&options.model, &options.reference,
                                                  &options.calibration, &options.plan_file,

@@ -60,7 +60,7 @@ class Trials {
   size_t num_measured_ = 0;
 };
 
-// The plan as a user will apply it: the same way, and so the same figures.
+// Measures the plan in the form that a user will apply, so that the figures are the same.
 search::Measurement MeasureFinal(const SearchOptions& options, const plan::QuantPlan& plan,
                                  const OwnMeasure& own) {
   const ScratchFolder folder;

@@ -331,7 +331,7 @@ std::vector<Tensor> QuantizeBias(const graph::HeldInitializer& bias, float input
   std::vector<float> scales;
   std::vector<QParams> params;
   for (size_t i = 0; i < (is_per_tensor ? 1 : x.size()); ++i) {
-    // Of scales that are far from 1 the product may be no normal number. Zero would make NaN of a
+    // The product of scales that are far from 1 may be no normal number. Zero would make NaN of a
     // bias of 0, and infinity NaN of its code.
     using Limits = std::numeric_limits<float>;
     const float product = input_scale * weight[is_per_tensor ? 0 : i % weight.size()].scale;

@@ -14,7 +14,8 @@
 namespace bitpress::weights {
 namespace {
 
-// What we wrote down about constants that are stored as floats. Others may have touched it since.
+// Returns the reasons in our metadata why constants are stored as floats. Others may have changed
+// the metadata since.
 std::map<std::string, std::string> Reasons(const std::map<std::string, std::string>& metadata) {
   std::map<std::string, std::string> reasons;
   const auto found = metadata.find(ops::kUnpackedMetadata);

@@ -32,7 +32,7 @@ double LostDb(const PairLoss& loss, double activation_noise) {
   return 10 * std::log10((loss.fitting + of_activation) / (loss.nearest + of_activation));
 }
 
-// How many positions of its input a node moves on for each of its output.
+// Returns the number of input positions that a node moves on for each output position.
 double InputsOfOutput(const graph::Node& node) {
   double stride = 1;
   for (const int64_t step : node.GetInts("strides")) stride *= static_cast<double>(step);
