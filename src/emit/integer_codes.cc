@@ -45,7 +45,8 @@ std::vector<int64_t> DimsOf(const Model& model, const std::string& name) {
 // Returns whether the scales of a bias are those of the products that it is added to.
 bool HasScaleOfProducts(const Model& model, const IntegerCodes& bias, const IntegerCodes& data,
                         const IntegerCodes& weight) {
-  // QuantizeWeights computes scales while the model is written, and gives biases those of products.
+  // A deferred scale is one that QuantizeWeights computes while the model is written. It gives
+  // biases the scales of their products.
   if (model.IsDeferred(bias.scale)) return true;
   const std::span<const float> scales = FloatsOf(model, bias.scale);
   const std::span<const float> of_weight = FloatsOf(model, weight.scale);

@@ -34,9 +34,10 @@ std::optional<IntegerCodes> CodesOf(const graph::Model& model, const std::string
 // Returns the same for a QuantizeLinear or DequantizeLinear whose codes are named `codes`.
 std::optional<IntegerCodes> CodesOf(const graph::Model& model, const graph::Node& quantizer,
                                     const std::string& codes);
-// Returns CodesOf if the codes have 8 bits and one scale.
+// Returns the codes of an activation as CodesOf does, if they have 8 bits and one scale.
 std::optional<IntegerCodes> ActivationCodes(const graph::Model& model, const std::string& value);
-// Returns CodesOf if the codes have 8 bits, and one scale or one for each index of `channel_axis`.
+// Returns the codes of a weight as CodesOf does, if they have 8 bits, and one scale or one for each
+// index of `channel_axis`.
 std::optional<IntegerCodes> WeightCodes(const graph::Model& model, const std::string& value,
                                         int64_t channel_axis);
 // Returns the codes of the bias (the third input) of a product of `data` and `weight`. They are

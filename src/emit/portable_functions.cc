@@ -21,8 +21,8 @@ constexpr const char* kParametric = "QuantizeDequantize_bfp";
 // The names of shapes that view any tensor as [outer, length, inner] around the axis, and cut that
 // into blocks.
 struct BlockDims {
-  std::string shape;        // of the input
-  std::string length;       // of the axis
+  std::string shape;        // dimensions of the input
+  std::string length;       // length of the axis
   std::string padding;      // added to the length for whole blocks
   std::string tensor_dims;  // [outer, length, inner]
   std::string padded_dims;  // [outer, padded length, inner]

@@ -14,7 +14,7 @@ using formats::ScaleChoice;
 using formats::SpecialRule;
 using formats::ZeroRule;
 
-constexpr int kMantissaBits = 23;  // of float32
+constexpr int kMantissaBits = 23;  // mantissa bits of float32
 constexpr double kLargestFloat = std::numeric_limits<float>::max();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();

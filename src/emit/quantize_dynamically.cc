@@ -273,8 +273,8 @@ class DynamicQuantizer {
     statistics->value = statistics->quantized = row.value;
     statistics->format = row.format;
     statistics->num_elements = NumElements(source.dims);
-    // The scales of channels are multiplied with images, so they get its rank. The operator takes
-    // one zero point.
+    // The scales of channels are multiplied with images, so they get the rank of an image. The
+    // operator takes one zero point.
     std::vector<int64_t> scale_dims = weight->scale_dims();
     std::vector<int64_t> zero_point_dims = scale_dims;
     if (is_conv && !scale_dims.empty()) {

@@ -248,7 +248,7 @@ class Rewriter {
     return "";
   }
 
-  // Makes a node that stays read and give codes.
+  // Connects a node that only moves elements to codes on both sides. The node itself stays.
   Reason RewriteMoving(Node node) {
     const std::optional<IntegerCodes> x = ActivationCodes(model_, node.input(0));
     if (!x) return "its data are other codes than 8 bits";

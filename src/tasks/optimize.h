@@ -20,7 +20,7 @@ struct OptimizeOptions {
 struct OptimizeReport {
   std::string machine;  // "ONNX Runtime 1.31.1, AVX-512"
   deploy::RemovedReorders reorders;
-  uint64_t input_bytes = 0;  // of the files, external data included
+  uint64_t input_bytes = 0;  // size of the files, external data included
   uint64_t output_bytes = 0;
 };
 

@@ -63,7 +63,7 @@ struct QuantizeReport {
   std::vector<plan::UnsignedWeight> unsigned_weights;
   finetune::FinetuneReport finetune;  // empty without passes
   emit::TransformReport transform;
-  uint64_t input_bytes = 0;  // of the files, external data included
+  uint64_t input_bytes = 0;  // size of the files, external data included
   uint64_t output_bytes = 0;
 };
 

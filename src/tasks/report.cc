@@ -262,7 +262,7 @@ class Reporter {
   std::map<std::string, report::ActivationFormat> activation_formats_;
 };
 
-// Throws if the page would overwrite an input, such as the model that it is about.
+// Throws Error if the page would overwrite an input, such as the model that it is about.
 void CheckKeepsInputs(const ReportOptions& options) {
   const std::filesystem::path* const inputs[] = {&options.model, &options.reference,
                                                  &options.calibration, &options.plan_file,

@@ -23,7 +23,7 @@ struct UnpackOptions {
 struct UnpackReport {
   size_t num_weights = 0;
   size_t num_quantizers = 0;  // those that were dropped
-  uint64_t input_bytes = 0;   // of the files, external data included
+  uint64_t input_bytes = 0;   // size of the files, external data included
   uint64_t output_bytes = 0;
 };
 
