@@ -53,10 +53,10 @@ inline void ObserveOne(uint32_t bits, size_t position, ObserveTables& tables) {
   ObservedSums& sums = tables.sums[bits >> 23][position % kNumSumTables];
   sums.sum += significand;
   sums.sum_of_squares += significand * significand;
-  tables.num_zeros += (bits << 1) == 0 ? 1 : 0;
-  tables.num_negative_zeros += bits == 0x80000000u ? 1 : 0;
-  tables.num_positive_infinity += bits == 0x7F800000u ? 1 : 0;
-  tables.num_negative_infinity += bits == 0xFF800000u ? 1 : 0;
+  tables.num_zeros += (bits << 1) == 0 ? 1U : 0U;
+  tables.num_negative_zeros += bits == 0x80000000u ? 1U : 0U;
+  tables.num_positive_infinity += bits == 0x7F800000u ? 1U : 0U;
+  tables.num_negative_infinity += bits == 0xFF800000u ? 1U : 0U;
   if (exponent == 255) return;
   const int32_t key = OrderedBits(static_cast<int32_t>(bits));
   tables.min_key = key < tables.min_key ? key : tables.min_key;
