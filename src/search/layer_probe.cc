@@ -95,8 +95,14 @@ runtime::Session LayerProbe::OpenVariant(const plan::ResolvedPlan& resolved,
                                          ThreadPool& pool) const {
   Model layer = graph::Extract(model_, layer_inputs_, layer_outputs_);
   const std::string key_alone = plan::NodeIndex(layer).KeyOf(layer.Nodes().back());
-  plan::ResolvedPlan part = resolved;
+  // Rows of this layer alone, and what belongs to them: tables of the whole model would be copied
+  // for every layer in every part.
+  plan::ResolvedPlan part;
+  part.plan = resolved.plan;
   part.plan.tensors.clear();
+  const auto keep = [](const auto& from, const auto& key, auto& to) {
+    if (const auto found = from.find(key); found != from.end()) to.insert(*found);
+  };
   for (const plan::TensorPlan& row : resolved.plan.tensors) {
     if (!row.is_quantized()) continue;
     plan::TensorPlan alone = row;
@@ -105,7 +111,11 @@ runtime::Session LayerProbe::OpenVariant(const plan::ResolvedPlan& resolved,
     for (const plan::TensorUse& use : row.uses) {
       if (use.node == key_) alone.uses.push_back({key_alone, use.op_type, use.input});
     }
-    if (!alone.uses.empty()) part.plan.tensors.push_back(std::move(alone));
+    if (alone.uses.empty()) continue;
+    keep(resolved.scales, plan::ScaleKeyOf(row), part.scales);
+    keep(resolved.channels, row.value, part.channels);
+    keep(resolved.weight_scales, plan::ScaleKeyOf(row), part.weight_scales);
+    part.plan.tensors.push_back(std::move(alone));
   }
   emit::ApplyOptions options;
   options.storage = emit::Storage::kSimulated;
