@@ -251,7 +251,7 @@ TEST_F(AtomicFileTest, PermissionsAreThoseOfANewFile) {
   ::umask(mask);
 }
 
-// As where a file system has no files without names.
+// Some file systems have no files without names. The named start is for those.
 TEST_F(AtomicFileTest, FilesWithATemporaryName) {
   const fs::path path = folder_ / "out.bin";
   {

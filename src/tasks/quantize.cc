@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/messages.h"
 #include "base/thread_pool.h"
-#include "calibrate/calibration_file.h"
 #include "calibrate/resolve_params.h"
 #include "calibrate/resolve_plan.h"
 #include "data/source.h"
@@ -185,7 +184,7 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
     plan::ResolvedPlan resolved =
         Resolve(std::move(report.plan), prepared, options, pool, report.finetune);
     emit::ApplyOptions apply = options.apply;
-    apply.disabled_passes.insert(options.disabled_passes.begin(), options.disabled_passes.end());
+    apply.disabled_passes = options.disabled_passes;
     report.transform = emit::ApplyPlan(prepared.model, resolved, apply, pool, options.progress);
     report.plan = std::move(resolved.plan);
     report.left_float = std::move(resolved.left_float);

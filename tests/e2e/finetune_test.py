@@ -44,7 +44,7 @@ def test_tuned_models_are_closer(arguments, gain, conv_path, photos, tmp_path, b
     assert abs(sizes[1] - sizes[0]) < 200
 
 
-# What the recipes gained over the 11.95 dB of MX4 rounded to nearest on 2026-11-22, in dB. Half of it must remain. Passes joined by `+`
+# The recipes gained this over the 11.95 dB of MX4 rounded to nearest on 2026-11-22, in dB. Half of it must remain. Passes joined by `+`
 # run as they are written: without bias_correction the biases stay.
 @pytest.mark.parametrize("recipe, gain", [("least_squares", 12.0), ("gptq", 7.4), ("adaround", 9.8), ("adaquant", 11.9),
                                           ("gptq+adaquant", 1.7), ("bias_correction", 7.8)])
