@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -114,11 +115,8 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
   passes.Run(model, {.name = "raise-opset", .run = [&](graph::Model& changed) {
                        return RaiseOpset(changed, plan, options);
                      }});
-  auto [dynamic_plan, rest_plan] = SplitDynamic(plan);
-  plan::ResolvedPlan dynamic = resolved;
-  plan::ResolvedPlan rest = resolved;
-  dynamic.plan = std::move(dynamic_plan);
-  rest.plan = std::move(rest_plan);
+  const std::optional<SplitPlan> split = SplitDynamic(resolved);
+  const plan::ResolvedPlan& rest = split ? split->rest : resolved;
   const auto fits = [&](const graph::Model& checked) {
     plan::CheckFits(rest.plan, checked);  // or it throws
     return true;
@@ -144,9 +142,9 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
   if (model.AllNodes().size() > model.Nodes().size()) {
     passes.Run(model, {.name = "dequantize-in-bodies", .run = DequantizeInBodies});
   }
-  if (!dynamic.plan.tensors.empty()) {
+  if (split) {
     passes.Run(model, {.name = "quantize-dynamically", .run = [&](graph::Model& changed) {
-                         const Weights weights = QuantizeDynamically(changed, dynamic, pool);
+                         const Weights weights = QuantizeDynamically(changed, split->dynamic, pool);
                          report.weights.insert(report.weights.end(), weights.begin(),
                                                weights.end());
                          return !weights.empty();

@@ -343,16 +343,19 @@ class DynamicQuantizer {
 
 }  // namespace
 
-SplitPlan SplitDynamic(const plan::QuantPlan& plan) {
+std::optional<SplitPlan> SplitDynamic(const plan::ResolvedPlan& resolved) {
+  const plan::QuantPlan& plan = resolved.plan;
+  if (std::ranges::none_of(plan.tensors, &TensorPlan::is_dynamic)) return std::nullopt;
   std::set<std::string> nodes;
   for (const TensorPlan& row : plan.tensors) {
     if (!row.is_dynamic()) continue;
     for (const plan::TensorUse& use : row.uses) nodes.insert(use.node);
   }
-  SplitPlan split;
-  split.dynamic = split.rest = plan;
-  split.dynamic.tensors.clear();
-  split.rest.tensors.clear();
+  SplitPlan split{resolved, resolved};
+  std::vector<TensorPlan>& dynamic_rows = split.dynamic.plan.tensors;
+  std::vector<TensorPlan>& other_rows = split.rest.plan.tensors;
+  dynamic_rows.clear();
+  other_rows.clear();
   for (const TensorPlan& row : plan.tensors) {
     // Only dynamic activations move; other activations of such a node are quantized as always.
     const bool may_split = row.role != plan::Role::kActivation && !nodes.empty();
@@ -363,10 +366,8 @@ SplitPlan SplitDynamic(const plan::QuantPlan& plan) {
       std::erase_if(rest.uses, [&](const auto& use) { return nodes.contains(use.node); });
     }
     const bool is_dynamic = may_split ? !dynamic.uses.empty() : row.is_dynamic();
-    if (is_dynamic) split.dynamic.tensors.push_back(std::move(dynamic));
-    if (!is_dynamic || (may_split && !rest.uses.empty())) {
-      split.rest.tensors.push_back(std::move(rest));
-    }
+    if (is_dynamic) dynamic_rows.push_back(std::move(dynamic));
+    if (!is_dynamic || (may_split && !rest.uses.empty())) other_rows.push_back(std::move(rest));
   }
   return split;
 }

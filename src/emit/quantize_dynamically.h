@@ -9,6 +9,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -23,10 +24,11 @@ namespace bitpress::emit {
 // nodes that read them. `rest` has all other rows. A weight that nodes of both parts read has a row
 // in each part.
 struct SplitPlan {
-  plan::QuantPlan dynamic;
-  plan::QuantPlan rest;
+  plan::ResolvedPlan dynamic;
+  plan::ResolvedPlan rest;
 };
-SplitPlan SplitDynamic(const plan::QuantPlan& plan);
+// Returns nothing if the plan has no dynamic activation.
+std::optional<SplitPlan> SplitDynamic(const plan::ResolvedPlan& resolved);
 
 // Replaces the nodes that read the activations of `dynamic`, whose plan is SplitPlan::dynamic.
 // Weights are quantized when the model is written; `pool` is used until then. Returns the
