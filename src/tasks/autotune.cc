@@ -15,7 +15,6 @@
 #include "tasks/evaluate.h"
 #include "tasks/metric.h"
 #include "tasks/quantize.h"
-#include "tasks/samples.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -78,28 +77,22 @@ void Rename(const fs::path& from, const fs::path& to) {
 void QuantizeTo(const fs::path& output, const AutotuneOptions& options,
                 const plan::QuantConfig& config) {
   QuantizeOptions quantize;
+  static_cast<RunOptions&>(quantize) = options;
   quantize.model = options.model;
   quantize.output = output;
   quantize.config = config;
-  quantize.samples = options.samples;
   quantize.preparation = options.preparation;
-  quantize.num_threads = options.num_threads;
-  quantize.progress = options.progress;
   quantize.is_checked = false;
   Quantize(quantize);
 }
 
 evaluate::EvaluationReport EvaluateOne(const fs::path& model, const AutotuneOptions& options) {
   EvaluateOptions evaluate;
+  static_cast<RunOptions&>(evaluate) = options;
   evaluate.model = model;
   evaluate.reference = options.model;
-  evaluate.samples = options.validation;
-  if (!options.validation.is_given()) {
-    evaluate.samples = options.samples;
-    evaluate.samples.limit = options.validation.limit;
-  }
-  evaluate.num_threads = options.num_threads;
-  evaluate.progress = options.progress;
+  if (options.validation.is_given()) evaluate.samples = options.validation;
+  evaluate.samples.limit = options.validation.limit;
   evaluate.batch_size = options.batch_size;
   return Evaluate(evaluate);
 }

@@ -9,22 +9,24 @@
 #include <string>
 #include <vector>
 
-#include "base/progress.h"
 #include "data/source.h"
 #include "evaluate/evaluate.h"
 #include "plan/quant_config.h"
 #include "rewrite/prepare.h"
 #include "tasks/metric.h"
+#include "tasks/run.h"
 
 namespace bitpress::tasks {
 
-struct AutotuneOptions {
+// The samples are for ranges and fine-tuning.
+struct AutotuneOptions : RunOptions {
+  AutotuneOptions() { samples.limit = 100; }
+
   std::filesystem::path model;
   // The quantized model of the chosen configuration. Written as by Quantize.
   std::filesystem::path output;
-  std::filesystem::path report;               // a JSON file, see ToJson; empty: none
-  data::SampleSpec samples = {.limit = 100};  // for ranges and fine-tuning
-  data::SampleSpec validation;                // for measuring; not given: `samples` with this limit
+  std::filesystem::path report;  // a JSON file, see ToJson; empty: none
+  data::SampleSpec validation;   // for measuring; not given: `samples` with this limit
   // The configurations in the order of the trials; empty: DefaultLadder().
   std::vector<plan::QuantConfig> configs;
   // The largest tolerable loss, as a fraction of the float model's accuracy: 0.01 is 1 %. Accuracy
@@ -38,8 +40,6 @@ struct AutotuneOptions {
   size_t max_trials = 100;
   rewrite::Preparation preparation = rewrite::Preparation::kOptimize;
   size_t batch_size = 20;
-  size_t num_threads = 0;  // 0: one per core
-  ProgressSink progress;   // may be empty
 };
 
 // Returns INT8 as it is, then INT8 with learned roundings and weights, then INT8 with wider

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/atomic_file.h"
@@ -16,7 +17,6 @@
 #include "rewrite/smooth.h"
 #include "tasks/passes.h"
 #include "tasks/plan.h"
-#include "tasks/samples.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -80,8 +80,6 @@ CalibrateReport Calibrate(const CalibrateOptions& options) {
   calibrate::CalibrateOptions calibration;
   calibration.batch_size = options.batch_size;
   if (options.is_per_channel) calibration.axes = ChannelAxes(model);
-  calibration.num_threads = options.num_threads;
-  calibration.progress = options.progress;
   CalibrateReport report;
   WithContext(fmt::format("'{}'", options.model.string()), [&] {
     std::vector<std::string> values;
@@ -96,9 +94,8 @@ CalibrateReport Calibrate(const CalibrateOptions& options) {
     if (values.empty()) {
       Fail(ErrorCode::kInvalidArgument, "the model has no float activation to calibrate");
     }
-    report.result = calibrate::Calibrate(model, options.model.filename().string(), values,
-                                         *OpenSamples(model, options.samples, options.num_threads),
-                                         calibration);
+    report.result = GatherStatistics(model, options.model.filename().string(), values, options,
+                                     std::move(calibration));
   });
   const std::string bytes = calibrate::ToBytes(report.result.table);
   file.Write(bytes);

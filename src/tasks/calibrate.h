@@ -10,20 +10,18 @@
 #include <span>
 #include <string>
 
-#include "base/progress.h"
 #include "calibrate/calibrate.h"
 #include "calibrate/calibration_table.h"
-#include "data/source.h"
 #include "graph/model.h"
 #include "plan/quant_config.h"
 #include "rewrite/prepare.h"
+#include "tasks/run.h"
 
 namespace bitpress::tasks {
 
-struct CalibrateOptions {
+struct CalibrateOptions : RunOptions {
   std::filesystem::path model;
   std::filesystem::path output;  // a .bpc file. Written as by Quantize
-  data::SampleSpec samples;
   // The configuration whose quantized activations are watched, in the model that it equalizes if it
   // does. Nothing: every float activation of the model as it is.
   std::optional<plan::QuantConfig> config = std::nullopt;
@@ -33,9 +31,7 @@ struct CalibrateOptions {
   // convolutions. Otherwise it does so only for the inputs that pair-safe weights are chosen for.
   // Those exclude depthwise convolutions and products of two activations.
   bool is_per_channel = false;
-  size_t batch_size = 8;   // samples read at once; the model runs them one at a time
-  size_t num_threads = 0;  // 0: one per core
-  ProgressSink progress;   // may be empty
+  size_t batch_size = 8;  // samples read at once; the model runs them one at a time
 };
 
 struct CalibrateReport {

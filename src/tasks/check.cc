@@ -9,7 +9,7 @@
 #include "base/tensor.h"
 #include "graph/model.h"
 #include "ops/batch.h"
-#include "tasks/samples.h"
+#include "tasks/run.h"
 
 namespace bitpress::tasks {
 
@@ -17,7 +17,7 @@ deploy::TargetReport CheckTarget(const CheckOptions& options) {
   const graph::Model model = graph::Model::Load(options.model);
   std::vector<Tensor> sample;
   if (options.samples.is_given() && !model.InputNames().empty()) {
-    data::SourceOptions source = SourceFor(model, options.samples);
+    data::SourceOptions source = SourceFor(model, {.samples = options.samples});
     source.read_ahead = false;
     source.limit = std::max<size_t>(1, ops::FixedBatchOf(model));
     std::optional<data::Batch> batch = data::OpenSource(source)->Next(source.limit);

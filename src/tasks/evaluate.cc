@@ -3,13 +3,11 @@
 #include "ops/time_axis.h"
 #include "runtime/machine.h"
 #include "runtime/session.h"
-#include "tasks/samples.h"
 
 namespace bitpress::tasks {
 
 evaluate::EvaluationReport Evaluate(const EvaluateOptions& options) {
-  data::SourceOptions source =
-      SourceFor(runtime::LoadToRun(options.model), options.samples, options.num_threads);
+  data::SourceOptions source = SourceFor(runtime::LoadToRun(options.model), options);
   if (!options.reference.empty()) {
     // The inputs of a quantized model's operators may be less well known than those of the float
     // model.

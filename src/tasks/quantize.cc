@@ -20,7 +20,6 @@
 #include "tasks/check.h"
 #include "tasks/passes.h"
 #include "tasks/plan.h"
-#include "tasks/samples.h"
 #include "tasks/smooth.h"
 
 namespace bitpress::tasks {
@@ -43,11 +42,8 @@ calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::Quan
   }
   calibrate::CalibrateOptions calibration;
   calibration.axes = calibrate::ChannelsToCalibrate(plan, model);
-  calibration.num_threads = options.num_threads;
-  calibration.progress = options.progress;
-  return calibrate::Calibrate(model, options.model.filename().string(), values,
-                              *OpenSamples(model, options.samples, options.num_threads),
-                              calibration)
+  return GatherStatistics(model, options.model.filename().string(), values, options,
+                          std::move(calibration))
       .table;
 }
 
@@ -86,8 +82,7 @@ finetune::Finetuned Finetune(graph::Model& model, plan::ResolvedPlan resolved,
   auto most = static_cast<size_t>(settings.num_samples);
   if (most == 0) most = options.samples.limit;
   if (most == 0) most = size_t{plan::kDefaultFinetuneSamples};
-  return finetune::Finetune(model, std::move(resolved),
-                            *OpenSamples(model, options.samples.First(most), options.num_threads),
+  return finetune::Finetune(model, std::move(resolved), *OpenSamples(model, options.First(most)),
                             finetune, pool);
 }
 
@@ -118,7 +113,7 @@ struct Prepared {
 
 Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& config,
                       const std::optional<plan::EqualizeOptions>& equalization,
-                      QuantizeReport& report) {
+                      graph::PassRunner& passes, QuantizeReport& report) {
   if (equalization) report.equalized.emplace();
   Prepared prepared{rewrite::Prepare(options.model,
                                      {.preparation = options.preparation,
@@ -126,38 +121,48 @@ Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& c
                                       .disabled_passes = options.disabled_passes},
                                      equalization ? &*report.equalized : nullptr),
                     std::nullopt};
-  if (!config.smooth || options.disabled_passes.contains("smooth")) return prepared;
-  WithContext(fmt::format("'{}'", options.model.string()), [&] {
+  if (!config.smooth) return prepared;
+  const auto smooth = [&](graph::Model& model) {
     if (!options.calibration.empty()) {
-      prepared.table = LoadTable(prepared.model, equalization, options.calibration);
+      prepared.table = LoadTable(model, equalization, options.calibration);
     }
-    report.smoothed = SmoothModel(prepared.model,
-                                  {.alpha = config.smooth->alpha,
-                                   .model_name = options.model.filename().string(),
-                                   .samples = options.samples,
-                                   .calibration = options.calibration,
-                                   // A plan names the values of the model as it is.
-                                   .may_insert = options.plan_file.empty(),
-                                   .num_threads = options.num_threads,
-                                   .progress = options.progress},
-                                  prepared.table);
-  });
+    SmoothTaskOptions settings;
+    static_cast<RunOptions&>(settings) = options;
+    settings.alpha = config.smooth->alpha;
+    settings.model_name = options.model.filename().string();
+    settings.calibration = options.calibration;
+    // A plan names the values of the model as it is.
+    settings.may_insert = options.plan_file.empty();
+    report.smoothed = SmoothModel(model, settings, prepared.table);
+    return !report.smoothed->smoothed.empty();
+  };
+  WithContext(fmt::format("'{}'", options.model.string()),
+              [&] { passes.Run(prepared.model, {.name = "smooth", .run = smooth}); });
   return prepared;
 }
 
 // Gives the plan its scales and learned weights. `prepared.model` becomes the fine-tuned model.
 plan::ResolvedPlan Resolve(plan::QuantPlan plan, Prepared& prepared, const QuantizeOptions& options,
-                           ThreadPool& pool, finetune::FinetuneReport& report) {
+                           graph::PassRunner& passes, ThreadPool& pool,
+                           finetune::FinetuneReport& report) {
   const calibrate::CalibrationTable table =
       prepared.table ? std::move(*prepared.table) : TableFor(prepared.model, plan, options);
   plan::ResolvedPlan resolved =
       calibrate::ResolvePlan(std::move(plan), prepared.model, table, pool);
-  if (resolved.plan.config.finetune.empty() || options.disabled_passes.contains("finetune")) {
-    return resolved;
-  }
-  finetune::Finetuned learned = Finetune(prepared.model, std::move(resolved), options, pool);
-  report = std::move(learned.report);
-  return std::move(learned.resolved);
+  if (resolved.plan.config.finetune.empty()) return resolved;
+  const auto finetune = [&](graph::Model& model) {
+    finetune::Finetuned learned = Finetune(model, std::move(resolved), options, pool);
+    report = std::move(learned.report);
+    resolved = std::move(learned.resolved);
+    return true;
+  };
+  const auto fits = [&](const graph::Model& checked) {
+    plan::CheckFits(resolved.plan, checked);  // or it throws
+    return true;
+  };
+  passes.Run(prepared.model,
+             {.name = "finetune", .run = finetune, .requires_before = fits, .ensures_after = fits});
+  return resolved;
 }
 
 }  // namespace
@@ -168,9 +173,11 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
   const bool has_plan = !options.plan_file.empty();
   if (has_plan) report.plan = ReadPlan(options.plan_file);
   { const AtomicFile probe(options.output); }  // before any work
-  Prepared prepared = PrepareModel(
-      options, has_plan ? report.plan.config : options.config,
-      has_plan ? report.plan.equalization : plan::ResolveEqualization(options.config), report);
+  graph::PassRunner passes(options.disabled_passes);
+  Prepared prepared =
+      PrepareModel(options, has_plan ? report.plan.config : options.config,
+                   has_plan ? report.plan.equalization : plan::ResolveEqualization(options.config),
+                   passes, report);
   report.input_bytes = graph::StoredBytes(options.model);
   if (has_plan) {
     WithContext(fmt::format("plan '{}'", options.plan_file.string()),
@@ -182,7 +189,7 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
   ThreadPool pool(options.num_threads);
   WithContext(fmt::format("'{}'", options.model.string()), [&] {
     plan::ResolvedPlan resolved =
-        Resolve(std::move(report.plan), prepared, options, pool, report.finetune);
+        Resolve(std::move(report.plan), prepared, options, passes, pool, report.finetune);
     emit::ApplyOptions apply = options.apply;
     apply.disabled_passes = options.disabled_passes;
     report.transform = emit::ApplyPlan(prepared.model, resolved, apply, pool, options.progress);

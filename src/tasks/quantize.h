@@ -9,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/progress.h"
-#include "data/source.h"
 #include "deploy/check_target.h"
 #include "emit/apply_plan.h"
 #include "finetune/finetune.h"
@@ -21,10 +19,12 @@
 #include "rewrite/equalize.h"
 #include "rewrite/prepare.h"
 #include "rewrite/smooth.h"
+#include "tasks/run.h"
 
 namespace bitpress::tasks {
 
-struct QuantizeOptions {
+// The samples are for scales, fine-tuning, SmoothQuant and the check at the end.
+struct QuantizeOptions : RunOptions {
   std::filesystem::path model;
   // The quantized model's file; may be `model` itself. It is written at the end and all at once: at
   // any time the old file or the new one is there, never a part. Until then fine-tuning keeps
@@ -37,14 +37,11 @@ struct QuantizeOptions {
   // A file of Calibrate with the statistics for integer activations. Empty: they are gathered from
   // the samples.
   std::filesystem::path calibration;
-  data::SampleSpec samples;
   emit::ApplyOptions apply;
   graph::ExternalData external_data = graph::ExternalData::kIfNeeded;
   // Loads the written model and runs a sample. Nothing: only if the model is no larger than
   // kMostCheckedBytes, because ONNX Runtime holds a model in memory several times.
   std::optional<bool> is_checked = std::nullopt;
-  size_t num_threads = 0;  // 0: one per core
-  ProgressSink progress;   // may be empty
 };
 inline constexpr uint64_t kMostCheckedBytes = 100'000'000;
 

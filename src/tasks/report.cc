@@ -28,7 +28,6 @@
 #include "tasks/calibrate.h"
 #include "tasks/evaluate.h"
 #include "tasks/plan.h"
-#include "tasks/samples.h"
 #include "tasks/search.h"
 
 namespace bitpress::tasks {
@@ -127,34 +126,23 @@ class Reporter {
            config_->finetune.end();
   }
 
-  std::unique_ptr<data::Source> OpenLayerSamples() const {
-    return OpenSamples(reference_, options_.samples.First(options_.num_layer_samples),
-                       options_.num_threads);
-  }
+  RunOptions LayerRun() const { return options_.First(options_.num_layer_samples); }
 
   void Measure() {
     EvaluateOptions evaluation;
-    evaluation.samples = options_.samples;
-    evaluation.num_threads = options_.num_threads;
-    evaluation.progress = options_.progress;
+    static_cast<RunOptions&>(evaluation) = options_;
     evaluation.model = options_.model;
     evaluation.reference = options_.reference;
     evaluation.batch_size = options_.batch_size;
     result_.evaluation = Evaluate(evaluation);
     result_.num_layer_samples =
         std::min(result_.evaluation->num_samples, options_.num_layer_samples);
-    if (options_.calibration.empty()) GatherStatistics();
+    if (options_.calibration.empty()) {
+      table_ = GatherStatistics(reference_, result_.reference,
+                                calibrate::FloatActivations(reference_), LayerRun())
+                   .table;
+    }
     CompareOutputs();
-  }
-
-  void GatherStatistics() {
-    calibrate::CalibrateOptions calibration;
-    calibration.num_threads = options_.num_threads;
-    calibration.progress = options_.progress;
-    table_ =
-        calibrate::Calibrate(reference_, result_.reference, calibrate::FloatActivations(reference_),
-                             *OpenLayerSamples(), calibration)
-            .table;
   }
 
   // Returns the number of a value's elements in one run. It is an estimate if there are no
@@ -184,7 +172,7 @@ class Reporter {
       of_layer.push_back(i);
     }
     const std::vector<std::optional<double>> noises =
-        report::CompareValues(reference_, quantized_, pairs, *OpenLayerSamples(),
+        report::CompareValues(reference_, quantized_, pairs, *OpenSamples(reference_, LayerRun()),
                               {.num_threads = options_.num_threads, .progress = options_.progress});
     for (size_t i = 0; i < noises.size(); ++i) {
       result_.layers[of_layer[i]].output_noise = noises[i];

@@ -8,23 +8,21 @@
 #include <utility>
 #include <vector>
 
-#include "base/progress.h"
-#include "data/source.h"
 #include "report/report.h"
 #include "rewrite/prepare.h"
 #include "tasks/quantize.h"
+#include "tasks/run.h"
 
 namespace bitpress::tasks {
 
-struct ReportOptions {
+// Without samples the page has weights and sizes only. All samples are used for accuracy.
+struct ReportOptions : RunOptions {
   std::filesystem::path model;      // quantized, by whatever tool
   std::filesystem::path reference;  // the float model that it was made from
   std::filesystem::path output;     // the page; written as by Quantize
   std::filesystem::path json;       // the contents of the page as JSON; empty: none
-  // The samples. Not given: the page has weights and sizes only.
-  data::SampleSpec samples;       // all of them are used for accuracy
-  size_t num_layer_samples = 16;  // the first ones, for layers and histograms
-  size_t batch_size = 20;         // for accuracy
+  size_t num_layer_samples = 16;    // the first ones, for layers and histograms
+  size_t batch_size = 20;           // for accuracy
   // The statistics of the float model's activations, a file of Calibrate. Empty: they are gathered.
   std::filesystem::path calibration;
   // The plan that the model was made from, which has the reasons why tensors stayed float. Empty:
@@ -38,8 +36,6 @@ struct ReportOptions {
   // The commands that made this page, each with a line on its purpose. The other commands follow
   // from the model.
   std::vector<std::pair<std::string, std::string>> commands;
-  size_t num_threads = 0;  // 0: one per core
-  ProgressSink progress;   // may be empty
 };
 
 // Measures the model and writes the page. Throws Error; leaves nothing behind then.

@@ -15,7 +15,6 @@
 #include "search/json_numbers.h"
 #include "tasks/evaluate.h"
 #include "tasks/quantize.h"
-#include "tasks/samples.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -71,21 +70,17 @@ search::Measurement MeasureFinal(const SearchOptions& options, const plan::Quant
     file.Commit();
   }
   QuantizeOptions quantize;
+  static_cast<RunOptions&>(quantize) = options;
   quantize.model = options.model;
   quantize.output = folder.path() / "final.onnx";
   quantize.plan_file = plan_file;
-  quantize.samples = options.samples;
   quantize.preparation = options.preparation;
-  quantize.num_threads = options.num_threads;
-  quantize.progress = options.progress;
   quantize.is_checked = false;
   Quantize(quantize);
   EvaluateOptions evaluate;
+  static_cast<RunOptions&>(evaluate) = options;
   evaluate.model = quantize.output;
   evaluate.reference = options.model;
-  evaluate.samples = options.samples;
-  evaluate.num_threads = options.num_threads;
-  evaluate.progress = options.progress;
   evaluate.batch_size = options.batch_size;
   search::Measurement measurement = ToMeasurement(Evaluate(evaluate));
   own.AddTo(measurement, quantize.output);

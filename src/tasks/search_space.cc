@@ -21,7 +21,6 @@
 #include "runtime/session.h"
 #include "tasks/calibrate.h"
 #include "tasks/metric.h"
-#include "tasks/samples.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -74,12 +73,9 @@ void SearchSpace::PlanParts() {
   }
   add_values(plan::MakePlan(space_.base, model_, ""));
   if (!values.empty()) {
-    calibration.num_threads = options_.num_threads;
-    calibration.progress = options_.progress;
     const std::vector<std::string> watched(values.begin(), values.end());
-    table_ = calibrate::Calibrate(model_, options_.model.filename().string(), watched,
-                                  *OpenSamples(model_, options_.samples, options_.num_threads),
-                                  calibration)
+    table_ = GatherStatistics(model_, options_.model.filename().string(), watched, options_,
+                              std::move(calibration))
                  .table;
   }
   ThreadPool pool(options_.num_threads);
@@ -100,17 +96,16 @@ search::Sensitivity SearchSpace::Measure(const std::filesystem::path& journal,
   // Times are all that depends on the threads.
   if (measures_time) options.key += fmt::format(" with times on {} threads", options_.num_threads);
   options.progress = options_.progress;
-  const data::SampleSpec samples = options_.samples.First(options_.num_sensitivity_samples);
-  return search::MeasureSensitivity(model_, layers_, space_, parts_,
-                                    *OpenSamples(model_, samples, options_.num_threads), options,
-                                    pool);
+  const RunOptions run = options_.First(options_.num_sensitivity_samples);
+  return search::MeasureSensitivity(model_, layers_, space_, parts_, *OpenSamples(model_, run),
+                                    options, pool);
 }
 
 std::string SearchSpace::Key() const {
   Json key{{"bitpress", Version()},
            {"onnxruntime", runtime::OrtVersion()},
            {"model", model_.Fingerprint()},
-           {"samples", OpenSamples(model_, options_.samples, options_.num_threads)->Fingerprint()},
+           {"samples", OpenSamples(model_, options_)->Fingerprint()},
            {"sensitivity_samples", options_.num_sensitivity_samples},
            {"method", search::MethodName(options_.method)},
            {"base", plan::ToJson(space_.base)}};
@@ -170,8 +165,8 @@ search::Measurement SearchSpace::MeasurePlan(plan::QuantPlan plan, size_t batch_
   options.reference = options_.model;
   options.batch_size = batch_size;
   options.num_threads = runtime::SessionThreads(options_.num_threads);
-  search::Measurement measurement = ToMeasurement(
-      evaluate::Evaluate(options, *OpenSamples(model_, options_.samples, options_.num_threads)));
+  search::Measurement measurement =
+      ToMeasurement(evaluate::Evaluate(options, *OpenSamples(model_, options_)));
   measurement.file_bytes = 0;  // not of the model that will be written
   own.AddTo(measurement, path);
   return measurement;

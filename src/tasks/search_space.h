@@ -12,10 +12,8 @@
 #include <vector>
 
 #include "base/atomic_file.h"
-#include "base/progress.h"
 #include "base/thread_pool.h"
 #include "calibrate/calibration_table.h"
-#include "data/source.h"
 #include "evaluate/evaluate.h"
 #include "graph/model.h"
 #include "plan/quant_config.h"
@@ -26,15 +24,15 @@
 #include "search/search.h"
 #include "search/sensitivity.h"
 #include "tasks/metric.h"
+#include "tasks/run.h"
 
 namespace bitpress::tasks {
 
 // The options that both tasks have.
-struct SpaceOptions {
+// With an opener of samples, no measurement is kept for another run, because nothing tells whether
+// the samples are the same then.
+struct SpaceOptions : RunOptions {
   std::filesystem::path model;
-  // The samples. With an opener, no measurement is kept for another run, because nothing tells
-  // whether the samples are the same then.
-  data::SampleSpec samples;
   // The candidates, as search::ParseCandidates reads them; see search::MakeSpace.
   std::string candidates, weight_candidates, activation_candidates;
   // The configuration of everything that no choice is about. Nothing: the finest candidates.
@@ -45,8 +43,6 @@ struct SpaceOptions {
   rewrite::Preparation preparation = rewrite::Preparation::kOptimize;
   search::Method method = search::Method::kFast;
   size_t num_sensitivity_samples = 32;  // the first ones of `samples`
-  size_t num_threads = 0;               // 0: one per core
-  ProgressSink progress;                // may be empty
 };
 
 // The caller's own measure, and its number for the float model.

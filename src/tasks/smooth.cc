@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/messages.h"
 #include "calibrate/calibrate.h"
-#include "tasks/samples.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -35,12 +35,7 @@ calibrate::CalibrationTable GatherChannels(const graph::Model& model,
   if (values.empty()) return {};
   calibrate::CalibrateOptions calibration;
   for (const std::string& value : values) calibration.axes[value] = -1;
-  calibration.num_threads = options.num_threads;
-  calibration.progress = options.progress;
-  return calibrate::Calibrate(model, options.model_name, values,
-                              *OpenSamples(model, options.samples, options.num_threads),
-                              calibration)
-      .table;
+  return GatherStatistics(model, options.model_name, values, options, std::move(calibration)).table;
 }
 
 }  // namespace

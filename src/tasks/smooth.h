@@ -7,25 +7,21 @@
 #include <optional>
 #include <string>
 
-#include "base/progress.h"
 #include "calibrate/calibration_table.h"
-#include "data/source.h"
 #include "graph/model.h"
 #include "plan/quant_plan.h"
 #include "rewrite/smooth.h"
+#include "tasks/run.h"
 
 namespace bitpress::tasks {
 
-struct SmoothTaskOptions {
+struct SmoothTaskOptions : RunOptions {
   // The share of an activation's range that moves into the weights. Nothing: the best share for
   // each activation.
   std::optional<double> alpha = 0.5;
-  std::string model_name;  // for messages
-  data::SampleSpec samples;
+  std::string model_name;             // for messages
   std::filesystem::path calibration;  // the file of the table, for messages
   bool may_insert = true;             // a Mul, if nothing before an activation can take factors
-  size_t num_threads = 0;             // 0: one per core
-  ProgressSink progress;              // may be empty
 };
 
 // Smooths the model with channels from `table` or, without a table, from the samples. A table

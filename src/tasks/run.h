@@ -1,0 +1,41 @@
+// The options that every task with samples has, and the functions that run samples through a model
+// with them.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/progress.h"
+#include "calibrate/calibrate.h"
+#include "data/source.h"
+#include "graph/model.h"
+
+namespace bitpress::tasks {
+
+struct RunOptions {
+  data::SampleSpec samples = {};
+  size_t num_threads = 0;      // 0: one per core
+  ProgressSink progress = {};  // may be empty
+
+  // Returns the same options with the first `limit` of the samples.
+  RunOptions First(size_t limit) const { return {samples.First(limit), num_threads, progress}; }
+};
+
+// Returns the options that open the samples for the inputs of `model`. Throws
+// Error(kInvalidArgument).
+data::SourceOptions SourceFor(const graph::Model& model, const RunOptions& run);
+
+// Opens the samples for the inputs of `model`. Throws Error as data::OpenSource.
+std::unique_ptr<data::Source> OpenSamples(const graph::Model& model, const RunOptions& run);
+
+// Gathers statistics of `values` over the samples, with `options` but for its threads and progress,
+// which are those of `run`. `model_name` is for messages. Throws Error.
+calibrate::CalibrationResult GatherStatistics(const graph::Model& model,
+                                              const std::string& model_name,
+                                              std::span<const std::string> values,
+                                              const RunOptions& run,
+                                              calibrate::CalibrateOptions options = {});
+
+}  // namespace bitpress::tasks
