@@ -28,3 +28,12 @@ def test_every_command_with_passes_knows_their_names(bitpress, model, tmp_path, 
     message = bitpress.error(command, model, "-o", tmp_path / "out", *arguments[command], "--disable-pass", "equalise")
     assert "there is no pass 'equalise' (did you mean 'equalize'?)" in message, message
     assert not (tmp_path / "out").exists()
+
+
+def test_passes_that_need_samples_name_themselves_and_can_be_switched_off(bitpress, model, tmp_path):
+    out = tmp_path / "out.onnx"
+    for name, setting in (("finetune", "finetune=gptq"), ("smooth", "smooth_quant=0.5")):
+        command = ("quantize", model, "-o", out, "--config", "INT8_WEIGHTS", "--check", "off", "--set", setting)
+        message = bitpress.error(*command)
+        assert f"pass {name}: " in message and "--data" in message, message
+        assert f"pass {name} was switched off" in bitpress.ok(*command, "--disable-pass", name)
