@@ -114,3 +114,10 @@ def test_the_page_of_the_command_line_is_current(program):
     command = [sys.executable, "-B", str(ROOT / "tools" / "make_cli_reference.py"), "--check", "--program", str(program)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+def test_lines_of_a_help_stay_one_paragraph(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    from make_cli_reference import section  # pylint: disable=import-outside-toplevel,import-error
+    found = "\n".join(section("Says it.\nUsage: bitpress say\n\nOne sentence on\ntwo lines.\n\nExample:\n  bitpress say\nIt says more."))
+    assert found.endswith("```\n\nOne sentence on\ntwo lines.\n\nExample:\n\n```sh\nbitpress say\n```\n\nIt says more.")

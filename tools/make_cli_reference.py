@@ -6,6 +6,7 @@
 
 import argparse
 import html
+import itertools
 import re
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def table(title: str, lines: List[str]) -> List[str]:
 
 
 def section(text: str) -> List[str]:
-    """One command's help as Markdown: its lists as tables, the rest as it is."""
+    """One command's help as Markdown: lists become tables, indented lines code, and other lines without a gap one paragraph."""
     about, usage, *rest = text.rstrip().split("\n")
     lines = ["", cell(about), "", "```text", usage, "```"]
     for block in re.split(r"\n\n+", "\n".join(rest).strip()):
@@ -61,13 +62,11 @@ def section(text: str) -> List[str]:
         if title in LISTS:
             lines += ["", *table(title, body)]
             continue
-        listing = [line[2:] for line in body if line.startswith(" ")]
-        lines += ["", cell(title)]
-        if listing:
-            lines += ["", "```sh" if title.startswith("Example") else "```text", *listing, "```"]
-        for line in body:
-            if not line.startswith(" "):
-                lines += ["", cell(line)]
+        for is_listing, group in itertools.groupby(block.split("\n"), lambda line: line.startswith(" ")):
+            if is_listing:
+                lines += ["", "```sh" if title.startswith("Example") else "```text", *[line[2:] for line in group], "```"]
+            else:
+                lines += ["", *map(cell, group)]
     return lines
 
 
