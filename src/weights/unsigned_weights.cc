@@ -14,8 +14,8 @@ namespace bitpress::weights {
 namespace {
 
 constexpr double kLeastLossDb = 2;
-// Products with uint8 weights take 1.5 to 1.9 times as long, so a network gets slower by less than
-// a tenth.
+// Products with uint8 weights take up to 2.7 times as long (docs/integer_kernels.md), so a network
+// gets slower by a sixth at most.
 constexpr double kMostProducts = 0.1;
 
 struct Candidate {
