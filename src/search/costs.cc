@@ -25,9 +25,8 @@ constexpr std::array<std::pair<std::string_view, CostKind>, 4> kLabels{
      {"bits of the weight times bits of the activation", CostKind::kMacBits},
      {"time of inference in parts of the float model's", CostKind::kTime}}};
 
-double BitsOf(const std::string& format) {
-  constexpr double kFloatBits = 32;
-  return format == "none" ? kFloatBits : formats::FindFormat(format).BitsPerElement();
+double BitsOf(const std::string& format, double float_bits) {
+  return format == "none" ? float_bits : formats::FindFormat(format).BitsPerElement();
 }
 
 // Returns the constants that a node multiplies with.
@@ -41,6 +40,17 @@ std::vector<std::string> WeightsOf(const graph::Model& model, const graph::Node&
     if (operand && operand->slot != ops::Slot::kBias) weights.push_back(input);
   }
   return weights;
+}
+
+// Returns the bits of an element of a node's operands, which have one type. The types of some
+// activations may be unknown.
+double FloatBitsOf(const graph::Model& model, const graph::Node& node) {
+  for (size_t i = 0; i < node.num_inputs(); ++i) {
+    if (node.input(i).empty()) continue;
+    const size_t bits = ElementBits(model.InfoOf(node.input(i)).type);
+    if (bits > 0) return static_cast<double>(bits);
+  }
+  return 32;
 }
 
 }  // namespace
@@ -57,12 +67,12 @@ std::vector<LayerGroup> GroupLayers(const graph::Model& model, const Sensitivity
   std::map<std::string, size_t> group_of;  // by weight
   for (size_t i = 0; i < sensitivity.layers.size(); ++i) {
     const LayerLoss& layer = sensitivity.layers[i];
-    const std::vector<std::string> weights =
-        WeightsOf(model, index.Find({layer.node, layer.op_type, 0}));
+    const graph::Node node = index.Find({layer.node, layer.op_type, 0});
+    const std::vector<std::string> weights = WeightsOf(model, node);
     const auto shared = std::ranges::find_if(
         weights, [&](const std::string& weight) { return group_of.contains(weight); });
     const size_t group = shared == weights.end() ? groups.size() : group_of.at(*shared);
-    if (group == groups.size()) groups.emplace_back();
+    if (group == groups.size()) groups.emplace_back().float_bits = FloatBitsOf(model, node);
     groups[group].layers.push_back(i);
     for (const std::string& weight : weights) {
       if (group_of.emplace(weight, group).second) groups[group].weights.push_back(weight);
@@ -95,9 +105,9 @@ CostModel::CostModel(CostKind kind, const graph::Model& model, const Space& spac
   double total = 0;
   switch (kind) {
     case CostKind::kBits:
-      // A float has four bytes, so that total / 4 elements have 8 bits for each stored byte.
-      for (const LayerGroup& group : groups_) total += FloatBytesOf(group);
-      unit_ = total / 32;
+      // An eighth of the number of elements: stored bytes divided by it are bits of an element.
+      for (const LayerGroup& group : groups_) total += FloatBytesOf(group) / group.float_bits;
+      unit_ = total;
       break;
     case CostKind::kBytes:
       for (const LayerGroup& group : groups_) total += FloatBytesOf(group);
@@ -147,15 +157,16 @@ double CostModel::Of(const LayerGroup& group, std::span<const size_t> combinatio
   for (const size_t index : group.layers) {
     const LayerLoss& layer = sensitivity_.layers[index];
     double time = layer.time_ms.value_or(0);
-    double weight_bits = 32;
-    double activation_bits = 32;
+    double weight_bits = group.float_bits;
+    double activation_bits = group.float_bits;
     for (const size_t part : combination) {
       if (!layer.parts[part].is_there) continue;
       const auto& [side, candidate] = space_.parts[part];
-      if (side != Side::kActivations) weight_bits = BitsOf(candidate.config.weights);
+      if (side != Side::kActivations)
+        weight_bits = BitsOf(candidate.config.weights, group.float_bits);
       const bool has_activations = !ops::IsRecurrent(layer.op_type);  // those stay float
       if (side != Side::kWeights && has_activations) {
-        activation_bits = BitsOf(candidate.config.activations);
+        activation_bits = BitsOf(candidate.config.activations, group.float_bits);
       }
       time += layer.parts[part].time_ms.value_or(0) - layer.time_ms.value_or(0);
     }

@@ -33,6 +33,7 @@ CostKind ParseCostKind(std::string_view word);
 struct LayerGroup {
   std::vector<size_t> layers;        // indices of Sensitivity::layers
   std::vector<std::string> weights;  // the constants that they multiply with
+  double float_bits = 32;            // bits of an element before it is quantized
 };
 // Returns the groups of all layers.
 std::vector<LayerGroup> GroupLayers(const graph::Model& model, const Sensitivity& sensitivity);

@@ -186,6 +186,43 @@ TEST_F(SearchOfThree, GreedyLowersTheLeastSensitiveFirst) {
   ExpectError(ErrorCode::kInvalidArgument, [&] { Run(Goals("", "bits<=7", Strategy::kGreedy)); });
 }
 
+// Returns the cost of a product with a weight of 12 stored bytes or none, and of one of two
+// activations, all of `type`.
+std::vector<double> CostsOfType(CostKind kind, const std::string& type) {
+  const graph::Model model =
+      graph::FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
+      g ()" + type + "[2,4] x, " +
+                      type + "[2,2] b) => (" + type + R"([2,2] y) <)" + type +
+                      R"([4,2] a = {1,2,3,4,5,6,7,8}> { p = MatMul(x, a)  y = MatMul(p, b) })");
+  const Space space =
+      MakeSpace({}, ParseCandidates("mx9,float"), ParseCandidates("float"), std::nullopt);
+  Sensitivity sensitivity;
+  for (const char* node : {"p", "y"}) {
+    LayerLoss layer{node, "MatMul", 1, std::nullopt, std::vector<PartLoss>(3)};
+    layer.parts[0].is_there = node == std::string("p");
+    sensitivity.layers.push_back(layer);
+  }
+  const CostModel costs(kind, model, space, sensitivity, GroupLayers(model, sensitivity),
+                        {{{"a", 12}}, {}, {}}, 1000);
+  std::vector<double> found;
+  for (const LayerGroup& group : costs.groups()) {
+    for (const std::vector<size_t>& combination : space.combinations) {
+      found.push_back(costs.Of(group, combination));
+    }
+  }
+  return found;
+}
+
+TEST(CostModel, CountsTheBitsThatTheModelHas) {
+  EXPECT_THAT(CostsOfType(CostKind::kBits, "float"), ElementsAre(12, 32, 0, 0));
+  EXPECT_THAT(CostsOfType(CostKind::kBits, "float16"), ElementsAre(12, 16, 0, 0));
+  // The mean of the two products.
+  EXPECT_THAT(CostsOfType(CostKind::kMacBits, "float"),
+              ElementsAre(9 * 32 / 2.0, 32 * 32 / 2.0, 32 * 32 / 2.0, 32 * 32 / 2.0));
+  EXPECT_THAT(CostsOfType(CostKind::kMacBits, "float16"),
+              ElementsAre(9 * 16 / 2.0, 16 * 16 / 2.0, 16 * 16 / 2.0, 16 * 16 / 2.0));
+}
+
 TEST_F(SearchOfThree, LayersOfOneWeightAreDecidedTogether) {
   const graph::Model shared = graph::FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
       g (float[N,2] x) => (float[N,2] y) <float[2,2] a = {1,2,3,4}>
