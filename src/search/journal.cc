@@ -51,4 +51,10 @@ void MeasurementJournal::Add(const std::string& name, const Json& record) {
   if (!file_.flush()) Fail(ErrorCode::kIo, "cannot write the journal '{}'", path_.string());
 }
 
+void MeasurementJournal::FailDamaged(const std::string& name, const std::string& why) const {
+  Fail(ErrorCode::kInvalidArgument,
+       "the journal '{}' has a damaged record of '{}': {}; remove the file to measure again",
+       path_.string(), name, why);
+}
+
 }  // namespace bitpress::search

@@ -6,7 +6,10 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+
+#include "base/error.h"
 
 namespace bitpress::search {
 
@@ -20,10 +23,28 @@ class MeasurementJournal {
 
   // Returns the records that were in the file, by name.
   const std::map<std::string, nlohmann::ordered_json>& found() const { return found_; }
+  // Returns what `read` makes of the record of that name; nothing if there is no such record.
+  // Throws Error(kInvalidArgument) with the file and the record if `read` throws an Error or a
+  // nlohmann exception.
+  template <typename Read>
+  auto Find(const std::string& name, const Read& read) const
+      -> std::optional<decltype(read(nlohmann::ordered_json()))> {
+    const auto known = found_.find(name);
+    if (known == found_.end()) return std::nullopt;
+    try {
+      return read(known->second);
+    } catch (const Error& error) {
+      FailDamaged(name, error.what());
+    } catch (const nlohmann::json::exception& error) {
+      FailDamaged(name, error.what());
+    }
+  }
   // Writes `record`, whose numbers are finite or written by json_numbers.h. Throws Error(kIo).
   void Add(const std::string& name, const nlohmann::ordered_json& record);
 
  private:
+  [[noreturn]] void FailDamaged(const std::string& name, const std::string& why) const;
+
   std::filesystem::path path_;
   std::map<std::string, nlohmann::ordered_json> found_;
   std::ofstream file_;

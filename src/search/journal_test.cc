@@ -1,6 +1,7 @@
 // Tests that no measurement is lost on the way through the journal's file.
 #include "search/journal.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,6 +15,9 @@
 
 namespace bitpress::search {
 namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -92,6 +96,50 @@ TEST(MeasurementJournal, KeepsLossesOfLayers) {
       EXPECT_TRUE(IsSame(found, number)) << found << ", written was " << number;
     }
   }
+}
+
+TEST(MeasurementJournal, NamesTheRecordThatCannotBeRead) {
+  const ScratchFolder folder;
+  const auto path = folder.path() / "journal";
+  MeasurementJournal(path, "key").Add("conv1", {{"n", 1}});
+  const MeasurementJournal journal(path, "key");
+  EXPECT_FALSE(journal.Find("conv2", LayerLossFromJson));
+  EXPECT_THAT(
+      ExpectError(ErrorCode::kInvalidArgument, [&] { journal.Find("conv1", LayerLossFromJson); }),
+      AllOf(HasSubstr(path.string()), HasSubstr("'conv1'"), HasSubstr("key 'node'"),
+            HasSubstr("remove the file")));
+}
+
+TEST(CheckIsComplete, RefusesWhatSearchesCannotRead) {
+  const SearchLayer layer{"node", "MatMul", {true, false}};
+  SensitivityOptions options;
+  LayerLoss loss{"node", "MatMul", 3, std::nullopt, std::vector<PartLoss>(2)};
+  loss.parts[0].is_there = true;
+  loss.parts[0].fast_noise = 0.5;
+  CheckIsComplete(loss, layer, options);
+  const auto error = [&](const LayerLoss& wrong) {
+    return ExpectError(ErrorCode::kInvalidArgument,
+                       [&] { CheckIsComplete(wrong, layer, options); });
+  };
+  LayerLoss wrong = loss;
+  wrong.parts.pop_back();
+  EXPECT_THAT(error(wrong), HasSubstr("1 parts, expected 2"));
+  wrong.parts.resize(3);
+  EXPECT_THAT(error(wrong), HasSubstr("3 parts, expected 2"));
+  wrong = loss;
+  wrong.parts[1].is_there = true;
+  EXPECT_THAT(error(wrong), HasSubstr("part 1"));
+  wrong = loss;
+  wrong.parts[0].fast_noise.reset();
+  EXPECT_THAT(error(wrong), HasSubstr("\"fast\""));
+  wrong = loss;
+  wrong.op_type = "Conv";
+  EXPECT_THAT(error(wrong), HasSubstr("Conv 'node', not MatMul 'node'"));
+  options.method = Method::kBoth;
+  EXPECT_THAT(error(loss), HasSubstr("\"exact\""));
+  options.method = Method::kFast;
+  options.measures_time = true;
+  EXPECT_THAT(error(loss), HasSubstr("\"time_ms\""));
 }
 
 TEST(Decibels, TheWorstIsNotTakenForTheBest) {

@@ -113,9 +113,11 @@ struct Energies {
   double Ratio() const { return error == 0 ? 0 : error / std::max(signal, 1e-300); }
 
  private:
-  // A result that is not finite counts as 0.
+  // A result that is not finite counts as 0. The two have one shape: that of a layer's output
+  // follows from the shapes of its inputs, which no format changes.
   template <typename Wanted, typename Found>
   void AddNumbers(const Wanted& wanted, const Found& found) {
+    BITPRESS_DCHECK(wanted.size() == found.size());
     for (size_t i = 0; i < wanted.size(); ++i) {
       const double reference = wanted[i];
       if (!std::isfinite(reference)) continue;
@@ -323,8 +325,13 @@ Sensitivity MeasureSensitivity(const graph::Model& model, const SearchLayers& la
     if (options.progress) {
       options.progress("sensitivity", sensitivity.layers.size(), layers.found.size());
     }
-    if (const auto known = journal.found().find(layer.node); known != journal.found().end()) {
-      sensitivity.layers.push_back(LayerLossFromJson(known->second));
+    const auto read = [&](const nlohmann::ordered_json& json) {
+      LayerLoss loss = LayerLossFromJson(json);
+      CheckIsComplete(loss, layer, options);
+      return loss;
+    };
+    if (std::optional<LayerLoss> known = journal.Find(layer.node, read)) {
+      sensitivity.layers.push_back(*std::move(known));
       ++sensitivity.num_resumed;
       continue;
     }

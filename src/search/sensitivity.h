@@ -114,5 +114,9 @@ double RankCorrelation(const std::vector<double>& a, const std::vector<double>& 
 nlohmann::ordered_json ToJson(const LayerLoss& layer);
 // Reads what ToJson wrote. Throws Error(kInvalidArgument) or a nlohmann exception.
 LayerLoss LayerLossFromJson(const nlohmann::ordered_json& json);
+// Throws Error(kInvalidArgument) unless the losses are what a measurement of that layer with these
+// options gives: one part for each of the layer's, with all numbers that searches read.
+void CheckIsComplete(const LayerLoss& loss, const SearchLayer& layer,
+                     const SensitivityOptions& options);
 
 }  // namespace bitpress::search

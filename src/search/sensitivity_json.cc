@@ -1,6 +1,7 @@
 // The JSON of losses. A noise is infinite if the reference is 0 everywhere and the output is not.
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "search/json_numbers.h"
 #include "search/sensitivity.h"
 
@@ -70,6 +71,33 @@ LayerLoss LayerLossFromJson(const Json& json) {
     layer.parts.push_back(std::move(loss));
   }
   return layer;
+}
+
+void CheckIsComplete(const LayerLoss& loss, const SearchLayer& layer,
+                     const SensitivityOptions& options) {
+  if (loss.node != layer.node || loss.op_type != layer.op_type) {
+    Fail(ErrorCode::kInvalidArgument, "it is about {} '{}', not {} '{}'", loss.op_type, loss.node,
+         layer.op_type, layer.node);
+  }
+  if (loss.parts.size() != layer.has_part.size()) {
+    Fail(ErrorCode::kInvalidArgument, "it has {} parts, expected {}", loss.parts.size(),
+         layer.has_part.size());
+  }
+  const auto check = [](bool is_expected, size_t i, std::string_view what) {
+    if (!is_expected) Fail(ErrorCode::kInvalidArgument, "part {}: {}", i, what);
+  };
+  for (size_t i = 0; i < loss.parts.size(); ++i) {
+    const PartLoss& part = loss.parts[i];
+    check(part.is_there == layer.has_part[i], i,
+          part.is_there ? "the candidate quantizes nothing of the layer" : "it is missing");
+    if (!part.is_there) continue;
+    check(part.fast_noise || options.method == Method::kExact, i, "\"fast\" is missing");
+    check(part.exact || options.method == Method::kFast, i, "\"exact\" is missing");
+    check(part.time_ms || !options.measures_time, i, "\"time_ms\" is missing");
+  }
+  if (options.measures_time && !loss.time_ms) {
+    Fail(ErrorCode::kInvalidArgument, "\"time_ms\" is missing");
+  }
 }
 
 }  // namespace bitpress::search

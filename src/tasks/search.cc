@@ -39,9 +39,7 @@ class Trials {
   search::Measurement Measure(const search::Choice& choice) {
     const std::string name = fmt::format("{}", fmt::join(choice, ","));
     if (options_.progress) options_.progress("measure models", num_measured_++, 0);
-    if (const auto known = journal_.found().find(name); known != journal_.found().end()) {
-      return search::MeasurementFromJson(known->second);
-    }
+    if (auto known = journal_.Find(name, search::MeasurementFromJson)) return *known;
     const search::Measurement measurement =
         space_.MeasurePlan(space_.PlanOf(report_.groups, report_.sensitivity, choice),
                            options_.batch_size, own_, pool_);
