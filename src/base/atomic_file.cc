@@ -31,16 +31,7 @@ AtomicFile::AtomicFile(std::filesystem::path path, Start start) : path_(std::mov
       !std::filesystem::is_regular_file(path_, ignored)) {
     Fail(ErrorCode::kIo, "cannot write '{}': it is no file but a device or a pipe", path_.string());
   }
-  // A link is followed, so that its target is replaced and not the link.
-  if (std::filesystem::is_symlink(path_, ignored)) {
-    std::error_code error;
-    const std::filesystem::path target = std::filesystem::weakly_canonical(path_, error);
-    if (error) {
-      Fail(ErrorCode::kIo, "cannot write '{}': the link cannot be followed: {}", path_.string(),
-           error.message());
-    }
-    path_ = target;
-  }
+  path_ = FollowLink(path_);
   if (start == Start::kNamed) {
     CreateNamed();
     return;
@@ -114,6 +105,17 @@ void AtomicFile::Commit() {
   if (::close(descriptor) != 0) FailIo("write");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) FailIo("write");
   temporary_.clear();
+}
+
+std::filesystem::path FollowLink(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::is_symlink(path, error)) return path;
+  std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
+  if (error) {
+    Fail(ErrorCode::kIo, "cannot write '{}': the link cannot be followed: {}", path.string(),
+         error.message());
+  }
+  return target;
 }
 
 void CheckWritable(const std::filesystem::path& path) {

@@ -49,6 +49,11 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
+// Returns the file that a symbolic link leads to, which need not exist; a path that is no link
+// returns as it is. Writing to the result keeps the link. Throws Error(kIo) if it cannot be
+// followed.
+std::filesystem::path FollowLink(const std::filesystem::path& path);
+
 // Checks, before any work is done for it, that a file can be written there. Throws Error(kIo).
 void CheckWritable(const std::filesystem::path& path);
 

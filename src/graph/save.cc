@@ -277,8 +277,7 @@ uint64_t WriteFiles(const fs::path& path, const std::string& data_name, const En
 
 uint64_t Model::Save(const fs::path& path, ExternalData external_data) const {
   return TranslateOwnErrors(fmt::format("cannot write '{}'", path.string()), [&] {
-    // A link is followed, so that the files stand at its target.
-    const fs::path target = fs::is_symlink(path) ? fs::weakly_canonical(path) : path;
+    const fs::path target = FollowLink(path);  // the files stand there
     const std::string data_file = FreeDataFileName(target);
     std::optional<Encoded> encoded;
     if (external_data == ExternalData::kIfNeeded) encoded = Encode(*impl_, std::nullopt);

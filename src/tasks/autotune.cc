@@ -141,8 +141,9 @@ AutotuneReport Autotune(const AutotuneOptions& options) {
   if (options.metric) report.reference_metric = MeasureOwn(options.metric, options.model);
   std::optional<size_t> best;
   bool is_kept = false;
-  const Candidate trial(options.output, ".trial");
-  const Candidate kept(options.output, ".best");
+  const fs::path output = FollowLink(options.output);
+  const Candidate trial(output, ".trial");
+  const Candidate kept(output, ".best");
   for (size_t i = 0; i < std::min(configs.size(), options.max_trials); ++i) {
     AutotuneTrial& tried = report.trials.emplace_back();
     tried.config = configs[i].name;
@@ -169,9 +170,9 @@ AutotuneReport Autotune(const AutotuneOptions& options) {
   }
   report.chosen = *best;
   if (is_kept) {
-    Rename(kept.path(), options.output);
+    Rename(kept.path(), output);
   } else {
-    QuantizeTo(options.output, options, configs[*best]);  // the same bytes again
+    QuantizeTo(output, options, configs[*best]);  // the same bytes again
   }
   if (report_file) {
     report_file->Write(ToJson(report).dump(1) + "\n");

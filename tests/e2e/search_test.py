@@ -287,6 +287,21 @@ def test_autotune_takes_the_first_that_is_good_enough(bitpress, chain, rows, tmp
     assert sorted(path.name for path in tmp_path.glob("best.onnx*")) == ["best.onnx"]
 
 
+def test_autotune_writes_where_a_link_leads(bitpress, chain, rows, tmp_path):
+    """As every other command does: the link stays, and the model lies at its target."""
+    (tmp_path / "store").mkdir()
+    target, link = tmp_path / "store" / "best.onnx", tmp_path / "link.onnx"
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    bitpress.ok("autotune", chain, "-o", link, "--data", rows, "--configs", "MX9", "--tolerable-loss", "1")
+    assert link.is_symlink()
+    direct = tmp_path / "direct.onnx"
+    bitpress.ok("quantize", chain, "-o", direct, "--config", "MX9")
+    assert target.read_bytes() == direct.read_bytes()
+    assert [path.name for path in target.parent.iterdir()] == ["best.onnx"]
+    assert sorted(path.name for path in tmp_path.glob("link.onnx*")) == ["link.onnx"]
+
+
 def test_autotune_gives_the_best_if_none_is(bitpress, photos, tmp_path):
     model = save(conv_model(), tmp_path / "conv.onnx")
     text = bitpress.ok("autotune", model, "-o", tmp_path / "best.onnx", "--data", photos, "--image", IMAGE, "--configs",
