@@ -32,13 +32,13 @@ bool AreBytes(const Model& model, const Node& node, const ops::IntegerSignature&
   return type == DataType::kUInt8 || type == DataType::kUndefined;
 }
 
-// A weight as the file stores it. If a Transpose of the last two dimensions gives the weight, which
-// ONNX Runtime folds at load, this is the constant before the Transpose.
-struct StoredWeight {
+// A value before the Transpose of its last two dimensions, if there is one. ONNX Runtime folds the
+// Transpose of a constant at load, but not of one that callers may replace.
+struct Unturned {
   std::string name;
   bool is_swapped = false;
 };
-StoredWeight BehindTranspose(const Model& model, const std::string& value) {
+Unturned BehindTranspose(const Model& model, const std::string& value) {
   const std::optional<Node> producer = value.empty() ? std::nullopt : model.Producer(value);
   if (!producer || producer->op_type() != "Transpose") return {value, false};
   const std::vector<int64_t> perm = producer->GetInts("perm");
@@ -51,6 +51,15 @@ StoredWeight BehindTranspose(const Model& model, const std::string& value) {
   return {producer->input(0), true};
 }
 
+// Returns whether a matrix is stored as [outputs, inputs]. `is_swapped`: a Transpose turns it.
+bool IsTransposed(const Node& node, bool is_swapped) {
+  return (node.GetInt("transB", 0) != 0) != is_swapped;
+}
+
+ops::SumLayout MatrixLayout(std::span<const int64_t> dims, bool is_transposed) {
+  return ops::MatrixSums(dims, is_transposed ? ops::SummedDim::kLast : ops::SummedDim::kSecondLast);
+}
+
 std::optional<ops::SumLayout> LayoutOf(const Node& node, const ops::IntegerSignature& signature,
                                        bool is_swapped, std::span<const int64_t> dims) {
   if (NumElements(dims) == 0) return std::nullopt;
@@ -61,9 +70,7 @@ std::optional<ops::SumLayout> LayoutOf(const Node& node, const ops::IntegerSigna
     return ops::ConvSums(dims, group);
   }
   if (dims.size() < 2) return std::nullopt;
-  const bool is_transposed = node.op_type() == "QGemm" && node.GetInt("transB", 0) != 0;
-  return ops::MatrixSums(
-      dims, is_transposed != is_swapped ? ops::SummedDim::kLast : ops::SummedDim::kSecondLast);
+  return MatrixLayout(dims, IsTransposed(node, is_swapped));
 }
 
 bool IsInt8Constant(const Model& model, const std::string& value) {
@@ -71,10 +78,9 @@ bool IsInt8Constant(const Model& model, const std::string& value) {
          model.InfoOf(value).type == DataType::kInt8;
 }
 
-// Returns the DequantizeLinear that gives an input. Null if another node does, or if it has blocks.
-std::optional<Node> DequantizerOf(const Model& model, const Node& node, size_t input) {
-  if (input >= node.num_inputs() || node.input(input).empty()) return std::nullopt;
-  std::optional<Node> producer = model.Producer(node.input(input));
+// Returns the DequantizeLinear that gives a value. Null if another node does, or if it has blocks.
+std::optional<Node> DequantizerOf(const Model& model, const std::string& value) {
+  std::optional<Node> producer = value.empty() ? std::nullopt : model.Producer(value);
   const bool is_one = producer && producer->op_type() == "DequantizeLinear" &&
                       producer->GetInt("block_size", 0) == 0;
   return is_one ? producer : std::nullopt;
@@ -82,18 +88,24 @@ std::optional<Node> DequantizerOf(const Model& model, const Node& node, size_t i
 
 // Returns the product of a float operator whose activation and weight are both dequantized.
 std::optional<IntegerProduct> BetweenPairs(const Model& model, const Node& node) {
-  const std::optional<Node> data = DequantizerOf(model, node, 0);
-  const std::optional<Node> weight = DequantizerOf(model, node, 1);
-  if (!data || !weight || !IsInt8Constant(model, weight->input(0))) return std::nullopt;
+  const std::optional<Node> data = DequantizerOf(model, InputOf(node, 0));
+  const Unturned floats = BehindTranspose(model, InputOf(node, 1));
+  const std::optional<Node> weight = DequantizerOf(model, floats.name);
+  if (!data || !weight) return std::nullopt;
+  const Unturned codes = BehindTranspose(model, weight->input(0));
+  if (!IsInt8Constant(model, codes.name)) return std::nullopt;
   const DataType of_zero_point = TypeOf(model, InputOf(*data, 2));
   if (of_zero_point != DataType::kUInt8 && of_zero_point != DataType::kUndefined) {
     return std::nullopt;
   }
-  const std::string& codes = weight->input(0);
-  const std::optional<ops::SumLayout> sums =
-      ops::PairSums(node, 1, model.Initializer(codes).dims, /*is_dynamic=*/false);
-  if (!sums) return std::nullopt;
-  return IntegerProduct{node, codes, InputOf(*weight, 2), node.op_type() == "Conv", *sums};
+  const bool is_image = node.op_type() == "Conv";
+  const bool is_swapped = floats.is_swapped != codes.is_swapped;
+  const auto dims = model.Initializer(codes.name).dims;
+  std::optional<ops::SumLayout> sums = ops::PairSums(node, 1, dims, /*is_dynamic=*/false);
+  if (!sums || (is_image && is_swapped)) return std::nullopt;
+  const bool is_transposed = !is_image && IsTransposed(node, is_swapped);
+  if (is_swapped) sums = MatrixLayout(dims, is_transposed);
+  return IntegerProduct{node, codes.name, InputOf(*weight, 2), is_image, is_transposed, *sums};
 }
 
 }  // namespace
@@ -135,8 +147,9 @@ std::vector<IntegerProduct> SaturatingKernels(const Model& model) {
       const std::optional<ops::SumLayout> sums =
           LayoutOf(node, *signature, is_swapped, model.Initializer(weight).dims);
       if (!sums) continue;
-      products.push_back(
-          {node, weight, InputOf(node, signature->weight_zero_point), signature->is_image, *sums});
+      products.push_back({node, weight, InputOf(node, signature->weight_zero_point),
+                          signature->is_image,
+                          !signature->is_image && IsTransposed(node, is_swapped), *sums});
     }
   }
   return products;

@@ -22,6 +22,8 @@ struct IntegerProduct {
   std::string weight;             // initializer with the weight's codes
   std::string weight_zero_point;  // "": none
   bool is_image = false;          // the operator is a convolution
+  // The file has a matrix as [outputs, inputs], and the operator or a Transpose turns it.
+  bool is_transposed = false;
   ops::SumLayout sums;
 
   // Returns the pairs whose sums saturate for some activations. Pairs of one sum are neighbours.

@@ -153,11 +153,10 @@ class TakenApart {
     std::vector<int64_t> dims(view.dims.begin(), view.dims.end());
     const std::span<const int8_t> codes = view.values<int8_t>();
     std::vector<uint8_t> bytes(codes.size());
-    const bool is_transposed = node_.op_type() == "QGemm" && node_.GetInt("transB", 0) != 0;
-    if (is_transposed) std::swap(dims[0], dims[1]);
+    if (product_.is_transposed) std::swap(dims[0], dims[1]);
     for (size_t i = 0; i < codes.size(); ++i) {
       size_t to = i;
-      if (is_transposed) {
+      if (product_.is_transposed) {
         const auto columns = static_cast<size_t>(dims[0]);
         to = i % columns * static_cast<size_t>(dims[1]) + i / columns;
       }

@@ -181,6 +181,48 @@ def test_what_cannot_saturate_stays_as_it_is(setting, bitpress):
         assert models[0] == models[1]
 
 
+@pytest.mark.parametrize("form", ["codes that callers may replace", "codes", "floats"])
+def test_a_weight_behind_a_transpose(form, programs, tmp_path):
+    """As tied embeddings are. ONNX Runtime folds the Transpose of a constant at load, not of an input with a default."""
+    rng = np.random.default_rng(9)
+    codes = rng.integers(60, 128, (10, 32)).astype(np.int8)  # [outputs, inputs]
+    constants = {"xs": np.float32(1 / 255), "xz": np.uint8(0), "codes": codes, "ws": np.float32(0.01), "wz": np.int8(0),
+                 "ys": np.float32(0.2), "yz": np.uint8(0)}
+    node, turn = helper.make_node, {"perm": [1, 0]}
+    nodes = [node("QuantizeLinear", ["x", "xs", "xz"], ["xq"])]
+    if form == "codes that callers may replace":
+        nodes += [node("Transpose", ["codes"], ["w"], **turn),
+                  node("QLinearMatMul", ["xq", "xs", "xz", "w", "ws", "wz", "ys", "yz"], ["yq"], "product")]
+    else:
+        nodes += [node("DequantizeLinear", ["xq", "xs", "xz"], ["xf"])]
+        if form == "codes":
+            nodes += [node("Transpose", ["codes"], ["turned"], **turn), node("DequantizeLinear", ["turned", "ws", "wz"], ["w"])]
+        else:
+            nodes += [node("DequantizeLinear", ["codes", "ws", "wz"], ["floats"]), node("Transpose", ["floats"], ["w"], **turn)]
+        nodes += [node("MatMul", ["xf", "w"], ["yf"], "product"), node("QuantizeLinear", ["yf", "ys", "yz"], ["yq"])]
+    nodes.append(node("DequantizeLinear", ["yq", "ys", "yz"], ["y"]))
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 32])]
+    if form == "codes that callers may replace":
+        inputs.append(helper.make_tensor_value_info("codes", TensorProto.INT8, codes.shape))
+    graph = helper.make_graph(nodes, "net", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 10])],
+                              [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "int8.onnx")
+    exact = [node("MatMul", ["x", "w"], ["y"])]
+    graph = helper.make_graph(exact, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 32])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 10])],
+                              [numpy_helper.from_array((codes.T * 0.01).astype(np.float32), "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "float.onnx")
+    (tmp_path / "samples").mkdir()
+    np.save(tmp_path / "samples" / "x.npy", rng.random((12, 32), dtype=np.float32))
+    wide, narrow = programs.values()
+    here = evaluated(narrow, tmp_path, tmp_path / "int8.onnx", "here")  # computed by kernels that saturate
+    simulated = evaluated(wide, tmp_path, tmp_path / "int8.onnx", "no_vnni")
+    assert [node["op_type"] for node in simulated["processor"]["saturating_nodes"]] == [nodes[-2 if "may" in form else -3].op_type]
+    assert not simulated["processor"]["not_simulated"]
+    assert abs(here["sqnr_db"] - simulated["sqnr_db"]) < 0.05
+    assert evaluated(wide, tmp_path, tmp_path / "int8.onnx", "vnni")["sqnr_db"] > here["sqnr_db"] + 10
+
+
 def test_models_of_other_tools(setting, bitpress):
     """A QDQ model without any word of ours in it."""
     model = onnx.load(quantized(setting, bitpress, "INT8", "--set", "integer_kernels=vnni"))
