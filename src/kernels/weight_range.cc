@@ -18,7 +18,9 @@ namespace {
 
 // The number of lanes of a sum, whatever the width of the processor's vectors.
 constexpr size_t kLanes = 16;
-constexpr size_t kRun = 1024;  // elements whose float32 sums go to a double one
+constexpr size_t kRun = 1024;       // elements whose float32 sums go to a double one
+constexpr size_t kRunsOfTask = 64;  // runs that a thread computes at a time
+constexpr size_t kMostTasks = 64;   // tasks until the sum is looked at
 constexpr int64_t kMostCodes = 1 << 16;
 using Lanes = std::array<float, kLanes>;
 
@@ -91,14 +93,31 @@ double SumOfRun(std::span<const float> values, const Steps& steps) {
 }
 
 // Returns the sum of squared errors. It does not look at the rest once the sum is above `enough`.
+// With a pool, threads compute the runs. They are added up in their order either way, so that the
+// sum is the same.
 double SumOfErrors(std::span<const float> values, const formats::QParams& params,
-                   const formats::CodeRange& codes, double enough) {
+                   const formats::CodeRange& codes, double enough, ThreadPool* pool) {
   const Steps steps{1 / params.scale, static_cast<float>(codes.quant_min - params.zero_point),
                     static_cast<float>(codes.quant_max - params.zero_point)};
   const double unit = static_cast<double>(params.scale) * params.scale;
+  const size_t num_runs = (values.size() + kRun - 1) / kRun;
+  const auto sum_of_run = [&](size_t run) {
+    const size_t begin = run * kRun;
+    return SumOfRun(values.subspan(begin, std::min(kRun, values.size() - begin)), steps);
+  };
   double sum = 0;
-  for (size_t begin = 0; begin < values.size() && sum * unit <= enough; begin += kRun) {
-    sum += SumOfRun(values.subspan(begin, std::min(kRun, values.size() - begin)), steps);
+  if (pool == nullptr || num_runs <= kRunsOfTask) {
+    for (size_t run = 0; run < num_runs && sum * unit <= enough; ++run) sum += sum_of_run(run);
+    return sum * unit;
+  }
+  std::vector<double> sums(std::min(num_runs, kRunsOfTask * kMostTasks));
+  for (size_t first = 0; first < num_runs && sum * unit <= enough; first += sums.size()) {
+    const size_t count = std::min(sums.size(), num_runs - first);
+    pool->ParallelFor((count + kRunsOfTask - 1) / kRunsOfTask, [&](size_t task) {
+      const size_t end = std::min(count, (task + 1) * kRunsOfTask);
+      for (size_t i = task * kRunsOfTask; i < end; ++i) sums[i] = sum_of_run(first + i);
+    });
+    for (size_t i = 0; i < count && sum * unit <= enough; ++i) sum += sums[i];
   }
   return sum * unit;
 }
@@ -146,7 +165,8 @@ formats::QParams PercentileQParams(std::span<const float> values, double percent
   return formats::QParamsForRange(std::min(min, 0.0f), std::max(max, 0.0f), spec);
 }
 
-formats::QParams MseQParams(std::span<const float> values, const formats::IntegerSpec& spec) {
+formats::QParams MseQParams(std::span<const float> values, const formats::IntegerSpec& spec,
+                            ThreadPool* pool) {
   const Extent extent = ExtentOf(values);
   const formats::CodeRange codes = formats::SearchedCodes(spec);
   if (codes.quant_max - codes.quant_min >= kMostCodes)
@@ -160,7 +180,7 @@ formats::QParams MseQParams(std::span<const float> values, const formats::Intege
   return formats::LeastErrorQParams(
       extent.min, extent.max, spec, [&](const formats::QParams& params) {
         // The search stops at 2.5 times the least error, so errors up to three times are exact.
-        const double error = SumOfErrors(values, params, codes, 3 * least);
+        const double error = SumOfErrors(values, params, codes, 3 * least, pool);
         least = std::min(least, error);
         return error;
       });
@@ -170,7 +190,7 @@ double SumOfSquaredErrors(std::span<const float> values, const formats::QParams&
                           const formats::IntegerSpec& spec) {
   const formats::CodeRange codes = formats::SearchedCodes(spec);
   BITPRESS_DCHECK(codes.quant_max - codes.quant_min < kMostCodes);
-  return SumOfErrors(values, params, codes, std::numeric_limits<double>::infinity());
+  return SumOfErrors(values, params, codes, std::numeric_limits<double>::infinity(), nullptr);
 }
 
 }  // namespace bitpress::kernels

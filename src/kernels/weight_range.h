@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "base/thread_pool.h"
 #include "formats/qparams.h"
 
 namespace bitpress::kernels {
@@ -32,7 +33,10 @@ formats::QParams PercentileQParams(std::span<const float> values, double percent
 // Returns the parameters with the least sum of (x - x_hat)^2 that formats::LeastErrorQParams finds;
 // the sum is never more than that of MinMaxQParams. Sums are float32 in runs of 1024 elements.
 // 32-bit types get the parameters of MinMaxQParams, since float32 elements have no more bits.
-formats::QParams MseQParams(std::span<const float> values, const formats::IntegerSpec& spec);
+// `pool` shares the work of many elements; null: the calling thread alone. The result is the same.
+// REQUIRES: no loop of the pool is running.
+formats::QParams MseQParams(std::span<const float> values, const formats::IntegerSpec& spec,
+                            ThreadPool* pool = nullptr);
 
 // Returns the sum of (x - x_hat)^2 as MseQParams computes it, saturating at formats::SearchedCodes.
 // REQUIRES: a type of at most 16 bits.

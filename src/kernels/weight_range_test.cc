@@ -124,6 +124,22 @@ TEST(WeightRangeTest, MseIsNearlyAsGoodAsBruteForce) {
   EXPECT_LT(worst, 1.6);
 }
 
+TEST(WeightRangeTest, MseIsTheSameForAnyNumberOfThreads) {
+  // More than a thread takes at a time, more than is looked at together, and a run that is cut off.
+  for (const size_t count : {size_t{1024} * 64 + 1, size_t{1024} * 64 * 65 + 17}) {
+    std::vector<float> values = Normal(count, 0.01);
+    values[count / 2] = 3;  // an outlier, so that much is clipped and sums end early
+    for (const bool is_symmetric : {true, false}) {
+      const IntegerSpec spec{ElementType::kInt8, is_symmetric};
+      const QParams alone = MseQParams(values, spec);
+      for (const size_t num_threads : {1u, 2u, 3u, 8u}) {
+        ThreadPool pool(num_threads);
+        EXPECT_EQ(MseQParams(values, spec, &pool), alone);
+      }
+    }
+  }
+}
+
 TEST(WeightRangeTest, MseOfPowersOfTwoIsTheBestOfFivePositions) {
   const IntegerSpec spec{ElementType::kInt8, true, false, ScaleKind::kPowerOfTwo};
   for (unsigned seed = 0; seed < 20; ++seed) {

@@ -30,14 +30,15 @@ std::vector<float> ToFloats(const graph::HeldInitializer& source) {
   return values;
 }
 
+// Returns the scale and zero point of all values. `pool` is null inside a loop of the pool.
 QParams Choose(const plan::RangeMethod& method, std::span<const float> values,
-               const formats::IntegerSpec& spec) {
+               const formats::IntegerSpec& spec, ThreadPool* pool) {
   switch (method.kind) {
     case plan::RangeMethod::Kind::kPercentile:
       return kernels::PercentileQParams(values, method.percentile, spec);
     case plan::RangeMethod::Kind::kMse:
     case plan::RangeMethod::Kind::kAuto:
-      return kernels::MseQParams(values, spec);
+      return kernels::MseQParams(values, spec, pool);
     default:  // the other methods are for samples, and a weight has none
       return kernels::MinMaxQParams(values, spec);
   }
@@ -177,7 +178,7 @@ PairLoss IntegerWeight::LossOfPairs(ThreadPool& pool) const {
 
 std::vector<QParams> IntegerWeight::ChooseParams(std::span<const float> values,
                                                  ThreadPool& pool) const {
-  if (scale_dims_.empty()) return {Choose(range_, values, spec_)};
+  if (scale_dims_.empty()) return {Choose(range_, values, spec_, &pool)};
   const auto outer = static_cast<size_t>(view_.outer);
   const auto axis = static_cast<size_t>(view_.axis);
   const auto inner = static_cast<size_t>(view_.inner);
@@ -202,7 +203,7 @@ std::vector<QParams> IntegerWeight::ChooseParams(std::span<const float> values,
         members.insert(members.end(), begin, begin + static_cast<std::ptrdiff_t>(inner));
       }
     }
-    params[group] = Choose(range_, members, spec_);
+    params[group] = Choose(range_, members, spec_, nullptr);
   });
   return params;
 }
