@@ -1,4 +1,7 @@
 // bitpress plan: decides the format of every tensor and writes the decisions as JSON.
+#include <fmt/format.h>
+
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -6,6 +9,8 @@
 #include "base/atomic_file.h"
 #include "command.h"
 #include "config_options.h"
+#include "plan/dynamic_rows.h"
+#include "target_text.h"
 #include "tasks/plan.h"
 
 namespace bitpress::apps {
@@ -23,8 +28,12 @@ void Run(const Options& options) {
   // The file is opened first, so that an output that cannot be written costs no work.
   std::unique_ptr<AtomicFile> file;
   if (!options.output.empty()) file = std::make_unique<AtomicFile>(options.output);
-  const std::string json = plan::ToJson(tasks::MakePlan(
-      options.model, config, options.config.preparation(), ToPassNames(options.disabled_passes)));
+  const plan::QuantPlan plan = tasks::MakePlan(options.model, config, options.config.preparation(),
+                                               ToPassNames(options.disabled_passes));
+  if (const size_t num_slow = plan::NumDynamicConvolutions(plan); num_slow > 0) {
+    fmt::print(stderr, "bitpress: {}\n", DescribeDynamicConvolutions(num_slow));
+  }
+  const std::string json = plan::ToJson(plan);
   if (file == nullptr) return Print(json);
   file->Write(json);
   file->Commit();

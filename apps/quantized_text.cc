@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "plan/dynamic_rows.h"
 #include "target_text.h"
 
 namespace bitpress::apps {
@@ -252,6 +253,10 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
   text += DescribeWeights(report.transform.weights);
   text += DescribePairs(plan, report.transform.weights);
   text += DescribeUnsigned(report.unsigned_weights);
+  const size_t num_slow = plan::NumDynamicConvolutions(plan);
+  if (!report.target && num_slow > 0) {  // else the check says so
+    text += fmt::format("  {}\n", DescribeDynamicConvolutions(num_slow));
+  }
   if (!report.why_not_checked.empty()) {
     text += fmt::format("  not checked: {}\n", report.why_not_checked);
   }

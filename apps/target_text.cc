@@ -52,6 +52,16 @@ std::string DescribeProcessors(const evaluate::ProcessorReport& report, size_t m
   return text;
 }
 
+std::string DescribeDynamicConvolutions(size_t count) {
+  if (count == 0) return "";
+  return fmt::format(
+      "slow: {} of dynamic ranges, which ONNX Runtime computes several times more slowly than "
+      "float "
+      "ones; use static ranges (--config INT8 --data DIR), or leave them float (--set "
+      "exclude_op_types=Conv)",
+      count == 1 ? "1 convolution" : fmt::format("{} convolutions", count));
+}
+
 std::string DescribeTarget(const deploy::TargetReport& report, size_t max_float_nodes,
                            size_t max_saturating_nodes) {
   std::string text = DescribeRun(report);
@@ -60,6 +70,10 @@ std::string DescribeTarget(const deploy::TargetReport& report, size_t max_float_
   }
   if (report.num_integer_nodes() > 0) {
     text += fmt::format("  computed on integers: {}\n", CountAll(report.integer_operators));
+  }
+  if (const auto found = report.integer_operators.find("ConvInteger");
+      found != report.integer_operators.end()) {
+    text += fmt::format("  {}\n", DescribeDynamicConvolutions(found->second));
   }
   text += DescribeProcessors(report.processor, max_saturating_nodes);
   const size_t num_shown = std::min(max_float_nodes, report.float_nodes.size());

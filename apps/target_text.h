@@ -1,6 +1,7 @@
 // The text that describes what ONNX Runtime does with a model (deploy/check_target.h).
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "deploy/check_target.h"
@@ -10,6 +11,10 @@ namespace bitpress::apps {
 // Describes the difference between kinds of processors, in lines that begin with two spaces. Names
 // up to `max_nodes` operators that can saturate. Returns "" if all processors give the same.
 std::string DescribeProcessors(const evaluate::ProcessorReport& report, size_t max_nodes);
+
+// Says that so many convolutions with dynamic ranges are slow, and what to do instead. Returns ""
+// if there is none.
+std::string DescribeDynamicConvolutions(size_t count);
 
 // Describes the report, in lines that begin with two spaces. Names up to `max_float_nodes`
 // operators that compute in float, and up to `max_saturating_nodes` that can saturate.

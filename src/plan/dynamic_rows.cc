@@ -1,5 +1,6 @@
 #include "plan/dynamic_rows.h"
 
+#include <set>
 #include <string>
 
 #include "base/error.h"
@@ -152,6 +153,17 @@ std::optional<TensorPlan> DynamicRow(const graph::Model& model, const NodeRules&
       IsDynamic(rules.For(node)) || (input == 0 && IsDynamic(rules.For(node, node.input(0))));
   if (!is_asked) return std::nullopt;
   return DynamicNode(model, rules, rows, node).Row(input);
+}
+
+size_t NumDynamicConvolutions(const QuantPlan& plan) {
+  std::set<std::string> nodes;
+  for (const TensorPlan& row : plan.tensors) {
+    if (!row.is_dynamic()) continue;
+    for (const TensorUse& use : row.uses) {
+      if (use.op_type == "Conv") nodes.insert(use.node);
+    }
+  }
+  return nodes.size();
 }
 
 }  // namespace bitpress::plan

@@ -17,4 +17,8 @@ namespace bitpress::plan {
 std::optional<TensorPlan> DynamicRow(const graph::Model& model, const NodeRules& rules,
                                      const RowMaker& rows, const graph::Node& node, size_t input);
 
+// Returns the number of Conv nodes of a plan that compute on dynamic integers. ONNX Runtime
+// computes them much more slowly than float ones (docs/presets.md), so that callers tell the user.
+size_t NumDynamicConvolutions(const QuantPlan& plan);
+
 }  // namespace bitpress::plan

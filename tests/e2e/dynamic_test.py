@@ -129,6 +129,22 @@ def test_the_same_as_onnx_runtime_quantizes(name, per_channel, weight_type, tmp_
         assert sqnr_db(theirs, ours) > 42
 
 
+def test_slow_convolutions_are_named(tmp_path, bitpress):
+    """ONNX Runtime computes ConvInteger more slowly than a float Conv (docs/presets.md)."""
+    said = "slow: 2 convolutions of dynamic ranges"
+    for name in ("conv", "gemm"):
+        model, out = tmp_path / f"{name}.onnx", tmp_path / f"{name}_int8.onnx"
+        onnx.save(NETS[name][0](), model)
+        is_said = name == "conv"
+        for check in ("on", "off"):
+            text = bitpress.ok("quantize", model, "-o", out, "--config", "INT8_DYNAMIC", "--check", check)
+            assert (said in text and "exclude_op_types=Conv" in text) == is_said
+        assert (said in bitpress.ok("check", out)) == is_said
+        assert (said in bitpress.run("plan", model, "--config", "INT8_DYNAMIC").stderr) == is_said
+    text = bitpress.ok("quantize", tmp_path / "conv.onnx", "-o", out, "--config", "INT8_DYNAMIC", "--set", "exclude_op_types=Conv")
+    assert "slow:" not in text
+
+
 def test_a_row_has_a_scale_of_its_own(tmp_path, bitpress):
     """A row with large values costs the other rows no accuracy. Rows of equal elements, of zeros and of one sign stay finite."""
     make, shape = NETS["gemm"]
