@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+from collections import Counter
 from pathlib import Path
 
 import models
@@ -22,7 +23,7 @@ TABLES = {
     title: (config, re.findall(r"^\| (`.*?) \| (.*?) ?\|.*\|$", body, re.MULTILINE)[1:])
     for title, config, body in re.findall(r"^## `(\w+)`\n(?:(?!^## ).)*?<!-- tried: (\w+) -->\n((?:(?!^## ).)*)", PAGE, re.MULTILINE | re.DOTALL)
 }
-ROWS = [pytest.param(title, config, code.strip("`"), id=f"{title}-{theirs}") for title, (config, rows) in TABLES.items()
+ROWS = [pytest.param(title, theirs, config, code.strip("`"), id=f"{title}-{theirs}") for title, (config, rows) in TABLES.items()
         for theirs, code in rows if code]
 # Replacements of names on the page by names in the tests' models, by the title of the table.
 NAMES = {"MatMulNBitsQuantizer": {"head": "make_query"}, "extra_options": {"tensors=a": "tensors=image"}}
@@ -63,20 +64,49 @@ def embedding_model():
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
 
 
-@pytest.mark.parametrize("title, config, code", ROWS)
-def test_what_is_said_works(title, config, code, tmp_path, conv_path, matmul_path, images, sequences):
-    for theirs, ours in NAMES.get(title, {}).items():
-        code = code.replace(theirs, ours)
+def three_products(conv_path, path):
+    """The model of convolutions and a Gemm with a MatMul at its end."""
+    model = onnx.load(conv_path)
+    weight = np.random.default_rng(7).standard_normal((models.NUM_CLASSES, models.NUM_CLASSES)).astype(np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "last.weight"))
+    model.graph.node.append(onnx.helper.make_node("MatMul", ["logits", "last.weight"], ["y"], name="last"))
+    model.graph.output[0].name = "y"
+    return models.save(model, path)
+
+
+def types(graph):
+    return Counter(node.op_type for node in graph.node)
+
+
+def quantized_types(graph):
+    """The types of the float operators that read dequantized values or became operators on codes."""
+    dequantized = {output for node in graph.node if node.op_type == "DequantizeLinear" for output in node.output}
+    found = {node.op_type for node in graph.node if dequantized & set(node.input)}
+    became = {"ConvInteger": "Conv", "MatMulInteger": "MatMul", "MatMulNBits": "MatMul", "GatherBlockQuantized": "Gather"}
+    return found | {became[node.op_type] for node in graph.node if node.op_type in became}
+
+
+@pytest.mark.parametrize("title, theirs, config, code", ROWS)
+def test_what_is_said_works(title, theirs, config, code, tmp_path, conv_path, matmul_path, images, sequences):
+    for name, ours in NAMES.get(title, {}).items():
+        code = code.replace(name, ours)
     arguments = eval(f"dict({code})")  # noqa: S307 - a page of ours
     model, inputs = conv_path, {"image": images}
     if title == "MatMulNBitsQuantizer" or "smooth" in code or "MatMul" in code:
         model, inputs = matmul_path, {"x": sequences}
+    if "exclude_op_types" in code:
+        model = three_products(conv_path, tmp_path / "three.onnx")
     if "embeddings" in code:
         model, inputs = models.save(embedding_model(), tmp_path / "words.onnx"), {"ids": np.arange(96)}
     path = tmp_path / "out.onnx"
+    excluded = set(arguments.get("exclude_op_types", []))
     bitpress.quantize(model, path, arguments.pop("config", config), inputs, **arguments)
     onnx.checker.check_model(str(path), full_check=True)
     # The bars are 3 dB below the least on 2026-11-22: 11.0 dB with weights of four bits, 26.5 dB with others.
     bar = 8 if "int4" in code or "int4" in config.lower() or "nbits" in config.lower() else 23.5
-    with np.errstate(divide="ignore"):  # everything may be excluded
-        assert sqnr_db(outputs(model, inputs)[0], outputs(path, inputs)[0]) > bar
+    # The upper end: something was quantized.
+    assert bar < sqnr_db(outputs(model, inputs)[0], outputs(path, inputs)[0]) < 120
+    wanted = set(re.findall(r'"(\w+)"', theirs.partition("op_types_to_quantize=")[2]))
+    before, after = onnx.load(model).graph, onnx.load(path).graph
+    assert wanted <= quantized_types(after) and not excluded & quantized_types(after)
+    assert all(types(after)[name] == types(before)[name] > 0 for name in excluded)
