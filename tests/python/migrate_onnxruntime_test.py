@@ -79,9 +79,9 @@ def types(graph):
 
 
 def quantized_types(graph):
-    """The types of the float operators that read dequantized values or became operators on codes."""
+    """The types of the operators whose second operand, a weight in products, is dequantized, or that became operators on codes."""
     dequantized = {output for node in graph.node if node.op_type == "DequantizeLinear" for output in node.output}
-    found = {node.op_type for node in graph.node if dequantized & set(node.input)}
+    found = {node.op_type for node in graph.node if dequantized & set(node.input[1:2])}
     became = {"ConvInteger": "Conv", "MatMulInteger": "MatMul", "MatMulNBits": "MatMul", "GatherBlockQuantized": "Gather"}
     return found | {became[node.op_type] for node in graph.node if node.op_type in became}
 
