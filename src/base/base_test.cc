@@ -162,8 +162,8 @@ TEST(ThreadPool, AnExceptionReachesTheCallerAndThePoolLives) {
 }
 
 TEST(ThreadPool, RefusedThreadsLeaveASmallerPool) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the address sanitizer needs the address space this test takes away";
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need the address space that this test takes away";
 #endif
   // The pool runs in a child process, whose address space is too small for the stacks of so many
   // threads.
