@@ -52,6 +52,22 @@ std::string ListReasons(const plan::QuantPlan& plan) {
   return ListCounted("float", reasons);
 }
 
+// Says which operators of the input quantized already, and whether nothing was left to quantize.
+std::string DescribeWhatWasQuantized(const tasks::QuantizeReport& report) {
+  const bool is_changed = std::ranges::any_of(
+      report.plan.tensors, [](const plan::TensorPlan& row) { return row.is_quantized(); });
+  const std::string_view nothing = is_changed ? "" : "nothing was quantized: ";
+  if (!report.already_quantized.empty()) {
+    return fmt::format("  {}the model is already quantized: {}; {}\n", nothing,
+                       CountAll(report.already_quantized),
+                       is_changed ? "these stay as they are, the rest was quantized"
+                                  : "give the float model that it was made from");
+  }
+  if (is_changed) return "";
+  return fmt::format("  {}no operator reads a weight or an activation that '{}' quantizes\n",
+                     nothing, report.plan.config.name);
+}
+
 // Describes how many nodes a pass rewrote, and why it left the others.
 template <typename Rewritten>
 std::string DescribeRewritten(std::string_view done, std::string_view not_done,
@@ -230,6 +246,7 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
   text += fmt::format("  weights:     {}\n", CountFormats(plan, plan::Role::kWeight));
   text += fmt::format("  biases:      {}\n", CountFormats(plan, plan::Role::kBias));
   text += ListReasons(plan);
+  text += DescribeWhatWasQuantized(report);
   if (report.equalized) text += DescribeEqualization(*report.equalized);
   if (report.smoothed) text += DescribeSmoothing(*report.smoothed);
   for (const emit::PortableFunctions::Omission& omission : report.transform.portable.omissions) {

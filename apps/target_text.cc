@@ -12,12 +12,6 @@
 namespace bitpress::apps {
 namespace {
 
-std::string CountAll(const std::map<std::string, size_t>& counts) {
-  std::vector<std::string> words;
-  for (const auto& [name, count] : counts) words.push_back(fmt::format("{} {}", count, name));
-  return Join(words, ", ");
-}
-
 std::string DescribeRun(const deploy::TargetReport& report) {
   if (report.is_run) return fmt::format("  {}: loads and runs\n", report.runtime);
   if (!report.is_loaded) {
@@ -30,6 +24,12 @@ std::string DescribeRun(const deploy::TargetReport& report) {
 }
 
 }  // namespace
+
+std::string CountAll(const std::map<std::string, size_t>& counts) {
+  std::vector<std::string> words;
+  for (const auto& [name, count] : counts) words.push_back(fmt::format("{} {}", count, name));
+  return Join(words, ", ");
+}
 
 std::string DescribeProcessors(const evaluate::ProcessorReport& report, size_t max_nodes) {
   if (report.nodes.empty()) return "";

@@ -65,6 +65,9 @@ void BindQuantizeReport(nb::module_& module) {
       .def_prop_ro(
           "plan", [](const QuantizeReport& self) { return plan::ToJson(self.plan); },
           "The plan that was carried out, as JSON.")
+      .def_ro("already_quantized", &QuantizeReport::already_quantized,
+              "The operators that quantized or read codes before, with their numbers. Empty for a "
+              "float model.")
       .def_ro("left_float", &QuantizeReport::left_float,
               "Activations with an integer format that stayed float, with the reason.")
       .def_prop_ro("weights",

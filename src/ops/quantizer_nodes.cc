@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/integer_operators.h"
+
 namespace bitpress::ops {
 namespace {
 
@@ -76,6 +78,14 @@ bool IsQuantizer(const graph::Node& node) {
 
 bool HasQuantizedWeights(const graph::Model& model) {
   return model.Metadata().contains(kWeightsMetadata);
+}
+
+std::map<std::string, size_t> QuantizedOperators(const graph::Model& model) {
+  std::map<std::string, size_t> counts;
+  for (const graph::Node& node : model.AllNodes()) {
+    if (IsQuantizer(node) || IsUnpack(node) || IsIntegerOperator(node)) ++counts[node.op_type()];
+  }
+  return counts;
 }
 
 std::optional<std::string> QuantizedFrom(const graph::Model& model, std::string_view value) {

@@ -3,6 +3,8 @@
 // value. Pure.
 #pragma once
 
+#include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,6 +32,10 @@ bool IsUnpack(const graph::Node& node);
 // Returns whether we wrote this model with quantized weights. Only its metadata tells weights
 // stored as quantized floats from float ones.
 bool HasQuantizedWeights(const graph::Model& model);
+
+// Returns the number of nodes of each operator that quantizes or reads codes, bodies included:
+// quantizers, unpackers, and operators on integers. It is empty for a float model.
+std::map<std::string, size_t> QuantizedOperators(const graph::Model& model);
 
 // Returns the float value that went into the quantizer which gives `value`, through both halves of
 // a Q/DQ pair. Returns "" if the model stores codes in its place, as of a packed weight, and

@@ -14,6 +14,7 @@
 #include "calibrate/resolve_plan.h"
 #include "data/source.h"
 #include "graph/stored_bytes.h"
+#include "ops/quantizer_nodes.h"
 #include "plan/make_plan.h"
 #include "rewrite/prepare.h"
 #include "tasks/calibrate.h"
@@ -173,6 +174,8 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
   const bool has_plan = !options.plan_file.empty();
   if (has_plan) report.plan = ReadPlan(options.plan_file);
   { const AtomicFile probe(options.output); }  // before any work
+  // Preparing folds the operators that decode constants.
+  report.already_quantized = ops::QuantizedOperators(graph::Model::Load(options.model));
   graph::PassRunner passes(options.disabled_passes);
   Prepared prepared =
       PrepareModel(options, has_plan ? report.plan.config : options.config,

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -54,6 +55,9 @@ struct QuantizeReport {
   std::optional<deploy::TargetReport> target;
   // The reason why the model was not checked although that was asked for; empty otherwise.
   std::string why_not_checked;
+  // The operators of the float model that quantize or read codes, with their numbers: the model is
+  // already quantized, in whole or in part, and what they read stays as it is.
+  std::map<std::string, size_t> already_quantized;
   // The integer activations that stay float, with the reason.
   std::vector<std::pair<std::string, std::string>> left_float;
   // The weights that are uint8 instead of int8 (integer_kernels=safe).
