@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""judge.py SPEC.json: compares quantized models with the float one in this interpreter. measure.py runs it, once a kind of processor.
+"""judge.py SPEC.json: compares a quantized model with the float one in this process. measure.py runs it.
 
-SPEC has: model (the float one), samples (a folder), library (of operators, or empty), quantized ([label, path], ...). JSON lines are
-printed: {"started": label} before each model, so that what crashes the interpreter is known, and its row after it.
+SPEC has: model (the float one), wanted (a file for the float outputs, made if it is not there), samples (a folder), quantized (the model
+to judge), libraries (of operators, or "" for none, by names), and whether to time it. A line is printed for each library: its name, a
+tab, and a row as JSON; the name stands there before the work begins, so that what crashes the process is known.
 """
 
 import json
@@ -32,6 +33,22 @@ def padded(wanted, found):
     return np.pad(wanted, (0, length - len(wanted))), np.pad(found, (0, length - len(found)))
 
 
+def wanted_outputs(spec, samples):
+    """The names of the float network's float outputs, and these outputs, a list for each sample."""
+    path = Path(spec["wanted"])
+    if not path.is_file():
+        session = open_session(spec["model"])
+        names = [output.name for output in session.get_outputs() if "float" in output.type]
+        arrays = {f"{i} {k}": array for i, sample in enumerate(samples) for k, array in enumerate(session.run(names, sample))}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part.npz")
+        np.savez(part, names=names, **arrays)
+        part.rename(path)
+    with np.load(path) as arrays:
+        names = arrays["names"].tolist()
+        return names, [[arrays[f"{i} {k}"] for k in range(len(names))] for i in range(len(samples))]
+
+
 def closeness(session, names, samples, all_wanted):
     """Decibels by output, over all samples together, and in how many samples an output has another shape."""
     signal, error, other_shapes = np.zeros(len(names)), np.zeros(len(names)), 0
@@ -58,22 +75,29 @@ def times(sessions, names, sample):
     return np.median(rows[1:], axis=0).tolist()  # the first run allocates
 
 
+def judge(spec, library, samples):
+    """The row of the model with this library."""
+    row = {}
+    try:
+        session = open_session(spec["quantized"], library)
+    except Exception as error:  # whatever ONNX Runtime throws is an entry of the table, as below
+        return {"error": f"does not load: {type(error).__name__}: {error}"}
+    try:
+        names, wanted = wanted_outputs(spec, samples)
+        row["db"], row["other_shapes"] = closeness(session, names, samples, wanted)
+        if spec["is_timed"]:
+            row["float_ms"], row["ms"] = times([open_session(spec["model"]), session], names, samples[len(samples) // 2])
+    except Exception as error:
+        row["error"] = f"does not run: {type(error).__name__}: {error}"
+    return row
+
+
 def main():
     spec = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    base = open_session(spec["model"])
-    names = [output.name for output in base.get_outputs() if "float" in output.type]
     samples = list(load(spec["samples"]))
-    wanted = [base.run(names, sample) for sample in samples]
-    for label, path in spec["quantized"]:
-        print(json.dumps({"started": label}), flush=True)
-        row = {"label": label}
-        try:
-            session = open_session(path, spec["library"])
-            row["db"], row["other_shapes"] = closeness(session, names, samples, wanted)
-            row["float_ms"], row["ms"] = times([base, session], names, samples[len(samples) // 2])
-        except Exception as error:  # whatever ONNX Runtime or a shape throws is an entry of the table
-            row["error"] = f"{type(error).__name__}: {error}"
-        print(json.dumps(row), flush=True)
+    for name, library in spec["libraries"].items():
+        print(name, end="\t", flush=True)
+        print(json.dumps(judge(spec, library, samples)), flush=True)
 
 
 main()

@@ -34,11 +34,11 @@ def letter_tile(rng, files, letter, size, angle):
     return tile.rotate(rng.uniform(-angle, angle), Image.BICUBIC)
 
 
-def captcha(cache, side):
-    """Four to six turned letters under lines and dots, drawn at twice the size and blurred; grey, 0 to 1."""
+def captchas(cache, side, salt):
+    """Four to six turned letters under lines and dots, drawn at twice the size and blurred."""
     files = fonts(cache)
     for i in itertools.count():
-        rng = rng_of(side, i, 2)
+        rng = rng_of(side, i, salt)
         width, height = SIZES[int(rng.integers(len(SIZES)))]
         image = Image.new("RGB", (width * 2, height * 2), color_of(rng, 200, 256))
         draw = ImageDraw.Draw(image)
@@ -55,9 +55,20 @@ def captcha(cache, side):
         for _ in range(int(rng.integers(20, 200))):
             x, y = int(rng.integers(width * 2)), int(rng.integers(height * 2))
             draw.ellipse((x, y, x + 2, y + 2), fill=color_of(rng, 0, 256))
-        image = image.filter(ImageFilter.GaussianBlur(rng.uniform(0, 1.2))).resize((width, height), Image.LANCZOS)
-        image = image.resize((int(width * 64 / height), 64), Image.LANCZOS).convert("L")
+        yield image.filter(ImageFilter.GaussianBlur(rng.uniform(0, 1.2))).resize((width, height), Image.LANCZOS)
+
+
+def captcha(cache, side):
+    """Grey, 0 to 1."""
+    for image in captchas(cache, side, 2):
+        image = image.resize((int(image.width * 64 / image.height), 64), Image.LANCZOS).convert("L")
         yield {"input1": to_array(image)[None, None] / 255}
+
+
+def captcha_crnn(cache, side):
+    """BGR, 0 to 255."""
+    for image in captchas(cache, side, 7):
+        yield {"image": nchw(to_array(image.resize((160, 60), Image.BILINEAR))[:, :, ::-1])}
 
 
 def click_captcha(cache, side):

@@ -1,138 +1,131 @@
 #!/usr/bin/env python3
-"""Quantizes the corpus and compares it with the float networks on both kinds of x86 processors, in one table. See README.md here.
+"""Quantizes the corpus in many configurations and compares it with the float networks. See README.md here.
 
-    python measure.py [--only NAME,...] [--skip NAME,...] [--out table.md] [NAME=ARGUMENTS ...]
+    python measure.py [--only NAME,...] [--skip NAME,...] [CONFIGURATION ...]
 
-NAME=ARGUMENTS is a configuration: the arguments of `bitpress quantize` besides files ("mse=--config INT8 --set activation_range=mse"),
-or ort:static, ort:static_rr, ort:dynamic, ort:dynamic_rr for ONNX Runtime's own tool. Without any, there are four usual ones.
+CONFIGURATION is a name of CONFIGURATIONS below, or NAME=ARGUMENTS with the arguments of `bitpress quantize` besides files
+("mse=--config INT8 --set activation_range=mse") or ort:static, ort:static_rr, ort:dynamic, ort:dynamic_rr for ONNX Runtime's own tool.
+Without any, all of CONFIGURATIONS are measured. Each result is a file in CACHE/results, and what is there is not measured again.
 """
 
 import argparse
+import datetime
 import json
-import os
 import re
 import shlex
 import subprocess
 import sys
-import time
 from pathlib import Path
 
+import onnx
+import onnxruntime
 import processors
+from faults import faults_of
+from limits import call
 from networks import NETWORKS, model_of, samples_of
 from packages import CACHE
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-CONFIGURATIONS = ["INT8=--config INT8", "INT8 vnni=--config INT8 --set integer_kernels=vnni", "INT8_DYNAMIC=--config INT8_DYNAMIC",
-                  "INT8_DYNAMIC vnni=--config INT8_DYNAMIC --set integer_kernels=vnni"]
+PRESETS = ["INT8", "INT8_DYNAMIC", "INT4_WEIGHTS", "MX6", "INT8_ADAQUANT", "INT8_WEIGHTS", "MX9", "MXINT8", "MXFP8E4M3", "BFP16", "BF16",
+           "FP16"]
+CONFIGURATIONS = {**{name: f"--config {name}" for name in PRESETS}, "ORT static": "ort:static", "ORT dynamic": "ort:dynamic"}
 
 
-def call(command, seconds, environment=None):
-    """(what became of it, stdout, stderr); the first is "" where all went well."""
+def size_of(path: Path) -> int:
+    """Bytes of a model with those of its external data, or 0 if the file is no model."""
     try:
-        done = subprocess.run([str(word) for word in command], capture_output=True, timeout=seconds, check=False,
-                              env={**os.environ, **(environment or {})})
-        status, texts = f"exit status {done.returncode}" if done.returncode else "", (done.stdout, done.stderr)
-    except subprocess.TimeoutExpired as error:
-        status, texts = f"time-out after {seconds:g} s", (error.stdout, error.stderr)
-    out, err = ((text or b"").decode(errors="replace") for text in texts)
-    return status, out, err
-
-
-def last_line(text):
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "no message"
+        model = onnx.load(path, load_external_data=False)
+    except Exception:  # a broken file is found by the session that loads it
+        return 0
+    locations = {entry.value for tensor in model.graph.initializer for entry in tensor.external_data if entry.key == "location"}
+    return path.stat().st_size + sum((path.parent / name).stat().st_size for name in locations)
 
 
 def quantize(arguments, words, model, samples, output):
-    """Seconds and size, or an error, of one configuration. What the tool said lies beside the model."""
-    output.unlink(missing_ok=True)
+    """What became of the tool. What it said lies beside the model."""
+    for file in output.parent.glob(output.stem + ".*"):
+        file.unlink()
     if words.startswith("ort:"):
         command = [sys.executable, HERE / "quantize_ort.py", model, output, samples, words[len("ort:"):]]
     else:
-        command = [arguments.program, "quantize", model, "-o", output, "--data", samples, *shlex.split(words)]
-    started = time.monotonic()
-    status, out, err = call(command, arguments.timeout)
-    seconds = time.monotonic() - started
+        command = [arguments.program, "quantize", model, "-o", output, "--data", samples, "--threads", "1", *shlex.split(words)]
+    ended = call(command, arguments.seconds, arguments.memory)
     shown = shlex.join(str(word) for word in command)
-    output.with_suffix(".txt").write_text(f"{shown}\n{out}{err}{status}\n", encoding="utf-8")
-    if status or not output.is_file():
-        output.unlink(missing_ok=True)  # a part of it
-        return {"error": f"quantize: {status or 'no file'}: {last_line(out + err)}"}
-    return {"seconds": round(seconds, 1), "size": output.stat().st_size / model.stat().st_size}
+    output.with_suffix(".txt").write_text(f"{shown}\n{ended.out}{ended.err}{ended.status}\n", encoding="utf-8")
+    status = ended.status or ("" if output.is_file() else "exit status 0, but no file")
+    row = {"status": status, "message": ended.message() if status else "", "seconds": ended.seconds, "peak_mib": ended.peak_mib,
+           "is_known_as_quantized": "the model is already quantized: " in ended.out + ended.err}
+    if not status:
+        row["bytes"] = size_of(output)
+    return row
 
 
-def judge(arguments, environment, spec, spec_path):
-    """{label: row} of one interpreter. A model that crashes it or takes too long is marked, and the others go on."""
-    rows, left = {}, list(spec["quantized"])
+def judge(arguments, environment, spec, path):
+    """{name of a library: row} of one model in a process of its own, or in another one for the libraries after one that ended it."""
+    rows, left = {}, dict(spec["libraries"])
     while left:
-        spec_path.write_text(json.dumps({**spec, "quantized": left}), encoding="utf-8")
-        status, out, err = call([sys.executable, HERE / "judge.py", spec_path], arguments.timeout * (1 + len(left)), environment)
-        running = left[0][0]  # it may end before it begins with the first
-        for line in out.splitlines():
-            said = json.loads(line) if line.startswith("{") else {}
-            running = said.get("started", running)
-            if "label" in said:
-                rows[said["label"]] = said
-        if running not in rows:
-            rows[running] = {"label": running, "error": f"{status}: {last_line(err)}"}
-        left = [pair for pair in left if pair[0] not in rows]
+        path.write_text(json.dumps({**spec, "libraries": left}), encoding="utf-8")
+        ended = call([sys.executable, HERE / "judge.py", path], arguments.seconds, arguments.memory, environment)
+        answers = dict(line.split("\t", 1) for line in ended.out.splitlines() if "\t" in line)
+        found = {name: json.loads(answers[name]) for name in left if answers.get(name, "").startswith("{")}
+        if len(found) < len(left):
+            missing = next(name for name in left if name not in found)
+            found[missing] = {"error": f"{ended.status or 'no answer'}: {ended.message()}"}
+        rows.update(found)
+        left = {name: library for name, library in left.items() if name not in rows}
     return rows
 
 
-def measure(arguments, configurations, kinds, name):
-    """The results of a network, one a configuration."""
-    results = {label: {"network": name, "configuration": label} for label in configurations}
+def measure(arguments, kinds, name, label, words):
+    """The result of a network in a configuration."""
+    result = {"network": name, "configuration": label, "words": words, "date": datetime.date.today().isoformat(),
+              "program": arguments.version, "onnxruntime": onnxruntime.__version__, "judged": {}}
     try:
         model = model_of(arguments.cache, name)
         samples = {side: samples_of(arguments.cache, name, side) for side in ("calibration", "judge")}
     except Exception as error:  # the makers use many packages; a network without inputs must not end the run of the others
-        for result in results.values():
-            result["error"] = f"no inputs: {type(error).__name__}: {error}"
-        return results
+        return {**result, "error": f"no inputs: {type(error).__name__}: {error}"}
     folder = arguments.cache / "quantized"
     folder.mkdir(parents=True, exist_ok=True)
+    output = folder / f"{name}.{re.sub(r'[^A-Za-z0-9_]+', '_', label)}.onnx"
+    result["float_bytes"] = size_of(model)
+    result["quantize"] = quantize(arguments, words, model, samples["calibration"], output)
+    if result["quantize"]["status"]:
+        return result
     library = arguments.program.resolve().with_name("libbitpress_ops.so")
-    spec = {"model": str(model), "samples": str(samples["judge"]), "library": str(library) if library.is_file() else "",
-            "quantized": []}
-    for label, words in configurations.items():
-        output = folder / f"{name}.{re.sub(r'[^A-Za-z0-9_]+', '_', label)}.onnx"
-        results[label].update(quantize(arguments, words, model, samples["calibration"], output))
-        if "error" not in results[label]:
-            spec["quantized"].append([label, str(output)])
+    spec = {"model": str(model), "samples": str(samples["judge"]), "quantized": str(output), "is_timed": arguments.time,
+            "libraries": {"alone": ""} if words.startswith("ort:") else {"library": str(library), "alone": ""}}
     for kind, environment in kinds.items():
-        for label, row in judge(arguments, environment, spec, folder / f"{name}.{kind.replace(' ', '_')}.json").items():
-            results[label][kind] = row
-    return results
+        wanted = arguments.cache / "wanted" / f"{name}.{kind.replace(' ', '_')}.npz"
+        result["judged"][kind] = judge(arguments, environment, {**spec, "wanted": str(wanted)}, folder / "judge.json")
+    if not arguments.keep:
+        for file in folder.glob(output.stem + ".*"):
+            if file.suffix != ".txt":
+                file.unlink()
+    return result
 
 
-def decibels(result, kind):
-    """"31.2", or "31.2 / 15.0" with the worst output where there are more than one."""
-    row = result.get(kind, {})
-    if "db" not in row:
-        return "time-out" if "time-out" in (result.get("error") or row.get("error", "")) else "error"
-    values = list(row["db"].values())
-    text = f"{values[0]:.1f}" + (f" / {min(values):.1f}" if len(values) > 1 else "")
-    return text + (f" ({row['other_shapes']} other shapes)" if row["other_shapes"] else "")
+def result_path(arguments, name, label):
+    return arguments.cache / "results" / name / f"{re.sub(r'[^A-Za-z0-9_]+', '_', label)}.json"
 
 
-def time_ratio(row):
-    return f"{row['ms'] / row['float_ms']:.2f}" if "ms" in row else "-"
+def is_wanted(arguments, path, words):
+    """Whether a result has to be measured: it is not there, is of other arguments, or --again asks for it."""
+    if not path.is_file():
+        return True
+    result = json.loads(path.read_text(encoding="utf-8"))
+    return result["words"] != words or arguments.again == "all" or (arguments.again == "faults" and bool(faults_of(result)))
 
 
-def table_row(result, kinds):
-    cells = [result["network"], result["configuration"], *(decibels(result, kind) for kind in kinds),
-             *(time_ratio(result.get(kind, {})) for kind in kinds), f"{result['size']:.0%}" if "size" in result else "-"]
-    return "| " + " | ".join(cells) + " |"
-
-
-def errors_of(result, kinds):
-    where = f"{result['network']}, {result['configuration']}"
-    if "error" in result:
-        yield f"{where}: {result['error']}"
-    for kind in kinds:
-        if "error" in result.get(kind, {}):
-            yield f"{where}, {kind}: {result[kind]['error'][:300]}"
+def summary(result):
+    """A line about a result, for who watches the run."""
+    text = f"{result['network']:16} {result['configuration']:14}"
+    if "quantize" in result:
+        text += f" {result['quantize']['seconds']:7.1f} s {result['quantize']['peak_mib']:6} MiB"
+    for kind, forms in result["judged"].items():
+        text += f"  {kind}: " + ", ".join(f"{value:.1f}" for value in forms.get("library", forms["alone"]).get("db", {}).values())
+    return "\n".join([text, *(f"    {fault}" for fault in faults_of(result))])
 
 
 def names_of(text):
@@ -144,58 +137,63 @@ def names_of(text):
 
 
 def configuration_of(text):
+    if text in CONFIGURATIONS:
+        return text, CONFIGURATIONS[text]
     name, equals, words = text.partition("=")
     if not (name and equals and words):
-        raise argparse.ArgumentTypeError(f"'{text}' is not NAME=ARGUMENTS")
+        raise argparse.ArgumentTypeError(f"'{text}' is neither NAME=ARGUMENTS nor one of {', '.join(CONFIGURATIONS)}")
     return name, words
+
+
+def version_of(program):
+    """What the program calls itself, with the commit that it was probably built from."""
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True, check=False).stdout
+    return f"{said} at {commit.strip()}" if commit else said
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("configurations", nargs="*", type=configuration_of, metavar="NAME=ARGUMENTS")
+    parser.add_argument("configurations", nargs="*", type=configuration_of, metavar="CONFIGURATION")
     parser.add_argument("--program", type=Path, default=ROOT / "build" / "bitpress", metavar="FILE", help="default: build/bitpress")
     parser.add_argument("--no-vnni-dir", type=Path, default=ROOT / "build" / "tests" / "no_vnni", metavar="DIR",
                         help="an ONNX Runtime that sees no VNNI (default: build/tests/no_vnni)")
     parser.add_argument("--cache", type=Path, default=CACHE, metavar="DIR", help="where everything goes (default: build/corpus)")
     parser.add_argument("--only", type=names_of, default=list(NETWORKS), metavar="NAMES", help="these networks, joined by commas")
     parser.add_argument("--skip", type=names_of, default=[], metavar="NAMES", help="all but these networks")
-    parser.add_argument("--timeout", type=float, default=300, metavar="S", help="seconds to quantize a network (default: 300)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the table (default: table.md in the cache); all numbers go beside it")
+    parser.add_argument("--again", choices=["faults", "all"], help="measure again what is there: results with faults, or all")
+    parser.add_argument("--time", action="store_true", help="also compare the speed with that of the float network")
+    parser.add_argument("--keep", action="store_true", help="keep the quantized models in CACHE/quantized")
+    parser.add_argument("--seconds", type=int, default=300, metavar="N", help="of the processor, for each process (default: 300)")
+    parser.add_argument("--memory", type=int, default=8192, metavar="MIB", help="address space of each process (default: 8192)")
     arguments = parser.parse_intermixed_args()
     if not arguments.program.is_file():
         parser.error(f"{arguments.program} is missing: build first (./dev build)")
     # A program without a folder in its name would be looked for in PATH.
     arguments.program, arguments.cache = arguments.program.absolute(), arguments.cache.absolute()
-    arguments.out = arguments.out or arguments.cache / "table.md"
+    arguments.version = version_of(arguments.program)
     return arguments
 
 
 def main() -> int:
     arguments = parse()
-    configurations = dict(arguments.configurations or map(configuration_of, CONFIGURATIONS))
-    arguments.cache.mkdir(parents=True, exist_ok=True)
+    configurations = dict(arguments.configurations) or CONFIGURATIONS
     try:
-        kinds, notes = processors.environments(arguments.no_vnni_dir)
+        kinds, _ = processors.environments(arguments.no_vnni_dir)
     except processors.ProcessorError as error:
         print(f"measure: {error}", file=sys.stderr)
         return 1
-    columns = ["network", "configuration", *(f"dB {kind}" for kind in kinds), *(f"time {kind}" for kind in kinds), "size"]
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    print("\n".join(lines), flush=True)
-    everything = []
     for name in arguments.only:
-        if name in arguments.skip:
-            continue
-        for result in measure(arguments, configurations, kinds, name).values():
-            lines.append(table_row(result, kinds))
-            print(lines[-1], flush=True)
-            notes += errors_of(result, kinds)
-            everything.append(result)
-        # The files are whole after every network, since a run takes an hour.
-        arguments.out.write_text("\n".join([*lines, "", *(f"- {note}" for note in notes)]) + "\n", encoding="utf-8")
-        numbers = json.dumps({"notes": notes, "results": everything}, indent=1)
-        arguments.out.with_suffix(".json").write_text(numbers + "\n", encoding="utf-8")
-    print("\n" + "\n".join(f"- {note}" for note in notes))
+        for label, words in configurations.items():
+            path = result_path(arguments, name, label)
+            if name in arguments.skip or not is_wanted(arguments, path, words):
+                continue
+            result = measure(arguments, kinds, name, label, words)
+            print(summary(result), flush=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_suffix(".part")
+            part.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            part.rename(path)
     return 0
 
 

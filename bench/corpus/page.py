@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Writes docs/corpus.md out of the results of measure.py, so that nobody copies a number by hand.
+
+    python page.py [--cache DIR] [--out FILE]
+
+What was not measured yet stands in the page as such. Whoever mends a fault measures its row again (measure.py --again faults) and then
+runs this.
+"""
+
+import argparse
+import collections
+import functools
+import json
+import re
+from pathlib import Path
+
+import onnx
+from faults import decibels_of, faults_of, int8_fault
+from measure import CONFIGURATIONS, ROOT
+from networks import NETWORKS, model_of
+from packages import CACHE, WHEELS, wheel
+
+TABLES = {"Integers": ["INT8", "INT8_DYNAMIC", "INT8_WEIGHTS", "INT4_WEIGHTS", "INT8_ADAQUANT", "ORT static", "ORT dynamic"],
+          "Blocks and floats": ["MX6", "MX9", "MXINT8", "MXFP8E4M3", "BFP16", "BF16", "FP16"]}
+MISSING = "·"
+EXPORTERS = {"OnnxMLTools": "keras2onnx", "PaddlePaddle": "Paddle", "": "Paddle", "onnx.quantize": "ONNX Runtime's tool",
+             "pytorch": "PyTorch"}  # as they call themselves, or do not
+
+HEAD = """# Many real networks
+
+This page shows what {count} real networks out of {packages} packages become in up to {configurations} configurations: whether the file is
+written, loads, runs, how large it is, and how close it is to the float network. It is for people who want to know whether Bitpress
+takes their kind of network, and for those who change the code. [Networks of other kinds](real_models.md) explains single numbers.
+
+`bench/corpus/measure.py` measures, `bench/corpus/page.py` writes this page; `bench/corpus/README.md` says how to run them:
+
+```sh
+build/corpus/venv/bin/python bench/corpus/measure.py
+build/corpus/venv/bin/python bench/corpus/page.py
+```
+
+Every quantizing and every judging is a process of its own with a limit of time and memory, so that a crash is an entry of the
+table. Samples for calibration and for judging share no photo, recording, molecule or text. Each result runs with the operator
+library and without it; models of ONNX Runtime's own tool (`ORT`: per channel, by its defaults) run without. Missing are {missing} of
+{wanted} results ({dot}).
+
+| what | value |
+|---|---|
+| measured | {dates} |
+| program | {programs} |
+| ONNX Runtime | {runtimes} |
+| machine | {machine}, one thread |
+"""
+FAULTS = """
+## Faults
+
+These results are wrong or not there. To measure one again: `measure.py --again all --only NETWORK CONFIGURATION`.
+"""
+RULES = """
+Faults are errors, crashes, time-outs, models that do not load or run, other shapes of outputs, files larger than the float one
+(by more than the 4 kB of a recorded configuration), outputs with 0 dB or less, more than 1 dB between the results with and without the operator library, less than 20 dB in `BF16`,
+`FP16`, `MX9`, `MXINT8` or `INT8_WEIGHTS`, and an `INT8` below both 20 dB and the decibels of `INT8_DYNAMIC` less 3.
+"""
+CELLS = """
+## {title}
+
+A cell has the SQNR of the worst float output in dB (at most 100), the size in % of the float file, and the seconds of the processor
+that quantizing took. **Bold** cells have a fault.
+"""
+
+
+def results_in(cache):
+    """{network: {configuration: result}} of the networks and configurations that still are."""
+    found = collections.defaultdict(dict)
+    for path in sorted((cache / "results").glob("*/*.json")):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        if result["network"] in NETWORKS and result["configuration"] in CONFIGURATIONS:
+            found[result["network"]][result["configuration"]] = result
+    return found
+
+
+def shorten(text):
+    """A message without the names of folders and without line ends; as code if Markdown would take it for something else."""
+    text = re.sub(r"\s+", " ", re.sub(r"(?:/[\w.+-]+)+/(?=[\w.+-])", "", text))[:260]
+    return f"`{text.replace('`', '')}`" if re.search(r"[\[<*_`]", text) else text
+
+
+def faults_in(results):
+    """(configuration, sentence) of one network."""
+    found = [(label, fault) for label in CONFIGURATIONS if label in results for fault in faults_of(results[label])]
+    late = int8_fault(results)
+    return found + ([("INT8", late)] if late else [])
+
+
+def cell(result, faults):
+    if result is None:
+        return MISSING
+    values = decibels_of(result)
+    done = result.get("quantize", {"status": "no inputs"})
+    if done["status"]:
+        text = re.sub(r"exit status \d+|:.*| after.*", lambda found: "error" if found[0][0] == "e" else "", done["status"])
+    elif values is None:
+        text = "does not load" if any("does not load" in fault for fault in faults) else "does not run"
+    else:
+        text = f"{min(values):.1f} / {done['bytes'] / result['float_bytes']:.0%} / {done['seconds']:.1f}"
+    return f"**{text}**" if faults else text
+
+
+def table(title, labels, everything, faults):
+    yield CELLS.format(title=title)
+    yield "| network | " + " | ".join(label if label.startswith("ORT") else f"`{label}`" for label in labels) + " |"
+    yield "|---|" + "---|" * len(labels)
+    for name in NETWORKS:
+        results = everything.get(name, {})
+        found = {label: [fault for which, fault in faults[name] if which == label] for label in labels}
+        yield f"| {name} | " + " | ".join(cell(results.get(label), found[label]) for label in labels) + " |"
+
+
+def fault_lists(faults):
+    """Ours, with one line for configurations with the same sentence, and those of ONNX Runtime's own tool."""
+    for is_ours in (True, False):
+        lines = []
+        for name in NETWORKS:
+            labels = collections.defaultdict(list)
+            for label, fault in faults[name]:
+                if label.startswith("ORT") != is_ours:
+                    labels[shorten(fault)].append(label)
+            lines += [f"- {name}, {', '.join(each)}: {fault}" for fault, each in labels.items()]
+        yield lines
+
+
+def describe(cache, name):
+    """The row of a network in the table of networks."""
+    network = NETWORKS[name]
+    model = onnx.load(model_of(cache, name), load_external_data=False)
+    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
+    exporter = onnx.load(wheel(cache, network.package) / network.file, load_external_data=False).producer_name.strip()
+    exporter = EXPORTERS.get(exporter, exporter)
+    return f"| {name} | {network.what} | `{network.package}` {WHEELS[network.package]} | {exporter} | {opset} |"
+
+
+@functools.lru_cache(None)
+def machine():
+    flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    for flag, name in (("avx512_vnni", "AVX-512 VNNI"), ("avx_vnni", "AVX VNNI"), ("avx512f", "AVX-512 without VNNI"), ("avx2", "AVX2")):
+        if flag in flags:
+            return f"x86 with {name}"
+    return "another processor"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cache", type=Path, default=CACHE, metavar="DIR", help="that of measure.py (default: build/corpus)")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "corpus.md", metavar="FILE", help="default: docs/corpus.md")
+    arguments = parser.parse_args()
+    everything = results_in(arguments.cache.absolute())
+    rows = [result for results in everything.values() for result in results.values()]
+    faults = {name: faults_in(everything.get(name, {})) for name in NETWORKS}
+    wanted = len(NETWORKS) * len(CONFIGURATIONS)
+    dates = sorted({row["date"] for row in rows})
+    lines = [HEAD.format(count=len(NETWORKS), packages=len({network.package for network in NETWORKS.values()}),
+                         configurations=len(CONFIGURATIONS), missing=wanted - len(rows), wanted=wanted, dot=f"`{MISSING}`",
+                         dates=" to ".join(dict.fromkeys([dates[0], dates[-1]])), machine=machine(),
+                         programs=", ".join(sorted({row["program"] for row in rows})),
+                         runtimes=", ".join(sorted({row["onnxruntime"] for row in rows})))]
+    ours, theirs = fault_lists(faults)
+    lines += [FAULTS, *(ours or ["There are none."]), RULES]
+    for title, labels in TABLES.items():
+        lines += table(title, labels, everything, faults)
+    lines += ["\n## Networks\n", "| network | what it is | package | exporter | opset |", "|---|---|---|---|---|",
+              *(describe(arguments.cache.absolute(), name) for name in NETWORKS)]
+    lines += ["\n## ONNX Runtime's own tool\n", "The same rules find these in its results:\n", *theirs]
+    text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+    arguments.out.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
