@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "custom_ops/operator.h"
 #include "formats/format_spec.h"
+#include "formats/parameters.h"
 #include "formats/quark.h"
 #include "kernels/fake_quantize.h"
 #include "ort/kernels.h"
@@ -139,12 +140,11 @@ std::unique_ptr<OperatorKernel> MakeOurs(const NodeInfo& node, FormatSpec spec) 
   return std::make_unique<FakeQuantizeKernel>(node, std::move(spec), AxisRule::kOurs);
 }
 
-std::unique_ptr<OperatorKernel> MakeOurBfp(const NodeInfo& node) {
-  const int64_t bits = node.Int("bits", 16);
-  const int64_t block = node.Int("block_size", 8);
-  const int64_t exponent_bits = node.Int("exponent_bits", 8);
-  return MakeOurs(node, formats::FindFormat(fmt::format("bfp(bits={}, block={}, exponent_bits={})",
-                                                        bits, block, exponent_bits)));
+// Makes the kernel of one of our operators whose format has its parameters in attributes.
+std::unique_ptr<OperatorKernel> MakeParametric(const NodeInfo& node, std::string_view base) {
+  return MakeOurs(node, formats::MakeFormat(base, [&](const formats::FormatParameter& parameter) {
+                    return node.Int(std::string(parameter.attribute).c_str(), parameter.fallback);
+                  }));
 }
 
 }  // namespace
@@ -156,12 +156,16 @@ void AddQuarkBlockOperators(const QuarkNames& names, std::vector<OperatorSpec>& 
 
 void AddBitpressOperators(std::vector<OperatorSpec>& specs) {
   for (const FormatSpec& row : formats::AllFormats()) {
-    if (row.is_integer()) continue;
+    if (row.is_integer() || !formats::ParametersOf(row.name).empty()) continue;
     AddForFloats(
         "QuantizeDequantize_" + row.name,
         [row](const NodeInfo& node) { return MakeOurs(node, row); }, specs);
   }
-  AddForFloats("QuantizeDequantize_bfp", MakeOurBfp, specs);
+  for (const std::string_view base : formats::ParametricBases()) {
+    AddForFloats(
+        fmt::format("QuantizeDequantize_{}", base),
+        [base](const NodeInfo& node) { return MakeParametric(node, base); }, specs);
+  }
 }
 
 }  // namespace bitpress::custom_ops

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "emit/function_body.h"
 #include "emit/portable_numerics.h"
+#include "formats/parameters.h"
 
 namespace bitpress::emit {
 namespace {
@@ -16,7 +17,6 @@ using Omission = PortableFunctions::Omission;
 
 constexpr const char* kDomain = "bitpress";
 constexpr std::string_view kPrefix = "QuantizeDequantize_";
-constexpr const char* kParametric = "QuantizeDequantize_bfp";
 
 // The names of shapes that view any tensor as [outer, length, inner] around the axis, and cut that
 // into blocks.
@@ -105,13 +105,13 @@ size_t NumberRank(const FormatSpec& spec) {
 
 // Returns the format that a quantizer computes, with the defaults of its operator.
 FormatSpec SpecOfNode(const graph::Node& node) {
-  const std::string& op_type = node.op_type();
-  std::string format = op_type.substr(kPrefix.size());
-  if (op_type == kParametric) {
-    format = fmt::format("bfp(bits={}, block={}, exponent_bits={})", node.GetInt("bits", 16),
-                         node.GetInt("block_size", 8), node.GetInt("exponent_bits", 8));
-  }
-  FormatSpec spec = formats::FindFormat(format);
+  const std::string format = node.op_type().substr(kPrefix.size());
+  FormatSpec spec =
+      formats::ParametersOf(format).empty()
+          ? formats::FindFormat(format)
+          : formats::MakeFormat(format, [&](const formats::FormatParameter& parameter) {
+              return node.GetInt(std::string(parameter.attribute), parameter.fallback);
+            });
   if (spec.is_integer()) {
     Fail(ErrorCode::kUnsupported, "format {} has no such operator", spec.name);
   }

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
 #include <vector>
 
 #include "base/check.h"
@@ -10,6 +9,7 @@
 #include "base/text.h"
 #include "base/words.h"
 #include "formats/format_spec.h"
+#include "formats/parameters.h"
 
 namespace bitpress::formats {
 namespace {
@@ -113,44 +113,6 @@ const std::vector<FormatSpec>& Table() {
   return table;
 }
 
-// Returns the format that a text like "bfp(bits=13, block=32, exponent_bits=8)" describes.
-FormatSpec ParseBlockFloat(std::string_view text) {
-  const std::string_view inside = text.substr(4, text.size() - 5);
-  std::map<std::string, int64_t> values = {{"exponent_bits", 8}};
-  const std::vector<std::string> keys = {"bits", "block", "exponent_bits"};
-  for (const std::string& part : Split(inside, ',')) {
-    const size_t equals = part.find('=');
-    const std::string key(Trim(std::string_view(part).substr(0, equals)));
-    if (equals == std::string::npos || std::find(keys.begin(), keys.end(), key) == keys.end()) {
-      Fail(ErrorCode::kInvalidArgument,
-           "format '{}': '{}' is none of bits=N, block=N, exponent_bits=N{}", text, Trim(part),
-           DidYouMean(key, keys));
-    }
-    values[key] = ParseInt(std::string_view(part).substr(equals + 1),
-                           fmt::format("format '{}', {}", text, key));
-  }
-  for (const std::string& key : keys) {
-    if (!values.contains(key)) {
-      Fail(ErrorCode::kInvalidArgument, "format '{}': {} is missing; write bfp(bits=13, block=32)",
-           text, key);
-    }
-    if (values[key] < 1 || values[key] > kMaxBlockSize) {
-      Fail(ErrorCode::kInvalidArgument,
-           "format '{}': {}={} is not a size; write bfp(bits=13, block=32)", text, key,
-           values[key]);
-    }
-  }
-  const int exponent_bits = static_cast<int>(values["exponent_bits"]);
-  FormatSpec spec = BlockFloat("", static_cast<int>(values["bits"]) - exponent_bits,
-                               static_cast<int>(values["block"]), exponent_bits, "QBFP");
-  spec.name = exponent_bits == 8
-                  ? fmt::format("bfp(bits={}, block={})", values["bits"], values["block"])
-                  : fmt::format("bfp(bits={}, block={}, exponent_bits={})", values["bits"],
-                                values["block"], exponent_bits);
-  Validate(spec);
-  return spec;
-}
-
 constexpr std::array<std::pair<std::string_view, ScaleChoice>, 4> kScaleChoices = {{
     {"floor", ScaleChoice::kFloor},
     {"ceil", ScaleChoice::kCeil},
@@ -177,13 +139,17 @@ std::span<const FormatSpec> AllFormats() { return Table(); }
 
 FormatSpec FindFormat(std::string_view name) {
   const std::string wanted = ToLower(Trim(name));
-  if (wanted.starts_with("bfp(") && wanted.ends_with(")")) return ParseBlockFloat(wanted);
+  const std::string base = wanted.substr(0, wanted.find('('));
+  if (wanted.ends_with(")") && !ParametersOf(base).empty()) return ParseParameters(wanted);
   std::vector<std::string> names;
   for (const FormatSpec& spec : Table()) {
     if (spec.name == wanted) return spec;
     names.push_back(spec.name);
   }
-  names.emplace_back("bfp(bits=13, block=32)");
+  for (const char* example :
+       {"bfp(bits=13, block=32)", "mx(bits=12, block=32)", "mxint8(block=16)"}) {
+    names.emplace_back(example);
+  }
   Fail(ErrorCode::kInvalidArgument, "unknown format '{}'{}; known formats: {}", name,
        DidYouMean(wanted, names), Join(names, " "));
 }

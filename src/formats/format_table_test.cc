@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "formats/format_spec.h"
+#include "formats/parameters.h"
 
 namespace bitpress::formats {
 namespace {
@@ -152,6 +153,35 @@ TEST(BlockFloat, BadParametersAreNamed) {
       {"bfp(bits=13, block=32, exponent_bits=1)", "2 to 8"},
   };
   for (const auto& [text, part] : cases) {
+    EXPECT_THAT(MessageOf([name = text] { FindFormat(name); }), HasSubstr(part)) << text;
+  }
+}
+
+TEST(Parameters, OfMicroexponentsAndMicroscaling) {
+  FormatSpec mx6 = FindFormat("mx(bits=13, block=16)");
+  mx6.name = "mx6";
+  EXPECT_EQ(mx6, FindFormat("mx6"));
+  const FormatSpec wide = FindFormat("MX(bits=12, block=32, sub_block=4, shift_bits=2)");
+  EXPECT_EQ(wide.name, "mx(bits=12, block=32, sub_block=4, shift_bits=2)");
+  EXPECT_EQ(wide.sub_block_size, 4);
+  EXPECT_EQ(wide.sub_block_shift_bits, 2);
+  EXPECT_EQ(wide.BitsPerElement(), 4 + 8.0 / 32 + 2.0 / 4);
+  EXPECT_EQ(FindFormat(wide.name), wide);
+  const FormatSpec short_blocks = FindFormat("mxfp8_e4m3(block=16)");
+  EXPECT_EQ(short_blocks.name, "mxfp8_e4m3(block=16)");
+  EXPECT_EQ(short_blocks.BitsPerElement(), 8.5);
+  EXPECT_EQ(BaseName(short_blocks), "mxfp8_e4m3");
+  // The size of the row is no parameter.
+  EXPECT_EQ(FindFormat("mxint8(block=32)"), FindFormat("mxint8"));
+  const std::pair<const char*, const char*> bad[] = {
+      {"mx(bits=12, block=32, sub_block=3)", "a divisor of block_size"},
+      {"mx(bits=12, block=32, shift_bits=5)", "0 to 4"},
+      {"mx(bits=12, block=32, exponent_bits=5)", "'exponent_bits=5' is none of"},
+      {"mxint8(block=0)", "block=0"},
+      {"mxint8()", "block"},
+      {"int8(block=16)", "unknown format"},
+  };
+  for (const auto& [text, part] : bad) {
     EXPECT_THAT(MessageOf([name = text] { FindFormat(name); }), HasSubstr(part)) << text;
   }
 }

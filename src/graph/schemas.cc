@@ -2,10 +2,12 @@
 // loose, because the operator library checks attributes and types when a model is loaded for
 // running.
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "formats/format_spec.h"
+#include "formats/parameters.h"
 #include "graph/model_impl.h"
 #include "onnx/defs/schema.h"
 #include "onnx/defs/shape_inference.h"
@@ -83,12 +85,14 @@ void RegisterAll() {
   Register(LinearOperator(kOldQuark, "VitisQuantizeLinear", InferQuantizeLinear));
   Register(LinearOperator(kOldQuark, "VitisDequantizeLinear", InferDequantizeLinear));
 
-  // There is one operator for each format, and one for BFP of any width, whose sizes are
-  // attributes.
-  Register(Operator(kOwn, "QuantizeDequantize_bfp", InferSameAsInput));
+  // There is one operator for each format, and one for the formats of any size with one base name,
+  // whose sizes are attributes.
+  std::set<std::string> names(formats::ParametricBases().begin(), formats::ParametricBases().end());
   for (const formats::FormatSpec& format : formats::AllFormats()) {
-    if (format.is_integer()) continue;
-    Register(Operator(kOwn, "QuantizeDequantize_" + format.name, InferSameAsInput));
+    if (!format.is_integer()) names.insert(format.name);
+  }
+  for (const std::string& name : names) {
+    Register(Operator(kOwn, "QuantizeDequantize_" + name, InferSameAsInput));
   }
 }
 

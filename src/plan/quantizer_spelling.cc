@@ -1,6 +1,9 @@
 #include "plan/quantizer_spelling.h"
 
+#include <fmt/format.h>
+
 #include "base/check.h"
+#include "formats/parameters.h"
 #include "formats/quark.h"
 
 namespace bitpress::plan {
@@ -47,12 +50,13 @@ formats::QuarkBfpAttributes QuarkBfp(const FormatSpec& spec) {
 QuantizerSpelling SpellBitpress(const FormatSpec& spec, std::optional<int64_t> axis) {
   QuantizerSpelling spelling;
   spelling.domain = kBitpressDomain;
-  const bool is_parametric = spec.name.starts_with("bfp(");
-  spelling.op_type = "QuantizeDequantize_" + (is_parametric ? std::string("bfp") : spec.name);
-  if (is_parametric) {
-    spelling.attributes.emplace_back("bits", int64_t{spec.exponent_bits + spec.element_bits});
-    spelling.attributes.emplace_back("block_size", int64_t{spec.block_size});
-    spelling.attributes.emplace_back("exponent_bits", int64_t{spec.exponent_bits});
+  const std::string_view base = formats::BaseName(spec);
+  spelling.op_type = fmt::format("QuantizeDequantize_{}", base);
+  if (formats::HasParameters(spec)) {
+    for (const formats::FormatParameter& parameter : formats::ParametersOf(base)) {
+      spelling.attributes.emplace_back(std::string(parameter.attribute),
+                                       formats::ValueOf(spec, parameter));
+    }
   }
   if (spec.is_blocked()) {
     spelling.attributes.emplace_back("axis", *axis);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "formats/parameters.h"
 #include "formats/quark.h"
 #include "ops/quantizer_nodes.h"
 #include "report/constants.h"
@@ -77,10 +78,16 @@ std::optional<std::string> RowsOf(const Model& model, const Node& quantizer) {
 ActivationFormat FormatOfNode(const Model& model, const Node& node) {
   const std::string& op = node.op_type();
   if (node.domain() == "bitpress" && op.starts_with(kOwnPrefix)) {
-    if (op != "QuantizeDequantize_bfp") return {op.substr(kOwnPrefix.size()), {}};
-    return {
-        fmt::format("bfp(bits={}, block={})", node.GetInt("bits", 0), node.GetInt("block_size", 0)),
-        {}};
+    const std::string base = op.substr(kOwnPrefix.size());
+    if (formats::ParametersOf(base).empty()) return {base, {}};
+    const auto value = [&](const formats::FormatParameter& parameter) {
+      return node.GetInt(std::string(parameter.attribute), parameter.fallback);
+    };
+    try {
+      return {formats::MakeFormat(base, value).name, {}};
+    } catch (const Error&) {
+      return {base, {}};  // attributes that mean no format
+    }
   }
   if (op == "DynamicQuantizeLinear") return {"uint8, dynamic", {}};
   if (op == "QuantizeLinear" && RowsOf(model, node)) return {"uint8, dynamic rows", {}};

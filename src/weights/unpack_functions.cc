@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "formats/pack.h"
 #include "formats/packed_tensor.h"
+#include "formats/parameters.h"
 #include "weights/unpack_body.h"
 #include "weights/unpack_integers.h"
 
@@ -20,25 +21,37 @@ namespace {
 using formats::FormatSpec;
 
 // Returns the format's word in names of functions: "mxfp6_e2m3", or "bfp_bits13_block32" for
-// bfp(bits=13, block=32).
+// bfp(bits=13, block=32), "mxint8_block16" for mxint8(block=16).
 std::string WordOf(const FormatSpec& spec) {
-  if (!spec.name.starts_with("bfp(")) return spec.name;
-  std::string word =
-      fmt::format("bfp_bits{}_block{}", spec.exponent_bits + spec.element_bits, spec.block_size);
-  if (spec.exponent_bits != 8) word += fmt::format("_exponent{}", spec.exponent_bits);
+  std::string word(formats::BaseName(spec));
+  if (!formats::HasParameters(spec)) return word;
+  for (const formats::FormatParameter& parameter : formats::ParametersOf(formats::BaseName(spec))) {
+    const int64_t value = formats::ValueOf(spec, parameter);
+    if (!parameter.is_required && value == parameter.fallback) continue;
+    word += fmt::format("_{}{}", parameter.word, value);
+  }
   return word;
 }
 
 // Returns the format of a function's name without prefix and suffix. Throws as FindFormat.
 FormatSpec FormatOfWord(const std::string& word) {
-  int bits = 0, block = 0, exponent = 8;
-  const int found =
-      std::sscanf(word.c_str(), "bfp_bits%d_block%d_exponent%d", &bits, &block, &exponent);
-  if (found < 2) return formats::FindFormat(word);
-  FormatSpec spec = formats::FindFormat(
-      fmt::format("bfp(bits={}, block={}, exponent_bits={})", bits, block, exponent));
-  if (WordOf(spec) != word) Fail(ErrorCode::kInvalidArgument, "'{}' is no format", word);
-  return spec;
+  for (const std::string_view base : formats::ParametricBases()) {
+    const std::span<const formats::FormatParameter> parameters = formats::ParametersOf(base);
+    const std::string begin = fmt::format("{}_{}", base, parameters.front().word);
+    if (!word.starts_with(begin)) continue;
+    const FormatSpec spec =
+        formats::MakeFormat(base, [&](const formats::FormatParameter& parameter) {
+          const std::string key = fmt::format("_{}", parameter.word);
+          const size_t at = word.find(key, base.size());
+          int value = 0;
+          if (at == std::string::npos) return parameter.fallback;
+          return std::sscanf(word.c_str() + at + key.size(), "%d", &value) == 1 ? int64_t{value}
+                                                                                : -1;
+        });
+    if (WordOf(spec) != word) Fail(ErrorCode::kInvalidArgument, "'{}' is no format", word);
+    return spec;
+  }
+  return formats::FindFormat(word);
 }
 
 DataType CodeType(const FormatSpec& spec, int64_t opset) {
