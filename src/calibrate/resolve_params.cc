@@ -1,6 +1,7 @@
 #include "calibrate/resolve_params.h"
 
 #include <algorithm>
+#include <deque>
 #include <optional>
 #include <set>
 #include <utility>
@@ -23,6 +24,18 @@ bool IsIntegerActivation(const TensorPlan& row) {
   return row.role == plan::Role::kActivation && row.integer.has_value() && !row.is_dynamic();
 }
 
+// Returns the rows whose quantizers stand in the model: those of the plan, each behind the row that
+// its value goes through first. `through` owns the latter.
+std::vector<const TensorPlan*> RowsOf(const plan::QuantPlan& plan,
+                                      std::deque<TensorPlan>& through) {
+  std::vector<const TensorPlan*> rows;
+  for (const TensorPlan& row : plan.tensors) {
+    if (row.through_integer) rows.push_back(&through.emplace_back(row.ThroughRow()));
+    rows.push_back(&row);
+  }
+  return rows;
+}
+
 bool NeedsFloatScale(const TensorPlan& row) {
   return row.role == plan::Role::kActivation && row.scaled && !row.scaled->scale;
 }
@@ -43,10 +56,11 @@ const TensorStatistics& StatisticsOf(const CalibrationTable& table, const std::s
 std::vector<std::string> ValuesToCalibrate(const plan::QuantPlan& plan) {
   std::vector<std::string> values;
   std::set<std::string> seen;
-  for (const TensorPlan& row : plan.tensors) {
+  std::deque<TensorPlan> through;
+  for (const TensorPlan* const row : RowsOf(plan, through)) {
     const bool is_asked =
-        (IsIntegerActivation(row) && !row.integer->params) || NeedsFloatScale(row);
-    if (is_asked && seen.insert(row.value).second) values.push_back(row.value);
+        (IsIntegerActivation(*row) && !row->integer->params) || NeedsFloatScale(*row);
+    if (is_asked && seen.insert(row->value).second) values.push_back(row->value);
   }
   return values;
 }
@@ -161,7 +175,10 @@ ResolvedParams ResolveParams(const plan::QuantPlan& plan, const CalibrationTable
   std::map<ScaleKey, const TensorPlan*> rows;
   std::map<ScaleKey, TensorStatistics> statistics;
   std::map<ScaleKey, std::string> reasons;
-  for (const TensorPlan& row : plan.tensors) {
+  std::deque<TensorPlan> through;
+  const std::vector<const TensorPlan*> all = RowsOf(plan, through);
+  for (const TensorPlan* const each : all) {
+    const TensorPlan& row = *each;
     if (!IsIntegerActivation(row)) continue;
     const ScaleKey group = group_of(row);
     const auto [says, is_first] = rows.try_emplace(group, &row);
@@ -192,7 +209,8 @@ ResolvedParams ResolveParams(const plan::QuantPlan& plan, const CalibrationTable
     }
   }
   ResolvedParams resolved;
-  for (const TensorPlan& row : plan.tensors) {
+  for (const TensorPlan* const each : all) {
+    const TensorPlan& row = *each;
     if (!IsIntegerActivation(row)) continue;
     const ScaleKey group = group_of(row);
     if (!roots.contains(group.value)) {

@@ -88,7 +88,10 @@ class Inserter {
     for (const Job& job : jobs) {
       const std::string& through = job.row->through;
       const auto [before, is_new] = rounded.try_emplace(through, source);
-      if (is_new && !through.empty()) {
+      const plan::ScaleKey key{value, through};
+      // Nothing was seen that an integer could have a scale from.
+      const bool has_scale = !job.row->through_integer || scales_.contains(key);
+      if (is_new && !through.empty() && has_scale) {
         before->second = model_.FreshName(value + "_" + formats::FindFormat(through).name);
         Insert(job.row->ThroughRow(), source, before->second);
       }

@@ -204,10 +204,11 @@ class WeightQuantizer {
       return tensors;
     };
     // Scales of half-precision models would have to be FLOAT16 there, too coarse for them; blocks
-    // cannot run over several dimensions; and DequantizeLinear does not take UINT32.
+    // cannot run over several dimensions. Codes of 32 bits have no integer kernel, but ONNX Runtime
+    // fuses their DequantizeLinear all the same, and then refuses the model.
     if (integer_readers_.Contain(row) && storage_ == Storage::kPacked &&
         source.type != DataType::kFloat16 && !row.flatten &&
-        weight->code_type() != DataType::kUInt32) {
+        ElementBits(weight->code_type()) < 32) {
       const bool is_per_block = row.integer->granularity == plan::Granularity::kPerBlock;
       store_.StoreDequantized(target,
                               {weight->code_type(), source.dims, weight->scale_dims(),

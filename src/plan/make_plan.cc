@@ -183,9 +183,12 @@ class Planner {
       const Treatment& treatment = rules_.For(*producer, row.value);
       const std::optional<formats::FormatSpec>& format = treatment.activation;
       if (!format || !treatment.excluded.empty() || format->name == row.format) continue;
-      // An integer would need a scale besides the reader's.
-      const bool can_stand = !format->is_integer() && (!format->is_blocked() || row.axis);
-      if (can_stand) row.through = format->name;
+      if (IsDynamic(treatment) || (format->is_blocked() && !row.axis)) continue;
+      row.through = format->name;
+      if (format->is_integer()) {
+        row.through_integer =
+            RowMaker::Quantized(row.value, Role::kActivation, *format, treatment, 0).integer;
+      }
     }
   }
 

@@ -216,9 +216,16 @@ TensorPlan RowMaker::Bias(const Node& node, const std::string& value, const ops:
   const bool has_own_scale =
       treatment.bias && treatment.bias->is_integer() && treatment.bias->name != "int32";
   if (is_of_integers && !has_own_scale) return IntegerBias(node, value);
-  if (treatment.bias && treatment.bias->name == "int32" && !MultipliesIntegers(node)) {
-    return Float(value, Role::kBias,
-                 "int32 has the scale of products of integers; its weight gives none");
+  if (treatment.bias && treatment.bias->name == "int32") {
+    if (!MultipliesIntegers(node)) {
+      return Float(value, Role::kBias,
+                   "int32 has the scale of products of integers; its weight gives none");
+    }
+    const auto& activation = rules_.For(node, node.input(0)).activation;
+    if (activation && activation->is_integer() && activation->element_bits > 16) {
+      return Float(value, Role::kBias,
+                   "int32 has the scale of products of integers; those of 32-bit codes do not fit");
+    }
   }
   if (!treatment.bias) {
     return Float(value, Role::kBias, "biases stay float unless asked (biases=FORMAT)");

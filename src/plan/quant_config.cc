@@ -195,9 +195,11 @@ std::optional<FormatSpec> Resolve(const QuantConfig& config, Role role, const st
   const std::optional<ScaleChoice>& wanted =
       role == Role::kActivation ? config.activation_scale : config.weight_scale;
   if (spec.is_blocked()) spec.scale_choice = wanted ? *wanted : DefaultScaleChoice(spec, role);
-  spec.rounding = config.rounding;
-  if (formats::IsFloatElement(spec.element_type) &&
-      spec.rounding != formats::RoundingMode::kHalfToEven) {
+  spec.rounding = role == Role::kActivation ? config.activation_rounding : config.weight_rounding;
+  // The wish is for the weights; a bias may have another format.
+  const bool is_float = formats::IsFloatElement(spec.element_type);
+  if (is_float && role == Role::kBias) spec.rounding = formats::RoundingMode::kHalfToEven;
+  if (is_float && spec.rounding != formats::RoundingMode::kHalfToEven) {
     Fail(ErrorCode::kInvalidArgument,
          "setting rounding: elements of {} are floating-point and round half_to_even only, not {}",
          spec.name, formats::RoundingModeName(spec.rounding));

@@ -68,7 +68,9 @@ struct QuantConfig {
   // The choice of a block's shared exponent; nothing: DefaultScaleChoice.
   std::optional<formats::ScaleChoice> activation_scale;
   std::optional<formats::ScaleChoice> weight_scale;
-  formats::RoundingMode rounding = formats::RoundingMode::kHalfToEven;
+  // The rounding of elements. Biases have that of weights.
+  formats::RoundingMode activation_rounding = formats::RoundingMode::kHalfToEven;
+  formats::RoundingMode weight_rounding = formats::RoundingMode::kHalfToEven;
   OperatorSet operators = OperatorSet::kBitpress;
   ops::ShortAxis short_axis = ops::ShortAxis::kFlatten;
   // The symmetry of integer formats. Nothing: unsigned activations are asymmetric, all others

@@ -141,6 +141,17 @@ TEST(ResolveFormat, FillsInScaleAndRounding) {
   EXPECT_EQ(ResolveFormat(config, Role::kBias), std::nullopt);
 }
 
+TEST(ResolveFormat, SidesAreRoundedDifferently) {
+  QuantConfig config = ConfigByName("MXINT8");
+  config.activations = "mxfp8_e4m3";
+  config.biases = "bf16";
+  ApplySetting(config, "weight_rounding=half_up");
+  EXPECT_EQ(ResolveFormat(config, Role::kWeight)->rounding, formats::RoundingMode::kHalfUp);
+  for (const Role role : {Role::kActivation, Role::kBias}) {
+    EXPECT_EQ(ResolveFormat(config, role)->rounding, formats::RoundingMode::kHalfToEven);
+  }
+}
+
 TEST(ResolveFormat, FloatElementsRoundHalfToEven) {
   for (const char* format : {"mxfp8_e4m3", "bf16", "fp8_e4m3"}) {
     QuantConfig config = ConfigByName(format);

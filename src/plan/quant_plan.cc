@@ -56,11 +56,11 @@ void CheckUse(const TensorPlan& row, const TensorUse& use, const NodeIndex& node
 
 void CheckThrough(const QuantPlan& plan, const TensorPlan& row) {
   const formats::FormatSpec spec = formats::FindFormat(row.through);
-  if (spec.is_integer() || (spec.is_blocked() && !row.axis)) {
+  if (spec.is_blocked() && !row.axis) {
     Fail(ErrorCode::kInvalidArgument,
-         "'through' is {}, which needs {} of its own; a float format, or blocks along the same "
-         "axis, can stand before {}",
-         row.through, spec.is_integer() ? "a scale" : "an axis", row.format);
+         "'through' is {}, which needs an axis of its own; a format without blocks, or blocks "
+         "along the same axis, can stand before {}",
+         row.through, row.format);
   }
   CheckHasOperator(plan.operators, spec);
 }
@@ -131,6 +131,7 @@ TensorPlan TensorPlan::ThroughRow() const {
   TensorPlan row;
   row.value = value;
   row.format = through;
+  row.integer = through_integer;
   const formats::FormatSpec spec = formats::FindFormat(through);
   if (spec.is_blocked()) {
     row.axis = axis;

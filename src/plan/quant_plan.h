@@ -58,8 +58,10 @@ struct TensorPlan {
   // The scale of a float format. Only formats without blocks may have it.
   std::optional<ScaledTreatment> scaled;
   // The format that an activation is rounded to before it is rounded to `format`, because its
-  // producer has another precision than its readers. It is no integer format. "": none.
+  // producer has another precision than its readers. "": none.
   std::string through;
+  // The scale of `through`. Exactly the rows that go through an integer format have it.
+  std::optional<IntegerTreatment> through_integer;
   std::vector<TensorUse> uses;
   // The quantized value is a graph output: its quantizer is the last node and keeps the name.
   bool is_graph_output = false;

@@ -61,6 +61,11 @@ ordered_json RowToJson(const TensorPlan& row) {
       if (row.scaled) AddScaled(row, object);
     }
     if (!row.through.empty()) object["through"] = row.through;
+    if (row.through_integer) {
+      ordered_json integer = ordered_json::object();
+      AddInteger(*row.through_integer, integer);
+      object["through_integer"] = std::move(integer);
+    }
   } else {
     object["reason"] = row.reason;
   }
@@ -149,6 +154,20 @@ ScaledTreatment ReadScaled(ObjectReader& reader, const formats::FormatSpec& spec
   return scaled;
 }
 
+// Reads the format that an activation goes through, with the scale of an integer.
+void ReadThrough(ObjectReader& reader, TensorPlan& row) {
+  const formats::FormatSpec spec = formats::FindFormat(ToLower(Trim(reader.String("through"))));
+  row.through = spec.name;
+  if (row.role != Role::kActivation) {
+    Fail(ErrorCode::kInvalidArgument, "'through' is for activations");
+  }
+  if (spec.is_integer()) {
+    ObjectReader integer(reader.Object("through_integer"), "through_integer");
+    row.through_integer = ReadInteger(integer, spec, row);
+    integer.Finish();
+  }
+}
+
 // Reads the fields of a quantized row.
 void ReadTreatment(ObjectReader& reader, TensorPlan& row) {
   const formats::FormatSpec spec = formats::FindFormat(row.format);
@@ -174,10 +193,7 @@ void ReadTreatment(ObjectReader& reader, TensorPlan& row) {
          row.format);
   }
   if (reader.Has("through")) {
-    row.through = formats::FindFormat(ToLower(Trim(reader.String("through")))).name;
-    if (row.role != Role::kActivation) {
-      Fail(ErrorCode::kInvalidArgument, "'through' is for activations");
-    }
+    ReadThrough(reader, row);
   }
   if (!spec.is_integer()) formats::Validate(row.Spec());
 }

@@ -94,6 +94,25 @@ TEST(PlanJson, HowTheModelWasEqualized) {
   EXPECT_FALSE(FromJson(PlanText(kRow)).equalization);
 }
 
+TEST(PlanJson, ValuesGoThroughIntegersWithAScaleOfTheirOwn) {
+  QuantConfig config = ConfigByName("A16W8");
+  for (const char* setting : {"placement=all", "dual_quant=true", "activation_range=min_max"}) {
+    ApplySetting(config, setting);
+  }
+  config.rules.push_back(ParseRule("op_types=Conv: activations=mx6, weights=mx6"));
+  QuantPlan plan = MakePlan(config, LoadModel("convnet.onnx"), "convnet.onnx");
+  const auto row = std::ranges::find(plan.tensors, "int16", &TensorPlan::through);
+  ASSERT_NE(row, plan.tensors.end());
+  EXPECT_EQ(row->format, "mx6");
+  ASSERT_TRUE(row->through_integer);
+  EXPECT_EQ(row->through_integer->range.kind, RangeMethod::Kind::kMinMax);
+  EXPECT_EQ(row->ThroughRow().integer, row->through_integer);
+  EXPECT_EQ(FromJson(ToJson(plan)), plan) << ToJson(plan);
+  row->through_integer->params = formats::QParams{0.5F, 3};
+  EXPECT_EQ(FromJson(ToJson(plan)), plan) << ToJson(plan);
+  EXPECT_EQ(MisfitOf(plan, LoadModel("convnet.onnx")), "fits");
+}
+
 TEST(PlanJson, ShortFormsAreAccepted) {
   const QuantPlan plan = FromJson(PlanText(kRow));
   ASSERT_EQ(plan.tensors.size(), 1u);

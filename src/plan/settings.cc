@@ -65,6 +65,19 @@ Setting ScaleSetting(std::string_view key, std::string_view help,
       [field](const QuantConfig& config) { return ScaleWord(config.*field); }};
 }
 
+constexpr std::string_view kRoundingWords = "half_to_even|half_away_from_zero|half_up";
+
+Setting RoundingSetting(std::string_view key, std::string_view help,
+                        formats::RoundingMode QuantConfig::*field) {
+  return {key, std::string(kRoundingWords), help,
+          [field](QuantConfig& config, std::string_view value) {
+            config.*field = formats::ParseRoundingMode(value);
+          },
+          [field](const QuantConfig& config) {
+            return std::string(formats::RoundingModeName(config.*field));
+          }};
+}
+
 template <typename T>
 Setting WordSetting(std::string_view key, std::string_view help, Words<T> words,
                     T QuantConfig::*field) {
@@ -203,14 +216,20 @@ std::vector<Setting> MakeSettings() {
   settings.push_back(ScaleSetting("weight_scale",
                                   "how the shared exponent of a block of weights is chosen",
                                   &QuantConfig::weight_scale));
-  settings.push_back({"rounding", "half_to_even|half_away_from_zero|half_up",
-                      "how elements are rounded (default half_to_even)",
-                      [](QuantConfig& config, std::string_view value) {
-                        config.rounding = formats::ParseRoundingMode(value);
-                      },
-                      [](const QuantConfig& config) {
-                        return std::string(formats::RoundingModeName(config.rounding));
-                      }});
+  settings.push_back(
+      {"rounding", std::string(kRoundingWords), "sets activation_rounding and weight_rounding",
+       [](QuantConfig& config, std::string_view value) {
+         config.activation_rounding = config.weight_rounding = formats::ParseRoundingMode(value);
+       },
+       [](const QuantConfig& config) {
+         return std::string(formats::RoundingModeName(config.weight_rounding));
+       },
+       /*is_derived=*/true});
+  settings.push_back(RoundingSetting(
+      "activation_rounding", "how elements of activations are rounded (default half_to_even)",
+      &QuantConfig::activation_rounding));
+  settings.push_back(RoundingSetting("weight_rounding", "the same for weights and biases",
+                                     &QuantConfig::weight_rounding));
   settings.push_back(WordSetting<OperatorSet>(
       "operators",
       "whose operator names are written: our own, AMD Quark's for models that must run in its "

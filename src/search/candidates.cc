@@ -154,7 +154,6 @@ QuantConfig PartConfig(const Space& space, const Part& part) {
   config.finetune.clear();
   CopySettings(config, QuantConfig(), Side::kBoth);
   config.embeddings = "none";
-  config.rounding = part.candidate.config.rounding;
   CopySettings(config, part.candidate.config, part.side);
   return config;
 }

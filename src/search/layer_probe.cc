@@ -113,6 +113,7 @@ runtime::Session LayerProbe::OpenVariant(const plan::ResolvedPlan& resolved,
     }
     if (alone.uses.empty()) continue;
     keep(resolved.scales, plan::ScaleKeyOf(row), part.scales);
+    keep(resolved.scales, plan::ScaleKey{row.value, row.through}, part.scales);
     keep(resolved.channels, row.value, part.channels);
     keep(resolved.weight_scales, plan::ScaleKeyOf(row), part.weight_scales);
     part.plan.tensors.push_back(std::move(alone));
