@@ -13,6 +13,10 @@ void SpaceArguments::Resolve(tasks::SpaceOptions& options) const {
     named.config = base.config;
     options.base = named.Resolve();
   }
+  for (const std::string& variant : variants) {
+    options.variants.push_back(search::ParseSettings(variant));
+  }
+  if (output_index >= 0) options.output_index = static_cast<size_t>(output_index);
   options.change_base = [this](plan::QuantConfig& config) { base.Change(config); };
 }
 
@@ -33,6 +37,26 @@ void AddSpaceOptions(CLI::App& command, SpaceArguments& arguments, tasks::SpaceO
       .add_option("--activation-candidates", options.activation_candidates,
                   "formats that the activations of a layer may get")
       ->type_name("NAME[,NAME...]");
+  command
+      .add_option("--variant", arguments.variants,
+                  "settings that a layer may have instead of those of --config, such as "
+                  "\"activations=int8, weights=int8\"; all its other settings stay as they are. "
+                  "It takes the place of candidates, and may be given several times")
+      ->type_name("SETTINGS");
+  command
+      .add_option("--layer-types", options.selection.op_types,
+                  "operator types of the layers that may change (default: all that multiply)")
+      ->delimiter(',')
+      ->type_name("TYPE[,TYPE...]");
+  command
+      .add_option("--layer-names", options.selection.names,
+                  "name of a layer that may change (default: all); may be given several times")
+      ->type_name("NODE");
+  command
+      .add_option("--kept-layers", options.selection.kept_names,
+                  "name of a layer that stays as the configuration has it; may be given several "
+                  "times")
+      ->type_name("NODE");
   AddSampleOptions(command, arguments.samples)->required();
   constexpr int kMost = 1'000'000'000;  // CLI11 would read a negative number as a large one
   command
@@ -45,6 +69,12 @@ void AddSpaceOptions(CLI::App& command, SpaceArguments& arguments, tasks::SpaceO
       "the way to measure a layer. exact: run the rest of the model for each candidate; fast "
       "(default): measure the error at the layer and multiply it by a gain, which is measured "
       "once for its weights and once for its activations; both: measure both ways and compare");
+  command
+      .add_option("--output-index", arguments.output_index,
+                  "position of the only output of the model that losses are about, from 0 "
+                  "(default: all outputs)")
+      ->check(CLI::Range(0, kMost))
+      ->type_name("N");
   AddConfigOptions(command, arguments.base)
       ->description(
           "the configuration of all tensors that the candidates do not decide (default: the most "

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "config_options.h"
 #include "tasks/search.h"
@@ -14,6 +15,8 @@ struct SpaceArguments {
   std::string model;
   SampleArguments samples;
   ConfigOptions base;
+  std::vector<std::string> variants;
+  int output_index = -1;  // -1: all outputs
 
   // Copies the values to `options`, which must not be used after this object is gone. Throws
   // Error(kInvalidArgument).

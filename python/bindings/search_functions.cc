@@ -35,6 +35,9 @@ struct SpaceArguments {
   std::optional<plan::QuantConfig> base;
   std::vector<std::pair<std::string, std::string>> settings;
   std::vector<std::string> rules;
+  std::vector<search::Settings> variants;
+  std::vector<std::string> layer_types, layer_names, kept_layers;
+  std::optional<size_t> output_index;
   std::string method = "fast";
   size_t num_sensitivity_samples = 32;
   bool as_is = false;
@@ -48,6 +51,9 @@ struct SpaceArguments {
     options.change_base = [this](plan::QuantConfig& config) {
       config = Changed(std::move(config), settings, rules);
     };
+    options.variants = variants;
+    options.selection = {layer_types, layer_names, kept_layers};
+    options.output_index = output_index;
     options.preparation = as_is ? rewrite::Preparation::kAsIs : rewrite::Preparation::kOptimize;
     options.method = search::ParseMethod(method);
     options.num_sensitivity_samples = num_sensitivity_samples;
@@ -146,6 +152,11 @@ void BindSearch(nb::module_& module) {
       .def_rw("base", &SpaceArguments::base, nb::arg().none())
       .def_rw("settings", &SpaceArguments::settings)
       .def_rw("rules", &SpaceArguments::rules)
+      .def_rw("variants", &SpaceArguments::variants)
+      .def_rw("layer_types", &SpaceArguments::layer_types)
+      .def_rw("layer_names", &SpaceArguments::layer_names)
+      .def_rw("kept_layers", &SpaceArguments::kept_layers)
+      .def_rw("output_index", &SpaceArguments::output_index, nb::arg().none())
       .def_rw("method", &SpaceArguments::method)
       .def_rw("num_sensitivity_samples", &SpaceArguments::num_sensitivity_samples)
       .def_rw("as_is", &SpaceArguments::as_is)

@@ -3,7 +3,7 @@
 import json
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from bitpress import _native
 from bitpress._api import ConfigLike, Plan, Rule, _config, _count, _rule_texts, _setting_text
@@ -48,13 +48,23 @@ def _names(candidates: Candidates) -> str:
     return candidates if isinstance(candidates, str) else ",".join(candidates)
 
 
-def _space(candidates: Candidates, weights: Candidates, activations: Candidates, config: Optional[ConfigLike], rules: Sequence[Rule],
-           settings: Mapping[str, Any], method: str, sensitivity_samples: int, as_is: bool, threads: int) -> _native.SpaceArguments:
+def _list(words: Union[str, Sequence[str]]) -> List[str]:
+    return [words] if isinstance(words, str) else list(words)
+
+
+def _space(candidates: Candidates, weights: Candidates, activations: Candidates, variants: Sequence[Mapping[str, Any]],
+           layer_types: Union[str, Sequence[str]], layer_names: Union[str, Sequence[str]], kept_layers: Union[str, Sequence[str]],
+           output_index: Optional[int], config: Optional[ConfigLike], rules: Sequence[Rule], settings: Mapping[str, Any], method: str,
+           sensitivity_samples: int, as_is: bool, threads: int) -> _native.SpaceArguments:
     space = _native.SpaceArguments()
     space.candidates, space.weight_candidates, space.activation_candidates = _names(candidates), _names(weights), _names(activations)
     space.base = None if config is None else _config(config, (), {})
     space.settings = [(key, _setting_text(key, value)) for key, value in settings.items()]
     space.rules = _rule_texts(rules)
+    space.variants = [[(key, _setting_text(key, value)) for key, value in variant.items()]
+                      for variant in ([variants] if isinstance(variants, Mapping) else variants)]
+    space.layer_types, space.layer_names, space.kept_layers = _list(layer_types), _list(layer_names), _list(kept_layers)
+    space.output_index = None if output_index is None else _count("output_index", output_index)
     space.method = method
     space.num_sensitivity_samples = _count("sensitivity_samples", sensitivity_samples, 1)
     space.as_is, space.num_threads = as_is, _count("threads", threads)
@@ -62,8 +72,10 @@ def _space(candidates: Candidates, weights: Candidates, activations: Candidates,
 
 
 def sensitivity(model: Model, data: Data, candidates: Candidates = (), *, weight_candidates: Candidates = (),
-                activation_candidates: Candidates = (), output: Optional[PathLike] = None, config: Optional[ConfigLike] = None,
-                method: str = "fast", sensitivity_samples: int = 32, measure_time: bool = False, image: str = "",
+                activation_candidates: Candidates = (), variants: Sequence[Mapping[str, Any]] = (),
+                layer_types: Union[str, Sequence[str]] = (), layer_names: Union[str, Sequence[str]] = (),
+                kept_layers: Union[str, Sequence[str]] = (), output_index: Optional[int] = None, output: Optional[PathLike] = None,
+                config: Optional[ConfigLike] = None, method: str = "fast", sensitivity_samples: int = 32, measure_time: bool = False, image: str = "",
                 labels: Optional[PathLike] = None, samples: int = 0, rules: Sequence[Rule] = (), as_is: bool = False, threads: int = 0,
                 progress: Progress = None, **settings: Any) -> Dict[str, Any]:
     """What the outputs lose when one layer alone gets a candidate, for each of them.
@@ -74,6 +86,12 @@ def sensitivity(model: Model, data: Data, candidates: Candidates = (), *, weight
         candidates: formats or presets, or "float"; a list or a text with commas.
         weight_candidates: those of weights; then each side of a layer is measured by itself.
         activation_candidates: those of activations.
+        variants: instead of candidates, settings that a layer may have in place of those of `config`:
+            [{"activations": "int8", "weights": "int8"}]. All its other settings stay as `config` has them.
+        layer_types: operator types of the layers that may change (default: all that multiply).
+        layer_names: their names (default: all).
+        kept_layers: names of layers that stay as `config` has them.
+        output_index: position of the only output that losses are about (default: all outputs together).
         output: also write the report there, as JSON.
         config: of everything that no candidate is about (default: the finest candidates).
         method: `fast`, `exact` or `both`.
@@ -81,8 +99,8 @@ def sensitivity(model: Model, data: Data, candidates: Candidates = (), *, weight
     Returns:
         The report: `layers`, each with its `parts`.
     """
-    space = _space(candidates, weight_candidates, activation_candidates, config, rules, settings, method, sensitivity_samples, as_is,
-                   threads)
+    space = _space(candidates, weight_candidates, activation_candidates, variants, layer_types, layer_names, kept_layers, output_index,
+                   config, rules, settings, method, sensitivity_samples, as_is, threads)
     use_onnxruntime()
     with tempfile.TemporaryDirectory(prefix="bitpress-") as folder, model_file(model) as path:
         target = Path(folder) / "sensitivity.json" if output is None else Path(output)
@@ -92,7 +110,9 @@ def sensitivity(model: Model, data: Data, candidates: Candidates = (), *, weight
 
 
 def search(model: Model, data: Data, candidates: Candidates = (), *, target: Optional[str] = None, budget: Optional[str] = None,
-           weight_candidates: Candidates = (), activation_candidates: Candidates = (), strategy: str = "optimal",
+           weight_candidates: Candidates = (), activation_candidates: Candidates = (), variants: Sequence[Mapping[str, Any]] = (),
+           layer_types: Union[str, Sequence[str]] = (), layer_names: Union[str, Sequence[str]] = (),
+           kept_layers: Union[str, Sequence[str]] = (), output_index: Optional[int] = None, strategy: str = "optimal",
            cost: Optional[str] = None, metric: Optional[Metric] = None, measure: int = 0, output: Optional[PathLike] = None, picture: Optional[PathLike] = None,
            config: Optional[ConfigLike] = None, method: str = "fast", sensitivity_samples: int = 32, batch_size: int = 20,
            image: str = "", labels: Union[PathLike, Sequence[int], None] = None, samples: int = 0, rules: Sequence[Rule] = (),
@@ -114,8 +134,8 @@ def search(model: Model, data: Data, candidates: Candidates = (), *, target: Opt
         output: also write the plan there.
         picture: also write the front there, as SVG.
     """
-    space = _space(candidates, weight_candidates, activation_candidates, config, rules, settings, method, sensitivity_samples, as_is,
-                   threads)
+    space = _space(candidates, weight_candidates, activation_candidates, variants, layer_types, layer_names, kept_layers, output_index,
+                   config, rules, settings, method, sensitivity_samples, as_is, threads)
     goals = _native.GoalArguments()
     goals.target, goals.budget, goals.cost, goals.strategy = target, budget, cost, strategy
     goals.num_measured = _count("measure", measure)

@@ -292,7 +292,7 @@ class Evaluation {
         const auto reference_row = reference.Row(row, num_rows);
         const auto found_row = found.Row(row, num_rows);
         comparisons_[i].Add(reference_row, found_row);
-        all_.Add(reference_row, found_row);
+        if (options_.output_index.value_or(i) == i) all_.Add(reference_row, found_row);
       }
     }
   }

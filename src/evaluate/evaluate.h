@@ -30,6 +30,9 @@ struct EvaluateOptions {
   // Name of the output with the class scores. Empty: the first output of the shape [N, classes]
   // (further dimensions of 1 are allowed).
   std::string class_output;
+  // The position of the only output whose closeness to the reference's counts. Null: all outputs
+  // together.
+  std::optional<size_t> output_index = std::nullopt;
   // The kind of processor to measure for. Null: this machine's. Another kind is simulated, and then
   // the times mean nothing.
   std::optional<ProcessorKind> processor = std::nullopt;
@@ -62,8 +65,8 @@ struct EvaluationReport {
   // reference or without class scores.
   std::optional<double> agreement;
 
-  // Closeness of all floating-point outputs together, see OutputComparison. Null without a
-  // reference.
+  // Closeness of all floating-point outputs together, or of the one that the options name; see
+  // OutputComparison. Null without a reference.
   std::optional<double> sqnr_db, cosine, l2;
   bool outputs_identical = false;
   std::vector<OutputReport> outputs;

@@ -13,6 +13,7 @@ namespace {
 using plan::QuantConfig;
 
 constexpr std::string_view kFloat = "float";
+constexpr std::string_view kAnyNode = ".*";  // a regular expression
 
 // Returns the side of a layer that a setting is about; nothing if it is about the layer or the
 // model as a whole.
@@ -74,6 +75,12 @@ void CopySettings(QuantConfig& to, const QuantConfig& from, Side side) {
   }
 }
 
+std::string SettingsText(const Settings& settings) {
+  std::vector<std::string> words;
+  for (const auto& [key, value] : settings) words.push_back(key + "=" + value);
+  return Join(words, ", ");
+}
+
 void MakeCombinations(Space& space) {
   std::vector<size_t> weights, activations;
   for (size_t i = 0; i < space.parts.size(); ++i) {
@@ -114,6 +121,20 @@ std::vector<Candidate> ParseCandidates(std::string_view text) {
   return candidates;
 }
 
+Settings ParseSettings(std::string_view text) {
+  Settings settings;
+  for (const std::string& word : SplitOutsideParentheses(text, ", \t")) {
+    const size_t equals = word.find('=');
+    if (equals == std::string::npos) {
+      Fail(ErrorCode::kInvalidArgument,
+           "'{}' is not of the form key=value; write settings as 'activations=int8, weights=int4'",
+           word);
+    }
+    settings.emplace_back(word.substr(0, equals), word.substr(equals + 1));
+  }
+  return settings;
+}
+
 Space MakeSpace(std::span<const Candidate> both, std::span<const Candidate> weights,
                 std::span<const Candidate> activations, std::optional<QuantConfig> base) {
   const bool is_split = !weights.empty() || !activations.empty();
@@ -147,8 +168,35 @@ Space MakeSpace(std::span<const Candidate> both, std::span<const Candidate> weig
   return space;
 }
 
+Space MakeVariantSpace(QuantConfig base, std::span<const Settings> changes) {
+  Space space;
+  space.has_variants = true;
+  const std::string activations = base.activations == "none" ? "float" : base.activations;
+  const std::string weights = base.weights == "none" ? "float" : base.weights;
+  space.parts.push_back(
+      {Side::kBoth,
+       {activations == weights ? weights : activations + " x " + weights, base, Settings()}});
+  for (const Settings& settings : changes) {
+    Candidate variant{SettingsText(settings), base, settings};
+    WithContext(fmt::format("variant '{}'", variant.name), [&] {
+      plan::CheckRule({.nodes = {std::string(kAnyNode)}, .settings = settings});
+      for (const auto& [key, value] : settings) plan::ApplySetting(variant.config, key, value);
+    });
+    space.parts.push_back({Side::kBoth, std::move(variant)});
+  }
+  MakeCombinations(space);
+  space.base = std::move(base);
+  return space;
+}
+
 QuantConfig PartConfig(const Space& space, const Part& part) {
   QuantConfig config = space.base;
+  if (part.candidate.changes) {
+    config.finetune.clear();
+    config.embeddings = "none";
+    AddChoice(config, {.nodes = {std::string(kAnyNode)}, .settings = *part.candidate.changes});
+    return config;
+  }
   config.name = part.candidate.name;
   std::erase_if(config.rules, [](const plan::Rule& rule) { return !rule.exclude; });
   config.finetune.clear();
@@ -158,11 +206,11 @@ QuantConfig PartConfig(const Space& space, const Part& part) {
   return config;
 }
 
-std::vector<std::pair<std::string, std::string>> RuleSettings(const Space& space,
-                                                              std::span<const size_t> combination) {
-  std::vector<std::pair<std::string, std::string>> settings;
+Settings RuleSettings(const Space& space, std::span<const size_t> combination) {
+  Settings settings;
   for (const size_t index : combination) {
     const Part& part = space.parts[index];
+    if (part.candidate.changes) return *part.candidate.changes;
     for (const plan::Setting& setting : plan::AllSettings()) {
       if (setting.is_derived || !IsAbout(part.side, setting.key)) continue;
       std::string value = setting.get(part.candidate.config);
@@ -173,6 +221,16 @@ std::vector<std::pair<std::string, std::string>> RuleSettings(const Space& space
     }
   }
   return settings;
+}
+
+void AddChoice(QuantConfig& config, plan::Rule rule) {
+  if (rule.settings.empty()) return;
+  // Behind the last rule that is about nodes. An exclusion holds wherever it stands.
+  const auto is_for_nodes = [](const plan::Rule& known) {
+    return known.tensors.empty() && !known.exclude;
+  };
+  const auto last = std::find_if(config.rules.rbegin(), config.rules.rend(), is_for_nodes);
+  config.rules.insert(last.base(), std::move(rule));
 }
 
 }  // namespace bitpress::search

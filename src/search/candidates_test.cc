@@ -72,5 +72,57 @@ TEST(RuleSettings, SayWhatDiffersFromTheBase) {
                              Pair(std::string("weight_granularity"), std::string("per_block"))}));
 }
 
+// A configuration whose settings differ from those of every format and preset.
+plan::QuantConfig Particular() {
+  plan::QuantConfig base = plan::ConfigByName("A16W8");
+  for (const char* setting : {"activation_range=min_max", "activation_symmetric=false",
+                              "weight_range=mse", "integer_kernels=vnni", "placement=all"}) {
+    plan::ApplySetting(base, setting);
+  }
+  base.rules.push_back(plan::ParseRule("names=stem: weights=int16"));
+  base.rules.push_back(plan::ParseRule("tensors=logits: activations=bf16"));
+  return base;
+}
+
+TEST(MakeVariantSpace, AVariantChangesWhatItNamesAndNothingElse) {
+  const plan::QuantConfig base = Particular();
+  const std::vector<Settings> changes{ParseSettings("activations=int8, weights=int4")};
+  const Space space = MakeVariantSpace(base, changes);
+  EXPECT_EQ(space.base, base);
+  EXPECT_THAT(space.combinations, ElementsAre(ElementsAre(0), ElementsAre(1)));
+  EXPECT_THAT(RuleSettings(space, space.combinations[0]), testing::IsEmpty());
+  EXPECT_THAT(RuleSettings(space, space.combinations[1]),
+              ElementsAre(Pair("activations", "int8"), Pair("weights", "int4")));
+  // "int8" is the format, not the preset INT8, whose activations are uint8.
+  plan::QuantConfig lowered = base;
+  lowered.activations = "int8";
+  lowered.weights = "int4";
+  EXPECT_EQ(space.parts[1].candidate.config, lowered);
+  EXPECT_EQ(PartConfig(space, space.parts[0]), base);
+}
+
+TEST(MakeVariantSpace, RulesForTensorsCountMoreThanAVariant) {
+  const std::vector<Settings> changes{ParseSettings("activations=int8")};
+  const Space space = MakeVariantSpace(Particular(), changes);
+  const plan::QuantConfig config = PartConfig(space, space.parts[1]);
+  ASSERT_EQ(config.rules.size(), 3);
+  EXPECT_THAT(config.rules[0].names, ElementsAre("stem"));
+  EXPECT_THAT(config.rules[1].settings, ElementsAre(Pair("activations", "int8")));
+  EXPECT_THAT(config.rules[2].tensors, ElementsAre("logits"));
+}
+
+TEST(MakeVariantSpace, RefusesWhatNoRuleCanSay) {
+  const auto error = [](const char* text) {
+    return ExpectError(ErrorCode::kInvalidArgument, [&] {
+      const std::vector<Settings> changes{ParseSettings(text)};
+      MakeVariantSpace(Particular(), changes);
+    });
+  };
+  EXPECT_THAT(error("placement=all"), HasSubstr("whole model"));
+  EXPECT_THAT(error("activation=int8"), HasSubstr("did you mean 'activations'"));
+  EXPECT_THAT(error("weights"), HasSubstr("key=value"));
+  EXPECT_THAT(error(""), HasSubstr("says nothing"));
+}
+
 }  // namespace
 }  // namespace bitpress::search

@@ -48,14 +48,17 @@ class Searcher {
       Fail(ErrorCode::kInvalidArgument,
            "the greedy strategy lowers layers until a target is missed: give a target");
     }
-    Choice choice = FinestChoice();
+    // Variants are wishes of the user: the base comes first, and a step need not save anything.
+    Choice choice = space_.has_variants ? Choice(costs_.groups().size(), 0) : FinestChoice();
     AddPoint(choice);
     if (!goals_.target->IsReached(MeasuredAt(0))) {
       Miss(0);
       return std::move(result_);
     }
     for (const Step& step : StepsFrom(choice)) {
-      if (CostOf(step.group, step.combination) >= CostOf(step.group, choice[step.group])) continue;
+      const bool saves =
+          CostOf(step.group, step.combination) < CostOf(step.group, choice[step.group]);
+      if (!saves && !space_.has_variants) continue;
       Choice lower = choice;
       lower[step.group] = step.combination;
       AddPoint(lower);

@@ -8,6 +8,8 @@
 
 #include "base/test_support.h"
 #include "graph/test_models.h"
+#include "plan/make_plan.h"
+#include "search/search_layers.h"
 
 namespace bitpress::search {
 namespace {
@@ -221,6 +223,44 @@ TEST(CostModel, CountsTheBitsThatTheModelHas) {
               ElementsAre(9 * 32 / 2.0, 32 * 32 / 2.0, 32 * 32 / 2.0, 32 * 32 / 2.0));
   EXPECT_THAT(CostsOfType(CostKind::kMacBits, "float16"),
               ElementsAre(9 * 16 / 2.0, 16 * 16 / 2.0, 16 * 16 / 2.0, 16 * 16 / 2.0));
+}
+
+TEST_F(SearchOfThree, VariantsBeginWithTheBaseWhateverItCosts) {
+  // The base loses more than its variant here, and costs as much.
+  const std::vector<Settings> changes{ParseSettings("weights=mx9")};
+  space_ = MakeVariantSpace(plan::ConfigByName("mx6"), changes);
+  for (LayerLoss& layer : sensitivity_.layers) {
+    std::swap(layer.parts[0], layer.parts[1]);
+    layer.parts.resize(2);
+  }
+  const std::map<std::string, uint64_t> same{{"a", 4}, {"b", 4}, {"c", 4}};
+  costs_.emplace(CostKind::kBits, model_, space_, sensitivity_, GroupLayers(model_, sensitivity_),
+                 std::vector<std::map<std::string, uint64_t>>{same, same}, 1000);
+  const SearchResult result = Run(Goals("sqnr>=1", "", Strategy::kGreedy));
+  EXPECT_EQ(result.points.size(), 4);
+  EXPECT_THAT(result.points.front().choice, ElementsAre(0, 0, 0));
+  EXPECT_THAT(result.points[result.chosen].choice, ElementsAre(1, 1, 1));
+}
+
+TEST(FindSearchLayers, AreThoseThatTheUserSelects) {
+  const graph::Model model = graph::FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
+      g (float[N,2] x) => (float[N,2] y) <float[2,2] a = {1,2,3,4}, float[2,2] b = {1,2,3,4}>
+      { [one] p = MatMul(x, a)  [two] q = MatMul(p, b)  [three] y = Gemm(q, a) })");
+  std::vector<plan::ResolvedPlan> parts(1);
+  parts[0].plan = plan::MakePlan(plan::ConfigByName("mx6"), model, "");
+  const auto names = [&](const LayerSelection& selection) {
+    std::vector<std::string> found;
+    for (const SearchLayer& layer : FindSearchLayers(model, parts, selection).found) {
+      found.push_back(layer.node);
+    }
+    return found;
+  };
+  EXPECT_THAT(names({}), ElementsAre("one", "two", "three"));
+  EXPECT_THAT(names({.op_types = {"MatMul", "Conv"}}), ElementsAre("one", "two"));
+  EXPECT_THAT(names({.names = {"two", "three"}}), ElementsAre("two", "three"));
+  EXPECT_THAT(names({.op_types = {"MatMul"}, .kept_names = {"one"}}), ElementsAre("two"));
+  EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { names({.kept_names = {"onee"}}); }),
+              HasSubstr("did you mean 'one'"));
 }
 
 TEST_F(SearchOfThree, LayersOfOneWeightAreDecidedTogether) {

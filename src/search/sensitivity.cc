@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/words.h"
 #include "calibrate/sample_runs.h"
-#include "ops/compute_ops.h"
 #include "runtime/open_model.h"
 #include "search/journal.h"
 #include "search/layer_probe.h"
@@ -132,11 +131,12 @@ struct Energies {
 class LayerRun {
  public:
   LayerRun(const graph::Model& model, const graph::Node& node, const SearchLayer& layer,
-           const Space& space, const std::vector<plan::ResolvedPlan>& parts, Method method,
-           size_t num_threads, ThreadPool& pool)
+           const Space& space, const std::vector<plan::ResolvedPlan>& parts,
+           const SensitivityOptions& options, ThreadPool& pool)
       : space_(space),
-        method_(method),
-        probe_(model, node, num_threads),
+        method_(options.method),
+        output_index_(options.output_index),
+        probe_(model, node, options.num_threads),
         float_(probe_.OpenFloat()),
         variants_(parts.size()),
         local_(parts.size()),
@@ -195,7 +195,7 @@ class LayerRun {
     if (is_first) num_macs_ = probe_.CountMacs(wanted) / static_cast<double>(sample.count);
     // The rest of the model computes the reference too, because a difference between its kernels
     // and those of the whole model is no loss.
-    const std::vector<Output> reference = probe_.RunRest(wanted);
+    const std::vector<Output> reference = RunRest(wanted);
     std::vector<std::vector<Tensor>> results(variants_.size());
     for (size_t i = 0; i < variants_.size(); ++i) {
       if (!variants_[i]) continue;
@@ -206,8 +206,17 @@ class LayerRun {
     for (size_t i = 0; i < variants_.size(); ++i) {
       const bool is_carried = method_ != Method::kFast || gauges_.contains(i);
       if (!variants_[i] || !is_carried) continue;
-      meters_[i].Add(reference, probe_.RunRest(std::move(results[i])), sample.count, sample.labels);
+      meters_[i].Add(reference, RunRest(std::move(results[i])), sample.count, sample.labels);
     }
+  }
+
+  // Returns the outputs of the model that losses are about.
+  std::vector<Output> RunRest(std::vector<Tensor> layer_outputs) {
+    std::vector<Output> outputs = probe_.RunRest(std::move(layer_outputs));
+    if (!output_index_) return outputs;
+    std::vector<Output> one;
+    one.push_back(std::move(outputs.at(*output_index_)));
+    return one;
   }
 
   double TimeOf(runtime::Session& session) const {
@@ -247,6 +256,7 @@ class LayerRun {
 
   const Space& space_;
   Method method_;
+  std::optional<size_t> output_index_;
   LayerProbe probe_;
   runtime::Session float_;
   std::vector<std::optional<runtime::Session>> variants_;  // one for each part that is there
@@ -281,37 +291,6 @@ Method ParseMethod(std::string_view word) {
   return ParseWord<Method>(kMethodWords, word, "method");
 }
 
-SearchLayers FindSearchLayers(const graph::Model& model,
-                              const std::vector<plan::ResolvedPlan>& parts) {
-  SearchLayers layers;
-  const plan::NodeIndex index(model);
-  for (const graph::Node& node : model.Nodes()) {
-    if (!ops::IsComputeOp(node) && !ops::IsRecurrent(node)) continue;
-    SearchLayer layer{index.KeyOf(node), node.op_type(), {}};
-    bool has_any = false;
-    for (const plan::ResolvedPlan& part : parts) {
-      const bool is_there =
-          std::ranges::any_of(part.plan.tensors, [&](const plan::TensorPlan& row) {
-            return row.is_quantized() &&
-                   std::ranges::any_of(row.uses, [&](const plan::TensorUse& use) {
-                     return use.node == layer.node && use.op_type == layer.op_type;
-                   });
-          });
-      layer.has_part.push_back(is_there);
-      has_any = has_any || is_there;
-    }
-    if (!has_any) {
-      layers.left_out.emplace_back(layer.node, "no candidate quantizes anything of it");
-    } else if (!node.name().empty() && node.name() != layer.node) {
-      layers.left_out.emplace_back(
-          layer.node, "its name is that of another node too, which no rule can tell apart");
-    } else {
-      layers.found.push_back(std::move(layer));
-    }
-  }
-  return layers;
-}
-
 Sensitivity MeasureSensitivity(const graph::Model& model, const SearchLayers& layers,
                                const Space& space, const std::vector<plan::ResolvedPlan>& parts,
                                data::Source& source, const SensitivityOptions& options,
@@ -337,8 +316,8 @@ Sensitivity MeasureSensitivity(const graph::Model& model, const SearchLayers& la
     }
     std::optional<LayerRun> run;
     try {
-      run.emplace(model, index.Find({layer.node, layer.op_type, 0}), layer, space, parts,
-                  options.method, options.num_threads, pool);
+      run.emplace(model, index.Find({layer.node, layer.op_type, 0}), layer, space, parts, options,
+                  pool);
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kIo) throw;  // the disk, not the layer
       sensitivity.left_out.emplace_back(layer.node, error.what());

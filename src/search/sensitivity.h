@@ -26,24 +26,9 @@
 #include "graph/model.h"
 #include "plan/resolved_plan.h"
 #include "search/candidates.h"
+#include "search/search_layers.h"
 
 namespace bitpress::search {
-
-// A node whose formats are to be chosen.
-struct SearchLayer {
-  std::string node;  // key of the node in plans
-  std::string op_type;
-  std::vector<bool> has_part;  // for each part: it quantizes something of the node
-};
-
-struct SearchLayers {
-  std::vector<SearchLayer> found;                             // in graph order
-  std::vector<std::pair<std::string, std::string>> left_out;  // with the reason
-};
-
-// The operators that multiply and that a part quantizes.
-SearchLayers FindSearchLayers(const graph::Model& model,
-                              const std::vector<plan::ResolvedPlan>& parts);
 
 // The loss of one part in one layer.
 struct PartLoss {
@@ -77,6 +62,8 @@ Method ParseMethod(std::string_view word);
 struct SensitivityOptions {
   Method method = Method::kFast;
   bool measures_time = false;
+  // The position of the only output of the model that losses are about. Null: all outputs.
+  std::optional<size_t> output_index = std::nullopt;
   size_t num_threads = 0;  // 0: one per core
   // The file that keeps the measurements, a line for each layer, so that a run that was stopped
   // goes on; empty: none. `key` names the work: a file with another key is begun anew.

@@ -19,6 +19,7 @@ evaluate::EvaluationReport Evaluate(const EvaluateOptions& options) {
   evaluation.model = options.model;
   evaluation.reference = options.reference;
   evaluation.batch_size = options.batch_size;
+  evaluation.output_index = options.output_index;
   evaluation.num_threads = runtime::SessionThreads(options.num_threads);
   evaluation.processor = options.processor;
   evaluation.progress = options.progress;

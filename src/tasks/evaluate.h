@@ -16,6 +16,7 @@ struct EvaluateOptions : RunOptions {
   std::filesystem::path model;
   std::filesystem::path reference;  // empty: none
   size_t batch_size = 20;
+  std::optional<size_t> output_index = std::nullopt;                // see evaluate/evaluate.h
   std::optional<evaluate::ProcessorKind> processor = std::nullopt;  // see evaluate/evaluate.h
 };
 

@@ -80,6 +80,7 @@ search::Measurement MeasureFinal(const SearchOptions& options, const plan::Quant
   evaluate.model = quantize.output;
   evaluate.reference = options.model;
   evaluate.batch_size = options.batch_size;
+  evaluate.output_index = options.output_index;
   search::Measurement measurement = ToMeasurement(Evaluate(evaluate));
   own.AddTo(measurement, quantize.output);
   return measurement;

@@ -28,7 +28,22 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
+// Returns the space of options that name variants.
+search::Space VariantsOf(const SpaceOptions& options) {
+  const bool has_candidates = !options.candidates.empty() || !options.weight_candidates.empty() ||
+                              !options.activation_candidates.empty();
+  if (has_candidates || !options.base) {
+    Fail(ErrorCode::kInvalidArgument,
+         "variants change a configuration{}: give the configuration and variants, or candidates",
+         has_candidates ? ", and candidates replace it" : ", and there is none");
+  }
+  plan::QuantConfig base = *options.base;
+  if (options.change_base) options.change_base(base);
+  return search::MakeVariantSpace(std::move(base), options.variants);
+}
+
 search::Space SpaceOf(const SpaceOptions& options) {
+  if (!options.variants.empty()) return VariantsOf(options);
   search::Space space =
       search::MakeSpace(search::ParseCandidates(options.candidates),
                         search::ParseCandidates(options.weight_candidates),
@@ -50,11 +65,17 @@ SearchSpace::SearchSpace(const SpaceOptions& options)
          "smooth_quant changes the model that is searched: smooth it first, by quantize with the "
          "settings activations=none, weights=none and smooth_quant");
   }
+  const size_t num_outputs = model_.OutputNames().size();
+  if (options.output_index && *options.output_index >= num_outputs) {
+    Fail(ErrorCode::kInvalidArgument, "there is no output {}; the model has {}: 0 to {}",
+         *options.output_index, num_outputs, num_outputs - 1);
+  }
   PlanParts();
-  layers_ = search::FindSearchLayers(model_, parts_);
+  layers_ = search::FindSearchLayers(model_, parts_, options.selection);
   if (layers_.found.empty()) {
     Fail(ErrorCode::kInvalidArgument,
-         "there is no layer that the candidates quantize: no Conv, Gemm, MatMul or LSTM in float");
+         "there is no layer to search: the candidates quantize no Conv, Gemm, MatMul or LSTM{}",
+         options.selection.is_all() ? "" : " among the selected layers");
   }
 }
 
@@ -95,6 +116,7 @@ search::Sensitivity SearchSpace::Measure(const std::filesystem::path& journal,
   options.key = key;
   // Times are all that depends on the threads.
   if (measures_time) options.key += fmt::format(" with times on {} threads", options_.num_threads);
+  options.output_index = options_.output_index;
   options.progress = options_.progress;
   const RunOptions run = options_.First(options_.num_sensitivity_samples);
   return search::MeasureSensitivity(model_, layers_, space_, parts_, *OpenSamples(model_, run),
@@ -108,7 +130,11 @@ std::string SearchSpace::Key() const {
            {"samples", OpenSamples(model_, options_)->Fingerprint()},
            {"sensitivity_samples", options_.num_sensitivity_samples},
            {"method", search::MethodName(options_.method)},
-           {"base", plan::ToJson(space_.base)}};
+           {"base", plan::ToJson(space_.base)},
+           {"op_types", options_.selection.op_types},
+           {"names", options_.selection.names},
+           {"kept_names", options_.selection.kept_names},
+           {"output_index", options_.output_index ? Json(*options_.output_index) : Json()}};
   for (const search::Part& part : space_.parts) {
     key["parts"].push_back(
         {search::SideName(part.side), plan::ToJson(search::PartConfig(space_, part))});
@@ -129,7 +155,7 @@ plan::QuantPlan SearchSpace::PlanOf(const std::vector<search::LayerGroup>& group
   plan::QuantConfig config = space_.base;
   for (auto& [combination, rule] : rules) {
     rule.settings = search::RuleSettings(space_, space_.combinations[combination]);
-    config.rules.push_back(std::move(rule));
+    search::AddChoice(config, std::move(rule));
   }
   return plan::MakePlan(config, model_, options_.model.filename().string());
 }
@@ -164,6 +190,7 @@ search::Measurement SearchSpace::MeasurePlan(plan::QuantPlan plan, size_t batch_
   options.model = path;
   options.reference = options_.model;
   options.batch_size = batch_size;
+  options.output_index = options_.output_index;
   options.num_threads = runtime::SessionThreads(options_.num_threads);
   search::Measurement measurement =
       ToMeasurement(evaluate::Evaluate(options, *OpenSamples(model_, options_)));

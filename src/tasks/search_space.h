@@ -40,6 +40,13 @@ struct SpaceOptions : RunOptions {
   // Changes the base, whether it is given or not: settings, rules that exclude, fine-tuning. May be
   // empty.
   std::function<void(plan::QuantConfig&)> change_base;
+  // In place of candidates: the settings that a layer may have instead of the base's, as
+  // search::MakeVariantSpace takes them. `base` must be given, and may hold any rules.
+  std::vector<search::Settings> variants;
+  // The layers that are searched; all others stay as the base has them.
+  search::LayerSelection selection;
+  // The position of the only output of the model that losses are about. Nothing: all outputs.
+  std::optional<size_t> output_index;
   rewrite::Preparation preparation = rewrite::Preparation::kOptimize;
   search::Method method = search::Method::kFast;
   size_t num_sensitivity_samples = 32;  // the first ones of `samples`

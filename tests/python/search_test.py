@@ -3,6 +3,7 @@
 import json
 import os
 
+import models
 import numpy as np
 import onnx
 import onnxruntime
@@ -39,6 +40,57 @@ def test_a_search_reaches_its_target(tmp_path, conv_path, images, candidates):
     assert bitpress.Plan.load(tmp_path / "plan.json").data == small.plan.data and small.data["budget"] == "bits<=12"
     missed = bitpress.search(conv_path, images, ["mx6", "mx4"], target="sqnr>=60", strategy="greedy")
     assert not missed.is_reached and missed.data["why_not"]
+
+
+def test_a_variant_changes_nothing_but_what_it_names(conv_path, images):
+    config = bitpress.Config("A16W8", placement="all", activation_range="min_max", activation_symmetric=False, equalize=False)
+
+    def rows(plan, layers):
+        found = {}
+        for row in plan.tensors:
+            for use in row["uses"]:
+                if use["node"] in layers:
+                    found[use["node"], use["input"]] = {key: value for key, value in row.items() if key not in ("uses", "reason")}
+        return found
+
+    found = bitpress.search(conv_path, images, config=config, variants=[{"activations": "int8"}], target="l2<=1000", strategy="greedy",
+                            layer_types=["Conv", "Gemm"], kept_layers="project")
+    lowered, kept = ["stem", "depthwise", "head"], ["project", "add", "pool", "clip"]
+    everywhere = bitpress.plan(conv_path, bitpress.Config("A16W8", placement="all", activation_range="min_max", activation_symmetric=False,
+                                                          equalize=False, activations="int8"))
+    assert rows(found.plan, lowered) == rows(everywhere, lowered)
+    assert rows(found.plan, kept) == rows(bitpress.plan(conv_path, config), kept)
+    nothing = bitpress.search(conv_path, images, config=config, variants={"activations": "int8"}, target="l2<=1e-9", strategy="greedy")
+    assert nothing.plan.tensors == bitpress.plan(conv_path, config).tensors and not nothing.is_reached
+    for arguments, text in [({"candidates": "mx6", "config": config}, "candidates replace it"), ({}, "there is none"),
+                            ({"config": config, "layer_names": ["stemm"]}, "layer_names.*did you mean 'stem'"),
+                            ({"config": config, "layer_types": ["Attention"]}, "among the selected layers"),
+                            ({"config": config, "output_index": 1}, "no output 1; the model has 1")]:
+        with pytest.raises(bitpress.InvalidArgumentError, match=text):
+            bitpress.search(conv_path, images, variants=[{"weights": "int4"}], target="l2<=1", **arguments)
+
+
+def test_losses_are_about_the_output_that_is_asked_for(tmp_path, images):
+    """A second output has large values: the loss of all outputs together is its loss."""
+    model = models.conv_model()
+    model.graph.node.append(onnx.helper.make_node("Mul", ["sum", "thousand"], ["large"], "enlarge"))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32([1000]), "thousand"))
+    model.graph.output.append(onnx.helper.make_tensor_value_info("large", onnx.TensorProto.FLOAT, ["N", 40, 10, 10]))
+    path = models.save(model, tmp_path / "two.onnx")
+
+    def found(output_index):
+        result = bitpress.search(path, images, config="BF16", variants=[{"activations": "mx6", "weights": "mx6"}], target="l2<=1e9",
+                                 strategy="greedy", output_index=output_index)
+        bitpress.quantize(path, tmp_path / "mixed.onnx", plan=result.plan)
+        wanted, got = outputs(path, {"image": images}), outputs(tmp_path / "mixed.onnx", {"image": images})
+        l2 = [np.sqrt(np.square(a - b).reshape(len(images), -1).sum(axis=1)).mean() for a, b in zip(wanted, got)]
+        return result.final["l2"], l2
+
+    for index in (0, 1):
+        measured, l2 = found(index)
+        assert measured == pytest.approx(l2[index], rel=0.02)
+    measured, l2 = found(None)
+    assert measured > 100 * l2[0]
 
 
 def test_autotune_takes_the_first_that_is_good_enough(tmp_path, conv_path, images):
