@@ -10,9 +10,20 @@ The same on the command line:
 
 import argparse
 import sys
+from pathlib import Path
 
 import bitpress
 from quantize_model import IMAGE
+
+
+def warn_of_missing_classes(model: str, folder: str, class_output: str) -> None:
+    """Says that accuracy means nothing where the subfolders are not all classes of the model: a label is a subfolder's position."""
+    folders = [item for item in Path(folder).iterdir() if item.is_dir()]
+    scores = [size for size in bitpress.inspect(model).output_shapes.get(class_output, [])[1:] if size != 1]
+    if folders and len(scores) == 1 and scores[0] > 0 and len(folders) != scores[0]:
+        print(f"onnx_validate: {folder} has {len(folders)} subfolders, but the model has {scores[0]} classes: the label of a photo is the "
+              "position of its subfolder among all, so the figures are wrong unless the missing classes come last; use a folder with "
+              "photos of every class, or --labels", file=sys.stderr)
 
 
 def main() -> int:
@@ -33,6 +44,8 @@ def main() -> int:
     except bitpress.Error as error:
         print(f"onnx_validate: {error}", file=sys.stderr)
         return 1
+    if arguments.labels is None:
+        warn_of_missing_classes(arguments.onnx_input, arguments.data, report.class_output)
     if report.top1 is None or report.top5 is None:
         print("onnx_validate: the photos have no classes (one subfolder a class, or --labels), or the model has no scores", file=sys.stderr)
         return 1

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 import bitpress
-from quantize_model import IMAGE
+from quantize_model import ALL_PHOTOS, IMAGE
 
 ROOT = Path(__file__).resolve().parents[2]
 FORMATS = ["BF16", "BFP16", "MX9", "MX6", "MX4", "MXINT8", "MXFP8E5M2", "MXFP8E4M3", "MXFP6E3M2", "MXFP6E2M3", "MXFP4E2M1", "INT8"]
@@ -66,7 +66,8 @@ def print_table(model: Path, calibration, measure: Measure, formats: list, image
         for name in formats:
             results = []
             for config in (name, f"{name}_ADAQUANT"):
-                bitpress.quantize(model, path, config, calibration, image=image, samples=samples, check=False)
+                bitpress.quantize(model, path, config, calibration, image=image, samples=samples, check=False,
+                                  finetune_samples=samples or ALL_PHOTOS)
                 results.append(measure(path))
             print(line(name, results), flush=True)
 

@@ -16,6 +16,7 @@ import bitpress
 
 # ResNet-50 of the ONNX model zoo.
 IMAGE = "resize=256,crop=224,mean=0.485/0.456/0.406,std=0.229/0.224/0.225"
+ALL_PHOTOS = 1_000_000_000
 
 
 def main() -> int:
@@ -27,9 +28,12 @@ def main() -> int:
     parser.add_argument("--image", default=IMAGE, metavar="SPEC", help=f"how a photo becomes the input (default: {IMAGE})")
     parser.add_argument("--samples", type=int, default=0, metavar="N", help="photos at most (default 0: all)")
     arguments = parser.parse_args()
+    # Unless told otherwise, Bitpress learns from 100 photos; here all that are there count.
+    most = ALL_PHOTOS if arguments.samples == 0 else arguments.samples
     try:
         report = bitpress.quantize(arguments.input_model_path, arguments.output_model_path, arguments.config,
-                                   arguments.calibration_dataset_path, image=arguments.image, samples=arguments.samples)
+                                   arguments.calibration_dataset_path, image=arguments.image, samples=arguments.samples,
+                                   finetune_samples=most)
     except bitpress.Error as error:
         print(f"quantize_model: {error}", file=sys.stderr)
         return 1

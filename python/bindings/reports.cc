@@ -222,11 +222,11 @@ void BindInspectReport(nb::module_& module) {
     for (const tasks::NamedValue& value : values) result.push_back(value.name);
     return result;
   };
-  const auto shapes = [](const InspectReport& self) {
+  const auto shapes = [](const std::vector<tasks::NamedValue>& values) {
     std::map<std::string, std::vector<int64_t>> result;
-    for (const tasks::NamedValue& input : self.inputs) {
-      std::vector<int64_t>& dims = result[input.name];
-      for (const graph::Dimension& dim : input.info.shape) dims.push_back(dim.value);
+    for (const tasks::NamedValue& value : values) {
+      std::vector<int64_t>& dims = result[value.name];
+      for (const graph::Dimension& dim : value.info.shape) dims.push_back(dim.value);
     }
     return result;
   };
@@ -236,8 +236,13 @@ void BindInspectReport(nb::module_& module) {
       .def_ro("opset_imports", &InspectReport::opset_imports)
       .def_ro("metadata", &InspectReport::metadata)
       .def_prop_ro("inputs", [names](const InspectReport& self) { return names(self.inputs); })
-      .def_prop_ro("input_shapes", shapes, "Shapes of the inputs. -1: the dimension is not known.")
+      .def_prop_ro(
+          "input_shapes", [shapes](const InspectReport& self) { return shapes(self.inputs); },
+          "Shapes of the inputs. -1: the dimension is not known.")
       .def_prop_ro("outputs", [names](const InspectReport& self) { return names(self.outputs); })
+      .def_prop_ro(
+          "output_shapes", [shapes](const InspectReport& self) { return shapes(self.outputs); },
+          "The same for the outputs.")
       .def_ro("operators", &InspectReport::operators,
               "Number of operators by type, 'Conv' or 'domain::Op'.")
       .def_ro("quantizers", &InspectReport::quantizers)

@@ -6,6 +6,7 @@ import sys
 
 import models
 import numpy as np
+import onnx
 import pytest
 from conftest import PACKAGE
 from locations import ROOT
@@ -45,6 +46,31 @@ def test_the_three_scripts(tmp_path, conv_path, photos):
     for model in (conv_path, output):
         said = run("onnx_validate.py", photos, "--batch-size", 7, "--onnx-input", model, "--image", IMAGE, "--gpu")
         assert said.startswith("30 photos: top-1 ")
+
+
+def test_fine_tuning_learns_from_all_photos(tmp_path, conv_path):
+    """130 photos: Bitpress itself would learn from 100."""
+    calibration = tmp_path / "calib"
+    models.save_photos(calibration, 130, subfolders=2)
+
+    def quantize(*arguments):
+        output = tmp_path / "out.onnx"
+        run("quantize_model.py", "--input_model_path", conv_path, "--output_model_path", output, "--calibration_dataset_path", calibration,
+            "--config", "MX4_ADAQUANT", "--image", IMAGE, *arguments)
+        return [constant.SerializeToString() for constant in onnx.load(output).graph.initializer]
+
+    assert quantize() == quantize("--samples", 130) != quantize("--samples", 100)
+
+
+def test_missing_classes_are_said(tmp_path, conv_path):
+    models.save_photos(tmp_path / "val", 6, subfolders=3)
+
+    def said(*arguments):
+        command = [sys.executable, "-B", str(FOLDER / "onnx_validate.py"), str(tmp_path / "val"), "--onnx-input", str(conv_path),
+                   "--image", IMAGE, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(PACKAGE)}).stderr
+
+    assert f"has 3 subfolders, but the model has {models.NUM_CLASSES} classes" in said() and "--labels" in said()
 
 
 def test_the_table(tmp_path, conv_path, photos):
