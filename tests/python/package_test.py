@@ -49,6 +49,11 @@ def test_the_wheel_holds_everything_and_is_small(wheel):
     assert {"bitpress/bitpress", "bitpress/libbitpress_ops.so", "bitpress/py.typed", "bitpress/_native.pyi", "bitpress/formats.py",
             "bitpress/compat/quark/onnx/quantization/config/config.py", "bitpress/compat/neural_compressor/__init__.py"} <= names
     assert wheel.stat().st_size < MOST_WHEEL_BYTES
+    (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+    needed = zipfile.ZipFile(wheel).read(metadata).decode().splitlines()
+    # onnxruntime.quantization, which scripts for AMD Quark import, needs onnx.
+    assert {line.split(">=")[0] for line in needed if line.startswith("Requires-Dist: ")} == {
+        "Requires-Dist: numpy", "Requires-Dist: onnx", "Requires-Dist: onnxruntime"}
     sources = {str(path.relative_to(ROOT / "python")) for path in (ROOT / "python" / "bitpress").rglob("*.py")}
     assert sources <= names
 
