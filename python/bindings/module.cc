@@ -12,6 +12,7 @@
 #include "base/messages.h"
 #include "base/version.h"
 #include "bindings.h"
+#include "evaluate/simulate_products.h"
 #include "kernels/cpu_target.h"
 #include "runtime/ort_library.h"
 
@@ -71,6 +72,11 @@ NB_MODULE(_native, module) {
              "Sets the ONNX Runtime library to use. It is opened at first use.");
   module.def("onnxruntime_version", &runtime::OrtVersion,
              "The version of the ONNX Runtime in use. Opens its library.");
+  module.def(
+      "saturates_products",
+      [] { return evaluate::ThisProcessor() == evaluate::ProcessorKind::kSaturating; },
+      "Whether this processor adds pairs of 8-bit products in saturating 16 bits. Runs a small "
+      "product in ONNX Runtime.");
   module.def("onnxruntime_path", &runtime::OrtLibraryPath,
              "The path of the ONNX Runtime in use. Opens its library.");
 }

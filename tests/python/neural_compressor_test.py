@@ -188,6 +188,71 @@ def test_providers(monkeypatch, tmp_path, conv_path, images):
                models.save(fixed, tmp_path / "fixed.onnx"), tmp_path)
 
 
+def test_tensorrt_reads_pairs(monkeypatch, tmp_path, conv_path, images):
+    reader = DataReader(images, "image")
+    path = run(config.StaticQuantConfig(reader, execution_provider="TensorrtExecutionProvider"), conv_path, tmp_path)
+    assert operators(path)["QuantizeLinear"] > 3 and "QLinearConv" not in operators(path)
+    with pytest.warns(Notice, match="quant_format=QOperator: TensorRT reads pairs"):
+        translate(config.StaticQuantConfig(reader, quant_format=QuantFormat.QOperator, execution_provider="TensorrtExecutionProvider"), conv_path)
+    offered = ["CPUExecutionProvider", "TensorrtExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: offered)
+    assert translate(config.StaticQuantConfig(reader), conv_path).arguments["form"] == "qdq"
+
+
+def test_what_a_local_configuration_says_holds_or_is_named(matmul_path):
+    static = config.StaticQuantConfig(extra_options={"Percentile": 99.5})
+    own = {"ActivationSymmetric": True, "WeightSymmetric": False, "Percentile": 99}
+    local = config.StaticQuantConfig(activation_type=QuantType.QInt8, calibrate_method=neural_compressor._types.CalibrationMethod.Percentile,
+                                     reduce_range=True, extra_options=own)
+    (rule,) = translate(static.set_local("make_query", local), matmul_path).rules
+    assert (rule["activation_symmetric"], rule["weight_symmetric"], rule["reduce_range"]) == (True, False, True)
+    assert rule["activation_range"] == "percentile(99)"
+    for options, text in [({"quant_format": QuantFormat.QDQ}, "set_local: quant_format=.* holds for the whole model"),
+                          ({"extra_options": {"AddQDQPairToWeight": True}}, "set_local, extra_options: AddQDQPairToWeight=True")]:
+        with pytest.warns(Notice, match=text):
+            translate(config.StaticQuantConfig().set_local("make_query", config.StaticQuantConfig(**options)), matmul_path)
+    smooth = config.StaticQuantConfig(extra_options={"SmoothQuant": True})
+    with pytest.raises(bitpress.UnsupportedError, match="set_local, extra_options: SmoothQuant=True is refused"):
+        translate(config.StaticQuantConfig().set_local("make_query", smooth), matmul_path)
+    with pytest.raises(bitpress.ArgumentTypeError, match="not SmoothQuantConfig"):
+        translate(config.StaticQuantConfig().set_local("make_query", config.SmoothQuantConfig()), matmul_path)
+    with pytest.warns(Notice, match="set_local: accuracy_level=4 changes nothing here"):
+        translate(config.RTNConfig().set_local("make_query", config.RTNConfig(weight_bits=8, accuracy_level=4)), matmul_path)
+    with pytest.warns(Notice, match="GPTQConfig sets formats only"):
+        translate(config.RTNConfig().set_local("make_query", config.GPTQConfig(weight_bits=8)), matmul_path)
+    dynamic = config.DynamicQuantConfig(weight_type=QuantType.QUInt8, extra_options={"WeightSymmetric": False})
+    (rule,) = translate(config.DynamicQuantConfig().set_local("make_query", dynamic), matmul_path).rules
+    assert (rule["weights"], rule["weight_symmetric"]) == ("uint8", False)
+
+
+def test_what_a_dynamic_configuration_cannot_do_is_said(matmul_path):
+    for options, text in [({"quant_format": QuantFormat.QDQ}, "quant_format=.*DynamicQuantizeLinear and integer operators"),
+                          ({"extra_options": {"ActivationSymmetric": True}}, "ActivationSymmetric=True changes nothing"),
+                          ({"extra_options": {"SmoothQuantAlpha": 0.4}}, "SmoothQuantAlpha=0.4 changes nothing.*needs samples")]:
+        with pytest.warns(Notice, match=text):
+            translate(config.DynamicQuantConfig(**options), matmul_path)
+    with pytest.raises(bitpress.UnsupportedError, match="SmoothQuant=True is refused.*Instead: SmoothQuantConfig"):
+        translate(config.DynamicQuantConfig(extra_options={"SmoothQuant": True}), matmul_path)
+    for quant_format in (QuantFormat.QOperator, ort.QuantFormat.QOperator):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            config.DynamicQuantConfig(quant_format=quant_format)
+
+
+def test_advice_where_there_is_no_vnni(monkeypatch, matmul_path):
+    from bitpress.compat.neural_compressor import _translate
+    monkeypatch.setattr(_translate, "saturates_products", lambda: True)
+    with pytest.warns(Notice, match="no VNNI.*reduce_range=True"):
+        translate(config.StaticQuantConfig(), matmul_path)
+    monkeypatch.setattr(_translate, "saturates_products", lambda: False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        translate(config.StaticQuantConfig(), matmul_path)
+        monkeypatch.setattr(_translate, "saturates_products", lambda: True)
+        translate(config.StaticQuantConfig(reduce_range=True), matmul_path)
+        translate(config.StaticQuantConfig(activation_type=QuantType.QInt8), matmul_path)
+
+
 def test_every_word_has_its_fate(conv_path):
     for title, words in _words.TABLES.items():
         for word in words.values():

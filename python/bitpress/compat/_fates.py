@@ -60,6 +60,11 @@ def say(message: str) -> None:
     warnings.warn(message, Notice, stacklevel=4)
 
 
+def _is_same(value: Any, asks: Any) -> bool:
+    """Members of enums are compared by their names: scripts bring ONNX Runtime's own along."""
+    return (type(value) is type(asks) and value == asks) or (isinstance(value, enum.Enum) and value.name == asks)
+
+
 def check(given: Mapping[str, Any], words: Table, where: str) -> None:
     """Says what becomes of each word given.
 
@@ -73,7 +78,7 @@ def check(given: Mapping[str, Any], words: Table, where: str) -> None:
             near = difflib.get_close_matches(name, words, 1)
             hint = f"; did you mean '{near[0]}'?" if near else ""
             raise InvalidArgumentError(f"{where} has no '{name}'{hint}")
-        if word.fate is Fate.HONOURED or any(type(value) is type(asks) and value == asks for asks in word.neutral):
+        if word.fate is Fate.HONOURED or any(_is_same(value, asks) for asks in word.neutral):
             continue
         if word.fate is Fate.REFUSED:
             raise UnsupportedError(f"{where}: {name}={value!r} is refused: {word.text}. Instead: {word.nearest}")

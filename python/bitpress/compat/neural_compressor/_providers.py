@@ -28,6 +28,11 @@ def auto_detect_ep() -> str:
     return next(iter(available()), "CPUExecutionProvider")
 
 
+def needs_pairs(provider: Optional[str]) -> bool:
+    """Whether a provider reads integers as pairs of QuantizeLinear and DequantizeLinear only."""
+    return (provider or auto_detect_ep()) == "TensorrtExecutionProvider"
+
+
 def settings_for(provider: Optional[str], model: Model) -> Dict[str, Any]:
     """What a provider asks of an integer model, beyond the configuration.
 

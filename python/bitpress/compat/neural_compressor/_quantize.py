@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Callable, Optional, Sequence, Tuple
 
 import bitpress
-from bitpress._errors import ExecutionError, InvalidArgumentError
+from bitpress._errors import InvalidArgumentError
 from bitpress._files import Model, PathLike, model_file
 from bitpress.compat import _fates
 from bitpress.compat._samples import learning_from_all
@@ -20,10 +20,8 @@ def _write(model: Model, output: Path, config: BaseConfig, data: Any) -> None:
 
 
 def _load(path: Path) -> Any:
-    try:
-        import onnx
-    except ImportError as error:
-        raise ExecutionError("the package onnx is needed to return a model; give a file to write") from error
+    import onnx  # takes a while, and most scripts write a file
+
     return onnx.load(str(path))
 
 

@@ -7,6 +7,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 import bitpress
 from bitpress._errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from bitpress._files import Model
+from bitpress._native import saturates_products
+from bitpress._runtime import use_onnxruntime
 from bitpress.compat import _fates
 from bitpress.compat.neural_compressor import _providers, _words
 from bitpress.compat.neural_compressor._types import (
@@ -81,8 +83,8 @@ def _provider_settings(config: BaseConfig, model: Model) -> Dict[str, Any]:
     return _providers.settings_for(config.option("execution_provider"), model)
 
 
-def _integer_sides(extra: Mapping[str, Any], per_channel: bool) -> Dict[str, Any]:
-    _fates.check(extra, _words.EXTRA, "extra_options")
+def _integer_sides(extra: Mapping[str, Any], words: _fates.Table, per_channel: bool) -> Dict[str, Any]:
+    _fates.check(extra, words, "extra_options")
     return {"weight_symmetric": bool(extra.get("WeightSymmetric", True)), "equalize": False,
             "integer_kernels": "safe_int8", "weight_granularity": "per_axis" if per_channel else "per_tensor"}
 
@@ -91,11 +93,15 @@ def _static(config: StaticQuantConfig, model: Model) -> Request:
     extra = config.option("extra_options") or {}
     request = Request()
     request.settings.update(
-        _integer_sides(extra, config.option("per_channel")), activations=_type_of(config.option("activation_type")),
+        _integer_sides(extra, _words.EXTRA, config.option("per_channel")), activations=_type_of(config.option("activation_type")),
         weights=_type_of(config.option("weight_type")), activation_range=_range_of(config.option("calibrate_method"), extra),
         activation_symmetric=bool(extra.get("ActivationSymmetric", False)), reduce_range=config.option("reduce_range"))
     request.settings.update(_provider_settings(config, model))
     is_operator = getattr(config.option("quant_format"), "name", "") == "QOperator"
+    if is_operator and _providers.needs_pairs(config.option("execution_provider")):
+        if "quant_format" in config.given:
+            _fates.say("quant_format=QOperator: TensorRT reads pairs of QuantizeLinear and DequantizeLinear only, so they are written")
+        is_operator = False
     request.arguments.update(form="qoperator" if is_operator else "qdq", external_data=config.option("use_external_data_format"),
                              samples=config.option("calibration_sampling_size") or 0)
     if isinstance(config, SmoothQuantConfig):
@@ -108,6 +114,22 @@ def _static(config: StaticQuantConfig, model: Model) -> Request:
     return request
 
 
+def _reduced(local: BaseConfig) -> Dict[str, Any]:
+    """Whether weights of some operators have 7 bits, if a local configuration says it."""
+    return {"reduce_range": bool(local.option("reduce_range"))} if "reduce_range" in local.given else {}
+
+
+def _advise(settings: Mapping[str, Any]) -> None:
+    """Says what becomes of products that can saturate on this machine, which is why ONNX Neural Compressor has reduce_range."""
+    can_saturate = settings.get("activations") == "uint8" and settings.get("weights") == "int8" and not settings.get("reduce_range")
+    if not can_saturate:
+        return
+    use_onnxruntime()
+    if saturates_products():
+        _fates.say("this processor has no VNNI and adds pairs of 8-bit products in saturating 16 bits: weights are rounded so that no such "
+                   "sum saturates. reduce_range=True gives them 7 bits instead")
+
+
 def _is_weight_only(config: Any) -> bool:
     return isinstance(config, BaseConfig) and "weight_dtype" in config.words
 
@@ -118,10 +140,16 @@ def _static_local(local: Any, extra: Mapping[str, Any]) -> Dict[str, Any]:
                 "activation_symmetric": local.activation_sym, "weight_symmetric": local.weight_sym,
                 "weight_granularity": "per_axis" if local.per_channel else "per_tensor",
                 "activation_range": _range_of(local.calibrate_method, extra)}
-    if isinstance(local, StaticQuantConfig):
+    if isinstance(local, StaticQuantConfig) and not isinstance(local, SmoothQuantConfig):
+        _fates.check(local.given, _words.LOCAL_STATIC, "set_local")
+        own = local.option("extra_options") or {}
+        _fates.check(own, _words.LOCAL_EXTRA, "set_local, extra_options")
+        merged = {**extra, **own}
         return {"activations": _type_of(local.option("activation_type")), "weights": _type_of(local.option("weight_type")),
+                "activation_symmetric": bool(merged.get("ActivationSymmetric", False)),
+                "weight_symmetric": bool(merged.get("WeightSymmetric", True)), **_reduced(local),
                 "weight_granularity": "per_axis" if local.option("per_channel") else "per_tensor",
-                "activation_range": _range_of(local.option("calibrate_method"), local.option("extra_options") or extra)}
+                "activation_range": _range_of(local.option("calibrate_method"), merged)}
     if _is_weight_only(local) and local.option("weight_dtype") == "fp32":
         return {"exclude": True}
     raise ArgumentTypeError(f"set_local of a static configuration takes an OperatorConfig, not {type(local).__name__}")
@@ -130,7 +158,8 @@ def _static_local(local: Any, extra: Mapping[str, Any]) -> Dict[str, Any]:
 def _dynamic(config: DynamicQuantConfig, model: Model) -> Request:
     extra = config.option("extra_options") or {}
     request = Request()
-    request.settings.update(_integer_sides(extra, config.option("per_channel")), activations="uint8", activation_range="dynamic",
+    request.settings.update(_integer_sides(extra, _words.DYNAMIC_EXTRA, config.option("per_channel")), activations="uint8",
+                            activation_range="dynamic",
                             weights=_type_of(config.option("weight_type")), reduce_range=config.option("reduce_range"))
     provider = config.option("execution_provider")
     if provider in ("TensorrtExecutionProvider", "DmlExecutionProvider"):
@@ -141,7 +170,11 @@ def _dynamic(config: DynamicQuantConfig, model: Model) -> Request:
     for key, local in config.local_config.items():
         if not isinstance(local, DynamicQuantConfig):
             raise ArgumentTypeError(f"set_local of a DynamicQuantConfig takes another, not {type(local).__name__}")
-        request.rules.append({**_who(key, model), "weights": _type_of(local.option("weight_type")),
+        _fates.check(local.given, _words.LOCAL_DYNAMIC, "set_local")
+        own = local.option("extra_options") or {}
+        _fates.check(own, _words.DYNAMIC_EXTRA, "set_local, extra_options")
+        request.rules.append({**_who(key, model), "weights": _type_of(local.option("weight_type")), **_reduced(local),
+                              "weight_symmetric": bool({**extra, **own}.get("WeightSymmetric", True)),
                               "weight_granularity": "per_axis" if local.option("per_channel") else "per_tensor"})
     return request
 
@@ -176,6 +209,20 @@ def _learning(config: BaseConfig) -> Dict[str, Any]:
     return {"finetune": "+".join([*passes, "bias_correction"])} if passes else {}
 
 
+_OF_WEIGHTS = ("weight_dtype", "weight_bits", "weight_group_size", "weight_sym", "mse")
+
+
+def _say_what_is_whole(local: BaseConfig, general: BaseConfig) -> None:
+    """Names what a local configuration says in vain, because it holds for the whole model."""
+    if local.option("weight_dtype") == "fp32":
+        return
+    if local.name != general.name:
+        _fates.say(f"set_local: {type(local).__name__} sets formats only: weights are learned as the general {type(general).__name__} says")
+    for word, value in local.given.items():
+        if word not in _OF_WEIGHTS and value != getattr(general, word, None):
+            _fates.say(f"set_local: {word}={value!r} changes nothing here: it holds for the whole model, as the general configuration says")
+
+
 def _weight_only(config: BaseConfig, model: Model) -> Request:
     request = Request()
     request.settings["activations"] = "none"
@@ -194,15 +241,16 @@ def _weight_only(config: BaseConfig, model: Model) -> Request:
     for key, local in config.local_config.items():
         if not _is_weight_only(local):
             raise ArgumentTypeError(f"set_local of {type(config).__name__} takes a weight-only configuration, not {type(local).__name__}")
+        _say_what_is_whole(local, config)
         request.rules.append({**_who(key, model), **_weight_settings(local)})
     return request
 
 
 def translate(config: Any, model: Model) -> Request:
-    if isinstance(config, StaticQuantConfig):
-        return _static(config, model)
-    if isinstance(config, DynamicQuantConfig):
-        return _dynamic(config, model)
+    if isinstance(config, (StaticQuantConfig, DynamicQuantConfig)):
+        request = _static(config, model) if isinstance(config, StaticQuantConfig) else _dynamic(config, model)
+        _advise(request.settings)
+        return request
     if _is_weight_only(config):
         return _weight_only(config, model)
     raise ArgumentTypeError(f"quant_config is {type(config).__name__}; expected StaticQuantConfig, DynamicQuantConfig, SmoothQuantConfig, "

@@ -28,7 +28,10 @@ STATIC = table([
 
 DYNAMIC = table([
     *[word for name, word in STATIC.items()
-      if name not in ("calibration_data_reader", "calibrate_method", "activation_type", "calibration_sampling_size")],
+      if name not in ("calibration_data_reader", "calibrate_method", "activation_type", "calibration_sampling_size", "quant_format",
+                      "extra_options")],
+    notice("quant_format", "integers of each inference have DynamicQuantizeLinear and integer operators", "QOperator"),
+    honoured("extra_options", "see \"`extra_options` of `DynamicQuantConfig`\""),
 ])
 
 # extra_options={...}
@@ -49,6 +52,37 @@ EXTRA = table([
     notice("CalibTensorRangeSymmetric", "symmetric types have symmetric ranges, others are not widened", False),
 ])
 
+# extra_options={...} of DynamicQuantConfig
+_WITH_SAMPLES = "it needs samples, which a dynamic configuration has not"
+DYNAMIC_EXTRA = table([
+    EXTRA["WeightSymmetric"],
+    notice("ActivationSymmetric", "DynamicQuantizeLinear's codes are asymmetric", False),
+    *[EXTRA[name] for name in ("AddQDQPairToWeight", "DedicatedQDQPair", "OpTypesToExcludeOutputQuantization")],
+    refused("SmoothQuant", _WITH_SAMPLES, "SmoothQuantConfig", False),
+    *[notice(name, _WITH_SAMPLES)
+      for name in ("SmoothQuantAlpha", "SmoothQuantFolding", "SmoothQuantOpTypes", "SmoothQuantCalibIter", "SmoothQuantScalesPerOp",
+                   "Percentile")],
+    notice("CalibMovingAverage", _WITH_SAMPLES, False),
+    notice("CalibTensorRangeSymmetric", _WITH_SAMPLES, False),
+])
+
+# What set_local says of some operators; everything else holds for the whole model.
+_WHOLE_MODEL = "it holds for the whole model, as the general configuration says"
+LOCAL_STATIC = table([
+    *[STATIC[name] for name in ("calibrate_method", "activation_type", "weight_type", "per_channel", "reduce_range", "extra_options")],
+    *[notice(name, _WHOLE_MODEL) for name in STATIC
+      if name not in ("calibrate_method", "activation_type", "weight_type", "per_channel", "reduce_range", "extra_options")],
+])
+LOCAL_EXTRA = table([
+    *[EXTRA[name] for name in ("ActivationSymmetric", "WeightSymmetric", "Percentile")],
+    refused("SmoothQuant", _WHOLE_MODEL, "the general configuration's extra_options", False),
+    *[notice(name, _WHOLE_MODEL, *EXTRA[name].neutral) for name in EXTRA
+      if name not in ("ActivationSymmetric", "WeightSymmetric", "Percentile", "SmoothQuant")],
+])
+LOCAL_DYNAMIC = table([
+    *[DYNAMIC[name] for name in ("weight_type", "per_channel", "reduce_range", "extra_options")],
+    *[notice(name, _WHOLE_MODEL) for name in DYNAMIC if name not in ("weight_type", "per_channel", "reduce_range", "extra_options")],
+])
 SMOOTH = table([
     honoured("alpha", "`smooth_quant`: a number or \"auto\""),
     notice("folding", "factors are folded where nothing else reads the value, and a Mul elsewhere", True),
@@ -103,6 +137,10 @@ TABLES = {
     "`StaticQuantConfig`": STATIC,
     "`DynamicQuantConfig`": DYNAMIC,
     "`extra_options`": EXTRA,
+    "`extra_options` of `DynamicQuantConfig`": DYNAMIC_EXTRA,
+    "`StaticQuantConfig` given to `set_local`": LOCAL_STATIC,
+    "`extra_options` of such a `StaticQuantConfig`": LOCAL_EXTRA,
+    "`DynamicQuantConfig` given to `set_local`": LOCAL_DYNAMIC,
     "`SmoothQuantConfig`, besides those of `StaticQuantConfig`": SMOOTH,
     "`RTNConfig`": RTN,
     "`GPTQConfig`": GPTQ,
