@@ -122,8 +122,8 @@ def test_automatic_mixed_precision_with_a_target(tmp_path, conv_path, images):
     path = run(QConfig(QLayerConfig(quark.BFloat16Spec(), quark.BFloat16Spec()), algo_config=[amp]), conv_path, tmp_path,
                Reader(images, "image"))
     assert sqnr_db(outputs(conv_path, {"image": images})[0], outputs(path, {"image": images})[0]) > 24
-    for options, text in [({"target_op_type": ["Gemm"]}, "without Conv"), ({"metric_default": "kl"}, "metric_default='kl'"),
-                          ({"exclude_layers": ["stem"]}, "exclude_layers")]:
+    for options, text in [({"target_op_type": ["Relu"]}, "Relu among"), ({"metric_default": "kl"}, "metric_default='kl'"),
+                          ({"target_layer_config": {target: ["stem"], QLayerConfig(weight=quark.MX6Spec()): []}}, "several target_layer")]:
         given = {"target_layer_config": target, "metric_threshold": 1, **options}
         with pytest.raises(bitpress.UnsupportedError, match=text):
             config = QConfig(QLayerConfig(quark.BFloat16Spec(), quark.BFloat16Spec()), algo_config=[quark.AutoMixprecisionConfig(**given)])
@@ -249,9 +249,9 @@ def test_block_formats_of_attributes():
     prime = {"bfp_method": "to_bfp_prime_shared", "bit_width": 13, "block_size": 16, "sub_block_size": 2, "sub_block_shift_bits": 1}
     assert settings(BFPAttributes=prime)["weights"] == "mx6"
     other = settings(BFPAttributes={"bit_width": 13, "block_size": 32, "rounding_mode": 0})
-    assert other["weights"] == "bfp(bits=13, block=32, exponent_bits=8)" and other["rounding"] == "half_away_from_zero"
+    assert other["weights"] == "bfp(bits=13, block=32)" and other["weight_rounding"] == "half_away_from_zero"
     assert bitpress.formats.find(other["weights"]).block_size == 32
-    for attributes, text in [({"bit_width": 12, "bfp_method": "to_bfp_prime"}, "11, 13, 16"), ({"axis": 0}, "axis=0"),
+    for attributes, text in [({"bit_width": 9, "bfp_method": "to_bfp_prime"}, "2 to 24"), ({"axis": 0}, "axis=0"),
                              ({"blocksize": 8}, "did you mean 'block_size'")]:
         with pytest.raises(bitpress.Error, match=text):
             settings(BFPAttributes=attributes)

@@ -7,7 +7,7 @@ from bitpress._errors import InvalidArgumentError, UnsupportedError
 from bitpress.compat import _fates
 from bitpress.compat._samples import ALL_SAMPLES
 from bitpress.compat.quark import _words
-from bitpress.compat.quark._formats import check_keys, format_of, layer_settings, name_of
+from bitpress.compat.quark._formats import all_but, check_keys, layer_settings, name_of, set_format
 from bitpress.compat.quark._types import AlgoConfig, QLayerConfig
 
 Rule = Dict[str, Any]
@@ -24,10 +24,12 @@ class Target:
 
     text: str
     op_types: Sequence[str]
-    activations: Optional[str]  # the narrow format, if this side is lowered
-    weights: Optional[str]
+    changes: Mapping[str, Any]  # the settings of a lowered layer; all others stay as they are
     strategy: str = "greedy"
     judge: Optional["Judge"] = None
+    output_index: int = 0  # the output that the target is about
+    names: Sequence[str] = ()  # of layers that may be lowered; nothing: all
+    kept_names: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -122,24 +124,46 @@ def add_matmul_nbits(request: Request, given: Mapping[str, Any]) -> None:
 
 def add_auto_mixprecision(request: Request, given: Mapping[str, Any], options: Mapping[str, Any]) -> None:
     """Without a target every operator of the types is lowered."""
+    given = _in_newer_words(given)
     _fates.check(given, _words.AUTO_MIXPRECISION, "AutoMixprecision")
     both = given.get("TargetQuantType")
     wanted = {"activations": given.get("ActTargetQuantType", both), "weights": given.get("WeightTargetQuantType"),
               "biases": given.get("BiasTargetQuantType")}
     if wanted["weights"] is None and both is not None and name_of(both) in ("QBFP", "QMX"):
         wanted["weights"] = both  # Quark lowers both sides then
-    formats = {side: format_of(value, options, request.settings) for side, value in wanted.items() if value is not None}
-    if not formats:
+    changes: Dict[str, Any] = {}
+    for side, value in wanted.items():
+        if value is not None:
+            set_format(changes, side, value, options)
+    if not changes:
         raise InvalidArgumentError("AutoMixprecision names no target type (TargetQuantType, ActTargetQuantType, WeightTargetQuantType)")
     request.settings["dual_quant"] = bool(given.get("DualQuantNodes", False))
-    op_types = list(given.get("TargetOpType", _LAYERS))
+    op_types = _op_types(given.get("TargetOpType"))
     goal = _goal(given)
     if goal is None:
-        request.rules.append({"op_types": op_types, "optional": True, **formats})
+        request.rules.append({"op_types": op_types, "optional": True, **changes})
         return
     text, judge = goal
     request.take_samples(given.get("DataSize"))
-    request.target = Target(text, op_types, formats.get("activations"), formats.get("weights"), judge=judge)
+    request.target = Target(text, op_types, changes, judge=judge, output_index=given.get("OutputIndex") or 0)
+
+
+def _in_newer_words(given: Mapping[str, Any]) -> Dict[str, Any]:
+    """Older examples write l2_target for L2Target, and so on."""
+    newer = {_words.snake_case(word): word for word in _words.AUTO_MIXPRECISION}
+    words: Dict[str, Any] = {}
+    for word, value in given.items():
+        name = newer.get(word, word)
+        if name != word:
+            _fates.say(f"AutoMixprecision: {word} is taken as {name}")
+        if name in words:
+            raise InvalidArgumentError(f"AutoMixprecision: {name} is given twice, once as '{word}'")
+        words[name] = value
+    return words
+
+
+def _op_types(given: Any) -> List[str]:
+    return [given] if isinstance(given, str) else list(given or _LAYERS)
 
 
 def _goal(given: Mapping[str, Any]) -> Optional[Tuple[str, Optional[Judge]]]:
@@ -155,9 +179,9 @@ def _goal(given: Mapping[str, Any]) -> Optional[Tuple[str, Optional[Judge]]]:
     if given.get("EvaluateFunction") is not None:
         _fates.say("AutoMixprecision: EvaluateFunction without Top1AccTarget changes nothing")
     if distance is None:
+        if output:
+            _fates.say(f"AutoMixprecision: OutputIndex={output} without a target changes nothing: every layer is lowered")
         return None
-    if output:
-        _fates.say(f"AutoMixprecision: OutputIndex={output} changes nothing here: L2Target is about all outputs")
     return f"l2<={distance}", None
 
 
@@ -208,8 +232,6 @@ def _promotion_goal(given: Mapping[str, Any], threshold: float) -> Tuple[str, Op
         return f"metric_drop<={threshold}", Judge(given["metric_evaluate_fn"], output)
     if given.get("metric_distance_fn") is not None:
         return f"metric>={-threshold}", Judge(given["metric_distance_fn"], output, is_distance=True)
-    if output:
-        _fates.say(f"AutoMixprecisionConfig: metric_output_index={output} changes nothing here: all outputs are measured")
     return _target_text(given.get("metric_default", "l2"), threshold), None
 
 
@@ -222,7 +244,7 @@ def _add_promotion(request: Request, given: Mapping[str, Any], options: Mapping[
         target = {target: []}
     if not isinstance(target, Mapping) or not target:
         raise InvalidArgumentError("AutoMixprecisionConfig needs a target_layer_config")
-    op_types = list(given.get("target_op_type") or _LAYERS)
+    op_types = _op_types(given.get("target_op_type"))
     threshold = given.get("metric_threshold", 0)
     if threshold is None:
         raise UnsupportedError("AutoMixprecisionConfig: metric_threshold=None is refused: no model comes of it. Instead: bitpress.sensitivity")
@@ -232,22 +254,21 @@ def _add_promotion(request: Request, given: Mapping[str, Any], options: Mapping[
             if given.get(word) is not None:
                 _fates.say(f"AutoMixprecisionConfig: {word} without metric_threshold changes nothing: every layer is lowered")
     if threshold:
-        if len(target) > 1 or given.get("include_layers") or given.get("exclude_layers"):
-            raise UnsupportedError("AutoMixprecisionConfig: metric_threshold with include_layers, exclude_layers or several target_layer_config "
-                                   "is refused: all layers are searched. Instead: bitpress.search")
-        (layer,) = target
+        if len(target) > 1:
+            raise UnsupportedError("AutoMixprecisionConfig: metric_threshold with several target_layer_config is refused: a layer is lowered "
+                                   "once. Instead: one of them, or bitpress.search")
+        ((layer, names),) = target.items()
         request.take_samples(given.get("data_size"))
         text, judge = _promotion_goal(given, threshold)
-        request.target = Target(text, op_types, None if layer.inputs is None else layer.inputs.data_type,
-                                None if layer.weight is None else layer.weight.data_type,
-                                "optimal" if given.get("metric_optimize_object") == "quality" else "greedy", judge)
+        strategy = "optimal" if given.get("metric_optimize_object") == "quality" else "greedy"
+        request.target = Target(text, op_types, layer_settings(layer, options), strategy, judge, given.get("metric_output_index") or 0,
+                                list(names or given.get("include_layers") or ()), list(given.get("exclude_layers") or ()))
         return
     # The one for all others first: later rules count more.
     for layer, names in sorted(target.items(), key=lambda item: bool(item[1])):
         who: Rule = {"op_types": op_types, "optional": True}
         if names or given.get("include_layers"):
             who["names"] = list(names or given["include_layers"])
+        if given.get("exclude_layers"):
+            who["nodes"] = [all_but(given["exclude_layers"])]
         request.rules.append({**who, **layer_settings(layer, options)})
-    if given.get("exclude_layers"):
-        general: Rule = {key: request.settings[key] for key in ("activations", "weights") if key in request.settings}
-        request.rules.append({"names": list(given["exclude_layers"]), **general})

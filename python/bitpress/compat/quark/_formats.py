@@ -1,9 +1,10 @@
 """Formats and ranges in Quark's words."""
 
+import re
 from typing import Any, Dict, Mapping, Sequence, Tuple
 
 from bitpress import formats
-from bitpress._errors import InvalidArgumentError, UnsupportedError
+from bitpress._errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from bitpress.compat import _fates
 from bitpress.compat.quark._types import QLayerConfig, QTensorConfig
 
@@ -36,14 +37,31 @@ def check_keys(attributes: Mapping[str, Any], known: Sequence[str], where: str) 
     _fates.check(attributes, _fates.table(_fates.honoured(key, "") for key in known), where)
 
 
+def _size(attributes: Mapping[str, Any], key: str, default: int, where: str) -> int:
+    value = attributes.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ArgumentTypeError(f"{where}: {key}={value!r} is {type(value).__name__}; expected a whole number")
+    return value
+
+
+def _check_axis(attributes: Mapping[str, Any], where: str) -> None:
+    """Blocks run along the axis that products are summed over: 1 in convolutions, and where Quark moves the axis to in products."""
+    if _size(attributes, "axis", 1, where) != 1:
+        raise UnsupportedError(f"{where}: axis={attributes['axis']!r} is refused: blocks of convolutions run along axis 1, those of products "
+                               "along the axis that is summed over. Instead: 1")
+
+
 def microscaling_format(attributes: Mapping[str, Any]) -> Tuple[str, str]:
     """Format and rounding of MXAttributes."""
     where = "MXAttributes"
     check_keys(attributes, ("element_dtype", "axis", "block_size", "rounding_mode"), where)
-    _attribute(attributes, "block_size", 32, (32,), where)
-    _attribute(attributes, "axis", 1, (1,), where)
-    rounding = _attribute(attributes, "rounding_mode", 2, tuple(_ROUNDINGS), where)
-    return _ELEMENTS[_attribute(attributes, "element_dtype", "int8", tuple(_ELEMENTS), where)], _ROUNDINGS[rounding]
+    _check_axis(attributes, where)
+    rounding = _ROUNDINGS[_attribute(attributes, "rounding_mode", 2, tuple(_ROUNDINGS), where)]
+    element = _attribute(attributes, "element_dtype", "int8", tuple(_ELEMENTS), where)
+    block = _size(attributes, "block_size", 32, where)
+    name = formats.find(f"{_ELEMENTS[element]}(block={block})").name
+    # Floating-point elements round half to even in Quark whatever the mode.
+    return name, rounding if element == "int8" else "half_to_even"
 
 
 def block_float_format(attributes: Mapping[str, Any]) -> Tuple[str, str]:
@@ -51,42 +69,67 @@ def block_float_format(attributes: Mapping[str, Any]) -> Tuple[str, str]:
     where = "BFPAttributes"
     check_keys(attributes, ("bfp_method", "axis", "bit_width", "block_size", "rounding_mode", "sub_block_size", "sub_block_shift_bits",
                           "exponent_bits", "convert_to_bfloat_before_bfp", "use_compiler_version_cpu_kernel"), where)
-    _attribute(attributes, "axis", 1, (1,), where)
+    _check_axis(attributes, where)
     _attribute(attributes, "convert_to_bfloat_before_bfp", 0, (0,), where)
     _attribute(attributes, "use_compiler_version_cpu_kernel", 0, (0,), where)
     rounding = _ROUNDINGS[_attribute(attributes, "rounding_mode", 2, tuple(_ROUNDINGS), where)]
     method = _attribute(attributes, "bfp_method", "to_bfp", ("to_bfp", "to_bfp_prime", "to_bfp_prime_shared"), where)
+    bits, block = _size(attributes, "bit_width", 16, where), _size(attributes, "block_size", 8 if method == "to_bfp" else 16, where)
+    exponent_bits = _size(attributes, "exponent_bits", 8, where)
     if method == "to_bfp":
-        bits, block = attributes.get("bit_width", 16), attributes.get("block_size", 8)
-        exponent_bits = attributes.get("exponent_bits", 8)
         if (bits, block, exponent_bits) == (16, 8, 8):
             return "bfp16", rounding
-        return f"bfp(bits={bits}, block={block}, exponent_bits={exponent_bits})", rounding
-    bits = _attribute(attributes, "bit_width", 16, tuple(_MICRO_EXPONENTS), where)
-    for key, only in (("block_size", 16), ("sub_block_size", 2), ("sub_block_shift_bits", 1), ("exponent_bits", 8)):
-        _attribute(attributes, key, only, (only,), where)
-    return _MICRO_EXPONENTS[bits], rounding
+        return formats.find(f"bfp(bits={bits}, block={block}, exponent_bits={exponent_bits})").name, rounding
+    if exponent_bits != 8:
+        raise UnsupportedError(f"{where}: exponent_bits={exponent_bits} is refused with bfp_method={method!r}: its shared exponents have "
+                               "8 bits. Instead: 8, or bfp_method='to_bfp'")
+    sub_block, shift = _size(attributes, "sub_block_size", 2, where), _size(attributes, "sub_block_shift_bits", 1, where)
+    if (block, sub_block, shift) == (16, 2, 1) and bits in _MICRO_EXPONENTS:
+        return _MICRO_EXPONENTS[bits], rounding
+    return formats.find(f"mx(bits={bits}, block={block}, sub_block={sub_block}, shift_bits={shift})").name, rounding
 
 
-def format_of(quant_type: Any, options: Mapping[str, Any], settings: Dict[str, Any]) -> str:
-    """The format of a quantization type; those with attributes also say how elements are rounded."""
+def _format_of(quant_type: Any, options: Mapping[str, Any]) -> Tuple[str, str]:
+    """Format and rounding of a quantization type."""
+    rounding = "half_to_even"
     if isinstance(quant_type, QTensorConfig):
-        return quant_type.data_type
+        return quant_type.data_type, rounding
     name = name_of(quant_type)
     name = name if name.startswith("Q") else "Q" + name  # data types such as Int8
     if name == "QMX":
-        format_name, settings["rounding"] = microscaling_format(options.get("MXAttributes", {}))
-    elif name == "QBFP":
-        format_name, settings["rounding"] = block_float_format(options.get("BFPAttributes", {}))
-    elif name == "QBloat16":
+        return microscaling_format(options.get("MXAttributes", {}))
+    if name == "QBFP":
+        return block_float_format(options.get("BFPAttributes", {}))
+    if name == "QBloat16":
         _fates.say("QBloat16 is taken as QBFloat16")
-        return "bf16"
-    elif name in _TYPES:
-        return _TYPES[name]
-    else:
+        return "bf16", rounding
+    if name not in _TYPES:
         raise InvalidArgumentError(f"there is no quantization type '{name_of(quant_type)}'; it is one of "
                                    + ", ".join([*_TYPES, "QBFP", "QMX"]))
-    return format_name
+    return _TYPES[name], rounding
+
+
+def all_but(names: Sequence[str]) -> str:
+    """A regular expression for the names of all other nodes."""
+    return f"(?!(?:{'|'.join(re.escape(name) for name in names)})$).*"
+
+
+def set_format(settings: Dict[str, Any], side: str, quant_type: Any, options: Mapping[str, Any]) -> None:
+    """The format of a side, its rounding and its symmetry.
+
+    Without a word about symmetry, activations and unsigned weights are asymmetric in Quark.
+    """
+    settings[side], rounding = _format_of(quant_type, options)
+    if side == "biases":
+        return
+    settings[f"{side[:-1]}_rounding"] = rounding
+    if not is_integer(settings[side]):
+        return
+    if side == "activations":
+        settings["activation_symmetric"] = bool(options.get("ActivationSymmetric"))
+    else:
+        given = options.get("WeightSymmetric")
+        settings["weight_symmetric"] = settings[side].startswith("int") if given is None else bool(given)
 
 
 def calibration(method: Any, options: Mapping[str, Any]) -> Dict[str, Any]:

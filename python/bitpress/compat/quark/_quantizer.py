@@ -8,7 +8,7 @@ from typing import Any, Iterator, Mapping, Optional, Sequence
 import numpy as np
 
 import bitpress
-from bitpress._errors import ExecutionError, InvalidArgumentError, UnsupportedError
+from bitpress._errors import InvalidArgumentError, UnsupportedError
 from bitpress._files import Model, PathLike
 from bitpress._samples import SharedSamples
 from bitpress.compat import _fates
@@ -20,6 +20,8 @@ from bitpress.compat.quark._types import AlgoConfig, QConfig, QuantizationConfig
 
 _NUM_RANDOM_SAMPLES = 10
 _SEED = 1705472343
+# The operators that a search can lower.
+_SEARCHED = {"Conv", "ConvTranspose", "Gemm", "MatMul", "FusedConv", "FusedGemm", "FusedMatMul", "LSTM", "GRU", "RNN"}
 
 
 class RandomDataReader:
@@ -67,17 +69,14 @@ def _config(request: Request, model: Model) -> bitpress.Config:
 
 
 def _search(request: Request, target: Target, config: bitpress.Config, model: Model, data: Any) -> bitpress.Plan:
-    """The plan with as many layers in the narrow formats as the target allows."""
-    others = {"Conv", "ConvTranspose", "Gemm", "MatMul"} & set(bitpress.inspect(model).operators) - set(target.op_types)
+    """The plan with as many layers lowered as the target allows."""
+    others = set(target.op_types) & set(bitpress.inspect(model).operators) - _SEARCHED
     if others:
-        raise UnsupportedError(f"automatic mixed precision without {', '.join(sorted(others))} is refused: all layers are searched. "
-                               "Instead: bitpress.search")
+        raise UnsupportedError(f"automatic mixed precision: {', '.join(sorted(others))} among the target operator types (TargetOpType, "
+                               "target_op_type) is refused with a target: only operators that multiply are searched. Instead: leave it "
+                               "out, or name no target")
     if data is None:
         raise InvalidArgumentError(f"automatic mixed precision with a target ({target.text}) needs samples: calibration_data_reader")
-    sides = {}
-    for side, narrow in (("activations", target.activations), ("weights", target.weights)):
-        wide = request.settings[side]
-        sides[side] = [wide] if narrow in (None, wide) else [wide, narrow]
     num_samples = request.arguments.get("samples", 0)
     metric = None
     if target.judge is not None:
@@ -85,19 +84,28 @@ def _search(request: Request, target: Target, config: bitpress.Config, model: Mo
             raise InvalidArgumentError("automatic mixed precision with a function that judges outputs needs a calibration_data_reader")
         metric = OutputMetric(target.judge, data, num_samples)
     found = bitpress.search(model, data, target=target.text, strategy=target.strategy, cost="mac_bits", config=config, progress=False,
-                            activation_candidates=sides["activations"], weight_candidates=sides["weights"], metric=metric,
-                            samples=num_samples)
+                            variants=[target.changes], layer_types=target.op_types, layer_names=target.names,
+                            kept_layers=target.kept_names, output_index=target.output_index, metric=metric, samples=num_samples,
+                            as_is=request.arguments.get("as_is", False))
     if not found.is_reached:
         _fates.say(f"automatic mixed precision: the target {target.text} is not reached: {found.data['why_not']}")
     return found.plan
 
 
 class ModelQuantizer:
-    """Quantizes models as a Config, QuantizationConfig or QConfig says."""
+    """Quantizes models as a Config, QuantizationConfig or QConfig says.
 
-    def __init__(self, config: Any) -> None:
+    Args:
+        config: the configuration.
+        operators: "quark": activations get Quark's own operators (MXQuantizeDequantize, BFPQuantizeDequantize, and the
+            pairs ExtendedQuantizeLinear, ExtendedDequantizeLinear) for its library; "bitpress": ours, which sessions
+            without a library can run too.
+    """
+
+    def __init__(self, config: Any, operators: str = "bitpress") -> None:
         self.config = config
-        self._request = translate(config)
+        self._operators = operators
+        self._request = self._translated(config)
 
     def quantize_model(self, model_input: Model, model_output: Optional[PathLike] = None, calibration_data_reader: Any = None,
                        calibration_data_path: Optional[PathLike] = None, algorithms: Optional[Sequence[AlgoConfig]] = None) -> Any:
@@ -134,18 +142,26 @@ class ModelQuantizer:
             return None
         if arguments.pop("external_data", False):
             _fates.say("use_external_data_format=True: the model is returned, with its data inside")
-        try:
-            import onnx
-        except ImportError as error:
-            raise ExecutionError("the package onnx is needed to return a model; give model_output") from error
+        import onnx  # takes a while, and most scripts write a file
+
         return onnx.load_from_string(bitpress.quantize_to_bytes(model_input, config, data, **arguments)[0])
+
+    def _translated(self, config: Any) -> Request:
+        if self._operators not in ("bitpress", "quark"):
+            raise InvalidArgumentError(f"operators={self._operators!r}: expected 'bitpress' or 'quark'")
+        request = translate(config)
+        if self._operators == "quark":
+            if request.settings.get("operators") == "cast":
+                raise InvalidArgumentError("operators='quark' and BF16QDQToCast=True: a value has the one or the other; give one of them")
+            request.settings["operators"] = "quark"
+        return request
 
     def _with_algorithms(self, algorithms: Sequence[AlgoConfig]) -> Request:
         config = self.config
         if not isinstance(config, QConfig):
             raise InvalidArgumentError("algorithms go with a QConfig")
-        return translate(QConfig(config.global_config, config.specific_layer_config, config.layer_type_config, config.exclude,
-                                 [*config.algo_config, *algorithms], config.use_external_data_format, config.extra_options))
+        return self._translated(QConfig(config.global_config, config.specific_layer_config, config.layer_type_config, config.exclude,
+                                        [*config.algo_config, *algorithms], config.use_external_data_format, config.extra_options))
 
 
 def quantize_static(model_input: Model, model_output: PathLike, calibration_data_reader: Any = None, **options: Any) -> None:

@@ -20,7 +20,7 @@ from bitpress.compat.quark._algorithms import (
     add_matmul_nbits,
     add_smoothing,
 )
-from bitpress.compat.quark._formats import calibration, check_keys, format_of, is_integer, layer_settings, name_of
+from bitpress.compat.quark._formats import all_but, calibration, check_keys, is_integer, layer_settings, name_of, set_format
 from bitpress.compat.quark._types import Config, QConfig, QuantizationConfig
 
 # What Quark's kernels and placement do.
@@ -49,15 +49,14 @@ def _add_exclusions(request: Request, excluded: Sequence[Any]) -> None:
 
 def _only_nodes(request: Request, names: Sequence[str]) -> None:
     if names:
-        request.exclude(f"(?!(?:{'|'.join(re.escape(name) for name in names)})$).*")
+        request.exclude(all_but(names))
 
 
 def _add_ends(request: Request, starts: Sequence[str], ends: Sequence[str]) -> None:
     """Nothing before the starts and nothing behind the ends is quantized."""
     for word, names in (("to", starts), ("from", ends)):
         if names:
-            others = f"(?!(?:{'|'.join(re.escape(name) for name in names)})$).*"
-            request.rules.append({word: list(names), "nodes": [others], "exclude": True})
+            request.rules.append({word: list(names), "nodes": [all_but(names)], "exclude": True})
 
 
 def _add_options(request: Request, options: Mapping[str, Any]) -> None:
@@ -109,7 +108,8 @@ def _add_override(request: Request, tensor: str, overrides: Sequence[Mapping[str
             raise UnsupportedError(f"{where}: {key} is refused: a rule has no numbers. Instead: a plan (bitpress.plan) with scale and zero_point")
     rule: Rule = {"tensors": [re.escape(tensor)]}
     if given.get("quant_type") is not None:
-        rule["activations"] = rule["weights"] = format_of(given["quant_type"], options, {})
+        for side in ("activations", "weights"):
+            set_format(rule, side, given["quant_type"], options)
     if given.get("symmetric") is not None:
         rule["activation_symmetric"] = rule["weight_symmetric"] = bool(given["symmetric"])
     if given.get("reduce_range") is not None:
@@ -140,14 +140,19 @@ def from_legacy(config: QuantizationConfig) -> Request:
     request = Request()
     settings = request.settings
     settings.update(_LIKE_QUARK)
-    settings["activations"] = format_of(config.activation_type, options, settings)
-    settings["weights"] = format_of(config.weight_type, options, settings)
+    set_format(settings, "activations", config.activation_type, options)
+    set_format(settings, "weights", config.weight_type, options)
     settings.update(calibration(config.calibrate_method, options))
     settings["weight_granularity"] = "per_axis" if config.per_channel else "per_tensor"
     settings["reduce_range"] = config.reduce_range
     if name_of(config.quant_format) == "QOperator":
         request.arguments["form"] = "qoperator"
     if config.use_dynamic_quant:
+        if settings["activations"] not in ("int8", "uint8"):
+            raise UnsupportedError(f"use_dynamic_quant=True with activation_type={name_of(config.activation_type)} is refused: "
+                                   "DynamicQuantizeLinear gives uint8. Instead: QUInt8")
+        if options.get("ActivationSymmetric"):
+            _fates.say("extra_options: ActivationSymmetric=True changes nothing here: DynamicQuantizeLinear's codes are asymmetric")
         settings.update(activations="uint8", activation_range="dynamic", placement="compute")
     if config.include_cle:
         add_equalization(request, options, "CLESteps", "CLEScaleAppendBias")
@@ -169,11 +174,15 @@ def from_legacy(config: QuantizationConfig) -> Request:
     if mixed is not None and config.include_auto_mp is False:
         _fates.say("include_auto_mp=False: AutoMixprecision is there, but nothing is lowered")
     elif mixed is not None:
+        if config.include_auto_mp is None:
+            _fates.say("AutoMixprecision without include_auto_mp=True: layers are lowered")
         add_auto_mixprecision(request, mixed, options)
     if config.specific_tensor_precision:
         for quant_type, tensors in options.get("MixedPrecisionTensor", {}).items():
-            name = format_of(quant_type, options, settings)
-            request.rules.append({"tensors": [re.escape(tensor) for tensor in tensors], "activations": name, "weights": name})
+            rule: Rule = {"tensors": [re.escape(tensor) for tensor in tensors]}
+            for side in ("activations", "weights"):
+                set_format(rule, side, quant_type, options)
+            request.rules.append(rule)
     elif options.get("MixedPrecisionTensor"):
         _fates.say("MixedPrecisionTensor without specific_tensor_precision=True changes nothing")
     return request

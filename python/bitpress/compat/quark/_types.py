@@ -93,6 +93,31 @@ class CalibrationDataReader:
             yield sample
 
 
+class DataType(enum.Enum):
+    """Quark's classes of data types, by their names."""
+
+    Int4 = "int4"
+    UInt4 = "uint4"
+    Int8 = "int8"
+    UInt8 = "uint8"
+    Int16 = "int16"
+    UInt16 = "uint16"
+    Int32 = "int32"
+    UInt32 = "uint32"
+    Float16 = "fp16"
+    BFloat16 = "bf16"
+    BFP16 = "bfp16"
+    MX4 = "mx4"
+    MX6 = "mx6"
+    MX9 = "mx9"
+    MXFP8E5M2 = "mxfp8_e5m2"
+    MXFP8E4M3 = "mxfp8_e4m3"
+    MXFP6E3M2 = "mxfp6_e3m2"
+    MXFP6E2M3 = "mxfp6_e2m3"
+    MXFP4E2M1 = "mxfp4_e2m1"
+    MXInt8 = "mxint8"
+
+
 @dataclass(frozen=True)
 class QTensorConfig:
     """What becomes of a kind of tensor."""
@@ -101,7 +126,29 @@ class QTensorConfig:
     scale_type: ScaleType = ScaleType.Float32
     calibration_method: CalibMethod = CalibMethod.MinMax
     quant_granularity: QuantGranularity = QuantGranularity.Tensor
-    data_type: str = "int8"  # a format of ours
+    data_type: str = "int8"  # a format of ours; a DataType is taken too
+
+    def __post_init__(self) -> None:
+        self._set("data_type", self.data_type)
+
+    # Older scripts change a specification after it was made, before it is part of a configuration.
+    def set_symmetric(self, symmetric: bool) -> None:
+        self._set("symmetric", symmetric)
+
+    def set_scale_type(self, scale_type: ScaleType) -> None:
+        self._set("scale_type", scale_type)
+
+    def set_calibration_method(self, calibration_method: CalibMethod) -> None:
+        self._set("calibration_method", calibration_method)
+
+    def set_quant_granularity(self, quant_granularity: QuantGranularity) -> None:
+        self._set("quant_granularity", quant_granularity)
+
+    def set_data_type(self, data_type: Union[str, DataType]) -> None:
+        self._set("data_type", data_type)
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value.value if isinstance(value, DataType) else value)
 
 
 def _integer_spec(name: str, data_type: str, is_symmetric: bool, scale: ScaleType = ScaleType.Float32,

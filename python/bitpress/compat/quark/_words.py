@@ -50,8 +50,8 @@ FIELDS = table([
 
 # extra_options={...} of both interfaces, and further arguments of QConfig
 OPTIONS = table([
-    honoured("ActivationSymmetric", "`activation_symmetric`"),
-    honoured("WeightSymmetric", "`weight_symmetric`"),
+    honoured("ActivationSymmetric", "`activation_symmetric`; not given, integers are asymmetric"),
+    honoured("WeightSymmetric", "`weight_symmetric`; not given, signed weights are symmetric and unsigned ones are not"),
     honoured("Percentile", "`activation_range=percentile(P)`"),
     honoured("CalibMovingAverage", "`activation_range=moving_average`, which does not depend on the order of samples"),
     notice("CalibMovingAverageConstant", "the average of all samples is taken", 0.01),
@@ -172,10 +172,13 @@ def _learning_word(name: str, fate: str, setting: str, reason: str) -> Word:
     return refused(name, text, nearest)
 
 
+def snake_case(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
 def _in_snake_case(word: Word) -> Word:
     """As the newer interface spells it."""
-    spelled = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", word.name).lower()
-    return dataclasses.replace(word, name=spelled)
+    return dataclasses.replace(word, name=snake_case(word.name))
 
 
 _LEARNING = table(_learning_word(*row) for row in list_finetune_options())
@@ -215,26 +218,27 @@ AUTO_MIXPRECISION = table([
     honoured("TargetQuantType", "their formats"),
     honoured("ActTargetQuantType", "their `activations`"),
     honoured("WeightTargetQuantType", "their `weights`"),
-    honoured("BiasTargetQuantType", "their `biases`, where there is no target"),
+    honoured("BiasTargetQuantType", "their `biases`"),
     honoured("DualQuantNodes", "`dual_quant`"),
-    honoured("OutputIndex", "the output that EvaluateFunction judges; L2Target is about all"),
+    honoured("OutputIndex", "the output that the target is about (default 0)"),
     honoured("DataSize", "`samples`"),
     honoured("L2Target", "a greedy `search` for the target \"l2<=...\""),
     honoured("Top1AccTarget", "a greedy `search` for the target \"metric_drop<=...\""),
     honoured("EvaluateFunction", "its metric: called with the output of all samples, one array"),
+    refused("NumTarget", "layers are lowered until a target is missed, or all of them", "L2Target or Top1AccTarget"),
 ])
 
 # AutoMixprecisionConfig(...)
 AMP = table([
     honoured("target_layer_config", "the formats of a rule; with a dict one rule for each entry"),
     honoured("target_op_type", "its operator types"),
-    honoured("include_layers", "its names, where there is no threshold"),
-    honoured("exclude_layers", "names that keep the general formats, where there is no threshold"),
+    honoured("include_layers", "the names of layers that are lowered"),
+    honoured("exclude_layers", "names of layers that stay as they are"),
     honoured("dual_quant_nodes", "`dual_quant`"),
     notice("no_input_qdq_shared", "a value gets the format of each reader", False),
     notice("shared_param_mode", "values that share a scale change together", "propagate"),
     honoured("data_size", "`samples`"),
-    honoured("metric_output_index", "the output that functions judge; metric_default is about all"),
+    honoured("metric_output_index", "the output that the threshold is about (default 0)"),
     honoured("metric_default", "l2, sqnr and cosine"),
     honoured("metric_threshold", "the target of a `search`"),
     honoured("metric_optimize_object", "speed: the greedy strategy; quality: the least cost that reaches the target"),
