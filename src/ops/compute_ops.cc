@@ -56,6 +56,11 @@ int64_t MatMulAxis(const graph::Node& node, size_t input_index, int64_t rank) {
 
 bool IsComputeOp(const graph::Node& node) { return FindComputeOp(node) != nullptr; }
 
+bool HasKernel(const graph::Node& node) {
+  const ComputeOp* op = FindComputeOp(node);
+  return op != nullptr && (op->kind == Kind::kConv || op->kind == Kind::kConvTranspose);
+}
+
 bool IsRecurrent(const graph::Node& node) {
   return (node.domain().empty() || node.domain() == "ai.onnx") && IsRecurrent(node.op_type());
 }

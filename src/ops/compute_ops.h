@@ -38,6 +38,9 @@ struct Operand {
 // operators are no compute operators.
 bool IsComputeOp(const graph::Node& node);
 
+// Returns whether the node is a convolution, fused and transposed ones included.
+bool HasKernel(const graph::Node& node);
+
 // Returns whether the node is an LSTM, GRU or RNN.
 bool IsRecurrent(const graph::Node& node);
 // Returns the same for the name of a standard operator.

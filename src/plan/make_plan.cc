@@ -117,13 +117,28 @@ class Planner {
     if (operand->slot == ops::Slot::kBias) {
       Add(rows_.Bias(node, value, *operand, HasIntegerProduct(node)), node, input);
     } else if (model_.IsInitializer(value)) {
-      Add(rows_.Weight(node, input, *operand), node, input);
+      Add(rows_.Weight(node, input, {operand->slot, BlockAxis(node, value, *operand)}), node,
+          input);
     } else if (operand->slot == ops::Slot::kKernel || operand->slot == ops::Slot::kRecurrent ||
                rows_.IsQuantizedConstant(value)) {
       Add(rows_.DynamicWeight(node, value), node, input);
     } else if (!IsPlanned(node, value)) {
-      Add(rows_.Activation(node, value, operand->axis), node, input);
+      Add(rows_.Activation(node, value, BlockAxis(node, value, *operand)), node, input);
     }
+  }
+
+  // Returns the axis that the blocks of an operand run along.
+  int64_t BlockAxis(const Node& node, const std::string& value, const ops::Operand& operand) const {
+    return ops::HasKernel(node) ? WishedAxis(node, value, operand.axis) : operand.axis;
+  }
+
+  // Returns the axis that the configuration wishes for the blocks of a value, else `fallback`. If
+  // the value has no such axis, it is the last one.
+  int64_t WishedAxis(const Node& node, const std::string& value, int64_t fallback) const {
+    const std::optional<int64_t>& wish = rules_.For(node, value).config.block_axis;
+    const int64_t rank = rows_.RankOf(value);
+    if (!wish || rank < 1) return fallback;
+    return *wish >= -rank && *wish < rank ? (*wish + rank) % rank : rank - 1;
   }
 
   // Returns whether input and weight are integers with one scale, or one for each channel. ONNX
@@ -161,7 +176,7 @@ class Planner {
                                  : treatment.excluded);
     }
     // Recurrent operators read [time, batch, features], so that the last axis is right.
-    int64_t axis = rank == 1 ? 0 : ops::IsRecurrent(node) ? rank - 1 : 1;
+    int64_t axis = rank == 1 ? 0 : ops::IsRecurrent(node) ? rank - 1 : WishedAxis(node, value, 1);
     if (IsSoftmax(node) && node.input(0) == value) {
       // Before opset 13 the default axis was 1.
       axis = node.GetInt("axis", plan_.opset >= 13 ? -1 : 1);

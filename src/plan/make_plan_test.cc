@@ -293,5 +293,31 @@ TEST(MakePlan, IsDeterministic) {
   EXPECT_EQ(first, ToJson(PlanFor("attention.onnx", "MX6", {"placement=all"})));
 }
 
+TEST(MakePlan, BlocksRunAlongTheWishedAxis) {
+  const auto plan_with = [](const char* setting) {
+    QuantConfig config = ConfigByName("MX6");
+    for (const char* always : {"placement=all", "short_axis=axis"}) ApplySetting(config, always);
+    ApplySetting(config, setting);
+    return MakePlan(config, LoadModel("convnet.onnx"), "");
+  };
+  for (const auto& [setting, of_convolutions] :
+       {std::pair{"block_axis=default", 1}, std::pair{"block_axis=2", 2},
+        std::pair{"block_axis=-1", 3}}) {
+    const QuantPlan plan = plan_with(setting);
+    for (const TensorPlan& row : plan.tensors) {
+      if (!row.is_quantized() || row.role == Role::kBias) continue;
+      for (const TensorUse& use : row.uses) {
+        if (use.op_type == "Conv" || use.op_type == "Relu") {
+          EXPECT_EQ(row.axis, of_convolutions) << setting << " " << row.value;
+        }
+        // Products keep the axis that they sum over.
+        if (use.op_type == "Gemm" && row.role == Role::kActivation) {
+          EXPECT_EQ(row.axis, 1) << setting << " " << row.value;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace bitpress::plan

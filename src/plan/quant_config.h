@@ -73,6 +73,10 @@ struct QuantConfig {
   formats::RoundingMode weight_rounding = formats::RoundingMode::kHalfToEven;
   OperatorSet operators = OperatorSet::kBitpress;
   ops::ShortAxis short_axis = ops::ShortAxis::kFlatten;
+  // The axis of blocks around convolutions and operators that do not multiply, counted from the end
+  // if it is negative. Nothing: the axis that a convolution sums over, and 1 around other
+  // operators.
+  std::optional<int64_t> block_axis;
   // The symmetry of integer formats. Nothing: unsigned activations are asymmetric, all others
   // symmetric.
   std::optional<bool> activation_symmetric;

@@ -90,7 +90,8 @@ TEST(Settings, EveryOneRoundTrips) {
   for (const char* assignment :
        {"activations=mx9", "weights=mxfp4_e2m1", "biases=bf16", "embeddings=int8", "placement=all",
         "activation_scale=even", "weight_scale=floor", "rounding=half_up", "operators=quark",
-        "short_axis=channels", "exclude_nodes=/a/.*;b", "exclude_op_types=Gemm; MatMul"}) {
+        "short_axis=channels", "block_axis=-1", "exclude_nodes=/a/.*;b",
+        "exclude_op_types=Gemm; MatMul"}) {
     const QuantConfig before = config;
     ApplySetting(config, assignment);
     EXPECT_NE(config, before) << assignment;

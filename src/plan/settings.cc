@@ -240,6 +240,19 @@ std::vector<Setting> MakeSettings() {
       "weights whose reduction axis is shorter than a block: read the kernel window as one row "
       "(flatten, the default), block along axis 0 (channels), or keep short blocks (axis)",
       kShortAxes, &QuantConfig::short_axis));
+  settings.push_back(
+      {"block_axis", "N|default",
+       "axis of blocks around convolutions and operators that do not multiply, negative: from the "
+       "end; of values with fewer axes the last (default: the channels). Blocks of matrix products "
+       "always run along the axis that is summed over",
+       [](QuantConfig& config, std::string_view value) {
+         config.block_axis = value == "default"
+                                 ? std::nullopt
+                                 : std::optional<int64_t>(ParseInt(value, "block_axis"));
+       },
+       [](const QuantConfig& config) {
+         return config.block_axis ? std::to_string(*config.block_axis) : std::string("default");
+       }});
   AddIntegerSettings(settings);
   settings.push_back(
       {"finetune", FinetunePassWords(),

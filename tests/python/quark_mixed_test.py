@@ -185,12 +185,23 @@ def test_block_attributes_of_any_size(attributes, name, rounding, tmp_path, conv
     np.testing.assert_allclose(alone, found["bitpress"], rtol=1e-5, atol=1e-5)
 
 
+def test_blocks_run_along_the_given_axis(conv_path):
+    def axes(axis, **options):
+        options = {"MXAttributes": {"element_dtype": "int8", "axis": axis}, **options}
+        rows = rows_of(bitpress.plan(conv_path, _quantizer._config(translate(configure(Q.QMX, Q.QMX, **options)), conv_path)))
+        return rows["stem", 0]["axis"], rows["stem", 1]["axis"], rows["relu", 0]["axis"], rows["head", 0]["axis"]
+
+    assert axes(1) == (1, 1, 1, 1) and axes(2) == (2, 2, 2, 1) and axes(-1) == (3, 3, 3, 1)
+    with pytest.raises(bitpress.UnsupportedError, match="different axes"):
+        axes(2, BFPAttributes={"axis": 1})
+
+
 def test_block_formats_of_a_model_have_roundings_of_their_own(conv_path):
     options = {"MXAttributes": {"element_dtype": "int8", "rounding_mode": 1}, "BFPAttributes": {"rounding_mode": 0}}
     rows = rows_of(bitpress.plan(conv_path, _quantizer._config(translate(configure(Q.QMX, Q.QBFP, **options)), conv_path)))
     assert (rows["head", 0]["rounding"], rows["head", 1]["rounding"]) == ("half_up", "half_away_from_zero")
     for attributes, error in [({"block_size": "32"}, bitpress.ArgumentTypeError), ({"block_size": 0}, bitpress.InvalidArgumentError),
-                              ({"axis": 2}, bitpress.UnsupportedError), ({"rounding_mode": 3}, bitpress.UnsupportedError)]:
+                              ({"axis": "1"}, bitpress.ArgumentTypeError), ({"rounding_mode": 3}, bitpress.UnsupportedError)]:
         with pytest.raises(error, match=next(iter(attributes))[:5]):
             translate(configure(Q.QMX, Q.QMX, MXAttributes=attributes))
 
@@ -210,6 +221,11 @@ def test_quarks_operators_stand_in_a_row(tmp_path, conv_path, images):
         ModelQuantizer(Config(configure(Q.QBFloat16, Q.QBFloat16, BF16QDQToCast=True)), operators="quark")
     with pytest.raises(bitpress.InvalidArgumentError, match="operators='amd'"):
         ModelQuantizer(Config(), operators="amd")
+
+
+def test_words_of_the_other_interface_are_said():
+    with pytest.warns(Notice, match="QConfig: FastFinetune changes nothing here.*AdaRoundConfig"):
+        translate(QConfig(extra_options={"FastFinetune": {"OptimAlgorithm": "adaround"}}))
 
 
 def test_older_words():

@@ -251,7 +251,7 @@ def test_block_formats_of_attributes():
     other = settings(BFPAttributes={"bit_width": 13, "block_size": 32, "rounding_mode": 0})
     assert other["weights"] == "bfp(bits=13, block=32)" and other["weight_rounding"] == "half_away_from_zero"
     assert bitpress.formats.find(other["weights"]).block_size == 32
-    for attributes, text in [({"bit_width": 9, "bfp_method": "to_bfp_prime"}, "2 to 24"), ({"axis": 0}, "axis=0"),
+    for attributes, text in [({"bit_width": 9, "bfp_method": "to_bfp_prime"}, "2 to 24"), ({"axis": "0"}, "axis='0'"),
                              ({"blocksize": 8}, "did you mean 'block_size'")]:
         with pytest.raises(bitpress.Error, match=text):
             settings(BFPAttributes=attributes)

@@ -44,18 +44,20 @@ def _size(attributes: Mapping[str, Any], key: str, default: int, where: str) -> 
     return value
 
 
-def _check_axis(attributes: Mapping[str, Any], where: str) -> None:
-    """Blocks run along the axis that products are summed over: 1 in convolutions, and where Quark moves the axis to in products."""
-    if _size(attributes, "axis", 1, where) != 1:
-        raise UnsupportedError(f"{where}: axis={attributes['axis']!r} is refused: blocks of convolutions run along axis 1, those of products "
-                               "along the axis that is summed over. Instead: 1")
+def block_axis(options: Mapping[str, Any]) -> Any:
+    """The axis of blocks that attributes name, as a setting: one for all blocks of a model."""
+    axes = {word: _size(options[word], "axis", 1, word) for word in ("MXAttributes", "BFPAttributes") if options.get(word)}
+    if len(set(axes.values())) > 1:
+        raise UnsupportedError("extra_options: MXAttributes and BFPAttributes with different axes are refused: blocks of a model run along "
+                               "one axis. Instead: the same axis")
+    axis = next(iter(axes.values()), 1)
+    return "default" if axis == 1 else axis
 
 
 def microscaling_format(attributes: Mapping[str, Any]) -> Tuple[str, str]:
     """Format and rounding of MXAttributes."""
     where = "MXAttributes"
     check_keys(attributes, ("element_dtype", "axis", "block_size", "rounding_mode"), where)
-    _check_axis(attributes, where)
     rounding = _ROUNDINGS[_attribute(attributes, "rounding_mode", 2, tuple(_ROUNDINGS), where)]
     element = _attribute(attributes, "element_dtype", "int8", tuple(_ELEMENTS), where)
     block = _size(attributes, "block_size", 32, where)
@@ -69,7 +71,6 @@ def block_float_format(attributes: Mapping[str, Any]) -> Tuple[str, str]:
     where = "BFPAttributes"
     check_keys(attributes, ("bfp_method", "axis", "bit_width", "block_size", "rounding_mode", "sub_block_size", "sub_block_shift_bits",
                           "exponent_bits", "convert_to_bfloat_before_bfp", "use_compiler_version_cpu_kernel"), where)
-    _check_axis(attributes, where)
     _attribute(attributes, "convert_to_bfloat_before_bfp", 0, (0,), where)
     _attribute(attributes, "use_compiler_version_cpu_kernel", 0, (0,), where)
     rounding = _ROUNDINGS[_attribute(attributes, "rounding_mode", 2, tuple(_ROUNDINGS), where)]

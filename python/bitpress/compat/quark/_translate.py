@@ -20,12 +20,22 @@ from bitpress.compat.quark._algorithms import (
     add_matmul_nbits,
     add_smoothing,
 )
-from bitpress.compat.quark._formats import all_but, calibration, check_keys, is_integer, layer_settings, name_of, set_format
+from bitpress.compat.quark._formats import all_but, block_axis, calibration, check_keys, is_integer, layer_settings, name_of, set_format
 from bitpress.compat.quark._types import Config, QConfig, QuantizationConfig
 
 # What Quark's kernels and placement do.
 _LIKE_QUARK = {"placement": "all", "scale": "floor", "short_axis": "axis", "weight_granularity": "per_tensor", "equalize_clips": "keep",
                "integer_kernels": "safe_int8"}
+
+
+# Words of extra_options that QConfig says otherwise.
+_OF_OLDER_INTERFACE = {
+    "MXAttributes": "MXInt8Spec and its kin", "BFPAttributes": "BFP16Spec, MX4Spec and their kin",
+    "FastFinetune": "AdaRoundConfig or AdaQuantConfig in algo_config", "AutoMixprecision": "AutoMixprecisionConfig in algo_config",
+    "MixedPrecisionTensor": "TensorQuantOverrides", "SmoothAlpha": "SmoothQuantConfig in algo_config",
+    "CLESteps": "CLEConfig in algo_config", "CLEScaleAppendBias": "CLEConfig in algo_config",
+    "CalibMovingAverage": "calibration_method of the specification",
+}
 
 
 def node_rule(nodes: Any) -> Rule:
@@ -139,7 +149,7 @@ def from_legacy(config: QuantizationConfig) -> Request:
     _fates.check(config.given(), _words.FIELDS, "QuantizationConfig")
     request = Request()
     settings = request.settings
-    settings.update(_LIKE_QUARK)
+    settings.update(_LIKE_QUARK, block_axis=block_axis(options))
     set_format(settings, "activations", config.activation_type, options)
     set_format(settings, "weights", config.weight_type, options)
     settings.update(calibration(config.calibrate_method, options))
@@ -197,6 +207,9 @@ def from_config(config: QConfig) -> Request:
     settings.update(layer_settings(config.global_config, options))
     if config.global_config.bias is None:
         _add_biases(settings, options, False)
+    for word, instead in _OF_OLDER_INTERFACE.items():
+        if options.get(word) is not None:
+            _fates.say(f"QConfig: {word} changes nothing here: it is a word of QuantizationConfig. Instead: {instead}")
     request.arguments["external_data"] = config.use_external_data_format
     # From large to small: operator types, then layers, so that the smaller counts.
     for layer, op_types in config.layer_type_config.items():

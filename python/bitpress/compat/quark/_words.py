@@ -95,7 +95,7 @@ OPTIONS = table([
     honoured("BF16QDQToCast", "`operators=cast`"),
     notice("BF16WithClip", "bfloat16 reaches as far as float32", False),
     refused("EnableVaimlBF16", "it writes a form that only one compiler reads", "BF16QDQToCast", False),
-    notice("RefineBlockAxis", "blocks always run along the axis that products are summed over", True),
+    notice("RefineBlockAxis", "blocks of matrix products always run along the axis that is summed over", True),
     honoured("WeightsOnly", "`activations=none`"),
     honoured("UseMatMulNBits", "weights in blocks and operators that compute from codes (`target=\"onnxruntime\"`)"),
     honoured("MatMulNBitsParams", "GroupSize, Symmetric, Bits, AccuracyLevel, Algorithm"),
