@@ -18,15 +18,24 @@ def decibels_of(result):
     return values or None
 
 
-def judged_faults(network, kind, form, row):
-    where = f"{kind}, {'with the operator library' if form == 'library' else 'without the operator library'}"
+def row_faults(network, row):
     if "error" in row:
-        yield f"{row['error'][:400]} ({where})"
+        yield row["error"][:400]
     if row.get("other_shapes") and not network.has_own_length:
-        yield f"an output has another shape in {row['other_shapes']} samples ({where})"
+        yield f"an output has another shape in {row['other_shapes']} samples"
     for name, value in row.get("db", {}).items():
         if value <= 0:
-            yield f"output '{name}' has {value:.1f} dB ({where})"
+            yield f"output '{name}' has {value:.1f} dB"
+
+
+def judged_faults(network, kind, forms):
+    """Those of one kind of processor, each one once."""
+    found = {}
+    for form, row in forms.items():
+        for sentence in row_faults(network, row):
+            found.setdefault(sentence, []).append("with the operator library" if form == "library" else "without the operator library")
+    for sentence, where in found.items():
+        yield f"{sentence} ({', '.join([kind] if len(where) == len(forms) else [kind, *where])})"
 
 
 def faults_of(result):
@@ -41,8 +50,7 @@ def faults_of(result):
     if done["bytes"] > result["float_bytes"] + ALLOWED_BYTES:
         found.append(f"the file grew to {done['bytes'] / result['float_bytes']:.0%} (of {result['float_bytes']} bytes)")
     for kind, forms in result["judged"].items():
-        for form, row in forms.items():
-            found += judged_faults(network, kind, form, row)
+        found += judged_faults(network, kind, forms)
         library, alone = forms.get("library", {}).get("db"), forms["alone"].get("db")
         if library and alone:
             gaps = {name: abs(library[name] - alone[name]) for name in library}

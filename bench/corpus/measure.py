@@ -10,6 +10,7 @@ Without any, all of CONFIGURATIONS are measured. Each result is a file in CACHE/
 
 import argparse
 import datetime
+import hashlib
 import json
 import re
 import shlex
@@ -124,7 +125,9 @@ def summary(result):
     if "quantize" in result:
         text += f" {result['quantize']['seconds']:7.1f} s {result['quantize']['peak_mib']:6} MiB"
     for kind, forms in result["judged"].items():
-        text += f"  {kind}: " + ", ".join(f"{value:.1f}" for value in forms.get("library", forms["alone"]).get("db", {}).values())
+        row = forms.get("library", forms["alone"])
+        text += f"  {kind}: " + ", ".join(f"{value:.1f}" for value in row.get("db", {}).values()) + " dB"
+        text += f", {row['ms'] / row['float_ms']:.2f} of the float network's time" if "ms" in row else ""
     return "\n".join([text, *(f"    {fault}" for fault in faults_of(result))])
 
 
@@ -146,10 +149,12 @@ def configuration_of(text):
 
 
 def version_of(program):
-    """What the program calls itself, with the commit that it was probably built from."""
+    """What the program calls itself, with the commit of this checkout if it was built here, and else with a hash."""
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True, check=False).stdout
-    return f"{said} at {commit.strip()}" if commit else said
+    if commit and program.resolve().is_relative_to(ROOT):
+        return f"{said} at {commit.strip()}"
+    return f"{said} ({hashlib.sha256(program.read_bytes()).hexdigest()[:8]})"
 
 
 def parse():

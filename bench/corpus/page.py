@@ -82,7 +82,7 @@ def results_in(cache):
 def shorten(text):
     """A message without the names of folders and without line ends; as code if Markdown would take it for something else."""
     text = re.sub(r"\s+", " ", re.sub(r"(?:/[\w.+-]+)+/(?=[\w.+-])", "", text))[:260]
-    return f"`{text.replace('`', '')}`" if re.search(r"[\[<*_`]", text) else text
+    return f"`{text.replace('`', '')}`" if re.search(r"[\[<*`]", text) else text
 
 
 def faults_in(results):
