@@ -53,7 +53,10 @@ Rule RuleFromJson(const json& object) {
 std::string ToJson(const QuantConfig& config) {
   ordered_json object = {{"name", config.name}};
   for (const Setting& setting : AllSettings()) {
-    if (!setting.is_derived) object[std::string(setting.key)] = setting.get(config);
+    if (setting.is_derived) continue;
+    std::string value = setting.get(config);
+    if (setting.is_quiet && value == setting.get(QuantConfig())) continue;
+    object[std::string(setting.key)] = std::move(value);
   }
   if (!config.rules.empty()) {
     object["rules"] = ordered_json::array();

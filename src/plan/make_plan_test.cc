@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "ops/quantizer_nodes.h"
+#include "plan/qdq_placement.h"
 #include "plan/test_support.h"
 
 namespace bitpress::plan {
@@ -317,6 +318,23 @@ TEST(MakePlan, BlocksRunAlongTheWishedAxis) {
       }
     }
   }
+}
+
+TEST(NeededValues, LeavesOutWhatNoOperatorOnIntegersNeeds) {
+  const graph::Model model = LoadModel("convnet.onnx");
+  const auto needed = [&](const std::set<std::string>& quantized) {
+    std::vector<std::string> names;
+    for (const QdqValue& value : NeededValues(model, quantized).values) {
+      names.push_back(value.name);
+    }
+    return names;
+  };
+  EXPECT_THAT(needed({"x", "b", "c", "d", "e", "f", "g", "h"}),
+              ElementsAre("x", "b", "c", "d", "e", "f", "g", "h"));
+  // Without d, two Convs compute in float, and so do the Add and the pool behind them.
+  EXPECT_THAT(needed({"x", "b", "c", "e", "f", "g", "h"}), ElementsAre("x", "b", "c", "h"));
+  EXPECT_EQ(NeededValues(model, {"x", "b", "c", "h"}).operators.size(), 3U);
+  EXPECT_THAT(needed({"x"}), IsEmpty());
 }
 
 }  // namespace

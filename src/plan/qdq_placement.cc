@@ -41,6 +41,30 @@ class Placer {
          const std::function<std::string(const std::string&)>& value_reason)
       : model_(model), reason_(reason), value_reason_(value_reason), nodes_(model.AllNodes()) {}
 
+  // Returns whether all activations that the node reads and gives as integers are among `values`.
+  // Operators of other kinds always pass.
+  bool CanStayInteger(const Node& node, const std::set<std::string>& values) const {
+    const bool multiplies = ops::IsComputeOp(node);
+    const bool is_fused = Contains(kFusedActivations, node);
+    if (!multiplies && !is_fused && !Contains(kElementwise, node) && !Contains(kPooling, node) &&
+        !Contains(kMoving, node) && !IsNearest(node) && !IsUpperLimit(node)) {
+      return true;
+    }
+    const size_t num_inputs = multiplies || Contains(kElementwise, node) ? 2 : is_fused ? 0 : 1;
+    for (size_t i = 0; i < std::min(num_inputs, node.num_inputs()); ++i) {
+      const std::string& input = node.input(i);
+      if (!model_.IsInitializer(input) && !values.contains(input)) return false;
+    }
+    if (multiplies && !IsConv(node)) return true;
+    std::string output = node.output(0);
+    while (!values.contains(output)) {
+      const std::optional<Node> activation = FusedActivation(output);
+      if (!activation) return false;
+      output = activation->output(0);
+    }
+    return true;
+  }
+
   std::vector<QdqValue> Run() {
     for (const Node& node : nodes_) {
       if (IsStart(node)) AddStart(node);
@@ -131,8 +155,7 @@ class Placer {
       integer_nodes_.insert(node.output(0));
       return AddOutput(node);
     }
-    const bool is_nearest = node.op_type() == "Resize" && node.domain().empty() &&
-                            node.GetString("mode", "nearest") == "nearest";
+    const bool is_nearest = IsNearest(node);
     const bool is_moving = (Contains(kMoving, node) && !IsNearestOnly(node)) || is_nearest;
     if ((is_moving || IsUpperLimit(node)) && chosen_.contains(node.input(0))) {
       const size_t num_outputs = is_moving && !is_nearest ? node.num_outputs() : 1;
@@ -140,6 +163,11 @@ class Placer {
       return;
     }
     if (node.op_type() == "Concat" && node.domain().empty()) FollowConcat(node);
+  }
+
+  static bool IsNearest(const Node& node) {
+    return node.op_type() == "Resize" && node.domain().empty() &&
+           node.GetString("mode", "nearest") == "nearest";
   }
 
   // Returns whether a Min has constants and so only cuts values off, as it does behind a Clip of an
@@ -228,6 +256,35 @@ std::vector<QdqValue> PlaceQdq(const Model& model,
                                const std::function<std::string(const Node&)>& node_reason,
                                const std::function<std::string(const std::string&)>& value_reason) {
   return Placer(model, node_reason, value_reason).Run();
+}
+
+NeededQdq NeededValues(const graph::Model& model, std::set<std::string> quantized) {
+  NeededQdq needed;
+  const std::function<std::string(const Node&)> any_node = [](const Node&) {
+    return std::string();
+  };
+  const std::function<std::string(const std::string&)> value_reason =
+      [&](const std::string& value) {
+        return std::string(quantized.contains(value) ? "" : "it stays float");
+      };
+  const Placer whole(model, any_node, value_reason);
+  const std::function<std::string(const Node&)> node_reason = [&](const Node& node) {
+    return std::string(whole.CanStayInteger(node, quantized) ? "" : "a value of it stays float");
+  };
+  // A value that is left out may leave its neighbours without a use.
+  for (size_t num_before = 0; num_before != quantized.size();) {
+    num_before = quantized.size();
+    needed.values = Placer(model, node_reason, value_reason).Run();
+    std::set<std::string> placed;
+    for (const QdqValue& value : needed.values) placed.insert(value.name);
+    std::erase_if(quantized, [&](const std::string& value) { return !placed.contains(value); });
+  }
+  for (const Node& node : model.AllNodes()) {
+    if (ops::IsComputeOp(node) && whole.CanStayInteger(node, quantized)) {
+      needed.operators.insert(node.output(0));
+    }
+  }
+  return needed;
 }
 
 }  // namespace bitpress::plan

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,5 +36,16 @@ struct QdqValue {
 std::vector<QdqValue> PlaceQdq(const graph::Model& model,
                                const std::function<std::string(const graph::Node&)>& node_reason,
                                const std::function<std::string(const std::string&)>& value_reason);
+
+// The part of the chosen values that operators on integers need.
+struct NeededQdq {
+  std::vector<QdqValue> values;     // in graph order
+  std::set<std::string> operators;  // the operators that multiply integers, by their first output
+};
+
+// Returns what is left of the placement if only `quantized` may get a pair. An operator whose input
+// or output is not among them computes in float, and pairs that only such operators read or give
+// are left out.
+NeededQdq NeededValues(const graph::Model& model, std::set<std::string> quantized);
 
 }  // namespace bitpress::plan

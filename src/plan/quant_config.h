@@ -51,6 +51,10 @@ enum class OperatorSet {
   kCast,      // two of ONNX's Cast, to the format and back: bf16, fp16, fp8
 };
 
+// The share of the products that the guard may take from integers, unless the user gives one.
+// Beyond it, a model is hardly faster than the float one.
+inline constexpr double kDefaultGuardShare = 0.5;
+
 // The wish for a whole model.
 struct QuantConfig {
   // The name of the preset, or the name of this configuration in plans and reports.
@@ -88,6 +92,12 @@ struct QuantConfig {
   Granularity weight_granularity = Granularity::kPerAxis;
   int64_t weight_block_size = 32;  // elements of a block, for Granularity::kPerBlock
   IntegerKernels integer_kernels = IntegerKernels::kSafe;
+  // The least distance in dB between every output and the error that rounding activations to
+  // integers brings into it. Calibration leaves activations float that cost more
+  // (calibrate/guard.h). Nothing: all activations of the plan are quantized.
+  std::optional<double> guard_db;
+  // The most of the products of integers, as a share from 0 to 1, that the guard may make floats.
+  double guard_share = kDefaultGuardShare;
   // The float model is equalized before anything else; nothing: see ResolveEqualization.
   std::optional<bool> equalize;
   EqualizeOptions equalization;
@@ -140,6 +150,8 @@ struct Setting {
   std::function<void(QuantConfig&, std::string_view value)> set;
   std::function<std::string(const QuantConfig&)> get;
   bool is_derived = false;  // sets several fields at once: not echoed
+  // Not echoed at its default, so that the files of configurations without it stay as they were.
+  bool is_quiet = false;
 };
 // Returns all settings.
 std::span<const Setting> AllSettings();

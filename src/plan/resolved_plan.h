@@ -3,7 +3,9 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +36,20 @@ struct UnsignedWeight {
   double saved_db = 0;  // growth of the noise of its layer's outputs that this avoids
 };
 
+// What the guard found and did (calibrate/guard.h). Distances are in dB between an output and the
+// error that rounding activations brings into it, for the worst output.
+struct GuardReport {
+  size_t num_samples = 0;          // samples that it measured with
+  std::string worst_output;        // the output that suffered most before
+  double before_db = 0;            // with all activations of the plan quantized
+  double after_db = 0;             // with those that are left; the same if none was left float
+  double left_share = 0;           // share of the products of integers that became floats
+  bool has_reached_bound = false;  // activations stayed quantized because of guard_share
+  size_t num_left = 0;  // activations that it left float; ResolvedPlan::left_float has them
+  // Why nothing was measured, or why nothing was mended although that was wished; empty otherwise.
+  std::string note;
+};
+
 struct ResolvedPlan {
   QuantPlan plan = {};
   // Activations with integer formats. One that is missing stays float, and so do the biases that
@@ -45,6 +61,7 @@ struct ResolvedPlan {
   // Integer activations that stay float, with the reason.
   std::vector<std::pair<std::string, std::string>> left_float = {};
   std::vector<UnsignedWeight> unsigned_weights = {};  // those that save most come first
+  std::optional<GuardReport> guard = {};              // nothing: the configuration has none
 };
 
 }  // namespace bitpress::plan

@@ -183,6 +183,7 @@ void AddIntegerSettings(std::vector<Setting>& settings) {
          return config.integer_kernels == IntegerKernels::kReduceRange ? "true" : "false";
        },
        /*is_derived=*/true});
+  AddGuardSettings(settings);
 }
 
 std::vector<Setting> MakeSettings() {

@@ -29,14 +29,17 @@ class ObserverKernel {
       const std::vector<int64_t> dims = input.GetTensorTypeAndShapeInfo().GetShape();
       static constexpr float kNothing = 0;  // an empty tensor has no address
       const void* data = input.GetTensorRawData();
-      sink_.Observe({id_, type_, dims, data == nullptr ? &kNothing : data},
-                    [&](size_t num_tasks, const std::function<void(size_t)>& task) {
-                      ort::ParallelFor(context, num_tasks, task);
-                    });
+      const ObservedTensor tensor{id_, type_, dims, data == nullptr ? &kNothing : data};
+      const ParallelTasks run_parallel = [&](size_t num_tasks,
+                                             const std::function<void(size_t)>& task) {
+        ort::ParallelFor(context, num_tasks, task);
+      };
+      sink_.Observe(tensor, run_parallel);
       if (passes_) {
         void* const output = context.GetOutput(0, dims).GetTensorMutableRawData();
         const uint64_t num_bytes = NumBytes(type_, NumElements(dims));
         if (output != data && num_bytes > 0) std::memcpy(output, data, num_bytes);
+        if (num_bytes > 0) sink_.Change(tensor, output, run_parallel);
       } else {
         *context.GetOutput(0, std::vector<int64_t>()).GetTensorMutableData<int64_t>() = 0;
       }
@@ -93,6 +96,8 @@ struct ObserverOperators::Impl {
   // The domain is made when it is first registered. Before that, ONNX Runtime may not be open.
   std::optional<Ort::CustomOpDomain> domain;
 };
+
+void ObserverSink::Change(const ObservedTensor&, void*, const ParallelTasks&) {}
 
 ObserverOperators::ObserverOperators(ObserverSink& sink) : impl_(std::make_unique<Impl>(sink)) {}
 ObserverOperators::~ObserverOperators() = default;

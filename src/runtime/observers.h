@@ -5,8 +5,8 @@
 //
 //   kObserve   (X) -> token: an int64 scalar, always 0, that is made an output of the graph so that
 //              the node is not removed as useless. For the main graph.
-//   kObservePass (X) -> X, the same data. For the bodies of If, Loop and Scan, whose outputs are
-//              fixed.
+//   kObservePass (X) -> X, the same data, unless the sink changes them. For the bodies of If, Loop
+//              and Scan, whose outputs are fixed, and for sinks that change what readers get.
 // X is FLOAT or FLOAT16 of any shape. The attribute `id`, an int, tells the nodes apart.
 #pragma once
 
@@ -44,6 +44,9 @@ class ObserverSink {
   // Takes a tensor that passes an observer. It is called for one tensor at a time in a session. Its
   // exceptions make Session::Run fail.
   virtual void Observe(const ObservedTensor& tensor, const ParallelTasks& run_parallel) = 0;
+  // Changes the copy that the readers of a kObservePass get, which holds the tensor's elements. It
+  // is called after Observe, and may be the tensor itself. Does nothing by default.
+  virtual void Change(const ObservedTensor& tensor, void* copy, const ParallelTasks& run_parallel);
 };
 
 // The operators, bound to a sink. Both must outlive the sessions that they are registered with.
