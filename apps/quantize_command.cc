@@ -115,9 +115,10 @@ void Run(const Options& options) {
     CheckPlanAgrees(options);
   }
   if (!options.calibration.empty() && !options.samples.data.empty() && options.plan_file.empty() &&
-      request.config.finetune.empty()) {
+      request.config.finetune.empty() && !request.config.guard_db) {
     throw CLI::ValidationError(
-        "--calibration has the statistics already; --data besides it is for fine-tuning only");
+        "--calibration has the statistics already; --data besides it is for fine-tuning and for "
+        "the guard only");
   }
   tasks::QuantizeReport report;
   {

@@ -235,6 +235,44 @@ std::string DescribeUnsigned(const std::vector<plan::UnsignedWeight>& weights) {
   return text;
 }
 
+// Names the activations whose ranges do not hold for samples that were held back.
+std::string DescribeHeldBack(const calibrate::HeldBackReport& report) {
+  if (report.values.empty()) return "";
+  std::string text = fmt::format(
+      "  samples:     {} of {} were held back; {} of {} activations leave the ranges of the others "
+      "there: give more samples, or more varied ones\n",
+      report.num_held_back, report.num_samples, report.values.size(), report.num_values);
+  constexpr size_t kMost = 3;
+  for (size_t i = 0; i < std::min(kMost, report.values.size()); ++i) {
+    const calibrate::Unrepresented& value = report.values[i];
+    text += fmt::format(
+        "        '{}': {:.2g} % of its elements are outside, its rounding error grows by {:.1f} "
+        "dB\n",
+        value.value, 100 * value.outside_share, value.lost_db);
+  }
+  return text;
+}
+
+// Describes what the guard found, and what it left float.
+std::string DescribeGuard(const plan::GuardReport& guard, double wanted_db) {
+  if (guard.num_samples == 0) {
+    return guard.note.empty() ? "" : fmt::format("  guard:       not used: {}\n", guard.note);
+  }
+  std::string text = fmt::format(
+      "  guard:       rounding activations brings the error of output '{}' to {:.1f} dB",
+      guard.worst_output, guard.before_db);
+  if (guard.before_db >= wanted_db) {
+    return fmt::format("{}, wanted are {:g} ({} samples)\n", text, wanted_db, guard.num_samples);
+  }
+  text += fmt::format(", wanted are {:g} ({} samples)", wanted_db, guard.num_samples);
+  if (guard.num_left == 0) return fmt::format("{}: {}\n", text, guard.note);
+  return text + fmt::format(
+                    ":\n        {} activations stay float, which gives {:.1f} dB at the worst "
+                    "output and makes {:.0f} % of the products floats{}\n",
+                    guard.num_left, guard.after_db, 100 * guard.left_share,
+                    guard.has_reached_bound ? "; more would be more than guard_share of them" : "");
+}
+
 }  // namespace
 
 std::string DescribeQuantized(const tasks::QuantizeOptions& options,
@@ -260,8 +298,15 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
     text += DescribeRewritten("are operators on integers", "between Q and DQ as ever",
                               report.transform.integer);
   }
-  for (const auto& [value, reason] : report.left_float) {
-    text += fmt::format("  left float: '{}': {}\n", value, reason);
+  if (report.held_back) text += DescribeHeldBack(*report.held_back);
+  if (report.guard) text += DescribeGuard(*report.guard, plan.config.guard_db.value_or(0));
+  constexpr size_t kMostLeft = 12;
+  for (size_t i = 0; i < std::min(kMostLeft, report.left_float.size()); ++i) {
+    text += fmt::format("  left float: '{}': {}\n", report.left_float[i].first,
+                        report.left_float[i].second);
+  }
+  if (report.left_float.size() > kMostLeft) {
+    text += fmt::format("  left float: and {} more\n", report.left_float.size() - kMostLeft);
   }
   if (!report.finetune.scaled.smoothed.empty() || !report.finetune.scaled.left_alone.empty()) {
     text += DescribeScaled("awq:", report.finetune.scaled);

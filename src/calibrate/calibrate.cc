@@ -24,27 +24,34 @@ class Calibration {
         num_threads_(options.num_threads > 0
                          ? options.num_threads
                          : std::max<size_t>(1, std::thread::hardware_concurrency())),
-        collector_(values.size(), num_threads_),
+        num_values_(values.size()),
+        collector_(options.hold_back_every > 0 ? 2 * num_values_ : num_values_, num_threads_),
         operators_(collector_),
         session_(Load(model, values)) {}
 
   void Run(data::Source& source) {
     counts_ = RunSamples(
         source, session_.inputs(), options_.batch_size,
-        [&](const std::vector<Tensor>& inputs, size_t) { RunSample(inputs); }, "calibrate",
-        options_.progress);
+        [&](const std::vector<Tensor>& inputs, size_t count) { RunSample(inputs, count); },
+        "calibrate", options_.progress);
   }
 
   const SampleCounts& counts() const { return counts_; }
   double run_ms() const { return run_time_.count(); }
+  // Returns the statistics of a value over the samples that were not held back.
   TensorStatistics& statistics(size_t id) { return collector_.statistics(id); }
+  // Returns those over the others. REQUIRES: some may be held back.
+  TensorStatistics& held_back(size_t id) { return collector_.statistics(num_values_ + id); }
+  uint64_t num_held_back() const { return num_held_back_; }
   size_t fixed_rows() const { return FixedRows(session_.inputs()); }
 
  private:
   runtime::Session Load(const graph::Model& model, std::span<const std::string> values) {
     for (size_t id = 0; id < values.size(); ++id) {
       const auto axis = options_.axes.find(values[id]);
-      if (axis != options_.axes.end()) collector_.statistics(id).set_axis(axis->second);
+      if (axis == options_.axes.end()) continue;
+      collector_.statistics(id).set_axis(axis->second);
+      if (options_.hold_back_every > 0) held_back(id).set_axis(axis->second);
     }
     // The model goes through a file, which ONNX Runtime maps. In memory the weights would be twice.
     const ScratchFolder folder;
@@ -61,7 +68,11 @@ class Calibration {
     return runtime::Session(path, session);
   }
 
-  void RunSample(const std::vector<Tensor>& inputs) {
+  void RunSample(const std::vector<Tensor>& inputs, size_t count) {
+    const bool is_held_back =
+        options_.hold_back_every > 0 && ++num_runs_ % options_.hold_back_every == 0;
+    collector_.set_offset(is_held_back ? num_values_ : 0);
+    if (is_held_back) num_held_back_ += count;
     const auto start = std::chrono::steady_clock::now();
     session_.Run(inputs);
     collector_.EndSample();
@@ -70,6 +81,9 @@ class Calibration {
 
   const CalibrateOptions& options_;
   size_t num_threads_;
+  size_t num_values_;
+  uint64_t num_runs_ = 0;
+  uint64_t num_held_back_ = 0;
   Collector collector_;
   runtime::ObserverOperators operators_;
   runtime::Session session_;
@@ -99,7 +113,22 @@ CalibrationResult Calibrate(const graph::Model& model, std::string name,
   for (size_t id = 0; id < values.size(); ++id) {
     table.tensors.emplace(values[id], std::move(calibration.statistics(id)));
   }
-  return {std::move(table), calibration.counts().num_left_out, calibration.run_ms()};
+  CalibrationResult result{
+      {}, std::nullopt, calibration.counts().num_left_out, calibration.run_ms()};
+  if (calibration.num_held_back() > 0) {
+    CalibrationTable held_back{
+        table.model_name, table.model_fingerprint, calibration.num_held_back(), {}};
+    for (size_t id = 0; id < values.size(); ++id) {
+      held_back.tensors.emplace(values[id], std::move(calibration.held_back(id)));
+    }
+    table.num_samples -= calibration.num_held_back();
+    result.table = table;
+    result.table.Merge(held_back);
+    result.parts = HeldBackTables{std::move(table), std::move(held_back)};
+  } else {
+    result.table = std::move(table);
+  }
+  return result;
 }
 
 }  // namespace bitpress::calibrate

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,9 @@ struct CalibrateOptions {
   size_t num_threads = 0;  // threads of ONNX Runtime; 0: one per core
   // Values that get statistics of each slice across this axis too, for example of each channel.
   std::map<std::string, int64_t> axes = {};
+  // The statistics of every sample of this number are also kept apart, to see whether the others
+  // stand for them (held_back.h). 0: of none.
+  size_t hold_back_every = 0;
   std::filesystem::path operator_library = {};  // see runtime::SessionOptions
   ProgressSink progress = {};                   // counts samples; may be empty
 };
@@ -33,10 +37,17 @@ struct CalibrateOptions {
 // prepared (constants folded, shapes inferred), because values of unknown type are left out.
 std::vector<std::string> FloatActivations(const graph::Model& model);
 
+// The two parts of the samples.
+struct HeldBackTables {
+  CalibrationTable others;
+  CalibrationTable held_back;
+};
+
 struct CalibrationResult {
-  CalibrationTable table;
-  uint64_t num_left_out = 0;  // samples that did not fill a batch of a fixed size
-  double run_ms = 0;          // time in ONNX Runtime with observers, without reading samples
+  CalibrationTable table;                    // of all samples
+  std::optional<HeldBackTables> parts = {};  // nothing: no sample was held back
+  uint64_t num_left_out = 0;                 // samples that did not fill a batch of a fixed size
+  double run_ms = 0;  // time in ONNX Runtime with observers, without reading samples
 };
 
 // Runs every sample of `source` through the model and counts `values`, which may be of the main

@@ -57,11 +57,12 @@ void Collector::CountSlices(const runtime::ObservedTensor& tensor, size_t count,
 
 void Collector::Observe(const runtime::ObservedTensor& tensor,
                         const runtime::ParallelTasks& run_parallel) {
-  if (tensor.id < 0 || static_cast<size_t>(tensor.id) >= values_.size()) {
+  const size_t num_ids = values_.size() - offset_;
+  if (tensor.id < 0 || static_cast<size_t>(tensor.id) >= num_ids) {
     Fail(ErrorCode::kRuntime, "an observer has the id {}, expected 0 to {}", tensor.id,
-         values_.size() - 1);
+         num_ids - 1);
   }
-  Value& value = values_[static_cast<size_t>(tensor.id)];
+  Value& value = values_[offset_ + static_cast<size_t>(tensor.id)];
   const auto count = static_cast<size_t>(NumElements(tensor.dims));
   if (count == 0) return;
   const size_t most_tasks = std::max<size_t>(1, count / kLeastElementsPerTask);

@@ -16,7 +16,8 @@ namespace bitpress::calibrate {
 
 class Collector : public runtime::ObserverSink {
  public:
-  // Counts tensors of the ids 0 .. num_values - 1, on `num_threads` threads at once.
+  // Counts tensors of the ids 0 .. num_values - 1, the offset included, on `num_threads` threads at
+  // once.
   Collector(size_t num_values, size_t num_threads);
 
   void Observe(const runtime::ObservedTensor& tensor,
@@ -24,6 +25,8 @@ class Collector : public runtime::ObserverSink {
   // Takes the extremes of the sample that has run. A value that came several times, in a loop,
   // counts once.
   void EndSample();
+  // Counts what comes from now on as values of the ids + `offset`.
+  void set_offset(size_t offset) { offset_ = offset; }
 
   TensorStatistics& statistics(size_t id) { return values_[id].statistics; }
 
@@ -40,6 +43,7 @@ class Collector : public runtime::ObserverSink {
 
   std::vector<Value> values_;
   size_t num_threads_;
+  size_t offset_ = 0;
   std::mutex mutex_;  // guards idle_counters_, and values while they are added to
   std::vector<std::unique_ptr<kernels::ObserveCounter>> idle_counters_;
 };

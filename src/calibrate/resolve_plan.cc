@@ -8,7 +8,8 @@
 namespace bitpress::calibrate {
 
 plan::ResolvedPlan ResolvePlan(plan::QuantPlan plan, const graph::Model& model,
-                               const CalibrationTable& table, ThreadPool& pool) {
+                               const CalibrationTable& table, ThreadPool& pool,
+                               const GuardOptions* guard) {
   plan::ResolvedPlan resolved;
   resolved.plan = std::move(plan);
   ResolvedParams activations = ResolveParams(resolved.plan, table);
@@ -17,6 +18,7 @@ plan::ResolvedPlan ResolvePlan(plan::QuantPlan plan, const graph::Model& model,
   for (auto& left : ResolveFloatScales(resolved.plan, table)) {
     resolved.left_float.push_back(std::move(left));
   }
+  if (guard != nullptr) GuardActivations(resolved, model, table, *guard);
   resolved.channels = ResolveChannels(resolved.plan, model, table, resolved.scales);
   weights::ChooseUnsignedWeights(resolved, model, pool);
   return resolved;

@@ -12,6 +12,7 @@
 #include "base/thread_pool.h"
 #include "calibrate/resolve_params.h"
 #include "calibrate/resolve_plan.h"
+#include "calibrate/shrink_file.h"
 #include "data/source.h"
 #include "graph/stored_bytes.h"
 #include "ops/quantizer_nodes.h"
@@ -26,10 +27,14 @@
 namespace bitpress::tasks {
 namespace {
 
+// Every so many samples, one also tells whether the others stand for it.
+constexpr size_t kHoldBackEvery = 8;
+
 // Returns the statistics that a plan's integers need, from a file or from samples; empty if it
-// needs none.
+// needs none. Fills in `held_back` if samples were held back.
 calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::QuantPlan& plan,
-                                     const QuantizeOptions& options) {
+                                     const QuantizeOptions& options,
+                                     std::optional<calibrate::HeldBackReport>& held_back) {
   const std::vector<std::string> values = calibrate::ValuesToCalibrate(plan);
   if (values.empty()) return {};
   if (!options.calibration.empty()) {
@@ -43,9 +48,11 @@ calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::Quan
   }
   calibrate::CalibrateOptions calibration;
   calibration.axes = calibrate::ChannelsToCalibrate(plan, model);
-  return GatherStatistics(model, options.model.filename().string(), values, options,
-                          std::move(calibration))
-      .table;
+  calibration.hold_back_every = kHoldBackEvery;
+  calibrate::CalibrationResult result = GatherStatistics(model, options.model.filename().string(),
+                                                         values, options, std::move(calibration));
+  if (result.parts) held_back = calibrate::CompareHeldBack(plan, result.table, *result.parts);
+  return std::move(result.table);
 }
 
 std::filesystem::path JournalOf(std::filesystem::path output) { return output += ".journal"; }
@@ -144,16 +151,27 @@ Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& c
 
 // Gives the plan its scales and learned weights. `prepared.model` becomes the fine-tuned model.
 plan::ResolvedPlan Resolve(plan::QuantPlan plan, Prepared& prepared, const QuantizeOptions& options,
-                           graph::PassRunner& passes, ThreadPool& pool,
-                           finetune::FinetuneReport& report) {
+                           graph::PassRunner& passes, ThreadPool& pool, QuantizeReport& report) {
   const calibrate::CalibrationTable table =
-      prepared.table ? std::move(*prepared.table) : TableFor(prepared.model, plan, options);
-  plan::ResolvedPlan resolved =
-      calibrate::ResolvePlan(std::move(plan), prepared.model, table, pool);
+      prepared.table ? std::move(*prepared.table)
+                     : TableFor(prepared.model, plan, options, report.held_back);
+  // The guard has nothing to do where no scale is chosen from statistics.
+  const bool is_guarded = plan.config.guard_db && !calibrate::ValuesToCalibrate(plan).empty();
+  std::unique_ptr<data::Source> samples;
+  if (is_guarded && options.samples.is_given()) {
+    samples = OpenSamples(prepared.model, options.First(calibrate::kMostGuardCandidates));
+  }
+  const calibrate::GuardOptions guard{samples.get(), options.num_threads, options.progress};
+  plan::ResolvedPlan resolved = calibrate::ResolvePlan(std::move(plan), prepared.model, table, pool,
+                                                       samples ? &guard : nullptr);
+  if (is_guarded && !samples) {
+    resolved.guard.emplace().note =
+        fmt::format("it needs samples besides the statistics: give {} too", OptionName("data"));
+  }
   if (resolved.plan.config.finetune.empty()) return resolved;
   const auto finetune = [&](graph::Model& model) {
     finetune::Finetuned learned = Finetune(model, std::move(resolved), options, pool);
-    report = std::move(learned.report);
+    report.finetune = std::move(learned.report);
     resolved = std::move(learned.resolved);
     return true;
   };
@@ -164,6 +182,31 @@ plan::ResolvedPlan Resolve(plan::QuantPlan plan, Prepared& prepared, const Quant
   passes.Run(prepared.model,
              {.name = "finetune", .run = finetune, .requires_before = fits, .ensures_after = fits});
   return resolved;
+}
+
+// Applies the plan to the model and writes it. With a guard, activations become float until the
+// file is no larger than the float one.
+void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyOptions& apply,
+           const QuantizeOptions& options, ThreadPool& pool, QuantizeReport& report) {
+  // Only small networks get larger by quantizers, so that a copy takes little memory. In tiny ones
+  // nobody minds that.
+  constexpr uint64_t kMostGrowingBytes = 32'000'000;
+  constexpr uint64_t kLeastBytes = 100'000;
+  const bool may_shrink = resolved.plan.config.guard_db && !resolved.scales.empty() &&
+                          plan::ResolvePlacement(resolved.plan.config) == plan::Placement::kQdq &&
+                          apply.storage == emit::Storage::kPacked &&
+                          report.input_bytes <= kMostGrowingBytes;
+  std::optional<graph::Model> original;
+  if (may_shrink) original = model.Clone();
+  for (;;) {
+    report.transform = emit::ApplyPlan(model, resolved, apply, pool, options.progress);
+    model.Check();
+    report.output_bytes = model.Save(options.output, options.external_data);
+    const uint64_t room = std::max(report.input_bytes, kLeastBytes);
+    if (!original || report.output_bytes <= room) return;
+    if (calibrate::ShrinkFile(resolved, *original, report.output_bytes - room) == 0) return;
+    model = original->Clone();
+  }
 }
 
 }  // namespace
@@ -192,15 +235,14 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
   ThreadPool pool(options.num_threads);
   WithContext(fmt::format("'{}'", options.model.string()), [&] {
     plan::ResolvedPlan resolved =
-        Resolve(std::move(report.plan), prepared, options, passes, pool, report.finetune);
+        Resolve(std::move(report.plan), prepared, options, passes, pool, report);
     emit::ApplyOptions apply = options.apply;
     apply.disabled_passes = options.disabled_passes;
-    report.transform = emit::ApplyPlan(prepared.model, resolved, apply, pool, options.progress);
+    Write(prepared.model, resolved, apply, options, pool, report);
     report.plan = std::move(resolved.plan);
     report.left_float = std::move(resolved.left_float);
     report.unsigned_weights = std::move(resolved.unsigned_weights);
-    prepared.model.Check();
-    report.output_bytes = prepared.model.Save(options.output, options.external_data);
+    report.guard = std::move(resolved.guard);
     if (!report.plan.config.finetune.empty()) {
       std::error_code ignored;
       std::filesystem::remove(JournalOf(options.output), ignored);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "calibrate/held_back.h"
 #include "deploy/check_target.h"
 #include "emit/apply_plan.h"
 #include "finetune/finetune.h"
@@ -62,7 +63,11 @@ struct QuantizeReport {
   std::vector<std::pair<std::string, std::string>> left_float;
   // The weights that are uint8 instead of int8 (integer_kernels=safe).
   std::vector<plan::UnsignedWeight> unsigned_weights;
-  finetune::FinetuneReport finetune;  // empty without passes
+  // What the samples say that calibration held back. Nothing: they were too few, or the statistics
+  // come from a file.
+  std::optional<calibrate::HeldBackReport> held_back;
+  std::optional<plan::GuardReport> guard;  // nothing: there was nothing to guard
+  finetune::FinetuneReport finetune;       // empty without passes
   emit::TransformReport transform;
   uint64_t input_bytes = 0;  // size of the files, external data included
   uint64_t output_bytes = 0;

@@ -1,0 +1,274 @@
+#include "calibrate/guard.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "calibrate/leave_float.h"
+#include "calibrate/noise_probe.h"
+#include "calibrate/products.h"
+#include "calibrate/sample_runs.h"
+#include "plan/qdq_placement.h"
+
+namespace bitpress::calibrate {
+namespace {
+
+using plan::TensorPlan;
+
+// What is mended is mended with room for the weights' error and for other samples.
+constexpr double kMarginDb = 3;
+// An activation is worth mending if it alone brings this share of the noise that is allowed. Many
+// that bring less are no fault of a few.
+constexpr double kLeastShare = 0.25;
+// Fewer dB are not worth slower operators.
+constexpr double kLeastGainDb = 3;
+// The numbers of samples, and the elements that a measurement rounds.
+constexpr size_t kLeastSamples = 4;
+constexpr size_t kMostSamples = 32;
+constexpr double kElementsToRound = 1 << 25;
+
+double ToDb(double noise) { return noise > 0 ? 10 * std::log10(1 / noise) : 200.0; }
+double ToNoise(double db) { return std::pow(10, -db / 10); }
+
+// The rows whose values share a scale. They stay integers or become floats together.
+struct Group {
+  std::vector<size_t> rows;  // indices in the plan
+};
+
+bool IsGuarded(const TensorPlan& row, const plan::ResolvedPlan& resolved) {
+  return row.role == plan::Role::kActivation && row.integer && !row.is_dynamic() &&
+         !row.integer->params && row.Spec().element_bits <= 16 &&
+         resolved.scales.contains(plan::ScaleKeyOf(row));
+}
+
+std::vector<Group> GroupsOf(const plan::ResolvedPlan& resolved) {
+  std::vector<Group> groups;
+  std::map<std::string, size_t> index;
+  for (size_t i = 0; i < resolved.plan.tensors.size(); ++i) {
+    const TensorPlan& row = resolved.plan.tensors[i];
+    if (!IsGuarded(row, resolved)) continue;
+    const std::string& shares = row.integer->shares;
+    const auto [found, is_new] =
+        index.try_emplace(shares.empty() ? row.value : shares, groups.size());
+    if (is_new) groups.emplace_back();
+    groups[found->second].rows.push_back(i);
+  }
+  return groups;
+}
+
+class Guard {
+ public:
+  Guard(plan::ResolvedPlan& resolved, const graph::Model& model, const CalibrationTable& table,
+        const GuardOptions& options)
+      : resolved_(resolved),
+        model_(model),
+        options_(options),
+        products_(model, table),
+        wanted_(ToNoise(*resolved.plan.config.guard_db)),
+        aim_(ToNoise(*resolved.plan.config.guard_db + kMarginDb)),
+        groups_(GroupsOf(resolved)) {
+    for (const Group& group : groups_) {
+      for (const size_t row : group.rows) {
+        rows_.push_back(row);
+        if (table.num_samples == 0) continue;
+        const auto found = table.tensors.find(resolved.plan.tensors[row].value);
+        if (found == table.tensors.end()) continue;
+        num_elements_ += static_cast<double>(found->second.num_elements()) /
+                         static_cast<double>(table.num_samples);
+      }
+    }
+  }
+
+  void Run() {
+    report_.before_db = report_.after_db = ToDb(0);
+    if (groups_.empty()) return;
+    probe_.emplace(model_, resolved_, rows_, options_.num_threads);
+    TakeSamples();
+    report_.num_samples = probe_->num_samples();
+    const OutputNoise before = Measure(0, groups_.size(), {});
+    const size_t worst = Worst(before);
+    report_.worst_output = probe_->OutputNames().at(worst);
+    report_.before_db = report_.after_db = ToDb(before[worst]);
+    if (before[worst] <= wanted_) return;
+    alone_.assign(groups_.size(), OutputNoise(before.size()));
+    Explore(0, groups_.size(), before);
+    Mend(before);
+  }
+
+  plan::GuardReport TakeReport() { return std::move(report_); }
+
+ private:
+  // Takes samples from all over the source, but the same ones every time.
+  void TakeSamples() {
+    const size_t num_known = options_.source->num_samples();
+    const double fitting = kElementsToRound / std::max(num_elements_, 1.0);
+    const auto wanted = static_cast<size_t>(
+        std::clamp(fitting, static_cast<double>(kLeastSamples), static_cast<double>(kMostSamples)));
+    const size_t step = std::max<size_t>(1, num_known / wanted);
+    size_t position = 0;
+    RunSamples(*options_.source, probe_->inputs(), 1,
+               [&](const std::vector<Tensor>& inputs, size_t count) {
+                 if (position / step >= probe_->num_samples() && probe_->num_samples() < wanted) {
+                   probe_->AddSample(inputs);
+                 }
+                 position += count;
+               },
+               "", {});
+    if (probe_->num_samples() == 0) {
+      Fail(ErrorCode::kInvalidArgument, "there are no samples to measure roundings with");
+    }
+  }
+
+  // Measures the noise of the groups begin .. end - 1 without the values of `left`.
+  OutputNoise Measure(size_t begin, size_t end, const std::set<std::string>& left) {
+    std::vector<bool> is_rounded;
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      for (const size_t row : groups_[g].rows) {
+        is_rounded.push_back(g >= begin && g < end &&
+                             !left.contains(resolved_.plan.tensors[row].value));
+      }
+    }
+    if (options_.progress) options_.progress("guard", ++num_measured_, 0);
+    return probe_->Measure(is_rounded);
+  }
+
+  static size_t Worst(const OutputNoise& noise) {
+    return static_cast<size_t>(std::ranges::max_element(noise) - noise.begin());
+  }
+
+  // Fills in the noise of single groups, as far as they may matter.
+  void Explore(size_t begin, size_t end, const OutputNoise& noise) {
+    if (noise[Worst(noise)] < kLeastShare * aim_) return;
+    if (end - begin == 1) {
+      alone_[begin] = noise;
+      return;
+    }
+    const size_t middle = begin + (end - begin) / 2;
+    Explore(begin, middle, Measure(begin, middle, {}));
+    Explore(middle, end, Measure(middle, end, {}));
+  }
+
+  // Returns the group that brings most noise into an output that has too much; nothing if no group
+  // is worth it.
+  std::optional<size_t> Next(const OutputNoise& noise, const std::set<size_t>& tried) const {
+    std::optional<size_t> found;
+    double most = kLeastShare * aim_;
+    for (size_t k = 0; k < noise.size(); ++k) {
+      if (noise[k] <= aim_) continue;
+      for (size_t g = 0; g < groups_.size(); ++g) {
+        if (tried.contains(g) || alone_[g][k] <= most) continue;
+        most = alone_[g][k];
+        found = g;
+      }
+    }
+    return found;
+  }
+
+  std::set<std::string> ValuesOf(const std::set<size_t>& groups) const {
+    std::set<std::string> values;
+    for (const size_t g : groups) {
+      for (const size_t row : groups_[g].rows) values.insert(resolved_.plan.tensors[row].value);
+    }
+    return values;
+  }
+
+  // Returns the share of the products that become floats with these groups.
+  double ShareOf(const std::set<size_t>& groups) const {
+    std::set<std::string> rest = integers_;
+    for (const std::string& value : ValuesOf(groups)) rest.erase(value);
+    return num_products_ > 0
+               ? 1 - products_.Sum(plan::NeededValues(model_, rest).operators) / num_products_
+               : 0;
+  }
+
+  void Mend(const OutputNoise& before) {
+    integers_ = IntegerValues(resolved_);
+    num_products_ = products_.Sum(plan::NeededValues(model_, integers_).operators);
+    std::set<size_t> tried, left;
+    OutputNoise noise = before;
+    OutputNoise measured = before;
+    for (;;) {
+      // The sum of the single noises says which groups to leave, and a measurement if it is right.
+      const size_t num_before = left.size();
+      while (const std::optional<size_t> next = Next(noise, tried)) {
+        tried.insert(*next);
+        left.insert(*next);
+        const double share = ShareOf(left);
+        if (share > resolved_.plan.config.guard_share) {
+          left.erase(*next);
+          report_.has_reached_bound = true;
+          continue;
+        }
+        report_.left_share = share;
+        for (size_t k = 0; k < noise.size(); ++k) {
+          noise[k] = std::max(0.0, noise[k] - alone_[*next][k]);
+        }
+      }
+      if (left.size() == num_before) break;
+      std::set<std::string> values = ValuesOf(left);
+      values.merge(IdleValues(model_, integers_, values));
+      noise = measured = Measure(0, groups_.size(), values);
+    }
+    const double after_db = ToDb(measured[Worst(measured)]);
+    if (after_db < report_.before_db + kLeastGainDb) {
+      report_.left_share = 0;
+      report_.note = report_.has_reached_bound
+                         ? "no activations within guard_share would mend it"
+                         : "no few activations are to blame, so that all stay integers";
+      return;
+    }
+    report_.after_db = after_db;
+    Leave(left);
+  }
+
+  void Leave(const std::set<size_t>& left_groups) {
+    const std::vector<std::string> outputs = probe_->OutputNames();
+    std::map<std::string, std::string> reasons;
+    for (const size_t g : left_groups) {
+      const size_t k = Worst(alone_[g]);
+      for (const size_t row : groups_[g].rows) {
+        reasons[resolved_.plan.tensors[row].value] =
+            fmt::format("its rounding alone brings the error of output '{}' to {:.1f} dB",
+                        outputs[k], ToDb(alone_[g][k]));
+      }
+    }
+    report_.num_left = LeaveFloat(resolved_, model_, reasons, "guard");
+  }
+
+  plan::ResolvedPlan& resolved_;
+  const graph::Model& model_;
+  const GuardOptions& options_;
+  Products products_;
+  double wanted_, aim_;  // the noise that is allowed, and that after mending
+  std::vector<Group> groups_;
+  std::vector<size_t> rows_;        // of all groups, one after the other
+  double num_elements_ = 0;         // elements of all rows for one sample
+  std::set<std::string> integers_;  // the integer activations of the plan
+  double num_products_ = 0;         // their products
+  std::optional<NoiseProbe> probe_;
+  std::vector<OutputNoise> alone_;  // of each group; zero where it does not matter
+  size_t num_measured_ = 0;
+  plan::GuardReport report_;
+};
+
+}  // namespace
+
+void GuardActivations(plan::ResolvedPlan& resolved, const graph::Model& model,
+                      const CalibrationTable& table, const GuardOptions& options) {
+  if (!resolved.plan.config.guard_db) return;
+  if (plan::ResolvePlacement(resolved.plan.config) != plan::Placement::kQdq) {
+    resolved.guard.emplace().note = "it is for placement qdq only";
+    return;
+  }
+  Guard guard(resolved, model, table, options);
+  guard.Run();
+  resolved.guard = guard.TakeReport();
+}
+
+}  // namespace bitpress::calibrate

@@ -1,0 +1,146 @@
+"""The guard leaves the activations float whose rounding spoils an output, and samples held back say whether the others stand for them."""
+
+import numpy as np
+import onnx
+import pytest
+from models import sqnr_db
+from onnx import TensorProto, helper, numpy_helper
+
+
+def spectra_model(first="signal"):
+    """A bank of filters, the power of what they give, its logarithm, and three Convs: networks for sound begin like that. Powers lie
+    far apart, and a logarithm needs the small ones."""
+    rng = np.random.default_rng(5)
+    time = np.arange(64) / 64
+    filters = np.stack([np.sin(2 * np.pi * (k + 1) * time) * np.hanning(64) for k in range(24)])[:, None, :]
+    # Eight bits hold them exactly, so that activations alone are to blame.
+    filters = (np.round(127 * filters / np.abs(filters).max(axis=2, keepdims=True)) / 127).astype(np.float32)
+    constants = {"filters": filters, "least": np.float32(1e-8), "most": np.float32(1e8)}
+    for i, (outputs, inputs) in enumerate([(32, 24), (32, 32), (8, 32)]):
+        constants[f"w{i}"] = (rng.standard_normal((outputs, inputs, 3)) / np.sqrt(3 * inputs)).astype(np.float32)
+    node = helper.make_node
+    nodes = [
+        node("Conv", [first, "filters"], ["bands"], "bank", strides=[16]),
+        node("Mul", ["bands", "bands"], ["power"], "square"),
+        node("Clip", ["power", "least", "most"], ["bounded"], "bound"),
+        node("Log", ["bounded"], ["logs"], "log"),
+        node("Conv", ["logs", "w0"], ["c0"], "conv0"), node("Relu", ["c0"], ["r0"], "relu0"),
+        node("Conv", ["r0", "w1"], ["c1"], "conv1"), node("Relu", ["c1"], ["r1"], "relu1"),
+        node("Conv", ["r1", "w2"], ["y"], "conv2"),
+    ]
+    graph = helper.make_graph(nodes, "spectra", [helper.make_tensor_value_info("signal", TensorProto.FLOAT, ["N", 1, 512])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 8, "T"])],
+                              [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def signals(count, seed):
+    rng = np.random.default_rng(seed)
+    time = np.arange(512) / 64
+    for _ in range(count):
+        tones = sum(10**rng.uniform(-3, 0) * np.sin(2 * np.pi * rng.uniform(1, 24) * time + rng.uniform(0, 6)) for _ in range(4))
+        yield (tones + 1e-4 * rng.standard_normal(512)).astype(np.float32)[None, None]
+
+
+@pytest.fixture
+def model(tmp_path):
+    onnx.save(spectra_model(), tmp_path / "spectra.onnx")
+    return tmp_path / "spectra.onnx"
+
+
+@pytest.fixture
+def samples(tmp_path):
+    folder = tmp_path / "signals"
+    folder.mkdir()
+    for i, signal in enumerate(signals(24, 1)):
+        np.save(folder / f"{i:02}.npy", signal)
+    return folder
+
+
+def quantized_values(path):
+    return {node.input[0] for node in onnx.load(path).graph.node if node.op_type == "QuantizeLinear"}
+
+
+def closeness(run_model, model, path):
+    inputs = {"signal": np.concatenate(list(signals(16, 2)))}
+    return sqnr_db(run_model(model, inputs)[0], run_model(path, inputs)[0])
+
+
+def test_mends_what_spoils_an_output_and_nothing_else(bitpress, run_model, model, samples, tmp_path):
+    plain, guarded = tmp_path / "plain.onnx", tmp_path / "guarded.onnx"
+    bitpress.ok("quantize", model, "-o", plain, "--config", "INT8", "--set", "guard=off", "--data", samples)
+    text = bitpress.ok("quantize", model, "-o", guarded, "--config", "INT8", "--data", samples)
+    assert closeness(run_model, model, plain) < 10
+    assert closeness(run_model, model, guarded) > 20
+    assert quantized_values(plain) - quantized_values(guarded) == {"signal", "bands", "bounded"}
+    assert quantized_values(guarded) >= {"logs", "r0", "r1"}
+    assert "3 activations stay float" in text
+    assert "'bounded': guard: its rounding alone brings the error of output 'y' to" in text
+    # The signal is read by nothing but the bank, which computes in float now.
+    assert "'signal': guard: no operator around it computes on integers any more" in text
+
+
+def test_leaves_a_network_alone_that_needs_no_mending(bitpress, conv_path, photos, tmp_path):
+    plain, guarded = tmp_path / "plain.onnx", tmp_path / "guarded.onnx"
+    bitpress.ok("quantize", conv_path, "-o", plain, "--config", "INT8", "--set", "guard=off", "--data", photos)
+    text = bitpress.ok("quantize", conv_path, "-o", guarded, "--config", "INT8", "--data", photos)
+    assert "wanted are 20" in text and "stay float" not in text
+    one, other = onnx.load(plain), onnx.load(guarded)
+    del one.metadata_props[:], other.metadata_props[:]  # they hold the configuration
+    assert one.SerializeToString(deterministic=True) == other.SerializeToString(deterministic=True)
+
+
+def test_does_not_depend_on_threads_or_on_a_plan_in_between(bitpress, model, samples, tmp_path):
+    plan = tmp_path / "plan.json"
+    bitpress.ok("plan", model, "--config", "INT8", "-o", plan)
+    results = []
+    for i, words in enumerate([("--config", "INT8", "--threads", 1), ("--config", "INT8", "--threads", 4), ("--plan", plan)]):
+        path = tmp_path / f"{i}.onnx"
+        bitpress.ok("quantize", model, "-o", path, *words, "--data", samples)
+        results.append(path.read_bytes())
+    assert results[0] == results[1] == results[2]
+
+
+def test_keeps_within_its_share_of_the_products(bitpress, model, samples, tmp_path):
+    path = tmp_path / "bounded.onnx"
+    text = bitpress.ok("quantize", model, "-o", path, "--config", "INT8", "--set", "guard_share=0", "--data", samples)
+    assert "no activations within guard_share would mend it" in text
+    assert {"bands", "bounded", "logs"} <= quantized_values(path)
+
+
+def test_needs_samples_besides_statistics(bitpress, run_model, model, samples, tmp_path):
+    statistics, path = tmp_path / "statistics.bpc", tmp_path / "out.onnx"
+    bitpress.ok("calibrate", model, "-o", statistics, "--config", "INT8", "--data", samples)
+    text = bitpress.ok("quantize", model, "-o", path, "--config", "INT8", "--calibration", statistics)
+    assert "guard:       not used: it needs samples besides the statistics: give option 'data' too" in text
+    bitpress.ok("quantize", model, "-o", path, "--config", "INT8", "--calibration", statistics, "--data", samples)
+    assert closeness(run_model, model, path) > 20
+
+
+def test_is_off_in_presets_of_other_tools(bitpress, model, samples, tmp_path):
+    path = tmp_path / "out.onnx"
+    text = bitpress.ok("quantize", model, "-o", path, "--config", "U8S8_AAWS", "--data", samples)
+    assert "guard" not in text
+    assert {"bands", "bounded", "logs"} <= quantized_values(path)
+    assert not any("guard" in entry.value for entry in onnx.load(path).metadata_props), "their bytes stay as they were"
+
+
+@pytest.mark.parametrize("setting, message", [("guard=loud", "'loud' is neither off nor a number of dB from 0 to 100"),
+                                              ("guard=-1", "'-1' is neither off nor a number of dB"),
+                                              ("guard_share=2", "'2' is no number from 0 to 1")])
+def test_refuses_wrong_settings(bitpress, model, samples, tmp_path, setting, message):
+    text = bitpress.error("quantize", model, "-o", tmp_path / "out.onnx", "--config", "INT8", "--set", setting, "--data", samples)
+    assert message in text
+
+
+def test_tells_when_samples_do_not_represent_each_other(bitpress, conv_path, photos, tmp_path):
+    def summary(folder):
+        return bitpress.ok("quantize", conv_path, "-o", tmp_path / "out.onnx", "--config", "INT8", "--data", folder)
+
+    assert "held back" not in summary(photos)
+    for i, path in enumerate(sorted(photos.iterdir())):
+        if i % 8 == 7:
+            np.save(path, 30 * np.load(path))
+    text = summary(photos)
+    assert "6 of 48 were held back" in text and "leave the ranges of the others" in text
+    assert "of its elements are outside, its rounding error grows by" in text
