@@ -144,3 +144,32 @@ def test_tells_when_samples_do_not_represent_each_other(bitpress, conv_path, pho
     text = summary(photos)
     assert "6 of 48 were held back" in text and "leave the ranges of the others" in text
     assert "of its elements are outside, its rounding error grows by" in text
+
+
+def test_files_do_not_grow(bitpress, run_model, tmp_path):
+    """Names of 300 letters make quantizers larger than what the small weights save."""
+    rng = np.random.default_rng(7)
+    nodes, constants, last = [], {}, "signal"
+    for i in range(60):
+        name = f"layer_{i}_" + "x" * 300
+        constants[f"w{i}"] = np.eye(4, dtype=np.float32)[:, :, None] + 0.1 * rng.standard_normal((4, 4, 1)).astype(np.float32)
+        nodes.append(helper.make_node("Conv", [last, f"w{i}"], [name], name))
+        last = name
+    nodes[-1].output[0] = "y"
+    graph = helper.make_graph(nodes, "long", [helper.make_tensor_value_info("signal", TensorProto.FLOAT, ["N", 4, 64])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 4, 64])],
+                              [numpy_helper.from_array(value, name) for name, value in constants.items()])
+    model, plain, guarded = (tmp_path / f"{name}.onnx" for name in ("long", "plain", "guarded"))
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
+    folder = tmp_path / "samples"
+    folder.mkdir()
+    for i in range(4):
+        np.save(folder / f"{i}.npy", rng.standard_normal((1, 4, 64)).astype(np.float32))
+    bitpress.ok("quantize", model, "-o", plain, "--config", "INT8", "--set", "guard=off", "--data", folder)
+    # Nothing is left float but for the size: 0 dB are always reached.
+    text = bitpress.ok("quantize", model, "-o", guarded, "--config", "INT8", "--set", "guard=0", "--data", folder)
+    assert plain.stat().st_size > 1.5 * max(model.stat().st_size, 100_000)
+    assert guarded.stat().st_size <= max(model.stat().st_size, 100_000)
+    assert "file size: its quantizers take more bytes than the file of the float model has room for" in text
+    inputs = {"signal": rng.standard_normal((1, 4, 64)).astype(np.float32)}
+    assert sqnr_db(run_model(model, inputs)[0], run_model(guarded, inputs)[0]) > 10
