@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "graph/clean_up.h"
+#include "runtime/half_casts.h"
 #include "runtime/machine.h"
 #include "runtime/optimize.h"
 
@@ -45,14 +46,18 @@ graph::Model CleanUp(const fs::path& path, graph::Model model) {
   const auto clean_up = [](const fs::path& from, const fs::path& to) {
     runtime::OptimizeBasic(from, to);
   };
-  if (hidden.empty()) return runtime::LoadOptimized(path, clean_up);
+  const bool is_held = runtime::HoldHalfCasts(model) > 0;
   for (const auto& [name, data] : hidden) model.InitializerToInput(name);
   const ScratchFolder folder;
-  const fs::path rest = folder.path() / path.filename();
-  model.Save(rest);
-  model = runtime::LoadOptimized(rest, clean_up);
-  for (const auto& [name, data] : hidden) model.InputToInitializer(name, data);
-  return model;
+  fs::path rest = path;
+  if (is_held || !hidden.empty()) {
+    rest = folder.path() / path.filename();
+    model.Save(rest);
+  }
+  graph::Model optimized = runtime::LoadOptimized(rest, clean_up);
+  runtime::RestoreHalf(model, optimized);
+  for (const auto& [name, data] : hidden) optimized.InputToInitializer(name, data);
+  return optimized;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/scratch_folder.h"
+#include "runtime/observers.h"
 #include "runtime/session.h"
 
 namespace bitpress::runtime {
@@ -59,6 +60,12 @@ struct Unfinished {
   }
 };
 
+// The sink of observers that never run: HoldHalfCasts puts them into models that are only
+// optimized.
+struct NoSink : ObserverSink {
+  void Observe(const ObservedTensor&, const ParallelTasks&) override {}
+};
+
 // Optimizes a file. `options` say how far ONNX Runtime goes and with which operators. The files are
 // set here.
 void WriteOptimized(const fs::path& model, const fs::path& out, SessionOptions options) {
@@ -100,6 +107,9 @@ void OptimizeBasic(const std::filesystem::path& model, const std::filesystem::pa
   SessionOptions options;
   options.optimization = Optimization::kBasic;
   options.operator_library = operator_library;
+  NoSink sink;
+  const ObserverOperators observers(sink);
+  options.observers = &observers;
   options.config_entries = {{"optimization.disable_specified_optimizers", kLeftOut}};
   WriteOptimized(model, out, std::move(options));
 }
