@@ -144,30 +144,60 @@ std::string DescribeWeights(const Weights& weights) {
 }
 
 // Says on which samples the errors of the layers were measured.
-std::string_view DescribeJudge(const finetune::FinetuneReport& report) {
-  if (report.NumJudgedBy(finetune::Judge::kLearned) == 0) return " on held-back samples";
-  return report.NumJudgedBy(finetune::Judge::kHeldBack) == 0 ? " on the samples they learned from"
-                                                             : "";
+std::string DescribeJudge(const finetune::FinetuneReport& report) {
+  using finetune::Judge;
+  for (const Judge judge : {Judge::kHeldBack, Judge::kHalves, Judge::kPositions, Judge::kLearned}) {
+    const size_t num_others =
+        report.layers.size() - report.NumJudgedBy(judge) - report.NumJudgedBy(Judge::kNone);
+    if (num_others == 0) return fmt::format(" on {}", finetune::JudgesOf(judge));
+  }
+  return "";
 }
 
-// Says how many layers had no held-back samples, and what gives them some. Returns "" if all had.
-std::string DescribeMissingJudge(const finetune::FinetuneReport& report, int64_t hold_back_every) {
+// Says how many layers judge themselves. Returns "" if none does.
+std::string DescribeMissingJudge(const finetune::FinetuneReport& report) {
   const size_t num_judging_themselves = report.NumJudgedBy(finetune::Judge::kLearned);
   if (num_judging_themselves == 0) return "";
-  const std::string advice =
-      hold_back_every == 0
-          ? "finetune_hold_back=0 holds none back"
-          : fmt::format("give samples for {} runs or more, or lower finetune_hold_back",
-                        hold_back_every);
   return fmt::format(
-      "  no held-back samples for {} of {} layers: the samples that they learned from judge "
-      "themselves, so that a fit too close to them is not seen ({})\n",
-      num_judging_themselves, report.layers.size(), advice);
+      "  nothing judges {} of {} layers: with finetune_hold_back=0 the samples that they learned "
+      "from judge themselves, so that a fit too close to them is not seen\n",
+      num_judging_themselves, report.layers.size());
+}
+
+// Names the passes whose weights the layers have: "  chosen:      adaquant (3), gptq (1)\n".
+std::string DescribeChoices(const finetune::FinetuneReport& report) {
+  std::map<std::string, size_t> counts;
+  for (const finetune::TunedLayerReport& layer : report.layers) {
+    if (layer.is_tuned) ++counts[layer.taken_from];
+  }
+  std::string text;
+  for (const auto& [pass, count] : counts) {
+    text += fmt::format("{}{} ({})", text.empty() ? "  chosen:      " : ", ", pass, count);
+  }
+  return text.empty() ? "" : text + "\n";
+}
+
+// Says what the network's outputs made of the tuned layers.
+std::string DescribeNetwork(const finetune::FinetuneReport& report) {
+  if (!report.network) return "";
+  const finetune::NetworkVerdict& network = *report.network;
+  if (network.num_runs == 0) {
+    return "  network:     its outputs cannot be compared; only the layers were judged\n";
+  }
+  std::string text = fmt::format(
+      "  network:     SQNR of its outputs {:+.1f} dB, uncertain by {:.1f} dB, in {} runs that did "
+      "not teach",
+      network.gain_db, network.uncertainty_db, network.num_runs);
+  if (network.is_better) return text + "\n";
+  return text + fmt::format(
+                    "; the output with the least gain {:+.1f} dB: not clearly better, so every "
+                    "layer stays as rounded\n",
+                    network.least_gain_db);
 }
 
 // Describes how much closer to the float model the outputs of layers came, and which layers were
 // not tuned.
-std::string DescribeFinetuning(const finetune::FinetuneReport& report, int64_t hold_back_every) {
+std::string DescribeFinetuning(const finetune::FinetuneReport& report) {
   if (report.layers.empty() && report.left_out.empty()) return "";
   size_t num_tuned = 0;
   double log_before = 0;
@@ -194,7 +224,8 @@ std::string DescribeFinetuning(const finetune::FinetuneReport& report, int64_t h
   if (report.num_resumed > 0) {
     text += fmt::format(" ({} were in the journal of a stopped run)", report.num_resumed);
   }
-  text += "\n" + DescribeMissingJudge(report, hold_back_every) + notes;
+  text += "\n" + DescribeChoices(report) + DescribeNetwork(report) + DescribeMissingJudge(report) +
+          notes;
   for (const auto& [weight, reason] : report.left_out) {
     text += fmt::format("  not tuned: '{}': {}\n", weight, reason);
   }
@@ -311,7 +342,7 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
   if (!report.finetune.scaled.smoothed.empty() || !report.finetune.scaled.left_alone.empty()) {
     text += DescribeScaled("awq:", report.finetune.scaled);
   }
-  text += DescribeFinetuning(report.finetune, plan.config.finetune_settings.hold_back_every);
+  text += DescribeFinetuning(report.finetune);
   text += DescribeWeights(report.transform.weights);
   text += DescribePairs(plan, report.transform.weights);
   text += DescribeUnsigned(report.unsigned_weights);

@@ -53,9 +53,15 @@ void BindQuantizeReport(nb::module_& module) {
       .def_prop_ro(
           "judged_by", [](const TunedLayerReport& self) { return finetune::JudgeName(self.judge); },
           "The samples that the errors were measured on. 'held_back': samples that it did not "
-          "learn "
-          "from. 'learned': samples that it learned from, because there were too few to hold any "
-          "back. '': none, because it never ran.")
+          "learn from. 'halves': each half of the samples, for what the other half taught. "
+          "'positions': each half of the positions of one sample, likewise. 'learned': samples "
+          "that "
+          "it learned from, because finetune_hold_back is 0. '': none, because it never ran or "
+          "nothing could judge.")
+      .def_ro("taken_from", &TunedLayerReport::taken_from,
+              "The pass whose weights it has. '' if it stays as rounded.")
+      .def_ro("choice", &TunedLayerReport::choice,
+              "The ridges and shares that were chosen for it. '' if it stays as rounded.")
       .def_ro("is_tuned", &TunedLayerReport::is_tuned)
       .def_ro("note", &TunedLayerReport::note);
   using tasks::QuantizeReport;

@@ -22,6 +22,11 @@ namespace {
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 constexpr int kNumSteps = 10;
+// Factors must have an error below this share of that without factors, on samples that they were
+// not computed from.
+constexpr double kMostError = 0.98;
+// Fewer positions in one part of the samples cannot judge factors.
+constexpr int64_t kLeastPositions = 4;
 
 // The layers that read one activation along its last axis.
 struct Readers {
@@ -86,33 +91,58 @@ class FactorSearch {
   FactorSearch(const graph::Model& model, const plan::QuantPlan& plan, ThreadPool& pool)
       : model_(model), plan_(plan), pool_(pool) {}
 
-  // Returns the best factors for an activation. Empty if alpha = 0 is the best.
-  std::vector<double> Find(const Readers& readers, const Moments& moments) {
-    const int64_t columns = readers.layers.front()->columns;
-    if (moments.num_positions == 0) return {};
-    const Eigen::Map<const Matrix> inputs(moments.inputs.data(), columns, columns);
-    std::vector<double> magnitudes;
-    for (int64_t k = 0; k < columns; ++k) {
-      magnitudes.push_back(std::sqrt(inputs(k, k) / static_cast<double>(moments.num_positions)));
+  // Returns the best factors for an activation. Empty if alpha = 0 is the best, or if nothing can
+  // judge. The factors of each part of the samples are judged by the other part.
+  std::vector<double> Find(const Readers& readers, LayerMoments& moments) {
+    const bool judges_itself = moments.split == Split::kNone;
+    std::vector<std::pair<const Moments*, const Moments*>> folds;
+    if (judges_itself) {
+      folds.emplace_back(&moments.learned, &moments.learned);
+    } else {
+      folds.emplace_back(&moments.learned, &moments.held_back);
+      folds.emplace_back(&moments.held_back, &moments.learned);
     }
-    std::vector<double> best;
-    double least = ErrorOf(readers, inputs, std::vector<double>(magnitudes.size(), 1.0));
+    std::vector<std::vector<double>> magnitudes;
+    double least_error = 0;
+    for (const auto& [learned, judge] : folds) {
+      const int64_t least = judges_itself ? 1 : kLeastPositions;
+      if (learned->num_positions < least || judge->num_positions < least) return {};
+      magnitudes.push_back(MagnitudesOf(*learned, readers));
+      least_error += ErrorOf(readers, *judge, std::vector<double>(magnitudes[0].size(), 1.0));
+    }
+    if (!judges_itself) least_error *= kMostError;
+    double best = 0;
     for (int step = 1; step <= kNumSteps; ++step) {
-      const std::vector<double> factors =
-          FactorsOf(magnitudes, static_cast<double>(step) / kNumSteps);
-      const double error = ErrorOf(readers, inputs, factors);
-      if (error < least) {
-        least = error;
-        best = factors;
+      const double alpha = static_cast<double>(step) / kNumSteps;
+      double error = 0;
+      for (size_t i = 0; i < folds.size(); ++i) {
+        error += ErrorOf(readers, *folds[i].second, FactorsOf(magnitudes[i], alpha));
       }
+      if (!(error < least_error)) continue;
+      least_error = error;
+      best = alpha;
     }
-    return best;
+    if (best == 0) return {};
+    if (!judges_itself) AddMoments(moments.held_back, moments.learned);
+    return FactorsOf(MagnitudesOf(moments.learned, readers), best);
   }
 
  private:
+  // Returns the root mean square of each input channel.
+  static std::vector<double> MagnitudesOf(const Moments& moments, const Readers& readers) {
+    const auto columns = static_cast<size_t>(readers.layers.front()->columns);
+    std::vector<double> magnitudes;
+    for (size_t k = 0; k < columns; ++k) {
+      magnitudes.push_back(
+          std::sqrt(moments.inputs[k * columns + k] / static_cast<double>(moments.num_positions)));
+    }
+    return magnitudes;
+  }
+
   // Returns the error of all products, with weights that are scaled and then rounded.
-  double ErrorOf(const Readers& readers, const Eigen::Map<const Matrix>& inputs,
-                 const std::vector<double>& factors) {
+  double ErrorOf(const Readers& readers, const Moments& judge, const std::vector<double>& factors) {
+    const int64_t columns = readers.layers.front()->columns;
+    const Eigen::Map<const Matrix> inputs(judge.inputs.data(), columns, columns);
     double error = 0;
     for (const LinearLayer* const layer : readers.layers) {
       const graph::InitializerView weight = model_.Initializer(layer->weight);
@@ -173,11 +203,10 @@ rewrite::SmoothReport ScaleChannels(graph::Model& model, const plan::QuantPlan& 
   smooth.factors.emplace();
   size_t num_done = 0;
   for (const std::span<const LinearLayer> group : GroupLayers(first_readers, options)) {
-    const std::vector<LayerMoments> moments = GatherMoments(model, model, group, source, options);
+    std::vector<LayerMoments> moments = GatherMoments(model, model, group, source, options);
     for (size_t i = 0; i < group.size(); ++i) {
       const Readers& readers = activations[num_done++];
-      std::vector<double> factors =
-          FactorSearch(model, plan, pool).Find(readers, moments[i].learned);
+      std::vector<double> factors = FactorSearch(model, plan, pool).Find(readers, moments[i]);
       if (!factors.empty()) smooth.factors->emplace(readers.value, std::move(factors));
     }
   }

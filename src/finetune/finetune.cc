@@ -1,7 +1,9 @@
 #include "finetune/finetune.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -39,6 +41,7 @@ class Finetuner {
         options_(options),
         pool_(pool),
         float_model_(model.Clone()),
+        initial_(resolved),
         pair_rules_(resolved.plan, float_model_, resolved.channels) {}
 
   FinetuneReport Run() {
@@ -65,6 +68,7 @@ class Finetuner {
       const size_t begin = group * layers_.size() / num_groups;
       LearnGroup(begin, (group + 1) * layers_.size() / num_groups, journal);
     }
+    JudgeTogether();
     // Rows stay where they are until the last layer is learned: layers point to them.
     for (const auto& [value, use] : added_biases_) plan::AddBiasRow(resolved_.plan, value, use);
     report_.num_added_biases = added_biases_.size();
@@ -101,10 +105,10 @@ class Finetuner {
           SubtractBias(passes[i][k], values, moments[k].learned);
           SubtractBias(passes[i][k], values, moments[k].held_back);
         }
-        const LearnedLayer learned = Tune(passes[i][k], moments[k]);
+        LearnedLayer learned = Tune(passes[i][k], moments[k]);
         moments[k] = {};  // as much memory less
         journal.Add(learned);
-        Take(passes[i][k], learned);
+        Take(passes[i][k], std::move(learned));
       }
     }
   }
@@ -119,21 +123,34 @@ class Finetuner {
 
   bool Fits(const LinearLayer& layer, const LearnedLayer& learned) const {
     if (!learned.report.is_tuned) return true;
-    return learned.weights.size() == FloatsOf(float_model_, layer.weight).size() &&
-           (learned.bias.size() == FloatBiasOf(layer).size() ||
-            (learned.bias.empty() && layer.is_bias_new));
+    const size_t num_weights = FloatsOf(float_model_, layer.weight).size();
+    const size_t num_biases = FloatBiasOf(layer).size();
+    const auto fits = [&](const LearnedWeights& weights) {
+      return weights.weights.size() == num_weights &&
+             (weights.bias.size() == num_biases || (weights.bias.empty() && layer.is_bias_new));
+    };
+    return fits(learned.learned) && std::ranges::all_of(learned.of_halves, fits);
   }
 
-  void Take(const LinearLayer& layer, const LearnedLayer& learned) {
+  // Writes learned weights into a model and its plan.
+  static void Write(const LinearLayer& layer, const LearnedWeights& learned, Model& model,
+                    plan::ResolvedPlan& resolved) {
+    SetFloats(model, layer.weight, learned.weights);
+    if (!layer.is_bias_new && !layer.bias.empty()) SetBias(model, layer, learned.bias);
+    if (layer.is_bias_new && !learned.bias.empty()) AddBias(model, layer, learned.bias);
+    if (!learned.params.empty()) {
+      resolved.weight_scales[plan::ScaleKeyOf(*layer.row)] = learned.params;
+    }
+  }
+
+  void Take(const LinearLayer& layer, LearnedLayer learned) {
     if (learned.report.is_tuned) {
-      SetFloats(model_, layer.weight, learned.weights);
-      if (!layer.is_bias_new && !layer.bias.empty()) SetBias(model_, layer, learned.bias);
-      if (layer.is_bias_new && !learned.bias.empty()) {
-        AddBias(model_, layer, learned.bias);
+      Write(layer, learned.learned, model_, resolved_);
+      if (layer.is_bias_new && !learned.learned.bias.empty()) {
         added_biases_.push_back({layer.bias, {layer.node(), layer.op_type, 2}});
       }
-      if (!learned.params.empty()) {
-        resolved_.weight_scales[plan::ScaleKeyOf(*layer.row)] = learned.params;
+      for (size_t half = 0; half < learned.of_halves.size(); ++half) {
+        of_halves_[half].emplace(layer.weight, std::move(learned.of_halves[half]));
       }
     }
     report_.layers.push_back(learned.report);
@@ -167,14 +184,69 @@ class Finetuner {
       const std::vector<float> bias = BiasOf(model_, layer);
       layer.is_bias_new ? AddBias(model, layer, bias) : SetBias(model, layer, bias);
     }
+    return Simulated(std::move(model), std::move(before));
+  }
+
+  // Compares the network's outputs with learned weights and without. Undoes everything if they do
+  // not come closer to those of the float model.
+  void JudgeTogether() {
+    if (options_.gather.hold_back_every == 0) return;
+    if (std::ranges::none_of(report_.layers, &TunedLayerReport::is_tuned)) return;
+    GatherOptions options = options_.gather;
+    options.stage = "judge the network";
+    const size_t every = options.hold_back_every;
+    // What was learned from one part of the samples is judged by the other part.
+    const bool has_halves = !of_halves_[0].empty();
+    Split split = Split::kHeldBack;
+    if (has_halves) split = source_.num_samples() == 1 ? Split::kPositions : Split::kHalves;
+    const auto judges = [=](bool by_held_back) {
+      return [=](size_t run) {
+        return split == Split::kPositions || IsHeldBack(run, split, every) == by_held_back;
+      };
+    };
+    std::function<bool(size_t run)> any = judges(true);
+    if (has_halves) any = [](size_t) { return true; };
+    const std::vector<OutputErrors> untuned = ErrorsOfOutputs(
+        float_model_, Simulated(float_model_.Clone(), initial_), any, source_, options);
+    std::vector<OutputErrors> before;
+    std::vector<OutputErrors> after;
+    for (size_t half = 0; half < (has_halves ? 2 : 1); ++half) {
+      Model model = has_halves ? float_model_.Clone() : model_.Clone();
+      plan::ResolvedPlan resolved = has_halves ? initial_ : resolved_;
+      for (const LinearLayer& layer : layers_) {
+        const auto found = of_halves_[half].find(layer.weight);
+        if (found != of_halves_[half].end()) Write(layer, found->second, model, resolved);
+      }
+      const std::vector<OutputErrors> tuned =
+          ErrorsOfOutputs(float_model_, Simulated(std::move(model), std::move(resolved)),
+                          judges(half == 0), source_, options);
+      before.insert(before.end(), untuned.begin(), untuned.end());
+      after.insert(after.end(), tuned.begin(), tuned.end());
+    }
+    // Halves of one sample's positions share much.
+    report_.network = JudgeNetwork(before, after, split == Split::kPositions ? 1 : 0);
+    if (report_.network->is_better || report_.network->num_runs == 0) return;
+    model_ = float_model_.Clone();
+    resolved_.weight_scales = initial_.weight_scales;
+    added_biases_.clear();
+    for (TunedLayerReport& layer : report_.layers) {
+      if (!layer.is_tuned) continue;
+      layer.is_tuned = false;
+      layer.error_after = layer.error_before;
+      layer.note = "it stays as rounded, because the network's outputs did not come closer";
+    }
+  }
+
+  // Returns the quantized model of a plan, with quantizers that compute in floats.
+  Model Simulated(Model model, plan::ResolvedPlan resolved) {
     emit::ApplyOptions apply;
     apply.storage = emit::Storage::kSimulated;
     apply.is_portable = false;
-    emit::ApplyPlan(model, before, apply, pool_);
+    emit::ApplyPlan(model, resolved, apply, pool_);
     return model;
   }
 
-  LearnedLayer Tune(const LinearLayer& layer, const LayerMoments& moments) {
+  LearnedLayer Tune(const LinearLayer& layer, LayerMoments& moments) {
     const std::vector<float> weights = FloatsOf(float_model_, layer.weight);
     const std::vector<float> bias = FloatBiasOf(layer);
     const auto dims = float_model_.Initializer(layer.weight).dims;
@@ -195,8 +267,11 @@ class Finetuner {
   const FinetuneOptions& options_;
   ThreadPool& pool_;
   Model float_model_;
+  const plan::ResolvedPlan initial_;
   weights::PairRules pair_rules_;
   std::vector<LinearLayer> layers_;  // in graph order
+  // What each half of the samples taught, by the names of the weights.
+  std::array<std::map<std::string, LearnedWeights>, 2> of_halves_;
   std::vector<std::pair<std::string, plan::TensorUse>> added_biases_;
   FinetuneReport report_;
 };
@@ -213,7 +288,6 @@ Finetuned Finetune(graph::Model& model, plan::ResolvedPlan resolved, data::Sourc
   rewrite::SmoothReport scaled;
   if (std::erase(learn.passes, plan::FinetunePass::kAwq) > 0) {
     GatherOptions gather = options.gather;
-    gather.hold_back_every = 0;
     gather.stage = "observe channels";
     gather.is_for_tuner = false;
     scaled = ScaleChannels(model, resolved.plan, source, gather, pool);

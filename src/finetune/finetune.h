@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "data/source.h"
 #include "finetune/gather.h"
 #include "finetune/journal.h"
+#include "finetune/judge_network.h"
 #include "finetune/layer_tuner.h"
 #include "graph/model.h"
 #include "plan/finetune_passes.h"
@@ -45,6 +47,9 @@ struct FinetuneReport {
   size_t num_added_biases = 0;  // biases that nodes did not have before
   size_t num_resumed = 0;       // layers that the journal of a stopped run had
   size_t num_samples = 0;       // that were learned from; 0: none, or not known before
+  // What the network's outputs say about all layers together. Null if no layer was tuned, or if no
+  // samples are to judge.
+  std::optional<NetworkVerdict> network;
 
   // Returns the number of layers whose errors are of these samples.
   size_t NumJudgedBy(Judge judge) const;
@@ -57,8 +62,9 @@ struct Finetuned {
 
 // Changes the weights and biases of `model`, the float model that the plan is of, and gives the
 // plan back with what was learned, so that ApplyPlan afterwards writes it. Weights are kept only
-// where their error on held-back samples is smaller than before. With fewer runs than one of
-// `gather.hold_back_every` nothing is held back; TunedLayerReport::judge says so. Throws Error as
+// where samples that they were not learned from show a smaller error than before (learn_layer.h),
+// and only if the network's outputs on such samples come closer too (judge_network.h). Else
+// everything stays as rounded. TunedLayerReport::judge says which samples judged. Throws Error as
 // GatherMoments and ApplyPlan.
 Finetuned Finetune(graph::Model& model, plan::ResolvedPlan resolved, data::Source& source,
                    const FinetuneOptions& options, ThreadPool& pool);

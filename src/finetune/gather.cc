@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "calibrate/instrument.h"
@@ -76,8 +77,9 @@ class PassMemory {
 // number of inputs are inputs, the others are outputs.
 class PairSink : public runtime::ObserverSink {
  public:
-  PairSink(size_t num_inputs, size_t num_outputs)
-      : num_inputs_(num_inputs),
+  PairSink(size_t num_inputs, size_t num_outputs, const GatherOptions& options)
+      : options_(options),
+        num_inputs_(num_inputs),
         activations_(num_inputs + num_outputs),
         pairs_of_(num_inputs + num_outputs) {}
 
@@ -93,8 +95,11 @@ class PairSink : public runtime::ObserverSink {
     if (options.held_back) layers_.back().held_back.emplace(layer, *options.held_back);
   }
 
-  void BeginSample(bool is_held_back) {
-    is_held_back_ = is_held_back;
+  // So many runs follow; 0: not known.
+  void BeginRuns(size_t num_runs) { split_ = SplitOf(num_runs, options_.hold_back_every); }
+
+  void BeginRun() {
+    ++run_;
     for (Pair& pair : pairs_) pair.is_added = false;
     for (Activation& activation : activations_) activation = {};
   }
@@ -129,6 +134,7 @@ class PairSink : public runtime::ObserverSink {
     LayerMoments moments;
     moments.learned = layers_[layer].learned.Finish(run);
     if (layers_[layer].held_back) moments.held_back = layers_[layer].held_back->Finish(run);
+    moments.split = split_;
     return moments;
   }
 
@@ -149,8 +155,17 @@ class PairSink : public runtime::ObserverSink {
     const Activation& output = activations_[pair.output];
     if (pair.is_added || !input.is_there || !output.is_there) return;
     Observed& layer = layers_[pair.layer];
-    MomentAccumulator& moments = is_held_back_ ? *layer.held_back : layer.learned;
-    moments.Add(input.dims, input.values.data(), output.dims, output.values.data(), run_parallel);
+    const auto add = [&](MomentAccumulator& moments, PositionPart part) {
+      moments.Add(input.dims, input.values.data(), output.dims, output.values.data(), run_parallel,
+                  part);
+    };
+    if (split_ == Split::kPositions) {
+      add(layer.learned, PositionPart::kFirstHalf);
+      add(*layer.held_back, PositionPart::kSecondHalf);
+    } else {
+      const bool is_held_back = IsHeldBack(run_, split_, options_.hold_back_every);
+      add(is_held_back ? *layer.held_back : layer.learned, PositionPart::kAll);
+    }
     pair.is_added = true;
   }
 
@@ -161,12 +176,14 @@ class PairSink : public runtime::ObserverSink {
     if (is_done) activations_[id].values = {};
   }
 
+  const GatherOptions& options_;
   size_t num_inputs_;
+  Split split_ = Split::kNone;
+  size_t run_ = 0;  // number of the present run, from 1 on
   std::vector<Activation> activations_;
   std::vector<std::vector<size_t>> pairs_of_;  // indices into pairs_, for each activation
   std::vector<Pair> pairs_;
   std::vector<Observed> layers_;
-  bool is_held_back_ = false;
 };
 
 // Returns the quantized model, with every node of the float model connected to the values that it
@@ -181,7 +198,9 @@ graph::Model BesideQuantizers(const graph::Model& float_model, const graph::Mode
   for (graph::Node node : model.AllNodes()) {
     const auto found = nodes.find(index.KeyOf(node));
     if (found == nodes.end() || found->second.op_type() != node.op_type()) continue;
-    for (size_t i = 0; i < node.num_inputs(); ++i) {
+    // A newer opset may have turned attributes into inputs.
+    const size_t num_inputs = std::min(node.num_inputs(), found->second.num_inputs());
+    for (size_t i = 0; i < num_inputs; ++i) {
       const std::string& value = found->second.input(i);
       if (node.input(i) == value || float_model.IsInitializer(value)) continue;
       if (!ops::QuantizedFrom(float_model, value)) node.set_input(i, value);
@@ -248,6 +267,20 @@ size_t IndexOf(const std::string& value, std::vector<std::string>& values) {
 
 }  // namespace
 
+Split SplitOf(size_t num_runs, size_t hold_back_every) {
+  constexpr size_t kLeastJudges = 4;
+  if (hold_back_every == 0) return Split::kNone;
+  if (num_runs == 1) return Split::kPositions;
+  const bool are_enough = hold_back_every > 1 && num_runs / hold_back_every >= kLeastJudges;
+  return are_enough ? Split::kHeldBack : Split::kHalves;
+}
+
+bool IsHeldBack(size_t run, Split split, size_t hold_back_every) {
+  BITPRESS_DCHECK(split != Split::kPositions);
+  if (split == Split::kHalves) return run % 2 == 0;
+  return split == Split::kHeldBack && run % hold_back_every == 0;
+}
+
 std::vector<std::span<const LinearLayer>> GroupLayers(std::span<const LinearLayer> layers,
                                                       const GatherOptions& options) {
   if (options.is_spilled && !layers.empty()) return {layers};
@@ -286,7 +319,7 @@ std::vector<LayerMoments> GatherMoments(const graph::Model& float_model,
       values.emplace_back(IndexOf(input, inputs), IndexOf(reading.output, outputs));
     }
   }
-  PairSink sink(inputs.size(), outputs.size());
+  PairSink sink(inputs.size(), outputs.size(), options);
   const std::vector<LayerOptions> of_layers = OptionsOf(layers, options);
   for (size_t i = 0; i < layers.size(); ++i) {
     try {
@@ -305,12 +338,12 @@ std::vector<LayerMoments> GatherMoments(const graph::Model& float_model,
   graph::Model model = BesideQuantizers(float_model, quantized_model);
   AddProducts(model, layers);
   runtime::Session session = Observed(std::move(model), values, operators, options);
-  size_t num_runs = 0;
+  const size_t per_run = std::max<size_t>(calibrate::FixedRows(session.inputs()), 1);
+  sink.BeginRuns(source.num_samples() / per_run);
   const calibrate::SampleCounts counts = calibrate::RunSamples(
       source, session.inputs(), options.batch_size,
       [&](const std::vector<Tensor>& tensors, size_t) {
-        ++num_runs;
-        sink.BeginSample(options.hold_back_every > 0 && num_runs % options.hold_back_every == 0);
+        sink.BeginRun();
         session.Run(tensors);
       },
       options.stage, options.progress);

@@ -21,7 +21,8 @@ namespace bitpress::finetune {
 struct GatherOptions {
   size_t num_threads = 0;  // threads of ONNX Runtime; 0: one per core
   size_t batch_size = 8;   // samples read at once
-  // One run in this number is held back: it counts for `held_back` and not for `learned`. 0: none.
+  // One run in this number is held back where the samples are plenty: it counts for `held_back` and
+  // not for `learned`. 0: none is ever held back. See Split for where the samples are few.
   size_t hold_back_every = 0;
   // Positions of each run that count, and the seed that chooses them: see MomentOptions.
   int64_t num_positions = 0;
@@ -41,10 +42,26 @@ struct GatherOptions {
   ProgressSink progress = {};                   // may be empty
 };
 
+// The way in which a layer's samples are divided, so that some judge what others teach.
+enum class Split : uint8_t {
+  kNone,       // all are learned from, because GatherOptions::hold_back_every is 0
+  kHeldBack,   // one run in hold_back_every judges
+  kHalves,     // each half of the runs judges what was learned from the other half
+  kPositions,  // there is one run: each half of its positions judges the other
+};
+
+// Returns the split of so many runs (0: not known). Only where one run in `hold_back_every` makes
+// four judges or more, they judge alone; where runs are fewer, halves judge each other.
+Split SplitOf(size_t num_runs, size_t hold_back_every);
+// Returns whether a run, which are counted from 1 on, counts for LayerMoments::held_back.
+// REQUIRES: not Split::kPositions, where a part of the run does.
+bool IsHeldBack(size_t run, Split split, size_t hold_back_every);
+
 // The moments of one layer.
 struct LayerMoments {
   Moments learned;    // of the runs to learn from
   Moments held_back;  // of the runs that judge
+  Split split = Split::kNone;
 };
 
 // Cuts layers into groups, one for each pass of the samples. Returns one group if moments may be

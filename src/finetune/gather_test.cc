@@ -54,5 +54,19 @@ TEST(GroupLayers, LayersThatHaveLearnedReleaseTheirMoments) {
   EXPECT_EQ(GroupSizes(std::vector<LinearLayer>{small, large}, options), Sizes({1, 1}));
 }
 
+TEST(SplitOf, FewRunsAreSplitIntoHalves) {
+  EXPECT_EQ(SplitOf(100, 0), Split::kNone);
+  EXPECT_EQ(SplitOf(1, 8), Split::kPositions);
+  EXPECT_EQ(SplitOf(0, 8), Split::kHalves);
+  EXPECT_EQ(SplitOf(2, 8), Split::kHalves);
+  EXPECT_EQ(SplitOf(31, 8), Split::kHalves);
+  EXPECT_EQ(SplitOf(32, 8), Split::kHeldBack);
+  EXPECT_EQ(SplitOf(32, 1), Split::kHalves);
+  EXPECT_TRUE(IsHeldBack(8, Split::kHeldBack, 8));
+  EXPECT_FALSE(IsHeldBack(4, Split::kHeldBack, 8));
+  EXPECT_TRUE(IsHeldBack(4, Split::kHalves, 8));
+  EXPECT_FALSE(IsHeldBack(1, Split::kHalves, 8));
+}
+
 }  // namespace
 }  // namespace bitpress::finetune

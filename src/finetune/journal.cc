@@ -17,7 +17,7 @@ namespace {
 using calibrate::ByteReader;
 using calibrate::ByteWriter;
 
-constexpr std::string_view kMagic = "bitpress fine-tuning journal 3\n";
+constexpr std::string_view kMagic = "bitpress fine-tuning journal 4\n";
 constexpr size_t kRecordHead = 8;  // length and checksum
 
 void WriteFloats(ByteWriter& writer, const std::vector<float>& values) {
@@ -31,47 +31,63 @@ std::vector<float> ReadFloats(ByteReader& reader) {
   return values;
 }
 
+void WriteWeights(ByteWriter& writer, const LearnedWeights& learned) {
+  WriteFloats(writer, learned.weights);
+  WriteFloats(writer, learned.bias);
+  writer.Compact(learned.params.size());
+  for (const formats::QParams& params : learned.params) {
+    writer.Float(params.scale);
+    writer.Number(params.zero_point);
+  }
+}
+
+LearnedWeights ReadWeights(ByteReader& reader) {
+  LearnedWeights learned;
+  learned.weights = ReadFloats(reader);
+  learned.bias = ReadFloats(reader);
+  learned.params.resize(reader.Count(sizeof(float) + sizeof(int64_t)));
+  for (formats::QParams& params : learned.params) {
+    params.scale = reader.Float();
+    params.zero_point = reader.Number<int64_t>();
+  }
+  return learned;
+}
+
 std::string ToBytes(const LearnedLayer& layer) {
   ByteWriter writer;
   for (const std::string* text :
        {&layer.report.node, &layer.report.op_type, &layer.report.weight, &layer.report.format,
-        &layer.report.note, &layer.report.taken_from}) {
+        &layer.report.note, &layer.report.taken_from, &layer.report.choice}) {
     writer.Text(*text);
   }
   writer.Number(std::bit_cast<uint64_t>(layer.report.error_before));
   writer.Number(std::bit_cast<uint64_t>(layer.report.error_after));
   writer.Number(static_cast<uint8_t>(layer.report.judge));
   writer.Number(static_cast<uint8_t>(layer.report.is_tuned ? 1 : 0));
-  WriteFloats(writer, layer.weights);
-  WriteFloats(writer, layer.bias);
-  writer.Compact(layer.params.size());
-  for (const formats::QParams& params : layer.params) {
-    writer.Float(params.scale);
-    writer.Number(params.zero_point);
-  }
+  WriteWeights(writer, layer.learned);
+  writer.Compact(layer.of_halves.size());
+  for (const LearnedWeights& of_half : layer.of_halves) WriteWeights(writer, of_half);
   return std::move(writer.bytes());
 }
 
 LearnedLayer FromBytes(std::string_view bytes) {
   ByteReader reader(bytes);
   LearnedLayer layer;
-  for (std::string* text : {&layer.report.node, &layer.report.op_type, &layer.report.weight,
-                            &layer.report.format, &layer.report.note, &layer.report.taken_from}) {
+  for (std::string* text :
+       {&layer.report.node, &layer.report.op_type, &layer.report.weight, &layer.report.format,
+        &layer.report.note, &layer.report.taken_from, &layer.report.choice}) {
     *text = reader.Text();
   }
   layer.report.error_before = std::bit_cast<double>(reader.Number<uint64_t>());
   layer.report.error_after = std::bit_cast<double>(reader.Number<uint64_t>());
   const auto judge = reader.Number<uint8_t>();
-  if (judge > static_cast<uint8_t>(Judge::kLearned)) calibrate::FailDamaged("the journal");
+  if (judge > static_cast<uint8_t>(Judge::kPositions)) calibrate::FailDamaged("the journal");
   layer.report.judge = static_cast<Judge>(judge);
   layer.report.is_tuned = reader.Number<uint8_t>() != 0;
-  layer.weights = ReadFloats(reader);
-  layer.bias = ReadFloats(reader);
-  layer.params.resize(reader.Count(sizeof(float) + sizeof(int64_t)));
-  for (formats::QParams& params : layer.params) {
-    params.scale = reader.Float();
-    params.zero_point = reader.Number<int64_t>();
-  }
+  layer.learned = ReadWeights(reader);
+  constexpr size_t kLeastBytes = 3;  // of the three lengths
+  layer.of_halves.resize(reader.Count(kLeastBytes));
+  for (LearnedWeights& of_half : layer.of_halves) of_half = ReadWeights(reader);
   return layer;
 }
 
@@ -90,6 +106,26 @@ std::string_view JudgeName(Judge judge) {
       return "held_back";
     case Judge::kLearned:
       return "learned";
+    case Judge::kHalves:
+      return "halves";
+    case Judge::kPositions:
+      return "positions";
+  }
+  return "";
+}
+
+std::string_view JudgesOf(Judge judge) {
+  switch (judge) {
+    case Judge::kNone:
+      break;
+    case Judge::kHeldBack:
+      return "held-back samples";
+    case Judge::kLearned:
+      return "the samples that it was learned from";
+    case Judge::kHalves:
+      return "the other half of the samples";
+    case Judge::kPositions:
+      return "the other half of the sample's positions";
   }
   return "";
 }

@@ -18,12 +18,16 @@ namespace bitpress::finetune {
 
 // The samples that the errors of a layer were measured on.
 enum class Judge : uint8_t {
-  kNone,      // no samples: the layer never ran, or only on NaN and infinity
-  kHeldBack,  // samples that the layer did not learn from
-  kLearned,   // the samples that the layer learned from, because none were held back
+  kNone,       // no samples: the layer never ran, or only on NaN and infinity
+  kHeldBack,   // samples that the layer did not learn from
+  kLearned,    // the samples that the layer learned from, because the user wants none held back
+  kHalves,     // each half of the samples, for what was learned from the other half
+  kPositions,  // each half of the positions of one sample, likewise
 };
-// Returns "", "held_back" or "learned".
+// Returns "", "held_back", "learned", "halves" or "positions".
 std::string_view JudgeName(Judge judge);
+// Returns "held-back samples", for sentences. REQUIRES: not kNone.
+std::string_view JudgesOf(Judge judge);
 
 // The result of fine-tuning for one layer. Errors are mean squares over positions and outputs of
 // the samples that judge, as a share of the variance of the float outputs.
@@ -37,18 +41,25 @@ struct TunedLayerReport {
   Judge judge = Judge::kNone;
   bool is_tuned = false;   // the model has learned weights
   std::string taken_from;  // name of the pass whose weights are used, if is_tuned
+  std::string choice;      // the ridges and shares that were chosen, if is_tuned
   std::string note;        // reason why the layer is not tuned, or a warning; may be empty
 };
 
 // Returns "Conv 'conv1'", or "LSTM 'cell', 'w'" with the weight if a node has several.
 std::string NameOf(const TunedLayerReport& layer);
 
-// A record of the journal. The vectors are empty unless report.is_tuned.
-struct LearnedLayer {
-  TunedLayerReport report;
+struct LearnedWeights {
   std::vector<float> weights;
   std::vector<float> bias;               // empty: the layer has none, or needs no new one
   std::vector<formats::QParams> params;  // scales and zero points of integers and scaled floats
+};
+
+// A record of the journal.
+struct LearnedLayer {
+  TunedLayerReport report;
+  LearnedWeights learned;  // empty unless report.is_tuned
+  // What was learned from each half, if halves of the samples or positions judged: two or none.
+  std::vector<LearnedWeights> of_halves;
 };
 
 class LearningJournal {

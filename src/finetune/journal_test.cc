@@ -19,9 +19,10 @@ LearnedLayer Learned(const std::string& weight, float value) {
   layer.report.error_after = 0.125;
   layer.report.judge = Judge::kLearned;
   layer.report.is_tuned = true;
-  layer.weights = {value, -value, 0};
-  layer.bias = {1};
-  layer.params = {{0.25F, -3}};
+  layer.learned.weights = {value, -value, 0};
+  layer.learned.bias = {1};
+  layer.learned.params = {{0.25F, -3}};
+  layer.of_halves = {{{value}, {}, {}}, {{-value}, {2}, {{0.5F, 1}}}};
   return layer;
 }
 
@@ -38,11 +39,14 @@ TEST(LearningJournal, GoesOnWhereItStopped) {
     LearningJournal journal(path, "key");
     ASSERT_EQ(journal.found().size(), 2U);
     const LearnedLayer& found = journal.found().at("b");
-    EXPECT_EQ(found.weights, Learned("b", 2).weights);
-    EXPECT_EQ(found.params, Learned("b", 2).params);
+    EXPECT_EQ(found.learned.weights, Learned("b", 2).learned.weights);
+    EXPECT_EQ(found.learned.params, Learned("b", 2).learned.params);
     EXPECT_EQ(found.report.node, "node of b");
     EXPECT_EQ(found.report.error_after, 0.125);
     EXPECT_EQ(found.report.judge, Judge::kLearned);
+    ASSERT_EQ(found.of_halves.size(), 2U);
+    EXPECT_EQ(found.of_halves[0].weights, std::vector<float>{2});
+    EXPECT_EQ(found.of_halves[1].params, Learned("b", 2).of_halves[1].params);
     EXPECT_TRUE(found.report.is_tuned);
     journal.Add(Learned("c", 3));
   }
@@ -57,14 +61,14 @@ TEST(LearningJournal, KeepsNumbersThatAreNotFinite) {
   LearnedLayer layer = Learned("a", kInfinity);
   layer.report.error_before = kInfinity;
   layer.report.error_after = -kInfinity;
-  layer.bias = {std::numeric_limits<float>::quiet_NaN()};
+  layer.learned.bias = {std::numeric_limits<float>::quiet_NaN()};
   LearningJournal(path, "key").Add(layer);
   const LearningJournal journal(path, "key");
   const LearnedLayer& found = journal.found().at("a");
   EXPECT_EQ(found.report.error_before, kInfinity);
   EXPECT_EQ(found.report.error_after, -kInfinity);
-  EXPECT_EQ(found.weights, layer.weights);
-  EXPECT_TRUE(std::isnan(found.bias.at(0)));
+  EXPECT_EQ(found.learned.weights, layer.learned.weights);
+  EXPECT_TRUE(std::isnan(found.learned.bias.at(0)));
 }
 
 TEST(LearningJournal, ARecordThatWasCutDoesNotCount) {

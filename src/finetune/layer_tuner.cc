@@ -29,6 +29,7 @@ LayerTuner::LayerTuner(const LinearLayer& layer, const Moments& moments,
       pool_(pool),
       has_bias_(!bias.empty()),
       original_bias_(bias.begin(), bias.end()),
+      ridges_(static_cast<size_t>(layer.groups)),
       hessian_(moments.inputs.size()),
       cross_(moments.cross.size()),
       target_(moments.cross.size()),
@@ -59,6 +60,7 @@ LayerTuner::LayerTuner(const LinearLayer& layer, const Moments& moments,
     const double mean = trace / static_cast<double>(columns);
     // If all inputs were always 0, any ridge keeps the weights.
     const double ridge = mean > 0 ? options_.ridge * mean : 1.0;
+    ridges_[group] = ridge;
     for (size_t i = 0; i < columns; ++i) hessian[i * columns + i] += ridge;
     const double* const cross = moments.cross.data() + group * rows * columns;
     for (size_t row = 0; row < rows; ++row) {
@@ -83,15 +85,37 @@ void LayerTuner::ForEachRow(const std::function<void(int64_t group, int64_t row)
 }
 
 void LayerTuner::LeastSquares() {
+  if (aim_.empty()) LearnAim();
   are_scales_searched_ = false;
+  target_ = aim_;
+}
+
+void LayerTuner::LearnAim() {
+  BITPRESS_DCHECK(aim_.empty());
+  aim_.resize(cross_.size());
   pool_.ParallelFor(static_cast<size_t>(layer_.groups), [&](size_t g) {
     const auto group = static_cast<int64_t>(g);
-    const Eigen::LLT<Matrix> cholesky(ConstMap(Hessian(group), layer_.columns, layer_.columns));
-    if (cholesky.info() != Eigen::Success) return;  // the target stays
-    const ConstMap cross(cross_.data() + group * layer_.rows * layer_.columns, layer_.rows,
-                         layer_.columns);
-    Map(Target(group, 0), layer_.rows, layer_.columns) =
-        cholesky.solve(cross.transpose()).transpose();
+    const auto first = static_cast<size_t>(group * layer_.rows * layer_.columns);
+    Map aim(aim_.data() + first, layer_.rows, layer_.columns);
+    for (int64_t row = 0; row < layer_.rows; ++row) {
+      for (int64_t k = 0; k < layer_.columns; ++k) {
+        aim(row, k) = double{original_[layer_.ElementOf(group, row, k)]};
+      }
+    }
+    const ConstMap hessian(Hessian(group), layer_.columns, layer_.columns);
+    Map cross(cross_.data() + first, layer_.rows, layer_.columns);
+    const double more =
+        ridges_[g] * (options_.aim_ridge.value_or(options_.ridge) / options_.ridge - 1);
+    if (options_.aim_share > 0) {
+      Matrix held = hessian;
+      held.diagonal().array() += more;
+      const Eigen::LLT<Eigen::Ref<Matrix>> cholesky(held);
+      if (cholesky.info() == Eigen::Success) {
+        const Matrix wanted = cross + more * aim;
+        aim += options_.aim_share * (cholesky.solve(wanted.transpose()).transpose() - aim);
+      }
+    }
+    cross.noalias() = aim * hessian;
   });
 }
 
@@ -262,8 +286,9 @@ uint64_t TunerBytes(const LinearLayer& layer) {
   const auto groups = static_cast<uint64_t>(layer.groups);
   const auto rows = static_cast<uint64_t>(layer.rows);
   const auto columns = static_cast<uint64_t>(layer.columns);
-  // hessian_ and what factors it; cross_, target_ and a solution of least squares.
-  const uint64_t num_doubles = groups * columns * (2 * columns + 3 * rows);
+  // hessian_ and what factors it; cross_, target_, aim_, and a side and a solution of its
+  // equations.
+  const uint64_t num_doubles = groups * columns * (2 * columns + 5 * rows);
   // About eight floats for each weight: its first, present and best value, and the grid's tables.
   const uint64_t num_floats = 8 * groups * rows * columns;
   return num_doubles * sizeof(double) + num_floats * sizeof(float);
@@ -272,10 +297,21 @@ uint64_t TunerBytes(const LinearLayer& layer) {
 double MeanSquaredError(const LinearLayer& layer, const Moments& moments,
                         std::span<const float> weights, std::span<const float> bias,
                         ThreadPool& pool) {
-  if (moments.num_positions == 0) return std::numeric_limits<double>::quiet_NaN();
+  const std::vector<float> only(bias.begin(), bias.end());
+  return MeanSquaredErrors(layer, moments, weights, {&only, 1}, pool).front();
+}
+
+std::vector<double> MeanSquaredErrors(const LinearLayer& layer, const Moments& moments,
+                                      std::span<const float> weights,
+                                      std::span<const std::vector<float>> biases,
+                                      ThreadPool& pool) {
+  if (moments.num_positions == 0) {
+    return std::vector<double>(biases.size(), std::numeric_limits<double>::quiet_NaN());
+  }
   const auto count = static_cast<double>(moments.num_positions);
-  std::vector<double> errors(static_cast<size_t>(layer.groups * layer.rows));
-  pool.ParallelFor(errors.size(), [&](size_t output) {
+  const auto num_outputs = static_cast<size_t>(layer.groups * layer.rows);
+  std::vector<double> errors(biases.size() * num_outputs);
+  pool.ParallelFor(num_outputs, [&](size_t output) {
     const auto group = static_cast<int64_t>(output) / layer.rows;
     const auto row = static_cast<int64_t>(output) % layer.rows;
     const double* const inputs = moments.inputs.data() + group * layer.columns * layer.columns;
@@ -296,21 +332,35 @@ double MeanSquaredError(const LinearLayer& layer, const Moments& moments,
     for (int64_t k = 0; k < layer.columns; ++k) {
       square += products[static_cast<size_t>(k)] * weights[layer.ElementOf(group, row, k)];
     }
-    const double b = bias.empty() ? 0.0 : double{bias[output]};
-    errors[output] = square - 2 * linear + moments.output_squares[output] +
-                     2 * b * (mean - moments.output_sums[output]) + b * b * count;
+    for (size_t i = 0; i < biases.size(); ++i) {
+      const double b = biases[i].empty() ? 0.0 : double{biases[i][output]};
+      errors[i * num_outputs + output] = square - 2 * linear + moments.output_squares[output] +
+                                         2 * b * (mean - moments.output_sums[output]) +
+                                         b * b * count;
+    }
   });
-  double sum = 0;
-  for (const double error : errors) sum += error;
-  return std::max(sum / count, 0.0);
+  std::vector<double> means;
+  for (size_t i = 0; i < biases.size(); ++i) {
+    double sum = 0;
+    for (const double error : std::span(errors).subspan(i * num_outputs, num_outputs)) sum += error;
+    means.push_back(std::max(sum / count, 0.0));
+  }
+  return means;
 }
 
-double OutputVariance(const LinearLayer& layer, const Moments& moments) {
-  const auto count = static_cast<double>(std::max<int64_t>(moments.num_positions, 1));
+double OutputVariance(const LinearLayer& layer, std::span<const Moments* const> moments) {
+  double count = 0;
+  for (const Moments* const part : moments) count += static_cast<double>(part->num_positions);
+  if (count == 0) return 0;
   double sum = 0;
   for (size_t i = 0; i < static_cast<size_t>(layer.groups * layer.rows); ++i) {
-    const double mean = moments.output_sums[i] / count;
-    sum += moments.output_squares[i] / count - mean * mean;
+    double mean = 0;
+    double square = 0;
+    for (const Moments* const part : moments) {
+      mean += part->output_sums[i] / count;
+      square += part->output_squares[i] / count;
+    }
+    sum += square - mean * mean;
   }
   return sum;
 }

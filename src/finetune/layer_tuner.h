@@ -5,14 +5,17 @@
 // the values of the grid that they get. Every pass continues with the state that the pass before
 // left, and tries to lower the quadratic loss
 //
-//     |W x + b - y|^2 + ridge |W - W0|^2,   W0: the float model's weights.
+//     |(W - T) x|^2 + ridge |W - T|^2.
 //
-// The second term is small against the first. It decides what the samples leave open: weights of
-// channels that are always 0, or layers with fewer samples than weights. Results do not depend on
+// T is the aim: real weights near W0, the weights of the float model (LearnAim). The second term
+// decides what the samples leave open: weights of channels that are always 0, or layers with fewer
+// samples than weights. With a large ridge all passes round to nearest. Results do not depend on
 // the number of threads.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,6 +29,11 @@ namespace bitpress::finetune {
 struct LayerTunerOptions {
   // The ridge of the loss, as a share of the mean square of the inputs.
   double ridge = 0.01;
+  // The ridge that LearnAim holds the aim at W0 with, likewise, and the share of the way from W0 to
+  // the weights of least squares that it goes. Noise in what is learned needs a larger ridge than
+  // noise in the inputs' moments does. Without a value, the ridge is that of the loss.
+  std::optional<double> aim_ridge = std::nullopt;
+  double aim_share = 1;
   // AdaRound and AdaQuant: most rounds over all weights.
   int num_rounds = 20;
   // GPTQ: the weights of inputs with large squares are rounded first.
@@ -47,8 +55,11 @@ class LayerTuner {
              std::span<const float> bias, WeightGrid& grid, const LayerTunerOptions& options,
              ThreadPool& pool);
 
-  // Sets the target to the weights with the smallest loss without quantization, in closed form.
+  // Sets the target to the aim. Learns the aim first, if LearnAim was not called.
   void LeastSquares();
+  // Sets the aim T to W0 + aim_share (L - W0), where L has the smallest |L x + b - y|^2 + aim_ridge
+  // |L - W0|^2. Before, T = L for the ridge of the loss, which needs no equations to be solved.
+  void LearnAim();
   // Sets `quantized` to the target without rounding, to find out what rounding costs.
   void TakeTarget();
   // Rounds the target to nearest. Fits the scales to the target first, unless SearchScales or Gptq
@@ -136,9 +147,11 @@ class LayerTuner {
   bool has_bias_ = false;
   bool are_scales_searched_ = false;  // SearchScales or Gptq chose them for the present target
   std::vector<float> original_bias_;
+  std::vector<double> ridges_;   // ridge of each group, not as a share
   std::vector<double> hessian_;  // [groups, columns, columns], with the ridge
-  std::vector<double> cross_;    // [groups, rows, columns], with the ridge
+  std::vector<double> cross_;    // [groups, rows, columns]: the aim times the hessian
   std::vector<double> target_;   // [groups, rows, columns]
+  std::vector<double> aim_;      // [groups, rows, columns]; empty before LearnAim
   std::vector<float> quantized_;
   std::vector<float> bias_;
 };
@@ -153,10 +166,14 @@ uint64_t TunerBytes(const LinearLayer& layer);
 double MeanSquaredError(const LinearLayer& layer, const Moments& moments,
                         std::span<const float> weights, std::span<const float> bias,
                         ThreadPool& pool);
+// Returns the error with each of several biases, for little more work than with one.
+std::vector<double> MeanSquaredErrors(const LinearLayer& layer, const Moments& moments,
+                                      std::span<const float> weights,
+                                      std::span<const std::vector<float>> biases, ThreadPool& pool);
 
-// Returns the mean over positions of |y - mean y|^2, summed over the outputs. Errors are reported
-// as a share of it.
-double OutputVariance(const LinearLayer& layer, const Moments& moments);
+// Returns the mean over positions of |y - mean y|^2, summed over the outputs, of all `moments`
+// together. Errors are reported as a share of it.
+double OutputVariance(const LinearLayer& layer, std::span<const Moments* const> moments);
 
 // Returns MeanSquaredError behind the layer's activation function, at the kept positions. `bias` is
 // the tuned layer's, `float_bias` that of the float model (empty: none). NaN if no position was

@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "finetune/folds.h"
 #include "finetune/weight_grid.h"
 
 namespace bitpress::finetune {
@@ -14,17 +18,35 @@ namespace {
 
 using plan::FinetunePass;
 
+// Shares of a bias correction that are tried. Few samples know the mean of an error badly.
+constexpr std::array<double, 3> kShares{1, 0.5, 0};
+// What was learned must have an error below this share of that of rounding to nearest. Gains that
+// are smaller are too uncertain.
+constexpr double kMostError = 0.98;
+
+// Weights that a pass offers.
+struct Offer {
+  std::string name;
+  LearnedWeights weights;      // with the whole correction of the bias
+  std::vector<double> errors;  // sums over the judging positions, one for each share of the bias
+};
+
+// The choice among offers.
+struct Choice {
+  size_t offer = 0;
+  size_t share = 0;
+  double error = std::numeric_limits<double>::infinity();  // sum over all folds
+};
+
 class Learner {
  public:
-  Learner(const LayerTask& task, const LayerMoments& moments, const LayerTunerOptions& options,
+  Learner(const LayerTask& task, LayerMoments& moments, const LayerTunerOptions& options,
           ThreadPool& pool)
       : task_(task),
         layer_(task.layer),
         moments_(moments),
         options_(options),
         pool_(pool),
-        is_held_back_(moments.held_back.num_positions > 0),
-        judge_(is_held_back_ ? moments.held_back : moments.learned),
         grid_(*layer_.row, task.operators, task.dims,
               fmt::format("{} '{}'", layer_.op_type, layer_.node()), task.pairs) {
     options_.corrects_bias = Has(FinetunePass::kBiasCorrection);
@@ -36,86 +58,205 @@ class Learner {
     report.op_type = layer_.op_type;
     report.weight = layer_.weight;
     report.format = layer_.row->format;
-    const int64_t num_skipped = moments_.learned.num_skipped + moments_.held_back.num_skipped;
-    if (moments_.learned.num_positions == 0) {
-      report.note = num_skipped > 0 ? "every position held NaN or infinity" : "it never ran";
+    folds_ = MakeFolds(layer_, moments_, options_.ridge, has_free_bias(), report);
+    if (folds_.empty()) return std::move(learned_);
+    const double unit = Unit();
+    const std::vector<float> direct = grid_.Quantize(task_.weights, pool_).values;
+    std::vector<double> before;
+    for (const Fold& fold : folds_) before.push_back(ErrorsOf(direct, {Bias()}, *fold.judge)[0]);
+    const double error_before = Sum(before);
+    report.error_before = report.error_after = error_before / unit;
+    ChooseAim();
+    std::vector<std::vector<Offer>> offers;
+    for (const Fold& fold : folds_) {
+      offers.push_back(RunPasses(fold, std::numeric_limits<size_t>::max()));
+    }
+    const Choice choice = Choose(offers);
+    if (!IsBetter(offers, choice, before)) {
+      report.note = fmt::format(
+                        "it stays as rounded, because {} judged what was learned no better: error "
+                        "{:.3g}, now {:.3g}",
+                        JudgesOf(report.judge), choice.error / unit, report.error_before) +
+                    (report.note.empty() ? "" : "; " + report.note);
       return std::move(learned_);
     }
-    report.judge = is_held_back_ ? Judge::kHeldBack : Judge::kLearned;
-    if (num_skipped > 0) {
-      report.note = fmt::format("{} positions with NaN or infinity left out", num_skipped);
-    }
-    const double variance = IsJudgedBehindActivation()
-                                ? VarianceBehindActivation(layer_, judge_.kept, task_.bias)
-                                : OutputVariance(layer_, judge_);
-    unit_ = variance > 0 ? variance : 1;
-    report.error_before = ErrorOf(grid_.Quantize(task_.weights, pool_).values, task_.bias);
-    report.error_after = report.error_before;
-    ChooseRidge();
-    RunPasses();
-    if (!report.is_tuned && report.note.empty()) {
-      report.note = fmt::format("what was learned is worse: error {:.3g}, now {:.3g}", least_error_,
-                                report.error_before);
-    }
+    report.is_tuned = true;
+    report.error_after = choice.error / unit;
+    Take(offers, choice);
     return std::move(learned_);
   }
 
  private:
   bool Has(FinetunePass pass) const { return std::ranges::count(task_.passes, pass) > 0; }
+  std::vector<float> Bias() const { return {task_.bias.begin(), task_.bias.end()}; }
 
-  LayerTuner MakeTuner() {
-    return {layer_, moments_.learned, task_.weights, task_.bias, grid_, options_, pool_};
+  bool has_free_bias() const { return !task_.bias.empty() && options_.corrects_bias; }
+
+  LayerTuner MakeTuner(const Fold& fold) {
+    of_fold_ = options_;
+    of_fold_.ridge = fold.ridge;
+    of_fold_.aim_ridge = aim_ridge_;
+    of_fold_.aim_share = aim_share_;
+    return {layer_, *fold.learned, task_.weights, task_.bias, grid_, of_fold_, pool_};
   }
 
-  bool IsJudgedBehindActivation() const { return layer_.activation && judge_.kept.count > 0; }
+  bool IsJudgedBehindActivation() const {
+    if (!layer_.activation) return false;
+    return std::ranges::all_of(folds_, [](const Fold& fold) { return fold.judge->kept.count > 0; });
+  }
 
-  // Returns the error of weights and bias on the positions that judge, as a share of the variance
-  // of the outputs.
-  double ErrorOf(std::span<const float> weights, std::span<const float> bias) {
+  // Returns the variance of the outputs, times the number of positions that judge.
+  double Unit() const {
+    double sum = 0;
+    double count = 0;
+    std::vector<const Moments*> judges;
+    for (const Fold& fold : folds_) {
+      judges.push_back(fold.judge);
+      count += static_cast<double>(fold.judge->num_positions);
+      if (!IsJudgedBehindActivation()) continue;
+      sum += VarianceBehindActivation(layer_, fold.judge->kept, task_.bias) *
+             static_cast<double>(fold.judge->num_positions);
+    }
+    if (!IsJudgedBehindActivation()) sum = OutputVariance(layer_, judges) * count;
+    return sum > 0 ? sum : count;
+  }
+
+  // Returns the errors of weights with each of these biases, summed over the positions that judge.
+  std::vector<double> ErrorsOf(std::span<const float> weights,
+                               std::vector<std::vector<float>> biases, const Moments& judge) {
+    std::vector<double> errors;
     if (IsJudgedBehindActivation()) {
-      return ErrorBehindActivation(layer_, judge_.kept, weights, bias, task_.bias, pool_) / unit_;
-    }
-    // The observed outputs do not contain a bias that a node behind the layer adds.
-    std::vector<float> added(bias.begin(), bias.end());
-    if (layer_.is_bias_behind) {
-      for (size_t i = 0; i < added.size(); ++i) added[i] -= task_.bias[i];
-    }
-    return MeanSquaredError(layer_, judge_, weights, added, pool_) / unit_;
-  }
-
-  // Multiplies the ridge as long as the real weights that it leads to get better. Layers with more
-  // inputs than the samples can tell apart need large ridges.
-  void ChooseRidge() {
-    if (!is_held_back_) return;
-    if (!Has(FinetunePass::kLeastSquares) && !Has(FinetunePass::kAdaQuant)) return;
-    constexpr std::array<double, 4> kFactors{1, 4, 16, 64};
-    const double start = options_.ridge;
-    double least = 0;
-    for (const double factor : kFactors) {
-      const double before = options_.ridge;
-      options_.ridge = start * factor;
-      LayerTuner tuner = MakeTuner();
-      tuner.LeastSquares();
-      tuner.TakeTarget();
-      if (options_.corrects_bias) tuner.CorrectBias();
-      const double error = ErrorOf(tuner.quantized(), tuner.bias());
-      if (factor > 1 && !(error < least)) {
-        options_.ridge = before;
-        return;
+      for (const std::vector<float>& bias : biases) {
+        errors.push_back(
+            ErrorBehindActivation(layer_, judge.kept, weights, bias, task_.bias, pool_));
       }
-      least = error;
+    } else {
+      // The observed outputs do not contain a bias that a node behind the layer adds.
+      for (std::vector<float>& bias : biases) {
+        for (size_t i = 0; layer_.is_bias_behind && i < bias.size(); ++i) bias[i] -= task_.bias[i];
+      }
+      errors = MeanSquaredErrors(layer_, judge, weights, biases, pool_);
     }
+    for (double& error : errors) error *= static_cast<double>(judge.num_positions);
+    return errors;
   }
 
-  void RunPasses() {
-    LayerTuner tuner = MakeTuner();
+  static double Sum(std::span<const double> values) {
+    double sum = 0;
+    for (const double value : values) sum += value;
+    return sum;
+  }
+
+  // Returns the shares of the bias correction that are tried.
+  std::span<const double> Shares() const {
+    return std::span(kShares).first(has_free_bias() ? kShares.size() : 1);
+  }
+
+  // Returns a share of the correction of the bias. Empty: a layer without a bias needs none.
+  std::vector<float> ShareOf(double share, std::span<const float> corrected) const {
+    if (layer_.is_bias_new && share == 0) return {};
+    std::vector<float> bias = Bias();
+    for (size_t i = 0; i < bias.size(); ++i) {
+      bias[i] =
+          static_cast<float>(double{bias[i]} + share * (double{corrected[i]} - double{bias[i]}));
+    }
+    return bias;
+  }
+  std::vector<std::vector<float>> SharesOf(std::span<const float> corrected) const {
+    std::vector<std::vector<float>> biases;
+    for (const double share : Shares()) {
+      biases.push_back(share == 1 ? std::vector(corrected.begin(), corrected.end())
+                                  : ShareOf(share, corrected));
+    }
+    return biases;
+  }
+
+  // Chooses the ridge and the share of the aim: the real weights whose error is the least on the
+  // positions that judge. The ridge grows as long as they get better.
+  void ChooseAim() {
+    constexpr double kTooLittle = 0.01;
+    constexpr double kClearGain = 0.9;
+    const bool needs_aim = Has(FinetunePass::kLeastSquares) || Has(FinetunePass::kAdaRound) ||
+                           Has(FinetunePass::kAdaQuant);
+    if (!needs_aim || learned_.report.judge == Judge::kLearned) return;
+    const auto error_with = [&](std::optional<double> ridge, double share) {
+      aim_ridge_ = ridge;
+      aim_share_ = share;
+      std::vector<double> errors(Shares().size());
+      for (const Fold& fold : folds_) {
+        LayerTuner tuner = MakeTuner(fold);
+        tuner.LeastSquares();
+        tuner.TakeTarget();
+        if (options_.corrects_bias) tuner.CorrectBias();
+        const std::vector<double> more =
+            ErrorsOf(tuner.quantized(), SharesOf(tuner.bias()), *fold.judge);
+        for (size_t i = 0; i < errors.size(); ++i) errors[i] += more[i];
+      }
+      return std::ranges::min(errors);
+    };
+    constexpr double kStep = 16;
+    constexpr double kMostAimRidge = 1e5;
+    double best_ridge = options_.ridge;
+    double best_share = 0;
+    const double without = error_with(best_ridge, 0);
+    double least = without;
+    double before = std::numeric_limits<double>::infinity();
+    for (double ridge = options_.ridge; ridge < kMostAimRidge; ridge *= kStep) {
+      const double error = error_with(ridge, 1);
+      if (!(error < before)) break;
+      before = error;
+      if (std::abs(error - without) < kTooLittle * without) break;  // it holds the aim at W0
+      if (!(error < least)) continue;
+      least = error;
+      best_ridge = ridge;
+      best_share = 1;
+    }
+    // Half of a small gain may be more certain than all of it.
+    if (best_share == 1 && least > kClearGain * without && error_with(best_ridge, 0.5) < least) {
+      best_share = 0.5;
+    }
+    aim_ridge_ = best_ridge;
+    aim_share_ = best_share;
+  }
+
+  // Runs the passes until there are this many offers, and returns those.
+  std::vector<Offer> RunPasses(const Fold& fold, size_t most_offers) {
+    LayerTuner tuner = MakeTuner(fold);
+    std::vector<Offer> offers;
     bool is_rounded = false;
     const auto round = [&] {
       if (is_rounded) return;
       tuner.RoundToNearest();
       is_rounded = true;
     };
+    const auto take = [&](std::string name) {
+      Offer offer{std::move(name), {}, {}};
+      QuantizedWeight tuned = grid_.Quantize(tuner.quantized(), pool_);
+      offer.weights = {std::move(tuned.values),
+                       {tuner.bias().begin(), tuner.bias().end()},
+                       std::move(tuned.params)};
+      offer.errors = ErrorsOf(offer.weights.weights, SharesOf(offer.weights.bias), *fold.judge);
+      offers.push_back(std::move(offer));
+    };
+    const auto offer = [&](FinetunePass pass) {
+      if (options_.corrects_bias) tuner.CorrectBias();
+      take(plan::FinetunePassNames({pass}));
+    };
+    // Offers the weights as they are, and, if an activation function stands behind the layer, the
+    // weights learned with that function in the loss.
+    const auto offer_behind_activation = [&](FinetunePass pass) {
+      offer(pass);
+      if (offers.size() >= most_offers || !layer_.activation) return;
+      if (moments_.learned.kept.count == 0) return;
+      if (folds_.size() > 1 && moments_.held_back.kept.count == 0) return;
+      tuner.LearnBehindActivation(pass == FinetunePass::kAdaRound
+                                      ? LayerTuner::Freedom::kAroundTarget
+                                      : LayerTuner::Freedom::kAnyValue);
+      if (options_.corrects_bias) tuner.CorrectBiasBehindActivation();
+      take(plan::FinetunePassNames({pass}) + " behind the activation function");
+    };
     for (const FinetunePass pass : task_.passes) {
+      if (offers.size() >= most_offers) return offers;
       switch (pass) {
         case FinetunePass::kAwq:
           continue;  // ScaleChannels has done it to the model
@@ -133,83 +274,103 @@ class Learner {
           break;
         case FinetunePass::kAdaRound:
           round();
+          if (!Has(FinetunePass::kLeastSquares)) tuner.LearnAim();
           tuner.AdaRound();
-          OfferBehindActivation(tuner, pass);
+          offer_behind_activation(pass);
           continue;
         case FinetunePass::kAdaQuant:
           round();
+          if (!Has(FinetunePass::kLeastSquares)) tuner.LearnAim();
           tuner.AdaQuant();
-          OfferBehindActivation(tuner, pass);
+          offer_behind_activation(pass);
           continue;
         case FinetunePass::kBiasCorrection:
           if (is_rounded) continue;  // every offer has corrected biases already
           round();
           break;
       }
-      Offer(tuner, pass);
+      offer(pass);
     }
     if (!is_rounded) {
       round();
-      Offer(tuner, FinetunePass::kLeastSquares);
+      offer(FinetunePass::kLeastSquares);
     }
+    return offers;
   }
 
-  void Offer(LayerTuner& tuner, FinetunePass pass) {
-    if (Has(FinetunePass::kBiasCorrection)) tuner.CorrectBias();
-    Take(tuner, plan::FinetunePassNames({pass}));
-  }
-
-  // Offers the weights as they are, and, if an activation function stands behind the layer, the
-  // weights learned with that function in the loss.
-  void OfferBehindActivation(LayerTuner& tuner, FinetunePass pass) {
-    Offer(tuner, pass);
-    if (!layer_.activation || moments_.learned.kept.count == 0) return;
-    tuner.LearnBehindActivation(pass == FinetunePass::kAdaRound ? LayerTuner::Freedom::kAroundTarget
-                                                                : LayerTuner::Freedom::kAnyValue);
-    if (Has(FinetunePass::kBiasCorrection)) tuner.CorrectBiasBehindActivation();
-    Take(tuner, plan::FinetunePassNames({pass}) + " behind the activation function");
-  }
-
-  // Takes the tuner's present weights and bias if they are the best so far.
-  void Take(LayerTuner& tuner, std::string name) {
-    QuantizedWeight tuned = grid_.Quantize(tuner.quantized(), pool_);
-    std::vector<float> bias(tuner.bias().begin(), tuner.bias().end());
-    double error = ErrorOf(tuned.values, bias);
-    if (layer_.is_bias_new) {
-      const double without = ErrorOf(tuned.values, {});
-      if (!(error < without)) {
-        error = without;
-        bias.clear();
+  // Returns the offer with the least error in all folds. `offers` has as many for each.
+  Choice Choose(std::span<const std::vector<Offer>> offers) const {
+    Choice best;
+    for (size_t i = 0; i < offers[0].size(); ++i) {
+      for (size_t share = 0; share < Shares().size(); ++share) {
+        double error = 0;
+        for (const std::vector<Offer>& of_fold : offers) error += of_fold[i].errors[share];
+        if (error < best.error) best = {i, share, error};
       }
     }
-    least_error_ = has_offer_ ? std::min(least_error_, error) : error;
-    has_offer_ = true;
-    if (!(error < learned_.report.error_after)) return;
-    learned_.report.is_tuned = true;
-    learned_.report.error_after = error;
-    learned_.report.taken_from = std::move(name);
-    learned_.weights = std::move(tuned.values);
-    learned_.bias = std::move(bias);
-    learned_.params = std::move(tuned.params);
+    return best;
+  }
+
+  // Returns whether the choice is better than weights rounded to nearest, in every fold.
+  static bool IsBetter(std::span<const std::vector<Offer>> offers, const Choice& choice,
+                       std::span<const double> before) {
+    if (!(choice.error < kMostError * Sum(before))) return false;
+    for (size_t fold = 0; fold < before.size(); ++fold) {
+      if (!(offers[fold][choice.offer].errors[choice.share] < before[fold])) return false;
+    }
+    return true;
+  }
+
+  void Take(std::vector<std::vector<Offer>>& offers, const Choice& choice) {
+    const double share = Shares()[choice.share];
+    const auto weights_of = [&](Offer& offer) {
+      LearnedWeights weights = std::move(offer.weights);
+      if (share < 1) weights.bias = ShareOf(share, weights.bias);
+      return weights;
+    };
+    TunedLayerReport& report = learned_.report;
+    report.taken_from = offers[0][choice.offer].name;
+    double ridge = folds_[0].ridge;
+    if (folds_.size() == 1) {
+      learned_.learned = weights_of(offers[0][choice.offer]);
+    } else {
+      for (std::vector<Offer>& of_fold : offers) {
+        learned_.of_halves.push_back(weights_of(of_fold[choice.offer]));
+        of_fold.clear();
+      }
+      AddMoments(moments_.held_back, moments_.learned);
+      Fold both = folds_[0];
+      ridge = both.ridge = folds_[0].ridge_of_both;
+      std::vector<Offer> of_both = RunPasses(both, choice.offer + 1);
+      learned_.learned = weights_of(of_both[choice.offer]);
+    }
+    report.choice = fmt::format("ridge {:.2g}", ridge);
+    if (aim_ridge_) {
+      report.choice += aim_share_ == 0 ? ", no least squares"
+                                       : fmt::format(", {} of least squares with ridge {:.2g}",
+                                                     aim_share_ == 1 ? "all" : "half", *aim_ridge_);
+    }
+    if (has_free_bias() && share < 1) {
+      report.choice += share == 0 ? ", no bias correction" : ", half of the bias correction";
+    }
   }
 
   const LayerTask& task_;
   const LinearLayer& layer_;
-  const LayerMoments& moments_;
+  LayerMoments& moments_;
   LayerTunerOptions options_;
+  LayerTunerOptions of_fold_;  // options of the present tuner
   ThreadPool& pool_;
-  const bool is_held_back_;  // the judging samples are not learned from
-  const Moments& judge_;
   WeightGrid grid_;
-  double unit_ = 1;
-  bool has_offer_ = false;
-  double least_error_ = 0;  // smallest error of all offers
+  std::vector<Fold> folds_;
+  std::optional<double> aim_ridge_;
+  double aim_share_ = 1;
   LearnedLayer learned_;
 };
 
 }  // namespace
 
-LearnedLayer LearnLayer(const LayerTask& task, const LayerMoments& moments,
+LearnedLayer LearnLayer(const LayerTask& task, LayerMoments& moments,
                         const LayerTunerOptions& options, ThreadPool& pool) {
   return Learner(task, moments, options, pool).Run();
 }

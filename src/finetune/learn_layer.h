@@ -27,14 +27,19 @@ struct LayerTask {
   std::span<const plan::FinetunePass> passes;
 };
 
-// Runs the passes on `moments.learned` and returns the weights with the smallest error on
-// `moments.held_back`. Every pass that rounds offers weights. The result is not tuned if weights
-// rounded to nearest have a smaller error than all of them.
+// Runs the passes and returns the weights that have the smallest error on positions that they did
+// not learn from. Every pass that rounds offers weights. The result is not tuned if no offer is
+// clearly better than weights rounded to nearest, or if nothing can judge.
 //
-// Before passes that learn real weights, a few ridges are tried, and the one with the smallest
-// error on `moments.held_back` is used. If no positions are held back, `moments.learned` judges,
-// the report says so, and the ridge is that of `options`.
-LearnedLayer LearnLayer(const LayerTask& task, const LayerMoments& moments,
+// With Split::kHeldBack `moments.held_back` judges. With kHalves and kPositions each half judges
+// what the passes learn from the other one; then they learn from both, which are added up in
+// `moments.learned`, and LearnedLayer::of_halves keeps what they learned from each. With kNone
+// `moments.learned` judges itself.
+//
+// The ridge is the one that the noise in the inputs' moments calls for (ridge.h), and at least that
+// of `options`. Passes with an aim choose a ridge and a share for it (LayerTunerOptions) with the
+// smallest error on the positions that judge. With kNone all are those of `options`.
+LearnedLayer LearnLayer(const LayerTask& task, LayerMoments& moments,
                         const LayerTunerOptions& options, ThreadPool& pool);
 
 }  // namespace bitpress::finetune

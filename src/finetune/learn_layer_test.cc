@@ -47,15 +47,17 @@ class LearnLayerTest : public testing::Test {
     };
     LayerMoments moments;
     moments.learned = observe(num_learned, 11);
-    if (num_held_back > 0) moments.held_back = observe(num_held_back, 21);
+    if (num_held_back == 0) return moments;
+    moments.held_back = observe(num_held_back, 21);
+    moments.split = Split::kHeldBack;
     return moments;
   }
 
-  LearnedLayer Learn(const std::vector<FinetunePass>& passes, const LayerMoments& moments) {
+  LearnedLayer Learn(const std::vector<FinetunePass>& passes, LayerMoments moments) {
     return LearnLayer(layer_, passes, moments);
   }
   LearnedLayer LearnLayer(const LinearLayer& layer, const std::vector<FinetunePass>& passes,
-                          const LayerMoments& moments) {
+                          LayerMoments& moments) {
     return finetune::LearnLayer({.layer = layer,
                                  .weights = weights_,
                                  .bias = bias_,
@@ -91,7 +93,7 @@ TEST_F(LearnLayerTest, WithoutBiasCorrectionMeansOfErrorsCount) {
     const LearnedLayer learned = Learn(passes, MomentsOf(2000, 500));
     EXPECT_TRUE(learned.report.is_tuned);
     EXPECT_LT(learned.report.error_after, 0.3 * learned.report.error_before);
-    EXPECT_EQ(learned.bias, bias_);
+    EXPECT_EQ(learned.learned.bias, bias_);
   }
 }
 
@@ -102,16 +104,16 @@ TEST_F(LearnLayerTest, KeepsTheDirectWeightsWhereAllThatWasLearnedIsWorse) {
       Learn({FinetunePass::kLeastSquares, FinetunePass::kAdaQuant}, MomentsOf(70, 2000));
   EXPECT_FALSE(learned.report.is_tuned);
   EXPECT_EQ(learned.report.error_after, learned.report.error_before);
-  EXPECT_NE(learned.report.note.find("what was learned is worse"), std::string::npos);
-  EXPECT_TRUE(learned.weights.empty());
+  EXPECT_NE(learned.report.note.find("judged what was learned no better"), std::string::npos);
+  EXPECT_TRUE(learned.learned.weights.empty());
 }
 
 TEST_F(LearnLayerTest, ALaterPassThatFitsTooCloselyDoesNotReplaceAnEarlierOne) {
   noise_ = 10;
-  const LayerMoments moments = MomentsOf(150, 2000);
   const LearnedLayer both =
-      Learn({FinetunePass::kGptq, FinetunePass::kLeastSquares, FinetunePass::kAdaQuant}, moments);
-  const LearnedLayer first = Learn({FinetunePass::kGptq}, moments);
+      Learn({FinetunePass::kGptq, FinetunePass::kLeastSquares, FinetunePass::kAdaQuant},
+            MomentsOf(150, 2000));
+  const LearnedLayer first = Learn({FinetunePass::kGptq}, MomentsOf(150, 2000));
   // The errors may differ: GPTQ gets the ridge that was chosen for least squares.
   EXPECT_LE(both.report.error_after, 1.02 * first.report.error_after);
 }
@@ -121,15 +123,16 @@ TEST_F(LearnLayerTest, ActivationsBehindLayersAreInTheLoss) {
   num_kept_ = 2000;
   const LinearLayer layer = ReluLayer(row_);
   std::ranges::fill(bias_, -8.0F);
-  const LayerMoments moments = MomentsOf(4000, 2000);
+  LayerMoments moments = MomentsOf(4000, 2000);
   EXPECT_EQ(moments.learned.kept.count, 2000);
   const std::vector<FinetunePass> passes{FinetunePass::kGptq, FinetunePass::kAdaQuant,
                                          FinetunePass::kBiasCorrection};
   const LearnedLayer learned = LearnLayer(layer, passes, moments);
   EXPECT_EQ(learned.report.taken_from, "adaquant behind the activation function");
-  const LearnedLayer without = Learn(passes, moments);
+  const LearnedLayer without = LearnLayer(layer_, passes, moments);
   const auto error_of = [&](const LearnedLayer& of) {
-    return ErrorBehindActivation(layer, moments.held_back.kept, of.weights, of.bias, bias_, pool_);
+    return ErrorBehindActivation(layer, moments.held_back.kept, of.learned.weights, of.learned.bias,
+                                 bias_, pool_);
   };
   EXPECT_LT(error_of(learned), error_of(without));
   EXPECT_NEAR(learned.report.error_after,
@@ -144,12 +147,14 @@ TEST_F(LearnLayerTest, ANewBiasIsTakenWhereItHelps) {
   const std::vector<FinetunePass> passes{FinetunePass::kBiasCorrection};
   // Rounding errors of inputs with a mean shift the outputs.
   mean_ = 3;
-  const LearnedLayer learned = LearnLayer(layer, passes, MomentsOf(2000, 500));
-  EXPECT_EQ(learned.bias.size(), static_cast<size_t>(kOutputs));
+  LayerMoments many = MomentsOf(2000, 500);
+  const LearnedLayer learned = LearnLayer(layer, passes, many);
+  EXPECT_EQ(learned.learned.bias.size(), static_cast<size_t>(kOutputs));
   EXPECT_LT(learned.report.error_after, 0.5 * learned.report.error_before);
   // If the mean is 0, the mean of a few samples is noise.
   mean_ = 0;
-  EXPECT_TRUE(LearnLayer(layer, passes, MomentsOf(5, 5000)).bias.empty());
+  LayerMoments few = MomentsOf(5, 5000);
+  EXPECT_TRUE(LearnLayer(layer, passes, few).learned.bias.empty());
 }
 
 TEST_F(LearnLayerTest, SaysWhoJudged) {
@@ -162,6 +167,52 @@ TEST_F(LearnLayerTest, SaysWhoJudged) {
   }
   EXPECT_EQ(report.NumJudgedBy(Judge::kLearned), 2U);
   EXPECT_EQ(JudgeName(Judge::kLearned), "learned");
+}
+
+// Each half judges what the other one teaches, and the layer learns from both.
+TEST_F(LearnLayerTest, HalvesJudgeEachOther) {
+  const std::vector<FinetunePass> passes{FinetunePass::kGptq};
+  for (const Split split : {Split::kHalves, Split::kPositions}) {
+    LayerMoments moments = MomentsOf(400, 300);
+    moments.split = split;
+    const LearnedLayer learned = LearnLayer(layer_, passes, moments);
+    EXPECT_TRUE(learned.report.is_tuned);
+    EXPECT_EQ(learned.report.judge, split == Split::kHalves ? Judge::kHalves : Judge::kPositions);
+    EXPECT_EQ(moments.learned.num_positions, 700);
+    ASSERT_EQ(learned.of_halves.size(), 2U);
+    EXPECT_NE(learned.of_halves[0].weights, learned.of_halves[1].weights);
+    EXPECT_NE(learned.of_halves[0].weights, learned.learned.weights);
+  }
+}
+
+// One position each, with noise: what they teach is that noise.
+TEST_F(LearnLayerTest, FewPositionsDoNotTeachTheirNoise) {
+  noise_ = 10;
+  mean_ = 3;
+  const std::vector<FinetunePass> passes{FinetunePass::kLeastSquares, FinetunePass::kGptq,
+                                         FinetunePass::kAdaQuant, FinetunePass::kBiasCorrection};
+  const LayerMoments unseen = MomentsOf(4000, 1);
+  const auto error_of = [&](std::span<const float> weights, std::span<const float> bias) {
+    return MeanSquaredError(layer_, unseen.learned, weights, bias, pool_);
+  };
+  const WeightGrid grid(row_, plan::OperatorSet::kBitpress, {kOutputs, kInputs}, "Gemm");
+  const double before = error_of(grid.Quantize(weights_, pool_).values, bias_);
+  for (const size_t count : {1UL, 2UL, 4UL, 8UL}) {
+    LayerMoments moments = MomentsOf(count, count);
+    moments.split = Split::kHalves;
+    const LearnedLayer learned = LearnLayer(layer_, passes, moments);
+    if (!learned.report.is_tuned) continue;
+    EXPECT_LT(error_of(learned.learned.weights, learned.learned.bias), 1.1 * before) << count;
+  }
+}
+
+TEST_F(LearnLayerTest, WithoutAJudgeItStaysAsRounded) {
+  LayerMoments moments = MomentsOf(1, 0);
+  moments.split = Split::kPositions;
+  const LearnedLayer learned = LearnLayer(layer_, {FinetunePass::kGptq}, moments);
+  EXPECT_FALSE(learned.report.is_tuned);
+  EXPECT_EQ(learned.report.judge, Judge::kNone);
+  EXPECT_NE(learned.report.note.find("none is left to judge"), std::string::npos);
 }
 
 TEST_F(LearnLayerTest, NothingObservedIsSaid) {

@@ -79,7 +79,7 @@ struct MomentAccumulator::State {
   float* InputRow(int64_t row) { return x.data() + row * capacity; }
   float* OutputRow(int64_t row) { return y.data() + row * capacity; }
 
-  std::vector<int64_t> ChoosePositions(int64_t num_positions);
+  std::vector<int64_t> ChoosePositions(int64_t first, int64_t num_positions);
   void KeepSome(int64_t begin, int64_t end);
   void Flush(const runtime::ParallelTasks& run_parallel);
   void SkipSpecials();
@@ -105,15 +105,16 @@ struct MomentAccumulator::State {
   Moments moments;
 };
 
-// Cuts the run into as many equal parts as positions count, and chooses one position of each, in
-// ascending order. Returns nothing if all count.
-std::vector<int64_t> MomentAccumulator::State::ChoosePositions(int64_t num_positions) {
+// Cuts the positions from `first` on into as many equal parts as positions count, and chooses one
+// position of each, in ascending order. Returns nothing if all count.
+std::vector<int64_t> MomentAccumulator::State::ChoosePositions(int64_t first,
+                                                               int64_t num_positions) {
   const int64_t count = options.num_positions;
   if (count == 0 || num_positions <= count) return {};
   std::vector<int64_t> chosen;
   for (int64_t i = 0; i < count; ++i) {
-    const int64_t begin = i * num_positions / count;
-    const int64_t end = (i + 1) * num_positions / count;
+    const int64_t begin = first + i * num_positions / count;
+    const int64_t end = first + (i + 1) * num_positions / count;
     chosen.push_back(begin + static_cast<int64_t>(random() % static_cast<uint64_t>(end - begin)));
   }
   return chosen;
@@ -251,6 +252,20 @@ void SubtractBias(const LinearLayer& layer, std::span<const float> bias, Moments
   }
 }
 
+void AddMoments(const Moments& from, Moments& to) {
+  const auto add = [](const auto& of, auto& sums) {
+    BITPRESS_DCHECK(of.size() == sums.size());
+    std::transform(of.begin(), of.end(), sums.begin(), sums.begin(), std::plus<>());
+  };
+  to.num_positions += from.num_positions;
+  to.num_skipped += from.num_skipped;
+  add(from.inputs, to.inputs);
+  add(from.cross, to.cross);
+  add(from.input_sums, to.input_sums);
+  add(from.output_sums, to.output_sums);
+  add(from.output_squares, to.output_squares);
+}
+
 uint64_t MomentBytes(const LinearLayer& layer, const MomentOptions& options) {
   const auto groups = static_cast<uint64_t>(layer.groups);
   const auto rows = static_cast<uint64_t>(layer.rows);
@@ -269,7 +284,7 @@ MomentAccumulator& MomentAccumulator::operator=(MomentAccumulator&&) noexcept = 
 
 void MomentAccumulator::Add(std::span<const int64_t> input_dims, const float* input,
                             std::span<const int64_t> output_dims, const float* output,
-                            const runtime::ParallelTasks& run_parallel) {
+                            const runtime::ParallelTasks& run_parallel, PositionPart part) {
   State& state = *state_;
   BITPRESS_DCHECK(state.x.size() > 0);  // Finish takes the buffers away
   const PatchReader reader(state.layer, input_dims, output_dims);
@@ -278,9 +293,13 @@ void MomentAccumulator::Add(std::span<const int64_t> input_dims, const float* in
   // Rows of one task: enough to be worth the start of a task.
   constexpr int64_t kRowsOfTask = 16;
   const int64_t num_tasks = (num_inputs + num_outputs + kRowsOfTask - 1) / kRowsOfTask;
-  const std::vector<int64_t> chosen = state.ChoosePositions(reader.num_positions());
+  const int64_t middle = (reader.num_positions() + 1) / 2;
+  const int64_t begin_of_part = part == PositionPart::kSecondHalf ? middle : 0;
+  const int64_t end_of_part = part == PositionPart::kFirstHalf ? middle : reader.num_positions();
+  const std::vector<int64_t> chosen =
+      state.ChoosePositions(begin_of_part, end_of_part - begin_of_part);
   const int64_t num_positions =
-      chosen.empty() ? reader.num_positions() : static_cast<int64_t>(chosen.size());
+      chosen.empty() ? end_of_part - begin_of_part : static_cast<int64_t>(chosen.size());
   for (int64_t first = 0; first < num_positions;) {
     const int64_t count = std::min(num_positions - first, state.capacity - state.num_buffered);
     const auto read_row = [&](int64_t row, int64_t from, int64_t length, float* out) {
@@ -298,11 +317,11 @@ void MomentAccumulator::Add(std::span<const int64_t> input_dims, const float* in
             (row < num_inputs ? state.InputRow(row) : state.OutputRow(row - num_inputs)) +
             state.num_buffered;
         if (chosen.empty()) {
-          read_row(row, first, count, out);
+          read_row(row, begin_of_part + first, count, out);
         } else {
           ReadSome(
               std::span(chosen).subspan(static_cast<size_t>(first), static_cast<size_t>(count)),
-              [&](int64_t from, int64_t length, float* part) { read_row(row, from, length, part); },
+              [&](int64_t from, int64_t length, float* to) { read_row(row, from, length, to); },
               out);
         }
       }

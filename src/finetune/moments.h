@@ -55,8 +55,15 @@ struct MomentOptions {
 // positions stay as they are. REQUIRES: `bias` has one element for each output.
 void SubtractBias(const LinearLayer& layer, std::span<const float> bias, Moments& moments);
 
+// Adds the sums of `from` to those of `to`. Kept positions stay as they are. REQUIRES: both are of
+// the same layer.
+void AddMoments(const Moments& from, Moments& to);
+
 // Returns the bytes that the moments of a layer and their accumulator take.
 uint64_t MomentBytes(const LinearLayer& layer, const MomentOptions& options = {});
+
+// The positions of a run that count, in their order: rows of a picture, steps of a sequence.
+enum class PositionPart { kAll, kFirstHalf, kSecondHalf };
 
 // Sums up the positions of one run after another. The sums depend on the order of the positions,
 // and not on the number of threads. If all positions count, they do not depend either on how
@@ -70,10 +77,11 @@ class MomentAccumulator {
   MomentAccumulator(MomentAccumulator&&) noexcept;
   MomentAccumulator& operator=(MomentAccumulator&&) noexcept;
 
-  // Adds the positions of one run. Throws as PatchReader. REQUIRES: Finish was not called.
+  // Adds the positions of a part of one run. Throws as PatchReader. REQUIRES: Finish was not
+  // called.
   void Add(std::span<const int64_t> input_dims, const float* input,
            std::span<const int64_t> output_dims, const float* output,
-           const runtime::ParallelTasks& run_parallel);
+           const runtime::ParallelTasks& run_parallel, PositionPart part = PositionPart::kAll);
   // Returns the sums. Nothing may be added afterwards.
   Moments Finish(const runtime::ParallelTasks& run_parallel);
 

@@ -295,5 +295,28 @@ TEST(Moments, RefuseOtherShapes) {
                Error);
 }
 
+TEST(Moments, HalvesOfARunAddUpToTheRun) {
+  const LinearLayer layer = GemmLayer(6, 2);
+  const std::vector<float> x = RandomNormal(7 * 6, 1);
+  const std::vector<float> y = RandomNormal(7 * 2, 2);
+  const auto moments_of = [&](PositionPart part) {
+    MomentAccumulator accumulator(layer);
+    accumulator.Add(std::vector<int64_t>{7, 6}, x.data(), std::vector<int64_t>{7, 2}, y.data(),
+                    RunInOrder(), part);
+    return accumulator.Finish(RunInOrder());
+  };
+  const Moments all = moments_of(PositionPart::kAll);
+  Moments sum = moments_of(PositionPart::kFirstHalf);
+  EXPECT_EQ(sum.num_positions, 4);
+  // The first half has the first positions.
+  const Moments first = GemmMoments(layer, {x.begin(), x.begin() + 24}, {y.begin(), y.begin() + 8});
+  EXPECT_EQ(sum.inputs, first.inputs);
+  AddMoments(moments_of(PositionPart::kSecondHalf), sum);
+  EXPECT_EQ(sum.num_positions, 7);
+  for (size_t i = 0; i < all.inputs.size(); ++i) EXPECT_NEAR(sum.inputs[i], all.inputs[i], 1e-5);
+  for (size_t i = 0; i < all.cross.size(); ++i) EXPECT_NEAR(sum.cross[i], all.cross[i], 1e-5);
+  for (size_t i = 0; i < 2; ++i) EXPECT_NEAR(sum.output_squares[i], all.output_squares[i], 1e-5);
+}
+
 }  // namespace
 }  // namespace bitpress::finetune

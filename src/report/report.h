@@ -58,9 +58,9 @@ struct LayerReport {
   std::optional<double> output_noise;
   // The noise of its output before and after fine-tuning, as fine-tuning measured it.
   std::optional<std::pair<double, double>> learned;
-  // The samples that `learned` was measured on: "held_back", or "learned" if the layer learned from
-  // them; "" without fine-tuning.
+  // The samples that `learned` was measured on, by finetune::JudgeName; "" without fine-tuning.
   std::string judged_by;
+  std::string taken_from;  // pass whose weights it has, and what was chosen for it; empty: none
   std::string note;
 };
 

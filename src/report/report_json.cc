@@ -56,6 +56,7 @@ Json ToJson(const LayerReport& layer) {
             {"sqnr_db", Decibels(layer.output_noise)},
             {"learned", nullptr},
             {"judged_by", layer.judged_by},
+            {"taken_from", layer.taken_from},
             {"note", layer.note}};
   if (layer.learned) {
     json["learned"] = {Decibels(layer.learned->first), Decibels(layer.learned->second)};

@@ -118,6 +118,7 @@ class Reporter {
       if (layer == result_.layers.end() || !learned.is_tuned) continue;
       layer->learned = {learned.error_before, learned.error_after};
       layer->judged_by = finetune::JudgeName(learned.judge);
+      layer->taken_from = fmt::format("{} ({})", learned.taken_from, learned.choice);
     }
   }
 

@@ -104,7 +104,8 @@ function showLayer(i) {
   if (layer.input) panels.push(tensorPanel("Input", layer.input, undefined, isReadOtherwise ? [["read as", layer.input_format]] : []));
   for (const weight of layer.weights) panels.push(tensorPanel("Weight", weight.tensor, weight.sqnr_db));
   const judge = layer.judged_by === "learned" ? " (on the samples it learned from)" : "";
-  const learned = layer.learned ? [["fine-tuned", `${decibels(layer.learned[0])} → ${decibels(layer.learned[1])}${judge}`]] : [];
+  const from = layer.taken_from ? ` by ${layer.taken_from}` : "";
+  const learned = layer.learned ? [["fine-tuned", `${decibels(layer.learned[0])} → ${decibels(layer.learned[1])}${from}${judge}`]] : [];
   panels.push(tensorPanel("Output", layer.output, layer.sqnr_db, learned));
   element("detail").replaceChildren(...panels);
   networkChart?.select(i);

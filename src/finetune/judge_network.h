@@ -1,0 +1,44 @@
+// Judges fine-tuning by the outputs of the whole network. Layers that come closer to the float
+// model one by one can still leave the network's outputs farther from it: their errors add up in
+// other ways, and a network with few outputs hears only a part of each layer's error.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "data/source.h"
+#include "finetune/gather.h"
+#include "graph/model.h"
+
+namespace bitpress::finetune {
+
+// The squared errors of one run's floating-point outputs.
+using OutputErrors = std::vector<double>;
+
+// Returns the errors of `quantized` against the float model, one element for each run. It is empty
+// for runs, counted from 1 on, for which `counts` is false, and for those whose outputs have
+// another shape or hold NaN or infinity. Two models are in memory at a time. Throws Error as
+// reading and running do.
+std::vector<OutputErrors> ErrorsOfOutputs(const graph::Model& float_model,
+                                          const graph::Model& quantized,
+                                          const std::function<bool(size_t run)>& counts,
+                                          data::Source& source, const GatherOptions& options);
+
+// The judgement about what was learned.
+struct NetworkVerdict {
+  size_t num_runs = 0;        // that judged; 0: none, as where no output is a float
+  double gain_db = 0;         // mean over the outputs of the gain in their SQNR
+  double least_gain_db = 0;   // gain of the output that gains least
+  double uncertainty_db = 0;  // standard error of the gain, by how much it depends on single runs
+  bool is_better = false;     // the gain is clearly larger, and no output loses much
+};
+
+// Compares the errors of two networks in the same runs. The gain is at least as uncertain as
+// `least_uncertainty_db`. One run alone, which does not show how much runs differ, counts as
+// uncertain by 1 dB.
+NetworkVerdict JudgeNetwork(std::span<const OutputErrors> before,
+                            std::span<const OutputErrors> after, double least_uncertainty_db);
+
+}  // namespace bitpress::finetune

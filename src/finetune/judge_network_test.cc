@@ -1,0 +1,53 @@
+#include "finetune/judge_network.h"
+
+#include <gtest/gtest.h>
+
+namespace bitpress::finetune {
+namespace {
+
+using Errors = std::vector<OutputErrors>;
+
+TEST(JudgeNetwork, TakesAGainThatAllRunsShow) {
+  const Errors before{{8}, {12}, {9}, {11}};
+  const Errors after{{4}, {6}, {5}, {5}};
+  const NetworkVerdict verdict = JudgeNetwork(before, after, 0);
+  EXPECT_EQ(verdict.num_runs, 4U);
+  EXPECT_NEAR(verdict.gain_db, 3.01, 0.01);
+  EXPECT_LT(verdict.uncertainty_db, 0.5);
+  EXPECT_TRUE(verdict.is_better);
+  EXPECT_FALSE(JudgeNetwork(after, before, 0).is_better);
+  EXPECT_FALSE(JudgeNetwork(before, after, 2.5).is_better);
+}
+
+TEST(JudgeNetwork, DoesNotTrustAGainOfOneRun) {
+  const Errors before{{100}, {1}, {1}, {1}};
+  const Errors after{{50}, {2}, {2}, {2}};
+  const NetworkVerdict verdict = JudgeNetwork(before, after, 0);
+  EXPECT_GT(verdict.gain_db, 2);
+  EXPECT_FALSE(verdict.is_better);
+}
+
+TEST(JudgeNetwork, OneRunMustShowMore) {
+  EXPECT_FALSE(JudgeNetwork(Errors{{10}}, Errors{{9}}, 0).is_better);
+  EXPECT_TRUE(JudgeNetwork(Errors{{10}}, Errors{{6}}, 0).is_better);
+}
+
+TEST(JudgeNetwork, NoOutputMayPayForTheOthers) {
+  const Errors before{{8, 1}, {12, 1}, {9, 1}};
+  const Errors after{{2, 1.2}, {3, 1.2}, {2, 1.2}};
+  const NetworkVerdict verdict = JudgeNetwork(before, after, 0);
+  EXPECT_GT(verdict.gain_db, 2);
+  EXPECT_LT(verdict.least_gain_db, -0.7);
+  EXPECT_FALSE(verdict.is_better);
+}
+
+TEST(JudgeNetwork, RunsThatCannotBeComparedDoNotCount) {
+  const Errors before{{8}, {}, {9}, {3}};
+  const Errors after{{4}, {5}, {4}, {}};
+  EXPECT_EQ(JudgeNetwork(before, after, 0).num_runs, 2U);
+  EXPECT_EQ(JudgeNetwork(Errors(1), Errors(1), 0).num_runs, 0U);
+  EXPECT_FALSE(JudgeNetwork(Errors(1), Errors(1), 0).is_better);
+}
+
+}  // namespace
+}  // namespace bitpress::finetune
