@@ -264,7 +264,9 @@ class Rewriter {
   // Replaces a node by a new one with the same output.
   void Replace(Node node, graph::NodeSpec spec) {
     const std::string output = node.output(0);
-    const graph::ValueInfo info = model_.InfoOf(output);
+    graph::ValueInfo info = model_.InfoOf(output);
+    // Behind operators of other domains nobody knows the type, but these give floats.
+    info.type = DataType::kFloat;
     node.set_output(0, model_.FreshName(output + "_replaced"));
     spec.outputs = {output};
     model_.SetOpsetImport(weights::kNativeDomain, 1);

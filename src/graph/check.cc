@@ -9,15 +9,14 @@
 #include "graph/model_impl.h"
 #include "graph/onnx_error.h"
 #include "onnx/checker.h"
+#include "onnx/shape_inference/implementation.h"
 
 namespace bitpress::graph {
 namespace {
 
 constexpr const char* kExperimentalDomain = "bitpress.experimental";
 
-bool LacksType(const onnx::ValueInfoProto& info) {
-  return info.type().value_case() == onnx::TypeProto::VALUE_NOT_SET;
-}
+bool LacksType(const onnx::ValueInfoProto& info) { return !IsKnown(info.type()); }
 
 bool LacksShape(const onnx::ValueInfoProto& info) {
   return info.type().has_tensor_type() && !info.type().tensor_type().has_shape();
@@ -150,27 +149,48 @@ void RequireFewCalls(const onnx::ModelProto& proto) {
        kMostNodesWithCalls);
 }
 
+// Requires that every description of a value says of which elements the value consists. ONNX's
+// checker does not look, but ONNX Runtime does.
+void RequireKnownTypes(const onnx::GraphProto& graph) {
+  const auto require = [](const onnx::GraphProto& one) {
+    const auto found = std::ranges::find_if(one.value_info(), LacksType);
+    if (found == one.value_info().end()) return;
+    Fail(ErrorCode::kInvalidModel, "the description of value '{}' (value_info) has no element type",
+         found->name());
+  };
+  require(graph);
+  ForEachBody(graph.node(), require);
+}
+
 }  // namespace
 
-void ModelImpl::Check() const {
+void ModelImpl::Check(bool in_full) const {
   RegisterSchemas();
   TranslateErrors(ErrorCode::kInvalidModel, "ONNX's checker", [&] {
     const auto& graph = proto.graph();
+    RequireKnownTypes(graph);
     const int64_t opset = OpsetOf(proto);
     const bool is_experimental =
         HasExperimentalOperator(graph.node(), opset) ||
         std::ranges::any_of(proto.functions(), [opset](const onnx::FunctionProto& function) {
           return HasExperimentalOperator(function.node(), opset);
         });
-    if (!is_experimental && IsComplete(graph)) {
-      onnx::checker::check_model(proto);
-      return RequireFewCalls(proto);
+    onnx::ModelProto changed;
+    const bool is_checked_as_is = !is_experimental && IsComplete(graph);
+    if (!is_checked_as_is) {
+      changed = proto;
+      Complete(*changed.mutable_graph());
+      if (is_experimental) MoveExperimentalOperators(changed);
     }
-    onnx::ModelProto completed = proto;
-    Complete(*completed.mutable_graph());
-    if (is_experimental) MoveExperimentalOperators(completed);
-    onnx::checker::check_model(completed);
+    onnx::checker::check_model(is_checked_as_is ? proto : changed);
     RequireFewCalls(proto);
+    if (!in_full) return;
+    // Types that were made up above are not to be compared with inferred ones.
+    changed = proto;
+    if (is_experimental) MoveExperimentalOperators(changed);
+    const onnx::ShapeInferenceOptions options(/*check_type=*/true, /*error_mode=*/1,
+                                              /*enable_data_propagation=*/false);
+    onnx::shape_inference::InferShapes(changed, onnx::OpSchemaRegistry::Instance(), options);
   });
 }
 

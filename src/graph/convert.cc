@@ -52,6 +52,7 @@ bool Model::ConvertOpset(int64_t version) {
   RegisterSchemas();
   auto converted = std::make_unique<ModelImpl>();
   converted->max_message_bytes = impl_->max_message_bytes;
+  converted->origins = impl_->origins;
   try {
     converted->proto =
         onnx::version_conversion::ConvertVersion(impl_->proto, static_cast<int>(version));

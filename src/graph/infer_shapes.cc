@@ -2,8 +2,10 @@
 //
 // The descriptions of values in a file (value_info) may be stale once the model was changed. Behind
 // operators that inference does not know there is nothing else. So inference first runs without
-// them. Then descriptions of values that inference does not know are put back. If there are any,
-// inference runs once more from there.
+// them. Then descriptions of values that inference does not know are put back, and operators with
+// one type of output describe theirs. If there are any, inference runs once more from there.
+#include <algorithm>
+#include <map>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -11,6 +13,8 @@
 
 #include "base/error.h"
 #include "graph/model_impl.h"
+#include "onnx/defs/data_type_utils.h"
+#include "onnx/defs/schema.h"
 #include "onnx/shape_inference/implementation.h"
 
 namespace bitpress::graph {
@@ -26,6 +30,9 @@ void RunInference(onnx::ModelProto& proto) {
   } catch (const std::exception&) {
     // Inference cannot cope with a node. The model has the results so far.
   }
+  // Where inference finds a shape and no type, as behind an operator that it does not know, it
+  // leaves a description without a type.
+  RemoveUnknownTypes(*proto.mutable_graph());
 }
 
 // Keeps one entry for each value, and none for inputs, outputs and initializers, which have types
@@ -43,13 +50,6 @@ void RemoveDuplicates(onnx::GraphProto& graph) {
     if (known.insert(info.name()).second) unique.Add()->Swap(&info);
   }
   infos.Swap(&unique);
-}
-
-// Removes the empty types that inference leaves if it finds none, because they are not valid.
-void ClearEmptyTypes(ValueInfos& infos) {
-  for (auto& info : infos) {
-    if (info.type().value_case() == onnx::TypeProto::VALUE_NOT_SET) info.clear_type();
-  }
 }
 
 bool KnowsMore(const onnx::TensorShapeProto::Dimension& dim,
@@ -98,7 +98,7 @@ bool PutBack(onnx::GraphProto& graph, const ValueInfos& old_infos) {
     const auto found = inferred.find(old.name());
     if (found != inferred.end()) {
       changed = Complete(*found->second->mutable_type(), old.type()) || changed;
-    } else if (old.has_type()) {
+    } else if (IsKnown(old.type())) {
       *graph.mutable_value_info()->Add() = old;
       changed = true;
     }
@@ -106,7 +106,91 @@ bool PutBack(onnx::GraphProto& graph, const ValueInfos& old_infos) {
   return changed;
 }
 
+// Returns the type that the node's output has whatever its inputs are: some operators of
+// ai.onnx.ml have no inference of their own, but floats as their only type. Null if there are
+// several types.
+const onnx::TypeProto* OnlyTypeOf(const onnx::OpSchema& schema, int output) {
+  if (schema.outputs().empty()) return nullptr;
+  const auto last = schema.outputs().size() - 1;
+  const auto& types = schema.outputs()[std::min(static_cast<size_t>(output), last)].GetTypes();
+  if (types.size() != 1) return nullptr;
+  return &onnx::Utils::DataTypeUtils::ToTypeProto(*types.begin());
+}
+
+// Describes the outputs of nodes that have only one type, where inference found none. Returns
+// whether there are any.
+bool DescribeOnlyTypes(onnx::GraphProto& graph, const std::map<std::string, int>& opsets) {
+  std::unordered_set<std::string_view> known;
+  for (const auto& info : graph.value_info()) known.insert(info.name());
+  for (const auto& output : graph.output()) {
+    if (IsKnown(output.type())) known.insert(output.name());
+  }
+  ValueInfos added;
+  for (const auto& node : graph.node()) {
+    const auto opset = opsets.find(node.domain());
+    if (opset == opsets.end()) continue;
+    const onnx::OpSchema* const schema =
+        onnx::OpSchemaRegistry::Schema(node.op_type(), opset->second, node.domain());
+    for (int i = 0; schema != nullptr && i < node.output_size(); ++i) {
+      const onnx::TypeProto* const type = node.output(i).empty() || known.contains(node.output(i))
+                                              ? nullptr
+                                              : OnlyTypeOf(*schema, i);
+      if (type == nullptr) continue;
+      auto& info = *added.Add();
+      info.set_name(node.output(i));
+      *info.mutable_type() = *type;
+    }
+  }
+  for (auto& info : added) graph.mutable_value_info()->Add()->Swap(&info);
+  return !added.empty();
+}
+
+bool DescribeOnlyTypes(onnx::ModelProto& proto) {
+  std::map<std::string, int> opsets;
+  for (const auto& import : proto.opset_import()) {
+    opsets[import.domain()] = static_cast<int>(import.version());
+  }
+  bool changed = DescribeOnlyTypes(*proto.mutable_graph(), opsets);
+  ForEachBody(*proto.mutable_graph()->mutable_node(), [&](onnx::GraphProto& body) {
+    changed = DescribeOnlyTypes(body, opsets) || changed;
+  });
+  return changed;
+}
+
 }  // namespace
+
+bool IsKnown(const onnx::TypeProto& type) {
+  switch (type.value_case()) {
+    case onnx::TypeProto::kTensorType:
+      return type.tensor_type().elem_type() != onnx::TensorProto::UNDEFINED;
+    case onnx::TypeProto::kSparseTensorType:
+      return type.sparse_tensor_type().elem_type() != onnx::TensorProto::UNDEFINED;
+    case onnx::TypeProto::kSequenceType:
+      return IsKnown(type.sequence_type().elem_type());
+    case onnx::TypeProto::kOptionalType:
+      return IsKnown(type.optional_type().elem_type());
+    case onnx::TypeProto::kMapType:
+      return IsKnown(type.map_type().value_type());
+    case onnx::TypeProto::VALUE_NOT_SET:
+      return false;
+    default:
+      return true;
+  }
+}
+
+void RemoveUnknownTypes(onnx::GraphProto& graph) {
+  const auto clean = [](onnx::GraphProto& one) {
+    auto& infos = *one.mutable_value_info();
+    const auto end = std::remove_if(infos.begin(), infos.end(),
+                                    [](const auto& info) { return !IsKnown(info.type()); });
+    infos.erase(end, infos.end());
+    for (auto& output : *one.mutable_output()) {
+      if (!IsKnown(output.type())) output.clear_type();
+    }
+  };
+  clean(graph);
+  ForEachBody(*graph.mutable_node(), clean);
+}
 
 void Model::InferShapes() {
   RegisterSchemas();
@@ -115,8 +199,8 @@ void Model::InferShapes() {
   ValueInfos old_infos;
   graph.mutable_value_info()->Swap(&old_infos);
   RunInference(impl_->proto);
-  if (PutBack(graph, old_infos)) RunInference(impl_->proto);
-  ClearEmptyTypes(*graph.mutable_output());
+  const bool knows_more = PutBack(graph, old_infos);
+  if (DescribeOnlyTypes(impl_->proto) || knows_more) RunInference(impl_->proto);
   RemoveDuplicates(graph);
   impl_->IndexInfo();
 }

@@ -131,6 +131,7 @@ std::unique_ptr<ModelImpl> Build(io::ZeroCopyInputStream& stream, const fs::path
     impl->AdoptInitializer(tensor, &reader);
   VerifyInnerTensors(proto, reader);
   SortNodes(impl->mutable_graph());
+  RemoveUnknownTypes(impl->mutable_graph());
   impl->Check();
   MakeNamesUnique(impl->mutable_graph());
   impl->IndexGraph();

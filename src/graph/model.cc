@@ -29,6 +29,7 @@ Model Model::Clone() const {
   auto copy = std::make_unique<ModelImpl>();
   copy->proto = impl_->proto;
   copy->max_message_bytes = impl_->max_message_bytes;
+  copy->origins = impl_->origins;
   for (auto& tensor : *copy->mutable_graph().mutable_initializer()) {
     ValueEntry& entry = copy->At(tensor.name());
     entry.initializer = &tensor;
@@ -232,5 +233,7 @@ std::string Model::FreshName(std::string wanted) const {
 }
 
 void Model::Check() const { impl_->Check(); }
+
+void Model::CheckInFull() const { impl_->Check(/*in_full=*/true); }
 
 }  // namespace bitpress::graph

@@ -308,6 +308,9 @@ class Model {
   void InferShapes();
   // Runs ONNX's checker. Throws Error(kInvalidModel).
   void Check() const;
+  // Does the same, and infers all types and shapes, which must agree with those that the model
+  // states.
+  void CheckInFull() const;
   // Returns a number that models of the same content share: nodes, values, constants and their
   // data.
   uint64_t Fingerprint() const;

@@ -24,6 +24,8 @@
 
 namespace bitpress::graph {
 
+struct Origins;
+
 inline constexpr size_t kKeepInMessage = 4096;
 // ONNX's checker does not look for files whose location begins with '#'.
 inline constexpr const char* kStubLocation = "#bitpress";
@@ -94,6 +96,7 @@ struct ModelImpl {
   std::unordered_map<const onnx::NodeProto*, BodyPlace> body_nodes;
   // The bytes of one message that protobuf allows. Tests lower the number.
   uint64_t max_message_bytes = std::numeric_limits<int32_t>::max();
+  std::shared_ptr<const Origins> origins;  // may be null
   // Counts calls of IndexInfo. Tests see from it that an edit does not walk over the whole model.
   size_t num_info_indexings = 0;
 
@@ -143,8 +146,9 @@ struct ModelImpl {
   // Deletes nodes of a graph that are no longer in the index.
   static void RemoveNodes(onnx::GraphProto& graph,
                           const std::unordered_set<const onnx::NodeProto*>& removed);
-  // Runs ONNX's checker. Throws Error(kInvalidModel).
-  void Check() const;
+  // Runs ONNX's checker. `in_full` also infers all types and shapes, and compares. Throws
+  // Error(kInvalidModel).
+  void Check(bool in_full = false) const;
 };
 
 // The access of this room's free functions to the inside.
@@ -225,6 +229,12 @@ void SortNodes(onnx::GraphProto& graph);
 std::string DescribeNode(const onnx::NodeProto& node);
 
 ValueInfo ToValueInfo(const onnx::TypeProto& type);
+
+// Returns whether the type says of which elements a value consists.
+bool IsKnown(const onnx::TypeProto& type);
+// Removes the descriptions of values, in bodies too, that do not say of which elements a value
+// consists, and such types of outputs. ONNX Runtime refuses models that have them.
+void RemoveUnknownTypes(onnx::GraphProto& graph);
 
 // Fills the proto with the described node. REQUIRES: the proto is empty.
 void FillNode(const NodeSpec& spec, onnx::NodeProto& proto);

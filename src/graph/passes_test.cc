@@ -8,6 +8,7 @@ namespace bitpress::graph {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Pair;
 
@@ -67,6 +68,56 @@ TEST(InferShapes, CodesHaveTheTypeOfTheZeroPoint) {
     bfloat16.InferShapes();
     EXPECT_EQ(Describe(bfloat16.InfoOf("r")), "BFLOAT16 [N, 3, H]");
   }
+}
+
+TEST(InferShapes, OperatorsWithOneTypeOfOutputHaveIt) {
+  Model model = FromText(R"(<ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 1]>
+    g (float[N, 3] x) => (float[N, 3] y) {
+      scaled = ai.onnx.ml.Scaler <offset = [0.0], scale = [2.0]> (x)
+      r = Relu (scaled)
+      y = Neg (r) })");
+  model.InferShapes();
+  EXPECT_EQ(model.InfoOf("scaled").type, DataType::kFloat);
+  EXPECT_EQ(model.InfoOf("r").type, DataType::kFloat);
+  model.CheckInFull();
+}
+
+TEST(InferShapes, LeavesNoDescriptionWithoutAType) {
+  // A product with something unknown has a shape, but no type.
+  Model model = FromText(R"(<ir_version: 8, opset_import: ["" : 17, "strange" : 1]>
+    g (float[2, 3] x) => (float[2, 4] y) <float[3, 4] w = {1,2,3,4,5,6,7,8,9,10,11,12}> {
+      unknown = strange.Operator (x)
+      product = MatMul (unknown, w)
+      y = Relu (product) })");
+  model.InferShapes();
+  for (const auto& info : ToProto(model).graph().value_info()) {
+    EXPECT_NE(info.type().tensor_type().elem_type(), onnx::TensorProto::UNDEFINED) << info.name();
+  }
+  model.Check();
+}
+
+TEST(Check, DescriptionsHaveTypes) {
+  onnx::ModelProto proto = ProtoFromText(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (float[2] x) => (float[2] y) { h = Relu (x)  y = Neg (h) })");
+  onnx::ValueInfoProto& info = *proto.mutable_graph()->add_value_info();
+  info.set_name("h");
+  info.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::UNDEFINED);
+  // It says nothing, so that it is left out.
+  Model model = FromProto(proto);
+  EXPECT_EQ(ToProto(model).graph().value_info_size(), 0);
+  model.SetInfo("h", {DataType::kUndefined, true, {{2, ""}}});
+  const Error error = ErrorOf([&] { model.Check(); });
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidModel);
+  EXPECT_THAT(error.what(), HasSubstr("'h'"));
+}
+
+TEST(CheckInFull, ComparesStatedTypesWithInferredOnes) {
+  const Model model = FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (float[2, 3] x) => (float[2, 4] y) <float[5, 4] w = {1,2,3,4,5,6,7,8,9,10,1,2,3,4,5,6,7,8,9,0}>
+    { y = MatMul (x, w) })");
+  model.Check();
+  const Error error = ErrorOf([&] { model.CheckInFull(); });
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidModel);
 }
 
 TEST(InferShapes, WrongNumbersOfInputsAreRefusedAtLoad) {

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "graph/model_impl.h"
 #include "graph/onnx_error.h"
+#include "graph/staged_model.h"
 #include "graph/stored_bytes.h"
 #include "graph/tensor_proto.h"
 
@@ -246,49 +247,75 @@ fs::path OldDataFile(const fs::path& path) {
   return {};
 }
 
-// Writes a model with a data file. Nothing refers to the data file's name before the model is
-// renamed, and the file is complete on disk by then. The data file of the old model is removed
-// last.
-uint64_t WriteFiles(const fs::path& path, const std::string& data_name, const Encoded& encoded) {
-  const fs::path data_path = path.parent_path() / data_name;
-  const fs::path old_data = OldDataFile(path);
-  AtomicFile model(path);
-  uint64_t num_bytes = encoded.message_bytes;
-  std::error_code ignored;
-  if (!encoded.external.empty()) {
-    AtomicFile data(data_path);
-    num_bytes += WriteExternal(data, encoded.external);
-    WriteMessage(model, encoded.message);
-    data.Commit();
-  } else {
-    WriteMessage(model, encoded.message);
-  }
-  try {
-    model.Commit();
-  } catch (...) {
-    if (!encoded.external.empty()) fs::remove(data_path, ignored);
-    throw;
-  }
-  if (!old_data.empty()) fs::remove(old_data, ignored);
-  return num_bytes;
-}
-
 }  // namespace
 
-uint64_t Model::Save(const fs::path& path, ExternalData external_data) const {
-  return TranslateOwnErrors(fmt::format("cannot write '{}'", path.string()), [&] {
+// The model's file and its data file. Nothing refers to the data file's name before the model is
+// renamed, and the file is complete on disk by then. The data file of the old model is removed
+// last.
+struct StagedModel::Impl {
+  explicit Impl(const fs::path& target) : old_data(OldDataFile(target)), model(target) {}
+  ~Impl() {
+    std::error_code ignored;
+    if (!is_committed && !new_data.empty()) fs::remove(new_data, ignored);
+  }
+
+  void Write(const Encoded& encoded, const fs::path& data_path) {
+    num_bytes = encoded.message_bytes;
+    if (!encoded.external.empty()) {
+      AtomicFile data(data_path);
+      num_bytes += WriteExternal(data, encoded.external);
+      WriteMessage(model, encoded.message);
+      data.Commit();
+      new_data = data_path;
+    } else {
+      WriteMessage(model, encoded.message);
+    }
+    readable = model.ReadablePath(/*beside=*/!new_data.empty());
+  }
+
+  fs::path old_data;
+  fs::path new_data;  // empty: none was written
+  fs::path readable;
+  AtomicFile model;
+  uint64_t num_bytes = 0;
+  bool is_committed = false;
+};
+
+StagedModel::StagedModel(const Model& model, const fs::path& path, ExternalData external_data) {
+  TranslateOwnErrors(fmt::format("cannot write '{}'", path.string()), [&] {
+    const ModelImpl& from = ModelAccess::Impl(model);
     const fs::path target = FollowLink(path);  // the files stand there
     const std::string data_file = FreeDataFileName(target);
     std::optional<Encoded> encoded;
-    if (external_data == ExternalData::kIfNeeded) encoded = Encode(*impl_, std::nullopt);
-    if (!encoded || encoded->message_bytes > impl_->max_message_bytes) {
-      encoded = Encode(*impl_, data_file);
+    if (external_data == ExternalData::kIfNeeded) encoded = Encode(from, std::nullopt);
+    if (!encoded || encoded->message_bytes > from.max_message_bytes) {
+      encoded = Encode(from, data_file);
     }
-    if (encoded->message_bytes > impl_->max_message_bytes) {
-      FailTooLarge(*encoded, *impl_, " even with its initializers in external data");
+    if (encoded->message_bytes > from.max_message_bytes) {
+      FailTooLarge(*encoded, from, " even with its initializers in external data");
     }
-    return WriteFiles(target, data_file, *encoded);
+    impl_ = std::make_unique<Impl>(target);
+    impl_->Write(*encoded, target.parent_path() / data_file);
   });
+}
+
+StagedModel::~StagedModel() = default;
+
+const fs::path& StagedModel::path() const { return impl_->readable; }
+
+uint64_t StagedModel::num_bytes() const { return impl_->num_bytes; }
+
+void StagedModel::Commit() {
+  impl_->model.Commit();
+  impl_->is_committed = true;
+  std::error_code ignored;
+  if (!impl_->old_data.empty()) fs::remove(impl_->old_data, ignored);
+}
+
+uint64_t Model::Save(const fs::path& path, ExternalData external_data) const {
+  StagedModel staged(*this, path, external_data);
+  staged.Commit();
+  return staged.num_bytes();
 }
 
 std::string Model::Serialize() const {

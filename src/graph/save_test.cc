@@ -1,7 +1,10 @@
 // Tests of writing: nothing is lost, nothing half-written is left.
 #include <numeric>
 
+#include "base/atomic_file.h"
 #include "graph/model_impl.h"
+#include "graph/staged_model.h"
+#include "graph/stored_bytes.h"
 #include "graph/test_models.h"
 #include "onnx/checker.h"
 
@@ -174,6 +177,28 @@ TEST(TensorProto, TypedFieldsAndBadFiles) {
   proto.set_data_type(onnx::TensorProto::STRING);
   EXPECT_THAT(ErrorOf([&] { load(proto.SerializeAsString()); }).what(), HasSubstr("strings"));
   EXPECT_EQ(ErrorOf([&] { LoadTensorProto(folder / "none.pb"); }).code(), ErrorCode::kIo);
+}
+
+TEST(StagedModel, IsReadableAndLeavesNothingWithoutCommit) {
+  for (const ExternalData external : {ExternalData::kIfNeeded, ExternalData::kAlways}) {
+    const TemporaryFolder folder;
+    const fs::path path = folder / "m.onnx";
+    const Model model = FromProto(RichProto());
+    WriteBytes(path, "an old file");
+    uint64_t num_bytes = 0;
+    {
+      const StagedModel staged(model, path, external);
+      EXPECT_EQ(Model::Load(staged.path()).Fingerprint(), model.Fingerprint());
+      EXPECT_EQ(ReadFile(path), "an old file");
+      num_bytes = staged.num_bytes();
+    }
+    EXPECT_THAT(folder.Files(), ElementsAre("m.onnx"));
+    EXPECT_EQ(ReadFile(path), "an old file");
+    StagedModel staged(model, path, external);
+    staged.Commit();
+    EXPECT_EQ(Model::Load(path).Fingerprint(), model.Fingerprint());
+    EXPECT_EQ(StoredBytes(path), num_bytes);
+  }
 }
 
 }  // namespace

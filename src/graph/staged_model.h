@@ -1,0 +1,41 @@
+// A model that is written completely and not in its place yet. Use it to look at the file before it
+// replaces another one. For example:
+//
+//   StagedModel staged(model, "out.onnx");
+//   CheckTheFile(staged.path());  // throws: nothing is left, and an old out.onnx stays
+//   staged.Commit();
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+#include "graph/model.h"
+
+namespace bitpress::graph {
+
+class StagedModel {
+ public:
+  // Writes the model as Model::Save does, up to the last step. The model is not needed afterwards.
+  StagedModel(const Model& model, const std::filesystem::path& path,
+              ExternalData external_data = ExternalData::kIfNeeded);
+  // Removes what was written, unless it was committed.
+  ~StagedModel();
+  StagedModel(const StagedModel&) = delete;
+  StagedModel& operator=(const StagedModel&) = delete;
+
+  // Returns the place where the model can be read until Commit, with its external data beside it.
+  // A model without external data has no name in any folder until then, so that nothing is left of
+  // it even if the process is killed.
+  const std::filesystem::path& path() const;
+  uint64_t num_bytes() const;  // number of bytes written, external data included
+
+  // Puts the model in its place and removes the data file of the old one. Throws Error(kIo).
+  void Commit();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace bitpress::graph
