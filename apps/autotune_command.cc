@@ -128,6 +128,7 @@ void AddAutotuneCommand(CLI::App& program) {
   command->add_flag("--as-is", options->as_is,
                     "do not fold constants and BatchNorm first; needed for models with operators "
                     "that ONNX Runtime on this machine does not have");
+  AddCheckOption(*command, options->request.is_checked);
   AddThreadsOption(*command, options->request.num_threads);
   command->footer(
       "Example:\n"

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "tasks/passes.h"
 #include "tasks/plan.h"
+#include "word_option.h"
 
 namespace bitpress::apps {
 
@@ -101,6 +102,13 @@ void AddThreadsOption(CLI::App& command, size_t& num_threads) {
   command.add_option("--threads", num_threads, "number of threads (default: 0, all cores)")
       ->check(CLI::Range(0, kMost))
       ->type_name("N");
+}
+
+void AddCheckOption(CLI::App& command, bool& is_checked) {
+  AddWordOption<bool>(
+      command, "--check", is_checked, kSwitchWords,
+      "check the model as `bitpress check` does before it is put in its place. on (default): a "
+      "model that crashes ONNX Runtime, or does not load or run there, is not written; off: it is");
 }
 
 CLI::Option* AddDataOptions(CLI::App& command, SampleArguments& samples) {

@@ -52,6 +52,9 @@ inline graph::PassNames ToPassNames(const std::vector<std::string>& names) {
 // Adds --threads to a subcommand; `num_threads` must outlive it.
 void AddThreadsOption(CLI::App& command, size_t& num_threads);
 
+// Adds --check to a subcommand that writes a model; `is_checked` must outlive it.
+void AddCheckOption(CLI::App& command, bool& is_checked);
+
 // The values of the options for samples.
 struct SampleArguments {
   std::string data, labels, image;

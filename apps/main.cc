@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "command.h"
+#include "deploy/check_process.h"
 #include "kernels/cpu_target.h"
 #include "runtime/ort_library.h"
 
@@ -119,7 +120,10 @@ int Run(int argc, char** argv) {
     Print(program.help());
     return 0;
   }
-  if (const std::string unknown = UnknownCommand(program, argc, argv); !unknown.empty()) {
+  // This word is no command for users: the library starts the program with it.
+  const bool is_check = argc == 3 && std::string_view(argv[1]) == deploy::kCheckWord;
+  if (const std::string unknown = is_check ? "" : UnknownCommand(program, argc, argv);
+      !unknown.empty()) {
     return Report(unknown, kUsage);
   }
   try {
@@ -129,6 +133,10 @@ int Run(int argc, char** argv) {
     // Tests set this variable to use another instruction set than the processor's best one.
     const char* const kernels = std::getenv("BITPRESS_KERNELS");
     if (kernels != nullptr && *kernels != '\0') kernels::UseTarget(kernels);
+    if (is_check) {
+      deploy::AnswerCheck(argv[2]);
+      return 0;
+    }
     program.parse(argc, argv);  // runs the chosen command too
     return 0;
   } catch (const CLI::ParseError& error) {

@@ -17,6 +17,7 @@ struct Options {
   std::string model;
   std::string output;
   std::vector<std::string> disabled_passes;
+  bool is_checked = true;
 };
 
 std::string Summarize(const Options& options, const tasks::OptimizeReport& report) {
@@ -29,6 +30,9 @@ std::string Summarize(const Options& options, const tasks::OptimizeReport& repor
         "  {} quantizers keep theirs: blocks run along channels, or the result is needed as NCHW\n",
         report.reorders.num_left);
   }
+  if (!report.why_not_checked.empty()) {
+    text += fmt::format("  not checked: {}\n", report.why_not_checked);
+  }
   return text + fmt::format("  this file is for machines with {}; keep '{}' for others\n",
                             report.machine, options.model);
 }
@@ -38,6 +42,7 @@ void Run(const Options& options) {
   request.model = options.model;
   request.output = options.output;
   request.disabled_passes = ToPassNames(options.disabled_passes);
+  request.is_checked = options.is_checked;
   Print(Summarize(options, tasks::OptimizeForMachine(request)));
 }
 
@@ -55,6 +60,7 @@ void AddOptimizeCommand(CLI::App& program) {
       ->required()
       ->type_name("FILE");
   AddPassOption(*command, options->disabled_passes);
+  AddCheckOption(*command, options->is_checked);
   command->footer(
       "This is the last step before a model is deployed. ONNX Runtime writes the graph that it\n"
       "runs on this machine, in which convolutions use a blocked layout. Quantizers of formats\n"

@@ -1,7 +1,6 @@
 // bitpress quantize: writes the quantized model.
 #include <fmt/format.h>
 
-#include <array>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -21,12 +20,6 @@
 namespace bitpress::apps {
 namespace {
 
-enum class Check { kAuto, kOn, kOff };
-constexpr std::array<std::pair<std::string_view, Check>, 3> kChecks{
-    {{"auto", Check::kAuto}, {"on", Check::kOn}, {"off", Check::kOff}}};
-constexpr std::array<std::pair<std::string_view, bool>, 2> kSwitches{
-    {{"on", true}, {"off", false}}};
-
 struct Options {
   std::string model;
   std::string output;
@@ -39,7 +32,7 @@ struct Options {
   std::string command_line;
   std::vector<std::string> disabled_passes;
   bool is_external = false;
-  Check check = Check::kAuto;
+  bool is_checked = true;
   size_t num_threads = 0;
 };
 
@@ -105,7 +98,7 @@ void Run(const Options& options) {
   request.apply = options.apply;
   if (options.is_external) request.external_data = graph::ExternalData::kAlways;
   request.num_threads = options.num_threads;
-  if (options.check != Check::kAuto) request.is_checked = options.check == Check::kOn;
+  request.is_checked = options.is_checked;
   if (options.plan_file.empty()) {
     if (options.config.config.empty()) {
       throw CLI::RequiredError("--config NAME or --plan FILE");
@@ -185,17 +178,14 @@ void AddForms(CLI::App& command, Options& options) {
       "QuantizeLinear; qoperator: QLinearConv, QLinearMatMul, QGemm and other operators on "
       "integers");
   AddWordOption<bool>(
-      command, "--portable", options.apply.is_portable, kSwitches,
+      command, "--portable", options.apply.is_portable, kSwitchWords,
       "the need for Bitpress's operator library. on (default): quantizers are also written as "
       "functions of standard operators, so that the model runs without the library, but slower; "
       "off: the model runs with the library only");
   command.add_flag("--external-data", options.is_external,
                    "store the weights in a file of their own, OUTPUT.data; models over 2 GB always "
                    "do");
-  AddWordOption<Check>(
-      command, "--check", options.check, kChecks,
-      "check the written model as `bitpress check` does. auto (default): if the model has at most "
-      "100 MB");
+  AddCheckOption(command, options.is_checked);
   command
       .add_option("--report", options.page,
                   "also write a page about the model to this HTML file (see `bitpress report`)")

@@ -65,6 +65,12 @@ std::string DescribeDynamicConvolutions(size_t count) {
 std::string DescribeTarget(const deploy::TargetReport& report, size_t max_float_nodes,
                            size_t max_saturating_nodes) {
   std::string text = DescribeRun(report);
+  if (!report.checker_error.empty()) {
+    text += fmt::format("  WARNING: {}\n", report.checker_error);
+  }
+  if (report.is_run && !report.is_described) {
+    text += "  its operators were not counted, because it is large: see `bitpress check`\n";
+  }
   if (!report.library_operators.empty()) {
     text += fmt::format("  needs our library: {}\n", CountAll(report.library_operators));
   }

@@ -26,7 +26,11 @@ void Run(tasks::UnpackOptions options) {
   if (options.drop_quantizers) {
     text += fmt::format(", {} quantizers taken out", report.num_quantizers);
   }
-  Print(text + "\n");
+  text += "\n";
+  if (!report.why_not_checked.empty()) {
+    text += fmt::format("  not checked: {}\n", report.why_not_checked);
+  }
+  Print(text);
 }
 
 }  // namespace
@@ -48,6 +52,7 @@ void AddUnpackCommand(CLI::App& program) {
   command->add_flag_callback(
       "--external-data", [options] { options->external_data = graph::ExternalData::kAlways; },
       "store the weights in a file of their own, OUTPUT.data");
+  AddCheckOption(*command, options->is_checked);
   AddThreadsOption(*command, options->num_threads);
   command->footer(
       "Examples:\n"

@@ -2,12 +2,18 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/words.h"
 
 namespace bitpress::apps {
+
+inline constexpr std::array<std::pair<std::string_view, bool>, 2> kSwitchWords{
+    {{"on", true}, {"off", false}}};
 
 // Adds an option that takes one of `words` and writes its meaning to `value`, which must outlive
 // the command. Another word is an error that lists all words and suggests the nearest.

@@ -270,12 +270,16 @@ void BindReports(nb::module_& module) {
       .def_ro("num_weights", &UnpackReport::num_weights)
       .def_ro("num_quantizers", &UnpackReport::num_quantizers, "Quantizers that were removed.")
       .def_ro("input_bytes", &UnpackReport::input_bytes)
-      .def_ro("output_bytes", &UnpackReport::output_bytes);
+      .def_ro("output_bytes", &UnpackReport::output_bytes)
+      .def_ro("why_not_checked", &UnpackReport::why_not_checked,
+              "Why the model was not checked although that was asked for; empty otherwise.");
   using tasks::OptimizeReport;
   nb::class_<OptimizeReport>(module, "OptimizeReport", "The results of optimize.")
       .def_ro("machine", &OptimizeReport::machine)
       .def_ro("input_bytes", &OptimizeReport::input_bytes)
-      .def_ro("output_bytes", &OptimizeReport::output_bytes);
+      .def_ro("output_bytes", &OptimizeReport::output_bytes)
+      .def_ro("why_not_checked", &OptimizeReport::why_not_checked,
+              "Why the model was not checked although that was asked for; empty otherwise.");
 }
 
 }  // namespace bitpress::python

@@ -121,8 +121,8 @@ std::string Search(const Path& model, const Path& output, const std::optional<Pa
 std::string Autotune(const Path& model, const Path& output, const SampleArguments& samples,
                      const SampleArguments& validation,
                      const std::vector<plan::QuantConfig>& configs, double tolerable_loss,
-                     const nb::object& metric, size_t max_trials, bool as_is, size_t batch_size,
-                     size_t num_threads, nb::object progress) {
+                     const nb::object& metric, size_t max_trials, bool check, bool as_is,
+                     size_t batch_size, size_t num_threads, nb::object progress) {
   Work work(std::move(progress));
   tasks::AutotuneOptions options;
   options.model = model;
@@ -134,6 +134,7 @@ std::string Autotune(const Path& model, const Path& output, const SampleArgument
   options.tolerable_loss = tolerable_loss;
   options.metric = MetricOf(metric, work);
   options.max_trials = max_trials;
+  options.is_checked = check;
   options.preparation = as_is ? rewrite::Preparation::kAsIs : rewrite::Preparation::kOptimize;
   options.batch_size = batch_size;
   options.num_threads = num_threads;
@@ -173,8 +174,8 @@ void BindSearch(nb::module_& module) {
   module.def("search", &Search, "model"_a, "output"_a, "picture"_a.none(), "samples"_a, "space"_a,
              "goals"_a, "metric"_a.none(), "batch_size"_a, "progress"_a.none());
   module.def("autotune", &Autotune, "model"_a, "output"_a, "samples"_a, "validation"_a, "configs"_a,
-             "tolerable_loss"_a, "metric"_a.none(), "max_trials"_a, "as_is"_a, "batch_size"_a,
-             "num_threads"_a, "progress"_a.none());
+             "tolerable_loss"_a, "metric"_a.none(), "max_trials"_a, "check"_a, "as_is"_a,
+             "batch_size"_a, "num_threads"_a, "progress"_a.none());
 }
 
 }  // namespace bitpress::python

@@ -40,7 +40,7 @@ struct QuantizeArguments {
   int accuracy_level = 4;
   bool portable = true;
   bool external_data = false;
-  std::optional<bool> check;
+  bool check = true;
   bool as_is = false;
   size_t num_threads = 0;
 };
@@ -84,7 +84,7 @@ void BindQuantize(nb::module_& module) {
       .def_rw("accuracy_level", &QuantizeArguments::accuracy_level)
       .def_rw("portable", &QuantizeArguments::portable)
       .def_rw("external_data", &QuantizeArguments::external_data)
-      .def_rw("check", &QuantizeArguments::check, nb::arg().none())
+      .def_rw("check", &QuantizeArguments::check)
       .def_rw("as_is", &QuantizeArguments::as_is)
       .def_rw("num_threads", &QuantizeArguments::num_threads);
   module.def("quantize", &Quantize, "model"_a, "output"_a, "samples"_a, "arguments"_a,
@@ -181,7 +181,8 @@ tasks::InspectReport Inspect(const Path& model) {
 }
 
 tasks::UnpackReport Unpack(const Path& model, const Path& output, bool drop_quantizers,
-                           bool external_data, size_t num_threads, nb::object progress) {
+                           bool external_data, bool check, size_t num_threads,
+                           nb::object progress) {
   Work work(std::move(progress));
   const tasks::UnpackOptions options{.model = model,
                                      .output = output,
@@ -189,14 +190,17 @@ tasks::UnpackReport Unpack(const Path& model, const Path& output, bool drop_quan
                                      .external_data = external_data
                                                           ? graph::ExternalData::kAlways
                                                           : graph::ExternalData::kIfNeeded,
+                                     .is_checked = check,
                                      .num_threads = num_threads,
                                      .progress = work.Sink()};
   return work.Run([&] { return tasks::Unpack(options); });
 }
 
-tasks::OptimizeReport Optimize(const Path& model, const Path& output) {
+tasks::OptimizeReport Optimize(const Path& model, const Path& output, bool check) {
   Work work{nb::none()};
-  return work.Run([&] { return tasks::OptimizeForMachine({.model = model, .output = output}); });
+  return work.Run([&] {
+    return tasks::OptimizeForMachine({.model = model, .output = output, .is_checked = check});
+  });
 }
 
 }  // namespace
@@ -227,8 +231,8 @@ void BindWork(nb::module_& module) {
              "quantized"_a.none(), "as_is"_a, "batch_size"_a, "num_threads"_a, "progress"_a.none());
   module.def("inspect", &Inspect, "model"_a);
   module.def("unpack", &Unpack, "model"_a, "output"_a, "drop_quantizers"_a, "external_data"_a,
-             "num_threads"_a, "progress"_a.none());
-  module.def("optimize", &Optimize, "model"_a, "output"_a);
+             "check"_a, "num_threads"_a, "progress"_a.none());
+  module.def("optimize", &Optimize, "model"_a, "output"_a, "check"_a);
 }
 
 }  // namespace bitpress::python

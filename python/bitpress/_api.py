@@ -163,7 +163,7 @@ def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None
              plan: Union[PathLike, Plan, None] = None, calibration: Optional[PathLike] = None, image: str = "",
              labels: Optional[PathLike] = None, samples: int = 0, rules: Sequence[Rule] = (), storage: str = "packed",
              target: str = "portable", accuracy_level: int = 4, form: str = "qdq", portable: bool = True,
-             external_data: bool = False, check: Optional[bool] = None, as_is: bool = False, threads: int = 0,
+             external_data: bool = False, check: bool = True, as_is: bool = False, threads: int = 0,
              progress: Progress = None, **settings: Any) -> _native.QuantizeReport:
     """Writes the quantized model.
 
@@ -186,7 +186,7 @@ def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None
         form: of integers: `qdq` or `qoperator`.
         portable: quantizers also as functions of standard operators, for sessions without our library.
         external_data: the weights in a file of their own, beside the model.
-        check: load the result and run a sample (default: up to 100 MB).
+        check: load the result and run a sample, in a process of its own, before it is put in its place.
         as_is: do not fold constants and BatchNorm first.
         threads: 0: one per core.
         progress: called with (stage, done, total); True, False, or None: a bar where standard error is a terminal.
@@ -306,19 +306,25 @@ def inspect(model: Model) -> _native.InspectReport:
         return _native.inspect(path)
 
 
-def unpack(model: Model, output: PathLike, *, drop_quantizers: bool = False, external_data: bool = False, threads: int = 0,
-           progress: Progress = None) -> _native.UnpackReport:
+def unpack(model: Model, output: PathLike, *, drop_quantizers: bool = False, external_data: bool = False, check: bool = True,
+           threads: int = 0, progress: Progress = None) -> _native.UnpackReport:
     """Writes the float equivalent of a packed model: weights as the floats that their codes mean.
+
+    Arguments that are not listed are those of quantize().
 
     Args:
         drop_quantizers: take the quantizers of activations out as well; the outputs change.
     """
+    use_onnxruntime()
     with model_file(model) as path, Reporting(progress) as callback:
-        return _native.unpack(path, Path(output), drop_quantizers, external_data, _count("threads", threads), callback)
+        return _native.unpack(path, Path(output), drop_quantizers, external_data, check, _count("threads", threads), callback)
 
 
-def optimize(model: Model, output: PathLike) -> _native.OptimizeReport:
-    """Makes a model faster on machines like this one, with the same outputs; the last step before it is deployed."""
+def optimize(model: Model, output: PathLike, *, check: bool = True) -> _native.OptimizeReport:
+    """Makes a model faster on machines like this one, with the same outputs; the last step before it is deployed.
+
+    Arguments are as of quantize().
+    """
     use_onnxruntime()
     with model_file(model) as path:
-        return _native.optimize(path, Path(output))
+        return _native.optimize(path, Path(output), check)

@@ -152,7 +152,8 @@ def autotune(model: Model, output: PathLike, data: Data, *, configs: Sequence[Co
              metric: Optional[Metric] = None, max_trials: int = 100, validation: Optional[Data] = None,
              validation_labels: Union[PathLike, Sequence[int], None] = None, image: str = "",
              labels: Union[PathLike, Sequence[int], None] = None, samples: int = 100, validation_samples: int = 0,
-             batch_size: int = 20, as_is: bool = False, threads: int = 0, progress: Progress = None) -> Dict[str, Any]:
+             batch_size: int = 20, check: bool = True, as_is: bool = False, threads: int = 0,
+             progress: Progress = None) -> Dict[str, Any]:
     """Tries configurations in their order, and writes the model of the first that loses little enough, else of the best.
 
     Arguments that are not listed are those of quantize().
@@ -175,6 +176,6 @@ def autotune(model: Model, output: PathLike, data: Data, *, configs: Sequence[Co
             sample_arguments(validation, validation_labels, "" if validation is None else image, validation_samples) as measured, \
             Reporting(progress) as callback:
         made = [_config(config, (), {}) for config in configs]
-        report: Dict[str, Any] = json.loads(_native.autotune(path, Path(output), source, measured, made, tolerable_loss, metric, max_trials,
+        report: Dict[str, Any] = json.loads(_native.autotune(path, Path(output), source, measured, made, tolerable_loss, metric, max_trials, check,
                                                              as_is, _count("batch_size", batch_size, 1), _count("threads", threads), callback))
     return report

@@ -98,6 +98,12 @@ void AtomicFile::Write(const void* data, size_t num_bytes) {
   }
 }
 
+std::filesystem::path AtomicFile::ReadablePath(bool beside) {
+  if (beside && temporary_.empty()) GiveName();
+  if (!temporary_.empty()) return temporary_;
+  return fmt::format("/proc/{}/fd/{}", ::getpid(), descriptor_);
+}
+
 void AtomicFile::Commit() {
   if (::fsync(descriptor_) != 0) FailIo("write");
   if (temporary_.empty()) GiveName();

@@ -35,6 +35,11 @@ class AtomicFile {
   // Returns the file descriptor, for writing to it directly. This object owns it.
   int descriptor() const { return descriptor_; }
 
+  // Returns a path under which this process and others of the user can read what was written,
+  // before Commit and while this object lives. `beside` gives the file a temporary name in its
+  // folder, so that relative names in it can be followed; otherwise it may stay without a name.
+  std::filesystem::path ReadablePath(bool beside);
+
   // Makes the file visible under its name. Throws Error(kIo), and the written data are gone then.
   void Commit();
 

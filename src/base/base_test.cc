@@ -13,7 +13,9 @@
 #include <thread>
 
 #include "base/atomic_file.h"
+#include "base/available_memory.h"
 #include "base/check.h"
+#include "base/child_process.h"
 #include "base/error.h"
 #include "base/messages.h"
 #include "base/spillable_array.h"
@@ -310,6 +312,75 @@ TEST_F(AtomicFileTest, BadPathsAreErrors) {
   EXPECT_THROW(ReadFile(folder_ / "one"), Error);
   EXPECT_THROW(ReadFile(folder_ / "missing"), Error);
   EXPECT_THROW(ReadFile(folder_.path()), Error);
+}
+
+TEST_F(AtomicFileTest, CanBeReadBeforeCommit) {
+  const fs::path path = folder_.path() / "f";
+  for (const bool beside : {false, true}) {
+    AtomicFile file(path);
+    file.Write("new");
+    const fs::path readable = file.ReadablePath(beside);
+    EXPECT_EQ(ReadFile(readable), "new");
+    if (beside) {
+      EXPECT_EQ(readable.parent_path(), folder_.path());
+    }
+    EXPECT_FALSE(fs::exists(path));
+  }
+  EXPECT_EQ(folder_.NumFiles(), 0U);
+}
+
+TEST(RunProgram, TellsHowItEnded) {
+  const TemporaryFolder folder;
+  const auto run = [&](const std::string& script) {
+    return RunProgram("/bin/sh", {"-c", script}, {{"BITPRESS_TEST_WORD", "a word"}},
+                      folder / "log");
+  };
+  EXPECT_EQ(run("exit 0").Describe(), "exit code 0");
+  EXPECT_EQ(run("exit 3").Describe(), "exit code 3");
+  const ChildEnd end = run("echo to the log; echo and errors >&2; kill -ABRT $$");
+  EXPECT_EQ(end.signal, SIGABRT);
+  EXPECT_EQ(end.Describe(), "signal 6 (Aborted)");
+  EXPECT_EQ(ReadFile(folder / "log"), "to the log\nand errors\n");
+  run("echo \"$BITPRESS_TEST_WORD\"; read line || echo no input");
+  EXPECT_EQ(ReadFile(folder / "log"), "a word\nno input\n");
+}
+
+TEST(RunProgram, SignalsThatTheCallerIgnoresReachIt) {
+  const TemporaryFolder folder;
+  const auto before = std::signal(SIGTERM, SIG_IGN);
+  const ChildEnd end = RunProgram("/bin/sh", {"-c", "kill -TERM $$; exit 0"}, {}, folder / "log");
+  std::signal(SIGTERM, before);
+  EXPECT_EQ(end.signal, SIGTERM);
+}
+
+TEST(RunProgram, SaysWhatCannotBeStarted) {
+  const TemporaryFolder folder;
+  const std::string message = ExpectError(
+      ErrorCode::kRuntime, [&] { RunProgram(folder / "missing", {}, {}, folder / "log"); });
+  EXPECT_NE(message.find("missing"), std::string::npos) << message;
+  ExpectError(ErrorCode::kIo, [&] { RunProgram("/bin/true", {}, {}, folder / "no" / "log"); });
+}
+
+TEST(AvailableMemory, IsThereAndCanBeLimited) {
+  const auto available = AvailableMemory();
+  ASSERT_TRUE(available);
+  EXPECT_GT(*available, 1'000'000U);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  constexpr uint64_t kLimit = 200'000'000;
+  EXPECT_EXIT(
+      {
+        LimitMemory(kLimit);
+        bool has_failed = false;
+        try {
+          const std::vector<char> bytes(2 * kLimit, 'x');
+          has_failed = bytes[kLimit] != 'x';
+        } catch (const std::bad_alloc&) {
+          has_failed = true;
+        }
+        std::_Exit(has_failed ? 0 : 4);
+      },
+      testing::ExitedWithCode(0), "");
+#endif
 }
 
 }  // namespace

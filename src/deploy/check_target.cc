@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -187,36 +186,57 @@ Tensor MadeUp(const runtime::ValueDescription& input) {
 
 }  // namespace
 
-size_t TargetReport::num_integer_nodes() const {
-  size_t count = 0;
-  for (const auto& [op_type, number] : integer_operators) count += number;
-  return count;
-}
-
-TargetReport CheckTarget(const std::filesystem::path& model, const std::vector<Tensor>& sample) {
+TargetReport CheckTarget(const std::filesystem::path& model, const std::vector<Tensor>& sample,
+                         const CheckTargetOptions& options) {
   TargetReport report;
+  const auto begin = [&](std::string_view step) {
+    if (options.on_stage) options.on_stage(fmt::format("{}, {},", report.runtime, step));
+  };
+  if (options.on_stage) options.on_stage("the start of ONNX Runtime");
   report.runtime = "ONNX Runtime " + runtime::OrtVersion();
   report.is_made_up = sample.empty();
   try {
-    report.library_operators = LibraryOperators(Model::Load(model));
+    begin("before it loads the model");
+    {
+      const Model written = Model::Load(model);
+      report.library_operators = LibraryOperators(written);
+      try {
+        written.CheckInFull();
+      } catch (const Error& error) {
+        report.checker_error = error.what();
+      }
+    }
+    begin("loading the model");
     const ScratchFolder folder;
-    const std::filesystem::path optimized = folder.path() / "optimized.onnx";
-    runtime::OptimizeAs(runtime::Optimization::kAll, model, optimized);
-    // The model is optimized already, so that this is fast.
-    runtime::Session session(optimized, {.optimization = runtime::Optimization::kNone});
+    std::filesystem::path loaded = model;
+    runtime::SessionOptions session_options;
+    if (options.is_described) {
+      loaded = folder.path() / "optimized.onnx";
+      runtime::OptimizeAs(runtime::Optimization::kAll, model, loaded);
+      // The model is optimized already, so that this is fast.
+      session_options.optimization = runtime::Optimization::kNone;
+    }
+    runtime::Session session(loaded, session_options);
     report.is_loaded = true;
-    const Model graph = Model::Load(optimized);
-    OptimizedGraph(graph).Describe(report);
     std::vector<Tensor> inputs = sample;
     if (sample.empty()) {
       for (const runtime::ValueDescription& input : session.inputs()) {
         inputs.push_back(MadeUp(input));
       }
     }
+    std::optional<Model> graph;
+    if (options.is_described) {
+      graph = Model::Load(loaded);
+      OptimizedGraph(*graph).Describe(report);
+      report.is_described = true;
+    }
+    begin("running the model");
     const std::vector<Tensor> outputs = session.Run(inputs);
     report.is_run = true;
+    if (!graph) return report;
+    begin("simulating another processor");
     report.processor.processor = evaluate::ThisProcessor();
-    report.processor.nodes = evaluate::FindSaturatingNodes(graph);
+    report.processor.nodes = evaluate::FindSaturatingNodes(*graph);
     // A made-up sample would say nothing about the loss.
     if (!report.processor.nodes.empty() && !sample.empty()) {
       evaluate::OtherProcessor(model, {}, report.processor).Compare(inputs, outputs, 1);
@@ -226,24 +246,6 @@ TargetReport CheckTarget(const std::filesystem::path& model, const std::vector<T
     report.error = error.what();
   }
   return report;
-}
-
-nlohmann::ordered_json ToJson(const TargetReport& report) {
-  nlohmann::ordered_json json = {{"runtime", report.runtime},
-                                 {"is_loaded", report.is_loaded},
-                                 {"is_run", report.is_run},
-                                 {"is_made_up", report.is_made_up},
-                                 {"error", report.error},
-                                 {"num_integer_nodes", report.num_integer_nodes()},
-                                 {"integer_operators", report.integer_operators},
-                                 {"float_nodes", nlohmann::ordered_json::array()},
-                                 {"processor", ToJson(report.processor)},
-                                 {"library_operators", report.library_operators}};
-  for (const FloatNode& node : report.float_nodes) {
-    json["float_nodes"].push_back(
-        {{"name", node.name}, {"op_type", node.op_type}, {"reason", node.reason}});
-  }
-  return json;
 }
 
 }  // namespace bitpress::deploy

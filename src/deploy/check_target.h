@@ -5,9 +5,11 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/tensor.h"
@@ -30,6 +32,12 @@ struct TargetReport {
   // No sample was given. The model ran on zeros and noise, with unknown dimensions as 1.
   bool is_made_up = false;
   std::string error;  // error of loading or running; "" if there was none
+  // The end of the process that checked, "signal 6 (Aborted)"; "" if it ended as it should.
+  std::string crash;
+  // The objection of ONNX's checker, with types and shapes inferred; "" if it has none.
+  std::string checker_error;
+  // The operators were counted and described.
+  bool is_described = false;
   // Number of operators on integers by type: "QLinearConv" -> 49. Operators that only move codes
   // count under their own name.
   std::map<std::string, size_t> integer_operators;
@@ -44,12 +52,25 @@ struct TargetReport {
   size_t num_integer_nodes() const;
 };
 
-// Loads a model and runs it on a sample. `sample` has a tensor for each input of the model; empty:
-// a sample is made up. An error of the model is in the report's `error` and is not thrown. Throws
-// Error(kIo) if temporary files cannot be written.
-TargetReport CheckTarget(const std::filesystem::path& model, const std::vector<Tensor>& sample);
+struct CheckTargetOptions {
+  // Describes the operators of the graph that ONNX Runtime made of the model, and what another kind
+  // of processor computes. That takes a temporary file as large as the optimized model.
+  bool is_described = true;
+  // Called before each step with what happens next: "ONNX Runtime 1.31.1, loading the model,". A
+  // crash ends the process, and the last call says where. May be empty.
+  std::function<void(std::string_view)> on_stage;
+};
+
+// Loads a model and runs it on a sample, in this process: see CheckInProcess. `sample` has a tensor
+// for each input of the model; empty: a sample is made up. An error of the model is in the report's
+// `error` and is not thrown. Throws Error(kIo) if temporary files cannot be written,
+// Error(kRuntime) if there is no ONNX Runtime.
+TargetReport CheckTarget(const std::filesystem::path& model, const std::vector<Tensor>& sample,
+                         const CheckTargetOptions& options = {});
 
 // Returns the report in JSON: the fields above by name.
 nlohmann::ordered_json ToJson(const TargetReport& report);
+// Reads what ToJson wrote. REQUIRES: ToJson wrote it.
+TargetReport TargetReportFromJson(const nlohmann::ordered_json& json);
 
 }  // namespace bitpress::deploy

@@ -96,4 +96,24 @@ nlohmann::ordered_json ToJson(const ProcessorReport& report) {
   return json;
 }
 
+ProcessorReport ProcessorReportFromJson(const nlohmann::ordered_json& json) {
+  ProcessorReport report;
+  report.processor =
+      json.at("kind") == "exact" ? ProcessorKind::kExact : ProcessorKind::kSaturating;
+  json.at("is_simulated").get_to(report.is_simulated);
+  for (const auto& node : json.at("saturating_nodes")) {
+    report.nodes.push_back({.name = node.at("name"),
+                            .op_type = node.at("op_type"),
+                            .num_pairs = node.at("num_pairs"),
+                            .num_all_pairs = node.at("num_all_pairs")});
+  }
+  json.at("num_samples").get_to(report.num_samples);
+  if (json.at("is_compared").get<bool>()) {
+    report.sqnr_db = json.at("sqnr_db").is_null() ? std::numeric_limits<double>::infinity()
+                                                  : json.at("sqnr_db").get<double>();
+  }
+  json.at("not_simulated").get_to(report.not_simulated);
+  return report;
+}
+
 }  // namespace bitpress::evaluate

@@ -37,6 +37,8 @@ struct ProcessorReport {
   bool is_harmful() const { return sqnr_db && *sqnr_db < 30; }
 };
 nlohmann::ordered_json ToJson(const ProcessorReport& report);
+// Reads what ToJson wrote. REQUIRES: ToJson wrote it.
+ProcessorReport ProcessorReportFromJson(const nlohmann::ordered_json& json);
 // Returns a sentence for people: "sums of 8-bit products can saturate in 3 operators; on 20 samples
 // outputs are 12.1 dB (SQNR) from those with VNNI". REQUIRES: report.nodes is not empty.
 std::string DescribeSaturation(const ProcessorReport& report);

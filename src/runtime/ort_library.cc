@@ -1,7 +1,9 @@
 #include "runtime/ort_library.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <memory>
@@ -22,6 +24,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLibraryName = "libonnxruntime.so.1";
 constexpr const char* kOperatorLibraryName = "libbitpress_ops.so";
+constexpr const char* kProgramName = "bitpress";
 
 struct OpenLibrary {
   fs::path path;
@@ -180,6 +183,27 @@ std::filesystem::path FindOperatorLibrary() {
   std::error_code ignored;
   for (const fs::path& place : OwnPlaces(kOperatorLibraryName)) {
     if (fs::exists(place, ignored)) return place;
+  }
+  return {};
+}
+
+std::filesystem::path ChosenOrtLibrary() {
+  LibraryState& state = State();
+  const std::lock_guard lock(state.mutex);
+  return state.open ? state.open->path : state.wanted;
+}
+
+std::filesystem::path FindProgram() {
+  // The folder of our library goes first, because a script of the same name may lie beside the
+  // running program, such as a Python interpreter.
+  std::vector<fs::path> folders = OwnFolders();
+  std::ranges::reverse(folders);
+  for (const fs::path& folder : folders) {
+    for (const fs::path& place :
+         {folder / kProgramName, folder.parent_path() / "bin" / kProgramName}) {
+      std::error_code ignored;
+      if (fs::is_regular_file(place, ignored) && ::access(place.c_str(), X_OK) == 0) return place;
+    }
   }
   return {};
 }

@@ -24,6 +24,14 @@ std::string OrtVersion();
 // Opens the library and returns its file. Throws as OrtVersion.
 std::filesystem::path OrtLibraryPath();
 
+// Returns the file of the library that is open, or that SetOrtLibraryPath named; empty if neither.
+// Opens nothing.
+std::filesystem::path ChosenOrtLibrary();
+
+// Returns the path of the program `bitpress` beside this code's own library or beside the running
+// program, or in ../bin of them; empty if it is nowhere. It may be the running program.
+std::filesystem::path FindProgram();
+
 // Returns the path of libbitpress_ops.so beside the running program, in ../lib of it, or beside
 // this code's own library; empty if it is nowhere.
 std::filesystem::path FindOperatorLibrary();

@@ -82,7 +82,7 @@ void QuantizeTo(const fs::path& output, const AutotuneOptions& options,
   quantize.output = output;
   quantize.config = config;
   quantize.preparation = options.preparation;
-  quantize.is_checked = false;
+  quantize.is_checked = options.is_checked;
   Quantize(quantize);
 }
 

@@ -39,6 +39,7 @@ struct AutotuneOptions : RunOptions {
   ModelMetric metric;
   size_t max_trials = 100;
   rewrite::Preparation preparation = rewrite::Preparation::kOptimize;
+  bool is_checked = true;  // each model is loaded and run before it is tried, see WriteModel
   size_t batch_size = 20;
 };
 

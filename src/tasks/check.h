@@ -3,10 +3,12 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
+#include <vector>
 
+#include "base/tensor.h"
 #include "data/source.h"
 #include "deploy/check_target.h"
+#include "graph/model.h"
 
 namespace bitpress::tasks {
 
@@ -17,8 +19,13 @@ struct CheckOptions {
   data::SampleSpec samples;
 };
 
-// Reports how ONNX Runtime on this machine loads and runs a model. Errors in running it are in the
-// report. Throws Error if the file is no model or there is no sample.
+// Reports how ONNX Runtime on this machine loads and runs a model, in a process of its own. Errors
+// in running it are in the report, a crash of ONNX Runtime too. Throws Error if the file is no
+// model, if there is no sample, or if it could not be checked.
 deploy::TargetReport CheckTarget(const CheckOptions& options);
+
+// Returns the first sample for a model, a batch if the model has a fixed one. Empty if no samples
+// are given or the model has no inputs. Throws Error.
+std::vector<Tensor> FirstSample(const graph::Model& model, const data::SampleSpec& samples);
 
 }  // namespace bitpress::tasks

@@ -1,6 +1,7 @@
 #include "tasks/optimize.h"
 
 #include <system_error>
+#include <utility>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -10,6 +11,7 @@
 #include "runtime/machine.h"
 #include "runtime/optimize.h"
 #include "tasks/passes.h"
+#include "tasks/write_model.h"
 
 namespace bitpress::tasks {
 namespace fs = std::filesystem;
@@ -42,7 +44,11 @@ OptimizeReport OptimizeForMachine(const OptimizeOptions& options) {
     model.SetMetadata(runtime::kMachineMetadata, report.machine);
     model.Check();
   });
-  report.output_bytes = model.Save(options.output);
+  WrittenModel written = WriteModel(
+      std::move(model),
+      {.output = options.output, .given = options.model, .is_checked = options.is_checked});
+  report.output_bytes = written.num_bytes;
+  report.why_not_checked = std::move(written.why_not_checked);
   return report;
 }
 

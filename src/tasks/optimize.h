@@ -15,6 +15,7 @@ struct OptimizeOptions {
   std::filesystem::path model;   // float or quantized
   std::filesystem::path output;  // not `model`, which alone runs elsewhere. Written as by Quantize
   graph::PassNames disabled_passes = {};  // see AllPasses; for bisecting
+  bool is_checked = true;                 // the written model is loaded and run, see WriteModel
 };
 
 struct OptimizeReport {
@@ -22,6 +23,8 @@ struct OptimizeReport {
   deploy::RemovedReorders reorders;
   uint64_t input_bytes = 0;  // size of the files, external data included
   uint64_t output_bytes = 0;
+  // The reason why the model was not checked although that was asked for; empty otherwise.
+  std::string why_not_checked;
 };
 
 // Optimizes a model for machines like this one. It applies ONNX Runtime's full optimizations. Then

@@ -19,10 +19,10 @@
 #include "plan/make_plan.h"
 #include "rewrite/prepare.h"
 #include "tasks/calibrate.h"
-#include "tasks/check.h"
 #include "tasks/passes.h"
 #include "tasks/plan.h"
 #include "tasks/smooth.h"
+#include "tasks/write_model.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -92,24 +92,6 @@ finetune::Finetuned Finetune(graph::Model& model, plan::ResolvedPlan resolved,
   if (most == 0) most = size_t{plan::kDefaultFinetuneSamples};
   return finetune::Finetune(model, std::move(resolved), *OpenSamples(model, options.First(most)),
                             finetune, pool);
-}
-
-// Checks the model that was written. The model is right even if something cannot be read or written
-// here: samples that nothing else needed, or the check's temporary files. Without the temporary
-// files, the report says why nothing was checked.
-void CheckWritten(const QuantizeOptions& options, QuantizeReport& report) {
-  try {
-    report.target = CheckTarget({.model = options.output, .samples = options.samples});
-  } catch (const Error&) {
-    CheckOptions without_samples;
-    without_samples.model = options.output;
-    try {
-      report.target = CheckTarget(without_samples);
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kIo) throw;
-      report.why_not_checked = error.what();
-    }
-  }
 }
 
 // The float model, with the data that its plan depends on.
@@ -200,11 +182,23 @@ void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyO
   if (may_shrink) original = model.Clone();
   for (;;) {
     report.transform = emit::ApplyPlan(model, resolved, apply, pool, options.progress);
-    model.Check();
-    report.output_bytes = model.Save(options.output, options.external_data);
     const uint64_t room = std::max(report.input_bytes, kLeastBytes);
-    if (!original || report.output_bytes <= room) return;
-    if (calibrate::ShrinkFile(resolved, *original, report.output_bytes - room) == 0) return;
+    const auto accepts = [&](uint64_t num_bytes) {
+      return !original || num_bytes <= room ||
+             calibrate::ShrinkFile(resolved, *original, num_bytes - room) == 0;
+    };
+    WrittenModel written = WriteModel(std::move(model), {.output = options.output,
+                                                         .given = options.model,
+                                                         .external_data = options.external_data,
+                                                         .is_checked = options.is_checked,
+                                                         .samples = options.samples,
+                                                         .accepts = accepts});
+    if (written.is_accepted) {
+      report.output_bytes = written.num_bytes;
+      report.target = std::move(written.target);
+      report.why_not_checked = std::move(written.why_not_checked);
+      return;
+    }
     model = original->Clone();
   }
 }
@@ -248,9 +242,6 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
       std::filesystem::remove(JournalOf(options.output), ignored);
     }
   });
-  if (options.is_checked.value_or(report.output_bytes <= kMostCheckedBytes)) {
-    CheckWritten(options, report);
-  }
   return report;
 }
 

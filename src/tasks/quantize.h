@@ -41,18 +41,14 @@ struct QuantizeOptions : RunOptions {
   std::filesystem::path calibration;
   emit::ApplyOptions apply;
   graph::ExternalData external_data = graph::ExternalData::kIfNeeded;
-  // Loads the written model and runs a sample. Nothing: only if the model is no larger than
-  // kMostCheckedBytes, because ONNX Runtime holds a model in memory several times.
-  std::optional<bool> is_checked = std::nullopt;
+  bool is_checked = true;  // the written model is loaded and run, see WriteModel
 };
-inline constexpr uint64_t kMostCheckedBytes = 100'000'000;
 
 struct QuantizeReport {
   plan::QuantPlan plan;
   std::optional<rewrite::EqualizeReport> equalized;
   std::optional<rewrite::SmoothReport> smoothed;
-  // The result of the check. Nothing if no check was asked for, or if its temporary files could not
-  // be written.
+  // The result of the check. Nothing if no check was asked for, or if it was not possible.
   std::optional<deploy::TargetReport> target;
   // The reason why the model was not checked although that was asked for; empty otherwise.
   std::string why_not_checked;
@@ -73,8 +69,8 @@ struct QuantizeReport {
   uint64_t output_bytes = 0;
 };
 
-// Prepares the model, plans (or reads the plan), quantizes, and writes the model. Throws Error;
-// leaves nothing behind then.
+// Prepares the model, plans (or reads the plan), quantizes, and writes the model, which is checked
+// before it stands in its place (write_model.h). Throws Error; leaves nothing behind then.
 QuantizeReport Quantize(const QuantizeOptions& options);
 
 }  // namespace bitpress::tasks

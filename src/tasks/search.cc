@@ -73,7 +73,6 @@ search::Measurement MeasureFinal(const SearchOptions& options, const plan::Quant
   quantize.output = folder.path() / "final.onnx";
   quantize.plan_file = plan_file;
   quantize.preparation = options.preparation;
-  quantize.is_checked = false;
   Quantize(quantize);
   EvaluateOptions evaluate;
   static_cast<RunOptions&>(evaluate) = options;

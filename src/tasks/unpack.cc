@@ -1,5 +1,7 @@
 #include "tasks/unpack.h"
 
+#include <utility>
+
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
@@ -7,6 +9,7 @@
 #include "graph/model.h"
 #include "graph/stored_bytes.h"
 #include "runtime/machine.h"
+#include "tasks/write_model.h"
 #include "weights/unpack_weights.h"
 
 namespace bitpress::tasks {
@@ -22,7 +25,12 @@ UnpackReport Unpack(const UnpackOptions& options) {
     if (options.drop_quantizers) report.num_quantizers = weights::DropQuantizers(model);
     graph::RemoveUnused(model);
     model.Check();
-    report.output_bytes = model.Save(options.output, options.external_data);
+    WrittenModel written = WriteModel(std::move(model), {.output = options.output,
+                                                         .given = options.model,
+                                                         .external_data = options.external_data,
+                                                         .is_checked = options.is_checked});
+    report.output_bytes = written.num_bytes;
+    report.why_not_checked = std::move(written.why_not_checked);
   });
   return report;
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <string>
 
 #include "base/progress.h"
 #include "graph/model.h"
@@ -16,6 +17,7 @@ struct UnpackOptions {
   std::filesystem::path output;  // may be `model` itself; written as by Quantize
   bool drop_quantizers = false;  // removes the quantizers of activations, too
   graph::ExternalData external_data = graph::ExternalData::kIfNeeded;
+  bool is_checked = true;  // the written model is loaded and run, see WriteModel
   size_t num_threads = 0;  // 0: one per core
   ProgressSink progress;   // may be empty
 };
@@ -25,6 +27,8 @@ struct UnpackReport {
   size_t num_quantizers = 0;  // those that were dropped
   uint64_t input_bytes = 0;   // size of the files, external data included
   uint64_t output_bytes = 0;
+  // The reason why the model was not checked although that was asked for; empty otherwise.
+  std::string why_not_checked;
 };
 
 // Writes the float equivalent of a packed model: every weight as the floats that its codes mean.

@@ -1,0 +1,160 @@
+#include "deploy/check_process.h"
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "base/atomic_file.h"
+#include "base/available_memory.h"
+#include "base/child_process.h"
+#include "base/error.h"
+#include "base/messages.h"
+#include "base/scratch_folder.h"
+#include "base/text.h"
+#include "base/version.h"
+#include "graph/model.h"
+#include "runtime/ort_library.h"
+
+namespace bitpress::deploy {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kRequest = "request.json";
+constexpr const char* kAnswer = "answer.json";
+constexpr const char* kStage = "stage.txt";
+constexpr const char* kLog = "log.txt";
+
+void WriteText(const fs::path& path, std::string_view text) {
+  AtomicFile file(path);
+  file.Write(text);
+  file.Commit();
+}
+
+// Returns the content of a file in one line; "" if there is no such file.
+std::string TextIn(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error) ? OneLine(ReadFile(path)) : "";
+}
+
+std::string Dump(const Json& json) {
+  return json.dump(1, ' ', false, Json::error_handler_t::replace);
+}
+
+fs::path SampleFile(const fs::path& folder, size_t input) {
+  return folder / fmt::format("input_{}.pb", input);
+}
+
+// Returns what the child said before it ended, which may be long: the end of it.
+std::string LastWords(const fs::path& folder) {
+  constexpr size_t kMost = 600;
+  std::string text = TextIn(folder / kLog);
+  if (text.size() > kMost) text = "..." + text.substr(text.size() - kMost);
+  return text.empty() ? "" : ": " + text;
+}
+
+// Returns the outcome of a child that ended without an answer.
+CheckOutcome WithoutAnswer(const ChildEnd& end, const fs::path& folder) {
+  if (end.signal == SIGKILL) {
+    return {std::nullopt,
+            "the system or a user ended the check with signal 9; the system does so when memory is "
+            "short"};
+  }
+  const std::string stage = TextIn(folder / kStage);
+  TargetReport report;
+  report.crash = end.Describe();
+  report.error =
+      fmt::format("{} ended with {}{}", stage.empty() ? "the process that checks" : stage,
+                  report.crash, LastWords(folder));
+  return {std::move(report), ""};
+}
+
+// Returns whether the text is about an allocation that failed. ONNX Runtime has no code for it.
+bool IsLackOfMemory(std::string_view error) {
+  constexpr std::array<std::string_view, 4> kWords{"bad_alloc", "Failed to allocate memory",
+                                                   "bad allocation", "not enough memory"};
+  return std::ranges::any_of(
+      kWords, [&](std::string_view word) { return error.find(word) != std::string_view::npos; });
+}
+
+Json Answer(const fs::path& folder, const Json& request) {
+  const auto memory = AvailableMemory();
+  if (memory) LimitMemory(*memory);
+  std::vector<Tensor> sample;
+  for (size_t i = 0; i < request.at("num_inputs").get<size_t>(); ++i) {
+    sample.push_back(graph::LoadTensorProto(SampleFile(folder, i)));
+  }
+  CheckTargetOptions options;
+  options.is_described = request.at("is_described").get<bool>();
+  options.on_stage = [&](std::string_view stage) { WriteText(folder / kStage, stage); };
+  try {
+    const TargetReport report =
+        CheckTarget(request.at("model").get<std::string>(), sample, options);
+    if (!memory || !IsLackOfMemory(report.error)) return ToJson(report);
+  } catch (const std::bad_alloc&) {
+  }
+  return {{"why_not", fmt::format("the check needs more memory than the {} that are free",
+                                  HumanBytes(memory.value_or(0)))}};
+}
+
+}  // namespace
+
+CheckOutcome CheckInProcess(const CheckRequest& request) {
+  const fs::path program = runtime::FindProgram();
+  if (program.empty()) {
+    return {std::nullopt,
+            "the program 'bitpress', which runs the check in a process of its own, is neither "
+            "beside this library or program nor in ../bin of it; install it there"};
+  }
+  const auto memory = AvailableMemory();
+  if (memory && request.num_bytes > *memory) {
+    return {std::nullopt, fmt::format("the model has {}, and {} of memory are free",
+                                      HumanBytes(request.num_bytes), HumanBytes(*memory))};
+  }
+  const ScratchFolder folder;
+  WriteText(folder.path() / kRequest, Dump({{"version", Version()},
+                                            {"model", request.model.string()},
+                                            {"num_inputs", request.sample.size()},
+                                            {"is_described", request.is_described}}));
+  for (size_t i = 0; i < request.sample.size(); ++i) {
+    graph::SaveTensorProto(SampleFile(folder.path(), i), fmt::format("input_{}", i),
+                           request.sample[i]);
+  }
+  std::vector<std::pair<std::string, std::string>> environment;
+  if (const fs::path library = runtime::ChosenOrtLibrary(); !library.empty()) {
+    environment.emplace_back("BITPRESS_ONNXRUNTIME", library.string());
+  }
+  const ChildEnd end =
+      RunProgram(program, {kCheckWord, folder.path().string()}, environment, folder.path() / kLog);
+  std::error_code error;
+  if (!fs::exists(folder.path() / kAnswer, error)) return WithoutAnswer(end, folder.path());
+  const Json answer = Json::parse(ReadFile(folder.path() / kAnswer));
+  if (answer.contains("why_not")) return {std::nullopt, answer["why_not"].get<std::string>()};
+  return {TargetReportFromJson(answer), ""};
+}
+
+void AnswerCheck(const fs::path& folder) {
+  EndWithParent();
+  const Json request = Json::parse(ReadFile(folder / kRequest), nullptr, false);
+  if (!request.is_object() || request.value("version", "") != Version()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "'{}' holds no request of Bitpress {}; the program and the library that starts it must be "
+         "of one version",
+         folder.string(), Version());
+  }
+  Json answer;
+  try {
+    answer = Answer(folder, request);
+  } catch (const Error& error) {
+    // The model is not to blame: ONNX Runtime is not found, or the disk is full.
+    answer = {{"why_not", error.what()}};
+  }
+  WriteText(folder / kAnswer, Dump(answer));
+}
+
+}  // namespace bitpress::deploy

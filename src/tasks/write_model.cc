@@ -1,0 +1,107 @@
+#include "tasks/write_model.h"
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/messages.h"
+#include "deploy/check_process.h"
+#include "graph/staged_model.h"
+#include "tasks/check.h"
+
+namespace bitpress::tasks {
+namespace {
+
+using deploy::CheckOutcome;
+using deploy::TargetReport;
+
+// Returns the first sample. The model is right even if nothing can be read: samples that nothing
+// else needed. It is checked with a made-up sample then.
+std::vector<Tensor> SampleOrNone(const graph::Model& model, const data::SampleSpec& samples) {
+  try {
+    return FirstSample(model, samples);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+// Returns what a report says against the model, and that it says something different from the
+// report about the given model; "" if nothing.
+std::string Objection(const TargetReport& report, const TargetReport* given) {
+  const auto differs = [&](bool is_right_there) { return given == nullptr || is_right_there; };
+  if (!report.crash.empty()) return fmt::format("it crashes ONNX Runtime: {}", report.error);
+  if (!report.is_loaded && differs(given != nullptr && given->is_loaded)) {
+    return fmt::format("it does not load in {}: {}", report.runtime, report.error);
+  }
+  if (report.is_loaded && !report.is_run && differs(given != nullptr && given->is_run)) {
+    return fmt::format("it loads in {} and does not run: {}", report.runtime, report.error);
+  }
+  if (!report.checker_error.empty() && differs(given != nullptr && given->checker_error.empty())) {
+    return report.checker_error;
+  }
+  return "";
+}
+
+// Replaces the name that the file has for now.
+void Rename(std::string& text, const std::string& from, const std::string& to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+// Checks the staged file. Throws Error(kRuntime).
+void Check(const graph::StagedModel& staged, std::vector<Tensor> sample,
+           const WriteModelOptions& options, WrittenModel& written) {
+  deploy::CheckRequest request{.model = staged.path(),
+                               .num_bytes = staged.num_bytes(),
+                               .sample = std::move(sample),
+                               .is_described = staged.num_bytes() <= kMostDescribedBytes};
+  CheckOutcome outcome = deploy::CheckInProcess(request);
+  if (!outcome.report) {
+    written.why_not_checked = outcome.why_not;
+    return;
+  }
+  for (std::string* text : {&outcome.report->error, &outcome.report->checker_error}) {
+    Rename(*text, staged.path().string(), options.output.string());
+  }
+  if (!Objection(*outcome.report, nullptr).empty()) {
+    request.model = options.given;
+    request.is_described = false;
+    const CheckOutcome given = deploy::CheckInProcess(request);
+    const std::string objection =
+        Objection(*outcome.report, given.report ? &*given.report : nullptr);
+    if (!objection.empty()) {
+      Fail(ErrorCode::kRuntime,
+           "'{}' was not written, because the check refused it ({} can switch the check off): {}",
+           options.output.string(), OptionName("check"), objection);
+    }
+  }
+  written.target = std::move(outcome.report);
+}
+
+}  // namespace
+
+WrittenModel WriteModel(graph::Model model, const WriteModelOptions& options) {
+  WrittenModel written;
+  std::vector<Tensor> sample;
+  if (options.is_checked) sample = SampleOrNone(model, options.samples);
+  graph::StagedModel staged(model, options.output, options.external_data);
+  { const graph::Model gone = std::move(model); }
+  written.num_bytes = staged.num_bytes();
+  written.is_accepted = !options.accepts || options.accepts(written.num_bytes);
+  if (!written.is_accepted) return written;
+  if (options.is_checked) {
+    try {
+      Check(staged, std::move(sample), options, written);
+    } catch (const Error& error) {
+      // The disk failed, not the model: there is no place for temporary files.
+      if (error.code() != ErrorCode::kIo) throw;
+      written.why_not_checked = error.what();
+    }
+  }
+  staged.Commit();
+  return written;
+}
+
+}  // namespace bitpress::tasks
