@@ -1,7 +1,12 @@
 #include "emit/dequantize_in_bodies.h"
 
 #include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace bitpress::emit {
@@ -42,10 +47,69 @@ std::vector<Readers> ReadersInBodies(const graph::Model& model, const Node& node
   return readers;
 }
 
+// Returns whether ONNX Runtime moves pairs of quantizers through the operator, or takes it away.
+bool IsMoving(const Node& node) {
+  constexpr std::array<std::string_view, 8> kMoving{"MaxPool", "Reshape",   "Transpose", "Squeeze",
+                                                    "Slice",   "Unsqueeze", "Identity",  "Dropout"};
+  return node.domain().empty() && std::ranges::find(kMoving, node.op_type()) != kMoving.end();
+}
+
+// Returns whether a scale and a zero point stand for all elements, so that they stay right where
+// elements are moved.
+bool HasOneScale(const graph::Model& model, const Node& dequantize) {
+  return dequantize.num_inputs() == 3 && model.InfoOf(dequantize.input(1)).has_shape &&
+         model.InfoOf(dequantize.input(1)).shape.empty();
+}
+
+// Puts a pair behind `value`, which holds moved elements of a dequantized value. The readers in
+// bodies read the pair.
+void InsertPair(graph::Model& model, const std::string& value, const Node& dequantize) {
+  const std::optional<Node> behind = model.NodeBehind(value);
+  const std::optional<Node> producer = model.Producer(value);
+  const std::string codes = model.FreshName(value + "_codes");
+  const std::string quantized = model.FreshName(value + "_quantized");
+  const std::string& scale = dequantize.input(1);
+  const std::string& zero_point = dequantize.input(2);
+  const std::vector<graph::Use> uses = model.AllUses(value);
+  model.InsertNode(
+      {codes + "_quantize", "QuantizeLinear", "", {value, scale, zero_point}, {codes}, {}}, behind,
+      producer);
+  model.InsertNode({quantized + "_dequantize",
+                    "DequantizeLinear",
+                    "",
+                    {codes, scale, zero_point},
+                    {quantized},
+                    {}},
+                   behind, producer);
+  for (graph::Use use : uses) {
+    if (!model.AreInOneGraph(use.node, *producer)) use.node.set_input(use.input_index, quantized);
+  }
+}
+
+// Makes codes of what bodies read of moved elements. Returns whether anything changed.
+bool QuantizeMoved(graph::Model& model) {
+  bool is_modified = false;
+  std::map<std::string, Node> dequantized;  // the DequantizeLinear that a value's elements are from
+  for (const Node& node : model.AllNodes()) {
+    if (IsDequantize(node) && HasOneScale(model, node)) dequantized.emplace(node.output(0), node);
+  }
+  for (const Node& node : model.AllNodes()) {
+    if (!IsMoving(node) || node.num_inputs() == 0) continue;
+    const auto source = dequantized.find(node.input(0));
+    if (source == dequantized.end()) continue;
+    const Node from = source->second;
+    dequantized.emplace(node.output(0), from);
+    if (!model.IsUsedInSubgraph(node.output(0))) continue;
+    InsertPair(model, node.output(0), from);
+    is_modified = true;
+  }
+  return is_modified;
+}
+
 }  // namespace
 
 bool DequantizeInBodies(graph::Model& model) {
-  bool is_modified = false;
+  bool is_modified = QuantizeMoved(model);
   const std::vector<Node> order = model.AllNodes();
   for (const Node& node : order) {
     if (!IsDequantize(node)) continue;
