@@ -203,13 +203,14 @@ class WeightQuantizer {
       tensors.push_back(std::move(result.zero_points));
       return tensors;
     };
+    const bool is_per_block = row.integer->granularity == plan::Granularity::kPerBlock;
     // Scales of half-precision models would have to be FLOAT16 there, too coarse for them; blocks
     // cannot run over several dimensions. Codes of 32 bits have no integer kernel, but ONNX Runtime
-    // fuses their DequantizeLinear all the same, and then refuses the model.
+    // fuses their DequantizeLinear all the same, and then refuses the model. And it makes a
+    // QLinearConv of any Conv between quantizers, which does not run with blocks.
     if (integer_readers_.Contain(row) && storage_ == Storage::kPacked &&
         source.type != DataType::kFloat16 && !row.flatten &&
-        ElementBits(weight->code_type()) < 32) {
-      const bool is_per_block = row.integer->granularity == plan::Granularity::kPerBlock;
+        ElementBits(weight->code_type()) < 32 && !(is_per_block && IsReadByConv(row))) {
       store_.StoreDequantized(target,
                               {weight->code_type(), source.dims, weight->scale_dims(),
                                weight->axis(), is_per_block ? row.integer->block_size : 0},
@@ -228,6 +229,11 @@ class WeightQuantizer {
           [weight, statistics, &pool = pool_] { return weight->Simulate(pool, *statistics); },
           *statistics);
     }
+  }
+
+  static bool IsReadByConv(const TensorPlan& row) {
+    return std::ranges::any_of(row.uses,
+                               [](const plan::TensorUse& use) { return use.op_type == "Conv"; });
   }
 
   void StoreIntegerBias(const std::shared_ptr<const weights::IntegerWeight>& weight,

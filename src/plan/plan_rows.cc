@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "ops/quantizer_nodes.h"
+#include "plan/table_content.h"
 
 namespace bitpress::plan {
 namespace {
@@ -96,6 +97,15 @@ std::string RowMaker::ActivationReason(const std::string& value, const Treatment
                        DataTypeName(info.type));
   }
   if (info.has_shape && info.shape.empty()) return "scalar";
+  if (info.type == DataType::kUndefined && treatment.activation->is_integer() &&
+      !IsDynamic(treatment)) {
+    return "its type is not known, so that no statistics can be gathered";
+  }
+  if (info.type == DataType::kFloat16 && treatment.activation->is_integer()) {
+    // Before opset 19 it takes no FLOAT16, and from then on only with scales of that type, which
+    // are too coarse.
+    return "its type is FLOAT16; integers with a scale are made of FLOAT values only";
+  }
   if (info.type == DataType::kFloat16 &&
       !HasHalfOperator(treatment.config.operators, *treatment.activation)) {
     return "its type is FLOAT16; com.amd.quark's Q/DQ pairs give FLOAT";
@@ -136,6 +146,7 @@ std::optional<TensorPlan> RowMaker::Table(const Node& node, size_t input) const 
   if (!treatment.embedding || rank < 2 || !is_float) return std::nullopt;
   std::string reason = treatment.excluded;
   if (reason.empty()) reason = ConstantReason(value);
+  if (reason.empty()) reason = WhyTableStaysFloat(model_.Initializer(value));
   if (!reason.empty()) return Float(value, Role::kWeight, reason);
   // Blocks run within a row, so that a row can be decoded alone.
   TensorPlan row = Quantized(value, Role::kWeight, *treatment.embedding, treatment, rank - 1);
@@ -165,8 +176,8 @@ TensorPlan RowMaker::IntegerWeight(const Node& node, size_t input, const ops::Op
   } else if (granularity == Granularity::kPerBlock) {
     row.integer->block_size = treatment.config.weight_block_size;
     row.axis = operand.axis;
-    // DequantizeLinear cannot read several dimensions as one row.
-    if (!treatment.activation || !treatment.activation->is_integer()) {
+    // DequantizeLinear cannot read several dimensions as one row. No Conv reads one with blocks.
+    if (!treatment.activation || !treatment.activation->is_integer() || node.op_type() == "Conv") {
       const ops::WeightLayout layout = ops::LayoutWeight(
           node, operand, dims, row.integer->block_size, treatment.config.short_axis);
       row.axis = layout.axis;
@@ -250,7 +261,14 @@ TensorPlan RowMaker::IntegerBias(const Node& node, const std::string& value) con
   const std::string reason = ConstantReason(value);
   if (!reason.empty()) return stays(reason);
   if (node.op_type() == "Gemm" && node.GetFloat("beta", 1) != 1) return stays("beta is not 1");
-  if (model_.Initializer(value).dims.size() != 1) return stays("it is no vector");
+  const std::span<const int64_t> dims = model_.Initializer(value).dims;
+  if (dims.size() != 1) return stays("it is no vector");
+  const std::span<const int64_t> weight = model_.Initializer(node.input(1)).dims;
+  const auto channels = ops::ChannelAxis(node, 1, static_cast<int64_t>(weight.size()));
+  if (channels && dims[0] != weight[static_cast<size_t>(*channels)]) {
+    return stays(fmt::format("it has {} elements for {} outputs", dims[0],
+                             weight[static_cast<size_t>(*channels)]));
+  }
   TensorPlan row;
   row.value = value;
   row.role = Role::kBias;

@@ -56,7 +56,7 @@ constexpr Preset kPresets[] = {
     // Weights only, rounded to nearest in blocks. Activations stay float, and no samples are
     // needed.
     {"INT4_WEIGHTS", "none", "uint4",
-     "embeddings=uint4,weight_symmetric=false,weight_granularity=per_block,weight_block_size=32"},
+     "embeddings=uint8,weight_symmetric=false,weight_granularity=per_block,weight_block_size=32"},
     {"INT8_WEIGHTS", "none", "int8",
      "embeddings=int8,weight_granularity=per_block,weight_block_size=128"},
     {"MATMUL_NBITS", "none", "int4", "weight_granularity=per_block,weight_block_size=128"},

@@ -326,8 +326,16 @@ std::vector<Tensor> QuantizeBias(const graph::HeldInitializer& bias, float input
                                  std::span<const double> lost_means, ThreadPool& pool,
                                  WeightStatistics& statistics) {
   std::vector<float> x = ToFloats(bias);
-  if (lost_means.size() == x.size()) {
-    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(x[i] + lost_means[i]);
+  const bool fits = (is_per_tensor || weight.size() == x.size()) &&
+                    (lost_means.empty() || lost_means.size() == x.size());
+  if (!fits) {
+    Fail(ErrorCode::kInvalidArgument,
+         "'{}' is a bias of {} elements for a weight with {} outputs; int32 biases have one for "
+         "each output: leave it float in the plan",
+         statistics.value, x.size(), lost_means.empty() ? weight.size() : lost_means.size());
+  }
+  for (size_t i = 0; i < lost_means.size(); ++i) {
+    x[i] = static_cast<float>(x[i] + lost_means[i]);
   }
   std::vector<float> scales;
   std::vector<QParams> params;
@@ -335,7 +343,7 @@ std::vector<Tensor> QuantizeBias(const graph::HeldInitializer& bias, float input
     // The product of scales that are far from 1 may be no normal number. Zero would make NaN of a
     // bias of 0, and infinity NaN of its code.
     using Limits = std::numeric_limits<float>;
-    const float product = input_scale * weight[is_per_tensor ? 0 : i % weight.size()].scale;
+    const float product = input_scale * weight[is_per_tensor ? 0 : i].scale;
     scales.push_back(std::clamp(product, Limits::min(), Limits::max()));
     params.push_back({scales.back(), 0});
   }

@@ -1,0 +1,191 @@
+"""Models whose types, operator sets or constants are unusual, but right: they are quantized as any other, or a tensor stays
+float with its reason in plan and summary."""
+
+import json
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+
+
+def random(*shape, scale=0.2, seed=5):
+    return (np.random.default_rng(seed).standard_normal(shape) * scale).astype(np.float32)
+
+
+def save(path, nodes, inputs, outputs, constants, opset=17, domains=()):
+    graph = helper.make_graph(
+        nodes, "unusual", [helper.make_tensor_value_info(*value) for value in inputs],
+        [helper.make_tensor_value_info(*value) for value in outputs],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()])
+    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8 if opset > 14 else 6), path)
+    return path
+
+
+def save_samples(folder, shape, number=8):
+    folder.mkdir()
+    for i in range(number):
+        np.save(folder / f"{i}.npy", random(*shape, scale=1, seed=i))
+    return folder
+
+
+def plan_of(bitpress, model, tmp_path, *options):
+    bitpress.ok("plan", model, "-o", tmp_path / "plan.json", *options)
+    return {row["value"]: row for row in json.loads((tmp_path / "plan.json").read_text())["tensors"]}
+
+
+def run(path, inputs):
+    return onnxruntime.InferenceSession(path).run(None, inputs)
+
+
+def sqnr_db(reference, found):
+    return 10 * np.log10(np.sum(reference**2) / np.sum((reference - found) ** 2))
+
+
+def test_types_behind_operators_of_other_domains_are_written(tmp_path, bitpress):
+    # As in decoders of ONNX Runtime GenAI: inference does not know the type of what a fused operator gives, only that of the
+    # weight behind it.
+    node = helper.make_node
+    nodes = [node("SkipSimplifiedLayerNormalization", ["x", "s", "g"], ["n"], "norm", domain="com.microsoft"),
+             node("MatMul", ["n", "w1"], ["a"], "first"), node("Sigmoid", ["a"], ["b"], "gate"),
+             node("MatMul", ["b", "w2"], ["y"], "second")]
+    model = save(tmp_path / "m.onnx", nodes, [("x", FLOAT, ["N", "T", 64]), ("s", FLOAT, ["N", "T", 64])],
+                 [("y", FLOAT, ["N", "T", 64])], {"g": np.ones(64, np.float32), "w1": random(64, 128), "w2": random(128, 64)},
+                 domains=["com.microsoft"])
+    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT4_WEIGHTS", "--target", "onnxruntime")
+    assert "2 nodes compute from codes" in text and "loads and runs" in text
+    written = onnx.load(tmp_path / "q.onnx")
+    assert all(info.type.tensor_type.elem_type != TensorProto.UNDEFINED for info in written.graph.value_info)
+    inputs = {"x": random(1, 3, 64, scale=1), "s": random(1, 3, 64, scale=1, seed=6)}
+    assert sqnr_db(run(model, inputs)[0], run(tmp_path / "q.onnx", inputs)[0]) > 12
+
+
+@pytest.mark.parametrize("opset", [11, 12])
+def test_attributes_that_a_later_operator_set_has_as_inputs(opset, tmp_path, bitpress):
+    node = helper.make_node
+    nodes = [node("MatMul", ["x", "w1"], ["a"], "first"), node("Relu", ["a"], ["r"], "relu"),
+             node("MatMul", ["r", "w2"], ["b"], "second"), node("Unsqueeze", ["b"], ["y"], "unsqueeze", axes=[1])]
+    model = save(tmp_path / "m.onnx", nodes, [("x", FLOAT, ["N", 16])], [("y", FLOAT, ["N", 1, 8])],
+                 {"w1": random(16, 32), "w2": random(32, 8)}, opset)
+    samples = save_samples(tmp_path / "samples", (1, 16))
+    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8_ADAQUANT", "--data", samples)
+    assert "fine-tuned" in text and "loads and runs" in text
+    inputs = {"x": random(1, 16, scale=1, seed=3)}
+    assert sqnr_db(run(model, inputs)[0], run(tmp_path / "q.onnx", inputs)[0]) > 20
+
+
+def test_operators_whose_schema_gives_one_type(tmp_path, bitpress):
+    node = helper.make_node
+    nodes = [node("Scaler", ["x"], ["scaled"], "scaler", domain="ai.onnx.ml", offset=[0.5], scale=[2.0]),
+             node("MatMul", ["scaled", "w1"], ["a"], "first"), node("Add", ["a", "b1"], ["c"], "bias"),
+             node("Relu", ["c"], ["r"], "relu"), node("MatMul", ["r", "w2"], ["y"], "second")]
+    model = save(tmp_path / "m.onnx", nodes, [("x", FLOAT, ["N", 4])], [("y", FLOAT, ["N", 8])],
+                 {"w1": random(4, 32), "b1": random(32), "w2": random(32, 8)}, domains=["ai.onnx.ml"])
+    samples = save_samples(tmp_path / "samples", (1, 4))
+    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples)
+    assert "activations: 2 uint8" in text and "loads and runs" in text
+
+
+def test_values_of_unknown_type_stay_float(tmp_path, bitpress):
+    node = helper.make_node
+    nodes = [node("SkipSimplifiedLayerNormalization", ["x", "x", "g"], ["n"], "norm", domain="com.microsoft"),
+             node("MatMul", ["n", "w1"], ["y"], "first")]
+    model = save(tmp_path / "m.onnx", nodes, [("x", FLOAT, ["N", "T", 16])], [("y", FLOAT, ["N", "T", 8])],
+                 {"g": np.ones(16, np.float32), "w1": random(16, 8)}, domains=["com.microsoft"])
+    rows = plan_of(bitpress, model, tmp_path, "--config", "INT8")
+    assert "its type is not known" in rows["n"]["reason"]
+    samples = save_samples(tmp_path / "samples", (1, 3, 16))
+    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples)
+    assert "its type is not known" in text and "loads and runs" in text
+
+
+def test_integers_are_made_of_float_values_only(tmp_path, bitpress):
+    half = np.float16
+    node = helper.make_node
+    nodes = [node("Gemm", ["x", "w1", "b1"], ["a"], "first"), node("Relu", ["a"], ["r"], "relu"),
+             node("MatMul", ["r", "w2"], ["y"], "second")]
+    model = save(tmp_path / "m.onnx", nodes, [("x", TensorProto.FLOAT16, ["N", 16])], [("y", TensorProto.FLOAT16, ["N", 8])],
+                 {"w1": random(16, 32).astype(half), "b1": random(32).astype(half), "w2": random(32, 8).astype(half)})
+    samples = tmp_path / "samples"
+    samples.mkdir()
+    for i in range(4):
+        np.save(samples / f"{i}.npy", random(1, 16, scale=1, seed=i).astype(half))
+    options = ("--config", "A8W8", "--set", "placement=all")
+    assert "FLOAT16" in plan_of(bitpress, model, tmp_path, *options)["x"]["reason"]
+    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--data", samples, *options)
+    assert "loads and runs" in text
+    onnx.checker.check_model(tmp_path / "q.onnx", full_check=True)
+
+
+def lookup(path, table, **more):
+    node = helper.make_node
+    nodes = [node("Gather", ["table", "i"], ["h"], "look up"), node("MatMul", ["h", "w"], ["y"], "product")]
+    return save(path, nodes, [("i", INT64, ["N", 4])], [("y", FLOAT, ["N", 4, 32])], {"table": table, "w": random(64, 32)}, **more)
+
+
+def test_tables_with_infinity_stay_float(tmp_path, bitpress):
+    table = random(100, 64)
+    table[3] = -np.inf
+    model = lookup(tmp_path / "m.onnx", table)
+    rows = plan_of(bitpress, model, tmp_path, "--config", "INT4_WEIGHTS")
+    assert rows["table"]["format"] == "float" and "-infinity in row 3" in rows["table"]["reason"]
+    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT4_WEIGHTS")
+    assert "-infinity in row 3" in text
+    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(tmp_path / "q.onnx").graph.initializer}
+    np.testing.assert_array_equal(stored["table"], table)
+
+
+def test_tables_have_eight_bits_unless_asked(tmp_path, bitpress):
+    model = lookup(tmp_path / "m.onnx", random(100, 64))
+    assert plan_of(bitpress, model, tmp_path, "--config", "INT4_WEIGHTS")["table"]["format"] == "uint8"
+    asked = plan_of(bitpress, model, tmp_path, "--config", "INT4_WEIGHTS", "--set", "embeddings=uint4")
+    assert asked["table"]["format"] == "uint4" and asked["w"]["format"] == "uint4"
+    # Both compute from the codes in ONNX Runtime.
+    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT4_WEIGHTS", "--target", "onnxruntime")
+    assert "2 nodes compute from codes" in text and "loads and runs" in text
+    inputs = {"i": np.arange(4).reshape(1, 4)}
+    assert sqnr_db(run(model, inputs)[0], run(tmp_path / "q.onnx", inputs)[0]) > 15
+
+
+def test_rotary_tables_stay_float(tmp_path, bitpress):
+    node = helper.make_node
+    angles = np.arange(64)[:, None] / 10000 ** (np.arange(16) / 16)
+    nodes = [node("Gather", ["cos", "p"], ["c"], "cosines"), node("Gather", ["sin", "p"], ["s"], "sines"),
+             node("MatMul", ["x", "w"], ["q"], "product"), node("Mul", ["q", "c"], ["qc"], "turn"),
+             node("Mul", ["q", "s"], ["qs"], "turn back"), node("Add", ["qc", "qs"], ["y"], "sum")]
+    model = save(tmp_path / "m.onnx", nodes, [("x", FLOAT, ["N", 16]), ("p", INT64, ["N"])], [("y", FLOAT, ["N", 16])],
+                 {"cos": np.cos(angles).astype(np.float32), "sin": np.sin(angles).astype(np.float32), "w": random(16, 16)})
+    rows = plan_of(bitpress, model, tmp_path, "--config", "INT4_WEIGHTS")
+    assert rows["w"]["format"] == "uint4"
+    assert all("rotary" in rows[name]["reason"] for name in ("cos", "sin"))
+
+
+@pytest.mark.parametrize("shape, group", [((16, 1, 3, 3), 16), ((32, 16, 1, 1), 1), ((32, 16, 3, 3), 1), ((32, 4, 3, 3), 4)],
+                         ids=["depthwise", "pointwise", "plain", "grouped"])
+def test_convolutions_with_blocks_between_integers(shape, group, tmp_path, bitpress):
+    node = helper.make_node
+    nodes = [node("Conv", ["x", "w"], ["y"], "conv", group=group)]
+    model = save(tmp_path / "m.onnx", nodes, [("x", FLOAT, ["N", 16, 8, 8])], [("y", FLOAT, ["N", "C", "H", "W"])],
+                 {"w": random(*shape)})
+    samples = save_samples(tmp_path / "samples", (1, 16, 8, 8))
+    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples,
+                       "--set", "weight_granularity=per_block", "--set", "weight_block_size=8")
+    assert "loads and runs" in text
+    inputs = {"x": random(1, 16, 8, 8, scale=1, seed=3)}
+    assert sqnr_db(run(model, inputs)[0], run(tmp_path / "q.onnx", inputs)[0]) > 25
+
+
+def test_a_gemm_that_adds_one_number(tmp_path, bitpress):
+    nodes = [helper.make_node("Gemm", ["x", "w", "c"], ["y"], "gemm")]
+    model = save(tmp_path / "m.onnx", nodes, [("x", FLOAT, ["N", 16])], [("y", FLOAT, ["N", 8])],
+                 {"w": random(16, 8), "c": np.array([0.3], np.float32)})
+    rows = plan_of(bitpress, model, tmp_path, "--config", "INT8")
+    assert rows["c"]["format"] == "float" and "1 elements for 8 outputs" in rows["c"]["reason"]
+    samples = save_samples(tmp_path / "samples", (1, 16))
+    bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples)
+    inputs = {"x": random(1, 16, scale=1, seed=3)}
+    assert sqnr_db(run(model, inputs)[0], run(tmp_path / "q.onnx", inputs)[0]) > 30
