@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/messages.h"
 #include "base/text.h"
 
 namespace bitpress::plan {
@@ -15,12 +16,17 @@ std::vector<NamePattern> CompilePatterns(const std::vector<std::string>& pattern
   return {patterns.begin(), patterns.end()};
 }
 
-bool MatchesOne(const std::vector<NamePattern>& patterns, const std::string& name) {
-  return std::ranges::any_of(patterns, [&](const NamePattern& p) { return p.Matches(name); });
+bool MatchesOne(const std::vector<NamePattern>& patterns, const std::vector<std::string>& names) {
+  return std::ranges::any_of(patterns, [&](const NamePattern& pattern) {
+    return std::ranges::any_of(names, [&](const auto& name) { return pattern.Matches(name); });
+  });
 }
 
-bool Contains(const std::vector<std::string>& words, const std::string& word) {
-  return std::ranges::find(words, word) != words.end();
+// Returns whether the lists share a word.
+bool ShareOne(const std::vector<std::string>& words, const std::vector<std::string>& others) {
+  return std::ranges::any_of(words, [&](const std::string& word) {
+    return std::ranges::find(others, word) != others.end();
+  });
 }
 
 std::vector<std::string> ValuesOf(const Node& node) {
@@ -46,7 +52,7 @@ void CheckScaled(const Treatment& treatment) {
 }  // namespace
 
 NodeRules::NodeRules(const QuantConfig& config, const graph::Model& model)
-    : config_(config), model_(model), index_(model) {
+    : config_(config), model_(model), origins_(graph::OriginsOf(model)), index_(model) {
   for (const std::string& op_type : config.exclude_op_types) {
     Compile({.op_types = {op_type}, .exclude = true}, "setting exclude_op_types",
             "excluded by exclude_op_types " + op_type);
@@ -79,24 +85,66 @@ void NodeRules::Compile(Rule rule, std::string label, std::string reason) {
   rules_.push_back(std::move(compiled));
 }
 
+std::vector<std::string> NodeRules::NamesOf(const Node& node) const {
+  std::vector<std::string> names{index_.KeyOf(node)};
+  if (node.num_outputs() == 0) return names;
+  const auto origin = origins_.nodes.find(node.output(0));
+  if (origin == origins_.nodes.end()) return names;
+  names.insert(names.end(), origin->second.names.begin(), origin->second.names.end());
+  return names;
+}
+
+std::vector<std::string> NodeRules::TypesOf(const Node& node) const {
+  std::vector<std::string> types{node.op_type()};
+  if (node.num_outputs() == 0) return types;
+  const auto origin = origins_.nodes.find(node.output(0));
+  if (origin == origins_.nodes.end()) return types;
+  types.insert(types.end(), origin->second.op_types.begin(), origin->second.op_types.end());
+  return types;
+}
+
+std::vector<std::string> NodeRules::NamesOf(const std::string& value) const {
+  std::vector<std::string> names{value};
+  const auto others = origins_.values.find(value);
+  if (others != origins_.values.end()) {
+    names.insert(names.end(), others->second.begin(), others->second.end());
+  }
+  return names;
+}
+
 void NodeRules::CheckWords(const Compiled& compiled) const {
-  std::vector<std::string> names;
+  std::set<std::string> names;
   std::set<std::string> values;
   std::set<std::string> op_types;
+  const auto add = [](std::set<std::string>& all, const std::vector<std::string>& more) {
+    all.insert(more.begin(), more.end());
+  };
   for (const Node& node : model_.AllNodes()) {
-    names.push_back(index_.KeyOf(node));
-    op_types.insert(node.op_type());
-    for (const std::string& value : ValuesOf(node)) values.insert(value);
+    add(names, NamesOf(node));
+    add(op_types, TypesOf(node));
+    for (const std::string& value : ValuesOf(node)) add(values, NamesOf(value));
   }
-  const auto check = [](const auto& words, const auto& candidates, std::string_view what,
-                        const auto& fits) {
+  const auto check = [&](const auto& words, const std::set<std::string>& candidates,
+                         std::string_view what, const auto& fits) {
     for (size_t i = 0; i < words.size(); ++i) {
       if (std::ranges::any_of(candidates, [&](const std::string& c) { return fits(i, c); })) {
         continue;
       }
-      const std::vector<std::string> all(candidates.begin(), candidates.end());
+      const auto gone = std::ranges::find_if(
+          origins_.gone, [&](const auto& entry) { return fits(i, entry.first); });
+      if (gone != origins_.gone.end()) {
+        Fail(ErrorCode::kInvalidArgument,
+             "'{}' matches {} that is left: {} ('{}'); without preparation ({}) it stays", words[i],
+             what, gone->second, gone->first, OptionName("as_is"));
+      }
+      if (origins_.op_types.contains(words[i])) {
+        Fail(ErrorCode::kInvalidArgument,
+             "'{}' matches {} that is left: preparation folded or joined all nodes of that type; "
+             "without it ({}) they stay",
+             words[i], what, OptionName("as_is"));
+      }
       Fail(ErrorCode::kInvalidArgument, "'{}' matches {} in the model{}", words[i], what,
-           DidYouMean(words[i], all));
+           DidYouMean(words[i], std::vector<std::string>(candidates.begin(), candidates.end())));
     }
   };
   const Rule& rule = compiled.rule;
@@ -115,19 +163,22 @@ std::vector<Node> NodeRules::EndsOf(const Rule& rule, const std::string& word, P
   std::vector<Node> ends;
   std::vector<std::string> known;
   for (const Node& node : model_.AllNodes()) {
-    bool is_end = index_.KeyOf(node) == word;
-    known.push_back(index_.KeyOf(node));
-    for (size_t i = 0; is_start && i < node.num_inputs(); ++i) {
-      is_end = is_end || node.input(i) == word;
-      known.push_back(node.input(i));
-    }
-    for (size_t i = 0; !is_start && i < node.num_outputs(); ++i) {
-      is_end = is_end || node.output(i) == word;
-      known.push_back(node.output(i));
-    }
-    if (is_end) ends.push_back(node);
+    std::vector<std::string> names = NamesOf(node);
+    const auto add = [&](const std::string& value) {
+      const std::vector<std::string> more = NamesOf(value);
+      names.insert(names.end(), more.begin(), more.end());
+    };
+    for (size_t i = 0; is_start && i < node.num_inputs(); ++i) add(node.input(i));
+    for (size_t i = 0; !is_start && i < node.num_outputs(); ++i) add(node.output(i));
+    if (std::ranges::find(names, word) != names.end()) ends.push_back(node);
+    known.insert(known.end(), names.begin(), names.end());
   }
   if (ends.empty() && !rule.is_optional) {
+    const auto gone = origins_.gone.find(word);
+    if (gone != origins_.gone.end()) {
+      Fail(ErrorCode::kInvalidArgument, "'{}' is not left: {}; without preparation ({}) it stays",
+           word, gone->second, OptionName("as_is"));
+    }
     Fail(ErrorCode::kInvalidArgument, "'{}' is no node of the model and no value that one {}{}",
          word, is_start ? "reads" : "gives", DidYouMean(word, known));
   }
@@ -186,16 +237,16 @@ std::set<std::string> NodeRules::NodesBetween(const Rule& rule) const {
 
 bool NodeRules::Fits(const Compiled& compiled, const Node& node, std::string_view value) const {
   const Rule& rule = compiled.rule;
-  if (!rule.op_types.empty() && !Contains(rule.op_types, node.op_type())) return false;
+  if (!rule.op_types.empty() && !ShareOne(rule.op_types, TypesOf(node))) return false;
   if (!rule.tensors.empty() &&
-      (value.empty() || !MatchesOne(compiled.tensors, std::string(value)))) {
+      (value.empty() || !MatchesOne(compiled.tensors, NamesOf(std::string(value))))) {
     return false;
   }
   if (rule.names.empty() && rule.nodes.empty() && !compiled.path) return true;
-  const std::string key = index_.KeyOf(node);
-  return (rule.names.empty() || Contains(rule.names, key)) &&
-         (rule.nodes.empty() || MatchesOne(compiled.nodes, key)) &&
-         (!compiled.path || compiled.path->contains(key));
+  const std::vector<std::string> names = NamesOf(node);
+  return (rule.names.empty() || ShareOne(rule.names, names)) &&
+         (rule.nodes.empty() || MatchesOne(compiled.nodes, names)) &&
+         (!compiled.path || compiled.path->contains(names.front()));
 }
 
 Treatment NodeRules::MakeTreatment(const std::vector<bool>& fitting) const {

@@ -1,5 +1,8 @@
 // The settings that hold for a node: those of the configuration, changed by its rules and
 // exclusions. Everything that makes rows of a plan asks here. Not thread-safe: answers are kept.
+//
+// Rules match the names and types that nodes and values have in the model, and those that they had
+// in the file that it was prepared from (graph/origins.h).
 #pragma once
 
 #include <map>
@@ -11,6 +14,7 @@
 
 #include "formats/format_spec.h"
 #include "graph/model.h"
+#include "graph/origins.h"
 #include "plan/name_pattern.h"
 #include "plan/quant_config.h"
 #include "plan/quant_plan.h"
@@ -53,6 +57,10 @@ class NodeRules {
   void Compile(Rule rule, std::string label, std::string reason);
   // Throws if a word of the rule fits nothing.
   void CheckWords(const Compiled& compiled) const;
+  // Return the names and the types of a node, and the names of a value, the present one first.
+  std::vector<std::string> NamesOf(const graph::Node& node) const;
+  std::vector<std::string> TypesOf(const graph::Node& node) const;
+  std::vector<std::string> NamesOf(const std::string& value) const;
   std::set<std::string> NodesBetween(const Rule& rule) const;
   enum class PathEnd { kFrom, kTo };
   // Returns the nodes that a word of the rule's list `from` or `to` means: the node of that name,
@@ -64,6 +72,7 @@ class NodeRules {
 
   const QuantConfig& config_;
   const graph::Model& model_;
+  const graph::Origins& origins_;
   NodeIndex index_;
   std::vector<Compiled> rules_;
   // The treatments by the set of rules that fit, filled in as they are asked for.

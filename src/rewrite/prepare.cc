@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "graph/clean_up.h"
+#include "graph/origins.h"
+#include "rewrite/find_origins.h"
 #include "runtime/half_casts.h"
 #include "runtime/machine.h"
 #include "runtime/optimize.h"
@@ -75,6 +77,7 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Equali
                              return run(again) == 0;
                            }});
   };
+  const OriginFinder names(model);
   if (options.preparation == Preparation::kOptimize) {
     passes.Run(model, {.name = "optimize", .run = [&](graph::Model& changed) {
                          changed = CleanUp(path, std::move(changed));
@@ -90,6 +93,7 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Equali
                        changed.InferShapes();
                        return true;
                      }});
+  graph::SetOrigins(model, names.Find(model));
   if (options.equalization) {
     passes.Run(model, {.name = "equalize", .run = [&](graph::Model& changed) {
                          EqualizeReport equalized = Equalize(changed, *options.equalization);
