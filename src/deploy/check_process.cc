@@ -53,20 +53,26 @@ fs::path SampleFile(const fs::path& folder, size_t input) {
 // Returns what the child said before it ended, which may be long: the end of it.
 std::string LastWords(const fs::path& folder) {
   constexpr size_t kMost = 600;
-  std::string text = TextIn(folder / kLog);
-  if (text.size() > kMost) text = "..." + text.substr(text.size() - kMost);
-  return text.empty() ? "" : ": " + text;
+  const std::string text = TextIn(folder / kLog);
+  if (text.empty()) return "";
+  if (text.size() <= kMost) return fmt::format(": {}", text);
+  return fmt::format(": ...{}", std::string_view(text).substr(text.size() - kMost));
 }
 
-// Returns the outcome of a child that ended without an answer.
+// Returns the outcome of a child that ended without an answer. Throws Error(kRuntime) if the user
+// ended it.
 CheckOutcome WithoutAnswer(const ChildEnd& end, const fs::path& folder) {
   if (end.signal == SIGKILL) {
     return {std::nullopt,
             "the system or a user ended the check with signal 9; the system does so when memory is "
             "short"};
   }
+  if (end.signal == SIGINT || end.signal == SIGTERM || end.signal == SIGHUP) {
+    Fail(ErrorCode::kRuntime, "the check was interrupted by {}", end.Describe());
+  }
   const std::string stage = TextIn(folder / kStage);
   TargetReport report;
+  report.runtime = "ONNX Runtime";
   report.crash = end.Describe();
   report.error =
       fmt::format("{} ended with {}{}", stage.empty() ? "the process that checks" : stage,

@@ -20,7 +20,7 @@ struct CheckRequest {
   std::filesystem::path model;
   uint64_t num_bytes = 0;  // size of its files, external data included
   // A tensor for each input of the model; empty: a sample is made up.
-  std::vector<Tensor> sample;
+  std::vector<Tensor> sample = {};
   // The operators of the model are described, which holds its optimized form in a temporary file.
   bool is_described = true;
 };

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/test_support.h"
 #include "emit/apply_plan.h"
 #include "emit/dequantize_in_bodies.h"
 #include "plan/test_support.h"
@@ -163,6 +164,37 @@ TEST(DequantizeInBodies, EachBodyGetsItsOwn) {
   EXPECT_THAT(codes, testing::Each("h_codes"));
   EXPECT_FALSE(DequantizeInBodies(model));
   plan::CheckFits(plan, model);
+}
+
+TEST(DequantizeInBodies, MovedElementsBecomeCodes) {
+  graph::Model model = LoadModel("branches.onnx");
+  model.SetInitializer("scale", MakeTensor(DataType::kFloat, {}, std::vector<float>{0.5F}));
+  model.SetInitializer("zero", MakeTensor(DataType::kUInt8, {}, std::vector<uint8_t>{128}));
+  const std::optional<graph::Node> behind = model.NodeBehind("h");
+  ASSERT_TRUE(behind);
+  model.InsertNode({"q", "QuantizeLinear", "", {"h", "scale", "zero"}, {"c"}, {}}, behind);
+  model.InsertNode({"d", "DequantizeLinear", "", {"c", "scale", "zero"}, {"v"}, {}}, behind);
+  model.InsertNode({"move", "Transpose", "", {"v"}, {"m"}, {}}, behind);
+  model.InsertNode({"again", "Identity", "", {"m"}, {"n"}, {}}, behind);
+  for (const char* reader : {"then_conv", "else_conv"}) {
+    graph::Node node = NodeNamed(model, reader);
+    node.set_input(0, reader[0] == 't' ? "m" : "n");
+  }
+  EXPECT_TRUE(DequantizeInBodies(model));
+  model.Check();
+  for (const char* reader : {"then_conv", "else_conv"}) {
+    const graph::Node node = NodeNamed(model, reader);
+    const std::optional<graph::Node> dequantize = model.Producer(node.input(0));
+    ASSERT_TRUE(dequantize);
+    EXPECT_EQ(dequantize->op_type(), "DequantizeLinear");
+    EXPECT_TRUE(model.AreInOneGraph(*dequantize, node));
+    EXPECT_EQ(dequantize->input(1), "scale");
+    const std::optional<graph::Node> quantize = model.Producer(dequantize->input(0));
+    ASSERT_TRUE(quantize);
+    EXPECT_EQ(quantize->op_type(), "QuantizeLinear");
+    EXPECT_EQ(quantize->input(0), reader[0] == 't' ? "m" : "n");
+  }
+  EXPECT_FALSE(DequantizeInBodies(model));
 }
 
 TEST(InsertQuantizers, BfpOfAnyWidth) {

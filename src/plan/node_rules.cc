@@ -169,7 +169,15 @@ std::vector<Node> NodeRules::EndsOf(const Rule& rule, const std::string& word, P
       names.insert(names.end(), more.begin(), more.end());
     };
     for (size_t i = 0; is_start && i < node.num_inputs(); ++i) add(node.input(i));
-    for (size_t i = 0; !is_start && i < node.num_outputs(); ++i) add(node.output(i));
+    for (size_t i = 0; i < node.num_outputs(); ++i) {
+      if (!is_start) {
+        add(node.output(i));
+        continue;
+      }
+      // A value that is gone was read inside this node.
+      const std::vector<std::string> more = NamesOf(node.output(i));
+      names.insert(names.end(), more.begin() + 1, more.end());
+    }
     if (std::ranges::find(names, word) != names.end()) ends.push_back(node);
     known.insert(known.end(), names.begin(), names.end());
   }

@@ -192,7 +192,8 @@ void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyO
                                                          .external_data = options.external_data,
                                                          .is_checked = options.is_checked,
                                                          .samples = options.samples,
-                                                         .accepts = accepts});
+                                                         .accepts = accepts,
+                                                         .progress = options.progress});
     if (written.is_accepted) {
       report.output_bytes = written.num_bytes;
       report.target = std::move(written.target);

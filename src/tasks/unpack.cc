@@ -24,11 +24,12 @@ UnpackReport Unpack(const UnpackOptions& options) {
     report.num_weights = weights::UnpackWeights(model, pool, options.progress);
     if (options.drop_quantizers) report.num_quantizers = weights::DropQuantizers(model);
     graph::RemoveUnused(model);
-    model.Check();
     WrittenModel written = WriteModel(std::move(model), {.output = options.output,
                                                          .given = options.model,
                                                          .external_data = options.external_data,
-                                                         .is_checked = options.is_checked});
+                                                         .is_checked = options.is_checked,
+                                                         .samples = {},
+                                                         .progress = options.progress});
     report.output_bytes = written.num_bytes;
     report.why_not_checked = std::move(written.why_not_checked);
   });

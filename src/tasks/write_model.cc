@@ -83,6 +83,7 @@ void Check(const graph::StagedModel& staged, std::vector<Tensor> sample,
 }  // namespace
 
 WrittenModel WriteModel(graph::Model model, const WriteModelOptions& options) {
+  model.Check();
   WrittenModel written;
   std::vector<Tensor> sample;
   if (options.is_checked) sample = SampleOrNone(model, options.samples);
@@ -92,6 +93,7 @@ WrittenModel WriteModel(graph::Model model, const WriteModelOptions& options) {
   written.is_accepted = !options.accepts || options.accepts(written.num_bytes);
   if (!written.is_accepted) return written;
   if (options.is_checked) {
+    if (options.progress) options.progress("check", 0, 1);
     try {
       Check(staged, std::move(sample), options, written);
     } catch (const Error& error) {
@@ -99,6 +101,7 @@ WrittenModel WriteModel(graph::Model model, const WriteModelOptions& options) {
       if (error.code() != ErrorCode::kIo) throw;
       written.why_not_checked = error.what();
     }
+    if (options.progress) options.progress("check", 1, 1);
   }
   staged.Commit();
   return written;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/progress.h"
 #include "data/source.h"
 #include "deploy/check_target.h"
 #include "graph/model.h"
@@ -25,11 +26,12 @@ struct WriteModelOptions {
   // Called with the number of bytes before the check. If it returns false, nothing is left of the
   // model. Empty: every size is right.
   std::function<bool(uint64_t)> accepts = {};
+  ProgressSink progress = {};  // may be empty
 };
 
 struct WrittenModel {
   bool is_accepted = true;  // false: options.accepts refused it
-  uint64_t num_bytes = 0;  // size of the files, external data included
+  uint64_t num_bytes = 0;   // size of the files, external data included
   // The result of the check. Nothing if no check was asked for, or if it was not possible.
   std::optional<deploy::TargetReport> target;
   // The reason why the model was not checked although that was asked for; empty otherwise.
@@ -41,8 +43,9 @@ struct WrittenModel {
 inline constexpr uint64_t kMostDescribedBytes = 100'000'000;
 
 // Writes a model, which is gone then, so that its memory is free for the check. Throws
-// Error(kRuntime) if ONNX Runtime crashes on it, or if it does not load, does not run or breaks the
-// rules of ONNX where `given` does not. Nothing is left behind then, and an old file stays.
+// Error(kInvalidModel) if ONNX's checker refuses it, even unchecked; Error(kRuntime) if ONNX
+// Runtime crashes on it, or if it does not load, does not run or breaks the rules of ONNX where
+// `given` does not. Nothing is left behind then, and an old file stays.
 WrittenModel WriteModel(graph::Model model, const WriteModelOptions& options);
 
 }  // namespace bitpress::tasks

@@ -15,16 +15,20 @@ from onnx import numpy_helper, parser
 # before each reader, and an If has no input there.
 CRASHES = """
 <ir_version: 8, opset_import: ["" : 17]>
-net (float[N, 16] x, bool c) => (float[N, 16] y) {
+net (float[N, 16] x, bool c) => (float[N, 16] y, float[N, 16] z) {
   scale = Constant <value = float {0.5}> ()
   zero = Constant <value = uint8 {128}> ()
   product = MatMul (x, w)
   codes = QuantizeLinear (product, scale, zero)
   values = DequantizeLinear (codes, scale, zero)
   moved = Transpose <perm = [1, 0]> (values)
+  z = Tanh (product)
   y = If (c) <
-    then_branch = turned () => (float[N, 16] t) { t = Transpose <perm = [1, 0]> (moved) },
-    else_branch = same () => (float[N, 16] s) { s = Identity (x) }>
+    then_branch = sized () => (float[N, 16] t) { shape = Shape (moved)
+      n = Cast <to = 1> (shape)
+      total = ReduceSum <keepdims = 0> (n)
+      t = Mul (x, total) },
+    else_branch = same () => (float[N, 16] s) { s = Tanh (x) }>
 }
 """
 # The same, where Bitpress puts the quantizers: only Shape reads the moved elements, which need no codes for it.
@@ -75,7 +79,9 @@ def test_check_reports_a_crash(crashing, bitpress):
 def test_a_model_that_crashes_is_not_written(options, crashing, tmp_path, bitpress):
     folder = tmp_path / "out"
     folder.mkdir()
-    arguments = ("quantize", crashing, "-o", folder / "q.onnx", "--config", "MX6", *options)
+    # The pass would make codes of what the body reads.
+    arguments = ("quantize", crashing, "-o", folder / "q.onnx", "--config", "MX6", "--disable-pass", "dequantize-in-bodies",
+                 "--as-is", *options)
     error = bitpress.error(*arguments)
     assert "q.onnx' was not written" in error and "signal 6 (Aborted)" in error and "Assertion" in error
     assert "--check" in error
@@ -88,6 +94,12 @@ def test_a_model_that_crashes_is_not_written(options, crashing, tmp_path, bitpre
     error = bitpress.error("unpack", folder / "q.onnx", "-o", folder / "floats.onnx")
     assert "signal 6" in error and not (folder / "floats.onnx").exists()
     bitpress.ok("unpack", folder / "q.onnx", "-o", folder / "floats.onnx", "--check", "off")
+
+
+def test_optimize_says_that_onnx_runtime_crashes(crashing, tmp_path, bitpress):
+    error = bitpress.error("optimize", crashing, "-o", tmp_path / "out.onnx")
+    assert "crashing.onnx' crashes ONNX Runtime" in error and "signal 6" in error
+    assert not (tmp_path / "out.onnx").exists()
 
 
 def test_bodies_that_read_moved_elements(tmp_path, bitpress):

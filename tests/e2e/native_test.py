@@ -133,7 +133,7 @@ def test_threads_and_files_do_not_matter(source, tmp_path, bitpress):
 
 
 # The correlations were 0.9902, 0.99992 and 0.9857 on 2026-11-22. Their distance from 1 may be half as large again.
-@pytest.mark.parametrize("config, weights, bar", [("INT4_WEIGHTS", {"uint4"}, 0.985), ("INT8_WEIGHTS", {"int8"}, 0.9998),
+@pytest.mark.parametrize("config, weights, bar", [("INT4_WEIGHTS", {"uint4", "uint8"}, 0.985), ("INT8_WEIGHTS", {"int8"}, 0.9998),
                                                   ("MATMUL_NBITS", {"int4", "FLOAT"}, 0.978)])
 def test_presets_of_weights_alone(config, weights, bar, source, tmp_path, bitpress):
     bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", config)

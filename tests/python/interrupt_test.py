@@ -63,7 +63,7 @@ class OneInterrupt:
 
 
 # Weights are quantized while the model is written: the deepest place from which an interrupt must come back.
-@pytest.mark.parametrize("stage", ["calibrate", "quantize weights", "evaluate"])
+@pytest.mark.parametrize("stage", ["calibrate", "quantize weights", "check", "evaluate"])
 def test_autotune_does_not_go_on_to_the_next_configuration(tmp_path, conv_path, images, stage):
     progress = OneInterrupt(stage)
     with pytest.raises(KeyboardInterrupt):
@@ -74,13 +74,14 @@ def test_autotune_does_not_go_on_to_the_next_configuration(tmp_path, conv_path, 
 
 @pytest.mark.parametrize("call, stage", [
     (lambda model, folder, data, **progress: bitpress.quantize(model, folder / "out.onnx", "MX6", **progress), "quantize weights"),
+    (lambda model, folder, data, **progress: bitpress.quantize(model, folder / "out.onnx", "MX6", **progress), "check"),
     (lambda model, folder, data, **progress: bitpress.sensitivity(model, data, ["mx9", "mx6"], **progress), "sensitivity"),
     (lambda model, folder, data, **progress: bitpress.search(model, data, ["mx9", "mx6"], target="sqnr>=20", **progress), "sensitivity"),
     (lambda model, folder, data, **progress: bitpress.search(model, data, ["mx9", "mx6"], target="sqnr>=20", **progress),
      "measure models"),
     (lambda model, folder, data, **progress: bitpress.search(model, data, ["mx9", "mx6"], target="sqnr>=20", **progress),
      "quantize weights"),
-], ids=["quantize", "sensitivity", "search, sensitivity", "search, trials", "search, final model"])
+], ids=["quantize", "quantize, check", "sensitivity", "search, sensitivity", "search, trials", "search, final model"])
 def test_an_interrupt_leaves_every_function(tmp_path, conv_path, images, call, stage):
     progress = OneInterrupt(stage)
     with pytest.raises(KeyboardInterrupt):
