@@ -9,6 +9,7 @@
 #include "base/scratch_folder.h"
 #include "graph/clean_up.h"
 #include "graph/origins.h"
+#include "ops/quantizer_nodes.h"
 #include "rewrite/find_origins.h"
 #include "runtime/half_casts.h"
 #include "runtime/machine.h"
@@ -78,7 +79,10 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Equali
                            }});
   };
   const OriginFinder names(model);
-  if (options.preparation == Preparation::kOptimize) {
+  // Weights stored as codes mean that we wrote the model, from one that was cleaned up. ONNX
+  // Runtime would decode them and store floats.
+  const bool has_codes = std::ranges::any_of(model.AllNodes(), ops::IsUnpack);
+  if (options.preparation == Preparation::kOptimize && !has_codes) {
     passes.Run(model, {.name = "optimize", .run = [&](graph::Model& changed) {
                          changed = CleanUp(path, std::move(changed));
                          return true;

@@ -17,7 +17,8 @@ namespace bitpress::rewrite {
 // The clean-up of a model before it is planned.
 enum class Preparation {
   // Models as exporters write them become quantizable: ONNX Runtime's basic optimizations fold
-  // constants and BatchNorm, and dead nodes go.
+  // constants and BatchNorm, and dead nodes go. A model with weights that we packed is cleaned up
+  // already: only dead nodes go, and the weights stay packed.
   kOptimize,
   // Only Constant nodes become initializers. This is for models with operators that this machine
   // does not have.

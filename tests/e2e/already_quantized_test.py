@@ -69,3 +69,19 @@ def test_a_model_without_weights(tmp_path, bitpress):
     model = make_model([helper.make_node("Relu", ["x"], ["y"], "relu")], [("x", ["N", 48])], [("y", ["N", 48])], {})
     text = bitpress.ok("quantize", save(model, tmp_path / "relu.onnx"), "-o", tmp_path / "q.onnx", "--config", "MX6")
     assert line_of(text) == "nothing was quantized: no operator reads a weight or an activation that 'MX6' quantizes"
+
+
+@pytest.mark.parametrize("again", ["INT8_WEIGHTS", "BF16"])
+@pytest.mark.parametrize("config", ["INT8_WEIGHTS", "INT4_WEIGHTS", "MX6"])
+def test_packed_weights_stay_packed(config, again, float_path, tmp_path, bitpress, run_model):
+    """Preparing a model would decode its weights, and store them as floats."""
+    bitpress.ok("quantize", float_path, "-o", tmp_path / "q.onnx", "--config", config)
+    text = bitpress.ok("quantize", tmp_path / "q.onnx", "-o", tmp_path / "again.onnx", "--config", again)
+    assert "the model is already quantized" in line_of(text)
+    packed, kept = (onnx.load(tmp_path / name).graph for name in ("q.onnx", "again.onnx"))
+    codes = {tensor.name: tensor.raw_data for tensor in packed.initializer}
+    assert sum(len(data) for data in codes.values()) < 48 * 48 * 4
+    assert {tensor.name: tensor.raw_data for tensor in kept.initializer} == codes
+    if again == config:
+        x = {"x": np.random.default_rng(9).standard_normal((5, 48)).astype(np.float32)}
+        np.testing.assert_array_equal(run_model(tmp_path / "again.onnx", x)[0], run_model(tmp_path / "q.onnx", x)[0])
