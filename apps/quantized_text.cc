@@ -68,6 +68,37 @@ std::string DescribeWhatWasQuantized(const tasks::QuantizeReport& report) {
                      nothing, report.plan.config.name);
 }
 
+// Says why the quantized model takes more bytes than the float one. Returns "" if it does not.
+std::string DescribeGrowth(const tasks::QuantizeReport& report) {
+  if (report.output_bytes <= report.input_bytes) return "";
+  const auto difference = [](uint64_t before, uint64_t after) {
+    return static_cast<int64_t>(after) - static_cast<int64_t>(before);
+  };
+  const auto rest = [](uint64_t bytes, const graph::StoredParts& parts) {
+    return bytes - std::min(bytes, parts.constants + parts.functions + parts.metadata);
+  };
+  const graph::StoredParts& before = report.input_parts;
+  const graph::StoredParts& after = report.output_parts;
+  std::vector<std::pair<int64_t, std::string>> parts = {
+      {difference(before.functions, after.functions),
+       "functions that decode weights or replace our library (--portable off: only the former)"},
+      {difference(before.metadata, after.metadata), "metadata that say how it was made"},
+      {difference(before.constants, report.prepared_parts.constants),
+       "constants that the preparation computed"},
+      {difference(report.prepared_parts.constants, after.constants), "quantized constants"},
+      {difference(rest(report.input_bytes, before), rest(report.output_bytes, after)),
+       "nodes and descriptions of values"}};
+  std::ranges::stable_sort(parts, std::ranges::greater(), &std::pair<int64_t, std::string>::first);
+  std::vector<std::string> words;
+  for (const auto& [bytes, what] : parts) {
+    if (bytes == 0) continue;
+    words.push_back(fmt::format("{} {}{}", what, bytes > 0 ? "+" : "-",
+                                HumanBytes(static_cast<uint64_t>(bytes > 0 ? bytes : -bytes))));
+  }
+  return fmt::format("  larger than the float model by {}, because: {}\n",
+                     HumanBytes(report.output_bytes - report.input_bytes), Join(words, ", "));
+}
+
 // Describes how many nodes a pass rewrote, and why it left the others.
 template <typename Rewritten>
 std::string DescribeRewritten(std::string_view done, std::string_view not_done,
@@ -316,6 +347,7 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
   text += fmt::format("  biases:      {}\n", CountFormats(plan, plan::Role::kBias));
   text += ListReasons(plan);
   text += DescribeWhatWasQuantized(report);
+  text += DescribeGrowth(report);
   if (report.equalized) text += DescribeEqualization(*report.equalized);
   if (report.smoothed) text += DescribeSmoothing(*report.smoothed);
   for (const emit::PortableFunctions::Omission& omission : report.transform.portable.omissions) {

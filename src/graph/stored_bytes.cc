@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "google/protobuf/stubs/logging.h"
+#include "graph/model_impl.h"
+#include "graph/tensor_proto.h"
 #include "onnx/onnx_pb.h"
 
 namespace bitpress::graph {
@@ -72,6 +74,31 @@ uint64_t StoredBytes(const fs::path& path) {
   }
   for (const std::string& location : locations) bytes += FileSize(path.parent_path() / location);
   return bytes;
+}
+
+StoredParts MeasureParts(const Model& model) {
+  const ModelImpl& impl = ModelAccess::Impl(model);
+  StoredParts parts;
+  for (const auto& tensor : impl.graph().initializer()) {
+    parts.constants += tensor.ByteSizeLong();
+    const ValueEntry* const entry = impl.Find(tensor.name());
+    if (entry == nullptr) continue;
+    // Data that are not in the message.
+    if (entry->deferred != nullptr) {
+      parts.constants += ExpectedBytes(tensor);
+    } else if (IsExternal(tensor)) {
+      parts.constants += entry->storage.bytes.size();
+    }
+  }
+  for (const Node& node : model.AllNodes()) {
+    if (node.op_type() != "Constant") continue;
+    for (const auto& attribute : ModelAccess::Proto(node).attribute()) {
+      parts.constants += attribute.ByteSizeLong();
+    }
+  }
+  for (const auto& function : impl.proto.functions()) parts.functions += function.ByteSizeLong();
+  for (const auto& entry : impl.proto.metadata_props()) parts.metadata += entry.ByteSizeLong();
+  return parts;
 }
 
 std::set<std::string> ExternalLocations(const fs::path& path) {

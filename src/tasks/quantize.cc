@@ -14,7 +14,6 @@
 #include "calibrate/resolve_plan.h"
 #include "calibrate/shrink_file.h"
 #include "data/source.h"
-#include "graph/stored_bytes.h"
 #include "ops/quantizer_nodes.h"
 #include "plan/make_plan.h"
 #include "rewrite/prepare.h"
@@ -182,6 +181,7 @@ void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyO
   if (may_shrink) original = model.Clone();
   for (;;) {
     report.transform = emit::ApplyPlan(model, resolved, apply, pool, options.progress);
+    report.output_parts = graph::MeasureParts(model);
     const uint64_t room = std::max(report.input_bytes, kLeastBytes);
     const auto accepts = [&](uint64_t num_bytes) {
       return !original || num_bytes <= room ||
@@ -212,14 +212,19 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
   const bool has_plan = !options.plan_file.empty();
   if (has_plan) report.plan = ReadPlan(options.plan_file);
   { const AtomicFile probe(options.output); }  // before any work
-  // Preparing folds the operators that decode constants.
-  report.already_quantized = ops::QuantizedOperators(graph::Model::Load(options.model));
+  {
+    const graph::Model given = graph::Model::Load(options.model);
+    // Preparing folds operators that decode constants.
+    report.already_quantized = ops::QuantizedOperators(given);
+    report.input_parts = graph::MeasureParts(given);
+  }
   graph::PassRunner passes(options.disabled_passes);
   Prepared prepared =
       PrepareModel(options, has_plan ? report.plan.config : options.config,
                    has_plan ? report.plan.equalization : plan::ResolveEqualization(options.config),
                    passes, report);
   report.input_bytes = graph::StoredBytes(options.model);
+  report.prepared_parts = graph::MeasureParts(prepared.model);
   if (has_plan) {
     WithContext(fmt::format("plan '{}'", options.plan_file.string()),
                 [&] { plan::CheckFits(report.plan, prepared.model); });

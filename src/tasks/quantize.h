@@ -15,6 +15,7 @@
 #include "emit/apply_plan.h"
 #include "finetune/finetune.h"
 #include "graph/model.h"
+#include "graph/stored_bytes.h"
 #include "plan/quant_config.h"
 #include "plan/quant_plan.h"
 #include "plan/resolved_plan.h"
@@ -67,6 +68,10 @@ struct QuantizeReport {
   emit::TransformReport transform;
   uint64_t input_bytes = 0;  // size of the files, external data included
   uint64_t output_bytes = 0;
+  // What these bytes hold: in the given model, once it was prepared, and as it was written.
+  graph::StoredParts input_parts;
+  graph::StoredParts prepared_parts;
+  graph::StoredParts output_parts;
 };
 
 // Prepares the model, plans (or reads the plan), quantizes, and writes the model, which is checked

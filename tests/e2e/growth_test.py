@@ -1,0 +1,70 @@
+"""A quantized model that takes more bytes than the float one is said to, with what the bytes are for."""
+
+import re
+
+import numpy as np
+import onnx
+import pytest
+from models import make_model, save
+from onnx import helper, numpy_helper
+
+UNITS = {"B": 1, "kB": 1e3, "MB": 1e6}
+
+
+def dense_path(width, folder):
+    weight = np.random.default_rng(3).standard_normal((width, width)).astype(np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "dense")]
+    return save(make_model(nodes, [("x", ["N", width])], [("y", ["N", width])], {"w": weight}), folder / "float.onnx")
+
+
+def parts_of(text):
+    """The bytes by which the model grew, and the parts of them; nothing if it did not grow."""
+    found = re.search(r"^  larger than the float model by ([\d.]+) (\w+), because: (.*)$", text, re.MULTILINE)
+    if found is None:
+        return None
+    parts = {}
+    for part in found[3].split(", "):
+        what, sign, number, unit = re.fullmatch(r"(.*) ([+-])([\d.]+) (\w+)", part).groups()
+        parts[what] = float(sign + number) * UNITS[unit]
+    return float(found[1]) * UNITS[found[2]], parts
+
+
+@pytest.mark.parametrize("config", ["MX6", "INT4_WEIGHTS", "BFP16"])
+def test_functions_outweigh_a_tiny_model(config, tmp_path, bitpress):
+    given = dense_path(16, tmp_path)
+    text = bitpress.ok("quantize", given, "-o", tmp_path / "q.onnx", "--config", config)
+    growth, parts = parts_of(text)
+    assert abs(growth - ((tmp_path / "q.onnx").stat().st_size - given.stat().st_size)) < 10
+    assert abs(sum(parts.values()) - growth) < 50, "the figures are rounded to 10 bytes"
+    model = onnx.load(tmp_path / "q.onnx")
+    functions = next(number for what, number in parts.items() if what.startswith("functions"))
+    assert abs(functions - sum(function.ByteSize() for function in model.functions)) < 10
+    metadata = next(number for what, number in parts.items() if what.startswith("metadata"))
+    assert abs(metadata - sum(entry.ByteSize() for entry in model.metadata_props)) < 10
+    assert next(iter(parts)).startswith("functions"), "the largest part comes first"
+
+
+def test_nothing_to_quantize(tmp_path, bitpress):
+    model = make_model([helper.make_node("Relu", ["x"], ["y"], "relu")], [("x", ["N", 48])], [("y", ["N", 48])], {})
+    text = bitpress.ok("quantize", save(model, tmp_path / "relu.onnx"), "-o", tmp_path / "q.onnx", "--config", "INT8_DYNAMIC")
+    _, parts = parts_of(text)
+    assert next(iter(parts)).startswith("metadata")
+
+
+def test_constants_that_the_preparation_computes(tmp_path, bitpress):
+    """A small constant is expanded to a large one."""
+    value = numpy_helper.from_array(np.array([0.5], np.float32))
+    nodes = [helper.make_node("ConstantOfShape", ["size"], ["many"], "many", value=value),
+             helper.make_node("Add", ["x", "many"], ["y"], "add")]
+    model = make_model(nodes, [("x", [64, 64])], [("y", [64, 64])], {"size": np.array([64, 64])})
+    text = bitpress.ok("quantize", save(model, tmp_path / "float.onnx"), "-o", tmp_path / "q.onnx", "--config", "INT8_WEIGHTS")
+    _, parts = parts_of(text)
+    assert parts["constants that the preparation computed"] > 64 * 64 * 3.9
+
+
+@pytest.mark.parametrize("config", ["MX6", "INT4_WEIGHTS"])
+def test_a_larger_model_shrinks(config, tmp_path, bitpress):
+    given = dense_path(160, tmp_path)
+    text = bitpress.ok("quantize", given, "-o", tmp_path / "q.onnx", "--config", config)
+    assert parts_of(text) is None
+    assert (tmp_path / "q.onnx").stat().st_size < given.stat().st_size
