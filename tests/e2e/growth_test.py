@@ -29,7 +29,7 @@ def parts_of(text):
     return float(found[1]) * UNITS[found[2]], parts
 
 
-@pytest.mark.parametrize("config", ["MX6", "INT4_WEIGHTS", "BFP16"])
+@pytest.mark.parametrize("config", ["MX6", "BFP16"])
 def test_functions_outweigh_a_tiny_model(config, tmp_path, bitpress):
     given = dense_path(16, tmp_path)
     text = bitpress.ok("quantize", given, "-o", tmp_path / "q.onnx", "--config", config)
