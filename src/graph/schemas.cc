@@ -58,7 +58,10 @@ OpSchema Operator(const char* domain, std::string name, void (*infer)(InferenceC
 
 OpSchema LinearOperator(const char* domain, std::string name, void (*infer)(InferenceContext&)) {
   OpSchema schema = Operator(domain, std::move(name), infer);
-  schema.Input(1, "scale", "", "T").Input(2, "zero_point", "", "T", OpSchema::Optional);
+  // The zero point has the type of the codes, which are read or written.
+  schema.Input(1, "scale", "", "S").Input(2, "zero_point", "", "Z", OpSchema::Optional);
+  schema.TypeConstraint("S", OpSchema::all_tensor_types_ir13(), "");
+  schema.TypeConstraint("Z", OpSchema::all_tensor_types_ir13(), "");
   return schema;
 }
 
