@@ -20,6 +20,10 @@ class NamePattern {
   // back to one of its groups, such as "(.*)_\1", and the name is too long for that.
   bool Matches(const std::string& name) const;
 
+  // Returns whether the pattern says which names it does not mean, as "(?!head$).*" does. Whoever
+  // has such a name besides others is not meant either.
+  bool is_negative() const { return pattern_.find("(?!") != std::string::npos; }
+
  private:
   std::string pattern_;
   std::regex backtracking_;
