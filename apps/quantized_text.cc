@@ -217,8 +217,9 @@ std::string DescribeNetwork(const finetune::FinetuneReport& report) {
   }
   std::string text = fmt::format(
       "  network:     SQNR of its outputs {:+.1f} dB, uncertain by {:.1f} dB, in {} runs that did "
-      "not teach",
-      network.gain_db, network.uncertainty_db, network.num_runs);
+      "not teach; of single runs {:+.1f} dB, uncertain by {:.1f} dB",
+      network.gain_db, network.uncertainty_db, network.num_runs, network.run_gain_db,
+      network.run_uncertainty_db);
   if (network.is_better) return text + "\n";
   return text + fmt::format(
                     "; the output with the least gain {:+.1f} dB: not clearly better, so every "

@@ -25,8 +25,10 @@ constexpr int kNumSteps = 10;
 // Factors must have an error below this share of that without factors, on samples that they were
 // not computed from.
 constexpr double kMostError = 0.98;
-// Fewer positions in one part of the samples cannot judge factors.
+// Fewer positions in one part of the samples cannot judge factors, nor can fewer samples, whose
+// positions are alike.
 constexpr int64_t kLeastPositions = 4;
+constexpr size_t kLeastSamples = 4;
 
 // The layers that read one activation along its last axis.
 struct Readers {
@@ -202,6 +204,10 @@ rewrite::SmoothReport ScaleChannels(graph::Model& model, const plan::QuantPlan& 
   rewrite::SmoothOptions smooth;
   smooth.factors.emplace();
   size_t num_done = 0;
+  const size_t num_samples = source.num_samples();  // 0: not known before
+  if (options.hold_back_every > 0 && num_samples > 0 && num_samples < kLeastSamples) {
+    return rewrite::Smooth(model, {}, smooth);
+  }
   for (const std::span<const LinearLayer> group : GroupLayers(first_readers, options)) {
     std::vector<LayerMoments> moments = GatherMoments(model, model, group, source, options);
     for (size_t i = 0; i < group.size(); ++i) {

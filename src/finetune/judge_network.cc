@@ -60,6 +60,93 @@ OutputErrors Compare(const std::vector<Tensor>& wanted, const std::vector<Tensor
   return errors;
 }
 
+// A run that can be compared.
+struct ComparedRun {
+  const OutputErrors* before;
+  const OutputErrors* after;
+};
+using Runs = std::vector<ComparedRun>;
+
+// A gain and its standard error, in dB.
+struct Estimate {
+  double gain_db = 0;
+  double uncertainty_db = 0;
+};
+
+double Mean(std::span<const double> values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return sum / static_cast<double>(values.size());
+}
+
+// Returns the sum of squared distances from the mean.
+double Spread(std::span<const double> values) {
+  const double mean = Mean(values);
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  return squares;
+}
+
+double Gain(double error_before, double error_after) {
+  return error_after > 0 ? 10 * std::log10(error_before / error_after) : 0;
+}
+
+// Returns the gain of each output in all runs but one; none is left out for runs.size().
+std::vector<double> GainsOf(const Runs& runs, size_t left_out) {
+  std::vector<double> gains;
+  for (size_t output = 0; output < runs[0].before->size(); ++output) {
+    double sum_before = 0;
+    double sum_after = 0;
+    for (size_t i = 0; i < runs.size(); ++i) {
+      if (i == left_out) continue;
+      sum_before += (*runs[i].before)[output];
+      sum_after += (*runs[i].after)[output];
+    }
+    gains.push_back(Gain(sum_before, sum_after));
+  }
+  return gains;
+}
+
+// One run alone does not show how much runs differ.
+constexpr double kUncertaintyOfOneDb = 1;
+
+// Returns the gain in the errors of all runs together. Its uncertainty is that of the jackknife:
+// how much it depends on single runs.
+Estimate GainOfAll(const Runs& runs, double gain_db, double least_uncertainty_db) {
+  if (runs.size() == 1) return {gain_db, std::max(kUncertaintyOfOneDb, least_uncertainty_db)};
+  std::vector<double> without;
+  for (size_t i = 0; i < runs.size(); ++i) without.push_back(Mean(GainsOf(runs, i)));
+  const auto count = static_cast<double>(runs.size());
+  return {gain_db,
+          std::max(std::sqrt((count - 1) / count * Spread(without)), least_uncertainty_db)};
+}
+
+// Returns the mean of the runs' own gains.
+Estimate GainOfEach(const Runs& runs, double least_uncertainty_db) {
+  constexpr double kMostDb = 20;  // one run that becomes nearly exact is no proof
+  std::vector<double> gains;
+  for (const ComparedRun& run : runs) {
+    std::vector<double> of_outputs;
+    for (size_t output = 0; output < run.before->size(); ++output) {
+      of_outputs.push_back(
+          std::clamp(Gain((*run.before)[output], (*run.after)[output]), -kMostDb, kMostDb));
+    }
+    gains.push_back(Mean(of_outputs));
+  }
+  if (runs.size() == 1) return {gains[0], std::max(kUncertaintyOfOneDb, least_uncertainty_db)};
+  const auto count = static_cast<double>(runs.size());
+  return {Mean(gains),
+          std::max(std::sqrt(Spread(gains) / (count * (count - 1))), least_uncertainty_db)};
+}
+
+// Returns whether a gain is larger than its standard error. Layers were judged before, so that this
+// asks only whether their gains add up. Two or three runs estimate the error badly.
+bool IsClear(const Estimate& estimate, size_t num_runs) {
+  const auto count = static_cast<double>(num_runs);
+  const double widened = num_runs == 2 || num_runs == 3 ? 1.5 * (count + 1) / (count - 1) : 1;
+  return estimate.gain_db > widened * estimate.uncertainty_db;
+}
+
 }  // namespace
 
 std::vector<OutputErrors> ErrorsOfOutputs(const graph::Model& float_model,
@@ -84,57 +171,30 @@ NetworkVerdict JudgeNetwork(std::span<const OutputErrors> before,
                             std::span<const OutputErrors> after, double least_uncertainty_db) {
   // A loss of one output up to this is taken where the others gain.
   constexpr double kMostLossDb = 0.25;
-  // The gain must be so many times its standard error, and more where few runs estimate that error.
-  constexpr double kStandardErrors = 1.5;
-  constexpr double kUncertaintyOfOneDb = 1;
-  std::vector<size_t> runs;  // that can be compared
+  Runs runs;
   for (size_t run = 0; run < std::min(before.size(), after.size()); ++run) {
     const size_t num_outputs = before[run].size();
-    const bool is_like_others = runs.empty() || before[runs[0]].size() == num_outputs;
-    if (num_outputs > 0 && after[run].size() == num_outputs && is_like_others) runs.push_back(run);
+    const bool is_like_others = runs.empty() || runs[0].before->size() == num_outputs;
+    if (num_outputs == 0 || after[run].size() != num_outputs || !is_like_others) continue;
+    runs.push_back({&before[run], &after[run]});
   }
   NetworkVerdict verdict;
   verdict.num_runs = runs.size();
   if (runs.empty()) return verdict;
-  const auto count = static_cast<double>(runs.size());
-  const size_t num_outputs = before[runs[0]].size();
-  // Returns the gain of each output in all runs but one; none is left out for runs.size().
-  const auto gains_without = [&](size_t left_out) {
-    std::vector<double> gains;
-    for (size_t output = 0; output < num_outputs; ++output) {
-      double sum_before = 0;
-      double sum_after = 0;
-      for (size_t i = 0; i < runs.size(); ++i) {
-        if (i == left_out) continue;
-        sum_before += before[runs[i]][output];
-        sum_after += after[runs[i]][output];
-      }
-      gains.push_back(sum_after > 0 ? 10 * std::log10(sum_before / sum_after) : 0);
-    }
-    return gains;
-  };
-  const auto mean_of = [](const std::vector<double>& values) {
-    double sum = 0;
-    for (const double value : values) sum += value;
-    return sum / static_cast<double>(values.size());
-  };
-  const std::vector<double> gains = gains_without(runs.size());
-  verdict.gain_db = mean_of(gains);
+  const std::vector<double> gains = GainsOf(runs, runs.size());
+  verdict.gain_db = Mean(gains);
   verdict.least_gain_db = std::ranges::min(gains);
-  verdict.uncertainty_db = std::max(kUncertaintyOfOneDb, least_uncertainty_db);
-  if (runs.size() > 1) {
-    // The jackknife: how much the gain depends on single runs.
-    std::vector<double> without;
-    for (size_t i = 0; i < runs.size(); ++i) without.push_back(mean_of(gains_without(i)));
-    const double mean = mean_of(without);
-    double squares = 0;
-    for (const double gain : without) squares += (gain - mean) * (gain - mean);
-    verdict.uncertainty_db =
-        std::max(std::sqrt((count - 1) / count * squares), least_uncertainty_db);
-  }
-  const double widened = runs.size() > 1 ? (count + 1) / (count - 1) : 1;
-  verdict.is_better = verdict.gain_db > kStandardErrors * widened * verdict.uncertainty_db &&
-                      verdict.least_gain_db >= -kMostLossDb;
+  const Estimate all = GainOfAll(runs, verdict.gain_db, least_uncertainty_db);
+  const Estimate each = GainOfEach(runs, least_uncertainty_db);
+  // Where one run has most of the error, the runs agree better on their own gains. Fewer than four
+  // agree by chance.
+  constexpr size_t kLeastAgreeing = 4;
+  const bool is_clear =
+      IsClear(all, runs.size()) || (runs.size() >= kLeastAgreeing && IsClear(each, runs.size()));
+  verdict.uncertainty_db = all.uncertainty_db;
+  verdict.run_gain_db = each.gain_db;
+  verdict.run_uncertainty_db = each.uncertainty_db;
+  verdict.is_better = verdict.gain_db > 0 && is_clear && verdict.least_gain_db >= -kMostLossDb;
   return verdict;
 }
 

@@ -32,7 +32,9 @@ struct NetworkVerdict {
   double gain_db = 0;         // mean over the outputs of the gain in their SQNR
   double least_gain_db = 0;   // gain of the output that gains least
   double uncertainty_db = 0;  // standard error of the gain, by how much it depends on single runs
-  bool is_better = false;     // the gain is clearly larger, and no output loses much
+  double run_gain_db = 0;     // mean of the gains of single runs
+  double run_uncertainty_db = 0;  // its standard error
+  bool is_better = false;         // one of both gains is clear, and no output loses much
 };
 
 // Compares the errors of two networks in the same runs. The gain is at least as uncertain as

@@ -16,7 +16,7 @@ TEST(JudgeNetwork, TakesAGainThatAllRunsShow) {
   EXPECT_LT(verdict.uncertainty_db, 0.5);
   EXPECT_TRUE(verdict.is_better);
   EXPECT_FALSE(JudgeNetwork(after, before, 0).is_better);
-  EXPECT_FALSE(JudgeNetwork(before, after, 2.5).is_better);
+  EXPECT_FALSE(JudgeNetwork(before, after, 3.5).is_better);
 }
 
 TEST(JudgeNetwork, DoesNotTrustAGainOfOneRun) {
@@ -25,6 +25,17 @@ TEST(JudgeNetwork, DoesNotTrustAGainOfOneRun) {
   const NetworkVerdict verdict = JudgeNetwork(before, after, 0);
   EXPECT_GT(verdict.gain_db, 2);
   EXPECT_FALSE(verdict.is_better);
+}
+
+TEST(JudgeNetwork, TakesAGainOfEveryRunThoughOneHasMostOfTheError) {
+  const Errors before{{1000}, {8}, {9}, {10}, {7}};
+  const Errors after{{950}, {4}, {4}, {6}, {3}};
+  const NetworkVerdict verdict = JudgeNetwork(before, after, 0);
+  EXPECT_LT(verdict.gain_db, 0.5);
+  EXPECT_NEAR(verdict.run_gain_db, 2.5, 0.3);
+  EXPECT_TRUE(verdict.is_better);
+  const Errors lost{{1100}, {4}, {4}, {6}, {3}};
+  EXPECT_FALSE(JudgeNetwork(before, lost, 0).is_better);
 }
 
 TEST(JudgeNetwork, OneRunMustShowMore) {

@@ -100,7 +100,7 @@ void AddFinetuneSettings(std::vector<Setting>& settings) {
   settings.push_back(
       {"finetune_ridge", "X>0",
        "how much learned weights are held where they were, in parts of the mean square of the "
-       "inputs; larger ones are tried too (default 0.01)",
+       "inputs; it grows where samples are few or noisy (default 0.01)",
        [](QuantConfig& config, std::string_view value) {
          const double ridge = ParseDouble(value, "a number");
          if (!(ridge > 0 && ridge < 1e6)) {
@@ -126,7 +126,8 @@ void AddFinetuneSettings(std::vector<Setting>& settings) {
       &FinetuneSettings::refresh_scales));
   settings.push_back(CountSetting("finetune_hold_back",
                                   "one of so many samples judges what was learned from the others; "
-                                  "0: none (default 8)",
+                                  "fewer than four times as many are halved, and each half judges "
+                                  "the other; 0: none judges (default 8)",
                                   0, &FinetuneSettings::hold_back_every));
   settings.push_back(CountSetting("finetune_samples",
                                   "samples to learn from, at most (default 0: as many as the run "

@@ -95,7 +95,7 @@ def test_fine_tuning_reads_samples_again_and_again(tmp_path, conv_path, images):
 
 def test_fine_tuning_says_which_samples_judged(tmp_path, conv_path, images):
     for count, judge in [(40, "held_back"), (7, "halves")]:
-        _, report = quantized(tmp_path, conv_path, "MX4_ADAQUANT", images[:count])
+        _, report = quantized(tmp_path, conv_path, "MX4_ADAQUANT", np.concatenate([images] * 4)[:count])
         assert report.layers and {layer.judged_by for layer in report.layers} == {judge}
 
 
