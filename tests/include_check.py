@@ -129,11 +129,21 @@ def check_built(root, build_dir):
             for folder in folders for path in sorted(folder.rglob("*.cc")) if path.resolve() not in built]
 
 
+def check_python_tests(root):
+    """Every *_test.py under tests is run by ctest: CMake names it, or its name in a list of names."""
+    lists = "\n".join(path.read_text(encoding="utf-8") for path in sorted((root / "tests").rglob("CMakeLists.txt")))
+    words = set(re.findall(r"[\w./]+", lists))
+    return [f"{path.relative_to(root)}: ctest does not run this test (add it to tests/CMakeLists.txt)"
+            for path in sorted((root / "tests").rglob("*_test.py"))
+            if not words & {path.relative_to(root / "tests").as_posix(), path.name, path.name.removesuffix("_test.py")}]
+
+
 def check(root, build_dir=None):
     """All errors, one line each."""
     rooms, homes = read_design((root / "docs" / "design.md").read_text(encoding="utf-8"))
     errors, used = check_includes(root / "src", rooms, homes)
     errors += check_cmake(root / "src", rooms, used)
+    errors += check_python_tests(root)
     return errors + (check_built(root, build_dir) if build_dir else [])
 
 

@@ -13,6 +13,12 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 RNG = np.random.default_rng(5)
 
 
+@pytest.fixture(autouse=True)
+def seeded():
+    """The same weights in every test, whatever ran before."""
+    RNG.bit_generator.state = np.random.default_rng(5).bit_generator.state
+
+
 def build(nodes, inputs, outputs, weights, opset=17):
     graph = helper.make_graph(nodes, "net", [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()],
                               [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in outputs.items()],
@@ -175,7 +181,7 @@ def test_static_and_dynamic_in_one_model(tmp_path, bitpress):
     found = operators(tmp_path / "q.onnx")
     assert found["MatMulInteger"] == 1 and found["QuantizeLinear"] >= 2
     x = np.random.default_rng(1).standard_normal((2, 7, 48)).astype(np.float32)
-    assert is_as_measured(sqnr_db(run(tmp_path / "m.onnx", x)[0], run(tmp_path / "q.onnx", x)[0]), 28.1)
+    assert is_as_measured(sqnr_db(run(tmp_path / "m.onnx", x)[0], run(tmp_path / "q.onnx", x)[0]), 20.8)
 
 
 def test_a_plan_of_dynamic_integers_round_trips(tmp_path, bitpress):
