@@ -90,7 +90,8 @@ TEST(InferShapes, LeavesNoDescriptionWithoutAType) {
       product = MatMul (unknown, w)
       y = Relu (product) })");
   model.InferShapes();
-  for (const auto& info : ToProto(model).graph().value_info()) {
+  const onnx::ModelProto proto = ToProto(model);
+  for (const auto& info : proto.graph().value_info()) {
     EXPECT_NE(info.type().tensor_type().elem_type(), onnx::TensorProto::UNDEFINED) << info.name();
   }
   model.Check();
