@@ -21,7 +21,7 @@ namespace {
 
 using plan::TensorPlan;
 
-// What is mended is mended with room for the weights' error and for other samples.
+// Mending aims this much higher, with room for the weights' error and for other samples.
 constexpr double kMarginDb = 3;
 // An activation is worth mending if it alone brings this share of the noise that is allowed. Many
 // that bring less are no fault of a few.
@@ -53,9 +53,7 @@ std::vector<Group> GroupsOf(const plan::ResolvedPlan& resolved) {
   for (size_t i = 0; i < resolved.plan.tensors.size(); ++i) {
     const TensorPlan& row = resolved.plan.tensors[i];
     if (!IsGuarded(row, resolved)) continue;
-    const std::string& shares = row.integer->shares;
-    const auto [found, is_new] =
-        index.try_emplace(shares.empty() ? row.value : shares, groups.size());
+    const auto [found, is_new] = index.try_emplace(plan::ScaleRootOf(row), groups.size());
     if (is_new) groups.emplace_back();
     groups[found->second].rows.push_back(i);
   }

@@ -168,8 +168,7 @@ ResolvedParams ResolveParams(const plan::QuantPlan& plan, const CalibrationTable
   // share it with says the method, or their first row where that value has another format.
   using plan::ScaleKey;
   const auto group_of = [](const TensorPlan& row) {
-    const std::string& shares = row.integer->shares;
-    return ScaleKey{shares.empty() ? row.value : shares, row.format};
+    return ScaleKey{plan::ScaleRootOf(row), row.format};
   };
   std::set<std::string> roots;
   std::map<ScaleKey, const TensorPlan*> rows;

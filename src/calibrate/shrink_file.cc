@@ -55,8 +55,7 @@ std::vector<Group> SortedGroups(const plan::ResolvedPlan& resolved, const graph:
     if (row.role != plan::Role::kActivation || !row.integer || !integers.contains(row.value)) {
       continue;
     }
-    const std::string& root = row.integer->shares.empty() ? row.value : row.integer->shares;
-    const auto [found, is_new] = index.try_emplace(root, groups.size());
+    const auto [found, is_new] = index.try_emplace(plan::ScaleRootOf(row), groups.size());
     if (is_new) groups.emplace_back();
     groups[found->second].values.insert(row.value);
   }

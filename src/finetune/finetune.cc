@@ -195,7 +195,7 @@ class Finetuner {
     GatherOptions options = options_.gather;
     options.stage = "judge the network";
     const size_t every = options.hold_back_every;
-    // What was learned from one part of the samples is judged by the other part.
+    // One part of the samples judges what the other part taught.
     const bool has_halves = !of_halves_[0].empty();
     Split split = Split::kHeldBack;
     if (has_halves) split = source_.num_samples() == 1 ? Split::kPositions : Split::kHalves;
@@ -270,7 +270,7 @@ class Finetuner {
   const plan::ResolvedPlan initial_;
   weights::PairRules pair_rules_;
   std::vector<LinearLayer> layers_;  // in graph order
-  // What each half of the samples taught, by the names of the weights.
+  // The weights that each half of the samples taught, by their names.
   std::array<std::map<std::string, LearnedWeights>, 2> of_halves_;
   std::vector<std::pair<std::string, plan::TensorUse>> added_biases_;
   FinetuneReport report_;

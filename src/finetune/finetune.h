@@ -47,8 +47,8 @@ struct FinetuneReport {
   size_t num_added_biases = 0;  // biases that nodes did not have before
   size_t num_resumed = 0;       // layers that the journal of a stopped run had
   size_t num_samples = 0;       // that were learned from; 0: none, or not known before
-  // What the network's outputs say about all layers together. Null if no layer was tuned, or if no
-  // samples are to judge.
+  // The verdict of the network's outputs on all layers together. Null if no layer was tuned, or if
+  // no samples are to judge.
   std::optional<NetworkVerdict> network;
 
   // Returns the number of layers whose errors are of these samples.

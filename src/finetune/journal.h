@@ -58,7 +58,7 @@ struct LearnedWeights {
 struct LearnedLayer {
   TunedLayerReport report;
   LearnedWeights learned;  // empty unless report.is_tuned
-  // What was learned from each half, if halves of the samples or positions judged: two or none.
+  // The weights that each half taught, if halves of the samples or positions judged: two or none.
   std::vector<LearnedWeights> of_halves;
 };
 

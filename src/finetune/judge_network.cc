@@ -186,8 +186,8 @@ NetworkVerdict JudgeNetwork(std::span<const OutputErrors> before,
   verdict.least_gain_db = std::ranges::min(gains);
   const Estimate all = GainOfAll(runs, verdict.gain_db, least_uncertainty_db);
   const Estimate each = GainOfEach(runs, least_uncertainty_db);
-  // Where one run has most of the error, the runs agree better on their own gains. Fewer than four
-  // agree by chance.
+  // Single runs agree better on their own gains if one of them has most of the error. Fewer than
+  // four agree by chance.
   constexpr size_t kLeastAgreeing = 4;
   const bool is_clear =
       IsClear(all, runs.size()) || (runs.size() >= kLeastAgreeing && IsClear(each, runs.size()));

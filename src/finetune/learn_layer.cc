@@ -20,7 +20,7 @@ using plan::FinetunePass;
 
 // Shares of a bias correction that are tried. Few samples know the mean of an error badly.
 constexpr std::array<double, 3> kShares{1, 0.5, 0};
-// What was learned must have an error below this share of that of rounding to nearest. Gains that
+// Learned weights must have an error below this share of that of rounding to nearest. Gains that
 // are smaller are too uncertain.
 constexpr double kMostError = 0.98;
 

@@ -30,7 +30,7 @@ void RunInference(onnx::ModelProto& proto) {
   } catch (const std::exception&) {
     // Inference cannot cope with a node. The model has the results so far.
   }
-  // Where inference finds a shape and no type, as behind an operator that it does not know, it
+  // If inference finds a shape and no type, as behind an operator that it does not know, it
   // leaves a description without a type.
   RemoveUnknownTypes(*proto.mutable_graph());
 }

@@ -13,7 +13,7 @@
 namespace bitpress::graph {
 
 struct Origins {
-  // What one node was made of, without its own name and type.
+  // The nodes that one node was made of, without its own name and type.
   struct Node {
     std::vector<std::string> names;     // a node without a name has that of its first output
     std::vector<std::string> op_types;  // types of those that multiply, if this one does

@@ -24,6 +24,12 @@ struct ScaleKey {
 };
 inline ScaleKey ScaleKeyOf(const TensorPlan& row) { return {row.value, row.format}; }
 
+// Returns the value that a row's scale belongs to: the one that the row shares it with, or its own.
+// REQUIRES: the row is of integers.
+inline const std::string& ScaleRootOf(const TensorPlan& row) {
+  return row.integer->shares.empty() ? row.value : row.integer->shares;
+}
+
 // Scales and zero points of activations.
 using ScaleTable = std::map<ScaleKey, formats::QParams>;
 // Scales of weights that do not follow from their range method: of integers in the order of
@@ -36,8 +42,8 @@ struct UnsignedWeight {
   double saved_db = 0;  // growth of the noise of its layer's outputs that this avoids
 };
 
-// What the guard found and did (calibrate/guard.h). Distances are in dB between an output and the
-// error that rounding activations brings into it, for the worst output.
+// The results of the guard (calibrate/guard.h). Distances are in dB between an output
+// and the error that rounding activations brings into it, for the worst output.
 struct GuardReport {
   size_t num_samples = 0;          // samples that it measured with
   std::string worst_output;        // the output that suffered most before

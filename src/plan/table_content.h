@@ -1,4 +1,4 @@
-// What the values of a table say about the table that a Gather looks rows up in: embeddings are
+// Looks at the values of a table that a Gather looks rows up in: embeddings are
 // quantized, other tables are not. Pure.
 #pragma once
 

@@ -36,7 +36,7 @@ class OriginFinder {
     std::vector<std::string> inputs;
     std::vector<std::string> outputs;
   };
-  // What is left of a given node: the first value behind it that the prepared model has.
+  // The rest of a given node: the first value behind it that the prepared model has.
   struct Home {
     std::string value;  // "": nothing is left
     bool is_constant = false;

@@ -256,7 +256,7 @@ size_t RestoreHalf(const graph::Model& given, graph::Model& optimized) {
     optimized.RemoveNode(node);
     ++count;
   }
-  // Where both Casts between two operators are gone, the value still has ONNX Runtime's name.
+  // A value still has ONNX Runtime's name if both Casts between two operators are gone.
   for (const graph::Node& node : optimized.AllNodes()) {
     for (size_t i = 0; i < node.num_outputs(); ++i) {
       if (!is_inserted(node.output(i))) continue;

@@ -60,15 +60,15 @@ struct QuantizeReport {
   std::vector<std::pair<std::string, std::string>> left_float;
   // The weights that are uint8 instead of int8 (integer_kernels=safe).
   std::vector<plan::UnsignedWeight> unsigned_weights;
-  // What the samples say that calibration held back. Nothing: they were too few, or the statistics
-  // come from a file.
+  // The verdict of the samples held back in calibration. Nothing: they were too few, or the
+  // statistics come from a file.
   std::optional<calibrate::HeldBackReport> held_back;
   std::optional<plan::GuardReport> guard;  // nothing: there was nothing to guard
   finetune::FinetuneReport finetune;       // empty without passes
   emit::TransformReport transform;
   uint64_t input_bytes = 0;  // size of the files, external data included
   uint64_t output_bytes = 0;
-  // What these bytes hold: in the given model, once it was prepared, and as it was written.
+  // The parts of these bytes: in the given model, once it was prepared, and as it was written.
   graph::StoredParts input_parts;
   graph::StoredParts prepared_parts;
   graph::StoredParts output_parts;

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/messages.h"
 #include "calibrate/calibrate.h"
+#include "plan/resolved_plan.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -74,7 +75,7 @@ void UseExtremes(plan::QuantPlan& plan, const rewrite::SmoothReport& report) {
   std::set<std::string> roots;
   for (const plan::TensorPlan& row : plan.tensors) {
     if (!row.integer || !divided.contains(row.value)) continue;
-    roots.insert(row.integer->shares.empty() ? row.value : row.integer->shares);
+    roots.insert(plan::ScaleRootOf(row));
   }
   for (plan::TensorPlan& row : plan.tensors) {
     if (row.role != plan::Role::kActivation || row.is_dynamic()) continue;

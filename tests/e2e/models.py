@@ -56,6 +56,15 @@ def conv_model():
     return make_model(nodes, [("image", ["N", *CONV_INPUT])], [("logits", ["N", NUM_CLASSES])], constants)
 
 
+def conv_model_with_a_large_output():
+    """conv_model with a second output, whose values and errors are large."""
+    model = conv_model()
+    model.graph.node.append(helper.make_node("Mul", ["sum", "thousand"], ["large"], "enlarge"))
+    model.graph.initializer.append(numpy_helper.from_array(np.float32([1000]), "thousand"))
+    model.graph.output.append(helper.make_tensor_value_info("large", TensorProto.FLOAT, ["N", 40, 10, 10]))
+    return model
+
+
 def matmul_model():
     """Two MatMul by constants and one of two activations: sequence in, sequence out."""
     rng = np.random.default_rng(12)

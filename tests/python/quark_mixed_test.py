@@ -108,11 +108,7 @@ def test_what_lowers_without_being_asked_is_said():
 
 def test_the_output_that_a_target_is_about(tmp_path, images):
     """The second output has large values and large errors, which count only where they are asked for."""
-    model = models.conv_model()
-    model.graph.node.append(onnx.helper.make_node("Mul", ["sum", "thousand"], ["large"], "enlarge"))
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32([1000]), "thousand"))
-    model.graph.output.append(onnx.helper.make_tensor_value_info("large", onnx.TensorProto.FLOAT, ["N", 40, 10, 10]))
-    path = models.save(model, tmp_path / "two.onnx")
+    path = models.save(models.conv_model_with_a_large_output(), tmp_path / "two.onnx")
 
     def num_lowered(**words):
         words = {"TargetQuantType": Q.QBFP, "L2Target": 0.5, **words}

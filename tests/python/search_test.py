@@ -72,11 +72,7 @@ def test_a_variant_changes_nothing_but_what_it_names(conv_path, images):
 
 def test_losses_are_about_the_output_that_is_asked_for(tmp_path, images):
     """A second output has large values: the loss of all outputs together is its loss."""
-    model = models.conv_model()
-    model.graph.node.append(onnx.helper.make_node("Mul", ["sum", "thousand"], ["large"], "enlarge"))
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.float32([1000]), "thousand"))
-    model.graph.output.append(onnx.helper.make_tensor_value_info("large", onnx.TensorProto.FLOAT, ["N", 40, 10, 10]))
-    path = models.save(model, tmp_path / "two.onnx")
+    path = models.save(models.conv_model_with_a_large_output(), tmp_path / "two.onnx")
 
     def found(output_index):
         result = bitpress.search(path, images, config="BF16", variants=[{"activations": "mx6", "weights": "mx6"}], target="l2<=1e9",

@@ -66,7 +66,7 @@ DYNAMIC_EXTRA = table([
     notice("CalibTensorRangeSymmetric", _WITH_SAMPLES, False),
 ])
 
-# What set_local says of some operators; everything else holds for the whole model.
+# The words that set_local may give to some operators; all others hold for the whole model.
 _WHOLE_MODEL = "it holds for the whole model, as the general configuration says"
 LOCAL_STATIC = table([
     *[STATIC[name] for name in ("calibrate_method", "activation_type", "weight_type", "per_channel", "reduce_range", "extra_options")],
