@@ -321,7 +321,14 @@ std::string DescribeGuard(const plan::GuardReport& guard, double wanted_db) {
   if (guard.num_samples == 0) {
     return guard.note.empty() ? "" : fmt::format("  guard:       not used: {}\n", guard.note);
   }
-  std::string text = fmt::format(
+  std::string text;
+  if (!guard.range_method.empty()) {
+    text = fmt::format(
+        "  guard:       the outputs have {:.1f} dB instead of {:.1f} with activation_range={}, "
+        "which is used\n",
+        guard.before_db, guard.first_db, guard.range_method);
+  }
+  text += fmt::format(
       "  guard:       rounding activations brings the error of output '{}' to {:.1f} dB",
       guard.worst_output, guard.before_db);
   if (guard.before_db >= wanted_db) {

@@ -13,6 +13,7 @@
 #include "calibrate/leave_float.h"
 #include "calibrate/noise_probe.h"
 #include "calibrate/products.h"
+#include "calibrate/resolve_params.h"
 #include "calibrate/sample_runs.h"
 #include "plan/qdq_placement.h"
 
@@ -28,6 +29,10 @@ constexpr double kMarginDb = 3;
 constexpr double kLeastShare = 0.25;
 // Fewer dB are not worth slower operators.
 constexpr double kLeastGainDb = 3;
+// Other range methods are tried up to this distance above what is wanted. Few samples say little of
+// smaller gains, and above that nobody hears them.
+constexpr double kTryRangesDb = 12;
+constexpr double kLeastRangeGainDb = 1.5;
 // The numbers of samples, and the elements that a measurement rounds.
 constexpr size_t kLeastSamples = 4;
 constexpr size_t kMostSamples = 32;
@@ -67,6 +72,7 @@ class Guard {
       : resolved_(resolved),
         model_(model),
         options_(options),
+        table_(table),
         products_(model, table),
         wanted_(ToNoise(*resolved.plan.config.guard_db)),
         aim_(ToNoise(*resolved.plan.config.guard_db + kMarginDb)),
@@ -89,7 +95,8 @@ class Guard {
     probe_.emplace(model_, resolved_, rows_, options_.num_threads);
     TakeSamples();
     report_.num_samples = probe_->num_samples();
-    const OutputNoise before = Measure(0, groups_.size(), {});
+    OutputNoise before = Measure(0, groups_.size(), {});
+    ChooseRanges(before);
     const size_t worst = Worst(before);
     report_.worst_output = probe_->OutputNames().at(worst);
     report_.before_db = report_.after_db = ToDb(before[worst]);
@@ -134,6 +141,40 @@ class Guard {
     }
     if (options_.progress) options_.progress("guard", ++num_measured_, 0);
     return probe_->Measure(is_rounded);
+  }
+
+  // Gives activations another range method if the outputs gain by that. `noise` is that of the
+  // present ranges, before and after.
+  void ChooseRanges(OutputNoise& noise) {
+    const plan::QuantConfig& config = resolved_.plan.config;
+    if (noise[Worst(noise)] <= ToNoise(*config.guard_db + kTryRangesDb)) return;
+    const double first_db = ToDb(noise[Worst(noise)]);
+    double least = noise[Worst(noise)] * ToNoise(kLeastRangeGainDb);
+    struct {
+      std::vector<TensorPlan> rows;
+      plan::ScaleTable scales;
+    } chosen;
+    for (const plan::RangeMethod& method : config.guard_ranges) {
+      plan::QuantPlan plan = resolved_.plan;
+      for (TensorPlan& row : plan.tensors) {
+        if (row.role != plan::Role::kActivation || !row.integer || row.integer->params) continue;
+        if (row.integer->range == config.activation_range) row.integer->range = method;
+      }
+      plan::ScaleTable scales = ResolveParams(plan, table_).scales;
+      probe_->SetScales(scales);
+      const OutputNoise found = Measure(0, groups_.size(), {});
+      if (found[Worst(found)] >= least) continue;
+      least = found[Worst(found)];
+      noise = found;
+      report_.range_method = plan::RangeMethodName(method);
+      report_.first_db = first_db;
+      chosen = {std::move(plan.tensors), std::move(scales)};
+    }
+    if (!report_.range_method.empty()) {
+      resolved_.plan.tensors = std::move(chosen.rows);
+      for (const auto& [key, params] : chosen.scales) resolved_.scales[key] = params;
+    }
+    probe_->SetScales(resolved_.scales);
   }
 
   static size_t Worst(const OutputNoise& noise) {
@@ -242,6 +283,7 @@ class Guard {
   plan::ResolvedPlan& resolved_;
   const graph::Model& model_;
   const GuardOptions& options_;
+  const CalibrationTable& table_;
   Products products_;
   double wanted_, aim_;  // the noise that is allowed, and that after mending
   std::vector<Group> groups_;

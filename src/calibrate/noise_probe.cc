@@ -133,6 +133,7 @@ class NoiseProbe::Rounder : public runtime::ObserverSink {
  public:
   explicit Rounder(std::vector<Rounding> roundings) : roundings_(std::move(roundings)) {}
 
+  void SetParams(size_t id, const formats::QParams& params) { roundings_[id].params = params; }
   void Switch(std::vector<bool> is_on) { is_on_ = std::move(is_on); }
   size_t size() const { return roundings_.size(); }
 
@@ -161,6 +162,7 @@ NoiseProbe::NoiseProbe(const graph::Model& model, const plan::ResolvedPlan& reso
         std::vector<Rounding> roundings;
         for (const size_t i : rows) {
           const plan::TensorPlan& row = resolved.plan.tensors[i];
+          keys_.push_back(plan::ScaleKeyOf(row));
           roundings.push_back({resolved.scales.at(plan::ScaleKeyOf(row)),
                                formats::IntegerRange(row.Spec().element_type)});
         }
@@ -189,6 +191,10 @@ void NoiseProbe::AddSample(std::vector<Tensor> inputs) {
   rounder_->Switch(std::vector<bool>(rounder_->size(), false));
   std::vector<Tensor> outputs = session_->Run(inputs);
   samples_.push_back({std::move(inputs), std::move(outputs)});
+}
+
+void NoiseProbe::SetScales(const plan::ScaleTable& scales) {
+  for (size_t id = 0; id < keys_.size(); ++id) rounder_->SetParams(id, scales.at(keys_[id]));
 }
 
 OutputNoise NoiseProbe::Measure(const std::vector<bool>& is_rounded) {

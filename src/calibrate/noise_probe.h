@@ -39,6 +39,8 @@ class NoiseProbe {
   void AddSample(std::vector<Tensor> inputs);
   size_t num_samples() const { return samples_.size(); }
 
+  // Takes other scales for the same rows. REQUIRES: `scales` has one for each.
+  void SetScales(const plan::ScaleTable& scales);
   // Returns the noise over all samples if the rows i (in the order of `rows`) with is_rounded[i]
   // are rounded. REQUIRES: there are samples, and as many entries as rows.
   OutputNoise Measure(const std::vector<bool>& is_rounded);
@@ -50,6 +52,7 @@ class NoiseProbe {
     std::vector<Tensor> outputs;
   };
 
+  std::vector<plan::ScaleKey> keys_;  // of the rows
   std::unique_ptr<Rounder> rounder_;
   runtime::ObserverOperators operators_;
   std::unique_ptr<runtime::Session> session_;

@@ -2,10 +2,13 @@
 #include <charconv>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "plan/model_settings.h"
 #include "plan/quant_config.h"
+#include "plan/range_method.h"
 
 namespace bitpress::plan {
 namespace {
@@ -16,6 +19,25 @@ std::optional<double> NumberIn(std::string_view text, double least, double most)
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool is_number = error == std::errc() && end == text.data() + text.size();
   return is_number && number >= least && number <= most ? std::optional(number) : std::nullopt;
+}
+
+std::vector<RangeMethod> ParseMethods(std::string_view text) {
+  std::vector<RangeMethod> methods;
+  if (text == "none") return methods;
+  for (const std::string& word : Split(text, '+')) {
+    methods.push_back(ParseRangeMethod(word));
+    if (methods.back().is_dynamic()) {
+      Fail(ErrorCode::kInvalidArgument, "'{}' gives no ranges before the model runs", word);
+    }
+  }
+  return methods;
+}
+
+std::string MethodNames(const std::vector<RangeMethod>& methods) {
+  if (methods.empty()) return "none";
+  std::vector<std::string> words;
+  for (const RangeMethod& method : methods) words.push_back(RangeMethodName(method));
+  return Join(words, "+");
 }
 
 // Beyond this, the rounding of float32 itself counts.
@@ -57,6 +79,16 @@ void AddGuardSettings(std::vector<Setting>& settings) {
          config.guard_share = *share;
        },
        [](const QuantConfig& config) { return fmt::format("{}", config.guard_share); },
+       /*is_derived=*/false, /*is_quiet=*/true});
+  settings.push_back(
+      {"guard_ranges", "none|METHOD+METHOD",
+       "range methods that the guard tries for all activations if an output comes close to its "
+       "bound; it takes one only if the outputs gain (default none; mse+min_max in INT8; setting "
+       "activation_range makes it none)",
+       [](QuantConfig& config, std::string_view value) {
+         config.guard_ranges = ParseMethods(value);
+       },
+       [](const QuantConfig& config) { return MethodNames(config.guard_ranges); },
        /*is_derived=*/false, /*is_quiet=*/true});
 }
 

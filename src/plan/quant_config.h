@@ -98,6 +98,8 @@ struct QuantConfig {
   std::optional<double> guard_db;
   // The most of the products of integers, as a share from 0 to 1, that the guard may make floats.
   double guard_share = kDefaultGuardShare;
+  // Range methods that the guard may give activations instead of activation_range.
+  std::vector<RangeMethod> guard_ranges;
   // The float model is equalized before anything else; nothing: see ResolveEqualization.
   std::optional<bool> equalize;
   EqualizeOptions equalization;

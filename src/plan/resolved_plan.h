@@ -45,9 +45,13 @@ struct UnsignedWeight {
 // The results of the guard (calibrate/guard.h). Distances are in dB between an output
 // and the error that rounding activations brings into it, for the worst output.
 struct GuardReport {
-  size_t num_samples = 0;          // samples that it measured with
+  size_t num_samples = 0;  // samples that it measured with
+  // The range method that it gave activations instead of that of the configuration, and the
+  // distance before; empty if it gave none.
+  std::string range_method;
+  double first_db = 0;
   std::string worst_output;        // the output that suffered most before
-  double before_db = 0;            // with all activations of the plan quantized
+  double before_db = 0;            // with all activations of the plan quantized, in these ranges
   double after_db = 0;             // with those that are left; the same if none was left float
   double left_share = 0;           // share of the products of integers that became floats
   bool has_reached_bound = false;  // activations stayed quantized because of guard_share

@@ -118,6 +118,8 @@ Setting RangeSetting(std::string_view key, std::string_view help, RangeMethod Qu
                    "weights do not change from inference to inference");
             }
             config.*field = method;
+            // Who asks for a method of activations gets it.
+            if (field == &QuantConfig::activation_range) config.guard_ranges.clear();
           },
           [field](const QuantConfig& config) { return RangeMethodName(config.*field); }};
 }

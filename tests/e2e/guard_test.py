@@ -108,6 +108,45 @@ def test_keeps_within_its_share_of_the_products(bitpress, model, samples, tmp_pa
     assert {"bands", "bounded", "logs"} <= quantized_values(path)
 
 
+def spike_model():
+    """The largest value behind a filter, which a single element of the image decides."""
+    filters = np.zeros((2, 1, 3, 3), np.float32)
+    filters[:, 0, 1, 1] = [1, -0.5]
+    nodes = [helper.make_node("Conv", ["image", "filters"], ["filtered"], "filter"),
+             helper.make_node("GlobalMaxPool", ["filtered"], ["largest"], "pool")]
+    graph = helper.make_graph(nodes, "spike", [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["N", 1, 512, 512])],
+                              [helper.make_tensor_value_info("largest", TensorProto.FLOAT, ["N", 2, 1, 1])],
+                              [numpy_helper.from_array(filters, "filters")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_takes_the_ranges_that_the_outputs_gain_by(bitpress, tmp_path):
+    model, samples, path = tmp_path / "spike.onnx", tmp_path / "images", tmp_path / "out.onnx"
+    onnx.save(spike_model(), model)
+    samples.mkdir()
+    rng = np.random.default_rng(3)
+    for i in range(8):
+        image = rng.uniform(-1, 1, (1, 1, 512, 512)).astype(np.float32)
+        image[0, 0, *rng.integers(1, 511, 2)] = rng.uniform(8, 10)  # less than what percentile(99.999) leaves out
+        np.save(samples / f"{i}.npy", image)
+
+    def quantize(*words):
+        text = bitpress.ok("quantize", model, "-o", path, "--config", "INT8", *words, "--data", samples)
+        graph = onnx.load(path).graph
+        [scale] = [node.input[1] for node in graph.node if node.op_type == "QuantizeLinear" and node.input[0] == "image"]
+        return text, next(float(numpy_helper.to_array(array)) for array in graph.initializer if array.name == scale)
+
+    text, scale = quantize()
+    assert "with activation_range=min_max, which is used" in text and "stay float" not in text
+    assert scale > 9 / 255
+    for words in (["--set", "guard_ranges=none"], ["--set", "activation_range=percentile(99.999)"]):
+        text, scale = quantize("--set", "guard_share=0", *words)
+        assert "which is used" not in text
+        assert scale < 6 / 255
+    text, _ = quantize("--set", "guard=off")
+    assert "which is used" not in text
+
+
 def test_needs_samples_besides_statistics(bitpress, run_model, model, samples, tmp_path):
     statistics, path = tmp_path / "statistics.bpc", tmp_path / "out.onnx"
     bitpress.ok("calibrate", model, "-o", statistics, "--config", "INT8", "--data", samples)
@@ -127,7 +166,9 @@ def test_is_off_in_presets_of_other_tools(bitpress, model, samples, tmp_path):
 
 @pytest.mark.parametrize("setting, message", [("guard=loud", "'loud' is neither off nor a number of dB from 0 to 100"),
                                               ("guard=-1", "'-1' is neither off nor a number of dB"),
-                                              ("guard_share=2", "'2' is no number from 0 to 1")])
+                                              ("guard_share=2", "'2' is no number from 0 to 1"),
+                                              ("guard_ranges=dynamic", "'dynamic' gives no ranges before the model runs"),
+                                              ("guard_ranges=mse+most", "'most'")])
 def test_refuses_wrong_settings(bitpress, model, samples, tmp_path, setting, message):
     text = bitpress.error("quantize", model, "-o", tmp_path / "out.onnx", "--config", "INT8", "--set", setting, "--data", samples)
     assert message in text
