@@ -4,6 +4,8 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <queue>
+#include <random>
 #include <set>
 #include <string>
 #include <utility>
@@ -34,16 +36,34 @@ constexpr double kLeastGainDb = 3;
 constexpr double kTryRangesDb = 12;
 constexpr double kLeastRangeGainDb = 1.5;
 // The numbers of samples, and the elements that a measurement rounds.
-constexpr size_t kLeastSamples = 4;
+constexpr size_t kLeastSamples = 8;
 constexpr size_t kMostSamples = 32;
 constexpr double kElementsToRound = 1 << 25;
+// The measurements that look for activations to mend, and the elements that they round in all.
+constexpr double kLeastMeasurements = 48;
+constexpr double kMostMeasurements = 512;
+constexpr double kElementsInAll = 0x1p33;
 
 double ToDb(double noise) { return noise > 0 ? 10 * std::log10(1 / noise) : 200.0; }
 double ToNoise(double db) { return std::pow(10, -db / 10); }
 
+// Returns a number below `size` that has no pattern over the parts.
+size_t PlaceIn(size_t part, size_t size) {
+  return static_cast<size_t>(std::mt19937(static_cast<uint32_t>(part))() % size);
+}
+
 // The rows whose values share a scale. They stay integers or become floats together.
 struct Group {
   std::vector<size_t> rows;  // indices in the plan
+};
+
+// Some groups that follow each other, and the noise if they alone are rounded.
+struct Part {
+  size_t begin;
+  size_t end;
+  OutputNoise noise;
+
+  size_t size() const { return end - begin; }
 };
 
 bool IsGuarded(const TensorPlan& row, const plan::ResolvedPlan& resolved) {
@@ -101,15 +121,15 @@ class Guard {
     report_.worst_output = probe_->OutputNames().at(worst);
     report_.before_db = report_.after_db = ToDb(before[worst]);
     if (before[worst] <= wanted_) return;
-    alone_.assign(groups_.size(), OutputNoise(before.size()));
-    Explore(0, groups_.size(), before);
+    Explore(before);
     Mend(before);
   }
 
   plan::GuardReport TakeReport() { return std::move(report_); }
 
  private:
-  // Takes samples from all over the source, but the same ones every time.
+  // Takes one sample of each of many equal parts of the source, but the same ones every time. Their
+  // distances differ, because samples of several kinds often take turns.
   void TakeSamples() {
     const size_t num_known = options_.source->num_samples();
     const double fitting = kElementsToRound / std::max(num_elements_, 1.0);
@@ -119,7 +139,8 @@ class Guard {
     size_t position = 0;
     RunSamples(*options_.source, probe_->inputs(), 1,
                [&](const std::vector<Tensor>& inputs, size_t count) {
-                 if (position / step >= probe_->num_samples() && probe_->num_samples() < wanted) {
+                 const size_t part = position / step;
+                 if (part < wanted && position % step == PlaceIn(part, step)) {
                    probe_->AddSample(inputs);
                  }
                  position += count;
@@ -181,46 +202,66 @@ class Guard {
     return static_cast<size_t>(std::ranges::max_element(noise) - noise.begin());
   }
 
-  // Fills in the noise of single groups, as far as they may matter.
-  void Explore(size_t begin, size_t end, const OutputNoise& noise) {
-    if (noise[Worst(noise)] < kLeastShare * aim_) return;
-    if (end - begin == 1) {
-      alone_[begin] = noise;
-      return;
-    }
-    const size_t middle = begin + (end - begin) / 2;
-    Explore(begin, middle, Measure(begin, middle, {}));
-    Explore(middle, end, Measure(middle, end, {}));
-  }
-
-  // Returns the group that brings most noise into an output that has too much; nothing if no group
-  // is worth it.
-  std::optional<size_t> Next(const OutputNoise& noise, const std::set<size_t>& tried) const {
-    std::optional<size_t> found;
-    double most = kLeastShare * aim_;
-    for (size_t k = 0; k < noise.size(); ++k) {
-      if (noise[k] <= aim_) continue;
-      for (size_t g = 0; g < groups_.size(); ++g) {
-        if (tried.contains(g) || alone_[g][k] <= most) continue;
-        most = alone_[g][k];
-        found = g;
+  // Finds the groups that may matter, with their noises: the loudest parts are halved first. What
+  // the number of measurements does not suffice for stays in parts of several groups.
+  void Explore(const OutputNoise& of_all) {
+    const auto is_quieter = [](const Part& one, const Part& other) {
+      return std::pair(one.noise[Worst(one.noise)], other.begin) <
+             std::pair(other.noise[Worst(other.noise)], one.begin);
+    };
+    const double num_rounded = num_elements_ * static_cast<double>(probe_->num_samples());
+    const auto most = static_cast<size_t>(std::clamp(kElementsInAll / std::max(num_rounded, 1.0),
+                                                     kLeastMeasurements, kMostMeasurements));
+    std::priority_queue<Part, std::vector<Part>, decltype(is_quieter)> queue(is_quieter);
+    queue.push({0, groups_.size(), of_all});
+    for (size_t count = 0; !queue.empty();) {
+      const Part part = queue.top();
+      queue.pop();
+      if (part.noise[Worst(part.noise)] < kLeastShare * aim_) return;
+      if (part.size() == 1 || count >= most) {
+        parts_.push_back(part);
+        continue;
       }
+      const size_t middle = part.begin + part.size() / 2;
+      queue.push({part.begin, middle, Measure(part.begin, middle, {})});
+      queue.push({middle, part.end, Measure(middle, part.end, {})});
+      count += 2;
     }
-    return found;
   }
 
-  std::set<std::string> ValuesOf(const std::set<size_t>& groups) const {
+  // Returns the part that brings most noise into an output that has too much, single groups first;
+  // nothing if no part is worth it.
+  std::optional<size_t> Next(const OutputNoise& noise, const std::set<size_t>& tried) const {
+    for (const bool is_single : {true, false}) {
+      std::optional<size_t> found;
+      double most = kLeastShare * aim_;
+      for (size_t i = 0; i < parts_.size(); ++i) {
+        if (tried.contains(i) || (parts_[i].size() == 1) != is_single) continue;
+        for (size_t k = 0; k < noise.size(); ++k) {
+          if (noise[k] <= aim_ || parts_[i].noise[k] <= most) continue;
+          most = parts_[i].noise[k];
+          found = i;
+        }
+      }
+      if (found) return found;
+    }
+    return std::nullopt;
+  }
+
+  std::set<std::string> ValuesOf(const std::set<size_t>& parts) const {
     std::set<std::string> values;
-    for (const size_t g : groups) {
-      for (const size_t row : groups_[g].rows) values.insert(resolved_.plan.tensors[row].value);
+    for (const size_t i : parts) {
+      for (size_t g = parts_[i].begin; g < parts_[i].end; ++g) {
+        for (const size_t row : groups_[g].rows) values.insert(resolved_.plan.tensors[row].value);
+      }
     }
     return values;
   }
 
-  // Returns the share of the products that become floats with these groups.
-  double ShareOf(const std::set<size_t>& groups) const {
+  // Returns the share of the products that become floats with these parts.
+  double ShareOf(const std::set<size_t>& parts) const {
     std::set<std::string> rest = integers_;
-    for (const std::string& value : ValuesOf(groups)) rest.erase(value);
+    for (const std::string& value : ValuesOf(parts)) rest.erase(value);
     return num_products_ > 0
                ? 1 - products_.Sum(plan::NeededValues(model_, rest).operators) / num_products_
                : 0;
@@ -233,7 +274,7 @@ class Guard {
     OutputNoise noise = before;
     OutputNoise measured = before;
     for (;;) {
-      // The sum of the single noises says which groups to leave, and a measurement if it is right.
+      // The sum of the single noises says which parts to leave, and a measurement if it is right.
       const size_t num_before = left.size();
       while (const std::optional<size_t> next = Next(noise, tried)) {
         tried.insert(*next);
@@ -246,7 +287,7 @@ class Guard {
         }
         report_.left_share = share;
         for (size_t k = 0; k < noise.size(); ++k) {
-          noise[k] = std::max(0.0, noise[k] - alone_[*next][k]);
+          noise[k] = std::max(0.0, noise[k] - parts_[*next].noise[k]);
         }
       }
       if (left.size() == num_before) break;
@@ -266,15 +307,19 @@ class Guard {
     Leave(left);
   }
 
-  void Leave(const std::set<size_t>& left_groups) {
+  void Leave(const std::set<size_t>& left_parts) {
     const std::vector<std::string> outputs = probe_->OutputNames();
     std::map<std::string, std::string> reasons;
-    for (const size_t g : left_groups) {
-      const size_t k = Worst(alone_[g]);
-      for (const size_t row : groups_[g].rows) {
-        reasons[resolved_.plan.tensors[row].value] =
-            fmt::format("its rounding alone brings the error of output '{}' to {:.1f} dB",
-                        outputs[k], ToDb(alone_[g][k]));
+    for (const size_t i : left_parts) {
+      const Part& part = parts_[i];
+      const size_t k = Worst(part.noise);
+      const std::string who =
+          part.size() == 1
+              ? "its rounding alone"
+              : fmt::format("rounding it and its neighbours, {} in all, alone", part.size());
+      for (const std::string& value : ValuesOf({i})) {
+        reasons[value] = fmt::format("{} brings the error of output '{}' to {:.1f} dB", who,
+                                     outputs[k], ToDb(part.noise[k]));
       }
     }
     report_.num_left = LeaveFloat(resolved_, model_, reasons, "guard");
@@ -292,7 +337,7 @@ class Guard {
   std::set<std::string> integers_;  // the integer activations of the plan
   double num_products_ = 0;         // their products
   std::optional<NoiseProbe> probe_;
-  std::vector<OutputNoise> alone_;  // of each group; zero where it does not matter
+  std::vector<Part> parts_;  // that may matter, the loudest of one size first
   size_t num_measured_ = 0;
   plan::GuardReport report_;
 };

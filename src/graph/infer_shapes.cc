@@ -205,4 +205,11 @@ void Model::InferShapes() {
   impl_->IndexInfo();
 }
 
+void Model::DropDescriptions() {
+  onnx::GraphProto& graph = impl_->mutable_graph();
+  graph.clear_value_info();
+  ForEachBody(*graph.mutable_node(), [](onnx::GraphProto& body) { body.clear_value_info(); });
+  impl_->IndexInfo();
+}
+
 }  // namespace bitpress::graph

@@ -306,6 +306,9 @@ class Model {
   // Fills in the types and shapes of values as far as ONNX's inference gets, through the operators
   // of com.amd.quark, com.vai.quantize and bitpress too. Never fails on what it cannot infer.
   void InferShapes();
+  // Forgets what InferShapes found: the types and shapes of values that are neither inputs nor
+  // outputs of the main graph or of a body.
+  void DropDescriptions();
   // Runs ONNX's checker. Throws Error(kInvalidModel).
   void Check() const;
   // Does the same, and infers all types and shapes, which must agree with those that the model

@@ -1,5 +1,6 @@
 #include "graph/model.h"
 
+#include "graph/stored_bytes.h"
 #include "graph/test_models.h"
 
 namespace bitpress::graph {
@@ -349,6 +350,27 @@ TEST(Model, AnOutputThatIsRemovedStaysAValue) {
   EXPECT_EQ(model.Uses("y").size(), 1U);
   model.Check();
   EXPECT_THROW(model.RemoveOutput("y"), Error);
+}
+
+TEST(Descriptions, AreForgottenAndTheModelSaysItsSize) {
+  Model model = FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
+agraph (float[2,4] x) => (float[2,4] y)
+<float[4] w = {1.0, 2.0, 3.0, 4.0}>
+{
+  h = Mul(x, w)
+  y = Relu(h)
+}
+)");
+  const uint64_t before = MeasureParts(model).all;
+  EXPECT_EQ(before, model.Serialize().size());
+  model.InferShapes();
+  EXPECT_THAT(model.InfoOf("h").shape, testing::SizeIs(2));
+  EXPECT_GT(MeasureParts(model).all, before);
+  model.DropDescriptions();
+  EXPECT_EQ(MeasureParts(model).all, before);
+  EXPECT_FALSE(model.InfoOf("h").has_shape);
+  EXPECT_THAT(model.InfoOf("x").shape, testing::SizeIs(2));
+  EXPECT_THAT(model.InfoOf("y").shape, testing::SizeIs(2));
 }
 
 }  // namespace

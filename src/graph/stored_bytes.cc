@@ -79,16 +79,19 @@ uint64_t StoredBytes(const fs::path& path) {
 StoredParts MeasureParts(const Model& model) {
   const ModelImpl& impl = ModelAccess::Impl(model);
   StoredParts parts;
+  parts.all = impl.proto.ByteSizeLong();
   for (const auto& tensor : impl.graph().initializer()) {
     parts.constants += tensor.ByteSizeLong();
     const ValueEntry* const entry = impl.Find(tensor.name());
     if (entry == nullptr) continue;
-    // Data that are not in the message.
+    uint64_t num_outside = 0;  // bytes of data that are not in the message
     if (entry->deferred != nullptr) {
-      parts.constants += ExpectedBytes(tensor);
+      num_outside = ExpectedBytes(tensor);
     } else if (IsExternal(tensor)) {
-      parts.constants += entry->storage.bytes.size();
+      num_outside = entry->storage.bytes.size();
     }
+    parts.constants += num_outside;
+    parts.all += num_outside;
   }
   for (const Node& node : model.AllNodes()) {
     if (node.op_type() != "Constant") continue;

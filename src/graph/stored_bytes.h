@@ -21,6 +21,7 @@ struct StoredParts {
   uint64_t constants = 0;  // initializers and Constant nodes
   uint64_t functions = 0;
   uint64_t metadata = 0;
+  uint64_t all = 0;  // with the rest, but without alignment
 };
 StoredParts MeasureParts(const Model& model);
 

@@ -70,7 +70,7 @@ void AddGuardSettings(std::vector<Setting>& settings) {
   settings.push_back(
       {"guard_share", "SHARE",
        "the most of the products of integers that the guard may make floats, from 0 to 1 (default "
-       "0.5; 0.9 in INT8)",
+       "0.5; 1 in INT8)",
        [](QuantConfig& config, std::string_view value) {
          const std::optional<double> share = NumberIn(value, 0, 1);
          if (!share) {

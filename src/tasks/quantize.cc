@@ -173,6 +173,7 @@ void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyO
   // nobody minds that.
   constexpr uint64_t kMostGrowingBytes = 32'000'000;
   constexpr uint64_t kLeastBytes = 100'000;
+  const uint64_t room = std::max(report.input_bytes, kLeastBytes);
   const bool may_shrink = resolved.plan.config.guard_db && !resolved.scales.empty() &&
                           plan::ResolvePlacement(resolved.plan.config) == plan::Placement::kQdq &&
                           apply.storage == emit::Storage::kPacked &&
@@ -182,7 +183,8 @@ void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyO
   for (;;) {
     report.transform = emit::ApplyPlan(model, resolved, apply, pool, options.progress);
     report.output_parts = graph::MeasureParts(model);
-    const uint64_t room = std::max(report.input_bytes, kLeastBytes);
+    // Every runtime infers the descriptions of inner values. A file does not grow by them.
+    if (report.output_parts.all > room) model.DropDescriptions();
     const auto accepts = [&](uint64_t num_bytes) {
       return !original || num_bytes <= room ||
              calibrate::ShrinkFile(resolved, *original, num_bytes - room) == 0;

@@ -214,3 +214,17 @@ def test_files_do_not_grow(bitpress, run_model, tmp_path):
     assert "file size: its quantizers take more bytes than the file of the float model has room for" in text
     inputs = {"signal": rng.standard_normal((1, 4, 64)).astype(np.float32)}
     assert sqnr_db(run_model(model, inputs)[0], run_model(guarded, inputs)[0]) > 10
+
+
+def test_a_model_without_weights_grows_by_its_configuration_only(bitpress, tmp_path):
+    """Preparing infers the shapes of 500 values, which the given model does not describe."""
+    names = ["x", *(f"value_{i}_" + "x" * 100 for i in range(500)), "y"]
+    nodes = [helper.make_node("Sin", [names[i]], [names[i + 1]], f"node_{i}_" + "x" * 100) for i in range(501)]
+    graph = helper.make_graph(nodes, "waves", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8])])
+    model, path = tmp_path / "waves.onnx", tmp_path / "out.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
+    text = bitpress.ok("quantize", model, "-o", path, "--config", "INT8_DYNAMIC")
+    assert "nothing was quantized" in text
+    assert model.stat().st_size > 150_000
+    assert path.stat().st_size < model.stat().st_size + 4000
