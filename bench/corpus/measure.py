@@ -157,20 +157,18 @@ def version_of(program):
     return f"{said} ({hashlib.sha256(program.read_bytes()).hexdigest()[:8]})"
 
 
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("configurations", nargs="*", type=configuration_of, metavar="CONFIGURATION")
+def add_common_options(parser):
+    """Options of all programs that measure."""
     parser.add_argument("--program", type=Path, default=ROOT / "build" / "bitpress", metavar="FILE", help="default: build/bitpress")
-    parser.add_argument("--no-vnni-dir", type=Path, default=ROOT / "build" / "tests" / "no_vnni", metavar="DIR",
-                        help="an ONNX Runtime that sees no VNNI (default: build/tests/no_vnni)")
     parser.add_argument("--cache", type=Path, default=CACHE, metavar="DIR", help="where everything goes (default: build/corpus)")
     parser.add_argument("--only", type=names_of, default=list(NETWORKS), metavar="NAMES", help="these networks, joined by commas")
     parser.add_argument("--skip", type=names_of, default=[], metavar="NAMES", help="all but these networks")
-    parser.add_argument("--again", choices=["faults", "all"], help="measure again what is there: results with faults, or all")
-    parser.add_argument("--time", action="store_true", help="also compare the speed with that of the float network")
-    parser.add_argument("--keep", action="store_true", help="keep the quantized models in CACHE/quantized")
     parser.add_argument("--seconds", type=int, default=300, metavar="N", help="of the processor, for each process (default: 300)")
     parser.add_argument("--memory", type=int, default=8192, metavar="MIB", help="address space of each process (default: 8192)")
+
+
+def parse_common(parser):
+    """The arguments, with the version of the program."""
     arguments = parser.parse_intermixed_args()
     if not arguments.program.is_file():
         parser.error(f"{arguments.program} is missing: build first (./dev build)")
@@ -178,6 +176,26 @@ def parse():
     arguments.program, arguments.cache = arguments.program.absolute(), arguments.cache.absolute()
     arguments.version = version_of(arguments.program)
     return arguments
+
+
+def write_result(path, result):
+    """Writes a result in one step, so that a run that is stopped leaves no half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    part.rename(path)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("configurations", nargs="*", type=configuration_of, metavar="CONFIGURATION")
+    add_common_options(parser)
+    parser.add_argument("--no-vnni-dir", type=Path, default=ROOT / "build" / "tests" / "no_vnni", metavar="DIR",
+                        help="an ONNX Runtime that sees no VNNI (default: build/tests/no_vnni)")
+    parser.add_argument("--again", choices=["faults", "all"], help="measure again what is there: results with faults, or all")
+    parser.add_argument("--time", action="store_true", help="also compare the speed with that of the float network")
+    parser.add_argument("--keep", action="store_true", help="keep the quantized models in CACHE/quantized")
+    return parse_common(parser)
 
 
 def main() -> int:
@@ -195,10 +213,7 @@ def main() -> int:
                 continue
             result = measure(arguments, kinds, name, label, words)
             print(summary(result), flush=True)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            part = path.with_suffix(".part")
-            part.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-            part.rename(path)
+            write_result(path, result)
     return 0
 
 

@@ -19,6 +19,7 @@ from faults import decibels_of, faults_of, int8_fault
 from measure import CONFIGURATIONS, ROOT
 from networks import NETWORKS, model_of
 from packages import CACHE, WHEELS, wheel
+from tuning import ALLOWED_DB, COUNTS, FOLDER, RECIPES, WITHOUT, loss_of, worst
 
 TABLES = {"Integers": ["INT8", "INT8_DYNAMIC", "INT8_WEIGHTS", "INT4_WEIGHTS", "INT8_ADAQUANT", "ORT static", "ORT dynamic"],
           "Blocks and floats": ["MX6", "MX9", "MXINT8", "MXFP8E4M3", "BFP16", "BF16", "FP16"]}
@@ -66,6 +67,13 @@ CELLS = """
 
 A cell has the SQNR of the worst float output in dB (at most 100), the size in % of the float file, and the seconds of the processor
 that quantizing took. **Bold** cells have a fault.
+"""
+TUNING = """
+## Fine-tuned with few samples
+
+`bench/corpus/tuning.py` measures what [fine-tuning](finetuning.md) does with {counts} samples: SQNR of the worst float output in dB,
+untuned → tuned, or one number where every layer stays as rounded. Other samples judge. **Bold** cells are faults: an output lost more
+than {allowed} dB.
 """
 
 
@@ -129,6 +137,39 @@ def fault_lists(faults):
         yield lines
 
 
+def tuning_cell(result):
+    if result is None:
+        return MISSING
+    loss = loss_of(result)
+    if loss is None:
+        return "**error**"
+    untuned, tuned = worst(result["untuned"]), worst(result["tuned"])
+    text = untuned if result["untuned"] == result["tuned"] else f"{untuned} → {tuned}"
+    return f"**{text}**" if loss > ALLOWED_DB else text
+
+
+def tuning_tables(found):
+    """A table for each configuration; nothing where nothing was measured."""
+    if not found:
+        return
+    yield TUNING.format(counts=", ".join(map(str, COUNTS[:-1])) + f" and {COUNTS[-1]}", allowed=ALLOWED_DB)
+    for label, recipe in RECIPES.items():
+        yield f"\n`{label}`, `{recipe}`:\n"
+        yield f"| network | {' | '.join(map(str, COUNTS))} |\n|---|{'---|' * len(COUNTS)}"
+        for name in NETWORKS:
+            if name not in WITHOUT:
+                yield f"| {name} | {' | '.join(tuning_cell(found.get((name, label, count))) for count in COUNTS)} |"
+
+
+def tuning_faults(found):
+    for (name, label, count), result in found.items():
+        loss = loss_of(result)
+        if loss is None:
+            yield f"- {name}, {label} tuned with {count} samples: {shorten(worst(result['untuned']))} {shorten(worst(result['tuned']))}"
+        elif loss > ALLOWED_DB:
+            yield f"- {name}, {label} tuned with {count} samples: an output lost {loss:.1f} dB"
+
+
 def describe(cache, name):
     """The row of a network in the table of networks."""
     network = NETWORKS[name]
@@ -163,10 +204,14 @@ def main():
                          dates=" to ".join(dict.fromkeys([dates[0], dates[-1]])), machine=machine(),
                          programs=", ".join(sorted({row["program"] for row in rows})),
                          runtimes=", ".join(sorted({row["onnxruntime"] for row in rows})))]
+    tuned = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((arguments.cache / FOLDER).glob("*.json"))]
+    tuned = {(result["network"], result["configuration"], result["samples"]): result for result in tuned}
     ours, theirs = fault_lists(faults)
+    ours += tuning_faults(tuned)
     lines += [FAULTS, *(ours or ["There are none."]), RULES]
     for title, labels in TABLES.items():
         lines += table(title, labels, everything, faults)
+    lines += tuning_tables(tuned)
     lines += ["\n## Networks\n", "| network | what it is | package | exporter | opset |", "|---|---|---|---|---|",
               *(describe(arguments.cache.absolute(), name) for name in NETWORKS)]
     lines += ["\n## ONNX Runtime's own tool\n", "The same rules find these in its results:\n", *theirs]
