@@ -34,9 +34,11 @@ constexpr double kLeastGainDb = 3;
 // Other range methods are tried up to this distance above what is wanted. Few samples say little of
 // smaller gains, and above that nobody hears them.
 constexpr double kTryRangesDb = 12;
-constexpr double kLeastRangeGainDb = 1.5;
-// The numbers of samples, and the elements that a measurement rounds.
-constexpr size_t kLeastSamples = 8;
+constexpr double kLeastRangeGainDb = 1;
+// The numbers of samples, and the elements that a measurement rounds. Activations are looked for
+// with fewer of them, because that takes many measurements.
+constexpr size_t kLeastSamples = 16;
+constexpr size_t kLeastSearchSamples = 8;
 constexpr size_t kMostSamples = 32;
 constexpr double kElementsToRound = 1 << 25;
 // The measurements that look for activations to mend, and the elements that they round in all.
@@ -115,7 +117,7 @@ class Guard {
     probe_.emplace(model_, resolved_, rows_, options_.num_threads);
     TakeSamples();
     report_.num_samples = probe_->num_samples();
-    OutputNoise before = Measure(0, groups_.size(), {});
+    OutputNoise before = MeasureAll({});
     ChooseRanges(before);
     const size_t worst = Worst(before);
     report_.worst_output = probe_->OutputNames().at(worst);
@@ -133,8 +135,11 @@ class Guard {
   void TakeSamples() {
     const size_t num_known = options_.source->num_samples();
     const double fitting = kElementsToRound / std::max(num_elements_, 1.0);
-    const auto wanted = static_cast<size_t>(
-        std::clamp(fitting, static_cast<double>(kLeastSamples), static_cast<double>(kMostSamples)));
+    const auto samples = [&](size_t least) {
+      return static_cast<size_t>(
+          std::clamp(fitting, static_cast<double>(least), static_cast<double>(kMostSamples)));
+    };
+    const size_t wanted = samples(kLeastSamples);
     const size_t step = std::max<size_t>(1, num_known / wanted);
     size_t position = 0;
     RunSamples(*options_.source, probe_->inputs(), 1,
@@ -149,10 +154,18 @@ class Guard {
     if (probe_->num_samples() == 0) {
       Fail(ErrorCode::kInvalidArgument, "there are no samples to measure roundings with");
     }
+    const size_t most = samples(kLeastSearchSamples);
+    search_step_ = (probe_->num_samples() + most - 1) / most;
   }
 
-  // Measures the noise of the groups begin .. end - 1 without the values of `left`.
-  OutputNoise Measure(size_t begin, size_t end, const std::set<std::string>& left) {
+  // Measures the noise of the groups without the values of `left`.
+  OutputNoise MeasureAll(const std::set<std::string>& left) {
+    return Measure(0, groups_.size(), left, 1);
+  }
+
+  // Measures the noise of the groups begin .. end - 1 without the values of `left` with every
+  // `step`-th sample.
+  OutputNoise Measure(size_t begin, size_t end, const std::set<std::string>& left, size_t step) {
     std::vector<bool> is_rounded;
     for (size_t g = 0; g < groups_.size(); ++g) {
       for (const size_t row : groups_[g].rows) {
@@ -161,7 +174,7 @@ class Guard {
       }
     }
     if (options_.progress) options_.progress("guard", ++num_measured_, 0);
-    return probe_->Measure(is_rounded);
+    return probe_->Measure(is_rounded, step);
   }
 
   // Gives activations another range method if the outputs gain by that. `noise` is that of the
@@ -183,7 +196,7 @@ class Guard {
       }
       plan::ScaleTable scales = ResolveParams(plan, table_).scales;
       probe_->SetScales(scales);
-      const OutputNoise found = Measure(0, groups_.size(), {});
+      const OutputNoise found = MeasureAll({});
       if (found[Worst(found)] >= least) continue;
       least = found[Worst(found)];
       noise = found;
@@ -209,7 +222,8 @@ class Guard {
       return std::pair(one.noise[Worst(one.noise)], other.begin) <
              std::pair(other.noise[Worst(other.noise)], one.begin);
     };
-    const double num_rounded = num_elements_ * static_cast<double>(probe_->num_samples());
+    const double num_rounded =
+        num_elements_ * static_cast<double>(probe_->num_samples() / search_step_);
     const auto most = static_cast<size_t>(std::clamp(kElementsInAll / std::max(num_rounded, 1.0),
                                                      kLeastMeasurements, kMostMeasurements));
     std::priority_queue<Part, std::vector<Part>, decltype(is_quieter)> queue(is_quieter);
@@ -223,8 +237,8 @@ class Guard {
         continue;
       }
       const size_t middle = part.begin + part.size() / 2;
-      queue.push({part.begin, middle, Measure(part.begin, middle, {})});
-      queue.push({middle, part.end, Measure(middle, part.end, {})});
+      queue.push({part.begin, middle, Measure(part.begin, middle, {}, search_step_)});
+      queue.push({middle, part.end, Measure(middle, part.end, {}, search_step_)});
       count += 2;
     }
   }
@@ -293,7 +307,7 @@ class Guard {
       if (left.size() == num_before) break;
       std::set<std::string> values = ValuesOf(left);
       values.merge(IdleValues(model_, integers_, values));
-      noise = measured = Measure(0, groups_.size(), values);
+      noise = measured = MeasureAll(values);
     }
     const double after_db = ToDb(measured[Worst(measured)]);
     if (after_db < report_.before_db + kLeastGainDb) {
@@ -337,6 +351,7 @@ class Guard {
   std::set<std::string> integers_;  // the integer activations of the plan
   double num_products_ = 0;         // their products
   std::optional<NoiseProbe> probe_;
+  size_t search_step_ = 1;   // one of so many samples is used to look for activations
   std::vector<Part> parts_;  // that may matter, the loudest of one size first
   size_t num_measured_ = 0;
   plan::GuardReport report_;

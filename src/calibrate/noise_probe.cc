@@ -197,12 +197,13 @@ void NoiseProbe::SetScales(const plan::ScaleTable& scales) {
   for (size_t id = 0; id < keys_.size(); ++id) rounder_->SetParams(id, scales.at(keys_[id]));
 }
 
-OutputNoise NoiseProbe::Measure(const std::vector<bool>& is_rounded) {
-  BITPRESS_DCHECK(!samples_.empty() && is_rounded.size() == rounder_->size());
+OutputNoise NoiseProbe::Measure(const std::vector<bool>& is_rounded, size_t step) {
+  BITPRESS_DCHECK(!samples_.empty() && is_rounded.size() == rounder_->size() && step >= 1);
   rounder_->Switch(is_rounded);
   const size_t num_outputs = session_->outputs().size();
   std::vector<std::vector<Energies>> energies(num_outputs);
-  for (const Sample& sample : samples_) {
+  for (size_t i = 0; i < samples_.size(); i += step) {
+    const Sample& sample = samples_[i];
     const std::vector<Tensor> outputs = session_->Run(sample.inputs);
     for (size_t k = 0; k < num_outputs; ++k) {
       const Tensor& wanted = sample.outputs[k];

@@ -41,9 +41,9 @@ class NoiseProbe {
 
   // Takes other scales for the same rows. REQUIRES: `scales` has one for each.
   void SetScales(const plan::ScaleTable& scales);
-  // Returns the noise over all samples if the rows i (in the order of `rows`) with is_rounded[i]
-  // are rounded. REQUIRES: there are samples, and as many entries as rows.
-  OutputNoise Measure(const std::vector<bool>& is_rounded);
+  // Returns the noise over every `step`-th sample if the rows i (in the order of `rows`) with
+  // is_rounded[i] are rounded. REQUIRES: there are samples, as many entries as rows, and step >= 1.
+  OutputNoise Measure(const std::vector<bool>& is_rounded, size_t step);
 
  private:
   class Rounder;
