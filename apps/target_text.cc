@@ -23,6 +23,45 @@ std::string DescribeRun(const deploy::TargetReport& report) {
                      report.error);
 }
 
+// Outputs below this distance to the float model's have little to do with them.
+constexpr double kFarDb = 10;
+
+std::string DescribeCloseness(const deploy::Closeness& closeness) {
+  if (!closeness.why_not.empty()) {
+    return fmt::format("  outputs were not compared with the given model's: {}\n",
+                       closeness.why_not);
+  }
+  std::vector<evaluate::OutputReport> outputs = closeness.outputs;
+  std::ranges::stable_sort(outputs, {}, &evaluate::OutputReport::sqnr_db);
+  constexpr size_t kMost = 4;
+  std::vector<std::string> words;
+  for (size_t i = 0; i < std::min(kMost, outputs.size()); ++i) {
+    words.push_back(std::isinf(outputs[i].sqnr_db) && outputs[i].sqnr_db > 0
+                        ? fmt::format("'{}' the same", outputs[i].name)
+                        : fmt::format("'{}' {:.1f} dB", outputs[i].name, outputs[i].sqnr_db));
+  }
+  if (outputs.size() > kMost) words.push_back(fmt::format("{} more", outputs.size() - kMost));
+  std::string text;
+  if (!words.empty()) {
+    text = fmt::format(
+        "  closeness to the given model on the first {}: {}\n",
+        closeness.num_runs == 1 ? "sample" : fmt::format("{} samples", closeness.num_runs),
+        Join(words, ", "));
+  }
+  for (const std::string& name : closeness.other_shapes) {
+    text += fmt::format("  output '{}' has another shape than the given model's\n", name);
+  }
+  if (!outputs.empty() && outputs.front().sqnr_db < kFarDb) {
+    text += fmt::format(
+        "  WARNING: output '{}' is far from that of the given model. Measure what that costs "
+        "(bitpress evaluate). More bits, fine-tuning (--finetune adaquant) or a search (bitpress "
+        "search) "
+        "bring it closer\n",
+        outputs.front().name);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string CountAll(const std::map<std::string, size_t>& counts) {
@@ -68,6 +107,7 @@ std::string DescribeTarget(const deploy::TargetReport& report, size_t max_float_
   if (!report.checker_error.empty()) {
     text += fmt::format("  WARNING: {}\n", report.checker_error);
   }
+  if (report.closeness) text += DescribeCloseness(*report.closeness);
   if (report.is_run && !report.is_described) {
     text += "  its operators were not counted, because it is large: see `bitpress check`\n";
   }

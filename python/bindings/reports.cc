@@ -161,6 +161,14 @@ void BindTargetReport(nb::module_& module) {
       .def_ro("name", &FloatNode::name)
       .def_ro("op_type", &FloatNode::op_type)
       .def_ro("reason", &FloatNode::reason);
+  using deploy::Closeness;
+  nb::class_<Closeness>(module, "Closeness",
+                        "How close the outputs are to those of the model that was quantized.")
+      .def_ro("num_runs", &Closeness::num_runs, "The samples, or fixed batches, that were run.")
+      .def_ro("outputs", &Closeness::outputs)
+      .def_ro("other_shapes", &Closeness::other_shapes,
+              "Names of outputs that had another shape in a run.")
+      .def_ro("why_not", &Closeness::why_not, "Why nothing was compared. '' if something was.");
   using deploy::TargetReport;
   nb::class_<TargetReport>(module, "TargetReport", "The results of check.")
       .def_ro("runtime", &TargetReport::runtime)
@@ -173,6 +181,8 @@ void BindTargetReport(nb::module_& module) {
       .def_ro("float_nodes", &TargetReport::float_nodes)
       .def_ro("processor", &TargetReport::processor)
       .def_ro("library_operators", &TargetReport::library_operators)
+      .def_ro("closeness", &TargetReport::closeness,
+              "The outputs beside those of the model that was quantized. None without samples.")
       .def("to_json", [](const TargetReport& self) { return deploy::ToJson(self).dump(2); })
       .def("__repr__", [](const TargetReport& self) {
         return "TargetReport(" + deploy::ToJson(self).dump() + ")";

@@ -46,8 +46,8 @@ std::string Dump(const Json& json) {
   return json.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 
-fs::path SampleFile(const fs::path& folder, size_t input) {
-  return folder / fmt::format("input_{}.pb", input);
+fs::path SampleFile(const fs::path& folder, size_t sample, size_t input) {
+  return folder / fmt::format("sample_{}_{}.pb", sample, input);
 }
 
 // Returns what the child said before it ended, which may be long: the end of it.
@@ -91,16 +91,22 @@ bool IsLackOfMemory(std::string_view error) {
 Json Answer(const fs::path& folder, const Json& request) {
   const auto memory = AvailableMemory();
   if (memory) LimitMemory(*memory);
-  std::vector<Tensor> sample;
-  for (size_t i = 0; i < request.at("num_inputs").get<size_t>(); ++i) {
-    sample.push_back(graph::LoadTensorProto(SampleFile(folder, i)));
+  std::vector<std::vector<Tensor>> samples(request.at("num_samples").get<size_t>());
+  for (size_t i = 0; i < samples.size(); ++i) {
+    for (size_t k = 0; k < request.at("num_inputs").get<size_t>(); ++k) {
+      samples[i].push_back(graph::LoadTensorProto(SampleFile(folder, i, k)));
+    }
   }
   CheckTargetOptions options;
   options.is_described = request.at("is_described").get<bool>();
+  options.given = request.at("given").get<std::string>();
+  options.on_checked = [&](const TargetReport& report) {
+    WriteText(folder / kAnswer, Dump(ToJson(report)));
+  };
   options.on_stage = [&](std::string_view stage) { WriteText(folder / kStage, stage); };
   try {
     const TargetReport report =
-        CheckTarget(request.at("model").get<std::string>(), sample, options);
+        CheckTarget(request.at("model").get<std::string>(), samples, options);
     if (!memory || !IsLackOfMemory(report.error)) return ToJson(report);
   } catch (const std::bad_alloc&) {
   }
@@ -123,13 +129,18 @@ CheckOutcome CheckInProcess(const CheckRequest& request) {
                                       HumanBytes(request.num_bytes), HumanBytes(*memory))};
   }
   const ScratchFolder folder;
+  const size_t num_inputs = request.samples.empty() ? 0 : request.samples.front().size();
   WriteText(folder.path() / kRequest, Dump({{"version", Version()},
                                             {"model", request.model.string()},
-                                            {"num_inputs", request.sample.size()},
+                                            {"given", request.given.string()},
+                                            {"num_samples", request.samples.size()},
+                                            {"num_inputs", num_inputs},
                                             {"is_described", request.is_described}}));
-  for (size_t i = 0; i < request.sample.size(); ++i) {
-    graph::SaveTensorProto(SampleFile(folder.path(), i), fmt::format("input_{}", i),
-                           request.sample[i]);
+  for (size_t i = 0; i < request.samples.size(); ++i) {
+    for (size_t k = 0; k < num_inputs; ++k) {
+      graph::SaveTensorProto(SampleFile(folder.path(), i, k), fmt::format("input_{}", k),
+                             request.samples[i].at(k));
+    }
   }
   std::vector<std::pair<std::string, std::string>> environment;
   if (const fs::path library = runtime::ChosenOrtLibrary(); !library.empty()) {

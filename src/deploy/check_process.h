@@ -19,8 +19,10 @@ namespace bitpress::deploy {
 struct CheckRequest {
   std::filesystem::path model;
   uint64_t num_bytes = 0;  // size of its files, external data included
-  // A tensor for each input of the model; empty: a sample is made up.
-  std::vector<Tensor> sample = {};
+  // The samples to run, each with a tensor for each input of the model; empty: one is made up.
+  std::vector<std::vector<Tensor>> samples = {};
+  // The model that it was made of, whose outputs are compared with its own. Empty: none.
+  std::filesystem::path given = {};
   // The operators of the model are described, which holds its optimized form in a temporary file.
   bool is_described = true;
 };

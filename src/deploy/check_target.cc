@@ -201,17 +201,26 @@ runtime::Session Open(const std::filesystem::path& model, std::filesystem::path&
   return runtime::Session(model, {});
 }
 
+// The outputs of a model for all samples, with what is known about its inputs and outputs.
+struct Outputs {
+  std::vector<runtime::ValueDescription> inputs;
+  std::vector<runtime::ValueDescription> outputs;
+  std::vector<std::vector<Tensor>> runs;
+};
+
 }  // namespace
 
-TargetReport CheckTarget(const std::filesystem::path& model, const std::vector<Tensor>& sample,
+TargetReport CheckTarget(const std::filesystem::path& model,
+                         const std::vector<std::vector<Tensor>>& samples,
                          const CheckTargetOptions& options) {
   TargetReport report;
+  std::optional<Outputs> to_compare;
   const auto begin = [&](std::string_view step) {
     if (options.on_stage) options.on_stage(fmt::format("{}, {},", report.runtime, step));
   };
   if (options.on_stage) options.on_stage("the start of ONNX Runtime");
   report.runtime = "ONNX Runtime " + runtime::OrtVersion();
-  report.is_made_up = sample.empty();
+  report.is_made_up = samples.empty();
   try {
     begin("before it loads the model");
     {
@@ -232,12 +241,13 @@ TargetReport CheckTarget(const std::filesystem::path& model, const std::vector<T
     }
     runtime::Session session = Open(model, optimized);
     report.is_loaded = true;
-    std::vector<Tensor> inputs = sample;
-    if (sample.empty()) {
+    std::vector<Tensor> made_up;
+    if (samples.empty()) {
       for (const runtime::ValueDescription& input : session.inputs()) {
-        inputs.push_back(MadeUp(input));
+        made_up.push_back(MadeUp(input));
       }
     }
+    const std::vector<Tensor>& inputs = samples.empty() ? made_up : samples.front();
     std::optional<Model> graph;
     if (!optimized.empty()) {
       graph = Model::Load(optimized);
@@ -245,19 +255,32 @@ TargetReport CheckTarget(const std::filesystem::path& model, const std::vector<T
       report.is_described = true;
     }
     begin("running the model");
-    const std::vector<Tensor> outputs = session.Run(inputs);
+    std::vector<std::vector<Tensor>> runs;
+    runs.push_back(session.Run(inputs));
+    for (size_t i = 1; i < samples.size(); ++i) runs.push_back(session.Run(samples[i]));
     report.is_run = true;
-    if (!graph) return report;
-    begin("simulating another processor");
-    report.processor.processor = evaluate::ThisProcessor();
-    report.processor.nodes = evaluate::FindSaturatingNodes(*graph);
-    // A made-up sample would say nothing about the loss.
-    if (!report.processor.nodes.empty() && !sample.empty()) {
-      evaluate::OtherProcessor(model, {}, report.processor).Compare(inputs, outputs, 1);
+    if (graph) {
+      begin("simulating another processor");
+      report.processor.processor = evaluate::ThisProcessor();
+      report.processor.nodes = evaluate::FindSaturatingNodes(*graph);
+      // A made-up sample would say nothing about the loss.
+      if (!report.processor.nodes.empty() && !samples.empty()) {
+        evaluate::OtherProcessor(model, {}, report.processor).Compare(inputs, runs[0], 1);
+      }
+    }
+    if (!options.given.empty() && !samples.empty()) {
+      to_compare = {session.inputs(), session.outputs(), std::move(runs)};
     }
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kIo) throw;  // the disk failed, not the model
     report.error = error.what();
+  }
+  if (to_compare) {
+    report.closeness.emplace().why_not = "that model crashes ONNX Runtime";
+    if (options.on_checked) options.on_checked(report);
+    begin("running the given model");
+    report.closeness = MeasureCloseness(options.given, samples, to_compare->runs,
+                                        to_compare->inputs, to_compare->outputs);
   }
   return report;
 }

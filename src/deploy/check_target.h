@@ -8,11 +8,13 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/tensor.h"
+#include "deploy/closeness.h"
 #include "evaluate/other_processor.h"
 
 namespace bitpress::deploy {
@@ -46,6 +48,8 @@ struct TargetReport {
   std::vector<FloatNode> float_nodes;
   // The difference to another kind of processor, on the sample.
   evaluate::ProcessorReport processor;
+  // The closeness to the model that this one was made of. Nothing: that was not asked for.
+  std::optional<Closeness> closeness;
   // Number of operators that only our library has: "com.amd.quark.ExtendedQuantizeLinear" -> 3.
   std::map<std::string, size_t> library_operators;
 
@@ -56,16 +60,23 @@ struct CheckTargetOptions {
   // Describes the operators of the graph that ONNX Runtime made of the model, and what another kind
   // of processor computes. That takes a temporary file as large as the optimized model.
   bool is_described = true;
+  // The model that this one was made of. With samples, the outputs of both are compared. Empty:
+  // not.
+  std::filesystem::path given = {};
+  // Called before the outputs are compared with the report so far: `given` may crash ONNX Runtime,
+  // which is no fault of the model. May be empty.
+  std::function<void(const TargetReport&)> on_checked = {};
   // Called before each step with what happens next: "ONNX Runtime 1.31.1, loading the model,". A
   // crash ends the process, and the last call says where. May be empty.
-  std::function<void(std::string_view)> on_stage;
+  std::function<void(std::string_view)> on_stage = {};
 };
 
-// Loads a model and runs it on a sample, in this process: see CheckInProcess. `sample` has a tensor
-// for each input of the model; empty: a sample is made up. An error of the model is in the report's
-// `error` and is not thrown. Throws Error(kIo) if temporary files cannot be written,
+// Loads a model and runs it on the samples, in this process: see CheckInProcess. A sample has a
+// tensor for each input of the model; without any, one is made up. An error of the model is in the
+// report's `error` and is not thrown. Throws Error(kIo) if temporary files cannot be written,
 // Error(kRuntime) if there is no ONNX Runtime.
-TargetReport CheckTarget(const std::filesystem::path& model, const std::vector<Tensor>& sample,
+TargetReport CheckTarget(const std::filesystem::path& model,
+                         const std::vector<std::vector<Tensor>>& samples,
                          const CheckTargetOptions& options = {});
 
 // Returns the report in JSON: the fields above by name.

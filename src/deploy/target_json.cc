@@ -24,7 +24,9 @@ nlohmann::ordered_json ToJson(const TargetReport& report) {
                                  {"integer_operators", report.integer_operators},
                                  {"float_nodes", nlohmann::ordered_json::array()},
                                  {"processor", ToJson(report.processor)},
+                                 {"closeness", nullptr},
                                  {"library_operators", report.library_operators}};
+  if (report.closeness) json["closeness"] = ToJson(*report.closeness);
   for (const FloatNode& node : report.float_nodes) {
     json["float_nodes"].push_back(
         {{"name", node.name}, {"op_type", node.op_type}, {"reason", node.reason}});
@@ -47,6 +49,9 @@ TargetReport TargetReportFromJson(const nlohmann::ordered_json& json) {
     report.float_nodes.push_back({node.at("name"), node.at("op_type"), node.at("reason")});
   }
   report.processor = evaluate::ProcessorReportFromJson(json.at("processor"));
+  if (const auto& closeness = json.at("closeness"); !closeness.is_null()) {
+    report.closeness = ClosenessFromJson(closeness);
+  }
   json.at("library_operators").get_to(report.library_operators);
   return report;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -13,20 +14,30 @@
 
 namespace bitpress::tasks {
 
-std::vector<Tensor> FirstSample(const graph::Model& model, const data::SampleSpec& samples) {
+std::vector<std::vector<Tensor>> FirstSamples(const graph::Model& model,
+                                              const data::SampleSpec& samples, size_t count) {
   if (!samples.is_given() || model.InputNames().empty()) return {};
   data::SourceOptions source = SourceFor(model, {.samples = samples});
   source.read_ahead = false;
-  source.limit = std::max<size_t>(1, ops::FixedBatchOf(model));
-  std::optional<data::Batch> batch = data::OpenSource(source)->Next(source.limit);
-  return batch ? std::move(batch->inputs) : std::vector<Tensor>();
+  const size_t batch_size = std::max<size_t>(1, ops::FixedBatchOf(model));
+  source.limit = count * batch_size;
+  const std::unique_ptr<data::Source> opened = data::OpenSource(source);
+  std::vector<std::vector<Tensor>> found;
+  while (found.size() < count) {
+    std::optional<data::Batch> batch = opened->Next(batch_size);
+    if (!batch) break;
+    // A model with a fixed batch does not run the rest of the samples.
+    if (!found.empty() && batch->HasRows() && batch->num_samples < batch_size) break;
+    found.push_back(std::move(batch->inputs));
+  }
+  return found;
 }
 
 deploy::TargetReport CheckTarget(const CheckOptions& options) {
   deploy::CheckRequest request{.model = options.model};
   {
     const graph::Model model = graph::Model::Load(options.model);
-    request.sample = FirstSample(model, options.samples);
+    request.samples = FirstSamples(model, options.samples, 1);
   }
   request.num_bytes = graph::StoredBytes(options.model);
   deploy::CheckOutcome outcome = deploy::CheckInProcess(request);

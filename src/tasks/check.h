@@ -24,8 +24,9 @@ struct CheckOptions {
 // model, if there is no sample, or if it could not be checked.
 deploy::TargetReport CheckTarget(const CheckOptions& options);
 
-// Returns the first sample for a model, a batch if the model has a fixed one. Empty if no samples
-// are given or the model has no inputs. Throws Error.
-std::vector<Tensor> FirstSample(const graph::Model& model, const data::SampleSpec& samples);
+// Returns the first `count` samples for a model, or less if there are less, each a batch if the
+// model has a fixed one. Empty if no samples are given or the model has no inputs. Throws Error.
+std::vector<std::vector<Tensor>> FirstSamples(const graph::Model& model,
+                                              const data::SampleSpec& samples, size_t count);
 
 }  // namespace bitpress::tasks

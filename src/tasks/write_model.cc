@@ -16,11 +16,12 @@ namespace {
 using deploy::CheckOutcome;
 using deploy::TargetReport;
 
-// Returns the first sample. The model is right even if nothing can be read: samples that nothing
+// Returns the first samples. The model is right even if nothing can be read: samples that nothing
 // else needed. It is checked with a made-up sample then.
-std::vector<Tensor> SampleOrNone(const graph::Model& model, const data::SampleSpec& samples) {
+std::vector<std::vector<Tensor>> SamplesOrNone(const graph::Model& model,
+                                               const data::SampleSpec& samples) {
   try {
-    return FirstSample(model, samples);
+    return FirstSamples(model, samples, kSamplesToCompare);
   } catch (const Error&) {
     return {};
   }
@@ -51,11 +52,12 @@ void Rename(std::string& text, const std::string& from, const std::string& to) {
 }
 
 // Checks the staged file. Throws Error(kRuntime).
-void Check(const graph::StagedModel& staged, std::vector<Tensor> sample,
+void Check(const graph::StagedModel& staged, std::vector<std::vector<Tensor>> samples,
            const WriteModelOptions& options, WrittenModel& written) {
   deploy::CheckRequest request{.model = staged.path(),
                                .num_bytes = staged.num_bytes(),
-                               .sample = std::move(sample),
+                               .samples = std::move(samples),
+                               .given = options.given,
                                .is_described = staged.num_bytes() <= kMostDescribedBytes};
   CheckOutcome outcome = deploy::CheckInProcess(request);
   if (!outcome.report) {
@@ -67,6 +69,7 @@ void Check(const graph::StagedModel& staged, std::vector<Tensor> sample,
   }
   if (!Objection(*outcome.report, nullptr).empty()) {
     request.model = options.given;
+    request.given.clear();
     request.is_described = false;
     const CheckOutcome given = deploy::CheckInProcess(request);
     const std::string objection =
@@ -85,8 +88,8 @@ void Check(const graph::StagedModel& staged, std::vector<Tensor> sample,
 WrittenModel WriteModel(graph::Model model, const WriteModelOptions& options) {
   model.Check();
   WrittenModel written;
-  std::vector<Tensor> sample;
-  if (options.is_checked) sample = SampleOrNone(model, options.samples);
+  std::vector<std::vector<Tensor>> samples;
+  if (options.is_checked) samples = SamplesOrNone(model, options.samples);
   graph::StagedModel staged(model, options.output, options.external_data);
   { const graph::Model gone = std::move(model); }
   written.num_bytes = staged.num_bytes();
@@ -95,7 +98,7 @@ WrittenModel WriteModel(graph::Model model, const WriteModelOptions& options) {
   if (options.is_checked) {
     if (options.progress) options.progress("check", 0, 1);
     try {
-      Check(staged, std::move(sample), options, written);
+      Check(staged, std::move(samples), options, written);
     } catch (const Error& error) {
       // The disk failed, not the model: there is no place for temporary files.
       if (error.code() != ErrorCode::kIo) throw;

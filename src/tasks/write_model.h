@@ -22,7 +22,8 @@ struct WriteModelOptions {
   std::filesystem::path given;
   graph::ExternalData external_data = graph::ExternalData::kIfNeeded;
   bool is_checked = true;
-  data::SampleSpec samples = {};  // the first one is run; not given: a made-up one
+  // The first kSamplesToCompare of them are run; not given: a made-up one.
+  data::SampleSpec samples = {};
   // Called with the number of bytes before the check. If it returns false, nothing is left of the
   // model. Empty: every size is right.
   std::function<bool(uint64_t)> accepts = {};
@@ -37,6 +38,9 @@ struct WrittenModel {
   // The reason why the model was not checked although that was asked for; empty otherwise.
   std::string why_not_checked;
 };
+
+// The runs in which outputs are compared with those of the given model.
+inline constexpr size_t kSamplesToCompare = 4;
 
 // Models up to this size are checked with all details. Larger ones are only loaded and run, because
 // their optimized form would fill the folder for temporary files.
