@@ -24,7 +24,7 @@ def row_faults(network, row):
     if row.get("other_shapes") and not network.has_own_length:
         yield f"an output has another shape in {row['other_shapes']} samples"
     for name, value in row.get("db", {}).items():
-        if value <= 0:
+        if value <= 0 and not network.has_own_length:
             yield f"output '{name}' has {value:.1f} dB"
 
 
@@ -53,12 +53,12 @@ def faults_of(result):
         found += judged_faults(network, kind, forms)
         library, alone = forms.get("library", {}).get("db"), forms["alone"].get("db")
         if library and alone:
-            gaps = {name: abs(library[name] - alone[name]) for name in library}
-            worst = max(gaps, key=gaps.get)
-            if gaps[worst] > ALLOWED_DB:
+            gaps = {} if network.has_own_length else {name: abs(library[name] - alone[name]) for name in library}
+            worst = max(gaps, key=gaps.get, default=None)
+            if worst and gaps[worst] > ALLOWED_DB:
                 found.append(f"output '{worst}' has {library[worst]:.1f} dB with the operator library and {alone[worst]:.1f} dB "
                              f"without ({kind})")
-    values = decibels_of(result)
+    values = None if network.has_own_length else decibels_of(result)
     if values and result["configuration"] in CLOSE and 0 < min(values) < CLOSE_DB:
         found.append(f"only {min(values):.1f} dB, where {CLOSE_DB:.0f} dB were expected")
     return found
@@ -66,8 +66,9 @@ def faults_of(result):
 
 def int8_fault(results):
     """A sentence about the results of one network, by configuration, if its INT8 is far worse than its INT8_DYNAMIC; else None."""
-    values = [decibels_of(results[label]) if label in results else None for label in ("INT8", "INT8_DYNAMIC")]
-    if None in values:
+    found = [results.get(label) for label in ("INT8", "INT8_DYNAMIC")]
+    values = [result and decibels_of(result) for result in found]
+    if None in values or NETWORKS[found[0]["network"]].has_own_length:
         return None
     static, dynamic = (min(each) for each in values)
     bar = min(INT8_DB, dynamic - INT8_BELOW_DYNAMIC_DB)

@@ -32,7 +32,8 @@ class Network:
     calibration: int = 32
     judge: int = 32
     prepare: Optional[Callable] = None
-    has_own_length: bool = False  # outputs are longer or shorter after any change, because the network rounds durations
+    # Outputs are longer or shorter after any change, because the network rounds durations: decibels say nothing about them.
+    has_own_length: bool = False
     is_quantized: bool = False  # as it lies in its package, so that there is nothing left to do
 
 
