@@ -189,8 +189,13 @@ NetworkVerdict JudgeNetwork(std::span<const OutputErrors> before,
   // Single runs agree better on their own gains if one of them has most of the error. Fewer than
   // four agree by chance.
   constexpr size_t kLeastAgreeing = 4;
+  // In fewer runs than this, a gain in all of them together may be that of one or two, beside
+  // others that lose.
+  constexpr size_t kFewRuns = 8;
+  const bool is_clear_of_all =
+      IsClear(all, runs.size()) && (runs.size() >= kFewRuns || each.gain_db > 0);
   const bool is_clear =
-      IsClear(all, runs.size()) || (runs.size() >= kLeastAgreeing && IsClear(each, runs.size()));
+      is_clear_of_all || (runs.size() >= kLeastAgreeing && IsClear(each, runs.size()));
   verdict.uncertainty_db = all.uncertainty_db;
   verdict.run_gain_db = each.gain_db;
   verdict.run_uncertainty_db = each.uncertainty_db;

@@ -38,6 +38,20 @@ TEST(JudgeNetwork, TakesAGainOfEveryRunThoughOneHasMostOfTheError) {
   EXPECT_FALSE(JudgeNetwork(before, lost, 0).is_better);
 }
 
+TEST(JudgeNetwork, FewRunsMustNotLoseOnAverage) {
+  Errors before{{100}, {100}, {1}, {1}};
+  Errors after{{50}, {50}, {6}, {6}};
+  NetworkVerdict verdict = JudgeNetwork(before, after, 0);
+  EXPECT_GT(verdict.gain_db, 2 * verdict.uncertainty_db);
+  EXPECT_LT(verdict.run_gain_db, 0);
+  EXPECT_FALSE(verdict.is_better);
+  before.insert(before.end(), {{100}, {100}, {1}, {1}});
+  after.insert(after.end(), {{50}, {50}, {6}, {6}});
+  verdict = JudgeNetwork(before, after, 0);
+  EXPECT_LT(verdict.run_gain_db, 0);
+  EXPECT_TRUE(verdict.is_better);
+}
+
 TEST(JudgeNetwork, OneRunMustShowMore) {
   EXPECT_FALSE(JudgeNetwork(Errors{{10}}, Errors{{9}}, 0).is_better);
   EXPECT_TRUE(JudgeNetwork(Errors{{10}}, Errors{{6}}, 0).is_better);
