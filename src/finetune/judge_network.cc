@@ -147,6 +147,16 @@ bool IsClear(const Estimate& estimate, size_t num_runs) {
   return estimate.gain_db > widened * estimate.uncertainty_db;
 }
 
+// Returns whether the gain in all runs together is clear. If single runs lose on average, it may be
+// that of one or two loud ones: then it needs more runs and more distance from its error.
+bool IsClearInAll(const Estimate& all, const Estimate& each, size_t num_runs) {
+  constexpr size_t kEnoughRuns = 8;
+  constexpr double kDistance = 3;
+  if (!IsClear(all, num_runs)) return false;
+  return each.gain_db > 0 ||
+         (num_runs >= kEnoughRuns && all.gain_db > kDistance * all.uncertainty_db);
+}
+
 }  // namespace
 
 std::vector<OutputErrors> ErrorsOfOutputs(const graph::Model& float_model,
@@ -189,13 +199,8 @@ NetworkVerdict JudgeNetwork(std::span<const OutputErrors> before,
   // Single runs agree better on their own gains if one of them has most of the error. Fewer than
   // four agree by chance.
   constexpr size_t kLeastAgreeing = 4;
-  // In fewer runs than this, a gain in all of them together may be that of one or two, beside
-  // others that lose.
-  constexpr size_t kFewRuns = 8;
-  const bool is_clear_of_all =
-      IsClear(all, runs.size()) && (runs.size() >= kFewRuns || each.gain_db > 0);
-  const bool is_clear =
-      is_clear_of_all || (runs.size() >= kLeastAgreeing && IsClear(each, runs.size()));
+  const bool is_clear = IsClearInAll(all, each, runs.size()) ||
+                        (runs.size() >= kLeastAgreeing && IsClear(each, runs.size()));
   verdict.uncertainty_db = all.uncertainty_db;
   verdict.run_gain_db = each.gain_db;
   verdict.run_uncertainty_db = each.uncertainty_db;
