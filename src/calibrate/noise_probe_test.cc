@@ -1,0 +1,116 @@
+#include "calibrate/noise_probe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/test_support.h"
+
+namespace bitpress::calibrate {
+namespace {
+
+using testing::DoubleNear;
+using testing::ElementsAre;
+
+constexpr double kTiny = 1e-9;
+
+// y = x [[1, 2], [3, 4], [5, 6]] + k
+graph::Model TestModel() {
+  graph::Model model = graph::Model::Load(std::filesystem::path(BITPRESS_SOURCE_DIR) / "tests" /
+                                          "data" / "runtime" / "affine.onnx");
+  model.InferShapes();
+  return model;
+}
+
+std::vector<Tensor> Sample(std::vector<float> x) {
+  return {MakeTensor(DataType::kFloat, {1, 3}, x),
+          MakeTensor(DataType::kInt64, {1}, std::vector<int64_t>{0})};
+}
+
+// A plan that rounds x and the product before the sum to whole numbers in int8.
+plan::ResolvedPlan WholeNumbers(const graph::Model& model) {
+  const plan::NodeIndex index(model);
+  plan::ResolvedPlan resolved;
+  for (const char* value : {"x", "product"}) {
+    plan::TensorPlan row;
+    row.value = value;
+    row.format = "int8";
+    row.integer.emplace();
+    for (const graph::Use& use : model.AllUses(value)) {
+      row.uses.push_back(
+          {index.KeyOf(use.node), use.node.op_type(), static_cast<int64_t>(use.input_index)});
+    }
+    resolved.scales[plan::ScaleKeyOf(row)] = {1, 0};
+    resolved.plan.tensors.push_back(std::move(row));
+  }
+  return resolved;
+}
+
+class NoiseProbeTest : public testing::Test {
+ protected:
+  graph::Model model_ = TestModel();
+  plan::ResolvedPlan resolved_ = WholeNumbers(model_);
+  NoiseProbe probe_{model_, resolved_, {0, 1}, 1};
+};
+
+TEST_F(NoiseProbeTest, MeasuresEachRowForItself) {
+  EXPECT_THAT(probe_.OutputNames(), ElementsAre("y"));
+  probe_.AddSample(Sample({1.25, 2, 3}));  // y = 22.25, 28.5
+  const double signal = 22.25 * 22.25 + 28.5 * 28.5;
+  EXPECT_THAT(probe_.Measure({false, false}, 1), ElementsAre(0.0));
+  // x becomes 1, 2, 3, and y 22, 28. Rounding the product gives the same: 28.5 goes to even.
+  const double noise = (0.25 * 0.25 + 0.5 * 0.5) / signal;
+  EXPECT_THAT(probe_.Measure({true, false}, 1), ElementsAre(DoubleNear(noise, kTiny)));
+  EXPECT_THAT(probe_.Measure({false, true}, 1), ElementsAre(DoubleNear(noise, kTiny)));
+  EXPECT_THAT(probe_.Measure({true, true}, 1), ElementsAre(DoubleNear(noise, kTiny)));
+}
+
+TEST_F(NoiseProbeTest, CodesSaturate) {
+  probe_.AddSample(Sample({200, 0, 0}));  // int8 ends at 127
+  EXPECT_THAT(probe_.Measure({true, false}, 1),
+              ElementsAre(DoubleNear(73.0 * 73.0 / (200.0 * 200.0), kTiny)));
+}
+
+TEST_F(NoiseProbeTest, QuietSamplesCountAsMuchAsLoudOnes) {
+  probe_.AddSample(Sample({0.25, 0, 0}));  // becomes silent
+  probe_.AddSample(Sample({100, 0, 0}));   // stays
+  EXPECT_THAT(probe_.Measure({true, false}, 1), ElementsAre(DoubleNear(0.5, kTiny)));
+}
+
+TEST_F(NoiseProbeTest, SilenceHasNothingToLose) {
+  probe_.AddSample(Sample({0, 0, 0}));
+  EXPECT_THAT(probe_.Measure({true, true}, 1), ElementsAre(0.0));
+}
+
+TEST_F(NoiseProbeTest, TakesEverySoManySamples) {
+  for (const float x : {100.0F, 0.25F, 100.0F, 0.25F, 0.25F}) {
+    probe_.AddSample(Sample({x, 0, 0}));
+  }
+  EXPECT_EQ(probe_.num_samples(), 5U);
+  EXPECT_THAT(probe_.Measure({true, false}, 1), ElementsAre(DoubleNear(3.0 / 5, kTiny)));
+  EXPECT_THAT(probe_.Measure({true, false}, 2), ElementsAre(DoubleNear(1.0 / 3, kTiny)));
+  EXPECT_THAT(probe_.Measure({true, false}, 4), ElementsAre(DoubleNear(1.0 / 2, kTiny)));
+  EXPECT_THAT(probe_.Measure({true, false}, 5), ElementsAre(0.0));
+}
+
+TEST_F(NoiseProbeTest, TakesOtherScales) {
+  probe_.AddSample(Sample({0.25, 0, 0}));
+  plan::ScaleTable scales = resolved_.scales;
+  for (auto& [key, params] : scales) params.scale = 0.25;
+  probe_.SetScales(scales);
+  EXPECT_THAT(probe_.Measure({true, false}, 1), ElementsAre(0.0));
+  probe_.SetScales(resolved_.scales);
+  EXPECT_THAT(probe_.Measure({true, false}, 1), ElementsAre(DoubleNear(1, kTiny)));
+}
+
+TEST_F(NoiseProbeTest, NumbersThatAreNotFinite) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  probe_.AddSample(Sample({kInfinity, 0, 0}));  // the float outputs are not finite: left out
+  EXPECT_THAT(probe_.Measure({true, false}, 1), ElementsAre(0.0));
+}
+
+}  // namespace
+}  // namespace bitpress::calibrate
