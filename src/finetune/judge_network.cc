@@ -147,14 +147,12 @@ bool IsClear(const Estimate& estimate, size_t num_runs) {
   return estimate.gain_db > widened * estimate.uncertainty_db;
 }
 
-// Returns whether the gain in all runs together is clear. If single runs lose on average, it may be
-// that of one or two loud ones: then it needs more runs and more distance from its error.
+// Returns whether the gain in all runs together is clear, and single runs do not contradict it: the
+// gain may be that of a few loud ones, which the next samples do not have.
 bool IsClearInAll(const Estimate& all, const Estimate& each, size_t num_runs) {
-  constexpr size_t kEnoughRuns = 8;
-  constexpr double kDistance = 3;
-  if (!IsClear(all, num_runs)) return false;
-  return each.gain_db > 0 ||
-         (num_runs >= kEnoughRuns && all.gain_db > kDistance * all.uncertainty_db);
+  // In 100 trials on 16 networks, this share refused both losses and no gain of more than 1.2 dB.
+  constexpr double kLeastAgreement = 0.35;
+  return IsClear(all, num_runs) && each.gain_db > kLeastAgreement * each.uncertainty_db;
 }
 
 }  // namespace
