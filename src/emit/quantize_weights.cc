@@ -222,7 +222,7 @@ class WeightQuantizer {
       store_.StorePacked(target, source,
                          weights::StoragePackedInteger(row.Spec(), source.dims, weight->Layout()),
                          quantize, *statistics);
-      result_.integers.push_back({weight, statistics});
+      result_.packed.push_back({weights::NativeWeightOf(weight), statistics});
     } else {
       store_.StoreFloats(
           target, source,
@@ -277,6 +277,7 @@ class WeightQuantizer {
             return job->Pack(parts, pool, *statistics);
           },
           *statistics, job->is_scaled());
+      result_.packed.push_back({weights::NativeWeightOf(job), statistics});
     } else {
       store_.StoreFloats(
           target, job->source(),

@@ -18,7 +18,7 @@
 #include "graph/model.h"
 #include "plan/quant_plan.h"
 #include "plan/resolved_plan.h"
-#include "weights/integer_weight.h"
+#include "weights/native_weight.h"
 #include "weights/weight_job.h"
 
 namespace bitpress::emit {
@@ -33,16 +33,16 @@ inline constexpr std::array<std::pair<std::string_view, Storage>, 2> kStorageWor
     {{"packed", Storage::kPacked}, {"simulated", Storage::kSimulated}}};
 
 struct QuantizedWeights {
-  // An integer weight behind an Unpack node.
-  struct PackedInteger {
-    std::shared_ptr<const weights::IntegerWeight> weight;
+  // A weight behind an Unpack node.
+  struct Packed {
+    weights::NativeWeight native;
     std::shared_ptr<weights::WeightStatistics> statistics;
   };
   bool is_modified = false;
   // The statistics of the weights, in the plan's order, without weights that an earlier run
   // replaced. Errors are known once the model has been written.
   std::vector<std::shared_ptr<const weights::WeightStatistics>> weights;
-  std::vector<PackedInteger> integers;
+  std::vector<Packed> packed;
   std::function<void()> step;  // call it once per weight written in another way
 };
 

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "emit/integer_codes.h"
 #include "graph/clean_up.h"
-#include "weights/integer_weight.h"
 #include "weights/native_form.h"
 #include "weights/unpack_functions.h"
 
@@ -18,7 +17,6 @@ using graph::Model;
 using graph::Node;
 using graph::Use;
 
-constexpr int64_t kLeastBlock = 16;
 constexpr int64_t kLargestMatMulBlock = 256;
 // The least block of 2 bits; smaller ones take ONNX Runtime's slow path.
 constexpr int64_t kLeastTwoBitBlock = 64;
@@ -48,7 +46,7 @@ class Rewriter {
       : model_(model), level_(level), pool_(pool) {}
 
   NativeOperators Run(const QuantizedWeights& weights) {
-    for (const QuantizedWeights::PackedInteger& packed : weights.integers) {
+    for (const QuantizedWeights::Packed& packed : weights.packed) {
       const std::string why = WhyNot(packed);
       if (why.empty()) {
         Rewrite(packed, weights.step);
@@ -64,62 +62,50 @@ class Rewriter {
   }
 
  private:
-  std::string WhyNot(const QuantizedWeights::PackedInteger& packed) const {
-    const weights::IntegerLayout layout = packed.weight->Layout();
-    const std::vector<int64_t>& dims = packed.weight->source().dims;
-    const size_t bits = ElementBits(packed.weight->code_type());
+  std::string WhyNot(const QuantizedWeights::Packed& packed) const {
+    const weights::NativeWeight& native = packed.native;
     const std::string& value = packed.statistics->quantized;
-    if (bits > 8) return fmt::format("codes of {} bits", bits);
-    if (packed.weight->source().type != DataType::kFloat) return "it is FLOAT16";
-    if (dims.size() != 2 || !layout.is_per_column) return "it is no matrix in blocks";
-    if (layout.block_size < kLeastBlock || (layout.block_size & (layout.block_size - 1)) != 0) {
-      return fmt::format("blocks of {}", layout.block_size);
-    }
+    if (!native.why_not.empty()) return native.why_not;
     if (model_.IsOutput(value)) return "it is an output";
     const std::vector<Use> uses = model_.AllUses(value);
     const bool is_table = !uses.empty() && IsStandardOp(uses.front().node, "Gather");
-    const int64_t axis = packed.weight->axis();
     for (const Use& use : uses) {
       std::string why =
           IsStandardOp(use.node, "Gather") == is_table ? "" : "a Gather and a product read it";
-      if (why.empty()) {
-        why = is_table ? WhyNotTable(use, axis, bits, dims)
-                       : WhyNotProduct(use, axis, bits, layout.block_size, dims);
-      }
+      if (why.empty()) why = is_table ? WhyNotTable(use, native) : WhyNotProduct(use, native);
       if (!why.empty()) return why;
     }
     return uses.empty() ? "nothing reads it" : "";
   }
 
-  static std::string WhyNotTable(const Use& use, int64_t axis, size_t bits,
-                                 const std::vector<int64_t>& dims) {
-    if (use.input_index != 0 || use.node.GetInt("axis", 0) != 0 || axis != 1) {
+  static std::string WhyNotTable(const Use& use, const weights::NativeWeight& native) {
+    if (use.input_index != 0 || use.node.GetInt("axis", 0) != 0 || native.axis != 1) {
       return "Gather reads it along its blocks";
     }
-    const bool is_whole = bits == 4 || dims[1] * static_cast<int64_t>(bits) % 8 == 0;
+    const bool is_whole = native.bits == 4 || native.dims[1] * native.bits % 8 == 0;
     return is_whole ? "" : "its rows are no whole bytes";
   }
 
-  std::string WhyNotProduct(const Use& use, int64_t axis, size_t bits, int64_t block_size,
-                            const std::vector<int64_t>& dims) const {
+  std::string WhyNotProduct(const Use& use, const weights::NativeWeight& native) const {
     if (!IsStandardOp(use.node, "MatMul") && !IsStandardOp(use.node, "Gemm")) {
       return fmt::format("{} reads it", use.node.op_type());
     }
-    if (block_size > kLargestMatMulBlock) return fmt::format("blocks of {}", block_size);
-    if (level_ == AccuracyLevel::kFloat && bits != 4) {
-      return fmt::format("accuracy level 1 is slow at {} bits", bits);
+    if (native.block_size > kLargestMatMulBlock) {
+      return fmt::format("blocks of {}", native.block_size);
     }
-    if (bits == 2 && block_size < kLeastTwoBitBlock) {
-      return fmt::format("2 bits in blocks of {} are slow", block_size);
+    if (level_ == AccuracyLevel::kFloat && native.bits != 4) {
+      return fmt::format("accuracy level 1 is slow at {} bits", native.bits);
     }
-    return WhyNotMatMul(model_, use, axis, dims);
+    if (native.bits == 2 && native.block_size < kLeastTwoBitBlock) {
+      return fmt::format("2 bits in blocks of {} are slow", native.block_size);
+    }
+    return WhyNotMatMul(model_, use, native.axis, native.dims);
   }
 
-  void Rewrite(const QuantizedWeights::PackedInteger& packed, const std::function<void()>& step) {
+  void Rewrite(const QuantizedWeights::Packed& packed, const std::function<void()>& step) {
     const std::string& value = packed.statistics->quantized;
     const std::vector<Use> uses = model_.AllUses(value);
-    const weights::NativeForm form =
-        FormOf(*packed.weight, IsStandardOp(uses.front().node, "Gather"));
+    const weights::NativeForm form = packed.native.Form(!IsStandardOp(uses.front().node, "Gather"));
     RemoveUnpack(value);
     const std::vector<std::string> parts = Store(packed, form, step);
     for (const Use& use : uses) {
@@ -127,26 +113,6 @@ class Rewriter {
               form.is_matmul ? Product(use.node, form, parts) : Lookup(use.node, form, parts));
     }
     result_.num_nodes += uses.size();
-  }
-
-  static weights::NativeForm FormOf(const weights::IntegerWeight& weight, bool is_table) {
-    const std::vector<int64_t>& dims = weight.source().dims;
-    const auto axis = static_cast<size_t>(weight.axis());
-    const weights::IntegerLayout layout = weight.Layout();
-    weights::NativeForm form;
-    form.is_matmul = !is_table;
-    form.bits = static_cast<int>(ElementBits(weight.code_type()));
-    form.num_rows = dims[1 - axis];
-    form.row_length = dims[axis];
-    form.block_size = layout.block_size;
-    const int64_t middle = IsSigned(weight) ? 0 : int64_t{1} << (form.bits - 1);
-    form.has_zero_points = layout.zero_point != middle;
-    return form;
-  }
-
-  static bool IsSigned(const weights::IntegerWeight& weight) {
-    const DataType type = weight.code_type();
-    return type == DataType::kInt2 || type == DataType::kInt4 || type == DataType::kInt8;
   }
 
   void RemoveUnpack(const std::string& value) {
@@ -159,7 +125,7 @@ class Rewriter {
   }
 
   // The names of codes, scales and, if there are any, zero points.
-  std::vector<std::string> Store(const QuantizedWeights::PackedInteger& packed,
+  std::vector<std::string> Store(const QuantizedWeights::Packed& packed,
                                  const weights::NativeForm& form,
                                  const std::function<void()>& step) {
     const std::string& value = packed.statistics->quantized;
@@ -177,7 +143,7 @@ class Rewriter {
       packed.statistics->stored_bytes += NumBytes(tensor.type, NumElements(tensor.dims));
     }
     model_.DeferInitializers(tensors, [packed, form, step, tensors, &pool = pool_] {
-      std::vector<Tensor> produced = Encode(packed, form, pool);
+      std::vector<Tensor> produced = packed.native.encode(form, pool, *packed.statistics);
       for (size_t i = 0; i < tensors.size(); ++i) {
         produced[i].type = tensors[i].type;
         produced[i].dims = tensors[i].dims;
@@ -186,45 +152,6 @@ class Rewriter {
       return produced;
     });
     return names;
-  }
-
-  // The bytes of the three parts.
-  static std::vector<Tensor> Encode(const QuantizedWeights::PackedInteger& packed,
-                                    const weights::NativeForm& form, ThreadPool& pool) {
-    const weights::IntegerWeight& weight = *packed.weight;
-    const std::vector<int32_t> codes = weight.Codes(pool, *packed.statistics);
-    const std::vector<formats::QParams>& params = weight.Params(pool);
-    const bool is_row_major = weight.axis() == 1;
-    const auto at = [&](int64_t row, int64_t i, int64_t length) {
-      return static_cast<size_t>(is_row_major ? row * length + i : i * form.num_rows + row);
-    };
-    const auto param = [&](int64_t row, int64_t block) -> const formats::QParams& {
-      return params[at(row, block, form.num_blocks())];
-    };
-    // Codes count from 0, or, without zero points, around the middle.
-    const int64_t offset = IsSigned(weight) ? int64_t{1} << (form.bits - 1) : 0;
-    const auto code = [&](int64_t row, int64_t i) {
-      const int64_t number = codes[at(row, i, form.row_length)];
-      if (form.has_zero_points) return number + offset;
-      return number - param(row, i / form.block_size).zero_point + form.middle();
-    };
-    std::vector<Tensor> tensors(3);
-    tensors[0].bytes =
-        weights::PackRows(form.bits, form.num_rows, form.row_length, form.code_stride(), code);
-    tensors[1].bytes.resize(params.size() * sizeof(float));
-    for (int64_t row = 0; row < form.num_rows; ++row) {
-      for (int64_t block = 0; block < form.num_blocks(); ++block) {
-        tensors[1].values<float>()[static_cast<size_t>(row * form.num_blocks() + block)] =
-            param(row, block).scale;
-      }
-    }
-    if (form.has_zero_points) {
-      tensors[2].bytes = weights::PackRows(
-          form.bits, form.num_rows, form.num_blocks(), form.zero_point_stride(),
-          [&](int64_t row, int64_t block) { return param(row, block).zero_point + offset; });
-    }
-    tensors.resize(form.has_zero_points ? 3 : 2);
-    return tensors;
   }
 
   graph::NodeSpec Product(const Node& node, const weights::NativeForm& form,

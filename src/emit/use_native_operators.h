@@ -1,4 +1,4 @@
-// Replaces matrix products and table lookups on packed integer weights by operators of ONNX Runtime
+// Replaces matrix products and table lookups on packed weights by operators of ONNX Runtime
 // (pass use-native-operators). ApplyPlan runs it for Target::kOnnxRuntime. They become
 // com.microsoft MatMulNBits and GatherBlockQuantized, which compute from the codes and never decode
 // the whole weight.
@@ -29,12 +29,12 @@ inline constexpr std::array<std::pair<std::string_view, AccuracyLevel>, 2> kAccu
 
 struct NativeOperators {
   size_t num_nodes = 0;
-  // The packed integer weights that are still decoded: name and reason.
+  // The packed weights that are still decoded: name and reason.
   std::vector<std::pair<std::string, std::string>> omissions;
 };
 
-// Replaces the readers of weights that QuantizeWeights packed. A weight qualifies if it lies in
-// blocks of 16 to 256, and all of its readers are of these kinds:
+// Replaces the readers of weights that QuantizeWeights packed. A weight qualifies if it has a
+// native form (weights::NativeWeight), and all of its readers are of these kinds:
 //  - MatMul, or Gemm with alpha and beta 1, A not transposed, and a vector or nothing added: the
 //    blocks lie along the sums.
 //  - Gather from a table: the blocks lie along the rows.

@@ -1,4 +1,4 @@
-"""`--target onnxruntime` writes integer weights as MatMulNBits and GatherBlockQuantized, with the values of packed ones."""
+"""`--target onnxruntime` writes weights in blocks as MatMulNBits and GatherBlockQuantized, with the values of packed ones."""
 
 from collections import Counter
 
@@ -70,16 +70,59 @@ def test_codes_mean_the_simulated_values(weights, block_size, level, symmetric, 
     wanted = run(simulated)
     error = np.abs(run(native) - wanted).max() / np.abs(wanted).max()
     assert error < (1e-5 if level == 1 else 0.05)
-    # The weights are the same bit for bit.
-    bitpress.ok("unpack", native, "-o", tmp_path / "floats.onnx")
-    onnx.checker.check_model(tmp_path / "floats.onnx", full_check=True)
-    assert set(operators(tmp_path / "floats.onnx")) == {"Gather", "ReduceSum", "MatMul", "Add", "Relu"}
-    floats, expected = constants(tmp_path / "floats.onnx"), constants(simulated)
+    check_weights(bitpress, native, simulated, tmp_path / "floats.onnx")
+
+
+def check_weights(bitpress, native, simulated, floats_path):
+    """The weights of both are the same bit for bit, but for the sign of zeros."""
+    bitpress.ok("unpack", native, "-o", floats_path)
+    onnx.checker.check_model(floats_path, full_check=True)
+    assert set(operators(floats_path)) == {"Gather", "ReduceSum", "MatMul", "Add", "Relu"}
+    floats, expected = constants(floats_path), constants(simulated)
     expected["second"] = expected["second"].T
     for name in ("table", "first", "second", "third", "last"):
-        assert np.array_equal(floats[name].view(np.uint32), np.ascontiguousarray(expected[name]).view(np.uint32)), name
-    error = np.abs(run(tmp_path / "floats.onnx") - wanted).max() / np.abs(wanted).max()
-    assert error < 1e-5
+        found, wanted = floats[name] + np.float32(0), np.ascontiguousarray(expected[name]) + np.float32(0)
+        assert np.array_equal(found.view(np.uint32), wanted.view(np.uint32)), name
+    wanted = run(simulated)
+    assert np.abs(run(floats_path) - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+def quantize_blocks(bitpress, source, target, weights, *options):
+    return bitpress.ok("quantize", source, "-o", target, "--config", "BF16", "--activations", "none", "--weights", weights, "--set",
+                       f"embeddings={weights}", *options)
+
+
+# Elements of a block are whole numbers of so many bits, in units of the block's finest step.
+@pytest.mark.parametrize("weights, bits, level, magnitude", [
+    ("mx4", 4, 1, 1), ("mx4", 4, 4, 1), ("mx6", 8, 4, 1), ("mx6", 8, 4, 1e-36), ("mxint8", 8, 4, 1), ("mxint8", 8, 4, 1e-36),
+    ("mxfp4_e2m1", 8, 4, 1), ("mxfp6_e2m3", 8, 4, 1), ("bfp(bits=12,block=16)", 4, 1, 1), ("bfp(bits=16,block=64)", 8, 4, 1)])
+def test_block_formats_of_whole_numbers(weights, bits, level, magnitude, tmp_path, bitpress):
+    scaled = model(np.random.default_rng(2))
+    for tensor in scaled.graph.initializer:
+        if tensor.name != "axis":
+            values = numpy_helper.to_array(tensor) * np.float32(magnitude)
+            values.flat[5] = 0
+            tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+    onnx.save(scaled, tmp_path / "m.onnx")
+    native, simulated = tmp_path / "native.onnx", tmp_path / "simulated.onnx"
+    text = quantize_blocks(bitpress, tmp_path / "m.onnx", native, weights, "--target", "onnxruntime", "--accuracy-level", str(level))
+    assert "6 nodes compute from codes of weights" in text and "decoded" not in text
+    quantize_blocks(bitpress, tmp_path / "m.onnx", simulated, weights, "--storage", "simulated")
+    assert {attribute.i for node in onnx.load(native).graph.node for attribute in node.attribute if attribute.name == "bits"} <= {bits}
+    if magnitude == 1:
+        wanted = run(simulated)
+        assert np.abs(run(native) - wanted).max() < (1e-5 if level == 1 else 0.015) * np.abs(wanted).max()
+    check_weights(bitpress, native, simulated, tmp_path / "floats.onnx")
+
+
+@pytest.mark.parametrize("weights, reason", [
+    ("mx9", "whole numbers of 9 bits"), ("mxfp6_e3m2", "whole numbers of 10 bits"), ("mxfp8_e4m3", "whole numbers of 19 bits"),
+    ("bfp16", "blocks of 8"), ("bf16", "it has no blocks")])
+def test_block_formats_without_a_native_form_stay_packed(weights, reason, source, tmp_path, bitpress):
+    text = quantize_blocks(bitpress, source, tmp_path / "native.onnx", weights, "--target", "onnxruntime")
+    assert "0 nodes compute from codes" in text and reason in text
+    quantize_blocks(bitpress, source, tmp_path / "packed.onnx", weights)
+    assert np.array_equal(run(tmp_path / "native.onnx"), run(tmp_path / "packed.onnx"))
 
 
 def test_inspect_shows_what_they_hold(source, tmp_path, bitpress):
