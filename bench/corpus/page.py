@@ -19,7 +19,7 @@ from faults import decibels_of, faults_of, int8_fault
 from measure import CONFIGURATIONS, ROOT
 from networks import NETWORKS, model_of
 from packages import CACHE, WHEELS, wheel
-from tuning import ALLOWED_DB, COUNTS, FOLDER, RECIPES, WITHOUT, loss_of, worst
+from tuning import ALLOWED_DB, COUNTS, FOLDER, RECIPES, WITHOUT, loss_of, other_losses, worst
 
 TABLES = {"Integers": ["INT8", "INT8_DYNAMIC", "INT8_WEIGHTS", "INT4_WEIGHTS", "INT8_ADAQUANT", "ORT static", "ORT dynamic"],
           "Blocks and floats": ["MX6", "MX9", "MXINT8", "MXFP8E4M3", "BFP16", "BF16", "FP16"]}
@@ -74,8 +74,8 @@ TUNING = """
 ## Fine-tuned with few samples
 
 `bench/corpus/tuning.py` measures what [fine-tuning](finetuning.md) does with {counts} samples: SQNR of the worst float output in dB,
-untuned → tuned, or one number where every layer stays as rounded. Other samples judge. **Bold** cells are faults: an output lost more
-than {allowed} dB.
+untuned → tuned, or one number where every layer stays as rounded. Other samples judge. **Bold** cells are faults: the worst output lost
+more than {allowed} dB.
 """
 
 
@@ -159,8 +159,13 @@ def tuning_tables(found):
         yield f"\n`{label}`, `{recipe}`:\n"
         yield f"| network | {' | '.join(map(str, COUNTS))} |\n|---|{'---|' * len(COUNTS)}"
         for name in NETWORKS:
-            if name not in WITHOUT:
+            if name not in WITHOUT and any((name, label, count) in found for count in COUNTS):
                 yield f"| {name} | {' | '.join(tuning_cell(found.get((name, label, count))) for count in COUNTS)} |"
+    lost = [f"- {name}, {label}, {count} samples: '{output}' {before:.1f} → {after:.1f} dB"
+            for (name, label, count), result in found.items() for output, before, after in other_losses(result)]
+    if lost:
+        yield f"\nThese outputs lost more than {ALLOWED_DB} dB and are still closer than the worst one:\n"
+        yield from lost
 
 
 def tuning_faults(found):
@@ -169,7 +174,7 @@ def tuning_faults(found):
         if loss is None:
             yield f"- {name}, {label} tuned with {count} samples: {shorten(worst(result['untuned']))} {shorten(worst(result['tuned']))}"
         elif loss > ALLOWED_DB:
-            yield f"- {name}, {label} tuned with {count} samples: an output lost {loss:.1f} dB"
+            yield f"- {name}, {label} tuned with {count} samples: the worst output lost {loss:.1f} dB"
 
 
 def describe(cache, name):

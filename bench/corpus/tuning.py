@@ -19,7 +19,7 @@ from networks import NETWORKS, model_of
 RECIPES = {"MX6": "adaquant", "INT8": "adaquant", "INT4_WEIGHTS": "gptq"}
 COUNTS = [1, 2, 4, 8, 100]
 FOLDER = "tuning"
-ALLOWED_DB = 0.5  # that tuning may take from an output
+ALLOWED_DB = 0.5  # that tuning may take
 # Nothing is learned in these, or they are the same network in another version of ONNX.
 WITHOUT = {"surfaces_trees", "ppocr_cls_23", "centerface_7", *(name for name, network in NETWORKS.items() if network.is_quantized)}
 
@@ -52,9 +52,18 @@ def decibels(arguments, name, words, taught):
 
 
 def loss_of(result):
-    """The most dB that tuning took from an output, negative if all of them gained; None if something failed."""
+    """The dB that tuning took from the worst output, negative if it gained; None if something failed."""
     untuned, tuned = result["untuned"], result["tuned"]
-    return None if isinstance(untuned, str) or isinstance(tuned, str) else max(untuned[name] - tuned[name] for name in tuned)
+    return None if isinstance(untuned, str) or isinstance(tuned, str) else min(untuned.values()) - min(tuned.values())
+
+
+def other_losses(result):
+    """(output, dB untuned, dB tuned) of outputs that lost although they are not the worst one."""
+    if loss_of(result) is None:
+        return []
+    untuned, tuned = result["untuned"], result["tuned"]
+    return [(name, untuned[name], tuned[name]) for name in tuned
+            if untuned[name] - tuned[name] > ALLOWED_DB and tuned[name] > min(tuned.values())]
 
 
 def worst(values):
@@ -98,7 +107,9 @@ def main() -> int:
                     result["untuned"], result["tuned"], result["seconds"] = f"{type(error).__name__}: {error}", "", 0
                 loss = loss_of(result)
                 print(f"{name:16} {label:13} {count:4} {worst(result['untuned'])} -> {worst(result['tuned'])} dB, {result['seconds']:.1f} s"
-                      + (f"  an output lost {loss:.1f} dB" if loss is not None and loss > ALLOWED_DB else ""), flush=True)
+                      + (f"  lost {loss:.1f} dB" if loss is not None and loss > ALLOWED_DB else "")
+                      + "".join(f"  '{output}' {before:.1f} -> {after:.1f} dB" for output, before, after in other_losses(result)),
+                      flush=True)
                 measure.write_result(path, result)
     return 0
 

@@ -142,6 +142,73 @@ bool HoldsWeight(const onnx::NodeProto& node) {
          (attribute.name() == "value" && attribute.has_t() && MayBeWeight(attribute.t()));
 }
 
+// The states of one Loop. Its inputs are the number of rounds, a condition and the states; those of
+// the body are the round, the condition and the states. The body gives a condition, the states and
+// further outputs.
+class LoopStates {
+ public:
+  LoopStates(Model& model, const Node& loop)
+      : model_(model), impl_(ModelAccess::Impl(model)), proto_(ModelAccess::Proto(loop)) {
+    for (auto& attribute : *proto_.mutable_attribute()) {
+      if (attribute.name() == "body") body_ = attribute.mutable_g();
+    }
+  }
+
+  // Returns the number of states that were constants.
+  size_t Take() {
+    const int num_states = proto_.input_size() - kFirstInput;
+    if (body_ == nullptr || body_->input_size() != proto_.input_size() ||
+        body_->output_size() < num_states + kFirstOutput) {
+      return 0;
+    }
+    std::vector<int> taken;
+    for (int state = 0; state < num_states; ++state) {
+      if (!IsConstant(state)) continue;
+      const std::string& constant = proto_.input(state + kFirstInput);
+      Redirect(body_->input(state + kFirstInput).name(), constant);
+      if (state < proto_.output_size()) Redirect(proto_.output(state), constant);
+      taken.push_back(state);
+    }
+    if (taken.empty()) return 0;
+    const BodyPlace place = impl_.PlaceOf(&proto_);
+    impl_.UnindexNode(proto_);
+    std::ranges::reverse(taken);
+    for (const int state : taken) {
+      proto_.mutable_input()->DeleteSubrange(state + kFirstInput, 1);
+      if (state < proto_.output_size()) proto_.mutable_output()->DeleteSubrange(state, 1);
+      body_->mutable_input()->DeleteSubrange(state + kFirstInput, 1);
+      body_->mutable_output()->DeleteSubrange(state + kFirstOutput, 1);
+    }
+    impl_.IndexNode(proto_, place);
+    return taken.size();
+  }
+
+ private:
+  static constexpr int kFirstInput = 2;   // of the states
+  static constexpr int kFirstOutput = 1;  // of the states, among those of the body
+
+  bool IsConstant(int state) const {
+    const std::string& inside = body_->input(state + kFirstInput).name();
+    if (!model_.IsInitializer(proto_.input(state + kFirstInput)) ||
+        body_->output(state + kFirstOutput).name() != inside ||
+        impl_.Find(inside)->num_outputs != 1) {
+      return false;
+    }
+    const bool has_output = state < proto_.output_size() && !proto_.output(state).empty();
+    return !has_output || !impl_.Find(proto_.output(state))->IsOutput();
+  }
+
+  void Redirect(const std::string& value, const std::string& constant) {
+    if (value.empty()) return;
+    for (Use use : model_.AllUses(value)) use.node.set_input(use.input_index, constant);
+  }
+
+  Model& model_;
+  ModelImpl& impl_;
+  onnx::NodeProto& proto_;
+  onnx::GraphProto* body_ = nullptr;
+};
+
 // The pass that takes tensors of bodies over into the main graph.
 class ConstantLifter {
  public:
@@ -219,6 +286,15 @@ class ConstantLifter {
 };
 
 }  // namespace
+
+size_t TakeConstantsOutOfLoops(Model& model) {
+  size_t num_taken = 0;
+  for (const Node& node : model.AllNodes()) {
+    if (node.op_type() == "Loop" && node.domain().empty())
+      num_taken += LoopStates(model, node).Take();
+  }
+  return num_taken;
+}
 
 size_t LiftBodyConstants(Model& model) { return ConstantLifter(model).Run(); }
 

@@ -24,4 +24,9 @@ size_t ConstantsToInitializers(Model& model);
 // repeat a constant in each branch. Returns the number of tensors.
 size_t LiftBodyConstants(Model& model);
 
+// Takes constants out of the states of Loops: where a state begins as an initializer, and the body
+// passes it on unchanged, as exporters of Keras write the weights of recurrent layers, the body
+// reads the initializer itself. Returns the number of states that are gone.
+size_t TakeConstantsOutOfLoops(Model& model);
+
 }  // namespace bitpress::graph

@@ -245,5 +245,50 @@ TEST(ConstantsToInitializers, LargeConstantsLeaveTheMessage) {
   EXPECT_LT(ModelAccess::Impl(model).proto.ByteSizeLong(), 1000);
 }
 
+// A Loop with the states h, w, t: w is constant inside, t changes. `outputs` are those of the Loop.
+Model WithLoop(const std::string& outputs, const std::string& scanned = "round") {
+  return FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (float[2,2] x, int64 n) => (float[2,2] y, float[2,2] z)
+    <bool go = {1}, float[2,2] weight = {1, 2, 3, 4}, float[2,2] other = {1, 0, 0, 1}> {
+      )" + outputs +
+                  R"( = Loop (n, go, x, weight, other) <body = rounds
+        (int64 i, bool goes, float[2,2] h, float[2,2] w, float[2,2] t)
+        => (bool still, float[2,2] next, float[2,2] w, float[2,2] moved, float[2,2] )" +
+                  scanned + R"() {
+          still = Identity (goes)
+          turned = If (goes) <then_branch = a () => (float[2,2] p) { p = MatMul (h, w) },
+                              else_branch = b () => (float[2,2] q) { q = Transpose (w) }>
+          next = Add (turned, t)
+          moved = Neg (t)
+          round = Relu (next) }>
+      z = Neg (b) })");
+}
+
+TEST(TakeConstantsOutOfLoops, TheBodyReadsTheConstantItself) {
+  Model model = WithLoop("y, b, c, d");
+  EXPECT_EQ(TakeConstantsOutOfLoops(model), 1U);
+  EXPECT_EQ(TakeConstantsOutOfLoops(model), 0U);
+  model.Check();
+  const Node loop = model.Nodes()[0];
+  ASSERT_EQ(loop.num_inputs(), 4U);
+  EXPECT_EQ(loop.input(2), "x");
+  EXPECT_EQ(loop.input(3), "other");
+  ASSERT_EQ(loop.num_outputs(), 3U);
+  EXPECT_EQ(loop.output(0), "y");
+  EXPECT_EQ(loop.output(1), "c");
+  std::vector<std::string> readers;
+  for (const Use& use : model.AllUses("weight")) readers.push_back(use.node.op_type());
+  EXPECT_THAT(readers, testing::UnorderedElementsAre("MatMul", "Transpose", "Neg"));
+  EXPECT_FALSE(model.IsBodyInput("w"));
+  EXPECT_TRUE(model.IsBodyInput("t"));
+}
+
+TEST(TakeConstantsOutOfLoops, LeavesStatesThatOthersSee) {
+  Model output = WithLoop("b, y, c, d");  // the graph gives what became of it
+  EXPECT_EQ(TakeConstantsOutOfLoops(output), 0U);
+  Model scanned = WithLoop("y, b, c, d", "w");  // and so does the Loop, for each round
+  EXPECT_EQ(TakeConstantsOutOfLoops(scanned), 0U);
+}
+
 }  // namespace
 }  // namespace bitpress::graph

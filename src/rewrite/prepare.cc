@@ -90,6 +90,7 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Equali
   }
   clean_up("constants-to-initializers", graph::ConstantsToInitializers);
   clean_up("lift-body-constants", graph::LiftBodyConstants);
+  clean_up("take-constants-out-of-loops", graph::TakeConstantsOutOfLoops);
   if (options.preparation == Preparation::kOptimize) {
     clean_up("remove-unused", graph::RemoveUnused);
   }

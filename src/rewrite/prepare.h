@@ -32,9 +32,13 @@ struct PrepareOptions {
 };
 
 // The passes of Prepare, in their order.
-inline constexpr std::array<std::string_view, 6> kPreparePasses = {
-    "optimize", "constants-to-initializers", "lift-body-constants", "remove-unused", "infer-shapes",
-    "equalize"};
+inline constexpr std::array<std::string_view, 7> kPreparePasses = {"optimize",
+                                                                   "constants-to-initializers",
+                                                                   "lift-body-constants",
+                                                                   "take-constants-out-of-loops",
+                                                                   "remove-unused",
+                                                                   "infer-shapes",
+                                                                   "equalize"};
 
 // Loads a model, checks it and makes it ready to be planned: cleaned up, equalized if wished,
 // shapes inferred. The same file and options give the same model, so that plans and calibrations
