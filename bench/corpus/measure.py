@@ -99,7 +99,7 @@ def measure(arguments, kinds, name, label, words):
             "libraries": {"alone": ""} if words.startswith("ort:") else {"library": str(library), "alone": ""}}
     for kind, environment in kinds.items():
         wanted = arguments.cache / "wanted" / f"{name}.{kind.replace(' ', '_')}.npz"
-        result["judged"][kind] = judge(arguments, environment, {**spec, "wanted": str(wanted)}, folder / "judge.json")
+        result["judged"][kind] = judge(arguments, environment, {**spec, "wanted": str(wanted)}, output.with_suffix(".json"))
     if not arguments.keep:
         for file in folder.glob(output.stem + ".*"):
             if file.suffix != ".txt":
