@@ -25,9 +25,10 @@ DECODED = 6  # letters of a name that are written before the network is asked fo
 
 
 def sentence(words, side, i, salt, gap=""):
-    """Words in any order, which is what a network that divides text has to find; the sides share no word."""
+    """Words in any order, which is what a network that divides text has to find. The sides share words, as there are few, and no
+    sentence: with other words on each side, what is learned from 100 sentences are their 25 words."""
     rng = rng_of(side, i, salt)
-    return gap.join(rng.choice(words[side == "judge"::2], int(rng.integers(4, 16))))
+    return gap.join(rng.choice(words, int(rng.integers(4, 16))))
 
 
 def assigned(path, name):
