@@ -168,8 +168,7 @@ void AddForms(CLI::App& command, Options& options) {
       command, "--target", options.apply.target, emit::kTargetWords,
       "the operators of weights in blocks. portable (default): standard operators; onnxruntime: "
       "MatMulNBits and GatherBlockQuantized, which compute from the codes of integers, MXINT8, "
-      "MX6, "
-      "MX4, MXFP4 and MXFP6E2M3");
+      "MX6, MX4, MXFP4 and MXFP6E2M3");
   AddWordOption<emit::AccuracyLevel>(
       command, "--accuracy-level", options.apply.accuracy_level, emit::kAccuracyLevelWords,
       "the accuracy of MatMulNBits. 4 (default): activations are rounded to 8 bits at run time; "

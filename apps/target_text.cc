@@ -55,8 +55,7 @@ std::string DescribeCloseness(const deploy::Closeness& closeness) {
     text += fmt::format(
         "  WARNING: output '{}' is far from that of the given model. Measure what that costs "
         "(bitpress evaluate). More bits, fine-tuning (--finetune adaquant) or a search (bitpress "
-        "search) "
-        "bring it closer\n",
+        "search) bring it closer\n",
         outputs.front().name);
   }
   return text;

@@ -31,8 +31,8 @@ std::vector<size_t> PositionsOf(const std::vector<ValueDescription>& wanted,
   return positions;
 }
 
-// Compares the outputs of all runs. `position` has the places of the written model's outputs among
-// those of `session`.
+// Compares the outputs of all runs. The positions are those of the session's inputs among the
+// samples' tensors, and those of the written model's outputs among the session's.
 void Compare(runtime::Session& session, const std::vector<size_t>& input_positions,
              const std::vector<size_t>& output_positions,
              const std::vector<std::vector<Tensor>>& samples,

@@ -34,6 +34,9 @@ TEST(JudgeNetwork, TakesAGainOfEveryRunThoughOneHasMostOfTheError) {
   EXPECT_LT(verdict.gain_db, 0.5);
   EXPECT_NEAR(verdict.run_gain_db, 2.5, 0.3);
   EXPECT_TRUE(verdict.is_better);
+  const Errors unclear{{1000}, {4}, {4}, {20}, {3}};  // one of the quiet runs loses 3 dB
+  EXPECT_GT(JudgeNetwork(before, unclear, 0).run_gain_db, 1);
+  EXPECT_FALSE(JudgeNetwork(before, unclear, 0).is_better);
   const Errors lost{{1100}, {4}, {4}, {6}, {3}};
   EXPECT_FALSE(JudgeNetwork(before, lost, 0).is_better);
 }
