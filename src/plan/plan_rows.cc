@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "ops/quantizer_nodes.h"
 #include "plan/table_content.h"
 
@@ -134,16 +135,36 @@ TensorPlan RowMaker::Weight(const Node& node, size_t input, const ops::Operand& 
   return row;
 }
 
-std::optional<TensorPlan> RowMaker::Table(const Node& node, size_t input) const {
+bool RowMaker::IsTable(const Node& node, size_t input) const {
   const bool is_lookup = node.domain().empty() && node.op_type() == "Gather" && input == 0 &&
                          node.GetInt("axis", 0) == 0;
   const std::string& value = node.input(input);
-  if (!is_lookup || !model_.IsInitializer(value)) return std::nullopt;
-  const Treatment& treatment = rules_.For(node, value);
-  const int64_t rank = RankOf(value);
+  if (!is_lookup || !model_.IsInitializer(value) || RankOf(value) < 2) return false;
   const DataType type = model_.Initializer(value).type;
-  const bool is_float = type == DataType::kFloat || type == DataType::kFloat16;
-  if (!treatment.embedding || rank < 2 || !is_float) return std::nullopt;
+  return type == DataType::kFloat || type == DataType::kFloat16;
+}
+
+std::optional<TensorPlan> RowMaker::FloatTable(const Node& node, size_t input) const {
+  constexpr size_t kLeastBytes = size_t{1} << 18;  // a small one is no part of a file to miss
+  if (!IsTable(node, input)) return std::nullopt;
+  const std::string& value = node.input(input);
+  const Treatment& treatment = rules_.For(node, value);
+  const graph::InitializerView table = model_.Initializer(value);
+  if (treatment.embedding || !treatment.weight || !treatment.excluded.empty() ||
+      table.bytes.size() < kLeastBytes || !WhyTableStaysFloat(table).empty()) {
+    return std::nullopt;
+  }
+  return Float(value, Role::kWeight,
+               fmt::format("a table of {} stays float unless asked (embeddings=FORMAT)",
+                           HumanBytes(table.bytes.size())));
+}
+
+std::optional<TensorPlan> RowMaker::Table(const Node& node, size_t input) const {
+  if (!IsTable(node, input)) return std::nullopt;
+  const std::string& value = node.input(input);
+  const Treatment& treatment = rules_.For(node, value);
+  if (!treatment.embedding) return std::nullopt;
+  const int64_t rank = RankOf(value);
   std::string reason = treatment.excluded;
   if (reason.empty()) reason = ConstantReason(value);
   if (reason.empty()) reason = WhyTableStaysFloat(model_.Initializer(value));

@@ -44,6 +44,9 @@ class RowMaker {
   // Returns the row of a table that a Gather looks rows up in. Returns nothing for other inputs,
   // and if tables stay float.
   std::optional<TensorPlan> Table(const graph::Node& node, size_t input) const;
+  // Returns the row of a large table that stays float because the configuration has no format for
+  // tables, though it has one for weights. Returns nothing for other inputs.
+  std::optional<TensorPlan> FloatTable(const graph::Node& node, size_t input) const;
   // Returns the row of a weight that is no constant of the model: it stays float.
   TensorPlan DynamicWeight(const graph::Node& node, const std::string& value) const;
   // Returns whether the node's weight becomes integers with one scale, or one for each channel.
@@ -65,6 +68,8 @@ class RowMaker {
   int64_t RankOf(const std::string& value) const;
 
  private:
+  // Returns whether the node looks up rows of a float constant.
+  bool IsTable(const graph::Node& node, size_t input) const;
   TensorPlan IntegerWeight(const graph::Node& node, size_t input, const ops::Operand& operand,
                            const Treatment& treatment) const;
   TensorPlan IntegerBias(const graph::Node& node, const std::string& value) const;

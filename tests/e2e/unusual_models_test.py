@@ -139,6 +139,15 @@ def test_tables_with_infinity_stay_float(tmp_path, bitpress):
     np.testing.assert_array_equal(stored["table"], table)
 
 
+@pytest.mark.parametrize("options, is_said", [(["--config", "INT8_DYNAMIC"], True), (["--config", "MX6"], True),
+                                              (["--config", "INT8_DYNAMIC", "--set", "embeddings=int8"], False),
+                                              (["--config", "BF16", "--weights", "none"], False)])
+def test_a_large_table_that_stays_float_is_said(options, is_said, tmp_path, bitpress):
+    text = bitpress.ok("quantize", lookup(tmp_path / "m.onnx", random(2000, 64)), "-o", tmp_path / "q.onnx", *options)
+    assert ("a table of 512.00 kB stays float unless asked (embeddings=FORMAT)" in text) == is_said
+    assert ((tmp_path / "q.onnx").stat().st_size > 512_000) == (is_said or "none" in options)
+
+
 def test_tables_have_eight_bits_unless_asked(tmp_path, bitpress):
     model = lookup(tmp_path / "m.onnx", random(100, 64))
     assert plan_of(bitpress, model, tmp_path, "--config", "INT4_WEIGHTS")["table"]["format"] == "uint8"
