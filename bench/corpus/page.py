@@ -15,7 +15,7 @@ import re
 from pathlib import Path
 
 import onnx
-from faults import decibels_of, faults_of, int8_fault
+from faults import CLOSE, CLOSE_DB, decibels_of, faults_of, int8_fault, is_far
 from measure import CONFIGURATIONS, ROOT
 from networks import NETWORKS, model_of
 from packages import CACHE, WHEELS, wheel
@@ -59,10 +59,10 @@ These results are wrong or not there. To measure one again: `measure.py --again 
 """
 RULES = """
 Faults are errors, crashes, time-outs, models that do not load or run, other shapes of outputs, files larger than the float one
-(by more than the 4 kB of a recorded configuration), outputs with 0 dB or less, more than 1 dB between the results with and without the operator library, less than 20 dB in `BF16`,
-`FP16`, `MX9`, `MXINT8` or `INT8_WEIGHTS`, and an `INT8` below both 20 dB and the decibels of `INT8_DYNAMIC` less 3. The decibels of
-`piper` say nothing: it rounds durations, so that any change moves the sound that follows. `piper_decoder`, the part behind the durations,
-is judged for it.
+(by more than the 4 kB of a recorded configuration),
+outputs with 0 dB or less, more than 1 dB between the results with and without the operator library, and an `INT8` below both 20 dB and
+the decibels of `INT8_DYNAMIC` less 3. The decibels of `piper` say nothing: it rounds durations, so that any change moves the sound that
+follows. `piper_decoder`, the part behind the durations, is judged for it.
 """
 CELLS = """
 ## {title}
@@ -215,7 +215,14 @@ def main():
     tuned = {(result["network"], result["configuration"], result["samples"]): result for result in tuned}
     ours, theirs = fault_lists(faults)
     ours += tuning_faults(tuned)
-    lines += [FAULTS, *(ours or ["There are none."]), RULES]
+    far = collections.defaultdict(list)
+    for row in rows:
+        if is_far(row):
+            far[row["network"]].append(f"`{row['configuration']}` {min(decibels_of(row)):.1f}")
+    lines += [FAULTS, *(ours or ["There are none."]), RULES,
+              f"\nThese are no faults, but farther from the float network than the others (less than {CLOSE_DB:.0f} dB in one of "
+              f"{', '.join(f'`{name}`' for name in CLOSE)}): " + "; ".join(f"{name} {', '.join(far[name])}" for name in NETWORKS if name in far)
+              + ".\n"]
     for title, labels in TABLES.items():
         lines += table(title, labels, everything, faults)
     lines += tuning_tables(tuned)
