@@ -29,14 +29,16 @@ def row_faults(network, row):
             yield f"output '{name}' has {value:.1f} dB"
 
 
-def judged_faults(network, kind, forms):
-    """Those of one kind of processor, each one once."""
-    found = {}
-    for form, row in forms.items():
-        for sentence in row_faults(network, row):
-            found.setdefault(sentence, []).append("with the operator library" if form == "library" else "without the operator library")
-    for sentence, where in found.items():
-        yield f"{sentence} ({', '.join([kind] if len(where) == len(forms) else [kind, *where])})"
+def judged_faults(network, judged):
+    """Those of all kinds of processors, with and without the operator library, each one once with where it is, unless everywhere."""
+    found, num_places = {}, 0
+    for kind, forms in judged.items():
+        for form, row in forms.items():
+            num_places += 1
+            for sentence in row_faults(network, row):
+                found.setdefault(sentence, []).append(f"{kind}, with{'' if form == 'library' else 'out'} the operator library")
+    for sentence, places in found.items():
+        yield sentence if len(places) == num_places else f"{sentence} ({'; '.join(places)})"
 
 
 def faults_of(result):
@@ -50,8 +52,8 @@ def faults_of(result):
         found.append("the tool does not say that the model is already quantized")
     if done["bytes"] > result["float_bytes"] + ALLOWED_BYTES:
         found.append(f"the file grew to {done['bytes'] / result['float_bytes']:.0%} (of {result['float_bytes']} bytes)")
+    found += judged_faults(network, result["judged"])
     for kind, forms in result["judged"].items():
-        found += judged_faults(network, kind, forms)
         library, alone = forms.get("library", {}).get("db"), forms["alone"].get("db")
         if library and alone:
             gaps = {} if network.has_own_length else {name: abs(library[name] - alone[name]) for name in library}

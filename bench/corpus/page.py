@@ -64,6 +64,10 @@ outputs with 0 dB or less, more than 1 dB between the results with and without t
 the decibels of `INT8_DYNAMIC` less 3. The decibels of `piper` say nothing: it rounds durations, so that any change moves the sound that
 follows. `piper_decoder`, the part behind the durations, is judged for it.
 """
+FAR = """
+These are no faults, but farther from the float network than the others (less than {db:.0f} dB in one of {names}):
+{networks}.
+"""
 CELLS = """
 ## {title}
 
@@ -220,9 +224,8 @@ def main():
         if is_far(row):
             far[row["network"]].append(f"`{row['configuration']}` {min(decibels_of(row)):.1f}")
     lines += [FAULTS, *(ours or ["There are none."]), RULES,
-              f"\nThese are no faults, but farther from the float network than the others (less than {CLOSE_DB:.0f} dB in one of "
-              f"{', '.join(f'`{name}`' for name in CLOSE)}): " + "; ".join(f"{name} {', '.join(far[name])}" for name in NETWORKS if name in far)
-              + ".\n"]
+              FAR.format(db=CLOSE_DB, names=", ".join(f"`{name}`" for name in CLOSE),
+                         networks="; ".join(f"{name} {', '.join(far[name])}" for name in NETWORKS if name in far))]
     for title, labels in TABLES.items():
         lines += table(title, labels, everything, faults)
     lines += tuning_tables(tuned)
