@@ -70,9 +70,10 @@ def is_far(result):
     return bool(values) and result["configuration"] in CLOSE and 0 < min(values) < CLOSE_DB
 
 
-def int8_fault(results):
-    """A sentence about the results of one network, by configuration, if its INT8 is far worse than its INT8_DYNAMIC; else None."""
-    found = [results.get(label) for label in ("INT8", "INT8_DYNAMIC")]
+def int8_fault(results, label="INT8"):
+    """A sentence about the results of one network, by configuration, if the one called `label` is far worse than INT8_DYNAMIC; else
+    None."""
+    found = [results.get(name) for name in (label, "INT8_DYNAMIC")]
     values = [result and decibels_of(result) for result in found]
     if None in values or NETWORKS[found[0]["network"]].has_own_length:
         return None
