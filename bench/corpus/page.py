@@ -238,8 +238,8 @@ def main():
               *(describe(arguments.cache.absolute(), name) for name in NETWORKS)]
     counts = ", ".join(f"{short_of(everything, label)} in {label if label.startswith('ORT') else f'`{label}`'}"
                        for label in ("INT8", "INT8_DYNAMIC", "ORT static", "ORT dynamic"))
-    lines += ["\n## ONNX Runtime's own tool\n", f"Of {len(NETWORKS)} networks, these have a fault or are below the bar of `INT8`: {counts}. "
-              "The rules above find these faults in the results of ONNX Runtime's tool:\n", *theirs]
+    lines += ["\n## ONNX Runtime's own tool\n",
+              f"Of {len(NETWORKS)} networks, these have a fault or are below the bar of `INT8`: {counts}. The rules above find these faults in the results of ONNX Runtime's tool:\n", *theirs]
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
     arguments.out.write_text(text + "\n", encoding="utf-8")
 
