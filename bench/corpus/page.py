@@ -59,10 +59,9 @@ These results are wrong or not there. To measure one again: `measure.py --again 
 """
 RULES = """
 Faults are errors, crashes, time-outs, models that do not load or run, other shapes of outputs, files larger than the float one
-(by more than the 4 kB of a recorded configuration),
-outputs with 0 dB or less, more than 1 dB between the results with and without the operator library, and an `INT8` below both 20 dB and
-the decibels of `INT8_DYNAMIC` less 3. The decibels of `piper` say nothing: it rounds durations, so that any change moves the sound that
-follows. `piper_decoder`, the part behind the durations, is judged for it.
+(by more than the 4 kB of a recorded configuration), outputs with 0 dB or less, more than 1 dB between the results with and without the
+operator library, and an `INT8` below both 20 dB and the decibels of `INT8_DYNAMIC` less 3. The decibels of `piper` say nothing: it
+rounds durations, so that any change moves the sound that follows. `piper_decoder`, the part behind the durations, is judged for it.
 """
 FAR = """
 These are no faults, but farther from the float network than the others (less than {db:.0f} dB in one of {names}):
@@ -239,7 +238,8 @@ def main():
     counts = ", ".join(f"{short_of(everything, label)} in {label if label.startswith('ORT') else f'`{label}`'}"
                        for label in ("INT8", "INT8_DYNAMIC", "ORT static", "ORT dynamic"))
     lines += ["\n## ONNX Runtime's own tool\n",
-              f"Of {len(NETWORKS)} networks, these have a fault or are below the bar of `INT8`: {counts}. The rules above find these faults in the results of ONNX Runtime's tool:\n", *theirs]
+              f"Of {len(NETWORKS)} networks, these have a fault or are below the bar of `INT8`: {counts}.\n"
+              "The rules above find these faults in the results of ONNX Runtime's tool:\n", *theirs]
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
     arguments.out.write_text(text + "\n", encoding="utf-8")
 
