@@ -56,7 +56,10 @@ bool RaiseOpset(graph::Model& model, const plan::QuantPlan& plan, const ApplyOpt
   const auto imports = model.OpsetImports();
   const auto standard = imports.find("");
   if (standard == imports.end() || standard->second >= wanted) return false;
-  return model.ConvertOpset(wanted);
+  if (!model.ConvertOpset(wanted)) return false;
+  // ONNX infers more in later operator sets, and finds outputs that the file describes wrongly.
+  model.InferShapes();
+  return true;
 }
 
 // Returns whether nothing reads an activation that has quantizers any more.

@@ -106,6 +106,33 @@ bool PutBack(onnx::GraphProto& graph, const ValueInfos& old_infos) {
   return changed;
 }
 
+bool Contradicts(const onnx::TypeProto& inferred, const onnx::TypeProto& stated) {
+  if (!inferred.has_tensor_type() || !stated.has_tensor_type()) return false;
+  if (!inferred.tensor_type().has_shape() || !stated.tensor_type().has_shape()) return false;
+  const auto& left = inferred.tensor_type().shape().dim();
+  const auto& right = stated.tensor_type().shape().dim();
+  return !std::ranges::equal(left, right, [](const auto& one, const auto& other) {
+    return !one.has_dim_value() || !other.has_dim_value() || one.dim_value() == other.dim_value();
+  });
+}
+
+// Infers the shapes of outputs as if the file did not state them. What it states stays unless it
+// contradicts the operators: the checker would refuse such a model, and some exporters write it.
+void CorrectOutputs(onnx::ModelProto& proto) {
+  auto& outputs = *proto.mutable_graph()->mutable_output();
+  ValueInfos stated = outputs;
+  for (auto& output : outputs) {
+    if (output.type().has_tensor_type())
+      output.mutable_type()->mutable_tensor_type()->clear_shape();
+  }
+  RunInference(proto);
+  for (int i = 0; i < outputs.size(); ++i) {
+    if (Contradicts(outputs[i].type(), stated[i].type())) continue;
+    outputs[i].Swap(&stated[i]);
+    if (stated[i].has_type()) Complete(*outputs[i].mutable_type(), stated[i].type());
+  }
+}
+
 // Returns the type that the node's output has whatever its inputs are: some operators of
 // ai.onnx.ml have no inference of their own, but floats as their only type. Null if there are
 // several types.
@@ -198,7 +225,7 @@ void Model::InferShapes() {
   RemoveDuplicates(graph);
   ValueInfos old_infos;
   graph.mutable_value_info()->Swap(&old_infos);
-  RunInference(impl_->proto);
+  CorrectOutputs(impl_->proto);
   const bool knows_more = PutBack(graph, old_infos);
   if (DescribeOnlyTypes(impl_->proto) || knows_more) RunInference(impl_->proto);
   RemoveDuplicates(graph);

@@ -149,6 +149,25 @@ TEST(InferShapes, TrustsItselfFirstAndTheFileWhereItKnowsNothing) {
   EXPECT_THAT(names, testing::Not(testing::Contains("y")));
 }
 
+TEST(InferShapes, CorrectsOutputsThatContradictTheOperators) {
+  Model model = FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (float[N,4] x) => (float[M,8] rank, float[N,3] length, float[batch,4] name, float[2,4] known)
+    {
+      one = Constant <value = int64[1] {0}> ()
+      rank = Unsqueeze(x, one)
+      length = Relu(x)
+      name = Relu(x)
+      known = Relu(x)
+    })");
+  EXPECT_THROW(model.CheckInFull(), Error);
+  model.InferShapes();
+  EXPECT_EQ(Describe(model.InfoOf("rank")), "FLOAT [1, N, 4]");
+  EXPECT_EQ(Describe(model.InfoOf("length")), "FLOAT [N, 4]");
+  EXPECT_EQ(Describe(model.InfoOf("name")), "FLOAT [batch, 4]") << "as the file states it";
+  EXPECT_EQ(Describe(model.InfoOf("known")), "FLOAT [2, 4]") << "as the file states it";
+  EXPECT_NO_THROW(model.CheckInFull());
+}
+
 TEST(InferShapes, LeavesLargeInitializersAlone) {
   Model model = FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
     g (float[N,4] x) => (float[N,K] y) <float[4,2] w = {1,2,3,4,5,6,7,8}> { y = MatMul(x, w) })");

@@ -78,6 +78,21 @@ def test_attributes_that_a_later_operator_set_has_as_inputs(opset, tmp_path, bit
     assert sqnr_db(run(model, inputs)[0], run(tmp_path / "q.onnx", inputs)[0]) > 20
 
 
+@pytest.mark.parametrize("config", ["INT8", "MXFP8E4M3"])  # the second raises the operator set, in which ONNX infers more
+def test_an_output_whose_rank_the_file_states_wrongly(config, tmp_path, bitpress):
+    node = helper.make_node
+    nodes = [node("MatMul", ["x", "w1"], ["a"], "first"), node("Shape", ["x"], ["shape"], "shape"),
+             node("Gather", ["shape", "zero"], ["rows"], "rows", axis=0), node("Unsqueeze", ["rows"], ["row"], "row", axes=[0]),
+             node("Concat", ["row", "rest"], ["wanted"], "wanted", axis=0), node("Reshape", ["a", "wanted"], ["y"], "reshape")]
+    model = save(tmp_path / "m.onnx", nodes, [("x", FLOAT, ["N", 16])], [("y", FLOAT, [1, "seqlen"])],
+                 {"w1": random(16, 32), "zero": np.array(0, np.int64), "rest": np.array([1, -1], np.int64)}, 12)
+    samples = save_samples(tmp_path / "samples", (2, 16))
+    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", config, "--data", samples)
+    assert "loads and runs" in text
+    inputs = {"x": random(2, 16, scale=1, seed=3)}
+    assert sqnr_db(run(model, inputs)[0], run(tmp_path / "q.onnx", inputs)[0]) > 20
+
+
 def test_operators_whose_schema_gives_one_type(tmp_path, bitpress):
     node = helper.make_node
     nodes = [node("Scaler", ["x"], ["scaled"], "scaler", domain="ai.onnx.ml", offset=[0.5], scale=[2.0]),
