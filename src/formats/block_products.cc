@@ -1,0 +1,98 @@
+#include "formats/block_products.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/check.h"
+#include "formats/block_units.h"
+#include "formats/float_bits.h"
+#include "formats/reference.h"
+
+namespace bitpress::formats {
+namespace {
+
+bool IsWhole(const FormatSpec& spec) {
+  const std::optional<BlockUnits> units = BlockUnitsOf(spec);
+  return units && units->is_whole();
+}
+
+float UnitValue(uint8_t unit) {
+  return FloatFromBits(static_cast<uint32_t>(unit) << kFloatMantissaBits);
+}
+
+}  // namespace
+
+std::string WhyNoProduct(const ProductFormats& formats) {
+  const FormatSpec& columns = formats.columns;
+  const std::optional<BlockUnits> units = BlockUnitsOf(columns);
+  if (!units) {
+    return columns.is_blocked() ? fmt::format("{} has elements of more than 9 bits", columns.name)
+                                : fmt::format("{} has no blocks", columns.name);
+  }
+  if (!IsWholeProduct(formats)) return "";
+  if (formats.rows->block_size != columns.block_size) {
+    return fmt::format("blocks of {} and of {}", formats.rows->block_size, columns.block_size);
+  }
+  constexpr double kMostSum = 1U << 31U;
+  const double largest = (units->largest + 1.0) * (BlockUnitsOf(*formats.rows)->largest + 1.0);
+  return largest * columns.block_size < kMostSum ? ""
+                                                 : fmt::format("blocks of {}", columns.block_size);
+}
+
+bool IsWholeProduct(const ProductFormats& formats) {
+  return formats.rows && IsWhole(*formats.rows) && IsWhole(formats.columns);
+}
+
+namespace ref {
+
+void MultiplyBlocks(const ProductFormats& formats, const SummedShape& summed,
+                    std::span<const float> a, std::span<const float> b, std::span<float> c) {
+  BITPRESS_DCHECK(WhyNoProduct(formats).empty());
+  const auto depth = static_cast<size_t>(summed.num_elements());
+  const auto length = static_cast<size_t>(summed.length);
+  const size_t num_rows = depth > 0 ? a.size() / depth : 0;
+  const size_t num_columns = depth > 0 ? b.size() / depth : 0;
+  std::ranges::fill(c, 0.0F);
+  std::vector<float> rows(a.begin(), a.end());
+  if (formats.rows) {
+    const auto outer = static_cast<int64_t>(num_rows) * summed.segments;
+    FakeQuantize(*formats.rows, a, rows, outer, summed.length, 1);
+  }
+  const bool is_whole = IsWholeProduct(formats);
+  const BlockUnits column_units = *BlockUnitsOf(formats.columns);
+  const BlockUnits row_units = is_whole ? *BlockUnitsOf(*formats.rows) : BlockUnits{};
+  const auto most = static_cast<size_t>(formats.columns.block_size);
+  for (size_t i = 0; i < num_rows; ++i) {
+    for (size_t j = 0; j < num_columns; ++j) {
+      float& sum = c[i * num_columns + j];
+      for (size_t k = 0; k < depth;) {
+        const size_t count = std::min(most, length - k % length);
+        const std::span<const float> row = std::span(rows).subspan(i * depth + k, count);
+        const UnitBlock column = TakeApart(column_units, b.subspan(j * depth + k, count));
+        const float column_unit = UnitValue(column.unit);
+        if (is_whole) {
+          const UnitBlock whole_row = TakeApart(row_units, row);
+          int32_t products = 0;
+          for (size_t n = 0; n < count; ++n) {
+            products += static_cast<int32_t>(whole_row.elements[n]) *
+                        static_cast<int32_t>(column.elements[n]);
+          }
+          const bool is_nan = whole_row.unit == kNanUnit;
+          sum = std::fma(static_cast<float>(products) * column_unit,
+                         is_nan ? std::nanf("") : UnitValue(whole_row.unit), sum);
+        } else {
+          float products = 0;
+          for (size_t n = 0; n < count; ++n) {
+            products = std::fma(row[n], column.elements[n], products);
+          }
+          sum = std::fma(products, column_unit, sum);
+        }
+        k += count;
+      }
+    }
+  }
+}
+
+}  // namespace ref
+}  // namespace bitpress::formats

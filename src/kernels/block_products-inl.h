@@ -1,0 +1,418 @@
+// The vector code of products in blocks. It is compiled once a target, and for targets with dot
+// products of bytes once more: files that include it define BITPRESS_PRODUCTS_WITH_DOT as 0 or 1
+// and have set the compiler's target.
+#if defined(BITPRESS_KERNELS_BLOCK_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BITPRESS_KERNELS_BLOCK_PRODUCTS_INL_H_
+#undef BITPRESS_KERNELS_BLOCK_PRODUCTS_INL_H_
+#else
+#define BITPRESS_KERNELS_BLOCK_PRODUCTS_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "kernels/product_codes-inl.h"
+#include "kernels/product_task.h"
+
+// Targets without such vectors only toggle the guard above.
+#ifdef BITPRESS_PRODUCTS_WITH_DOT
+HWY_BEFORE_NAMESPACE();
+namespace bitpress::kernels::HWY_NAMESPACE {
+BITPRESS_BEGIN_PRODUCTS
+
+// The rows and panels of a tile, for whose sums the registers have room.
+constexpr size_t kTileRows = kParts == 1 ? 4 : 2;
+constexpr size_t kTilePanels = kParts == 1 ? 4 : kParts == 2 ? 2 : 1;
+// The bytes of decoded codes of a tile: they stay in the first-level cache.
+constexpr size_t kDecodedBytes = size_t{1} << 15;
+
+HWY_INLINE int32_t LoadInt(const uint8_t* bytes) {
+  int32_t value;
+  std::memcpy(&value, bytes, sizeof(value));
+  return value;
+}
+
+// The codes of the panels of a tile. Blocks of a panel follow each other.
+struct TileCodes {
+  const uint8_t* codes;   // of the first panel's first block
+  size_t panel_bytes;     // from one panel to the next
+  size_t block_bytes;
+  const uint8_t* doubled;
+  size_t doubled_panel_bytes, doubled_block_bytes;
+  const uint8_t* units;
+  size_t units_panel_bytes;
+};
+
+// The sums of a tile's rows and columns.
+template <size_t kRows, size_t kPanels>
+struct Sums {
+  static constexpr size_t kVectors = kPanels * kParts;
+  VF values[kRows][kVectors];
+
+  HWY_INLINE void Load(const ProductTask& task, size_t row, size_t panel, bool is_first) {
+    for (size_t r = 0; r < kRows; ++r) {
+      for (size_t v = 0; v < kVectors; ++v) {
+        values[r][v] = is_first ? hn::Zero(kDf) : LoadPart(task, row + r, panel, v);
+      }
+    }
+  }
+  HWY_INLINE void Store(const ProductTask& task, size_t row, size_t panel, bool is_last) {
+    for (size_t r = 0; r < kRows; ++r) {
+      for (size_t v = 0; v < kVectors; ++v) {
+        StorePart(task, row + r, panel, v, values[r][v], is_last);
+      }
+    }
+  }
+
+  // Adds the exact sums of a block of whole numbers.
+  HWY_INLINE void AddWhole(const VI (&block)[kRows][kVectors], const TileCodes& tile, size_t b,
+                           const float* const (&row_units)[kRows], size_t unit) {
+    for (size_t v = 0; v < kVectors; ++v) {
+      const VF column_unit = Units(tile, b, v);
+      for (size_t r = 0; r < kRows; ++r) {
+        const VF scaled = hn::Mul(hn::ConvertTo(kDf, block[r][v]), column_unit);
+        values[r][v] = FusedMulAdd(scaled, hn::Set(kDf, row_units[r][unit]), values[r][v]);
+      }
+    }
+  }
+
+  static HWY_INLINE VF Units(const TileCodes& tile, size_t b, size_t v) {
+    const uint8_t* const units = tile.units + v / kParts * tile.units_panel_bytes +
+                                 b * kPanelColumns + v % kParts * kLanes;
+    const auto exponents = hn::PromoteTo(kDi, hn::LoadU(kBytesOfLanes, units));
+    return hn::BitCast(kDf, hn::ShiftLeft<23>(exponents));
+  }
+
+ private:
+  static HWY_INLINE size_t Left(const ProductTask& task, size_t column) {
+    const size_t columns = task.panels->num_columns();
+    return column < columns ? columns - column : 0;
+  }
+  static HWY_INLINE VF LoadPart(const ProductTask& task, size_t row, size_t panel, size_t v) {
+    const size_t column = panel * kPanelColumns + v * kLanes;
+    const float* const from = task.output->data + row * task.output->stride + column;
+    const size_t left = Left(task, column);
+    if (left >= kLanes) return hn::LoadU(kDf, from);
+    HWY_ALIGN float buffer[kLanes] = {};
+    std::memcpy(buffer, from, left * sizeof(float));
+    return hn::Load(kDf, buffer);
+  }
+  static HWY_INLINE void StorePart(const ProductTask& task, size_t row, size_t panel, size_t v,
+                                   VF sum, bool is_last) {
+    const ProductOutput& output = *task.output;
+    const size_t column = panel * kPanelColumns + v * kLanes;
+    const size_t left = Left(task, column);
+    if (left == 0) return;
+    float* const to = output.data + row * output.stride + column;
+    const bool is_whole = left >= kLanes;
+    HWY_ALIGN float buffer[kLanes] = {};
+    if (is_last && output.bias != nullptr) {
+      const float* bias = output.bias + column;
+      if (!is_whole) {
+        std::memcpy(buffer, bias, left * sizeof(float));
+        bias = buffer;
+      }
+      sum = hn::Add(sum, hn::LoadU(kDf, bias));
+    }
+    if (is_last && output.is_limited()) {
+      // NaN stays: comparisons with it are false.
+      const VF least = hn::Set(kDf, output.least), largest = hn::Set(kDf, output.largest);
+      sum = hn::IfThenElse(hn::Lt(sum, least), least, sum);
+      sum = hn::IfThenElse(hn::Gt(sum, largest), largest, sum);
+    }
+    if (is_whole) return hn::StoreU(sum, kDf, to);
+    hn::Store(sum, kDf, buffer);
+    std::memcpy(to, buffer, left * sizeof(float));
+  }
+};
+
+// Adds blocks [begin, end) of rows of bytes. The codes of block b lie at b - begin.
+template <PanelCodes kCodes, size_t kRows, size_t kPanels>
+HWY_INLINE void AddBytes(const ProductTask& task, const TileCodes& tile, size_t row, size_t begin,
+                         size_t end, Sums<kRows, kPanels>& sums) {
+  using Reader = CodeReader<kCodes>;
+  constexpr size_t kVectors = kPanels * kParts;
+  const Reader reader(task.panels->table().data());
+  const size_t depth = task.panels->padded_block();
+  const size_t groups = depth / Reader::kDepth;
+  const size_t groups_in_words = std::max<size_t>(1, task.steps_in_words * 4 / Reader::kDepth);
+  const uint8_t* rows[kRows];
+  const float* units[kRows];
+  const int32_t* corrections[kRows];
+  for (size_t r = 0; r < kRows; ++r) {
+    rows[r] = task.rows->elements(row + r) + begin * depth;
+    units[r] = task.rows->units(row + r);
+    corrections[r] = task.rows->corrections(row + r);
+  }
+  for (size_t b = begin; b < end; ++b) {
+    VI block[kRows][kVectors];
+    for (size_t r = 0; r < kRows; ++r) {
+      for (size_t v = 0; v < kVectors; ++v) block[r][v] = hn::Set(kDi, corrections[r][b]);
+    }
+    const uint8_t* const codes = tile.codes + (b - begin) * tile.block_bytes;
+    for (size_t g = 0; g < groups;) {
+      const size_t last = std::min(g + groups_in_words, groups);
+      ByteSums<kRows, kVectors> words;
+      for (; g < last; ++g) {
+        HWY_UNROLL(4)
+        for (size_t step = 0; step < Reader::kDepth / 4; ++step) {
+          V8 elements[kVectors];
+          for (size_t v = 0; v < kVectors; ++v) {
+            elements[v] = reader.Bytes(codes + v / kParts * tile.panel_bytes + g * Reader::kBytes +
+                                           v % kParts * kVectorBytes,
+                                       step);
+          }
+          for (size_t r = 0; r < kRows; ++r) {
+            const V8i four = hn::BitCast(
+                kD8i, hn::Set(kDi, LoadInt(rows[r] + g * Reader::kDepth + 4 * step)));
+            for (size_t v = 0; v < kVectors; ++v) {
+              words.Add(r, v, elements[v], four, block[r][v]);
+            }
+          }
+        }
+      }
+      words.Finish(block);
+    }
+    for (size_t r = 0; r < kRows; ++r) rows[r] += depth;
+    sums.AddWhole(block, tile, b - begin, units, b);
+  }
+}
+
+// Adds blocks [begin, end) of rows of words.
+template <PanelCodes kCodes, size_t kRows, size_t kPanels>
+HWY_INLINE void AddWords(const ProductTask& task, const TileCodes& tile, size_t row, size_t begin,
+                         size_t end, Sums<kRows, kPanels>& sums) {
+  using Reader = CodeReader<kCodes>;
+  constexpr size_t kVectors = kPanels * kParts;
+  const Reader reader(task.panels->table().data());
+  const size_t depth = task.panels->padded_block();
+  const uint8_t* rows[kRows];
+  const float* units[kRows];
+  for (size_t r = 0; r < kRows; ++r) {
+    rows[r] = task.rows->elements(row + r) + begin * depth * sizeof(int16_t);
+    units[r] = task.rows->units(row + r);
+  }
+  for (size_t b = begin; b < end; ++b) {
+    VI block[kRows][kVectors];
+    for (size_t r = 0; r < kRows; ++r) {
+      const int32_t correction = task.rows->corrections(row + r)[b];
+      for (size_t v = 0; v < kVectors; ++v) block[r][v] = hn::Set(kDi, correction);
+    }
+    for (size_t g = 0; g < depth / Reader::kDepth; ++g) {
+      HWY_UNROLL(4)
+      for (size_t step = 0; step < Reader::kDepth / 4; ++step) {
+        V16 even[kVectors], odd[kVectors];
+        for (size_t v = 0; v < kVectors; ++v) {
+          const size_t panel = v / kParts, part = v % kParts;
+          const uint8_t* const codes = tile.codes + panel * tile.panel_bytes +
+                                       (b - begin) * tile.block_bytes + g * Reader::kBytes +
+                                       part * kVectorBytes;
+          const uint8_t* const doubled = tile.doubled + panel * tile.doubled_panel_bytes +
+                                         (b - begin) * tile.doubled_block_bytes + 4 * g +
+                                         part * kVectorBytes / 16;
+          reader.Words(codes, doubled, step, even[v], odd[v]);
+        }
+        for (size_t r = 0; r < kRows; ++r) {
+          const uint8_t* const four = rows[r] + (g * Reader::kDepth + 4 * step) * sizeof(int16_t);
+          const V16 row_even = hn::BitCast(kD16, hn::Set(kDi, LoadInt(four)));
+          const V16 row_odd = hn::BitCast(kD16, hn::Set(kDi, LoadInt(four + 4)));
+          for (size_t v = 0; v < kVectors; ++v) {
+            const VI pairs = hn::Add(SumOfPairs(even[v], row_even), SumOfPairs(odd[v], row_odd));
+            block[r][v] = hn::Add(block[r][v], pairs);
+          }
+        }
+      }
+    }
+    for (size_t r = 0; r < kRows; ++r) rows[r] += depth * sizeof(int16_t);
+    sums.AddWhole(block, tile, b - begin, units, b);
+  }
+}
+
+// Adds blocks [begin, end) of rows of floats. `columns` has the decoded elements of block b at
+// b - begin, one vector of a panel after another; panels are `panel_floats` apart.
+template <size_t kRows, size_t kPanels>
+HWY_INLINE void AddFloats(const ProductTask& task, const TileCodes& tile, const float* columns,
+                          size_t panel_floats, size_t row, size_t begin, size_t end,
+                          Sums<kRows, kPanels>& sums) {
+  constexpr size_t kVectors = kPanels * kParts;
+  const size_t depth = task.panels->padded_block();
+  const float* rows[kRows];
+  for (size_t r = 0; r < kRows; ++r) {
+    rows[r] = reinterpret_cast<const float*>(task.rows->elements(row + r)) + begin * depth;
+  }
+  for (size_t b = begin; b < end; ++b) {
+    VF block[kRows][kVectors];
+    for (size_t r = 0; r < kRows; ++r) {
+      for (size_t v = 0; v < kVectors; ++v) block[r][v] = hn::Zero(kDf);
+    }
+    for (size_t k = 0; k < depth; ++k) {
+      VF elements[kVectors];
+      for (size_t v = 0; v < kVectors; ++v) {
+        elements[v] = hn::LoadU(kDf, columns + v / kParts * panel_floats + k * kPanelColumns +
+                                         v % kParts * kLanes);
+      }
+      for (size_t r = 0; r < kRows; ++r) {
+        const VF factor = hn::Set(kDf, rows[r][k]);
+        for (size_t v = 0; v < kVectors; ++v) {
+          block[r][v] = FusedMulAdd(factor, elements[v], block[r][v]);
+        }
+      }
+    }
+    columns += depth * kPanelColumns;
+    for (size_t r = 0; r < kRows; ++r) rows[r] += depth;
+    for (size_t v = 0; v < kVectors; ++v) {
+      const VF unit = Sums<kRows, kPanels>::Units(tile, b - begin, v);
+      for (size_t r = 0; r < kRows; ++r) {
+        sums.values[r][v] = FusedMulAdd(block[r][v], unit, sums.values[r][v]);
+      }
+    }
+  }
+}
+
+// A part of a task: tiles of `panels` panels from `panel` on, and blocks [begin, end).
+struct Part {
+  size_t panel, begin, end;
+  TileCodes tile;
+  const float* decoded = nullptr;  // of rows of floats
+};
+
+template <PanelCodes kCodes, RowForm kForm, size_t kRows, size_t kPanels>
+void MultiplyTile(const ProductTask& task, const Part& part, size_t row) {
+  Sums<kRows, kPanels> sums;
+  sums.Load(task, row, part.panel, part.begin == 0);
+  if constexpr (kForm == RowForm::kFloats) {
+    const size_t panel_floats =
+        (part.end - part.begin) * task.panels->padded_block() * kPanelColumns;
+    AddFloats(task, part.tile, part.decoded, panel_floats, row, part.begin, part.end, sums);
+  } else if constexpr (kForm == RowForm::kBytes) {
+    AddBytes<kCodes>(task, part.tile, row, part.begin, part.end, sums);
+  } else {
+    AddWords<kCodes>(task, part.tile, row, part.begin, part.end, sums);
+  }
+  sums.Store(task, row, part.panel, part.end == task.panels->num_blocks());
+}
+
+template <PanelCodes kCodes, RowForm kForm, size_t kPanels>
+void MultiplyRows(const ProductTask& task, const Part& part) {
+  size_t row = task.row_begin;
+  for (; row + kTileRows <= task.row_end; row += kTileRows) {
+    MultiplyTile<kCodes, kForm, kTileRows, kPanels>(task, part, row);
+  }
+  const size_t left = task.row_end - row;
+  if constexpr (kTileRows > 3) {
+    if (left == 3) MultiplyTile<kCodes, kForm, 3, kPanels>(task, part, row);
+  }
+  if constexpr (kTileRows > 2) {
+    if (left == 2) MultiplyTile<kCodes, kForm, 2, kPanels>(task, part, row);
+  }
+  if (left == 1) MultiplyTile<kCodes, kForm, 1, kPanels>(task, part, row);
+}
+
+template <PanelCodes kCodes>
+Part PartOf(const ProductPanels& panels, size_t panel, size_t begin, size_t end) {
+  return {panel,
+          begin,
+          end,
+          {panels.codes(panel) + begin * panels.block_bytes(),
+           panels.num_blocks() * panels.block_bytes(), panels.block_bytes(),
+           panels.doubled(panel) + begin * panels.doubled_block_bytes(),
+           panels.num_blocks() * panels.doubled_block_bytes(), panels.doubled_block_bytes(),
+           panels.units(panel) + begin * kPanelColumns, panels.num_blocks() * kPanelColumns},
+          nullptr};
+}
+
+// Multiplies the rows of a task with kPanels panels. Codes of few bits are decoded once for many
+// rows, and for rows of floats always, in pieces that stay in the cache.
+template <PanelCodes kCodes, RowForm kForm, size_t kPanels>
+void MultiplyPanels(const ProductTask& task, size_t panel, std::vector<uint8_t>& buffer) {
+  const ProductPanels& panels = *task.panels;
+  const size_t depth = panels.padded_block(), num_blocks = panels.num_blocks();
+  constexpr bool kIsFloat = kForm == RowForm::kFloats;
+  constexpr bool kIsNarrow = kCodes == PanelCodes::kFour || kCodes == PanelCodes::kSix;
+  const bool has_many_rows = task.row_end - task.row_begin > kTileRows;
+  const size_t block_bytes = depth * kPanelColumns * (kIsFloat ? sizeof(float) : 1);
+  size_t step = std::max<size_t>(1, kDecodedBytes / (block_bytes * kPanels));
+  if (!kIsFloat && !has_many_rows) step = std::max<size_t>(1, num_blocks);
+  if (kIsFloat || (kIsNarrow && has_many_rows)) buffer.resize(step * block_bytes * kPanels + 64);
+  for (size_t begin = 0; begin == 0 || begin < num_blocks; begin += step) {
+    Part part = PartOf<kCodes>(panels, panel, begin, std::min(begin + step, num_blocks));
+    const size_t count = part.end - part.begin;
+    for (size_t p = 0; p < kPanels && (kIsFloat || (kIsNarrow && has_many_rows)); ++p) {
+      for (size_t b = 0; b < count; ++b) {
+        const uint8_t* const codes =
+            part.tile.codes + p * part.tile.panel_bytes + b * part.tile.block_bytes;
+        uint8_t* const to = buffer.data() + (p * count + b) * block_bytes;
+        if constexpr (kIsFloat) {
+          const uint8_t* const doubled = part.tile.doubled + p * part.tile.doubled_panel_bytes +
+                                         b * part.tile.doubled_block_bytes;
+          DecodeBlock<kCodes>(panels, codes, doubled, reinterpret_cast<float*>(to));
+        } else if constexpr (kIsNarrow) {
+          WidenBlock<kCodes>(panels, codes, to);
+        }
+      }
+    }
+    if constexpr (kIsFloat) {
+      part.decoded = reinterpret_cast<const float*>(buffer.data());
+      MultiplyRows<kCodes, kForm, kPanels>(task, part);
+    } else if (kIsNarrow && has_many_rows) {
+      part.tile.codes = buffer.data();
+      part.tile.block_bytes = block_bytes;
+      part.tile.panel_bytes = count * block_bytes;
+      MultiplyRows<PanelCodes::kEight, kForm, kPanels>(task, part);
+    } else {
+      MultiplyRows<kCodes, kForm, kPanels>(task, part);
+    }
+  }
+}
+
+template <PanelCodes kCodes, RowForm kForm>
+void MultiplyPart(const ProductTask& task) {
+  std::vector<uint8_t> buffer;
+  size_t panel = task.panel_begin;
+  for (; panel + kTilePanels <= task.panel_end; panel += kTilePanels) {
+    MultiplyPanels<kCodes, kForm, kTilePanels>(task, panel, buffer);
+  }
+  for (; kTilePanels > 1 && panel < task.panel_end; ++panel) {
+    MultiplyPanels<kCodes, kForm, 1>(task, panel, buffer);
+  }
+}
+
+template <PanelCodes kCodes>
+void MultiplyWhole(const ProductTask& task) {
+  if (task.rows->form() == RowForm::kFloats) {
+    MultiplyPart<kCodes, RowForm::kFloats>(task);
+  } else if constexpr (kCodes == PanelCodes::kNine) {
+    MultiplyPart<kCodes, RowForm::kWords>(task);
+  } else if (task.rows->form() == RowForm::kWords) {
+    MultiplyPart<kCodes, RowForm::kWords>(task);
+  } else {
+    MultiplyPart<kCodes, RowForm::kBytes>(task);
+  }
+}
+
+void Multiply(const ProductTask& task) {
+  switch (task.panels->codes_kind()) {
+    case PanelCodes::kFour:
+      return MultiplyWhole<PanelCodes::kFour>(task);
+    case PanelCodes::kSix:
+      return MultiplyWhole<PanelCodes::kSix>(task);
+    case PanelCodes::kEight:
+      return MultiplyWhole<PanelCodes::kEight>(task);
+    case PanelCodes::kNine:
+      return MultiplyWhole<PanelCodes::kNine>(task);
+    case PanelCodes::kE4M3:
+      return MultiplyPart<PanelCodes::kE4M3, RowForm::kFloats>(task);
+    case PanelCodes::kE5M2:
+      return MultiplyPart<PanelCodes::kE5M2, RowForm::kFloats>(task);
+  }
+}
+
+BITPRESS_END_PRODUCTS
+}  // namespace bitpress::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // BITPRESS_PRODUCTS_WITH_DOT
+
+#endif  // BITPRESS_KERNELS_BLOCK_PRODUCTS_INL_H_

@@ -1,0 +1,130 @@
+#include "kernels/block_products.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/block_products.cc"
+#include <hwy/foreach_target.h>
+// Behind foreach_target.h, as it includes this file once a target.
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/check.h"
+#include "kernels/dispatch.h"
+#include "kernels/product_task.h"
+
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
+#define BITPRESS_PRODUCTS_WITH_DOT 0
+#define BITPRESS_BEGIN_PRODUCTS
+#define BITPRESS_END_PRODUCTS
+#endif
+#include "kernels/block_products-inl.h"
+#undef BITPRESS_BEGIN_PRODUCTS
+#undef BITPRESS_END_PRODUCTS
+#undef BITPRESS_PRODUCTS_WITH_DOT
+
+#if HWY_TARGET != HWY_AVX3 && HWY_TARGET != HWY_AVX2 && HWY_TARGET != HWY_SSE4
+namespace bitpress::kernels::HWY_NAMESPACE {
+void Multiply(const ProductTask& task) { MultiplyPortably(task); }
+}  // namespace bitpress::kernels::HWY_NAMESPACE
+#endif
+
+#if HWY_ONCE
+
+#if HWY_ARCH_X86_64
+#include <cpuid.h>
+#endif
+
+namespace bitpress::kernels {
+namespace {
+
+constexpr ProductKernel kProductTable[] = BITPRESS_DISPATCH_TABLE(Multiply);
+
+std::atomic<bool>& IsDotAllowed() {
+  static std::atomic<bool> is_allowed{true};
+  return is_allowed;
+}
+
+// Returns whether the processor has dot products in vectors of a target.
+bool ProcessorHasDot(size_t target) {
+#if HWY_ARCH_X86_64
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  constexpr unsigned kAvxVnni = 1U << 4U;  // leaf 7, second list
+  if (target == 0) return __builtin_cpu_supports("avx512vnni") != 0;
+  if (target == 1) {
+    return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & kAvxVnni) != 0;
+  }
+#endif
+  static_cast<void>(target);
+  return false;
+}
+
+ProductKernel DotKernel() {
+  const size_t target = ChosenTargetIndex();
+  static const bool has_dot[] = {ProcessorHasDot(0), ProcessorHasDot(1)};
+  const bool is_used = target < std::size(has_dot) && has_dot[target] && IsDotAllowed();
+  return is_used ? DotProductKernel(target) : nullptr;
+}
+
+// Returns how many steps of four elements may be added in pairs of 16 bits.
+size_t StepsInWords(const ProductPanels& panels, const formats::BlockUnits& rows) {
+  const int most = 2 * panels.largest_code() * -rows.least();
+  return most > 0 ? static_cast<size_t>(INT16_MAX / most) : 0;
+}
+
+size_t ElementsOfGroup(PanelCodes codes) {
+  return codes == PanelCodes::kFour ? 8 : codes == PanelCodes::kSix ? 16 : 4;
+}
+
+RowForm FormOf(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows) {
+  if (!formats::IsWholeProduct({panels.spec(), rows})) return RowForm::kFloats;
+  const formats::BlockUnits rule = *formats::BlockUnitsOf(*rows);
+  if (panels.codes_kind() == PanelCodes::kNine || rule.largest > INT8_MAX) return RowForm::kWords;
+  if (DotKernel() != nullptr) return RowForm::kBytes;
+  const bool fits = 4 * StepsInWords(panels, rule) >= ElementsOfGroup(panels.codes_kind());
+  return fits ? RowForm::kBytes : RowForm::kWords;
+}
+
+}  // namespace
+
+BlockProduct::BlockProduct(const ProductPanels& panels,
+                           const std::optional<formats::FormatSpec>& rows,
+                           const ProductInput& input, const ProductOutput& output)
+    : panels_(panels),
+      input_(input),
+      output_(output),
+      rows_(panels, rows, FormOf(panels, rows), input.num_rows) {
+  BITPRESS_DCHECK(formats::WhyNoProduct({panels.spec(), rows}).empty());
+  if (rows_.form() == RowForm::kBytes) {
+    steps_in_words_ = StepsInWords(panels, *formats::BlockUnitsOf(*rows));
+  }
+  constexpr size_t kProductsPerTask = size_t{1} << 21;
+  constexpr size_t kLeastRows = 64, kMostRows = 1024;
+  panels_per_chunk_ = 4;
+  const size_t depth = std::max<size_t>(1, panels.num_blocks() * panels.padded_block());
+  const size_t rows_of_task = kProductsPerTask / (depth * panels_per_chunk_ * kPanelColumns);
+  rows_per_chunk_ = std::clamp(rows_of_task, kLeastRows, kMostRows) / 4 * 4;
+  row_chunks_ = (input.num_rows + rows_per_chunk_ - 1) / rows_per_chunk_;
+  panel_chunks_ = (panels.num_panels() + panels_per_chunk_ - 1) / panels_per_chunk_;
+}
+
+void BlockProduct::RunTask(size_t task) const {
+  ProductTask part{&panels_, &rows_, &output_, steps_in_words_, 0, 0, 0, 0};
+  part.row_begin = task / panel_chunks_ * rows_per_chunk_;
+  part.row_end = std::min(part.row_begin + rows_per_chunk_, input_.num_rows);
+  part.panel_begin = task % panel_chunks_ * panels_per_chunk_;
+  part.panel_end = std::min(part.panel_begin + panels_per_chunk_, panels_.num_panels());
+  const ProductKernel with_dot = rows_.form() == RowForm::kBytes ? DotKernel() : nullptr;
+  (with_dot != nullptr ? with_dot : kProductTable[ChosenTargetIndex()])(part);
+}
+
+void BlockProduct::Run() {
+  for (size_t task = 0; task < num_row_tasks(); ++task) RunRowTask(task);
+  for (size_t task = 0; task < num_tasks(); ++task) RunTask(task);
+}
+
+void UseDotProducts(bool is_allowed) { IsDotAllowed() = is_allowed; }
+bool HasDotProducts() { return DotKernel() != nullptr; }
+
+}  // namespace bitpress::kernels
+#endif

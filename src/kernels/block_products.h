@@ -1,0 +1,74 @@
+// Matrix products whose right matrix lies in blocks of codes, on every instruction set the same
+// bits as formats::ref::MultiplyBlocks. Work is cut into independent tasks, which a caller runs on
+// threads of its own. For example:
+//
+//   const ProductPanels panels(spec, view, packed, pool);    // once
+//   BlockProduct product(panels, rows_format, a, c);         // c = a x panels
+//   pool.ParallelFor(product.num_row_tasks(), [&](size_t i) { product.RunRowTask(i); });
+//   pool.ParallelFor(product.num_tasks(), [&](size_t i) { product.RunTask(i); });
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <optional>
+
+#include "formats/block_products.h"
+#include "kernels/product_panels.h"
+#include "kernels/product_rows.h"
+
+namespace bitpress::kernels {
+
+// The left matrix: row i begins at data + i * stride.
+struct ProductInput {
+  const float* data = nullptr;
+  size_t num_rows = 0;
+  size_t stride = 0;
+};
+
+// The result: row i begins at data + i * stride. The kernel adds `bias`, one number a column, if
+// there is one, and then limits what it writes to [least, largest].
+struct ProductOutput {
+  float* data = nullptr;
+  size_t stride = 0;
+  const float* bias = nullptr;
+  float least = -std::numeric_limits<float>::infinity();
+  float largest = std::numeric_limits<float>::infinity();
+
+  bool is_limited() const {
+    return least > -std::numeric_limits<float>::infinity() ||
+           largest < std::numeric_limits<float>::infinity();
+  }
+};
+
+class BlockProduct {
+ public:
+  // Rows are quantized to `rows`, or stay floats. REQUIRES: formats::WhyNoProduct is empty for the
+  // two formats. The panels and the matrices outlive it.
+  BlockProduct(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows,
+               const ProductInput& input, const ProductOutput& output);
+
+  // The tasks of the first loop, which quantizes rows, and of the second, which multiplies.
+  size_t num_row_tasks() const { return rows_.num_tasks(); }
+  void RunRowTask(size_t task) { rows_.RunTask(task, input_.data, input_.stride); }
+  size_t num_tasks() const { return row_chunks_ * panel_chunks_; }
+  void RunTask(size_t task) const;
+  // Runs all tasks on this thread.
+  void Run();
+
+ private:
+  const ProductPanels& panels_;
+  ProductInput input_;
+  ProductOutput output_;
+  ProductRows rows_;
+  size_t steps_in_words_ = 0;
+  size_t rows_per_chunk_ = 1, row_chunks_ = 0;
+  size_t panels_per_chunk_ = 1, panel_chunks_ = 0;
+};
+
+// Lets products use the dot products of bytes that the processor has (VNNI), as by default. For
+// tests and benches; not thread-safe against running products.
+void UseDotProducts(bool is_allowed);
+// Returns whether the processor has them, and they are used.
+bool HasDotProducts();
+
+}  // namespace bitpress::kernels

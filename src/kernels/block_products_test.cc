@@ -1,0 +1,249 @@
+#include "kernels/block_products.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "formats/reference.h"
+#include "kernels/cpu_target.h"
+#include "kernels/pack_tensor.h"
+
+namespace bitpress::kernels {
+namespace {
+
+using formats::FindFormat;
+using formats::FormatSpec;
+using formats::ProductFormats;
+
+constexpr const char* kColumnFormats[] = {
+    "mxfp4_e2m1", "mxfp6_e2m3",           "mxfp6_e3m2",
+    "mxfp8_e4m3", "mxfp8_e5m2",           "mxint8",
+    "mx4",        "mx6",                  "mx9",
+    "bfp16",      "bfp(bits=13,block=32)", "bfp(bits=12,block=12)"};
+
+// Numbers of different sizes: blocks have different units, some are zeros, tiny or huge.
+std::vector<float> Numbers(size_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (size_t i = 0; i < count; ++i) {
+    const size_t piece = i / 24 % 23;
+    const float size = piece == 3    ? 0.0F
+                       : piece == 7  ? 1e-38F
+                       : piece == 11 ? 1e15F
+                                     : std::ldexp(1.0F, static_cast<int>(i / 40 % 7) - 3);
+    values[i] = normal(random) * size;
+  }
+  return values;
+}
+
+// A quantized right matrix: its values column after column, and its packed tensor.
+struct Columns {
+  Columns(const FormatSpec& spec, const ColumnsView& v, uint32_t seed) : view(v) {
+    const size_t count = static_cast<size_t>(view.outer * view.axis * view.inner);
+    std::vector<float> tensor = Numbers(count, seed);
+    formats::ref::FakeQuantize(spec, tensor, tensor, view.outer, view.axis, view.inner);
+    packed = formats::PackedTensor(formats::SizesOf(spec, view.outer, view.axis, view.inner));
+    ThreadPool pool(1);
+    PackTensor(spec, view.outer, view.axis, view.inner, tensor, packed.spans(), pool);
+    values.resize(count);
+    const auto axis = static_cast<size_t>(view.axis), inner = static_cast<size_t>(view.inner);
+    for (size_t i = 0; i < count; ++i) {
+      const size_t o = i / (axis * inner), a = i / inner % axis, n = i % inner;
+      values[view.are_inner ? n * axis + a : (o * inner + n) * axis + a] = tensor[i];
+    }
+  }
+
+  ColumnsView view;
+  formats::PackedTensor packed;
+  std::vector<float> values;
+};
+
+std::vector<float> Multiply(const ProductPanels& panels, const std::optional<FormatSpec>& rows,
+                            const std::vector<float>& a, size_t num_rows,
+                            ProductOutput output = {}) {
+  const size_t columns = panels.num_columns();
+  constexpr size_t kGap = 3;
+  std::vector<float> c(num_rows * (columns + kGap), -7.0F);
+  output.data = c.data();
+  output.stride = columns + kGap;
+  const size_t stride = num_rows > 0 ? a.size() / num_rows : 0;
+  BlockProduct(panels, rows, {a.data(), num_rows, stride}, output).Run();
+  std::vector<float> result;
+  for (size_t i = 0; i < num_rows; ++i) {
+    const auto row = c.begin() + static_cast<std::ptrdiff_t>(i * output.stride);
+    result.insert(result.end(), row, row + static_cast<std::ptrdiff_t>(columns));
+    for (size_t n = 0; n < kGap; ++n) EXPECT_EQ(row[static_cast<std::ptrdiff_t>(columns + n)], -7);
+  }
+  return result;
+}
+
+void ExpectSameBits(const std::vector<float>& found, const std::vector<float>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (std::isnan(found[i]) && std::isnan(expected[i])) continue;
+    ASSERT_EQ(std::bit_cast<uint32_t>(found[i]), std::bit_cast<uint32_t>(expected[i]))
+        << "element " << i << ": " << found[i] << ", not " << expected[i];
+  }
+}
+
+// Compares kernels with the reference on the views of small matrices.
+void CheckAgainstReference(const ProductFormats& formats, const ColumnsView& view,
+                           size_t num_rows) {
+  SCOPED_TRACE(fmt::format("{} rows as {}, {} [{}, {}, {}]{}", num_rows,
+                           formats.rows ? formats.rows->name : "floats", formats.columns.name,
+                           view.outer, view.axis, view.inner, view.are_inner ? " inner" : ""));
+  const Columns columns(formats.columns, view, 5);
+  ThreadPool pool(2);
+  const ProductPanels panels(formats.columns, view, columns.packed.view(), pool);
+  const auto depth = static_cast<size_t>(view.summed().num_elements());
+  std::vector<float> a = Numbers(num_rows * depth, 6);
+  if (num_rows > 2 && depth > 1) a[depth + 1] = std::nanf("");
+  std::vector<float> expected(num_rows * panels.num_columns());
+  formats::ref::MultiplyBlocks(formats, view.summed(), a, columns.values, expected);
+  ExpectSameBits(Multiply(panels, formats.rows, a, num_rows), expected);
+}
+
+struct Variant {
+  std::string target;
+  bool has_dot;
+};
+
+std::vector<Variant> Variants() {
+  std::vector<Variant> variants;
+  for (const std::string& target : SupportedTargets()) {
+    variants.push_back({target, false});
+    UseTarget(target);
+    if (HasDotProducts()) variants.push_back({target, true});
+  }
+  UseTarget("");
+  return variants;
+}
+
+class BlockProductsTest : public testing::TestWithParam<Variant> {
+ protected:
+  void SetUp() override {
+    UseTarget(GetParam().target);
+    UseDotProducts(GetParam().has_dot);
+    ASSERT_EQ(HasDotProducts(), GetParam().has_dot);
+  }
+  void TearDown() override {
+    UseTarget("");
+    UseDotProducts(true);
+  }
+};
+
+TEST_P(BlockProductsTest, EqualTheReference) {
+  for (const char* const name : kColumnFormats) {
+    const FormatSpec columns = FindFormat(name);
+    std::vector<std::optional<FormatSpec>> rows{std::nullopt, columns};
+    for (const char* const other : {"mxint8", "mx9", "bfp16"}) {
+      if (FindFormat(other).block_size == columns.block_size) rows.push_back(FindFormat(other));
+    }
+    for (const auto& row : rows) {
+      const ProductFormats formats{columns, row};
+      ASSERT_EQ(formats::WhyNoProduct(formats), "");
+      for (const size_t num_rows : {1U, 2U, 3U, 9U}) {
+        CheckAgainstReference(formats, {70, 100, 1, false}, num_rows);
+      }
+      CheckAgainstReference(formats, {1, 100, 33, true}, 5);
+      CheckAgainstReference(formats, {17, 20, 9, false}, 5);  // a kernel of 3 x 3
+      CheckAgainstReference(formats, {3, 7, 1, false}, 6);
+    }
+  }
+}
+
+TEST_P(BlockProductsTest, EqualTheReferenceInTilesOfTheCache) {
+  for (const char* const name : {"mxfp4_e2m1", "mx6", "mxint8", "mx9", "mxfp8_e4m3"}) {
+    const FormatSpec spec = FindFormat(name);
+    CheckAgainstReference({spec, spec}, {80, 1600, 1, false}, 70);
+    CheckAgainstReference({spec, std::nullopt}, {80, 1600, 1, false}, 70);
+  }
+}
+
+TEST_P(BlockProductsTest, EmptyMatrices) {
+  const FormatSpec spec = FindFormat("mx6");
+  CheckAgainstReference({spec, spec}, {5, 32, 1, false}, 0);
+  CheckAgainstReference({spec, spec}, {0, 32, 1, false}, 2);
+  const Columns columns(spec, {5, 0, 1, false}, 1);
+  ThreadPool pool(1);
+  const ProductPanels panels(spec, columns.view, columns.packed.view(), pool);
+  EXPECT_THAT(Multiply(panels, spec, {}, 2), testing::Each(0.0F));
+}
+
+TEST_P(BlockProductsTest, AddsABiasAndLimits) {
+  const FormatSpec spec = FindFormat("mxint8");
+  const Columns columns(spec, {21, 64, 1, false}, 2);
+  ThreadPool pool(1);
+  const ProductPanels panels(spec, columns.view, columns.packed.view(), pool);
+  const std::vector<float> a = Numbers(4 * 64, 3), bias = Numbers(21, 4);
+  const std::vector<float> plain = Multiply(panels, spec, a, 4);
+  ProductOutput output;
+  output.bias = bias.data();
+  output.least = -0.5F;
+  output.largest = 1.5F;
+  std::vector<float> expected = plain;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    expected[i] = std::clamp(plain[i] + bias[i % 21], -0.5F, 1.5F);
+  }
+  ExpectSameBits(Multiply(panels, spec, a, 4, output), expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, BlockProductsTest, testing::ValuesIn(Variants()),
+                         [](const auto& variant) {
+                           return variant.param.target + (variant.param.has_dot ? "_dot" : "");
+                         });
+
+TEST(BlockProducts, DoNotDependOnTheOtherRows) {
+  const FormatSpec spec = FindFormat("mx6");
+  const Columns columns(spec, {90, 700, 1, false}, 2);
+  ThreadPool pool(1);
+  const ProductPanels panels(spec, columns.view, columns.packed.view(), pool);
+  for (const std::optional<FormatSpec>& rows : {std::optional(spec), std::optional<FormatSpec>()}) {
+    const std::vector<float> a = Numbers(150 * 700, 3);
+    const std::vector<float> together = Multiply(panels, rows, a, 150);
+    for (const size_t i : {0U, 77U, 149U}) {
+      const std::vector<float> alone(a.begin() + static_cast<std::ptrdiff_t>(i * 700),
+                                     a.begin() + static_cast<std::ptrdiff_t>((i + 1) * 700));
+      const auto row = together.begin() + static_cast<std::ptrdiff_t>(i * 90);
+      ExpectSameBits(Multiply(panels, rows, alone, 1), std::vector<float>(row, row + 90));
+    }
+  }
+}
+
+TEST(BlockProducts, FormatsThatHaveNone) {
+  const FormatSpec mx6 = FindFormat("mx6"), mxint8 = FindFormat("mxint8");
+  EXPECT_THAT(formats::WhyNoProduct({FindFormat("fp16"), std::nullopt}),
+              testing::HasSubstr("no blocks"));
+  EXPECT_THAT(formats::WhyNoProduct({FindFormat("bfp(bits=20,block=32)"), std::nullopt}),
+              testing::HasSubstr("more than 9 bits"));
+  EXPECT_THAT(formats::WhyNoProduct({mx6, mxint8}), testing::HasSubstr("blocks of 32 and of 16"));
+  EXPECT_EQ(formats::WhyNoProduct({mx6, FindFormat("mxfp8_e4m3")}), "") << "rows of floats";
+}
+
+TEST(ProductPanels, TakeAboutTheBytesOfTheCodes) {
+  ThreadPool pool(1);
+  for (const auto& [name, bits] : std::vector<std::pair<const char*, double>>{
+           {"mxfp4_e2m1", 4.25}, {"mx4", 4.5}, {"mx6", 6.5}, {"mxint8", 8.25}, {"mx9", 9},
+           {"bfp16", 9}, {"mxfp6_e2m3", 8.25}, {"mxfp8_e5m2", 8.25}, {"mxfp6_e3m2", 8.25}}) {
+    const FormatSpec spec = FindFormat(name);
+    const Columns columns(spec, {64, 256, 1, false}, 2);
+    const ProductPanels panels(spec, columns.view, columns.packed.view(), pool);
+    EXPECT_EQ(8.0 * static_cast<double>(panels.num_bytes()), bits * 64 * 256) << name;
+  }
+}
+
+TEST(ProductPanels, PartsOfWrongSizesAreRefused) {
+  const FormatSpec spec = FindFormat("mx6");
+  const Columns columns(spec, {4, 32, 1, false}, 2);
+  ThreadPool pool(1);
+  EXPECT_THROW(ProductPanels(spec, {4, 48, 1, false}, columns.packed.view(), pool), Error);
+}
+
+}  // namespace
+}  // namespace bitpress::kernels

@@ -1,0 +1,285 @@
+// How the codes of panels become vectors of elements, and how bytes are multiplied, for the vector
+// code of products in blocks (block_products-inl.h, which alone includes it).
+#if defined(BITPRESS_KERNELS_PRODUCT_CODES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BITPRESS_KERNELS_PRODUCT_CODES_INL_H_
+#undef BITPRESS_KERNELS_PRODUCT_CODES_INL_H_
+#else
+#define BITPRESS_KERNELS_PRODUCT_CODES_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "kernels/product_panels.h"
+
+// Targets without such vectors only toggle the guard above.
+#ifdef BITPRESS_PRODUCTS_WITH_DOT
+HWY_BEFORE_NAMESPACE();
+namespace bitpress::kernels::HWY_NAMESPACE {
+BITPRESS_BEGIN_PRODUCTS
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr hn::CappedTag<float, kPanelColumns> kDf;
+constexpr hn::RebindToSigned<decltype(kDf)> kDi;
+constexpr hn::Repartition<uint8_t, decltype(kDf)> kD8;
+constexpr hn::RebindToSigned<decltype(kD8)> kD8i;
+constexpr hn::Repartition<int16_t, decltype(kDf)> kD16;
+constexpr hn::RebindToUnsigned<decltype(kD16)> kD16u;
+constexpr hn::Rebind<uint8_t, decltype(kDf)> kBytesOfLanes;
+using VF = hn::VFromD<decltype(kDf)>;
+using VI = hn::VFromD<decltype(kDi)>;
+using V8 = hn::VFromD<decltype(kD8)>;
+using V8i = hn::VFromD<decltype(kD8i)>;
+using V16 = hn::VFromD<decltype(kD16)>;
+
+constexpr size_t kLanes = hn::MaxLanes(kDf);
+constexpr size_t kParts = kPanelColumns / kLanes;  // vectors of a panel
+constexpr size_t kVectorBytes = 4 * kLanes;
+
+// Returns a * b + c, rounded once.
+HWY_INLINE VF FusedMulAdd(VF a, VF b, VF c) {
+#if HWY_NATIVE_FMA
+  return hn::MulAdd(a, b, c);
+#else
+  HWY_ALIGN float values[3][kLanes];
+  hn::Store(a, kDf, values[0]);
+  hn::Store(b, kDf, values[1]);
+  hn::Store(c, kDf, values[2]);
+  for (size_t i = 0; i < kLanes; ++i) {
+    values[0][i] = std::fma(values[0][i], values[1][i], values[2][i]);
+  }
+  return hn::Load(kDf, values[0]);
+#endif
+}
+
+// Returns a[2i] * b[2i] + a[2i + 1] * b[2i + 1] in lane i.
+HWY_INLINE VI SumOfPairs(V16 a, V16 b) {
+#if HWY_TARGET == HWY_AVX3
+  return VI{_mm512_madd_epi16(a.raw, b.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  return VI{_mm256_madd_epi16(a.raw, b.raw)};
+#else
+  return VI{_mm_madd_epi16(a.raw, b.raw)};
+#endif
+}
+
+// Adds products of codes and signed bytes, of four neighbours each, to sums of 32 bits. With dot
+// products that is one instruction. Without, pairs are added in 16 bits first: the caller says
+// when these are full.
+#if BITPRESS_PRODUCTS_WITH_DOT
+template <size_t kRows, size_t kVectors>
+struct ByteSums {
+  HWY_INLINE void Add(size_t, size_t, V8 codes, V8i row, VI& sum) {
+#if HWY_TARGET == HWY_AVX3
+    sum = VI{_mm512_dpbusd_epi32(sum.raw, codes.raw, row.raw)};
+#else
+    sum = VI{_mm256_dpbusd_avx_epi32(sum.raw, codes.raw, row.raw)};
+#endif
+  }
+  HWY_INLINE void Finish(VI (&)[kRows][kVectors]) {}
+};
+#else
+HWY_INLINE V16 SumOfBytePairs(V8 codes, V8i row) {
+#if HWY_TARGET == HWY_AVX3
+  return V16{_mm512_maddubs_epi16(codes.raw, row.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  return V16{_mm256_maddubs_epi16(codes.raw, row.raw)};
+#else
+  return V16{_mm_maddubs_epi16(codes.raw, row.raw)};
+#endif
+}
+
+template <size_t kRows, size_t kVectors>
+struct ByteSums {
+  HWY_INLINE ByteSums() {
+    for (auto& row : words) {
+      for (V16& sum : row) sum = hn::Zero(kD16);
+    }
+  }
+  HWY_INLINE void Add(size_t r, size_t v, V8 codes, V8i row, VI&) {
+    words[r][v] = hn::Add(words[r][v], SumOfBytePairs(codes, row));
+  }
+  HWY_INLINE void Finish(VI (&sums)[kRows][kVectors]) {
+    const V16 ones = hn::Set(kD16, 1);
+    for (size_t r = 0; r < kRows; ++r) {
+      for (size_t v = 0; v < kVectors; ++v) {
+        sums[r][v] = hn::Add(sums[r][v], SumOfPairs(words[r][v], ones));
+      }
+    }
+  }
+
+  V16 words[kRows][kVectors];
+};
+#endif
+
+// Splits codes of four neighbours into words: elements 0 and 2, and elements 1 and 3.
+HWY_INLINE void SplitCodes(V8 codes, V16& even, V16& odd) {
+  const auto words = hn::BitCast(kD16u, codes);
+  even = hn::BitCast(kD16, hn::And(words, hn::Set(kD16u, 0xFF)));
+  odd = hn::BitCast(kD16, hn::ShiftRight<8>(words));
+}
+
+HWY_INLINE V8 LowHalves(V8 bytes) { return hn::And(bytes, hn::Set(kD8, 15)); }
+HWY_INLINE V8 HighHalves(V8 bytes) {
+  return LowHalves(hn::BitCast(kD8, hn::ShiftRight<4>(hn::BitCast(kD16u, bytes))));
+}
+HWY_INLINE V8 HalvesOf(const uint8_t* piece, size_t step) {
+  const V8 bytes = hn::LoadU(kD8, piece);
+  return step == 0 ? LowHalves(bytes) : HighHalves(bytes);
+}
+
+// Readers of the codes of a group: kDepth elements of each column in kBytes, of which a vector's
+// columns begin at `group`. Step s gives elements 4 s to 4 s + 3 of each column.
+template <PanelCodes kCodes>
+struct CodeReader;
+
+template <>
+struct CodeReader<PanelCodes::kFour> {
+  static constexpr size_t kDepth = 8;
+  static constexpr size_t kBytes = 4 * kPanelColumns;
+
+  HWY_INLINE explicit CodeReader(const uint8_t* numbers)
+      : table(hn::LoadDup128(kD8, numbers)) {}
+  HWY_INLINE V8 Bytes(const uint8_t* group, size_t step) const {
+    return hn::TableLookupBytes(table, HalvesOf(group, step));
+  }
+  HWY_INLINE void Words(const uint8_t* group, const uint8_t*, size_t step, V16& even,
+                        V16& odd) const {
+    SplitCodes(Bytes(group, step), even, odd);
+  }
+
+  V8 table;
+};
+
+template <>
+struct CodeReader<PanelCodes::kSix> {
+  static constexpr size_t kDepth = 16;
+  static constexpr size_t kPiece = 4 * kPanelColumns;
+  static constexpr size_t kBytes = 3 * kPiece;
+
+  HWY_INLINE explicit CodeReader(const uint8_t*) {}
+  HWY_INLINE V8 Bytes(const uint8_t* group, size_t step) const {
+    const V8 low = HalvesOf(group + step / 2 * kPiece, step % 2);
+    const auto upper = hn::BitCast(kD16u, hn::LoadU(kD8, group + 2 * kPiece));
+    // The bits of step s lie at 2 s of each byte and are wanted at 4.
+    const auto moved = step == 0   ? hn::ShiftLeft<4>(upper)
+                       : step == 1 ? hn::ShiftLeft<2>(upper)
+                       : step == 2 ? upper
+                                   : hn::ShiftRight<2>(upper);
+    return hn::Or(low, hn::And(hn::BitCast(kD8, moved), hn::Set(kD8, 0x30)));
+  }
+  HWY_INLINE void Words(const uint8_t* group, const uint8_t*, size_t step, V16& even,
+                        V16& odd) const {
+    SplitCodes(Bytes(group, step), even, odd);
+  }
+};
+
+template <>
+struct CodeReader<PanelCodes::kEight> {
+  static constexpr size_t kDepth = 4;
+  static constexpr size_t kBytes = 4 * kPanelColumns;
+
+  HWY_INLINE explicit CodeReader(const uint8_t*) {}
+  HWY_INLINE V8 Bytes(const uint8_t* group, size_t) const { return hn::LoadU(kD8, group); }
+  HWY_INLINE void Words(const uint8_t* group, const uint8_t*, size_t, V16& even, V16& odd) const {
+    SplitCodes(Bytes(group, 0), even, odd);
+  }
+};
+
+template <>
+struct CodeReader<PanelCodes::kNine> {
+  static constexpr size_t kDepth = 4;
+  static constexpr size_t kBytes = 4 * kPanelColumns;
+
+  HWY_INLINE explicit CodeReader(const uint8_t*) {}
+  HWY_INLINE void Words(const uint8_t* group, const uint8_t* doubled, size_t, V16& even,
+                        V16& odd) const {
+    const V16 words = hn::BitCast(kD16, hn::LoadU(kD8, group));
+    HWY_ALIGN uint8_t bits[8] = {};  // vectors of few lanes read whole words of bits
+    std::memcpy(bits, doubled, kVectorBytes / 16);
+    const auto is_doubled = hn::LoadMaskBits(kD16, bits);
+    even = hn::ShiftRight<8>(hn::ShiftLeft<8>(words));
+    odd = hn::ShiftRight<8>(words);
+    even = hn::IfThenElse(is_doubled, hn::Add(even, even), even);
+    odd = hn::IfThenElse(is_doubled, hn::Add(odd, odd), odd);
+  }
+};
+
+// Writes the elements of a block of one panel as floats, the columns of an element one after
+// another.
+template <PanelCodes kCodes>
+HWY_INLINE void DecodeBlock(const ProductPanels& panels, const uint8_t* codes,
+                            const uint8_t* doubled, float* out) {
+  const size_t depth = panels.padded_block();
+  if constexpr (kCodes == PanelCodes::kE4M3 || kCodes == PanelCodes::kE5M2) {
+    constexpr hn::Rebind<uint16_t, decltype(kDf)> kHalfBits;
+    constexpr hn::Rebind<hwy::float16_t, decltype(kDf)> kHalf;
+    for (size_t i = 0; i < depth * kPanelColumns; i += kLanes) {
+      auto bits = hn::ShiftLeft<8>(hn::PromoteTo(kHalfBits, hn::LoadU(kBytesOfLanes, codes + i)));
+      if constexpr (kCodes == PanelCodes::kE4M3) {
+        // The exponent has four bits, and half floats have five.
+        const auto sign = hn::And(bits, hn::Set(kHalfBits, 0x8000));
+        bits = hn::Or(sign, hn::ShiftRight<1>(hn::AndNot(sign, bits)));
+      }
+      hn::StoreU(hn::PromoteTo(kDf, hn::BitCast(kHalf, bits)), kDf, out + i);
+    }
+  } else {
+    using Reader = CodeReader<kCodes>;
+    const Reader reader(panels.table().data());
+    const V8 offset = hn::Set(kD8, static_cast<uint8_t>(panels.offset()));
+    for (size_t k = 0; k < depth; k += 4) {
+      const size_t step = k % Reader::kDepth / 4;
+      const uint8_t* const group = codes + k / Reader::kDepth * Reader::kBytes;
+      for (size_t part = 0; part < kParts; ++part) {
+        float* const to = out + k * kPanelColumns + part * kLanes;
+        VI first, second, third, fourth;
+        if constexpr (kCodes == PanelCodes::kNine) {
+          V16 even, odd;
+          reader.Words(group + part * kVectorBytes, doubled + k + part * kVectorBytes / 16, 0, even,
+                       odd);
+          const VI evens = hn::BitCast(kDi, even), odds = hn::BitCast(kDi, odd);
+          first = hn::ShiftRight<16>(hn::ShiftLeft<16>(evens));
+          second = hn::ShiftRight<16>(hn::ShiftLeft<16>(odds));
+          third = hn::ShiftRight<16>(evens);
+          fourth = hn::ShiftRight<16>(odds);
+        } else {
+          const V8 codes_of_four = reader.Bytes(group + part * kVectorBytes, step);
+          const VI four = hn::BitCast(kDi, hn::Sub(codes_of_four, offset));
+          first = hn::ShiftRight<24>(hn::ShiftLeft<24>(four));
+          second = hn::ShiftRight<24>(hn::ShiftLeft<16>(four));
+          third = hn::ShiftRight<24>(hn::ShiftLeft<8>(four));
+          fourth = hn::ShiftRight<24>(four);
+        }
+        hn::StoreU(hn::ConvertTo(kDf, first), kDf, to);
+        hn::StoreU(hn::ConvertTo(kDf, second), kDf, to + kPanelColumns);
+        hn::StoreU(hn::ConvertTo(kDf, third), kDf, to + 2 * kPanelColumns);
+        hn::StoreU(hn::ConvertTo(kDf, fourth), kDf, to + 3 * kPanelColumns);
+      }
+    }
+  }
+}
+
+// Writes the codes of a block of one panel as bytes of eight bits.
+template <PanelCodes kCodes>
+HWY_INLINE void WidenBlock(const ProductPanels& panels, const uint8_t* codes, uint8_t* out) {
+  using Reader = CodeReader<kCodes>;
+  const Reader reader(panels.table().data());
+  for (size_t k = 0; k < panels.padded_block(); k += 4) {
+    const size_t step = k % Reader::kDepth / 4;
+    const uint8_t* const group = codes + k / Reader::kDepth * Reader::kBytes;
+    for (size_t part = 0; part < kParts; ++part) {
+      hn::StoreU(reader.Bytes(group + part * kVectorBytes, step), kD8,
+                 out + k * kPanelColumns + part * kVectorBytes);
+    }
+  }
+}
+
+BITPRESS_END_PRODUCTS
+}  // namespace bitpress::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // BITPRESS_PRODUCTS_WITH_DOT
+
+#endif  // BITPRESS_KERNELS_PRODUCT_CODES_INL_H_

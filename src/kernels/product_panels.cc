@@ -1,0 +1,250 @@
+#include "kernels/product_panels.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "kernels/pack_tensor.h"
+#include "kernels/whole_block.h"
+
+namespace bitpress::kernels {
+namespace {
+
+using formats::BlockUnits;
+using formats::FormatSpec;
+
+constexpr int kMostTableCodes = 16;
+constexpr size_t kTableGroup = 8, kSixGroup = 16, kByteGroup = 4;
+
+size_t RoundUp(size_t count, size_t step) { return (count + step - 1) / step * step; }
+
+// Returns the whole elements that a format has, in order.
+std::vector<int> WholeElements(const FormatSpec& spec, const BlockUnits& rule) {
+  std::vector<int> numbers;
+  for (const float element : formats::ElementTable(spec)) {
+    const bool is_float = formats::IsFloatElement(spec.element_type);
+    const formats::FloatLayout layout =
+        is_float ? formats::LayoutOf(spec.element_type) : formats::FloatLayout{};
+    const int unit = is_float ? layout.bias - 1 + layout.mantissa_bits : 0;
+    const int number = static_cast<int>(element * static_cast<float>(1 << unit));
+    const int most_shift = spec.sub_block_size > 0 ? (1 << spec.sub_block_shift_bits) - 1 : 0;
+    for (int shift = 0; shift <= most_shift; ++shift) numbers.push_back(number * (1 << shift));
+  }
+  std::ranges::sort(numbers);
+  numbers.erase(std::ranges::unique(numbers).begin(), numbers.end());
+  BITPRESS_DCHECK(numbers.front() >= rule.least() && numbers.back() <= rule.largest);
+  return numbers;
+}
+
+// Returns the bits of a half float that has exactly this value.
+uint32_t HalfBits(float value) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = bits >> 16U & 0x8000U;
+  const int exponent = static_cast<int>(bits >> 23U & 255U) - 127;
+  const uint32_t mantissa = bits & 0x7FFFFFU;
+  if ((bits & 0x7FFFFFFFU) == 0) return sign;
+  if (exponent >= -14) return sign | static_cast<uint32_t>(exponent + 15) << 10U | mantissa >> 13U;
+  return sign | (mantissa | 0x800000U) >> static_cast<uint32_t>(-1 - exponent);
+}
+
+void CheckSizes(const FormatSpec& spec, const ColumnsView& view,
+                const formats::PackedView& packed) {
+  const auto sizes = formats::SizesOf(spec, view.outer, view.axis, view.inner);
+  const auto count = static_cast<size_t>(view.outer * view.axis * view.inner);
+  formats::CheckPackedSizes(spec, view.outer, view.axis, view.inner, count, packed.sizes());
+  BITPRESS_DCHECK(sizes == packed.sizes());
+}
+
+// A part of a packed tensor: `outer` rows from the first, and blocks of a row from the first.
+class Slicer {
+ public:
+  Slicer(const FormatSpec& spec, const ColumnsView& view, const formats::PackedView& packed)
+      : spec_(spec), view_(view), packed_(packed) {}
+
+  // Writes the values of columns [first, first + count) of a tensor with outer columns. REQUIRES:
+  // first is a multiple of kPanelColumns.
+  void Columns(int64_t first, int64_t count, std::vector<float>& values) const {
+    const auto before = formats::SizesOf(spec_, first, view_.axis, view_.inner);
+    Unpack(before, count, view_.axis, view_.inner, values);
+  }
+
+  // Writes the values of one block of all columns of a tensor with inner columns.
+  void Block(int64_t block, std::vector<float>& values) const {
+    const int64_t begin = block * spec_.block_size;
+    const auto before = formats::SizesOf(spec_, 1, begin, view_.inner);
+    Unpack(before, 1, std::min<int64_t>(spec_.block_size, view_.axis - begin), view_.inner, values);
+  }
+
+ private:
+  void Unpack(const formats::PackedSizes& before, int64_t outer, int64_t axis, int64_t inner,
+              std::vector<float>& values) const {
+    const auto sizes = formats::SizesOf(spec_, outer, axis, inner);
+    const formats::PackedView part{packed_.codes.subspan(before.codes, sizes.codes),
+                                   packed_.low_codes.subspan(before.low_codes, sizes.low_codes),
+                                   packed_.scales.subspan(before.scales, sizes.scales),
+                                   packed_.shifts.subspan(before.shifts, sizes.shifts)};
+    values.resize(static_cast<size_t>(outer * axis * inner));
+    ThreadPool alone(1);
+    UnpackTensor(spec_, outer, axis, inner, part, values, alone);
+  }
+
+  const FormatSpec& spec_;
+  const ColumnsView& view_;
+  const formats::PackedView& packed_;
+};
+
+}  // namespace
+
+ProductPanels::ProductPanels(const FormatSpec& spec, const ColumnsView& view,
+                             const formats::PackedView& packed, ThreadPool& pool)
+    : spec_(spec),
+      rule_(*formats::BlockUnitsOf(spec)),
+      summed_(view.summed()),
+      num_columns_(static_cast<size_t>(view.num_columns())) {
+  BITPRESS_DCHECK(!view.are_inner || view.outer == 1);
+  CheckSizes(spec, view, packed);
+  ChooseCodes();
+  num_blocks_ = static_cast<size_t>(summed_.segments) * blocks_per_segment();
+  const size_t blocks = num_panels() * num_blocks_;
+  codes_.resize(blocks * block_bytes_);
+  doubled_.resize(blocks * doubled_block_bytes());
+  units_.resize(blocks * kPanelColumns, formats::kUnitBias);
+  const Slicer slicer(spec_, view, packed);
+  const auto axis = static_cast<size_t>(view.axis), inner = static_cast<size_t>(view.inner);
+  const auto block_size = static_cast<size_t>(spec.block_size);
+  if (view.are_inner) {
+    pool.ParallelFor(num_blocks_, [&](size_t block) {
+      std::vector<float> values;
+      slicer.Block(static_cast<int64_t>(block), values);
+      for (size_t panel = 0; panel < num_panels(); ++panel) {
+        WriteColumns(panel, block, values.data() + panel * kPanelColumns, 1, inner,
+                     std::min(block_size, axis - block * block_size));
+      }
+    });
+    return;
+  }
+  pool.ParallelFor(num_panels(), [&](size_t panel) {
+    std::vector<float> values;
+    const size_t first = panel * kPanelColumns;
+    slicer.Columns(static_cast<int64_t>(first),
+                   static_cast<int64_t>(std::min(kPanelColumns, num_columns_ - first)), values);
+    for (size_t block = 0; block < num_blocks_; ++block) {
+      const size_t segment = block / blocks_per_segment();
+      const size_t begin = block % blocks_per_segment() * block_size;
+      WriteColumns(panel, block, values.data() + begin * inner + segment, axis * inner, inner,
+                   std::min(block_size, axis - begin));
+    }
+  });
+}
+
+size_t ProductPanels::blocks_per_segment() const {
+  const auto block = static_cast<size_t>(spec_.block_size);
+  return (static_cast<size_t>(summed_.length) + block - 1) / block;
+}
+
+void ProductPanels::ChooseCodes() {
+  const auto block = static_cast<size_t>(spec_.block_size);
+  if (!rule_.is_whole()) {
+    kind_ = rule_.top == 0 ? PanelCodes::kE4M3 : PanelCodes::kE5M2;
+    padded_block_ = block_bytes_ = block;
+    block_bytes_ *= kPanelColumns;
+    return;
+  }
+  const std::vector<int> numbers = WholeElements(spec_, rule_);
+  constexpr int kLargestOfSix = 31, kLargestOfEight = 127;
+  offset_ = -rule_.least();
+  largest_code_ = offset_ + rule_.largest;
+  if (numbers.size() <= kMostTableCodes) {
+    kind_ = PanelCodes::kFour;
+    padded_block_ = RoundUp(block, kTableGroup);
+    block_bytes_ = padded_block_ * kPanelColumns / 2;
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      table_[i] = static_cast<uint8_t>(numbers[i] + offset_);
+    }
+  } else if (rule_.largest <= kLargestOfSix && block % kSixGroup == 0) {
+    kind_ = PanelCodes::kSix;
+    padded_block_ = block;
+    block_bytes_ = padded_block_ * kPanelColumns * 3 / 4;
+  } else if (rule_.largest <= kLargestOfEight) {
+    kind_ = PanelCodes::kEight;
+    padded_block_ = RoundUp(block, kTableGroup);
+    block_bytes_ = padded_block_ * kPanelColumns;
+  } else {
+    kind_ = PanelCodes::kNine;
+    padded_block_ = RoundUp(block, kTableGroup);
+    block_bytes_ = padded_block_ * kPanelColumns;
+    offset_ = largest_code_ = 0;
+  }
+}
+
+void ProductPanels::WriteColumns(size_t panel, size_t block, const float* values,
+                                 size_t column_stride, size_t element_stride, size_t length) {
+  std::vector<int16_t> numbers(padded_block_);
+  std::vector<float> floats(padded_block_);
+  uint8_t* const units = units_.data() + (panel * num_blocks_ + block) * kPanelColumns;
+  for (size_t column = 0; column < kPanelColumns; ++column) {
+    std::ranges::fill(numbers, int16_t{0});
+    if (panel * kPanelColumns + column >= num_columns_) {
+      if (rule_.is_whole()) WriteCodes(panel, block, column, numbers.data());
+      continue;  // bytes of floats are zeros already
+    }
+    const float* const first = values + column * column_stride;
+    if (rule_.is_whole()) {
+      units[column] = TakeApart(rule_, first, element_stride, length, numbers.data());
+      WriteCodes(panel, block, column, numbers.data());
+      continue;
+    }
+    units[column] = TakeApart(rule_, first, element_stride, length, floats.data());
+    uint8_t* const codes = codes_.data() + (panel * num_blocks_ + block) * block_bytes_ + column;
+    for (size_t k = 0; k < length; ++k) {
+      const uint32_t half = HalfBits(floats[k]);
+      const uint32_t byte =
+          kind_ == PanelCodes::kE5M2 ? half >> 8U : (half >> 8U & 0x80U) | (half >> 7U & 0x7FU);
+      codes[k * kPanelColumns] = static_cast<uint8_t>(byte);
+    }
+  }
+}
+
+void ProductPanels::WriteCodes(size_t panel, size_t block, size_t column, const int16_t* numbers) {
+  constexpr size_t kPiece = 4 * kPanelColumns;  // four bytes of each column
+  uint8_t* const codes =
+      codes_.data() + (panel * num_blocks_ + block) * block_bytes_ + 4 * column;
+  const auto half_byte = [](uint8_t* pieces, size_t k, unsigned code) {
+    const unsigned shift = k % kTableGroup < 4 ? 0 : 4;
+    pieces[k / kTableGroup * kPiece + k % 4] |= static_cast<uint8_t>(code << shift);
+  };
+  for (size_t k = 0; k < padded_block_; ++k) {
+    const auto code = static_cast<uint8_t>(numbers[k] + offset_);
+    switch (kind_) {
+      case PanelCodes::kFour: {
+        const auto found = std::ranges::find(table_, code);
+        half_byte(codes, k, static_cast<unsigned>(found - table_.begin()));
+        break;
+      }
+      case PanelCodes::kSix: {
+        uint8_t* const group = codes + k / kSixGroup * 3 * kPiece;
+        const size_t within = k % kSixGroup;
+        half_byte(group, within, code & 15U);
+        group[2 * kPiece + within % 4] |=
+            static_cast<uint8_t>(static_cast<unsigned>(code) >> 4U << 2 * (within / 4));
+        break;
+      }
+      case PanelCodes::kNine: {
+        const size_t even = k & ~size_t{1};
+        const bool is_doubled = std::max(std::abs(numbers[even]), std::abs(numbers[even + 1])) > 127;
+        codes[k / kByteGroup * kPiece + k % 4] =
+            static_cast<uint8_t>(is_doubled ? numbers[k] / 2 : numbers[k]);
+        if (!is_doubled) break;
+        uint8_t* const bits = doubled_.data() + (panel * num_blocks_ + block) * padded_block_;
+        const size_t bit = k / kByteGroup * 2 * kPanelColumns + 2 * column + k % 4 / 2;
+        bits[bit / 8] |= static_cast<uint8_t>(1U << bit % 8);
+        break;
+      }
+      default:
+        codes[k / kByteGroup * kPiece + k % 4] = code;
+    }
+  }
+}
+
+}  // namespace bitpress::kernels

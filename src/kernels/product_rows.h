@@ -1,0 +1,63 @@
+// The rows of the left matrix of products in blocks, as the kernels of block_products.h read them.
+// Internal.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "formats/block_products.h"
+#include "kernels/product_panels.h"
+
+namespace bitpress::kernels {
+
+// The elements of a row.
+//   kBytes   whole numbers of 8 bits, for dot products of bytes
+//   kWords   whole numbers of 16 bits; of every four elements 0, 2, 1, 3
+//   kFloats  float32, quantized or not
+enum class RowForm { kBytes, kWords, kFloats };
+
+inline size_t BytesOf(RowForm form) {
+  return form == RowForm::kBytes ? 1 : form == RowForm::kWords ? 2 : 4;
+}
+
+// Rows with whole blocks: each block is filled up with zeros as the panels have it.
+class ProductRows {
+ public:
+  // Makes room for the rows of a product with these panels.
+  ProductRows(const ProductPanels& panels, const std::optional<formats::FormatSpec>& format,
+              RowForm form, size_t num_rows);
+
+  // Tasks of some ten microseconds each, independent of each other.
+  size_t num_tasks() const { return (num_rows_ + rows_per_task_ - 1) / rows_per_task_; }
+  // Quantizes the rows of one task. Row i begins at a + i * stride and has the summed elements one
+  // after another.
+  void RunTask(size_t task, const float* a, size_t stride);
+
+  RowForm form() const { return form_; }
+  size_t num_rows() const { return num_rows_; }
+  size_t num_blocks() const { return num_blocks_; }
+  const uint8_t* elements(size_t row) const { return elements_.data() + row * row_bytes(); }
+  size_t row_bytes() const { return num_blocks_ * padded_block_ * BytesOf(form_); }
+  // Return the units of the blocks of a row, and what the offset of the columns' codes adds to the
+  // sums of bytes and words, negated.
+  const float* units(size_t row) const { return units_.data() + row * num_blocks_; }
+  const int32_t* corrections(size_t row) const { return corrections_.data() + row * num_blocks_; }
+
+ private:
+  void WriteRow(size_t row, const float* values);
+
+  std::optional<formats::FormatSpec> format_;
+  formats::BlockUnits rule_;  // of whole rows
+  RowForm form_;
+  formats::SummedShape summed_;
+  size_t num_rows_, rows_per_task_ = 1;
+  size_t block_, padded_block_, num_blocks_, blocks_per_segment_;
+  int offset_;
+  std::vector<uint8_t> elements_;
+  std::vector<float> units_;
+  std::vector<int32_t> corrections_;
+};
+
+}  // namespace bitpress::kernels
