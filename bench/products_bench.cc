@@ -1,0 +1,238 @@
+// Measures matrix products straight from packed blocks (kernels/block_products.h) beside ONNX
+// Runtime's products of floats (MatMul) and of blocks (MatMulNBits, accuracy level 4) in the same
+// run: microseconds of each, and how many times as fast as ONNX Runtime's floats it is (of_float).
+//
+//   bitpress_products_bench [--threads N] [--size K] [--columns N] [--rows 1,16,256] [--seconds S]
+//                           [--targets]
+//
+// The formats are weights with rows in the same format ("mx6"), and with rows of floats
+// ("mx6 weights"). All are run in turn, several times; the least time of each counts. With
+// --targets, each instruction set of this processor is measured.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "base/thread_pool.h"
+#include "formats/reference.h"
+#include "graph/model.h"
+#include "kernels/block_products.h"
+#include "kernels/cpu_target.h"
+#include "kernels/fake_quantize.h"
+#include "kernels/pack_tensor.h"
+#include "onnx/defs/parser.h"
+#include "onnx/onnx_pb.h"
+#include "runtime/session.h"
+
+namespace bitpress {
+namespace {
+
+using formats::FormatSpec;
+
+struct Options {
+  size_t threads = 1;
+  int64_t size = 4096, columns = 0;
+  std::vector<int64_t> rows{1, 16, 256};
+  double seconds = 0.5;
+  bool has_targets = false;
+};
+
+Options Parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--targets") {
+      options.has_targets = true;
+      continue;
+    }
+    if (i + 1 == argc) Fail(ErrorCode::kInvalidArgument, "no such option, or no value: {}", word);
+    const std::string value = argv[++i];
+    if (word == "--threads") {
+      options.threads = std::stoul(value);
+    } else if (word == "--size") {
+      options.size = std::stol(value);
+    } else if (word == "--columns") {
+      options.columns = std::stol(value);
+    } else if (word == "--seconds") {
+      options.seconds = std::stod(value);
+    } else if (word == "--rows") {
+      options.rows.clear();
+      std::istringstream words(value);
+      for (std::string part; std::getline(words, part, ',');) {
+        options.rows.push_back(std::stol(part));
+      }
+    } else {
+      Fail(ErrorCode::kInvalidArgument, "no such option: {}", word);
+    }
+  }
+  if (options.columns == 0) options.columns = options.size;
+  return options;
+}
+
+std::vector<float> Normal(size_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+Tensor FloatTensor(std::vector<int64_t> dims, const std::vector<float>& values) {
+  Tensor tensor{DataType::kFloat, std::move(dims), {}};
+  tensor.bytes.resize(values.size() * sizeof(float));
+  std::memcpy(tensor.bytes.data(), values.data(), tensor.bytes.size());
+  return tensor;
+}
+
+graph::Model ModelOf(const std::string& text) {
+  onnx::ModelProto proto;
+  const auto status = onnx::OnnxParser(text.c_str()).Parse(proto);
+  if (!status.IsOK()) Fail(ErrorCode::kInvalidModel, "{}", status.ErrorMessage());
+  return graph::Model::Parse(proto.SerializeAsString());
+}
+
+runtime::Session FloatSession(const Options& options) {
+  graph::Model model = ModelOf(fmt::format(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (float[M,{0}] x) => (float[M,{1}] y) <float[1,1] w = {{1}}> {{ y = MatMul(x, w) }})",
+                                                   options.size, options.columns));
+  const auto count = static_cast<size_t>(options.size * options.columns);
+  model.SetInitializer("w", FloatTensor({options.size, options.columns}, Normal(count, 2)));
+  runtime::SessionOptions session;
+  session.num_threads = runtime::SessionThreads(options.threads);
+  return runtime::Session::FromMemory(model.Serialize(), session);
+}
+
+runtime::Session BlockSession(const Options& options, int bits) {
+  graph::Model model = ModelOf(fmt::format(
+      R"(<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
+    g (float[M,{0}] x) => (float[M,{1}] y) <uint8[1,1,1] c = {{1}}, float[1] s = {{1}}> {{
+      y = com.microsoft.MatMulNBits <K = {0}, N = {1}, accuracy_level = 4, bits = {2},
+                                     block_size = 32> (x, c, s) }})",
+      options.size, options.columns, bits));
+  const int64_t blocks = options.size / 32;
+  const auto bytes = static_cast<size_t>(options.columns * options.size * bits / 8);
+  Tensor codes{DataType::kUInt8, {options.columns, blocks, 4 * bits}, {}};
+  std::mt19937 random(3);
+  codes.bytes.resize(bytes);
+  for (std::byte& byte : codes.bytes) byte = static_cast<std::byte>(random());
+  model.SetInitializer("c", codes);
+  const auto num_scales = static_cast<size_t>(options.columns * blocks);
+  model.SetInitializer("s", FloatTensor({options.columns * blocks}, Normal(num_scales, 4)));
+  runtime::SessionOptions session;
+  session.num_threads = runtime::SessionThreads(options.threads);
+  return runtime::Session::FromMemory(model.Serialize(), session);
+}
+
+kernels::ProductPanels Panels(const FormatSpec& spec, const Options& options, ThreadPool& pool) {
+  const int64_t n = options.columns, k = options.size;
+  std::vector<float> values = Normal(static_cast<size_t>(n * k), 2);
+  const kernels::FakeQuantizer quantizer(spec, n, k, 1);
+  quantizer.Run(values.data(), values.data());
+  formats::PackedTensor packed(formats::SizesOf(spec, n, k, 1));
+  kernels::PackTensor(spec, n, k, 1, values, packed.spans(), pool);
+  return kernels::ProductPanels(spec, {n, k, 1, false}, packed.view(), pool);
+}
+
+struct Contender {
+  std::string name;
+  std::function<void(int64_t rows)> run;
+};
+
+double Microseconds(const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// Runs the contenders in turn until each had its time, and prints the least of each.
+void Race(const std::vector<Contender>& contenders, int64_t rows, const Options& options) {
+  std::map<std::string, double> least;
+  double spent = 0;
+  do {
+    for (const Contender& contender : contenders) {
+      const double time = Microseconds([&] { contender.run(rows); });
+      const auto [found, is_new] = least.emplace(contender.name, time);
+      if (!is_new) found->second = std::min(found->second, time);
+      spent += time;
+    }
+  } while (spent < options.seconds * 1e6 * static_cast<double>(contenders.size()));
+  for (const Contender& contender : contenders) {
+    const double time = least[contender.name];
+    std::printf("%5ld rows  %-28s %10.1f us  of_float %5.2f  of_nbits4 %5.2f\n",
+                static_cast<long>(rows), contender.name.c_str(), time, least["float"] / time,
+                least["MatMulNBits4"] / time);
+  }
+}
+
+int Main(int argc, char** argv) {
+  const Options options = Parse(argc, argv);
+  ThreadPool pool(options.threads);
+  const int64_t most_rows = *std::ranges::max_element(options.rows);
+  const std::vector<float> a = Normal(static_cast<size_t>(most_rows * options.size), 1);
+  std::vector<float> c(static_cast<size_t>(most_rows * options.columns));
+  runtime::Session floats = FloatSession(options);
+  runtime::Session four = BlockSession(options, 4), eight = BlockSession(options, 8);
+  std::map<std::string, kernels::ProductPanels> panels;
+  const auto session = [&](runtime::Session& of) {
+    return [&](int64_t rows) {
+      const auto count = static_cast<std::ptrdiff_t>(rows * options.size);
+      static_cast<void>(
+          of.Run({FloatTensor({rows, options.size}, {a.begin(), a.begin() + count})}));
+    };
+  };
+  std::vector<Contender> contenders{{"float", session(floats)},
+                                    {"MatMulNBits4", session(four)},
+                                    {"MatMulNBits8", session(eight)}};
+  for (const char* const name : {"mxfp4_e2m1", "mx4", "mx6", "mxfp6_e2m3", "mxfp6_e3m2",
+                                 "mxfp8_e4m3", "mxfp8_e5m2", "mxint8", "bfp16", "mx9"}) {
+    const FormatSpec spec = formats::FindFormat(name);
+    const kernels::ProductPanels& matrix =
+        panels.emplace(name, Panels(spec, options, pool)).first->second;
+    for (const bool is_weight_only : {false, true}) {
+      const auto run = [&, spec, is_weight_only](int64_t rows) {
+        const std::optional<FormatSpec> format = is_weight_only ? std::nullopt : std::optional(spec);
+        kernels::BlockProduct product(
+            matrix, format,
+            {a.data(), static_cast<size_t>(rows), static_cast<size_t>(options.size)},
+            {.data = c.data(), .stride = static_cast<size_t>(options.columns)});
+        pool.ParallelFor(product.num_row_tasks(), [&](size_t i) { product.RunRowTask(i); });
+        pool.ParallelFor(product.num_tasks(), [&](size_t i) { product.RunTask(i); });
+      };
+      contenders.push_back({fmt::format("{}{}", name, is_weight_only ? " weights" : ""), run});
+    }
+  }
+  const std::vector<std::string> targets = kernels::SupportedTargets();
+  for (const std::string& target : targets) {
+    kernels::UseTarget(target);
+    for (const bool has_dot : {true, false}) {
+      kernels::UseDotProducts(has_dot);
+      if (kernels::HasDotProducts() != has_dot) continue;
+      std::printf("%ld x %ld, %zu threads, %s%s\n", static_cast<long>(options.size),
+                  static_cast<long>(options.columns), options.threads, target.c_str(),
+                  has_dot ? " with dot products of bytes" : "");
+      for (const int64_t rows : options.rows) Race(contenders, rows, options);
+      if (!options.has_targets) return 0;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace bitpress
+
+int main(int argc, char** argv) {
+  try {
+    return bitpress::Main(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bitpress_products_bench: error: %s\n", error.what());
+    return 1;
+  }
+}
