@@ -3,7 +3,7 @@
 // run: microseconds of each, and how many times as fast as ONNX Runtime's floats it is (of_float).
 //
 //   bitpress_products_bench [--threads N] [--size K] [--columns N] [--rows 1,16,256] [--seconds S]
-//                           [--targets]
+//                           [--targets] [--only FORMAT]
 //
 // The formats are weights with rows in the same format ("mx6"), and with rows of floats
 // ("mx6 weights"). All are run in turn, several times; the least time of each counts. With
@@ -43,6 +43,7 @@ struct Options {
   std::vector<int64_t> rows{1, 16, 256};
   double seconds = 0.5;
   bool has_targets = false;
+  std::string only;  // a format
 };
 
 Options Parse(int argc, char** argv) {
@@ -55,7 +56,9 @@ Options Parse(int argc, char** argv) {
     }
     if (i + 1 == argc) Fail(ErrorCode::kInvalidArgument, "no such option, or no value: {}", word);
     const std::string value = argv[++i];
-    if (word == "--threads") {
+    if (word == "--only") {
+      options.only = value;
+    } else if (word == "--threads") {
       options.threads = std::stoul(value);
     } else if (word == "--size") {
       options.size = std::stol(value);
@@ -102,7 +105,7 @@ graph::Model ModelOf(const std::string& text) {
 runtime::Session FloatSession(const Options& options) {
   graph::Model model = ModelOf(fmt::format(R"(<ir_version: 8, opset_import: ["" : 17]>
     g (float[M,{0}] x) => (float[M,{1}] y) <float[1,1] w = {{1}}> {{ y = MatMul(x, w) }})",
-                                                   options.size, options.columns));
+                                           options.size, options.columns));
   const auto count = static_cast<size_t>(options.size * options.columns);
   model.SetInitializer("w", FloatTensor({options.size, options.columns}, Normal(count, 2)));
   runtime::SessionOptions session;
@@ -149,7 +152,8 @@ struct Contender {
 double Microseconds(const std::function<void()>& work) {
   const auto begin = std::chrono::steady_clock::now();
   work();
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
+      .count();
 }
 
 // Runs the contenders in turn until each had its time, and prints the least of each.
@@ -193,12 +197,14 @@ int Main(int argc, char** argv) {
                                     {"MatMulNBits8", session(eight)}};
   for (const char* const name : {"mxfp4_e2m1", "mx4", "mx6", "mxfp6_e2m3", "mxfp6_e3m2",
                                  "mxfp8_e4m3", "mxfp8_e5m2", "mxint8", "bfp16", "mx9"}) {
+    if (!options.only.empty() && options.only != name) continue;
     const FormatSpec spec = formats::FindFormat(name);
     const kernels::ProductPanels& matrix =
         panels.emplace(name, Panels(spec, options, pool)).first->second;
     for (const bool is_weight_only : {false, true}) {
       const auto run = [&, spec, is_weight_only](int64_t rows) {
-        const std::optional<FormatSpec> format = is_weight_only ? std::nullopt : std::optional(spec);
+        const std::optional<FormatSpec> format =
+            is_weight_only ? std::nullopt : std::optional(spec);
         kernels::BlockProduct product(
             matrix, format,
             {a.data(), static_cast<size_t>(rows), static_cast<size_t>(options.size)},

@@ -21,7 +21,7 @@ namespace bitpress::formats {
 
 // The formats of a product.
 struct ProductFormats {
-  FormatSpec columns;             // of the right matrix, which is quantized already
+  FormatSpec columns;              // of the right matrix, which is quantized already
   std::optional<FormatSpec> rows;  // to which rows are quantized first; nothing: they stay floats
 };
 

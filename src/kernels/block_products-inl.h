@@ -24,10 +24,11 @@ namespace bitpress::kernels::HWY_NAMESPACE {
 BITPRESS_BEGIN_PRODUCTS
 
 // The rows and panels of a tile, for whose sums the registers have room.
-constexpr size_t kTileRows = kParts == 1 ? 4 : 2;
-constexpr size_t kTilePanels = kParts == 1 ? 4 : kParts == 2 ? 2 : 1;
-// The bytes of decoded codes of a tile: they stay in the first-level cache.
-constexpr size_t kDecodedBytes = size_t{1} << 15;
+constexpr size_t kTileRows = kParts == 1 ? 6 : 4;
+constexpr size_t kTilePanels = kParts == 1 ? 4 : 1;
+// The bytes of decoded codes of a tile: they stay in the second-level cache. (Of 2^14 to 2^18 this
+// was the fastest for 256 rows, on a processor with 2 MB of it.)
+constexpr size_t kDecodedBytes = size_t{1} << 17;
 
 HWY_INLINE int32_t LoadInt(const uint8_t* bytes) {
   int32_t value;
@@ -37,8 +38,8 @@ HWY_INLINE int32_t LoadInt(const uint8_t* bytes) {
 
 // The codes of the panels of a tile. Blocks of a panel follow each other.
 struct TileCodes {
-  const uint8_t* codes;   // of the first panel's first block
-  size_t panel_bytes;     // from one panel to the next
+  const uint8_t* codes;  // of the first panel's first block
+  size_t panel_bytes;    // from one panel to the next
   size_t block_bytes;
   const uint8_t* doubled;
   size_t doubled_panel_bytes, doubled_block_bytes;
@@ -80,8 +81,8 @@ struct Sums {
   }
 
   static HWY_INLINE VF Units(const TileCodes& tile, size_t b, size_t v) {
-    const uint8_t* const units = tile.units + v / kParts * tile.units_panel_bytes +
-                                 b * kPanelColumns + v % kParts * kLanes;
+    const uint8_t* const units =
+        tile.units + v / kParts * tile.units_panel_bytes + b * kPanelColumns + v % kParts * kLanes;
     const auto exponents = hn::PromoteTo(kDi, hn::LoadU(kBytesOfLanes, units));
     return hn::BitCast(kDf, hn::ShiftLeft<23>(exponents));
   }
@@ -129,14 +130,45 @@ struct Sums {
   }
 };
 
-// Adds blocks [begin, end) of rows of bytes. The codes of block b lie at b - begin.
-template <PanelCodes kCodes, size_t kRows, size_t kPanels>
+// Adds the products of groups [first, last) of a block of bytes. They are unrolled where the
+// numbers are constants, so that all sums stay in registers.
+template <class Reader, size_t kRows, size_t kPanels>
+HWY_INLINE void AddGroups(const Reader& reader, const uint8_t* codes, size_t panel_bytes,
+                          const uint8_t* const (&rows)[kRows], size_t first, size_t last,
+                          VI (&block)[kRows][kPanels * kParts]) {
+  constexpr size_t kVectors = kPanels * kParts;
+  ByteSums<kRows, kVectors> words;
+  HWY_UNROLL(8)
+  for (size_t g = first; g < last; ++g) {
+    HWY_UNROLL(4)
+    for (size_t step = 0; step < Reader::kDepth / 4; ++step) {
+      V8 elements[kVectors];
+      for (size_t v = 0; v < kVectors; ++v) {
+        elements[v] = reader.Bytes(
+            codes + v / kParts * panel_bytes + g * Reader::kBytes + v % kParts * kVectorBytes,
+            step);
+      }
+      for (size_t r = 0; r < kRows; ++r) {
+        const V8i four =
+            hn::BitCast(kD8i, hn::Set(kDi, LoadInt(rows[r] + g * Reader::kDepth + 4 * step)));
+        for (size_t v = 0; v < kVectors; ++v) {
+          block[r][v] = words.Add(r, v, elements[v], four, block[r][v]);
+        }
+      }
+    }
+  }
+  words.Finish(block);
+}
+
+// Adds blocks [begin, end) of rows of bytes. The codes of block b lie at b - begin. kDepth is the
+// padded length of a block, 0 if that is no constant.
+template <PanelCodes kCodes, size_t kDepth, size_t kRows, size_t kPanels>
 HWY_INLINE void AddBytes(const ProductTask& task, const TileCodes& tile, size_t row, size_t begin,
                          size_t end, Sums<kRows, kPanels>& sums) {
   using Reader = CodeReader<kCodes>;
   constexpr size_t kVectors = kPanels * kParts;
   const Reader reader(task.panels->table().data());
-  const size_t depth = task.panels->padded_block();
+  const size_t depth = kDepth > 0 ? kDepth : task.panels->padded_block();
   const size_t groups = depth / Reader::kDepth;
   const size_t groups_in_words = std::max<size_t>(1, task.steps_in_words * 4 / Reader::kDepth);
   const uint8_t* rows[kRows];
@@ -153,28 +185,13 @@ HWY_INLINE void AddBytes(const ProductTask& task, const TileCodes& tile, size_t 
       for (size_t v = 0; v < kVectors; ++v) block[r][v] = hn::Set(kDi, corrections[r][b]);
     }
     const uint8_t* const codes = tile.codes + (b - begin) * tile.block_bytes;
-    for (size_t g = 0; g < groups;) {
-      const size_t last = std::min(g + groups_in_words, groups);
-      ByteSums<kRows, kVectors> words;
-      for (; g < last; ++g) {
-        HWY_UNROLL(4)
-        for (size_t step = 0; step < Reader::kDepth / 4; ++step) {
-          V8 elements[kVectors];
-          for (size_t v = 0; v < kVectors; ++v) {
-            elements[v] = reader.Bytes(codes + v / kParts * tile.panel_bytes + g * Reader::kBytes +
-                                           v % kParts * kVectorBytes,
-                                       step);
-          }
-          for (size_t r = 0; r < kRows; ++r) {
-            const V8i four = hn::BitCast(
-                kD8i, hn::Set(kDi, LoadInt(rows[r] + g * Reader::kDepth + 4 * step)));
-            for (size_t v = 0; v < kVectors; ++v) {
-              words.Add(r, v, elements[v], four, block[r][v]);
-            }
-          }
-        }
+    if (BITPRESS_PRODUCTS_WITH_DOT || groups <= groups_in_words) {
+      AddGroups<Reader, kRows, kPanels>(reader, codes, tile.panel_bytes, rows, 0, groups, block);
+    } else {
+      for (size_t g = 0; g < groups; g += groups_in_words) {
+        AddGroups<Reader, kRows, kPanels>(reader, codes, tile.panel_bytes, rows, g,
+                                          std::min(g + groups_in_words, groups), block);
       }
-      words.Finish(block);
     }
     for (size_t r = 0; r < kRows; ++r) rows[r] += depth;
     sums.AddWhole(block, tile, b - begin, units, b);
@@ -248,11 +265,12 @@ HWY_INLINE void AddFloats(const ProductTask& task, const TileCodes& tile, const 
     for (size_t r = 0; r < kRows; ++r) {
       for (size_t v = 0; v < kVectors; ++v) block[r][v] = hn::Zero(kDf);
     }
+    HWY_UNROLL(4)
     for (size_t k = 0; k < depth; ++k) {
       VF elements[kVectors];
       for (size_t v = 0; v < kVectors; ++v) {
-        elements[v] = hn::LoadU(kDf, columns + v / kParts * panel_floats + k * kPanelColumns +
-                                         v % kParts * kLanes);
+        elements[v] = hn::LoadU(
+            kDf, columns + v / kParts * panel_floats + k * kPanelColumns + v % kParts * kLanes);
       }
       for (size_t r = 0; r < kRows; ++r) {
         const VF factor = hn::Set(kDf, rows[r][k]);
@@ -272,6 +290,53 @@ HWY_INLINE void AddFloats(const ProductTask& task, const TileCodes& tile, const 
   }
 }
 
+// The same for one row, whose columns are decoded on the way.
+template <PanelCodes kCodes, size_t kPanels>
+HWY_INLINE void AddFloatRow(const ProductTask& task, const TileCodes& tile, size_t row,
+                            size_t begin, size_t end, Sums<1, kPanels>& sums) {
+  constexpr size_t kVectors = kPanels * kParts;
+  const FloatReader<kCodes> reader(*task.panels);
+  const size_t depth = task.panels->padded_block();
+  const float* factors = reinterpret_cast<const float*>(task.rows->elements(row)) + begin * depth;
+  for (size_t b = 0; b < end - begin; ++b, factors += depth) {
+    VF block[kVectors];
+    for (size_t v = 0; v < kVectors; ++v) block[v] = hn::Zero(kDf);
+    HWY_UNROLL(4)
+    for (size_t k = 0; k < depth; k += 4) {
+      for (size_t v = 0; v < kVectors; ++v) {
+        const size_t panel = v / kParts;
+        VF elements[4];
+        reader.Four(tile.codes + panel * tile.panel_bytes + b * tile.block_bytes,
+                    tile.doubled + panel * tile.doubled_panel_bytes + b * tile.doubled_block_bytes,
+                    k, v % kParts, elements);
+        for (size_t i = 0; i < 4; ++i) {
+          block[v] = FusedMulAdd(hn::Set(kDf, factors[k + i]), elements[i], block[v]);
+        }
+      }
+    }
+    for (size_t v = 0; v < kVectors; ++v) {
+      const VF unit = Sums<1, kPanels>::Units(tile, b, v);
+      sums.values[0][v] = FusedMulAdd(block[v], unit, sums.values[0][v]);
+    }
+  }
+}
+
+// Adds blocks of rows of bytes by unrolled code if they have a usual length and most of the time is
+// spent in such tiles.
+template <PanelCodes kCodes, size_t kRows, size_t kPanels>
+HWY_INLINE void AddUsualBytes(const ProductTask& task, const TileCodes& tile, size_t row,
+                              size_t begin, size_t end, Sums<kRows, kPanels>& sums) {
+  if constexpr (kPanels == kTilePanels && (kRows == kTileRows || kRows == 1)) {
+    const size_t depth = task.panels->padded_block();
+    if (depth == 32) return AddBytes<kCodes, 32>(task, tile, row, begin, end, sums);
+    if (depth == 16) return AddBytes<kCodes, 16>(task, tile, row, begin, end, sums);
+    if constexpr (kCodes != PanelCodes::kSix) {
+      if (depth == 8) return AddBytes<kCodes, 8>(task, tile, row, begin, end, sums);
+    }
+  }
+  AddBytes<kCodes, 0>(task, tile, row, begin, end, sums);
+}
+
 // A part of a task: tiles of `panels` panels from `panel` on, and blocks [begin, end).
 struct Part {
   size_t panel, begin, end;
@@ -283,12 +348,14 @@ template <PanelCodes kCodes, RowForm kForm, size_t kRows, size_t kPanels>
 void MultiplyTile(const ProductTask& task, const Part& part, size_t row) {
   Sums<kRows, kPanels> sums;
   sums.Load(task, row, part.panel, part.begin == 0);
-  if constexpr (kForm == RowForm::kFloats) {
+  if constexpr (kForm == RowForm::kFloats && kRows == 1) {
+    AddFloatRow<kCodes>(task, part.tile, row, part.begin, part.end, sums);
+  } else if constexpr (kForm == RowForm::kFloats) {
     const size_t panel_floats =
         (part.end - part.begin) * task.panels->padded_block() * kPanelColumns;
     AddFloats(task, part.tile, part.decoded, panel_floats, row, part.begin, part.end, sums);
   } else if constexpr (kForm == RowForm::kBytes) {
-    AddBytes<kCodes>(task, part.tile, row, part.begin, part.end, sums);
+    AddUsualBytes<kCodes>(task, part.tile, row, part.begin, part.end, sums);
   } else {
     AddWords<kCodes>(task, part.tile, row, part.begin, part.end, sums);
   }
@@ -301,14 +368,15 @@ void MultiplyRows(const ProductTask& task, const Part& part) {
   for (; row + kTileRows <= task.row_end; row += kTileRows) {
     MultiplyTile<kCodes, kForm, kTileRows, kPanels>(task, part, row);
   }
-  const size_t left = task.row_end - row;
-  if constexpr (kTileRows > 3) {
-    if (left == 3) MultiplyTile<kCodes, kForm, 3, kPanels>(task, part, row);
+  if constexpr (kTileRows > 4) {
+    for (; row + 4 <= task.row_end; row += 4) {
+      MultiplyTile<kCodes, kForm, 4, kPanels>(task, part, row);
+    }
   }
-  if constexpr (kTileRows > 2) {
-    if (left == 2) MultiplyTile<kCodes, kForm, 2, kPanels>(task, part, row);
+  for (; row + 2 <= task.row_end; row += 2) {
+    MultiplyTile<kCodes, kForm, 2, kPanels>(task, part, row);
   }
-  if (left == 1) MultiplyTile<kCodes, kForm, 1, kPanels>(task, part, row);
+  if (row < task.row_end) MultiplyTile<kCodes, kForm, 1, kPanels>(task, part, row);
 }
 
 template <PanelCodes kCodes>
@@ -332,15 +400,16 @@ void MultiplyPanels(const ProductTask& task, size_t panel, std::vector<uint8_t>&
   const size_t depth = panels.padded_block(), num_blocks = panels.num_blocks();
   constexpr bool kIsFloat = kForm == RowForm::kFloats;
   constexpr bool kIsNarrow = kCodes == PanelCodes::kFour || kCodes == PanelCodes::kSix;
-  const bool has_many_rows = task.row_end - task.row_begin > kTileRows;
+  const size_t num_rows = task.row_end - task.row_begin;
+  const bool is_decoded = kIsFloat ? num_rows > 1 : kIsNarrow && num_rows > kTileRows;
   const size_t block_bytes = depth * kPanelColumns * (kIsFloat ? sizeof(float) : 1);
   size_t step = std::max<size_t>(1, kDecodedBytes / (block_bytes * kPanels));
-  if (!kIsFloat && !has_many_rows) step = std::max<size_t>(1, num_blocks);
-  if (kIsFloat || (kIsNarrow && has_many_rows)) buffer.resize(step * block_bytes * kPanels + 64);
+  if (num_rows <= (kIsFloat ? 1 : kTileRows)) step = std::max<size_t>(1, num_blocks);
+  if (is_decoded) buffer.resize(std::min(step, num_blocks) * block_bytes * kPanels);
   for (size_t begin = 0; begin == 0 || begin < num_blocks; begin += step) {
     Part part = PartOf<kCodes>(panels, panel, begin, std::min(begin + step, num_blocks));
     const size_t count = part.end - part.begin;
-    for (size_t p = 0; p < kPanels && (kIsFloat || (kIsNarrow && has_many_rows)); ++p) {
+    for (size_t p = 0; p < kPanels && is_decoded; ++p) {
       for (size_t b = 0; b < count; ++b) {
         const uint8_t* const codes =
             part.tile.codes + p * part.tile.panel_bytes + b * part.tile.block_bytes;
@@ -354,10 +423,8 @@ void MultiplyPanels(const ProductTask& task, size_t panel, std::vector<uint8_t>&
         }
       }
     }
-    if constexpr (kIsFloat) {
-      part.decoded = reinterpret_cast<const float*>(buffer.data());
-      MultiplyRows<kCodes, kForm, kPanels>(task, part);
-    } else if (kIsNarrow && has_many_rows) {
+    part.decoded = reinterpret_cast<const float*>(buffer.data());
+    if (kIsNarrow && !kIsFloat && is_decoded) {
       part.tile.codes = buffer.data();
       part.tile.block_bytes = block_bytes;
       part.tile.panel_bytes = count * block_bytes;

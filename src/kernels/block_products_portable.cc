@@ -16,8 +16,7 @@ class PortableReader {
 
   void Decode(size_t panel, size_t block, float* out) const {
     const uint8_t* const codes = panels_.codes(panel) + block * panels_.block_bytes();
-    const uint8_t* const doubled =
-        panels_.doubled(panel) + block * panels_.doubled_block_bytes();
+    const uint8_t* const doubled = panels_.doubled(panel) + block * panels_.doubled_block_bytes();
     for (size_t k = 0; k < panels_.padded_block(); ++k) {
       for (size_t column = 0; column < kPanelColumns; ++column) {
         out[k * kPanelColumns + column] = Element(codes, doubled, k, column);
@@ -107,8 +106,8 @@ void AddBlock(const ProductTask& task, size_t row, size_t block, const float* el
   }
   const float row_unit = task.rows->units(row)[block];
   for (size_t column = 0; column < kPanelColumns; ++column) {
-    sums[column] = std::fma(static_cast<float>(whole[column]) * units[column], row_unit,
-                            sums[column]);
+    sums[column] =
+        std::fma(static_cast<float>(whole[column]) * units[column], row_unit, sums[column]);
   }
 }
 

@@ -20,11 +20,18 @@ using formats::FindFormat;
 using formats::FormatSpec;
 using formats::ProductFormats;
 
-constexpr const char* kColumnFormats[] = {
-    "mxfp4_e2m1", "mxfp6_e2m3",           "mxfp6_e3m2",
-    "mxfp8_e4m3", "mxfp8_e5m2",           "mxint8",
-    "mx4",        "mx6",                  "mx9",
-    "bfp16",      "bfp(bits=13,block=32)", "bfp(bits=12,block=12)"};
+constexpr const char* kColumnFormats[] = {"mxfp4_e2m1",
+                                          "mxfp6_e2m3",
+                                          "mxfp6_e3m2",
+                                          "mxfp8_e4m3",
+                                          "mxfp8_e5m2",
+                                          "mxint8",
+                                          "mx4",
+                                          "mx6",
+                                          "mx9",
+                                          "bfp16",
+                                          "bfp(bits=13,block=32)",
+                                          "bfp(bits=12,block=12)"};
 
 // Numbers of different sizes: blocks have different units, some are zeros, tiny or huge.
 std::vector<float> Numbers(size_t count, uint32_t seed) {
@@ -228,9 +235,16 @@ TEST(BlockProducts, FormatsThatHaveNone) {
 
 TEST(ProductPanels, TakeAboutTheBytesOfTheCodes) {
   ThreadPool pool(1);
-  for (const auto& [name, bits] : std::vector<std::pair<const char*, double>>{
-           {"mxfp4_e2m1", 4.25}, {"mx4", 4.5}, {"mx6", 6.5}, {"mxint8", 8.25}, {"mx9", 9},
-           {"bfp16", 9}, {"mxfp6_e2m3", 8.25}, {"mxfp8_e5m2", 8.25}, {"mxfp6_e3m2", 8.25}}) {
+  for (const auto& [name, bits] :
+       std::vector<std::pair<const char*, double>>{{"mxfp4_e2m1", 4.25},
+                                                   {"mx4", 4.5},
+                                                   {"mx6", 6.5},
+                                                   {"mxint8", 8.25},
+                                                   {"mx9", 9},
+                                                   {"bfp16", 9},
+                                                   {"mxfp6_e2m3", 8.25},
+                                                   {"mxfp8_e5m2", 8.25},
+                                                   {"mxfp6_e3m2", 8.25}}) {
     const FormatSpec spec = FindFormat(name);
     const Columns columns(spec, {64, 256, 1, false}, 2);
     const ProductPanels panels(spec, columns.view, columns.packed.view(), pool);

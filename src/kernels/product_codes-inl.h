@@ -72,11 +72,11 @@ HWY_INLINE VI SumOfPairs(V16 a, V16 b) {
 #if BITPRESS_PRODUCTS_WITH_DOT
 template <size_t kRows, size_t kVectors>
 struct ByteSums {
-  HWY_INLINE void Add(size_t, size_t, V8 codes, V8i row, VI& sum) {
+  HWY_INLINE VI Add(size_t, size_t, V8 codes, V8i row, VI sum) {
 #if HWY_TARGET == HWY_AVX3
-    sum = VI{_mm512_dpbusd_epi32(sum.raw, codes.raw, row.raw)};
+    return VI{_mm512_dpbusd_epi32(sum.raw, codes.raw, row.raw)};
 #else
-    sum = VI{_mm256_dpbusd_avx_epi32(sum.raw, codes.raw, row.raw)};
+    return VI{_mm256_dpbusd_avx_epi32(sum.raw, codes.raw, row.raw)};
 #endif
   }
   HWY_INLINE void Finish(VI (&)[kRows][kVectors]) {}
@@ -99,8 +99,9 @@ struct ByteSums {
       for (V16& sum : row) sum = hn::Zero(kD16);
     }
   }
-  HWY_INLINE void Add(size_t r, size_t v, V8 codes, V8i row, VI&) {
+  HWY_INLINE VI Add(size_t r, size_t v, V8 codes, V8i row, VI sum) {
     words[r][v] = hn::Add(words[r][v], SumOfBytePairs(codes, row));
+    return sum;
   }
   HWY_INLINE void Finish(VI (&sums)[kRows][kVectors]) {
     const V16 ones = hn::Set(kD16, 1);
@@ -141,8 +142,7 @@ struct CodeReader<PanelCodes::kFour> {
   static constexpr size_t kDepth = 8;
   static constexpr size_t kBytes = 4 * kPanelColumns;
 
-  HWY_INLINE explicit CodeReader(const uint8_t* numbers)
-      : table(hn::LoadDup128(kD8, numbers)) {}
+  HWY_INLINE explicit CodeReader(const uint8_t* numbers) : table(hn::LoadDup128(kD8, numbers)) {}
   HWY_INLINE V8 Bytes(const uint8_t* group, size_t step) const {
     return hn::TableLookupBytes(table, HalvesOf(group, step));
   }
@@ -208,55 +208,85 @@ struct CodeReader<PanelCodes::kNine> {
   }
 };
 
+// Gives the elements k to k + 3 of a vector's columns as floats. k is a multiple of four.
+template <PanelCodes kCodes>
+struct FloatReader {
+  using Reader = CodeReader<kCodes>;
+
+  HWY_INLINE explicit FloatReader(const ProductPanels& panels)
+      : reader(panels.table().data()),
+        offset(hn::Set(kD8, static_cast<uint8_t>(panels.offset()))) {}
+
+  HWY_INLINE void Four(const uint8_t* codes, const uint8_t* doubled, size_t k, size_t part,
+                       VF (&out)[4]) const {
+    const uint8_t* const group = codes + k / Reader::kDepth * Reader::kBytes + part * kVectorBytes;
+    VI first, second, third, fourth;
+    if constexpr (kCodes == PanelCodes::kNine) {
+      V16 even, odd;
+      reader.Words(group, doubled + k + part * kVectorBytes / 16, 0, even, odd);
+      const VI evens = hn::BitCast(kDi, even), odds = hn::BitCast(kDi, odd);
+      first = hn::ShiftRight<16>(hn::ShiftLeft<16>(evens));
+      second = hn::ShiftRight<16>(hn::ShiftLeft<16>(odds));
+      third = hn::ShiftRight<16>(evens);
+      fourth = hn::ShiftRight<16>(odds);
+    } else {
+      const V8 codes_of_four = reader.Bytes(group, k % Reader::kDepth / 4);
+      const VI four = hn::BitCast(kDi, hn::Sub(codes_of_four, offset));
+      first = hn::ShiftRight<24>(hn::ShiftLeft<24>(four));
+      second = hn::ShiftRight<24>(hn::ShiftLeft<16>(four));
+      third = hn::ShiftRight<24>(hn::ShiftLeft<8>(four));
+      fourth = hn::ShiftRight<24>(four);
+    }
+    out[0] = hn::ConvertTo(kDf, first);
+    out[1] = hn::ConvertTo(kDf, second);
+    out[2] = hn::ConvertTo(kDf, third);
+    out[3] = hn::ConvertTo(kDf, fourth);
+  }
+
+  Reader reader;
+  V8 offset;
+};
+
+template <PanelCodes kCodes>
+struct SmallFloatReader {
+  HWY_INLINE void Four(const uint8_t* codes, const uint8_t*, size_t k, size_t part,
+                       VF (&out)[4]) const {
+    constexpr hn::Rebind<uint16_t, decltype(kDf)> kHalfBits;
+    constexpr hn::RebindToSigned<decltype(kHalfBits)> kSigned;
+    constexpr hn::Rebind<hwy::float16_t, decltype(kDf)> kHalf;
+    for (size_t i = 0; i < 4; ++i) {
+      const uint8_t* const bytes = codes + (k + i) * kPanelColumns + part * kLanes;
+      auto bits = hn::BitCast(
+          kSigned, hn::ShiftLeft<8>(hn::PromoteTo(kHalfBits, hn::LoadU(kBytesOfLanes, bytes))));
+      if constexpr (kCodes == PanelCodes::kE4M3) {
+        // The exponent has four bits. Half floats have five, of which the sign fills the first.
+        bits = hn::And(hn::ShiftRight<1>(bits), hn::Set(kSigned, static_cast<int16_t>(0xBFFF)));
+      }
+      out[i] = hn::PromoteTo(kDf, hn::BitCast(kHalf, bits));
+    }
+  }
+};
+template <>
+struct FloatReader<PanelCodes::kE4M3> : SmallFloatReader<PanelCodes::kE4M3> {
+  HWY_INLINE explicit FloatReader(const ProductPanels&) {}
+};
+template <>
+struct FloatReader<PanelCodes::kE5M2> : SmallFloatReader<PanelCodes::kE5M2> {
+  HWY_INLINE explicit FloatReader(const ProductPanels&) {}
+};
+
 // Writes the elements of a block of one panel as floats, the columns of an element one after
 // another.
 template <PanelCodes kCodes>
 HWY_INLINE void DecodeBlock(const ProductPanels& panels, const uint8_t* codes,
                             const uint8_t* doubled, float* out) {
-  const size_t depth = panels.padded_block();
-  if constexpr (kCodes == PanelCodes::kE4M3 || kCodes == PanelCodes::kE5M2) {
-    constexpr hn::Rebind<uint16_t, decltype(kDf)> kHalfBits;
-    constexpr hn::Rebind<hwy::float16_t, decltype(kDf)> kHalf;
-    for (size_t i = 0; i < depth * kPanelColumns; i += kLanes) {
-      auto bits = hn::ShiftLeft<8>(hn::PromoteTo(kHalfBits, hn::LoadU(kBytesOfLanes, codes + i)));
-      if constexpr (kCodes == PanelCodes::kE4M3) {
-        // The exponent has four bits, and half floats have five.
-        const auto sign = hn::And(bits, hn::Set(kHalfBits, 0x8000));
-        bits = hn::Or(sign, hn::ShiftRight<1>(hn::AndNot(sign, bits)));
-      }
-      hn::StoreU(hn::PromoteTo(kDf, hn::BitCast(kHalf, bits)), kDf, out + i);
-    }
-  } else {
-    using Reader = CodeReader<kCodes>;
-    const Reader reader(panels.table().data());
-    const V8 offset = hn::Set(kD8, static_cast<uint8_t>(panels.offset()));
-    for (size_t k = 0; k < depth; k += 4) {
-      const size_t step = k % Reader::kDepth / 4;
-      const uint8_t* const group = codes + k / Reader::kDepth * Reader::kBytes;
-      for (size_t part = 0; part < kParts; ++part) {
-        float* const to = out + k * kPanelColumns + part * kLanes;
-        VI first, second, third, fourth;
-        if constexpr (kCodes == PanelCodes::kNine) {
-          V16 even, odd;
-          reader.Words(group + part * kVectorBytes, doubled + k + part * kVectorBytes / 16, 0, even,
-                       odd);
-          const VI evens = hn::BitCast(kDi, even), odds = hn::BitCast(kDi, odd);
-          first = hn::ShiftRight<16>(hn::ShiftLeft<16>(evens));
-          second = hn::ShiftRight<16>(hn::ShiftLeft<16>(odds));
-          third = hn::ShiftRight<16>(evens);
-          fourth = hn::ShiftRight<16>(odds);
-        } else {
-          const V8 codes_of_four = reader.Bytes(group + part * kVectorBytes, step);
-          const VI four = hn::BitCast(kDi, hn::Sub(codes_of_four, offset));
-          first = hn::ShiftRight<24>(hn::ShiftLeft<24>(four));
-          second = hn::ShiftRight<24>(hn::ShiftLeft<16>(four));
-          third = hn::ShiftRight<24>(hn::ShiftLeft<8>(four));
-          fourth = hn::ShiftRight<24>(four);
-        }
-        hn::StoreU(hn::ConvertTo(kDf, first), kDf, to);
-        hn::StoreU(hn::ConvertTo(kDf, second), kDf, to + kPanelColumns);
-        hn::StoreU(hn::ConvertTo(kDf, third), kDf, to + 2 * kPanelColumns);
-        hn::StoreU(hn::ConvertTo(kDf, fourth), kDf, to + 3 * kPanelColumns);
+  const FloatReader<kCodes> reader(panels);
+  for (size_t k = 0; k < panels.padded_block(); k += 4) {
+    for (size_t part = 0; part < kParts; ++part) {
+      VF elements[4];
+      reader.Four(codes, doubled, k, part, elements);
+      for (size_t i = 0; i < 4; ++i) {
+        hn::StoreU(elements[i], kDf, out + (k + i) * kPanelColumns + part * kLanes);
       }
     }
   }

@@ -147,8 +147,8 @@ void ProductPanels::ChooseCodes() {
   const auto block = static_cast<size_t>(spec_.block_size);
   if (!rule_.is_whole()) {
     kind_ = rule_.top == 0 ? PanelCodes::kE4M3 : PanelCodes::kE5M2;
-    padded_block_ = block_bytes_ = block;
-    block_bytes_ *= kPanelColumns;
+    padded_block_ = RoundUp(block, kTableGroup);
+    block_bytes_ = padded_block_ * kPanelColumns;
     return;
   }
   const std::vector<int> numbers = WholeElements(spec_, rule_);
@@ -208,8 +208,7 @@ void ProductPanels::WriteColumns(size_t panel, size_t block, const float* values
 
 void ProductPanels::WriteCodes(size_t panel, size_t block, size_t column, const int16_t* numbers) {
   constexpr size_t kPiece = 4 * kPanelColumns;  // four bytes of each column
-  uint8_t* const codes =
-      codes_.data() + (panel * num_blocks_ + block) * block_bytes_ + 4 * column;
+  uint8_t* const codes = codes_.data() + (panel * num_blocks_ + block) * block_bytes_ + 4 * column;
   const auto half_byte = [](uint8_t* pieces, size_t k, unsigned code) {
     const unsigned shift = k % kTableGroup < 4 ? 0 : 4;
     pieces[k / kTableGroup * kPiece + k % 4] |= static_cast<uint8_t>(code << shift);
@@ -232,7 +231,8 @@ void ProductPanels::WriteCodes(size_t panel, size_t block, size_t column, const 
       }
       case PanelCodes::kNine: {
         const size_t even = k & ~size_t{1};
-        const bool is_doubled = std::max(std::abs(numbers[even]), std::abs(numbers[even + 1])) > 127;
+        const bool is_doubled =
+            std::max(std::abs(numbers[even]), std::abs(numbers[even + 1])) > 127;
         codes[k / kByteGroup * kPiece + k % 4] =
             static_cast<uint8_t>(is_doubled ? numbers[k] / 2 : numbers[k]);
         if (!is_doubled) break;

@@ -20,7 +20,8 @@ namespace bitpress::kernels {
 inline constexpr size_t kPanelColumns = 16;
 
 // The codes of an element in a panel. A group of `depth` elements of each column lies in one piece:
-//   kFour    8 elements: byte j of a column has element j in its low half and 4 + j in the high one.
+//   kFour    8 elements: byte j of a column has element j in its low half and 4 + j in the high
+//   one.
 //            Codes are indices of a table.
 //   kSix     16 elements: two such groups of the low four bits, and then a byte j of a column with
 //            the upper two bits of the elements j, 4 + j, 8 + j and 12 + j, the first lowest.

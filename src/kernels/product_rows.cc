@@ -1,15 +1,89 @@
 #include "kernels/product_rows.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/product_rows.cc"
+#include <hwy/foreach_target.h>
+// Behind foreach_target.h, as it includes this file once a target.
+#include <hwy/highway.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 
+#include "kernels/dispatch.h"
 #include "kernels/fake_quantize.h"
 #include "kernels/whole_block.h"
 
+HWY_BEFORE_NAMESPACE();
+namespace bitpress::kernels::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr hn::CappedTag<float, 8> kDf;
+constexpr hn::RebindToSigned<decltype(kDf)> kDi;
+constexpr hn::Rebind<int8_t, decltype(kDf)> kD8;
+constexpr hn::Rebind<int16_t, decltype(kDf)> kD16;
+
+// Of every four words the second and the third change places.
+void SwapMiddleWords(int16_t* words, size_t count) {
+  for (size_t k = 0; k < count; k += 4) std::swap(words[k + 1], words[k + 2]);
+}
+
+// Takes a padded block apart. The elements become bytes or words.
+template <bool kIsBytes>
+HWY_INLINE WholeBlock TakePadded(const formats::BlockUnits& rule, const float* values, size_t count,
+                                 void* out) {
+  const auto infinity = hn::Set(kDi, 0x7F800000);
+  auto most = hn::Zero(kDi);
+  for (size_t k = 0; k < count; k += hn::Lanes(kDf)) {
+    const auto bits = hn::BitCast(kDi, hn::LoadU(kDf, values + k));
+    auto magnitude = hn::And(bits, hn::Set(kDi, 0x7FFFFFFF));
+    if (rule.is_twos_complement) {
+      // A negative number counts one less, if it is neither -0 nor infinite.
+      const auto is_number = hn::And(hn::Gt(magnitude, hn::Zero(kDi)), hn::Lt(magnitude, infinity));
+      const auto less = hn::And(hn::VecFromMask(kDi, is_number), hn::BroadcastSignBit(bits));
+      magnitude = hn::Add(magnitude, less);
+    }
+    most = hn::Max(most, magnitude);
+  }
+  const BlockScale scale(hn::GetLane(hn::MaxOfLanes(kDi, most)), rule.top);
+  const auto inverse = hn::Set(kDf, scale.inverse);
+  auto sum = hn::Zero(kDi);
+  for (size_t k = 0; k < count; k += hn::Lanes(kDf)) {
+    auto scaled = hn::Mul(hn::LoadU(kDf, values + k), inverse);
+    if (scale.inverse == 0) scaled = hn::Zero(kDf);  // NaN and infinity, too
+    const auto number = hn::ConvertTo(kDi, scaled);
+    sum = hn::Add(sum, number);
+    if constexpr (kIsBytes) {
+      hn::StoreU(hn::DemoteTo(kD8, number), kD8, static_cast<int8_t*>(out) + k);
+    } else {
+      hn::StoreU(hn::DemoteTo(kD16, number), kD16, static_cast<int16_t*>(out) + k);
+    }
+  }
+  if constexpr (!kIsBytes) SwapMiddleWords(static_cast<int16_t*>(out), count);
+  return {scale.unit, hn::GetLane(hn::SumOfLanes(kDi, sum))};
+}
+
+WholeBlock TakeBytes(const formats::BlockUnits& rule, const float* values, size_t count,
+                     void* out) {
+  return TakePadded<true>(rule, values, count, out);
+}
+WholeBlock TakeWords(const formats::BlockUnits& rule, const float* values, size_t count,
+                     void* out) {
+  return TakePadded<false>(rule, values, count, out);
+}
+
+}  // namespace bitpress::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
 namespace bitpress::kernels {
 namespace {
+
+using TakeKernel = WholeBlock (*)(const formats::BlockUnits&, const float*, size_t, void*);
+constexpr TakeKernel kTakeBytesTable[] = BITPRESS_DISPATCH_TABLE(TakeBytes);
+constexpr TakeKernel kTakeWordsTable[] = BITPRESS_DISPATCH_TABLE(TakeWords);
 
 constexpr size_t kElementsPerTask = size_t{1} << 14;
 
@@ -47,42 +121,39 @@ void ProductRows::RunTask(size_t task, const float* a, size_t stride) {
       FakeQuantizer(*format_, summed_.segments, summed_.length, 1).Run(from, values.data());
       from = values.data();
     }
-    WriteRow(row, from);
+    form_ == RowForm::kFloats ? CopyRow(row, from) : TakeRow(row, from);
   }
 }
 
-void ProductRows::WriteRow(size_t row, const float* values) {
-  const auto length = static_cast<size_t>(summed_.length);
+void ProductRows::CopyRow(size_t row, const float* values) {
   uint8_t* const elements = elements_.data() + row * row_bytes();
-  std::vector<int16_t> numbers(padded_block_);
-  for (size_t block = 0; block < num_blocks_; ++block) {
-    const size_t begin = block % blocks_per_segment_ * block_;
-    const size_t count = std::min(block_, length - begin);
-    const float* const from = values + block / blocks_per_segment_ * length + begin;
-    uint8_t* const to = elements + block * padded_block_ * BytesOf(form_);
-    if (form_ == RowForm::kFloats) {
-      std::memcpy(to, from, count * sizeof(float));
-      continue;
+  ForEachBlock([&](size_t block, size_t begin, size_t count) {
+    std::memcpy(elements + block * padded_block_ * sizeof(float), values + begin,
+                count * sizeof(float));
+  });
+}
+
+void ProductRows::TakeRow(size_t row, const float* values) {
+  const auto& table = form_ == RowForm::kBytes ? kTakeBytesTable : kTakeWordsTable;
+  const TakeKernel take = table[ChosenTargetIndex()];
+  uint8_t* const elements = elements_.data() + row * row_bytes();
+  std::vector<float> padded(padded_block_);
+  ForEachBlock([&](size_t block, size_t begin, size_t count) {
+    const float* from = values + begin;
+    if (count < padded_block_) {
+      std::ranges::fill(padded, 0.0F);
+      std::copy(from, from + count, padded.begin());
+      from = padded.data();
     }
-    std::fill(numbers.begin() + static_cast<std::ptrdiff_t>(count), numbers.end(), int16_t{0});
-    const uint8_t unit = TakeApart(rule_, from, 1, count, numbers.data());
-    units_[row * num_blocks_ + block] =
-        unit == formats::kNanUnit ? std::nanf("") : std::bit_cast<float>(uint32_t{unit} << 23U);
-    int32_t sum = 0;
-    for (size_t k = 0; k < count; ++k) sum += numbers[k];
-    corrections_[row * num_blocks_ + block] = -offset_ * sum;
-    if (form_ == RowForm::kBytes) {
-      for (size_t k = 0; k < padded_block_; ++k) to[k] = static_cast<uint8_t>(numbers[k]);
-      continue;
-    }
-    auto* const words = reinterpret_cast<int16_t*>(to);
-    for (size_t k = 0; k < padded_block_; k += 4) {
-      words[k] = numbers[k];
-      words[k + 1] = numbers[k + 2];
-      words[k + 2] = numbers[k + 1];
-      words[k + 3] = numbers[k + 3];
-    }
-  }
+    const WholeBlock taken =
+        take(rule_, from, padded_block_, elements + block * padded_block_ * BytesOf(form_));
+    const size_t at = row * num_blocks_ + block;
+    units_[at] = taken.unit == formats::kNanUnit
+                     ? std::nanf("")
+                     : std::bit_cast<float>(uint32_t{taken.unit} << 23U);
+    corrections_[at] = -offset_ * taken.sum;
+  });
 }
 
 }  // namespace bitpress::kernels
+#endif

@@ -2,6 +2,7 @@
 // Internal.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -46,7 +47,19 @@ class ProductRows {
   const int32_t* corrections(size_t row) const { return corrections_.data() + row * num_blocks_; }
 
  private:
-  void WriteRow(size_t row, const float* values);
+  void CopyRow(size_t row, const float* values);
+  void TakeRow(size_t row, const float* values);
+
+  // Calls function(block, begin, count) for the blocks of a row.
+  template <class Function>
+  void ForEachBlock(Function&& function) const {
+    const auto length = static_cast<size_t>(summed_.length);
+    for (size_t block = 0; block < num_blocks_; ++block) {
+      const size_t within = block % blocks_per_segment_ * block_;
+      function(block, block / blocks_per_segment_ * length + within,
+               std::min(block_, length - within));
+    }
+  }
 
   std::optional<formats::FormatSpec> format_;
   formats::BlockUnits rule_;  // of whole rows

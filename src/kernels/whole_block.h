@@ -37,6 +37,12 @@ struct BlockScale {
   }
 };
 
+// The unit of a block and the sum of its whole elements.
+struct WholeBlock {
+  uint8_t unit = formats::kUnitBias;
+  int32_t sum = 0;
+};
+
 // Writes the elements of values[i * stride], i < length, and returns the unit. Number is a type
 // that holds the elements exactly.
 template <class Number>
