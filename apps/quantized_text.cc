@@ -361,7 +361,7 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
   for (const emit::PortableFunctions::Omission& omission : report.transform.portable.omissions) {
     text += fmt::format("  needs our library: {}: {}\n", omission.op_type, omission.reason);
   }
-  if (options.apply.target == emit::Target::kOnnxRuntime) {
+  if (options.apply.target != emit::Target::kPortable) {
     text += DescribeRewritten("compute from codes of weights", "decoded at load",
                               report.transform.native);
   }

@@ -5,7 +5,8 @@
 //   bitpress_products_bench [--threads N] [--size K] [--columns N] [--rows 1,16,256] [--seconds S]
 //                           [--targets] [--only FORMAT]
 //
-// The formats are weights with rows in the same format ("mx6"), and with rows of floats
+// The formats are weights with rows in the same format, which are quantized here ("mx6"), and with
+// rows of floats
 // ("mx6 weights"). All are run in turn, several times; the least time of each counts. With
 // --targets, each instruction set of this processor is measured.
 #include <algorithm>
@@ -181,6 +182,7 @@ int Main(int argc, char** argv) {
   ThreadPool pool(options.threads);
   const int64_t most_rows = *std::ranges::max_element(options.rows);
   const std::vector<float> a = Normal(static_cast<size_t>(most_rows * options.size), 1);
+  std::vector<float> quantized(a.size());
   std::vector<float> c(static_cast<size_t>(most_rows * options.columns));
   runtime::Session floats = FloatSession(options);
   runtime::Session four = BlockSession(options, 4), eight = BlockSession(options, 8);
@@ -205,9 +207,15 @@ int Main(int argc, char** argv) {
       const auto run = [&, spec, is_weight_only](int64_t rows) {
         const std::optional<FormatSpec> format =
             is_weight_only ? std::nullopt : std::optional(spec);
+        const float* left = a.data();
+        if (format) {
+          const kernels::FakeQuantizer quantizer(*format, rows, options.size, 1);
+          pool.ParallelFor(quantizer.num_tasks(),
+                           [&](size_t i) { quantizer.RunTask(i, a.data(), quantized.data()); });
+          left = quantized.data();
+        }
         kernels::BlockProduct product(
-            matrix, format,
-            {a.data(), static_cast<size_t>(rows), static_cast<size_t>(options.size)},
+            matrix, format, {left, static_cast<size_t>(rows), static_cast<size_t>(options.size)},
             {.data = c.data(), .stride = static_cast<size_t>(options.columns)});
         pool.ParallelFor(product.num_row_tasks(), [&](size_t i) { product.RunRowTask(i); });
         pool.ParallelFor(product.num_tasks(), [&](size_t i) { product.RunTask(i); });

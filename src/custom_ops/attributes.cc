@@ -94,6 +94,15 @@ std::optional<int64_t> NodeInfo::InputRank(size_t index) const {
   return rank == 0 ? std::nullopt : std::optional<int64_t>(static_cast<int64_t>(rank));
 }
 
+Ort::ConstValue NodeInfo::ConstantInput(size_t index) const {
+  int is_constant = 0;
+  const Ort::ConstValue value = info_.GetTensorConstantInput(index, &is_constant);
+  if (is_constant == 0) {
+    Fail(ErrorCode::kInvalidModel, "input {} must be a constant of the model", index);
+  }
+  return value;
+}
+
 int64_t AxisFromFront(int64_t axis, int64_t rank) {
   if (axis < -rank || axis >= rank) {
     Fail(ErrorCode::kInvalidModel,

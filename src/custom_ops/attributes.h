@@ -25,6 +25,10 @@ class NodeInfo {
   // Returns the number of dimensions of an input. Null if the model does not say it.
   std::optional<int64_t> InputRank(size_t index) const;
 
+  // Returns an input that is a constant of the model. It lives as long as the session. Throws
+  // Error(kInvalidModel) if it is none.
+  Ort::ConstValue ConstantInput(size_t index) const;
+
   // Returns the operator and the node's name: "MXQuantizeDequantize 'conv1_input'".
   const std::string& description() const { return description_; }
 

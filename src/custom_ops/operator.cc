@@ -81,6 +81,17 @@ OrtStatusPtr Operator::InferShape(OrtShapeInferContext* context) const {
   std::vector<const char*> symbols(rank);
   if (OrtStatusPtr status = api.GetDimensions(input, dims.data(), rank)) return status;
   if (OrtStatusPtr status = api.GetSymbolicDimensions(input, symbols.data(), rank)) return status;
+  if (spec_.shape_rule == ShapeRule::kProduct) {
+    OrtTensorTypeAndShapeInfo* vector = nullptr;  // owned by the context
+    const size_t last = spec_.input_types.size() - 1;
+    if (OrtStatusPtr status = api.ShapeInferContext_GetInputTypeShape(context, last, &vector))
+      return status;
+    size_t vector_rank = 0;
+    if (OrtStatusPtr status = api.GetDimensionsCount(vector, &vector_rank)) return status;
+    if (vector_rank != 1) return nullptr;
+    if (OrtStatusPtr status = api.GetDimensions(vector, &dims.back(), 1)) return status;
+    symbols.back() = "";
+  }
   for (size_t i = 0; i < rank; ++i) {
     if (symbols[i] == nullptr) symbols[i] = "";
     if (dims[i] >= 0) continue;
@@ -124,6 +135,7 @@ const std::vector<std::unique_ptr<Operator>>& BitpressOperators() {
   static const auto operators = [] {
     std::vector<OperatorSpec> specs;
     AddBitpressOperators(specs);
+    AddProductOperators(specs);
     AddSaturationOperator(specs);
     return MakeOperators(std::move(specs));
   }();

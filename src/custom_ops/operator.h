@@ -39,13 +39,20 @@ inline constexpr int kTypeOfInput0 = 0;
 inline constexpr int kTypeOfInput2 = 2;
 inline constexpr int kFloatOutput = -1;
 
+// The shape of the output.
+enum class ShapeRule {
+  kInput0,   // as input 0
+  kProduct,  // as input 0, but the last dimension is that of the last input, a vector
+};
+
 struct OperatorSpec {
   std::string name;
   std::vector<ONNXTensorElementDataType> input_types;
   ONNXTensorElementDataType output_type = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
   int output_type_from = kTypeOfInput0;  // rule for type inference
-  bool may_run_in_place = false;         // output 0 may use the memory of input 0
-  bool is_variadic = false;              // takes any number of inputs and outputs of any type
+  ShapeRule shape_rule = ShapeRule::kInput0;
+  bool may_run_in_place = false;  // output 0 may use the memory of input 0
+  bool is_variadic = false;       // takes any number of inputs and outputs of any type
   KernelFactory make_kernel;
 };
 
@@ -66,7 +73,7 @@ class Operator : public Ort::CustomOpBase<Operator, OperatorKernel, /*WithStatus
   bool GetVariadicOutputHomogeneity() const { return false; }
 
  private:
-  // Gives the output the shape of input 0, symbolic dimensions included. Throws std::bad_alloc.
+  // Gives the output its shape, symbolic dimensions included. Throws std::bad_alloc.
   OrtStatusPtr InferShape(OrtShapeInferContext* context) const;
 
   OperatorSpec spec_;
@@ -87,6 +94,7 @@ void AddQuarkBlockOperators(const QuarkNames& names, std::vector<OperatorSpec>& 
 void AddExtendedOperators(const QuarkNames& names, std::vector<OperatorSpec>& specs);
 void AddUnsupportedOperators(const QuarkNames& names, std::vector<OperatorSpec>& specs);
 void AddBitpressOperators(std::vector<OperatorSpec>& specs);
+void AddProductOperators(std::vector<OperatorSpec>& specs);
 void AddSaturationOperator(std::vector<OperatorSpec>& specs);
 
 }  // namespace bitpress::custom_ops

@@ -10,6 +10,7 @@
 #include "emit/dequantize_in_bodies.h"
 #include "emit/insert_quantizers.h"
 #include "emit/quantize_dynamically.h"
+#include "emit/use_product_operators.h"
 #include "ops/quantizer_nodes.h"
 
 namespace bitpress::emit {
@@ -157,6 +158,12 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
     passes.Run(model, {.name = "use-native-operators", .run = [&](graph::Model& changed) {
                          report.native =
                              UseNativeOperators(changed, quantized, options.accuracy_level, pool);
+                         return report.native.num_nodes > 0;
+                       }});
+  }
+  if (options.target == Target::kBitpress) {
+    passes.Run(model, {.name = "use-product-operators", .run = [&](graph::Model& changed) {
+                         report.native = UseProductOperators(changed);
                          return report.native.num_nodes > 0;
                        }});
   }

@@ -26,9 +26,12 @@ namespace bitpress::emit {
 enum class Target {
   kPortable,     // ONNX operators and ours; ours have functions of ONNX operators
   kOnnxRuntime,  // also the operators of use_native_operators.h
+  kBitpress,     // also those of use_product_operators.h, which have functions, too
 };
-inline constexpr std::array<std::pair<std::string_view, Target>, 2> kTargetWords{
-    {{"portable", Target::kPortable}, {"onnxruntime", Target::kOnnxRuntime}}};
+inline constexpr std::array<std::pair<std::string_view, Target>, 3> kTargetWords{
+    {{"portable", Target::kPortable},
+     {"onnxruntime", Target::kOnnxRuntime},
+     {"bitpress", Target::kBitpress}}};
 
 // The form in which operators on integers are written.
 enum class IntegerForm {
@@ -51,7 +54,7 @@ struct ApplyOptions {
 struct TransformReport {
   std::vector<graph::PassReport> passes;
   PortableFunctions portable;
-  NativeOperators native;    // empty without Target::kOnnxRuntime
+  NativeOperators native;    // empty for Target::kPortable
   IntegerOperators integer;  // IntegerForm::kQOperator
   // The statistics of the quantized weights. Their errors are known once the model has been
   // written.
@@ -59,13 +62,14 @@ struct TransformReport {
 };
 
 // The passes of ApplyPlan, in their order.
-inline constexpr std::array<std::string_view, 9> kEmitPasses = {
+inline constexpr std::array<std::string_view, 10> kEmitPasses = {
     "raise-opset",
     "quantize-weights",
     "insert-quantizers",
     "dequantize-in-bodies",    // if the model has bodies
     "quantize-dynamically",    // if the plan has dynamic rows
     "use-native-operators",    // Target::kOnnxRuntime
+    "use-product-operators",   // Target::kBitpress
     "use-integer-operators",   // IntegerForm::kQOperator
     "add-portable-functions",  // ApplyOptions::is_portable
     "record-config"};          // metadata that say how the model was made

@@ -103,28 +103,6 @@ size_t NumberRank(const FormatSpec& spec) {
   return spec.sub_block_size > 0 ? 4 : 3;
 }
 
-// Returns the format that a quantizer computes, with the defaults of its operator.
-FormatSpec SpecOfNode(const graph::Node& node) {
-  const std::string format = node.op_type().substr(kPrefix.size());
-  FormatSpec spec =
-      formats::ParametersOf(format).empty()
-          ? formats::FindFormat(format)
-          : formats::MakeFormat(format, [&](const formats::FormatParameter& parameter) {
-              return node.GetInt(std::string(parameter.attribute), parameter.fallback);
-            });
-  if (spec.is_integer()) {
-    Fail(ErrorCode::kUnsupported, "format {} has no such operator", spec.name);
-  }
-  const std::string rounding(formats::RoundingModeName(spec.rounding));
-  spec.rounding = formats::ParseRoundingMode(node.GetString("rounding_mode", rounding));
-  if (spec.is_blocked()) {
-    const std::string choice(formats::ScaleChoiceName(spec.scale_choice));
-    spec.scale_choice = formats::ParseScaleChoice(node.GetString("scale_choice", choice));
-  }
-  formats::Validate(spec);
-  return spec;
-}
-
 std::string Describe(const FormatSpec& spec) {
   std::string text = spec.name;
   if (spec.is_blocked()) {
@@ -156,7 +134,7 @@ FormatSpec CommonSpec(const graph::Model& model, const std::vector<graph::Node>&
   }
   std::optional<FormatSpec> common;
   for (const graph::Node& node : nodes) {
-    const FormatSpec spec = WithContext(node.Describe(), [&] { return SpecOfNode(node); });
+    const FormatSpec spec = WithContext(node.Describe(), [&] { return FormatOfQuantizer(node); });
     if (common && *common != spec) {
       Fail(ErrorCode::kUnsupported, "its nodes differ: {} computes {}, {} computes {}",
            nodes.front().Describe(), Describe(*common), node.Describe(), Describe(spec));
@@ -176,6 +154,27 @@ FormatSpec CommonSpec(const graph::Model& model, const std::vector<graph::Node>&
 }
 
 }  // namespace
+
+FormatSpec FormatOfQuantizer(const graph::Node& node) {
+  const std::string format = node.op_type().substr(kPrefix.size());
+  FormatSpec spec =
+      formats::ParametersOf(format).empty()
+          ? formats::FindFormat(format)
+          : formats::MakeFormat(format, [&](const formats::FormatParameter& parameter) {
+              return node.GetInt(std::string(parameter.attribute), parameter.fallback);
+            });
+  if (spec.is_integer()) {
+    Fail(ErrorCode::kUnsupported, "format {} has no such operator", spec.name);
+  }
+  const std::string rounding(formats::RoundingModeName(spec.rounding));
+  spec.rounding = formats::ParseRoundingMode(node.GetString("rounding_mode", rounding));
+  if (spec.is_blocked()) {
+    const std::string choice(formats::ScaleChoiceName(spec.scale_choice));
+    spec.scale_choice = formats::ParseScaleChoice(node.GetString("scale_choice", choice));
+  }
+  formats::Validate(spec);
+  return spec;
+}
 
 graph::FunctionSpec PortableFunction(const FormatSpec& spec, std::string_view op_type,
                                      int64_t opset) {

@@ -29,6 +29,11 @@ inline constexpr int64_t kFirstPortableHalfOpset = 15;
 graph::FunctionSpec PortableFunction(const formats::FormatSpec& spec, std::string_view op_type,
                                      int64_t opset);
 
+// Returns the format that one of our quantizers computes, with the defaults of its operator. Throws
+// Error(kUnsupported) or Error(kInvalidArgument) if there is no such operator. REQUIRES: the node
+// is bitpress.QuantizeDequantize_*.
+formats::FormatSpec FormatOfQuantizer(const graph::Node& node);
+
 struct PortableFunctions {
   struct Omission {
     std::string op_type;

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <memory>
-#include <set>
 
 #include "base/error.h"
 #include "emit/integer_codes.h"
+#include "emit/matrix_products.h"
 #include "graph/clean_up.h"
 #include "weights/native_form.h"
 #include "weights/unpack_functions.h"
@@ -20,25 +20,6 @@ using graph::Use;
 constexpr int64_t kLargestMatMulBlock = 256;
 // The least block of 2 bits; smaller ones take ONNX Runtime's slow path.
 constexpr int64_t kLeastTwoBitBlock = 64;
-
-// Returns the reason why a matrix product cannot be a MatMulNBits, "" if it can.
-std::string WhyNotMatMul(const Model& model, const Use& use, int64_t axis,
-                         const std::vector<int64_t>& dims) {
-  const Node& node = use.node;
-  if (use.input_index != 1) return "it is the left matrix of a product";
-  const bool is_gemm = IsStandardOp(node, "Gemm");
-  const bool is_transposed = is_gemm && node.GetInt("transB", 0) != 0;
-  if (axis != (is_transposed ? 1 : 0)) return "its blocks do not run along the sums";
-  if (!is_gemm) return "";
-  if (node.GetInt("transA", 0) != 0 || node.GetFloat("alpha", 1) != 1) {
-    return "Gemm with transA or alpha";
-  }
-  if (node.num_inputs() < 3 || node.input(2).empty()) return "";
-  const graph::ValueInfo bias = model.InfoOf(node.input(2));
-  const bool is_vector = bias.has_shape && bias.shape.size() == 1 &&
-                         bias.shape[0].value == dims[static_cast<size_t>(1 - axis)];
-  return is_vector && node.GetFloat("beta", 1) == 1 ? "" : "Gemm that adds more than a vector";
-}
 
 class Rewriter {
  public:
@@ -55,7 +36,7 @@ class Rewriter {
       }
     }
     if (result_.num_nodes > 0) {
-      RemoveUnusedFunctions();
+      RemoveUnusedDecoders(model_);
       graph::RemoveUnused(model_);  // the descriptions of values that are decoded no more
     }
     return std::move(result_);
@@ -99,7 +80,7 @@ class Rewriter {
     if (native.bits == 2 && native.block_size < kLeastTwoBitBlock) {
       return fmt::format("2 bits in blocks of {} are slow", native.block_size);
     }
-    return WhyNotMatMul(model_, use, native.axis, native.dims);
+    return WhyNoMatrixProduct(model_, use, native.axis, native.dims);
   }
 
   void Rewrite(const QuantizedWeights::Packed& packed, const std::function<void()>& step) {
@@ -200,19 +181,6 @@ class Rewriter {
     model_.InsertNode(spec, node);
     model_.RemoveNode(node);
     if (!model_.IsOutput(output)) model_.SetInfo(output, info);
-  }
-
-  void RemoveUnusedFunctions() {
-    std::set<std::string> used;
-    for (const Node& node : model_.AllNodes()) {
-      if (node.domain() == "bitpress") used.insert(node.op_type());
-    }
-    for (const auto& [domain, name] : model_.Functions()) {
-      if (domain == "bitpress" && name.starts_with(weights::kUnpackPrefix) &&
-          !used.contains(name)) {
-        model_.RemoveFunction(domain, name);
-      }
-    }
   }
 
   Model& model_;

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 #include "base/check.h"
 #include "formats/block_units.h"
 #include "formats/float_bits.h"
-#include "formats/reference.h"
 
 namespace bitpress::formats {
 namespace {
@@ -54,11 +52,6 @@ void MultiplyBlocks(const ProductFormats& formats, const SummedShape& summed,
   const size_t num_rows = depth > 0 ? a.size() / depth : 0;
   const size_t num_columns = depth > 0 ? b.size() / depth : 0;
   std::ranges::fill(c, 0.0F);
-  std::vector<float> rows(a.begin(), a.end());
-  if (formats.rows) {
-    const auto outer = static_cast<int64_t>(num_rows) * summed.segments;
-    FakeQuantize(*formats.rows, a, rows, outer, summed.length, 1);
-  }
   const bool is_whole = IsWholeProduct(formats);
   const BlockUnits column_units = *BlockUnitsOf(formats.columns);
   const BlockUnits row_units = is_whole ? *BlockUnitsOf(*formats.rows) : BlockUnits{};
@@ -68,7 +61,7 @@ void MultiplyBlocks(const ProductFormats& formats, const SummedShape& summed,
       float& sum = c[i * num_columns + j];
       for (size_t k = 0; k < depth;) {
         const size_t count = std::min(most, length - k % length);
-        const std::span<const float> row = std::span(rows).subspan(i * depth + k, count);
+        const std::span<const float> row = a.subspan(i * depth + k, count);
         const UnitBlock column = TakeApart(column_units, b.subspan(j * depth + k, count));
         const float column_unit = UnitValue(column.unit);
         if (is_whole) {

@@ -22,7 +22,7 @@ namespace bitpress::formats {
 // The formats of a product.
 struct ProductFormats {
   FormatSpec columns;              // of the right matrix, which is quantized already
-  std::optional<FormatSpec> rows;  // to which rows are quantized first; nothing: they stay floats
+  std::optional<FormatSpec> rows;  // whose values the left matrix has; nothing: any floats
 };
 
 // The order of summed elements: segments, each of which begins a new block. A matrix product has
@@ -44,7 +44,8 @@ namespace ref {
 
 // Writes c[i, j], the product of row i of `a` and column j of `b`. Both have the summed elements of
 // a row or a column one after another. REQUIRES: WhyNoProduct(formats) is empty; the values of b
-// are quantized; the spans are [rows, summed], [columns, summed] and [rows, columns].
+// and, if they have a format, of a are quantized; the spans are [rows, summed], [columns, summed]
+// and [rows, columns].
 void MultiplyBlocks(const ProductFormats& formats, const SummedShape& summed,
                     std::span<const float> a, std::span<const float> b, std::span<float> c);
 

@@ -42,12 +42,13 @@ struct ProductOutput {
 
 class BlockProduct {
  public:
-  // Rows are quantized to `rows`, or stay floats. REQUIRES: formats::WhyNoProduct is empty for the
+  // The rows have values of the format `rows`; others are rounded to elements of their blocks. With
+  // nothing they are any floats. REQUIRES: formats::WhyNoProduct is empty for the
   // two formats. The panels and the matrices outlive it.
   BlockProduct(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows,
                const ProductInput& input, const ProductOutput& output);
 
-  // The tasks of the first loop, which quantizes rows, and of the second, which multiplies.
+  // The tasks of the first loop, which takes rows apart, and of the second, which multiplies.
   size_t num_row_tasks() const { return rows_.num_tasks(); }
   void RunRowTask(size_t task) { rows_.RunTask(task, input_.data, input_.stride); }
   size_t num_tasks() const { return row_chunks_ * panel_chunks_; }

@@ -71,6 +71,16 @@ struct Columns {
   std::vector<float> values;
 };
 
+// Rows in a format, or floats.
+std::vector<float> Rows(const std::optional<FormatSpec>& format, const formats::SummedShape& summed,
+                        size_t num_rows, uint32_t seed) {
+  const auto outer = static_cast<int64_t>(num_rows) * summed.segments;
+  std::vector<float> a = Numbers(static_cast<size_t>(outer * summed.length), seed);
+  if (num_rows > 2 && a.size() > 9) a[a.size() / 2] = std::nanf("");
+  if (format) formats::ref::FakeQuantize(*format, a, a, outer, summed.length, 1);
+  return a;
+}
+
 std::vector<float> Multiply(const ProductPanels& panels, const std::optional<FormatSpec>& rows,
                             const std::vector<float>& a, size_t num_rows,
                             ProductOutput output = {}) {
@@ -108,9 +118,7 @@ void CheckAgainstReference(const ProductFormats& formats, const ColumnsView& vie
   const Columns columns(formats.columns, view, 5);
   ThreadPool pool(2);
   const ProductPanels panels(formats.columns, view, columns.packed.view(), pool);
-  const auto depth = static_cast<size_t>(view.summed().num_elements());
-  std::vector<float> a = Numbers(num_rows * depth, 6);
-  if (num_rows > 2 && depth > 1) a[depth + 1] = std::nanf("");
+  const std::vector<float> a = Rows(formats.rows, view.summed(), num_rows, 6);
   std::vector<float> expected(num_rows * panels.num_columns());
   formats::ref::MultiplyBlocks(formats, view.summed(), a, columns.values, expected);
   ExpectSameBits(Multiply(panels, formats.rows, a, num_rows), expected);
@@ -188,8 +196,8 @@ TEST_P(BlockProductsTest, AddsABiasAndLimits) {
   const Columns columns(spec, {21, 64, 1, false}, 2);
   ThreadPool pool(1);
   const ProductPanels panels(spec, columns.view, columns.packed.view(), pool);
-  const std::vector<float> a = Numbers(4 * 64, 3), bias = Numbers(21, 4);
-  const std::vector<float> plain = Multiply(panels, spec, a, 4);
+  const std::vector<float> a = Rows(spec, columns.view.summed(), 2, 3), bias = Numbers(21, 4);
+  const std::vector<float> plain = Multiply(panels, spec, a, 2);
   ProductOutput output;
   output.bias = bias.data();
   output.least = -0.5F;
@@ -198,7 +206,7 @@ TEST_P(BlockProductsTest, AddsABiasAndLimits) {
   for (size_t i = 0; i < expected.size(); ++i) {
     expected[i] = std::clamp(plain[i] + bias[i % 21], -0.5F, 1.5F);
   }
-  ExpectSameBits(Multiply(panels, spec, a, 4, output), expected);
+  ExpectSameBits(Multiply(panels, spec, a, 2, output), expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, BlockProductsTest, testing::ValuesIn(Variants()),
@@ -212,7 +220,7 @@ TEST(BlockProducts, DoNotDependOnTheOtherRows) {
   ThreadPool pool(1);
   const ProductPanels panels(spec, columns.view, columns.packed.view(), pool);
   for (const std::optional<FormatSpec>& rows : {std::optional(spec), std::optional<FormatSpec>()}) {
-    const std::vector<float> a = Numbers(150 * 700, 3);
+    const std::vector<float> a = Rows(rows, columns.view.summed(), 150, 3);
     const std::vector<float> together = Multiply(panels, rows, a, 150);
     for (const size_t i : {0U, 77U, 149U}) {
       const std::vector<float> alone(a.begin() + static_cast<std::ptrdiff_t>(i * 700),

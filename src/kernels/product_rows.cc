@@ -12,7 +12,6 @@
 #include <cstring>
 
 #include "kernels/dispatch.h"
-#include "kernels/fake_quantize.h"
 #include "kernels/whole_block.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -53,7 +52,7 @@ HWY_INLINE WholeBlock TakePadded(const formats::BlockUnits& rule, const float* v
   for (size_t k = 0; k < count; k += hn::Lanes(kDf)) {
     auto scaled = hn::Mul(hn::LoadU(kDf, values + k), inverse);
     if (scale.inverse == 0) scaled = hn::Zero(kDf);  // NaN and infinity, too
-    const auto number = hn::ConvertTo(kDi, scaled);
+    const auto number = hn::NearestInt(scaled);
     sum = hn::Add(sum, number);
     if constexpr (kIsBytes) {
       hn::StoreU(hn::DemoteTo(kD8, number), kD8, static_cast<int8_t*>(out) + k);
@@ -92,8 +91,7 @@ constexpr size_t kElementsPerTask = size_t{1} << 14;
 ProductRows::ProductRows(const ProductPanels& panels,
                          const std::optional<formats::FormatSpec>& format, RowForm form,
                          size_t num_rows)
-    : format_(format),
-      form_(form),
+    : form_(form),
       summed_(panels.summed()),
       num_rows_(num_rows),
       block_(static_cast<size_t>(panels.spec().block_size)),
@@ -111,16 +109,10 @@ ProductRows::ProductRows(const ProductPanels& panels,
 }
 
 void ProductRows::RunTask(size_t task, const float* a, size_t stride) {
-  const auto depth = static_cast<size_t>(summed_.num_elements());
   const size_t first = task * rows_per_task_;
   const size_t last = std::min(first + rows_per_task_, num_rows_);
-  std::vector<float> values(format_ ? depth : 0);
   for (size_t row = first; row < last; ++row) {
-    const float* from = a + row * stride;
-    if (format_) {
-      FakeQuantizer(*format_, summed_.segments, summed_.length, 1).Run(from, values.data());
-      from = values.data();
-    }
+    const float* const from = a + row * stride;
     form_ == RowForm::kFloats ? CopyRow(row, from) : TakeRow(row, from);
   }
 }

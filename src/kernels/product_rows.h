@@ -32,8 +32,8 @@ class ProductRows {
 
   // Tasks of some ten microseconds each, independent of each other.
   size_t num_tasks() const { return (num_rows_ + rows_per_task_ - 1) / rows_per_task_; }
-  // Quantizes the rows of one task. Row i begins at a + i * stride and has the summed elements one
-  // after another.
+  // Takes the rows of one task apart. Row i begins at a + i * stride and has the summed elements
+  // one after another.
   void RunTask(size_t task, const float* a, size_t stride);
 
   RowForm form() const { return form_; }
@@ -61,7 +61,6 @@ class ProductRows {
     }
   }
 
-  std::optional<formats::FormatSpec> format_;
   formats::BlockUnits rule_;  // of whole rows
   RowForm form_;
   formats::SummedShape summed_;

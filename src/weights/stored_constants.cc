@@ -9,6 +9,7 @@
 
 #include "ops/quantizer_nodes.h"
 #include "weights/native_form.h"
+#include "weights/product_nodes.h"
 #include "weights/unpack_functions.h"
 
 namespace bitpress::weights {
@@ -49,8 +50,12 @@ std::vector<StoredConstant> StoredConstants(const graph::Model& model) {
   };
   for (const graph::Node& node : model.AllNodes()) {
     if (const auto weight = PackedWeightOf(model, node)) {
-      constants.push_back({node.output(0), weight->spec.name, weight->shape, 0, "", ""});
-      add_parts(constants.back(), node, 0, node.num_inputs());
+      const bool is_product = IsProduct(node);
+      if (is_product && parts.contains(node.input(1))) continue;  // another node reads it, too
+      constants.push_back({is_product ? WeightName(node) : node.output(0), weight->spec.name,
+                           weight->shape, 0, "", ""});
+      add_parts(constants.back(), node, is_product ? 1 : 0,
+                node.num_inputs() - (is_product ? 1 : 0));
     } else if (const auto form = NativeFormOf(model, node)) {
       const std::string& codes = node.input(form->is_matmul ? 1 : 0);
       if (parts.contains(codes)) continue;  // another node reads it, too

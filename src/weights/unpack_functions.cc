@@ -12,6 +12,7 @@
 #include "formats/pack.h"
 #include "formats/packed_tensor.h"
 #include "formats/parameters.h"
+#include "ops/quantizer_nodes.h"
 #include "weights/unpack_body.h"
 #include "weights/unpack_integers.h"
 
@@ -155,22 +156,41 @@ formats::PackedSizes FoundSizes(const graph::Model& model, const graph::Node& no
   if (formats::LowCodePlaneBits(spec) > 0) parts.push_back(&sizes.low_codes);
   if (spec.is_blocked()) parts.push_back(&sizes.scales);
   if (spec.sub_block_size > 0 && spec.sub_block_shift_bits > 0) parts.push_back(&sizes.shifts);
-  if (node.num_inputs() != parts.size()) {
-    FailNotOurs(fmt::format("it has {} inputs, expected {}", node.num_inputs(), parts.size()));
+  // A product reads a matrix before the parts and a bias behind them.
+  const size_t first = IsProduct(node) ? 1 : 0;
+  if (node.num_inputs() != 2 * first + parts.size()) {
+    FailNotOurs(
+        fmt::format("it has {} inputs, expected {}", node.num_inputs(), 2 * first + parts.size()));
   }
   for (size_t i = 0; i < parts.size(); ++i) {
-    if (!model.IsInitializer(node.input(i))) {
-      FailNotOurs(fmt::format("its input '{}' is not in the model", node.input(i)));
-    }
-    *parts[i] = model.Initializer(node.input(i)).bytes.size();
+    *parts[i] = PartOf(model, node.input(first + i)).num_bytes;
   }
   return sizes;
 }
 
 }  // namespace
 
+bool IsProduct(const graph::Node& node) {
+  return node.domain() == "bitpress" && node.op_type().starts_with(kProductPrefix);
+}
+
 void FailNotOurs(std::string_view what) {
   Fail(ErrorCode::kInvalidModel, "it does not decode a weight as bitpress stores them: {}", what);
+}
+
+StoredPart PartOf(const graph::Model& model, const std::string& name) {
+  if (!model.IsInitializer(name)) {
+    FailNotOurs(fmt::format("its input '{}' is not in the model", name));
+  }
+  if (!model.IsDeferred(name)) {
+    const graph::InitializerView view = model.Initializer(name);
+    return {view.type, {view.dims.begin(), view.dims.end()}, view.bytes.size()};
+  }
+  const graph::ValueInfo info = model.InfoOf(name);
+  StoredPart part{info.type, {}, 0};
+  for (const graph::Dimension& dim : info.shape) part.dims.push_back(dim.value);
+  part.num_bytes = NumBytes(part.type, NumElements(part.dims));
+  return part;
 }
 
 void ReadShape(const graph::Node& node, PackedWeight& weight) {
@@ -264,10 +284,11 @@ PackedStorage StoragePacked(const FormatSpec& spec, std::span<const int64_t> sha
 }
 
 std::optional<PackedWeight> PackedWeightOf(const graph::Model& model, const graph::Node& node) {
-  if (node.domain() != "bitpress" || !node.op_type().starts_with(kUnpackPrefix))
-    return std::nullopt;
+  const bool is_product = IsProduct(node);
+  if (!is_product && !ops::IsUnpack(node)) return std::nullopt;
   return WithContext(node.Describe(), [&] {
-    std::string word = node.op_type().substr(std::strlen(kUnpackPrefix));
+    std::string word =
+        node.op_type().substr(std::strlen(is_product ? kProductPrefix : kUnpackPrefix));
     if (word.ends_with(kPaddedSuffix)) word.resize(word.size() - std::strlen(kPaddedSuffix));
     if (auto integer = PackedIntegerOf(model, node, word)) return *std::move(integer);
     PackedWeight weight;
@@ -277,12 +298,12 @@ std::optional<PackedWeight> PackedWeightOf(const graph::Model& model, const grap
     }
     if (node.num_outputs() != 1 || node.output(0).empty()) FailNotOurs("it must have one output");
     const formats::PackedSizes found = FoundSizes(model, node, weight.spec);
+    if (is_product && !weight.spec.is_blocked()) FailNotOurs("it has no blocks");
     if (weight.spec.is_blocked()) {
       ReadShape(node, weight);
     } else {
-      const auto dims = model.Initializer(node.input(0)).dims;
-      weight.shape.assign(dims.begin(), dims.end());
-      weight.view = {1, NumElements(dims), 1};
+      weight.shape = PartOf(model, node.input(0)).dims;
+      weight.view = {1, NumElements(weight.shape), 1};
     }
     const auto& [outer, axis, inner] = weight.view;
     const formats::PackedSizes expected = formats::SizesOf(weight.spec, outer, axis, inner);

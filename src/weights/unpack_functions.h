@@ -33,6 +33,8 @@ struct BlockView {
 // cut off.
 inline constexpr const char* kUnpackPrefix = "Unpack_";
 inline constexpr const char* kPaddedSuffix = "_padded";
+// The beginning of the names of products with packed weights, which have the same ends.
+inline constexpr const char* kProductPrefix = "MatMul_";
 
 // The initializers of one weight, and the node that decodes it.
 struct PackedStorage {
@@ -75,8 +77,11 @@ struct PackedWeight {
   BlockView view;
   std::optional<Integer> integer;  // exactly the integer formats have it
 };
-// Returns the weight that a node decodes; nothing if it is no Unpack node. Throws
-// Error(kInvalidModel) naming the node if it is one, but not as this room writes them.
+// Returns whether a node is a product with a packed weight (product_nodes.h).
+bool IsProduct(const graph::Node& node);
+// Returns the weight that a node decodes, or multiplies with; nothing if it is neither an Unpack
+// node nor a product. Throws Error(kInvalidModel) naming the node if it is one, but not as this
+// room writes them.
 std::optional<PackedWeight> PackedWeightOf(const graph::Model& model, const graph::Node& node);
 
 // --- Helpers that packed integers (unpack_integers.h) share ---
@@ -84,6 +89,14 @@ std::optional<PackedWeight> PackedWeightOf(const graph::Model& model, const grap
 // Returns [outer, parts, length, inner]: the axis cut into equal parts that do not cross a block's
 // end, so that a product with one scale for each part is a broadcast.
 std::vector<int64_t> EqualParts(const BlockView& view, int64_t block_size);
+// An initializer as it is or will be once the model is written.
+struct StoredPart {
+  DataType type = DataType::kUndefined;
+  std::vector<int64_t> dims;
+  size_t num_bytes = 0;
+};
+// Throws the error of FailNotOurs if there is no such initializer.
+StoredPart PartOf(const graph::Model& model, const std::string& name);
 // Returns the initializer of a plane of packed codes. Groups with spare bits are its rows.
 PackedStorage::Initializer PlaneInitializer(std::string suffix, int bits, size_t num_bytes);
 // Throws the Error(kInvalidModel) of a node that is called like those of this room, but does

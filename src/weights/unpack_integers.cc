@@ -125,11 +125,8 @@ CodeReader ReaderOf(const FormatSpec& spec) {
 // Throws unless input `i` of the node is a constant of this type and these dimensions.
 void CheckPart(const graph::Model& model, const graph::Node& node, size_t i,
                const PackedStorage::Initializer& expected) {
-  if (!model.IsInitializer(node.input(i))) {
-    FailNotOurs(fmt::format("its input '{}' is not in the model", node.input(i)));
-  }
-  const graph::InitializerView found = model.Initializer(node.input(i));
-  if (found.type != expected.type || !std::ranges::equal(found.dims, expected.dims)) {
+  const StoredPart found = PartOf(model, node.input(i));
+  if (found.type != expected.type || found.dims != expected.dims) {
     FailNotOurs(fmt::format("its {} are {} [{}], expected {} [{}]", expected.suffix,
                             DataTypeName(found.type), fmt::join(found.dims, ", "),
                             DataTypeName(expected.type), fmt::join(expected.dims, ", ")));
@@ -229,12 +226,8 @@ std::optional<PackedWeight> PackedIntegerOf(const graph::Model& model, const gra
         fmt::format("attribute 'blocks' does not follow from block_size {}", integer.block_size));
   }
   CheckPart(model, node, 0, CodesInitializer("codes", *spec, weight.shape));
-  if (!model.IsInitializer(node.input(1))) {
-    FailNotOurs(fmt::format("its input '{}' is not in the model", node.input(1)));
-  }
   // If the dimensions are the same in both layouts, so are the scales.
-  layout.is_per_column =
-      !std::ranges::equal(model.Initializer(node.input(1)).dims, layout.scale_dims());
+  layout.is_per_column = PartOf(model, node.input(1)).dims != layout.scale_dims();
   CheckPart(model, node, 1, {"scales", DataType::kFloat, layout.scale_dims()});
   if (is_asymmetric) {
     CheckPart(model, node, 2, CodesInitializer("zero_points", *spec, layout.scale_dims()));

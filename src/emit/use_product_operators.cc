@@ -1,0 +1,145 @@
+#include "emit/use_product_operators.h"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "emit/integer_codes.h"
+#include "emit/matrix_products.h"
+#include "emit/portable_functions.h"
+#include "formats/block_products.h"
+#include "graph/clean_up.h"
+#include "ops/quantizer_nodes.h"
+#include "weights/product_nodes.h"
+#include "weights/unpack_functions.h"
+
+namespace bitpress::emit {
+namespace {
+
+using graph::Model;
+using graph::Node;
+using graph::Use;
+
+class Rewriter {
+ public:
+  explicit Rewriter(Model& model) : model_(model) {}
+
+  NativeOperators Run() {
+    for (const Node& node : model_.AllNodes()) {
+      if (!ops::IsUnpack(node)) continue;
+      const auto weight = weights::PackedWeightOf(model_, node);
+      if (weight) Replace(node, *weight);
+    }
+    if (result_.num_nodes > 0) {
+      RemoveUnusedDecoders(model_);
+      graph::RemoveUnused(model_);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void Replace(const Node& unpack, const weights::PackedWeight& weight) {
+    const std::string value = unpack.output(0);
+    std::string why = weights::WhyNoPackedProduct(weight);
+    for (const Use& use : model_.AllUses(value)) {
+      const std::string why_not = why.empty() ? WhyNot(use, weight) : why;
+      if (why_not.empty()) {
+        Replace(unpack, weight, use.node);
+        ++result_.num_nodes;
+      } else {
+        why = why_not;
+      }
+    }
+    if (model_.IsOutput(value)) why = "it is an output";
+    if (why.empty()) {
+      model_.RemoveNode(unpack);
+    } else {
+      result_.omissions.emplace_back(value, why);
+    }
+  }
+
+  std::string WhyNot(const Use& use, const weights::PackedWeight& weight) const {
+    if (!IsStandardOp(use.node, "MatMul") && !IsStandardOp(use.node, "Gemm")) {
+      return fmt::format("{} reads it", use.node.op_type());
+    }
+    const auto axis = static_cast<int64_t>(*weights::BlockedAxis(weight));
+    return WhyNoMatrixProduct(model_, use, axis, weight.shape);
+  }
+
+  void Replace(const Node& unpack, const weights::PackedWeight& weight, Node node) {
+    const size_t axis = *weights::BlockedAxis(weight);
+    const int64_t num_columns = weight.shape[1 - axis];
+    weights::PackedProduct product{unpack, weight, node.input(0), "", "", "", node.name()};
+    product.rows = RowsOf(node, weight);
+    std::optional<Node> add;
+    if (IsStandardOp(node, "Gemm")) {
+      if (node.num_inputs() > 2) product.bias = node.input(2);
+    } else if ((add = BiasOf(node, num_columns))) {
+      product.bias = add->input(add->input(0) == node.output(0) ? 1 : 0);
+    }
+    if (product.bias.empty()) product.bias = Zeros(num_columns);
+    Node last = add.value_or(node);
+    product.output = last.output(0);
+    const graph::ValueInfo info = model_.InfoOf(product.output);
+    last.set_output(0, model_.FreshName(product.output + "_replaced"));
+    weights::InsertProduct(model_, product, last);
+    if (add) model_.RemoveNode(*add);
+    model_.RemoveNode(node);
+    if (!model_.IsOutput(product.output) && info.type != DataType::kUndefined) {
+      model_.SetInfo(product.output, info);
+    }
+  }
+
+  // Returns the format in which the left matrix arrives, if products with it are sums of integers.
+  std::string RowsOf(const Node& node, const weights::PackedWeight& weight) const {
+    const std::optional<Node> producer = model_.Producer(node.input(0));
+    if (!producer || producer->domain() != "bitpress" || !ops::IsQuantizer(*producer)) return "";
+    const formats::FormatSpec rows = FormatOfQuantizer(*producer);
+    if (!rows.is_blocked() || !formats::IsWholeProduct({weight.spec, rows}) ||
+        !formats::WhyNoProduct({weight.spec, rows}).empty()) {
+      return "";
+    }
+    const int64_t axis = producer->GetInt("axis", 1);
+    const graph::ValueInfo info = model_.InfoOf(producer->input(0));
+    const bool is_last =
+        axis == -1 || (info.has_shape && axis == static_cast<int64_t>(info.shape.size()) - 1);
+    return is_last ? rows.name : "";
+  }
+
+  // Returns the Add of a bias that alone reads a product.
+  std::optional<Node> BiasOf(const Node& node, int64_t num_columns) const {
+    const std::string& value = node.output(0);
+    const std::vector<Use> uses = model_.AllUses(value);
+    if (uses.size() != 1 || model_.IsOutput(value) || !IsStandardOp(uses[0].node, "Add")) {
+      return std::nullopt;
+    }
+    const std::string& other = uses[0].node.input(1 - uses[0].input_index);
+    if (!model_.IsInitializer(other)) return std::nullopt;
+    const graph::ValueInfo info = model_.InfoOf(other);
+    const bool is_vector = info.type == DataType::kFloat && info.shape.size() == 1 &&
+                           info.shape[0].value == num_columns;
+    return is_vector ? std::optional(uses[0].node) : std::nullopt;
+  }
+
+  const std::string& Zeros(int64_t count) {
+    auto [known, is_new] = zeros_.try_emplace(count);
+    if (is_new) {
+      known->second = model_.FreshName(fmt::format("zeros_{}", count));
+      const auto bytes = static_cast<size_t>(count) * sizeof(float);
+      model_.SetInitializer(known->second,
+                            {DataType::kFloat, {count}, std::vector<std::byte>(bytes)});
+    }
+    return known->second;
+  }
+
+  Model& model_;
+  std::map<int64_t, std::string> zeros_;
+  NativeOperators result_;
+};
+
+}  // namespace
+
+NativeOperators UseProductOperators(Model& model) { return Rewriter(model).Run(); }
+
+}  // namespace bitpress::emit

@@ -1,0 +1,19 @@
+// Replaces matrix products with packed weights by our operators that compute straight from the
+// codes (pass use-product-operators). ApplyPlan runs it for Target::kBitpress. Each is a node
+// bitpress.MatMul_<format> with a model-local function (weights/product_nodes.h), so that the model
+// still runs without our library, which then decodes the weight when it is loaded.
+#pragma once
+
+#include "emit/use_native_operators.h"
+#include "graph/model.h"
+
+namespace bitpress::emit {
+
+// Replaces the readers of weights behind Unpack nodes: each MatMul, or Gemm with alpha and beta 1,
+// A not transposed, and a vector or nothing added, whose weight has its blocks along the sums. An
+// Add of one number a column behind a MatMul becomes the bias. If one of our quantizers gives the
+// left matrix, with blocks along the sums, too, the product multiplies its elements as integers.
+// `omissions` has the weights that other nodes read.
+NativeOperators UseProductOperators(graph::Model& model);
+
+}  // namespace bitpress::emit

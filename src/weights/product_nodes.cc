@@ -1,0 +1,156 @@
+#include "weights/product_nodes.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "base/error.h"
+#include "formats/block_products.h"
+#include "formats/parameters.h"
+
+namespace bitpress::weights {
+namespace {
+
+using graph::Model;
+using graph::Node;
+
+constexpr const char* kDomain = "bitpress";
+
+// Returns the storage of a weight, with its Unpack function.
+PackedStorage StorageOf(const Model& model, const PackedWeight& weight) {
+  return StoragePacked(weight.spec, weight.shape, weight.view, model.OpsetImports().at(""));
+}
+
+std::string ProductOf(const std::string& unpack) {
+  return kProductPrefix + unpack.substr(std::string_view(kUnpackPrefix).size());
+}
+
+// Returns the function of a product: the nodes of the Unpack function, and the product. (It does
+// not call that function: ONNX Runtime lets no FP8 codes through to a function in a function.)
+graph::FunctionSpec FunctionOf(graph::FunctionSpec unpack) {
+  graph::FunctionSpec function = std::move(unpack);
+  function.name = ProductOf(function.name);
+  function.doc =
+      "A matrix times a weight stored in blocks, plus a bias. `perm` brings the weight into [K, "
+      "N]. "
+      "`rows` is the format whose values the matrix has along its last dimension, or empty. " +
+      function.doc;
+  function.inputs.insert(function.inputs.begin(), "a");
+  function.inputs.push_back("bias");
+  const std::string weight = function.outputs.front();
+  function.outputs = {"y"};
+  function.attributes.insert(function.attributes.end(), {"perm", "rows"});
+  using Reference = graph::AttributeReference;
+  function.nodes.push_back({"",
+                            "Transpose",
+                            "",
+                            {weight},
+                            {"weight_columns"},
+                            {{"perm", Reference{"perm", Reference::Type::kInts}}}});
+  function.nodes.push_back({"", "MatMul", "", {"a", "weight_columns"}, {"product"}, {}});
+  function.nodes.push_back({"", "Add", "", {"product", "bias"}, {"y"}, {}});
+  return function;
+}
+
+void Expand(Model& model, Node node, std::map<std::string, std::string>& weights) {
+  const size_t num_inputs = node.num_inputs();
+  const std::vector<int64_t> perm = node.GetInts("perm");
+  const PackedWeight weight = *PackedWeightOf(model, node);
+  const PackedStorage storage = StorageOf(model, weight);
+  using Ints = std::vector<int64_t>;
+  const bool is_matrix =
+      weight.shape.size() == 2 && ((perm == Ints{0, 1} && BlockedAxis(weight) == 0) ||
+                                   (perm == Ints{1, 0} && BlockedAxis(weight) == 1));
+  if (!is_matrix || ProductOf(storage.function.name) != node.op_type()) {
+    Fail(ErrorCode::kInvalidModel, "{}: it is no product as bitpress writes them", node.Describe());
+  }
+  std::vector<std::string> parts;
+  for (size_t i = 1; i + 1 < num_inputs; ++i) parts.push_back(node.input(i));
+  // Several products may read one weight.
+  auto [known, is_new] = weights.try_emplace(fmt::format("{}", fmt::join(parts, "\n")));
+  if (is_new) {
+    known->second = model.FreshName(WeightName(node));
+    model.SetFunction(storage.function);
+    model.InsertNode({known->second + "_unpack",
+                      storage.function.name,
+                      kDomain,
+                      parts,
+                      {known->second},
+                      storage.attributes},
+                     model.Nodes().front());
+  }
+  const std::string input = node.input(0), bias = node.input(num_inputs - 1);
+  const std::string output = node.output(0);
+  node.set_output(0, model.FreshName(output + "_replaced"));
+  std::string columns = known->second;
+  if (perm == std::vector<int64_t>{1, 0}) {
+    columns = model.FreshName(output + "_columns");
+    model.InsertNode({columns, "Transpose", "", {known->second}, {columns}, {{"perm", perm}}},
+                     node);
+  }
+  const std::string product = model.FreshName(output + "_product");
+  model.InsertNode({node.name(), "MatMul", "", {input, columns}, {product}, {}}, node);
+  model.InsertNode({output + "_add", "Add", "", {product, bias}, {output}, {}}, node);
+  model.RemoveNode(node);
+}
+
+}  // namespace
+
+std::string WhyNoPackedProduct(const PackedWeight& weight) {
+  if (weight.integer) return "it has integers, which --target onnxruntime computes with";
+  if (formats::HasParameters(weight.spec))
+    return fmt::format("no operator has {}", weight.spec.name);
+  const std::string why = formats::WhyNoProduct({weight.spec, std::nullopt});
+  if (!why.empty()) return why;
+  if (weight.shape.size() != 2) return "it is no matrix";
+  return BlockedAxis(weight) ? "" : "its blocks run over rows";
+}
+
+std::optional<size_t> BlockedAxis(const PackedWeight& weight) {
+  const BlockView& view = weight.view;
+  if (view.outer == 1 && view.axis == weight.shape[0] && view.inner == weight.shape[1]) return 0;
+  if (view.outer == weight.shape[0] && view.axis == weight.shape[1] && view.inner == 1) return 1;
+  return std::nullopt;
+}
+
+void InsertProduct(Model& model, const PackedProduct& product, const Node& before) {
+  PackedStorage storage = StorageOf(model, product.weight);
+  const std::string op_type = ProductOf(storage.function.name);
+  if (!model.HasFunction(kDomain, op_type)) {
+    model.SetFunction(FunctionOf(std::move(storage.function)));
+  }
+  graph::NodeSpec spec{product.name,    op_type,          kDomain,
+                       {product.input}, {product.output}, storage.attributes};
+  for (size_t i = 0; i < product.unpack.num_inputs(); ++i) {
+    spec.inputs.push_back(product.unpack.input(i));
+  }
+  spec.inputs.push_back(product.bias);
+  const bool is_transposed = BlockedAxis(product.weight) == 1;
+  spec.attributes.emplace_back(
+      "perm", is_transposed ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{0, 1});
+  spec.attributes.emplace_back("rows", product.rows);
+  model.InsertNode(spec, before);
+}
+
+std::string WeightName(const Node& product) {
+  constexpr std::string_view kSuffix = "_codes";
+  std::string name = product.input(1);
+  if (name.ends_with(kSuffix)) name.resize(name.size() - kSuffix.size());
+  return name;
+}
+
+size_t ExpandProducts(Model& model) {
+  size_t count = 0;
+  std::map<std::string, std::string> weights;
+  for (const Node& node : model.AllNodes()) {
+    if (!IsProduct(node)) continue;
+    Expand(model, node, weights);
+    ++count;
+  }
+  for (const auto& [domain, name] : model.Functions()) {
+    if (domain == kDomain && name.starts_with(kProductPrefix)) model.RemoveFunction(domain, name);
+  }
+  return count;
+}
+
+}  // namespace bitpress::weights

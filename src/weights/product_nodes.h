@@ -1,0 +1,53 @@
+// Matrix products with a packed weight as one node, `bitpress.MatMul_<format>`, which our operator
+// library computes straight from the codes (kernels/block_products.h). Its model-local function
+// decodes the weight as its Unpack function does, so that the model runs without the library.
+//
+//   inputs      A [..., K], the parts of the weight as its Unpack node has them, bias [N]
+//   attributes  shape, blocks: of the Unpack node; perm: what brings the weight into [K, N];
+//               rows: the format whose values A has along its last dimension, "" for any floats
+//   output      A x weight + bias, [..., N]
+//
+// Rows of another format than `rows` says are rounded to elements of it as they are.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "formats/format_spec.h"
+#include "graph/model.h"
+#include "weights/unpack_functions.h"
+
+namespace bitpress::weights {
+
+// The product of a matrix with a packed weight.
+struct PackedProduct {
+  graph::Node unpack;   // gives the weight
+  PackedWeight weight;  // two-dimensional
+  std::string input;    // the left matrix
+  std::string rows;     // the format of its values, or ""
+  std::string bias;     // a vector of floats for each column
+  std::string output;
+  std::string name;  // of the node
+};
+
+// Returns why the weight has no such product, as a clause; "" if it has one. That needs a format
+// that the operator library knows, and blocks that run along the sums.
+std::string WhyNoPackedProduct(const PackedWeight& weight);
+// Returns the axis of a two-dimensional weight along which its blocks run; nothing if they run over
+// rows. REQUIRES: weight.shape has two dimensions.
+std::optional<size_t> BlockedAxis(const PackedWeight& weight);
+
+// Adds the function of a product, if the model has none, and inserts the node. The order stays
+// topological if the inputs come before `before`.
+void InsertProduct(graph::Model& model, const PackedProduct& product, const graph::Node& before);
+
+// Returns the name of the weight that a product reads.
+std::string WeightName(const graph::Node& product);
+
+// Replaces all such nodes by what their functions are made of: one Unpack node for each weight,
+// Transpose, MatMul, Add. Returns their number. Throws Error(kInvalidModel) naming a node that is
+// called like ours, but does something else.
+size_t ExpandProducts(graph::Model& model);
+
+}  // namespace bitpress::weights

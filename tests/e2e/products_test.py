@@ -1,0 +1,147 @@
+"""`--target bitpress` writes products with weights in blocks as operators of ours that compute from the codes, and that plain ONNX
+Runtime runs as functions."""
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from models import sqnr_db
+from onnx import TensorProto, helper, numpy_helper
+
+FORMATS = ["mxint8", "mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1", "mx9", "mx6", "mx4", "bfp16"]
+PRESETS = ["MXINT8", "MXFP8E4M3", "MXFP6E2M3", "MXFP4E2M1", "MX9", "MX6", "MX4", "BFP16"]
+
+
+def model(rng):
+    """Products of every kind, with lengths that blocks do not divide."""
+    weights = {"first": (80, 56), "bias": (56,), "second": (72, 56), "third": (72, 40), "vector": (40,),
+               "last": (40, 24)}
+    constants = [numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32) / 4, name) for name, shape in weights.items()]
+    node = helper.make_node
+    nodes = [node("Gemm", ["x", "first", "bias"], ["a"], "gemm"), node("Relu", ["a"], ["b"], "relu"),
+             node("Gemm", ["b", "second"], ["c"], "transposed", transB=1), node("MatMul", ["c", "third"], ["d"], "product"),
+             node("Add", ["vector", "d"], ["e"], "add"), node("MatMul", ["e", "last"], ["y"], "one"),
+             node("MatMul", ["d", "last"], ["z"], "other")]
+    graph = helper.make_graph(nodes, "products", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 80])],
+                              [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 24]) for name in "yz"], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.fixture
+def source(tmp_path):
+    onnx.save(model(np.random.default_rng(2)), tmp_path / "model.onnx")
+    return tmp_path / "model.onnx"
+
+
+@pytest.fixture
+def sessions(operator_library):
+    """Sessions of a model: with the operators, and without."""
+    def make(path):
+        options = onnxruntime.SessionOptions()
+        options.register_custom_ops_library(str(operator_library))
+        return [onnxruntime.InferenceSession(str(path), given, providers=["CPUExecutionProvider"])
+                for given in (options, onnxruntime.SessionOptions())]
+    return make
+
+
+def rows(count, length=80):
+    return np.random.default_rng(1).standard_normal((count, length)).astype(np.float32)
+
+
+def operators(path):
+    return Counter(node.op_type for node in onnx.load(path).graph.node)
+
+
+def check(path, sessions, least_db):
+    """The operators and their functions agree, for any number of rows."""
+    ours, plain = sessions(path)
+    for count in (1, 7, 40):
+        for found, wanted in zip(ours.run(None, {"x": rows(count)}), plain.run(None, {"x": rows(count)})):
+            assert found.shape == wanted.shape and sqnr_db(wanted, found) > least_db
+    assert all(output.size == 0 for output in ours.run(None, {"x": rows(0)}))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_weights_only(name, source, tmp_path, bitpress, sessions):
+    text = bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", "BF16", "--activations", "none", "--weights", name,
+                       "--target", "bitpress")
+    assert "5 nodes compute from codes of weights" in text and "loads and runs" in text
+    found = operators(tmp_path / "q.onnx")
+    assert sum(count for op, count in found.items() if op.startswith(f"MatMul_{name}")) == 5
+    assert set(found) <= {"Relu", f"MatMul_{name}", f"MatMul_{name}_padded", "Add"} and found["Add"] == 1, "d has two readers"
+    check(tmp_path / "q.onnx", sessions, least_db=120)
+    # The same weights as in a file with decoders.
+    bitpress.ok("quantize", source, "-o", tmp_path / "p.onnx", "--config", "BF16", "--activations", "none", "--weights", name)
+    for file in ("q", "p"):
+        bitpress.ok("unpack", tmp_path / f"{file}.onnx", "-o", tmp_path / f"{file}_floats.onnx")
+    constants = [{tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(tmp_path / f"{file}_floats.onnx").graph.initializer}
+                 for file in "qp"]
+    for weight in ("first", "second", "third", "last"):
+        assert constants[0][weight].tobytes() == constants[1][weight].tobytes()
+    listed = bitpress.ok("inspect", tmp_path / "q.onnx", "--tensors")
+    assert listed.count(f" {name} ") >= 4 or listed.count(name) >= 4
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_both_sides(preset, source, tmp_path, bitpress, sessions):
+    text = bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", preset, "--target", "bitpress")
+    assert "5 nodes compute from codes of weights" in text and "loads and runs" in text
+    rows_of = {node.name: helper.get_node_attr_value(node, "rows") for node in onnx.load(tmp_path / "q.onnx").graph.node
+               if node.op_type.startswith("MatMul_")}
+    assert len(rows_of) == 5 and all((value != b"") == (preset != "MXFP8E4M3") for value in rows_of.values())
+    # Sums of another order may round another way where the next quantizer decides.
+    check(tmp_path / "q.onnx", sessions, least_db=35)
+
+
+def test_readers_that_are_no_products_keep_the_decoder(tmp_path, bitpress, sessions):
+    rng = np.random.default_rng(3)
+    node = helper.make_node
+    nodes = [node("MatMul", ["x", "w"], ["a"], "product"), node("Transpose", ["w"], ["t"], "turn", perm=[1, 0]),
+             node("MatMul", ["a", "t"], ["b"], "back"), node("MatMul", ["stack", "v"], ["s"], "left"), node("MatMul", ["b", "s"], ["y"], "end")]
+    constants = {"w": (80, 32), "stack": (80, 48), "v": (48, 24)}
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 80])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 24])],
+                              [numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32), name) for name, shape in constants.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    text = bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "BF16", "--activations", "none", "--weights",
+                       "mx6", "--target", "bitpress", "--disable-pass", "optimize")
+    assert "compute from codes of weights" in text and "decoded at load" in text
+    check(tmp_path / "q.onnx", sessions, least_db=110)
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"blocks": [1, 5, 16]}, "four positive numbers"), ({"blocks": [1, -5, 16, 56]}, "four positive numbers"),
+    ({"blocks": [1, 1 << 40, 1 << 40, 56]}, "too large"), ({"blocks": [2, 5, 16, 28]}, "do not describe a matrix"),
+    ({"perm": [1, 0]}, "do not describe a matrix"), ({"perm": [0]}, "do not describe a matrix"), ({"blocks": [1, 5, 15, 56]}, "mx6"),
+    ({"blocks": [1, 1 << 30, 1 << 9, 1 << 30]}, "mx6"), ({"rows": "mxint8"}, "blocks of 32 and of 16"), ({"rows": "bf16"}, "no products"),
+    ({"rows": "no_format"}, "no_format")])
+def test_damaged_attributes_are_errors(change, message, source, tmp_path, bitpress, sessions):
+    bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", "MX6", "--target", "bitpress")
+    damaged = onnx.load(tmp_path / "q.onnx")
+    node = next(node for node in damaged.graph.node if node.name == "gemm")
+    for attribute in [attribute for attribute in node.attribute if attribute.name in change]:
+        node.attribute.remove(attribute)
+    node.attribute.extend(helper.make_attribute(name, value) for name, value in change.items())
+    onnx.save(damaged, tmp_path / "damaged.onnx")
+    with pytest.raises(Exception, match=message):
+        sessions(tmp_path / "damaged.onnx")
+    if "rows" not in change:  # which unpacking does not need
+        bitpress.error("unpack", tmp_path / "damaged.onnx", "-o", tmp_path / "u.onnx")
+
+
+def test_weights_must_be_constants_of_bytes(source, tmp_path, bitpress, sessions):
+    bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", "MX6", "--target", "bitpress")
+    for kind, message in (("input", "must be a constant"), ("type", "first_codes")):
+        damaged = onnx.load(tmp_path / "q.onnx")
+        node = next(node for node in damaged.graph.node if node.name == "gemm")
+        codes = next(tensor for tensor in damaged.graph.initializer if tensor.name == node.input[1])
+        if kind == "input":
+            damaged.graph.initializer.remove(codes)
+            damaged.graph.input.append(helper.make_tensor_value_info(codes.name, TensorProto.UINT8, list(codes.dims)))
+        else:
+            codes.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(codes).astype(np.float32), codes.name))
+        onnx.save(damaged, tmp_path / "damaged.onnx")
+        with pytest.raises(Exception, match=message):
+            sessions(tmp_path / "damaged.onnx")
