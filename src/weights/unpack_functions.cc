@@ -14,6 +14,7 @@
 #include "formats/parameters.h"
 #include "ops/quantizer_nodes.h"
 #include "weights/unpack_body.h"
+#include "weights/unpack_groups.h"
 #include "weights/unpack_integers.h"
 
 namespace bitpress::weights {
@@ -139,6 +140,19 @@ std::string AddScales(UnpackBody& body, const FormatSpec& spec) {
   return body.BehindParts(result, "scale_in_blocks");
 }
 
+// Adds the body for weights whose groups of bytes lie anyhow. There may be padding behind them.
+void AddGeneralBody(UnpackBody& body, const FormatSpec& spec, int64_t opset) {
+  body.IntsAttribute("blocks");
+  std::string elements =
+      body.InShape(AddElements(body, spec, opset), "blocks",
+                   UnpackBody::PaddingIf(formats::CodePlaneBits(spec) < 8), "elements");
+  if (formats::LowCodePlaneBits(spec) > 0) {
+    elements = AddLowCodes(body, spec, elements, UnpackBody::Padding::kBehind);
+  }
+  const std::string scaled = body.Add("Mul", {elements, AddScales(body, spec)}, "weight_in_blocks");
+  body.Add("Reshape", {scaled, body.IntsAttribute("shape")}, "weight");
+}
+
 void AddPlainBody(UnpackBody& body, const FormatSpec& spec, DataType type) {
   if (type == DataType::kUInt8) {
     const std::string values = body.Decode("codes", 8, formats::ElementTable(spec), "elements");
@@ -242,10 +256,9 @@ PackedStorage StoragePacked(const FormatSpec& spec, std::span<const int64_t> sha
   } else {
     const int bits = formats::CodePlaneBits(spec);
     const int low_bits = formats::LowCodePlaneBits(spec);
-    const auto count = static_cast<size_t>(NumElements(shape));
-    const bool is_padded = count % formats::PackGroupOf(bits).num_codes != 0 ||
-                           (low_bits > 0 && count % formats::PackGroupOf(low_bits).num_codes != 0);
-    if (is_padded) function.name += kPaddedSuffix;
+    const std::optional<GroupShapes> groups = GroupShapesOf(spec, view);
+    // Only the general body can cut off what fills up the last group.
+    if (!groups) function.name += kPaddedSuffix;
     if (bits == 8) {
       storage.parts.push_back({"codes", CodeType(spec, opset), {shape.begin(), shape.end()}});
     } else {
@@ -262,20 +275,23 @@ PackedStorage StoragePacked(const FormatSpec& spec, std::span<const int64_t> sha
     storage.attributes = {{"shape", std::vector<int64_t>(shape.begin(), shape.end())},
                           {"blocks", Blocks(spec, view)}};
     function.attributes = {"shape", "blocks"};
+    if (groups) {
+      for (const auto& attribute : *groups) {
+        storage.attributes.push_back(attribute);
+        function.attributes.push_back(attribute.first);
+      }
+    }
     function.doc = fmt::format(
         "The float values of a weight stored as {}: the value of each code times the power of two "
         "that its block of {} shares. `blocks` is [outer, parts, length, inner]: the shape with "
-        "the blocked axis cut into equal parts, none of which crosses the end of a block.",
-        spec.name, spec.block_size);
-    body.IntsAttribute("blocks");
-    std::string elements = body.InShape(AddElements(body, spec, opset), "blocks",
-                                        UnpackBody::PaddingIf(is_padded && bits < 8), "elements");
-    if (low_bits > 0) {
-      elements = AddLowCodes(body, spec, elements, UnpackBody::PaddingIf(is_padded));
+        "the blocked axis cut into equal parts, none of which crosses the end of a block.{}",
+        spec.name, spec.block_size,
+        groups ? " The other attributes are shapes in which the parts of a block meet." : "");
+    if (groups) {
+      AddGroupBody(body, spec, CodeType(spec, opset));
+    } else {
+      AddGeneralBody(body, spec, opset);
     }
-    const std::string scaled =
-        body.Add("Mul", {elements, AddScales(body, spec)}, "weight_in_blocks");
-    body.Add("Reshape", {scaled, body.IntsAttribute("shape")}, "weight");
   }
   for (const PackedStorage::Initializer& part : storage.parts) {
     function.inputs.push_back(part.suffix);

@@ -4,7 +4,8 @@
 // Pure.
 //
 // ONNX Runtime folds these operators into constants when it loads the model, so that inference
-// costs nothing: lookups, casts and products, but no DequantizeLinear, which it keeps.
+// costs nothing: lookups, casts and products, but no DequantizeLinear, which it keeps. Most weights
+// of block formats have the body of unpack_groups.h, the others a general one.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +30,8 @@ struct BlockView {
   int64_t num_elements() const { return outer * axis * inner; }
 };
 
-// The beginning of these functions' names, and the end of the name if padding behind the codes is
-// cut off.
+// The beginning of these functions' names, and the end of the name of those that take groups of
+// bytes which cross the end of a block, and cut off padding behind the codes.
 inline constexpr const char* kUnpackPrefix = "Unpack_";
 inline constexpr const char* kPaddedSuffix = "_padded";
 // The beginning of the names of products with packed weights, which have the same ends.
