@@ -26,8 +26,10 @@ class Rewriter {
   explicit Rewriter(Model& model) : model_(model) {}
 
   NativeOperators Run() {
-    for (const Node& node : model_.AllNodes()) {
-      if (!ops::IsUnpack(node)) continue;
+    // Handles of nodes that are replaced become invalid; these are none of them.
+    std::vector<Node> unpackers = model_.AllNodes();
+    std::erase_if(unpackers, [](const Node& node) { return !ops::IsUnpack(node); });
+    for (const Node& node : unpackers) {
       const auto weight = weights::PackedWeightOf(model_, node);
       if (weight) Replace(node, *weight);
     }

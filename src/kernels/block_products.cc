@@ -91,9 +91,8 @@ BlockProduct::BlockProduct(const ProductPanels& panels,
                            const std::optional<formats::FormatSpec>& rows,
                            const ProductInput& input, const ProductOutput& output)
     : panels_(panels),
-      input_(input),
       output_(output),
-      rows_(panels, rows, FormOf(panels, rows), input.num_rows) {
+      rows_(panels, rows, FormOf(panels, rows), input.data, input.num_rows, input.stride) {
   BITPRESS_DCHECK(formats::WhyNoProduct({panels.spec(), rows}).empty());
   if (rows_.form() == RowForm::kBytes) {
     steps_in_words_ = StepsInWords(panels, *formats::BlockUnitsOf(*rows));
@@ -116,7 +115,7 @@ BlockProduct::BlockProduct(const ProductPanels& panels,
 void BlockProduct::RunTask(size_t task) const {
   ProductTask part{&panels_, &rows_, &output_, steps_in_words_, 0, 0, 0, 0};
   part.row_begin = task / panel_chunks_ * rows_per_chunk_;
-  part.row_end = std::min(part.row_begin + rows_per_chunk_, input_.num_rows);
+  part.row_end = std::min(part.row_begin + rows_per_chunk_, rows_.num_rows());
   part.panel_begin = task % panel_chunks_ * panels_per_chunk_;
   part.panel_end = std::min(part.panel_begin + panels_per_chunk_, panels_.num_panels());
   const ProductKernel with_dot = rows_.form() == RowForm::kBytes ? DotKernel() : nullptr;

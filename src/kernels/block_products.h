@@ -50,7 +50,7 @@ class BlockProduct {
 
   // The tasks of the first loop, which takes rows apart, and of the second, which multiplies.
   size_t num_row_tasks() const { return rows_.num_tasks(); }
-  void RunRowTask(size_t task) { rows_.RunTask(task, input_.data, input_.stride); }
+  void RunRowTask(size_t task) { rows_.RunTask(task); }
   size_t num_tasks() const { return row_chunks_ * panel_chunks_; }
   void RunTask(size_t task) const;
   // Runs all tasks on this thread.
@@ -58,7 +58,6 @@ class BlockProduct {
 
  private:
   const ProductPanels& panels_;
-  ProductInput input_;
   ProductOutput output_;
   ProductRows rows_;
   size_t steps_in_words_ = 0;

@@ -161,6 +161,7 @@ void ProductPanels::ChooseCodes() {
     block_bytes_ = padded_block_ * kPanelColumns / 2;
     for (size_t i = 0; i < numbers.size(); ++i) {
       table_[i] = static_cast<uint8_t>(numbers[i] + offset_);
+      index_[table_[i]] = static_cast<uint8_t>(i);
     }
   } else if (rule_.largest <= kLargestOfSix && block % kSixGroup == 0) {
     kind_ = PanelCodes::kSix;
@@ -208,42 +209,46 @@ void ProductPanels::WriteColumns(size_t panel, size_t block, const float* values
 
 void ProductPanels::WriteCodes(size_t panel, size_t block, size_t column, const int16_t* numbers) {
   constexpr size_t kPiece = 4 * kPanelColumns;  // four bytes of each column
-  uint8_t* const codes = codes_.data() + (panel * num_blocks_ + block) * block_bytes_ + 4 * column;
-  const auto half_byte = [](uint8_t* pieces, size_t k, unsigned code) {
-    const unsigned shift = k % kTableGroup < 4 ? 0 : 4;
-    pieces[k / kTableGroup * kPiece + k % 4] |= static_cast<uint8_t>(code << shift);
-  };
-  for (size_t k = 0; k < padded_block_; ++k) {
-    const auto code = static_cast<uint8_t>(numbers[k] + offset_);
-    switch (kind_) {
-      case PanelCodes::kFour: {
-        const auto found = std::ranges::find(table_, code);
-        half_byte(codes, k, static_cast<unsigned>(found - table_.begin()));
-        break;
+  const size_t at = panel * num_blocks_ + block;
+  uint8_t* const codes = codes_.data() + at * block_bytes_ + 4 * column;
+  const auto code = [&](size_t k) { return static_cast<uint8_t>(numbers[k] + offset_); };
+  switch (kind_) {
+    case PanelCodes::kFour:
+      for (size_t k = 0; k < padded_block_; k += kTableGroup) {
+        for (size_t i = 0; i < 4; ++i) {
+          const unsigned low = index_[code(k + i)], high = index_[code(k + i + 4)];
+          codes[k / kTableGroup * kPiece + i] = static_cast<uint8_t>(low | high << 4U);
+        }
       }
-      case PanelCodes::kSix: {
+      break;
+    case PanelCodes::kSix:
+      for (size_t k = 0; k < padded_block_; k += kSixGroup) {
         uint8_t* const group = codes + k / kSixGroup * 3 * kPiece;
-        const size_t within = k % kSixGroup;
-        half_byte(group, within, code & 15U);
-        group[2 * kPiece + within % 4] |=
-            static_cast<uint8_t>(static_cast<unsigned>(code) >> 4U << 2 * (within / 4));
-        break;
+        for (size_t i = 0; i < 4; ++i) {
+          const unsigned first = code(k + i), second = code(k + i + 4), third = code(k + i + 8),
+                         fourth = code(k + i + 12);
+          group[i] = static_cast<uint8_t>((first & 15U) | (second & 15U) << 4U);
+          group[kPiece + i] = static_cast<uint8_t>((third & 15U) | (fourth & 15U) << 4U);
+          group[2 * kPiece + i] = static_cast<uint8_t>(first >> 4U | second >> 4U << 2U |
+                                                       third >> 4U << 4U | fourth >> 4U << 6U);
+        }
       }
-      case PanelCodes::kNine: {
-        const size_t even = k & ~size_t{1};
-        const bool is_doubled =
-            std::max(std::abs(numbers[even]), std::abs(numbers[even + 1])) > 127;
-        codes[k / kByteGroup * kPiece + k % 4] =
-            static_cast<uint8_t>(is_doubled ? numbers[k] / 2 : numbers[k]);
-        if (!is_doubled) break;
-        uint8_t* const bits = doubled_.data() + (panel * num_blocks_ + block) * padded_block_;
+      break;
+    case PanelCodes::kNine:
+      for (size_t k = 0; k < padded_block_; k += 2) {
+        const bool is_doubled = std::max(std::abs(numbers[k]), std::abs(numbers[k + 1])) > 127;
+        uint8_t* const to = codes + k / kByteGroup * kPiece + k % 4;
+        to[0] = static_cast<uint8_t>(is_doubled ? numbers[k] / 2 : numbers[k]);
+        to[1] = static_cast<uint8_t>(is_doubled ? numbers[k + 1] / 2 : numbers[k + 1]);
+        if (!is_doubled) continue;
         const size_t bit = k / kByteGroup * 2 * kPanelColumns + 2 * column + k % 4 / 2;
-        bits[bit / 8] |= static_cast<uint8_t>(1U << bit % 8);
-        break;
+        doubled_[at * padded_block_ + bit / 8] |= static_cast<uint8_t>(1U << bit % 8);
       }
-      default:
-        codes[k / kByteGroup * kPiece + k % 4] = code;
-    }
+      break;
+    default:
+      for (size_t k = 0; k < padded_block_; ++k) {
+        codes[k / kByteGroup * kPiece + k % 4] = code(k);
+      }
   }
 }
 

@@ -82,10 +82,11 @@ class ProductPanels {
   size_t CodeBytes() const { return num_blocks_ * block_bytes_; }
   size_t DoubledBytes() const { return num_blocks_ * doubled_block_bytes(); }
   void ChooseCodes();
-  // Writes the blocks of a slice of the tensor: columns [column, column + columns) if they are
-  // outer, otherwise blocks [block, block + blocks) of all columns.
+  // Writes a block of the columns of a panel. Element k of column c is values[c * column_stride + k
+  // * element_stride].
   void WriteColumns(size_t panel, size_t block, const float* values, size_t column_stride,
                     size_t element_stride, size_t length);
+  // Writes the whole elements of one column.
   void WriteCodes(size_t panel, size_t block, size_t column, const int16_t* numbers);
 
   formats::FormatSpec spec_;
@@ -98,7 +99,8 @@ class ProductPanels {
   size_t block_bytes_ = 0;
   int offset_ = 0;
   int largest_code_ = 0;
-  std::array<uint8_t, 16> table_{};
+  std::array<uint8_t, 16> table_{};   // of kFour: the number of each code, from 0 on
+  std::array<uint8_t, 256> index_{};  // and the code of each number
   std::vector<uint8_t> codes_, doubled_, units_;
 };
 

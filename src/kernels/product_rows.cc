@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 
 #include "kernels/dispatch.h"
 #include "kernels/whole_block.h"
@@ -90,45 +89,51 @@ constexpr size_t kElementsPerTask = size_t{1} << 14;
 
 ProductRows::ProductRows(const ProductPanels& panels,
                          const std::optional<formats::FormatSpec>& format, RowForm form,
-                         size_t num_rows)
+                         const float* a, size_t num_rows, size_t stride)
     : form_(form),
       summed_(panels.summed()),
+      a_(a),
       num_rows_(num_rows),
+      stride_(stride),
       block_(static_cast<size_t>(panels.spec().block_size)),
       padded_block_(panels.padded_block()),
       num_blocks_(panels.num_blocks()),
       blocks_per_segment_(panels.blocks_per_segment()),
-      offset_(panels.offset()),
-      elements_(num_rows * row_bytes()) {
+      offset_(panels.offset()) {
   const auto depth = static_cast<size_t>(summed_.num_elements());
+  is_direct_ = form == RowForm::kFloats && num_blocks_ * padded_block_ == depth;
+  if (is_direct_) return;
+  elements_.reset(new uint8_t[num_rows * row_bytes()]);
   rows_per_task_ = std::max<size_t>(1, kElementsPerTask / std::max<size_t>(1, depth));
+  num_tasks_ = (num_rows_ + rows_per_task_ - 1) / rows_per_task_;
   if (form == RowForm::kFloats) return;
   rule_ = *formats::BlockUnitsOf(*format);
   units_.resize(num_rows * num_blocks_);
   corrections_.resize(num_rows * num_blocks_);
 }
 
-void ProductRows::RunTask(size_t task, const float* a, size_t stride) {
+void ProductRows::RunTask(size_t task) {
   const size_t first = task * rows_per_task_;
   const size_t last = std::min(first + rows_per_task_, num_rows_);
   for (size_t row = first; row < last; ++row) {
-    const float* const from = a + row * stride;
+    const float* const from = a_ + row * stride_;
     form_ == RowForm::kFloats ? CopyRow(row, from) : TakeRow(row, from);
   }
 }
 
 void ProductRows::CopyRow(size_t row, const float* values) {
-  uint8_t* const elements = elements_.data() + row * row_bytes();
+  auto* const elements = reinterpret_cast<float*>(elements_.get() + row * row_bytes());
   ForEachBlock([&](size_t block, size_t begin, size_t count) {
-    std::memcpy(elements + block * padded_block_ * sizeof(float), values + begin,
-                count * sizeof(float));
+    float* const to = elements + block * padded_block_;
+    std::copy_n(values + begin, count, to);
+    std::fill(to + count, to + padded_block_, 0.0F);
   });
 }
 
 void ProductRows::TakeRow(size_t row, const float* values) {
   const auto& table = form_ == RowForm::kBytes ? kTakeBytesTable : kTakeWordsTable;
   const TakeKernel take = table[ChosenTargetIndex()];
-  uint8_t* const elements = elements_.data() + row * row_bytes();
+  uint8_t* const elements = elements_.get() + row * row_bytes();
   std::vector<float> padded(padded_block_);
   ForEachBlock([&](size_t block, size_t begin, size_t count) {
     const float* from = values + begin;

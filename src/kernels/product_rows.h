@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -26,27 +27,31 @@ inline size_t BytesOf(RowForm form) {
 // Rows with whole blocks: each block is filled up with zeros as the panels have it.
 class ProductRows {
  public:
-  // Makes room for the rows of a product with these panels.
+  // The rows of a product with these panels. Row i begins at a + i * stride and has the summed
+  // elements one after another. Rows of floats whose blocks need no filling up are read where they
+  // are.
   ProductRows(const ProductPanels& panels, const std::optional<formats::FormatSpec>& format,
-              RowForm form, size_t num_rows);
+              RowForm form, const float* a, size_t num_rows, size_t stride);
 
-  // Tasks of some ten microseconds each, independent of each other.
-  size_t num_tasks() const { return (num_rows_ + rows_per_task_ - 1) / rows_per_task_; }
-  // Takes the rows of one task apart. Row i begins at a + i * stride and has the summed elements
-  // one after another.
-  void RunTask(size_t task, const float* a, size_t stride);
+  // Tasks of some ten microseconds each, independent of each other. There may be none.
+  size_t num_tasks() const { return num_tasks_; }
+  // Takes the rows of one task apart.
+  void RunTask(size_t task);
 
   RowForm form() const { return form_; }
   size_t num_rows() const { return num_rows_; }
   size_t num_blocks() const { return num_blocks_; }
-  const uint8_t* elements(size_t row) const { return elements_.data() + row * row_bytes(); }
-  size_t row_bytes() const { return num_blocks_ * padded_block_ * BytesOf(form_); }
+  const uint8_t* elements(size_t row) const {
+    return is_direct_ ? reinterpret_cast<const uint8_t*>(a_ + row * stride_)
+                      : elements_.get() + row * row_bytes();
+  }
   // Return the units of the blocks of a row, and what the offset of the columns' codes adds to the
   // sums of bytes and words, negated.
   const float* units(size_t row) const { return units_.data() + row * num_blocks_; }
   const int32_t* corrections(size_t row) const { return corrections_.data() + row * num_blocks_; }
 
  private:
+  size_t row_bytes() const { return num_blocks_ * padded_block_ * BytesOf(form_); }
   void CopyRow(size_t row, const float* values);
   void TakeRow(size_t row, const float* values);
 
@@ -64,10 +69,13 @@ class ProductRows {
   formats::BlockUnits rule_;  // of whole rows
   RowForm form_;
   formats::SummedShape summed_;
-  size_t num_rows_, rows_per_task_ = 1;
+  const float* a_;
+  size_t num_rows_, stride_;
+  size_t rows_per_task_ = 1, num_tasks_ = 0;
   size_t block_, padded_block_, num_blocks_, blocks_per_segment_;
   int offset_;
-  std::vector<uint8_t> elements_;
+  bool is_direct_;
+  std::unique_ptr<uint8_t[]> elements_;  // every byte is written by a task
   std::vector<float> units_;
   std::vector<int32_t> corrections_;
 };

@@ -140,17 +140,14 @@ std::string WeightName(const Node& product) {
 }
 
 size_t ExpandProducts(Model& model) {
-  size_t count = 0;
   std::map<std::string, std::string> weights;
-  for (const Node& node : model.AllNodes()) {
-    if (!IsProduct(node)) continue;
-    Expand(model, node, weights);
-    ++count;
-  }
+  std::vector<Node> products = model.AllNodes();
+  std::erase_if(products, [](const Node& node) { return !IsProduct(node); });
+  for (const Node& node : products) Expand(model, node, weights);
   for (const auto& [domain, name] : model.Functions()) {
     if (domain == kDomain && name.starts_with(kProductPrefix)) model.RemoveFunction(domain, name);
   }
-  return count;
+  return products.size();
 }
 
 }  // namespace bitpress::weights
