@@ -99,6 +99,7 @@ void Run(std::string_view bytes) {
   emit::ApplyOptions options;
   options.storage = storage;
   if (bytes.size() % 3 == 0) options.target = emit::Target::kOnnxRuntime;
+  if (bytes.size() % 3 == 1) options.target = emit::Target::kBitpress;
   if (bytes.size() % 7 < 3) options.form = emit::IntegerForm::kQOperator;
   emit::ApplyPlan(model, {plan}, options, pool);
   Write(model);

@@ -181,8 +181,9 @@ def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None
         samples: at most so many; 0: all for scales, the first 100 for fine-tuning.
         rules: other settings for some nodes or tensors.
         storage: `packed` codes and scales at their real width, or `simulated` floats that hold the quantized values.
-        target: `portable` operators of ONNX, or those of `onnxruntime` that compute from the codes of weights.
-        accuracy_level: of that target: 4 rounds activations to 8 bits at run time, 1 computes products of floats.
+        target: `portable` operators of ONNX, or those of `onnxruntime` or of the `bitpress` library that compute from the codes of
+            weights.
+        accuracy_level: of the target `onnxruntime`: 4 rounds activations to 8 bits at run time, 1 computes products of floats.
         form: of integers: `qdq` or `qoperator`.
         portable: quantizers also as functions of standard operators, for sessions without our library.
         external_data: the weights in a file of their own, beside the model.

@@ -43,9 +43,9 @@ class Rewriter {
  private:
   void Replace(const Node& unpack, const weights::PackedWeight& weight) {
     const std::string value = unpack.output(0);
-    std::string why = weights::WhyNoPackedProduct(weight);
+    std::string why;
     for (const Use& use : model_.AllUses(value)) {
-      const std::string why_not = why.empty() ? WhyNot(use, weight) : why;
+      const std::string why_not = WhyNot(use, weight);
       if (why_not.empty()) {
         Replace(unpack, weight, use.node);
         ++result_.num_nodes;
@@ -65,6 +65,7 @@ class Rewriter {
     if (!IsStandardOp(use.node, "MatMul") && !IsStandardOp(use.node, "Gemm")) {
       return fmt::format("{} reads it", use.node.op_type());
     }
+    if (std::string why = weights::WhyNoPackedProduct(weight); !why.empty()) return why;
     const auto axis = static_cast<int64_t>(*weights::BlockedAxis(weight));
     return WhyNoMatrixProduct(model_, use, axis, weight.shape);
   }
