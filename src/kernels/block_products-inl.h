@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kernels/product_codes-inl.h"
+#include "kernels/product_sums-inl.h"
 #include "kernels/product_task.h"
 
 // Targets without such vectors only toggle the guard above.
@@ -23,112 +24,11 @@ HWY_BEFORE_NAMESPACE();
 namespace bitpress::kernels::HWY_NAMESPACE {
 BITPRESS_BEGIN_PRODUCTS
 
-// The rows and panels of a tile, for whose sums the registers have room.
-constexpr size_t kTileRows = kParts == 1 ? 6 : 4;
-constexpr size_t kTilePanels = kParts == 1 ? 4 : 1;
-// The bytes of decoded codes of a tile: they stay in the second-level cache. (Of 2^14 to 2^18 this
-// was the fastest for 256 rows, on a processor with 2 MB of it.)
-constexpr size_t kDecodedBytes = size_t{1} << 17;
-
 HWY_INLINE int32_t LoadInt(const uint8_t* bytes) {
   int32_t value;
   std::memcpy(&value, bytes, sizeof(value));
   return value;
 }
-
-// The codes of the panels of a tile. Blocks of a panel follow each other.
-struct TileCodes {
-  const uint8_t* codes;  // of the first panel's first block
-  size_t panel_bytes;    // from one panel to the next
-  size_t block_bytes;
-  const uint8_t* doubled;
-  size_t doubled_panel_bytes, doubled_block_bytes;
-  const uint8_t* units;
-  size_t units_panel_bytes;
-};
-
-// The sums of a tile's rows and columns.
-template <size_t kRows, size_t kPanels>
-struct Sums {
-  static constexpr size_t kVectors = kPanels * kParts;
-  VF values[kRows][kVectors];
-
-  HWY_INLINE void Load(const ProductTask& task, size_t row, size_t panel, bool is_first) {
-    for (size_t r = 0; r < kRows; ++r) {
-      for (size_t v = 0; v < kVectors; ++v) {
-        values[r][v] = is_first ? hn::Zero(kDf) : LoadPart(task, row + r, panel, v);
-      }
-    }
-  }
-  HWY_INLINE void Store(const ProductTask& task, size_t row, size_t panel, bool is_last) {
-    for (size_t r = 0; r < kRows; ++r) {
-      for (size_t v = 0; v < kVectors; ++v) {
-        StorePart(task, row + r, panel, v, values[r][v], is_last);
-      }
-    }
-  }
-
-  // Adds the exact sums of a block of whole numbers.
-  HWY_INLINE void AddWhole(const VI (&block)[kRows][kVectors], const TileCodes& tile, size_t b,
-                           const float* const (&row_units)[kRows], size_t unit) {
-    for (size_t v = 0; v < kVectors; ++v) {
-      const VF column_unit = Units(tile, b, v);
-      for (size_t r = 0; r < kRows; ++r) {
-        const VF scaled = hn::Mul(hn::ConvertTo(kDf, block[r][v]), column_unit);
-        values[r][v] = FusedMulAdd(scaled, hn::Set(kDf, row_units[r][unit]), values[r][v]);
-      }
-    }
-  }
-
-  static HWY_INLINE VF Units(const TileCodes& tile, size_t b, size_t v) {
-    const uint8_t* const units =
-        tile.units + v / kParts * tile.units_panel_bytes + b * kPanelColumns + v % kParts * kLanes;
-    const auto exponents = hn::PromoteTo(kDi, hn::LoadU(kBytesOfLanes, units));
-    return hn::BitCast(kDf, hn::ShiftLeft<23>(exponents));
-  }
-
- private:
-  static HWY_INLINE size_t Left(const ProductTask& task, size_t column) {
-    const size_t columns = task.panels->num_columns();
-    return column < columns ? columns - column : 0;
-  }
-  static HWY_INLINE VF LoadPart(const ProductTask& task, size_t row, size_t panel, size_t v) {
-    const size_t column = panel * kPanelColumns + v * kLanes;
-    const float* const from = task.output->data + row * task.output->stride + column;
-    const size_t left = Left(task, column);
-    if (left >= kLanes) return hn::LoadU(kDf, from);
-    HWY_ALIGN float buffer[kLanes] = {};
-    std::memcpy(buffer, from, left * sizeof(float));
-    return hn::Load(kDf, buffer);
-  }
-  static HWY_INLINE void StorePart(const ProductTask& task, size_t row, size_t panel, size_t v,
-                                   VF sum, bool is_last) {
-    const ProductOutput& output = *task.output;
-    const size_t column = panel * kPanelColumns + v * kLanes;
-    const size_t left = Left(task, column);
-    if (left == 0) return;
-    float* const to = output.data + row * output.stride + column;
-    const bool is_whole = left >= kLanes;
-    HWY_ALIGN float buffer[kLanes] = {};
-    if (is_last && output.bias != nullptr) {
-      const float* bias = output.bias + column;
-      if (!is_whole) {
-        std::memcpy(buffer, bias, left * sizeof(float));
-        bias = buffer;
-      }
-      sum = hn::Add(sum, hn::LoadU(kDf, bias));
-    }
-    if (is_last && output.is_limited()) {
-      // NaN stays: comparisons with it are false.
-      const VF least = hn::Set(kDf, output.least), largest = hn::Set(kDf, output.largest);
-      sum = hn::IfThenElse(hn::Lt(sum, least), least, sum);
-      sum = hn::IfThenElse(hn::Gt(sum, largest), largest, sum);
-    }
-    if (is_whole) return hn::StoreU(sum, kDf, to);
-    hn::Store(sum, kDf, buffer);
-    std::memcpy(to, buffer, left * sizeof(float));
-  }
-};
 
 // Adds the products of groups [first, last) of a block of bytes. They are unrolled where the
 // numbers are constants, so that all sums stay in registers.
@@ -326,7 +226,7 @@ HWY_INLINE void AddFloatRow(const ProductTask& task, const TileCodes& tile, size
 template <PanelCodes kCodes, size_t kRows, size_t kPanels>
 HWY_INLINE void AddUsualBytes(const ProductTask& task, const TileCodes& tile, size_t row,
                               size_t begin, size_t end, Sums<kRows, kPanels>& sums) {
-  if constexpr (kPanels == kTilePanels && (kRows == kTileRows || kRows == 1)) {
+  if constexpr (kPanels == kTilePanels ? kRows == kTileRows || kRows == 1 : kPanels > 1) {
     const size_t depth = task.panels->padded_block();
     if (depth == 32) return AddBytes<kCodes, 32>(task, tile, row, begin, end, sums);
     if (depth == 16) return AddBytes<kCodes, 16>(task, tile, row, begin, end, sums);
@@ -365,6 +265,9 @@ void MultiplyTile(const ProductTask& task, const Part& part, size_t row) {
 template <PanelCodes kCodes, RowForm kForm, size_t kPanels>
 void MultiplyRows(const ProductTask& task, const Part& part) {
   size_t row = task.row_begin;
+  if constexpr (kPanels > kTilePanels) {
+    return MultiplyTile<kCodes, kForm, 1, kPanels>(task, part, row);
+  }
   for (; row + kTileRows <= task.row_end; row += kTileRows) {
     MultiplyTile<kCodes, kForm, kTileRows, kPanels>(task, part, row);
   }
@@ -439,6 +342,12 @@ template <PanelCodes kCodes, RowForm kForm>
 void MultiplyPart(const ProductTask& task) {
   std::vector<uint8_t> buffer;
   size_t panel = task.panel_begin;
+  if constexpr (kRowPanels > kTilePanels) {
+    const bool is_one_row = task.row_end - task.row_begin == 1;
+    for (; is_one_row && panel + kRowPanels <= task.panel_end; panel += kRowPanels) {
+      MultiplyPanels<kCodes, kForm, kRowPanels>(task, panel, buffer);
+    }
+  }
   for (; panel + kTilePanels <= task.panel_end; panel += kTilePanels) {
     MultiplyPanels<kCodes, kForm, kTilePanels>(task, panel, buffer);
   }
