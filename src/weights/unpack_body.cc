@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "formats/pack.h"
+#include "kernels/half.h"
 
 namespace bitpress::weights {
 namespace {
@@ -34,6 +35,20 @@ std::string UnpackBody::Constant(std::string name, Tensor value) {
 std::string UnpackBody::Floats(std::string name, std::vector<int64_t> dims,
                                const std::vector<float>& values) {
   return Constant(std::move(name), MakeTensor(DataType::kFloat, std::move(dims), values));
+}
+
+std::string UnpackBody::Table(std::string name, std::vector<int64_t> dims,
+                              const std::vector<float>& values) {
+  std::vector<uint16_t> halves(values.size());
+  std::vector<float> exact(values.size());
+  kernels::FloatToHalf(values, halves.data());
+  kernels::HalfToFloat(halves, exact.data());
+  if (std::memcmp(exact.data(), values.data(), values.size() * sizeof(float)) != 0) {
+    return Floats(std::move(name), std::move(dims), values);
+  }
+  const std::string stored =
+      Constant(name + "_stored", MakeTensor(DataType::kFloat16, std::move(dims), halves));
+  return Cast(stored, DataType::kFloat, std::move(name));
 }
 
 std::string UnpackBody::Int64s(std::string name, const std::vector<int64_t>& values) {
@@ -80,7 +95,7 @@ std::string UnpackBody::Decode(const std::string& input, int bits, const std::ve
   std::vector<int64_t> dims{256};
   if (group.codes_per_byte > 1) dims.push_back(static_cast<int64_t>(group.codes_per_byte));
   const std::string values =
-      Add("Gather", {Floats(what + "_of_byte", dims, by_byte), bytes}, what + "_within_bytes");
+      Add("Gather", {Table(what + "_of_byte", dims, by_byte), bytes}, what + "_within_bytes");
   if (group.spare_bits == 0) return values;
   return AddSpare(bytes, values, bits, table, what);
 }
@@ -108,8 +123,8 @@ std::string UnpackBody::AddSpare(const std::string& bytes, const std::string& va
   const std::string codes =
       Add("Mod", {shifted, Int32s(what + "_num_codes", {1 << bits})}, what + "_spare_codes");
   const auto num_codes = static_cast<int64_t>(table.size());
-  const std::string others = Add("Gather", {Floats(what + "_of_code", {num_codes}, table), codes},
-                                 what + "_of_spare_bits");
+  const std::string others =
+      Add("Gather", {Table(what + "_of_code", {num_codes}, table), codes}, what + "_of_spare_bits");
   const std::string rows =
       Add("Reshape", {values, Int64s(what + "_rows_shape", {0, -1})}, what + "_rows");
   return Add("Concat", {rows, others}, what + "_groups", {{"axis", int64_t{1}}});

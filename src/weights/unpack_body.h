@@ -23,6 +23,9 @@ class UnpackBody {
                   Attributes attributes = {});
   std::string Constant(std::string name, Tensor value);
   std::string Floats(std::string name, std::vector<int64_t> dims, const std::vector<float>& values);
+  // The same numbers, stored as half floats where these hold them exactly: a small network must not
+  // grow by the tables of its decoders.
+  std::string Table(std::string name, std::vector<int64_t> dims, const std::vector<float>& values);
   std::string Int64s(std::string name, const std::vector<int64_t>& values);  // a vector
   std::string Scalar(std::string name, int64_t value);
   // Return an attribute of the calling node, as a vector or a scalar that has the attribute's name.

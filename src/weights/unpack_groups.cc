@@ -79,7 +79,7 @@ std::string AddValues(UnpackBody& body, const FormatSpec& spec, const std::strin
   std::vector<int64_t> dims{int64_t{1} << lookup.index_bits};
   if (lookup.values_per_index > 1) dims.push_back(lookup.values_per_index);
   const std::string table =
-      body.Floats("value_of_index", dims, TableOf(lookup, bits, formats::ElementTable(spec)));
+      body.Table("value_of_index", dims, TableOf(lookup, bits, formats::ElementTable(spec)));
   return body.Add("Gather", {table, index}, "values");
 }
 
