@@ -20,7 +20,7 @@
 
 // Targets without such vectors only toggle the guard above.
 #ifdef BITPRESS_PRODUCTS_WITH_DOT
-HWY_BEFORE_NAMESPACE();
+BITPRESS_BEFORE_PRODUCTS
 namespace bitpress::kernels::HWY_NAMESPACE {
 BITPRESS_BEGIN_PRODUCTS
 
@@ -388,7 +388,7 @@ void Multiply(const ProductTask& task) {
 
 BITPRESS_END_PRODUCTS
 }  // namespace bitpress::kernels::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
+BITPRESS_AFTER_PRODUCTS
 #endif  // BITPRESS_PRODUCTS_WITH_DOT
 
 #endif  // BITPRESS_KERNELS_BLOCK_PRODUCTS_INL_H_

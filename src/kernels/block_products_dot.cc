@@ -12,14 +12,15 @@
 #else
 #define BITPRESS_DOT_TARGET HWY_TARGET_STR_AVX2 ",avxvnni"
 #endif
-#define BITPRESS_BEGIN_PRODUCTS \
-  namespace with_dot {          \
-  HWY_PUSH_ATTRIBUTES(BITPRESS_DOT_TARGET)
-#define BITPRESS_END_PRODUCTS \
-  HWY_POP_ATTRIBUTES          \
-  }
+// Clang takes the first of several target attributes, so these stand in Highway's place.
+#define BITPRESS_BEFORE_PRODUCTS HWY_PUSH_ATTRIBUTES(BITPRESS_DOT_TARGET)
+#define BITPRESS_AFTER_PRODUCTS HWY_POP_ATTRIBUTES
+#define BITPRESS_BEGIN_PRODUCTS namespace with_dot {
+#define BITPRESS_END_PRODUCTS }
 #endif
 #include "kernels/block_products-inl.h"
+#undef BITPRESS_BEFORE_PRODUCTS
+#undef BITPRESS_AFTER_PRODUCTS
 #undef BITPRESS_BEGIN_PRODUCTS
 #undef BITPRESS_END_PRODUCTS
 #undef BITPRESS_DOT_TARGET

@@ -16,7 +16,7 @@
 
 // Targets without such vectors only toggle the guard above.
 #ifdef BITPRESS_PRODUCTS_WITH_DOT
-HWY_BEFORE_NAMESPACE();
+BITPRESS_BEFORE_PRODUCTS
 namespace bitpress::kernels::HWY_NAMESPACE {
 BITPRESS_BEGIN_PRODUCTS
 
@@ -309,7 +309,7 @@ HWY_INLINE void WidenBlock(const ProductPanels& panels, const uint8_t* codes, ui
 
 BITPRESS_END_PRODUCTS
 }  // namespace bitpress::kernels::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
+BITPRESS_AFTER_PRODUCTS
 #endif  // BITPRESS_PRODUCTS_WITH_DOT
 
 #endif  // BITPRESS_KERNELS_PRODUCT_CODES_INL_H_

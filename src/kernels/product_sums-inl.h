@@ -16,7 +16,7 @@
 
 // Targets without such vectors only toggle the guard above.
 #ifdef BITPRESS_PRODUCTS_WITH_DOT
-HWY_BEFORE_NAMESPACE();
+BITPRESS_BEFORE_PRODUCTS
 namespace bitpress::kernels::HWY_NAMESPACE {
 BITPRESS_BEGIN_PRODUCTS
 
@@ -125,7 +125,7 @@ struct Sums {
 
 BITPRESS_END_PRODUCTS
 }  // namespace bitpress::kernels::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
+BITPRESS_AFTER_PRODUCTS
 #endif  // BITPRESS_PRODUCTS_WITH_DOT
 
 #endif  // BITPRESS_KERNELS_PRODUCT_SUMS_INL_H_
