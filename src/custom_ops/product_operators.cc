@@ -137,7 +137,7 @@ void AddProductOperators(std::vector<OperatorSpec>& specs) {
     };
     for (const ONNXTensorElementDataType type : CodeTypes(row)) {
       spec.input_types[1] = type;
-      // Codes that do not fill whole groups of bytes have a function, and so a name, of their own.
+      // Weights that need the general decoder have a function, and so a name, of their own.
       for (const char* const suffix : {"", "_padded"}) {
         spec.name = "MatMul_" + row.name + suffix;
         specs.push_back(spec);

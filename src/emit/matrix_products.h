@@ -1,4 +1,4 @@
-// What passes share that replace products with packed weights by operators on their codes.
+// Passes that replace products with packed weights by operators on the codes share this.
 #pragma once
 
 #include <cstdint>

@@ -23,7 +23,7 @@ constexpr hn::RebindToSigned<decltype(kDf)> kDi;
 constexpr hn::Rebind<int8_t, decltype(kDf)> kD8;
 constexpr hn::Rebind<int16_t, decltype(kDf)> kD16;
 
-// Of every four words the second and the third change places.
+// Lets the second and the third of every four words change places.
 void SwapMiddleWords(int16_t* words, size_t count) {
   for (size_t k = 0; k < count; k += 4) std::swap(words[k + 1], words[k + 2]);
 }

@@ -1,4 +1,5 @@
-// What one task of a product in blocks reads and writes. Internal to kernels/block_products.h.
+// A task of a product in blocks, with what it reads and writes. Internal to
+// kernels/block_products.h.
 #pragma once
 
 #include <cstddef>
