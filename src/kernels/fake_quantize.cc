@@ -205,6 +205,12 @@ void FakeQuantizer::Run(const float* x, float* y) const {
   for (size_t task = 0; task < num_tasks_; ++task) RunTask(task, x, y);
 }
 
+void FakeQuantizer::RunColumns(const float* x, float* y, size_t length, size_t columns,
+                               size_t stride) const {
+  BITPRESS_DCHECK(spec_.is_blocked() && inner_ > 1 && length <= params_.block_size);
+  Call(KernelsOf(spec_).columns, params_, x, y, length, columns, stride);
+}
+
 void NoteRun(std::string_view kernel, std::string_view target) { last_run = {kernel, target}; }
 
 KernelRun LastRun() { return last_run; }

@@ -56,6 +56,10 @@ class FakeQuantizer {
   void RunTaskHalf(size_t task, const uint16_t* x, uint16_t* y) const;
   // Runs all tasks on this thread.
   void Run(const float* x, float* y) const;
+  // Quantizes one block of `columns` neighbouring columns, whose elements are `stride` apart, in
+  // another piece of memory than the tensor's. REQUIRES: the format has blocks, inner > 1, and
+  // length is at most that of a block.
+  void RunColumns(const float* x, float* y, size_t length, size_t columns, size_t stride) const;
 
   const formats::FormatSpec& spec() const { return spec_; }
 

@@ -1,0 +1,269 @@
+#include "kernels/block_convolutions.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/block_convolutions.cc"
+#include <hwy/foreach_target.h>
+// Behind foreach_target.h, as it includes this file once a target.
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "kernels/block_products.h"
+#include "kernels/dispatch.h"
+
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
+#define BITPRESS_PRODUCTS_WITH_DOT 0
+#define BITPRESS_BEFORE_PRODUCTS HWY_BEFORE_NAMESPACE();
+#define BITPRESS_AFTER_PRODUCTS HWY_AFTER_NAMESPACE();
+#define BITPRESS_BEGIN_PRODUCTS
+#define BITPRESS_END_PRODUCTS
+#endif
+#include "kernels/block_convolutions-inl.h"
+#undef BITPRESS_BEFORE_PRODUCTS
+#undef BITPRESS_AFTER_PRODUCTS
+#undef BITPRESS_BEGIN_PRODUCTS
+#undef BITPRESS_END_PRODUCTS
+#undef BITPRESS_PRODUCTS_WITH_DOT
+
+#if HWY_TARGET != HWY_AVX3 && HWY_TARGET != HWY_AVX2 && HWY_TARGET != HWY_SSE4
+namespace bitpress::kernels::HWY_NAMESPACE {
+void ConvolveWhole(const ConvolutionTask& task) { ConvolveWholePortably(task); }
+void ConvolveFloats(const ConvolutionTask& task) { ConvolveFloatsPortably(task); }
+}  // namespace bitpress::kernels::HWY_NAMESPACE
+#endif
+
+#if HWY_ONCE
+namespace bitpress::kernels {
+namespace {
+
+constexpr ConvolutionKernel kWholeTable[] = BITPRESS_DISPATCH_TABLE(ConvolveWhole);
+constexpr ConvolutionKernel kFloatsTable[] = BITPRESS_DISPATCH_TABLE(ConvolveFloats);
+
+// Columns that are quantized at a time: their floats stay in the first-level cache.
+constexpr size_t kColumns = 64;
+// The bytes of a tile, which stay in the second-level cache.
+constexpr size_t kTileBytes = size_t{1} << 17;
+constexpr size_t kMostPositions = size_t{1} << 12;
+// With fewer tiles several tasks share one.
+constexpr size_t kManyTiles = 8;
+
+size_t CeilDivide(size_t a, size_t b) { return (a + b - 1) / b; }
+size_t RoundUp(size_t a, size_t b) { return CeilDivide(a, b) * b; }
+
+formats::ConvolutionShape WithInput(formats::ConvolutionShape shape, int64_t images,
+                                    std::array<int64_t, 2> input_size) {
+  shape.images = images;
+  shape.input = input_size;
+  return shape;
+}
+
+}  // namespace
+
+BlockConvolution::BlockConvolution(const ConvolutionWeights& weights, int64_t images,
+                                   std::array<int64_t, 2> input_size, const float* x,
+                                   const ConvolutionOutput& output)
+    : weights_(weights),
+      shape_(WithInput(weights.shape(), images, input_size)),
+      grid_(shape_),
+      x_(x),
+      output_(output),
+      quantizer_(weights.input_format(), 1, weights.input_format().block_size, kColumns) {
+  if (grid_.num_positions() == 0 || images == 0) return;
+  weights.is_whole() ? PlanWhole() : PlanFloats();
+  // Strides of powers of two would put many pieces into one set of the cache.
+  stored_ =
+      RoundUp(RoundUp(tile_positions_, kPanelColumns) + grid_.reach(), kColumns) + kPanelColumns;
+  tiles_per_image_ = CeilDivide(grid_.num_positions(), tile_positions_);
+  num_tiles_ = static_cast<size_t>(images) * tiles_per_image_;
+  if (!weights.is_whole()) {
+    const size_t taps = grid_.taps().size();
+    for (size_t k = 0; k < weights.depth(); ++k) {
+      const PlaneGrid::Tap& tap = grid_.taps()[k % taps];
+      offsets_.push_back((k / taps * grid_.num_phases() + tap.phase) * stored_ + tap.offset);
+    }
+    return;
+  }
+  size_t end = 0;
+  for (size_t b = 0; b < weights.blocks_per_segment(); ++b) {
+    block_codes_.push_back(end);
+    end += 4 * stored_ * weights.pieces_of(b);
+  }
+  block_codes_.push_back(end);
+  for (const PlaneGrid::Tap& tap : grid_.taps()) {
+    for (size_t b = 0; b < weights.blocks_per_segment(); ++b) {
+      const size_t units = (tap.phase * weights.blocks_per_segment() + b) * stored_ + tap.offset;
+      blocks_.push_back(
+          {tap.phase * end + block_codes_[b] + 4 * tap.offset, units, weights.pieces_of(b)});
+    }
+  }
+  if (num_tiles_ >= kManyTiles) return;
+  outputs_per_chunk_ = std::max<size_t>(
+      kManyTiles, RoundUp(CeilDivide(static_cast<size_t>(shape_.outputs), kManyTiles), 12));
+  chunks_ = CeilDivide(static_cast<size_t>(shape_.outputs), outputs_per_chunk_);
+  for (size_t i = 0; i < num_tiles_; ++i) {
+    shared_.push_back(TileOf(i));
+    AllocateCodes(shared_.back());
+  }
+}
+
+void BlockConvolution::PlanWhole() {
+  // A tile reads positions twice that are in reach of the one before it.
+  const size_t bytes = 4 * grid_.num_phases() * weights_.pieces_per_output() / grid_.taps().size();
+  const size_t wanted = std::max(kTileBytes / std::max<size_t>(1, bytes), 4 * grid_.reach());
+  tile_positions_ =
+      std::min(RoundUp(std::clamp(wanted, kStripPositions, kMostPositions), kStripPositions),
+               RoundUp(grid_.num_positions(), kStripPositions));
+  outputs_per_chunk_ = static_cast<size_t>(shape_.outputs);
+}
+
+void BlockConvolution::PlanFloats() {
+  // Chunks have whole blocks and whole groups.
+  const auto block = static_cast<size_t>(weights_.input_format().block_size);
+  const auto of_group = static_cast<size_t>(shape_.channels_of_group());
+  const size_t channels = std::min(std::lcm(block, of_group), static_cast<size_t>(shape_.channels));
+  groups_per_chunk_ = channels / of_group;
+  chunks_ = CeilDivide(static_cast<size_t>(shape_.groups), groups_per_chunk_);
+  const size_t bytes = channels * grid_.num_phases() * sizeof(float);
+  const size_t wanted = std::max(2 * kTileBytes / bytes, 4 * grid_.reach());
+  tile_positions_ =
+      std::min(RoundUp(std::clamp(wanted, kStripPositions, kMostPositions), kStripPositions),
+               RoundUp(grid_.num_positions(), kStripPositions));
+}
+
+const float* BlockConvolution::Plane(size_t image, size_t channel) const {
+  return x_ + (image * static_cast<size_t>(shape_.channels) + channel) * grid_.input_size();
+}
+
+ConvolutionTile BlockConvolution::TileOf(size_t index) const {
+  ConvolutionTile tile;
+  tile.image = index / tiles_per_image_;
+  tile.begin = index % tiles_per_image_ * tile_positions_;
+  tile.end = std::min(tile.begin + tile_positions_, grid_.num_positions());
+  tile.stored = stored_;
+  for (size_t strip = tile.begin; strip < tile.end; strip += kStripPositions) {
+    grid_.ForEachRun(strip, std::min(strip + kStripPositions, tile.end),
+                     [&](const PlaneGrid::Run& run) { tile.runs.push_back(run); });
+  }
+  return tile;
+}
+
+void BlockConvolution::AllocateCodes(ConvolutionTile& tile) const {
+  tile.codes.resize(grid_.num_phases() * block_codes_.back());
+  tile.units.resize(grid_.num_phases() * weights_.blocks_per_segment() * stored_);
+}
+
+void BlockConvolution::QuantizeCodes(ConvolutionTile& tile, size_t phase, size_t block) const {
+  const size_t first = block * weights_.block_size(), count = weights_.channels_of(block);
+  const size_t pieces = weights_.pieces_of(block);
+  const size_t padded = pieces * ElementsOfPiece(weights_.form());
+  const size_t needed = RoundUp(tile.end - tile.begin, kPanelColumns) + grid_.reach();
+  std::vector<float> values(padded * kColumns);
+  for (size_t at = 0; at < needed; at += kColumns) {
+    const size_t columns = std::min(kColumns, stored_ - at);
+    for (size_t c = 0; c < count; ++c) {
+      grid_.Read(Plane(tile.image, first + c), phase, tile.begin + at, columns,
+                 values.data() + c * kColumns);
+    }
+    quantizer_.RunColumns(values.data(), values.data(), count, columns, kColumns);
+    TakeColumns(
+        weights_.input_rule(),
+        {values.data(), kColumns, columns, pieces, weights_.form(), weights_.offset(),
+         tile.codes.data() + phase * block_codes_.back() + block_codes_[block] + 4 * at,
+         4 * stored_,
+         tile.units.data() + (phase * weights_.blocks_per_segment() + block) * stored_ + at});
+  }
+}
+
+void BlockConvolution::QuantizeFloats(ConvolutionTile& tile, size_t channel, size_t count,
+                                      float* values) const {
+  const size_t needed = RoundUp(tile.end - tile.begin, kPanelColumns) + grid_.reach();
+  const size_t stride = grid_.num_phases() * stored_;
+  for (size_t phase = 0; phase < grid_.num_phases(); ++phase) {
+    for (size_t at = 0; at < needed; at += kColumns) {
+      const size_t columns = std::min(kColumns, stored_ - at);
+      float* const first = values + phase * stored_ + at;
+      for (size_t c = 0; c < count; ++c) {
+        grid_.Read(Plane(tile.image, channel + c), phase, tile.begin + at, columns,
+                   first + c * stride);
+      }
+      quantizer_.RunColumns(first, first, count, columns, stride);
+    }
+  }
+}
+
+size_t BlockConvolution::num_column_tasks() const {
+  return shared_.size() * grid_.num_phases() * weights_.blocks_per_segment();
+}
+
+void BlockConvolution::RunColumnTask(size_t task) {
+  const size_t per_phase = weights_.blocks_per_segment();
+  const size_t per_tile = grid_.num_phases() * per_phase;
+  const size_t index = task % per_tile;
+  QuantizeCodes(shared_[task / per_tile], index / per_phase, index % per_phase);
+}
+
+void BlockConvolution::RunTask(size_t task) const {
+  const size_t index = task / chunks_, chunk = task % chunks_;
+  if (!weights_.is_whole()) return RunFloats(index, chunk);
+  const auto outputs = static_cast<size_t>(shape_.outputs);
+  const size_t begin = chunk * outputs_per_chunk_;
+  const size_t end = std::min(begin + outputs_per_chunk_, outputs);
+  if (!shared_.empty()) return RunWhole(shared_[index], begin, end);
+  ConvolutionTile tile = TileOf(index);
+  AllocateCodes(tile);
+  for (size_t phase = 0; phase < grid_.num_phases(); ++phase) {
+    for (size_t b = 0; b < weights_.blocks_per_segment(); ++b) QuantizeCodes(tile, phase, b);
+  }
+  RunWhole(tile, begin, end);
+}
+
+void BlockConvolution::RunWhole(const ConvolutionTile& tile, size_t begin, size_t end) const {
+  ConvolutionTask task;
+  task.weights = &weights_;
+  task.tile = &tile;
+  task.blocks = &blocks_;
+  task.output = &output_;
+  task.output_size = grid_.output_size();
+  task.output_begin = begin;
+  task.output_end = end;
+  const size_t target = ChosenTargetIndex();
+  const bool has_dot = weights_.form() == ColumnForm::kBytes && HasDotProducts();
+  (has_dot ? DotConvolutionKernel(target) : kWholeTable[target])(task);
+}
+
+void BlockConvolution::RunFloats(size_t index, size_t chunk) const {
+  ConvolutionTile tile = TileOf(index);
+  const size_t first_group = chunk * groups_per_chunk_;
+  const size_t last_group =
+      std::min(first_group + groups_per_chunk_, static_cast<size_t>(shape_.groups));
+  const auto channels = static_cast<size_t>(shape_.channels_of_group());
+  const auto outputs = static_cast<size_t>(shape_.outputs_of_group());
+  const auto block = static_cast<size_t>(weights_.input_format().block_size);
+  ConvolutionTask task;
+  task.weights = &weights_;
+  task.tile = &tile;
+  task.output = &output_;
+  task.output_size = grid_.output_size();
+  task.output_begin = first_group * outputs;
+  task.output_end = last_group * outputs;
+  task.offsets = offsets_.data();
+  task.first_channel = first_group * channels;
+  task.channel_floats = grid_.num_phases() * stored_;
+  const size_t end = last_group * channels;
+  tile.values.resize((end - task.first_channel) * task.channel_floats);
+  for (size_t c = task.first_channel; c < end; c += block) {
+    QuantizeFloats(tile, c, std::min(block, end - c),
+                   tile.values.data() + (c - task.first_channel) * task.channel_floats);
+  }
+  kFloatsTable[ChosenTargetIndex()](task);
+}
+
+void BlockConvolution::Run() {
+  for (size_t task = 0; task < num_column_tasks(); ++task) RunColumnTask(task);
+  for (size_t task = 0; task < num_tasks(); ++task) RunTask(task);
+}
+
+}  // namespace bitpress::kernels
+#endif

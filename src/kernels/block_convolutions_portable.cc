@@ -1,0 +1,84 @@
+// Convolutions in blocks without vector instructions, for processors that have none of the targets.
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/convolution_task.h"
+
+namespace bitpress::kernels {
+namespace {
+
+// The sum of products of a piece of columns and one of a weight.
+int32_t MultiplyPieces(ColumnForm form, const uint8_t* column, int32_t weight) {
+  int32_t sum = 0;
+  if (form == ColumnForm::kBytes) {
+    int8_t factors[4];
+    std::memcpy(factors, &weight, sizeof(factors));
+    for (size_t i = 0; i < 4; ++i) sum += column[i] * factors[i];
+  } else {
+    int16_t numbers[2], factors[2];
+    std::memcpy(numbers, column, sizeof(numbers));
+    std::memcpy(factors, &weight, sizeof(factors));
+    for (size_t i = 0; i < 2; ++i) sum += numbers[i] * factors[i];
+  }
+  return sum;
+}
+
+float SumWhole(const ConvolutionTask& task, size_t output, size_t at) {
+  const ConvolutionWeights& weights = *task.weights;
+  const ConvolutionTile& tile = *task.tile;
+  const int32_t* piece = weights.pieces(output);
+  float sum = 0;
+  for (size_t b = 0; b < task.blocks->size(); ++b) {
+    const BlockColumns& block = (*task.blocks)[b];
+    int32_t products = weights.corrections(output)[b];
+    for (size_t p = 0; p < block.pieces; ++p) {
+      const uint8_t* const column = tile.codes.data() + block.codes + 4 * (p * tile.stored + at);
+      products += MultiplyPieces(weights.form(), column, *piece++);
+    }
+    const uint32_t unit = tile.units[block.units + at];
+    sum = std::fma(static_cast<float>(products) * std::bit_cast<float>(unit << 23U),
+                   weights.units(output)[b], sum);
+  }
+  return sum;
+}
+
+float SumFloats(const ConvolutionTask& task, size_t output, size_t at) {
+  const formats::ConvolutionShape& shape = task.weights->shape();
+  const size_t group = output / static_cast<size_t>(shape.outputs_of_group());
+  const size_t channel = group * static_cast<size_t>(shape.channels_of_group());
+  const float* const values =
+      task.tile->values.data() + (channel - task.first_channel) * task.channel_floats + at;
+  const float* const factors = task.weights->values(output);
+  float sum = 0;
+  for (size_t k = 0; k < task.weights->depth(); ++k) {
+    sum = std::fma(values[task.offsets[k]], factors[k], sum);
+  }
+  return sum;
+}
+
+template <class Function>
+void ForEachOutput(const ConvolutionTask& task, Function&& sum_of) {
+  const ConvolutionOutput& end = *task.output;
+  const auto outputs = static_cast<size_t>(task.weights->shape().outputs);
+  for (size_t output = task.output_begin; output < task.output_end; ++output) {
+    const size_t plane = (task.tile->image * outputs + output) * task.output_size;
+    for (const PlaneGrid::Run& run : task.tile->runs) {
+      for (size_t i = 0; i < run.count; ++i) {
+        const size_t to = plane + run.index + i;
+        float sum = sum_of(task, output, run.position + i - task.tile->begin);
+        if (end.bias != nullptr) sum += end.bias[output];
+        if (end.other != nullptr) sum += end.other[to];
+        sum = sum < end.least ? end.least : sum;
+        end.data[to] = sum > end.largest ? end.largest : sum;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void ConvolveWholePortably(const ConvolutionTask& task) { ForEachOutput(task, SumWhole); }
+void ConvolveFloatsPortably(const ConvolutionTask& task) { ForEachOutput(task, SumFloats); }
+
+}  // namespace bitpress::kernels

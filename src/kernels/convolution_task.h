@@ -1,0 +1,68 @@
+// A task of a convolution in blocks, with what it reads and writes. Internal to
+// kernels/block_convolutions.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "kernels/convolution_weights.h"
+#include "kernels/plane_grid.h"
+
+namespace bitpress::kernels {
+
+// Where sums go: a plane for each output channel of an image.
+struct ConvolutionOutput {
+  float* data = nullptr;         // [images, outputs, positions]
+  const float* bias = nullptr;   // for each output channel, or null
+  const float* other = nullptr;  // added, like data, or null; may be the same memory
+  float least = -std::numeric_limits<float>::infinity();
+  float largest = std::numeric_limits<float>::infinity();
+};
+
+// The positions of outputs that are computed together are a multiple of this.
+inline constexpr size_t kStripPositions = 64;
+
+// Neighbouring positions of the outputs of an image, and what their products read.
+struct ConvolutionTile {
+  size_t image = 0;
+  size_t begin = 0, end = 0;  // positions of outputs
+  size_t stored = 0;          // positions that the columns have: those and the ones in reach
+  // Whole products: the pieces of block b of a phase at codes(phase, b), `stored` of each.
+  std::vector<uint8_t> codes, units;
+  // Floats: the planes of some channels' phases.
+  std::vector<float> values;
+  std::vector<PlaneGrid::Run> runs;  // of the outputs, none across a multiple of kStripPositions
+};
+
+// What a block of a column is multiplied with, for one position of the kernel.
+struct BlockColumns {
+  size_t codes = 0;  // offsets in the tile, of its first position
+  size_t units = 0;
+  size_t pieces = 0;
+};
+
+// The whole products of output channels [output_begin, output_end) with a tile.
+struct ConvolutionTask {
+  const ConvolutionWeights* weights = nullptr;
+  const ConvolutionTile* tile = nullptr;
+  const std::vector<BlockColumns>* blocks = nullptr;  // in the order of summing
+  const ConvolutionOutput* output = nullptr;
+  size_t output_size = 0;  // of a plane
+  size_t output_begin = 0, output_end = 0;
+  // Floats: the offset of each factor's values in the tile, from its group's first channel on; the
+  // first channel of the tile, and the floats of a channel.
+  const size_t* offsets = nullptr;
+  size_t first_channel = 0, channel_floats = 0;
+};
+using ConvolutionKernel = void (*)(const ConvolutionTask&);
+
+// The versions without vectors.
+void ConvolveWholePortably(const ConvolutionTask& task);
+void ConvolveFloatsPortably(const ConvolutionTask& task);
+
+// The versions that use dot products of bytes, or null: for targets 0 (AVX3) and 1 (AVX2).
+ConvolutionKernel DotConvolutionKernel(size_t target);
+
+}  // namespace bitpress::kernels

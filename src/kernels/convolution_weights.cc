@@ -1,0 +1,94 @@
+#include "kernels/convolution_weights.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "kernels/block_products.h"
+#include "kernels/pack_tensor.h"
+#include "kernels/whole_block.h"
+
+namespace bitpress::kernels {
+
+ConvolutionWeights::ConvolutionWeights(const formats::ConvolutionFormats& formats,
+                                       const formats::ConvolutionShape& shape,
+                                       formats::WeightBlocks blocks,
+                                       const formats::PackedView& packed, ThreadPool& pool)
+    : input_(formats.input),
+      shape_(shape),
+      is_whole_(formats::IsWholeConvolution(formats, shape, blocks)),
+      depth_(static_cast<size_t>(shape.channels_of_group() * shape.positions())) {
+  const bool is_along_all = blocks == formats::WeightBlocks::kAlongAll;
+  const int64_t axis = is_along_all ? static_cast<int64_t>(depth_) : shape.channels_of_group();
+  const int64_t inner = is_along_all ? 1 : shape.positions();
+  const auto outputs = static_cast<size_t>(shape.outputs);
+  values_.resize(outputs * depth_);
+  UnpackTensor(formats.weight, shape.outputs, axis, inner, packed, values_, pool);
+  if (!is_whole_) return;
+  input_rule_ = *formats::BlockUnitsOf(formats.input);
+  ChooseForm(formats);
+  block_size_ = static_cast<size_t>(formats.input.block_size);
+  const auto channels = static_cast<size_t>(shape.channels);
+  const auto segments = static_cast<size_t>(shape.positions());
+  blocks_per_segment_ = (channels + block_size_ - 1) / block_size_;
+  num_blocks_ = segments * blocks_per_segment_;
+  for (size_t b = 0; b < blocks_per_segment_; ++b) pieces_per_output_ += segments * pieces_of(b);
+  pieces_.resize(outputs * pieces_per_output_);
+  units_.resize(outputs * num_blocks_);
+  corrections_.resize(outputs * num_blocks_);
+  const formats::BlockUnits rule = *formats::BlockUnitsOf(formats.weight);
+  pool.ParallelFor(
+      outputs, [&](size_t output) { TakeOutput(rule, output, values_.data() + output * depth_); });
+  values_ = {};
+}
+
+void ConvolutionWeights::ChooseForm(const formats::ConvolutionFormats& formats) {
+  const formats::BlockUnits rule = *formats::BlockUnitsOf(formats.weight);
+  const bool are_bytes = input_rule_.largest <= INT8_MAX && rule.largest <= INT8_MAX;
+  offset_ = -input_rule_.least();
+  const int most = 2 * (input_rule_.largest + offset_) * -rule.least();
+  pieces_in_words_ = static_cast<size_t>(INT16_MAX / most);
+  if (are_bytes && (HasDotProducts() || pieces_in_words_ > 0)) return;
+  form_ = ColumnForm::kWords;
+  offset_ = 0;
+}
+
+size_t ConvolutionWeights::channels_of(size_t block) const {
+  return std::min(block_size_, static_cast<size_t>(shape_.channels) - block * block_size_);
+}
+
+size_t ConvolutionWeights::pieces_of(size_t block) const {
+  const size_t elements = ElementsOfPiece(form_);
+  return (channels_of(block) + elements - 1) / elements;
+}
+
+void ConvolutionWeights::TakeOutput(const formats::BlockUnits& rule, size_t output,
+                                    const float* values) {
+  const auto segments = static_cast<size_t>(shape_.positions());
+  int32_t* piece = pieces_.data() + output * pieces_per_output_;
+  float* unit = units_.data() + output * num_blocks_;
+  int32_t* correction = corrections_.data() + output * num_blocks_;
+  const size_t count = ElementsOfPiece(form_), bits = 32 / count;
+  const uint32_t mask = form_ == ColumnForm::kBytes ? 0xFFU : 0xFFFFU;
+  std::vector<int16_t> numbers(block_size_ + count);
+  for (size_t s = 0; s < segments; ++s) {
+    for (size_t b = 0; b < blocks_per_segment_; ++b) {
+      const size_t length = channels_of(b);
+      std::ranges::fill(numbers, int16_t{0});
+      const uint8_t taken = TakeApart(rule, values + b * block_size_ * segments + s, segments,
+                                      length, numbers.data());
+      *unit++ = std::bit_cast<float>(uint32_t{taken} << 23U);
+      int32_t sum = 0;
+      for (size_t k = 0; k < length; ++k) sum += numbers[k];
+      *correction++ = -offset_ * sum;
+      for (size_t p = 0; p < pieces_of(b); ++p) {
+        uint32_t packed = 0;
+        for (size_t i = 0; i < count; ++i) {
+          packed |= (static_cast<uint32_t>(numbers[p * count + i]) & mask) << i * bits;
+        }
+        *piece++ = static_cast<int32_t>(packed);
+      }
+    }
+  }
+}
+
+}  // namespace bitpress::kernels

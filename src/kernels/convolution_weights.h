@@ -1,0 +1,81 @@
+// The weight of a convolution in blocks, arranged for the kernels of block_convolutions.h. It is
+// made once from the codes of a packed tensor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "formats/block_convolutions.h"
+#include "formats/packed_tensor.h"
+#include "kernels/column_codes.h"
+
+namespace bitpress::kernels {
+
+// The parts of a convolution that its node knows: channels, outputs, groups, kernel, strides,
+// dilations and pads. Its images and sizes of the input follow with each run.
+class ConvolutionWeights {
+ public:
+  // Takes the parts of a packed tensor. Throws Error(kInvalidArgument) if a part has another size
+  // than formats::SizesOf says. REQUIRES: formats::WhyNoConvolution(formats) is empty.
+  ConvolutionWeights(const formats::ConvolutionFormats& formats,
+                     const formats::ConvolutionShape& shape, formats::WeightBlocks blocks,
+                     const formats::PackedView& packed, ThreadPool& pool);
+
+  const formats::FormatSpec& input_format() const { return input_; }
+  const formats::ConvolutionShape& shape() const { return shape_; }
+  bool is_whole() const { return is_whole_; }
+
+  // --- Whole products ---
+
+  const formats::BlockUnits& input_rule() const { return input_rule_; }
+  ColumnForm form() const { return form_; }
+  // What columns of bytes are above their numbers.
+  int offset() const { return offset_; }
+  // The most pieces of four bytes whose products, added in pairs, stay within 16 bits.
+  size_t pieces_in_words() const { return pieces_in_words_; }
+  // The channels of a block, the blocks of a segment, and the blocks of an output channel.
+  size_t block_size() const { return block_size_; }
+  size_t blocks_per_segment() const { return blocks_per_segment_; }
+  size_t num_blocks() const { return num_blocks_; }
+  // The channels and the pieces of block b of a segment, and those of a whole block.
+  size_t channels_of(size_t block) const;
+  size_t pieces_of(size_t block) const;
+  size_t pieces_per_block() const { return pieces_of(0); }
+  size_t pieces_per_output() const { return pieces_per_output_; }
+  // Return what an output channel multiplies with, block after block: pieces of four signed bytes
+  // or two words; the units of its blocks; and what the offset adds to each block's sum, negated.
+  const int32_t* pieces(size_t output) const {
+    return pieces_.data() + output * pieces_per_output_;
+  }
+  const float* units(size_t output) const { return units_.data() + output * num_blocks_; }
+  const int32_t* corrections(size_t output) const {
+    return corrections_.data() + output * num_blocks_;
+  }
+
+  // --- Floats ---
+
+  // Returns the values of an output channel, position after position of each channel.
+  const float* values(size_t output) const { return values_.data() + output * depth_; }
+  size_t depth() const { return depth_; }
+
+ private:
+  void ChooseForm(const formats::ConvolutionFormats& formats);
+  // Takes an output channel apart, whose values lie channel after channel.
+  void TakeOutput(const formats::BlockUnits& rule, size_t output, const float* values);
+
+  formats::FormatSpec input_;
+  formats::ConvolutionShape shape_;
+  formats::BlockUnits input_rule_;
+  bool is_whole_;
+  ColumnForm form_ = ColumnForm::kBytes;
+  int offset_ = 0;
+  size_t pieces_in_words_ = 0;
+  size_t block_size_ = 0, blocks_per_segment_ = 0, num_blocks_ = 0, pieces_per_output_ = 0;
+  size_t depth_ = 0;
+  std::vector<int32_t> pieces_, corrections_;
+  std::vector<float> units_, values_;
+};
+
+}  // namespace bitpress::kernels
