@@ -41,7 +41,10 @@ bool NodeInfo::HasOtherType(const char* attribute, Type wanted) const {
     return true;
   }
   float as_float = 0;
-  if (Succeeds(api.KernelInfoGetAttribute_float(info_, attribute, &as_float))) return true;
+  if (wanted != Type::kFloat &&
+      Succeeds(api.KernelInfoGetAttribute_float(info_, attribute, &as_float))) {
+    return true;
+  }
   size = 0;
   return Succeeds(api.KernelInfoGetAttributeArray_float(info_, attribute, nullptr, &size));
 }
@@ -51,6 +54,15 @@ int64_t NodeInfo::Int(const char* attribute, int64_t fallback) const {
   if (Succeeds(Ort::GetApi().KernelInfoGetAttribute_int64(info_, attribute, &value))) return value;
   if (HasOtherType(attribute, Type::kInt)) {
     Fail(ErrorCode::kInvalidModel, "attribute {} must be an integer", attribute);
+  }
+  return fallback;
+}
+
+float NodeInfo::Float(const char* attribute, float fallback) const {
+  float value = 0;
+  if (Succeeds(Ort::GetApi().KernelInfoGetAttribute_float(info_, attribute, &value))) return value;
+  if (HasOtherType(attribute, Type::kFloat)) {
+    Fail(ErrorCode::kInvalidModel, "attribute {} must be a float", attribute);
   }
   return fallback;
 }

@@ -19,6 +19,7 @@ class NodeInfo {
   // Return the attribute, or `fallback` if it is absent. Throw Error(kInvalidModel) if it has
   // another type.
   int64_t Int(const char* attribute, int64_t fallback) const;
+  float Float(const char* attribute, float fallback) const;
   std::string String(const char* attribute, const std::string& fallback) const;
   std::vector<int64_t> Ints(const char* attribute) const;  // empty where it is absent
 
@@ -33,7 +34,7 @@ class NodeInfo {
   const std::string& description() const { return description_; }
 
  private:
-  enum class Type { kInt, kString, kInts };
+  enum class Type { kInt, kFloat, kString, kInts };
   // Returns whether the attribute exists with another type than `wanted`.
   bool HasOtherType(const char* attribute, Type wanted) const;
 

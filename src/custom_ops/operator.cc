@@ -70,9 +70,12 @@ OrtCustomOpInputOutputCharacteristic Operator::GetOutputCharacteristic(size_t) c
 // newer runtimes refuse. The helper ignores the refusal, and the output becomes a scalar. Sets
 // nothing if the shape is not known.
 OrtStatusPtr Operator::InferShape(OrtShapeInferContext* context) const {
+  if (spec_.shape_rule == ShapeRule::kUnknown) return nullptr;
   const OrtApi& api = Ort::GetApi();
   OrtTensorTypeAndShapeInfo* input = nullptr;  // owned by the context
-  if (OrtStatusPtr status = api.ShapeInferContext_GetInputTypeShape(context, 0, &input))
+  const size_t like =
+      spec_.shape_rule == ShapeRule::kLastInput ? spec_.input_types.size() - 1 : 0;
+  if (OrtStatusPtr status = api.ShapeInferContext_GetInputTypeShape(context, like, &input))
     return status;
   size_t rank = 0;
   if (OrtStatusPtr status = api.GetDimensionsCount(input, &rank)) return status;
@@ -136,6 +139,7 @@ const std::vector<std::unique_ptr<Operator>>& BitpressOperators() {
     std::vector<OperatorSpec> specs;
     AddBitpressOperators(specs);
     AddProductOperators(specs);
+    AddConvolutionOperators(specs);
     AddSaturationOperator(specs);
     return MakeOperators(std::move(specs));
   }();

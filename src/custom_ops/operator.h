@@ -43,6 +43,8 @@ inline constexpr int kFloatOutput = -1;
 enum class ShapeRule {
   kInput0,   // as input 0
   kProduct,  // as input 0, but the last dimension is that of the last input, a vector
+  kLastInput,
+  kUnknown,
 };
 
 struct OperatorSpec {
@@ -95,6 +97,7 @@ void AddExtendedOperators(const QuarkNames& names, std::vector<OperatorSpec>& sp
 void AddUnsupportedOperators(const QuarkNames& names, std::vector<OperatorSpec>& specs);
 void AddBitpressOperators(std::vector<OperatorSpec>& specs);
 void AddProductOperators(std::vector<OperatorSpec>& specs);
+void AddConvolutionOperators(std::vector<OperatorSpec>& specs);
 void AddSaturationOperator(std::vector<OperatorSpec>& specs);
 
 }  // namespace bitpress::custom_ops

@@ -1,6 +1,5 @@
 // Matrix products with a packed weight, bitpress.MatMul_<format>: straight from the codes of the
 // weight, which is arranged for the kernels once, when the session starts.
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,8 +9,8 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "custom_ops/operator.h"
+#include "custom_ops/packed_inputs.h"
 #include "formats/block_products.h"
-#include "formats/packed_tensor.h"
 #include "formats/parameters.h"
 #include "kernels/block_products.h"
 #include "ort/kernels.h"
@@ -21,22 +20,10 @@ namespace {
 
 using formats::FormatSpec;
 
-size_t NumParts(const FormatSpec& spec) {
-  const bool has_shifts = spec.sub_block_size > 0 && spec.sub_block_shift_bits > 0;
-  return has_shifts ? 3 : 2;
-}
-
 // Returns how the columns of a weight lie, from the attributes of its product.
-kernels::ColumnsView ViewOf(const NodeInfo& node) {
-  const std::vector<int64_t> blocks = node.Ints("blocks"), perm = node.Ints("perm");
-  if (blocks.size() != 4 || std::ranges::any_of(blocks, [](int64_t n) { return n < 1; })) {
-    Fail(ErrorCode::kInvalidModel, "attribute blocks must have four positive numbers");
-  }
-  constexpr int64_t kMost = int64_t{1} << 40;
-  if (blocks[1] > kMost / blocks[2]) {
-    Fail(ErrorCode::kInvalidModel, "attribute blocks is too large");
-  }
-  kernels::ColumnsView view{blocks[0], blocks[1] * blocks[2], blocks[3], false};
+kernels::ColumnsView ViewOf(const NodeInfo& node, const PackedInputs& weight) {
+  const std::vector<int64_t> perm = node.Ints("perm");
+  kernels::ColumnsView view{weight.outer, weight.axis, weight.inner, false};
   if (perm == std::vector<int64_t>{0, 1} && view.outer == 1) {
     view.are_inner = true;
   } else if (perm != std::vector<int64_t>{1, 0} || view.inner != 1) {
@@ -45,37 +32,11 @@ kernels::ColumnsView ViewOf(const NodeInfo& node) {
   return view;
 }
 
-// Returns the bytes of a part of a weight, whose elements are bytes.
-std::span<const uint8_t> BytesOf(const Ort::ConstValue& value) {
-  return {static_cast<const uint8_t*>(value.GetTensorRawData()),
-          value.GetTensorTypeAndShapeInfo().GetElementCount()};
-}
-
-// Returns the types of codes, which are bytes, in models of old and of new operator sets.
-std::vector<ONNXTensorElementDataType> CodeTypes(const FormatSpec& spec) {
-  switch (spec.onnx_type) {
-    case DataType::kFloat8E4M3FN:
-      return {ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E4M3FN};
-    case DataType::kFloat8E5M2:
-      return {ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E5M2};
-    case DataType::kInt8:
-      return {ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8};
-    default:
-      return {ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8};
-  }
-}
-
 kernels::ProductPanels MakePanels(const NodeInfo& node, const FormatSpec& spec) {
-  std::vector<Ort::ConstValue> parts;
-  for (size_t i = 0; i < NumParts(spec); ++i) parts.push_back(node.ConstantInput(1 + i));
-  formats::PackedView packed;
-  packed.codes = BytesOf(parts[0]);
-  packed.scales = BytesOf(parts[1]);
-  if (parts.size() > 2) packed.shifts = BytesOf(parts[2]);
+  const PackedInputs weight(node, spec);
   // The threads end here, as ONNX Runtime unloads this library with its last session.
-  constexpr size_t kFewBytes = size_t{1} << 16;
-  ThreadPool pool(packed.codes.size() > kFewBytes ? 0 : 1);
-  return kernels::ProductPanels(spec, ViewOf(node), packed, pool);
+  ThreadPool pool(weight.num_threads());
+  return kernels::ProductPanels(spec, ViewOf(node, weight), weight.view, pool);
 }
 
 class ProductKernel : public OperatorKernel {

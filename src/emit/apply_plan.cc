@@ -161,12 +161,6 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
                          return report.native.num_nodes > 0;
                        }});
   }
-  if (options.target == Target::kBitpress) {
-    passes.Run(model, {.name = "use-product-operators", .run = [&](graph::Model& changed) {
-                         report.native = UseProductOperators(changed);
-                         return report.native.num_nodes > 0;
-                       }});
-  }
   if (options.form == IntegerForm::kQOperator) {
     passes.Run(model, {.name = "use-integer-operators", .run = [&](graph::Model& changed) {
                          report.integer = UseIntegerOperators(changed);
@@ -177,6 +171,12 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
     passes.Run(model, {.name = "add-portable-functions", .run = [&](graph::Model& changed) {
                          report.portable = AddPortableFunctions(changed);
                          return report.portable.is_changed;
+                       }});
+  }
+  if (options.target == Target::kBitpress) {
+    passes.Run(model, {.name = "use-product-operators", .run = [&](graph::Model& changed) {
+                         report.native = UseProductOperators(changed);
+                         return report.native.num_nodes > 0;
                        }});
   }
   passes.Run(

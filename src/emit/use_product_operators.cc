@@ -7,6 +7,7 @@
 
 #include "emit/integer_codes.h"
 #include "emit/matrix_products.h"
+#include "emit/packed_convolutions.h"
 #include "emit/portable_functions.h"
 #include "formats/block_products.h"
 #include "graph/clean_up.h"
@@ -46,7 +47,11 @@ class Rewriter {
     std::string why;
     for (const Use& use : model_.AllUses(value)) {
       const std::string why_not = WhyNot(use, weight);
-      if (why_not.empty()) {
+      if (why_not.empty() && IsStandardOp(use.node, "Conv")) {
+        ReplaceConvolution(model_, unpack, weight, use.node,
+                           [this](int64_t count) { return Zeros(count); });
+        ++result_.num_nodes;
+      } else if (why_not.empty()) {
         Replace(unpack, weight, use.node);
         ++result_.num_nodes;
       } else {
@@ -62,6 +67,7 @@ class Rewriter {
   }
 
   std::string WhyNot(const Use& use, const weights::PackedWeight& weight) const {
+    if (IsStandardOp(use.node, "Conv")) return WhyNoPackedConvolution(model_, use, weight);
     if (!IsStandardOp(use.node, "MatMul") && !IsStandardOp(use.node, "Gemm")) {
       return fmt::format("{} reads it", use.node.op_type());
     }

@@ -1,7 +1,8 @@
-// Replaces matrix products with packed weights by our operators that compute straight from the
-// codes (pass use-product-operators). ApplyPlan runs it for Target::kBitpress. Each is a node
-// bitpress.MatMul_<format> with a model-local function (weights/product_nodes.h), so that the model
-// still runs without our library, which then decodes the weight when it is loaded.
+// Replaces matrix products and convolutions with packed weights by our operators that compute
+// straight from the codes (pass use-product-operators). ApplyPlan runs it for Target::kBitpress.
+// Each is a node bitpress.MatMul_<format> or bitpress.Conv_<format>_by_<input format> with a
+// model-local function (weights/product_nodes.h, convolution_nodes.h), so that the model still runs
+// without our library: then it decodes the weight when it is loaded.
 #pragma once
 
 #include "emit/use_native_operators.h"
@@ -13,6 +14,8 @@ namespace bitpress::emit {
 // A not transposed, and a vector or nothing added, whose weight has its blocks along the sums. An
 // Add of one number a column behind a MatMul becomes the bias. If one of our quantizers gives the
 // left matrix, with blocks along the sums, too, the product multiplies its elements as integers.
+// Convolutions: packed_convolutions.h. The functions of convolutions call those of our quantizers,
+// which AddPortableFunctions adds before.
 // `omissions` has the weights that other nodes read.
 NativeOperators UseProductOperators(graph::Model& model);
 

@@ -32,7 +32,7 @@ std::string WhyNoProduct(const ProductFormats& formats) {
   if (formats.rows->block_size != columns.block_size) {
     return fmt::format("blocks of {} and of {}", formats.rows->block_size, columns.block_size);
   }
-  constexpr double kMostSum = 1U << 31U;
+  constexpr double kMostSum = 1U << 22U;  // kernels need sums that float32 holds twice over
   const double largest = (units->largest + 1.0) * (BlockUnitsOf(*formats.rows)->largest + 1.0);
   return largest * columns.block_size < kMostSum ? ""
                                                  : fmt::format("blocks of {}", columns.block_size);

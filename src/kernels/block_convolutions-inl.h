@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "kernels/convolution_task.h"
 #include "kernels/product_codes-inl.h"
@@ -55,20 +56,84 @@ HWY_INLINE void AddPieces(const uint8_t* codes, size_t code_stride,
   if constexpr (kIsBytes) words.Finish(block);
 }
 
-// Writes the sums of output channels for positions [at, at + lanes * kVectors) of a tile to `sums`,
-// a strip apart. kPieces is the usual number of pieces of a block, 0 if that is no constant.
+// Returns the index of the first output of a channel.
+HWY_INLINE size_t PlaneOf(const ConvolutionTask& task, size_t output) {
+  const auto outputs = static_cast<size_t>(task.weights->shape().outputs);
+  return (task.tile->image * outputs + output) * task.output_size;
+}
+
+// What comes behind the sums of one output channel.
+struct Finish {
+  HWY_INLINE Finish(const ConvolutionOutput& end, size_t output)
+      : bias(hn::Set(kDf, end.bias[output])),
+        least(hn::Set(kDf, end.least)),
+        largest(hn::Set(kDf, end.largest)) {}
+
+  // Of NaN and a limit the processor returns its second operand, and so for zeros.
+  HWY_INLINE VF Limited(VF sum) const { return hn::Min(largest, hn::Max(least, sum)); }
+
+  // Writes the first `count` outputs of a vector of sums. `other` is null or added.
+  HWY_INLINE void Write(VF sum, const float* other, float* to, size_t count) const {
+    sum = hn::Add(sum, bias);
+    if (HWY_LIKELY(count >= kLanes)) {
+      if (other != nullptr) sum = hn::Add(sum, hn::LoadU(kDf, other));
+      return hn::StoreU(Limited(sum), kDf, to);
+    }
+#if HWY_TARGET <= HWY_AVX2
+    const auto first = hn::FirstN(kDf, count);
+    if (other != nullptr) sum = hn::Add(sum, hn::MaskedLoad(first, kDf, other));
+    hn::BlendedStore(Limited(sum), first, kDf, to);
+#else
+    HWY_ALIGN float buffer[kLanes] = {};
+    if (other != nullptr) {
+      std::memcpy(buffer, other, count * sizeof(float));
+      sum = hn::Add(sum, hn::Load(kDf, buffer));
+    }
+    hn::Store(Limited(sum), kDf, buffer);
+    std::memcpy(to, buffer, count * sizeof(float));
+#endif
+  }
+  // Writes whole vectors of sums.
+  template <size_t kVectors>
+  HWY_INLINE void WriteAll(const VF (&sums)[kVectors], const float* other, float* to) const {
+    for (size_t v = 0; v < kVectors; ++v) {
+      VF sum = hn::Add(sums[v], bias);
+      if (other != nullptr) sum = hn::Add(sum, hn::LoadU(kDf, other + v * kLanes));
+      hn::StoreU(Limited(sum), kDf, to + v * kLanes);
+    }
+  }
+
+  VF bias, least, largest;
+};
+
+// Where the sums of vectors of positions go: to the outputs from `index` on of each plane, `count`
+// of them, or to `sums`, a strip apart for each output channel.
+struct Target {
+  size_t index = 0, count = 0;
+  float* sums = nullptr;
+
+  HWY_INLINE Target Behind(size_t vectors) const {
+    const size_t positions = vectors * kLanes;
+    if (sums != nullptr) return {0, 0, sums + positions};
+    return {index + positions, count > positions ? count - positions : 0, nullptr};
+  }
+};
+
+// Sums output channels for positions [at, at + lanes * kVectors) of a tile. kPieces is the usual
+// number of pieces of a block, 0 if that is no constant.
 template <bool kIsBytes, size_t kPieces, size_t kOutputs, size_t kVectors>
-HWY_INLINE void SumWhole(const ConvolutionTask& task, size_t output, size_t at, float* sums) {
+HWY_INLINE void SumWhole(const ConvolutionTask& task, size_t output, size_t at,
+                         const Target& target) {
   const ConvolutionWeights& weights = *task.weights;
   const ConvolutionTile& tile = *task.tile;
   const size_t code_stride = 4 * tile.stored;
   const int32_t* pieces[kOutputs];
-  const int32_t* corrections[kOutputs];
+  const int32_t* starts[kOutputs];
   const float* units[kOutputs];
   VF values[kOutputs][kVectors];
   for (size_t r = 0; r < kOutputs; ++r) {
     pieces[r] = weights.pieces(output + r);
-    corrections[r] = weights.corrections(output + r);
+    starts[r] = weights.starts(output + r);
     units[r] = weights.units(output + r);
     for (size_t v = 0; v < kVectors; ++v) values[r][v] = hn::Zero(kDf);
   }
@@ -76,9 +141,9 @@ HWY_INLINE void SumWhole(const ConvolutionTask& task, size_t output, size_t at, 
   for (size_t b = 0; b < blocks.size(); ++b) {
     VI block[kOutputs][kVectors];
     for (size_t r = 0; r < kOutputs; ++r) {
-      for (size_t v = 0; v < kVectors; ++v) block[r][v] = hn::Set(kDi, corrections[r][b]);
+      for (size_t v = 0; v < kVectors; ++v) block[r][v] = hn::Set(kDi, starts[r][b]);
     }
-    const uint8_t* const codes = tile.codes.data() + blocks[b].codes + 4 * at;
+    const uint8_t* const codes = tile.codes + blocks[b].codes + 4 * at;
     const size_t count = blocks[b].pieces;
     if (kPieces > 0 && count == kPieces &&
         (BITPRESS_PRODUCTS_WITH_DOT || !kIsBytes || kPieces <= weights.pieces_in_words())) {
@@ -92,79 +157,40 @@ HWY_INLINE void SumWhole(const ConvolutionTask& task, size_t output, size_t at, 
       }
     }
     for (size_t r = 0; r < kOutputs; ++r) pieces[r] += count;
-    const uint8_t* const column_units = tile.units.data() + blocks[b].units + at;
+    const uint8_t* const column_units = tile.units + blocks[b].units + at;
     for (size_t v = 0; v < kVectors; ++v) {
       const auto exponents =
           hn::PromoteTo(kDi, hn::LoadU(kBytesOfLanes, column_units + v * kLanes));
-      const VF unit = hn::BitCast(kDf, hn::ShiftLeft<23>(exponents));
+      const WholeSums times_unit(hn::BitCast(kDf, hn::ShiftLeft<23>(exponents)));
       for (size_t r = 0; r < kOutputs; ++r) {
-        const VF scaled = hn::Mul(hn::ConvertTo(kDf, block[r][v]), unit);
+        const VF scaled = times_unit(block[r][v]);
         values[r][v] = FusedMulAdd(scaled, hn::Set(kDf, units[r][b]), values[r][v]);
       }
     }
   }
-  for (size_t r = 0; r < kOutputs; ++r) {
-    for (size_t v = 0; v < kVectors; ++v) {
-      hn::StoreU(values[r][v], kDf, sums + r * kStripPositions + v * kLanes);
-    }
-  }
-}
-
-// Does the same for products of floats. The channels of the outputs' group begin at `values`.
-template <size_t kOutputs, size_t kVectors>
-HWY_INLINE void SumFloats(const ConvolutionTask& task, const float* values, size_t output,
-                          float* sums) {
-  const ConvolutionWeights& weights = *task.weights;
-  const float* factors[kOutputs];
-  VF sum[kOutputs][kVectors];
-  for (size_t r = 0; r < kOutputs; ++r) {
-    factors[r] = weights.values(output + r);
-    for (size_t v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(kDf);
-  }
-  for (size_t k = 0; k < weights.depth(); ++k) {
-    VF columns[kVectors];
-    for (size_t v = 0; v < kVectors; ++v) {
-      columns[v] = hn::LoadU(kDf, values + task.offsets[k] + v * kLanes);
-    }
+  if (target.sums != nullptr) {
     for (size_t r = 0; r < kOutputs; ++r) {
-      const VF factor = hn::Set(kDf, factors[r][k]);
       for (size_t v = 0; v < kVectors; ++v) {
-        sum[r][v] = FusedMulAdd(columns[v], factor, sum[r][v]);
+        hn::StoreU(values[r][v], kDf, target.sums + r * kStripPositions + v * kLanes);
       }
     }
+    return;
   }
+  const ConvolutionOutput& end = *task.output;
+  const bool is_all = target.count >= kVectors * kLanes;
   for (size_t r = 0; r < kOutputs; ++r) {
-    for (size_t v = 0; v < kVectors; ++v) {
-      hn::StoreU(sum[r][v], kDf, sums + r * kStripPositions + v * kLanes);
+    const Finish finish(end, output + r);
+    const size_t to = PlaneOf(task, output + r) + target.index;
+    const float* const other = end.other != nullptr ? end.other + to : nullptr;
+    if (HWY_LIKELY(is_all)) {
+      finish.WriteAll(values[r], other, end.data + to);
+      continue;
+    }
+    for (size_t v = 0; v < kVectors && v * kLanes < target.count; ++v) {
+      finish.Write(values[r][v], other != nullptr ? other + v * kLanes : nullptr,
+                   end.data + to + v * kLanes, target.count - v * kLanes);
     }
   }
-}
-
-// Adds what comes behind the sums of one output channel, and writes the outputs of a run. There are
-// numbers behind the run's sums to the end of a vector.
-HWY_INLINE void FinishRun(const ConvolutionOutput& end, float bias, const float* sums,
-                          const float* other, float* to, size_t count) {
-  const VF add = hn::Set(kDf, bias);
-  const VF least = hn::Set(kDf, end.least), largest = hn::Set(kDf, end.largest);
-  const auto finish = [&](VF sum, VF more) {
-    if (end.bias != nullptr) sum = hn::Add(sum, add);
-    if (other != nullptr) sum = hn::Add(sum, more);
-    // NaN stays: comparisons with it are false.
-    sum = hn::IfThenElse(hn::Lt(sum, least), least, sum);
-    return hn::IfThenElse(hn::Gt(sum, largest), largest, sum);
-  };
-  size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    const VF more = other != nullptr ? hn::LoadU(kDf, other + i) : hn::Zero(kDf);
-    hn::StoreU(finish(hn::LoadU(kDf, sums + i), more), kDf, to + i);
-  }
-  if (i == count) return;
-  // Sums behind the run are there, the other tensor's may not be.
-  const size_t left = (count - i) * sizeof(float);
-  HWY_ALIGN float buffer[kLanes] = {};
-  if (other != nullptr) std::memcpy(buffer, other + i, left);
-  hn::Store(finish(hn::LoadU(kDf, sums + i), hn::Load(kDf, buffer)), kDf, buffer);
-  std::memcpy(to + i, buffer, left);
 }
 
 // Writes the outputs of a strip, the sums of `count` output channels from `output` on.
@@ -172,53 +198,57 @@ HWY_INLINE void FinishStrip(const ConvolutionTask& task, size_t output, size_t c
                             const PlaneGrid::Run* run, const PlaneGrid::Run* runs_end,
                             const float* sums) {
   const ConvolutionOutput& end = *task.output;
-  const auto outputs = static_cast<size_t>(task.weights->shape().outputs);
   for (size_t r = 0; r < count; ++r) {
-    const size_t plane = (task.tile->image * outputs + output + r) * task.output_size;
-    const float bias = end.bias != nullptr ? end.bias[output + r] : 0.0F;
+    const size_t plane = PlaneOf(task, output + r);
+    const Finish finish(end, output + r);
     for (const PlaneGrid::Run* at = run; at != runs_end; ++at) {
-      const size_t to = plane + at->index;
-      FinishRun(end, bias, sums + r * kStripPositions + at->position - strip,
-                end.other != nullptr ? end.other + to : nullptr, end.data + to, at->count);
+      const float* const from = sums + r * kStripPositions + at->position - strip;
+      for (size_t i = 0; i < at->count; i += kLanes) {
+        const size_t to = plane + at->index + i;
+        finish.Write(hn::LoadU(kDf, from + i), end.other != nullptr ? end.other + to : nullptr,
+                     end.data + to, at->count - i);
+      }
     }
   }
 }
 
-// Sums and writes all strips of a tile for kOutputs output channels. sum(at, vectors, sums) writes
-// the sums of some vectors.
-template <size_t kOutputs, class Function>
-HWY_INLINE void ForEachStrip(const ConvolutionTask& task, size_t output, Function&& sum) {
+// Sums a strip, whose first position is `at` in the tile.
+template <bool kIsBytes, size_t kPieces, size_t kOutputs>
+HWY_INLINE void SumStrip(const ConvolutionTask& task, size_t output, size_t at, size_t vectors,
+                         Target target) {
+  const auto sum = [&]<size_t kVectors>() HWY_ATTR {
+    for (; vectors >= kVectors; vectors -= kVectors) {
+      SumWhole<kIsBytes, kPieces, kOutputs, kVectors>(task, output, at, target);
+      at += kVectors * kLanes;
+      target = target.Behind(kVectors);
+    }
+  };
+  sum.template operator()<kSumVectors>();
+  if constexpr (kSumVectors > 2) sum.template operator()<2>();
+  sum.template operator()<1>();
+}
+
+// Sums and writes all strips of a tile for kOutputs output channels.
+template <bool kIsBytes, size_t kPieces, size_t kOutputs>
+void WholeOutputs(const ConvolutionTask& task, size_t output) {
   const ConvolutionTile& tile = *task.tile;
   HWY_ALIGN float sums[kOutputs * kStripPositions + kLanes];
   const PlaneGrid::Run* run = tile.runs.data();
   const PlaneGrid::Run* const last = run + tile.runs.size();
   for (size_t strip = tile.begin; strip < tile.end; strip += kStripPositions) {
-    const size_t positions = std::min(kStripPositions, tile.end - strip);
-    sum(strip - tile.begin, (positions + kLanes - 1) / kLanes, sums);
     const PlaneGrid::Run* next = run;
     while (next != last && next->position < strip + kStripPositions) ++next;
-    FinishStrip(task, output, kOutputs, strip, run, next, sums);
+    const size_t vectors = (std::min(kStripPositions, tile.end - strip) + kLanes - 1) / kLanes;
+    if (next == run + 1 && run->position == strip) {
+      SumStrip<kIsBytes, kPieces, kOutputs>(task, output, strip - tile.begin, vectors,
+                                            {run->index, run->count, nullptr});
+    } else if (next != run) {
+      SumStrip<kIsBytes, kPieces, kOutputs>(task, output, strip - tile.begin, vectors,
+                                            {0, 0, sums});
+      FinishStrip(task, output, kOutputs, strip, run, next, sums);
+    }
     run = next;
   }
-}
-
-template <bool kIsBytes, size_t kPieces, size_t kOutputs>
-void WholeOutputs(const ConvolutionTask& task, size_t output) {
-  ForEachStrip<kOutputs>(task, output, [&](size_t at, size_t vectors, float* sums) {
-    size_t v = 0;
-    for (; v + kSumVectors <= vectors; v += kSumVectors) {
-      SumWhole<kIsBytes, kPieces, kOutputs, kSumVectors>(task, output, at + v * kLanes,
-                                                         sums + v * kLanes);
-    }
-    if constexpr (kSumVectors > 2) {
-      for (; v + 2 <= vectors; v += 2) {
-        SumWhole<kIsBytes, kPieces, kOutputs, 2>(task, output, at + v * kLanes, sums + v * kLanes);
-      }
-    }
-    for (; v < vectors; ++v) {
-      SumWhole<kIsBytes, kPieces, kOutputs, 1>(task, output, at + v * kLanes, sums + v * kLanes);
-    }
-  });
 }
 
 template <bool kIsBytes, size_t kPieces>
@@ -256,34 +286,82 @@ void ConvolveWhole(const ConvolutionTask& task) {
 }
 
 #if !BITPRESS_PRODUCTS_WITH_DOT
+// Writes kOutputs output channels for kVectors vectors of outputs, the products of floats. The
+// channels of the outputs' group begin at `values`.
+template <size_t kOutputs, size_t kVectors>
+HWY_INLINE void FloatVectors(const ConvolutionTask& task, const float* values, size_t output,
+                             const PlaneGrid::Run* vectors) {
+  const ConvolutionWeights& weights = *task.weights;
+  const float* from[kVectors];
+  for (size_t v = 0; v < kVectors; ++v) from[v] = values + vectors[v].position - task.tile->begin;
+  const float* factors[kOutputs];
+  VF sum[kOutputs][kVectors];
+  for (size_t r = 0; r < kOutputs; ++r) {
+    factors[r] = weights.values(output + r);
+    for (size_t v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(kDf);
+  }
+  for (size_t k = 0; k < weights.depth(); ++k) {
+    const size_t offset = task.offsets[k];
+    VF columns[kVectors];
+    for (size_t v = 0; v < kVectors; ++v) columns[v] = hn::LoadU(kDf, from[v] + offset);
+    for (size_t r = 0; r < kOutputs; ++r) {
+      const VF factor = hn::Set(kDf, factors[r][k]);
+      for (size_t v = 0; v < kVectors; ++v) {
+        sum[r][v] = FusedMulAdd(columns[v], factor, sum[r][v]);
+      }
+    }
+  }
+  const ConvolutionOutput& end = *task.output;
+  for (size_t r = 0; r < kOutputs; ++r) {
+    const size_t plane = PlaneOf(task, output + r);
+    const Finish finish(end, output + r);
+    for (size_t v = 0; v < kVectors; ++v) {
+      const size_t to = plane + vectors[v].index;
+      finish.Write(sum[r][v], end.other != nullptr ? end.other + to : nullptr, end.data + to,
+                   vectors[v].count);
+    }
+  }
+}
+
 template <size_t kOutputs>
-void FloatOutputs(const ConvolutionTask& task, size_t output) {
+void FloatOutputs(const ConvolutionTask& task, size_t output,
+                  const std::vector<PlaneGrid::Run>& vectors) {
   const formats::ConvolutionShape& shape = task.weights->shape();
   const size_t group = output / static_cast<size_t>(shape.outputs_of_group());
   const size_t channel = group * static_cast<size_t>(shape.channels_of_group());
   const float* const values =
-      task.tile->values.data() + (channel - task.first_channel) * task.channel_floats;
-  ForEachStrip<kOutputs>(task, output, [&](size_t at, size_t vectors, float* sums) {
-    size_t v = 0;
-    for (; v + kSumVectors <= vectors; v += kSumVectors) {
-      SumFloats<kOutputs, kSumVectors>(task, values + at + v * kLanes, output, sums + v * kLanes);
+      task.tile->values + (channel - task.first_channel) * task.channel_floats;
+  // Enough sums to hide the latency of their multiply-adds.
+  constexpr size_t kVectors = kOutputs == 1 ? 8 : 4;
+  size_t v = 0;
+  for (; v + kVectors <= vectors.size(); v += kVectors) {
+    FloatVectors<kOutputs, kVectors>(task, values, output, &vectors[v]);
+  }
+  if constexpr (kVectors > 2) {
+    for (; v + 2 <= vectors.size(); v += 2) {
+      FloatVectors<kOutputs, 2>(task, values, output, &vectors[v]);
     }
-    for (; v < vectors; ++v) {
-      SumFloats<kOutputs, 1>(task, values + at + v * kLanes, output, sums + v * kLanes);
-    }
-  });
+  }
+  for (; v < vectors.size(); ++v) FloatVectors<kOutputs, 1>(task, values, output, &vectors[v]);
 }
 
 void ConvolveFloats(const ConvolutionTask& task) {
+  std::vector<PlaneGrid::Run> vectors;
+  for (const PlaneGrid::Run& run : task.tile->runs) {
+    for (size_t i = 0; i < run.count; i += kLanes) {
+      vectors.push_back({run.position + i, run.index + i, std::min(kLanes, run.count - i)});
+    }
+  }
   const auto in_group = static_cast<size_t>(task.weights->shape().outputs_of_group());
+  constexpr size_t kFloatOutputs = kParts == 1 ? 4 : 2;
   for (size_t output = task.output_begin; output < task.output_end;) {
     // Outputs of one group read the same values.
     const size_t left = std::min(task.output_end, (output / in_group + 1) * in_group) - output;
-    if (left >= 4) {
-      FloatOutputs<4>(task, output);
-      output += 4;
+    if (left >= kFloatOutputs) {
+      FloatOutputs<kFloatOutputs>(task, output, vectors);
+      output += kFloatOutputs;
     } else {
-      FloatOutputs<1>(task, output);
+      FloatOutputs<1>(task, output, vectors);
       output += 1;
     }
   }

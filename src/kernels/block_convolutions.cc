@@ -42,7 +42,7 @@ constexpr ConvolutionKernel kWholeTable[] = BITPRESS_DISPATCH_TABLE(ConvolveWhol
 constexpr ConvolutionKernel kFloatsTable[] = BITPRESS_DISPATCH_TABLE(ConvolveFloats);
 
 // Columns that are quantized at a time: their floats stay in the first-level cache.
-constexpr size_t kColumns = 64;
+constexpr size_t kColumns = 128;
 // The bytes of a tile, which stay in the second-level cache.
 constexpr size_t kTileBytes = size_t{1} << 17;
 constexpr size_t kMostPositions = size_t{1} << 12;
@@ -72,7 +72,8 @@ BlockConvolution::BlockConvolution(const ConvolutionWeights& weights, int64_t im
       quantizer_(weights.input_format(), 1, weights.input_format().block_size, kColumns) {
   if (grid_.num_positions() == 0 || images == 0) return;
   weights.is_whole() ? PlanWhole() : PlanFloats();
-  // Strides of powers of two would put many pieces into one set of the cache.
+  // There is room for what reading writes behind. (Strides of powers of two would also put many
+  // pieces into one set of the cache.)
   stored_ =
       RoundUp(RoundUp(tile_positions_, kPanelColumns) + grid_.reach(), kColumns) + kPanelColumns;
   tiles_per_image_ = CeilDivide(grid_.num_positions(), tile_positions_);
@@ -104,7 +105,7 @@ BlockConvolution::BlockConvolution(const ConvolutionWeights& weights, int64_t im
   chunks_ = CeilDivide(static_cast<size_t>(shape_.outputs), outputs_per_chunk_);
   for (size_t i = 0; i < num_tiles_; ++i) {
     shared_.push_back(TileOf(i));
-    AllocateCodes(shared_.back());
+    shared_scratch_.push_back(AllocateCodes(shared_.back()));
   }
 }
 
@@ -125,11 +126,12 @@ void BlockConvolution::PlanFloats() {
   const size_t channels = std::min(std::lcm(block, of_group), static_cast<size_t>(shape_.channels));
   groups_per_chunk_ = channels / of_group;
   chunks_ = CeilDivide(static_cast<size_t>(shape_.groups), groups_per_chunk_);
+  // Tiles are whole rows. One reads rows twice that are in reach of the one before it.
   const size_t bytes = channels * grid_.num_phases() * sizeof(float);
-  const size_t wanted = std::max(2 * kTileBytes / bytes, 4 * grid_.reach());
-  tile_positions_ =
-      std::min(RoundUp(std::clamp(wanted, kStripPositions, kMostPositions), kStripPositions),
-               RoundUp(grid_.num_positions(), kStripPositions));
+  const size_t wanted = std::max(4 * kTileBytes / bytes, 4 * grid_.reach());
+  const size_t rows = std::max<size_t>(1, wanted / grid_.pitch());
+  const size_t all_rows = CeilDivide(grid_.num_positions(), grid_.pitch());
+  tile_positions_ = std::min(rows, all_rows) * grid_.pitch();
 }
 
 const float* BlockConvolution::Plane(size_t image, size_t channel) const {
@@ -142,53 +144,94 @@ ConvolutionTile BlockConvolution::TileOf(size_t index) const {
   tile.begin = index % tiles_per_image_ * tile_positions_;
   tile.end = std::min(tile.begin + tile_positions_, grid_.num_positions());
   tile.stored = stored_;
-  for (size_t strip = tile.begin; strip < tile.end; strip += kStripPositions) {
-    grid_.ForEachRun(strip, std::min(strip + kStripPositions, tile.end),
+  const size_t step = weights_.is_whole() ? kStripPositions : tile_positions_;
+  for (size_t strip = tile.begin; strip < tile.end; strip += step) {
+    grid_.ForEachRun(strip, std::min(strip + step, tile.end),
                      [&](const PlaneGrid::Run& run) { tile.runs.push_back(run); });
   }
   return tile;
 }
 
-void BlockConvolution::AllocateCodes(ConvolutionTile& tile) const {
-  tile.codes.resize(grid_.num_phases() * block_codes_.back());
-  tile.units.resize(grid_.num_phases() * weights_.blocks_per_segment() * stored_);
+Scratch BlockConvolution::AllocateCodes(ConvolutionTile& tile) const {
+  const size_t codes = grid_.num_phases() * block_codes_.back();
+  const size_t units = grid_.num_phases() * weights_.blocks_per_segment() * stored_;
+  Scratch scratch(codes + units);
+  tile.codes = scratch.data<uint8_t>();
+  tile.units = tile.codes + codes;
+  return scratch;
 }
 
 void BlockConvolution::QuantizeCodes(ConvolutionTile& tile, size_t phase, size_t block) const {
   const size_t first = block * weights_.block_size(), count = weights_.channels_of(block);
-  const size_t pieces = weights_.pieces_of(block);
-  const size_t padded = pieces * ElementsOfPiece(weights_.form());
+  ColumnCodes out{weights_.pieces_of(block), weights_.form(), weights_.offset(), nullptr,
+                  4 * stored_,               nullptr,         &has_large_unit_};
+  const auto quantize = [&](const float* values, size_t at, size_t columns, size_t stride) {
+    out.codes = tile.codes + phase * block_codes_.back() + block_codes_[block] + 4 * at;
+    out.units =
+        tile.units + (phase * weights_.blocks_per_segment() + block) * stored_ + at;
+    quantizer_.RunColumnCodes(values, count, columns, stride, out);
+  };
+  if (grid_.has_the_input()) {
+    quantize(Plane(tile.image, first) + tile.begin, 0, tile.end - tile.begin, grid_.input_size());
+    return;
+  }
   const size_t needed = RoundUp(tile.end - tile.begin, kPanelColumns) + grid_.reach();
-  std::vector<float> values(padded * kColumns);
+  const Scratch scratch((count * kColumns + kMostBehind) * sizeof(float));
+  float* const values = scratch.data<float>();
   for (size_t at = 0; at < needed; at += kColumns) {
-    const size_t columns = std::min(kColumns, stored_ - at);
+    const size_t columns = std::min(kColumns, needed - at);
     for (size_t c = 0; c < count; ++c) {
       grid_.Read(Plane(tile.image, first + c), phase, tile.begin + at, columns,
-                 values.data() + c * kColumns);
+                 values + c * kColumns);
     }
-    quantizer_.RunColumns(values.data(), values.data(), count, columns, kColumns);
-    TakeColumns(
-        weights_.input_rule(),
-        {values.data(), kColumns, columns, pieces, weights_.form(), weights_.offset(),
-         tile.codes.data() + phase * block_codes_.back() + block_codes_[block] + 4 * at,
-         4 * stored_,
-         tile.units.data() + (phase * weights_.blocks_per_segment() + block) * stored_ + at});
+    quantize(values, at, columns, kColumns);
   }
 }
 
-void BlockConvolution::QuantizeFloats(ConvolutionTile& tile, size_t channel, size_t count,
+void BlockConvolution::QuantizeFloats(const ConvolutionTile& tile, size_t channel, size_t count,
                                       float* values) const {
+  BITPRESS_DCHECK(tile.begin % grid_.pitch() == 0);
   const size_t needed = RoundUp(tile.end - tile.begin, kPanelColumns) + grid_.reach();
-  const size_t stride = grid_.num_phases() * stored_;
+  const size_t rows = std::min(CeilDivide(needed, grid_.pitch()), stored_ / grid_.pitch());
+  const size_t stride = grid_.stride_y();
+  for (size_t row = 0; row < rows * stride; ++row) QuantizeRow(tile, channel, count, row, values);
+}
+
+void BlockConvolution::QuantizeRow(const ConvolutionTile& tile, size_t channel, size_t count,
+                                   size_t row, float* values) const {
+  const size_t pitch = grid_.pitch(), pad = grid_.pad_x(), stride = grid_.stride_x();
+  const size_t channel_floats = grid_.num_phases() * stored_;
+  const size_t y = tile.begin / pitch * grid_.stride_y() + row;  // with the padding
+  const bool is_inside = y >= grid_.pad_y() && y - grid_.pad_y() < grid_.height();
+  const float* const from =
+      Plane(tile.image, channel) + (is_inside ? (y - grid_.pad_y()) * grid_.width() : 0);
+  const Scratch scratch((count * grid_.width() + kMostBehind) * sizeof(float));
+  float* quantized = nullptr;
   for (size_t phase = 0; phase < grid_.num_phases(); ++phase) {
-    for (size_t at = 0; at < needed; at += kColumns) {
-      const size_t columns = std::min(kColumns, stored_ - at);
-      float* const first = values + phase * stored_ + at;
-      for (size_t c = 0; c < count; ++c) {
-        grid_.Read(Plane(tile.image, channel + c), phase, tile.begin + at, columns,
-                   first + c * stride);
+    if (grid_.phases()[phase].row != row % grid_.stride_y()) continue;
+    float* const to = values + phase * stored_ + row / grid_.stride_y() * pitch;
+    const auto fill = [&](size_t begin, size_t end) {
+      for (size_t c = 0; c < count && begin < end; ++c) {
+        std::fill(to + c * channel_floats + begin, to + c * channel_floats + end, 0.0F);
       }
-      quantizer_.RunColumns(first, first, count, columns, stride);
+    };
+    if (!is_inside || pad >= pitch * stride) {
+      fill(0, pitch);
+    } else if (stride == 1) {
+      const size_t inside = std::min(grid_.width(), pitch - pad);
+      fill(0, pad);
+      quantizer_.RunColumns(from, grid_.input_size(), to + pad, channel_floats, count, inside);
+      fill(pad + inside, pitch);
+    } else {
+      if (quantized == nullptr) {
+        quantized = scratch.data<float>();
+        quantizer_.RunColumns(from, grid_.input_size(), quantized, grid_.width(), count,
+                              grid_.width());
+      }
+      const auto first = static_cast<ptrdiff_t>(grid_.phases()[phase].column);
+      ReadSplitRow({quantized, grid_.width(), count, grid_.width(), stride,
+                    first - static_cast<ptrdiff_t>(pad), pitch},
+                   to, channel_floats);
     }
   }
 }
@@ -212,7 +255,7 @@ void BlockConvolution::RunTask(size_t task) const {
   const size_t end = std::min(begin + outputs_per_chunk_, outputs);
   if (!shared_.empty()) return RunWhole(shared_[index], begin, end);
   ConvolutionTile tile = TileOf(index);
-  AllocateCodes(tile);
+  const Scratch scratch = AllocateCodes(tile);
   for (size_t phase = 0; phase < grid_.num_phases(); ++phase) {
     for (size_t b = 0; b < weights_.blocks_per_segment(); ++b) QuantizeCodes(tile, phase, b);
   }
@@ -228,6 +271,7 @@ void BlockConvolution::RunWhole(const ConvolutionTile& tile, size_t begin, size_
   task.output_size = grid_.output_size();
   task.output_begin = begin;
   task.output_end = end;
+  if (has_large_unit_) return ConvolveWholePortably(task);
   const size_t target = ChosenTargetIndex();
   const bool has_dot = weights_.form() == ColumnForm::kBytes && HasDotProducts();
   (has_dot ? DotConvolutionKernel(target) : kWholeTable[target])(task);
@@ -252,10 +296,11 @@ void BlockConvolution::RunFloats(size_t index, size_t chunk) const {
   task.first_channel = first_group * channels;
   task.channel_floats = grid_.num_phases() * stored_;
   const size_t end = last_group * channels;
-  tile.values.resize((end - task.first_channel) * task.channel_floats);
+  const Scratch scratch((end - task.first_channel) * task.channel_floats * sizeof(float));
+  tile.values = scratch.data<float>();
   for (size_t c = task.first_channel; c < end; c += block) {
     QuantizeFloats(tile, c, std::min(block, end - c),
-                   tile.values.data() + (c - task.first_channel) * task.channel_floats);
+                   tile.values + (c - task.first_channel) * task.channel_floats);
   }
   kFloatsTable[ChosenTargetIndex()](task);
 }

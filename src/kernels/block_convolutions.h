@@ -10,6 +10,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "kernels/convolution_weights.h"
 #include "kernels/fake_quantize.h"
 #include "kernels/plane_grid.h"
+#include "kernels/scratch.h"
 
 namespace bitpress::kernels {
 
@@ -45,8 +47,13 @@ class BlockConvolution {
   ConvolutionTile TileOf(size_t index) const;
   // Quantizes a block of channels of a tile: to codes, or to floats at `values`.
   void QuantizeCodes(ConvolutionTile& tile, size_t phase, size_t block) const;
-  void QuantizeFloats(ConvolutionTile& tile, size_t channel, size_t count, float* values) const;
-  void AllocateCodes(ConvolutionTile& tile) const;
+  void QuantizeFloats(const ConvolutionTile& tile, size_t channel, size_t count,
+                      float* values) const;
+  // Does so for one row of the input with its padding, which some phases read.
+  void QuantizeRow(const ConvolutionTile& tile, size_t channel, size_t count, size_t row,
+                   float* values) const;
+  // Returns the memory that a tile has its columns in now.
+  Scratch AllocateCodes(ConvolutionTile& tile) const;
   void RunWhole(const ConvolutionTile& tile, size_t begin, size_t end) const;
   void RunFloats(size_t tile, size_t chunk) const;
   const float* Plane(size_t image, size_t channel) const;
@@ -66,7 +73,9 @@ class BlockConvolution {
   std::vector<BlockColumns> blocks_;
   std::vector<size_t> block_codes_;  // the offsets of the codes of a phase's blocks, and their end
   std::vector<ConvolutionTile> shared_;
+  std::vector<Scratch> shared_scratch_;
   std::vector<size_t> offsets_;  // floats
+  mutable std::atomic<bool> has_large_unit_{false};  // vector code cannot multiply a tile
 };
 
 }  // namespace bitpress::kernels

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/convolution_task.h"
+#include "kernels/whole_block.h"
 
 namespace bitpress::kernels {
 namespace {
@@ -31,9 +32,9 @@ float SumWhole(const ConvolutionTask& task, size_t output, size_t at) {
   float sum = 0;
   for (size_t b = 0; b < task.blocks->size(); ++b) {
     const BlockColumns& block = (*task.blocks)[b];
-    int32_t products = weights.corrections(output)[b];
+    int32_t products = weights.starts(output)[b] - kWholeStartBits;
     for (size_t p = 0; p < block.pieces; ++p) {
-      const uint8_t* const column = tile.codes.data() + block.codes + 4 * (p * tile.stored + at);
+      const uint8_t* const column = tile.codes + block.codes + 4 * (p * tile.stored + at);
       products += MultiplyPieces(weights.form(), column, *piece++);
     }
     const uint32_t unit = tile.units[block.units + at];
@@ -48,7 +49,7 @@ float SumFloats(const ConvolutionTask& task, size_t output, size_t at) {
   const size_t group = output / static_cast<size_t>(shape.outputs_of_group());
   const size_t channel = group * static_cast<size_t>(shape.channels_of_group());
   const float* const values =
-      task.tile->values.data() + (channel - task.first_channel) * task.channel_floats + at;
+      task.tile->values + (channel - task.first_channel) * task.channel_floats + at;
   const float* const factors = task.weights->values(output);
   float sum = 0;
   for (size_t k = 0; k < task.weights->depth(); ++k) {
@@ -67,7 +68,7 @@ void ForEachOutput(const ConvolutionTask& task, Function&& sum_of) {
       for (size_t i = 0; i < run.count; ++i) {
         const size_t to = plane + run.index + i;
         float sum = sum_of(task, output, run.position + i - task.tile->begin);
-        if (end.bias != nullptr) sum += end.bias[output];
+        sum += end.bias[output];
         if (end.other != nullptr) sum += end.other[to];
         sum = sum < end.least ? end.least : sum;
         end.data[to] = sum > end.largest ? end.largest : sum;

@@ -73,16 +73,16 @@ HWY_INLINE void AddBytes(const ProductTask& task, const TileCodes& tile, size_t 
   const size_t groups_in_words = std::max<size_t>(1, task.steps_in_words * 4 / Reader::kDepth);
   const uint8_t* rows[kRows];
   const float* units[kRows];
-  const int32_t* corrections[kRows];
+  const int32_t* starts[kRows];
   for (size_t r = 0; r < kRows; ++r) {
     rows[r] = task.rows->elements(row + r) + begin * depth;
     units[r] = task.rows->units(row + r);
-    corrections[r] = task.rows->corrections(row + r);
+    starts[r] = task.rows->starts(row + r);
   }
   for (size_t b = begin; b < end; ++b) {
     VI block[kRows][kVectors];
     for (size_t r = 0; r < kRows; ++r) {
-      for (size_t v = 0; v < kVectors; ++v) block[r][v] = hn::Set(kDi, corrections[r][b]);
+      for (size_t v = 0; v < kVectors; ++v) block[r][v] = hn::Set(kDi, starts[r][b]);
     }
     const uint8_t* const codes = tile.codes + (b - begin) * tile.block_bytes;
     if (BITPRESS_PRODUCTS_WITH_DOT || groups <= groups_in_words) {
@@ -115,8 +115,8 @@ HWY_INLINE void AddWords(const ProductTask& task, const TileCodes& tile, size_t 
   for (size_t b = begin; b < end; ++b) {
     VI block[kRows][kVectors];
     for (size_t r = 0; r < kRows; ++r) {
-      const int32_t correction = task.rows->corrections(row + r)[b];
-      for (size_t v = 0; v < kVectors; ++v) block[r][v] = hn::Set(kDi, correction);
+      const int32_t start = task.rows->starts(row + r)[b];
+      for (size_t v = 0; v < kVectors; ++v) block[r][v] = hn::Set(kDi, start);
     }
     for (size_t g = 0; g < depth / Reader::kDepth; ++g) {
       HWY_UNROLL(4)

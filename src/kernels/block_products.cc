@@ -122,6 +122,8 @@ void BlockProduct::RunTask(size_t task) const {
   part.row_end = std::min(part.row_begin + rows_per_chunk_, rows_.num_rows());
   part.panel_begin = task % panel_chunks_ * panels_per_chunk_;
   part.panel_end = std::min(part.panel_begin + panels_per_chunk_, panels_.num_panels());
+  // Whole sums times such units could overflow in vector code.
+  if (rows_.form() != RowForm::kFloats && panels_.has_large_unit()) return MultiplyPortably(part);
   const ProductKernel with_dot = rows_.form() == RowForm::kBytes ? DotKernel() : nullptr;
   (with_dot != nullptr ? with_dot : kProductTable[ChosenTargetIndex()])(part);
 }

@@ -181,6 +181,25 @@ TEST_P(BlockProductsTest, EqualTheReferenceInTilesOfTheCache) {
   }
 }
 
+TEST_P(BlockProductsTest, EqualTheReferenceWithHugeUnits) {
+  for (const char* const name : {"mxint8", "mx6", "mx9"}) {
+    const FormatSpec spec = FindFormat(name);
+    const ColumnsView view{18, 64, 1, false};
+    Columns columns(spec, view, 5);
+    std::vector<float> huge = columns.values;
+    for (float& value : huge) value *= 1e22F;
+    formats::ref::FakeQuantize(spec, huge, huge, 18, 64, 1);
+    ThreadPool pool(1);
+    PackTensor(spec, 18, 64, 1, huge, columns.packed.spans(), pool);
+    const ProductPanels panels(spec, view, columns.packed.view(), pool);
+    EXPECT_TRUE(panels.has_large_unit());
+    const std::vector<float> a = Rows(spec, view.summed(), 4, 6);
+    std::vector<float> expected(size_t{4} * 18);
+    formats::ref::MultiplyBlocks({spec, spec}, view.summed(), a, huge, expected);
+    ExpectSameBits(Multiply(panels, spec, a, 4), expected);
+  }
+}
+
 TEST_P(BlockProductsTest, EmptyMatrices) {
   const FormatSpec spec = FindFormat("mx6");
   CheckAgainstReference({spec, spec}, {5, 32, 1, false}, 0);

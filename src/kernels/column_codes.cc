@@ -21,14 +21,14 @@ using VI = hn::VFromD<decltype(kDi)>;
 
 // Takes a vector of columns apart.
 template <bool kIsBytes>
-HWY_INLINE void TakeVector(const formats::BlockUnits& rule, const ColumnBlock& block,
-                           size_t column) {
+HWY_INLINE void TakeVector(const formats::BlockUnits& rule, const float* values, size_t stride,
+                           size_t column, const ColumnCodes& out) {
   constexpr size_t kElements = kIsBytes ? 4 : 2;
-  const float* const values = block.values + column;
+  values += column;
   const VI infinity = hn::Set(kDi, 0x7F800000), zero = hn::Zero(kDi);
   VI most = zero;
-  for (size_t k = 0; k < block.pieces * kElements; ++k) {
-    const VI bits = hn::BitCast(kDi, hn::LoadU(kDf, values + k * block.stride));
+  for (size_t k = 0; k < out.pieces * kElements; ++k) {
+    const VI bits = hn::BitCast(kDi, hn::LoadU(kDf, values + k * stride));
     VI magnitude = hn::And(bits, hn::Set(kDi, 0x7FFFFFFF));
     if (rule.is_twos_complement) {
       // A negative number counts one less, if it is neither -0 nor infinite.
@@ -38,7 +38,7 @@ HWY_INLINE void TakeVector(const formats::BlockUnits& rule, const ColumnBlock& b
     }
     most = hn::Max(most, magnitude);
   }
-  // The rule is that of BlockScale in whole_block.h.
+  // The rule is that of BlockScale in whole_out.h.
   const VI exponent = hn::ShiftRight<23>(most);
   const VI above = hn::Sub(exponent, hn::Set(kDi, rule.top));
   const auto is_nan = hn::Eq(exponent, hn::Set(kDi, 255));
@@ -52,11 +52,11 @@ HWY_INLINE void TakeVector(const formats::BlockUnits& rule, const ColumnBlock& b
   const VF inverse = hn::BitCast(kDf, inverse_bits);
   const auto number = [&](size_t k) {
     const VF value =
-        hn::IfThenElseZero(hn::RebindMask(kDf, is_used), hn::LoadU(kDf, values + k * block.stride));
+        hn::IfThenElseZero(hn::RebindMask(kDf, is_used), hn::LoadU(kDf, values + k * stride));
     return hn::NearestInt(hn::Mul(value, inverse));
   };
-  const VI offset = hn::Set(kDi, block.offset);
-  for (size_t p = 0; p < block.pieces; ++p) {
+  const VI offset = hn::Set(kDi, out.offset);
+  for (size_t p = 0; p < out.pieces; ++p) {
     VI piece;
     if constexpr (kIsBytes) {
       const VI low = hn::Or(hn::Add(number(4 * p), offset),
@@ -69,17 +69,18 @@ HWY_INLINE void TakeVector(const formats::BlockUnits& rule, const ColumnBlock& b
                      hn::ShiftLeft<16>(number(2 * p + 1)));
     }
     hn::StoreU(piece, kDi,
-               reinterpret_cast<int32_t*>(block.codes + p * block.code_stride + 4 * column));
+               reinterpret_cast<int32_t*>(out.codes + p * out.code_stride + 4 * column));
   }
-  hn::StoreU(hn::DemoteTo(kD8, unit), kD8, block.units + column);
+  hn::StoreU(hn::DemoteTo(kD8, unit), kD8, out.units + column);
 }
 
-void Take(const formats::BlockUnits& rule, const ColumnBlock& block) {
-  for (size_t column = 0; column < block.columns; column += hn::Lanes(kDf)) {
-    if (block.form == ColumnForm::kBytes) {
-      TakeVector<true>(rule, block, column);
+void Take(const formats::BlockUnits& rule, const float* values, size_t stride, size_t columns,
+          const ColumnCodes& out) {
+  for (size_t column = 0; column < columns; column += hn::Lanes(kDf)) {
+    if (out.form == ColumnForm::kBytes) {
+      TakeVector<true>(rule, values, stride, column, out);
     } else {
-      TakeVector<false>(rule, block, column);
+      TakeVector<false>(rule, values, stride, column, out);
     }
   }
 }
@@ -90,11 +91,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace bitpress::kernels {
 
-using TakeKernel = void (*)(const formats::BlockUnits&, const ColumnBlock&);
+using TakeKernel = void (*)(const formats::BlockUnits&, const float*, size_t, size_t,
+                            const ColumnCodes&);
 constexpr TakeKernel kTakeTable[] = BITPRESS_DISPATCH_TABLE(Take);
 
-void TakeColumns(const formats::BlockUnits& rule, const ColumnBlock& block) {
-  kTakeTable[ChosenTargetIndex()](rule, block);
+void TakeColumns(const formats::BlockUnits& rule, const float* values, size_t stride,
+                 size_t columns, const ColumnCodes& out) {
+  kTakeTable[ChosenTargetIndex()](rule, values, stride, columns, out);
 }
 
 }  // namespace bitpress::kernels

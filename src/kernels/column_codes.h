@@ -1,7 +1,8 @@
-// Takes columns of quantized values apart into whole elements and units, many columns at a time.
-// Internal to the kernels of convolutions.
+// Columns of quantized values as whole elements and units, many columns at a time. Internal to the
+// kernels of convolutions.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -16,19 +17,22 @@ enum class ColumnForm { kBytes, kWords };
 
 inline size_t ElementsOfPiece(ColumnForm form) { return form == ColumnForm::kBytes ? 4 : 2; }
 
-// One block of neighbouring columns.
-struct ColumnBlock {
-  const float* values = nullptr;  // element k of column c at values[k * stride + c]
-  size_t stride = 0;
-  size_t columns = 0;  // a multiple of 16
-  size_t pieces = 0;   // of a column; there are as many elements as fill them
+// Where the elements and units of one block of neighbouring columns go. There is room for columns
+// that fill up the last 16.
+struct ColumnCodes {
+  size_t pieces = 0;  // of a column; elements behind the block's are zeros
   ColumnForm form = ColumnForm::kBytes;
   int offset = 0;
   uint8_t* codes = nullptr;  // piece p of column c at codes + p * code_stride + 4 * c
   size_t code_stride = 0;
   uint8_t* units = nullptr;  // a byte for each column
+  // Set if a unit is above kLargestQuickUnit (whole_block.h), and not that of NaN.
+  std::atomic<bool>* has_large_unit = nullptr;
 };
 
-void TakeColumns(const formats::BlockUnits& rule, const ColumnBlock& block);
+// Takes columns apart whose element k of column c is values[k * stride + c]. REQUIRES: there are as
+// many elements as fill the pieces, and columns is a multiple of 16.
+void TakeColumns(const formats::BlockUnits& rule, const float* values, size_t stride,
+                 size_t columns, const ColumnCodes& out);
 
 }  // namespace bitpress::kernels

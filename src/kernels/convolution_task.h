@@ -15,7 +15,7 @@ namespace bitpress::kernels {
 // Where sums go: a plane for each output channel of an image.
 struct ConvolutionOutput {
   float* data = nullptr;         // [images, outputs, positions]
-  const float* bias = nullptr;   // for each output channel, or null
+  const float* bias = nullptr;   // for each output channel
   const float* other = nullptr;  // added, like data, or null; may be the same memory
   float least = -std::numeric_limits<float>::infinity();
   float largest = std::numeric_limits<float>::infinity();
@@ -29,11 +29,13 @@ struct ConvolutionTile {
   size_t image = 0;
   size_t begin = 0, end = 0;  // positions of outputs
   size_t stored = 0;          // positions that the columns have: those and the ones in reach
-  // Whole products: the pieces of block b of a phase at codes(phase, b), `stored` of each.
-  std::vector<uint8_t> codes, units;
+  // Whole products: the pieces and units of all phases' blocks, where BlockColumns says.
+  uint8_t* codes = nullptr;
+  uint8_t* units = nullptr;
   // Floats: the planes of some channels' phases.
-  std::vector<float> values;
-  std::vector<PlaneGrid::Run> runs;  // of the outputs, none across a multiple of kStripPositions
+  float* values = nullptr;
+  // The outputs: those of whole products not across a multiple of kStripPositions.
+  std::vector<PlaneGrid::Run> runs;
 };
 
 // What a block of a column is multiplied with, for one position of the kernel.

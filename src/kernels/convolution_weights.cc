@@ -34,7 +34,7 @@ ConvolutionWeights::ConvolutionWeights(const formats::ConvolutionFormats& format
   for (size_t b = 0; b < blocks_per_segment_; ++b) pieces_per_output_ += segments * pieces_of(b);
   pieces_.resize(outputs * pieces_per_output_);
   units_.resize(outputs * num_blocks_);
-  corrections_.resize(outputs * num_blocks_);
+  starts_.resize(outputs * num_blocks_);
   const formats::BlockUnits rule = *formats::BlockUnitsOf(formats.weight);
   pool.ParallelFor(
       outputs, [&](size_t output) { TakeOutput(rule, output, values_.data() + output * depth_); });
@@ -66,7 +66,7 @@ void ConvolutionWeights::TakeOutput(const formats::BlockUnits& rule, size_t outp
   const auto segments = static_cast<size_t>(shape_.positions());
   int32_t* piece = pieces_.data() + output * pieces_per_output_;
   float* unit = units_.data() + output * num_blocks_;
-  int32_t* correction = corrections_.data() + output * num_blocks_;
+  int32_t* start = starts_.data() + output * num_blocks_;
   const size_t count = ElementsOfPiece(form_), bits = 32 / count;
   const uint32_t mask = form_ == ColumnForm::kBytes ? 0xFFU : 0xFFFFU;
   std::vector<int16_t> numbers(block_size_ + count);
@@ -79,7 +79,7 @@ void ConvolutionWeights::TakeOutput(const formats::BlockUnits& rule, size_t outp
       *unit++ = std::bit_cast<float>(uint32_t{taken} << 23U);
       int32_t sum = 0;
       for (size_t k = 0; k < length; ++k) sum += numbers[k];
-      *correction++ = -offset_ * sum;
+      *start++ = kWholeStartBits - offset_ * sum;
       for (size_t p = 0; p < pieces_of(b); ++p) {
         uint32_t packed = 0;
         for (size_t i = 0; i < count; ++i) {

@@ -45,13 +45,14 @@ class ConvolutionWeights {
   size_t pieces_per_block() const { return pieces_of(0); }
   size_t pieces_per_output() const { return pieces_per_output_; }
   // Return what an output channel multiplies with, block after block: pieces of four signed bytes
-  // or two words; the units of its blocks; and what the offset adds to each block's sum, negated.
+  // or two words; the units of its blocks; and the bits from which each block's sum is counted:
+  // those of kWholeStart less what the offset adds.
   const int32_t* pieces(size_t output) const {
     return pieces_.data() + output * pieces_per_output_;
   }
   const float* units(size_t output) const { return units_.data() + output * num_blocks_; }
-  const int32_t* corrections(size_t output) const {
-    return corrections_.data() + output * num_blocks_;
+  const int32_t* starts(size_t output) const {
+    return starts_.data() + output * num_blocks_;
   }
 
   // --- Floats ---
@@ -74,7 +75,7 @@ class ConvolutionWeights {
   size_t pieces_in_words_ = 0;
   size_t block_size_ = 0, blocks_per_segment_ = 0, num_blocks_ = 0, pieces_per_output_ = 0;
   size_t depth_ = 0;
-  std::vector<int32_t> pieces_, corrections_;
+  std::vector<int32_t> pieces_, starts_;
   std::vector<float> units_, values_;
 };
 

@@ -30,14 +30,27 @@ constexpr std::string_view NameOfTarget(int64_t target) {
 // Called by every kernel with its name and the target it was compiled for.
 void NoteRun(std::string_view kernel, std::string_view target);
 
+// The distances from a row to the next, in elements.
+struct Strides {
+  size_t x = 0, y = 0;
+};
+
 struct FakeQuantizeParams;
 using Kernel = void (*)(const FakeQuantizeParams&, const float* x, float* y, size_t length,
-                        size_t columns, size_t stride);
+                        size_t columns, Strides strides);
 using KernelTable = std::array<Kernel, kTargetNames.size()>;
 
 #define BITPRESS_KERNEL(name, text) extern const KernelTable k##name##Table;
 #include "kernels/kernels.inc"
 #undef BITPRESS_KERNEL
+
+// The kernels that quantize a block of columns to codes (FakeQuantizer::RunColumnCodes).
+struct ColumnCodes;
+using CodesKernel = void (*)(const FakeQuantizeParams&, const float* x, size_t length,
+                             size_t columns, size_t stride, const ColumnCodes& out);
+using CodesTable = std::array<CodesKernel, kTargetNames.size()>;
+extern const CodesTable kFloatBlocksCodesTable, kIntegerBlocksCodesTable,
+    kSignMagnitudeBlocksCodesTable, kMicroexponentBlocksCodesTable;
 
 }  // namespace bitpress::kernels
 

@@ -15,21 +15,24 @@
 #include <vector>
 
 #include "formats/reference.h"
+#include "formats/block_units.h"
+#include "kernels/column_codes.h"
 #include "kernels/dispatch.h"
 #include "kernels/fake_quantize.h"
 #include "kernels/rounding-inl.h"
+#include "kernels/whole_block.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace bitpress::kernels::HWY_NAMESPACE {
 
 // Applies the reference to some columns of a block.
 inline HWY_NOINLINE void ReferenceColumns(const FakeQuantizeParams& p, const float* x, float* y,
-                                          size_t length, size_t columns, size_t stride) {
+                                          size_t length, size_t columns, Strides strides) {
   std::vector<float> block(length);
   for (size_t c = 0; c < columns; ++c) {
-    for (size_t r = 0; r < length; ++r) block[r] = x[r * stride + c];
+    for (size_t r = 0; r < length; ++r) block[r] = x[r * strides.x + c];
     formats::ref::FakeQuantizeBlock(*p.spec, block, block);
-    for (size_t r = 0; r < length; ++r) y[r * stride + c] = block[r];
+    for (size_t r = 0; r < length; ++r) y[r * strides.y + c] = block[r];
   }
 }
 
@@ -105,22 +108,25 @@ struct BlockKernel {
   // Treats kVectors vectors of neighbouring columns, or part of one.
   template <size_t kVectors, bool kPart>
   static HWY_INLINE void Columns(const Constants& c, const float* x, float* y, size_t length,
-                                 size_t stride, size_t count) {
+                                 Strides strides, size_t count) {
     constexpr size_t kLanes = LaneCount();
     VU amax[kVectors];
     for (size_t k = 0; k < kVectors; ++k) amax[k] = hn::Zero(kDu);
     for (size_t r = 0; r < length; ++r) {
       for (size_t k = 0; k < kVectors; ++k) {
         if constexpr (kVectors > 1) {
-          PrefetchAhead(x + r * stride + (k + 2 * kVectors) * kLanes,
-                        y + r * stride + (k + kVectors) * kLanes);
+          PrefetchAhead(x + r * strides.x + (k + 2 * kVectors) * kLanes,
+                        y + r * strides.y + (k + kVectors) * kLanes);
+        } else {
+          // What follows a row's last vectors is often its next piece.
+          PrefetchAhead(x + r * strides.x + 8 * kLanes, y + r * strides.y);
         }
-        amax[k] = hn::Max(amax[k], Magnitude(LoadUpTo<kPart>(x + r * stride + k * kLanes, count)));
+        amax[k] = hn::Max(amax[k], Magnitude(LoadUpTo<kPart>(x + r * strides.x + k * kLanes, count)));
       }
     }
     for (size_t k = 0; k < kVectors; ++k) {
       if (HWY_UNLIKELY(AnySpecial(amax[k]))) {
-        ReferenceColumns(c.params, x, y, length, kPart ? count : kVectors * kLanes, stride);
+        ReferenceColumns(c.params, x, y, length, kPart ? count : kVectors * kLanes, strides);
         return;
       }
     }
@@ -129,8 +135,8 @@ struct BlockKernel {
       const auto rounders = MakeRounders<kVectors>(c, amax);
       for (size_t r = 0; r < length; ++r) {
         for (size_t k = 0; k < kVectors; ++k) {
-          const VF value = LoadUpTo<kPart>(x + r * stride + k * kLanes, count);
-          StoreUpTo<kPart>(rounders.at[k](c, value), y + r * stride + k * kLanes, count);
+          const VF value = LoadUpTo<kPart>(x + r * strides.x + k * kLanes, count);
+          StoreUpTo<kPart>(rounders.at[k](c, value), y + r * strides.y + k * kLanes, count);
         }
       }
     } else {
@@ -138,14 +144,14 @@ struct BlockKernel {
         const float* column = x + k * kLanes;
         VU exponent;
         if constexpr (kMse) {
-          exponent = LeastErrorExponent<kPart>(c, column, length, stride, count, amax[k]);
+          exponent = LeastErrorExponent<kPart>(c, column, length, strides.x, count, amax[k]);
         } else {
           exponent = BlockExponent(c, amax[k]);
         }
         ForEachSubBlock<kPart>(
-            c, column, length, stride, count, exponent, [&](const R& rounder, size_t r) HWY_ATTR {
-              const VF value = LoadUpTo<kPart>(column + r * stride, count);
-              StoreUpTo<kPart>(rounder(c, value), y + k * kLanes + r * stride, count);
+            c, column, length, strides.x, count, exponent, [&](const R& rounder, size_t r) HWY_ATTR {
+              const VF value = LoadUpTo<kPart>(column + r * strides.x, count);
+              StoreUpTo<kPart>(rounder(c, value), y + k * kLanes + r * strides.y, count);
             });
       }
     }
@@ -167,17 +173,122 @@ struct BlockKernel {
   }
 
   static void AllColumns(const FakeQuantizeParams& p, const float* x, float* y, size_t length,
-                         size_t columns, size_t stride) {
+                         size_t columns, Strides strides) {
     constexpr size_t kLanes = LaneCount();
     const Constants c(p);
     size_t i = 0;
     for (; i + 4 * kLanes <= columns; i += 4 * kLanes) {
-      Columns<4, false>(c, x + i, y + i, length, stride, 0);
+      Columns<4, false>(c, x + i, y + i, length, strides, 0);
     }
     for (; i + kLanes <= columns; i += kLanes) {
-      Columns<1, false>(c, x + i, y + i, length, stride, 0);
+      Columns<1, false>(c, x + i, y + i, length, strides, 0);
     }
-    if (i < columns) Columns<1, true>(c, x + i, y + i, length, stride, columns - i);
+    if (i < columns) Columns<1, true>(c, x + i, y + i, length, strides, columns - i);
+  }
+
+  // --- Columns as codes ---
+
+  // Leaves columns to the reference.
+  static HWY_NOINLINE void ReferenceCodes(const FakeQuantizeParams& p, const float* x,
+                                          size_t length, size_t stride, size_t count,
+                                          const ColumnCodes& out) {
+    constexpr size_t kColumns = 16;
+    std::vector<float> values(out.pieces * ElementsOfPiece(out.form) * kColumns);
+    for (size_t r = 0; r < length; ++r) {
+      std::copy_n(x + r * stride, count, values.data() + r * kColumns);
+    }
+    ReferenceColumns(p, values.data(), values.data(), length, count, {kColumns, kColumns});
+    std::vector<uint8_t> codes(out.pieces * 4 * kColumns);
+    uint8_t units[kColumns];
+    ColumnCodes taken = out;
+    taken.codes = codes.data();
+    taken.code_stride = 4 * kColumns;
+    taken.units = units;
+    TakeColumns(*formats::BlockUnitsOf(*p.spec), values.data(), kColumns, kColumns, taken);
+    for (size_t piece = 0; piece < out.pieces; ++piece) {
+      std::memcpy(out.codes + piece * out.code_stride, codes.data() + piece * taken.code_stride,
+                  4 * LaneCount());
+    }
+    std::memcpy(out.units, units, LaneCount());
+    for (const uint8_t unit : units) {
+      if (unit > kLargestQuickUnit && unit != formats::kNanUnit) *out.has_large_unit = true;
+    }
+  }
+
+  // Quantizes a vector of columns to whole elements in units that follow from the block's exponent.
+  // (TakeColumns would take a smaller unit where rounding left a smaller largest value; products
+  // are the same.)
+  template <bool kPart, bool kIsBytes>
+  static HWY_INLINE void Codes(const Constants& c, int top, const float* x, size_t length,
+                               size_t stride, size_t count, const ColumnCodes& out) {
+    VU amax = hn::Zero(kDu);
+    for (size_t r = 0; r < length; ++r) {
+      if constexpr (!kPart) PrefetchAhead(x + r * stride + 8 * LaneCount(), x + r * stride);
+      amax = hn::Max(amax, Magnitude(LoadUpTo<kPart>(x + r * stride, count)));
+    }
+    if (HWY_UNLIKELY(AnySpecial(amax))) {
+      return ReferenceCodes(c.params, x, length, stride, kPart ? count : LaneCount(), out);
+    }
+    VU exponent;
+    if constexpr (kMse) {
+      exponent = LeastErrorExponent<kPart>(c, x, length, stride, count, amax);
+    } else {
+      exponent = BlockExponent(c, amax);
+    }
+    const VI unit = hn::Sub(hn::BitCast(kDi, hn::ShiftRight<23>(exponent)), hn::Set(kDi, top));
+    const VF inverse = hn::BitCast(
+        kDf, hn::ShiftLeft<23>(hn::Sub(hn::Set(kDi, 2 * formats::kUnitBias), unit)));
+    constexpr hn::Rebind<uint8_t, DF> kBytes;
+    hn::StoreU(hn::DemoteTo(kBytes, unit), kBytes, out.units);
+    constexpr size_t kElements = kIsBytes ? 4 : 2;
+    const VI offset = hn::Set(kDi, out.offset);
+    VI piece = hn::Zero(kDi);
+    auto* to = reinterpret_cast<int32_t*>(out.codes);
+    const auto add = [&](VI number, size_t r) HWY_ATTR {
+      if constexpr (kIsBytes) {
+        number = hn::Add(number, offset);
+      } else {
+        number = hn::And(number, hn::Set(kDi, 0xFFFF));
+      }
+      const size_t place = r % kElements;
+      piece = hn::Or(piece, hn::ShiftLeftSame(number, static_cast<int>(place * 32 / kElements)));
+      if (place + 1 < kElements) return;
+      hn::StoreU(piece, kDi, to);
+      to += out.code_stride / sizeof(int32_t);
+      piece = hn::Zero(kDi);
+    };
+    ForEachSubBlock<kPart>(
+        c, x, length, stride, count, exponent, [&](const R& rounder, size_t r) HWY_ATTR {
+          const VF value = rounder(c, LoadUpTo<kPart>(x + r * stride, count));
+          add(hn::NearestInt(hn::Mul(value, inverse)), r);
+        });
+    for (size_t r = length; r < out.pieces * kElements; ++r) add(hn::Zero(kDi), r);
+  }
+
+  template <bool kIsBytes>
+  static void AllCodesOf(const FakeQuantizeParams& p, const float* x, size_t length, size_t columns,
+                         size_t stride, ColumnCodes out) {
+    constexpr size_t kLanes = LaneCount();
+    const Constants c(p);
+    const int top = formats::BlockUnitsOf(*p.spec)->top;
+    for (size_t i = 0; i < columns; i += kLanes) {
+      if (i + kLanes <= columns) {
+        Codes<false, kIsBytes>(c, top, x + i, length, stride, 0, out);
+      } else {
+        Codes<true, kIsBytes>(c, top, x + i, length, stride, columns - i, out);
+      }
+      out.codes += 4 * kLanes;
+      out.units += kLanes;
+    }
+  }
+
+  static void AllCodes(const FakeQuantizeParams& p, const float* x, size_t length, size_t columns,
+                       size_t stride, const ColumnCodes& out) {
+    if (out.form == ColumnForm::kBytes) {
+      AllCodesOf<true>(p, x, length, columns, stride, out);
+    } else {
+      AllCodesOf<false>(p, x, length, columns, stride, out);
+    }
   }
 
   // --- Contiguous blocks ---
@@ -278,20 +389,21 @@ struct BlockKernel {
       const size_t size = std::min(block * kLanes, length - begin);
       std::fill(buffer.begin(), buffer.end(), 0.0f);
       for (size_t i = 0; i < size; ++i) buffer[i % block * kLanes + i / block] = x[begin + i];
-      AllColumns(p, buffer.data(), buffer.data(), block, (size + block - 1) / block, kLanes);
+      AllColumns(p, buffer.data(), buffer.data(), block, (size + block - 1) / block,
+                 {kLanes, kLanes});
       for (size_t i = 0; i < size; ++i) y[begin + i] = buffer[i % block * kLanes + i / block];
     }
   }
 
   static void AllRows(const FakeQuantizeParams& p, const float* x, float* y, size_t length,
-                      size_t rows, size_t stride) {
+                      size_t rows, Strides strides) {
     const bool fits = FitsVectors(p);
     std::vector<float> buffer;
     for (size_t r = 0; r < rows; ++r) {
       if (fits) {
-        Row(p, x + r * stride, y + r * stride, length);
+        Row(p, x + r * strides.x, y + r * strides.y, length);
       } else {
-        TransposedRow(p, x + r * stride, y + r * stride, length, buffer);
+        TransposedRow(p, x + r * strides.x, y + r * strides.y, length, buffer);
       }
     }
   }

@@ -14,8 +14,8 @@ namespace {
 thread_local KernelRun last_run;
 
 void Call(const KernelTable& table, const FakeQuantizeParams& params, const float* x, float* y,
-          size_t length, size_t columns, size_t stride) {
-  table[ChosenTargetIndex()](params, x, y, length, columns, stride);
+          size_t length, size_t columns, Strides strides) {
+  table[ChosenTargetIndex()](params, x, y, length, columns, strides);
 }
 
 // One below the least exponent that fake_quantize-inl.h takes, because mse also tries the exponent
@@ -87,15 +87,20 @@ FakeQuantizeParams ElementParams(const formats::FormatSpec& spec) {
 struct BlockKernels {
   const KernelTable& columns;
   const KernelTable& rows;
+  const CodesTable& codes;
 };
 
 const BlockKernels& KernelsOf(const formats::FormatSpec& spec) {
-  static const BlockKernels float_blocks = {kFloatBlocksColumnsTable, kFloatBlocksRowsTable};
-  static const BlockKernels integer_blocks = {kIntegerBlocksColumnsTable, kIntegerBlocksRowsTable};
+  static const BlockKernels float_blocks = {kFloatBlocksColumnsTable, kFloatBlocksRowsTable,
+ kFloatBlocksCodesTable};
+  static const BlockKernels integer_blocks = {kIntegerBlocksColumnsTable, kIntegerBlocksRowsTable,
+ kIntegerBlocksCodesTable};
   static const BlockKernels sign_magnitude = {kSignMagnitudeBlocksColumnsTable,
-                                              kSignMagnitudeBlocksRowsTable};
+                                              kSignMagnitudeBlocksRowsTable,
+                                              kSignMagnitudeBlocksCodesTable};
   static const BlockKernels microexponents = {kMicroexponentBlocksColumnsTable,
-                                              kMicroexponentBlocksRowsTable};
+                                              kMicroexponentBlocksRowsTable,
+ kMicroexponentBlocksCodesTable};
   if (formats::IsFloatElement(spec.element_type)) return float_blocks;
   if (spec.element_type != formats::ElementType::kSignMagnitude) return integer_blocks;
   return spec.sub_block_size > 0 ? microexponents : sign_magnitude;
@@ -176,14 +181,15 @@ void FakeQuantizer::RunTask(size_t task, const float* x, float* y) const {
 void FakeQuantizer::CallKernel(const float* x, float* y, const TaskElements& elements,
                                size_t stride) const {
   if (!spec_.is_blocked()) {
-    Call(kFloatElementsTable, params_, x, y, elements.length, 1, 0);
+    Call(kFloatElementsTable, params_, x, y, elements.length, 1, {});
     return;
   }
   const BlockKernels& kernels = KernelsOf(spec_);
   if (inner_ > 1) {
-    Call(kernels.columns, params_, x, y, elements.length, elements.columns, stride);
+    Call(kernels.columns, params_, x, y, elements.length, elements.columns, {stride, stride});
   } else {
-    Call(kernels.rows, params_, x, y, elements.length, elements.columns, elements.length);
+    Call(kernels.rows, params_, x, y, elements.length, elements.columns,
+         {elements.length, elements.length});
   }
 }
 
@@ -205,10 +211,16 @@ void FakeQuantizer::Run(const float* x, float* y) const {
   for (size_t task = 0; task < num_tasks_; ++task) RunTask(task, x, y);
 }
 
-void FakeQuantizer::RunColumns(const float* x, float* y, size_t length, size_t columns,
-                               size_t stride) const {
-  BITPRESS_DCHECK(spec_.is_blocked() && inner_ > 1 && length <= params_.block_size);
-  Call(KernelsOf(spec_).columns, params_, x, y, length, columns, stride);
+void FakeQuantizer::RunColumns(const float* x, size_t x_stride, float* y, size_t y_stride,
+                               size_t length, size_t columns) const {
+  BITPRESS_DCHECK(spec_.is_blocked() && length <= params_.block_size);
+  Call(KernelsOf(spec_).columns, params_, x, y, length, columns, {x_stride, y_stride});
+}
+
+void FakeQuantizer::RunColumnCodes(const float* x, size_t length, size_t columns, size_t stride,
+                                   const ColumnCodes& out) const {
+  BITPRESS_DCHECK(spec_.is_blocked() && length <= params_.block_size);
+  KernelsOf(spec_).codes[ChosenTargetIndex()](params_, x, length, columns, stride, out);
 }
 
 void NoteRun(std::string_view kernel, std::string_view target) { last_run = {kernel, target}; }

@@ -14,6 +14,8 @@
 
 namespace bitpress::kernels {
 
+struct ColumnCodes;
+
 // The numbers of a format and a shape that kernels need, worked out once a tensor. Exponents are in
 // bits 23 to 30, as in float32, so that kernels compare and add them as integers.
 struct FakeQuantizeParams {
@@ -56,10 +58,15 @@ class FakeQuantizer {
   void RunTaskHalf(size_t task, const uint16_t* x, uint16_t* y) const;
   // Runs all tasks on this thread.
   void Run(const float* x, float* y) const;
-  // Quantizes one block of `columns` neighbouring columns, whose elements are `stride` apart, in
-  // another piece of memory than the tensor's. REQUIRES: the format has blocks, inner > 1, and
-  // length is at most that of a block.
-  void RunColumns(const float* x, float* y, size_t length, size_t columns, size_t stride) const;
+  // Quantizes one block of `columns` neighbouring columns from one piece of memory to another, or
+  // to itself; rows are x_stride and y_stride apart. REQUIRES: the format has blocks, and length is
+  // at most that of a block.
+  void RunColumns(const float* x, size_t x_stride, float* y, size_t y_stride, size_t length,
+                  size_t columns) const;
+  // Does the same, and takes the values apart. REQUIRES: the elements are whole numbers
+  // (formats/block_units.h) that the form of the codes holds.
+  void RunColumnCodes(const float* x, size_t length, size_t columns, size_t stride,
+                      const ColumnCodes& out) const;
 
   const formats::FormatSpec& spec() const { return spec_; }
 

@@ -16,17 +16,22 @@ void WithSignMagnitudeBlocks(const FakeQuantizeParams& p, Function&& function) {
 }
 
 void SignMagnitudeBlocksColumns(const FakeQuantizeParams& p, const float* x, float* y,
-                                size_t length, size_t columns, size_t stride) {
+                                size_t length, size_t columns, Strides strides) {
   NoteRun("SignMagnitudeBlocksColumns", kTargetName);
   WithSignMagnitudeBlocks(
-      p, [&](auto kernel) { kernel.AllColumns(p, x, y, length, columns, stride); });
+      p, [&](auto kernel) { kernel.AllColumns(p, x, y, length, columns, strides); });
 }
 
 void SignMagnitudeBlocksRows(const FakeQuantizeParams& p, const float* x, float* y, size_t length,
-                             size_t columns, size_t stride) {
+                             size_t columns, Strides strides) {
   NoteRun("SignMagnitudeBlocksRows", kTargetName);
   WithSignMagnitudeBlocks(p,
-                          [&](auto kernel) { kernel.AllRows(p, x, y, length, columns, stride); });
+                          [&](auto kernel) { kernel.AllRows(p, x, y, length, columns, strides); });
+}
+
+void SignMagnitudeBlocksCodes(const FakeQuantizeParams& p, const float* x, size_t length, size_t columns,
+              size_t stride, const ColumnCodes& out) {
+  WithSignMagnitudeBlocks(p, [&](auto kernel) { kernel.AllCodes(p, x, length, columns, stride, out); });
 }
 
 }  // namespace bitpress::kernels::HWY_NAMESPACE
@@ -37,5 +42,6 @@ namespace bitpress::kernels {
 const KernelTable kSignMagnitudeBlocksColumnsTable =
     BITPRESS_DISPATCH_TABLE(SignMagnitudeBlocksColumns);
 const KernelTable kSignMagnitudeBlocksRowsTable = BITPRESS_DISPATCH_TABLE(SignMagnitudeBlocksRows);
+const CodesTable kSignMagnitudeBlocksCodesTable = BITPRESS_DISPATCH_TABLE(SignMagnitudeBlocksCodes);
 }  // namespace bitpress::kernels
 #endif  // HWY_ONCE

@@ -56,7 +56,7 @@ void Elements(const FakeQuantizeParams& p, const float* x, float* y, size_t leng
 }
 
 void FloatElements(const FakeQuantizeParams& p, const float* x, float* y, size_t length, size_t,
-                   size_t) {
+                   Strides) {
   NoteRun("FloatElements", kTargetName);
   const bool pass_infinity = p.spec->special_rule == formats::SpecialRule::kPass;
   if (p.spec->element_type == formats::ElementType::kBFloat16) {

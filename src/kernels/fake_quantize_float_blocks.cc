@@ -20,15 +20,20 @@ void WithFloatBlocks(const FakeQuantizeParams& p, Function&& function) {
 }
 
 void FloatBlocksColumns(const FakeQuantizeParams& p, const float* x, float* y, size_t length,
-                        size_t columns, size_t stride) {
+                        size_t columns, Strides strides) {
   NoteRun("FloatBlocksColumns", kTargetName);
-  WithFloatBlocks(p, [&](auto kernel) { kernel.AllColumns(p, x, y, length, columns, stride); });
+  WithFloatBlocks(p, [&](auto kernel) { kernel.AllColumns(p, x, y, length, columns, strides); });
 }
 
 void FloatBlocksRows(const FakeQuantizeParams& p, const float* x, float* y, size_t length,
-                     size_t columns, size_t stride) {
+                     size_t columns, Strides strides) {
   NoteRun("FloatBlocksRows", kTargetName);
-  WithFloatBlocks(p, [&](auto kernel) { kernel.AllRows(p, x, y, length, columns, stride); });
+  WithFloatBlocks(p, [&](auto kernel) { kernel.AllRows(p, x, y, length, columns, strides); });
+}
+
+void FloatBlocksCodes(const FakeQuantizeParams& p, const float* x, size_t length, size_t columns,
+              size_t stride, const ColumnCodes& out) {
+  WithFloatBlocks(p, [&](auto kernel) { kernel.AllCodes(p, x, length, columns, stride, out); });
 }
 
 }  // namespace bitpress::kernels::HWY_NAMESPACE
@@ -38,5 +43,6 @@ HWY_AFTER_NAMESPACE();
 namespace bitpress::kernels {
 const KernelTable kFloatBlocksColumnsTable = BITPRESS_DISPATCH_TABLE(FloatBlocksColumns);
 const KernelTable kFloatBlocksRowsTable = BITPRESS_DISPATCH_TABLE(FloatBlocksRows);
+const CodesTable kFloatBlocksCodesTable = BITPRESS_DISPATCH_TABLE(FloatBlocksCodes);
 }  // namespace bitpress::kernels
 #endif  // HWY_ONCE

@@ -26,15 +26,20 @@ void WithIntegerBlocks(const FakeQuantizeParams& p, Function&& function) {
 }
 
 void IntegerBlocksColumns(const FakeQuantizeParams& p, const float* x, float* y, size_t length,
-                          size_t columns, size_t stride) {
+                          size_t columns, Strides strides) {
   NoteRun("IntegerBlocksColumns", kTargetName);
-  WithIntegerBlocks(p, [&](auto kernel) { kernel.AllColumns(p, x, y, length, columns, stride); });
+  WithIntegerBlocks(p, [&](auto kernel) { kernel.AllColumns(p, x, y, length, columns, strides); });
 }
 
 void IntegerBlocksRows(const FakeQuantizeParams& p, const float* x, float* y, size_t length,
-                       size_t columns, size_t stride) {
+                       size_t columns, Strides strides) {
   NoteRun("IntegerBlocksRows", kTargetName);
-  WithIntegerBlocks(p, [&](auto kernel) { kernel.AllRows(p, x, y, length, columns, stride); });
+  WithIntegerBlocks(p, [&](auto kernel) { kernel.AllRows(p, x, y, length, columns, strides); });
+}
+
+void IntegerBlocksCodes(const FakeQuantizeParams& p, const float* x, size_t length, size_t columns,
+              size_t stride, const ColumnCodes& out) {
+  WithIntegerBlocks(p, [&](auto kernel) { kernel.AllCodes(p, x, length, columns, stride, out); });
 }
 
 }  // namespace bitpress::kernels::HWY_NAMESPACE
@@ -44,5 +49,6 @@ HWY_AFTER_NAMESPACE();
 namespace bitpress::kernels {
 const KernelTable kIntegerBlocksColumnsTable = BITPRESS_DISPATCH_TABLE(IntegerBlocksColumns);
 const KernelTable kIntegerBlocksRowsTable = BITPRESS_DISPATCH_TABLE(IntegerBlocksRows);
+const CodesTable kIntegerBlocksCodesTable = BITPRESS_DISPATCH_TABLE(IntegerBlocksCodes);
 }  // namespace bitpress::kernels
 #endif  // HWY_ONCE

@@ -16,17 +16,22 @@ void WithMicroexponentBlocks(const FakeQuantizeParams& p, Function&& function) {
 }
 
 void MicroexponentBlocksColumns(const FakeQuantizeParams& p, const float* x, float* y,
-                                size_t length, size_t columns, size_t stride) {
+                                size_t length, size_t columns, Strides strides) {
   NoteRun("MicroexponentBlocksColumns", kTargetName);
   WithMicroexponentBlocks(
-      p, [&](auto kernel) { kernel.AllColumns(p, x, y, length, columns, stride); });
+      p, [&](auto kernel) { kernel.AllColumns(p, x, y, length, columns, strides); });
 }
 
 void MicroexponentBlocksRows(const FakeQuantizeParams& p, const float* x, float* y, size_t length,
-                             size_t columns, size_t stride) {
+                             size_t columns, Strides strides) {
   NoteRun("MicroexponentBlocksRows", kTargetName);
   WithMicroexponentBlocks(p,
-                          [&](auto kernel) { kernel.AllRows(p, x, y, length, columns, stride); });
+                          [&](auto kernel) { kernel.AllRows(p, x, y, length, columns, strides); });
+}
+
+void MicroexponentBlocksCodes(const FakeQuantizeParams& p, const float* x, size_t length, size_t columns,
+              size_t stride, const ColumnCodes& out) {
+  WithMicroexponentBlocks(p, [&](auto kernel) { kernel.AllCodes(p, x, length, columns, stride, out); });
 }
 
 }  // namespace bitpress::kernels::HWY_NAMESPACE
@@ -37,5 +42,6 @@ namespace bitpress::kernels {
 const KernelTable kMicroexponentBlocksColumnsTable =
     BITPRESS_DISPATCH_TABLE(MicroexponentBlocksColumns);
 const KernelTable kMicroexponentBlocksRowsTable = BITPRESS_DISPATCH_TABLE(MicroexponentBlocksRows);
+const CodesTable kMicroexponentBlocksCodesTable = BITPRESS_DISPATCH_TABLE(MicroexponentBlocksCodes);
 }  // namespace bitpress::kernels
 #endif  // HWY_ONCE

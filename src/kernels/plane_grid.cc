@@ -17,7 +17,8 @@ PlaneGrid::PlaneGrid(const formats::ConvolutionShape& shape)
     return shape.kernel[d] == 1 && shape.strides[d] == 1 && shape.pads_begin[d] == 0 &&
            shape.pads_end[d] == 0;
   };
-  if (has_the_input(0) && has_the_input(1)) {
+  has_the_input_ = has_the_input(0) && has_the_input(1);
+  if (has_the_input_) {
     // Outputs lie as inputs do: in one row.
     out_width_ = width_ = height_ * width_;
     out_height_ = height_ = 1;
@@ -44,34 +45,13 @@ PlaneGrid::PlaneGrid(const formats::ConvolutionShape& shape)
 void PlaneGrid::Read(const float* plane, size_t phase, size_t begin, size_t count,
                      float* to) const {
   BITPRESS_DCHECK(phase < phases_.size());
-  const Phase& first = phases_[phase];
-  // The columns of the phase that lie in the input: c * stride + first.column - pad in [0, width).
-  const auto steps_to = [&](size_t column) {  // the least c with c * stride + first >= column
-    return column > first.column ? (column - first.column + stride_x_ - 1) / stride_x_ : 0;
+  const auto first = [](size_t at, size_t pad) {
+    return static_cast<ptrdiff_t>(at) - static_cast<ptrdiff_t>(pad);
   };
-  const size_t inside_begin = std::min(pitch_, steps_to(pad_x_));
-  const size_t inside_end = std::min(pitch_, steps_to(pad_x_ + width_));
-  const size_t end = begin + count;
-  for (size_t at = begin; at < end;) {
-    const size_t row = at / pitch_, row_begin = row * pitch_;
-    const size_t row_end = std::min(end, row_begin + pitch_);
-    const size_t padded_y = row * stride_y_ + first.row;
-    const bool is_inside = padded_y >= pad_y_ && padded_y - pad_y_ < height_;
-    const size_t from = std::clamp(row_begin + inside_begin, at, row_end);
-    const size_t until = is_inside ? std::clamp(row_begin + inside_end, from, row_end) : from;
-    to = std::fill_n(to, from - at, 0.0F);
-    if (until > from) {
-      const float* const values = plane + (padded_y - pad_y_) * width_ +
-                                  (from - row_begin) * stride_x_ + first.column - pad_x_;
-      if (stride_x_ == 1) {
-        to = std::copy_n(values, until - from, to);
-      } else {
-        for (size_t i = 0; i < until - from; ++i) *to++ = values[i * stride_x_];
-      }
-    }
-    to = std::fill_n(to, row_end - until, 0.0F);
-    at = row_end;
-  }
+  const Phase& of = phases_[phase];
+  ReadPlaneRows({plane, height_, width_, pitch_, stride_y_, stride_x_, first(of.row, pad_y_),
+                 first(of.column, pad_x_), begin, count},
+                to);
 }
 
 }  // namespace bitpress::kernels

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "kernels/product_panels.h"
+#include "kernels/whole_block.h"
 
 // Targets without such vectors only toggle the guard above.
 #ifdef BITPRESS_PRODUCTS_WITH_DOT
@@ -54,6 +55,21 @@ HWY_INLINE VF FusedMulAdd(VF a, VF b, VF c) {
   return hn::Load(kDf, values[0]);
 #endif
 }
+
+// The sums of a block, counted from kWholeStartBits on, times its unit.
+struct WholeSums {
+  HWY_INLINE explicit WholeSums(VF block_unit)
+      : unit(block_unit), start(hn::Mul(hn::Set(kDf, -kWholeStart), block_unit)) {}
+  HWY_INLINE VF operator()(VI sums) const {
+    const VF floats = hn::BitCast(kDf, sums);
+#if HWY_NATIVE_FMA
+    return hn::MulAdd(floats, unit, start);
+#else
+    return hn::Mul(hn::Sub(floats, hn::Set(kDf, kWholeStart)), unit);
+#endif
+  }
+  VF unit, start;
+};
 
 // Returns a[2i] * b[2i] + a[2i + 1] * b[2i + 1] in lane i.
 HWY_INLINE VI SumOfPairs(V16 a, V16 b) {

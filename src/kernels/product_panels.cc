@@ -110,6 +110,7 @@ ProductPanels::ProductPanels(const FormatSpec& spec, const ColumnsView& view,
                      std::min(block_size, axis - block * block_size));
       }
     });
+    FindLargeUnits();
     return;
   }
   pool.ParallelFor(num_panels(), [&](size_t panel) {
@@ -123,6 +124,13 @@ ProductPanels::ProductPanels(const FormatSpec& spec, const ColumnsView& view,
       WriteColumns(panel, block, values.data() + begin * inner + segment, axis * inner, inner,
                    std::min(block_size, axis - begin));
     }
+  });
+  FindLargeUnits();
+}
+
+void ProductPanels::FindLargeUnits() {
+  has_large_unit_ = std::ranges::any_of(units_, [](uint8_t unit) {
+    return unit > kLargestQuickUnit && unit != formats::kNanUnit;
   });
 }
 

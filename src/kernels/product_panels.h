@@ -67,6 +67,9 @@ class ProductPanels {
   int largest_code() const { return largest_code_; }
   const std::array<uint8_t, 16>& table() const { return table_; }
 
+  // Whether a unit is above kLargestQuickUnit (whole_block.h), and not that of NaN.
+  bool has_large_unit() const { return has_large_unit_; }
+
   // Return the codes, doubling bits (kNine) and units of a panel, block after block.
   const uint8_t* codes(size_t panel) const { return codes_.data() + panel * CodeBytes(); }
   const uint8_t* doubled(size_t panel) const { return doubled_.data() + panel * DoubledBytes(); }
@@ -82,6 +85,7 @@ class ProductPanels {
   size_t CodeBytes() const { return num_blocks_ * block_bytes_; }
   size_t DoubledBytes() const { return num_blocks_ * doubled_block_bytes(); }
   void ChooseCodes();
+  void FindLargeUnits();
   // Writes a block of the columns of a panel. Element k of column c is values[c * column_stride + k
   // * element_stride].
   void WriteColumns(size_t panel, size_t block, const float* values, size_t column_stride,
@@ -99,6 +103,7 @@ class ProductPanels {
   size_t block_bytes_ = 0;
   int offset_ = 0;
   int largest_code_ = 0;
+  bool has_large_unit_ = false;
   std::array<uint8_t, 16> table_{};   // of kFour: the number of each code, from 0 on
   std::array<uint8_t, 256> index_{};  // and the code of each number
   std::vector<uint8_t> codes_, doubled_, units_;

@@ -109,7 +109,7 @@ ProductRows::ProductRows(const ProductPanels& panels,
   if (form == RowForm::kFloats) return;
   rule_ = *formats::BlockUnitsOf(*format);
   units_.resize(num_rows * num_blocks_);
-  corrections_.resize(num_rows * num_blocks_);
+  starts_.resize(num_rows * num_blocks_);
 }
 
 void ProductRows::RunTask(size_t task) {
@@ -148,7 +148,7 @@ void ProductRows::TakeRow(size_t row, const float* values) {
     units_[at] = taken.unit == formats::kNanUnit
                      ? std::nanf("")
                      : std::bit_cast<float>(uint32_t{taken.unit} << 23U);
-    corrections_[at] = -offset_ * taken.sum;
+    starts_[at] = kWholeStartBits - offset_ * taken.sum;
   });
 }
 

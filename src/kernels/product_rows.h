@@ -45,10 +45,10 @@ class ProductRows {
     return is_direct_ ? reinterpret_cast<const uint8_t*>(a_ + row * stride_)
                       : elements_.get() + row * row_bytes();
   }
-  // Return the units of the blocks of a row, and what the offset of the columns' codes adds to the
-  // sums of bytes and words, negated.
+  // Return the units of the blocks of a row, and the bits from which sums of bytes and words are
+  // counted: those of kWholeStart less what the offset of the columns' codes adds.
   const float* units(size_t row) const { return units_.data() + row * num_blocks_; }
-  const int32_t* corrections(size_t row) const { return corrections_.data() + row * num_blocks_; }
+  const int32_t* starts(size_t row) const { return starts_.data() + row * num_blocks_; }
 
  private:
   size_t row_bytes() const { return num_blocks_ * padded_block_ * BytesOf(form_); }
@@ -77,7 +77,7 @@ class ProductRows {
   bool is_direct_;
   std::unique_ptr<uint8_t[]> elements_;  // every byte is written by a task
   std::vector<float> units_;
-  std::vector<int32_t> corrections_;
+  std::vector<int32_t> starts_;
 };
 
 }  // namespace bitpress::kernels

@@ -61,13 +61,13 @@ struct Sums {
     }
   }
 
-  // Adds the exact sums of a block of whole numbers.
+  // Adds the exact sums of a block of whole numbers, which were counted from kWholeStartBits on.
   HWY_INLINE void AddWhole(const VI (&block)[kRows][kVectors], const TileCodes& tile, size_t b,
                            const float* const (&row_units)[kRows], size_t unit) {
     for (size_t v = 0; v < kVectors; ++v) {
-      const VF column_unit = Units(tile, b, v);
+      const WholeSums times_unit(Units(tile, b, v));
       for (size_t r = 0; r < kRows; ++r) {
-        const VF scaled = hn::Mul(hn::ConvertTo(kDf, block[r][v]), column_unit);
+        const VF scaled = times_unit(block[r][v]);
         values[r][v] = FusedMulAdd(scaled, hn::Set(kDf, row_units[r][unit]), values[r][v]);
       }
     }

@@ -37,6 +37,7 @@ using DU = hn::ScalableTag<uint32_t>;
 using DI = hn::ScalableTag<int32_t>;
 using VF = hn::Vec<DF>;
 using VU = hn::Vec<DU>;
+using VI = hn::Vec<DI>;
 constexpr DF kDf;
 constexpr DU kDu;
 constexpr DI kDi;

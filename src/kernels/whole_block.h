@@ -37,6 +37,14 @@ struct BlockScale {
   }
 };
 
+// Kernels count sums of integers from the bits of this number on. Below 2^22 they are then the
+// number plus the sum as float32, which saves a conversion: one multiply-add gives sum * unit.
+inline constexpr float kWholeStart = 0x1.8p23F;
+inline constexpr int32_t kWholeStartBits = 0x4B400000;
+// The largest unit for which that does not overflow: larger ones, but that of NaN, are left to
+// portable code.
+inline constexpr uint8_t kLargestQuickUnit = 225;
+
 // The unit of a block and the sum of its whole elements.
 struct WholeBlock {
   uint8_t unit = formats::kUnitBias;

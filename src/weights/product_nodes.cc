@@ -1,7 +1,5 @@
 #include "weights/product_nodes.h"
 
-#include <algorithm>
-#include <map>
 #include <vector>
 
 #include "base/error.h"
@@ -16,20 +14,11 @@ using graph::Node;
 
 constexpr const char* kDomain = "bitpress";
 
-// Returns the storage of a weight, with its Unpack function.
-PackedStorage StorageOf(const Model& model, const PackedWeight& weight) {
-  return StoragePacked(weight.spec, weight.shape, weight.view, model.OpsetImports().at(""));
-}
-
-std::string ProductOf(const std::string& unpack) {
-  return kProductPrefix + unpack.substr(std::string_view(kUnpackPrefix).size());
-}
-
 // Returns the function of a product: the nodes of the Unpack function, and the product. (It does
 // not call that function: ONNX Runtime lets no FP8 codes through to a function in a function.)
-graph::FunctionSpec FunctionOf(graph::FunctionSpec unpack) {
+graph::FunctionSpec FunctionOf(graph::FunctionSpec unpack, const std::string& name) {
   graph::FunctionSpec function = std::move(unpack);
-  function.name = ProductOf(function.name);
+  function.name = name;
   function.doc =
       "A matrix times a weight stored in blocks, plus a bias. `perm` brings the weight into [K, "
       "N]. "
@@ -52,7 +41,9 @@ graph::FunctionSpec FunctionOf(graph::FunctionSpec unpack) {
   return function;
 }
 
-void Expand(Model& model, Node node, std::map<std::string, std::string>& weights) {
+}  // namespace
+
+void ExpandProduct(Model& model, Node node, WeightValues& weights) {
   const size_t num_inputs = node.num_inputs();
   const std::vector<int64_t> perm = node.GetInts("perm");
   const PackedWeight weight = *PackedWeightOf(model, node);
@@ -61,40 +52,23 @@ void Expand(Model& model, Node node, std::map<std::string, std::string>& weights
   const bool is_matrix =
       weight.shape.size() == 2 && ((perm == Ints{0, 1} && BlockedAxis(weight) == 0) ||
                                    (perm == Ints{1, 0} && BlockedAxis(weight) == 1));
-  if (!is_matrix || ProductOf(storage.function.name) != node.op_type()) {
+  if (!is_matrix || kProductPrefix + DecoderOf(storage) != node.op_type()) {
     Fail(ErrorCode::kInvalidModel, "{}: it is no product as bitpress writes them", node.Describe());
   }
-  std::vector<std::string> parts;
-  for (size_t i = 1; i + 1 < num_inputs; ++i) parts.push_back(node.input(i));
-  // Several products may read one weight.
-  auto [known, is_new] = weights.try_emplace(fmt::format("{}", fmt::join(parts, "\n")));
-  if (is_new) {
-    known->second = model.FreshName(WeightName(node));
-    model.SetFunction(storage.function);
-    model.InsertNode({known->second + "_unpack",
-                      storage.function.name,
-                      kDomain,
-                      parts,
-                      {known->second},
-                      storage.attributes},
-                     model.Nodes().front());
-  }
+  const std::string value = weights.ValueOf(node, storage);
   const std::string input = node.input(0), bias = node.input(num_inputs - 1);
   const std::string output = node.output(0);
   node.set_output(0, model.FreshName(output + "_replaced"));
-  std::string columns = known->second;
-  if (perm == std::vector<int64_t>{1, 0}) {
+  std::string columns = value;
+  if (perm == Ints{1, 0}) {
     columns = model.FreshName(output + "_columns");
-    model.InsertNode({columns, "Transpose", "", {known->second}, {columns}, {{"perm", perm}}},
-                     node);
+    model.InsertNode({columns, "Transpose", "", {value}, {columns}, {{"perm", perm}}}, node);
   }
   const std::string product = model.FreshName(output + "_product");
   model.InsertNode({node.name(), "MatMul", "", {input, columns}, {product}, {}}, node);
   model.InsertNode({output + "_add", "Add", "", {product, bias}, {output}, {}}, node);
   model.RemoveNode(node);
 }
-
-}  // namespace
 
 std::string WhyNoPackedProduct(const PackedWeight& weight) {
   if (weight.integer) return "it has integers, which --target onnxruntime computes with";
@@ -115,9 +89,9 @@ std::optional<size_t> BlockedAxis(const PackedWeight& weight) {
 
 void InsertProduct(Model& model, const PackedProduct& product, const Node& before) {
   PackedStorage storage = StorageOf(model, product.weight);
-  const std::string op_type = ProductOf(storage.function.name);
+  const std::string op_type = kProductPrefix + DecoderOf(storage);
   if (!model.HasFunction(kDomain, op_type)) {
-    model.SetFunction(FunctionOf(std::move(storage.function)));
+    model.SetFunction(FunctionOf(std::move(storage.function), op_type));
   }
   graph::NodeSpec spec{product.name,    op_type,          kDomain,
                        {product.input}, {product.output}, storage.attributes};
@@ -130,24 +104,6 @@ void InsertProduct(Model& model, const PackedProduct& product, const Node& befor
       "perm", is_transposed ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{0, 1});
   spec.attributes.emplace_back("rows", product.rows);
   model.InsertNode(spec, before);
-}
-
-std::string WeightName(const Node& product) {
-  constexpr std::string_view kSuffix = "_codes";
-  std::string name = product.input(1);
-  if (name.ends_with(kSuffix)) name.resize(name.size() - kSuffix.size());
-  return name;
-}
-
-size_t ExpandProducts(Model& model) {
-  std::map<std::string, std::string> weights;
-  std::vector<Node> products = model.AllNodes();
-  std::erase_if(products, [](const Node& node) { return !IsProduct(node); });
-  for (const Node& node : products) Expand(model, node, weights);
-  for (const auto& [domain, name] : model.Functions()) {
-    if (domain == kDomain && name.starts_with(kProductPrefix)) model.RemoveFunction(domain, name);
-  }
-  return products.size();
 }
 
 }  // namespace bitpress::weights

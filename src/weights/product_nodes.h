@@ -16,6 +16,7 @@
 
 #include "formats/format_spec.h"
 #include "graph/model.h"
+#include "weights/packed_nodes.h"
 #include "weights/unpack_functions.h"
 
 namespace bitpress::weights {
@@ -42,12 +43,9 @@ std::optional<size_t> BlockedAxis(const PackedWeight& weight);
 // topological if the inputs come before `before`.
 void InsertProduct(graph::Model& model, const PackedProduct& product, const graph::Node& before);
 
-// Returns the name of the weight that a product reads.
-std::string WeightName(const graph::Node& product);
-
-// Replaces all such nodes by what their functions are made of: one Unpack node for each weight,
-// Transpose, MatMul, Add. Returns their number. Throws Error(kInvalidModel) naming a node that is
-// called like ours, but does something else.
-size_t ExpandProducts(graph::Model& model);
+// Replaces a node by what its function is made of: one Unpack node for each weight, Transpose,
+// MatMul, Add. Throws Error(kInvalidModel) naming a node that is called like ours, but does
+// something else.
+void ExpandProduct(graph::Model& model, graph::Node node, WeightValues& weights);
 
 }  // namespace bitpress::weights

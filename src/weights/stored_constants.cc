@@ -9,7 +9,7 @@
 
 #include "ops/quantizer_nodes.h"
 #include "weights/native_form.h"
-#include "weights/product_nodes.h"
+#include "weights/packed_nodes.h"
 #include "weights/unpack_functions.h"
 
 namespace bitpress::weights {
@@ -50,12 +50,13 @@ std::vector<StoredConstant> StoredConstants(const graph::Model& model) {
   };
   for (const graph::Node& node : model.AllNodes()) {
     if (const auto weight = PackedWeightOf(model, node)) {
-      const bool is_product = IsProduct(node);
-      if (is_product && parts.contains(node.input(1))) continue;  // another node reads it, too
-      constants.push_back({is_product ? WeightName(node) : node.output(0), weight->spec.name,
+      const PackedReader reader = *PackedReaderOf(node);
+      const bool is_unpack = reader.kind == PackedReader::Kind::kUnpack;
+      // Several nodes may read a weight.
+      if (!is_unpack && parts.contains(node.input(reader.first_part))) continue;
+      constants.push_back({is_unpack ? node.output(0) : WeightName(node), weight->spec.name,
                            weight->shape, 0, "", ""});
-      add_parts(constants.back(), node, is_product ? 1 : 0,
-                node.num_inputs() - (is_product ? 1 : 0));
+      add_parts(constants.back(), node, reader.first_part, reader.parts_end);
     } else if (const auto form = NativeFormOf(model, node)) {
       const std::string& codes = node.input(form->is_matmul ? 1 : 0);
       if (parts.contains(codes)) continue;  // another node reads it, too

@@ -170,22 +170,43 @@ formats::PackedSizes FoundSizes(const graph::Model& model, const graph::Node& no
   if (formats::LowCodePlaneBits(spec) > 0) parts.push_back(&sizes.low_codes);
   if (spec.is_blocked()) parts.push_back(&sizes.scales);
   if (spec.sub_block_size > 0 && spec.sub_block_shift_bits > 0) parts.push_back(&sizes.shifts);
-  // A product reads a matrix before the parts and a bias behind them.
-  const size_t first = IsProduct(node) ? 1 : 0;
-  if (node.num_inputs() != 2 * first + parts.size()) {
+  const PackedReader reader = *PackedReaderOf(node);
+  const size_t count = reader.parts_end - reader.first_part;
+  if (count != parts.size()) {
+    const size_t others = node.num_inputs() - count;
     FailNotOurs(
-        fmt::format("it has {} inputs, expected {}", node.num_inputs(), 2 * first + parts.size()));
+        fmt::format("it has {} inputs, expected {}", node.num_inputs(), others + parts.size()));
   }
   for (size_t i = 0; i < parts.size(); ++i) {
-    *parts[i] = PartOf(model, node.input(first + i)).num_bytes;
+    *parts[i] = PartOf(model, node.input(reader.first_part + i)).num_bytes;
   }
   return sizes;
 }
 
 }  // namespace
 
-bool IsProduct(const graph::Node& node) {
-  return node.domain() == "bitpress" && node.op_type().starts_with(kProductPrefix);
+std::optional<PackedReader> PackedReaderOf(const graph::Node& node) {
+  using Kind = PackedReader::Kind;
+  struct Row {
+    const char* prefix;
+    Kind kind;
+    size_t before, behind;  // inputs before and behind the parts
+  };
+  static constexpr Row kRows[] = {{kUnpackPrefix, Kind::kUnpack, 0, 0},
+                                  {kProductPrefix, Kind::kProduct, 1, 1},
+                                  {kConvolutionPrefix, Kind::kConvolution, 1, 1},
+                                  {kConvolutionAddPrefix, Kind::kConvolution, 1, 2}};
+  if (node.domain() != "bitpress") return std::nullopt;
+  for (const Row& row : kRows) {
+    if (!node.op_type().starts_with(row.prefix)) continue;
+    PackedReader reader{row.kind, node.op_type().substr(std::strlen(row.prefix)), row.before, 0};
+    if (row.kind == Kind::kConvolution) {
+      reader.decoder.resize(std::min(reader.decoder.size(), reader.decoder.find(kInputInfix)));
+    }
+    reader.parts_end = std::max(row.before + row.behind, node.num_inputs()) - row.behind;
+    return reader;
+  }
+  return std::nullopt;
 }
 
 void FailNotOurs(std::string_view what) {
@@ -300,11 +321,10 @@ PackedStorage StoragePacked(const FormatSpec& spec, std::span<const int64_t> sha
 }
 
 std::optional<PackedWeight> PackedWeightOf(const graph::Model& model, const graph::Node& node) {
-  const bool is_product = IsProduct(node);
-  if (!is_product && !ops::IsUnpack(node)) return std::nullopt;
+  const std::optional<PackedReader> reader = PackedReaderOf(node);
+  if (!reader) return std::nullopt;
   return WithContext(node.Describe(), [&] {
-    std::string word =
-        node.op_type().substr(std::strlen(is_product ? kProductPrefix : kUnpackPrefix));
+    std::string word = reader->decoder;
     if (word.ends_with(kPaddedSuffix)) word.resize(word.size() - std::strlen(kPaddedSuffix));
     if (auto integer = PackedIntegerOf(model, node, word)) return *std::move(integer);
     PackedWeight weight;
@@ -314,11 +334,12 @@ std::optional<PackedWeight> PackedWeightOf(const graph::Model& model, const grap
     }
     if (node.num_outputs() != 1 || node.output(0).empty()) FailNotOurs("it must have one output");
     const formats::PackedSizes found = FoundSizes(model, node, weight.spec);
-    if (is_product && !weight.spec.is_blocked()) FailNotOurs("it has no blocks");
+    const bool is_unpack = reader->kind == PackedReader::Kind::kUnpack;
+    if (!is_unpack && !weight.spec.is_blocked()) FailNotOurs("it has no blocks");
     if (weight.spec.is_blocked()) {
       ReadShape(node, weight);
     } else {
-      weight.shape = PartOf(model, node.input(0)).dims;
+      weight.shape = PartOf(model, node.input(reader->first_part)).dims;
       weight.view = {1, NumElements(weight.shape), 1};
     }
     const auto& [outer, axis, inner] = weight.view;

@@ -34,8 +34,12 @@ struct BlockView {
 // bytes which cross the end of a block, and cut off padding behind the codes.
 inline constexpr const char* kUnpackPrefix = "Unpack_";
 inline constexpr const char* kPaddedSuffix = "_padded";
-// The beginning of the names of products with packed weights, which have the same ends.
+// The beginning of the names of products with packed weights, which have the same ends. Those of
+// convolutions end with the format of their input.
 inline constexpr const char* kProductPrefix = "MatMul_";
+inline constexpr const char* kConvolutionPrefix = "Conv_";
+inline constexpr const char* kConvolutionAddPrefix = "ConvAdd_";
+inline constexpr const char* kInputInfix = "_by_";
 
 // The initializers of one weight, and the node that decodes it.
 struct PackedStorage {
@@ -78,10 +82,19 @@ struct PackedWeight {
   BlockView view;
   std::optional<Integer> integer;  // exactly the integer formats have it
 };
-// Returns whether a node is a product with a packed weight (product_nodes.h).
-bool IsProduct(const graph::Node& node);
+// How a node reads a packed weight.
+struct PackedReader {
+  enum class Kind { kUnpack, kProduct, kConvolution };
+  Kind kind = Kind::kUnpack;
+  std::string decoder;   // the format's name and what follows it in an Unpack node's name
+  size_t first_part = 0;  // the parts are the inputs [first_part, parts_end)
+  size_t parts_end = 0;
+};
+// Returns how a node reads a weight, as its name says: an Unpack node, a matrix product
+// (product_nodes.h) or a convolution (convolution_nodes.h). Nothing for other nodes.
+std::optional<PackedReader> PackedReaderOf(const graph::Node& node);
 // Returns the weight that a node decodes, or multiplies with; nothing if it is neither an Unpack
-// node nor a product. Throws Error(kInvalidModel) naming the node if it is one, but not as this
+// node nor one that computes with a packed weight. Throws Error(kInvalidModel) naming the node if it is one, but not as this
 // room writes them.
 std::optional<PackedWeight> PackedWeightOf(const graph::Model& model, const graph::Node& node);
 

@@ -12,7 +12,7 @@
 #include "kernels/pack_tensor.h"
 #include "ops/quantizer_nodes.h"
 #include "weights/native_form.h"
-#include "weights/product_nodes.h"
+#include "weights/packed_nodes.h"
 #include "weights/unpack_functions.h"
 #include "weights/unpack_integers.h"
 
@@ -182,7 +182,7 @@ void UnpackNative(Model& model, Node node, const NativeForm& form,
 }  // namespace
 
 size_t UnpackWeights(Model& model, ThreadPool& pool, const ProgressSink& progress) {
-  ExpandProducts(model);
+  ExpandPackedNodes(model);
   // Unpacking removes nodes, but none of this list before its turn.
   std::vector<Node> nodes = model.AllNodes();
   std::vector<std::pair<Node, NativeForm>> native;

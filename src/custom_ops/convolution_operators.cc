@@ -1,0 +1,211 @@
+// Convolutions with a packed weight, bitpress.Conv_<format>_by_<input format>: straight from the
+// codes of the weight, which is arranged for the kernels once, when the session starts. They
+// quantize their input themselves.
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "custom_ops/operator.h"
+#include "custom_ops/packed_inputs.h"
+#include "formats/block_convolutions.h"
+#include "formats/parameters.h"
+#include "kernels/block_convolutions.h"
+#include "ort/kernels.h"
+
+namespace bitpress::custom_ops {
+namespace {
+
+using formats::ConvolutionFormats;
+using formats::ConvolutionShape;
+using formats::FormatSpec;
+using formats::WeightBlocks;
+
+// Sizes that no product of two overflows.
+constexpr int64_t kMostSize = int64_t{1} << 30;
+
+// Returns an attribute of `count` numbers in [least, kMostSize].
+std::vector<int64_t> Numbers(const NodeInfo& node, const char* attribute, size_t count,
+                             int64_t least) {
+  std::vector<int64_t> numbers = node.Ints(attribute);
+  const auto is_wrong = [&](int64_t n) { return n < least || n > kMostSize; };
+  if (numbers.size() != count || std::ranges::any_of(numbers, is_wrong)) {
+    Fail(ErrorCode::kInvalidModel, "attribute {} must have {} numbers from {} on", attribute, count,
+         least);
+  }
+  return numbers;
+}
+
+// Returns what a node says of its convolution.
+ConvolutionShape ShapeOf(const NodeInfo& node) {
+  const std::vector<int64_t> weight = node.Ints("shape");
+  if (weight.size() != 3 && weight.size() != 4) {
+    Fail(ErrorCode::kInvalidModel, "attribute shape must have three or four numbers");
+  }
+  const size_t dimensions = weight.size() - 2;
+  Numbers(node, "shape", weight.size(), 1);
+  const std::vector<int64_t> strides = Numbers(node, "strides", dimensions, 1);
+  const std::vector<int64_t> dilations = Numbers(node, "dilations", dimensions, 1);
+  const std::vector<int64_t> pads = Numbers(node, "pads", 2 * dimensions, 0);
+  ConvolutionShape shape;
+  shape.outputs = weight[0];
+  shape.groups = node.Int("group", 1);
+  if (shape.groups < 1 || shape.groups > shape.outputs || shape.outputs % shape.groups != 0) {
+    Fail(ErrorCode::kInvalidModel, "attribute group must divide the {} outputs", shape.outputs);
+  }
+  shape.channels = shape.groups * weight[1];
+  for (size_t i = 0; i < dimensions; ++i) {
+    const size_t d = 2 - dimensions + i;  // one dimension is the columns of one row
+    shape.kernel[d] = weight[2 + i];
+    shape.strides[d] = strides[i];
+    shape.dilations[d] = dilations[i];
+    shape.pads_begin[d] = pads[i];
+    shape.pads_end[d] = pads[dimensions + i];
+  }
+  return shape;
+}
+
+WeightBlocks BlocksOf(const PackedInputs& weight, const ConvolutionShape& shape) {
+  const int64_t channels = shape.channels_of_group(), positions = shape.positions();
+  if (weight.outer == shape.outputs && weight.axis == channels && weight.inner == positions) {
+    return WeightBlocks::kAlongChannels;
+  }
+  if (weight.outer != shape.outputs || weight.inner != 1 || weight.axis % channels != 0 ||
+      weight.axis / channels != positions) {
+    Fail(ErrorCode::kInvalidModel, "attributes blocks and shape do not fit");
+  }
+  return WeightBlocks::kAlongAll;
+}
+
+// Returns the format of the input with what the node says of its quantizer.
+FormatSpec InputFormat(const NodeInfo& node, FormatSpec spec) {
+  const std::string rounding(formats::RoundingModeName(spec.rounding));
+  const std::string choice(formats::ScaleChoiceName(spec.scale_choice));
+  spec.rounding = formats::ParseRoundingMode(node.String("rounding_mode", rounding));
+  spec.scale_choice = formats::ParseScaleChoice(node.String("scale_choice", choice));
+  formats::Validate(spec);
+  return spec;
+}
+
+kernels::ConvolutionWeights MakeWeights(const NodeInfo& node, const ConvolutionFormats& formats) {
+  const PackedInputs weight(node, formats.weight);
+  const ConvolutionShape shape = ShapeOf(node);
+  const WeightBlocks blocks = BlocksOf(weight, shape);
+  const formats::PackedSizes expected =
+      formats::SizesOf(formats.weight, weight.outer, weight.axis, weight.inner);
+  if (weight.view.codes.size() != expected.codes) {
+    Fail(ErrorCode::kInvalidModel, "the codes have {} bytes, expected {}", weight.view.codes.size(),
+         expected.codes);
+  }
+  // The threads end here, as ONNX Runtime unloads this library with its last session.
+  ThreadPool pool(weight.num_threads());
+  return kernels::ConvolutionWeights({formats.weight, InputFormat(node, formats.input)}, shape,
+                                     blocks, weight.view, pool);
+}
+
+class ConvolutionKernel : public OperatorKernel {
+ public:
+  ConvolutionKernel(const NodeInfo& node, const ConvolutionFormats& formats, bool has_other)
+      : weights_(MakeWeights(node, formats)),
+        num_dimensions_(node.Ints("shape").size() - 2),
+        bias_input_(1 + NumParts(formats.weight)),
+        has_other_(has_other) {
+    output_.least = node.Float("least", output_.least);
+    output_.largest = node.Float("largest", output_.largest);
+  }
+
+  void Compute(Ort::KernelContext& context) const override {
+    const Ort::ConstValue x = context.GetInput(0), bias = context.GetInput(bias_input_);
+    std::vector<int64_t> dims = x.GetTensorTypeAndShapeInfo().GetShape();
+    ConvolutionShape shape = weights_.shape();
+    if (dims.size() != num_dimensions_ + 2 || dims[1] != shape.channels) {
+      Fail(ErrorCode::kInvalidArgument, "input 0 must have {} dimensions and {} channels",
+           num_dimensions_ + 2, shape.channels);
+    }
+    const auto outputs = static_cast<size_t>(shape.outputs);
+    if (bias.GetTensorTypeAndShapeInfo().GetElementCount() != outputs) {
+      Fail(ErrorCode::kInvalidArgument, "the bias must have {} numbers", outputs);
+    }
+    for (size_t i = 0; i < num_dimensions_; ++i) {
+      const size_t d = 2 - num_dimensions_ + i;
+      shape.input[d] = dims[2 + i];
+      if (dims[2 + i] > kMostSize) Fail(ErrorCode::kUnsupported, "input 0 is too large");
+      if (shape.output(d) < 1) {
+        Fail(ErrorCode::kInvalidArgument, "dimension {} of input 0, {}, is below the kernel's",
+             2 + i, dims[2 + i]);
+      }
+      dims[2 + i] = shape.output(d);
+    }
+    dims[1] = shape.outputs;
+    kernels::ConvolutionOutput output = output_;
+    if (has_other_) {
+      const Ort::ConstValue other = context.GetInput(bias_input_ + 1);
+      if (other.GetTensorTypeAndShapeInfo().GetShape() != dims) {
+        Fail(ErrorCode::kInvalidArgument, "input {} must have the dimensions of the output, [{}]",
+             bias_input_ + 1, fmt::join(dims, ", "));
+      }
+      output.other = other.GetTensorData<float>();
+    }
+    Ort::UnownedValue y = context.GetOutput(0, dims);
+    output.data = y.GetTensorMutableData<float>();
+    output.bias = bias.GetTensorData<float>();
+    kernels::BlockConvolution convolution(weights_, dims[0], shape.input, x.GetTensorData<float>(),
+                                          output);
+    ort::ParallelFor(context, convolution.num_column_tasks(),
+                     [&](size_t i) { convolution.RunColumnTask(i); });
+    ort::ParallelFor(context, convolution.num_tasks(), [&](size_t i) { convolution.RunTask(i); });
+  }
+
+ private:
+  kernels::ConvolutionWeights weights_;
+  kernels::ConvolutionOutput output_;  // its limits
+  size_t num_dimensions_;
+  size_t bias_input_;
+  bool has_other_;
+};
+
+// Appends the rows of a weight's format and an input's.
+void AddForFormats(const ConvolutionFormats& formats, std::vector<OperatorSpec>& specs) {
+  for (const bool has_other : {false, true}) {
+    OperatorSpec spec;
+    spec.input_types.assign(1 + NumParts(formats.weight), ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8);
+    spec.input_types.front() = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+    spec.input_types.resize(spec.input_types.size() + (has_other ? 2 : 1),
+                            ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT);
+    spec.shape_rule = has_other ? ShapeRule::kLastInput : ShapeRule::kUnknown;
+    spec.make_kernel = [formats, has_other](const NodeInfo& node) {
+      return std::make_unique<ConvolutionKernel>(node, formats, has_other);
+    };
+    for (const ONNXTensorElementDataType type : CodeTypes(formats.weight)) {
+      spec.input_types[1] = type;
+      // Weights that need the general decoder have a function, and so a name, of their own.
+      for (const char* const suffix : {"", "_padded"}) {
+        spec.name = fmt::format("{}_{}{}_by_{}", has_other ? "ConvAdd" : "Conv",
+                                formats.weight.name, suffix, formats.input.name);
+        specs.push_back(spec);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void AddConvolutionOperators(std::vector<OperatorSpec>& specs) {
+  const std::span<const FormatSpec> all = formats::AllFormats();
+  for (const FormatSpec& weight : all) {
+    for (const FormatSpec& input : all) {
+      if (!weight.is_blocked() || !input.is_blocked() || formats::HasParameters(weight) ||
+          formats::HasParameters(input) || weight.block_size != input.block_size) {
+        continue;
+      }
+      const ConvolutionFormats formats{weight, input};
+      if (formats::WhyNoConvolution(formats).empty()) AddForFormats(formats, specs);
+    }
+  }
+}
+
+}  // namespace bitpress::custom_ops

@@ -1,0 +1,60 @@
+#include "custom_ops/packed_inputs.h"
+
+#include <algorithm>
+#include <span>
+
+#include "base/error.h"
+
+namespace bitpress::custom_ops {
+namespace {
+
+// Returns the bytes of a part of a weight, whose elements are bytes.
+std::span<const uint8_t> BytesOf(const Ort::ConstValue& value) {
+  return {static_cast<const uint8_t*>(value.GetTensorRawData()),
+          value.GetTensorTypeAndShapeInfo().GetElementCount()};
+}
+
+}  // namespace
+
+size_t NumParts(const formats::FormatSpec& spec) {
+  const bool has_shifts = spec.sub_block_size > 0 && spec.sub_block_shift_bits > 0;
+  return has_shifts ? 3 : 2;
+}
+
+std::vector<ONNXTensorElementDataType> CodeTypes(const formats::FormatSpec& spec) {
+  switch (spec.onnx_type) {
+    case DataType::kFloat8E4M3FN:
+      return {ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E4M3FN};
+    case DataType::kFloat8E5M2:
+      return {ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E5M2};
+    case DataType::kInt8:
+      return {ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8};
+    default:
+      return {ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8};
+  }
+}
+
+PackedInputs::PackedInputs(const NodeInfo& node, const formats::FormatSpec& spec) {
+  for (size_t i = 0; i < NumParts(spec); ++i) parts.push_back(node.ConstantInput(1 + i));
+  view.codes = BytesOf(parts[0]);
+  view.scales = BytesOf(parts[1]);
+  if (parts.size() > 2) view.shifts = BytesOf(parts[2]);
+  const std::vector<int64_t> blocks = node.Ints("blocks");
+  if (blocks.size() != 4 || std::ranges::any_of(blocks, [](int64_t n) { return n < 1; })) {
+    Fail(ErrorCode::kInvalidModel, "attribute blocks must have four positive numbers");
+  }
+  constexpr int64_t kMost = int64_t{1} << 40;
+  if (blocks[1] > kMost / blocks[2]) {
+    Fail(ErrorCode::kInvalidModel, "attribute blocks is too large");
+  }
+  outer = blocks[0];
+  axis = blocks[1] * blocks[2];
+  inner = blocks[3];
+}
+
+size_t PackedInputs::num_threads() const {
+  constexpr size_t kFewBytes = size_t{1} << 16;
+  return view.codes.size() > kFewBytes ? 0 : 1;
+}
+
+}  // namespace bitpress::custom_ops

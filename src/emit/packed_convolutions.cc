@@ -1,0 +1,224 @@
+#include "emit/packed_convolutions.h"
+
+#include <algorithm>
+#include <optional>
+#include <ranges>
+#include <utility>
+#include <vector>
+
+#include "emit/integer_codes.h"
+#include "emit/portable_functions.h"
+#include "formats/block_convolutions.h"
+#include "formats/parameters.h"
+#include "ops/quantizer_nodes.h"
+#include "weights/convolution_nodes.h"
+
+namespace bitpress::emit {
+namespace {
+
+using formats::ConvolutionShape;
+using formats::WeightBlocks;
+using graph::Model;
+using graph::Node;
+using graph::Use;
+using weights::PackedConvolution;
+using weights::PackedWeight;
+
+// The most products of floats that an output of an ungrouped convolution may sum. ONNX Runtime's
+// kernels are as fast with more.
+constexpr int64_t kMostFloats = 256;
+
+std::vector<int64_t> IntsOr(const Node& node, const char* attribute, size_t count,
+                            int64_t fallback) {
+  return node.HasAttribute(attribute) ? node.GetInts(attribute)
+                                      : std::vector<int64_t>(count, fallback);
+}
+
+// Returns the padding of a Conv; nothing if it depends on sizes that the model does not say.
+std::optional<std::vector<int64_t>> PadsOf(const Model& model, const Node& node,
+                                           const PackedWeight& weight) {
+  const size_t dimensions = weight.shape.size() - 2;
+  const std::string automatic = node.GetString("auto_pad", "NOTSET");
+  if (automatic == "NOTSET") return IntsOr(node, "pads", 2 * dimensions, 0);
+  std::vector<int64_t> pads(2 * dimensions, 0);
+  if (automatic == "VALID") return pads;
+  if (automatic != "SAME_UPPER" && automatic != "SAME_LOWER") return std::nullopt;
+  const std::vector<int64_t> strides = IntsOr(node, "strides", dimensions, 1);
+  const std::vector<int64_t> dilations = IntsOr(node, "dilations", dimensions, 1);
+  const graph::ValueInfo info = model.InfoOf(node.input(0));
+  for (size_t d = 0; d < dimensions; ++d) {
+    const int64_t reach = dilations[d] * (weight.shape[d + 2] - 1) + 1;
+    int64_t total = reach - 1;
+    if (strides[d] != 1) {
+      if (!info.has_shape || info.shape.size() != dimensions + 2 || info.shape[d + 2].value <= 0) {
+        return std::nullopt;
+      }
+      const int64_t size = info.shape[d + 2].value;
+      const int64_t outputs = (size + strides[d] - 1) / strides[d];
+      total = std::max<int64_t>(0, (outputs - 1) * strides[d] + reach - size);
+    }
+    const int64_t smaller = total / 2, larger = total - smaller;
+    pads[d] = automatic == "SAME_UPPER" ? smaller : larger;
+    pads[dimensions + d] = automatic == "SAME_UPPER" ? larger : smaller;
+  }
+  return pads;
+}
+
+// Returns our quantizer of a convolution's input.
+std::optional<Node> QuantizerOf(const Model& model, const Node& convolution) {
+  std::optional<Node> producer = model.Producer(convolution.input(0));
+  const bool is_ours =
+      producer && producer->domain() == "bitpress" && ops::IsQuantizer(*producer);
+  return is_ours ? producer : std::nullopt;
+}
+
+std::optional<WeightBlocks> BlocksOf(const PackedWeight& weight) {
+  const std::vector<int64_t>& shape = weight.shape;
+  int64_t positions = 1;
+  for (size_t d = 2; d < shape.size(); ++d) positions *= shape[d];
+  const auto& [outer, axis, inner] = weight.view;
+  if (outer != shape[0]) return std::nullopt;
+  if (axis == shape[1] && inner == positions) return WeightBlocks::kAlongChannels;
+  if (axis == shape[1] * positions && inner == 1) return WeightBlocks::kAlongAll;
+  return std::nullopt;
+}
+
+// Returns the node that alone reads a value, of one of these operators.
+std::optional<Node> OnlyReader(const Model& model, const std::string& value,
+                               std::initializer_list<std::string_view> op_types) {
+  const std::vector<Use> uses = model.AllUses(value);
+  if (uses.size() != 1 || model.IsOutput(value)) return std::nullopt;
+  const bool is_one = std::ranges::any_of(
+      op_types, [&](std::string_view op_type) { return IsStandardOp(uses[0].node, op_type); });
+  return is_one ? std::optional(uses[0].node) : std::nullopt;
+}
+
+// Returns a limit of a Clip; nothing if it is no constant.
+std::optional<float> LimitOf(const Model& model, const Node& clip, size_t input, float fallback) {
+  if (clip.num_inputs() <= input || clip.input(input).empty()) return fallback;
+  const std::string& name = clip.input(input);
+  if (!model.IsInitializer(name) || model.IsDeferred(name)) return std::nullopt;
+  const graph::InitializerView view = model.Initializer(name);
+  if (view.type != DataType::kFloat || view.bytes.size() != sizeof(float)) return std::nullopt;
+  return view.values<float>()[0];
+}
+
+bool HaveSameShape(const Model& model, const std::string& x, const std::string& y) {
+  const graph::ValueInfo a = model.InfoOf(x), b = model.InfoOf(y);
+  if (!a.has_shape || !b.has_shape || a.shape.size() != b.shape.size()) return false;
+  for (size_t d = 0; d < a.shape.size(); ++d) {
+    const bool is_known = a.shape[d].value > 0 || !a.shape[d].symbol.empty();
+    if (!is_known || a.shape[d].value != b.shape[d].value ||
+        a.shape[d].symbol != b.shape[d].symbol) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Takes what follows a convolution into it. Returns the last of these nodes.
+class Followers {
+ public:
+  Followers(const Model& model, const Node& convolution, PackedConvolution& into)
+      : model_(model), into_(into), nodes_{convolution} {
+    TakeAdd();
+    TakeLimits();
+  }
+  const std::vector<Node>& nodes() const { return nodes_; }
+
+ private:
+  const std::string& value() const { return nodes_.back().output(0); }
+
+  void TakeAdd() {
+    const std::optional<Node> add = OnlyReader(model_, value(), {"Add"});
+    if (!add || add->input(0) == add->input(1)) return;
+    const std::string& other = add->input(add->input(0) == value() ? 1 : 0);
+    if (model_.IsInitializer(other) || !HaveSameShape(model_, value(), other)) return;
+    into_.other = other;
+    nodes_.push_back(*add);
+  }
+
+  void TakeLimits() {
+    const std::optional<Node> node = OnlyReader(model_, value(), {"Relu", "Clip"});
+    if (!node || node->input(0) != value()) return;
+    if (node->op_type() == "Relu") {
+      into_.least = 0;
+    } else {
+      const std::optional<float> least = LimitOf(model_, *node, 1, into_.least);
+      const std::optional<float> largest = LimitOf(model_, *node, 2, into_.largest);
+      if (!least || !largest || !(*least <= *largest)) return;
+      into_.least = *least;
+      into_.largest = *largest;
+    }
+    nodes_.push_back(*node);
+  }
+
+  const Model& model_;
+  PackedConvolution& into_;
+  std::vector<Node> nodes_;
+};
+
+}  // namespace
+
+std::string WhyNoPackedConvolution(const Model& model, const Use& use, const PackedWeight& weight) {
+  const Node& node = use.node;
+  if (use.input_index != 1) return "it is no weight of its Conv";
+  if (weight.integer) return "it has integers";
+  if (formats::HasParameters(weight.spec)) {
+    return fmt::format("no operator has {}", weight.spec.name);
+  }
+  if (weight.shape.size() != 3 && weight.shape.size() != 4) {
+    return fmt::format("convolutions over {} dimensions have no operator", weight.shape.size() - 2);
+  }
+  const std::optional<WeightBlocks> blocks = BlocksOf(weight);
+  if (!blocks) return "its blocks run along no channels";
+  const std::optional<Node> quantizer = QuantizerOf(model, node);
+  if (!quantizer) return "the input of its Conv is not quantized";
+  const formats::FormatSpec input = FormatOfQuantizer(*quantizer);
+  if (formats::HasParameters(input)) return fmt::format("no operator has {}", input.name);
+  if (!input.is_blocked() || input.block_size != weight.spec.block_size) {
+    return fmt::format("the input of its Conv is {}", input.name);
+  }
+  if (quantizer->GetInt("axis", 1) != 1) return "the input's blocks run along no channels";
+  if (model.InfoOf(quantizer->input(0)).type != DataType::kFloat) return "its Conv is not float32";
+  const formats::ConvolutionFormats formats{weight.spec, input};
+  if (std::string why = formats::WhyNoConvolution(formats); !why.empty()) return why;
+  if (!PadsOf(model, node, weight)) return "the padding depends on the input";
+  ConvolutionShape shape;
+  shape.groups = node.GetInt("group", 1);
+  shape.channels = shape.groups * weight.shape[1];
+  shape.outputs = weight.shape[0];
+  shape.kernel[0] = weight.view.num_elements() / (weight.shape[0] * weight.shape[1]);
+  if (!formats::IsWholeConvolution(formats, shape, *blocks)) {
+    const int64_t depth = weight.shape[1] * shape.positions();
+    if (shape.groups == 1 && depth > kMostFloats) return "its products are those of floats";
+    constexpr int64_t kFewChannels = 4;
+    if (shape.groups > 1 && weight.shape[1] > kFewChannels) return "its groups have many channels";
+  }
+  return "";
+}
+
+void ReplaceConvolution(Model& model, const Node& unpack, const PackedWeight& weight,
+                        const Node& convolution, const std::function<std::string(int64_t)>& zeros) {
+  const size_t dimensions = weight.shape.size() - 2;
+  PackedConvolution packed{unpack, weight, *QuantizerOf(model, convolution), {}, {}, {}};
+  packed.strides = IntsOr(convolution, "strides", dimensions, 1);
+  packed.dilations = IntsOr(convolution, "dilations", dimensions, 1);
+  packed.pads = *PadsOf(model, convolution, weight);
+  packed.group = convolution.GetInt("group", 1);
+  const bool has_bias = convolution.num_inputs() > 2 && !convolution.input(2).empty();
+  packed.bias = has_bias ? convolution.input(2) : zeros(weight.shape[0]);
+  packed.name = convolution.name();
+  const Followers followers(model, convolution, packed);
+  Node last = followers.nodes().back();
+  packed.output = last.output(0);
+  const graph::ValueInfo info = model.InfoOf(packed.output);
+  last.set_output(0, model.FreshName(packed.output + "_replaced"));
+  weights::InsertConvolution(model, packed, last);
+  for (const Node& node : followers.nodes() | std::views::reverse) model.RemoveNode(node);
+  if (!model.IsOutput(packed.output) && info.type != DataType::kUndefined) {
+    model.SetInfo(packed.output, info);
+  }
+}
+
+}  // namespace bitpress::emit

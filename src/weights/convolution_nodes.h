@@ -1,0 +1,49 @@
+// Convolutions with a packed weight as one node, `bitpress.Conv_<format>_by_<input format>`, which
+// our operator library computes straight from the codes (kernels/block_convolutions.h). The node
+// quantizes its input itself. Its model-local function calls the function of the input's quantizer
+// and decodes the weight as its Unpack function does, so that the model runs without the library.
+//
+//   inputs      X [N, C, H, W] or [N, C, L], the parts of the weight as its Unpack node has them,
+//               bias [M]; `bitpress.ConvAdd_<format>_by_<input format>` also Z, shaped like Y
+//   attributes  shape, blocks: of the Unpack node; strides, pads, dilations, group: of the Conv;
+//               scale_choice, rounding_mode: of the input's quantizer, along axis 1; least,
+//               largest: the limits of the output
+//   output      Y = min(max(Conv(X quantized, weight) + bias [+ Z], least), largest)
+#pragma once
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "graph/model.h"
+#include "weights/packed_nodes.h"
+#include "weights/unpack_functions.h"
+
+namespace bitpress::weights {
+
+// A convolution with a packed weight.
+struct PackedConvolution {
+  graph::Node unpack;     // gives the weight
+  PackedWeight weight;    // of three or four dimensions
+  graph::Node quantizer;  // of the input, one of ours
+  std::vector<int64_t> strides, pads, dilations;
+  int64_t group = 1;
+  std::string bias;   // a vector of floats for each output channel
+  std::string other;  // Z, or ""
+  float least = -std::numeric_limits<float>::infinity();
+  float largest = std::numeric_limits<float>::infinity();
+  std::string output;
+  std::string name;  // of the node
+};
+
+// Adds the function of a convolution, if the model has none, and inserts the node. The order stays
+// topological if the inputs come before `before`.
+void InsertConvolution(graph::Model& model, const PackedConvolution& convolution,
+                       const graph::Node& before);
+
+// Replaces a node by what its function is made of: one Unpack node for each weight, the quantizer,
+// Conv, Add, Clip. Throws Error(kInvalidModel) naming a node that is called like ours, but does
+// something else.
+void ExpandConvolution(graph::Model& model, graph::Node node, WeightValues& weights);
+
+}  // namespace bitpress::weights

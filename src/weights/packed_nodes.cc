@@ -1,0 +1,73 @@
+#include "weights/packed_nodes.h"
+
+#include <vector>
+
+#include "weights/convolution_nodes.h"
+#include "weights/product_nodes.h"
+
+namespace bitpress::weights {
+
+using graph::Model;
+using graph::Node;
+
+PackedStorage StorageOf(const Model& model, const PackedWeight& weight) {
+  return StoragePacked(weight.spec, weight.shape, weight.view, model.OpsetImports().at(""));
+}
+
+std::string DecoderOf(const PackedStorage& storage) {
+  return storage.function.name.substr(std::string_view(kUnpackPrefix).size());
+}
+
+std::string WeightName(const Node& node) {
+  constexpr std::string_view kSuffix = "_codes";
+  std::string name = node.input(PackedReaderOf(node)->first_part);
+  if (name.ends_with(kSuffix)) name.resize(name.size() - kSuffix.size());
+  return name;
+}
+
+std::string WeightValues::ValueOf(const Node& node, const PackedStorage& storage) {
+  const PackedReader reader = *PackedReaderOf(node);
+  std::vector<std::string> parts;
+  for (size_t i = reader.first_part; i < reader.parts_end; ++i) parts.push_back(node.input(i));
+  auto [known, is_new] = values_.try_emplace(fmt::format("{}", fmt::join(parts, "\n")));
+  if (is_new) {
+    known->second = model_.FreshName(WeightName(node));
+    model_.SetFunction(storage.function);
+    model_.InsertNode({known->second + "_unpack",
+                       storage.function.name,
+                       "bitpress",
+                       parts,
+                       {known->second},
+                       storage.attributes},
+                      model_.Nodes().front());
+  }
+  return known->second;
+}
+
+size_t ExpandPackedNodes(Model& model) {
+  WeightValues weights(model);
+  std::vector<std::pair<Node, PackedReader::Kind>> nodes;
+  for (const Node& node : model.AllNodes()) {
+    const auto reader = PackedReaderOf(node);
+    if (reader && reader->kind != PackedReader::Kind::kUnpack) {
+      nodes.emplace_back(node, reader->kind);
+    }
+  }
+  for (const auto& [node, kind] : nodes) {
+    if (kind == PackedReader::Kind::kProduct) {
+      ExpandProduct(model, node, weights);
+    } else {
+      ExpandConvolution(model, node, weights);
+    }
+  }
+  for (const auto& [domain, name] : model.Functions()) {
+    if (domain != "bitpress") continue;
+    for (const char* const prefix :
+         {kProductPrefix, kConvolutionPrefix, kConvolutionAddPrefix}) {
+      if (name.starts_with(prefix)) model.RemoveFunction(domain, name);
+    }
+  }
+  return nodes.size();
+}
+
+}  // namespace bitpress::weights

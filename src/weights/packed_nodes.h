@@ -1,0 +1,38 @@
+// What nodes that compute with a packed weight have in common: matrix products (product_nodes.h)
+// and convolutions (convolution_nodes.h).
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "graph/model.h"
+#include "weights/unpack_functions.h"
+
+namespace bitpress::weights {
+
+// Returns the storage of a packed weight of the model, with its Unpack function.
+PackedStorage StorageOf(const graph::Model& model, const PackedWeight& weight);
+// Returns what an Unpack function's name has behind its prefix.
+std::string DecoderOf(const PackedStorage& storage);
+
+// Returns the name of the weight that such a node reads.
+std::string WeightName(const graph::Node& node);
+
+// Inserts Unpack nodes in place of the weights that such nodes read.
+class WeightValues {
+ public:
+  explicit WeightValues(graph::Model& model) : model_(model) {}
+  // Returns the value of the weight that a node reads; several nodes may read one.
+  std::string ValueOf(const graph::Node& node, const PackedStorage& storage);
+
+ private:
+  graph::Model& model_;
+  std::map<std::string, std::string> values_;  // of the joined names of the parts
+};
+
+// Replaces all nodes that compute with a packed weight by what their functions are made of. Returns
+// their number. Throws Error(kInvalidModel) naming a node that is called like ours, but does
+// something else.
+size_t ExpandPackedNodes(graph::Model& model);
+
+}  // namespace bitpress::weights
