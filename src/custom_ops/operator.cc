@@ -73,8 +73,7 @@ OrtStatusPtr Operator::InferShape(OrtShapeInferContext* context) const {
   if (spec_.shape_rule == ShapeRule::kUnknown) return nullptr;
   const OrtApi& api = Ort::GetApi();
   OrtTensorTypeAndShapeInfo* input = nullptr;  // owned by the context
-  const size_t like =
-      spec_.shape_rule == ShapeRule::kLastInput ? spec_.input_types.size() - 1 : 0;
+  const size_t like = spec_.shape_rule == ShapeRule::kLastInput ? spec_.input_types.size() - 1 : 0;
   if (OrtStatusPtr status = api.ShapeInferContext_GetInputTypeShape(context, like, &input))
     return status;
   size_t rank = 0;

@@ -67,8 +67,7 @@ std::optional<std::vector<int64_t>> PadsOf(const Model& model, const Node& node,
 // Returns our quantizer of a convolution's input.
 std::optional<Node> QuantizerOf(const Model& model, const Node& convolution) {
   std::optional<Node> producer = model.Producer(convolution.input(0));
-  const bool is_ours =
-      producer && producer->domain() == "bitpress" && ops::IsQuantizer(*producer);
+  const bool is_ours = producer && producer->domain() == "bitpress" && ops::IsQuantizer(*producer);
   return is_ours ? producer : std::nullopt;
 }
 

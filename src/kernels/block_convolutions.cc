@@ -163,12 +163,12 @@ Scratch BlockConvolution::AllocateCodes(ConvolutionTile& tile) const {
 
 void BlockConvolution::QuantizeCodes(ConvolutionTile& tile, size_t phase, size_t block) const {
   const size_t first = block * weights_.block_size(), count = weights_.channels_of(block);
-  ColumnCodes out{weights_.pieces_of(block), weights_.form(), weights_.offset(), nullptr,
-                  4 * stored_,               nullptr,         &has_large_unit_};
+  ColumnCodes out{
+      weights_.pieces_of(block), weights_.form(), weights_.offset(), nullptr, 4 * stored_, nullptr,
+      &has_large_unit_};
   const auto quantize = [&](const float* values, size_t at, size_t columns, size_t stride) {
     out.codes = tile.codes + phase * block_codes_.back() + block_codes_[block] + 4 * at;
-    out.units =
-        tile.units + (phase * weights_.blocks_per_segment() + block) * stored_ + at;
+    out.units = tile.units + (phase * weights_.blocks_per_segment() + block) * stored_ + at;
     quantizer_.RunColumnCodes(values, count, columns, stride, out);
   };
   if (grid_.has_the_input()) {
@@ -193,46 +193,40 @@ void BlockConvolution::QuantizeFloats(const ConvolutionTile& tile, size_t channe
   BITPRESS_DCHECK(tile.begin % grid_.pitch() == 0);
   const size_t needed = RoundUp(tile.end - tile.begin, kPanelColumns) + grid_.reach();
   const size_t rows = std::min(CeilDivide(needed, grid_.pitch()), stored_ / grid_.pitch());
-  const size_t stride = grid_.stride_y();
-  for (size_t row = 0; row < rows * stride; ++row) QuantizeRow(tile, channel, count, row, values);
+  // Padding is what no row writes.
+  std::fill_n(values, count * grid_.num_phases() * stored_, 0.0F);
+  const size_t first = tile.begin / grid_.pitch() * grid_.stride_y();
+  const Scratch scratch((count * grid_.width() + kMostBehind) * sizeof(float));
+  for (size_t row = 0; row < rows * grid_.stride_y(); ++row) {
+    const size_t y = first + row;  // with the padding
+    if (y < grid_.pad_y() || y - grid_.pad_y() >= grid_.height()) continue;
+    const float* const from =
+        Plane(tile.image, channel) + (y - grid_.pad_y()) * grid_.width();
+    QuantizeRow(from, count, row, scratch.data<float>(), values);
+  }
 }
 
-void BlockConvolution::QuantizeRow(const ConvolutionTile& tile, size_t channel, size_t count,
-                                   size_t row, float* values) const {
+void BlockConvolution::QuantizeRow(const float* from, size_t count, size_t row, float* quantized,
+                                   float* values) const {
   const size_t pitch = grid_.pitch(), pad = grid_.pad_x(), stride = grid_.stride_x();
   const size_t channel_floats = grid_.num_phases() * stored_;
-  const size_t y = tile.begin / pitch * grid_.stride_y() + row;  // with the padding
-  const bool is_inside = y >= grid_.pad_y() && y - grid_.pad_y() < grid_.height();
-  const float* const from =
-      Plane(tile.image, channel) + (is_inside ? (y - grid_.pad_y()) * grid_.width() : 0);
-  const Scratch scratch((count * grid_.width() + kMostBehind) * sizeof(float));
-  float* quantized = nullptr;
+  float* const to = values + row / grid_.stride_y() * pitch;
+  if (stride == 1) {
+    if (pad >= pitch) return;
+    for (size_t phase = 0; phase < grid_.num_phases(); ++phase) {
+      if (grid_.phases()[phase].row != row % grid_.stride_y()) continue;
+      quantizer_.RunColumns(from, grid_.input_size(), to + phase * stored_ + pad, channel_floats,
+                            count, std::min(grid_.width(), pitch - pad));
+    }
+    return;
+  }
+  quantizer_.RunColumns(from, grid_.input_size(), quantized, grid_.width(), count, grid_.width());
   for (size_t phase = 0; phase < grid_.num_phases(); ++phase) {
     if (grid_.phases()[phase].row != row % grid_.stride_y()) continue;
-    float* const to = values + phase * stored_ + row / grid_.stride_y() * pitch;
-    const auto fill = [&](size_t begin, size_t end) {
-      for (size_t c = 0; c < count && begin < end; ++c) {
-        std::fill(to + c * channel_floats + begin, to + c * channel_floats + end, 0.0F);
-      }
-    };
-    if (!is_inside || pad >= pitch * stride) {
-      fill(0, pitch);
-    } else if (stride == 1) {
-      const size_t inside = std::min(grid_.width(), pitch - pad);
-      fill(0, pad);
-      quantizer_.RunColumns(from, grid_.input_size(), to + pad, channel_floats, count, inside);
-      fill(pad + inside, pitch);
-    } else {
-      if (quantized == nullptr) {
-        quantized = scratch.data<float>();
-        quantizer_.RunColumns(from, grid_.input_size(), quantized, grid_.width(), count,
-                              grid_.width());
-      }
-      const auto first = static_cast<ptrdiff_t>(grid_.phases()[phase].column);
-      ReadSplitRow({quantized, grid_.width(), count, grid_.width(), stride,
-                    first - static_cast<ptrdiff_t>(pad), pitch},
-                   to, channel_floats);
-    }
+    const auto first = static_cast<ptrdiff_t>(grid_.phases()[phase].column);
+    ReadSplitRow({quantized, grid_.width(), count, grid_.width(), stride,
+                  first - static_cast<ptrdiff_t>(pad), pitch},
+                 to + phase * stored_, channel_floats);
   }
 }
 

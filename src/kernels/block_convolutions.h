@@ -49,8 +49,9 @@ class BlockConvolution {
   void QuantizeCodes(ConvolutionTile& tile, size_t phase, size_t block) const;
   void QuantizeFloats(const ConvolutionTile& tile, size_t channel, size_t count,
                       float* values) const;
-  // Does so for one row of the input with its padding, which some phases read.
-  void QuantizeRow(const ConvolutionTile& tile, size_t channel, size_t count, size_t row,
+  // Does so for one row of the input, whose first channel's values are at `from`; `row` counts
+  // from the first that the tile reads. `quantized` holds such a row.
+  void QuantizeRow(const float* from, size_t count, size_t row, float* quantized,
                    float* values) const;
   // Returns the memory that a tile has its columns in now.
   Scratch AllocateCodes(ConvolutionTile& tile) const;
@@ -74,7 +75,7 @@ class BlockConvolution {
   std::vector<size_t> block_codes_;  // the offsets of the codes of a phase's blocks, and their end
   std::vector<ConvolutionTile> shared_;
   std::vector<Scratch> shared_scratch_;
-  std::vector<size_t> offsets_;  // floats
+  std::vector<size_t> offsets_;                      // floats
   mutable std::atomic<bool> has_large_unit_{false};  // vector code cannot multiply a tile
 };
 

@@ -51,9 +51,7 @@ class ConvolutionWeights {
     return pieces_.data() + output * pieces_per_output_;
   }
   const float* units(size_t output) const { return units_.data() + output * num_blocks_; }
-  const int32_t* starts(size_t output) const {
-    return starts_.data() + output * num_blocks_;
-  }
+  const int32_t* starts(size_t output) const { return starts_.data() + output * num_blocks_; }
 
   // --- Floats ---
 

@@ -14,8 +14,8 @@
 #include <cstring>
 #include <vector>
 
-#include "formats/reference.h"
 #include "formats/block_units.h"
+#include "formats/reference.h"
 #include "kernels/column_codes.h"
 #include "kernels/dispatch.h"
 #include "kernels/fake_quantize.h"
@@ -121,7 +121,8 @@ struct BlockKernel {
           // What follows a row's last vectors is often its next piece.
           PrefetchAhead(x + r * strides.x + 8 * kLanes, y + r * strides.y);
         }
-        amax[k] = hn::Max(amax[k], Magnitude(LoadUpTo<kPart>(x + r * strides.x + k * kLanes, count)));
+        amax[k] =
+            hn::Max(amax[k], Magnitude(LoadUpTo<kPart>(x + r * strides.x + k * kLanes, count)));
       }
     }
     for (size_t k = 0; k < kVectors; ++k) {
@@ -148,11 +149,12 @@ struct BlockKernel {
         } else {
           exponent = BlockExponent(c, amax[k]);
         }
-        ForEachSubBlock<kPart>(
-            c, column, length, strides.x, count, exponent, [&](const R& rounder, size_t r) HWY_ATTR {
-              const VF value = LoadUpTo<kPart>(column + r * strides.x, count);
-              StoreUpTo<kPart>(rounder(c, value), y + k * kLanes + r * strides.y, count);
-            });
+        ForEachSubBlock<kPart>(c, column, length, strides.x, count, exponent,
+                               [&](const R& rounder, size_t r) HWY_ATTR {
+                                 const VF value = LoadUpTo<kPart>(column + r * strides.x, count);
+                                 StoreUpTo<kPart>(rounder(c, value), y + k * kLanes + r * strides.y,
+                                                  count);
+                               });
       }
     }
   }
@@ -219,8 +221,8 @@ struct BlockKernel {
   // (TakeColumns would take a smaller unit where rounding left a smaller largest value; products
   // are the same.)
   template <bool kPart, bool kIsBytes>
-  static HWY_INLINE void Codes(const Constants& c, int top, const float* x, size_t length,
-                               size_t stride, size_t count, const ColumnCodes& out) {
+  static HWY_INLINE void Codes(const Constants& c, const formats::BlockUnits& rule, const float* x,
+                               size_t length, size_t stride, size_t count, const ColumnCodes& out) {
     VU amax = hn::Zero(kDu);
     for (size_t r = 0; r < length; ++r) {
       if constexpr (!kPart) PrefetchAhead(x + r * stride + 8 * LaneCount(), x + r * stride);
@@ -235,11 +237,14 @@ struct BlockKernel {
     } else {
       exponent = BlockExponent(c, amax);
     }
-    const VI unit = hn::Sub(hn::BitCast(kDi, hn::ShiftRight<23>(exponent)), hn::Set(kDi, top));
-    const VF inverse = hn::BitCast(
-        kDf, hn::ShiftLeft<23>(hn::Sub(hn::Set(kDi, 2 * formats::kUnitBias), unit)));
+    const VI unit = hn::Sub(hn::BitCast(kDi, hn::ShiftRight<23>(exponent)), hn::Set(kDi, rule.top));
+    const VF inverse =
+        hn::BitCast(kDf, hn::ShiftLeft<23>(hn::Sub(hn::Set(kDi, 2 * formats::kUnitBias), unit)));
     constexpr hn::Rebind<uint8_t, DF> kBytes;
     hn::StoreU(hn::DemoteTo(kBytes, unit), kBytes, out.units);
+    if constexpr (R::kIsNearest && !kSub && kIsBytes && HWY_NATIVE_FMA) {
+      return NearestCodes<kPart>(rule, x, length, stride, count, inverse, out);
+    }
     constexpr size_t kElements = kIsBytes ? 4 : 2;
     const VI offset = hn::Set(kDi, out.offset);
     VI piece = hn::Zero(kDi);
@@ -257,12 +262,38 @@ struct BlockKernel {
       to += out.code_stride / sizeof(int32_t);
       piece = hn::Zero(kDi);
     };
-    ForEachSubBlock<kPart>(
-        c, x, length, stride, count, exponent, [&](const R& rounder, size_t r) HWY_ATTR {
-          const VF value = rounder(c, LoadUpTo<kPart>(x + r * stride, count));
-          add(hn::NearestInt(hn::Mul(value, inverse)), r);
-        });
+    ForEachSubBlock<kPart>(c, x, length, stride, count, exponent,
+                           [&](const R& rounder, size_t r) HWY_ATTR {
+                             const VF value = rounder(c, LoadUpTo<kPart>(x + r * stride, count));
+                             add(hn::NearestInt(hn::Mul(value, inverse)), r);
+                           });
     for (size_t r = length; r < out.pieces * kElements; ++r) add(hn::Zero(kDi), r);
+  }
+
+  // Writes the nearest whole numbers as bytes. A multiply-add rounds them to the low bits of
+  // kWholeStart plus their offset, and the bits of kWholeStart go last.
+  template <bool kPart>
+  static HWY_INLINE void NearestCodes(const formats::BlockUnits& rule, const float* x,
+                                      size_t length, size_t stride, size_t count, VF inverse,
+                                      const ColumnCodes& out) {
+    const auto at = [&](int number) {
+      return hn::Set(kDf, kWholeStart + static_cast<float>(out.offset + number));
+    };
+    const VF zero = at(0), least = at(rule.least()), largest = at(rule.largest);
+    const auto number = [&](size_t r) HWY_ATTR {
+      VF value = zero;
+      if (r < length) value = hn::MulAdd(LoadUpTo<kPart>(x + r * stride, count), inverse, zero);
+      return hn::BitCast(kDi, hn::Max(hn::Min(value, largest), least));
+    };
+    constexpr auto kStart = static_cast<uint32_t>(kWholeStartBits);
+    const VI starts =
+        hn::Set(kDi, static_cast<int32_t>(kStart ^ kStart << 8U ^ kStart << 16U ^ kStart << 24U));
+    auto* to = reinterpret_cast<int32_t*>(out.codes);
+    for (size_t r = 0; r < 4 * out.pieces; r += 4, to += out.code_stride / sizeof(int32_t)) {
+      const VI low = hn::Xor(number(r), hn::ShiftLeft<8>(number(r + 1)));
+      const VI high = hn::Xor(hn::ShiftLeft<16>(number(r + 2)), hn::ShiftLeft<24>(number(r + 3)));
+      hn::StoreU(hn::Xor(hn::Xor(low, high), starts), kDi, to);
+    }
   }
 
   template <bool kIsBytes>
@@ -270,12 +301,12 @@ struct BlockKernel {
                          size_t stride, ColumnCodes out) {
     constexpr size_t kLanes = LaneCount();
     const Constants c(p);
-    const int top = formats::BlockUnitsOf(*p.spec)->top;
+    const formats::BlockUnits rule = *formats::BlockUnitsOf(*p.spec);
     for (size_t i = 0; i < columns; i += kLanes) {
       if (i + kLanes <= columns) {
-        Codes<false, kIsBytes>(c, top, x + i, length, stride, 0, out);
+        Codes<false, kIsBytes>(c, rule, x + i, length, stride, 0, out);
       } else {
-        Codes<true, kIsBytes>(c, top, x + i, length, stride, columns - i, out);
+        Codes<true, kIsBytes>(c, rule, x + i, length, stride, columns - i, out);
       }
       out.codes += 4 * kLanes;
       out.units += kLanes;

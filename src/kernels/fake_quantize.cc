@@ -92,15 +92,15 @@ struct BlockKernels {
 
 const BlockKernels& KernelsOf(const formats::FormatSpec& spec) {
   static const BlockKernels float_blocks = {kFloatBlocksColumnsTable, kFloatBlocksRowsTable,
- kFloatBlocksCodesTable};
+                                            kFloatBlocksCodesTable};
   static const BlockKernels integer_blocks = {kIntegerBlocksColumnsTable, kIntegerBlocksRowsTable,
- kIntegerBlocksCodesTable};
+                                              kIntegerBlocksCodesTable};
   static const BlockKernels sign_magnitude = {kSignMagnitudeBlocksColumnsTable,
                                               kSignMagnitudeBlocksRowsTable,
                                               kSignMagnitudeBlocksCodesTable};
   static const BlockKernels microexponents = {kMicroexponentBlocksColumnsTable,
                                               kMicroexponentBlocksRowsTable,
- kMicroexponentBlocksCodesTable};
+                                              kMicroexponentBlocksCodesTable};
   if (formats::IsFloatElement(spec.element_type)) return float_blocks;
   if (spec.element_type != formats::ElementType::kSignMagnitude) return integer_blocks;
   return spec.sub_block_size > 0 ? microexponents : sign_magnitude;

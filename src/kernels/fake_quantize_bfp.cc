@@ -29,9 +29,10 @@ void SignMagnitudeBlocksRows(const FakeQuantizeParams& p, const float* x, float*
                           [&](auto kernel) { kernel.AllRows(p, x, y, length, columns, strides); });
 }
 
-void SignMagnitudeBlocksCodes(const FakeQuantizeParams& p, const float* x, size_t length, size_t columns,
-              size_t stride, const ColumnCodes& out) {
-  WithSignMagnitudeBlocks(p, [&](auto kernel) { kernel.AllCodes(p, x, length, columns, stride, out); });
+void SignMagnitudeBlocksCodes(const FakeQuantizeParams& p, const float* x, size_t length,
+                              size_t columns, size_t stride, const ColumnCodes& out) {
+  WithSignMagnitudeBlocks(
+      p, [&](auto kernel) { kernel.AllCodes(p, x, length, columns, stride, out); });
 }
 
 }  // namespace bitpress::kernels::HWY_NAMESPACE

@@ -32,7 +32,7 @@ void FloatBlocksRows(const FakeQuantizeParams& p, const float* x, float* y, size
 }
 
 void FloatBlocksCodes(const FakeQuantizeParams& p, const float* x, size_t length, size_t columns,
-              size_t stride, const ColumnCodes& out) {
+                      size_t stride, const ColumnCodes& out) {
   WithFloatBlocks(p, [&](auto kernel) { kernel.AllCodes(p, x, length, columns, stride, out); });
 }
 

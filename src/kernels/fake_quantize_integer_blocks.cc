@@ -38,7 +38,7 @@ void IntegerBlocksRows(const FakeQuantizeParams& p, const float* x, float* y, si
 }
 
 void IntegerBlocksCodes(const FakeQuantizeParams& p, const float* x, size_t length, size_t columns,
-              size_t stride, const ColumnCodes& out) {
+                        size_t stride, const ColumnCodes& out) {
   WithIntegerBlocks(p, [&](auto kernel) { kernel.AllCodes(p, x, length, columns, stride, out); });
 }
 

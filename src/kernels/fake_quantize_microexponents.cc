@@ -29,9 +29,10 @@ void MicroexponentBlocksRows(const FakeQuantizeParams& p, const float* x, float*
                           [&](auto kernel) { kernel.AllRows(p, x, y, length, columns, strides); });
 }
 
-void MicroexponentBlocksCodes(const FakeQuantizeParams& p, const float* x, size_t length, size_t columns,
-              size_t stride, const ColumnCodes& out) {
-  WithMicroexponentBlocks(p, [&](auto kernel) { kernel.AllCodes(p, x, length, columns, stride, out); });
+void MicroexponentBlocksCodes(const FakeQuantizeParams& p, const float* x, size_t length,
+                              size_t columns, size_t stride, const ColumnCodes& out) {
+  WithMicroexponentBlocks(
+      p, [&](auto kernel) { kernel.AllCodes(p, x, length, columns, stride, out); });
 }
 
 }  // namespace bitpress::kernels::HWY_NAMESPACE

@@ -129,9 +129,8 @@ ProductPanels::ProductPanels(const FormatSpec& spec, const ColumnsView& view,
 }
 
 void ProductPanels::FindLargeUnits() {
-  has_large_unit_ = std::ranges::any_of(units_, [](uint8_t unit) {
-    return unit > kLargestQuickUnit && unit != formats::kNanUnit;
-  });
+  has_large_unit_ = std::ranges::any_of(
+      units_, [](uint8_t unit) { return unit > kLargestQuickUnit && unit != formats::kNanUnit; });
 }
 
 size_t ProductPanels::blocks_per_segment() const {

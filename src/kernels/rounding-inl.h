@@ -128,7 +128,7 @@ struct Rounder {
       exponent = hn::Sub(block_exponent, c.subnormal_offset);
     } else {
       const VU magic_bits = hn::Add(block_exponent, c.magic_offset);
-      magic = AsFloat(magic_bits);
+      magic = AsFloat(kIsQuick ? hn::Or(magic_bits, hn::Set(kDu, kOneExponent / 2)) : magic_bits);
       if constexpr (kElement == Element::kTwosComplement) {
         limit_negative = hn::Neg(AsFloat(hn::Add(block_exponent, hn::Set(kDu, kOneExponent))));
       }
@@ -140,7 +140,17 @@ struct Rounder {
     }
   }
 
+  // Whether sums with 1.5 * 2^23 steps round, signs included: no zero keeps its sign.
+  static constexpr bool kIsQuick =
+      kElement == Element::kTwosComplement && kHalfToEven && kZero == ZeroRule::kPositive;
+  // Whether elements are the nearest whole numbers within limits.
+  static constexpr bool kIsNearest = kElement != Element::kFloat && kHalfToEven;
+
   HWY_INLINE VF operator()(const Constants& c, VF x) const {
+    if constexpr (kIsQuick) {
+      const VF rounded = hn::Sub(hn::Add(x, magic), magic);
+      return hn::Max(hn::Min(rounded, limit), limit_negative);
+    }
     const VU bits = hn::BitCast(kDu, x);
     const VU sign = hn::And(bits, hn::Set(kDu, kSign));
     const VU magnitude = hn::Xor(bits, sign);

@@ -23,8 +23,8 @@ constexpr const char* kLimits[] = {"least", "largest"};
 Reference ReferenceTo(const char* name, Reference::Type type) { return {name, type}; }
 
 // Returns the function of a convolution: the nodes of the Unpack function, the input's quantizer,
-// and the convolution. (It does not call the Unpack function: ONNX Runtime lets no FP8 codes through
-// to a function in a function.)
+// and the convolution. (It does not call the Unpack function: ONNX Runtime lets no FP8 codes
+// through to a function in a function.)
 graph::FunctionSpec FunctionOf(graph::FunctionSpec unpack, const std::string& name,
                                const std::string& quantizer, bool has_other) {
   graph::FunctionSpec function = std::move(unpack);
@@ -57,8 +57,12 @@ graph::FunctionSpec FunctionOf(graph::FunctionSpec unpack, const std::string& na
   if (has_other) function.nodes.push_back({"", "Add", "", {"sums", "z"}, {"sums_and_z"}, {}});
   for (const char* const limit : kLimits) {
     function.attributes.push_back(limit);
-    function.nodes.push_back(
-        {"", "Constant", "", {}, {limit}, {{"value_float", ReferenceTo(limit, Reference::Type::kFloat)}}});
+    function.nodes.push_back({"",
+                              "Constant",
+                              "",
+                              {},
+                              {limit},
+                              {{"value_float", ReferenceTo(limit, Reference::Type::kFloat)}}});
   }
   function.nodes.push_back(
       {"", "Clip", "", {has_other ? "sums_and_z" : "sums", "least", "largest"}, {"y"}, {}});
@@ -82,12 +86,9 @@ void InsertConvolution(Model& model, const PackedConvolution& convolution, const
   if (!model.HasFunction(kDomain, op_type)) {
     model.SetFunction(FunctionOf(std::move(storage.function), op_type, quantizer, has_other));
   }
-  graph::NodeSpec spec{convolution.name,
-                       op_type,
-                       kDomain,
-                       {convolution.quantizer.input(0)},
-                       {convolution.output},
-                       storage.attributes};
+  graph::NodeSpec spec{
+      convolution.name,     op_type,           kDomain, {convolution.quantizer.input(0)},
+      {convolution.output}, storage.attributes};
   for (size_t i = 0; i < convolution.unpack.num_inputs(); ++i) {
     spec.inputs.push_back(convolution.unpack.input(i));
   }
@@ -132,8 +133,7 @@ void ExpandConvolution(Model& model, Node node, WeightValues& weights) {
   for (const char* const word : kWords) words.emplace_back(word, node.GetString(word, ""));
   for (const char* const list : kLists) lists.emplace_back(list, node.GetInts(list));
   model.InsertNode({quantized, quantizer, kDomain, {input}, {quantized}, words}, node);
-  const std::string sums =
-      has_other || is_limited ? model.FreshName(output + "_sums") : output;
+  const std::string sums = has_other || is_limited ? model.FreshName(output + "_sums") : output;
   model.InsertNode({node.name(), "Conv", "", {quantized, value, bias}, {sums}, lists}, node);
   std::string last = sums;
   if (has_other) {

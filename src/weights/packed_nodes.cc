@@ -62,8 +62,7 @@ size_t ExpandPackedNodes(Model& model) {
   }
   for (const auto& [domain, name] : model.Functions()) {
     if (domain != "bitpress") continue;
-    for (const char* const prefix :
-         {kProductPrefix, kConvolutionPrefix, kConvolutionAddPrefix}) {
+    for (const char* const prefix : {kProductPrefix, kConvolutionPrefix, kConvolutionAddPrefix}) {
       if (name.starts_with(prefix)) model.RemoveFunction(domain, name);
     }
   }

@@ -86,7 +86,7 @@ struct PackedWeight {
 struct PackedReader {
   enum class Kind { kUnpack, kProduct, kConvolution };
   Kind kind = Kind::kUnpack;
-  std::string decoder;   // the format's name and what follows it in an Unpack node's name
+  std::string decoder;    // the format's name and what follows it in an Unpack node's name
   size_t first_part = 0;  // the parts are the inputs [first_part, parts_end)
   size_t parts_end = 0;
 };
@@ -94,8 +94,8 @@ struct PackedReader {
 // (product_nodes.h) or a convolution (convolution_nodes.h). Nothing for other nodes.
 std::optional<PackedReader> PackedReaderOf(const graph::Node& node);
 // Returns the weight that a node decodes, or multiplies with; nothing if it is neither an Unpack
-// node nor one that computes with a packed weight. Throws Error(kInvalidModel) naming the node if it is one, but not as this
-// room writes them.
+// node nor one that computes with a packed weight. Throws Error(kInvalidModel) naming the node if
+// it is one, but not as this room writes them.
 std::optional<PackedWeight> PackedWeightOf(const graph::Model& model, const graph::Node& node);
 
 // --- Helpers that packed integers (unpack_integers.h) share ---
