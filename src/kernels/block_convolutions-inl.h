@@ -26,29 +26,28 @@ BITPRESS_BEGIN_PRODUCTS
 // room.
 constexpr size_t kSumOutputs = kParts == 1 ? 6 : 4;
 constexpr size_t kSumVectors = kParts == 1 ? 4 : 2;
-constexpr size_t kStripVectors = kStripPositions / kLanes;
+constexpr size_t kOneBlock = 1000;  // in place of the pieces of a block
 
-// Adds the products of pieces [first, last) of a block: of vectors of columns from `codes` on with
-// those of the output channels.
+// Adds the products of `count` pieces of a block: of vectors of columns from `codes` on with those
+// of output channels, which lie next to each other.
 template <bool kIsBytes, size_t kOutputs, size_t kVectors>
-HWY_INLINE void AddPieces(const uint8_t* codes, size_t code_stride,
-                          const int32_t* const (&pieces)[kOutputs], size_t first, size_t last,
-                          VI (&block)[kOutputs][kVectors]) {
+HWY_INLINE void AddPieces(const uint8_t* codes, size_t code_stride, const int32_t* pieces,
+                          size_t count, VI (&block)[kOutputs][kVectors]) {
   ByteSums<kOutputs, kVectors> words;
   HWY_UNROLL(8)
-  for (size_t p = first; p < last; ++p) {
+  for (size_t p = 0; p < count; ++p) {
     V8 columns[kVectors];
     for (size_t v = 0; v < kVectors; ++v) {
       columns[v] = hn::LoadU(kD8, codes + p * code_stride + v * kVectorBytes);
     }
     for (size_t r = 0; r < kOutputs; ++r) {
-      const VI factor = hn::Set(kDi, pieces[r][p]);
+      const VI factor = hn::Set(kDi, pieces[p * kOutputGroup + r]);
       for (size_t v = 0; v < kVectors; ++v) {
         if constexpr (kIsBytes) {
           block[r][v] = words.Add(r, v, columns[v], hn::BitCast(kD8i, factor), block[r][v]);
         } else {
-          block[r][v] = hn::Add(
-              block[r][v], SumOfPairs(hn::BitCast(kD16, columns[v]), hn::BitCast(kD16, factor)));
+          block[r][v] = hn::Add(block[r][v], SumOfPairs(hn::BitCast(kD16, columns[v]),
+                                                        hn::BitCast(kD16, factor)));
         }
       }
     }
@@ -120,53 +119,58 @@ struct Target {
 };
 
 // Sums output channels for positions [at, at + lanes * kVectors) of a tile. kPieces is the usual
-// number of pieces of a block, 0 if that is no constant.
+// number of pieces of a block, 0 if that is no constant, and kOneBlock if there is one block.
 template <bool kIsBytes, size_t kPieces, size_t kOutputs, size_t kVectors>
 HWY_INLINE void SumWhole(const ConvolutionTask& task, size_t output, size_t at,
                          const Target& target) {
   const ConvolutionWeights& weights = *task.weights;
   const ConvolutionTile& tile = *task.tile;
   const size_t code_stride = 4 * tile.stored;
-  const int32_t* pieces[kOutputs];
-  const int32_t* starts[kOutputs];
-  const float* units[kOutputs];
+  const int32_t* pieces = weights.pieces(output);
+  const int32_t* starts = weights.starts(output);
+  const float* units = weights.units(output);
   VF values[kOutputs][kVectors];
-  for (size_t r = 0; r < kOutputs; ++r) {
-    pieces[r] = weights.pieces(output + r);
-    starts[r] = weights.starts(output + r);
-    units[r] = weights.units(output + r);
-    for (size_t v = 0; v < kVectors; ++v) values[r][v] = hn::Zero(kDf);
+  const BlockColumns* const first = task.blocks->data();
+  const BlockColumns* const last = kPieces == kOneBlock ? first + 1 : first + task.blocks->size();
+  if constexpr (kPieces != kOneBlock) {
+    for (size_t r = 0; r < kOutputs; ++r) {
+      for (size_t v = 0; v < kVectors; ++v) values[r][v] = hn::Zero(kDf);
+    }
   }
-  const std::vector<BlockColumns>& blocks = *task.blocks;
-  for (size_t b = 0; b < blocks.size(); ++b) {
+  for (const BlockColumns* columns = first; columns != last; ++columns) {
     VI block[kOutputs][kVectors];
     for (size_t r = 0; r < kOutputs; ++r) {
-      for (size_t v = 0; v < kVectors; ++v) block[r][v] = hn::Set(kDi, starts[r][b]);
+      for (size_t v = 0; v < kVectors; ++v) block[r][v] = hn::Set(kDi, starts[r]);
     }
-    const uint8_t* const codes = tile.codes + blocks[b].codes + 4 * at;
-    const size_t count = blocks[b].pieces;
+    const uint8_t* const codes = tile.codes + columns->codes + 4 * at;
+    const size_t count = columns->pieces;
     if (kPieces > 0 && count == kPieces &&
         (BITPRESS_PRODUCTS_WITH_DOT || !kIsBytes || kPieces <= weights.pieces_in_words())) {
-      AddPieces<kIsBytes, kOutputs, kVectors>(codes, code_stride, pieces, 0, kPieces, block);
+      AddPieces<kIsBytes, kOutputs, kVectors>(codes, code_stride, pieces, kPieces, block);
     } else {
       const size_t step =
           BITPRESS_PRODUCTS_WITH_DOT || !kIsBytes ? count : weights.pieces_in_words();
       for (size_t p = 0; p < count; p += step) {
-        AddPieces<kIsBytes, kOutputs, kVectors>(codes, code_stride, pieces, p,
-                                                std::min(p + step, count), block);
+        AddPieces<kIsBytes, kOutputs, kVectors>(codes + p * code_stride, code_stride,
+                                                pieces + p * kOutputGroup,
+                                                std::min(step, count - p), block);
       }
     }
-    for (size_t r = 0; r < kOutputs; ++r) pieces[r] += count;
-    const uint8_t* const column_units = tile.units + blocks[b].units + at;
+    pieces += count * kOutputGroup;
+    const uint8_t* const column_units = tile.units + columns->units + at;
     for (size_t v = 0; v < kVectors; ++v) {
       const auto exponents =
           hn::PromoteTo(kDi, hn::LoadU(kBytesOfLanes, column_units + v * kLanes));
       const WholeSums times_unit(hn::BitCast(kDf, hn::ShiftLeft<23>(exponents)));
       for (size_t r = 0; r < kOutputs; ++r) {
         const VF scaled = times_unit(block[r][v]);
-        values[r][v] = FusedMulAdd(scaled, hn::Set(kDf, units[r][b]), values[r][v]);
+        const VF unit = hn::Set(kDf, units[r]);
+        values[r][v] = kPieces == kOneBlock ? hn::Mul(scaled, unit)
+                                            : FusedMulAdd(scaled, unit, values[r][v]);
       }
     }
+    starts += kOutputGroup;
+    units += kOutputGroup;
   }
   if (target.sums != nullptr) {
     for (size_t r = 0; r < kOutputs; ++r) {
@@ -262,8 +266,9 @@ void WholeTask(const ConvolutionTask& task) {
       WholeOutputs<kIsBytes, kPieces, 4>(task, output);
     }
   }
-  for (; output + 2 <= task.output_end; output += 2) WholeOutputs<kIsBytes, 0, 2>(task, output);
-  if (output < task.output_end) WholeOutputs<kIsBytes, 0, 1>(task, output);
+  constexpr size_t kFew = kPieces == kOneBlock ? kOneBlock : 0;
+  for (; output + 2 <= task.output_end; output += 2) WholeOutputs<kIsBytes, kFew, 2>(task, output);
+  if (output < task.output_end) WholeOutputs<kIsBytes, kFew, 1>(task, output);
 }
 
 void ConvolveWhole(const ConvolutionTask& task) {
@@ -273,6 +278,7 @@ void ConvolveWhole(const ConvolutionTask& task) {
 #endif
     return;
   }
+  if (task.blocks->size() == 1) return WholeTask<true, kOneBlock>(task);
   switch (task.weights->pieces_per_block()) {
     case 8:
       return WholeTask<true, 8>(task);

@@ -101,7 +101,7 @@ BlockConvolution::BlockConvolution(const ConvolutionWeights& weights, int64_t im
   }
   if (num_tiles_ >= kManyTiles) return;
   outputs_per_chunk_ = std::max<size_t>(
-      kManyTiles, RoundUp(CeilDivide(static_cast<size_t>(shape_.outputs), kManyTiles), 12));
+      kManyTiles, RoundUp(CeilDivide(static_cast<size_t>(shape_.outputs), kManyTiles), kOutputGroup));
   chunks_ = CeilDivide(static_cast<size_t>(shape_.outputs), outputs_per_chunk_);
   for (size_t i = 0; i < num_tiles_; ++i) {
     shared_.push_back(TileOf(i));

@@ -32,14 +32,15 @@ float SumWhole(const ConvolutionTask& task, size_t output, size_t at) {
   float sum = 0;
   for (size_t b = 0; b < task.blocks->size(); ++b) {
     const BlockColumns& block = (*task.blocks)[b];
-    int32_t products = weights.starts(output)[b] - kWholeStartBits;
+    int32_t products = weights.starts(output)[b * kOutputGroup] - kWholeStartBits;
     for (size_t p = 0; p < block.pieces; ++p) {
       const uint8_t* const column = tile.codes + block.codes + 4 * (p * tile.stored + at);
-      products += MultiplyPieces(weights.form(), column, *piece++);
+      products += MultiplyPieces(weights.form(), column, *piece);
+      piece += kOutputGroup;
     }
     const uint32_t unit = tile.units[block.units + at];
     sum = std::fma(static_cast<float>(products) * std::bit_cast<float>(unit << 23U),
-                   weights.units(output)[b], sum);
+                   weights.units(output)[b * kOutputGroup], sum);
   }
   return sum;
 }

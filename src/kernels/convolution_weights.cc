@@ -32,9 +32,10 @@ ConvolutionWeights::ConvolutionWeights(const formats::ConvolutionFormats& format
   blocks_per_segment_ = (channels + block_size_ - 1) / block_size_;
   num_blocks_ = segments * blocks_per_segment_;
   for (size_t b = 0; b < blocks_per_segment_; ++b) pieces_per_output_ += segments * pieces_of(b);
-  pieces_.resize(outputs * pieces_per_output_);
-  units_.resize(outputs * num_blocks_);
-  starts_.resize(outputs * num_blocks_);
+  const size_t padded = (outputs + kOutputGroup - 1) / kOutputGroup * kOutputGroup;
+  pieces_.resize(padded * pieces_per_output_);
+  units_.resize(padded * num_blocks_);
+  starts_.resize(padded * num_blocks_);
   const formats::BlockUnits rule = *formats::BlockUnitsOf(formats.weight);
   pool.ParallelFor(
       outputs, [&](size_t output) { TakeOutput(rule, output, values_.data() + output * depth_); });
@@ -64,9 +65,9 @@ size_t ConvolutionWeights::pieces_of(size_t block) const {
 void ConvolutionWeights::TakeOutput(const formats::BlockUnits& rule, size_t output,
                                     const float* values) {
   const auto segments = static_cast<size_t>(shape_.positions());
-  int32_t* piece = pieces_.data() + output * pieces_per_output_;
-  float* unit = units_.data() + output * num_blocks_;
-  int32_t* start = starts_.data() + output * num_blocks_;
+  int32_t* piece = pieces_.data() + Place(output, pieces_per_output_);
+  float* unit = units_.data() + Place(output, num_blocks_);
+  int32_t* start = starts_.data() + Place(output, num_blocks_);
   const size_t count = ElementsOfPiece(form_), bits = 32 / count;
   const uint32_t mask = form_ == ColumnForm::kBytes ? 0xFFU : 0xFFFFU;
   std::vector<int16_t> numbers(block_size_ + count);
@@ -76,16 +77,19 @@ void ConvolutionWeights::TakeOutput(const formats::BlockUnits& rule, size_t outp
       std::ranges::fill(numbers, int16_t{0});
       const uint8_t taken = TakeApart(rule, values + b * block_size_ * segments + s, segments,
                                       length, numbers.data());
-      *unit++ = std::bit_cast<float>(uint32_t{taken} << 23U);
+      *unit = std::bit_cast<float>(uint32_t{taken} << 23U);
+      unit += kOutputGroup;
       int32_t sum = 0;
       for (size_t k = 0; k < length; ++k) sum += numbers[k];
-      *start++ = kWholeStartBits - offset_ * sum;
+      *start = kWholeStartBits - offset_ * sum;
+      start += kOutputGroup;
       for (size_t p = 0; p < pieces_of(b); ++p) {
         uint32_t packed = 0;
         for (size_t i = 0; i < count; ++i) {
           packed |= (static_cast<uint32_t>(numbers[p * count + i]) & mask) << i * bits;
         }
-        *piece++ = static_cast<int32_t>(packed);
+        *piece = static_cast<int32_t>(packed);
+        piece += kOutputGroup;
       }
     }
   }

@@ -13,6 +13,9 @@
 
 namespace bitpress::kernels {
 
+// The output channels whose numbers lie next to each other: whole tiles of all kernels.
+inline constexpr size_t kOutputGroup = 12;
+
 // The parts of a convolution that its node knows: channels, outputs, groups, kernel, strides,
 // dilations and pads. Its images and sizes of the input follow with each run.
 class ConvolutionWeights {
@@ -44,14 +47,17 @@ class ConvolutionWeights {
   size_t pieces_of(size_t block) const;
   size_t pieces_per_block() const { return pieces_of(0); }
   size_t pieces_per_output() const { return pieces_per_output_; }
-  // Return what an output channel multiplies with, block after block: pieces of four signed bytes
-  // or two words; the units of its blocks; and the bits from which each block's sum is counted:
-  // those of kWholeStart less what the offset adds.
+  // Return what an output channel multiplies with, block after block, each kOutputGroup numbers
+  // behind the one before: pieces of four signed bytes or two words; the units of its blocks; and
+  // the bits from which each block's sum is counted: those of kWholeStart less what the offset
+  // adds. The numbers of the next output channels of its group lie next to its own.
   const int32_t* pieces(size_t output) const {
-    return pieces_.data() + output * pieces_per_output_;
+    return pieces_.data() + Place(output, pieces_per_output_);
   }
-  const float* units(size_t output) const { return units_.data() + output * num_blocks_; }
-  const int32_t* starts(size_t output) const { return starts_.data() + output * num_blocks_; }
+  const float* units(size_t output) const { return units_.data() + Place(output, num_blocks_); }
+  const int32_t* starts(size_t output) const {
+    return starts_.data() + Place(output, num_blocks_);
+  }
 
   // --- Floats ---
 
@@ -60,6 +66,10 @@ class ConvolutionWeights {
   size_t depth() const { return depth_; }
 
  private:
+  // Returns where the first of an output's `count` numbers lies.
+  static size_t Place(size_t output, size_t count) {
+    return output / kOutputGroup * count * kOutputGroup + output % kOutputGroup;
+  }
   void ChooseForm(const formats::ConvolutionFormats& formats);
   // Takes an output channel apart, whose values lie channel after channel.
   void TakeOutput(const formats::BlockUnits& rule, size_t output, const float* values);
