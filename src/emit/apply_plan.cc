@@ -130,7 +130,10 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
                      .run =
                          [&](graph::Model& changed) {
                            quantized =
-                               QuantizeWeights(changed, rest, options.storage, pool, progress);
+                               QuantizeWeights(changed, rest, options.storage, pool, progress,
+                                               options.target == Target::kBitpress
+                                                   ? kLeastPackedKernel
+                                                   : kLeastPackedElements);
                            report.weights = quantized.weights;
                            return quantized.is_modified;
                          },

@@ -34,11 +34,12 @@ int64_t OpsetOf(const Model& model) {
 class WeightQuantizer {
  public:
   WeightQuantizer(Model& model, const plan::ResolvedPlan& resolved, Storage storage,
-                  ThreadPool& pool, const ProgressSink& sink)
+                  ThreadPool& pool, const ProgressSink& sink, int64_t least_kernel)
       : model_(model),
         plan_(resolved.plan),
         index_(model),
         storage_(storage),
+        least_kernel_(least_kernel),
         scales_(resolved.scales),
         activations_(plan::ActivationsOfNodes(resolved.plan)),
         integer_readers_(resolved.plan),
@@ -92,7 +93,8 @@ class WeightQuantizer {
   std::string WhyNotPacked(const graph::HeldInitializer& source) const {
     if (storage_ == Storage::kSimulated) return "storage=simulated";
     const int64_t num_elements = NumElements(source.dims);
-    if (num_elements < kLeastPackedElements) {
+    const bool is_kernel = source.dims.size() == 3 || source.dims.size() == 4;
+    if (num_elements < (is_kernel ? least_kernel_ : kLeastPackedElements)) {
       return fmt::format("its {} elements are too few", num_elements);
     }
     if (opset_ < weights::kFirstPackedOpset) {
@@ -311,6 +313,7 @@ class WeightQuantizer {
   const QuantPlan& plan_;
   plan::NodeIndex index_;
   Storage storage_;
+  int64_t least_kernel_;
   const plan::ScaleTable& scales_;
   std::map<std::string, const TensorPlan*> activations_;  // by the key of the node that reads them
   IntegerReaders integer_readers_;
@@ -342,9 +345,10 @@ bool IntegerReaders::Contain(const TensorPlan& weight) const {
 }
 
 QuantizedWeights QuantizeWeights(Model& model, const plan::ResolvedPlan& resolved, Storage storage,
-                                 ThreadPool& pool, const ProgressSink& progress) {
+                                 ThreadPool& pool, const ProgressSink& progress,
+                                 int64_t least_kernel) {
   plan::CheckFits(resolved.plan, model);
-  return WeightQuantizer(model, resolved, storage, pool, progress).Run();
+  return WeightQuantizer(model, resolved, storage, pool, progress, least_kernel).Run();
 }
 
 }  // namespace bitpress::emit

@@ -49,6 +49,8 @@ struct QuantizedWeights {
 // The least number of elements of a packed weight. Smaller weights stay floats in packed models,
 // because decoding one costs more at load than its bytes save.
 inline constexpr int64_t kLeastPackedElements = 512;
+// The same for kernels of convolutions that operators of ours read.
+inline constexpr int64_t kLeastPackedKernel = 64;
 
 // The nodes of a plan that read integers as activations.
 class IntegerReaders {
@@ -77,11 +79,15 @@ class IntegerReaders {
 // integer product has the scale of input times weight. It stays float if `resolved.scales` has no
 // scale for the input. Biases of other integer formats are quantized as weights are.
 //
+// Weights of three or four dimensions are packed from `least_kernel` elements on, others from
+// kLeastPackedElements on.
+//
 // `pool` is used until the model is written and must live that long. Throws Error(kInvalidArgument)
 // if the plan does not fit (plan::CheckFits). Writing the model throws Error(kInvalidModel) naming
 // node, tensor and index of the first NaN or infinity.
 QuantizedWeights QuantizeWeights(graph::Model& model, const plan::ResolvedPlan& resolved,
                                  Storage storage, ThreadPool& pool,
-                                 const ProgressSink& progress = {});
+                                 const ProgressSink& progress = {},
+                                 int64_t least_kernel = kLeastPackedElements);
 
 }  // namespace bitpress::emit
