@@ -129,11 +129,10 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
   passes.Run(model, {.name = "quantize-weights",
                      .run =
                          [&](graph::Model& changed) {
-                           quantized =
-                               QuantizeWeights(changed, rest, options.storage, pool, progress,
-                                               options.target == Target::kBitpress
-                                                   ? kLeastPackedKernel
-                                                   : kLeastPackedElements);
+                           quantized = QuantizeWeights(
+                               changed, rest, options.storage, pool, progress,
+                               options.target == Target::kBitpress ? kLeastPackedKernel
+                                                                   : kLeastPackedElements);
                            report.weights = quantized.weights;
                            return quantized.is_modified;
                          },

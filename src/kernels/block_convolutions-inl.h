@@ -10,9 +10,11 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <vector>
 
+#include "kernels/convolution_end-inl.h"
 #include "kernels/convolution_task.h"
 #include "kernels/product_codes-inl.h"
 
@@ -46,64 +48,14 @@ HWY_INLINE void AddPieces(const uint8_t* codes, size_t code_stride, const int32_
         if constexpr (kIsBytes) {
           block[r][v] = words.Add(r, v, columns[v], hn::BitCast(kD8i, factor), block[r][v]);
         } else {
-          block[r][v] = hn::Add(block[r][v], SumOfPairs(hn::BitCast(kD16, columns[v]),
-                                                        hn::BitCast(kD16, factor)));
+          block[r][v] = hn::Add(
+              block[r][v], SumOfPairs(hn::BitCast(kD16, columns[v]), hn::BitCast(kD16, factor)));
         }
       }
     }
   }
   if constexpr (kIsBytes) words.Finish(block);
 }
-
-// Returns the index of the first output of a channel.
-HWY_INLINE size_t PlaneOf(const ConvolutionTask& task, size_t output) {
-  const auto outputs = static_cast<size_t>(task.weights->shape().outputs);
-  return (task.tile->image * outputs + output) * task.output_size;
-}
-
-// What comes behind the sums of one output channel.
-struct Finish {
-  HWY_INLINE Finish(const ConvolutionOutput& end, size_t output)
-      : bias(hn::Set(kDf, end.bias[output])),
-        least(hn::Set(kDf, end.least)),
-        largest(hn::Set(kDf, end.largest)) {}
-
-  // Of NaN and a limit the processor returns its second operand, and so for zeros.
-  HWY_INLINE VF Limited(VF sum) const { return hn::Min(largest, hn::Max(least, sum)); }
-
-  // Writes the first `count` outputs of a vector of sums. `other` is null or added.
-  HWY_INLINE void Write(VF sum, const float* other, float* to, size_t count) const {
-    sum = hn::Add(sum, bias);
-    if (HWY_LIKELY(count >= kLanes)) {
-      if (other != nullptr) sum = hn::Add(sum, hn::LoadU(kDf, other));
-      return hn::StoreU(Limited(sum), kDf, to);
-    }
-#if HWY_TARGET <= HWY_AVX2
-    const auto first = hn::FirstN(kDf, count);
-    if (other != nullptr) sum = hn::Add(sum, hn::MaskedLoad(first, kDf, other));
-    hn::BlendedStore(Limited(sum), first, kDf, to);
-#else
-    HWY_ALIGN float buffer[kLanes] = {};
-    if (other != nullptr) {
-      std::memcpy(buffer, other, count * sizeof(float));
-      sum = hn::Add(sum, hn::Load(kDf, buffer));
-    }
-    hn::Store(Limited(sum), kDf, buffer);
-    std::memcpy(to, buffer, count * sizeof(float));
-#endif
-  }
-  // Writes whole vectors of sums.
-  template <size_t kVectors>
-  HWY_INLINE void WriteAll(const VF (&sums)[kVectors], const float* other, float* to) const {
-    for (size_t v = 0; v < kVectors; ++v) {
-      VF sum = hn::Add(sums[v], bias);
-      if (other != nullptr) sum = hn::Add(sum, hn::LoadU(kDf, other + v * kLanes));
-      hn::StoreU(Limited(sum), kDf, to + v * kLanes);
-    }
-  }
-
-  VF bias, least, largest;
-};
 
 // Where the sums of vectors of positions go: to the outputs from `index` on of each plane, `count`
 // of them, or to `sums`, a strip apart for each output channel.
@@ -165,8 +117,8 @@ HWY_INLINE void SumWhole(const ConvolutionTask& task, size_t output, size_t at,
       for (size_t r = 0; r < kOutputs; ++r) {
         const VF scaled = times_unit(block[r][v]);
         const VF unit = hn::Set(kDf, units[r]);
-        values[r][v] = kPieces == kOneBlock ? hn::Mul(scaled, unit)
-                                            : FusedMulAdd(scaled, unit, values[r][v]);
+        values[r][v] =
+            kPieces == kOneBlock ? hn::Mul(scaled, unit) : FusedMulAdd(scaled, unit, values[r][v]);
       }
     }
     starts += kOutputGroup;
@@ -290,89 +242,6 @@ void ConvolveWhole(const ConvolutionTask& task) {
       return WholeTask<true, 0>(task);
   }
 }
-
-#if !BITPRESS_PRODUCTS_WITH_DOT
-// Writes kOutputs output channels for kVectors vectors of outputs, the products of floats. The
-// channels of the outputs' group begin at `values`.
-template <size_t kOutputs, size_t kVectors>
-HWY_INLINE void FloatVectors(const ConvolutionTask& task, const float* values, size_t output,
-                             const PlaneGrid::Run* vectors) {
-  const ConvolutionWeights& weights = *task.weights;
-  const float* from[kVectors];
-  for (size_t v = 0; v < kVectors; ++v) from[v] = values + vectors[v].position - task.tile->begin;
-  const float* factors[kOutputs];
-  VF sum[kOutputs][kVectors];
-  for (size_t r = 0; r < kOutputs; ++r) {
-    factors[r] = weights.values(output + r);
-    for (size_t v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(kDf);
-  }
-  for (size_t k = 0; k < weights.depth(); ++k) {
-    const size_t offset = task.offsets[k];
-    VF columns[kVectors];
-    for (size_t v = 0; v < kVectors; ++v) columns[v] = hn::LoadU(kDf, from[v] + offset);
-    for (size_t r = 0; r < kOutputs; ++r) {
-      const VF factor = hn::Set(kDf, factors[r][k]);
-      for (size_t v = 0; v < kVectors; ++v) {
-        sum[r][v] = FusedMulAdd(columns[v], factor, sum[r][v]);
-      }
-    }
-  }
-  const ConvolutionOutput& end = *task.output;
-  for (size_t r = 0; r < kOutputs; ++r) {
-    const size_t plane = PlaneOf(task, output + r);
-    const Finish finish(end, output + r);
-    for (size_t v = 0; v < kVectors; ++v) {
-      const size_t to = plane + vectors[v].index;
-      finish.Write(sum[r][v], end.other != nullptr ? end.other + to : nullptr, end.data + to,
-                   vectors[v].count);
-    }
-  }
-}
-
-template <size_t kOutputs>
-void FloatOutputs(const ConvolutionTask& task, size_t output,
-                  const std::vector<PlaneGrid::Run>& vectors) {
-  const formats::ConvolutionShape& shape = task.weights->shape();
-  const size_t group = output / static_cast<size_t>(shape.outputs_of_group());
-  const size_t channel = group * static_cast<size_t>(shape.channels_of_group());
-  const float* const values =
-      task.tile->values + (channel - task.first_channel) * task.channel_floats;
-  // Enough sums to hide the latency of their multiply-adds.
-  constexpr size_t kVectors = kOutputs == 1 ? 8 : 4;
-  size_t v = 0;
-  for (; v + kVectors <= vectors.size(); v += kVectors) {
-    FloatVectors<kOutputs, kVectors>(task, values, output, &vectors[v]);
-  }
-  if constexpr (kVectors > 2) {
-    for (; v + 2 <= vectors.size(); v += 2) {
-      FloatVectors<kOutputs, 2>(task, values, output, &vectors[v]);
-    }
-  }
-  for (; v < vectors.size(); ++v) FloatVectors<kOutputs, 1>(task, values, output, &vectors[v]);
-}
-
-void ConvolveFloats(const ConvolutionTask& task) {
-  std::vector<PlaneGrid::Run> vectors;
-  for (const PlaneGrid::Run& run : task.tile->runs) {
-    for (size_t i = 0; i < run.count; i += kLanes) {
-      vectors.push_back({run.position + i, run.index + i, std::min(kLanes, run.count - i)});
-    }
-  }
-  const auto in_group = static_cast<size_t>(task.weights->shape().outputs_of_group());
-  constexpr size_t kFloatOutputs = kParts == 1 ? 4 : 2;
-  for (size_t output = task.output_begin; output < task.output_end;) {
-    // Outputs of one group read the same values.
-    const size_t left = std::min(task.output_end, (output / in_group + 1) * in_group) - output;
-    if (left >= kFloatOutputs) {
-      FloatOutputs<kFloatOutputs>(task, output, vectors);
-      output += kFloatOutputs;
-    } else {
-      FloatOutputs<1>(task, output, vectors);
-      output += 1;
-    }
-  }
-}
-#endif
 
 BITPRESS_END_PRODUCTS
 }  // namespace bitpress::kernels::HWY_NAMESPACE

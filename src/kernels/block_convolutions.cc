@@ -21,6 +21,7 @@
 #define BITPRESS_END_PRODUCTS
 #endif
 #include "kernels/block_convolutions-inl.h"
+#include "kernels/convolution_floats-inl.h"
 #undef BITPRESS_BEFORE_PRODUCTS
 #undef BITPRESS_AFTER_PRODUCTS
 #undef BITPRESS_BEGIN_PRODUCTS
@@ -101,7 +102,8 @@ BlockConvolution::BlockConvolution(const ConvolutionWeights& weights, int64_t im
   }
   if (num_tiles_ >= kManyTiles) return;
   outputs_per_chunk_ = std::max<size_t>(
-      kManyTiles, RoundUp(CeilDivide(static_cast<size_t>(shape_.outputs), kManyTiles), kOutputGroup));
+      kManyTiles,
+      RoundUp(CeilDivide(static_cast<size_t>(shape_.outputs), kManyTiles), kOutputGroup));
   chunks_ = CeilDivide(static_cast<size_t>(shape_.outputs), outputs_per_chunk_);
   for (size_t i = 0; i < num_tiles_; ++i) {
     shared_.push_back(TileOf(i));
@@ -200,8 +202,7 @@ void BlockConvolution::QuantizeFloats(const ConvolutionTile& tile, size_t channe
   for (size_t row = 0; row < rows * grid_.stride_y(); ++row) {
     const size_t y = first + row;  // with the padding
     if (y < grid_.pad_y() || y - grid_.pad_y() >= grid_.height()) continue;
-    const float* const from =
-        Plane(tile.image, channel) + (y - grid_.pad_y()) * grid_.width();
+    const float* const from = Plane(tile.image, channel) + (y - grid_.pad_y()) * grid_.width();
     QuantizeRow(from, count, row, scratch.data<float>(), values);
   }
 }

@@ -55,9 +55,7 @@ class ConvolutionWeights {
     return pieces_.data() + Place(output, pieces_per_output_);
   }
   const float* units(size_t output) const { return units_.data() + Place(output, num_blocks_); }
-  const int32_t* starts(size_t output) const {
-    return starts_.data() + Place(output, num_blocks_);
-  }
+  const int32_t* starts(size_t output) const { return starts_.data() + Place(output, num_blocks_); }
 
   // --- Floats ---
 

@@ -5,7 +5,7 @@
 #define HWY_TARGET_INCLUDE "kernels/fake_quantize_bfp.cc"
 #include <hwy/foreach_target.h>
 // Behind foreach_target.h, as it includes this file once a target.
-#include "kernels/fake_quantize-inl.h"
+#include "kernels/fake_quantize_codes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace bitpress::kernels::HWY_NAMESPACE {
@@ -32,7 +32,7 @@ void SignMagnitudeBlocksRows(const FakeQuantizeParams& p, const float* x, float*
 void SignMagnitudeBlocksCodes(const FakeQuantizeParams& p, const float* x, size_t length,
                               size_t columns, size_t stride, const ColumnCodes& out) {
   WithSignMagnitudeBlocks(
-      p, [&](auto kernel) { kernel.AllCodes(p, x, length, columns, stride, out); });
+      p, [&](auto kernel) { CodesOf(kernel).All(p, x, length, columns, stride, out); });
 }
 
 }  // namespace bitpress::kernels::HWY_NAMESPACE

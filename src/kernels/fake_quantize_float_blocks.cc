@@ -5,7 +5,7 @@
 #define HWY_TARGET_INCLUDE "kernels/fake_quantize_float_blocks.cc"
 #include <hwy/foreach_target.h>
 // Behind foreach_target.h, as it includes this file once a target.
-#include "kernels/fake_quantize-inl.h"
+#include "kernels/fake_quantize_codes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace bitpress::kernels::HWY_NAMESPACE {
@@ -33,7 +33,7 @@ void FloatBlocksRows(const FakeQuantizeParams& p, const float* x, float* y, size
 
 void FloatBlocksCodes(const FakeQuantizeParams& p, const float* x, size_t length, size_t columns,
                       size_t stride, const ColumnCodes& out) {
-  WithFloatBlocks(p, [&](auto kernel) { kernel.AllCodes(p, x, length, columns, stride, out); });
+  WithFloatBlocks(p, [&](auto kernel) { CodesOf(kernel).All(p, x, length, columns, stride, out); });
 }
 
 }  // namespace bitpress::kernels::HWY_NAMESPACE

@@ -5,7 +5,7 @@
 #define HWY_TARGET_INCLUDE "kernels/fake_quantize_integer_blocks.cc"
 #include <hwy/foreach_target.h>
 // Behind foreach_target.h, as it includes this file once a target.
-#include "kernels/fake_quantize-inl.h"
+#include "kernels/fake_quantize_codes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace bitpress::kernels::HWY_NAMESPACE {
@@ -39,7 +39,8 @@ void IntegerBlocksRows(const FakeQuantizeParams& p, const float* x, float* y, si
 
 void IntegerBlocksCodes(const FakeQuantizeParams& p, const float* x, size_t length, size_t columns,
                         size_t stride, const ColumnCodes& out) {
-  WithIntegerBlocks(p, [&](auto kernel) { kernel.AllCodes(p, x, length, columns, stride, out); });
+  WithIntegerBlocks(p,
+                    [&](auto kernel) { CodesOf(kernel).All(p, x, length, columns, stride, out); });
 }
 
 }  // namespace bitpress::kernels::HWY_NAMESPACE

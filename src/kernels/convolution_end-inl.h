@@ -1,0 +1,80 @@
+// What comes behind the sums of a convolution in blocks, for its vector code.
+#if defined(BITPRESS_KERNELS_CONVOLUTION_END_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BITPRESS_KERNELS_CONVOLUTION_END_INL_H_
+#undef BITPRESS_KERNELS_CONVOLUTION_END_INL_H_
+#else
+#define BITPRESS_KERNELS_CONVOLUTION_END_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "kernels/convolution_task.h"
+#include "kernels/product_codes-inl.h"
+
+// Targets without such vectors only toggle the guard above.
+#ifdef BITPRESS_PRODUCTS_WITH_DOT
+BITPRESS_BEFORE_PRODUCTS
+namespace bitpress::kernels::HWY_NAMESPACE {
+BITPRESS_BEGIN_PRODUCTS
+
+// Returns the index of the first output of a channel.
+HWY_INLINE size_t PlaneOf(const ConvolutionTask& task, size_t output) {
+  const auto outputs = static_cast<size_t>(task.weights->shape().outputs);
+  return (task.tile->image * outputs + output) * task.output_size;
+}
+
+// What comes behind the sums of one output channel.
+struct Finish {
+  HWY_INLINE Finish(const ConvolutionOutput& end, size_t output)
+      : bias(hn::Set(kDf, end.bias[output])),
+        least(hn::Set(kDf, end.least)),
+        largest(hn::Set(kDf, end.largest)) {}
+
+  // Of NaN and a limit the processor returns its second operand, and so for zeros.
+  HWY_INLINE VF Limited(VF sum) const { return hn::Min(largest, hn::Max(least, sum)); }
+
+  // Writes the first `count` outputs of a vector of sums. `other` is null or added.
+  HWY_INLINE void Write(VF sum, const float* other, float* to, size_t count) const {
+    sum = hn::Add(sum, bias);
+    if (HWY_LIKELY(count >= kLanes)) {
+      if (other != nullptr) sum = hn::Add(sum, hn::LoadU(kDf, other));
+      return hn::StoreU(Limited(sum), kDf, to);
+    }
+#if HWY_TARGET <= HWY_AVX2
+    const auto first = hn::FirstN(kDf, count);
+    if (other != nullptr) sum = hn::Add(sum, hn::MaskedLoad(first, kDf, other));
+    hn::BlendedStore(Limited(sum), first, kDf, to);
+#else
+    HWY_ALIGN float buffer[kLanes] = {};
+    if (other != nullptr) {
+      std::memcpy(buffer, other, count * sizeof(float));
+      sum = hn::Add(sum, hn::Load(kDf, buffer));
+    }
+    hn::Store(Limited(sum), kDf, buffer);
+    std::memcpy(to, buffer, count * sizeof(float));
+#endif
+  }
+  // Writes whole vectors of sums.
+  template <size_t kVectors>
+  HWY_INLINE void WriteAll(const VF (&sums)[kVectors], const float* other, float* to) const {
+    for (size_t v = 0; v < kVectors; ++v) {
+      VF sum = hn::Add(sums[v], bias);
+      if (other != nullptr) sum = hn::Add(sum, hn::LoadU(kDf, other + v * kLanes));
+      hn::StoreU(Limited(sum), kDf, to + v * kLanes);
+    }
+  }
+
+  VF bias, least, largest;
+};
+
+BITPRESS_END_PRODUCTS
+}  // namespace bitpress::kernels::HWY_NAMESPACE
+BITPRESS_AFTER_PRODUCTS
+#endif  // BITPRESS_PRODUCTS_WITH_DOT
+
+#endif  // BITPRESS_KERNELS_CONVOLUTION_END_INL_H_

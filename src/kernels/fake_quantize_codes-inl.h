@@ -1,0 +1,171 @@
+// The vector code that quantizes columns of blocks to codes (FakeQuantizer::RunColumnCodes). It is
+// compiled once a target and included by the files of the kernel families only.
+#if defined(BITPRESS_KERNELS_FAKE_QUANTIZE_CODES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BITPRESS_KERNELS_FAKE_QUANTIZE_CODES_INL_H_
+#undef BITPRESS_KERNELS_FAKE_QUANTIZE_CODES_INL_H_
+#else
+#define BITPRESS_KERNELS_FAKE_QUANTIZE_CODES_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "formats/block_units.h"
+#include "kernels/column_codes.h"
+#include "kernels/fake_quantize-inl.h"
+#include "kernels/whole_block.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace bitpress::kernels::HWY_NAMESPACE {
+
+// The codes of what a BlockKernel gives.
+template <class R, bool kMse, bool kSub>
+struct BlockCodes {
+  using Blocks = BlockKernel<R, kMse, kSub>;
+
+  // Leaves columns to the reference.
+  static HWY_NOINLINE void ReferenceCodes(const FakeQuantizeParams& p, const float* x,
+                                          size_t length, size_t stride, size_t count,
+                                          const ColumnCodes& out) {
+    constexpr size_t kColumns = 16;
+    std::vector<float> values(out.pieces * ElementsOfPiece(out.form) * kColumns);
+    for (size_t r = 0; r < length; ++r) {
+      std::copy_n(x + r * stride, count, values.data() + r * kColumns);
+    }
+    ReferenceColumns(p, values.data(), values.data(), length, count, {kColumns, kColumns});
+    std::vector<uint8_t> codes(out.pieces * 4 * kColumns);
+    uint8_t units[kColumns];
+    ColumnCodes taken = out;
+    taken.codes = codes.data();
+    taken.code_stride = 4 * kColumns;
+    taken.units = units;
+    TakeColumns(*formats::BlockUnitsOf(*p.spec), values.data(), kColumns, kColumns, taken);
+    for (size_t piece = 0; piece < out.pieces; ++piece) {
+      std::memcpy(out.codes + piece * out.code_stride, codes.data() + piece * taken.code_stride,
+                  4 * LaneCount());
+    }
+    std::memcpy(out.units, units, LaneCount());
+    for (const uint8_t unit : units) {
+      if (unit > kLargestQuickUnit && unit != formats::kNanUnit) *out.has_large_unit = true;
+    }
+  }
+
+  // Quantizes a vector of columns to whole elements in units that follow from the block's exponent.
+  // (TakeColumns would take a smaller unit where rounding left a smaller largest value; products
+  // are the same.)
+  template <bool kPart, bool kIsBytes>
+  static HWY_INLINE void Codes(const Constants& c, const formats::BlockUnits& rule, const float* x,
+                               size_t length, size_t stride, size_t count, const ColumnCodes& out) {
+    VU amax = hn::Zero(kDu);
+    for (size_t r = 0; r < length; ++r) {
+      if constexpr (!kPart) Blocks::PrefetchAhead(x + r * stride + 8 * LaneCount(), x + r * stride);
+      amax = hn::Max(amax, Magnitude(LoadUpTo<kPart>(x + r * stride, count)));
+    }
+    if (HWY_UNLIKELY(AnySpecial(amax))) {
+      return ReferenceCodes(c.params, x, length, stride, kPart ? count : LaneCount(), out);
+    }
+    VU exponent;
+    if constexpr (kMse) {
+      exponent = Blocks::template LeastErrorExponent<kPart>(c, x, length, stride, count, amax);
+    } else {
+      exponent = BlockExponent(c, amax);
+    }
+    const VI unit = hn::Sub(hn::BitCast(kDi, hn::ShiftRight<23>(exponent)), hn::Set(kDi, rule.top));
+    const VF inverse =
+        hn::BitCast(kDf, hn::ShiftLeft<23>(hn::Sub(hn::Set(kDi, 2 * formats::kUnitBias), unit)));
+    constexpr hn::Rebind<uint8_t, DF> kBytes;
+    hn::StoreU(hn::DemoteTo(kBytes, unit), kBytes, out.units);
+    if constexpr (R::kIsNearest && !kSub && kIsBytes && HWY_NATIVE_FMA) {
+      return NearestCodes<kPart>(rule, x, length, stride, count, inverse, out);
+    }
+    constexpr size_t kElements = kIsBytes ? 4 : 2;
+    const VI offset = hn::Set(kDi, out.offset);
+    VI piece = hn::Zero(kDi);
+    auto* to = reinterpret_cast<int32_t*>(out.codes);
+    const auto add = [&](VI number, size_t r) HWY_ATTR {
+      if constexpr (kIsBytes) {
+        number = hn::Add(number, offset);
+      } else {
+        number = hn::And(number, hn::Set(kDi, 0xFFFF));
+      }
+      const size_t place = r % kElements;
+      piece = hn::Or(piece, hn::ShiftLeftSame(number, static_cast<int>(place * 32 / kElements)));
+      if (place + 1 < kElements) return;
+      hn::StoreU(piece, kDi, to);
+      to += out.code_stride / sizeof(int32_t);
+      piece = hn::Zero(kDi);
+    };
+    Blocks::template ForEachSubBlock<kPart>(
+        c, x, length, stride, count, exponent, [&](const R& rounder, size_t r) HWY_ATTR {
+          const VF value = rounder(c, LoadUpTo<kPart>(x + r * stride, count));
+          add(hn::NearestInt(hn::Mul(value, inverse)), r);
+        });
+    for (size_t r = length; r < out.pieces * kElements; ++r) add(hn::Zero(kDi), r);
+  }
+
+  // Writes the nearest whole numbers as bytes. A multiply-add rounds them to the low bits of
+  // kWholeStart plus their offset, and the bits of kWholeStart go last.
+  template <bool kPart>
+  static HWY_INLINE void NearestCodes(const formats::BlockUnits& rule, const float* x,
+                                      size_t length, size_t stride, size_t count, VF inverse,
+                                      const ColumnCodes& out) {
+    const auto at = [&](int number) {
+      return hn::Set(kDf, kWholeStart + static_cast<float>(out.offset + number));
+    };
+    const VF zero = at(0), least = at(rule.least()), largest = at(rule.largest);
+    const auto number = [&](size_t r) HWY_ATTR {
+      VF value = zero;
+      if (r < length) value = hn::MulAdd(LoadUpTo<kPart>(x + r * stride, count), inverse, zero);
+      return hn::BitCast(kDi, hn::Max(hn::Min(value, largest), least));
+    };
+    constexpr auto kStart = static_cast<uint32_t>(kWholeStartBits);
+    const VI starts =
+        hn::Set(kDi, static_cast<int32_t>(kStart ^ kStart << 8U ^ kStart << 16U ^ kStart << 24U));
+    auto* to = reinterpret_cast<int32_t*>(out.codes);
+    for (size_t r = 0; r < 4 * out.pieces; r += 4, to += out.code_stride / sizeof(int32_t)) {
+      const VI low = hn::Xor(number(r), hn::ShiftLeft<8>(number(r + 1)));
+      const VI high = hn::Xor(hn::ShiftLeft<16>(number(r + 2)), hn::ShiftLeft<24>(number(r + 3)));
+      hn::StoreU(hn::Xor(hn::Xor(low, high), starts), kDi, to);
+    }
+  }
+
+  template <bool kIsBytes>
+  static void AllCodesOf(const FakeQuantizeParams& p, const float* x, size_t length, size_t columns,
+                         size_t stride, ColumnCodes out) {
+    constexpr size_t kLanes = LaneCount();
+    const Constants c(p);
+    const formats::BlockUnits rule = *formats::BlockUnitsOf(*p.spec);
+    for (size_t i = 0; i < columns; i += kLanes) {
+      if (i + kLanes <= columns) {
+        Codes<false, kIsBytes>(c, rule, x + i, length, stride, 0, out);
+      } else {
+        Codes<true, kIsBytes>(c, rule, x + i, length, stride, columns - i, out);
+      }
+      out.codes += 4 * kLanes;
+      out.units += kLanes;
+    }
+  }
+
+  static void All(const FakeQuantizeParams& p, const float* x, size_t length, size_t columns,
+                  size_t stride, const ColumnCodes& out) {
+    if (out.form == ColumnForm::kBytes) {
+      AllCodesOf<true>(p, x, length, columns, stride, out);
+    } else {
+      AllCodesOf<false>(p, x, length, columns, stride, out);
+    }
+  }
+};
+
+// Returns the codes of a kernel.
+template <class R, bool kMse, bool kSub>
+constexpr BlockCodes<R, kMse, kSub> CodesOf(BlockKernel<R, kMse, kSub>) {
+  return {};
+}
+
+}  // namespace bitpress::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggle
