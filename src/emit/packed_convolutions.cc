@@ -34,7 +34,15 @@ std::vector<int64_t> IntsOr(const Node& node, const char* attribute, size_t coun
                                       : std::vector<int64_t>(count, fallback);
 }
 
+// Returns our quantizer of a convolution's input.
+std::optional<Node> QuantizerOf(const Model& model, const Node& convolution) {
+  std::optional<Node> producer = model.Producer(convolution.input(0));
+  const bool is_ours = producer && producer->domain() == "bitpress" && ops::IsQuantizer(*producer);
+  return is_ours ? producer : std::nullopt;
+}
+
 // Returns the padding of a Conv; nothing if it depends on sizes that the model does not say.
+// REQUIRES: QuantizerOf(model, node).
 std::optional<std::vector<int64_t>> PadsOf(const Model& model, const Node& node,
                                            const PackedWeight& weight) {
   const size_t dimensions = weight.shape.size() - 2;
@@ -45,7 +53,8 @@ std::optional<std::vector<int64_t>> PadsOf(const Model& model, const Node& node,
   if (automatic != "SAME_UPPER" && automatic != "SAME_LOWER") return std::nullopt;
   const std::vector<int64_t> strides = IntsOr(node, "strides", dimensions, 1);
   const std::vector<int64_t> dilations = IntsOr(node, "dilations", dimensions, 1);
-  const graph::ValueInfo info = model.InfoOf(node.input(0));
+  // A quantizer's output may have no known shape, and has that of its input.
+  const graph::ValueInfo info = model.InfoOf(QuantizerOf(model, node)->input(0));
   for (size_t d = 0; d < dimensions; ++d) {
     const int64_t reach = dilations[d] * (weight.shape[d + 2] - 1) + 1;
     int64_t total = reach - 1;
@@ -62,13 +71,6 @@ std::optional<std::vector<int64_t>> PadsOf(const Model& model, const Node& node,
     pads[dimensions + d] = automatic == "SAME_UPPER" ? larger : smaller;
   }
   return pads;
-}
-
-// Returns our quantizer of a convolution's input.
-std::optional<Node> QuantizerOf(const Model& model, const Node& convolution) {
-  std::optional<Node> producer = model.Producer(convolution.input(0));
-  const bool is_ours = producer && producer->domain() == "bitpress" && ops::IsQuantizer(*producer);
-  return is_ours ? producer : std::nullopt;
 }
 
 std::optional<WeightBlocks> BlocksOf(const PackedWeight& weight) {

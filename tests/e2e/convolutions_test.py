@@ -1,0 +1,166 @@
+"""`--target bitpress` writes convolutions with weights in blocks as operators of ours that quantize their input and compute from
+the codes, and that plain ONNX Runtime runs as functions."""
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from models import sqnr_db
+from onnx import TensorProto, helper, numpy_helper
+
+WHOLE = ["MXINT8", "MXFP6E2M3", "MXFP4E2M1", "MX9", "MX6", "MX4", "BFP16"]
+
+
+def save(path, nodes, constants, inputs, outputs, seed=3):
+    """A model of these nodes; constants are shapes, or arrays."""
+    rng = np.random.default_rng(seed)
+    values = {name: value if isinstance(value, np.ndarray) else (rng.standard_normal(value) / np.sqrt(np.prod(value[1:]))).astype(np.float32)
+              for name, value in constants.items()}
+    info = lambda name, shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+    graph = helper.make_graph(nodes, "convolutions", [info(*item) for item in inputs.items()], [info(*item) for item in outputs.items()],
+                              [numpy_helper.from_array(value, name) for name, value in values.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def conv(inputs, output, **attributes):
+    return helper.make_node("Conv", inputs, [output], f"conv_{output}", **attributes)
+
+
+@pytest.fixture
+def network(tmp_path):
+    """Convolutions of every kind: first layer, depthwise, with what follows them."""
+    nodes = [conv(["x", "stem", "stem_bias"], "a", strides=[2, 2], pads=[0, 0, 1, 1]), helper.make_node("Clip", ["a", "zero", "six"], ["b"], "clip"),
+             conv(["b", "expand", "expand_bias"], "c"), helper.make_node("Relu", ["c"], ["d"], "relu"),
+             conv(["d", "depthwise"], "e", group=70, pads=[1, 1, 1, 1]), helper.make_node("Clip", ["e", "zero", "six"], ["f"], "clip_2"),
+             conv(["f", "project", "project_bias"], "g"), helper.make_node("Add", ["b", "g"], ["h"], "residual"),
+             conv(["h", "full"], "i", auto_pad="SAME_UPPER", strides=[2, 2]), helper.make_node("Relu", ["i"], ["j"], "relu_2"),
+             conv(["j", "wide"], "k", group=33, kernel_shape=[5, 5], strides=[2, 2], pads=[2, 2, 2, 2]),
+             conv(["j", "shared"], "l"), conv(["j", "shared", "shared_bias"], "m"), helper.make_node("Add", ["l", "m"], ["n"], "sum"),
+             helper.make_node("Relu", ["n"], ["y"], "relu_3"), helper.make_node("Identity", ["k"], ["z"], "end")]
+    constants = {"stem": (16, 3, 3, 3), "stem_bias": (16,), "expand": (70, 16, 1, 1), "expand_bias": (70,), "depthwise": (70, 1, 3, 3),
+                 "project": (16, 70, 1, 1), "project_bias": (16,), "full": (33, 16, 3, 3), "wide": (33, 1, 5, 5), "shared": (24, 33, 1, 1), "shared_bias": (24,),
+                 "zero": np.array(0, np.float32), "six": np.array(6, np.float32)}
+    return save(tmp_path / "model.onnx", nodes, constants, {"x": ["N", 3, 22, 26]}, {"y": ["N", 24, 6, 7], "z": ["N", 33, 3, 4]})
+
+
+@pytest.fixture
+def sessions(operator_library):
+    """Sessions of a model: with the operators, and without."""
+    def make(path):
+        options = onnxruntime.SessionOptions()
+        options.register_custom_ops_library(str(operator_library))
+        return [onnxruntime.InferenceSession(str(path), given, providers=["CPUExecutionProvider"])
+                for given in (options, onnxruntime.SessionOptions())]
+    return make
+
+
+def operators(path):
+    return Counter(node.op_type for node in onnx.load(path).graph.node)
+
+
+def check(path, sessions, shape, least_db):
+    """The operators and their functions agree, for any number of images."""
+    ours, plain = sessions(path)
+    for count in (1, 9):
+        x = np.random.default_rng(count).standard_normal((count, *shape)).astype(np.float32)
+        for found, wanted in zip(ours.run(None, {"x": x}), plain.run(None, {"x": x})):
+            assert found.shape == wanted.shape and sqnr_db(wanted, found) > least_db
+    assert all(output.size == 0 for output in ours.run(None, {"x": np.zeros((0, *shape), np.float32)}))
+
+
+@pytest.mark.parametrize("preset", WHOLE)
+def test_a_network(preset, network, tmp_path, bitpress, sessions):
+    text = bitpress.ok("quantize", network, "-o", tmp_path / "q.onnx", "--config", preset, "--target", "bitpress")
+    assert "8 nodes compute from codes of weights" in text and "loads and runs" in text
+    found = operators(tmp_path / "q.onnx")
+    assert not set(found) & {"Conv", "Clip", "Relu", "Add"} and not any("Quantize" in op for op in found), found
+    assert sum(count for op, count in found.items() if op.startswith("ConvAdd_")) == 2
+    # Sums of another order may round another way where the next quantizer decides.
+    check(tmp_path / "q.onnx", sessions, (3, 22, 26), least_db=20 if preset in ("MX4", "MXFP4E2M1") else 30)
+
+
+@pytest.mark.parametrize("preset", WHOLE)
+def test_the_same_weights_as_in_files_with_decoders(preset, network, tmp_path, bitpress, sessions):
+    for file, target in (("q", "bitpress"), ("p", "portable")):
+        bitpress.ok("quantize", network, "-o", tmp_path / f"{file}.onnx", "--config", preset, "--target", target)
+        bitpress.ok("unpack", tmp_path / f"{file}.onnx", "-o", tmp_path / f"{file}_floats.onnx")
+    floats = operators(tmp_path / "q_floats.onnx")
+    assert floats["Conv"] == 8 and floats["Clip"] >= 2 and not any(op.startswith("Conv_") for op in floats)
+    constants = [{tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(tmp_path / f"{file}_floats.onnx").graph.initializer}
+                 for file in "qp"]
+    for weight in ("stem", "expand", "depthwise", "project", "full", "wide", "shared"):
+        assert constants[0][weight].tobytes() == constants[1][weight].tobytes()
+    x = np.random.default_rng(0).standard_normal((2, 3, 22, 26)).astype(np.float32)
+    outputs = [sessions(tmp_path / f"{file}_floats.onnx")[0].run(None, {"x": x}) for file in "qp"]
+    for found, wanted in zip(*outputs):
+        assert sqnr_db(wanted, found) > 100
+    assert bitpress.ok("inspect", tmp_path / "q.onnx", "--tensors").count(f" {preset.lower()[:4]}") >= 5
+    bitpress.ok("check", tmp_path / "q.onnx")
+
+
+@pytest.mark.parametrize("preset", WHOLE + ["MXFP8E4M3"])
+@pytest.mark.parametrize("weight, attributes, shape", [
+    ((40, 70, 1, 1), {}, (70, 9, 9)), ((40, 40, 1, 1), {"strides": [2, 3]}, (40, 9, 11)), ((40, 24, 3, 3), {"dilations": [2, 1]}, (24, 9, 9)),
+    ((40, 24, 2, 3), {"pads": [0, 2, 1, 0], "strides": [1, 2]}, (24, 9, 9)), ((33, 1, 7, 7), {"group": 33, "pads": [3, 3, 3, 3]}, (33, 17, 18)),
+    ((66, 2, 3, 3), {"group": 33}, (66, 8, 33)), ((48, 20, 5), {"pads": [2, 2], "dilations": [1]}, (20, 50)), ((48, 1, 9), {"group": 48}, (48, 64))])
+def test_one(preset, weight, attributes, shape, tmp_path, bitpress, sessions):
+    outputs = ["N", *[None] * len(shape)]
+    save(tmp_path / "m.onnx", [conv(["x", "w", "b"], "y", **attributes)], {"w": weight, "b": weight[:1]}, {"x": ["N", *shape]}, {"y": outputs})
+    text = bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", preset, "--target", "bitpress")
+    is_float = preset == "MXFP8E4M3" and "group" not in attributes
+    if is_float and weight[1] * np.prod(weight[2:]) > 256:
+        assert "decoded at load" in text
+    else:
+        assert "1 nodes compute from codes of weights" in text or "1 node computes from codes" in text
+    check(tmp_path / "q.onnx", sessions, shape, least_db=110)
+
+
+def test_what_stays(tmp_path, bitpress, sessions):
+    """Convolutions that have no operator keep their decoder, and the summary says why."""
+    nodes = [conv(["x", "grouped"], "a", group=2), conv(["a", "three"], "y", pads=[1, 1, 1, 1])]
+    save(tmp_path / "m.onnx", nodes, {"grouped": (40, 20, 1, 1), "three": (8, 40, 3, 3)}, {"x": ["N", 40, 6, 6]}, {"y": ["N", 8, 6, 6]})
+    text = bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "MX6", "--target", "bitpress")
+    assert "its groups have many channels" in text and operators(tmp_path / "q.onnx")["Conv"] == 1
+    text = bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "w.onnx", "--config", "MX6", "--activations", "none", "--target",
+                       "bitpress")
+    assert "the input of its Conv is not quantized" in text and operators(tmp_path / "w.onnx")["Conv"] == 2
+    check(tmp_path / "q.onnx", sessions, (40, 6, 6), least_db=30)
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"shape": [40, 70, 1]}, "strides"), ({"shape": [40, 70]}, "three or four"), ({"shape": [40, 70, 1, -1]}, "from 1 on"),
+    ({"shape": [40, 35, 3, 1]}, "blocks"), ({"strides": [0, 1]}, "strides"), ({"strides": [1]}, "strides"), ({"pads": [0, 0, 0, -1]}, "pads"),
+    ({"pads": [0, 0, 0, 1 << 40]}, "pads"), ({"dilations": [1, 1 << 31]}, "dilations"), ({"group": 7}, "group"), ({"group": 0}, "group"),
+    ({"blocks": [40, 70, 1]}, "four positive"), ({"blocks": [40, 35, 2, 2]}, "blocks"), ({"scale_choice": "high"}, "high"),
+    ({"rounding_mode": 3}, "rounding_mode"), ({"least": "x"}, "least")])
+def test_damaged_attributes_are_errors(change, message, tmp_path, bitpress, sessions):
+    save(tmp_path / "m.onnx", [conv(["x", "w", "b"], "y")], {"w": (40, 70, 1, 1), "b": (40,)}, {"x": ["N", 70, 4, 4]}, {"y": ["N", 40, 4, 4]})
+    bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "MX6", "--target", "bitpress")
+    damaged = onnx.load(tmp_path / "q.onnx")
+    node = next(node for node in damaged.graph.node if node.op_type.startswith("Conv_"))
+    for attribute in [attribute for attribute in node.attribute if attribute.name in change]:
+        node.attribute.remove(attribute)
+    node.attribute.extend(helper.make_attribute(name, value) for name, value in change.items())
+    onnx.save(damaged, tmp_path / "damaged.onnx")
+    with pytest.raises(Exception, match=message):
+        sessions(tmp_path / "damaged.onnx")
+
+
+@pytest.mark.parametrize("weight, attributes, shape, message", [
+    ((40, 70, 1, 1), {}, (2, 69, 4, 4), "70 channels"), ((40, 70, 3, 3), {}, (2, 70, 2, 4), "below the kernel"),
+    ((40, 70, 1, 1), {}, (2, 70, 4), "4 dimensions")])
+def test_wrong_inputs_are_errors(weight, attributes, shape, message, tmp_path, bitpress, operator_library):
+    save(tmp_path / "m.onnx", [conv(["x", "w"], "y", **attributes)], {"w": weight}, {"x": ["N", 70, "H", "W"]}, {"y": ["N", 40, "A", "B"]})
+    bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "MX6", "--target", "bitpress")
+    model = onnx.load(tmp_path / "q.onnx")
+    model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", TensorProto.FLOAT, [f"d{i}" for i in range(len(shape))]))
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, None))
+    onnx.save(model, tmp_path / "any.onnx")
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(str(operator_library))
+    session = onnxruntime.InferenceSession(str(tmp_path / "any.onnx"), options, providers=["CPUExecutionProvider"])
+    with pytest.raises(Exception, match=message):
+        session.run(None, {"x": np.ones(shape, np.float32)})
