@@ -73,10 +73,12 @@ BlockConvolution::BlockConvolution(const ConvolutionWeights& weights, int64_t im
       quantizer_(weights.input_format(), 1, weights.input_format().block_size, kColumns) {
   if (grid_.num_positions() == 0 || images == 0) return;
   weights.is_whole() ? PlanWhole() : PlanFloats();
-  // There is room for what reading writes behind. (Strides of powers of two would also put many
-  // pieces into one set of the cache.)
-  stored_ =
-      RoundUp(RoundUp(tile_positions_, kPanelColumns) + grid_.reach(), kColumns) + kPanelColumns;
+  // There is room for vectors of outputs, whole rows, and what reading writes behind. (Strides of
+  // powers of two would also put many pieces into one set of the cache.)
+  const size_t positions = tile_positions_ + grid_.reach();
+  const size_t rows = CeilDivide(positions, grid_.pitch()) * grid_.pitch();
+  stored_ = RoundUp(std::max(rows, RoundUp(positions, kPanelColumns)), kStripPositions) +
+            2 * kPanelColumns;
   tiles_per_image_ = CeilDivide(grid_.num_positions(), tile_positions_);
   num_tiles_ = static_cast<size_t>(images) * tiles_per_image_;
   if (!weights.is_whole()) {
@@ -193,8 +195,7 @@ void BlockConvolution::QuantizeCodes(ConvolutionTile& tile, size_t phase, size_t
 void BlockConvolution::QuantizeFloats(const ConvolutionTile& tile, size_t channel, size_t count,
                                       float* values) const {
   BITPRESS_DCHECK(tile.begin % grid_.pitch() == 0);
-  const size_t needed = RoundUp(tile.end - tile.begin, kPanelColumns) + grid_.reach();
-  const size_t rows = std::min(CeilDivide(needed, grid_.pitch()), stored_ / grid_.pitch());
+  const size_t rows = CeilDivide(tile.end - tile.begin + grid_.reach(), grid_.pitch());
   // Padding is what no row writes.
   std::fill_n(values, count * grid_.num_phases() * stored_, 0.0F);
   const size_t first = tile.begin / grid_.pitch() * grid_.stride_y();

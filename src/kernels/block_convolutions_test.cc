@@ -160,11 +160,14 @@ TEST_P(BlockConvolutionsTest, EqualTheReference) {
   ConvolutionShape grouped{2, 70, 70, 70, {12, 13}, {3, 3}};
   grouped.strides = {2, 2};
   grouped.pads_begin = grouped.pads_end = {1, 1};
+  ConvolutionShape halved{1, 16, 16, 16, {57, 63}, {3, 3}};
+  halved.strides = {2, 2};
   ConvolutionShape few{1, 3, 8, 1, {15, 70}, {3, 3}};
   ConvolutionShape triples{1, 42, 70, 14, {5, 6}, {2, 2}};
   ConvolutionShape empty{0, 3, 8, 1, {5, 5}, {1, 1}};
   for (const ConvolutionFormats& formats : Formats()) {
-    for (const ConvolutionShape& shape : {small, square, unusual, grouped, few, triples, empty}) {
+    for (const ConvolutionShape& shape :
+         {small, square, unusual, grouped, halved, few, triples, empty}) {
       for (const WeightBlocks blocks : {WeightBlocks::kAlongChannels, WeightBlocks::kAlongAll}) {
         CheckAgainstReference(formats, shape, blocks);
       }
