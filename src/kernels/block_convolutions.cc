@@ -116,10 +116,10 @@ BlockConvolution::BlockConvolution(const ConvolutionWeights& weights, int64_t im
 void BlockConvolution::PlanWhole() {
   // A tile reads positions twice that are in reach of the one before it.
   const size_t bytes = 4 * grid_.num_phases() * weights_.pieces_per_output() / grid_.taps().size();
-  const size_t wanted = std::max(kTileBytes / std::max<size_t>(1, bytes), 4 * grid_.reach());
-  tile_positions_ =
-      std::min(RoundUp(std::clamp(wanted, kStripPositions, kMostPositions), kStripPositions),
-               RoundUp(grid_.num_positions(), kStripPositions));
+  const size_t in_cache =
+      std::clamp(kTileBytes / std::max<size_t>(1, bytes), kStripPositions, kMostPositions);
+  const size_t wanted = std::min(std::max(in_cache, 4 * grid_.reach()), grid_.num_positions());
+  tile_positions_ = RoundUp(wanted, kStripPositions);
   outputs_per_chunk_ = static_cast<size_t>(shape_.outputs);
 }
 
