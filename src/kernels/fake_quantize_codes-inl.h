@@ -78,8 +78,13 @@ struct BlockCodes {
         hn::BitCast(kDf, hn::ShiftLeft<23>(hn::Sub(hn::Set(kDi, 2 * formats::kUnitBias), unit)));
     constexpr hn::Rebind<uint8_t, DF> kBytes;
     hn::StoreU(hn::DemoteTo(kBytes, unit), kBytes, out.units);
-    if constexpr (R::kIsNearest && !kSub && kIsBytes && HWY_NATIVE_FMA) {
-      return NearestCodes<kPart>(rule, x, length, stride, count, inverse, out);
+    if constexpr (R::kIsNearest && kIsBytes && HWY_NATIVE_FMA) {
+      constexpr size_t kPair = 2;
+      if constexpr (!kSub) {
+        return NearestCodes<kPart>(rule, x, length, stride, count, inverse, out);
+      } else if (c.sub_block_size == kPair) {
+        return NearestPairs<kPart>(c, x, length, stride, count, exponent, inverse, out);
+      }
     }
     constexpr size_t kElements = kIsBytes ? 4 : 2;
     const VI offset = hn::Set(kDi, out.offset);
@@ -106,8 +111,23 @@ struct BlockCodes {
     for (size_t r = length; r < out.pieces * kElements; ++r) add(hn::Zero(kDi), r);
   }
 
-  // Writes the nearest whole numbers as bytes. A multiply-add rounds them to the low bits of
-  // kWholeStart plus their offset, and the bits of kWholeStart go last.
+  // Joins four numbers, each in the low bits of kWholeStart plus its offset, to a piece.
+  static HWY_INLINE VI Join(VF first, VF second, VF third, VF fourth) {
+    constexpr auto kStart = static_cast<uint32_t>(kWholeStartBits);
+    constexpr uint32_t kStarts = kStart ^ kStart << 8U ^ kStart << 16U ^ kStart << 24U;
+    const VI low = hn::Xor(hn::BitCast(kDi, first), hn::ShiftLeft<8>(hn::BitCast(kDi, second)));
+    const VI high = hn::Xor(hn::ShiftLeft<16>(hn::BitCast(kDi, third)),
+                            hn::ShiftLeft<24>(hn::BitCast(kDi, fourth)));
+    return hn::Xor(hn::Xor(low, high), hn::Set(kDi, static_cast<int32_t>(kStarts)));
+  }
+
+  template <bool kPart>
+  static HWY_INLINE VF LoadRow(const float* x, size_t row, size_t length, size_t stride,
+                               size_t count) {
+    return row < length ? LoadUpTo<kPart>(x + row * stride, count) : hn::Zero(kDf);
+  }
+
+  // Writes the nearest whole numbers as bytes: a multiply-add rounds them.
   template <bool kPart>
   static HWY_INLINE void NearestCodes(const formats::BlockUnits& rule, const float* x,
                                       size_t length, size_t stride, size_t count, VF inverse,
@@ -117,18 +137,43 @@ struct BlockCodes {
     };
     const VF zero = at(0), least = at(rule.least()), largest = at(rule.largest);
     const auto number = [&](size_t r) HWY_ATTR {
-      VF value = zero;
-      if (r < length) value = hn::MulAdd(LoadUpTo<kPart>(x + r * stride, count), inverse, zero);
-      return hn::BitCast(kDi, hn::Max(hn::Min(value, largest), least));
+      const VF value = LoadRow<kPart>(x, r, length, stride, count);
+      return hn::Max(hn::Min(hn::MulAdd(value, inverse, zero), largest), least);
     };
-    constexpr auto kStart = static_cast<uint32_t>(kWholeStartBits);
-    const VI starts =
-        hn::Set(kDi, static_cast<int32_t>(kStart ^ kStart << 8U ^ kStart << 16U ^ kStart << 24U));
     auto* to = reinterpret_cast<int32_t*>(out.codes);
     for (size_t r = 0; r < 4 * out.pieces; r += 4, to += out.code_stride / sizeof(int32_t)) {
-      const VI low = hn::Xor(number(r), hn::ShiftLeft<8>(number(r + 1)));
-      const VI high = hn::Xor(hn::ShiftLeft<16>(number(r + 2)), hn::ShiftLeft<24>(number(r + 3)));
-      hn::StoreU(hn::Xor(hn::Xor(low, high), starts), kDi, to);
+      hn::StoreU(Join(number(r), number(r + 1), number(r + 2), number(r + 3)), kDi, to);
+    }
+  }
+
+  // Does the same where pairs of elements lower the block's exponent. They are multiples of a power
+  // of two, to which sums with as much larger a number round.
+  template <bool kPart>
+  static HWY_INLINE void NearestPairs(const Constants& c, const float* x, size_t length,
+                                      size_t stride, size_t count, VU exponent, VF inverse,
+                                      const ColumnCodes& out) {
+    const VU least = hn::Sub(exponent, c.max_shift);
+    const VU start = hn::Set(kDu, static_cast<uint32_t>(kWholeStartBits));
+    const VF zero = hn::Set(kDf, kWholeStart + static_cast<float>(out.offset));
+    const auto pair = [&](size_t r, VF& first, VF& second) HWY_ATTR {
+      first = LoadRow<kPart>(x, r, length, stride, count);
+      second = LoadRow<kPart>(x, r + 1, length, stride, count);
+      const VU own = SubBlockExponent(c, exponent, hn::Max(Magnitude(first), Magnitude(second)));
+      const VF rounding = AsFloat(hn::Add(start, hn::Sub(own, least)));
+      const VF largest = hn::Mul(AsFloat(hn::Or(own, c.limit_mantissa)), inverse);
+      const auto number = [&](VF value) HWY_ATTR {
+        const VF rounded = hn::Sub(hn::MulAdd(value, inverse, rounding), rounding);
+        return hn::Add(hn::Max(hn::Min(rounded, largest), hn::Neg(largest)), zero);
+      };
+      first = number(first);
+      second = number(second);
+    };
+    auto* to = reinterpret_cast<int32_t*>(out.codes);
+    for (size_t r = 0; r < 4 * out.pieces; r += 4, to += out.code_stride / sizeof(int32_t)) {
+      VF numbers[4];
+      pair(r, numbers[0], numbers[1]);
+      pair(r + 2, numbers[2], numbers[3]);
+      hn::StoreU(Join(numbers[0], numbers[1], numbers[2], numbers[3]), kDi, to);
     }
   }
 
