@@ -65,6 +65,13 @@ std::optional<std::string> QuantizedByStandardOperators(const graph::Model& mode
 
 }  // namespace
 
+bool ReadsCodes(const graph::Node& node) {
+  if (node.domain() != "bitpress") return false;
+  constexpr std::string_view kPrefixes[] = {"Unpack_", "MatMul_", "Conv_", "ConvAdd_"};
+  return std::ranges::any_of(
+      kPrefixes, [&](std::string_view prefix) { return node.op_type().starts_with(prefix); });
+}
+
 bool IsUnpack(const graph::Node& node) {
   return node.domain() == "bitpress" && node.op_type().starts_with("Unpack_");
 }
@@ -83,7 +90,7 @@ bool HasQuantizedWeights(const graph::Model& model) {
 std::map<std::string, size_t> QuantizedOperators(const graph::Model& model) {
   std::map<std::string, size_t> counts;
   for (const graph::Node& node : model.AllNodes()) {
-    if (IsQuantizer(node) || IsUnpack(node) || IsIntegerOperator(node)) ++counts[node.op_type()];
+    if (IsQuantizer(node) || ReadsCodes(node) || IsIntegerOperator(node)) ++counts[node.op_type()];
   }
   return counts;
 }

@@ -29,6 +29,10 @@ bool IsQuantizer(const graph::Node& node);
 // as codes.
 bool IsUnpack(const graph::Node& node);
 
+// Returns whether the node is one of ours that reads a weight's codes: bitpress::Unpack_*, or a
+// product or convolution that computes from them.
+bool ReadsCodes(const graph::Node& node);
+
 // Returns whether we wrote this model with quantized weights. Only its metadata tells weights
 // stored as quantized floats from float ones.
 bool HasQuantizedWeights(const graph::Model& model);

@@ -81,7 +81,7 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Equali
   const OriginFinder names(model);
   // Weights stored as codes mean that we wrote the model, from one that was cleaned up. ONNX
   // Runtime would decode them and store floats.
-  const bool has_codes = std::ranges::any_of(model.AllNodes(), ops::IsUnpack);
+  const bool has_codes = std::ranges::any_of(model.AllNodes(), ops::ReadsCodes);
   if (options.preparation == Preparation::kOptimize && !has_codes) {
     passes.Run(model, {.name = "optimize", .run = [&](graph::Model& changed) {
                          changed = CleanUp(path, std::move(changed));

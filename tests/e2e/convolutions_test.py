@@ -164,3 +164,11 @@ def test_wrong_inputs_are_errors(weight, attributes, shape, message, tmp_path, b
     session = onnxruntime.InferenceSession(str(tmp_path / "any.onnx"), options, providers=["CPUExecutionProvider"])
     with pytest.raises(Exception, match=message):
         session.run(None, {"x": np.ones(shape, np.float32)})
+
+
+def test_a_second_quantization_says_so_and_keeps_the_functions(network, tmp_path, bitpress, sessions):
+    bitpress.ok("quantize", network, "-o", tmp_path / "q.onnx", "--config", "MXINT8", "--target", "bitpress")
+    text = bitpress.ok("quantize", tmp_path / "q.onnx", "-o", tmp_path / "again.onnx", "--config", "MX6")
+    assert "the model is already quantized" in text and "Conv_mxint8_by_mxint8" in text and "needs our library" not in text
+    assert operators(tmp_path / "again.onnx") == operators(tmp_path / "q.onnx")
+    check(tmp_path / "again.onnx", sessions, (3, 22, 26), least_db=30)
