@@ -41,10 +41,10 @@ inline constexpr int kFloatOutput = -1;
 
 // The shape of the output.
 enum class ShapeRule {
-  kInput0,   // as input 0
-  kProduct,  // as input 0, but the last dimension is that of the last input, a vector
-  kLastInput,
-  kUnknown,
+  kInput0,     // as input 0
+  kProduct,    // as input 0, but the last dimension is that of the last input, a vector
+  kLastInput,  // as the last input
+  kUnknown,    // as the model says, if it does
 };
 
 struct OperatorSpec {

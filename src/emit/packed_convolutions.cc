@@ -24,8 +24,8 @@ using graph::Use;
 using weights::PackedConvolution;
 using weights::PackedWeight;
 
-// The most products of floats that an output of an ungrouped convolution may sum. ONNX Runtime's
-// kernels are as fast with more.
+// The most products of floats that an output of an ungrouped convolution may sum. It lets first
+// layers through, which take as long as ONNX Runtime's; nobody measured larger ones.
 constexpr int64_t kMostFloats = 256;
 
 std::vector<int64_t> IntsOr(const Node& node, const char* attribute, size_t count,
@@ -41,8 +41,24 @@ std::optional<Node> QuantizerOf(const Model& model, const Node& convolution) {
   return is_ours ? producer : std::nullopt;
 }
 
+// Returns whether attributes have as many numbers as the kernel has dimensions, and usable ones.
+// Models from elsewhere may have others.
+bool HasUsualAttributes(const Node& node, const PackedWeight& weight) {
+  const size_t dimensions = weight.shape.size() - 2;
+  constexpr int64_t kMost = int64_t{1} << 30;
+  const auto are = [&](const char* attribute, size_t count, int64_t least) {
+    const std::vector<int64_t> numbers = IntsOr(node, attribute, count, least);
+    return numbers.size() == count && std::ranges::all_of(numbers, [&](int64_t number) {
+             return number >= least && number <= kMost;
+           });
+  };
+  const int64_t group = node.GetInt("group", 1);
+  return are("strides", dimensions, 1) && are("dilations", dimensions, 1) &&
+         are("pads", 2 * dimensions, 0) && group > 0 && weight.shape[0] % group == 0;
+}
+
 // Returns the padding of a Conv; nothing if it depends on sizes that the model does not say.
-// REQUIRES: QuantizerOf(model, node).
+// REQUIRES: QuantizerOf(model, node) and HasUsualAttributes(node, weight).
 std::optional<std::vector<int64_t>> PadsOf(const Model& model, const Node& node,
                                            const PackedWeight& weight) {
   const size_t dimensions = weight.shape.size() - 2;
@@ -184,6 +200,7 @@ std::string WhyNoPackedConvolution(const Model& model, const Use& use, const Pac
   if (model.InfoOf(quantizer->input(0)).type != DataType::kFloat) return "its Conv is not float32";
   const formats::ConvolutionFormats formats{weight.spec, input};
   if (std::string why = formats::WhyNoConvolution(formats); !why.empty()) return why;
+  if (!HasUsualAttributes(node, weight)) return "the attributes of its Conv are unusual";
   if (!PadsOf(model, node, weight)) return "the padding depends on the input";
   ConvolutionShape shape;
   shape.groups = node.GetInt("group", 1);

@@ -130,6 +130,15 @@ def test_what_stays(tmp_path, bitpress, sessions):
     check(tmp_path / "q.onnx", sessions, (40, 6, 6), least_db=30)
 
 
+@pytest.mark.parametrize("attributes", [{"strides": [1]}, {"dilations": [1], "auto_pad": "SAME_UPPER"}, {"pads": [0, 0, -1, 0]}, {"group": 0}])
+def test_unusual_attributes(attributes, tmp_path, bitpress):
+    """What no Conv should have is refused, or left as it is."""
+    save(tmp_path / "m.onnx", [conv(["x", "w"], "y", **attributes)], {"w": (40, 70, 1, 1)}, {"x": ["N", 70, 4, 4]}, {"y": ["N", 40, "A", "B"]})
+    done = bitpress.run("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "MX6", "--target", "bitpress")
+    if done.returncode == 0:
+        assert operators(tmp_path / "q.onnx")["Conv"] == 1
+
+
 @pytest.mark.parametrize("change, message", [
     ({"shape": [40, 70, 1]}, "strides"), ({"shape": [40, 70]}, "three or four"), ({"shape": [40, 70, 1, -1]}, "from 1 on"),
     ({"shape": [40, 35, 3, 1]}, "blocks"), ({"strides": [0, 1]}, "strides"), ({"strides": [1]}, "strides"), ({"pads": [0, 0, 0, -1]}, "pads"),
