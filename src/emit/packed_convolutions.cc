@@ -219,7 +219,7 @@ std::string WhyNoPackedConvolution(const Model& model, const Use& use, const Pac
 void ReplaceConvolution(Model& model, const Node& unpack, const PackedWeight& weight,
                         const Node& convolution, const std::function<std::string(int64_t)>& zeros) {
   const size_t dimensions = weight.shape.size() - 2;
-  PackedConvolution packed{unpack, weight, *QuantizerOf(model, convolution), {}, {}, {}};
+  PackedConvolution packed{unpack, weight, *QuantizerOf(model, convolution)};
   packed.strides = IntsOr(convolution, "strides", dimensions, 1);
   packed.dilations = IntsOr(convolution, "dilations", dimensions, 1);
   packed.pads = *PadsOf(model, convolution, weight);

@@ -26,14 +26,14 @@ struct PackedConvolution {
   graph::Node unpack;     // gives the weight
   PackedWeight weight;    // of three or four dimensions
   graph::Node quantizer;  // of the input, one of ours
-  std::vector<int64_t> strides, pads, dilations;
+  std::vector<int64_t> strides = {}, pads = {}, dilations = {};
   int64_t group = 1;
-  std::string bias;   // a vector of floats for each output channel
-  std::string other;  // Z, or ""
+  std::string bias = {};   // a vector of floats for each output channel
+  std::string other = {};  // Z, or ""
   float least = -std::numeric_limits<float>::infinity();
   float largest = std::numeric_limits<float>::infinity();
-  std::string output;
-  std::string name;  // of the node
+  std::string output = {};
+  std::string name = {};  // of the node
 };
 
 // Adds the function of a convolution, if the model has none, and inserts the node. The order stays
