@@ -107,6 +107,17 @@ kernels::ConvolutionWeights MakeWeights(const NodeInfo& node, const ConvolutionF
                                      blocks, weight.view, pool);
 }
 
+// Throws Error(kUnsupported) if padding and dilations, which may be any numbers, make sizes that
+// overflow.
+void CheckSize(const ConvolutionShape& shape) {
+  double size = static_cast<double>(shape.channels) * static_cast<double>(shape.positions());
+  for (size_t d = 0; d < shape.input.size(); ++d) {
+    size *= static_cast<double>(shape.input[d] + shape.pads_begin[d] + shape.pads_end[d]);
+  }
+  constexpr double kMost = 0x1p42;
+  if (size > kMost) Fail(ErrorCode::kUnsupported, "input 0 with its padding is too large");
+}
+
 class ConvolutionKernel : public OperatorKernel {
  public:
   ConvolutionKernel(const NodeInfo& node, const ConvolutionFormats& formats, bool has_other)
@@ -140,6 +151,7 @@ class ConvolutionKernel : public OperatorKernel {
       }
       dims[2 + i] = shape.output(d);
     }
+    CheckSize(shape);
     dims[1] = shape.outputs;
     kernels::ConvolutionOutput output = output_;
     if (has_other_) {

@@ -175,6 +175,19 @@ def test_wrong_inputs_are_errors(weight, attributes, shape, message, tmp_path, b
         session.run(None, {"x": np.ones(shape, np.float32)})
 
 
+def test_padding_that_overflows_is_an_error(tmp_path, bitpress, sessions):
+    save(tmp_path / "m.onnx", [conv(["x", "w"], "y", pads=[1, 1, 1, 1])], {"w": (40, 70, 3, 3)}, {"x": ["N", 70, 4, 4]}, {"y": ["N", 40, 4, 4]})
+    bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "MX6", "--target", "bitpress")
+    damaged = onnx.load(tmp_path / "q.onnx")
+    node = next(node for node in damaged.graph.node if node.op_type.startswith("Conv_"))
+    for attribute in node.attribute:
+        if attribute.name in ("pads", "dilations"):
+            attribute.ints[:] = [1 << 29] * len(attribute.ints)
+    onnx.save(damaged, tmp_path / "damaged.onnx")
+    with pytest.raises(Exception, match="too large"):
+        sessions(tmp_path / "damaged.onnx")[0].run(None, {"x": np.ones((1, 70, 4, 4), np.float32)})
+
+
 def test_a_second_quantization_says_so_and_keeps_the_functions(network, tmp_path, bitpress, sessions):
     bitpress.ok("quantize", network, "-o", tmp_path / "q.onnx", "--config", "MXINT8", "--target", "bitpress")
     text = bitpress.ok("quantize", tmp_path / "q.onnx", "-o", tmp_path / "again.onnx", "--config", "MX6")
