@@ -91,7 +91,7 @@ runtime::Session LayerProbe::OpenFloat() const {
   return Open(graph::Extract(model_, layer_inputs_, layer_outputs_), num_threads_);
 }
 
-runtime::Session LayerProbe::OpenVariant(const plan::ResolvedPlan& resolved,
+runtime::Session LayerProbe::OpenVariant(const plan::ResolvedPlan& resolved, Purpose purpose,
                                          ThreadPool& pool) const {
   Model layer = graph::Extract(model_, layer_inputs_, layer_outputs_);
   const std::string key_alone = plan::NodeIndex(layer).KeyOf(layer.Nodes().back());
@@ -119,8 +119,13 @@ runtime::Session LayerProbe::OpenVariant(const plan::ResolvedPlan& resolved,
     part.plan.tensors.push_back(std::move(alone));
   }
   emit::ApplyOptions options;
-  options.storage = emit::Storage::kSimulated;
-  options.is_portable = runtime::FindOperatorLibrary().empty();
+  const bool has_library = !runtime::FindOperatorLibrary().empty();
+  options.is_portable = !has_library;
+  if (purpose == Purpose::kValues) {
+    options.storage = emit::Storage::kSimulated;
+  } else if (has_library) {
+    options.target = emit::Target::kBitpress;
+  }
   emit::ApplyPlan(layer, part, options, pool);
   return Open(layer, num_threads_);
 }

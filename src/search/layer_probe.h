@@ -27,9 +27,13 @@ class LayerProbe {
   // if the model cannot be cut around the node, because a value there is no tensor.
   LayerProbe(const graph::Model& model, const graph::Node& node, size_t num_threads);
 
+  // What a session of a quantized layer is for: its values, which weights stored as floats give on
+  // every processor, or its time with the operators that such a layer gets if they are there.
+  enum class Purpose { kValues, kTime };
   // The layer with what the rows of `plan` say about this node; the others do not count.
   // `plan` must outlive the model's writing.
-  runtime::Session OpenVariant(const plan::ResolvedPlan& resolved, ThreadPool& pool) const;
+  runtime::Session OpenVariant(const plan::ResolvedPlan& resolved, Purpose purpose,
+                               ThreadPool& pool) const;
   // The layer as it is.
   runtime::Session OpenFloat() const;
 

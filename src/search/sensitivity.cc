@@ -143,7 +143,7 @@ class LayerRun {
         meters_(parts.size()) {
     for (size_t i = 0; i < parts.size(); ++i) {
       if (!layer.has_part[i]) continue;
-      variants_[i] = probe_.OpenVariant(parts[i], pool);
+      variants_[i] = probe_.OpenVariant(parts[i], LayerProbe::Purpose::kValues, pool);
     }
   }
 
@@ -159,18 +159,25 @@ class LayerRun {
 
   // Returns the time of the float layer in ms, and fills in those of its variants in `losses`. Each
   // is the median of several runs of the last sample, in turns.
-  double MeasureTimes(std::vector<PartLoss>& losses) {
+  double MeasureTimes(const std::vector<plan::ResolvedPlan>& parts, ThreadPool& pool,
+                      std::vector<PartLoss>& losses) {
     constexpr size_t kNumRuns = 9;
     std::vector<double> float_times;
     std::vector<std::vector<double>> times(variants_.size());
+    std::vector<std::optional<runtime::Session>> timed(variants_.size());
+    for (size_t i = 0; i < timed.size(); ++i) {
+      if (!variants_[i]) continue;
+      timed[i] = probe_.OpenVariant(parts[i], LayerProbe::Purpose::kTime, pool);
+      TimeOf(*timed[i]);  // the first run allocates
+    }
     for (size_t run = 0; run < kNumRuns; ++run) {
       float_times.push_back(TimeOf(float_));
-      for (size_t i = 0; i < variants_.size(); ++i) {
-        if (variants_[i]) times[i].push_back(TimeOf(*variants_[i]));
+      for (size_t i = 0; i < timed.size(); ++i) {
+        if (timed[i]) times[i].push_back(TimeOf(*timed[i]));
       }
     }
-    for (size_t i = 0; i < variants_.size(); ++i) {
-      if (variants_[i]) losses[i].time_ms = evaluate::Median(times[i]);
+    for (size_t i = 0; i < timed.size(); ++i) {
+      if (timed[i]) losses[i].time_ms = evaluate::Median(times[i]);
     }
     return evaluate::Median(float_times);
   }
@@ -325,7 +332,7 @@ Sensitivity MeasureSensitivity(const graph::Model& model, const SearchLayers& la
     }
     WithContext(fmt::format("layer '{}'", layer.node), [&] { run->Run(samples); });
     LayerLoss loss{layer.node, layer.op_type, run->num_macs(), std::nullopt, run->Result()};
-    if (options.measures_time) loss.time_ms = run->MeasureTimes(loss.parts);
+    if (options.measures_time) loss.time_ms = run->MeasureTimes(parts, pool, loss.parts);
     journal.Add(layer.node, ToJson(loss));
     sensitivity.layers.push_back(std::move(loss));
   }
