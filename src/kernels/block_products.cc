@@ -101,18 +101,15 @@ BlockProduct::BlockProduct(const ProductPanels& panels,
   if (rows_.form() == RowForm::kBytes) {
     steps_in_words_ = StepsInWords(panels, *formats::BlockUnitsOf(*rows));
   }
-  // Tasks of many rows decode their columns only once; tasks of few panels leave some for every
-  // thread.
-  constexpr size_t kProductsPerTask = size_t{1} << 21;
+  // Tasks of many rows decode their columns only once, but there are some for every thread.
   constexpr size_t kLeastRows = 48, kMostRows = 960;  // whole tiles of all targets
-  constexpr size_t kManyChunks = 16;
+  constexpr size_t kManyTasks = 16;
   panels_per_chunk_ = 4;
   panel_chunks_ = (panels.num_panels() + panels_per_chunk_ - 1) / panels_per_chunk_;
-  const size_t depth = std::max<size_t>(1, panels.num_blocks() * panels.padded_block());
-  const size_t rows_of_task = kProductsPerTask / (depth * panels_per_chunk_ * kPanelColumns);
-  rows_per_chunk_ = panel_chunks_ >= kManyChunks
-                        ? kMostRows
-                        : std::clamp(rows_of_task / kLeastRows * kLeastRows, kLeastRows, kMostRows);
+  const size_t wanted = (kManyTasks + panel_chunks_ - 1) / std::max<size_t>(1, panel_chunks_);
+  const size_t per_chunk = input.num_rows / std::max<size_t>(1, wanted);
+  rows_per_chunk_ =
+      std::clamp((per_chunk + kLeastRows - 1) / kLeastRows * kLeastRows, kLeastRows, kMostRows);
   row_chunks_ = (input.num_rows + rows_per_chunk_ - 1) / rows_per_chunk_;
 }
 
