@@ -13,20 +13,13 @@
 #include "kernels/block_products.h"
 #include "kernels/dispatch.h"
 
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
-#define BITPRESS_PRODUCTS_WITH_DOT 0
-#define BITPRESS_BEFORE_PRODUCTS HWY_BEFORE_NAMESPACE();
-#define BITPRESS_AFTER_PRODUCTS HWY_AFTER_NAMESPACE();
-#define BITPRESS_BEGIN_PRODUCTS
-#define BITPRESS_END_PRODUCTS
-#endif
+// The order matters: these stand around the code.
+// clang-format off
+#include "kernels/products_without_dot.inc"
 #include "kernels/block_convolutions-inl.h"
 #include "kernels/convolution_floats-inl.h"
-#undef BITPRESS_BEFORE_PRODUCTS
-#undef BITPRESS_AFTER_PRODUCTS
-#undef BITPRESS_BEGIN_PRODUCTS
-#undef BITPRESS_END_PRODUCTS
-#undef BITPRESS_PRODUCTS_WITH_DOT
+#include "kernels/products_end.inc"
+// clang-format on
 
 #if HWY_TARGET != HWY_AVX3 && HWY_TARGET != HWY_AVX2 && HWY_TARGET != HWY_SSE4
 namespace bitpress::kernels::HWY_NAMESPACE {

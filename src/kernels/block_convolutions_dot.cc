@@ -5,26 +5,12 @@
 // Behind foreach_target.h, as it includes this file once a target.
 #include <hwy/highway.h>
 
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-#define BITPRESS_PRODUCTS_WITH_DOT 1
-#if HWY_TARGET == HWY_AVX3
-#define BITPRESS_DOT_TARGET HWY_TARGET_STR_AVX3 ",avx512vnni"
-#else
-#define BITPRESS_DOT_TARGET HWY_TARGET_STR_AVX2 ",avxvnni"
-#endif
-// Clang takes the first of several target attributes, so these stand in Highway's place.
-#define BITPRESS_BEFORE_PRODUCTS HWY_PUSH_ATTRIBUTES(BITPRESS_DOT_TARGET)
-#define BITPRESS_AFTER_PRODUCTS HWY_POP_ATTRIBUTES
-#define BITPRESS_BEGIN_PRODUCTS namespace with_dot {
-#define BITPRESS_END_PRODUCTS }
-#endif
+// The order matters: these stand around the code.
+// clang-format off
+#include "kernels/products_with_dot.inc"
 #include "kernels/block_convolutions-inl.h"
-#undef BITPRESS_BEFORE_PRODUCTS
-#undef BITPRESS_AFTER_PRODUCTS
-#undef BITPRESS_BEGIN_PRODUCTS
-#undef BITPRESS_END_PRODUCTS
-#undef BITPRESS_DOT_TARGET
-#undef BITPRESS_PRODUCTS_WITH_DOT
+#include "kernels/products_end.inc"
+// clang-format on
 
 #if HWY_ONCE
 namespace bitpress::kernels {

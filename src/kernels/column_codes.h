@@ -1,12 +1,10 @@
-// Columns of quantized values as whole elements and units, many columns at a time. Internal to the
-// kernels of convolutions.
+// The form in which columns of quantized values are whole elements and units, many columns at a
+// time. Internal to the kernels of convolutions.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-
-#include "formats/block_units.h"
 
 namespace bitpress::kernels {
 
@@ -17,8 +15,8 @@ enum class ColumnForm { kBytes, kWords };
 
 inline size_t ElementsOfPiece(ColumnForm form) { return form == ColumnForm::kBytes ? 4 : 2; }
 
-// Where the elements and units of one block of neighbouring columns go. There is room for columns
-// that fill up the last 16.
+// This says where the elements and units of one block of neighbouring columns go. There is room for
+// columns that fill up the last 16.
 struct ColumnCodes {
   size_t pieces = 0;  // of a column; elements behind the block's are zeros
   ColumnForm form = ColumnForm::kBytes;
@@ -30,9 +28,15 @@ struct ColumnCodes {
   std::atomic<bool>* has_large_unit = nullptr;
 };
 
-// Takes columns apart whose element k of column c is values[k * stride + c]. REQUIRES: there are as
-// many elements as fill the pieces, and columns is a multiple of 16.
-void TakeColumns(const formats::BlockUnits& rule, const float* values, size_t stride,
-                 size_t columns, const ColumnCodes& out);
+// Returns the piece of ElementsOfPiece(form) numbers.
+inline int32_t PieceOf(ColumnForm form, const int16_t* numbers, int offset) {
+  const size_t count = ElementsOfPiece(form), bits = 32 / count;
+  const uint32_t mask = form == ColumnForm::kBytes ? 0xFFU : 0xFFFFU;
+  uint32_t piece = 0;
+  for (size_t i = 0; i < count; ++i) {
+    piece |= (static_cast<uint32_t>(numbers[i] + offset) & mask) << i * bits;
+  }
+  return static_cast<int32_t>(piece);
+}
 
 }  // namespace bitpress::kernels

@@ -24,7 +24,6 @@ ConvolutionWeights::ConvolutionWeights(const formats::ConvolutionFormats& format
   values_.resize(outputs * depth_);
   UnpackTensor(formats.weight, shape.outputs, axis, inner, packed, values_, pool);
   if (!is_whole_) return;
-  input_rule_ = *formats::BlockUnitsOf(formats.input);
   ChooseForm(formats);
   block_size_ = static_cast<size_t>(formats.input.block_size);
   const auto channels = static_cast<size_t>(shape.channels);
@@ -44,9 +43,10 @@ ConvolutionWeights::ConvolutionWeights(const formats::ConvolutionFormats& format
 
 void ConvolutionWeights::ChooseForm(const formats::ConvolutionFormats& formats) {
   const formats::BlockUnits rule = *formats::BlockUnitsOf(formats.weight);
-  const bool are_bytes = input_rule_.largest <= INT8_MAX && rule.largest <= INT8_MAX;
-  offset_ = -input_rule_.least();
-  const int most = 2 * (input_rule_.largest + offset_) * -rule.least();
+  const formats::BlockUnits input = *formats::BlockUnitsOf(formats.input);
+  const bool are_bytes = input.largest <= INT8_MAX && rule.largest <= INT8_MAX;
+  offset_ = -input.least();
+  const int most = 2 * (input.largest + offset_) * -rule.least();
   pieces_in_words_ = static_cast<size_t>(INT16_MAX / most);
   if (are_bytes && (HasDotProducts() || pieces_in_words_ > 0)) return;
   form_ = ColumnForm::kWords;
@@ -68,8 +68,7 @@ void ConvolutionWeights::TakeOutput(const formats::BlockUnits& rule, size_t outp
   int32_t* piece = pieces_.data() + Place(output, pieces_per_output_);
   float* unit = units_.data() + Place(output, num_blocks_);
   int32_t* start = starts_.data() + Place(output, num_blocks_);
-  const size_t count = ElementsOfPiece(form_), bits = 32 / count;
-  const uint32_t mask = form_ == ColumnForm::kBytes ? 0xFFU : 0xFFFFU;
+  const size_t count = ElementsOfPiece(form_);
   std::vector<int16_t> numbers(block_size_ + count);
   for (size_t s = 0; s < segments; ++s) {
     for (size_t b = 0; b < blocks_per_segment_; ++b) {
@@ -84,11 +83,7 @@ void ConvolutionWeights::TakeOutput(const formats::BlockUnits& rule, size_t outp
       *start = kWholeStartBits - offset_ * sum;
       start += kOutputGroup;
       for (size_t p = 0; p < pieces_of(b); ++p) {
-        uint32_t packed = 0;
-        for (size_t i = 0; i < count; ++i) {
-          packed |= (static_cast<uint32_t>(numbers[p * count + i]) & mask) << i * bits;
-        }
-        *piece = static_cast<int32_t>(packed);
+        *piece = PieceOf(form_, &numbers[p * count], 0);
         piece += kOutputGroup;
       }
     }

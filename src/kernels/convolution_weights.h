@@ -8,6 +8,7 @@
 
 #include "base/thread_pool.h"
 #include "formats/block_convolutions.h"
+#include "formats/block_units.h"
 #include "formats/packed_tensor.h"
 #include "kernels/column_codes.h"
 
@@ -32,16 +33,14 @@ class ConvolutionWeights {
 
   // --- Whole products ---
 
-  const formats::BlockUnits& input_rule() const { return input_rule_; }
   ColumnForm form() const { return form_; }
   // What columns of bytes are above their numbers.
   int offset() const { return offset_; }
   // The most pieces of four bytes whose products, added in pairs, stay within 16 bits.
   size_t pieces_in_words() const { return pieces_in_words_; }
-  // The channels of a block, the blocks of a segment, and the blocks of an output channel.
+  // The channels of a block, and the blocks of a segment.
   size_t block_size() const { return block_size_; }
   size_t blocks_per_segment() const { return blocks_per_segment_; }
-  size_t num_blocks() const { return num_blocks_; }
   // The channels and the pieces of block b of a segment, and those of a whole block.
   size_t channels_of(size_t block) const;
   size_t pieces_of(size_t block) const;
@@ -74,7 +73,6 @@ class ConvolutionWeights {
 
   formats::FormatSpec input_;
   formats::ConvolutionShape shape_;
-  formats::BlockUnits input_rule_;
   bool is_whole_;
   ColumnForm form_ = ColumnForm::kBytes;
   int offset_ = 0;

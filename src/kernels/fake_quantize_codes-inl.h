@@ -21,41 +21,34 @@
 HWY_BEFORE_NAMESPACE();
 namespace bitpress::kernels::HWY_NAMESPACE {
 
+// Leaves a vector of columns to the reference. There are values of `count` columns.
+inline HWY_NOINLINE void ReferenceCodes(const FakeQuantizeParams& p, const float* x, size_t length,
+                                        size_t stride, size_t count, const ColumnCodes& out) {
+  const formats::BlockUnits rule = *formats::BlockUnitsOf(*p.spec);
+  const size_t of_piece = ElementsOfPiece(out.form);
+  std::vector<float> block(length);
+  std::vector<int16_t> numbers(out.pieces * of_piece);
+  for (size_t c = 0; c < LaneCount(); ++c) {
+    for (size_t r = 0; r < length; ++r) block[r] = c < count ? x[r * stride + c] : 0.0F;
+    formats::ref::FakeQuantizeBlock(*p.spec, block, block);
+    const uint8_t unit = TakeApart(rule, block.data(), 1, length, numbers.data());
+    out.units[c] = unit;
+    if (unit > kLargestQuickUnit && unit != formats::kNanUnit) *out.has_large_unit = true;
+    for (size_t piece = 0; piece < out.pieces; ++piece) {
+      const int32_t packed = PieceOf(out.form, &numbers[piece * of_piece], out.offset);
+      std::memcpy(out.codes + piece * out.code_stride + 4 * c, &packed, sizeof(packed));
+    }
+  }
+}
+
 // The codes of what a BlockKernel gives.
 template <class R, bool kMse, bool kSub>
 struct BlockCodes {
   using Blocks = BlockKernel<R, kMse, kSub>;
 
-  // Leaves columns to the reference.
-  static HWY_NOINLINE void ReferenceCodes(const FakeQuantizeParams& p, const float* x,
-                                          size_t length, size_t stride, size_t count,
-                                          const ColumnCodes& out) {
-    constexpr size_t kColumns = 16;
-    std::vector<float> values(out.pieces * ElementsOfPiece(out.form) * kColumns);
-    for (size_t r = 0; r < length; ++r) {
-      std::copy_n(x + r * stride, count, values.data() + r * kColumns);
-    }
-    ReferenceColumns(p, values.data(), values.data(), length, count, {kColumns, kColumns});
-    std::vector<uint8_t> codes(out.pieces * 4 * kColumns);
-    uint8_t units[kColumns];
-    ColumnCodes taken = out;
-    taken.codes = codes.data();
-    taken.code_stride = 4 * kColumns;
-    taken.units = units;
-    TakeColumns(*formats::BlockUnitsOf(*p.spec), values.data(), kColumns, kColumns, taken);
-    for (size_t piece = 0; piece < out.pieces; ++piece) {
-      std::memcpy(out.codes + piece * out.code_stride, codes.data() + piece * taken.code_stride,
-                  4 * LaneCount());
-    }
-    std::memcpy(out.units, units, LaneCount());
-    for (const uint8_t unit : units) {
-      if (unit > kLargestQuickUnit && unit != formats::kNanUnit) *out.has_large_unit = true;
-    }
-  }
-
   // Quantizes a vector of columns to whole elements in units that follow from the block's exponent.
-  // (TakeColumns would take a smaller unit where rounding left a smaller largest value; products
-  // are the same.)
+  // (TakeApart would take a smaller unit where rounding left a smaller largest value; products are
+  // the same.)
   template <bool kPart, bool kIsBytes>
   static HWY_INLINE void Codes(const Constants& c, const formats::BlockUnits& rule, const float* x,
                                size_t length, size_t stride, size_t count, const ColumnCodes& out) {
