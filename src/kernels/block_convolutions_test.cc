@@ -2,16 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "formats/reference.h"
-#include "kernels/block_products.h"
-#include "kernels/cpu_target.h"
 #include "kernels/pack_tensor.h"
+#include "kernels/test_variants.h"
 
 namespace bitpress::kernels {
 namespace {
@@ -99,42 +97,11 @@ void CheckAgainstReference(const ConvolutionFormats& formats, const ConvolutionS
   for (const bool is_full : {false, true}) {
     Case test(formats, shape, blocks, is_full ? 3e37F : 1e15F);
     const std::vector<float> expected = test.Expected(is_full), found = test.Found(is_full);
-    for (size_t i = 0; i < found.size(); ++i) {
-      if (std::isnan(found[i]) && std::isnan(expected[i])) continue;
-      ASSERT_EQ(std::bit_cast<uint32_t>(found[i]), std::bit_cast<uint32_t>(expected[i]))
-          << "element " << i << ": " << found[i] << ", not " << expected[i];
-    }
+    ExpectSameBits(found, expected);
   }
 }
 
-struct Variant {
-  std::string target;
-  bool has_dot;
-};
-
-std::vector<Variant> Variants() {
-  std::vector<Variant> variants;
-  for (const std::string& target : SupportedTargets()) {
-    variants.push_back({target, false});
-    UseTarget(target);
-    if (HasDotProducts()) variants.push_back({target, true});
-  }
-  UseTarget("");
-  return variants;
-}
-
-class BlockConvolutionsTest : public testing::TestWithParam<Variant> {
- protected:
-  void SetUp() override {
-    UseTarget(GetParam().target);
-    UseDotProducts(GetParam().has_dot);
-    ASSERT_EQ(HasDotProducts(), GetParam().has_dot);
-  }
-  void TearDown() override {
-    UseTarget("");
-    UseDotProducts(true);
-  }
-};
+class BlockConvolutionsTest : public VariantTest {};
 
 // The formats of weight and input: all with whole elements, two of different formats, and floats.
 std::vector<ConvolutionFormats> Formats() {
@@ -188,10 +155,7 @@ TEST_P(BlockConvolutionsTest, EqualTheReferenceInSeveralTiles) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, BlockConvolutionsTest, testing::ValuesIn(Variants()),
-                         [](const auto& variant) {
-                           return variant.param.target + (variant.param.has_dot ? "_dot" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(Targets, BlockConvolutionsTest, testing::ValuesIn(Variants()), NameOf);
 
 }  // namespace
 }  // namespace bitpress::kernels

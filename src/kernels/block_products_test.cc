@@ -3,15 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "formats/reference.h"
-#include "kernels/cpu_target.h"
 #include "kernels/pack_tensor.h"
+#include "kernels/test_variants.h"
 
 namespace bitpress::kernels {
 namespace {
@@ -100,15 +99,6 @@ std::vector<float> Multiply(const ProductPanels& panels, const std::optional<For
   return result;
 }
 
-void ExpectSameBits(const std::vector<float>& found, const std::vector<float>& expected) {
-  ASSERT_EQ(found.size(), expected.size());
-  for (size_t i = 0; i < found.size(); ++i) {
-    if (std::isnan(found[i]) && std::isnan(expected[i])) continue;
-    ASSERT_EQ(std::bit_cast<uint32_t>(found[i]), std::bit_cast<uint32_t>(expected[i]))
-        << "element " << i << ": " << found[i] << ", not " << expected[i];
-  }
-}
-
 // Compares kernels with the reference on the views of small matrices.
 void CheckAgainstReference(const ProductFormats& formats, const ColumnsView& view,
                            size_t num_rows) {
@@ -124,34 +114,7 @@ void CheckAgainstReference(const ProductFormats& formats, const ColumnsView& vie
   ExpectSameBits(Multiply(panels, formats.rows, a, num_rows), expected);
 }
 
-struct Variant {
-  std::string target;
-  bool has_dot;
-};
-
-std::vector<Variant> Variants() {
-  std::vector<Variant> variants;
-  for (const std::string& target : SupportedTargets()) {
-    variants.push_back({target, false});
-    UseTarget(target);
-    if (HasDotProducts()) variants.push_back({target, true});
-  }
-  UseTarget("");
-  return variants;
-}
-
-class BlockProductsTest : public testing::TestWithParam<Variant> {
- protected:
-  void SetUp() override {
-    UseTarget(GetParam().target);
-    UseDotProducts(GetParam().has_dot);
-    ASSERT_EQ(HasDotProducts(), GetParam().has_dot);
-  }
-  void TearDown() override {
-    UseTarget("");
-    UseDotProducts(true);
-  }
-};
+class BlockProductsTest : public VariantTest {};
 
 TEST_P(BlockProductsTest, EqualTheReference) {
   for (const char* const name : kColumnFormats) {
@@ -228,10 +191,7 @@ TEST_P(BlockProductsTest, AddsABiasAndLimits) {
   ExpectSameBits(Multiply(panels, spec, a, 2, output), expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, BlockProductsTest, testing::ValuesIn(Variants()),
-                         [](const auto& variant) {
-                           return variant.param.target + (variant.param.has_dot ? "_dot" : "");
-                         });
+INSTANTIATE_TEST_SUITE_P(Targets, BlockProductsTest, testing::ValuesIn(Variants()), NameOf);
 
 TEST(BlockProducts, DoNotDependOnTheOtherRows) {
   const FormatSpec spec = FindFormat("mx6");
