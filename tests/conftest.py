@@ -69,3 +69,16 @@ class Bitpress:
 @pytest.fixture(scope="session")
 def bitpress(program):
     return Bitpress(program)
+
+
+@pytest.fixture
+def sessions(operator_library):
+    """Sessions of a model: with the operators, and without."""
+    import onnxruntime  # pylint: disable=import-outside-toplevel
+
+    def make(path):
+        options = onnxruntime.SessionOptions()
+        options.register_custom_ops_library(str(operator_library))
+        return [onnxruntime.InferenceSession(str(path), given, providers=["CPUExecutionProvider"])
+                for given in (options, onnxruntime.SessionOptions())]
+    return make

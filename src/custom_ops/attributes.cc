@@ -115,6 +115,17 @@ Ort::ConstValue NodeInfo::ConstantInput(size_t index) const {
   return value;
 }
 
+formats::FormatSpec QuantizerFormat(const NodeInfo& node, formats::FormatSpec spec) {
+  const std::string rounding(formats::RoundingModeName(spec.rounding));
+  spec.rounding = formats::ParseRoundingMode(node.String("rounding_mode", rounding));
+  if (spec.is_blocked()) {
+    const std::string choice(formats::ScaleChoiceName(spec.scale_choice));
+    spec.scale_choice = formats::ParseScaleChoice(node.String("scale_choice", choice));
+  }
+  formats::Validate(spec);
+  return spec;
+}
+
 int64_t AxisFromFront(int64_t axis, int64_t rank) {
   if (axis < -rank || axis >= rank) {
     Fail(ErrorCode::kInvalidModel,

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "formats/format_spec.h"
+
 namespace bitpress::custom_ops {
 
 class NodeInfo {
@@ -41,6 +43,10 @@ class NodeInfo {
   Ort::ConstKernelInfo info_;
   std::string description_;
 };
+
+// Returns the format of one of our quantizers, with what its node says of scale choice and
+// rounding. Throws Error(kInvalidModel) or Error(kInvalidArgument) if there are no such words.
+formats::FormatSpec QuantizerFormat(const NodeInfo& node, formats::FormatSpec spec);
 
 // Returns an `axis` attribute counted from the front. Throws Error(kInvalidModel) if a tensor of
 // `rank` dimensions has no such axis.

@@ -131,13 +131,8 @@ std::unique_ptr<OperatorKernel> MakeBfp(const NodeInfo& node) {
 // Makes the kernel of one of our operators. The format is in the operator's name; scale choice and
 // rounding are attributes.
 std::unique_ptr<OperatorKernel> MakeOurs(const NodeInfo& node, FormatSpec spec) {
-  const std::string rounding(formats::RoundingModeName(spec.rounding));
-  spec.rounding = formats::ParseRoundingMode(node.String("rounding_mode", rounding));
-  if (spec.is_blocked()) {
-    const std::string choice(formats::ScaleChoiceName(spec.scale_choice));
-    spec.scale_choice = formats::ParseScaleChoice(node.String("scale_choice", choice));
-  }
-  return std::make_unique<FakeQuantizeKernel>(node, std::move(spec), AxisRule::kOurs);
+  return std::make_unique<FakeQuantizeKernel>(node, QuantizerFormat(node, std::move(spec)),
+                                              AxisRule::kOurs);
 }
 
 // Makes the kernel of one of our operators whose format has its parameters in attributes.

@@ -70,25 +70,9 @@ ConvolutionShape ShapeOf(const NodeInfo& node) {
 }
 
 WeightBlocks BlocksOf(const PackedInputs& weight, const ConvolutionShape& shape) {
-  const int64_t channels = shape.channels_of_group(), positions = shape.positions();
-  if (weight.outer == shape.outputs && weight.axis == channels && weight.inner == positions) {
-    return WeightBlocks::kAlongChannels;
-  }
-  if (weight.outer != shape.outputs || weight.inner != 1 || weight.axis % channels != 0 ||
-      weight.axis / channels != positions) {
-    Fail(ErrorCode::kInvalidModel, "attributes blocks and shape do not fit");
-  }
-  return WeightBlocks::kAlongAll;
-}
-
-// Returns the format of the input with what the node says of its quantizer.
-FormatSpec InputFormat(const NodeInfo& node, FormatSpec spec) {
-  const std::string rounding(formats::RoundingModeName(spec.rounding));
-  const std::string choice(formats::ScaleChoiceName(spec.scale_choice));
-  spec.rounding = formats::ParseRoundingMode(node.String("rounding_mode", rounding));
-  spec.scale_choice = formats::ParseScaleChoice(node.String("scale_choice", choice));
-  formats::Validate(spec);
-  return spec;
+  const auto blocks = formats::WeightBlocksOf(shape, weight.outer, weight.axis, weight.inner);
+  if (!blocks) Fail(ErrorCode::kInvalidModel, "attributes blocks and shape do not fit");
+  return *blocks;
 }
 
 kernels::ConvolutionWeights MakeWeights(const NodeInfo& node, const ConvolutionFormats& formats) {
@@ -103,7 +87,7 @@ kernels::ConvolutionWeights MakeWeights(const NodeInfo& node, const ConvolutionF
   }
   // The threads end here, as ONNX Runtime unloads this library with its last session.
   ThreadPool pool(weight.num_threads());
-  return kernels::ConvolutionWeights({formats.weight, InputFormat(node, formats.input)}, shape,
+  return kernels::ConvolutionWeights({formats.weight, QuantizerFormat(node, formats.input)}, shape,
                                      blocks, weight.view, pool);
 }
 

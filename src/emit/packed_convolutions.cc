@@ -17,7 +17,6 @@ namespace bitpress::emit {
 namespace {
 
 using formats::ConvolutionShape;
-using formats::WeightBlocks;
 using graph::Model;
 using graph::Node;
 using graph::Use;
@@ -89,15 +88,15 @@ std::optional<std::vector<int64_t>> PadsOf(const Model& model, const Node& node,
   return pads;
 }
 
-std::optional<WeightBlocks> BlocksOf(const PackedWeight& weight) {
-  const std::vector<int64_t>& shape = weight.shape;
-  int64_t positions = 1;
-  for (size_t d = 2; d < shape.size(); ++d) positions *= shape[d];
-  const auto& [outer, axis, inner] = weight.view;
-  if (outer != shape[0]) return std::nullopt;
-  if (axis == shape[1] && inner == positions) return WeightBlocks::kAlongChannels;
-  if (axis == shape[1] * positions && inner == 1) return WeightBlocks::kAlongAll;
-  return std::nullopt;
+// Returns what a weight and its Conv say of the shape. A kernel of any dimensions is one of as many
+// positions.
+ConvolutionShape ShapeOf(const Node& convolution, const PackedWeight& weight) {
+  ConvolutionShape shape;
+  shape.groups = convolution.GetInt("group", 1);
+  shape.channels = shape.groups * weight.shape[1];
+  shape.outputs = weight.shape[0];
+  shape.kernel[0] = weight.view.num_elements() / (weight.shape[0] * weight.shape[1]);
+  return shape;
 }
 
 // Returns the node that alone reads a value, of one of these operators.
@@ -187,7 +186,10 @@ std::string WhyNoPackedConvolution(const Model& model, const Use& use, const Pac
   if (weight.shape.size() != 3 && weight.shape.size() != 4) {
     return fmt::format("convolutions over {} dimensions have no operator", weight.shape.size() - 2);
   }
-  const std::optional<WeightBlocks> blocks = BlocksOf(weight);
+  if (!HasUsualAttributes(node, weight)) return "the attributes of its Conv are unusual";
+  const ConvolutionShape shape = ShapeOf(node, weight);
+  const auto& [outer, axis, inner] = weight.view;
+  const auto blocks = formats::WeightBlocksOf(shape, outer, axis, inner);
   if (!blocks) return "its blocks run along no channels";
   const std::optional<Node> quantizer = QuantizerOf(model, node);
   if (!quantizer) return "the input of its Conv is not quantized";
@@ -200,13 +202,7 @@ std::string WhyNoPackedConvolution(const Model& model, const Use& use, const Pac
   if (model.InfoOf(quantizer->input(0)).type != DataType::kFloat) return "its Conv is not float32";
   const formats::ConvolutionFormats formats{weight.spec, input};
   if (std::string why = formats::WhyNoConvolution(formats); !why.empty()) return why;
-  if (!HasUsualAttributes(node, weight)) return "the attributes of its Conv are unusual";
   if (!PadsOf(model, node, weight)) return "the padding depends on the input";
-  ConvolutionShape shape;
-  shape.groups = node.GetInt("group", 1);
-  shape.channels = shape.groups * weight.shape[1];
-  shape.outputs = weight.shape[0];
-  shape.kernel[0] = weight.view.num_elements() / (weight.shape[0] * weight.shape[1]);
   if (!formats::IsWholeConvolution(formats, shape, *blocks)) {
     const int64_t depth = weight.shape[1] * shape.positions();
     if (shape.groups == 1 && depth > kMostFloats) return "its products are those of floats";

@@ -37,6 +37,17 @@ float Limit(float value, const ConvolutionEnd& end) {
 
 }  // namespace
 
+std::optional<WeightBlocks> WeightBlocksOf(const ConvolutionShape& shape, int64_t outer,
+                                           int64_t axis, int64_t inner) {
+  const int64_t channels = shape.channels_of_group(), positions = shape.positions();
+  if (outer != shape.outputs) return std::nullopt;
+  if (axis == channels && inner == positions) return WeightBlocks::kAlongChannels;
+  if (inner == 1 && axis % channels == 0 && axis / channels == positions) {
+    return WeightBlocks::kAlongAll;
+  }
+  return std::nullopt;
+}
+
 std::string WhyNoConvolution(const ConvolutionFormats& formats) {
   return WhyNoProduct({formats.input, formats.weight});
 }

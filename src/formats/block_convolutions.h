@@ -16,6 +16,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -60,7 +61,12 @@ enum class WeightBlocks {
   kAlongAll,       // channels and positions are one dimension
 };
 
-// What is done to the sums.
+// Returns how the blocks lie along the middle dimension of a weight that is seen as [outer, axis,
+// inner]; nothing if in neither way.
+std::optional<WeightBlocks> WeightBlocksOf(const ConvolutionShape& shape, int64_t outer,
+                                           int64_t axis, int64_t inner);
+
+// These follow the sums.
 struct ConvolutionEnd {
   std::span<const float> bias;   // one number for each output channel, or none
   std::span<const float> other;  // a tensor like the output, or none

@@ -57,7 +57,7 @@ HWY_INLINE void AddPieces(const uint8_t* codes, size_t code_stride, const int32_
   if constexpr (kIsBytes) words.Finish(block);
 }
 
-// Where the sums of vectors of positions go: to the outputs from `index` on of each plane, `count`
+// The sums of vectors of positions go here: to the outputs from `index` on of each plane, `count`
 // of them, or to `sums`, a strip apart for each output channel.
 struct Target {
   size_t index = 0, count = 0;

@@ -1,4 +1,4 @@
-// What comes behind the sums of a convolution in blocks, for its vector code.
+// This is what follows the sums of a convolution in blocks, for its vector code.
 #if defined(BITPRESS_KERNELS_CONVOLUTION_END_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BITPRESS_KERNELS_CONVOLUTION_END_INL_H_
 #undef BITPRESS_KERNELS_CONVOLUTION_END_INL_H_
@@ -28,14 +28,14 @@ HWY_INLINE size_t PlaneOf(const ConvolutionTask& task, size_t output) {
   return (task.tile->image * outputs + output) * task.output_size;
 }
 
-// What comes behind the sums of one output channel.
+// This turns the sums of one output channel into outputs.
 struct Finish {
   HWY_INLINE Finish(const ConvolutionOutput& end, size_t output)
       : bias(hn::Set(kDf, end.bias[output])),
         least(hn::Set(kDf, end.least)),
         largest(hn::Set(kDf, end.largest)) {}
 
-  // Of NaN and a limit the processor returns its second operand, and so for zeros.
+  // The processor returns the second operand of NaN and a limit, and so for zeros.
   HWY_INLINE VF Limited(VF sum) const { return hn::Min(largest, hn::Max(least, sum)); }
 
   // Writes the first `count` outputs of a vector of sums. `other` is null or added.

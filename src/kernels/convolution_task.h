@@ -12,7 +12,7 @@
 
 namespace bitpress::kernels {
 
-// Where sums go: a plane for each output channel of an image.
+// Sums go here: there is a plane for each output channel of an image.
 struct ConvolutionOutput {
   float* data = nullptr;         // [images, outputs, positions]
   const float* bias = nullptr;   // for each output channel
@@ -38,7 +38,7 @@ struct ConvolutionTile {
   std::vector<PlaneGrid::Run> runs;
 };
 
-// What a block of a column is multiplied with, for one position of the kernel.
+// This says where a block of the columns lies, for one position of the kernel.
 struct BlockColumns {
   size_t codes = 0;  // offsets in the tile, of its first position
   size_t units = 0;

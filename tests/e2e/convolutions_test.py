@@ -46,17 +46,6 @@ def network(tmp_path):
     return save(tmp_path / "model.onnx", nodes, constants, {"x": ["N", 3, 22, 26]}, {"y": ["N", 24, 6, 7], "z": ["N", 33, 3, 4]})
 
 
-@pytest.fixture
-def sessions(operator_library):
-    """Sessions of a model: with the operators, and without."""
-    def make(path):
-        options = onnxruntime.SessionOptions()
-        options.register_custom_ops_library(str(operator_library))
-        return [onnxruntime.InferenceSession(str(path), given, providers=["CPUExecutionProvider"])
-                for given in (options, onnxruntime.SessionOptions())]
-    return make
-
-
 def operators(path):
     return Counter(node.op_type for node in onnx.load(path).graph.node)
 

@@ -35,17 +35,6 @@ def source(tmp_path):
     return tmp_path / "model.onnx"
 
 
-@pytest.fixture
-def sessions(operator_library):
-    """Sessions of a model: with the operators, and without."""
-    def make(path):
-        options = onnxruntime.SessionOptions()
-        options.register_custom_ops_library(str(operator_library))
-        return [onnxruntime.InferenceSession(str(path), given, providers=["CPUExecutionProvider"])
-                for given in (options, onnxruntime.SessionOptions())]
-    return make
-
-
 def rows(count, length=80):
     return np.random.default_rng(1).standard_normal((count, length)).astype(np.float32)
 

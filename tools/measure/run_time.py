@@ -44,12 +44,14 @@ for threads in arguments.threads:
     sessions = {model: session(model, arguments.library, threads) for model in arguments.models}
     for batch in arguments.batch:
         times = {model: [] for model in arguments.models}
+        if arguments.samples:
+            samples = [dict(np.load(file)) for file in sorted(arguments.samples.glob("*.npz"))[:4]]
+        else:
+            samples = [random_inputs(next(iter(sessions.values())).get_inputs(), batch)]
         for run in range(arguments.runs):
-            files = sorted(arguments.samples.glob("*.npz"))[:4] if arguments.samples else [None]
-            for file in files:
+            for sample in samples:
                 for model, ready in sessions.items():
-                    inputs = dict(np.load(file)) if file else random_inputs(ready.get_inputs(), batch)
-                    inputs = {given.name: inputs[given.name] for given in ready.get_inputs()}
+                    inputs = {given.name: sample[given.name] for given in ready.get_inputs()}
                     start = time.perf_counter()
                     ready.run(None, inputs)
                     if run > 0:
