@@ -9,6 +9,7 @@
 #include "config_options.h"
 #include "progress_bar.h"
 #include "rewrite/prepare.h"
+#include "sample_options.h"
 #include "tasks/autotune.h"
 
 namespace bitpress::apps {
@@ -16,7 +17,7 @@ namespace {
 
 struct Options {
   std::string model, output, report, configs;
-  SampleArguments samples = {.data = {}, .labels = {}, .image = {}, .limit = 100};
+  SampleArguments samples = {.limit = 100};
   SampleArguments validation;
   bool as_is = false;
   tasks::AutotuneOptions request;
@@ -88,7 +89,7 @@ void AddAutotuneCommand(CLI::App& program) {
   command->add_option("-o,--output", options->output, "the quantized model to write")
       ->required()
       ->type_name("FILE");
-  AddSampleOptions(*command, options->samples)->required();
+  AddSampleOptions(*command, options->samples, Samples::kRequired);
   command->get_option("--samples")
       ->description("most samples for ranges and fine-tuning (default: 100; 0: all)");
   command

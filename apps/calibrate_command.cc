@@ -9,6 +9,7 @@
 #include "command.h"
 #include "config_options.h"
 #include "progress_bar.h"
+#include "sample_options.h"
 #include "tasks/calibrate.h"
 
 namespace bitpress::apps {
@@ -76,7 +77,7 @@ void AddCalibrateCommand(CLI::App& program) {
   command->add_option("model", options->model, "the float ONNX model")
       ->required()
       ->type_name("MODEL");
-  AddSampleOptions(*command, options->samples)->required();
+  AddSampleOptions(*command, options->samples, Samples::kRequired);
   command->add_option("-o,--output", options->output, "the calibration file to write")
       ->required()
       ->type_name("FILE");

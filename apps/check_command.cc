@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "command.h"
 #include "config_options.h"
+#include "sample_options.h"
 #include "target_text.h"
 #include "tasks/check.h"
 
@@ -21,7 +22,7 @@ struct Options {
   std::string json;
 };
 
-void Run(const Options& options) {
+void Run(Options& options) {
   std::unique_ptr<AtomicFile> file;
   if (!options.json.empty()) file = std::make_unique<AtomicFile>(options.json);
   const deploy::TargetReport report =

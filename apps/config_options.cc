@@ -111,34 +111,6 @@ void AddCheckOption(CLI::App& command, bool& is_checked) {
       "model that crashes ONNX Runtime, or does not load or run there, is not written; off: it is");
 }
 
-CLI::Option* AddDataOptions(CLI::App& command, SampleArguments& samples) {
-  CLI::Option* const folder =
-      command.add_option("--data", samples.data,
-                         "the folder with the samples: photos, .npy or .npz arrays, or TensorProto "
-                         ".pb files");
-  folder->type_name("DIR");
-  command
-      .add_option("--labels", samples.labels,
-                  "a CSV file with the columns file,class; files that it does not list are not "
-                  "used")
-      ->type_name("CSV");
-  command
-      .add_option("--image", samples.image,
-                  "the conversion of photos to tensors, joined by commas: resize=N and crop=N in "
-                  "pixels, mean=A or A/B/C, std=A or A/B/C, layout=nchw|nhwc, channels=rgb|bgr")
-      ->type_name("SPEC");
-  return folder;
-}
-
-CLI::Option* AddSampleOptions(CLI::App& command, SampleArguments& samples) {
-  CLI::Option* const folder = AddDataOptions(command, samples);
-  constexpr int kMostSamples = 1'000'000'000;  // CLI11 would read -2 as a very large number
-  command.add_option("--samples", samples.limit, "most samples to use (default: 0, all)")
-      ->check(CLI::Range(0, kMostSamples))
-      ->type_name("N");
-  return folder;
-}
-
 std::string ListPresets() {
   std::string text = "Presets:";
   for (const plan::Preset& preset : plan::AllPresets()) text += fmt::format(" {}", preset.name);

@@ -55,21 +55,6 @@ void AddThreadsOption(CLI::App& command, size_t& num_threads);
 // Adds --check to a subcommand that writes a model; `is_checked` must outlive it.
 void AddCheckOption(CLI::App& command, bool& is_checked);
 
-// The values of the options for samples.
-struct SampleArguments {
-  std::string data, labels, image;
-  size_t limit = 0;
-
-  data::SampleSpec Spec() const {
-    return {.folder = data, .labels_csv = labels, .image = image, .opener = {}, .limit = limit};
-  }
-};
-
-// Add --data, --labels and --image; the second one adds --samples too. `samples` must outlive the
-// subcommand. Return the option for --data.
-CLI::Option* AddDataOptions(CLI::App& command, SampleArguments& samples);
-CLI::Option* AddSampleOptions(CLI::App& command, SampleArguments& samples);
-
 // Return parts of help texts: the presets, the settings with their values, one a line, and the way
 // to write rules.
 std::string ListPresets();

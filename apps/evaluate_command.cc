@@ -11,6 +11,7 @@
 #include "command.h"
 #include "config_options.h"
 #include "progress_bar.h"
+#include "sample_options.h"
 #include "target_text.h"
 #include "tasks/evaluate.h"
 #include "word_option.h"
@@ -34,12 +35,43 @@ void AppendAccuracy(std::string& text, std::string_view name, const std::optiona
   text += "\n";
 }
 
+// " (reference 12.3)", or nothing.
+std::string Reference(const std::optional<double>& value, std::string_view unit, int digits) {
+  if (!value) return "";
+  return fmt::format(" (reference {:.{}f}{}{})", *value, digits, unit.empty() ? "" : " ", unit);
+}
+
+std::string ToText(const evaluate::LanguageReport& report) {
+  std::string text = fmt::format("{:<10} {:.2f}{} of {} tokens\n", "perplexity", report.perplexity,
+                                 Reference(report.reference_perplexity, "", 2), report.num_tokens);
+  if (report.mean_divergence) {
+    text += fmt::format("{:<10} {:.4f} nats in the mean, {:.4f} or less for 99 % of the tokens\n",
+                        "divergence", *report.mean_divergence, *report.divergence_99);
+  }
+  if (report.agreement) {
+    text += fmt::format("{:<10} {} of the next tokens\n", "agreement", Percent(*report.agreement));
+  }
+  text += fmt::format("{:<10} {:.1f} tokens/s{}\n", "prompts", report.prompt_tokens_per_s,
+                      Reference(report.reference_prompt_tokens_per_s, "", 1));
+  if (const std::optional<evaluate::DecodingReport>& decoding = report.decoding) {
+    text += fmt::format("{:<10} {:.1f} tokens/s{}, {} tokens behind a prompt of {}\n", "decoding",
+                        decoding->tokens_per_s, Reference(decoding->reference_tokens_per_s, "", 1),
+                        decoding->num_tokens, decoding->prompt_length);
+    if (decoding->num_same) {
+      text += fmt::format("{:<10} the first {} of {} decoded tokens are the reference's\n",
+                          "same text", *decoding->num_same, decoding->num_tokens);
+    }
+  }
+  return text;
+}
+
 std::string ToText(const EvaluationReport& report) {
   std::string text = fmt::format("{} samples", report.num_samples);
   if (report.num_labelled > 0) text += fmt::format(", {} with a label", report.num_labelled);
   text += "\n";
   AppendAccuracy(text, "top-1", report.top1, report.reference_top1);
   AppendAccuracy(text, "top-5", report.top5, report.reference_top5);
+  if (report.language) text += ToText(*report.language);
   if (report.agreement) text += fmt::format("{:<10} {}\n", "agreement", Percent(*report.agreement));
   if (report.outputs_identical) {
     text += fmt::format("{:<10} infinite: the outputs are identical\n", "SQNR");
@@ -61,7 +93,16 @@ std::string ToText(const EvaluationReport& report) {
     text += fmt::format(" (reference {:.1f} ms)", *report.reference_time_ms);
   }
   if (report.time_ratio) text += fmt::format(", ratio {:.2f}", *report.time_ratio);
-  text += fmt::format("\n{:<10} {}", "size", HumanBytes(report.file_bytes));
+  text += fmt::format("\n{:<10} {:.0f} ms{}\n", "load", report.load_ms,
+                      Reference(report.reference_load_ms, "ms", 0));
+  if (report.memory_bytes) {
+    text += fmt::format("{:<10} {}", "memory", HumanBytes(*report.memory_bytes));
+    if (report.reference_memory_bytes) {
+      text += fmt::format(" (reference {})", HumanBytes(*report.reference_memory_bytes));
+    }
+    text += "\n";
+  }
+  text += fmt::format("{:<10} {}", "size", HumanBytes(report.file_bytes));
   if (report.reference_file_bytes) {
     text += fmt::format(" (reference {})", HumanBytes(*report.reference_file_bytes));
   }
@@ -107,7 +148,7 @@ void AddEvaluateCommand(CLI::App& program) {
       "evaluate", "Measure a model's accuracy, closeness to the float model, time and size.");
   const auto options = std::make_shared<Options>();
   command->add_option("model", options->model, "the ONNX model")->required()->type_name("MODEL");
-  AddSampleOptions(*command, options->samples)->required();
+  AddSampleOptions(*command, options->samples, Samples::kRequired);
   command->get_option("--labels")
       ->description(
           "a CSV file with the columns file,class; files that it does not list are not used "
@@ -129,7 +170,9 @@ void AddEvaluateCommand(CLI::App& program) {
   command->footer(
       "Example:\n"
       "  bitpress evaluate model_mx6.onnx --reference model.onnx --data photos --labels labels.csv "
-      "\\\n      --image \"resize=256,crop=224,mean=0.498,std=0.502\" --json report.json\n");
+      "\\\n      --image \"resize=256,crop=224,mean=0.498,std=0.502\" --json report.json\n"
+      "  bitpress evaluate decoder_mx6.onnx --reference decoder.onnx --text news.txt --tokenizer "
+      "tokenizer.json\n");
   command->callback([options] { Run(*options); });
 }
 

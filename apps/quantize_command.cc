@@ -12,6 +12,7 @@
 #include "config_options.h"
 #include "progress_bar.h"
 #include "quantized_text.h"
+#include "sample_options.h"
 #include "tasks/plan.h"
 #include "tasks/quantize.h"
 #include "tasks/report.h"
@@ -84,7 +85,7 @@ void CheckPage(const Options& options) {
   const AtomicFile probe(options.page);
 }
 
-void Run(const Options& options) {
+void Run(Options& options) {
   if (!options.page.empty()) CheckPage(options);
   std::vector<std::string> notices;
   tasks::QuantizeOptions request;
@@ -107,7 +108,7 @@ void Run(const Options& options) {
   } else {
     CheckPlanAgrees(options);
   }
-  if (!options.calibration.empty() && !options.samples.data.empty() && options.plan_file.empty() &&
+  if (!options.calibration.empty() && options.samples.is_given() && options.plan_file.empty() &&
       request.config.finetune.empty() && !request.config.guard_db) {
     throw CLI::ValidationError(
         "--calibration has the statistics already; --data besides it is for fine-tuning and for "

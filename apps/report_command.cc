@@ -9,6 +9,7 @@
 #include "config_options.h"
 #include "progress_bar.h"
 #include "rewrite/prepare.h"
+#include "sample_options.h"
 #include "tasks/report.h"
 
 namespace bitpress::apps {

@@ -4,7 +4,7 @@
 
 namespace bitpress::apps {
 
-void SpaceArguments::Resolve(tasks::SpaceOptions& options) const {
+void SpaceArguments::Resolve(tasks::SpaceOptions& options) {
   options.model = model;
   options.samples = samples.Spec();
   options.preparation = base.preparation();
@@ -57,7 +57,7 @@ void AddSpaceOptions(CLI::App& command, SpaceArguments& arguments, tasks::SpaceO
                   "name of a layer that stays as the configuration has it; may be given several "
                   "times")
       ->type_name("NODE");
-  AddSampleOptions(command, arguments.samples)->required();
+  AddSampleOptions(command, arguments.samples, Samples::kRequired);
   constexpr int kMost = 1'000'000'000;  // CLI11 would read a negative number as a large one
   command
       .add_option("--sensitivity-samples", options.num_sensitivity_samples,

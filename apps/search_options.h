@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config_options.h"
+#include "sample_options.h"
 #include "tasks/search.h"
 
 namespace bitpress::apps {
@@ -20,7 +21,7 @@ struct SpaceArguments {
 
   // Copies the values to `options`, which must not be used after this object is gone. Throws
   // Error(kInvalidArgument).
-  void Resolve(tasks::SpaceOptions& options) const;
+  void Resolve(tasks::SpaceOptions& options);
 };
 
 // Adds MODEL, the options for candidates, --method, the base configuration and the options for

@@ -17,11 +17,13 @@
 
 namespace bitpress::python {
 
-// The source of samples: a folder, or an object of bitpress._samples.Samples.
+// The source of samples: a folder, token ids, or an object of bitpress._samples.Samples.
 struct SampleArguments {
   std::filesystem::path folder;
   std::filesystem::path labels_csv;
   std::string image;
+  std::filesystem::path tokens;
+  size_t num_tokens = 0;
   nb::object stream;
   size_t num_samples = 0;
 
@@ -29,6 +31,8 @@ struct SampleArguments {
     return {.folder = folder,
             .labels_csv = labels_csv,
             .image = image,
+            .tokens = tokens,
+            .num_tokens = num_tokens,
             .opener = OpenerOf(stream, work),
             .limit = num_samples};
   }

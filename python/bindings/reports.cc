@@ -125,6 +125,29 @@ void BindEvaluationReport(nb::module_& module) {
       .def_ro("num_values", &OutputReport::num_values)
       .def_ro("sqnr_db", &OutputReport::sqnr_db, "Infinite without any error.")
       .def_ro("cosine", &OutputReport::cosine);
+  using evaluate::DecodingReport;
+  nb::class_<DecodingReport>(module, "DecodingReport",
+                             "Greedy decoding, one token after another with the cache.")
+      .def_ro("prompt_length", &DecodingReport::prompt_length)
+      .def_ro("num_tokens", &DecodingReport::num_tokens)
+      .def_ro("tokens_per_s", &DecodingReport::tokens_per_s)
+      .def_ro("reference_tokens_per_s", &DecodingReport::reference_tokens_per_s)
+      .def_ro("num_same", &DecodingReport::num_same,
+              "Number of tokens from the first on that both models decode alike.");
+  using evaluate::LanguageReport;
+  nb::class_<LanguageReport>(module, "LanguageReport", "How well tokens are predicted.")
+      .def_ro("num_tokens", &LanguageReport::num_tokens)
+      .def_ro("perplexity", &LanguageReport::perplexity)
+      .def_ro("reference_perplexity", &LanguageReport::reference_perplexity)
+      .def_ro("mean_divergence", &LanguageReport::mean_divergence,
+              "Kullback-Leibler divergence from the reference's prediction, in nats.")
+      .def_ro("divergence_99", &LanguageReport::divergence_99,
+              "What the divergence stays below for 99 % of the tokens.")
+      .def_ro("agreement", &LanguageReport::agreement,
+              "Share of the tokens for which both find the same next token likeliest.")
+      .def_ro("prompt_tokens_per_s", &LanguageReport::prompt_tokens_per_s)
+      .def_ro("reference_prompt_tokens_per_s", &LanguageReport::reference_prompt_tokens_per_s)
+      .def_ro("decoding", &LanguageReport::decoding, "None if the model has no cache.");
   using evaluate::EvaluationReport;
   nb::class_<EvaluationReport>(module, "EvaluationReport",
                                "The results of evaluate. Accuracies are from 0 to 1.")
@@ -147,6 +170,12 @@ void BindEvaluationReport(nb::module_& module) {
       .def_ro("time_ms", &EvaluationReport::time_ms)
       .def_ro("reference_time_ms", &EvaluationReport::reference_time_ms)
       .def_ro("time_ratio", &EvaluationReport::time_ratio)
+      .def_ro("language", &EvaluationReport::language, "None unless the data are text or tokens.")
+      .def_ro("load_ms", &EvaluationReport::load_ms)
+      .def_ro("reference_load_ms", &EvaluationReport::reference_load_ms)
+      .def_ro("memory_bytes", &EvaluationReport::memory_bytes,
+              "What loading and the first run took from the system.")
+      .def_ro("reference_memory_bytes", &EvaluationReport::reference_memory_bytes)
       .def_ro("file_bytes", &EvaluationReport::file_bytes)
       .def_ro("reference_file_bytes", &EvaluationReport::reference_file_bytes)
       .def("to_json", [](const EvaluationReport& self) { return evaluate::ToJson(self).dump(2); })

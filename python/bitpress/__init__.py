@@ -48,13 +48,14 @@ from bitpress._native import version as _version
 from bitpress._report import report
 from bitpress._runtime import get_library_path, get_program_path
 from bitpress._search import SearchResult, autotune, search, sensitivity
+from bitpress._text import Text, Tokens
 
 __version__ = _version()
 
 __all__ = [
     "ArgumentTypeError", "Calibration", "Config", "Error", "EvaluationReport", "ExecutionError", "FileError",
     "InspectReport", "InvalidArgumentError", "InvalidModelError", "MissingFileError", "OptimizeReport", "Plan",
-    "QuantizeReport", "SearchResult", "TargetReport", "UnpackReport", "UnsupportedError", "autotune", "calibrate", "check",
+    "QuantizeReport", "SearchResult", "TargetReport", "Text", "Tokens", "UnpackReport", "UnsupportedError", "autotune", "calibrate", "check",
     "evaluate", "formats", "get_library_path", "get_program_path", "inspect", "merge", "optimize", "plan", "presets", "quantize",
     "quantize_to_bytes", "read_calibration", "report", "search", "sensitivity", "settings", "unpack",
 ]

@@ -10,6 +10,7 @@ def main() -> None:
     library = find_onnxruntime()
     if library is not None:
         os.environ.setdefault("BITPRESS_ONNXRUNTIME", str(library))
+    os.environ.setdefault("BITPRESS_PYTHON", sys.executable)  # for --text
     program = get_program_path()
     os.execv(program, [program, *sys.argv[1:]])
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from bitpress import _native
 from bitpress._errors import ArgumentTypeError, InvalidArgumentError
 from bitpress._files import PathLike, existing
+from bitpress._text import Tokens
 
 Array = npt.NDArray[Any]
 Sample = Union[Mapping[str, Any], Array]
@@ -22,7 +23,7 @@ class Reader(Protocol):
     def get_next(self) -> Optional[Mapping[str, Any]]: ...
 
 
-Data = Union[PathLike, Sample, Iterable[Sample], Reader]
+Data = Union[PathLike, Tokens, Sample, Iterable[Sample], Reader]
 
 _KINDS = "fiub"
 
@@ -124,7 +125,7 @@ def _open(data: Any) -> Union[_Spool, _Restarted, _Rewound]:
     if hasattr(data, "get_next"):
         return _Rewound(data) if hasattr(data, "rewind") else _Spool(data.get_next)
     if not hasattr(data, "__iter__"):
-        raise ArgumentTypeError("data is a folder, an array, a dict of arrays, an iterable of these, or a reader with get_next(), "
+        raise ArgumentTypeError("data is a folder, Text, Tokens, an array, a dict of arrays, an iterable of these, or a reader with get_next(), "
                                 f"not {type(data).__name__}")
     iterator = iter(data)
     return _Spool(lambda: next(iterator, None)) if iterator is data else _Restarted(data)
@@ -192,6 +193,11 @@ def sample_arguments(data: Optional[Data], labels: Union[PathLike, Sequence[int]
         raise InvalidArgumentError(f"samples={samples}: expected 0 (all) or more")
     if data is None:
         yield _native.SampleArguments()
+    elif isinstance(data, Tokens):
+        if labels is not None or image:
+            raise ArgumentTypeError("tokens and texts have no labels, and image is for photos")
+        with data.file() as (path, sequence):
+            yield _native.SampleArguments(tokens=path, num_tokens=sequence, num_samples=samples)
     elif isinstance(data, (str, os.PathLike)):
         if labels is not None and not isinstance(labels, (str, os.PathLike)):
             raise ArgumentTypeError("labels of a folder are a CSV file with the columns file,class")

@@ -1,10 +1,13 @@
 #include "base/available_memory.h"
 
+#include <malloc.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <fstream>
+#include <sstream>
 #include <string>
+#include <string_view>
 
 namespace bitpress {
 namespace {
@@ -17,18 +20,19 @@ std::optional<uint64_t> NumberIn(const std::string& path) {
   return std::nullopt;
 }
 
-// Returns the line "MemAvailable: N kB" of the system's table in bytes.
-std::optional<uint64_t> SystemMemory() {
-  std::ifstream file("/proc/meminfo");
-  std::string name;
-  uint64_t number = 0;
-  std::string unit;
-  while (file >> name >> number) {
-    std::getline(file, unit);
-    if (name == "MemAvailable:") return number * 1024;
+// Returns the line "NAME: N kB" of a table of the system in bytes.
+std::optional<uint64_t> BytesInTable(const char* table, std::string_view wanted) {
+  std::ifstream file(table);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string name;
+    uint64_t number = 0;
+    if (words >> name >> number && name == wanted) return number * 1024;
   }
   return std::nullopt;
 }
+
+std::optional<uint64_t> SystemMemory() { return BytesInTable("/proc/meminfo", "MemAvailable:"); }
 
 // Returns the bytes of a control group's memory that hold files, which the system takes back first.
 uint64_t CachedBytes(const std::string& folder, const std::string& prefix) {
@@ -65,6 +69,11 @@ std::optional<uint64_t> AvailableMemory() {
   const std::optional<uint64_t> group = GroupMemory();
   if (system && group) return std::min(*system, *group);
   return system ? system : group;
+}
+
+std::optional<uint64_t> ResidentMemory() {
+  ::malloc_trim(0);
+  return BytesInTable("/proc/self/status", "VmRSS:");
 }
 
 void LimitMemory([[maybe_unused]] uint64_t num_bytes) {

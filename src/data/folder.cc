@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/labels.h"
+#include "data/token_source.h"
 
 namespace bitpress::data {
 namespace {
@@ -277,6 +278,7 @@ FolderListing ListFolder(const SourceOptions& options) {
 
 std::unique_ptr<Source> OpenSource(const SourceOptions& options) {
   if (options.opener) return options.opener(options);
+  if (options.tokens) return MakeTokenSource(options);
   FolderListing listing = ListFolder(options);
   if (listing.kind != FileKind::kPhoto) return MakeArraySource(std::move(listing), options);
   if (!options.image) {

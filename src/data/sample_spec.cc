@@ -10,8 +10,13 @@ SampleSpec SampleSpec::First(size_t most) const {
   return samples;
 }
 
-SourceOptions ToSourceOptions(const SampleSpec& samples) {
+SourceOptions ToSourceOptions(const SampleSpec& samples, const graph::Model& model) {
   SourceOptions source;
+  source.input_names = model.InputNames();
+  if (!samples.tokens.empty()) {
+    source.tokens = {
+        .file = samples.tokens, .length = samples.num_tokens, .inputs = TokenInputs(model)};
+  }
   source.folder = samples.folder;
   source.opener = samples.opener;
   source.labels_csv = samples.labels_csv;

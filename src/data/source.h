@@ -1,5 +1,6 @@
 // Samples for evaluation and calibration: folders of photos, .npy/.npz files or ONNX TensorProto
-// files, read one batch at a time so that memory does not grow with their number. For example:
+// files, or token ids, read one batch at a time so that memory does not grow with their number. For
+// example:
 //
 //   const std::unique_ptr<Source> source = OpenSource({.folder = "images", .image = spec});
 //   while (const std::optional<Batch> batch = source->Next(8)) Use(*batch);
@@ -29,6 +30,8 @@
 #include <vector>
 
 #include "base/tensor.h"
+#include "data/token_inputs.h"
+#include "graph/model.h"
 
 namespace bitpress::data {
 
@@ -87,8 +90,16 @@ struct SourceOptions;
 // A function that opens samples that lie in no folder, as the options want them.
 using SourceOpener = std::function<std::unique_ptr<Source>(const SourceOptions&)>;
 
+// Samples that are made from token ids; see token_source.h.
+struct TokenOptions {
+  std::filesystem::path file;  // .npy of ids
+  size_t length = 0;           // tokens of a sample; 0: as TokensOfSample says
+  TokenInputs inputs;          // those of the model
+};
+
 struct SourceOptions {
   std::filesystem::path folder = {};
+  std::optional<TokenOptions> tokens = std::nullopt;  // token ids instead of a folder
   SourceOpener opener = {};  // function that opens the samples instead of a folder
   // A table with the columns "file" and "class"; others are ignored. Only the listed files count,
   // in the table's order.
@@ -112,18 +123,22 @@ struct SampleSpec {
   std::filesystem::path folder = {};      // see OpenSource
   std::filesystem::path labels_csv = {};  // of the files that count; empty: all
   std::string image = {};                 // see ParseImageSpec; empty: the samples are no photos
+  // Token ids instead of a folder, and the tokens of a sample; see token_source.h. Empty: none.
+  std::filesystem::path tokens = {};
+  size_t num_tokens = 0;
   // Opens samples instead of `folder` and `labels_csv`, perhaps several times, one after the other.
   SourceOpener opener = {};
   size_t limit = 0;  // at most this many samples, from the start; 0: all
 
-  bool is_given() const { return !folder.empty() || opener; }
+  bool is_given() const { return !folder.empty() || !tokens.empty() || opener; }
   // Returns the same samples, but at most `most` of them. REQUIRES: most > 0.
   SampleSpec First(size_t most) const;
 };
 
-// Returns the options that open these samples, for inputs of any names. Throws
-// Error(kInvalidArgument) as ParseImageSpec.
-SourceOptions ToSourceOptions(const SampleSpec& samples);
+// Returns the options that open these samples for the inputs of `model`. Throws
+// Error(kInvalidArgument) as ParseImageSpec, and Error(kUnsupported) as TokenInputs if there are
+// tokens.
+SourceOptions ToSourceOptions(const SampleSpec& samples, const graph::Model& model);
 
 // Opens a folder and decides what it holds. Without a CSV, files in one subfolder a class take the
 // index of the sorted subfolder as label; files in the folder itself have none. Array files are

@@ -137,6 +137,7 @@ std::string EncodeNpy(std::string_view dictionary, std::string_view data, int ve
 std::string EncodeNpy(const Tensor& tensor) {
   std::string description = "?";
   if (tensor.type == DataType::kFloat) description = "<f4";
+  if (tensor.type == DataType::kInt32) description = "<i4";
   if (tensor.type == DataType::kInt64) description = "<i8";
   if (tensor.type == DataType::kUInt8) description = "|u1";
   EXPECT_NE(description, "?");

@@ -99,6 +99,7 @@ Json Answer(const fs::path& folder, const Json& request) {
   }
   CheckTargetOptions options;
   options.is_described = request.at("is_described").get<bool>();
+  options.are_made_up = request.at("are_made_up").get<bool>();
   options.given = request.at("given").get<std::string>();
   options.on_checked = [&](const TargetReport& report) {
     WriteText(folder / kAnswer, Dump(ToJson(report)));
@@ -135,6 +136,7 @@ CheckOutcome CheckInProcess(const CheckRequest& request) {
                                             {"given", request.given.string()},
                                             {"num_samples", request.samples.size()},
                                             {"num_inputs", num_inputs},
+                                            {"are_made_up", request.are_made_up},
                                             {"is_described", request.is_described}}));
   for (size_t i = 0; i < request.samples.size(); ++i) {
     for (size_t k = 0; k < num_inputs; ++k) {

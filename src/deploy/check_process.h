@@ -21,6 +21,8 @@ struct CheckRequest {
   uint64_t num_bytes = 0;  // size of its files, external data included
   // The samples to run, each with a tensor for each input of the model; empty: one is made up.
   std::vector<std::vector<Tensor>> samples = {};
+  // The caller made them up: they say whether the model runs, and nothing about its accuracy.
+  bool are_made_up = false;
   // The model that it was made of, whose outputs are compared with its own. Empty: none.
   std::filesystem::path given = {};
   // The operators of the model are described, which holds its optimized form in a temporary file.

@@ -220,7 +220,7 @@ TargetReport CheckTarget(const std::filesystem::path& model,
   };
   if (options.on_stage) options.on_stage("the start of ONNX Runtime");
   report.runtime = "ONNX Runtime " + runtime::OrtVersion();
-  report.is_made_up = samples.empty();
+  report.is_made_up = samples.empty() || options.are_made_up;
   try {
     begin("before it loads the model");
     {
@@ -264,11 +264,11 @@ TargetReport CheckTarget(const std::filesystem::path& model,
       report.processor.processor = evaluate::ThisProcessor();
       report.processor.nodes = evaluate::FindSaturatingNodes(*graph);
       // A made-up sample would say nothing about the loss.
-      if (!report.processor.nodes.empty() && !samples.empty()) {
+      if (!report.processor.nodes.empty() && !report.is_made_up) {
         evaluate::OtherProcessor(model, {}, report.processor).Compare(inputs, runs[0], 1);
       }
     }
-    if (!options.given.empty() && !samples.empty()) {
+    if (!options.given.empty() && !report.is_made_up) {
       to_compare = {session.inputs(), session.outputs(), std::move(runs)};
     }
   } catch (const Error& error) {

@@ -31,7 +31,8 @@ struct TargetReport {
   std::string runtime;  // "ONNX Runtime 1.31.1"
   bool is_loaded = false;
   bool is_run = false;
-  // No sample was given. The model ran on zeros and noise, with unknown dimensions as 1.
+  // No sample was given. The model ran on a few tokens if it takes tokens, else on zeros and noise,
+  // with unknown dimensions as 1.
   bool is_made_up = false;
   std::string error;  // error of loading or running; "" if there was none
   // The end of the process that checked, "signal 6 (Aborted)"; "" if it ended as it should.
@@ -60,6 +61,8 @@ struct CheckTargetOptions {
   // Describes the operators of the graph that ONNX Runtime made of the model, and what another kind
   // of processor computes. That takes a temporary file as large as the optimized model.
   bool is_described = true;
+  // The samples are made up: nothing is compared on them.
+  bool are_made_up = false;
   // The model that this one was made of. With samples, the outputs of both are compared. Empty:
   // not.
   std::filesystem::path given = {};

@@ -1,107 +1,39 @@
 #include "evaluate/evaluate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "base/error.h"
+#include "evaluate/contender.h"
+#include "evaluate/greedy_decoder.h"
+#include "evaluate/language.h"
 #include "evaluate/metrics.h"
 #include "evaluate/outputs.h"
 #include "graph/stored_bytes.h"
-#include "ops/batch.h"
 #include "runtime/session.h"
 
 namespace bitpress::evaluate {
 namespace {
 
-// One of the two models, with its session and the time that its runs took so far.
-class Contender {
- public:
-  // `path` names the model in errors; `file` is what is run.
-  Contender(const std::filesystem::path& path, const std::filesystem::path& file,
-            const EvaluateOptions& options)
-      : path_(path), session_(file, MakeOptions(options)) {
-    if (session_.inputs().empty()) {
-      Fail(ErrorCode::kInvalidModel, "{}: the model has no input to evaluate", path.string());
-    }
-  }
+runtime::SessionOptions ToSessionOptions(const EvaluateOptions& options) {
+  runtime::SessionOptions result;
+  result.num_threads = options.num_threads;
+  result.operator_library = options.operator_library;
+  return result;
+}
 
-  const std::vector<runtime::ValueDescription>& inputs() const { return session_.inputs(); }
-  const std::vector<runtime::ValueDescription>& outputs() const { return session_.outputs(); }
-  const std::filesystem::path& path() const { return path_; }
-  double time_ms() const { return time_ms_; }
-
-  // Returns the samples of each run if the model fixes them, else 0.
-  size_t FixedBatchSize() const {
-    ops::FixedBatch batch;
-    for (const runtime::ValueDescription& input : inputs()) batch.AddInput(input.dims);
-    return batch.num_samples();
-  }
-
-  // Sets the order of the inputs: input i takes tensor order[i] of a batch. Tensors without an
-  // input are left out.
-  void SetInputOrder(std::vector<size_t> order) { order_ = std::move(order); }
-
-  // Runs one batch, counts its time, and returns that time in milliseconds.
-  double Run(const std::vector<Tensor>& batch) {
-    const double run_ms = WarmUp(batch);
-    time_ms_ += run_ms;
-    return run_ms;
-  }
-  // Does the same without counting the time.
-  double WarmUp(const std::vector<Tensor>& batch) {
-    double run_ms = 0;
-    WithContext(path_.string(), [&] {
-      const bool takes_all = TakesAllInOrder(batch.size());
-      std::vector<Tensor> taken;
-      if (!takes_all) {
-        for (const size_t i : order_) taken.push_back(batch.at(i));
-      }
-      const auto begin = std::chrono::steady_clock::now();
-      results_ = session_.Run(takes_all ? batch : taken);
-      const auto end = std::chrono::steady_clock::now();
-      run_ms = std::chrono::duration<double, std::milli>(end - begin).count();
-    });
-    return run_ms;
-  }
-
-  const std::vector<Tensor>& results() const { return results_; }  // outputs of the last run
-  // Returns the outputs of the last run as numbers, and releases results().
-  std::vector<Output> TakeOutputs() {
-    std::vector<Output> outputs;
-    for (const Tensor& result : results_) {
-      outputs.push_back(ToOutput(result));
-    }
-    results_.clear();
-    return outputs;
-  }
-
- private:
-  // Returns whether the inputs are all tensors of a batch in their order. Then the batch needs no
-  // copy.
-  bool TakesAllInOrder(size_t num_tensors) const {
-    if (order_.size() != num_tensors) return false;
-    for (size_t i = 0; i < order_.size(); ++i) {
-      if (order_[i] != i) return false;
-    }
-    return true;
-  }
-
-  static runtime::SessionOptions MakeOptions(const EvaluateOptions& options) {
-    runtime::SessionOptions result;
-    result.num_threads = options.num_threads;
-    result.operator_library = options.operator_library;
-    return result;
-  }
-
-  std::filesystem::path path_;
-  runtime::Session session_;
-  std::vector<size_t> order_;
-  std::vector<Tensor> results_;
-  double time_ms_ = 0;
-};
+// Returns the ids of a batch as INT64.
+Tensor IdsOf(const data::TokenInputs& inputs, const data::Batch& batch) {
+  const Tensor& ids = batch.inputs[inputs.ids_index()];
+  if (ids.type == DataType::kInt64) return ids;
+  const std::span<const int32_t> narrow = ids.values<int32_t>();
+  Tensor result{.type = DataType::kInt64, .dims = ids.dims, .bytes = {}};
+  result.bytes.resize(narrow.size() * sizeof(int64_t));
+  std::copy(narrow.begin(), narrow.end(), result.values<int64_t>().begin());
+  return result;
+}
 
 // Returns, for each value of `wanted`, the index of the value of `found` with its name. If a name
 // is missing, values are matched by position. Throws if their numbers differ too.
@@ -145,9 +77,11 @@ void PadBatch(std::vector<Tensor>& inputs, size_t num_samples, size_t size) {
 class Evaluation {
  public:
   Evaluation(const EvaluateOptions& options, data::Source& source)
-      : options_(options), source_(source), model_(options.model, ModelFile(), options) {
+      : options_(options),
+        source_(source),
+        model_(options.model, ModelFile(), ToSessionOptions(options)) {
     if (!options.reference.empty()) {
-      reference_.emplace(options.reference, options.reference, options);
+      reference_.emplace(options.reference, options.reference, ToSessionOptions(options));
     }
     if (options.batch_size == 0) {
       Fail(ErrorCode::kInvalidArgument, "the batch size is 0, expected 1 or more");
@@ -229,15 +163,65 @@ class Evaluation {
     if (reference_ && !reference_first) reference_ms = reference_->Run(batch.inputs);
     if (reference_) ratios_.push_back(model_ms / std::max(reference_ms, 1e-6));
 
-    const std::vector<Output> outputs = model_.TakeOutputs();
+    if (options_.tokens) PredictTokens(batch);
+    const std::vector<Output> outputs = model_.TakeOutputs(logits_);
     const std::vector<Output> wanted =
-        reference_ ? reference_->TakeOutputs() : std::vector<Output>();
+        reference_ ? reference_->TakeOutputs(ReferenceLogits()) : std::vector<Output>();
     if (num_batches_ == 0) FindClassOutput(outputs, size);
     CountNonfinite(outputs, batch.num_samples, size);
     if (reference_) Compare(outputs, wanted, batch.num_samples, size);
     if (class_index_) CountClasses(outputs, wanted, batch, size);
     num_samples_ += batch.num_samples;
     ++num_batches_;
+  }
+
+  std::optional<size_t> ReferenceLogits() const {
+    return logits_ && reference_ ? std::optional<size_t>(match_[*logits_]) : std::nullopt;
+  }
+
+  // Measures the predictions of the last runs. Their logits are large, so that they are read as
+  // they are, a row at a time, and not with the other outputs.
+  void PredictTokens(const data::Batch& batch) {
+    const Tensor ids = IdsOf(*options_.tokens, batch);
+    if (num_batches_ == 0) {
+      logits_ = LanguageMeter::FindLogits(model_.results(), ids);
+      if (logits_) language_.emplace(static_cast<size_t>(options_.num_threads));
+      const auto first = ids.values<int64_t>().first(static_cast<size_t>(ids.dims[1]));
+      prompt_.assign(first.begin(), first.end());
+    }
+    if (!logits_) return;
+    const Tensor* const wanted = reference_ ? &reference_->results()[*ReferenceLogits()] : nullptr;
+    WithContext(fmt::format("output '{}'", model_.outputs()[*logits_].name), [&] {
+      language_->Add(ids, model_.results()[*logits_], wanted, batch.num_samples);
+    });
+    num_prompt_tokens_ += static_cast<uint64_t>(ids.num_elements());
+  }
+
+  // Continues the first half of the first sample, at most 64 tokens.
+  std::optional<DecodingReport> Decode() {
+    if (options_.num_decoded == 0) return std::nullopt;
+    constexpr size_t kLongestPrompt = 64;
+    prompt_.resize(std::clamp<size_t>(prompt_.size() / 2, 1, kLongestPrompt));
+    std::optional<LanguageModel> reference;
+    if (reference_ && options_.reference_tokens) {
+      reference = {&reference_->session(), &*options_.reference_tokens, *ReferenceLogits()};
+    }
+    return MeasureDecoding({&model_.session(), &*options_.tokens, *logits_}, reference, prompt_,
+                           options_.num_decoded);
+  }
+
+  void AddLanguage(EvaluationReport& report) {
+    report.language = language_->Report();
+    const double num_tokens = static_cast<double>(num_prompt_tokens_);
+    report.language->prompt_tokens_per_s = 1000 * num_tokens / std::max(model_.time_ms(), 1e-6);
+    if (reference_) {
+      report.language->reference_prompt_tokens_per_s =
+          1000 * num_tokens / std::max(reference_->time_ms(), 1e-6);
+      comparisons_[*logits_].Add(language_->comparison());
+      if (options_.output_index.value_or(*logits_) == *logits_) all_.Add(language_->comparison());
+    }
+    num_nonfinite_ += language_->num_nonfinite();
+    report.language->decoding = Decode();
   }
 
   [[noreturn]] void FailNoScores(const Output& output, size_t index) const {
@@ -326,8 +310,9 @@ class Evaluation {
     }
   }
 
-  EvaluationReport MakeReport(size_t batch_size) const {
+  EvaluationReport MakeReport(size_t batch_size) {
     EvaluationReport report;
+    if (language_) AddLanguage(report);
     report.model = options_.model;
     report.reference = options_.reference;
     report.num_samples = num_samples_;
@@ -341,6 +326,8 @@ class Evaluation {
     report.num_nonfinite_values = num_nonfinite_;
     report.processor = processor_;
     report.time_ms = model_.time_ms();
+    report.load_ms = model_.load_ms();
+    report.memory_bytes = model_.memory_bytes();
     report.file_bytes = graph::StoredBytes(options_.model);
     if (reference_) AddComparison(report);
     return report;
@@ -365,6 +352,8 @@ class Evaluation {
                                 comparison.SqnrDb(), comparison.Cosine()});
     }
     report.reference_time_ms = reference_->time_ms();
+    report.reference_load_ms = reference_->load_ms();
+    report.reference_memory_bytes = reference_->memory_bytes();
     report.time_ratio = Median(ratios_);
     report.reference_file_bytes = graph::StoredBytes(options_.reference);
   }
@@ -378,6 +367,10 @@ class Evaluation {
   size_t fixed_batch_size_ = 0;        // samples that the models fix for one run; 0: any number
   std::vector<size_t> match_;          // index of the reference's output for each of the model's
   std::optional<size_t> class_index_;  // index of the model's output with the class scores
+  std::optional<size_t> logits_;       // index of the model's output with the logits of tokens
+  std::optional<LanguageMeter> language_;
+  std::vector<int64_t> prompt_;  // tokens of the first sample
+  uint64_t num_prompt_tokens_ = 0;
   std::vector<OutputComparison> comparisons_;
   OutputComparison all_;
   RankCounter ranks_;

@@ -15,6 +15,8 @@
 
 #include "base/progress.h"
 #include "data/source.h"
+#include "data/token_inputs.h"
+#include "evaluate/language.h"
 #include "evaluate/other_processor.h"
 
 namespace bitpress::evaluate {
@@ -36,6 +38,10 @@ struct EvaluateOptions {
   // The kind of processor to measure for. Null: this machine's. Another kind is simulated, and then
   // the times mean nothing.
   std::optional<ProcessorKind> processor = std::nullopt;
+  // The inputs of `model` and of `reference` if the samples are token ids: then EvaluationReport
+  // has `language`, and the first sample is continued by so many tokens.
+  std::optional<data::TokenInputs> tokens = std::nullopt, reference_tokens = std::nullopt;
+  size_t num_decoded = 64;                 // 0: decoding is not measured
   std::filesystem::path operator_library;  // as in runtime::SessionOptions
   ProgressSink progress;                   // may be empty; counts samples
 };
@@ -80,6 +86,16 @@ struct EvaluationReport {
   std::optional<double> reference_time_ms;
   // Median over the batches of the model's time divided by the reference's.
   std::optional<double> time_ratio;
+
+  // How well tokens are predicted. Null if the samples are no tokens, or if no output has a row of
+  // scores over the vocabulary for each token.
+  std::optional<LanguageReport> language;
+
+  // Time of loading in ms, and memory that loading and the first run took from the system. Null if
+  // the system does not tell.
+  double load_ms = 0;
+  std::optional<double> reference_load_ms;
+  std::optional<uint64_t> memory_bytes, reference_memory_bytes;
 
   // The difference to another kind of processor, measured on the first batch.
   ProcessorReport processor;

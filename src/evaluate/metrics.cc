@@ -13,7 +13,8 @@ bool HasNan(std::span<const double> scores) {
   return std::any_of(scores.begin(), scores.end(), [](double score) { return std::isnan(score); });
 }
 
-// Returns the logarithms of softmax(scores).
+}  // namespace
+
 std::vector<double> LogSoftmax(std::span<const double> scores) {
   double lowest = std::numeric_limits<double>::infinity();
   double highest = -lowest;
@@ -29,19 +30,23 @@ std::vector<double> LogSoftmax(std::span<const double> scores) {
     logs[i] = (std::isfinite(scores[i]) ? scores[i] : lowest) - highest;
     sum += std::exp(logs[i]);
   }
-  for (double& log : logs) log -= std::log(sum);
+  const double log_sum = std::log(sum);
+  for (double& log : logs) log -= log_sum;
   return logs;
 }
 
-}  // namespace
+double DivergenceOfLogs(std::span<const double> reference, std::span<const double> found) {
+  BITPRESS_DCHECK(reference.size() == found.size());
+  double sum = 0;
+  for (size_t i = 0; i < reference.size(); ++i) {
+    sum += std::exp(reference[i]) * (reference[i] - found[i]);
+  }
+  return std::max(sum, 0.0);
+}
 
 double Divergence(std::span<const double> reference, std::span<const double> scores) {
   BITPRESS_DCHECK(!scores.empty() && reference.size() == scores.size());
-  const std::vector<double> wanted = LogSoftmax(reference);
-  const std::vector<double> found = LogSoftmax(scores);
-  double sum = 0;
-  for (size_t i = 0; i < wanted.size(); ++i) sum += std::exp(wanted[i]) * (wanted[i] - found[i]);
-  return std::max(sum, 0.0);
+  return DivergenceOfLogs(LogSoftmax(reference), LogSoftmax(scores));
 }
 
 std::optional<size_t> RankOf(std::span<const double> scores, size_t label) {
@@ -90,6 +95,16 @@ void OutputComparison::Add(std::span<const double> reference, std::span<const do
     const double cosine = product / (std::sqrt(reference_energy) * std::sqrt(output_energy));
     cosine_sum_ += std::clamp(cosine, -1.0, 1.0);
   }
+}
+
+void OutputComparison::Add(const OutputComparison& other) {
+  num_values_ += other.num_values_;
+  num_samples_ += other.num_samples_;
+  is_identical_ = is_identical_ && other.is_identical_;
+  signal_ += other.signal_;
+  noise_ += other.noise_;
+  cosine_sum_ += other.cosine_sum_;
+  l2_sum_ += other.l2_sum_;
 }
 
 double OutputComparison::NoiseRatio() const {

@@ -19,6 +19,14 @@ std::optional<size_t> RankOf(std::span<const double> scores, size_t label);
 // Returns the class of rank 0. Null if a score is NaN. REQUIRES: scores is not empty.
 std::optional<size_t> TopClass(std::span<const double> scores);
 
+// Returns the logarithms of softmax(scores). Scores that are not finite count as the lowest finite
+// one beside them.
+std::vector<double> LogSoftmax(std::span<const double> scores);
+
+// Returns the Kullback-Leibler divergence of two distributions from their logarithms, in nats. It
+// is never negative. REQUIRES: both have the same size.
+double DivergenceOfLogs(std::span<const double> reference, std::span<const double> found);
+
 // Returns the Kullback-Leibler divergence of softmax(scores) from softmax(reference), in nats. It
 // is never negative. Scores that are not finite count as the lowest finite one beside them.
 // REQUIRES: both have the same size, 1 or more.
@@ -32,6 +40,8 @@ class OutputComparison {
  public:
   // Adds one sample (its output, flattened). REQUIRES: both have the same size.
   void Add(std::span<const double> reference, std::span<const double> output);
+  // Adds all samples of another comparison.
+  void Add(const OutputComparison& other);
 
   uint64_t num_values() const { return num_values_; }
   uint64_t num_samples() const { return num_samples_; }

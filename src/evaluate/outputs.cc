@@ -7,15 +7,20 @@
 namespace bitpress::evaluate {
 namespace {
 
-std::vector<double> ToDoubles(const Tensor& tensor) {
+// Returns elements [begin, begin + count); nothing if they are no floats.
+std::vector<double> ToDoubles(const Tensor& tensor, size_t begin, size_t count) {
   const auto decode = [&](formats::ElementType type) {
     std::vector<double> values;
-    for (const uint16_t code : tensor.values<uint16_t>()) {
+    values.reserve(count);
+    for (const uint16_t code : tensor.values<uint16_t>().subspan(begin, count)) {
       values.push_back(formats::ref::DecodeFloat(code, type));
     }
     return values;
   };
-  const auto copy = [](auto values) { return std::vector<double>(values.begin(), values.end()); };
+  const auto copy = [&](auto all) {
+    const auto values = all.subspan(begin, count);
+    return std::vector<double>(values.begin(), values.end());
+  };
   switch (tensor.type) {
     case DataType::kFloat16:
       return decode(formats::ElementType::kFloat16);
@@ -37,6 +42,19 @@ bool Output::HasClassScores(size_t batch_size) const {
          std::all_of(dims.begin() + 2, dims.end(), [](int64_t dim) { return dim == 1; });
 }
 
-Output ToOutput(const Tensor& tensor) { return {tensor.dims, ToDoubles(tensor)}; }
+bool IsFloat(DataType type) {
+  return type == DataType::kFloat || type == DataType::kDouble || type == DataType::kFloat16 ||
+         type == DataType::kBFloat16;
+}
+
+std::vector<double> RowOf(const Tensor& tensor, size_t row, size_t size) {
+  BITPRESS_DCHECK(IsFloat(tensor.type));
+  return ToDoubles(tensor, row * size, size);
+}
+
+Output ToOutput(const Tensor& tensor) {
+  if (!IsFloat(tensor.type)) return {tensor.dims, {}};
+  return {tensor.dims, ToDoubles(tensor, 0, static_cast<size_t>(tensor.num_elements()))};
+}
 
 }  // namespace bitpress::evaluate

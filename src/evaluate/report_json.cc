@@ -19,6 +19,27 @@ nlohmann::ordered_json TextOrNull(const std::string& text) {
   return text.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(text);
 }
 
+nlohmann::ordered_json ToJson(const LanguageReport& report) {
+  nlohmann::ordered_json json;
+  json["num_tokens"] = report.num_tokens;
+  json["perplexity"] = FiniteOrNull(report.perplexity);
+  json["reference_perplexity"] = FiniteOrNull(report.reference_perplexity);
+  json["mean_divergence"] = OrNull(report.mean_divergence);
+  json["divergence_99"] = OrNull(report.divergence_99);
+  json["agreement"] = OrNull(report.agreement);
+  json["prompt_tokens_per_s"] = report.prompt_tokens_per_s;
+  json["reference_prompt_tokens_per_s"] = OrNull(report.reference_prompt_tokens_per_s);
+  json["decoding"] = nullptr;
+  if (const std::optional<DecodingReport>& decoding = report.decoding) {
+    json["decoding"] = {{"prompt_length", decoding->prompt_length},
+                        {"num_tokens", decoding->num_tokens},
+                        {"tokens_per_s", decoding->tokens_per_s},
+                        {"reference_tokens_per_s", OrNull(decoding->reference_tokens_per_s)},
+                        {"num_same", OrNull(decoding->num_same)}};
+  }
+  return json;
+}
+
 }  // namespace
 
 nlohmann::ordered_json ToJson(const EvaluationReport& report) {
@@ -42,6 +63,11 @@ nlohmann::ordered_json ToJson(const EvaluationReport& report) {
   json["time_ms"] = report.time_ms;
   json["reference_time_ms"] = OrNull(report.reference_time_ms);
   json["time_ratio"] = OrNull(report.time_ratio);
+  json["load_ms"] = report.load_ms;
+  json["reference_load_ms"] = OrNull(report.reference_load_ms);
+  json["memory_bytes"] = OrNull(report.memory_bytes);
+  json["reference_memory_bytes"] = OrNull(report.reference_memory_bytes);
+  json["language"] = report.language ? ToJson(*report.language) : nlohmann::ordered_json();
   json["processor"] = ToJson(report.processor);
   json["file_bytes"] = report.file_bytes;
   json["reference_file_bytes"] = OrNull(report.reference_file_bytes);

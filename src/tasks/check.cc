@@ -33,11 +33,30 @@ std::vector<std::vector<Tensor>> FirstSamples(const graph::Model& model,
   return found;
 }
 
+std::vector<std::vector<Tensor>> MadeUpTokens(const graph::Model& model) {
+  constexpr int64_t kFewTokens = 8;
+  try {
+    const data::TokenInputs inputs(model);
+    Tensor ids{.type = DataType::kInt64,
+               .dims = {std::max<int64_t>(1, inputs.fixed_batch()),
+                        inputs.fixed_length() > 0 ? inputs.fixed_length() : kFewTokens},
+               .bytes = {}};
+    ids.bytes.resize(NumBytes(ids.type, ids.num_elements()));  // zeros are in every vocabulary
+    return {inputs.Make(ids)};
+  } catch (const Error&) {
+    return {};  // no language model, or one with further inputs
+  }
+}
+
 deploy::TargetReport CheckTarget(const CheckOptions& options) {
   deploy::CheckRequest request{.model = options.model};
   {
     const graph::Model model = graph::Model::Load(options.model);
     request.samples = FirstSamples(model, options.samples, 1);
+    if (request.samples.empty()) {
+      request.samples = MadeUpTokens(model);
+      request.are_made_up = true;
+    }
   }
   request.num_bytes = graph::StoredBytes(options.model);
   deploy::CheckOutcome outcome = deploy::CheckInProcess(request);

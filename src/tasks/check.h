@@ -29,4 +29,7 @@ deploy::TargetReport CheckTarget(const CheckOptions& options);
 std::vector<std::vector<Tensor>> FirstSamples(const graph::Model& model,
                                               const data::SampleSpec& samples, size_t count);
 
+// Returns a sample of a few tokens for a language model; nothing for other models.
+std::vector<std::vector<Tensor>> MadeUpTokens(const graph::Model& model);
+
 }  // namespace bitpress::tasks

@@ -7,8 +7,7 @@
 namespace bitpress::tasks {
 
 data::SourceOptions SourceFor(const graph::Model& model, const RunOptions& run) {
-  data::SourceOptions source = data::ToSourceOptions(run.samples);
-  source.input_names = model.InputNames();
+  data::SourceOptions source = data::ToSourceOptions(run.samples, model);
   source.use_whole_items = ops::HasTimeFirst(model);
   source.read_ahead = true;
   source.num_threads = run.num_threads;

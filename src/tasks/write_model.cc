@@ -53,10 +53,11 @@ void Rename(std::string& text, const std::string& from, const std::string& to) {
 
 // Checks the staged file. Throws Error(kRuntime).
 void Check(const graph::StagedModel& staged, std::vector<std::vector<Tensor>> samples,
-           const WriteModelOptions& options, WrittenModel& written) {
+           bool are_made_up, const WriteModelOptions& options, WrittenModel& written) {
   deploy::CheckRequest request{.model = staged.path(),
                                .num_bytes = staged.num_bytes(),
                                .samples = std::move(samples),
+                               .are_made_up = are_made_up,
                                .given = options.given,
                                .is_described = staged.num_bytes() <= kMostDescribedBytes};
   CheckOutcome outcome = deploy::CheckInProcess(request);
@@ -90,6 +91,8 @@ WrittenModel WriteModel(graph::Model model, const WriteModelOptions& options) {
   WrittenModel written;
   std::vector<std::vector<Tensor>> samples;
   if (options.is_checked) samples = SamplesOrNone(model, options.samples);
+  const bool are_made_up = samples.empty();
+  if (options.is_checked && are_made_up) samples = MadeUpTokens(model);
   graph::StagedModel staged(model, options.output, options.external_data);
   { const graph::Model gone = std::move(model); }
   written.num_bytes = staged.num_bytes();
@@ -98,7 +101,7 @@ WrittenModel WriteModel(graph::Model model, const WriteModelOptions& options) {
   if (options.is_checked) {
     if (options.progress) options.progress("check", 0, 1);
     try {
-      Check(staged, std::move(samples), options, written);
+      Check(staged, std::move(samples), are_made_up, options, written);
     } catch (const Error& error) {
       // The disk failed, not the model: there is no place for temporary files.
       if (error.code() != ErrorCode::kIo) throw;

@@ -1,0 +1,148 @@
+#include "sample_options.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/child_process.h"
+#include "base/error.h"
+
+namespace bitpress::apps {
+namespace {
+
+// Upper bounds of options: CLI11 would read -2 as a very large number.
+constexpr int kMostSamples = 1'000'000'000;
+constexpr int kMostTokens = 10'000'000;
+
+std::string LastLine(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  std::string last;
+  for (std::string line; std::getline(stream, line);) {
+    if (!line.empty()) last = line;
+  }
+  return last;
+}
+
+// Writes the token ids of texts to `output`. The tokenizer is a library of Python, which runs in a
+// process of its own.
+void Tokenize(const SampleArguments& samples, const std::filesystem::path& output) {
+  // The command of the Python package sets this variable to its interpreter.
+  const char* const python = std::getenv("BITPRESS_PYTHON");
+  if (python == nullptr || *python == '\0') {
+    Fail(ErrorCode::kUnsupported,
+         "--text needs the command of the Python package, which has the tokenizer (pip install "
+         "\"bitpress[text]\", or python3 -m bitpress); or give token ids with --tokens FILE.npy");
+  }
+  std::vector<std::string> arguments = {
+      "-m", "bitpress._text", "--tokenizer", samples.tokenizer, "--output", output.string()};
+  if (!samples.encoding.empty()) {
+    arguments.insert(arguments.end(), {"--encoding", samples.encoding});
+  }
+  arguments.push_back("--");
+  arguments.insert(arguments.end(), samples.text.begin(), samples.text.end());
+  const std::filesystem::path log = output.parent_path() / "log.txt";
+  const ChildEnd end = RunProgram(python, arguments, {}, log);
+  if (end.signal == 0 && end.exit_code == 0) return;
+  const std::string why = LastLine(log);
+  Fail(ErrorCode::kInvalidArgument, "--text: {}",
+       why.empty() ? fmt::format("the tokenizer ended with {}", end.Describe()) : why);
+}
+
+void CheckOneKind(const SampleArguments& samples) {
+  const int num_kinds = (samples.data.empty() ? 0 : 1) + (samples.tokens.empty() ? 0 : 1) +
+                        (samples.text.empty() ? 0 : 1);
+  if (num_kinds > 1) {
+    Fail(ErrorCode::kInvalidArgument, "give one of --data, --tokens and --text, not several");
+  }
+  if (samples.text.empty() != samples.tokenizer.empty()) {
+    Fail(ErrorCode::kInvalidArgument, "{}",
+         samples.text.empty() ? "--tokenizer is for --text, which is not given"
+                              : "--text needs --tokenizer, the model's tokenizer.json");
+  }
+  if (samples.text.empty() && !samples.encoding.empty()) {
+    Fail(ErrorCode::kInvalidArgument, "--encoding is for --text, which is not given");
+  }
+  if (!samples.data.empty() && samples.sequence > 0) {
+    Fail(ErrorCode::kInvalidArgument, "--sequence is for --tokens and --text");
+  }
+  if (samples.data.empty() && num_kinds > 0 && !(samples.labels.empty() && samples.image.empty())) {
+    Fail(ErrorCode::kInvalidArgument, "--labels and --image are for --data");
+  }
+}
+
+}  // namespace
+
+data::SampleSpec SampleArguments::Spec() {
+  CheckOneKind(*this);
+  std::filesystem::path ids = tokens;
+  if (!text.empty()) {
+    scratch = std::make_shared<ScratchFolder>();
+    ids = scratch->path() / "text.npy";
+    Tokenize(*this, ids);
+  }
+  return {.folder = data,
+          .labels_csv = labels,
+          .image = image,
+          .tokens = ids,
+          .num_tokens = sequence,
+          .opener = {},
+          .limit = limit};
+}
+
+CLI::Option* AddDataOptions(CLI::App& command, SampleArguments& samples) {
+  CLI::Option* const folder =
+      command.add_option("--data", samples.data,
+                         "the folder with the samples: photos, .npy or .npz arrays, or TensorProto "
+                         ".pb files");
+  folder->type_name("DIR");
+  command
+      .add_option("--labels", samples.labels,
+                  "a CSV file with the columns file,class; files that it does not list are not "
+                  "used")
+      ->type_name("CSV");
+  command
+      .add_option("--image", samples.image,
+                  "the conversion of photos to tensors, joined by commas: resize=N and crop=N in "
+                  "pixels, mean=A or A/B/C, std=A or A/B/C, layout=nchw|nhwc, channels=rgb|bgr")
+      ->type_name("SPEC");
+  command
+      .add_option("--text", samples.text,
+                  "text files as samples of a language model instead of --data; needs --tokenizer "
+                  "and the command of the Python package")
+      ->type_name("FILE...");
+  command
+      .add_option("--tokenizer", samples.tokenizer,
+                  "the tokenizer of --text: the model's tokenizer.json")
+      ->type_name("FILE");
+  command.add_option("--encoding", samples.encoding, "the encoding of --text (default: utf-8)")
+      ->type_name("NAME");
+  command
+      .add_option("--tokens", samples.tokens,
+                  "token ids instead of --text: an .npy file of integers, [tokens] or [texts, "
+                  "tokens]. Attention mask, positions and empty caches follow from them")
+      ->type_name("FILE");
+  command
+      .add_option("--sequence", samples.sequence,
+                  "tokens of a sample; texts are cut into such pieces, without the rest (default: "
+                  "what the model fixes, else 512)")
+      ->check(CLI::Range(2, kMostTokens))
+      ->type_name("N");
+  return folder;
+}
+
+CLI::Option* AddSampleOptions(CLI::App& command, SampleArguments& samples, Samples are) {
+  CLI::Option* const folder = AddDataOptions(command, samples);
+  command.add_option("--samples", samples.limit, "most samples to use (default: 0, all)")
+      ->check(CLI::Range(0, kMostSamples))
+      ->type_name("N");
+  if (are == Samples::kRequired) {
+    command.parse_complete_callback([&samples] {
+      if (!samples.is_given()) throw CLI::RequiredError("--data, --tokens or --text");
+    });
+  }
+  return folder;
+}
+
+}  // namespace bitpress::apps

@@ -1,0 +1,40 @@
+// The options for samples that several subcommands share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/scratch_folder.h"
+#include "data/source.h"
+
+namespace bitpress::apps {
+
+// The values of the options for samples.
+struct SampleArguments {
+  std::string data = {}, labels = {}, image = {};
+  std::string tokens = {};             // .npy of token ids
+  std::vector<std::string> text = {};  // files
+  std::string tokenizer = {}, encoding = {};
+  size_t sequence = 0;
+  size_t limit = 0;
+  std::shared_ptr<ScratchFolder> scratch = {};  // has the tokens of a text
+
+  bool is_given() const { return !data.empty() || !tokens.empty() || !text.empty(); }
+  // Returns the samples; a text is tokenized first. The result lives as long as this object.
+  // Throws Error(kInvalidArgument) if options do not fit together, and what the tokenizer says.
+  data::SampleSpec Spec();
+};
+
+enum class Samples { kOptional, kRequired };
+
+// Add --data, --labels, --image, and the options for tokens and texts; the second one adds
+// --samples too. With kRequired a command line without samples is wrong. `samples` must outlive the
+// subcommand. Return the option for --data.
+CLI::Option* AddDataOptions(CLI::App& command, SampleArguments& samples);
+CLI::Option* AddSampleOptions(CLI::App& command, SampleArguments& samples,
+                              Samples are = Samples::kOptional);
+
+}  // namespace bitpress::apps

@@ -1,0 +1,131 @@
+"""Texts and token ids as samples of a language model, and `python -m bitpress._text`, by which the command line tokenizes.
+
+The tokenizer is the library `tokenizers`, which reads the `tokenizer.json` of a model (`pip install "bitpress[text]"`).
+"""
+
+import argparse
+import contextlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Iterator, List, Sequence, Tuple, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from bitpress._errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
+from bitpress._files import PathLike, existing
+
+Ids = npt.NDArray[np.integer[Any]]
+
+
+def tokenize(files: Sequence[PathLike], tokenizer: PathLike, encoding: str = "utf-8") -> Ids:
+    """The token ids of the files' texts, one text after the other. Special tokens are added to each as the tokenizer says."""
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise UnsupportedError("texts need the package tokenizers: pip install \"bitpress[text]\"") from error
+    path = existing(tokenizer, "tokenizer")
+    try:
+        model = tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing more special
+        raise InvalidArgumentError(f"{path}: this is no tokenizer.json: {error}") from error
+    model.no_truncation()
+    model.no_padding()
+    ids: List[int] = []
+    for file in files:
+        path = existing(file, "text")
+        try:
+            text = path.read_text(encoding=encoding)
+        except UnicodeDecodeError as error:
+            raise InvalidArgumentError(f"{path}: byte {error.start} is not {encoding}; say which encoding the text has, such as latin-1") from error
+        except LookupError as error:
+            raise InvalidArgumentError(f"there is no encoding '{encoding}'") from error
+        except OSError as error:
+            raise InvalidArgumentError(f"{path}: {error.strerror}") from error
+        ids += model.encode(text).ids
+    return np.array(ids, dtype=np.int64)
+
+
+class Tokens:
+    """Token ids as `data=` of a language model: attention mask, positions and empty caches follow from them.
+
+    Examples:
+        >>> Tokens(np.arange(1024), sequence=256)
+
+    Args:
+        ids: an `.npy` file or an array of integers, [tokens] or [texts, tokens].
+        sequence: tokens of a sample. Texts are cut into such pieces, and what is left over is not used. 0: what the model
+            fixes, else the length of the rows, else 512.
+
+    Raises:
+        InvalidArgumentError: other arrays, or a negative number.
+    """
+
+    def __init__(self, ids: Union[PathLike, Ids, Sequence[int]], sequence: int = 0) -> None:
+        if sequence < 0 or sequence == 1:
+            raise InvalidArgumentError(f"sequence={sequence}: expected 2 or more tokens, or 0")
+        self.sequence = sequence
+        self._path = existing(ids, "file of tokens") if isinstance(ids, (str, os.PathLike)) else None
+        if self._path is None:
+            self._ids = np.asarray(ids)
+            if self._ids.dtype.kind not in "iu" or self._ids.ndim not in (1, 2):
+                raise InvalidArgumentError(f"token ids are integers [tokens] or [texts, tokens], not {self._ids.dtype} {list(self._ids.shape)}")
+
+    @contextlib.contextmanager
+    def file(self) -> Iterator[Tuple[Path, int]]:
+        """The ids as an .npy file for as long as the block lasts, and the tokens of a sample."""
+        if self._path is not None:
+            yield self._path, self.sequence
+            return
+        with tempfile.TemporaryDirectory(prefix="bitpress-") as folder:
+            path = Path(folder) / "tokens.npy"
+            np.save(path, self._ids.astype(np.int64))
+            yield path, self.sequence
+
+
+class Text(Tokens):
+    """Text files as `data=` of a language model.
+
+    Examples:
+        >>> Text(["news.txt"], "tokenizer.json", sequence=256)
+
+    Args:
+        files: text files, or one.
+        tokenizer: the model's `tokenizer.json`.
+        sequence: as in `Tokens`.
+        encoding: the encoding of the files.
+
+    Raises:
+        MissingFileError: a file is not there.
+        InvalidArgumentError: a file is not in this encoding, or no tokenizer.
+        UnsupportedError: the package tokenizers is not installed.
+    """
+
+    def __init__(self, files: Union[PathLike, Sequence[PathLike]], tokenizer: PathLike, sequence: int = 0,
+                 encoding: str = "utf-8") -> None:
+        if isinstance(files, (str, os.PathLike)):
+            files = [files]
+        if not all(isinstance(file, (str, os.PathLike)) for file in files):
+            raise ArgumentTypeError("texts are paths of files")
+        super().__init__(tokenize(files, tokenizer, encoding), sequence)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bitpress --text")
+    parser.add_argument("files", nargs="+")
+    parser.add_argument("--tokenizer", required=True)
+    parser.add_argument("--encoding", default="utf-8")
+    parser.add_argument("--output", required=True)
+    arguments = parser.parse_args()
+    try:
+        np.save(arguments.output, tokenize(arguments.files, arguments.tokenizer, arguments.encoding))
+    except Exception as error:  # the program that started this shows the last line
+        print(str(error).replace("\n", " "), file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

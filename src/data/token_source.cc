@@ -1,0 +1,153 @@
+#include "data/token_source.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "data/npy.h"
+
+namespace bitpress::data {
+namespace {
+
+// The most tokens of a batch: products of so many rows are as fast as larger ones.
+constexpr int64_t kMostTokensOfBatch = 512;
+
+// A row of token ids has to have one token and the next.
+constexpr int64_t kFewestTokens = 2;
+
+template <typename T>
+std::vector<int64_t> Widen(const Tensor& tensor) {
+  const std::span<const T> values = tensor.values<T>();
+  return {values.begin(), values.end()};
+}
+
+std::vector<int64_t> ToIds(const Tensor& tensor, const std::string& file) {
+  switch (tensor.type) {
+    case DataType::kInt64:
+      return Widen<int64_t>(tensor);
+    case DataType::kInt32:
+      return Widen<int32_t>(tensor);
+    case DataType::kUInt32:
+      return Widen<uint32_t>(tensor);
+    case DataType::kUInt16:
+      return Widen<uint16_t>(tensor);
+    default:
+      Fail(ErrorCode::kInvalidArgument,
+           "{}: the elements are {}, expected token ids as INT64, INT32, UINT32 or UINT16", file,
+           DataTypeName(tensor.type));
+  }
+}
+
+class TokenSource : public Source {
+ public:
+  explicit TokenSource(const SourceOptions& options)
+      : inputs_(options.tokens->inputs), file_(options.tokens->file) {
+    const NpyHeader& header = file_.header();
+    const std::string path = options.tokens->file.string();
+    if (header.dims.empty() || header.dims.size() > 2) {
+      Fail(ErrorCode::kInvalidArgument,
+           "{}: the array has {} dimensions, expected token ids as [tokens] or [texts, tokens]",
+           path, header.dims.size());
+    }
+    const int64_t num_texts = header.dims.size() == 2 ? header.dims[0] : 1;
+    text_length_ = header.dims.back();
+    if (num_texts == 0 || text_length_ < kFewestTokens) {
+      Fail(ErrorCode::kInvalidArgument, "{}: there are {} tokens, expected {} or more", path,
+           num_texts == 0 ? 0 : text_length_, kFewestTokens);
+    }
+    length_ = std::min(TokensOfSample(inputs_, options.tokens->length, options.tokens->file),
+                       text_length_);
+    if (inputs_.fixed_length() > length_) {
+      Fail(ErrorCode::kInvalidArgument,
+           "{}: there are {} tokens, but the model takes samples of {}", path, text_length_,
+           inputs_.fixed_length());
+    }
+    pieces_of_text_ = text_length_ / length_;
+    num_samples_ = static_cast<size_t>(num_texts * pieces_of_text_);
+    if (options.limit > 0) num_samples_ = std::min(num_samples_, options.limit);
+    name_ = options.tokens->file.filename().string();
+  }
+
+  size_t num_samples() const override { return num_samples_; }
+  bool has_labels() const override { return false; }
+
+  std::optional<Batch> Next(size_t max_samples) override {
+    if (max_samples == 0) {
+      Fail(ErrorCode::kInvalidArgument, "a batch of 0 samples was asked for");
+    }
+    if (inputs_.fixed_batch() == 0) {
+      const int64_t few = std::max<int64_t>(1, kMostTokensOfBatch / length_);
+      max_samples = std::min(max_samples, static_cast<size_t>(few));
+    }
+    const size_t count = std::min(max_samples, num_samples_ - num_given_);
+    if (count == 0) return std::nullopt;
+    Batch batch{.inputs = {}, .labels = {}, .names = {}, .num_samples = count};
+    Tensor ids{
+        .type = DataType::kInt64, .dims = {static_cast<int64_t>(count), length_}, .bytes = {}};
+    ids.bytes.resize(NumBytes(ids.type, ids.num_elements()));
+    for (size_t i = 0; i < count; ++i) {
+      const std::vector<int64_t> piece = Piece(static_cast<int64_t>(num_given_ + i));
+      std::copy(piece.begin(), piece.end(),
+                ids.values<int64_t>().begin() + static_cast<std::ptrdiff_t>(i * piece.size()));
+      batch.names.push_back(fmt::format("{}[{}]", name_, num_given_ + i));
+    }
+    batch.inputs = inputs_.Make(ids);
+    num_given_ += count;
+    return batch;
+  }
+
+  void Rewind() override { num_given_ = 0; }
+
+ private:
+  // Returns the ids of sample `index`.
+  std::vector<int64_t> Piece(int64_t index) const {
+    const int64_t begin = index % pieces_of_text_ * length_;
+    std::vector<int64_t> ids;
+    if (file_.header().dims.size() == 1) {
+      ids = ToIds(file_.ReadRows(begin, length_), name_);
+    } else {
+      const std::vector<int64_t> text = ToIds(file_.ReadRows(index / pieces_of_text_, 1), name_);
+      ids.assign(text.begin() + begin, text.begin() + begin + length_);
+    }
+    for (const int64_t id : ids) {
+      if (id >= 0 && id <= INT32_MAX) continue;
+      Fail(ErrorCode::kInvalidArgument, "{}[{}]: {} is no token id", name_, index, id);
+    }
+    return ids;
+  }
+
+  TokenInputs inputs_;
+  NpyFile file_;
+  std::string name_;
+  int64_t text_length_ = 0;     // tokens of a text
+  int64_t length_ = 0;          // tokens of a sample
+  int64_t pieces_of_text_ = 0;  // samples of a text
+  size_t num_samples_ = 0;
+  size_t num_given_ = 0;
+};
+
+}  // namespace
+
+int64_t TokensOfSample(const TokenInputs& inputs, size_t asked, const std::filesystem::path& file) {
+  const int64_t fixed = inputs.fixed_length();
+  if (asked > 0) {
+    if (fixed > 0 && fixed != static_cast<int64_t>(asked)) {
+      Fail(ErrorCode::kInvalidArgument,
+           "input '{}' takes {} tokens of a sample, but the sequence is to have {}",
+           inputs.inputs()[inputs.ids_index()].name, fixed, asked);
+    }
+    return static_cast<int64_t>(asked);
+  }
+  if (fixed > 0) return fixed;
+  const NpyHeader header = NpyFile(file).header();
+  return header.dims.size() == 2 ? header.dims[1] : kDefaultTokens;
+}
+
+std::unique_ptr<Source> MakeTokenSource(const SourceOptions& options) {
+  return std::make_unique<TokenSource>(options);
+}
+
+}  // namespace bitpress::data

@@ -1,0 +1,75 @@
+// Measures a language model on token ids: how well it predicts the next token, and how far its
+// predictions are from the reference's.
+//
+// The logits of a token are a row of scores over the vocabulary. Each row but the last of a sample
+// is compared with the token that follows. Rows are measured in parallel, and sums are made in
+// their order. Memory holds a few rows, and 4 bytes for each token so far.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/tensor.h"
+#include "base/thread_pool.h"
+#include "evaluate/metrics.h"
+
+namespace bitpress::evaluate {
+
+// The speed of greedy decoding, one token after another with the cache of those before.
+struct DecodingReport {
+  size_t prompt_length = 0;
+  size_t num_tokens = 0;  // decoded tokens of each model
+  double tokens_per_s = 0;
+  std::optional<double> reference_tokens_per_s;
+  // Number of tokens from the first on that both models decode alike. Null without a reference.
+  std::optional<size_t> num_same;
+};
+
+struct LanguageReport {
+  uint64_t num_tokens = 0;  // predicted tokens
+  double perplexity = 0;    // exp of the mean of -log p(next token), in nats
+  std::optional<double> reference_perplexity;
+  // Kullback-Leibler divergence from the reference's prediction, in nats: the mean over all tokens,
+  // and what it stays below for 99 % of them. Null without a reference.
+  std::optional<double> mean_divergence, divergence_99;
+  // Share of the tokens for which both models find the same next token likeliest, 0 to 1.
+  std::optional<double> agreement;
+  double prompt_tokens_per_s = 0;  // whole samples, without a cache
+  std::optional<double> reference_prompt_tokens_per_s;
+  std::optional<DecodingReport> decoding;  // null: the model has no cache
+};
+
+class LanguageMeter {
+ public:
+  explicit LanguageMeter(size_t num_threads) : pool_(num_threads) {}
+
+  // Returns the index of the output with the logits: floats of the shape [N, S, vocabulary] with a
+  // vocabulary that has all ids. Null if there is none. REQUIRES: `ids` is INT64 [N, S].
+  static std::optional<size_t> FindLogits(std::span<const Tensor> outputs, const Tensor& ids);
+
+  // Adds the first `num_samples` samples of a batch. `reference` may be null. Throws
+  // Error(kInvalidArgument) if an id is not in the vocabulary, or the shapes differ.
+  // REQUIRES: `ids` is INT64 [N, S].
+  void Add(const Tensor& ids, const Tensor& logits, const Tensor* reference, size_t num_samples);
+
+  // Returns the results but for times. REQUIRES: a sample was added.
+  LanguageReport Report() const;
+  // Returns the closeness of the logits; a sample is a token.
+  const OutputComparison& comparison() const { return comparison_; }
+  uint64_t num_nonfinite() const { return num_nonfinite_; }
+
+ private:
+  ThreadPool pool_;
+  uint64_t num_tokens_ = 0;
+  uint64_t num_agreeing_ = 0;
+  uint64_t num_nonfinite_ = 0;
+  double loss_ = 0, reference_loss_ = 0;  // sums of -log p(next token)
+  double divergence_ = 0;                 // sum
+  std::vector<float> divergences_;        // one a token; empty without a reference
+  OutputComparison comparison_;
+};
+
+}  // namespace bitpress::evaluate
