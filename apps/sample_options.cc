@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "base/child_process.h"
 #include "base/error.h"
@@ -25,9 +26,13 @@ std::string LastLine(const std::filesystem::path& file) {
   return last;
 }
 
-// Writes the token ids of texts to `output`. The tokenizer is a library of Python, which runs in a
+// The files that the tokenizer writes: ids, and the special tokens around them as JSON.
+constexpr const char* kIds = "text.npy";
+constexpr const char* kSpecial = "special.json";
+
+// Writes the token ids of texts to `folder`. The tokenizer is a library of Python, which runs in a
 // process of its own.
-void Tokenize(const SampleArguments& samples, const std::filesystem::path& output) {
+void Tokenize(const SampleArguments& samples, const std::filesystem::path& folder) {
   // The command of the Python package sets this variable to its interpreter.
   const char* const python = std::getenv("BITPRESS_PYTHON");
   if (python == nullptr || *python == '\0') {
@@ -36,13 +41,14 @@ void Tokenize(const SampleArguments& samples, const std::filesystem::path& outpu
          "\"bitpress[text]\", or python3 -m bitpress); or give token ids with --tokens FILE.npy");
   }
   std::vector<std::string> arguments = {
-      "-m", "bitpress._text", "--tokenizer", samples.tokenizer, "--output", output.string()};
+      "-m",    "bitpress._text",         "--tokenizer", samples.tokenizer,
+      "--ids", (folder / kIds).string(), "--special",   (folder / kSpecial).string()};
   if (!samples.encoding.empty()) {
     arguments.insert(arguments.end(), {"--encoding", samples.encoding});
   }
   arguments.push_back("--");
   arguments.insert(arguments.end(), samples.text.begin(), samples.text.end());
-  const std::filesystem::path log = output.parent_path() / "log.txt";
+  const std::filesystem::path log = folder / "log.txt";
   const ChildEnd end = RunProgram(python, arguments, {}, log);
   if (end.signal == 0 && end.exit_code == 0) return;
   const std::string why = LastLine(log);
@@ -76,19 +82,22 @@ void CheckOneKind(const SampleArguments& samples) {
 
 data::SampleSpec SampleArguments::Spec() {
   CheckOneKind(*this);
-  std::filesystem::path ids = tokens;
-  if (!text.empty()) {
-    scratch = std::make_shared<ScratchFolder>();
-    ids = scratch->path() / "text.npy";
-    Tokenize(*this, ids);
-  }
-  return {.folder = data,
-          .labels_csv = labels,
-          .image = image,
-          .tokens = ids,
-          .num_tokens = sequence,
-          .opener = {},
-          .limit = limit};
+  data::SampleSpec spec{.folder = data,
+                        .labels_csv = labels,
+                        .image = image,
+                        .tokens = tokens,
+                        .num_tokens = sequence,
+                        .opener = {},
+                        .limit = limit};
+  if (text.empty()) return spec;
+  scratch = std::make_shared<ScratchFolder>();
+  Tokenize(*this, scratch->path());
+  spec.tokens = scratch->path() / kIds;
+  std::ifstream file(scratch->path() / kSpecial);
+  const nlohmann::json special = nlohmann::json::parse(file);
+  spec.prefix = special.at("prefix").get<std::vector<int64_t>>();
+  spec.suffix = special.at("suffix").get<std::vector<int64_t>>();
+  return spec;
 }
 
 CLI::Option* AddDataOptions(CLI::App& command, SampleArguments& samples) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "data/source.h"
@@ -24,6 +25,7 @@ struct SampleArguments {
   std::string image;
   std::filesystem::path tokens;
   size_t num_tokens = 0;
+  std::vector<int64_t> prefix, suffix;
   nb::object stream;
   size_t num_samples = 0;
 
@@ -33,6 +35,8 @@ struct SampleArguments {
             .image = image,
             .tokens = tokens,
             .num_tokens = num_tokens,
+            .prefix = prefix,
+            .suffix = suffix,
             .opener = OpenerOf(stream, work),
             .limit = num_samples};
   }

@@ -211,19 +211,22 @@ void BindWork(nb::module_& module) {
           "__init__",
           // The defaults are not of type Path: Python would give an empty path back as ".".
           [](SampleArguments* self, std::optional<Path> folder, std::optional<Path> labels_csv,
-             std::string image, std::optional<Path> tokens, size_t num_tokens, nb::object stream,
+             std::string image, std::optional<Path> tokens, size_t num_tokens,
+             std::vector<int64_t> prefix, std::vector<int64_t> suffix, nb::object stream,
              size_t num_samples) {
             new (self) SampleArguments{folder.value_or(Path()),
                                        labels_csv.value_or(Path()),
                                        std::move(image),
                                        tokens.value_or(Path()),
                                        num_tokens,
+                                       std::move(prefix),
+                                       std::move(suffix),
                                        std::move(stream),
                                        num_samples};
           },
           "folder"_a.none() = nb::none(), "labels_csv"_a.none() = nb::none(), "image"_a = "",
-          "tokens"_a.none() = nb::none(), "num_tokens"_a = 0, "stream"_a.none() = nb::none(),
-          "num_samples"_a = 0);
+          "tokens"_a.none() = nb::none(), "num_tokens"_a = 0, "prefix"_a = std::vector<int64_t>(),
+          "suffix"_a = std::vector<int64_t>(), "stream"_a.none() = nb::none(), "num_samples"_a = 0);
   BindQuantize(module);
   module.def("make_plan", &MakePlan, "model"_a, "config"_a, "as_is"_a);
   module.def("calibrate", &Calibrate, "model"_a, "output"_a, "samples"_a, "config"_a.none(),

@@ -196,8 +196,9 @@ def sample_arguments(data: Optional[Data], labels: Union[PathLike, Sequence[int]
     elif isinstance(data, Tokens):
         if labels is not None or image:
             raise ArgumentTypeError("tokens and texts have no labels, and image is for photos")
-        with data.file() as (path, sequence):
-            yield _native.SampleArguments(tokens=path, num_tokens=sequence, num_samples=samples)
+        with data.file() as path:
+            yield _native.SampleArguments(tokens=path, num_tokens=data.sequence, prefix=data.prefix, suffix=data.suffix,
+                                          num_samples=samples)
     elif isinstance(data, (str, os.PathLike)):
         if labels is not None and not isinstance(labels, (str, os.PathLike)):
             raise ArgumentTypeError("labels of a folder are a CSV file with the columns file,class")

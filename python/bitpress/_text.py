@@ -5,6 +5,7 @@ The tokenizer is the library `tokenizers`, which reads the `tokenizer.json` of a
 
 import argparse
 import contextlib
+import json
 import os
 import sys
 import tempfile
@@ -20,8 +21,9 @@ from bitpress._files import PathLike, existing
 Ids = npt.NDArray[np.integer[Any]]
 
 
-def tokenize(files: Sequence[PathLike], tokenizer: PathLike, encoding: str = "utf-8") -> Ids:
-    """The token ids of the files' texts, one text after the other. Special tokens are added to each as the tokenizer says."""
+def tokenize(files: Sequence[PathLike], tokenizer: PathLike, encoding: str = "utf-8") -> Tuple[Ids, List[int], List[int]]:
+    """The token ids of the files' texts, one text after the other; the special tokens that the tokenizer puts before a text, and
+    those behind it."""
     try:
         import tokenizers
     except ImportError as error:
@@ -44,8 +46,11 @@ def tokenize(files: Sequence[PathLike], tokenizer: PathLike, encoding: str = "ut
             raise InvalidArgumentError(f"there is no encoding '{encoding}'") from error
         except OSError as error:
             raise InvalidArgumentError(f"{path}: {error.strerror}") from error
-        ids += model.encode(text).ids
-    return np.array(ids, dtype=np.int64)
+        ids += model.encode(text, add_special_tokens=False).ids
+    # A letter shows where special tokens stand: those of an empty text could be before it or behind it.
+    plain, whole = (model.encode("a", add_special_tokens=special).ids for special in (False, True))
+    begin = next((i for i in range(len(whole) - len(plain) + 1) if whole[i:i + len(plain)] == plain), 0)
+    return np.array(ids, dtype=np.int64), whole[:begin], whole[begin + len(plain):]
 
 
 class Tokens:
@@ -58,15 +63,20 @@ class Tokens:
         ids: an `.npy` file or an array of integers, [tokens] or [texts, tokens].
         sequence: tokens of a sample. Texts are cut into such pieces, and what is left over is not used. 0: what the model
             fixes, else the length of the rows, else 512.
+        prefix: tokens that each sample begins with, such as <bos>. They count among the tokens of a sample.
+        suffix: tokens that each sample ends with.
 
     Raises:
         InvalidArgumentError: other arrays, or a negative number.
     """
 
-    def __init__(self, ids: Union[PathLike, Ids, Sequence[int]], sequence: int = 0) -> None:
+    def __init__(self, ids: Union[PathLike, Ids, Sequence[int]], sequence: int = 0, prefix: Sequence[int] = (),
+                 suffix: Sequence[int] = ()) -> None:
         if sequence < 0 or sequence == 1:
             raise InvalidArgumentError(f"sequence={sequence}: expected 2 or more tokens, or 0")
         self.sequence = sequence
+        self.prefix = [int(token) for token in prefix]
+        self.suffix = [int(token) for token in suffix]
         self._path = existing(ids, "file of tokens") if isinstance(ids, (str, os.PathLike)) else None
         if self._path is None:
             self._ids = np.asarray(ids)
@@ -74,19 +84,20 @@ class Tokens:
                 raise InvalidArgumentError(f"token ids are integers [tokens] or [texts, tokens], not {self._ids.dtype} {list(self._ids.shape)}")
 
     @contextlib.contextmanager
-    def file(self) -> Iterator[Tuple[Path, int]]:
-        """The ids as an .npy file for as long as the block lasts, and the tokens of a sample."""
+    def file(self) -> Iterator[Path]:
+        """The ids as an .npy file for as long as the block lasts."""
         if self._path is not None:
-            yield self._path, self.sequence
+            yield self._path
             return
         with tempfile.TemporaryDirectory(prefix="bitpress-") as folder:
             path = Path(folder) / "tokens.npy"
             np.save(path, self._ids.astype(np.int64))
-            yield path, self.sequence
+            yield path
 
 
 class Text(Tokens):
-    """Text files as `data=` of a language model.
+    """Text files as `data=` of a language model. Each sample begins and ends with the special tokens that the tokenizer puts around
+    a text: some models predict badly without their <bos>.
 
     Examples:
         >>> Text(["news.txt"], "tokenizer.json", sequence=256)
@@ -109,7 +120,8 @@ class Text(Tokens):
             files = [files]
         if not all(isinstance(file, (str, os.PathLike)) for file in files):
             raise ArgumentTypeError("texts are paths of files")
-        super().__init__(tokenize(files, tokenizer, encoding), sequence)
+        ids, prefix, suffix = tokenize(files, tokenizer, encoding)
+        super().__init__(ids, sequence, prefix, suffix)
 
 
 def main() -> int:
@@ -117,10 +129,13 @@ def main() -> int:
     parser.add_argument("files", nargs="+")
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--encoding", default="utf-8")
-    parser.add_argument("--output", required=True)
+    parser.add_argument("--ids", required=True)
+    parser.add_argument("--special", required=True)
     arguments = parser.parse_args()
     try:
-        np.save(arguments.output, tokenize(arguments.files, arguments.tokenizer, arguments.encoding))
+        ids, prefix, suffix = tokenize(arguments.files, arguments.tokenizer, arguments.encoding)
+        np.save(arguments.ids, ids)
+        Path(arguments.special).write_text(json.dumps({"prefix": prefix, "suffix": suffix}), encoding="utf-8")
     except Exception as error:  # the program that started this shows the last line
         print(str(error).replace("\n", " "), file=sys.stderr)
         return 1

@@ -14,8 +14,11 @@ SourceOptions ToSourceOptions(const SampleSpec& samples, const graph::Model& mod
   SourceOptions source;
   source.input_names = model.InputNames();
   if (!samples.tokens.empty()) {
-    source.tokens = {
-        .file = samples.tokens, .length = samples.num_tokens, .inputs = TokenInputs(model)};
+    source.tokens = {.file = samples.tokens,
+                     .length = samples.num_tokens,
+                     .prefix = samples.prefix,
+                     .suffix = samples.suffix,
+                     .inputs = TokenInputs(model)};
   }
   source.folder = samples.folder;
   source.opener = samples.opener;

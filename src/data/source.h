@@ -94,7 +94,9 @@ using SourceOpener = std::function<std::unique_ptr<Source>(const SourceOptions&)
 struct TokenOptions {
   std::filesystem::path file;  // .npy of ids
   size_t length = 0;           // tokens of a sample; 0: as TokensOfSample says
-  TokenInputs inputs;          // those of the model
+  // Tokens that each sample begins and ends with, such as <bos>.
+  std::vector<int64_t> prefix = {}, suffix = {};
+  TokenInputs inputs;  // those of the model
 };
 
 struct SourceOptions {
@@ -126,6 +128,7 @@ struct SampleSpec {
   // Token ids instead of a folder, and the tokens of a sample; see token_source.h. Empty: none.
   std::filesystem::path tokens = {};
   size_t num_tokens = 0;
+  std::vector<int64_t> prefix = {}, suffix = {};  // tokens around those of each sample
   // Opens samples instead of `folder` and `labels_csv`, perhaps several times, one after the other.
   SourceOpener opener = {};
   size_t limit = 0;  // at most this many samples, from the start; 0: all

@@ -44,7 +44,10 @@ std::vector<int64_t> ToIds(const Tensor& tensor, const std::string& file) {
 class TokenSource : public Source {
  public:
   explicit TokenSource(const SourceOptions& options)
-      : inputs_(options.tokens->inputs), file_(options.tokens->file) {
+      : inputs_(options.tokens->inputs),
+        file_(options.tokens->file),
+        prefix_(options.tokens->prefix),
+        suffix_(options.tokens->suffix) {
     const NpyHeader& header = file_.header();
     const std::string path = options.tokens->file.string();
     if (header.dims.empty() || header.dims.size() > 2) {
@@ -58,14 +61,20 @@ class TokenSource : public Source {
       Fail(ErrorCode::kInvalidArgument, "{}: there are {} tokens, expected {} or more", path,
            num_texts == 0 ? 0 : text_length_, kFewestTokens);
     }
+    const auto num_special = static_cast<int64_t>(prefix_.size() + suffix_.size());
     length_ = std::min(TokensOfSample(inputs_, options.tokens->length, options.tokens->file),
-                       text_length_);
+                       text_length_ + num_special);
     if (inputs_.fixed_length() > length_) {
       Fail(ErrorCode::kInvalidArgument,
            "{}: there are {} tokens, but the model takes samples of {}", path, text_length_,
            inputs_.fixed_length());
     }
-    pieces_of_text_ = text_length_ / length_;
+    piece_length_ = length_ - num_special;
+    if (piece_length_ < 1) {
+      Fail(ErrorCode::kInvalidArgument, "samples of {} tokens have no room for {} special ones",
+           length_, num_special);
+    }
+    pieces_of_text_ = text_length_ / piece_length_;
     num_samples_ = static_cast<size_t>(num_texts * pieces_of_text_);
     if (options.limit > 0) num_samples_ = std::min(num_samples_, options.limit);
     name_ = options.tokens->file.filename().string();
@@ -104,14 +113,16 @@ class TokenSource : public Source {
  private:
   // Returns the ids of sample `index`.
   std::vector<int64_t> Piece(int64_t index) const {
-    const int64_t begin = index % pieces_of_text_ * length_;
-    std::vector<int64_t> ids;
+    const int64_t begin = index % pieces_of_text_ * piece_length_;
+    std::vector<int64_t> ids = prefix_;
     if (file_.header().dims.size() == 1) {
-      ids = ToIds(file_.ReadRows(begin, length_), name_);
+      const std::vector<int64_t> piece = ToIds(file_.ReadRows(begin, piece_length_), name_);
+      ids.insert(ids.end(), piece.begin(), piece.end());
     } else {
       const std::vector<int64_t> text = ToIds(file_.ReadRows(index / pieces_of_text_, 1), name_);
-      ids.assign(text.begin() + begin, text.begin() + begin + length_);
+      ids.insert(ids.end(), text.begin() + begin, text.begin() + begin + piece_length_);
     }
+    ids.insert(ids.end(), suffix_.begin(), suffix_.end());
     for (const int64_t id : ids) {
       if (id >= 0 && id <= INT32_MAX) continue;
       Fail(ErrorCode::kInvalidArgument, "{}[{}]: {} is no token id", name_, index, id);
@@ -121,9 +132,11 @@ class TokenSource : public Source {
 
   TokenInputs inputs_;
   NpyFile file_;
+  std::vector<int64_t> prefix_, suffix_;
   std::string name_;
   int64_t text_length_ = 0;     // tokens of a text
   int64_t length_ = 0;          // tokens of a sample
+  int64_t piece_length_ = 0;    // those of the text among them
   int64_t pieces_of_text_ = 0;  // samples of a text
   size_t num_samples_ = 0;
   size_t num_given_ = 0;

@@ -73,6 +73,20 @@ TEST_F(TokenSourceTest, RowsAreTexts) {
   EXPECT_THAT(Open(9)->Next(1)->inputs[0].dims, ElementsAre(1, 5)) << "shorter than a piece";
 }
 
+TEST_F(TokenSourceTest, SpecialTokensStandAroundEachPiece) {
+  WriteIds(DataType::kInt64, {7});
+  const auto open = [&](size_t length) {
+    return OpenSource(ToSourceOptions(
+        {.tokens = path_, .num_tokens = length, .prefix = {50, 51}, .suffix = {60}, .opener = {}},
+        Decoder()));
+  };
+  EXPECT_THAT(open(6)->Next(9)->inputs[0].values<int64_t>(),
+              ElementsAre(50, 51, 0, 1, 2, 60, 50, 51, 3, 4, 5, 60));
+  EXPECT_THAT(open(100)->Next(9)->inputs[0].dims, ElementsAre(1, 10));
+  EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { open(3); }),
+              HasSubstr("samples of 3 tokens have no room for 3 special ones"));
+}
+
 TEST_F(TokenSourceTest, ABatchHasFewTokensUnlessTheModelFixesIt) {
   WriteIds(DataType::kInt64, {8 * 256});
   EXPECT_EQ(Open(256)->Next(20)->num_samples, 2u);

@@ -12,7 +12,7 @@ from conftest import PACKAGE
 
 import bitpress
 
-WORDS = [f"w{i}" for i in range(decoder.VOCABULARY - 1)]
+WORDS = [f"w{i}" for i in range(decoder.VOCABULARY - 3)]
 
 
 @pytest.fixture
@@ -48,6 +48,26 @@ def test_a_text_is_its_tokens(float_path, text, tokenizer):
     assert by_text.language.perplexity == by_tokens.language.perplexity > 1
     assert by_text.language.reference_perplexity is None
     assert by_text.language.decoding.num_tokens == 64
+
+
+def test_special_tokens_stand_around_each_sample(float_path, text, tokenizer):
+    special = json.loads(tokenizer.read_text())
+    special["added_tokens"] = [{"id": i, "content": word, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+                                "special": True} for i, word in ((59, "<s>"), (60, "</s>"))]
+    special["post_processor"] = {
+        "type": "TemplateProcessing", "pair": [],
+        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+                   {"SpecialToken": {"id": "</s>", "type_id": 0}}],
+        "special_tokens": {word: {"id": word, "ids": [i], "tokens": [word]} for i, word in ((59, "<s>"), (60, "</s>"))}}
+    tokenizer.write_text(json.dumps(special))
+    data = bitpress.Text(text, tokenizer, sequence=22, encoding="latin-1")
+    assert (data.prefix, data.suffix) == ([59], [60])
+    rows = np.array([i % len(WORDS) + 1 for i in range(100)]).reshape(5, 20)
+    rows = np.concatenate([np.full((5, 1), 59), rows, np.full((5, 1), 60)], axis=1)
+    wanted = bitpress.evaluate(float_path, bitpress.Tokens(rows))
+    assert bitpress.evaluate(float_path, data).language.perplexity == wanted.language.perplexity
+    result = run("evaluate", float_path, "--text", text, "--tokenizer", tokenizer, "--encoding", "latin-1", "--sequence", 22)
+    assert f"{wanted.language.perplexity:.2f} of 105 tokens" in result.stdout
 
 
 def test_functions_take_tokens(float_path, tmp_path):
