@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +35,33 @@ inline Model FromProto(const onnx::ModelProto& proto, const std::filesystem::pat
 }
 
 inline Model FromText(const std::string& text) { return FromProto(ProtoFromText(text)); }
+
+// Does the same, and makes the values that the text declares and no node gives constants of zeros.
+// They keep models of many weights short: `<float[64,8] table>`.
+inline Model FromTextWithConstants(const std::string& text) {
+  onnx::ModelProto proto = ProtoFromText(text);
+  onnx::GraphProto& graph = *proto.mutable_graph();
+  std::set<std::string> given;
+  for (const onnx::NodeProto& node : graph.node()) {
+    given.insert(node.output().begin(), node.output().end());
+  }
+  for (const onnx::ValueInfoProto& value : graph.value_info()) {
+    if (given.contains(value.name())) continue;
+    onnx::TensorProto& tensor = *graph.add_initializer();
+    tensor.set_name(value.name());
+    tensor.set_data_type(value.type().tensor_type().elem_type());
+    size_t num_bytes = ElementBits(static_cast<DataType>(tensor.data_type())) / 8;
+    for (const auto& dim : value.type().tensor_type().shape().dim()) {
+      tensor.add_dims(dim.dim_value());
+      num_bytes *= static_cast<size_t>(dim.dim_value());
+    }
+    tensor.set_raw_data(std::string(num_bytes, '\0'));
+  }
+  graph.clear_value_info();
+  Model model = FromProto(proto);
+  model.InferShapes();
+  return model;
+}
 
 inline onnx::ModelProto ToProto(const Model& model) {
   onnx::ModelProto proto;
