@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/words.h"
+#include "ops/layer_roles.h"
 #include "tasks/passes.h"
 #include "tasks/plan.h"
 #include "word_option.h"
@@ -133,12 +135,14 @@ std::string ListRules() {
       "wins):\n"
       "  WHO: {}\n"
       "      from and to: nodes on a path between values; a node's name includes that node\n"
+      "      roles and layers: of transformers; ROLE is one of {}\n"
       "  WHAT: exclude, or settings KEY=VALUE joined by commas; optional: no error if nothing "
       "fits\n"
       "  'op_types=MatMul: weights=int4, weight_granularity=per_block'\n"
       "  'nodes=/encoder/.* op_types=Conv: activation_range=mse'\n"
-      "  'from=image to=features: exclude'\n",
-      plan::RuleSelectorWords());
+      "  'from=image to=features: exclude'\n"
+      "  'roles=attn_v;mlp_down layers=0-3: weights=mx9'\n",
+      plan::RuleSelectorWords(), JoinWords<ops::LayerRole>(ops::LayerRoleWords()));
 }
 
 }  // namespace bitpress::apps

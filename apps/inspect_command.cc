@@ -41,9 +41,21 @@ double BitsEach(uint64_t num_bytes, int64_t num_elements) {
                            : 8 * static_cast<double>(num_bytes) / static_cast<double>(num_elements);
 }
 
+// Returns "; attn_q in layer 3", the roles in which a constant is read, or "".
+std::string PlaceText(const tasks::InspectReport& report, const std::string& name) {
+  const auto found = report.places.find(name);
+  if (found == report.places.end()) return "";
+  std::vector<std::string> words;
+  for (const ops::LayerPlace& place : found->second) {
+    words.push_back(std::string(ops::LayerRoleName(place.role)) +
+                    (place.layer ? fmt::format(" in layer {}", *place.layer) : ""));
+  }
+  return "; " + Join(words, ", ");
+}
+
 // Lists the totals of constants that are alike, and each constant if asked.
-std::string ListConstants(const std::vector<weights::StoredConstant>& constants,
-                          bool with_tensors) {
+std::string ListConstants(const tasks::InspectReport& report, bool with_tensors) {
+  const std::vector<weights::StoredConstant>& constants = report.constants;
   struct Sum {
     size_t num_tensors = 0;
     int64_t num_elements = 0;
@@ -75,10 +87,11 @@ std::string ListConstants(const std::vector<weights::StoredConstant>& constants,
   if (!with_tensors) return text;
   text += "tensors:\n";
   for (const weights::StoredConstant& constant : constants) {
-    text += fmt::format("  {} {} [{}]: {}, {:.2f} bits each{}{}\n", constant.name, constant.format,
-                        fmt::join(constant.dims, ", "), HumanBytes(constant.num_bytes),
-                        BitsEach(constant.num_bytes, constant.num_elements()),
-                        constant.reason.empty() ? "" : "; ", constant.reason);
+    text += fmt::format(
+        "  {} {} [{}]: {}, {:.2f} bits each{}{}{}\n", constant.name, constant.format,
+        fmt::join(constant.dims, ", "), HumanBytes(constant.num_bytes),
+        BitsEach(constant.num_bytes, constant.num_elements()), PlaceText(report, constant.name),
+        constant.reason.empty() ? "" : "; ", constant.reason);
   }
   return text;
 }
@@ -100,7 +113,7 @@ std::string ToText(const std::string& path, const tasks::InspectReport& report, 
   AppendCounts(text, "operators", report.operators);
   AppendCounts(text, "quantizers among them", report.quantizers);
   for (const std::string& name : report.functions) text += fmt::format("function: {}\n", name);
-  text += ListConstants(report.constants, with_tensors);
+  text += ListConstants(report, with_tensors);
   if (!report.saturating_nodes.empty()) {
     evaluate::ProcessorReport processors;
     processors.nodes = report.saturating_nodes;

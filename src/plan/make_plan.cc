@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "ops/compute_ops.h"
+#include "ops/layer_roles.h"
 #include "ops/quantizer_nodes.h"
 #include "plan/dynamic_rows.h"
 #include "plan/pair_safety.h"
@@ -58,6 +59,7 @@ class Planner {
     }
     if (plan_.config.dual_quant) PutInRows();
     MarkPairSafe(plan_, model_, rules_, nodes_);
+    AddRoles();
     return std::move(plan_);
   }
 
@@ -184,6 +186,20 @@ class Planner {
       axis = node.GetInt("axis", plan_.opset >= 13 ? -1 : 1);
     }
     return rows_.Activation(node, value, axis);
+  }
+
+  // Tells each reader's role and layer.
+  void AddRoles() {
+    const ops::LayerRoles roles(model_);
+    if (roles.all().empty()) return;
+    for (TensorPlan& row : plan_.tensors) {
+      for (TensorUse& use : row.uses) {
+        const std::optional<ops::LayerPlace> place = roles.Of(nodes_.Find(use));
+        if (!place) continue;
+        use.role = ops::LayerRoleName(place->role);
+        use.layer = place->layer;
+      }
+    }
   }
 
   // Puts the producer's quantizer before the reader's if their formats differ, for dual_quant.

@@ -56,6 +56,9 @@ void CheckScaled(const Treatment& treatment) {
 
 NodeRules::NodeRules(const QuantConfig& config, const graph::Model& model)
     : config_(config), model_(model), origins_(graph::OriginsOf(model)), index_(model) {
+  const bool asks_for_roles = std::ranges::any_of(
+      config.rules, [](const Rule& rule) { return !rule.roles.empty() || !rule.layers.empty(); });
+  if (asks_for_roles) roles_ = ops::LayerRoles(model);
   for (const std::string& op_type : config.exclude_op_types) {
     Compile({.op_types = {op_type}, .exclude = true}, "setting exclude_op_types",
             "excluded by exclude_op_types " + op_type);
@@ -76,11 +79,18 @@ void NodeRules::Compile(Rule rule, std::string label, std::string reason) {
                     .reason = std::move(reason),
                     .nodes = {},
                     .tensors = {},
-                    .path = {}};
+                    .path = {},
+                    .layers = {}};
   compiled.nodes = CompilePatterns(compiled.rule.nodes);
   compiled.tensors = CompilePatterns(compiled.rule.tensors);
+  for (const std::string& range : compiled.rule.layers) {
+    compiled.layers.push_back(ParseLayerRange(range));
+  }
   WithContext(compiled.label, [&] {
-    if (!compiled.rule.is_optional) CheckWords(compiled);
+    if (!compiled.rule.is_optional) {
+      CheckWords(compiled);
+      CheckPlaces(compiled);
+    }
     if (!compiled.rule.from.empty() || !compiled.rule.to.empty()) {
       compiled.path = NodesBetween(compiled.rule);
     }
@@ -159,6 +169,49 @@ void NodeRules::CheckWords(const Compiled& compiled) const {
         [&](size_t i, const std::string& name) { return compiled.nodes[i].Matches(name); });
   check(rule.tensors, values, "no value",
         [&](size_t i, const std::string& value) { return compiled.tensors[i].Matches(value); });
+}
+
+void NodeRules::CheckPlaces(const Compiled& compiled) const {
+  const Rule& rule = compiled.rule;
+  if (rule.roles.empty() && rule.layers.empty()) return;
+  if (roles_.all().empty()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "no node of the model has a role: it is no transformer that is known as one");
+  }
+  std::set<std::string> known;
+  int64_t last_layer = -1;
+  for (const auto& [output, place] : roles_.all()) {
+    known.emplace(ops::LayerRoleName(place.role));
+    last_layer = std::max(last_layer, place.layer.value_or(-1));
+  }
+  for (const std::string& role : rule.roles) {
+    if (known.contains(role)) continue;
+    Fail(ErrorCode::kInvalidArgument, "no node of the model is '{}'; its nodes are {}", role,
+         Join(std::vector<std::string>(known.begin(), known.end()), ", "));
+  }
+  for (const LayerRange& range : compiled.layers) {
+    if (range.last <= last_layer) continue;
+    Fail(ErrorCode::kInvalidArgument, "there is no layer {}; the model has {} (0 to {})",
+         range.last, last_layer + 1, last_layer);
+  }
+  const auto fits = [&](const Node& node) { return FitsPlace(compiled, node); };
+  if (std::ranges::none_of(model_.AllNodes(), fits)) {
+    Fail(ErrorCode::kInvalidArgument, "no node is {} in layers {}", Join(rule.roles, " or "),
+         Join(rule.layers, ";"));
+  }
+}
+
+bool NodeRules::FitsPlace(const Compiled& compiled, const Node& node) const {
+  const Rule& rule = compiled.rule;
+  if (rule.roles.empty() && rule.layers.empty()) return true;
+  const std::optional<ops::LayerPlace> place = roles_.Of(node);
+  if (!place) return false;
+  const auto is_in = [&](const LayerRange& range) {
+    return place->layer && *place->layer >= range.first && *place->layer <= range.last;
+  };
+  return (rule.roles.empty() ||
+          std::ranges::find(rule.roles, ops::LayerRoleName(place->role)) != rule.roles.end()) &&
+         (rule.layers.empty() || std::ranges::any_of(compiled.layers, is_in));
 }
 
 std::vector<Node> NodeRules::EndsOf(const Rule& rule, const std::string& word, PathEnd end) const {
@@ -253,6 +306,7 @@ bool NodeRules::Fits(const Compiled& compiled, const Node& node, std::string_vie
       (value.empty() || !MatchesOne(compiled.tensors, NamesOf(std::string(value))))) {
     return false;
   }
+  if (!FitsPlace(compiled, node)) return false;
   if (rule.names.empty() && rule.nodes.empty() && !compiled.path) return true;
   const std::vector<std::string> names = NamesOf(node);
   return (rule.names.empty() || ShareOne(rule.names, names)) &&

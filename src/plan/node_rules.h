@@ -15,6 +15,7 @@
 #include "formats/format_spec.h"
 #include "graph/model.h"
 #include "graph/origins.h"
+#include "ops/layer_roles.h"
 #include "plan/name_pattern.h"
 #include "plan/quant_config.h"
 #include "plan/quant_plan.h"
@@ -53,10 +54,14 @@ class NodeRules {
     std::vector<NamePattern> nodes;
     std::vector<NamePattern> tensors;
     std::optional<std::set<std::string>> path;  // keys of the nodes between `from` and `to`
+    std::vector<LayerRange> layers;
   };
   void Compile(Rule rule, std::string label, std::string reason);
   // Throws if a word of the rule fits nothing.
   void CheckWords(const Compiled& compiled) const;
+  void CheckPlaces(const Compiled& compiled) const;
+  // Returns whether the node has one of the rule's roles, and is in one of its layers.
+  bool FitsPlace(const Compiled& compiled, const graph::Node& node) const;
   // Return the names and the types of a node, and the names of a value, the present one first.
   std::vector<std::string> NamesOf(const graph::Node& node) const;
   std::vector<std::string> TypesOf(const graph::Node& node) const;
@@ -74,6 +79,7 @@ class NodeRules {
   const graph::Model& model_;
   const graph::Origins& origins_;
   NodeIndex index_;
+  ops::LayerRoles roles_;  // empty if no rule asks for roles or layers
   std::vector<Compiled> rules_;
   // The treatments by the set of rules that fit, filled in as they are asked for.
   mutable std::map<std::vector<bool>, Treatment> treatments_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "graph/test_models.h"
 #include "plan/test_support.h"
 
 namespace bitpress::plan {
@@ -149,6 +150,62 @@ TEST(NodeRules, OnlyTheNodesOfARule) {
   EXPECT_EQ(RowOf(plan, "h").format, "uint8");
   EXPECT_EQ(RowOf(plan, "x").reason, "activations=none");
   EXPECT_EQ(RowOf(plan, "fc_bias").format, "int32");
+}
+
+// A transformer of two layers.
+std::string PlaceRule(const std::string& rule) {
+  const graph::Model model = graph::FromTextWithConstants(R"(<ir_version: 11,
+    opset_import: ["" : 23]>
+    g (int64[B,S] ids) => (float[B,S,64] y)
+    <float[64,8] table, float[8,8] w, float[8,16] u, float[16,8] d, float[8,64] h>
+    { x = Gather(table, ids)
+      [q0] q = MatMul(x, w)  [k0] k = MatMul(x, w)  [v0] v = MatMul(x, w)
+      a = Attention<q_num_heads = 2, kv_num_heads = 2>(q, k, v)  [o0] o = MatMul(a, w)
+      x1 = Add(x, o)  [up0] m = MatMul(x1, u)  s = Relu(m)  [down0] e = MatMul(s, d)
+      x2 = Add(x1, e)
+      [q1] q2 = MatMul(x2, w)  [k1] k2 = MatMul(x2, w)  [v1] v2 = MatMul(x2, w)
+      a2 = Attention<q_num_heads = 2, kv_num_heads = 2>(q2, k2, v2)  [o1] o2 = MatMul(a2, w)
+      x3 = Add(x2, o2)  [head] y = MatMul(x3, h) })");
+  QuantConfig config = ConfigByName("MX6");
+  config.rules.push_back(ParseRule(rule + ": exclude"));
+  try {
+    const NodeRules rules(config, model);
+    std::string names;
+    for (const graph::Node& node : model.Nodes()) {
+      if (!rules.For(node).excluded.empty()) names += (names.empty() ? "" : " ") + node.name();
+    }
+    return names;
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+TEST(NodeRules, RolesAndLayersOfTransformers) {
+  EXPECT_EQ(PlaceRule("roles=attn_v;mlp_down"), "v0 down0 v1");
+  EXPECT_EQ(PlaceRule("roles=attn_v layers=1"), "v1");
+  EXPECT_EQ(PlaceRule("layers=1"), "q1 k1 v1 o1");
+  EXPECT_EQ(PlaceRule("layers=0-1 nodes=[qk].*"), "q0 k0 q1 k1");
+  EXPECT_EQ(PlaceRule("roles=lm_head"), "head");
+  EXPECT_THAT(PlaceRule("roles=mlp_gate"), HasSubstr("no node of the model is 'mlp_gate'"));
+  EXPECT_THAT(PlaceRule("layers=0-29"), HasSubstr("no layer 29; the model has 2 (0 to 1)"));
+  EXPECT_THAT(PlaceRule("roles=mlp_down layers=1"), HasSubstr("no node is mlp_down in layers 1"));
+  EXPECT_THAT(ErrorOf("roles=attn_v: exclude"), HasSubstr("no transformer"));
+}
+
+TEST(NodeRules, PlansTellRolesAndLayers) {
+  const graph::Model model = graph::FromTextWithConstants(R"(<ir_version: 11,
+    opset_import: ["" : 23]>
+    g (float[B,S,8] x) => (float[B,S,8] y) <float[8,24] w, float[8,8] o>
+    { qkv = MatMul(x, w)  q, k, v = Split<axis = -1, num_outputs = 3>(qkv)
+      a = Attention<q_num_heads = 2, kv_num_heads = 2>(q, k, v)  p = MatMul(a, o)
+      y = Add(x, p) })");
+  const QuantPlan plan = MakePlan(ConfigByName("MX6"), model, "");
+  const TensorUse use = RowOf(plan, "w").uses.at(0);
+  EXPECT_EQ(use.role, "attn_qkv");
+  EXPECT_EQ(use.layer, 0);
+  const TensorUse read = RowOf(FromJson(ToJson(plan)), "o").uses.at(0);
+  EXPECT_EQ(read.role, "attn_o");
+  EXPECT_EQ(read.layer, 0);
 }
 
 }  // namespace

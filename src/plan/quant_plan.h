@@ -22,7 +22,14 @@ struct TensorUse {
   std::string node;  // the key of the node, see NodeIndex::KeyOf
   std::string op_type;
   int64_t input = 0;  // index of the node's input
-  bool operator==(const TensorUse&) const = default;
+  // The node's role and layer in a transformer (ops/layer_roles.h), for people; "" and nothing if
+  // it has none. No step reads them, and uses that differ in them are equal.
+  std::string role = {};
+  std::optional<int64_t> layer = {};
+
+  bool operator==(const TensorUse& other) const {
+    return node == other.node && op_type == other.op_type && input == other.input;
+  }
 };
 
 // The scale of a tensor in bf16, fp16 or fp8 that is divided by it before it is rounded, and

@@ -15,7 +15,10 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 ordered_json UseToJson(const TensorUse& use) {
-  return {{"node", use.node}, {"op_type", use.op_type}, {"input", use.input}};
+  ordered_json object = {{"node", use.node}, {"op_type", use.op_type}, {"input", use.input}};
+  if (!use.role.empty()) object["role"] = use.role;
+  if (use.layer) object["layer"] = *use.layer;
+  return object;
 }
 
 void AddInteger(const IntegerTreatment& integer, ordered_json& object) {
@@ -78,6 +81,8 @@ ordered_json RowToJson(const TensorPlan& row) {
 TensorUse UseFromJson(const json& object, const std::string& where) {
   ObjectReader reader(object, where);
   TensorUse use{reader.String("node"), reader.String("op_type"), reader.Int("input")};
+  if (reader.Has("role")) use.role = reader.String("role");
+  if (reader.Has("layer")) use.layer = reader.Int("layer");
   if (use.input < 0) {
     Fail(ErrorCode::kInvalidArgument, "{}: 'input' is {}; inputs count from 0", where, use.input);
   }

@@ -1,9 +1,12 @@
 #include "plan/rule.h"
 
 #include <algorithm>
+#include <charconv>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "ops/layer_roles.h"
 #include "plan/name_pattern.h"
 #include "plan/quant_config.h"
 
@@ -80,6 +83,8 @@ Rule ParseRule(std::string_view text) {
 }
 
 void CheckRule(const Rule& rule) {
+  for (const std::string& role : rule.roles) ops::ParseLayerRole(role);
+  for (const std::string& range : rule.layers) ParseLayerRange(range);
   bool selects = false;
   for (const RuleSelector& selector : kRuleSelectors) {
     for (const std::string& word : rule.*selector.list) {
@@ -121,7 +126,22 @@ std::string RuleText(const Rule& rule) {
 
 std::string RuleSelectorWords() {
   return "op_types=TYPE[;TYPE...], names=NODE[;...], nodes=REGEX[;...], tensors=REGEX[;...], "
-         "from=VALUE_OR_NODE[;...], to=VALUE_OR_NODE[;...]";
+         "from=VALUE_OR_NODE[;...], to=VALUE_OR_NODE[;...], roles=ROLE[;...], layers=N[-M][;...]";
+}
+
+LayerRange ParseLayerRange(std::string_view word) {
+  LayerRange range;
+  const char* const end = word.data() + word.size();
+  std::from_chars_result read = std::from_chars(word.data(), end, range.first);
+  range.last = range.first;
+  if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-') {
+    read = std::from_chars(read.ptr + 1, end, range.last);
+  }
+  if (read.ec != std::errc() || read.ptr != end || range.first < 0 || range.last < range.first) {
+    Fail(ErrorCode::kInvalidArgument,
+         "layers: '{}' is neither the number of a layer, from 0, nor a range such as 0-3", word);
+  }
+  return range;
 }
 
 }  // namespace bitpress::plan

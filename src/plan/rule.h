@@ -2,10 +2,12 @@
 // rest of the model. For example:
 //
 //   op_types=Conv nodes=.*head.*: weights=int4
+//   roles=attn_v;mlp_down layers=0-3: weights=mx9
 //
 // plan/node_rules.h applies rules to a model. Plain data; all functions are pure.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,6 +30,10 @@ struct Rule {
   // fits; if `to` is empty, everything behind `from`.
   std::vector<std::string> from = {};
   std::vector<std::string> to = {};
+  // Roles in transformers, such as "attn_v" (ops/layer_roles.h).
+  std::vector<std::string> roles = {};
+  // Numbers of layers of transformers, from 0, or ranges of them: "0-3".
+  std::vector<std::string> layers = {};
   // The selected nodes and tensors stay float.
   bool exclude = false;
   // It is no error if a word of the lists fits nothing in a model. This is for configurations that
@@ -47,9 +53,18 @@ struct RuleSelector {
   bool is_pattern = false;
 };
 inline constexpr RuleSelector kRuleSelectors[] = {
-    {"op_types", &Rule::op_types},     {"names", &Rule::names}, {"nodes", &Rule::nodes, true},
-    {"tensors", &Rule::tensors, true}, {"from", &Rule::from},   {"to", &Rule::to},
+    {"op_types", &Rule::op_types},     {"names", &Rule::names},   {"nodes", &Rule::nodes, true},
+    {"tensors", &Rule::tensors, true}, {"from", &Rule::from},     {"to", &Rule::to},
+    {"roles", &Rule::roles},           {"layers", &Rule::layers},
 };
+
+// A range of layers, both ends included.
+struct LayerRange {
+  int64_t first = 0;
+  int64_t last = 0;
+};
+// Reads "5" or "0-3". Throws Error(kInvalidArgument).
+LayerRange ParseLayerRange(std::string_view word);
 
 // Reads "SELECTOR[ SELECTOR...]: SETTING[, SETTING...]", where a selector is `op_types=Conv;Gemm`
 // and a setting `weights=int4` or one of the words `exclude`, `optional`. Throws

@@ -38,6 +38,20 @@ TEST(ParseRule, SelectorsAndSettings) {
   EXPECT_EQ(ParseRule(RuleText(rule)), rule);
 }
 
+TEST(ParseRule, RolesAndLayers) {
+  const Rule rule = ParseRule("roles=attn_v;mlp_down layers=0-3;29: weights=mx9");
+  EXPECT_THAT(rule.roles, ElementsAre("attn_v", "mlp_down"));
+  EXPECT_THAT(rule.layers, ElementsAre("0-3", "29"));
+  EXPECT_EQ(ParseRule(RuleText(rule)), rule);
+  EXPECT_EQ(ParseLayerRange("29").last, 29);
+  EXPECT_EQ(ParseLayerRange("2-17").first, 2);
+  EXPECT_THAT(ErrorOf("roles=attn_w: weights=mx9"), HasSubstr("did you mean 'attn_"));
+  EXPECT_THAT(ErrorOf("rols=attn_v: weights=mx9"), HasSubstr("did you mean 'roles'"));
+  for (const char* const wrong : {"3-1", "-1", "a", "1-", "1-2-3", "0 -"}) {
+    EXPECT_THAT(ErrorOf(std::string("layers=") + wrong + ": exclude"), HasSubstr("layer"));
+  }
+}
+
 TEST(ParseRule, Exclusions) {
   const Rule rule = ParseRule("tensors=h.*: exclude, optional");
   EXPECT_TRUE(rule.exclude);

@@ -1,11 +1,14 @@
 // The task `inspect`: lists the contents of a model file.
 #include "tasks/inspect.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "graph/stored_bytes.h"
 #include "ops/quantizer_nodes.h"
+#include "weights/packed_nodes.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -17,6 +20,36 @@ std::vector<NamedValue> Describe(const graph::Model& model, std::vector<std::str
     values.push_back({std::move(name), std::move(info)});
   }
   return values;
+}
+
+// Returns the roles of the nodes that read constants, also through nodes of constants such as
+// Transpose and DequantizeLinear.
+std::map<std::string, std::vector<ops::LayerPlace>> PlacesOf(const graph::Model& model) {
+  std::map<std::string, std::vector<ops::LayerPlace>> places;
+  const ops::LayerRoles roles(model);
+  const auto add = [&](const std::string& constant, const ops::LayerPlace& place) {
+    std::vector<ops::LayerPlace>& known = places[constant];
+    if (std::ranges::find(known, place) == known.end()) known.push_back(place);
+  };
+  for (const graph::Node& node : model.AllNodes()) {
+    const std::optional<ops::LayerPlace> place = roles.Of(node);
+    if (!place) continue;
+    if (weights::PackedReaderOf(node)) add(weights::WeightName(node), *place);
+    std::vector<graph::Node> to_visit{node};
+    while (!to_visit.empty()) {
+      const graph::Node reader = to_visit.back();
+      to_visit.pop_back();
+      for (size_t i = 0; i < reader.num_inputs(); ++i) {
+        const std::string& value = reader.input(i);
+        const std::optional<graph::Node> producer = model.Producer(value);
+        const bool is_weight = producer ? roles.IsConstant(value) : model.IsInitializer(value);
+        if (!is_weight) continue;
+        add(value, *place);
+        if (producer) to_visit.push_back(*producer);
+      }
+    }
+  }
+  return places;
 }
 
 }  // namespace
@@ -36,6 +69,7 @@ InspectReport Inspect(const std::filesystem::path& path) {
     ++report.operators[name];
     if (ops::IsQuantizer(node)) ++report.quantizers[name];
   }
+  report.places = PlacesOf(model);
   report.saturating_nodes = evaluate::FindSaturatingNodes(model);
   for (const auto& [domain, name] : model.Functions()) {
     report.functions.push_back(domain + "." + name);

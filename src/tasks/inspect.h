@@ -10,6 +10,7 @@
 
 #include "evaluate/integer_products.h"
 #include "graph/model.h"
+#include "ops/layer_roles.h"
 #include "weights/stored_constants.h"
 
 namespace bitpress::tasks {
@@ -29,7 +30,9 @@ struct InspectReport {
   std::map<std::string, size_t> operators;         // "Conv" or "domain::Op" -> number of nodes
   std::map<std::string, size_t> quantizers;        // the operators that quantize a value
   std::vector<weights::StoredConstant> constants;  // in the file's order
-  std::vector<std::string> functions;              // "bitpress.Unpack_mx6"
+  // The roles in a transformer of the nodes that read a constant, by its name.
+  std::map<std::string, std::vector<ops::LayerPlace>> places;
+  std::vector<std::string> functions;  // "bitpress.Unpack_mx6"
   // The nodes whose sums saturate for some activations on x86 without VNNI.
   std::vector<evaluate::SaturatingNode> saturating_nodes;
 };
