@@ -17,7 +17,7 @@ namespace {
 
 struct Options {
   SpaceArguments arguments;
-  std::string output, report, picture, target, budget, cost;
+  std::string output, report, picture, target, budget, cost, bind;
   tasks::SearchOptions request;
 };
 
@@ -106,6 +106,7 @@ void Run(Options& options) {
   if (!options.target.empty()) request.goals.target = search::ParseTarget(options.target);
   if (!options.budget.empty()) request.goals.budget = search::ParseBudget(options.budget);
   if (!options.cost.empty()) request.cost = search::ParseCostKind(options.cost);
+  if (!options.bind.empty()) request.bindings = search::ParseBindings(options.bind);
   tasks::SearchReport report;
   {
     ProgressBar bar;
@@ -142,6 +143,12 @@ void AddSearchCommand(CLI::App& program) {
                    "the cost to save if there is no --budget: bits (default), bytes, mac_bits or "
                    "time")
       ->type_name("COST");
+  command
+      ->add_option("--bind", options->bind,
+                   "layers of a transformer that get one format: qkv, the queries, keys and values "
+                   "of an attention; gate_up, both halves of an MLP; or qkv,gate_up (default: "
+                   "none)")
+      ->type_name("NAME[,NAME]");
   AddWordOption<search::Strategy>(
       *command, "--strategy", options->request.goals.strategy, search::kStrategyWords,
       "the way to search. optimal (default): go along the front of the best combinations; greedy: "

@@ -88,6 +88,7 @@ std::string MeasureSensitivity(const Path& model, const Path& output,
 struct GoalArguments {
   std::optional<std::string> target, budget, cost;
   std::string strategy = "optimal";
+  std::string bind = "none";
   size_t num_measured = 0;
 
   void CopyTo(tasks::SearchOptions& options) const {
@@ -96,6 +97,7 @@ struct GoalArguments {
     if (cost) options.cost = search::ParseCostKind(*cost);
     options.goals.strategy =
         ParseWord<search::Strategy>(search::kStrategyWords, strategy, "strategy");
+    options.bindings = search::ParseBindings(bind);
     options.goals.num_measured = num_measured;
   }
 };
@@ -168,6 +170,7 @@ void BindSearch(nb::module_& module) {
       .def_rw("budget", &GoalArguments::budget, nb::arg().none())
       .def_rw("cost", &GoalArguments::cost, nb::arg().none())
       .def_rw("strategy", &GoalArguments::strategy)
+      .def_rw("bind", &GoalArguments::bind)
       .def_rw("num_measured", &GoalArguments::num_measured);
   module.def("measure_sensitivity", &MeasureSensitivity, "model"_a, "output"_a, "samples"_a,
              "space"_a, "measures_time"_a, "progress"_a.none());

@@ -113,7 +113,7 @@ def search(model: Model, data: Data, candidates: Candidates = (), *, target: Opt
            weight_candidates: Candidates = (), activation_candidates: Candidates = (), variants: Sequence[Mapping[str, Any]] = (),
            layer_types: Union[str, Sequence[str]] = (), layer_names: Union[str, Sequence[str]] = (),
            kept_layers: Union[str, Sequence[str]] = (), output_index: Optional[int] = None, strategy: str = "optimal",
-           cost: Optional[str] = None, metric: Optional[Metric] = None, measure: int = 0, output: Optional[PathLike] = None, picture: Optional[PathLike] = None,
+           cost: Optional[str] = None, bind: Union[str, Sequence[str]] = (), metric: Optional[Metric] = None, measure: int = 0, output: Optional[PathLike] = None, picture: Optional[PathLike] = None,
            config: Optional[ConfigLike] = None, method: str = "fast", sensitivity_samples: int = 32, batch_size: int = 20,
            image: str = "", labels: Union[PathLike, Sequence[int], None] = None, samples: int = 0, rules: Sequence[Rule] = (),
            as_is: bool = False, threads: int = 0, progress: Progress = None, **settings: Any) -> SearchResult:
@@ -127,6 +127,8 @@ def search(model: Model, data: Data, candidates: Candidates = (), *, target: Opt
         budget: "bits<=5", "bytes<=3MB", "mac_bits<=40", "time<=1.3".
         strategy: `optimal`, or `greedy` as AMD Quark's automatic mixed precision.
         cost: what choices cost: bits, bytes, mac_bits or time (default: the budget's, else bits).
+        bind: layers of a transformer that get one format: "qkv", the queries, keys and values of an attention; "gate_up", both
+            halves of an MLP; or both.
         metric: a measure of your own: called with the path of a model, gives a number that is better the larger it is. It
             gets the float model first, then each quantized model that is tried; all of them run in ONNX Runtime as
             they are, and faster with get_library_path(). The file is gone afterwards.
@@ -138,6 +140,7 @@ def search(model: Model, data: Data, candidates: Candidates = (), *, target: Opt
                    config, rules, settings, method, sensitivity_samples, as_is, threads)
     goals = _native.GoalArguments()
     goals.target, goals.budget, goals.cost, goals.strategy = target, budget, cost, strategy
+    goals.bind = ",".join(_list(bind)) or "none"
     goals.num_measured = _count("measure", measure)
     use_onnxruntime()
     with tempfile.TemporaryDirectory(prefix="bitpress-") as folder, model_file(model) as path:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "base/words.h"
 #include "emit/apply_plan.h"
 #include "ops/compute_ops.h"
+#include "ops/layer_roles.h"
 
 namespace bitpress::search {
 namespace {
@@ -24,6 +26,10 @@ constexpr std::array<std::pair<std::string_view, CostKind>, 4> kLabels{
      {"bytes of the model", CostKind::kBytes},
      {"bits of the weight times bits of the activation", CostKind::kMacBits},
      {"time of inference in parts of the float model's", CostKind::kTime}}};
+
+enum class Binding { kNone, kQkv, kGateUp };
+constexpr std::array<std::pair<std::string_view, Binding>, 3> kBindings{
+    {{"none", Binding::kNone}, {"qkv", Binding::kQkv}, {"gate_up", Binding::kGateUp}}};
 
 double BitsOf(const std::string& format, double float_bits) {
   return format == "none" ? float_bits : formats::FindFormat(format).BitsPerElement();
@@ -53,6 +59,19 @@ double FloatBitsOf(const graph::Model& model, const graph::Node& node) {
   return 32;
 }
 
+// Returns a text that all layers have which get one format; "" for a layer that none is bound to.
+std::string BondOf(const std::optional<ops::LayerPlace>& place, const Bindings& bindings) {
+  using ops::LayerRole;
+  if (!place || !place->block) return "";
+  const auto is_one_of = [&](std::initializer_list<LayerRole> roles) {
+    return std::ranges::find(roles, place->role) != roles.end();
+  };
+  const bool is_bound = (bindings.qkv && is_one_of({LayerRole::kAttnQ, LayerRole::kAttnK,
+                                                    LayerRole::kAttnV, LayerRole::kAttnKV})) ||
+                        (bindings.gate_up && is_one_of({LayerRole::kMlpGate, LayerRole::kMlpUp}));
+  return is_bound ? fmt::format("{}", *place->block) : "";
+}
+
 }  // namespace
 
 std::string_view CostName(CostKind kind) { return WordOf<CostKind>(kCosts, kind); }
@@ -61,19 +80,50 @@ std::string_view CostLabel(CostKind kind) { return WordOf<CostKind>(kLabels, kin
 
 CostKind ParseCostKind(std::string_view word) { return ParseWord<CostKind>(kCosts, word, "cost"); }
 
-std::vector<LayerGroup> GroupLayers(const graph::Model& model, const Sensitivity& sensitivity) {
+Bindings ParseBindings(std::string_view words) {
+  Bindings bindings;
+  for (const std::string& word : Split(words, ',')) {
+    switch (ParseWord<Binding>(kBindings, Trim(word), "binding")) {
+      case Binding::kNone:
+        break;
+      case Binding::kQkv:
+        bindings.qkv = true;
+        break;
+      case Binding::kGateUp:
+        bindings.gate_up = true;
+        break;
+    }
+  }
+  return bindings;
+}
+
+std::string BindingsText(const Bindings& bindings) {
+  if (bindings.qkv && bindings.gate_up) return "qkv,gate_up";
+  return bindings.qkv ? "qkv" : bindings.gate_up ? "gate_up" : "none";
+}
+
+std::vector<LayerGroup> GroupLayers(const graph::Model& model, const Sensitivity& sensitivity,
+                                    const Bindings& bindings) {
   const plan::NodeIndex index(model);
+  const bool is_bound = bindings.qkv || bindings.gate_up;
+  const ops::LayerRoles roles = is_bound ? ops::LayerRoles(model) : ops::LayerRoles();
   std::vector<LayerGroup> groups;
-  std::map<std::string, size_t> group_of;  // by weight
+  std::map<std::string, size_t> group_of;       // by weight
+  std::map<std::string, size_t> group_of_bond;  // by what binds layers
   for (size_t i = 0; i < sensitivity.layers.size(); ++i) {
     const LayerLoss& layer = sensitivity.layers[i];
     const graph::Node node = index.Find({layer.node, layer.op_type, 0});
     const std::vector<std::string> weights = WeightsOf(model, node);
     const auto shared = std::ranges::find_if(
         weights, [&](const std::string& weight) { return group_of.contains(weight); });
-    const size_t group = shared == weights.end() ? groups.size() : group_of.at(*shared);
+    const std::string bond = BondOf(roles.Of(node), bindings);
+    const auto bound = group_of_bond.find(bond);
+    const size_t group = shared != weights.end()        ? group_of.at(*shared)
+                         : bound != group_of_bond.end() ? bound->second
+                                                        : groups.size();
     if (group == groups.size()) groups.emplace_back().float_bits = FloatBitsOf(model, node);
     groups[group].layers.push_back(i);
+    if (!bond.empty()) group_of_bond.emplace(bond, group);
     for (const std::string& weight : weights) {
       if (group_of.emplace(weight, group).second) groups[group].weights.push_back(weight);
     }

@@ -29,14 +29,29 @@ std::string_view CostLabel(CostKind kind);  // for pictures
 // Reads what CostName gives. Throws Error(kInvalidArgument).
 CostKind ParseCostKind(std::string_view word);
 
-// Layers that are decided together because they share a weight. Most groups have one layer.
+// The layers of transformers (ops/layer_roles.h) that get one format. Programs that run several of
+// them as one product need that: qkv the queries, keys and values of one attention, gate_up the two
+// halves of one MLP. Nothing is bound by default, because values are more sensitive than queries
+// and keys, and have few weights where heads share them: bits are best spent there.
+struct Bindings {
+  bool qkv = false;
+  bool gate_up = false;
+};
+// Reads "qkv", "gate_up", both joined by a comma, or "none". Throws Error(kInvalidArgument).
+Bindings ParseBindings(std::string_view words);
+// Returns the words that ParseBindings reads.
+std::string BindingsText(const Bindings& bindings);
+
+// Layers that are decided together because they share a weight or are bound. Most groups have one
+// layer.
 struct LayerGroup {
   std::vector<size_t> layers;        // indices of Sensitivity::layers
   std::vector<std::string> weights;  // the constants that they multiply with
   double float_bits = 32;            // bits of an element before it is quantized
 };
 // Returns the groups of all layers.
-std::vector<LayerGroup> GroupLayers(const graph::Model& model, const Sensitivity& sensitivity);
+std::vector<LayerGroup> GroupLayers(const graph::Model& model, const Sensitivity& sensitivity,
+                                    const Bindings& bindings = {});
 
 // Returns the stored bytes of each weight, by name, in the model that a part makes. Weights that
 // stay float are not there. Nothing is quantized to find out.

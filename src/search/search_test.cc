@@ -275,5 +275,35 @@ TEST_F(SearchOfThree, LayersOfOneWeightAreDecidedTogether) {
   EXPECT_THAT(groups[0].weights, ElementsAre("a"));
 }
 
+TEST_F(SearchOfThree, BoundLayersOfTransformersAreDecidedTogether) {
+  const graph::Model model = graph::FromTextWithConstants(R"(<ir_version: 11,
+    opset_import: ["" : 23]>
+    g (float[B,S,8] x) => (float[B,S,8] z)
+    <float[8,8] q, float[8,8] k, float[8,8] v, float[8,8] o, float[8,16] g, float[8,16] u,
+     float[16,8] d>
+    { [q] xq = MatMul(x, q)  [k] xk = MatMul(x, k)  [v] xv = MatMul(x, v)
+      a = Attention<q_num_heads = 2, kv_num_heads = 2>(xq, xk, xv)  [o] xo = MatMul(a, o)
+      y = Add(x, xo)  [g] yg = MatMul(y, g)  [u] yu = MatMul(y, u)  s = Sigmoid(yg)
+      t = Mul(yg, s)  m = Mul(t, yu)  [d] yd = MatMul(m, d)  z = Add(y, yd) })");
+  Sensitivity sensitivity;
+  for (const char* node : {"q", "k", "v", "o", "g", "u", "d"}) {
+    sensitivity.layers.push_back({node, "MatMul", 1, {}, {}});
+  }
+  const auto groups = [&](const std::string& words) {
+    std::vector<std::vector<size_t>> layers;
+    for (const LayerGroup& group : GroupLayers(model, sensitivity, ParseBindings(words))) {
+      layers.push_back(group.layers);
+    }
+    return layers;
+  };
+  using Group = std::vector<size_t>;
+  EXPECT_EQ(groups("none").size(), 7);
+  EXPECT_THAT(groups("qkv"), ElementsAre(Group{0, 1, 2}, Group{3}, Group{4}, Group{5}, Group{6}));
+  EXPECT_THAT(groups("gate_up, qkv"), ElementsAre(Group{0, 1, 2}, Group{3}, Group{4, 5}, Group{6}));
+  EXPECT_EQ(BindingsText(ParseBindings("gate_up,qkv")), "qkv,gate_up");
+  EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [] { ParseBindings("qvk"); }),
+              HasSubstr("did you mean 'qkv'"));
+}
+
 }  // namespace
 }  // namespace bitpress::search

@@ -114,7 +114,7 @@ void RunSearch(const SearchOptions& options, SearchReport& report) {
   const std::string key = KeyOf(space, options);
   report.sensitivity =
       space.Measure(JournalBeside(options.output, options), key, measures_time, pool);
-  report.groups = search::GroupLayers(space.model(), report.sensitivity);
+  report.groups = search::GroupLayers(space.model(), report.sensitivity, options.bindings);
   std::vector<std::map<std::string, uint64_t>> stored;
   for (const plan::ResolvedPlan& part : space.parts()) {
     stored.push_back(search::StoredWeightBytes(space.model(), part, pool));
@@ -122,7 +122,9 @@ void RunSearch(const SearchOptions& options, SearchReport& report) {
   const search::CostModel costs(report.cost, space.model(), report.space, report.sensitivity,
                                 report.groups, std::move(stored),
                                 graph::StoredBytes(options.model));
-  Trials trials(space, options, report, own, key, pool);
+  // A choice has a number for each group.
+  const std::string trials_key = key + " bound " + search::BindingsText(options.bindings);
+  Trials trials(space, options, report, own, trials_key, pool);
   report.result = search::Search(costs, report.space, options.goals,
                                  [&](const auto& choice) { return trials.Measure(choice); });
   const search::Choice& choice = report.result.points[report.result.chosen].choice;
@@ -154,6 +156,7 @@ SearchReport Search(const SearchOptions& options) {
   SearchReport report;
   report.goals = options.goals;
   report.cost = CostOf(options);
+  report.bindings = options.bindings;
   WithContext(fmt::format("'{}'", options.model.string()), [&] { RunSearch(options, report); });
   plan_file.Write(plan::ToJson(report.plan));
   plan_file.Commit();
@@ -192,6 +195,7 @@ Json ToJson(const SearchReport& report) {
           {"target", target ? Json(target->Text()) : Json()},
           {"budget", budget ? Json(budget->Text()) : Json()},
           {"cost", search::CostName(report.cost)},
+          {"bind", search::BindingsText(report.bindings)},
           {"is_reached", report.result.is_reached},
           {"why_not", report.result.why_not},
           {"is_exact", report.result.is_exact},

@@ -27,7 +27,8 @@ struct SearchOptions : SpaceOptions {
   search::SearchGoals goals;
   // The cost of choices. Nothing: the cost that the budget names, or bits.
   std::optional<search::CostKind> cost;
-  size_t batch_size = 20;  // for the models that are measured
+  search::Bindings bindings;  // the layers of transformers that get one format
+  size_t batch_size = 20;     // for the models that are measured
   // The caller's own measure, for targets "metric" and "metric_drop". It measures the float model
   // first, then every other model. Its results are not kept for another run. May be empty.
   ModelMetric metric;
@@ -37,6 +38,7 @@ struct SearchReport {
   search::Space space;
   search::Sensitivity sensitivity;
   search::CostKind cost = search::CostKind::kBits;
+  search::Bindings bindings;
   std::vector<search::LayerGroup> groups;
   search::SearchGoals goals;
   search::SearchResult result;
