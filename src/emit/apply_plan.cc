@@ -9,6 +9,7 @@
 #include "base/version.h"
 #include "emit/dequantize_in_bodies.h"
 #include "emit/insert_quantizers.h"
+#include "emit/look_up_rows.h"
 #include "emit/quantize_dynamically.h"
 #include "emit/use_product_operators.h"
 #include "ops/quantizer_nodes.h"
@@ -163,6 +164,8 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
                          return report.native.num_nodes > 0;
                        }});
   }
+  passes.Run(model, {.name = "look-up-rows",
+                     .run = [](graph::Model& changed) { return LookUpRows(changed) > 0; }});
   if (options.form == IntegerForm::kQOperator) {
     passes.Run(model, {.name = "use-integer-operators", .run = [&](graph::Model& changed) {
                          report.integer = UseIntegerOperators(changed);

@@ -62,22 +62,23 @@ struct TransformReport {
 };
 
 // The passes of ApplyPlan, in their order.
-inline constexpr std::array<std::string_view, 10> kEmitPasses = {
+inline constexpr std::array<std::string_view, 11> kEmitPasses = {
     "raise-opset",
     "quantize-weights",
     "insert-quantizers",
-    "dequantize-in-bodies",    // if the model has bodies
-    "quantize-dynamically",    // if the plan has dynamic rows
-    "use-native-operators",    // Target::kOnnxRuntime
+    "dequantize-in-bodies",  // if the model has bodies
+    "quantize-dynamically",  // if the plan has dynamic rows
+    "use-native-operators",  // Target::kOnnxRuntime
+    "look-up-rows",
     "use-product-operators",   // Target::kBitpress
     "use-integer-operators",   // IntegerForm::kQOperator
     "add-portable-functions",  // ApplyOptions::is_portable
     "record-config"};          // metadata that say how the model was made
 
 // Runs those passes. A second run with the same plan changes nothing in the file. The plan no
-// longer fits the model after quantize-dynamically, nor after a target or form other than the
-// defaults. `pool` is used until the model is written and must live that long. Throws Error as the
-// passes do; the model is in an unspecified but valid state then.
+// longer fits the model after quantize-dynamically and look-up-rows, nor after a target or form
+// other than the defaults. `pool` is used until the model is written and must live that long.
+// Throws Error as the passes do; the model is in an unspecified but valid state then.
 TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolved,
                           const ApplyOptions& options, ThreadPool& pool,
                           const ProgressSink& progress = {});

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "emit/tied_tables.h"
 #include "formats/packed_tensor.h"
 #include "ops/compute_ops.h"
 #include "ops/quantizer_nodes.h"
@@ -36,6 +37,7 @@ class WeightQuantizer {
   WeightQuantizer(Model& model, const plan::ResolvedPlan& resolved, Storage storage,
                   ThreadPool& pool, const ProgressSink& sink, int64_t least_kernel)
       : model_(model),
+        resolved_(resolved),
         plan_(resolved.plan),
         index_(model),
         storage_(storage),
@@ -55,9 +57,15 @@ class WeightQuantizer {
     for (const TensorPlan& row : plan_.tensors) {
       if (IsWeightRow(row) && !IsDone(row)) rows.emplace_back(&row, IsReadElsewhere(row));
     }
-    store_.set_num_weights(rows.size());
+    if (storage_ == Storage::kPacked) tied_ = FindTiedTables(model_, resolved_);
+    store_.set_num_weights(rows.size() - tied_.size());
     PrepareIntegers();
+    // Tables come first, so that heads find what they read.
+    std::ranges::stable_partition(rows,
+                                  [&](const auto& row) { return !tied_.contains(row.first); });
     for (const auto& [row, has_copy] : rows) {
+      const auto tie = tied_.find(row);
+      if (tie != tied_.end() && Share(*row, *tie->second, has_copy)) continue;
       if (row->integer) {
         ReplaceInteger(*row, has_copy);
       } else {
@@ -254,6 +262,35 @@ class WeightQuantizer {
         *statistics);
   }
 
+  // Lets a head read the table that holds the same numbers. Returns whether that is packed.
+  bool Share(const TensorPlan& head, const TensorPlan& table, bool has_copy) {
+    const auto packed = std::ranges::find(
+        result_.packed, table.value,
+        [](const QuantizedWeights::Packed& one) { return one.statistics->value; });
+    if (packed == result_.packed.end()) return false;
+    const auto statistics = std::make_shared<weights::WeightStatistics>();
+    statistics->value = head.value;
+    statistics->format = head.format;
+    statistics->num_elements = NumElements(model_.Initializer(head.value).dims);
+    const graph::ValueInfo info = model_.InfoOf(head.value);
+    const std::string target = has_copy ? model_.FreshName(head.value + "_quantized") : head.value;
+    statistics->quantized = target;
+    if (!has_copy) MoveReadersAway(head, target);
+    const std::string& decoded = packed->statistics->quantized;
+    model_.InsertNode({target + "_transpose",
+                       "Transpose",
+                       "",
+                       {decoded},
+                       {target},
+                       {{"perm", std::vector<int64_t>{1, 0}}}},
+                      model_.NodeBehind(decoded));
+    model_.SetInfo(target, info);
+    Redirect(head, target, has_copy);
+    packed->statistics->tied = statistics;
+    result_.weights.push_back(statistics);
+    return true;
+  }
+
   void Replace(const TensorPlan& row, bool has_copy) {
     const std::string reader = ReaderOf(row);
     const auto given = weight_scales_.find(plan::ScaleKeyOf(row));
@@ -310,6 +347,7 @@ class WeightQuantizer {
   }
 
   Model& model_;
+  const plan::ResolvedPlan& resolved_;
   const QuantPlan& plan_;
   plan::NodeIndex index_;
   Storage storage_;
@@ -322,6 +360,7 @@ class WeightQuantizer {
   // The integer weights by the node that reads them, with their job.
   std::map<std::string, const TensorPlan*> weight_of_node_;
   std::map<const TensorPlan*, std::shared_ptr<const weights::IntegerWeight>> integers_;
+  std::map<const TensorPlan*, const TensorPlan*> tied_;  // heads by their rows -> tables
   int64_t opset_;
   ThreadPool& pool_;
   weights::WeightStore store_;

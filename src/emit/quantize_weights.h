@@ -82,6 +82,9 @@ class IntegerReaders {
 // Weights of three or four dimensions are packed from `least_kernel` elements on, others from
 // kLeastPackedElements on.
 //
+// A head whose matrix is the transpose of a table that the model looks rows up in (tied_tables.h)
+// reads the packed table through a Transpose, which ONNX Runtime folds when it loads the model.
+//
 // `pool` is used until the model is written and must live that long. Throws Error(kInvalidArgument)
 // if the plan does not fit (plan::CheckFits). Writing the model throws Error(kInvalidModel) naming
 // node, tensor and index of the first NaN or infinity.

@@ -6,7 +6,9 @@
 #include "base/error.h"
 #include "emit/integer_codes.h"
 #include "emit/matrix_products.h"
+#include "emit/tied_tables.h"
 #include "graph/clean_up.h"
+#include "weights/lookup_nodes.h"
 #include "weights/native_form.h"
 #include "weights/unpack_functions.h"
 
@@ -28,8 +30,13 @@ class Rewriter {
 
   NativeOperators Run(const QuantizedWeights& weights) {
     for (const QuantizedWeights::Packed& packed : weights.packed) {
-      const std::string why = WhyNot(packed);
-      if (why.empty()) {
+      const std::vector<Use> uses = model_.AllUses(packed.statistics->quantized);
+      const bool is_tied = std::ranges::any_of(
+          uses, [&](const Use& use) { return !ProductsBehindTranspose(model_, use).empty(); });
+      const std::string why = is_tied ? WhyNotTied(packed, uses) : WhyNot(packed);
+      if (why.empty() && is_tied) {
+        RewriteTied(packed, uses, weights.step);
+      } else if (why.empty()) {
         Rewrite(packed, weights.step);
       } else {
         result_.omissions.emplace_back(packed.statistics->quantized, why);
@@ -57,6 +64,78 @@ class Rewriter {
       if (!why.empty()) return why;
     }
     return uses.empty() ? "nothing reads it" : "";
+  }
+
+  // Returns why a table that is the head, too, has no native form that both can read.
+  std::string WhyNotTied(const QuantizedWeights::Packed& packed,
+                         const std::vector<Use>& uses) const {
+    if (!packed.native.why_not.empty()) return packed.native.why_not;
+    if (model_.IsOutput(packed.statistics->quantized)) return "it is an output";
+    weights::NativeWeight head = packed.native;
+    std::ranges::reverse(head.dims);
+    head.axis = 1 - head.axis;
+    for (const Use& use : uses) {
+      const std::vector<Node> products = ProductsBehindTranspose(model_, use);
+      if (products.empty()) {
+        const std::string why = IsStandardOp(use.node, "Gather")
+                                    ? WhyNotTable(use, packed.native)
+                                    : fmt::format("{} reads it", use.node.op_type());
+        if (!why.empty()) return why;
+      }
+      for (const Node& product : products) {
+        if (std::string why = WhyNotProduct({product, 1}, head); !why.empty()) return why;
+      }
+    }
+    return "";
+  }
+
+  // Returns whether the bytes of a product's weight are rows that a lookup can decode alone. Short
+  // last blocks are filled up in one form and not in the other.
+  bool CanShareBytes(const weights::NativeWeight& native) const {
+    return native.dims[1] % native.block_size == 0 &&
+           weights::WhyNoLookup(model_, TableOf(native)).empty();
+  }
+
+  // Returns what the bytes of a product's weight are to a lookup: rows of unsigned integers.
+  static weights::PackedWeight TableOf(const weights::NativeWeight& native) {
+    weights::PackedWeight table;
+    table.spec = formats::FindFormat(fmt::format("uint{}", native.bits));
+    table.shape = native.dims;
+    table.view = {native.dims[0], native.dims[1], 1};
+    table.integer = weights::PackedWeight::Integer{.block_size = native.block_size,
+                                                   .is_per_column = true,
+                                                   .zero_point = int64_t{1} << (native.bits - 1),
+                                                   .has_zero_points = native.has_zero_points};
+    return table;
+  }
+
+  // Lets products and lookups read the same initializers if they can. A GatherBlockQuantized would
+  // want them in other dimensions, and before ONNX Runtime 1.23 it takes no bytes.
+  void RewriteTied(const QuantizedWeights::Packed& packed, const std::vector<Use>& uses,
+                   const std::function<void()>& step) {
+    const weights::NativeForm form = packed.native.Form(/*is_matmul=*/true);
+    const weights::NativeForm table = packed.native.Form(/*is_matmul=*/false);
+    const bool is_shared = CanShareBytes(packed.native);
+    RemoveUnpack(packed.statistics->quantized);
+    const std::vector<std::string> parts = Store(packed, form, step);
+    std::vector<std::string> table_parts;
+    if (!is_shared) {
+      // The product's weight counts for the head then.
+      packed.statistics->tied->stored_bytes = packed.statistics->stored_bytes;
+      table_parts = Store(packed, table, [] {});
+    }
+    for (const Use& use : uses) {
+      const std::vector<Node> products = ProductsBehindTranspose(model_, use);
+      for (const Node& product : products) Replace(product, Product(product, form, parts));
+      if (!products.empty()) {
+        model_.RemoveNode(use.node);
+      } else if (is_shared) {
+        weights::ReplaceByLookup(model_, parts, TableOf(packed.native), use.node);
+      } else {
+        Replace(use.node, Lookup(use.node, table, table_parts));
+      }
+      result_.num_nodes += std::max<size_t>(products.size(), 1);
+    }
   }
 
   static std::string WhyNotTable(const Use& use, const weights::NativeWeight& native) {

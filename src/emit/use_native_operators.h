@@ -38,6 +38,9 @@ struct NativeOperators {
 //  - MatMul, or Gemm with alpha and beta 1, A not transposed, and a vector or nothing added: the
 //    blocks lie along the sums.
 //  - Gather from a table: the blocks lie along the rows.
+//  - a Transpose in front of such a MatMul, and Gather: a table that is the head, too. The product
+//    becomes a MatMulNBits, and the lookup reads the same bytes by a function of standard operators
+//    (weights/lookup_nodes.h).
 // Weights are written in the layout of their operator. Unpack functions without a user are removed.
 // REQUIRES: nothing between the two passes removed `weights` or their Unpack nodes.
 NativeOperators UseNativeOperators(graph::Model& model, const QuantizedWeights& weights,

@@ -9,6 +9,7 @@
 #include "emit/matrix_products.h"
 #include "emit/packed_convolutions.h"
 #include "emit/portable_functions.h"
+#include "emit/tied_tables.h"
 #include "formats/block_products.h"
 #include "graph/clean_up.h"
 #include "ops/quantizer_nodes.h"
@@ -46,6 +47,7 @@ class Rewriter {
     const std::string value = unpack.output(0);
     std::string why;
     for (const Use& use : model_.AllUses(value)) {
+      if (ReplaceTransposed(unpack, weight, use)) continue;
       const std::string why_not = WhyNot(use, weight);
       if (why_not.empty() && IsStandardOp(use.node, "Conv")) {
         ReplaceConvolution(model_, unpack, weight, use.node,
@@ -64,6 +66,22 @@ class Rewriter {
     } else {
       result_.omissions.emplace_back(value, why);
     }
+  }
+
+  // Replaces the products behind the Transpose of a table that is a head, too. Returns whether
+  // nothing else reads it.
+  bool ReplaceTransposed(const Node& unpack, const weights::PackedWeight& weight, const Use& use) {
+    const std::vector<Node> products = ProductsBehindTranspose(model_, use);
+    if (products.empty() || !weights::WhyNoPackedProduct(weight).empty() ||
+        weights::BlockedAxis(weight) != 1) {
+      return false;
+    }
+    for (const Node& product : products) {
+      Replace(unpack, weight, product);
+      ++result_.num_nodes;
+    }
+    model_.RemoveNode(use.node);
+    return true;
   }
 
   std::string WhyNot(const Use& use, const weights::PackedWeight& weight) const {

@@ -135,9 +135,13 @@ class Finder {
     std::vector<int64_t> vocabularies;
     for (const Source& source : trace_.sources) {
       if (!source.node || !source.node->op_type().starts_with("Gather")) continue;
-      const graph::ValueInfo table = model_.InfoOf(source.node->input(0));
-      const bool is_tall = table.shape.size() == 2 && table.shape[0].value > table.shape[1].value;
-      if (is_tall) vocabularies.push_back(table.shape[0].value);
+      std::vector<int64_t> dims = source.node->GetInts("shape");  // of a table in codes
+      if (dims.empty()) {
+        for (const graph::Dimension& dim : model_.InfoOf(source.node->input(0)).shape) {
+          dims.push_back(dim.value);
+        }
+      }
+      if (dims.size() == 2 && dims[0] > dims[1]) vocabularies.push_back(dims[0]);
     }
     for (const std::string& output : model_.OutputNames()) {
       for (const size_t i : LinearsOf(trace_.Of(output))) {

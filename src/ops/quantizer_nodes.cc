@@ -33,9 +33,10 @@ bool IsOperator(const std::optional<graph::Node>& node, std::string_view op_type
 }
 
 // Returns whether the value comes from a packed weight. Behind the Unpack node stand a Mul if the
-// weight has a scale, and a Cast if it is FLOAT16.
+// weight has a scale, a Cast if it is FLOAT16, and a Transpose if a table is the weight, too.
 bool IsUnpacked(const graph::Model& model, std::string_view value) {
   std::optional<graph::Node> producer = model.Producer(value);
+  if (IsOperator(producer, "Transpose")) producer = model.Producer(producer->input(0));
   if (IsOperator(producer, "Cast")) producer = model.Producer(producer->input(0));
   if (IsOperator(producer, "Mul") && model.IsInitializer(producer->input(1))) {
     producer = model.Producer(producer->input(0));
@@ -67,7 +68,7 @@ std::optional<std::string> QuantizedByStandardOperators(const graph::Model& mode
 
 bool ReadsCodes(const graph::Node& node) {
   if (node.domain() != "bitpress") return false;
-  constexpr std::string_view kPrefixes[] = {"Unpack_", "MatMul_", "Conv_", "ConvAdd_"};
+  constexpr std::string_view kPrefixes[] = {"Unpack_", "MatMul_", "Conv_", "ConvAdd_", "Gather_"};
   return std::ranges::any_of(
       kPrefixes, [&](std::string_view prefix) { return node.op_type().starts_with(prefix); });
 }

@@ -30,7 +30,7 @@ bool IsQuantizer(const graph::Node& node);
 bool IsUnpack(const graph::Node& node);
 
 // Returns whether the node is one of ours that reads a weight's codes: bitpress::Unpack_*, or a
-// product or convolution that computes from them.
+// product, convolution or lookup that computes from them.
 bool ReadsCodes(const graph::Node& node);
 
 // Returns whether we wrote this model with quantized weights. Only its metadata tells weights

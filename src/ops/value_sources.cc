@@ -125,8 +125,10 @@ class Tracer {
   // Returns whether the node looks up rows of a constant table by numbers that are known only at
   // run time.
   bool IsLookup(const Node& node) const {
+    if (!IsConstant(node, 0)) return false;
+    if (node.op_type().starts_with("Gather_") && ReadsCodes(node)) return true;
     const bool is_gather = node.op_type() == "Gather" || node.op_type() == "GatherBlockQuantized";
-    if (!is_gather || !IsConstant(node, 0) || IsConstant(node, 1)) return false;
+    if (!is_gather || IsConstant(node, 1)) return false;
     const graph::ValueInfo table = model_.InfoOf(node.input(0));
     const int64_t axis = node.GetInt(node.op_type() == "Gather" ? "axis" : "gather_axis", 0);
     return axis == 0 && (!table.has_shape || table.shape.size() >= 2);

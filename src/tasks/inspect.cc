@@ -45,6 +45,9 @@ std::map<std::string, std::vector<ops::LayerPlace>> PlacesOf(const graph::Model&
         const bool is_weight = producer ? roles.IsConstant(value) : model.IsInitializer(value);
         if (!is_weight) continue;
         add(value, *place);
+        // Constants in codes have the name of the weight.
+        constexpr std::string_view kSuffix = "_codes";
+        if (value.ends_with(kSuffix)) add(value.substr(0, value.size() - kSuffix.size()), *place);
         if (producer) to_visit.push_back(*producer);
       }
     }

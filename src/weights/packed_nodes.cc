@@ -3,7 +3,9 @@
 #include <vector>
 
 #include "weights/convolution_nodes.h"
+#include "weights/lookup_nodes.h"
 #include "weights/product_nodes.h"
+#include "weights/unpack_integers.h"
 
 namespace bitpress::weights {
 
@@ -11,6 +13,12 @@ using graph::Model;
 using graph::Node;
 
 PackedStorage StorageOf(const Model& model, const PackedWeight& weight) {
+  if (weight.integer) {
+    IntegerLayout layout{weight.view, weight.integer->block_size, weight.integer->is_per_column,
+                         weight.integer->zero_point};
+    if (weight.integer->has_zero_points) layout.zero_point = std::nullopt;
+    return StoragePackedInteger(weight.spec, weight.shape, layout);
+  }
   return StoragePacked(weight.spec, weight.shape, weight.view, model.OpsetImports().at(""));
 }
 
@@ -25,11 +33,33 @@ std::string WeightName(const Node& node) {
   return name;
 }
 
+namespace {
+
+// Returns the Unpack nodes of the weight with these parts.
+std::vector<Node> UnpackersOf(const Model& model, const std::vector<std::string>& parts) {
+  std::vector<Node> nodes;
+  for (const graph::Use& use : model.AllUses(parts.front())) {
+    const auto reader = PackedReaderOf(use.node);
+    if (!reader || reader->kind != PackedReader::Kind::kUnpack) continue;
+    bool is_same = use.node.num_inputs() == parts.size();
+    for (size_t i = 0; is_same && i < parts.size(); ++i) is_same = use.node.input(i) == parts[i];
+    if (is_same) nodes.push_back(use.node);
+  }
+  return nodes;
+}
+
+}  // namespace
+
 std::string WeightValues::ValueOf(const Node& node, const PackedStorage& storage) {
   const PackedReader reader = *PackedReaderOf(node);
   std::vector<std::string> parts;
   for (size_t i = reader.first_part; i < reader.parts_end; ++i) parts.push_back(node.input(i));
   auto [known, is_new] = values_.try_emplace(fmt::format("{}", fmt::join(parts, "\n")));
+  // Another node may have decoded it all along.
+  for (const Node& reader_of_first : is_new ? UnpackersOf(model_, parts) : std::vector<Node>()) {
+    known->second = reader_of_first.output(0);
+    is_new = false;
+  }
   if (is_new) {
     known->second = model_.FreshName(WeightName(node));
     model_.SetFunction(storage.function);
@@ -56,13 +86,16 @@ size_t ExpandPackedNodes(Model& model) {
   for (const auto& [node, kind] : nodes) {
     if (kind == PackedReader::Kind::kProduct) {
       ExpandProduct(model, node, weights);
+    } else if (kind == PackedReader::Kind::kLookup) {
+      ExpandLookup(model, node, weights);
     } else {
       ExpandConvolution(model, node, weights);
     }
   }
   for (const auto& [domain, name] : model.Functions()) {
     if (domain != "bitpress") continue;
-    for (const char* const prefix : {kProductPrefix, kConvolutionPrefix, kConvolutionAddPrefix}) {
+    for (const char* const prefix :
+         {kProductPrefix, kConvolutionPrefix, kConvolutionAddPrefix, kLookupPrefix}) {
       if (name.starts_with(prefix)) model.RemoveFunction(domain, name);
     }
   }

@@ -1,5 +1,5 @@
-// What nodes that compute with a packed weight have in common: matrix products (product_nodes.h)
-// and convolutions (convolution_nodes.h).
+// What nodes that compute with a packed weight have in common: matrix products (product_nodes.h),
+// convolutions (convolution_nodes.h) and lookups (lookup_nodes.h).
 #pragma once
 
 #include <map>

@@ -53,7 +53,7 @@ std::vector<StoredConstant> StoredConstants(const graph::Model& model) {
       const PackedReader reader = *PackedReaderOf(node);
       const bool is_unpack = reader.kind == PackedReader::Kind::kUnpack;
       // Several nodes may read a weight.
-      if (!is_unpack && parts.contains(node.input(reader.first_part))) continue;
+      if (parts.contains(node.input(reader.first_part))) continue;
       constants.push_back({is_unpack ? node.output(0) : WeightName(node), weight->spec.name,
                            weight->shape, 0, "", ""});
       add_parts(constants.back(), node, reader.first_part, reader.parts_end);

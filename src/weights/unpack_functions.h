@@ -37,6 +37,8 @@ inline constexpr const char* kPaddedSuffix = "_padded";
 // The beginning of the names of products with packed weights, which have the same ends. Those of
 // convolutions end with the format of their input.
 inline constexpr const char* kProductPrefix = "MatMul_";
+// The same of lookups in packed tables (lookup_nodes.h).
+inline constexpr const char* kLookupPrefix = "Gather_";
 inline constexpr const char* kConvolutionPrefix = "Conv_";
 inline constexpr const char* kConvolutionAddPrefix = "ConvAdd_";
 inline constexpr const char* kInputInfix = "_by_";
@@ -84,14 +86,15 @@ struct PackedWeight {
 };
 // How a node reads a packed weight.
 struct PackedReader {
-  enum class Kind { kUnpack, kProduct, kConvolution };
+  enum class Kind { kUnpack, kProduct, kConvolution, kLookup };
   Kind kind = Kind::kUnpack;
   std::string decoder;    // the format's name and what follows it in an Unpack node's name
   size_t first_part = 0;  // the parts are the inputs [first_part, parts_end)
   size_t parts_end = 0;
 };
 // Returns how a node reads a weight, as its name says: an Unpack node, a matrix product
-// (product_nodes.h) or a convolution (convolution_nodes.h). Nothing for other nodes.
+// (product_nodes.h), a convolution (convolution_nodes.h) or a lookup (lookup_nodes.h). Nothing for
+// other nodes.
 std::optional<PackedReader> PackedReaderOf(const graph::Node& node);
 // Returns the weight that a node decodes, or multiplies with; nothing if it is neither an Unpack
 // node nor one that computes with a packed weight. Throws Error(kInvalidModel) naming the node if

@@ -122,11 +122,12 @@ CodeReader ReaderOf(const FormatSpec& spec) {
   }
 }
 
-// Throws unless input `i` of the node is a constant of this type and these dimensions.
+// Throws unless input `i` of the node is a constant of this type and so many elements. Lookups
+// share parts with other operators, which have them in other dimensions.
 void CheckPart(const graph::Model& model, const graph::Node& node, size_t i,
                const PackedStorage::Initializer& expected) {
   const StoredPart found = PartOf(model, node.input(i));
-  if (found.type != expected.type || found.dims != expected.dims) {
+  if (found.type != expected.type || NumElements(found.dims) != NumElements(expected.dims)) {
     FailNotOurs(fmt::format("its {} are {} [{}], expected {} [{}]", expected.suffix,
                             DataTypeName(found.type), fmt::join(found.dims, ", "),
                             DataTypeName(expected.type), fmt::join(expected.dims, ", ")));
@@ -214,8 +215,10 @@ std::optional<PackedWeight> PackedIntegerOf(const graph::Model& model, const gra
     }
   }
   const size_t num_parts = is_asymmetric ? 3 : 2;
-  if (node.num_inputs() != num_parts) {
-    FailNotOurs(fmt::format("it has {} inputs, expected {}", node.num_inputs(), num_parts));
+  const PackedReader reader = *PackedReaderOf(node);
+  if (reader.first_part != 0 || reader.parts_end != num_parts) {
+    FailNotOurs(fmt::format("it has {} inputs, expected {}", node.num_inputs(),
+                            num_parts + node.num_inputs() - reader.parts_end));
   }
   IntegerLayout layout{.view = weight.view,
                        .block_size = integer.block_size,
@@ -226,8 +229,9 @@ std::optional<PackedWeight> PackedIntegerOf(const graph::Model& model, const gra
         fmt::format("attribute 'blocks' does not follow from block_size {}", integer.block_size));
   }
   CheckPart(model, node, 0, CodesInitializer("codes", *spec, weight.shape));
-  // If the dimensions are the same in both layouts, so are the scales.
-  layout.is_per_column = PartOf(model, node.input(1)).dims != layout.scale_dims();
+  // If there are as many in both layouts, the scales are the same.
+  layout.is_per_column =
+      NumElements(PartOf(model, node.input(1)).dims) != NumElements(layout.scale_dims());
   CheckPart(model, node, 1, {"scales", DataType::kFloat, layout.scale_dims()});
   if (is_asymmetric) {
     CheckPart(model, node, 2, CodesInitializer("zero_points", *spec, layout.scale_dims()));

@@ -129,6 +129,10 @@ void MeasureErrors(std::span<const float> x, std::span<const float> y, ThreadPoo
   statistics.mean_squared_error = x.empty() ? 0 : total.noise / static_cast<double>(x.size());
   statistics.sqnr_db = total.noise == 0 ? std::numeric_limits<double>::infinity()
                                         : 10 * std::log10(total.signal / total.noise);
+  if (statistics.tied) {
+    statistics.tied->mean_squared_error = statistics.mean_squared_error;
+    statistics.tied->sqnr_db = statistics.sqnr_db;
+  }
 }
 
 float ScaleOf(const formats::FormatSpec& spec, std::span<const float> values) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,6 +32,8 @@ struct WeightStatistics {
   // The errors of the quantized values, known once the model has been written.
   double mean_squared_error = 0;
   double sqnr_db = 0;  // +infinity without any error
+  // Those of a head that reads this table, too: it gets the same errors. May be null.
+  std::shared_ptr<WeightStatistics> tied = nullptr;
 };
 
 // Fills in the errors of quantized values y. The results are the same for any number of threads.

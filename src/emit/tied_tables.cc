@@ -1,0 +1,95 @@
+#include "emit/tied_tables.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "emit/integer_codes.h"
+
+namespace bitpress::emit {
+namespace {
+
+using plan::TensorPlan;
+
+bool IsReadBy(const TensorPlan& row, const char* op_type, int64_t input) {
+  return !row.uses.empty() && std::ranges::all_of(row.uses, [&](const plan::TensorUse& use) {
+    return use.op_type == op_type && use.input == input;
+  });
+}
+
+bool IsFloatMatrix(const graph::Model& model, const std::string& value) {
+  if (!model.IsInitializer(value) || model.IsDeferred(value)) return false;
+  const graph::InitializerView view = model.Initializer(value);
+  return view.type == DataType::kFloat && view.dims.size() == 2;
+}
+
+// Returns whether the head's treatment is the table's with the axes exchanged.
+bool IsTransposed(const TensorPlan& head, const TensorPlan& table) {
+  TensorPlan turned = head;
+  turned.value = table.value;
+  turned.uses = table.uses;
+  if (turned.axis) turned.axis = *turned.axis == 0 ? 1 : 0;
+  if (turned.integer) turned.integer->is_pair_safe = turned.integer->may_be_unsigned = false;
+  return turned == table && !head.flatten && !head.scaled;
+}
+
+bool HoldsTransposed(const graph::Model& model, const TensorPlan& head, const TensorPlan& table) {
+  const graph::InitializerView a = model.Initializer(head.value);
+  const graph::InitializerView b = model.Initializer(table.value);
+  const auto rows = static_cast<size_t>(b.dims[0]), columns = static_cast<size_t>(b.dims[1]);
+  if (a.dims[0] != b.dims[1] || a.dims[1] != b.dims[0]) return false;
+  // Bits are compared in tiles that fit the cache. Data of a file need not be aligned.
+  constexpr size_t kTile = 64;
+  const auto bits = [](const graph::InitializerView& view, size_t i) {
+    uint32_t number = 0;
+    std::memcpy(&number, view.bytes.data() + i * sizeof(number), sizeof(number));
+    return number;
+  };
+  for (size_t row = 0; row < rows; row += kTile) {
+    for (size_t column = 0; column < columns; column += kTile) {
+      for (size_t i = row; i < std::min(rows, row + kTile); ++i) {
+        for (size_t k = column; k < std::min(columns, column + kTile); ++k) {
+          if (bits(a, k * rows + i) != bits(b, i * columns + k)) return false;
+        }
+      }
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+std::map<const TensorPlan*, const TensorPlan*> FindTiedTables(const graph::Model& model,
+                                                              const plan::ResolvedPlan& resolved) {
+  std::map<const TensorPlan*, const TensorPlan*> tied;
+  const auto is_candidate = [&](const TensorPlan& row) {
+    return row.is_quantized() && row.role == plan::Role::kWeight &&
+           IsFloatMatrix(model, row.value) &&
+           !resolved.weight_scales.contains(plan::ScaleKeyOf(row));
+  };
+  for (const TensorPlan& table : resolved.plan.tensors) {
+    if (!IsReadBy(table, "Gather", 0) || !is_candidate(table)) continue;
+    for (const TensorPlan& head : resolved.plan.tensors) {
+      if (IsReadBy(head, "MatMul", 1) && is_candidate(head) && !tied.contains(&head) &&
+          IsTransposed(head, table) && HoldsTransposed(model, head, table)) {
+        tied.emplace(&head, &table);
+      }
+    }
+  }
+  return tied;
+}
+
+std::vector<graph::Node> ProductsBehindTranspose(const graph::Model& model, const graph::Use& use) {
+  const graph::Node& transpose = use.node;
+  std::vector<graph::Node> products;
+  if (!IsStandardOp(transpose, "Transpose") || model.IsOutput(transpose.output(0)) ||
+      transpose.GetInts("perm") != std::vector<int64_t>{1, 0}) {
+    return products;
+  }
+  for (const graph::Use& reader : model.AllUses(transpose.output(0))) {
+    if (!IsStandardOp(reader.node, "MatMul") || reader.input_index != 1) return {};
+    products.push_back(reader.node);
+  }
+  return products;
+}
+
+}  // namespace bitpress::emit
