@@ -54,7 +54,13 @@ struct Block {
 
 class Finder {
  public:
-  explicit Finder(const graph::Model& model) : model_(model), trace_(TraceSources(model)) {}
+  explicit Finder(const graph::Model& model) : model_(model), trace_(TraceSources(model)) {
+    for (size_t i = 0; i < trace_.sources.size(); ++i) {
+      const bool is_stream = At(i).kind == SourceKind::kStream;
+      const bool is_linear = At(i).kind == SourceKind::kLinear;
+      streams_.push_back(is_stream ? i : is_linear ? StreamOf(At(i).data) : 0);
+    }
+  }
 
   std::map<std::string, Place, std::less<>> Run() {
     for (size_t i = 0; i < trace_.sources.size(); ++i) {
@@ -146,7 +152,7 @@ class Finder {
     for (const std::string& output : model_.OutputNames()) {
       for (const size_t i : LinearsOf(trace_.Of(output))) {
         if (roles_.contains(i) || trace_.merged.contains(i)) continue;
-        if (IsVocabulary(NumOutputs(*At(i).node), NumInputs(*At(i).node), vocabularies)) {
+        if (IsVocabulary(NumOutputs(*At(i).node, output), NumInputs(*At(i).node), vocabularies)) {
           roles_[i] = {LayerRole::kLmHead, {}, {}};
         }
       }
@@ -166,7 +172,11 @@ class Finder {
         vocabularies, [&](int64_t rows) { return std::abs(num_outputs - rows) <= rows / 16; });
   }
 
-  int64_t NumOutputs(const Node& node) const { return LastDimension(node.output(0)); }
+  // Nobody may have described the output of an operator that others do not know, but the model's.
+  int64_t NumOutputs(const Node& node, const std::string& model_output) const {
+    const int64_t count = LastDimension(node.output(0));
+    return count < 0 ? LastDimension(model_output) : count;
+  }
   int64_t NumInputs(const Node& node) const {
     const std::optional<LinearInputs> inputs = LinearInputsOf(node);
     return inputs ? LastDimension(node.input(inputs->data)) : -1;
@@ -223,14 +233,10 @@ class Finder {
     blocks_.push_back(std::move(block));
   }
 
-  // Returns the latest state of the stream that the sources read, through other layers.
+  // Returns the latest state of the stream that the sources are or read, through other layers.
   size_t StreamOf(const SourceSet& sources) const {
     size_t latest = 0;
-    for (const size_t i : sources) {
-      const bool is_linear = At(i).kind == SourceKind::kLinear;
-      if (At(i).kind == SourceKind::kStream) latest = std::max(latest, i);
-      if (is_linear) latest = std::max(latest, StreamOf(At(i).data));
-    }
+    for (const size_t i : sources) latest = std::max(latest, streams_[i]);
     return latest;
   }
 
@@ -294,7 +300,8 @@ class Finder {
 
   const graph::Model& model_;
   const SourceTrace trace_;
-  std::map<size_t, Place> roles_;        // by source
+  std::vector<size_t> streams_;    // of each source: the state of the stream that it reads, or is
+  std::map<size_t, Place> roles_;  // by source
   std::map<size_t, size_t> attentions_;  // source -> its index in blocks_
   std::vector<Block> blocks_;
   std::vector<Node> graphs_;  // a node of each

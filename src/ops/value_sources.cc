@@ -19,9 +19,13 @@ bool IsOneOf(std::string_view word, std::span<const std::string_view> words) {
 
 // The attention operators with queries, keys and values as inputs 0 to 2. Without keys, queries
 // hold all three.
-constexpr std::array<std::string_view, 6> kAttentions{
-    "Attention",      "GroupQueryAttention", "MultiHeadAttention",
-    "PagedAttention", "SparseAttention",     "PackedMultiHeadAttention"};
+constexpr std::array<std::string_view, 7> kAttentions{"Attention",
+                                                      "GroupQueryAttention",
+                                                      "MultiHeadAttention",
+                                                      "PagedAttention",
+                                                      "SparseAttention",
+                                                      "PackedMultiHeadAttention",
+                                                      "DecoderMaskedMultiHeadAttention"};
 
 // com.microsoft's Attention holds the matrix of the projection itself.
 bool HoldsProjection(const Node& node) {
@@ -84,6 +88,7 @@ class Tracer {
   }
 
   void Visit(const Node& node) {
+    if (node.num_outputs() == 0) return;
     if (IsOfConstants(node)) {
       for (size_t i = 0; i < node.num_outputs(); ++i) trace_.constants.insert(node.output(i));
       return;

@@ -18,6 +18,7 @@ using graph::Node;
 
 constexpr const char* kDomain = "bitpress";
 constexpr const char* kRowPrefix = "row_";
+constexpr int64_t kFirstAllowZeroOpset = 14;  // of Reshape
 
 // Returns the storage of a table of one row that lies as the rows of `weight`; nothing if these
 // share bytes or scales.
@@ -77,7 +78,8 @@ bool IsPlane(const PackedStorage::Initializer& part) {
 }
 
 graph::FunctionSpec FunctionOf(const PackedStorage& row, const std::string& name,
-                               const std::vector<std::pair<std::string, Attribute>>& attributes) {
+                               const std::vector<std::pair<std::string, Attribute>>& attributes,
+                               int64_t opset) {
   graph::FunctionSpec function;
   function.domain = kDomain;
   function.name = name;
@@ -107,7 +109,10 @@ graph::FunctionSpec FunctionOf(const PackedStorage& row, const std::string& name
       "Concat",
       {body.Add("Shape", {"indices"}, "shape_of_indices"), body.IntsAttribute("row_length")},
       "shape_of_rows", {{"axis", int64_t{0}}});
-  body.Add("Reshape", {"weight", shape}, "rows");
+  // A dimension of 0 is none that is copied: there may be no indices.
+  UnpackBody::Attributes allow_zero;
+  if (opset >= kFirstAllowZeroOpset) allow_zero.emplace_back("allowzero", int64_t{1});
+  body.Add("Reshape", {"weight", shape}, "rows", allow_zero);
   return function;
 }
 
@@ -133,7 +138,7 @@ void ReplaceByLookup(Model& model, const std::vector<std::string>& parts,
                           std::vector<int64_t>{num_rows, NumElements(scales->dims), 1});
   const std::string op_type = kLookupPrefix + DecoderOf(whole);
   if (!model.HasFunction(kDomain, op_type)) {
-    model.SetFunction(FunctionOf(row, op_type, attributes));
+    model.SetFunction(FunctionOf(row, op_type, attributes, model.OpsetImports().at("")));
   }
   graph::NodeSpec spec{gather.name(), op_type, kDomain, parts, {gather.output(0)}, attributes};
   spec.inputs.push_back(gather.input(1));

@@ -1,0 +1,107 @@
+"""A head that multiplies with the table of the lookup reads the same codes; lookups decode only the rows they take."""
+
+from collections import Counter
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+ROWS, COLUMNS = 2000, 128
+
+
+def model(form, rng):
+    """A lookup, a layer and a head: behind a Transpose, as a copy, or of other numbers."""
+    table = rng.standard_normal((ROWS, COLUMNS)).astype(np.float32)
+    constants = {"table": table, "weight": rng.standard_normal((COLUMNS, COLUMNS)).astype(np.float32) / 10}
+    node = helper.make_node
+    nodes = [node("Gather", ["table", "ids"], ["rows"], "lookup"), node("MatMul", ["rows", "weight"], ["a"], "layer"),
+             node("Tanh", ["a"], ["b"], "tanh")]
+    if form == "transpose":
+        nodes.append(node("Transpose", ["table"], ["head"], "turn", perm=[1, 0]))
+    else:
+        constants["head"] = np.ascontiguousarray(table.T) * (1 if form == "copy" else 2)
+    nodes.append(node("MatMul", ["b", "head"], ["y"], "head"))
+    graph = helper.make_graph(nodes, "tied", [helper.make_tensor_value_info("ids", TensorProto.INT64, ["N", "S"])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", "S", ROWS])],
+                              [numpy_helper.from_array(array, name) for name, array in constants.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def source_of(form, folder):
+    path = folder / f"{form}.onnx"
+    onnx.save(model(form, np.random.default_rng(5)), path)
+    return path
+
+
+def run(path):
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    ids = np.random.default_rng(1).integers(-ROWS, ROWS, (3, 7))
+    return [session.run(None, {"ids": some})[0] for some in (ids, ids[:1, :1], ids[:0], ids[:, :0])]
+
+
+def operators(path):
+    return Counter(node.op_type for node in onnx.load(path).graph.node)
+
+
+@pytest.mark.parametrize("settings, target", [
+    (["--config", "MX6", "--activations", "none", "--set", "embeddings=mx6"], "portable"),
+    (["--config", "MX6", "--activations", "none", "--set", "embeddings=mx6"], "bitpress"),
+    (["--config", "MX9", "--activations", "none", "--set", "embeddings=mx9"], "portable"),
+    (["--config", "MXFP4E2M1", "--activations", "none", "--set", "embeddings=mxfp4_e2m1"], "bitpress"),
+    (["--config", "MXFP6E2M3", "--activations", "none", "--set", "embeddings=mxfp6_e2m3"], "portable"),
+    (["--config", "MXINT8", "--activations", "none", "--set", "embeddings=mxint8"], "portable"),
+    (["--config", "BFP16", "--activations", "none", "--set", "embeddings=bfp16"], "portable"),
+    (["--config", "MXFP8E4M3", "--activations", "none", "--set", "embeddings=mxfp8_e4m3"], "portable"),
+    (["--config", "INT4_WEIGHTS", "--set", "embeddings=uint4"], "portable"),
+    (["--config", "INT4_WEIGHTS", "--set", "embeddings=uint4", "--set", "weight_symmetric=true"], "portable"),
+    (["--config", "INT4_WEIGHTS", "--set", "embeddings=uint4", "--accuracy-level", "1"], "onnxruntime"),
+    (["--config", "INT8_WEIGHTS", "--set", "weight_granularity=per_axis"], "portable"),
+    (["--config", "INT8_WEIGHTS"], "portable"),
+])
+@pytest.mark.parametrize("form", ["transpose", "copy"])
+def test_heads_read_the_codes_of_the_table(form, settings, target, tmp_path, bitpress):
+    source = source_of(form, tmp_path)
+    shared, simulated = tmp_path / "shared.onnx", tmp_path / "simulated.onnx"
+    bitpress.ok("quantize", source, "-o", shared, *settings, "--target", target)
+    onnx.checker.check_model(shared, full_check=True)
+    lists = [line for line in bitpress.ok("inspect", shared, "--tensors").splitlines() if f"{ROWS}, {COLUMNS}" in line]
+    assert len(lists) == 1 and lists[0].strip().startswith("table ") and "FLOAT" not in lists[0]
+    assert f"{COLUMNS}, {ROWS}" not in bitpress.ok("inspect", shared, "--tensors")
+    plain = [word for word in settings if not word.startswith("--accuracy") and word != "1"]
+    bitpress.ok("quantize", source, "-o", simulated, *plain, "--storage", "simulated")
+    for found, wanted in zip(run(shared), run(simulated)):
+        assert found.shape == wanted.shape
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-5 * 40)
+    unpacked = tmp_path / "unpacked.onnx"
+    bitpress.ok("unpack", shared, "-o", unpacked)
+    assert not any(name.startswith("Gather_") for name in operators(unpacked))
+    for found, wanted in zip(run(unpacked), run(simulated)):
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-5 * 40)
+
+
+def test_heads_of_other_numbers_have_codes_of_their_own(tmp_path, bitpress):
+    source = source_of("other", tmp_path)
+    bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", "MX6", "--activations", "none", "--set", "embeddings=mx6")
+    found = operators(tmp_path / "q.onnx")
+    assert found["Gather_mx6"] == 1 and found["Unpack_mx6"] == 2 and found["Transpose"] == 0
+
+
+def test_learned_heads_have_codes_of_their_own(tmp_path, bitpress):
+    source = source_of("transpose", tmp_path)
+    (tmp_path / "data").mkdir()
+    for i in range(4):
+        np.save(tmp_path / "data" / f"{i}.npy", np.random.default_rng(i).integers(0, ROWS, (1, 16)))
+    bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", "MX4", "--activations", "none", "--set",
+                "embeddings=mx4", "--finetune", "gptq", "--data", tmp_path / "data")
+    found = operators(tmp_path / "q.onnx")
+    assert found["Gather_mx4"] == 1 and found["Unpack_mx4"] == 2
+
+
+def test_rules_name_lookups_and_heads(tmp_path, bitpress):
+    source = source_of("transpose", tmp_path)
+    text = bitpress.ok("plan", source, "--config", "MX6", "--activations", "none", "--rule", "roles=lm_head: weights=mx9",
+                       "--rule", "roles=embedding: embeddings=mx9")
+    rows = [line for line in text.splitlines() if '"role":"weight"' in line and '"format":"mx9"' in line]
+    assert len(rows) == 2 and '"role":"embedding"' in rows[0] and '"role":"lm_head"' in rows[1]
