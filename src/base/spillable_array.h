@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "base/check.h"
@@ -32,6 +33,7 @@ class SpillableArray {
   const T* data() const {
     return heap_.empty() ? reinterpret_cast<const T*>(file_.data()) : heap_.data();
   }
+  std::span<const T> view() const { return {data(), size_}; }
   T* begin() { return data(); }
   T* end() { return data() + size_; }
   const T* begin() const { return data(); }

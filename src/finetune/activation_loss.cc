@@ -138,6 +138,7 @@ class KeptLoss {
 void LayerTuner::LearnBehindActivation(Freedom freedom) {
   const MomentRows& kept = moments_.kept;
   if (!layer_.activation || kept.count == 0) return;
+  PrepareCross();
   // The fewer positions are kept for each weight, the more the loss over all positions counts.
   const double columns = static_cast<double>(layer_.columns);
   const double of_form = columns / (columns + static_cast<double>(kept.count));

@@ -209,10 +209,12 @@ rewrite::SmoothReport ScaleChannels(graph::Model& model, const plan::QuantPlan& 
     return rewrite::Smooth(model, {}, smooth);
   }
   for (const std::span<const LinearLayer> group : GroupLayers(first_readers, options)) {
-    std::vector<LayerMoments> moments = GatherMoments(model, model, group, source, options);
+    std::vector<std::shared_ptr<LayerMoments>> moments =
+        GatherMoments(model, model, group, source, options);
     for (size_t i = 0; i < group.size(); ++i) {
       const Readers& readers = activations[num_done++];
-      std::vector<double> factors = FactorSearch(model, plan, pool).Find(readers, moments[i]);
+      std::vector<double> factors = FactorSearch(model, plan, pool).Find(readers, *moments[i]);
+      moments[i].reset();
       if (!factors.empty()) smooth.factors->emplace(readers.value, std::move(factors));
     }
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -97,16 +98,16 @@ class Finetuner {
     for (size_t i = 0; i < passes.size(); ++i) {
       GatherOptions gather = options_.gather;
       if (passes.size() > 1) gather.stage += fmt::format(", pass {} of {}", i + 1, passes.size());
-      std::vector<LayerMoments> moments =
+      std::vector<std::shared_ptr<LayerMoments>> moments =
           GatherMoments(float_model, quantized, passes[i], source_, gather);
       for (size_t k = 0; k < passes[i].size(); ++k) {
         if (const std::string& bias = passes[i][k].fixed_bias; !bias.empty()) {
           const std::vector<float> values = FloatsOf(float_model_, bias);
-          SubtractBias(passes[i][k], values, moments[k].learned);
-          SubtractBias(passes[i][k], values, moments[k].held_back);
+          SubtractBias(passes[i][k], values, moments[k]->learned);
+          SubtractBias(passes[i][k], values, moments[k]->held_back);
         }
         LearnedLayer learned = Tune(passes[i][k], moments[k]);
-        moments[k] = {};  // as much memory less
+        moments[k].reset();  // as much memory less
         journal.Add(learned);
         Take(passes[i][k], std::move(learned));
       }
@@ -246,7 +247,7 @@ class Finetuner {
     return model;
   }
 
-  LearnedLayer Tune(const LinearLayer& layer, LayerMoments& moments) {
+  LearnedLayer Tune(const LinearLayer& layer, const std::shared_ptr<LayerMoments>& moments) {
     const std::vector<float> weights = FloatsOf(float_model_, layer.weight);
     const std::vector<float> bias = FloatBiasOf(layer);
     const auto dims = float_model_.Initializer(layer.weight).dims;
@@ -256,8 +257,9 @@ class Finetuner {
                        .dims = {dims.begin(), dims.end()},
                        .operators = plan_.operators,
                        .pairs = pair_rules_.For(*layer.row),
-                       .passes = options_.passes},
-                      moments, options_.tuner, pool_);
+                       .passes = options_.passes,
+                       .are_moments_shared = moments.use_count() > 1},
+                      *moments, options_.tuner, pool_);
   }
 
   Model& model_;

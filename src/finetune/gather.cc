@@ -23,6 +23,10 @@
 namespace bitpress::finetune {
 namespace {
 
+// The indices of the values that one reading of a layer multiplies and gives. Nothing: the output
+// is not observed.
+using ReadingValues = std::pair<size_t, std::optional<size_t>>;
+
 // A value of one sample, as floats.
 struct Activation {
   std::vector<int64_t> dims;
@@ -39,6 +43,7 @@ struct LayerOptions {
     learned.num_positions = options.num_positions;
     learned.seed = options.seed;
     if (layer.activation) learned.num_kept = options.num_kept;
+    learned.observes_outputs = layer.float_input < 0 || learned.num_kept > 0;
     if (options.hold_back_every == 0) return;
     held_back = learned;
     held_back->num_kept /= 2;
@@ -48,24 +53,40 @@ struct LayerOptions {
   }
 };
 
+// Returns the index of the first layer whose moments are those of layers[i] too: i itself, unless
+// both need the moments of one input and nothing else.
+size_t FirstWithMomentsOf(std::span<const LinearLayer> layers, size_t i,
+                          const GatherOptions& options) {
+  const auto shares = [&](const LinearLayer& layer) {
+    return !LayerOptions(layer, options).learned.observes_outputs;
+  };
+  if (!shares(layers[i])) return i;
+  const auto found = std::ranges::find_if(layers.first(i), [&](const LinearLayer& layer) {
+    return layer.float_input == layers[i].float_input && shares(layer);
+  });
+  return static_cast<size_t>(found - layers.begin());
+}
+
 // The memory that the moments of some layers and learning from them take. Layers learn one after
 // another, and each releases its moments.
 class PassMemory {
  public:
   explicit PassMemory(const GatherOptions& options) : options_(options) {}
 
-  // Returns the most bytes that are used at a time if one more layer is added.
-  uint64_t MostWith(const LinearLayer& layer, uint64_t moments) const {
-    return std::max(moments_ + moments, LearningWith(layer, moments));
+  // Returns the most bytes that are used at a time if one more layer is added. `is_new`: its
+  // moments are not those of a layer before it.
+  uint64_t MostWith(const LinearLayer& layer, uint64_t moments, bool is_new) const {
+    return std::max(moments_ + (is_new ? moments : 0), LearningWith(layer, moments, is_new));
   }
-  void Add(const LinearLayer& layer, uint64_t moments) {
-    learning_ = LearningWith(layer, moments);
-    moments_ += moments;
+  void Add(const LinearLayer& layer, uint64_t moments, bool is_new) {
+    learning_ = LearningWith(layer, moments, is_new);
+    if (is_new) moments_ += moments;
   }
 
  private:
-  uint64_t LearningWith(const LinearLayer& layer, uint64_t moments) const {
-    return moments + std::max(learning_, options_.is_for_tuner ? TunerBytes(layer) : 0);
+  uint64_t LearningWith(const LinearLayer& layer, uint64_t moments, bool is_new) const {
+    const uint64_t tuner = options_.is_for_tuner ? TunerBytes(layer) : 0;
+    return is_new ? moments + std::max(learning_, tuner) : std::max(learning_, moments + tuner);
   }
 
   const GatherOptions& options_;
@@ -83,13 +104,15 @@ class PairSink : public runtime::ObserverSink {
         activations_(num_inputs + num_outputs),
         pairs_of_(num_inputs + num_outputs) {}
 
-  // Adds a layer. `values` has the input and the output of each of its readings.
-  void AddLayer(std::span<const std::pair<size_t, size_t>> values, const LinearLayer& layer,
+  // Adds a layer. `values` has the input and the output of each of its readings. Outputs that are
+  // not observed are nothing.
+  void AddLayer(std::span<const ReadingValues> values, const LinearLayer& layer,
                 const LayerOptions& options) {
     for (const auto& [input, output] : values) {
       pairs_of_[input].push_back(pairs_.size());
-      pairs_of_[num_inputs_ + output].push_back(pairs_.size());
-      pairs_.push_back({input, num_inputs_ + output, layers_.size()});
+      if (output) pairs_of_[num_inputs_ + *output].push_back(pairs_.size());
+      pairs_.push_back({input, output ? std::optional(num_inputs_ + *output) : std::nullopt,
+                        layers_.size()});
     }
     layers_.push_back({MomentAccumulator(layer, options.learned), std::nullopt});
     if (options.held_back) layers_.back().held_back.emplace(layer, *options.held_back);
@@ -121,7 +144,7 @@ class PairSink : public runtime::ObserverSink {
     for (const size_t index : pairs_of_[id]) AddIfComplete(pairs_[index], run_parallel);
     for (const size_t index : pairs_of_[id]) {
       Release(pairs_[index].input);
-      Release(pairs_[index].output);
+      if (pairs_[index].output) Release(*pairs_[index].output);
     }
   }
 
@@ -145,19 +168,21 @@ class PairSink : public runtime::ObserverSink {
   };
   struct Pair {
     size_t input;
-    size_t output;
+    std::optional<size_t> output;  // nothing: the moments have no outputs
     size_t layer;
     bool is_added = false;  // the moments contain this sample's pair
   };
 
   void AddIfComplete(Pair& pair, const runtime::ParallelTasks& run_parallel) {
     const Activation& input = activations_[pair.input];
-    const Activation& output = activations_[pair.output];
-    if (pair.is_added || !input.is_there || !output.is_there) return;
+    const Activation* const output = pair.output ? &activations_[*pair.output] : nullptr;
+    if (pair.is_added || !input.is_there || (output != nullptr && !output->is_there)) return;
     Observed& layer = layers_[pair.layer];
     const auto add = [&](MomentAccumulator& moments, PositionPart part) {
-      moments.Add(input.dims, input.values.data(), output.dims, output.values.data(), run_parallel,
-                  part);
+      moments.Add(input.dims, input.values.data(),
+                  output != nullptr ? std::span<const int64_t>(output->dims)
+                                    : std::span<const int64_t>(),
+                  output != nullptr ? output->values.data() : nullptr, run_parallel, part);
     };
     if (split_ == Split::kPositions) {
       add(layer.learned, PositionPart::kFirstHalf);
@@ -244,15 +269,17 @@ std::vector<LayerOptions> OptionsOf(std::span<const LinearLayer> layers,
                                     const GatherOptions& options) {
   std::vector<LayerOptions> of_layers;
   PassMemory memory(options);
-  for (const LinearLayer& layer : layers) {
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const LinearLayer& layer = layers[i];
+    const bool is_new = FirstWithMomentsOf(layers, i, options) == i;
     LayerOptions& of_layer = of_layers.emplace_back(layer, options);
     uint64_t num_bytes = of_layer.NumBytes(layer);
-    if (options.is_spilled && memory.MostWith(layer, num_bytes) > options.memory_limit) {
+    if (options.is_spilled && memory.MostWith(layer, num_bytes, is_new) > options.memory_limit) {
       of_layer.learned.is_spilled = true;
       if (of_layer.held_back) of_layer.held_back->is_spilled = true;
       num_bytes = 0;
     }
-    memory.Add(layer, num_bytes);
+    memory.Add(layer, num_bytes, is_new);
   }
   return of_layers;
 }
@@ -289,39 +316,53 @@ std::vector<std::span<const LinearLayer>> GroupLayers(std::span<const LinearLaye
   std::optional<PassMemory> memory(options);
   for (size_t i = 0; i < layers.size(); ++i) {
     const uint64_t num_bytes = LayerOptions(layers[i], options).NumBytes(layers[i]);
-    if (i > begin && memory->MostWith(layers[i], num_bytes) > options.memory_limit) {
+    const auto is_new = [&] {
+      return FirstWithMomentsOf(layers.subspan(begin), i - begin, options) == i - begin;
+    };
+    if (i > begin && memory->MostWith(layers[i], num_bytes, is_new()) > options.memory_limit) {
       groups.push_back(layers.subspan(begin, i - begin));
       begin = i;
       memory.emplace(options);
     }
-    memory->Add(layers[i], num_bytes);
+    memory->Add(layers[i], num_bytes, is_new());
   }
   if (begin < layers.size()) groups.push_back(layers.subspan(begin));
   return groups;
 }
 
-std::vector<LayerMoments> GatherMoments(const graph::Model& float_model,
-                                        const graph::Model& quantized_model,
-                                        std::span<const LinearLayer> layers, data::Source& source,
-                                        const GatherOptions& options) {
+std::vector<std::shared_ptr<LayerMoments>> GatherMoments(const graph::Model& float_model,
+                                                         const graph::Model& quantized_model,
+                                                         std::span<const LinearLayer> layers,
+                                                         data::Source& source,
+                                                         const GatherOptions& options) {
   const plan::NodeIndex quantized_nodes(quantized_model);
+  const std::vector<LayerOptions> of_layers = OptionsOf(layers, options);
+  std::vector<size_t> first_of;  // index of the layer that has the moments of each layer
+  for (size_t i = 0; i < layers.size(); ++i) {
+    first_of.push_back(FirstWithMomentsOf(layers, i, options));
+  }
   std::vector<std::string> outputs;
   std::vector<std::string> inputs;
   // The indices of the input and the output of each reading, for each layer.
-  std::vector<std::vector<std::pair<size_t, size_t>>> values_of_layer;
-  for (const LinearLayer& layer : layers) {
+  std::vector<std::vector<ReadingValues>> values_of_layer;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const LinearLayer& layer = layers[i];
     auto& values = values_of_layer.emplace_back();
+    if (first_of[i] != i) continue;
     for (const Reading& reading : layer.readings) {
       const graph::Node node = quantized_nodes.Find(
           {reading.node, layer.op_type, static_cast<int64_t>(reading.data_input)});
       const std::string& input =
           reading.states.empty() ? node.input(reading.data_input) : reading.states;
-      values.emplace_back(IndexOf(input, inputs), IndexOf(reading.output, outputs));
+      values.emplace_back(IndexOf(input, inputs), std::nullopt);
+      if (of_layers[i].learned.observes_outputs) {
+        values.back().second = IndexOf(reading.output, outputs);
+      }
     }
   }
   PairSink sink(inputs.size(), outputs.size(), options);
-  const std::vector<LayerOptions> of_layers = OptionsOf(layers, options);
   for (size_t i = 0; i < layers.size(); ++i) {
+    if (first_of[i] != i) continue;
     try {
       sink.AddLayer(values_of_layer[i], layers[i], of_layers[i]);
     } catch (const Error& error) {  // of a temporary file: no other error is possible here
@@ -350,8 +391,15 @@ std::vector<LayerMoments> GatherMoments(const graph::Model& float_model,
   if (counts.num_samples == 0) {
     Fail(ErrorCode::kInvalidArgument, "there are no samples to fine-tune with");
   }
-  std::vector<LayerMoments> moments;
-  for (size_t i = 0; i < layers.size(); ++i) moments.push_back(sink.Finish(i));
+  std::vector<std::shared_ptr<LayerMoments>> moments;
+  size_t num_finished = 0;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (first_of[i] != i) {
+      moments.push_back(moments[first_of[i]]);
+    } else {
+      moments.push_back(std::make_shared<LayerMoments>(sink.Finish(num_finished++)));
+    }
+  }
   return moments;
 }
 

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -69,7 +70,8 @@ struct LayerMoments {
 std::vector<std::span<const LinearLayer>> GroupLayers(std::span<const LinearLayer> layers,
                                                       const GatherOptions& options);
 
-// Returns the moments of each layer. A layer's outputs are those of the float model. Its inputs are
+// Returns the moments of each layer. Layers that read one float activation (LinearLayer::
+// float_input) share them, and they have no outputs. A layer's outputs are those of the float model. Its inputs are
 // those of the float model after the layer's quantizer. So a layer learns to make up for the error
 // of its own quantization, and all layers learn from one pass. docs/finetuning.md says why a layer
 // does not learn from errors that were made before it.
@@ -80,9 +82,10 @@ std::vector<std::span<const LinearLayer>> GroupLayers(std::span<const LinearLaye
 //
 // Throws Error(kInvalidArgument) if there are no samples or a layer is missing in the model,
 // Error(kIo) if temporary files have no room, and the errors of reading and running.
-std::vector<LayerMoments> GatherMoments(const graph::Model& float_model,
-                                        const graph::Model& quantized_model,
-                                        std::span<const LinearLayer> layers, data::Source& source,
-                                        const GatherOptions& options);
+std::vector<std::shared_ptr<LayerMoments>> GatherMoments(const graph::Model& float_model,
+                                                         const graph::Model& quantized_model,
+                                                         std::span<const LinearLayer> layers,
+                                                         data::Source& source,
+                                                         const GatherOptions& options);
 
 }  // namespace bitpress::finetune

@@ -1,57 +1,81 @@
 // Pass gptq of LayerTuner: rounds the columns of a layer one after another.
-#include <Eigen/Cholesky>
-#include <Eigen/Core>
+//
+// Columns are rounded in blocks, from the last one on. Within a block each column takes over the
+// errors of the columns behind it at once. The columns before the block take them over when it is
+// done, in one matrix product: the "lazy batch updates" of the paper. So the triangle is read once
+// for many rows, by a kernel that keeps its sums in registers.
 #include <algorithm>
 #include <numeric>
 #include <span>
 #include <vector>
 
+#include "finetune/cholesky.h"
 #include "finetune/layer_tuner.h"
+#include "kernels/row_products.h"
 
 namespace bitpress::finetune {
 namespace {
 
-// Number of rows rounded together, so that each column of the triangle is read once for all.
-constexpr int64_t kRowsOfTask = 8;
+// Number of rows rounded together: a row of errors for each takes part in the products.
+constexpr int64_t kRowsOfTask = 64;
+// Columns of a block. Wider ones cost more within the blocks, narrower ones in the kernel's sums.
+constexpr int64_t kBlock = 128;
+constexpr auto kStep = static_cast<int64_t>(kernels::kRowProductStep);
 
 // Sums of the errors of columns that are rounded already, times one column of the triangle: one sum
 // for each row of the weight.
 struct Sums {
-  double of_row[kRowsOfTask] = {};
+  double of_row[kRowsOfTask];
 };
-
-Sums SumBelow(const double* column, int64_t begin, int64_t end, const std::vector<double>& errors) {
-  Sums sums;
-  for (int64_t j = begin; j < end; ++j) {
-    for (int64_t row = 0; row < kRowsOfTask; ++row) {
-      sums.of_row[row] += column[j] * errors[static_cast<size_t>(j * kRowsOfTask + row)];
-    }
-  }
-  return sums;
-}
 
 // A group of a layer, with its matrix factored in the order of rounding.
 struct FactoredGroup {
   const LinearLayer& layer;
   int64_t group = 0;
   const double* target = nullptr;  // [rows, columns]
-  std::vector<int64_t> order;
-  Eigen::MatrixXd triangle;  // lower triangle: the factor; upper: unused, still the matrix
+  std::vector<int64_t> order = {};
+  std::vector<double> diagonal = {};  // of the factor
+  // The factor's columns below the diagonal, one after another: element (j, i) of the factor is
+  // columns_below[i * stride + j]. Each has kStep zeros or more behind its last element.
+  std::vector<float> columns_below = {};
+  int64_t stride = 0;
 };
 
-// Factors the group's matrix in place, as matrices of wide layers are large. Returns whether it has
-// a factor.
-bool Factor(const double* hessian, FactoredGroup& group) {
+// Factors the group's matrix. Returns whether it has a factor.
+bool Factor(const double* hessian, FactoredGroup& group, ThreadPool& pool) {
   const int64_t columns = group.layer.columns;
-  group.triangle.resize(columns, columns);
-  for (int64_t i = 0; i < columns; ++i) {
-    for (int64_t j = 0; j < columns; ++j) {
-      group.triangle(i, j) = hessian[group.order[static_cast<size_t>(i)] * columns +
-                                     group.order[static_cast<size_t>(j)]];
-    }
+  const auto size = static_cast<size_t>(columns);
+  std::vector<double> matrix(size * size);
+  const auto fill = [&] {
+    pool.ParallelFor(size, [&](size_t i) {
+      const double* const from = hessian + group.order[i] * columns;
+      for (size_t j = 0; j <= i; ++j) matrix[i * size + j] = from[group.order[j]];
+    });
+  };
+  fill();
+  if (!FactorInPlace(matrix, columns, pool)) {
+    fill();
+    if (!FactorExactly(matrix, columns)) return false;
   }
-  const Eigen::LLT<Eigen::Ref<Eigen::MatrixXd>> cholesky(group.triangle);
-  return cholesky.info() == Eigen::Success;
+  group.stride = (columns + kStep - 1) / kStep * kStep + kStep;
+  group.columns_below.resize(size * static_cast<size_t>(group.stride));
+  group.diagonal.resize(size);
+  // Square tiles, so that neither the rows nor the columns of a tile leave the cache.
+  constexpr size_t kTile = 64;
+  pool.ParallelFor((size + kTile - 1) / kTile, [&](size_t task) {
+    const size_t begin = task * kTile;
+    const size_t end = std::min(begin + kTile, size);
+    for (size_t i = begin; i < end; ++i) group.diagonal[i] = matrix[i * size + i];
+    for (size_t first = begin; first < size; first += kTile) {
+      for (size_t i = begin; i < end; ++i) {
+        float* const to = group.columns_below.data() + i * static_cast<size_t>(group.stride);
+        for (size_t j = std::max(first, i + 1); j < std::min(first + kTile, size); ++j) {
+          to[j] = static_cast<float>(matrix[j * size + i]);
+        }
+      }
+    }
+  });
+  return true;
 }
 
 // Some rows of a group, rounded column by column, the last of the order first.
@@ -65,29 +89,43 @@ class Rows {
         columns_(group.layer.columns),
         grid_(grid),
         quantized_(quantized),
-        errors_(static_cast<size_t>(columns_ * kRowsOfTask)) {}
+        behind_(static_cast<size_t>(columns_ * kRowsOfTask)) {}
 
   void Round() {
-    for (int64_t i = columns_; i-- > 0;) {
-      // Neighbours whose turn has not come have their value rounded to nearest.
-      RoundColumn(i, [&](size_t element, double value) {
-        return grid_.FitBeside(element, grid_.Round(element, value), quantized_);
-      });
+    for (int64_t end = columns_; end > 0;) {
+      const int64_t begin = (end - 1) / kBlock * kBlock;
+      BeginBlock(begin, end);
+      for (int64_t i = end; i-- > begin;) {
+        // Neighbours whose turn has not come have their value rounded to nearest.
+        RoundColumn(i, [&](size_t element, double value) {
+          return grid_.FitBeside(element, grid_.Round(element, value), quantized_);
+        });
+      }
+      EndBlock();
+      end = begin;
     }
   }
 
   // Rounds as Round does, with each scale times the best of `factors`. The factor is chosen before
   // the first column of the scale is rounded, and written to `factor_of`.
   void RoundWithScales(std::span<const double> factors, std::vector<double>& factor_of) {
-    int64_t block = columns_;
-    for (int64_t i = columns_; i-- > 0;) {
-      if (i < block) {
-        block = BeginOfBlock(i);
-        ChooseFactors(block, i + 1, factors, factor_of);
+    for (int64_t end = columns_; end > 0;) {
+      // A block holds whole scales.
+      int64_t begin = end;
+      while (begin > 0 && end - begin < kBlock) begin = BeginOfScale(begin - 1);
+      BeginBlock(begin, end);
+      int64_t scale = end;
+      for (int64_t i = end; i-- > begin;) {
+        if (i < scale) {
+          scale = BeginOfScale(i);
+          ChooseFactors(scale, i + 1, factors, factor_of);
+        }
+        RoundColumn(i, [&](size_t element, double value) {
+          return grid_.RoundScaled(element, value, factor_of[grid_.ScaleIndexOf(element)]);
+        });
       }
-      RoundColumn(i, [&](size_t element, double value) {
-        return grid_.RoundScaled(element, value, factor_of[grid_.ScaleIndexOf(element)]);
-      });
+      EndBlock();
+      end = begin;
     }
   }
 
@@ -98,40 +136,87 @@ class Rows {
   double TargetOf(int64_t i, int64_t row) const {
     return group_.target[(first_ + row) * columns_ + group_.order[static_cast<size_t>(i)]];
   }
-  static size_t At(int64_t i, int64_t row) { return static_cast<size_t>(i * kRowsOfTask + row); }
-  // Returns a column of the triangle, which is stored by columns.
-  const double* Column(int64_t i) const { return group_.triangle.data() + i * columns_; }
+  size_t At(int64_t i, int64_t row) const {
+    return static_cast<size_t>((i - begin_) * kRowsOfTask + row);
+  }
+
+  void BeginBlock(int64_t begin, int64_t end) {
+    begin_ = begin;
+    end_ = end;
+    errors_.assign(static_cast<size_t>((end - begin) * kRowsOfTask), 0.0);
+  }
+
+  // Hands the block's errors on to the columns before it.
+  void EndBlock() {
+    if (begin_ == 0) return;
+    const int64_t length = (end_ - begin_ + kStep - 1) / kStep * kStep;
+    rows_of_errors_.assign(static_cast<size_t>(length * kRowsOfTask), 0.0F);
+    for (int64_t i = begin_; i < end_; ++i) {
+      for (int64_t row = 0; row < count_; ++row) {
+        rows_of_errors_[static_cast<size_t>(row * length + i - begin_)] =
+            static_cast<float>(errors_[At(i, row)]);
+      }
+    }
+    constexpr auto kMost = static_cast<int64_t>(kernels::kMostRowProductLength);
+    constexpr int64_t kTile = 64;  // columns whose part of the triangle stays in the cache
+    for (int64_t from = 0; from < length; from += kMost) {
+      for (int64_t i = 0; i < begin_; i += kTile) {
+        kernels::AddRowProducts(
+            {rows_of_errors_.data() + from, static_cast<size_t>(count_),
+             static_cast<size_t>(length)},
+            {group_.columns_below.data() + i * group_.stride + begin_ + from,
+             static_cast<size_t>(std::min(kTile, begin_ - i)), static_cast<size_t>(group_.stride)},
+            static_cast<size_t>(std::min(kMost, length - from)), behind_.data() + i,
+            static_cast<size_t>(columns_));
+      }
+    }
+  }
+
+  // Returns the sums for column i, over all columns behind it.
+  Sums SumsBehind(int64_t i) const {
+    Sums sums;
+    for (int64_t row = 0; row < kRowsOfTask; ++row) {
+      sums.of_row[row] = behind_[static_cast<size_t>(row * columns_ + i)];
+    }
+    const float* const column = group_.columns_below.data() + i * group_.stride;
+    for (int64_t j = i + 1; j < end_; ++j) {
+      const double factor = double{column[j]};
+      const double* const errors = errors_.data() + At(j, 0);
+      for (int64_t row = 0; row < kRowsOfTask; ++row) sums.of_row[row] += factor * errors[row];
+    }
+    return sums;
+  }
 
   template <typename RoundTo>
   void RoundColumn(int64_t i, const RoundTo& round) {
-    const double* const column = Column(i);
-    const Sums sums = SumBelow(column, i + 1, columns_, errors_);
+    const Sums sums = SumsBehind(i);
+    const double diagonal = group_.diagonal[static_cast<size_t>(i)];
     for (int64_t row = 0; row < count_; ++row) {
       const size_t element = ElementOf(i, row);
       const double target = TargetOf(i, row);
-      quantized_[element] = round(element, target + sums.of_row[row] / column[i]);
+      quantized_[element] = round(element, target + sums.of_row[row] / diagonal);
       errors_[At(i, row)] = target - double{quantized_[element]};
     }
   }
 
   // Returns the first of the columns up to i that share column i's scale. It is the same in every
   // row.
-  int64_t BeginOfBlock(int64_t i) const {
+  int64_t BeginOfScale(int64_t i) const {
     const size_t scale = grid_.ScaleIndexOf(ElementOf(i, 0));
     while (i > 0 && grid_.ScaleIndexOf(ElementOf(i - 1, 0)) == scale) --i;
     return i;
   }
 
-  // Chooses the factors of a block's scales, from the compensated weights of the block.
+  // Chooses the factors of the scales of columns [begin, end), from their compensated weights.
   void ChooseFactors(int64_t begin, int64_t end, std::span<const double> factors,
                      std::vector<double>& factor_of) {
     wanted_.resize(errors_.size());
     for (int64_t i = end; i-- > begin;) {
-      const double* const column = Column(i);
-      const Sums sums = SumBelow(column, i + 1, columns_, errors_);
+      const Sums sums = SumsBehind(i);
+      const double diagonal = group_.diagonal[static_cast<size_t>(i)];
       for (int64_t row = 0; row < count_; ++row) {
         const size_t at = At(i, row);
-        wanted_[at] = TargetOf(i, row) + sums.of_row[row] / column[i];
+        wanted_[at] = TargetOf(i, row) + sums.of_row[row] / diagonal;
         errors_[at] = TargetOf(i, row) - wanted_[at];  // as if it were not rounded
       }
     }
@@ -147,13 +232,13 @@ class Rows {
     }
   }
 
-  // Returns the loss of rounding one row of a block with its scale times `factor`.
+  // Returns the loss of rounding one row's columns [begin, end) with their scale times `factor`.
   double LossOf(int64_t begin, int64_t end, int64_t row, double factor) const {
     double loss = 0;
     for (int64_t i = begin; i < end; ++i) {
       const double value = wanted_[At(i, row)];
-      const double error =
-          (double{grid_.RoundScaled(ElementOf(i, row), value, factor)} - value) * Column(i)[i];
+      const double error = (double{grid_.RoundScaled(ElementOf(i, row), value, factor)} - value) *
+                           group_.diagonal[static_cast<size_t>(i)];
       loss += error * error;
     }
     return loss;
@@ -165,8 +250,12 @@ class Rows {
   int64_t columns_;
   const WeightGrid& grid_;
   std::span<float> quantized_;
-  std::vector<double> errors_;  // [column, row]: target - rounded value
-  std::vector<double> wanted_;  // [column, row]: compensated weights of the present block
+  std::vector<double> behind_;  // [row, column]: sums over the blocks that are done
+  int64_t begin_ = 0;           // the present block
+  int64_t end_ = 0;
+  std::vector<double> errors_;         // [column of the block, row]: target - rounded value
+  std::vector<double> wanted_;         // likewise: compensated weights
+  std::vector<float> rows_of_errors_;  // [row, column of the block]: the errors, once it is done
 };
 
 }  // namespace
@@ -207,8 +296,8 @@ void LayerTuner::Gptq() {
   const std::span<const double> factors = grid_.ScaleFactors();
   std::vector<double> factor_of(grid_.num_scales(), 1.0);
   for (int64_t group = 0; group < layer_.groups; ++group) {
-    FactoredGroup factored{layer_, group, Target(group, 0), RoundingOrder(group), {}};
-    if (!Factor(Hessian(group), factored)) continue;  // the group stays rounded to nearest
+    FactoredGroup factored{layer_, group, Target(group, 0), RoundingOrder(group)};
+    if (!Factor(Hessian(group), factored, pool_)) continue;  // the group stays rounded to nearest
     const int64_t num_tasks = (layer_.rows + kRowsOfTask - 1) / kRowsOfTask;
     pool_.ParallelFor(static_cast<size_t>(num_tasks), [&](size_t task) {
       Rows rows(factored, static_cast<int64_t>(task) * kRowsOfTask, grid_, quantized_);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -256,6 +257,34 @@ LinearLayer Describe(const Model& model, const plan::NodeIndex& index, const pla
   return layer;
 }
 
+// Numbers the activations of matrix products that the plan leaves float (LinearLayer::float_input).
+// An activation that gets its scale at run time counts as float, as it does while layers learn.
+void NumberFloatInputs(const plan::NodeIndex& index, const plan::QuantPlan& plan,
+                       std::vector<LinearLayer>& layers) {
+  std::set<std::pair<std::string, size_t>> quantized;
+  for (const plan::TensorPlan& row : plan.tensors) {
+    if (row.role != plan::Role::kActivation || !row.is_quantized() || row.is_dynamic()) continue;
+    for (const plan::TensorUse& use : row.uses) {
+      quantized.emplace(use.node, static_cast<size_t>(use.input));
+    }
+  }
+  using Inputs = std::tuple<std::vector<std::string>, PositionLayout, int64_t>;
+  std::map<Inputs, int64_t> numbers;
+  for (LinearLayer& layer : layers) {
+    if (layer.op_type != "Gemm" && layer.op_type != "MatMul") continue;
+    Inputs inputs{{}, layer.layout, layer.columns};
+    const bool is_float = std::ranges::all_of(layer.readings, [&](const Reading& reading) {
+      const Node node = index.Find(
+          {reading.node, layer.op_type, static_cast<int64_t>(reading.data_input)});
+      std::get<0>(inputs).push_back(node.input(reading.data_input));
+      return !quantized.contains({reading.node, reading.data_input});
+    });
+    if (!is_float) continue;
+    const auto next = static_cast<int64_t>(numbers.size());
+    layer.float_input = numbers.emplace(std::move(inputs), next).first->second;
+  }
+}
+
 }  // namespace
 
 Layers FindLayers(const Model& model, const plan::QuantPlan& plan,
@@ -282,6 +311,7 @@ Layers FindLayers(const Model& model, const plan::QuantPlan& plan,
   for (size_t i = 0; i < nodes.size(); ++i) order.emplace(index.KeyOf(nodes[i]), i);
   std::ranges::stable_sort(layers.found, {},
                            [&](const LinearLayer& layer) { return order[layer.node()]; });
+  NumberFloatInputs(index, plan, layers.found);
   return layers;
 }
 

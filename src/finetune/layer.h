@@ -73,6 +73,10 @@ struct LinearLayer {
   // or if there is a fixed_bias.
   std::optional<ActivationFunction> activation = std::nullopt;
   const plan::TensorPlan* row = nullptr;  // the weight's row of the plan
+  // Number of the float activation that this matrix product reads. Layers with the same number read
+  // it alike and share its moments; their outputs follow from it and need not be observed. -1: the
+  // activation is quantized, or the layer is no matrix product.
+  int64_t float_input = -1;
 
   PositionLayout layout = PositionLayout::kChannelsLast;
   Window window;

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "finetune/quadratic_form.h"
 
 namespace bitpress::finetune {
 namespace {
@@ -31,49 +32,59 @@ LayerTuner::LayerTuner(const LinearLayer& layer, const Moments& moments,
       original_bias_(bias.begin(), bias.end()),
       ridges_(static_cast<size_t>(layer.groups)),
       hessian_(moments.inputs.size()),
-      cross_(moments.cross.size()),
-      target_(moments.cross.size()),
+      target_(weights.size()),
       quantized_(weights.size()),
       bias_(bias.begin(), bias.end()) {
   BITPRESS_DCHECK(std::ssize(weights) == layer.groups * layer.rows * layer.columns);
   BITPRESS_DCHECK(bias.empty() || std::ssize(bias) == layer.num_outputs());
   const double count = static_cast<double>(std::max<int64_t>(moments.num_positions, 1));
   const auto columns = static_cast<size_t>(layer.columns);
-  const auto rows = static_cast<size_t>(layer.rows);
-  pool.ParallelFor(static_cast<size_t>(layer.groups), [&](size_t group) {
-    const double* const x_sums = moments.input_sums.data() + group * columns;
-    const double* const y_sums = moments.output_sums.data() + group * rows;
-    // A free bias takes the means out of the problem. One that stays is no part of what the weights
-    // have to give.
-    const double centre = has_bias_ && options_.corrects_bias ? 1 / count : 0.0;
-    const bool has_fixed_bias = has_bias_ && !options_.corrects_bias && !layer.is_bias_behind;
-    const double* const inputs = moments.inputs.data() + group * columns * columns;
+  // A free bias takes the means out of the problem. One that stays is no part of what the weights
+  // have to give.
+  const double centre = has_bias_ && options_.corrects_bias ? 1 / count : 0.0;
+  pool.ParallelFor(static_cast<size_t>(layer.groups) * columns, [&](size_t i) {
+    const size_t first = i / columns * columns;
+    const double* const x_sums = moments.input_sums.data() + first;
+    const double* const inputs = moments.inputs.data() + i * columns;
+    double* const hessian = hessian_.data() + i * columns;
+    for (size_t j = 0; j < columns; ++j) {
+      hessian[j] = (inputs[j] - centre * x_sums[i - first] * x_sums[j]) / count;
+    }
+  });
+  for (size_t group = 0; group < ridges_.size(); ++group) {
     double* const hessian = hessian_.data() + group * columns * columns;
     double trace = 0;
-    for (size_t i = 0; i < columns; ++i) {
-      for (size_t j = 0; j < columns; ++j) {
-        hessian[i * columns + j] =
-            (inputs[i * columns + j] - centre * x_sums[i] * x_sums[j]) / count;
-      }
-      trace += hessian[i * columns + i];
-    }
+    for (size_t i = 0; i < columns; ++i) trace += hessian[i * columns + i];
     const double mean = trace / static_cast<double>(columns);
     // If all inputs were always 0, any ridge keeps the weights.
-    const double ridge = mean > 0 ? options_.ridge * mean : 1.0;
-    ridges_[group] = ridge;
-    for (size_t i = 0; i < columns; ++i) hessian[i * columns + i] += ridge;
-    const double* const cross = moments.cross.data() + group * rows * columns;
-    for (size_t row = 0; row < rows; ++row) {
-      const double fixed = has_fixed_bias ? double{original_bias_[group * rows + row]} : 0.0;
-      for (size_t k = 0; k < columns; ++k) {
-        const double weight = original_[layer.ElementOf(
-            static_cast<int64_t>(group), static_cast<int64_t>(row), static_cast<int64_t>(k))];
-        const size_t i = (group * rows + row) * columns + k;
-        cross_[i] =
-            (cross[row * columns + k] - (centre * y_sums[row] + fixed) * x_sums[k]) / count +
-            ridge * weight;
-        target_[i] = weight;
-      }
+    ridges_[group] = mean > 0 ? options_.ridge * mean : 1.0;
+    for (size_t i = 0; i < columns; ++i) hessian[i * columns + i] += ridges_[group];
+  }
+  ForEachRow([&](int64_t group, int64_t row) {
+    double* const target = Target(group, row);
+    for (int64_t k = 0; k < layer_.columns; ++k) {
+      target[k] = double{original_[layer_.ElementOf(group, row, k)]};
+    }
+  });
+}
+
+void LayerTuner::PrepareCross() {
+  if (!cross_.empty()) return;
+  if (!moments_.has_outputs) return LearnAim();
+  cross_.resize(moments_.cross.size());
+  const double count = static_cast<double>(std::max<int64_t>(moments_.num_positions, 1));
+  const double centre = has_bias_ && options_.corrects_bias ? 1 / count : 0.0;
+  const bool has_fixed_bias = has_bias_ && !options_.corrects_bias && !layer_.is_bias_behind;
+  ForEachRow([&](int64_t group, int64_t row) {
+    const auto output = static_cast<size_t>(group * layer_.rows + row);
+    const double* const x_sums = moments_.input_sums.data() + group * layer_.columns;
+    const double y_sum = moments_.output_sums[output];
+    const double fixed = has_fixed_bias ? double{original_bias_[output]} : 0.0;
+    for (int64_t k = 0; k < layer_.columns; ++k) {
+      const double weight = original_[layer_.ElementOf(group, row, k)];
+      const size_t i = output * static_cast<size_t>(layer_.columns) + static_cast<size_t>(k);
+      cross_[i] = (moments_.cross[i] - (centre * y_sum + fixed) * x_sums[k]) / count +
+                  ridges_[static_cast<size_t>(group)] * weight;
     }
   });
 }
@@ -92,7 +103,10 @@ void LayerTuner::LeastSquares() {
 
 void LayerTuner::LearnAim() {
   BITPRESS_DCHECK(aim_.empty());
-  aim_.resize(cross_.size());
+  const bool is_learned = moments_.has_outputs && options_.aim_share > 0;
+  if (moments_.has_outputs) PrepareCross();
+  cross_.resize(target_.size());
+  aim_.resize(target_.size());
   pool_.ParallelFor(static_cast<size_t>(layer_.groups), [&](size_t g) {
     const auto group = static_cast<int64_t>(g);
     const auto first = static_cast<size_t>(group * layer_.rows * layer_.columns);
@@ -106,7 +120,7 @@ void LayerTuner::LearnAim() {
     Map cross(cross_.data() + first, layer_.rows, layer_.columns);
     const double more =
         ridges_[g] * (options_.aim_ridge.value_or(options_.ridge) / options_.ridge - 1);
-    if (options_.aim_share > 0) {
+    if (is_learned) {
       Matrix held = hessian;
       held.diagonal().array() += more;
       const Eigen::LLT<Eigen::Ref<Matrix>> cholesky(held);
@@ -184,6 +198,7 @@ void LayerTuner::Descend(int64_t group, int64_t row, const Candidates& candidate
 }
 
 void LayerTuner::AdaRound() {
+  PrepareCross();
   ForEachRow([&](int64_t group, int64_t row) {
     const double* const target = Target(group, row);
     Descend(group, row, [&](int64_t k, size_t element, double optimum) {
@@ -202,6 +217,7 @@ float LayerTuner::RoundAround(size_t element, double target, double optimum) con
 }
 
 void LayerTuner::AdaQuant() {
+  PrepareCross();
   constexpr int kMostRefits = 3;
   for (int refit = 0;; ++refit) {
     ForEachRow([&](int64_t group, int64_t row) {
@@ -275,10 +291,15 @@ void LayerTuner::CorrectBias() {
   ForEachRow([&](int64_t group, int64_t row) {
     const auto output = static_cast<size_t>(group * layer_.rows + row);
     const double* const x_sums = moments_.input_sums.data() + group * layer_.columns;
-    double mean = moments_.output_sums[output];
-    for (int64_t k = 0; k < layer_.columns; ++k) mean -= Value(group, row, k) * x_sums[k];
-    const double behind = layer_.is_bias_behind ? double{original_bias_[output]} : 0.0;
-    bias_[output] = static_cast<float>(mean / count + behind);
+    double mean = moments_.has_outputs ? moments_.output_sums[output] : 0.0;
+    for (int64_t k = 0; k < layer_.columns; ++k) {
+      const double original = original_[layer_.ElementOf(group, row, k)];
+      mean -= (Value(group, row, k) - (moments_.has_outputs ? 0.0 : original)) * x_sums[k];
+    }
+    // Without observed outputs, the mean is that of the change that the weights make.
+    const bool is_change = layer_.is_bias_behind || !moments_.has_outputs;
+    bias_[output] =
+        static_cast<float>(mean / count + (is_change ? double{original_bias_[output]} : 0.0));
   });
 }
 
@@ -305,6 +326,7 @@ std::vector<double> MeanSquaredErrors(const LinearLayer& layer, const Moments& m
                                       std::span<const float> weights,
                                       std::span<const std::vector<float>> biases,
                                       ThreadPool& pool) {
+  BITPRESS_DCHECK(moments.has_outputs);
   if (moments.num_positions == 0) {
     return std::vector<double>(biases.size(), std::numeric_limits<double>::quiet_NaN());
   }
@@ -348,20 +370,82 @@ std::vector<double> MeanSquaredErrors(const LinearLayer& layer, const Moments& m
   return means;
 }
 
-double OutputVariance(const LinearLayer& layer, std::span<const Moments* const> moments) {
+std::vector<double> MeanSquaredChanges(const LinearLayer& layer, const Moments& moments,
+                                       std::span<const float> weights,
+                                       std::span<const float> original,
+                                       std::span<const std::vector<float>> changes,
+                                       ThreadPool& pool) {
+  if (moments.num_positions == 0) {
+    return std::vector<double>(changes.size(), std::numeric_limits<double>::quiet_NaN());
+  }
+  const auto count = static_cast<double>(moments.num_positions);
+  const auto rows = static_cast<size_t>(layer.rows);
+  std::vector<double> means(changes.size());
+  for (int64_t group = 0; group < layer.groups; ++group) {
+    const double* const x_sums = moments.input_sums.data() + group * layer.columns;
+    std::vector<double> shifts(rows);  // sums over the positions of (W - W0) x
+    const auto read = [&](int64_t row, float* out) {
+      double shift = 0;
+      for (int64_t k = 0; k < layer.columns; ++k) {
+        const size_t element = layer.ElementOf(group, row, k);
+        out[k] = weights[element] - (original.empty() ? 0.0F : original[element]);
+        shift += double{out[k]} * x_sums[k];
+      }
+      shifts[static_cast<size_t>(row)] = shift;
+    };
+    // Forms about the means, which are added afterwards: they may be much larger.
+    const auto centred = [&](int64_t j, float* out) {
+      const double* const from = moments.inputs.data() + (group * layer.columns + j) * layer.columns;
+      const double mean = x_sums[j] / count;
+      for (int64_t k = 0; k < layer.columns; ++k) {
+        out[k] = static_cast<float>((from[k] - mean * x_sums[k]) / count);
+      }
+    };
+    const std::vector<double> forms =
+        QuadraticForms(layer.columns, centred, layer.rows, read, pool);
+    for (size_t i = 0; i < changes.size(); ++i) {
+      for (size_t row = 0; row < rows; ++row) {
+        const double c = changes[i].empty()
+                             ? 0.0
+                             : double{changes[i][static_cast<size_t>(group) * rows + row]};
+        const double shift = shifts[row] / count + c;
+        means[i] += forms[row] + shift * shift;
+      }
+    }
+  }
+  for (double& mean : means) mean = std::max(mean, 0.0);
+  return means;
+}
+
+double OutputVariance(const LinearLayer& layer, std::span<const Moments* const> moments,
+                      std::span<const float> original, ThreadPool& pool) {
   double count = 0;
   for (const Moments* const part : moments) count += static_cast<double>(part->num_positions);
   if (count == 0) return 0;
   double sum = 0;
-  for (size_t i = 0; i < static_cast<size_t>(layer.groups * layer.rows); ++i) {
-    double mean = 0;
-    double square = 0;
-    for (const Moments* const part : moments) {
-      mean += part->output_sums[i] / count;
-      square += part->output_squares[i] / count;
+  std::vector<double> means(static_cast<size_t>(layer.groups * layer.rows));
+  for (const Moments* const part : moments) {
+    if (part->num_positions == 0) continue;
+    if (part->has_outputs) {
+      for (size_t i = 0; i < means.size(); ++i) {
+        means[i] += part->output_sums[i] / count;
+        sum += part->output_squares[i] / count;
+      }
+      continue;
     }
-    sum += square - mean * mean;
+    const std::vector<float> unchanged;
+    sum += MeanSquaredChanges(layer, *part, original, {}, {&unchanged, 1}, pool).front() *
+           static_cast<double>(part->num_positions) / count;
+    pool.ParallelFor(means.size(), [&](size_t i) {
+      const auto group = static_cast<int64_t>(i) / layer.rows;
+      const double* const x_sums = part->input_sums.data() + group * layer.columns;
+      for (int64_t k = 0; k < layer.columns; ++k) {
+        means[i] += x_sums[k] / count *
+                    original[layer.ElementOf(group, static_cast<int64_t>(i) % layer.rows, k)];
+      }
+    });
   }
+  for (const double mean : means) sum -= mean * mean;
   return sum;
 }
 

@@ -58,7 +58,8 @@ class LayerTuner {
   // Sets the target to the aim. Learns the aim first, if LearnAim was not called.
   void LeastSquares();
   // Sets the aim T to W0 + aim_share (L - W0), where L has the smallest |L x + b - y|^2 + aim_ridge
-  // |L - W0|^2. Before, T = L for the ridge of the loss, which needs no equations to be solved.
+  // |L - W0|^2. Before, T = L for the ridge of the loss, which needs no equations to be solved. If
+  // the moments have no outputs, y is what W0 makes of x, and T = W0.
   void LearnAim();
   // Sets `quantized` to the target without rounding, to find out what rounding costs.
   void TakeTarget();
@@ -110,6 +111,8 @@ class LayerTuner {
   double* Target(int64_t group, int64_t row) {
     return target_.data() + (group * layer_.rows + row) * layer_.columns;
   }
+  // Computes cross_, unless LearnAim has.
+  void PrepareCross();
   const double* Hessian(int64_t group) const {
     return hessian_.data() + group * layer_.columns * layer_.columns;
   }
@@ -149,7 +152,8 @@ class LayerTuner {
   std::vector<float> original_bias_;
   std::vector<double> ridges_;   // ridge of each group, not as a share
   std::vector<double> hessian_;  // [groups, columns, columns], with the ridge
-  std::vector<double> cross_;    // [groups, rows, columns]: the aim times the hessian
+  // [groups, rows, columns]: the aim times the hessian. Empty before it is needed.
+  std::vector<double> cross_;
   std::vector<double> target_;   // [groups, rows, columns]
   std::vector<double> aim_;      // [groups, rows, columns]; empty before LearnAim
   std::vector<float> quantized_;
@@ -166,14 +170,25 @@ uint64_t TunerBytes(const LinearLayer& layer);
 double MeanSquaredError(const LinearLayer& layer, const Moments& moments,
                         std::span<const float> weights, std::span<const float> bias,
                         ThreadPool& pool);
+// Returns the mean over positions of |(W - W0) x + c|^2, summed over the outputs: the error of
+// weights W if y is what the weights W0 (empty: zeros) make of x. There is one result for each of the `changes`
+// (empty: zeros) c of the bias. NaN if `moments` have no positions.
+std::vector<double> MeanSquaredChanges(const LinearLayer& layer, const Moments& moments,
+                                       std::span<const float> weights,
+                                       std::span<const float> original,
+                                       std::span<const std::vector<float>> changes,
+                                       ThreadPool& pool);
 // Returns the error with each of several biases, for little more work than with one.
+// REQUIRES: `moments` have outputs, as for MeanSquaredError.
 std::vector<double> MeanSquaredErrors(const LinearLayer& layer, const Moments& moments,
                                       std::span<const float> weights,
                                       std::span<const std::vector<float>> biases, ThreadPool& pool);
 
 // Returns the mean over positions of |y - mean y|^2, summed over the outputs, of all `moments`
-// together. Errors are reported as a share of it.
-double OutputVariance(const LinearLayer& layer, std::span<const Moments* const> moments);
+// together. Errors are reported as a share of it. If the moments have no outputs, y is what
+// `original` makes of x.
+double OutputVariance(const LinearLayer& layer, std::span<const Moments* const> moments,
+                      std::span<const float> original, ThreadPool& pool);
 
 // Returns MeanSquaredError behind the layer's activation function, at the kept positions. `bias` is
 // the tuned layer's, `float_bias` that of the float model (empty: none). NaN if no position was

@@ -117,7 +117,7 @@ class Learner {
       sum += VarianceBehindActivation(layer_, fold.judge->kept, task_.bias) *
              static_cast<double>(fold.judge->num_positions);
     }
-    if (!IsJudgedBehindActivation()) sum = OutputVariance(layer_, judges) * count;
+    if (!IsJudgedBehindActivation()) sum = OutputVariance(layer_, judges, task_.weights, pool_) * count;
     return sum > 0 ? sum : count;
   }
 
@@ -131,11 +131,15 @@ class Learner {
             ErrorBehindActivation(layer_, judge.kept, weights, bias, task_.bias, pool_));
       }
     } else {
-      // The observed outputs do not contain a bias that a node behind the layer adds.
+      // The observed outputs do not contain a bias that a node behind the layer adds, and changes
+      // count where they are not observed.
+      const bool is_change = layer_.is_bias_behind || !judge.has_outputs;
       for (std::vector<float>& bias : biases) {
-        for (size_t i = 0; layer_.is_bias_behind && i < bias.size(); ++i) bias[i] -= task_.bias[i];
+        for (size_t i = 0; is_change && i < bias.size(); ++i) bias[i] -= task_.bias[i];
       }
-      errors = MeanSquaredErrors(layer_, judge, weights, biases, pool_);
+      errors = judge.has_outputs
+                   ? MeanSquaredErrors(layer_, judge, weights, biases, pool_)
+                   : MeanSquaredChanges(layer_, judge, weights, task_.weights, biases, pool_);
     }
     for (double& error : errors) error *= static_cast<double>(judge.num_positions);
     return errors;
@@ -179,6 +183,11 @@ class Learner {
     const bool needs_aim = Has(FinetunePass::kLeastSquares) || Has(FinetunePass::kAdaRound) ||
                            Has(FinetunePass::kAdaQuant);
     if (!needs_aim || learned_.report.judge == Judge::kLearned) return;
+    if (!moments_.learned.has_outputs) {  // least squares give the float weights back
+      aim_ridge_ = options_.ridge;
+      aim_share_ = 0;
+      return;
+    }
     const auto error_with = [&](std::optional<double> ridge, double share) {
       aim_ridge_ = ridge;
       aim_share_ = share;
@@ -338,8 +347,14 @@ class Learner {
         learned_.of_halves.push_back(weights_of(of_fold[choice.offer]));
         of_fold.clear();
       }
-      AddMoments(moments_.held_back, moments_.learned);
+      Moments sum;  // layers that share their moments must not find them changed
       Fold both = folds_[0];
+      if (task_.are_moments_shared) {
+        sum = SumOf(moments_.learned, moments_.held_back);
+        both.learned = &sum;
+      } else {
+        AddMoments(moments_.held_back, moments_.learned);
+      }
       ridge = both.ridge = folds_[0].ridge_of_both;
       std::vector<Offer> of_both = RunPasses(both, choice.offer + 1);
       learned_.learned = weights_of(of_both[choice.offer]);

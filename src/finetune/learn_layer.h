@@ -25,6 +25,7 @@ struct LayerTask {
   plan::OperatorSet operators = plan::OperatorSet::kBitpress;
   std::vector<weights::PairRule> pairs{};  // rules for pair sums; empty: any sum is allowed
   std::span<const plan::FinetunePass> passes;
+  bool are_moments_shared = false;  // later layers read them too, so that they must stay
 };
 
 // Runs the passes and returns the weights that have the smallest error on positions that they did
@@ -33,7 +34,7 @@ struct LayerTask {
 //
 // With Split::kHeldBack `moments.held_back` judges. With kHalves and kPositions each half judges
 // what the passes learn from the other one; then they learn from both, which are added up in
-// `moments.learned`, and LearnedLayer::of_halves keeps what they learned from each. With kNone
+// `moments.learned` (unless they must stay), and LearnedLayer::of_halves keeps what they learned from each. With kNone
 // `moments.learned` judges itself.
 //
 // The ridge is the one that the noise in the inputs' moments calls for (ridge.h), and at least that

@@ -19,8 +19,9 @@ constexpr int64_t kBufferedFloats = int64_t{1} << 20;
 // the second-level cache.
 constexpr int64_t kTileRows = 64;
 
-int64_t BufferedPositions(const LinearLayer& layer) {
-  const int64_t num_rows = layer.groups * (layer.columns + layer.rows);
+int64_t BufferedPositions(const LinearLayer& layer, const MomentOptions& options) {
+  const int64_t num_outputs = options.observes_outputs ? layer.rows : 0;
+  const int64_t num_rows = layer.groups * (layer.columns + num_outputs);
   constexpr auto kStep = static_cast<int64_t>(kernels::kRowProductStep);
   const int64_t wanted = std::clamp<int64_t>(kBufferedFloats / num_rows, 64, 4096);
   return wanted / kStep * kStep;
@@ -58,9 +59,11 @@ struct MomentAccumulator::State {
       : layer(of),
         options(with),
         random(with.seed ^ calibrate::Crc32c(of.weight)),
-        capacity(BufferedPositions(of)) {
+        rows_of_group(with.observes_outputs ? of.rows : 0),
+        capacity(BufferedPositions(of, with)) {
     const auto groups = static_cast<size_t>(layer.groups);
-    const auto rows = static_cast<size_t>(layer.rows);
+    const auto rows = static_cast<size_t>(rows_of_group);
+    moments.has_outputs = options.observes_outputs;
     const auto columns = static_cast<size_t>(layer.columns);
     const ArrayPlace place = options.is_spilled ? ArrayPlace::kTemporaryFile : ArrayPlace::kHeap;
     moments.inputs = {groups * columns * columns, place};
@@ -98,6 +101,7 @@ struct MomentAccumulator::State {
   const LinearLayer& layer;
   MomentOptions options;
   std::mt19937_64 random;
+  int64_t rows_of_group;  // observed outputs of one group
   int64_t capacity;
   int64_t num_buffered = 0;
   uint64_t num_offered = 0;    // positions that could have been kept
@@ -125,7 +129,7 @@ void MomentAccumulator::State::KeepSome(int64_t begin, int64_t end) {
   MomentRows& kept = moments.kept;
   if (kept.capacity == 0) return;
   const int64_t num_inputs = layer.groups * layer.columns;
-  const int64_t num_outputs = layer.groups * layer.rows;
+  const int64_t num_outputs = layer.groups * rows_of_group;
   for (int64_t i = begin; i < end; ++i) {
     ++num_offered;
     int64_t slot = kept.count;
@@ -157,7 +161,7 @@ void MomentAccumulator::State::SkipSpecials() {
     }
   };
   const int64_t num_inputs = layer.groups * layer.columns;
-  const int64_t num_outputs = layer.groups * layer.rows;
+  const int64_t num_outputs = layer.groups * rows_of_group;
   mark(x, num_inputs);
   mark(y, num_outputs);
   int64_t num_special = 0;
@@ -208,8 +212,8 @@ void MomentAccumulator::State::AddGroupTile(int64_t group, int64_t tile, int64_t
     add_sums(from, count, moments.input_sums.data() + group * columns + begin, nullptr);
   } else {
     const int64_t begin = (tile - num_input_tiles) * kTileRows;
-    const int64_t count = std::min(kTileRows, layer.rows - begin);
-    const int64_t first = group * layer.rows + begin;
+    const int64_t count = std::min(kTileRows, rows_of_group - begin);
+    const int64_t first = group * rows_of_group + begin;
     multiply(OutputRow(first), count, columns, moments.cross.data() + first * columns);
     add_sums(OutputRow(first), count, moments.output_sums.data() + first,
              moments.output_squares.data() + first);
@@ -224,11 +228,11 @@ void MomentAccumulator::State::Flush(const runtime::ParallelTasks& run_parallel)
   for (int64_t row = 0; length > num_buffered && row < layer.groups * layer.columns; ++row) {
     std::fill(InputRow(row) + num_buffered, InputRow(row) + length, 0.0F);
   }
-  for (int64_t row = 0; length > num_buffered && row < layer.groups * layer.rows; ++row) {
+  for (int64_t row = 0; length > num_buffered && row < layer.groups * rows_of_group; ++row) {
     std::fill(OutputRow(row) + num_buffered, OutputRow(row) + length, 0.0F);
   }
   const int64_t num_tiles =
-      (layer.columns + kTileRows - 1) / kTileRows + (layer.rows + kTileRows - 1) / kTileRows;
+      (layer.columns + kTileRows - 1) / kTileRows + (rows_of_group + kTileRows - 1) / kTileRows;
   run_parallel(static_cast<size_t>(layer.groups * num_tiles), [&](size_t task) {
     // The longest rows of the triangle come first, so that threads end at about the same time.
     const auto reversed = layer.groups * num_tiles - 1 - static_cast<int64_t>(task);
@@ -239,7 +243,7 @@ void MomentAccumulator::State::Flush(const runtime::ParallelTasks& run_parallel)
 
 void SubtractBias(const LinearLayer& layer, std::span<const float> bias, Moments& moments) {
   BITPRESS_DCHECK(std::ssize(bias) == layer.num_outputs());
-  if (moments.num_positions == 0) return;
+  if (moments.num_positions == 0 || !moments.has_outputs) return;
   const auto count = static_cast<double>(moments.num_positions);
   for (size_t output = 0; output < bias.size(); ++output) {
     const double b = bias[output];
@@ -266,14 +270,32 @@ void AddMoments(const Moments& from, Moments& to) {
   add(from.output_squares, to.output_squares);
 }
 
+Moments SumOf(const Moments& a, const Moments& b) {
+  Moments sum;
+  sum.has_outputs = a.has_outputs;
+  const auto copy = [](const auto& of, auto& array) {
+    array = {of.size(), ArrayPlace::kHeap};
+    std::ranges::copy(of, array.begin());
+  };
+  copy(a.inputs, sum.inputs);
+  copy(a.cross, sum.cross);
+  sum.num_positions = a.num_positions;
+  sum.num_skipped = a.num_skipped;
+  sum.input_sums = a.input_sums;
+  sum.output_sums = a.output_sums;
+  sum.output_squares = a.output_squares;
+  AddMoments(b, sum);
+  return sum;
+}
+
 uint64_t MomentBytes(const LinearLayer& layer, const MomentOptions& options) {
   const auto groups = static_cast<uint64_t>(layer.groups);
-  const auto rows = static_cast<uint64_t>(layer.rows);
+  const auto rows = static_cast<uint64_t>(options.observes_outputs ? layer.rows : 0);
   const auto columns = static_cast<uint64_t>(layer.columns);
   return groups * (columns + rows) *
-         (columns * sizeof(double) +
-          static_cast<uint64_t>(BufferedPositions(layer) + KeptPositions(layer, options.num_kept)) *
-              sizeof(float));
+         (columns * sizeof(double) + static_cast<uint64_t>(BufferedPositions(layer, options) +
+                                                           KeptPositions(layer, options.num_kept)) *
+                                         sizeof(float));
 }
 
 MomentAccumulator::MomentAccumulator(const LinearLayer& layer, const MomentOptions& options)
@@ -287,9 +309,17 @@ void MomentAccumulator::Add(std::span<const int64_t> input_dims, const float* in
                             const runtime::ParallelTasks& run_parallel, PositionPart part) {
   State& state = *state_;
   BITPRESS_DCHECK(state.x.size() > 0);  // Finish takes the buffers away
-  const PatchReader reader(state.layer, input_dims, output_dims);
+  // Outputs of a matrix product that nobody observes have the shape that follows from its input.
+  std::vector<int64_t> dims(output_dims.begin(), output_dims.end());
+  if (dims.empty() && !input_dims.empty()) {
+    BITPRESS_DCHECK(state.layer.window.kernel.empty());
+    dims.assign(input_dims.begin(), input_dims.end());
+    const bool is_last = state.layer.layout == PositionLayout::kChannelsLast || dims.size() < 2;
+    dims[dims.size() - (is_last ? 1 : 2)] = state.layer.rows;
+  }
+  const PatchReader reader(state.layer, input_dims, dims);
   const int64_t num_inputs = state.layer.groups * state.layer.columns;
-  const int64_t num_outputs = state.layer.groups * state.layer.rows;
+  const int64_t num_outputs = state.layer.groups * state.rows_of_group;
   // Rows of one task: enough to be worth the start of a task.
   constexpr int64_t kRowsOfTask = 16;
   const int64_t num_tasks = (num_inputs + num_outputs + kRowsOfTask - 1) / kRowsOfTask;

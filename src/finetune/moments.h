@@ -26,8 +26,10 @@ struct MomentRows {
   SpillableArray<float> y;  // [groups, rows, capacity]
 };
 
-// Sums over positions. Matrices are row-major, one after another for each group.
+// Sums over positions. Matrices are row-major, one after another for each group. Without observed
+// outputs the sums of y are empty: y is what the float weights make of x (MeanSquaredChanges).
 struct Moments {
+  bool has_outputs = true;
   int64_t num_positions = 0;
   int64_t num_skipped = 0;             // positions with NaN or infinity
   SpillableArray<double> inputs;       // [groups, columns, columns]: x x', symmetric
@@ -46,18 +48,25 @@ struct MomentOptions {
   uint64_t seed = 0;
   // Most positions that are kept of all runs. Very wide layers keep fewer.
   int64_t num_kept = 0;
+  // False: only x counts, and the moments have no outputs.
+  bool observes_outputs = true;
   // The moments, and positions that wait to be added, lie in temporary files. They are in memory
   // only while they are added to or read.
   bool is_spilled = false;
 };
 
 // Turns the moments of y into those of y - bias, for outputs that contain a fixed bias. Kept
-// positions stay as they are. REQUIRES: `bias` has one element for each output.
+// positions stay as they are, and moments without outputs too. REQUIRES: `bias` has one element for
+// each output.
 void SubtractBias(const LinearLayer& layer, std::span<const float> bias, Moments& moments);
 
 // Adds the sums of `from` to those of `to`. Kept positions stay as they are. REQUIRES: both are of
 // the same layer.
 void AddMoments(const Moments& from, Moments& to);
+
+// Returns the sums of both, without kept positions. REQUIRES: both are of the same
+// layer.
+Moments SumOf(const Moments& a, const Moments& b);
 
 // Returns the bytes that the moments of a layer and their accumulator take.
 uint64_t MomentBytes(const LinearLayer& layer, const MomentOptions& options = {});
@@ -77,7 +86,8 @@ class MomentAccumulator {
   MomentAccumulator(MomentAccumulator&&) noexcept;
   MomentAccumulator& operator=(MomentAccumulator&&) noexcept;
 
-  // Adds the positions of a part of one run. Throws as PatchReader. REQUIRES: Finish was not
+  // Adds the positions of a part of one run. If outputs are not observed, `output` is null and
+  // `output_dims` is empty. Throws as PatchReader. REQUIRES: Finish was not
   // called.
   void Add(std::span<const int64_t> input_dims, const float* input,
            std::span<const int64_t> output_dims, const float* output,
