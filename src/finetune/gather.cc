@@ -234,9 +234,16 @@ graph::Model BesideQuantizers(const graph::Model& float_model, const graph::Mode
   return model;
 }
 
+// A value to observe, and the type that it has if inference does not see it: behind operators that
+// ONNX does not define, activations have the type of the weight that multiplies them.
+struct ObservedValue {
+  std::string name;
+  DataType type;
+};
+
 // Opens a session that observes values[i] with id i. Nodes that this does not need are removed,
 // unless a value is in a body: nodes that compute it may have no reader.
-runtime::Session Observed(graph::Model model, const std::vector<std::string>& values,
+runtime::Session Observed(graph::Model model, const std::vector<ObservedValue>& observed_values,
                           const runtime::ObserverOperators& operators,
                           const GatherOptions& options) {
   const ScratchFolder folder;
@@ -247,6 +254,13 @@ runtime::Session Observed(graph::Model model, const std::vector<std::string>& va
     observed.InferShapes();  // observers need the types of their values
     std::set<std::string> in_bodies;
     for (const graph::BodyValue& value : observed.BodyValues()) in_bodies.insert(value.name);
+    std::vector<std::string> values;
+    for (const auto& [name, type] : observed_values) {
+      values.push_back(name);
+      if (observed.InfoOf(name).type == DataType::kUndefined && !in_bodies.contains(name)) {
+        observed.SetInfo(name, {.type = type, .has_shape = false, .shape = {}});
+      }
+    }
     calibrate::InsertObservers(observed, values);
     const bool has_bodies = std::ranges::any_of(
         values, [&](const std::string& value) { return in_bodies.contains(value); });
@@ -285,8 +299,8 @@ std::vector<LayerOptions> OptionsOf(std::span<const LinearLayer> layers,
 }
 
 // Returns the index of `value` in `values`, after adding it at the end if it was missing.
-size_t IndexOf(const std::string& value, std::vector<std::string>& values) {
-  const auto found = std::ranges::find(values, value);
+size_t IndexOf(const ObservedValue& value, std::vector<ObservedValue>& values) {
+  const auto found = std::ranges::find(values, value.name, &ObservedValue::name);
   if (found != values.end()) return static_cast<size_t>(found - values.begin());
   values.push_back(value);
   return values.size() - 1;
@@ -341,22 +355,23 @@ std::vector<std::shared_ptr<LayerMoments>> GatherMoments(const graph::Model& flo
   for (size_t i = 0; i < layers.size(); ++i) {
     first_of.push_back(FirstWithMomentsOf(layers, i, options));
   }
-  std::vector<std::string> outputs;
-  std::vector<std::string> inputs;
+  std::vector<ObservedValue> outputs;
+  std::vector<ObservedValue> inputs;
   // The indices of the input and the output of each reading, for each layer.
   std::vector<std::vector<ReadingValues>> values_of_layer;
   for (size_t i = 0; i < layers.size(); ++i) {
     const LinearLayer& layer = layers[i];
     auto& values = values_of_layer.emplace_back();
     if (first_of[i] != i) continue;
+    const DataType type = float_model.Initializer(layer.weight).type;
     for (const Reading& reading : layer.readings) {
       const graph::Node node = quantized_nodes.Find(
           {reading.node, layer.op_type, static_cast<int64_t>(reading.data_input)});
       const std::string& input =
           reading.states.empty() ? node.input(reading.data_input) : reading.states;
-      values.emplace_back(IndexOf(input, inputs), std::nullopt);
+      values.emplace_back(IndexOf({input, type}, inputs), std::nullopt);
       if (of_layers[i].learned.observes_outputs) {
-        values.back().second = IndexOf(reading.output, outputs);
+        values.back().second = IndexOf({reading.output, type}, outputs);
       }
     }
   }
@@ -374,7 +389,7 @@ std::vector<std::shared_ptr<LayerMoments>> GatherMoments(const graph::Model& flo
   }
   const runtime::ObserverOperators operators(sink);
   // A value that is input and output of layers is observed twice.
-  std::vector<std::string> values = inputs;
+  std::vector<ObservedValue> values = inputs;
   values.insert(values.end(), outputs.begin(), outputs.end());
   graph::Model model = BesideQuantizers(float_model, quantized_model);
   AddProducts(model, layers);
