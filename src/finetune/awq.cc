@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
 #include <span>
@@ -203,16 +204,23 @@ rewrite::SmoothReport ScaleChannels(graph::Model& model, const plan::QuantPlan& 
   for (const Readers& readers : activations) first_readers.push_back(*readers.layers.front());
   rewrite::SmoothOptions smooth;
   smooth.factors.emplace();
-  size_t num_done = 0;
   const size_t num_samples = source.num_samples();  // 0: not known before
   if (options.hold_back_every > 0 && num_samples > 0 && num_samples < kLeastSamples) {
     return rewrite::Smooth(model, {}, smooth);
   }
-  for (const std::span<const LinearLayer> group : GroupLayers(first_readers, options)) {
-    std::vector<std::shared_ptr<LayerMoments>> moments =
-        GatherMoments(model, model, group, source, options);
+  ObservedNetwork network(model, model, first_readers, source, options);
+  std::map<std::string, const Readers*> readers_of;  // by the weight of their first layer
+  for (const Readers& readers : activations) {
+    readers_of.emplace(readers.layers.front()->weight, &readers);
+  }
+  std::vector<std::span<const LinearLayer>> groups;
+  for (const std::span<const LinearLayer> part : network.Parts()) {
+    std::ranges::copy(GroupLayers(part, options), std::back_inserter(groups));
+  }
+  for (const std::span<const LinearLayer> group : groups) {
+    std::vector<std::shared_ptr<LayerMoments>> moments = GatherMoments(network, group, options);
     for (size_t i = 0; i < group.size(); ++i) {
-      const Readers& readers = activations[num_done++];
+      const Readers& readers = *readers_of.at(group[i].weight);
       std::vector<double> factors = FactorSearch(model, plan, pool).Find(readers, *moments[i]);
       moments[i].reset();
       if (!factors.empty()) smooth.factors->emplace(readers.value, std::move(factors));

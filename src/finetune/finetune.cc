@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,6 +16,8 @@
 #include "finetune/awq.h"
 #include "finetune/journal_key.h"
 #include "finetune/learn_layer.h"
+#include "finetune/network_outputs.h"
+#include "finetune/observed_network.h"
 #include "plan/added_bias.h"
 
 namespace bitpress::finetune {
@@ -94,12 +97,16 @@ class Finetuner {
     report_.num_samples = source_.num_samples();
     const Model float_model = QuantizedBefore(begin, /*with_activations_behind=*/false);
     const Model quantized = QuantizedBefore(begin, /*with_activations_behind=*/true);
-    const auto passes = GroupLayers(missing, options_.gather);
+    ObservedNetwork network(float_model, quantized, std::move(missing), source_, options_.gather);
+    std::vector<std::span<const LinearLayer>> passes;
+    for (const std::span<const LinearLayer> part : network.Parts()) {
+      std::ranges::copy(GroupLayers(part, options_.gather), std::back_inserter(passes));
+    }
     for (size_t i = 0; i < passes.size(); ++i) {
       GatherOptions gather = options_.gather;
       if (passes.size() > 1) gather.stage += fmt::format(", pass {} of {}", i + 1, passes.size());
       std::vector<std::shared_ptr<LayerMoments>> moments =
-          GatherMoments(float_model, quantized, passes[i], source_, gather);
+          GatherMoments(network, passes[i], gather);
       for (size_t k = 0; k < passes[i].size(); ++k) {
         if (const std::string& bias = passes[i][k].fixed_bias; !bias.empty()) {
           const std::vector<float> values = FloatsOf(float_model_, bias);
@@ -207,8 +214,9 @@ class Finetuner {
     };
     std::function<bool(size_t run)> any = judges(true);
     if (has_halves) any = [](size_t) { return true; };
-    const std::vector<OutputErrors> untuned = ErrorsOfOutputs(
-        float_model_, Simulated(float_model_.Clone(), initial_), any, source_, options);
+    NetworkOutputs wanted(float_model_, source_, options);
+    const std::vector<OutputErrors> untuned =
+        wanted.ErrorsOf(Simulated(float_model_.Clone(), initial_), any);
     std::vector<OutputErrors> before;
     std::vector<OutputErrors> after;
     for (size_t half = 0; half < (has_halves ? 2 : 1); ++half) {
@@ -218,9 +226,8 @@ class Finetuner {
         const auto found = of_halves_[half].find(layer.weight);
         if (found != of_halves_[half].end()) Write(layer, found->second, model, resolved);
       }
-      const std::vector<OutputErrors> tuned =
-          ErrorsOfOutputs(float_model_, Simulated(std::move(model), std::move(resolved)),
-                          judges(half == 0), source_, options);
+      const std::vector<OutputErrors> tuned = wanted.ErrorsOf(
+          Simulated(std::move(model), std::move(resolved)), judges(half == 0));
       before.insert(before.end(), untuned.begin(), untuned.end());
       after.insert(after.end(), tuned.begin(), tuned.end());
     }

@@ -1,24 +1,14 @@
 #include "finetune/gather.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "base/check.h"
 #include "base/error.h"
-#include "base/scratch_folder.h"
-#include "calibrate/instrument.h"
-#include "calibrate/sample_runs.h"
 #include "finetune/layer_tuner.h"
-#include "finetune/recurrent.h"
-#include "graph/clean_up.h"
 #include "kernels/half.h"
-#include "ops/quantizer_nodes.h"
-#include "plan/quant_plan.h"
 #include "runtime/observers.h"
-#include "runtime/session.h"
 
 namespace bitpress::finetune {
 namespace {
@@ -57,9 +47,7 @@ struct LayerOptions {
 // both need the moments of one input and nothing else.
 size_t FirstWithMomentsOf(std::span<const LinearLayer> layers, size_t i,
                           const GatherOptions& options) {
-  const auto shares = [&](const LinearLayer& layer) {
-    return !LayerOptions(layer, options).learned.observes_outputs;
-  };
+  const auto shares = [&](const LinearLayer& layer) { return !ObservesOutputs(layer, options); };
   if (!shares(layers[i])) return i;
   const auto found = std::ranges::find_if(layers.first(i), [&](const LinearLayer& layer) {
     return layer.float_input == layers[i].float_input && shares(layer);
@@ -211,72 +199,6 @@ class PairSink : public runtime::ObserverSink {
   std::vector<Observed> layers_;
 };
 
-// Returns the quantized model, with every node of the float model connected to the values that it
-// reads in the float model. The quantizers stay beside the graph. Only nodes that read a
-// quantizer in the float model still do.
-graph::Model BesideQuantizers(const graph::Model& float_model, const graph::Model& quantized) {
-  graph::Model model = quantized.Clone();
-  const plan::NodeIndex original(float_model);
-  std::map<std::string, graph::Node> nodes;
-  for (const graph::Node& node : float_model.AllNodes()) nodes.emplace(original.KeyOf(node), node);
-  const plan::NodeIndex index(model);
-  for (graph::Node node : model.AllNodes()) {
-    const auto found = nodes.find(index.KeyOf(node));
-    if (found == nodes.end() || found->second.op_type() != node.op_type()) continue;
-    // A newer opset may have turned attributes into inputs.
-    const size_t num_inputs = std::min(node.num_inputs(), found->second.num_inputs());
-    for (size_t i = 0; i < num_inputs; ++i) {
-      const std::string& value = found->second.input(i);
-      if (node.input(i) == value || float_model.IsInitializer(value)) continue;
-      if (!ops::QuantizedFrom(float_model, value)) node.set_input(i, value);
-    }
-  }
-  return model;
-}
-
-// A value to observe, and the type that it has if inference does not see it: behind operators that
-// ONNX does not define, activations have the type of the weight that multiplies them.
-struct ObservedValue {
-  std::string name;
-  DataType type;
-};
-
-// Opens a session that observes values[i] with id i. Nodes that this does not need are removed,
-// unless a value is in a body: nodes that compute it may have no reader.
-runtime::Session Observed(graph::Model model, const std::vector<ObservedValue>& observed_values,
-                          const runtime::ObserverOperators& operators,
-                          const GatherOptions& options) {
-  const ScratchFolder folder;
-  const std::filesystem::path path = folder.path() / "observed.onnx";
-  {
-    graph::Model observed = std::move(model);  // released before ONNX Runtime reads the file
-    const std::vector<std::string> outputs = observed.OutputNames();
-    observed.InferShapes();  // observers need the types of their values
-    std::set<std::string> in_bodies;
-    for (const graph::BodyValue& value : observed.BodyValues()) in_bodies.insert(value.name);
-    std::vector<std::string> values;
-    for (const auto& [name, type] : observed_values) {
-      values.push_back(name);
-      if (observed.InfoOf(name).type == DataType::kUndefined && !in_bodies.contains(name)) {
-        observed.SetInfo(name, {.type = type, .has_shape = false, .shape = {}});
-      }
-    }
-    calibrate::InsertObservers(observed, values);
-    const bool has_bodies = std::ranges::any_of(
-        values, [&](const std::string& value) { return in_bodies.contains(value); });
-    if (!has_bodies) {
-      for (const std::string& output : outputs) observed.RemoveOutput(output);
-      graph::RemoveUnused(observed);
-    }
-    observed.Save(path, graph::ExternalData::kAlways);
-  }
-  runtime::SessionOptions session;
-  session.num_threads = runtime::SessionThreads(options.num_threads);
-  session.operator_library = options.operator_library;
-  session.observers = &operators;
-  return runtime::Session(path, session);
-}
-
 // Returns the options of each layer. A layer is spilled if its moments do not fit the limit beside
 // those of the layers before it and the memory for learning.
 std::vector<LayerOptions> OptionsOf(std::span<const LinearLayer> layers,
@@ -299,14 +221,18 @@ std::vector<LayerOptions> OptionsOf(std::span<const LinearLayer> layers,
 }
 
 // Returns the index of `value` in `values`, after adding it at the end if it was missing.
-size_t IndexOf(const ObservedValue& value, std::vector<ObservedValue>& values) {
-  const auto found = std::ranges::find(values, value.name, &ObservedValue::name);
+size_t IndexOf(const std::string& value, std::vector<std::string>& values) {
+  const auto found = std::ranges::find(values, value);
   if (found != values.end()) return static_cast<size_t>(found - values.begin());
   values.push_back(value);
   return values.size() - 1;
 }
 
 }  // namespace
+
+bool ObservesOutputs(const LinearLayer& layer, const GatherOptions& options) {
+  return LayerOptions(layer, options).learned.observes_outputs;
+}
 
 Split SplitOf(size_t num_runs, size_t hold_back_every) {
   constexpr size_t kLeastJudges = 4;
@@ -344,34 +270,25 @@ std::vector<std::span<const LinearLayer>> GroupLayers(std::span<const LinearLaye
   return groups;
 }
 
-std::vector<std::shared_ptr<LayerMoments>> GatherMoments(const graph::Model& float_model,
-                                                         const graph::Model& quantized_model,
+std::vector<std::shared_ptr<LayerMoments>> GatherMoments(ObservedNetwork& network,
                                                          std::span<const LinearLayer> layers,
-                                                         data::Source& source,
                                                          const GatherOptions& options) {
-  const plan::NodeIndex quantized_nodes(quantized_model);
   const std::vector<LayerOptions> of_layers = OptionsOf(layers, options);
   std::vector<size_t> first_of;  // index of the layer that has the moments of each layer
   for (size_t i = 0; i < layers.size(); ++i) {
     first_of.push_back(FirstWithMomentsOf(layers, i, options));
   }
-  std::vector<ObservedValue> outputs;
-  std::vector<ObservedValue> inputs;
+  std::vector<std::string> outputs;
+  std::vector<std::string> inputs;
   // The indices of the input and the output of each reading, for each layer.
   std::vector<std::vector<ReadingValues>> values_of_layer;
   for (size_t i = 0; i < layers.size(); ++i) {
-    const LinearLayer& layer = layers[i];
     auto& values = values_of_layer.emplace_back();
     if (first_of[i] != i) continue;
-    const DataType type = float_model.Initializer(layer.weight).type;
-    for (const Reading& reading : layer.readings) {
-      const graph::Node node = quantized_nodes.Find(
-          {reading.node, layer.op_type, static_cast<int64_t>(reading.data_input)});
-      const std::string& input =
-          reading.states.empty() ? node.input(reading.data_input) : reading.states;
-      values.emplace_back(IndexOf({input, type}, inputs), std::nullopt);
-      if (of_layers[i].learned.observes_outputs) {
-        values.back().second = IndexOf({reading.output, type}, outputs);
+    for (const Reading& reading : layers[i].readings) {
+      values.emplace_back(IndexOf(network.InputOf(layers[i], reading), inputs), std::nullopt);
+      if (ObservesOutputs(layers[i], options)) {
+        values.back().second = IndexOf(reading.output, outputs);
       }
     }
   }
@@ -387,25 +304,11 @@ std::vector<std::shared_ptr<LayerMoments>> GatherMoments(const graph::Model& flo
            error.what());
     }
   }
-  const runtime::ObserverOperators operators(sink);
   // A value that is input and output of layers is observed twice.
-  std::vector<ObservedValue> values = inputs;
+  std::vector<std::string> values = inputs;
   values.insert(values.end(), outputs.begin(), outputs.end());
-  graph::Model model = BesideQuantizers(float_model, quantized_model);
-  AddProducts(model, layers);
-  runtime::Session session = Observed(std::move(model), values, operators, options);
-  const size_t per_run = std::max<size_t>(calibrate::FixedRows(session.inputs()), 1);
-  sink.BeginRuns(source.num_samples() / per_run);
-  const calibrate::SampleCounts counts = calibrate::RunSamples(
-      source, session.inputs(), options.batch_size,
-      [&](const std::vector<Tensor>& tensors, size_t) {
-        sink.BeginRun();
-        session.Run(tensors);
-      },
-      options.stage, options.progress);
-  if (counts.num_samples == 0) {
-    Fail(ErrorCode::kInvalidArgument, "there are no samples to fine-tune with");
-  }
+  network.Run(values, sink, options, [&](size_t num_runs) { sink.BeginRuns(num_runs); },
+              [&] { sink.BeginRun(); });
   std::vector<std::shared_ptr<LayerMoments>> moments;
   size_t num_finished = 0;
   for (size_t i = 0; i < layers.size(); ++i) {

@@ -2,92 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
-
-#include "base/scratch_folder.h"
-#include "base/tensor.h"
-#include "calibrate/sample_runs.h"
-#include "kernels/half.h"
-#include "runtime/session.h"
 
 namespace bitpress::finetune {
 namespace {
-
-runtime::Session Open(const graph::Model& model, const GatherOptions& options) {
-  const ScratchFolder folder;
-  const std::filesystem::path path = folder.path() / "network.onnx";
-  model.Save(path, graph::ExternalData::kAlways);
-  runtime::SessionOptions session;
-  session.num_threads = runtime::SessionThreads(options.num_threads);
-  session.operator_library = options.operator_library;
-  return runtime::Session(path, session);
-}
-
-// Returns, for each output, whether it is a cache of keys or values that the next run takes as an
-// input: exporters name them `present.0.key` and `past_key_values.0.key`, or likewise.
-std::vector<bool> AreCaches(const runtime::Session& session) {
-  constexpr std::string_view kPresent = "present";
-  std::vector<bool> are_caches;
-  for (const runtime::ValueDescription& output : session.outputs()) {
-    const size_t at = output.name.find(kPresent);
-    const auto is_input = [&](std::string_view past) {
-      std::string name = output.name;
-      name.replace(at, kPresent.size(), past);
-      return std::ranges::count(session.inputs(), name, &runtime::ValueDescription::name) > 0;
-    };
-    are_caches.push_back(at != std::string::npos && (is_input("past_key_values") || is_input("past")));
-  }
-  return are_caches;
-}
-
-// Returns the elements of a float or half tensor; nothing for other types.
-std::optional<std::vector<float>> FloatsOf(const Tensor& tensor) {
-  if (tensor.type == DataType::kFloat) {
-    const auto values = tensor.values<float>();
-    return std::vector<float>(values.begin(), values.end());
-  }
-  if (tensor.type != DataType::kFloat16) return std::nullopt;
-  const auto halves = tensor.values<uint16_t>();
-  std::vector<float> values(halves.size());
-  kernels::HalfToFloat(halves, values.data());
-  return values;
-}
-
-// Returns the error of one run's outputs. Empty if they cannot be compared. The caches of a decoder
-// are one output together, the last one, whose error is the sum of each cache's share of its
-// square: the next tokens read all of them, and dozens of outputs would outvote the logits.
-OutputErrors Compare(const std::vector<Tensor>& wanted, const std::vector<Tensor>& found,
-                     const std::vector<bool>& is_cache) {
-  // Errors below this share are rounding errors of float sums.
-  constexpr double kLeast = 1e-12;
-  OutputErrors errors;
-  std::optional<double> of_caches;
-  for (size_t i = 0; i < wanted.size() && i < found.size(); ++i) {
-    const std::optional<std::vector<float>> right = FloatsOf(wanted[i]);
-    const std::optional<std::vector<float>> given = FloatsOf(found[i]);
-    if (!right || !given) continue;
-    if (wanted[i].dims != found[i].dims) return {};
-    double square = 0;
-    double error = 0;
-    for (size_t k = 0; k < right->size(); ++k) {
-      const double difference = double{(*given)[k]} - double{(*right)[k]};
-      square += double{(*right)[k]} * double{(*right)[k]};
-      error += difference * difference;
-    }
-    if (!std::isfinite(square) || !std::isfinite(error)) return {};
-    error = std::max(error, kLeast * square);
-    if (!is_cache[i]) {
-      errors.push_back(error);
-    } else if (square > 0) {
-      of_caches = of_caches.value_or(0) + error / square;
-    }
-  }
-  if (of_caches) errors.push_back(*of_caches);
-  return errors;
-}
 
 // A run that can be compared.
 struct ComparedRun {
@@ -193,25 +111,6 @@ bool IsClearInBoth(const Estimate& all, const Estimate& each, size_t num_runs) {
 }
 
 }  // namespace
-
-std::vector<OutputErrors> ErrorsOfOutputs(const graph::Model& float_model,
-                                          const graph::Model& quantized,
-                                          const std::function<bool(size_t run)>& counts,
-                                          data::Source& source, const GatherOptions& options) {
-  runtime::Session reference = Open(float_model, options);
-  runtime::Session session = Open(quantized, options);
-  const std::vector<bool> is_cache = AreCaches(reference);
-  std::vector<OutputErrors> errors;
-  size_t run = 0;
-  calibrate::RunSamples(
-      source, session.inputs(), options.batch_size,
-      [&](const std::vector<Tensor>& tensors, size_t) {
-        errors.push_back(counts(++run) ? Compare(reference.Run(tensors), session.Run(tensors), is_cache)
-                                       : OutputErrors());
-      },
-      options.stage, options.progress);
-  return errors;
-}
 
 NetworkVerdict JudgeNetwork(std::span<const OutputErrors> before,
                             std::span<const OutputErrors> after, double least_uncertainty_db) {

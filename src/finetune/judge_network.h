@@ -4,27 +4,13 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <span>
 #include <vector>
 
-#include "data/source.h"
-#include "finetune/gather.h"
-#include "graph/model.h"
-
 namespace bitpress::finetune {
 
-// The squared errors of one run's floating-point outputs.
+// The squared errors of one run's floating-point outputs (NetworkOutputs::ErrorsOf).
 using OutputErrors = std::vector<double>;
-
-// Returns the errors of `quantized` against the float model, one element for each run. It is empty
-// for runs, counted from 1 on, for which `counts` is false, and for those whose outputs have
-// another shape or hold NaN or infinity. Two models are in memory at a time. Throws Error as
-// reading and running do.
-std::vector<OutputErrors> ErrorsOfOutputs(const graph::Model& float_model,
-                                          const graph::Model& quantized,
-                                          const std::function<bool(size_t run)>& counts,
-                                          data::Source& source, const GatherOptions& options);
 
 // The judgement about what was learned.
 struct NetworkVerdict {

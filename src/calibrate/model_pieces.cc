@@ -1,0 +1,215 @@
+#include "calibrate/model_pieces.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+namespace bitpress::calibrate {
+namespace {
+
+constexpr size_t kNone = std::numeric_limits<size_t>::max();
+
+// The main graph as numbers: what each node reads, in the order of the graph.
+class Reads {
+ public:
+  explicit Reads(const graph::Model& model) : model_(model), nodes_(model.Nodes()) {
+    of_node_.resize(nodes_.size());
+    depends_.assign(nodes_.size(), false);
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      for (size_t k = 0; k < nodes_[i].num_outputs(); ++k) {
+        if (!nodes_[i].output(k).empty()) producer_.emplace(nodes_[i].output(k), i);
+      }
+    }
+    const auto add = [&](const std::string& value) {
+      for (const graph::Use& use : model.AllUses(value)) {
+        graph::Node reader = use.node;
+        for (auto owner = model.Owner(reader); owner; owner = model.Owner(reader)) reader = *owner;
+        const size_t i = IndexOf(reader);
+        if (i != kNone) of_node_[i].insert(value);
+      }
+    };
+    for (const auto& [value, node] : producer_) add(value);
+    for (const std::string& name : model.InitializerNames()) add(name);
+    for (const std::string& name : model.InputNames()) add(name);
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      depends_[i] = std::ranges::any_of(of_node_[i], [&](const std::string& value) {
+        if (model.IsInitializer(value)) return false;
+        const size_t producer = ProducerOf(value);
+        return producer == kNone || depends_[producer];
+      });
+    }
+  }
+
+  size_t size() const { return nodes_.size(); }
+  size_t ProducerOf(const std::string& value) const {
+    const auto found = producer_.find(value);
+    return found == producer_.end() ? kNone : found->second;
+  }
+  const std::set<std::string>& of_node(size_t i) const { return of_node_[i]; }
+  // Returns whether a node's outputs depend on an input of the graph.
+  bool depends(size_t i) const { return depends_[i]; }
+  uint64_t NumBytes(const std::string& value) const {
+    if (!model_.IsInitializer(value)) return 0;
+    const graph::ValueInfo info = model_.InfoOf(value);
+    uint64_t elements = 1;
+    for (const graph::Dimension& dim : info.shape) elements *= static_cast<uint64_t>(dim.value);
+    return elements * ElementBits(info.type) / 8;
+  }
+
+ private:
+  size_t IndexOf(const graph::Node& node) const {
+    for (size_t k = 0; k < node.num_outputs(); ++k) {
+      if (!node.output(k).empty()) return ProducerOf(node.output(k));
+    }
+    return kNone;
+  }
+
+  const graph::Model& model_;
+  std::vector<graph::Node> nodes_;
+  std::map<std::string, size_t> producer_;
+  std::vector<std::set<std::string>> of_node_;
+  std::vector<bool> depends_;
+};
+
+// Marks the nodes that the values need.
+std::vector<bool> NeededBy(const Reads& reads, std::span<const std::string> values) {
+  std::vector<bool> is_needed(reads.size());
+  std::vector<std::string> pending(values.begin(), values.end());
+  while (!pending.empty()) {
+    const size_t node = reads.ProducerOf(pending.back());
+    pending.pop_back();
+    if (node == kNone || is_needed[node]) continue;
+    is_needed[node] = true;
+    pending.insert(pending.end(), reads.of_node(node).begin(), reads.of_node(node).end());
+  }
+  return is_needed;
+}
+
+// Adds the constants that a node needs, through nodes that depend on constants alone.
+void AddConstants(const Reads& reads, size_t node, std::set<std::string>& constants) {
+  for (const std::string& value : reads.of_node(node)) {
+    const size_t producer = reads.ProducerOf(value);
+    if (producer == kNone) {
+      constants.insert(value);
+    } else if (!reads.depends(producer)) {
+      AddConstants(reads, producer, constants);
+    }
+  }
+}
+
+// Returns the numbers of the nodes that begin a piece, but the first one.
+std::vector<size_t> ChooseCuts(const Reads& reads, const std::vector<bool>& is_needed,
+                               uint64_t most_bytes,
+                               std::span<const std::pair<std::string, std::string>> together) {
+  // Number of values that are computed before a node, and read by it or behind it.
+  std::vector<int64_t> crossing(reads.size() + 1);
+  std::map<std::string, size_t> last_reader;
+  for (size_t i = 0; i < reads.size(); ++i) {
+    if (!is_needed[i] || !reads.depends(i)) continue;
+    for (const std::string& value : reads.of_node(i)) last_reader[value] = i;
+  }
+  for (const auto& [value, reader] : last_reader) {
+    const size_t producer = reads.ProducerOf(value);
+    if (producer == kNone || !reads.depends(producer)) continue;
+    ++crossing[producer + 1];
+    --crossing[reader + 1];
+  }
+  // More than any number of values that cross.
+  const auto avoided = static_cast<int64_t>(last_reader.size()) + 1;
+  for (const auto& [value, other] : together) {
+    const size_t first = reads.ProducerOf(value);
+    const size_t second = reads.ProducerOf(other);
+    if (first == kNone || second == kNone || first == second) continue;
+    crossing[std::min(first, second) + 1] += avoided;
+    crossing[std::max(first, second) + 1] -= avoided;
+  }
+  for (size_t i = 1; i < crossing.size(); ++i) crossing[i] += crossing[i - 1];
+
+  std::vector<size_t> cuts;
+  std::vector<uint64_t> bytes_before;  // of the present piece, before each of its nodes
+  std::set<std::string> constants;
+  uint64_t num_bytes = 0;
+  size_t begin = 0;
+  for (size_t i = 0; i < reads.size(); ++i) {
+    bytes_before.push_back(num_bytes);
+    if (!is_needed[i] || !reads.depends(i)) continue;
+    std::set<std::string> of_node;
+    AddConstants(reads, i, of_node);
+    uint64_t more = 0;
+    for (const std::string& name : of_node) {
+      if (!constants.contains(name)) more += reads.NumBytes(name);
+    }
+    if (num_bytes > 0 && num_bytes + more > most_bytes) {
+      // Pieces that are less than half full would be many.
+      size_t best = i;
+      for (size_t at = i; at > begin && bytes_before[at - begin] >= most_bytes / 2; --at) {
+        if (crossing[at] < crossing[best]) best = at;
+      }
+      cuts.push_back(best);
+      begin = best;
+      i = best - 1;  // the nodes behind the cut count anew
+      bytes_before.clear();
+      constants.clear();
+      num_bytes = 0;
+      continue;
+    }
+    constants.merge(of_node);
+    num_bytes += more;
+  }
+  return cuts;
+}
+
+}  // namespace
+
+ModelPieces::ModelPieces(const graph::Model& model, std::span<const std::string> wanted,
+                         uint64_t most_bytes,
+                         std::span<const std::pair<std::string, std::string>> together) {
+  std::set<std::string> in_bodies;
+  for (const graph::BodyValue& value : model.BodyValues()) in_bodies.insert(value.name);
+  const Reads reads(model);
+  const std::vector<bool> is_needed = NeededBy(reads, wanted);
+  std::vector<size_t> cuts;
+  const bool has_bodies = std::ranges::any_of(
+      wanted, [&](const std::string& value) { return in_bodies.contains(value); });
+  if (!has_bodies) cuts = ChooseCuts(reads, is_needed, most_bytes, together);
+  pieces_.resize(cuts.size() + 1);
+  for (size_t i = 0; i < reads.size(); ++i) {
+    if (!is_needed[i] || !reads.depends(i)) continue;
+    const auto piece = static_cast<size_t>(std::ranges::upper_bound(cuts, i) - cuts.begin());
+    for (const std::string& value : reads.of_node(i)) {
+      const size_t producer = reads.ProducerOf(value);
+      if (producer == kNone || !reads.depends(producer)) continue;
+      const auto from = static_cast<size_t>(std::ranges::upper_bound(cuts, producer) -
+                                            cuts.begin());
+      piece_of_[value] = from;
+      if (from == piece) continue;
+      if (std::ranges::count(pieces_[piece].inputs, value) == 0) {
+        pieces_[piece].inputs.push_back(value);
+      }
+      if (std::ranges::count(pieces_[from].outputs, value) == 0) {
+        pieces_[from].outputs.push_back(value);
+      }
+    }
+  }
+  for (const std::string& value : wanted) {
+    const size_t producer = reads.ProducerOf(value);
+    if (producer == kNone) continue;
+    piece_of_[value] =
+        static_cast<size_t>(std::ranges::upper_bound(cuts, producer) - cuts.begin());
+  }
+}
+
+size_t ModelPieces::PieceOf(const std::string& value) const {
+  const auto found = piece_of_.find(value);
+  return found == piece_of_.end() ? 0 : found->second;
+}
+
+size_t ModelPieces::LastReaderOf(const std::string& value) const {
+  size_t last = 0;
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    if (std::ranges::count(pieces_[i].inputs, value) > 0) last = i;
+  }
+  return last;
+}
+
+}  // namespace bitpress::calibrate

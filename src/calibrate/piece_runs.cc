@@ -1,0 +1,120 @@
+#include "calibrate/piece_runs.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "calibrate/instrument.h"
+#include "graph/clean_up.h"
+#include "graph/extract.h"
+
+namespace bitpress::calibrate {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Returns the model's inputs as a session describes them.
+std::vector<runtime::ValueDescription> InputsOf(const graph::Model& model) {
+  std::vector<runtime::ValueDescription> inputs;
+  for (const std::string& name : model.InputNames()) {
+    const graph::ValueInfo info = model.InfoOf(name);
+    runtime::ValueDescription& input = inputs.emplace_back();
+    input.name = name;
+    input.type = info.type;
+    for (const graph::Dimension& dim : info.shape) input.dims.push_back(dim.value);
+  }
+  return inputs;
+}
+
+}  // namespace
+
+PieceRuns::PieceRuns(graph::Model& model, std::span<const std::string> wanted,
+                     data::Source& source, const PieceOptions& options,
+                     std::span<const std::pair<std::string, std::string>> together)
+    : model_(model),
+      source_(source),
+      options_(options),
+      pieces_(model, wanted, options.most_bytes, together) {}
+
+size_t PieceRuns::rows_of_run() const { return FixedRows(InputsOf(model_)); }
+
+std::unique_ptr<runtime::Session> PieceRuns::Open(size_t piece, const PiecePass& pass,
+                                                  std::span<const std::string> outputs) {
+  const ModelPiece& cut = pieces_.piece(piece);
+  std::vector<std::string> computed(outputs.begin(), outputs.end());
+  for (const std::string& value : pass.observed) {
+    const bool is_read = std::ranges::count(cut.inputs, value) > 0 || model_.IsInput(value);
+    if (!is_read && std::ranges::count(computed, value) == 0) computed.push_back(value);
+  }
+  const ScratchFolder folder;
+  const fs::path path = folder.path() / "piece.onnx";
+  {
+    graph::Model part = graph::Extract(model_, cut.inputs, computed);
+    InsertObservers(part, pass.observed);
+    for (const std::string& value : computed) {
+      if (std::ranges::count(outputs, value) == 0) part.RemoveOutput(value);
+    }
+    part.Save(path, graph::ExternalData::kAlways);
+  }
+  runtime::SessionOptions session;
+  session.num_threads = runtime::SessionThreads(options_.num_threads);
+  session.operator_library = options_.operator_library;
+  session.observers = pass.operators;
+  return std::make_unique<runtime::Session>(path, session);
+}
+
+SampleCounts PieceRuns::Run(size_t piece, const PiecePass& pass) {
+  const ModelPiece& cut = pieces_.piece(piece);
+  std::vector<std::string> outputs = pass.outputs;
+  const bool keeps = done_.insert(piece).second;
+  if (keeps) {
+    for (size_t before = 0; before < piece; ++before) {
+      for (const std::string& value : pieces_.piece(before).outputs) {
+        if (pieces_.LastReaderOf(value) < piece) files_.Remove(value);
+      }
+    }
+    for (const std::string& value : cut.outputs) {
+      if (std::ranges::count(outputs, value) == 0) outputs.push_back(value);
+    }
+  }
+  const std::unique_ptr<runtime::Session> session = Open(piece, pass, outputs);
+  const std::vector<runtime::ValueDescription> inputs = InputsOf(model_);
+  const std::vector<std::string> names = model_.InputNames();
+  size_t run = 0;
+  const auto run_piece = [&](const std::vector<Tensor>& given) {
+    ++run;
+    if (pass.begins && !pass.begins(run)) return;
+    std::vector<Tensor> tensors;
+    for (const runtime::ValueDescription& input : session->inputs()) {
+      const auto at = std::ranges::find(names, input.name);
+      if (at != names.end()) {
+        tensors.push_back(given[static_cast<size_t>(at - names.begin())]);
+      } else {
+        tensors.push_back(files_.Get(input.name, run));
+      }
+    }
+    const std::vector<Tensor> results = session->Run(tensors);
+    tensors.clear();
+    if (pass.take) pass.take(run, std::span(results).first(pass.outputs.size()));
+    for (size_t i = 0; keeps && i < outputs.size(); ++i) {
+      if (std::ranges::count(cut.outputs, outputs[i]) == 0) continue;
+      files_.Put(outputs[i], run, results[i]);
+    }
+  };
+  const SampleCounts counts = RunSamples(
+      source_, inputs, options_.batch_size,
+      [&](const std::vector<Tensor>& given, size_t) { run_piece(given); },
+      options_.stage + pass.stage_suffix, options_.progress);
+  if (keeps) {
+    // Inference does not see through every operator, and ONNX Runtime does.
+    for (const runtime::ValueDescription& output : session->outputs()) {
+      if (std::ranges::count(cut.outputs, output.name) == 0) continue;
+      if (model_.InfoOf(output.name).type != DataType::kUndefined) continue;
+      model_.SetInfo(output.name, {.type = output.type, .has_shape = false, .shape = {}});
+    }
+  }
+  return counts;
+}
+
+}  // namespace bitpress::calibrate

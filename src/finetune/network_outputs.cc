@@ -1,0 +1,187 @@
+#include "finetune/network_outputs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "base/tensor.h"
+#include "calibrate/piece_runs.h"
+#include "kernels/half.h"
+
+namespace bitpress::finetune {
+namespace {
+
+// What is known of an output by its name.
+enum class OutputKind {
+  kAny,
+  // Keys or values that the next run takes as an input: exporters name them `present.0.key` and
+  // `past_key_values.0.key`, or likewise.
+  kCache,
+  // `logits`: softmax follows, which does not see a number that is added to all of them.
+  kLogits,
+};
+
+OutputKind KindOf(const std::string& output, const graph::Model& model) {
+  constexpr std::string_view kPresent = "present";
+  const size_t at = output.find(kPresent);
+  const auto is_input = [&](std::string_view past) {
+    std::string name = output;
+    return model.IsInput(name.replace(at, kPresent.size(), past));
+  };
+  if (at != std::string::npos && (is_input("past_key_values") || is_input("past"))) {
+    return OutputKind::kCache;
+  }
+  return output == "logits" ? OutputKind::kLogits : OutputKind::kAny;
+}
+
+// Subtracts the mean of each row of `length` values.
+void Centre(std::vector<float>& values, int64_t length) {
+  const auto size = static_cast<size_t>(length);
+  for (size_t begin = 0; begin + size <= values.size() && size > 0; begin += size) {
+    double sum = 0;
+    for (size_t i = begin; i < begin + size; ++i) sum += double{values[i]};
+    const double mean = sum / static_cast<double>(size);
+    for (size_t i = begin; i < begin + size; ++i) {
+      values[i] = static_cast<float>(double{values[i]} - mean);
+    }
+  }
+}
+
+// Returns the elements of a float or half tensor; nothing for other types.
+std::optional<std::vector<float>> FloatsOf(const Tensor& tensor) {
+  if (tensor.type == DataType::kFloat) {
+    const auto values = tensor.values<float>();
+    return std::vector<float>(values.begin(), values.end());
+  }
+  if (tensor.type != DataType::kFloat16) return std::nullopt;
+  const auto halves = tensor.values<uint16_t>();
+  std::vector<float> values(halves.size());
+  kernels::HalfToFloat(halves, values.data());
+  return values;
+}
+
+// The error of one output in one run, and the float output's square.
+struct OutputError {
+  double error = 0;
+  double square = 0;
+};
+
+// Returns nothing if the outputs cannot be compared.
+std::optional<OutputError> Compare(const Tensor& wanted, const Tensor& found, OutputKind kind) {
+  // Errors below this share are rounding errors of float sums.
+  constexpr double kLeast = 1e-12;
+  std::optional<std::vector<float>> right = FloatsOf(wanted);
+  std::optional<std::vector<float>> given = FloatsOf(found);
+  if (!right || !given || wanted.dims != found.dims) return std::nullopt;
+  if (kind == OutputKind::kLogits && !wanted.dims.empty()) {
+    for (auto* const values : {&*right, &*given}) Centre(*values, wanted.dims.back());
+  }
+  OutputError result;
+  for (size_t k = 0; k < right->size(); ++k) {
+    const double difference = double{(*given)[k]} - double{(*right)[k]};
+    result.square += double{(*right)[k]} * double{(*right)[k]};
+    result.error += difference * difference;
+  }
+  if (!std::isfinite(result.square) || !std::isfinite(result.error)) return std::nullopt;
+  result.error = std::max(result.error, kLeast * result.square);
+  return result;
+}
+
+bool IsFloat(const Tensor& tensor) {
+  return tensor.type == DataType::kFloat || tensor.type == DataType::kFloat16;
+}
+
+}  // namespace
+
+NetworkOutputs::NetworkOutputs(const graph::Model& float_model, data::Source& source,
+                               const GatherOptions& options)
+    : float_model_(float_model), source_(source), options_(options) {
+  for (const std::string& output : float_model.OutputNames()) {
+    if (float_model.Producer(output)) outputs_.push_back(output);
+  }
+}
+
+size_t NetworkOutputs::Run(const graph::Model& model,
+                           const std::function<bool(size_t run)>& counts, const Take& take) {
+  graph::Model copy = model.Clone();
+  calibrate::PieceRuns runs(copy, outputs_, source_,
+                            {.most_bytes = options_.memory_limit / 2,
+                             .num_threads = options_.num_threads,
+                             .batch_size = options_.batch_size,
+                             .operator_library = options_.operator_library,
+                             .stage = options_.stage,
+                             .progress = options_.progress});
+  size_t num_runs = 0;
+  for (size_t piece = 0; piece < runs.num_pieces(); ++piece) {
+    calibrate::PiecePass pass;
+    for (const std::string& output : outputs_) {
+      if (runs.PieceOf(output) == piece) pass.outputs.push_back(output);
+    }
+    pass.begins = [&](size_t run) {
+      num_runs = std::max(num_runs, run);
+      return counts(run);
+    };
+    pass.take = [&](size_t run, std::span<const Tensor> values) {
+      for (size_t i = 0; i < values.size(); ++i) take(pass.outputs[i], run, values[i]);
+    };
+    runs.Run(piece, pass);
+  }
+  return num_runs;
+}
+
+std::vector<OutputErrors> NetworkOutputs::ErrorsOf(const graph::Model& quantized,
+                                                   const std::function<bool(size_t run)>& counts) {
+  std::set<size_t> missing;
+  const auto is_missing = [&](size_t run) {
+    const bool is = counts(run) && !known_runs_.contains(run);
+    if (is) missing.insert(run);
+    return is;
+  };
+  // Whether runs are missing is known once the samples were counted.
+  if (known_runs_.empty()) {
+    Run(float_model_, is_missing, [&](const std::string& output, size_t run, const Tensor& value) {
+      if (IsFloat(value)) files_.Put(output, run, value);
+    });
+    known_runs_.merge(missing);
+  }
+  std::map<std::string, OutputKind> kinds;
+  for (const std::string& output : outputs_) kinds[output] = KindOf(output, float_model_);
+  std::map<size_t, std::map<std::string, std::optional<OutputError>>> compared;  // by run
+  const size_t num_runs = Run(
+      quantized, [&](size_t run) { return counts(run) && known_runs_.contains(run); },
+      [&](const std::string& output, size_t run, const Tensor& value) {
+        if (!IsFloat(value)) return;
+        compared[run][output] = Compare(files_.Get(output, run), value, kinds[output]);
+      });
+  std::vector<OutputErrors> errors(num_runs);
+  for (const auto& [run, of_outputs] : compared) {
+    OutputErrors& of_run = errors[run - 1];
+    double of_caches = 0;
+    bool has_caches = false;
+    for (const std::string& output : outputs_) {
+      const auto found = of_outputs.find(output);
+      if (found == of_outputs.end()) continue;
+      if (!found->second) {
+        of_run.clear();
+        has_caches = false;
+        break;
+      }
+      const auto [error, square] = *found->second;
+      if (kinds[output] != OutputKind::kCache) {
+        of_run.push_back(error);
+      } else if (square > 0) {
+        // The next tokens read all caches, and dozens of outputs would outvote the logits.
+        of_caches += error / square;
+        has_caches = true;
+      }
+    }
+    if (has_caches) of_run.push_back(of_caches);
+  }
+  return errors;
+}
+
+}  // namespace bitpress::finetune
