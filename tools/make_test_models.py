@@ -200,6 +200,27 @@ def transformer():
     )
 
 
+def chain():
+    """Four products of 64 bytes each, with a residual connection around every two of them, and a
+    constant that is transposed before it is read."""
+    rng = np.random.default_rng(5)
+    save(
+        "chain.onnx",
+        """<ir_version: 8, opset_import: ["": 17]>
+        chain (float[N, 4] x) => (float[N, 4] y) {
+          r = Relu (x)
+          turned = Transpose (w3)
+          a0 = MatMul (r, w0)
+          a1 = MatMul (a0, w1)
+          b = Add (r, a1)
+          a2 = MatMul (b, w2)
+          a3 = MatMul (a2, turned)
+          y = Add (b, a3)
+        }""",
+        [initializer(f"w{i}", rng.normal(size=(4, 4)).astype(np.float32)) for i in range(4)],
+    )
+
+
 def external():
     """Weights in a second file."""
     model = parser.parse_model(
@@ -215,7 +236,7 @@ def external():
 
 if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for make in (affine, types, unknown_operator, quark_operator, clean_up, qdq, strings, transformer, external):
+    for make in (affine, types, unknown_operator, quark_operator, clean_up, qdq, strings, transformer, chain, external):
         make()
     for path in sorted(FOLDER.iterdir()):
         print(path.name, path.stat().st_size)

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -54,6 +55,15 @@ MappedMemory& MappedMemory::operator=(MappedMemory&& other) noexcept {
 void MappedMemory::Release() const {
   // In a shared mapping this drops no contents.
   if (data_ != nullptr) ::madvise(data_, size_, MADV_DONTNEED);
+}
+
+void ReleasePages(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<uintptr_t>(bytes.data());
+  const uintptr_t begin = address / page * page;
+  const size_t length = address + bytes.size() - begin;
+  ::madvise(reinterpret_cast<void*>(begin), length, MADV_DONTNEED);  // it rounds the end up
 }
 
 }  // namespace bitpress

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 namespace bitpress {
 
@@ -25,5 +26,10 @@ class MappedMemory {
   std::byte* data_ = nullptr;
   size_t size_ = 0;
 };
+
+// Takes the pages of a mapped file out of this process's memory until they are used again, those at
+// both ends too. REQUIRES: the bytes lie in a mapping of a file that this process does not write to,
+// or that is shared.
+void ReleasePages(std::span<const std::byte> bytes);
 
 }  // namespace bitpress

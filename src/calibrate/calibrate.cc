@@ -9,12 +9,30 @@
 #include "base/scratch_folder.h"
 #include "calibrate/collector.h"
 #include "calibrate/instrument.h"
+#include "calibrate/piece_runs.h"
 #include "calibrate/sample_runs.h"
 #include "runtime/observers.h"
 #include "runtime/session.h"
 
 namespace bitpress::calibrate {
 namespace {
+
+// Shows values to the collector under their own ids: those of a piece are numbered anew.
+class Renumbered : public runtime::ObserverSink {
+ public:
+  Renumbered(Collector& collector, std::vector<int64_t> ids)
+      : collector_(collector), ids_(std::move(ids)) {}
+  void Observe(const runtime::ObservedTensor& tensor,
+               const runtime::ParallelTasks& run_parallel) override {
+    runtime::ObservedTensor renumbered = tensor;
+    renumbered.id = ids_[static_cast<size_t>(tensor.id)];
+    collector_.Observe(renumbered, run_parallel);
+  }
+
+ private:
+  Collector& collector_;
+  std::vector<int64_t> ids_;
+};
 
 class Calibration {
  public:
@@ -24,16 +42,49 @@ class Calibration {
         num_threads_(options.num_threads > 0
                          ? options.num_threads
                          : std::max<size_t>(1, std::thread::hardware_concurrency())),
-        num_values_(values.size()),
-        collector_(options.hold_back_every > 0 ? 2 * num_values_ : num_values_, num_threads_),
-        operators_(collector_),
-        session_(Load(model, values)) {}
+        model_(model),
+        values_(values),
+        collector_(options.hold_back_every > 0 ? 2 * values.size() : values.size(),
+                   num_threads_) {
+    for (size_t id = 0; id < values.size(); ++id) {
+      const auto axis = options_.axes.find(values[id]);
+      if (axis == options_.axes.end()) continue;
+      collector_.statistics(id).set_axis(axis->second);
+      if (options_.hold_back_every > 0) held_back(id).set_axis(axis->second);
+    }
+  }
 
   void Run(data::Source& source) {
-    counts_ = RunSamples(
-        source, session_.inputs(), options_.batch_size,
-        [&](const std::vector<Tensor>& inputs, size_t count) { RunSample(inputs, count); },
-        "calibrate", options_.progress);
+    graph::Model observed = model_.Clone();
+    PieceRuns runs(observed, values_, source,
+                   {.most_bytes = options_.most_piece_bytes,
+                    .num_threads = num_threads_,
+                    .batch_size = options_.batch_size,
+                    .operator_library = options_.operator_library,
+                    .stage = "calibrate",
+                    .progress = options_.progress});
+    if (runs.num_pieces() == 1) return RunWhole(source);
+    fixed_rows_ = runs.rows_of_run();
+    for (size_t piece = 0; piece < runs.num_pieces(); ++piece) {
+      std::vector<int64_t> ids;
+      PiecePass pass;
+      for (size_t id = 0; id < values_.size(); ++id) {
+        if (runs.PieceOf(values_[id]) != piece) continue;
+        ids.push_back(static_cast<int64_t>(id));
+        pass.observed.push_back(values_[id]);
+      }
+      Renumbered sink(collector_, std::move(ids));
+      const runtime::ObserverOperators operators(sink);
+      pass.operators = &operators;
+      num_runs_ = 0;
+      num_held_back_ = 0;
+      pass.begins = [&](size_t) {
+        BeginSample(std::max<size_t>(fixed_rows_, 1));
+        return true;
+      };
+      pass.take = [&](size_t, std::span<const Tensor>) { EndSample(); };
+      counts_ = runs.Run(piece, pass);
+    }
   }
 
   const SampleCounts& counts() const { return counts_; }
@@ -41,53 +92,63 @@ class Calibration {
   // Returns the statistics of a value over the samples that were not held back.
   TensorStatistics& statistics(size_t id) { return collector_.statistics(id); }
   // Returns those over the others. REQUIRES: some may be held back.
-  TensorStatistics& held_back(size_t id) { return collector_.statistics(num_values_ + id); }
+  TensorStatistics& held_back(size_t id) { return collector_.statistics(values_.size() + id); }
   uint64_t num_held_back() const { return num_held_back_; }
-  size_t fixed_rows() const { return FixedRows(session_.inputs()); }
+  size_t fixed_rows() const { return fixed_rows_; }
 
  private:
-  runtime::Session Load(const graph::Model& model, std::span<const std::string> values) {
-    for (size_t id = 0; id < values.size(); ++id) {
-      const auto axis = options_.axes.find(values[id]);
-      if (axis == options_.axes.end()) continue;
-      collector_.statistics(id).set_axis(axis->second);
-      if (options_.hold_back_every > 0) held_back(id).set_axis(axis->second);
-    }
+  void RunWhole(data::Source& source) {
+    const runtime::ObserverOperators operators(collector_);
+    runtime::Session session = Load(operators);
+    fixed_rows_ = FixedRows(session.inputs());
+    counts_ = RunSamples(
+        source, session.inputs(), options_.batch_size,
+        [&](const std::vector<Tensor>& inputs, size_t count) {
+          BeginSample(count);
+          session.Run(inputs);
+          EndSample();
+        },
+        "calibrate", options_.progress);
+  }
+
+  runtime::Session Load(const runtime::ObserverOperators& operators) {
     // The model goes through a file, which ONNX Runtime maps. In memory the weights would be twice.
     const ScratchFolder folder;
     const std::filesystem::path path = folder.path() / "observed.onnx";
     {
-      graph::Model observed = model.Clone();
-      InsertObservers(observed, values);
+      graph::Model observed = model_.Clone();
+      InsertObservers(observed, values_);
       observed.Save(path, graph::ExternalData::kAlways);
     }
     runtime::SessionOptions session;
     session.num_threads = static_cast<int>(num_threads_);
     session.operator_library = options_.operator_library;
-    session.observers = &operators_;
+    session.observers = &operators;
     return runtime::Session(path, session);
   }
 
-  void RunSample(const std::vector<Tensor>& inputs, size_t count) {
+  void BeginSample(size_t count) {
     const bool is_held_back =
         options_.hold_back_every > 0 && ++num_runs_ % options_.hold_back_every == 0;
-    collector_.set_offset(is_held_back ? num_values_ : 0);
+    collector_.set_offset(is_held_back ? values_.size() : 0);
     if (is_held_back) num_held_back_ += count;
-    const auto start = std::chrono::steady_clock::now();
-    session_.Run(inputs);
+    start_ = std::chrono::steady_clock::now();
+  }
+  void EndSample() {
     collector_.EndSample();
-    run_time_ += std::chrono::steady_clock::now() - start;
+    run_time_ += std::chrono::steady_clock::now() - start_;
   }
 
   const CalibrateOptions& options_;
   size_t num_threads_;
-  size_t num_values_;
+  const graph::Model& model_;
+  std::span<const std::string> values_;
   uint64_t num_runs_ = 0;
   uint64_t num_held_back_ = 0;
+  size_t fixed_rows_ = 0;
   Collector collector_;
-  runtime::ObserverOperators operators_;
-  runtime::Session session_;
   SampleCounts counts_;
+  std::chrono::steady_clock::time_point start_;
   std::chrono::duration<double, std::milli> run_time_{0};
 };
 

@@ -23,6 +23,9 @@ namespace bitpress::calibrate {
 struct CalibrateOptions {
   size_t batch_size = 8;   // samples read at once
   size_t num_threads = 0;  // threads of ONNX Runtime; 0: one per core
+  // Most bytes of the constants of one piece. A larger model runs piece by piece (piece_runs.h), so
+  // that memory does not grow with it.
+  uint64_t most_piece_bytes = 256'000'000;
   // Values that get statistics of each slice across this axis too, for example of each channel.
   std::map<std::string, int64_t> axes = {};
   // The statistics of every sample of this number are also kept apart, to see whether the others

@@ -139,10 +139,11 @@ std::vector<size_t> ChooseCuts(const Reads& reads, const std::vector<bool>& is_n
     for (const std::string& name : of_node) {
       if (!constants.contains(name)) more += reads.NumBytes(name);
     }
-    if (num_bytes > 0 && num_bytes + more > most_bytes) {
+    if (more > 0 && num_bytes > 0 && num_bytes + more > most_bytes) {
       // Pieces that are less than half full would be many.
       size_t best = i;
-      for (size_t at = i; at > begin && bytes_before[at - begin] >= most_bytes / 2; --at) {
+      const uint64_t least_bytes = std::max<uint64_t>(most_bytes / 2, 1);
+      for (size_t at = i; at > begin && bytes_before[at - begin] >= least_bytes; --at) {
         if (crossing[at] < crossing[best]) best = at;
       }
       cuts.push_back(best);

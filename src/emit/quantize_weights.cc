@@ -207,6 +207,7 @@ class WeightQuantizer {
     const graph::HeldInitializer& source = weight->source();
     const auto quantize = [weight, statistics, &pool = pool_] {
       weights::IntegerWeight::Result result = weight->Quantize(pool, *statistics);
+      weight->source().Release();
       std::vector<Tensor> tensors;
       tensors.push_back(std::move(result.codes));
       tensors.push_back(std::move(result.scales));

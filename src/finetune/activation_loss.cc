@@ -159,7 +159,7 @@ void LayerTuner::LearnBehindActivation(Freedom freedom) {
       const double optimum =
           now - (of_kept * loss.SlopeAlong(x) + of_form * of_gradient) / curvature;
       const float next = freedom == Freedom::kAroundTarget
-                             ? RoundAround(element, Target(group, row)[k], optimum)
+                             ? RoundAround(element, TargetOf(group, row, k), optimum)
                              : grid_.FitBeside(element, grid_.Round(element, optimum), quantized_);
       const double change = double{next} - now;
       if (change == 0) continue;

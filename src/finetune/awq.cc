@@ -213,8 +213,9 @@ rewrite::SmoothReport ScaleChannels(graph::Model& model, const plan::QuantPlan& 
   for (const Readers& readers : activations) {
     readers_of.emplace(readers.layers.front()->weight, &readers);
   }
+  const std::vector<std::vector<LinearLayer>> parts = network.Parts();
   std::vector<std::span<const LinearLayer>> groups;
-  for (const std::span<const LinearLayer> part : network.Parts()) {
+  for (const std::vector<LinearLayer>& part : parts) {
     std::ranges::copy(GroupLayers(part, options), std::back_inserter(groups));
   }
   for (const std::span<const LinearLayer> group : groups) {

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "base/error.h"
 #include "emit/apply_plan.h"
@@ -82,24 +82,30 @@ class Finetuner {
  private:
   // Layers [begin, end).
   void LearnGroup(size_t begin, size_t end, LearningJournal& journal) {
-    // Layers of the journal need no samples any more.
-    std::vector<LinearLayer> missing;
+    // Layers of the journal do not learn again.
+    std::set<std::string> missing;  // by their weights
     for (size_t i = begin; i < end; ++i) {
-      const auto known = journal.found().find(layers_[i].weight);
-      if (known != journal.found().end() && Fits(layers_[i], known->second)) {
-        Take(layers_[i], known->second);
+      std::optional<LearnedLayer> known = journal.Find(layers_[i].weight);
+      if (known && Fits(layers_[i], *known)) {
+        Take(layers_[i], std::move(*known));
         ++report_.num_resumed;
       } else {
-        missing.push_back(layers_[i]);
+        missing.insert(layers_[i].weight);
       }
     }
     if (missing.empty()) return;
     report_.num_samples = source_.num_samples();
     const Model float_model = QuantizedBefore(begin, /*with_activations_behind=*/false);
     const Model quantized = QuantizedBefore(begin, /*with_activations_behind=*/true);
-    ObservedNetwork network(float_model, quantized, std::move(missing), source_, options_.gather);
+    // The pieces of the network are those of a run that was not stopped.
+    const auto group = std::span(layers_).subspan(begin, end - begin);
+    ObservedNetwork network(float_model, quantized, {group.begin(), group.end()}, source_,
+                            options_.gather);
+    std::vector<std::vector<LinearLayer>> parts = network.Parts();
     std::vector<std::span<const LinearLayer>> passes;
-    for (const std::span<const LinearLayer> part : network.Parts()) {
+    for (std::vector<LinearLayer>& part : parts) {
+      std::erase_if(part,
+                    [&](const LinearLayer& layer) { return !missing.contains(layer.weight); });
       std::ranges::copy(GroupLayers(part, options_.gather), std::back_inserter(passes));
     }
     for (size_t i = 0; i < passes.size(); ++i) {
@@ -131,7 +137,8 @@ class Finetuner {
 
   bool Fits(const LinearLayer& layer, const LearnedLayer& learned) const {
     if (!learned.report.is_tuned) return true;
-    const size_t num_weights = FloatsOf(float_model_, layer.weight).size();
+    const auto num_weights =
+        static_cast<size_t>(NumElements(float_model_.Initializer(layer.weight).dims));
     const size_t num_biases = FloatBiasOf(layer).size();
     const auto fits = [&](const LearnedWeights& weights) {
       return weights.weights.size() == num_weights &&
@@ -158,7 +165,9 @@ class Finetuner {
         added_biases_.push_back({layer.bias, {layer.node(), layer.op_type, 2}});
       }
       for (size_t half = 0; half < learned.of_halves.size(); ++half) {
-        of_halves_[half].emplace(layer.weight, std::move(learned.of_halves[half]));
+        if (!of_halves_[half]) of_halves_[half].emplace(float_model_.Clone(), initial_);
+        auto& [model, resolved] = *of_halves_[half];
+        Write(layer, learned.of_halves[half], model, resolved);
       }
     }
     report_.layers.push_back(learned.report);
@@ -204,7 +213,7 @@ class Finetuner {
     options.stage = "judge the network";
     const size_t every = options.hold_back_every;
     // One part of the samples judges what the other part taught.
-    const bool has_halves = !of_halves_[0].empty();
+    const bool has_halves = of_halves_[0].has_value();
     Split split = Split::kHeldBack;
     if (has_halves) split = source_.num_samples() == 1 ? Split::kPositions : Split::kHalves;
     const auto judges = [=](bool by_held_back) {
@@ -220,12 +229,8 @@ class Finetuner {
     std::vector<OutputErrors> before;
     std::vector<OutputErrors> after;
     for (size_t half = 0; half < (has_halves ? 2 : 1); ++half) {
-      Model model = has_halves ? float_model_.Clone() : model_.Clone();
-      plan::ResolvedPlan resolved = has_halves ? initial_ : resolved_;
-      for (const LinearLayer& layer : layers_) {
-        const auto found = of_halves_[half].find(layer.weight);
-        if (found != of_halves_[half].end()) Write(layer, found->second, model, resolved);
-      }
+      Model model = has_halves ? std::move(of_halves_[half]->first) : model_.Clone();
+      plan::ResolvedPlan resolved = has_halves ? std::move(of_halves_[half]->second) : resolved_;
       const std::vector<OutputErrors> tuned = wanted.ErrorsOf(
           Simulated(std::move(model), std::move(resolved)), judges(half == 0));
       before.insert(before.end(), untuned.begin(), untuned.end());
@@ -255,10 +260,15 @@ class Finetuner {
   }
 
   LearnedLayer Tune(const LinearLayer& layer, const std::shared_ptr<LayerMoments>& moments) {
-    const std::vector<float> weights = FloatsOf(float_model_, layer.weight);
+    // Weights of float32 are read where they lie.
+    const graph::InitializerView view = float_model_.Initializer(layer.weight);
+    std::vector<float> copy;
+    if (view.type != DataType::kFloat) copy = FloatsOf(float_model_, layer.weight);
+    const std::span<const float> weights =
+        view.type == DataType::kFloat ? view.values<float>() : std::span<const float>(copy);
     const std::vector<float> bias = FloatBiasOf(layer);
-    const auto dims = float_model_.Initializer(layer.weight).dims;
-    return LearnLayer({.layer = layer,
+    const std::span<const int64_t> dims = view.dims;
+    LearnedLayer learned = LearnLayer({.layer = layer,
                        .weights = weights,
                        .bias = bias,
                        .dims = {dims.begin(), dims.end()},
@@ -267,6 +277,8 @@ class Finetuner {
                        .passes = options_.passes,
                        .are_moments_shared = moments.use_count() > 1},
                       *moments, options_.tuner, pool_);
+    float_model_.ReleaseInitializer(layer.weight);
+    return learned;
   }
 
   Model& model_;
@@ -279,8 +291,8 @@ class Finetuner {
   const plan::ResolvedPlan initial_;
   weights::PairRules pair_rules_;
   std::vector<LinearLayer> layers_;  // in graph order
-  // The weights that each half of the samples taught, by their names.
-  std::array<std::map<std::string, LearnedWeights>, 2> of_halves_;
+  // The float model and its plan with what each half of the samples taught.
+  std::array<std::optional<std::pair<Model, plan::ResolvedPlan>>, 2> of_halves_;
   std::vector<std::pair<std::string, plan::TensorUse>> added_biases_;
   FinetuneReport report_;
 };

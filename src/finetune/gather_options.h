@@ -29,6 +29,8 @@ struct GatherOptions {
   // layer. So its memory counts too.
   bool is_for_tuner = true;
   bool is_spilled = false;
+  // Most bytes of the constants of one piece. Larger networks run piece by piece.
+  uint64_t most_piece_bytes = 256'000'000;
   std::filesystem::path operator_library = {};  // as in runtime::SessionOptions
   std::string stage = "observe layers";         // name for progress, which counts samples
   ProgressSink progress = {};                   // may be empty

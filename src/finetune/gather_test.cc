@@ -54,6 +54,23 @@ TEST(GroupLayers, LayersThatHaveLearnedReleaseTheirMoments) {
   EXPECT_EQ(GroupSizes(std::vector<LinearLayer>{small, large}, options), Sizes({1, 1}));
 }
 
+TEST(GroupLayers, LayersOfOneFloatInputShareTheirMoments) {
+  LinearLayer layer = GemmLayer(1000, 10);
+  layer.float_input = 0;
+  std::vector<LinearLayer> layers(3, layer);
+  GatherOptions options;
+  EXPECT_FALSE(ObservesOutputs(layer, options));
+  const uint64_t moments = MomentBytes(layer, {.observes_outputs = false});
+  options.memory_limit = moments + TunerBytes(layer);
+  EXPECT_EQ(GroupSizes(layers, options), Sizes({3}));
+  layers[2].float_input = 1;
+  EXPECT_EQ(GroupSizes(layers, options), Sizes({2, 1}));
+  // Positions that are kept have outputs, which belong to one layer.
+  options.num_kept = 100;
+  layer.activation = ActivationFunction{ActivationFunction::Kind::kClip, 0, 6};
+  EXPECT_TRUE(ObservesOutputs(layer, options));
+}
+
 TEST(SplitOf, FewRunsAreSplitIntoHalves) {
   EXPECT_EQ(SplitOf(100, 0), Split::kNone);
   EXPECT_EQ(SplitOf(1, 8), Split::kPositions);

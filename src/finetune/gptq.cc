@@ -5,6 +5,7 @@
 // done, in one matrix product: the "lazy batch updates" of the paper. So the triangle is read once
 // for many rows, by a kernel that keeps its sums in registers.
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -32,7 +33,7 @@ struct Sums {
 struct FactoredGroup {
   const LinearLayer& layer;
   int64_t group = 0;
-  const double* target = nullptr;  // [rows, columns]
+  std::function<double(int64_t row, int64_t column)> target;
   std::vector<int64_t> order = {};
   std::vector<double> diagonal = {};  // of the factor
   // The factor's columns below the diagonal, one after another: element (j, i) of the factor is
@@ -134,7 +135,7 @@ class Rows {
     return group_.layer.ElementOf(group_.group, first_ + row, group_.order[static_cast<size_t>(i)]);
   }
   double TargetOf(int64_t i, int64_t row) const {
-    return group_.target[(first_ + row) * columns_ + group_.order[static_cast<size_t>(i)]];
+    return group_.target(first_ + row, group_.order[static_cast<size_t>(i)]);
   }
   size_t At(int64_t i, int64_t row) const {
     return static_cast<size_t>((i - begin_) * kRowsOfTask + row);
@@ -296,7 +297,8 @@ void LayerTuner::Gptq() {
   const std::span<const double> factors = grid_.ScaleFactors();
   std::vector<double> factor_of(grid_.num_scales(), 1.0);
   for (int64_t group = 0; group < layer_.groups; ++group) {
-    FactoredGroup factored{layer_, group, Target(group, 0), RoundingOrder(group)};
+    const auto target = [&, group](int64_t row, int64_t k) { return TargetOf(group, row, k); };
+    FactoredGroup factored{layer_, group, target, RoundingOrder(group)};
     if (!Factor(Hessian(group), factored, pool_)) continue;  // the group stays rounded to nearest
     const int64_t num_tasks = (layer_.rows + kRowsOfTask - 1) / kRowsOfTask;
     pool_.ParallelFor(static_cast<size_t>(num_tasks), [&](size_t task) {

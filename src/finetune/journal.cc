@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -91,9 +90,12 @@ LearnedLayer FromBytes(std::string_view bytes) {
   return layer;
 }
 
-std::string ReadAll(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+// Reads so many bytes; fewer at the end of the file.
+std::string ReadBytes(std::ifstream& file, size_t count) {
+  std::string bytes(count, '\0');
+  file.read(bytes.data(), static_cast<std::streamsize>(count));
+  bytes.resize(static_cast<size_t>(file.gcount()));
+  return bytes;
 }
 
 }  // namespace
@@ -145,34 +147,45 @@ LearningJournal::LearningJournal(std::filesystem::path path, const std::string& 
 }
 
 void LearningJournal::Read(const std::string& header) {
-  const std::string bytes = ReadAll(path_);
-  size_t end = 0;
-  if (bytes.starts_with(header)) {
-    end = header.size();
-    while (bytes.size() - end >= kRecordHead) {
-      ByteReader head(std::string_view(bytes).substr(end, kRecordHead));
+  std::error_code error;
+  const uintmax_t size = std::filesystem::file_size(path_, error);
+  std::ifstream file(path_, std::ios::binary);
+  if (!error && ReadBytes(file, header.size()) == header) {
+    uintmax_t end = header.size();
+    while (size - end >= kRecordHead) {
+      const std::string head_bytes = ReadBytes(file, kRecordHead);
+      ByteReader head(head_bytes);
       const auto length = head.Number<uint32_t>();
       const auto checksum = head.Number<uint32_t>();
-      if (bytes.size() - end - kRecordHead < length) break;
-      const std::string_view record = std::string_view(bytes).substr(end + kRecordHead, length);
-      if (calibrate::Crc32c(record) != checksum) break;
+      if (size - end - kRecordHead < length) break;
+      const std::string record = ReadBytes(file, length);
+      if (record.size() != length || calibrate::Crc32c(record) != checksum) break;
       try {
-        LearnedLayer layer = FromBytes(record);
-        std::string weight = layer.report.weight;
-        found_.insert_or_assign(std::move(weight), std::move(layer));
+        found_.insert_or_assign(FromBytes(record).report.weight, Place{end + kRecordHead, length});
       } catch (const Error&) {
         break;  // another version wrote it
       }
       end += kRecordHead + length;
     }
-    std::error_code error;
     std::filesystem::resize_file(path_, end, error);
     if (!error) return;
     found_.clear();
   }
-  std::ofstream file(path_, std::ios::binary | std::ios::trunc);
-  file << header;
-  if (!file.flush()) Fail(ErrorCode::kIo, "cannot write the journal '{}'", path_.string());
+  std::ofstream anew(path_, std::ios::binary | std::ios::trunc);
+  anew << header;
+  if (!anew.flush()) Fail(ErrorCode::kIo, "cannot write the journal '{}'", path_.string());
+}
+
+std::optional<LearnedLayer> LearningJournal::Find(const std::string& weight) const {
+  const auto found = found_.find(weight);
+  if (found == found_.end()) return std::nullopt;
+  std::ifstream file(path_, std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(found->second.begin));
+  const std::string record = ReadBytes(file, found->second.length);
+  if (record.size() != found->second.length) {
+    Fail(ErrorCode::kIo, "cannot read the journal '{}'", path_.string());
+  }
+  return FromBytes(record);
 }
 
 void LearningJournal::Add(const LearnedLayer& layer) {

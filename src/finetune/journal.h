@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,8 +70,10 @@ class LearningJournal {
   // written.
   LearningJournal(std::filesystem::path path, const std::string& key);
 
-  // Returns the records that the file had, by the names of the weights.
-  const std::map<std::string, LearnedLayer>& found() const { return found_; }
+  // Returns the number of weights that the file had records of.
+  size_t num_found() const { return found_.size(); }
+  // Reads the record of a weight; nothing if the file had none. Throws Error(kIo).
+  std::optional<LearnedLayer> Find(const std::string& weight) const;
   // Writes a record. Throws Error(kIo).
   void Add(const LearnedLayer& layer);
 
@@ -78,7 +81,12 @@ class LearningJournal {
   void Read(const std::string& header);
 
   std::filesystem::path path_;
-  std::map<std::string, LearnedLayer> found_;
+  // The place of a record's bytes in the file. All records may be larger than memory.
+  struct Place {
+    uint64_t begin = 0;
+    size_t length = 0;
+  };
+  std::map<std::string, Place> found_;
   std::ofstream file_;
 };
 

@@ -31,14 +31,15 @@ TEST(LearningJournal, GoesOnWhereItStopped) {
   const auto path = folder.path() / "journal";
   {
     LearningJournal journal(path, "key");
-    EXPECT_TRUE(journal.found().empty());
+    EXPECT_EQ(journal.num_found(), 0U);
     journal.Add(Learned("a", 1));
     journal.Add(Learned("b", 2));
   }
   {
     LearningJournal journal(path, "key");
-    ASSERT_EQ(journal.found().size(), 2U);
-    const LearnedLayer& found = journal.found().at("b");
+    ASSERT_EQ(journal.num_found(), 2U);
+    EXPECT_FALSE(journal.Find("c"));
+    const LearnedLayer found = journal.Find("b").value();
     EXPECT_EQ(found.learned.weights, Learned("b", 2).learned.weights);
     EXPECT_EQ(found.learned.params, Learned("b", 2).learned.params);
     EXPECT_EQ(found.report.node, "node of b");
@@ -51,7 +52,7 @@ TEST(LearningJournal, GoesOnWhereItStopped) {
     journal.Add(Learned("c", 3));
   }
   LearningJournal journal(path, "key");
-  EXPECT_EQ(journal.found().size(), 3U);
+  EXPECT_EQ(journal.num_found(), 3U);
 }
 
 TEST(LearningJournal, KeepsNumbersThatAreNotFinite) {
@@ -64,7 +65,7 @@ TEST(LearningJournal, KeepsNumbersThatAreNotFinite) {
   layer.learned.bias = {std::numeric_limits<float>::quiet_NaN()};
   LearningJournal(path, "key").Add(layer);
   const LearningJournal journal(path, "key");
-  const LearnedLayer& found = journal.found().at("a");
+  const LearnedLayer found = journal.Find("a").value();
   EXPECT_EQ(found.report.error_before, kInfinity);
   EXPECT_EQ(found.report.error_after, -kInfinity);
   EXPECT_EQ(found.learned.weights, layer.learned.weights);
@@ -84,21 +85,21 @@ TEST(LearningJournal, ARecordThatWasCutDoesNotCount) {
   const uintmax_t both = std::filesystem::file_size(path);
   for (uintmax_t size = both - 1; size >= whole; size -= 7) {
     std::filesystem::resize_file(path, size);
-    EXPECT_EQ(LearningJournal(path, "key").found().size(), 1U) << size;
+    EXPECT_EQ(LearningJournal(path, "key").num_found(), 1U) << size;
     EXPECT_EQ(std::filesystem::file_size(path), whole) << size;
     std::filesystem::resize_file(path, size);  // zeros behind it
   }
   LearningJournal journal(path, "key");
   journal.Add(Learned("b", 2));
-  EXPECT_EQ(LearningJournal(path, "key").found().size(), 2U);
+  EXPECT_EQ(LearningJournal(path, "key").num_found(), 2U);
 }
 
 TEST(LearningJournal, OfOtherWorkIsNotRead) {
   const ScratchFolder folder;
   const auto path = folder.path() / "journal";
   LearningJournal(path, "key").Add(Learned("a", 1));
-  EXPECT_TRUE(LearningJournal(path, "another key").found().empty());
-  EXPECT_TRUE(LearningJournal(path, "key").found().empty());  // begun anew by the other one
+  EXPECT_EQ(LearningJournal(path, "another key").num_found(), 0U);
+  EXPECT_EQ(LearningJournal(path, "key").num_found(), 0U);  // begun anew by the other one
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -9,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/mapped_memory.h"
 #include "kernels/half.h"
 #include "ops/compute_ops.h"
 
@@ -18,8 +20,20 @@ namespace {
 using graph::Model;
 using graph::Node;
 
+// Learned weights from this size on lie in temporary files: all of them together may be larger than
+// memory.
+constexpr size_t kLeastSpilledBytes = size_t{1} << 20;
+
 void SetFloats(Model& model, const std::string& name, DataType type,
                const std::vector<int64_t>& dims, std::span<const float> values) {
+  if (type == DataType::kFloat && values.size_bytes() >= kLeastSpilledBytes) {
+    auto file = std::make_shared<MappedMemory>(values.size_bytes());
+    std::ranges::copy(std::as_bytes(values), file->data());
+    file->Release();
+    const std::span<const std::byte> bytes{file->data(), file->size()};
+    model.SetHeldInitializer(name, {type, dims, bytes, std::move(file), /*is_mapped=*/true});
+    return;
+  }
   if (type == DataType::kFloat) {
     model.SetInitializer(name, type, dims, std::as_bytes(values));
     return;

@@ -32,7 +32,6 @@ LayerTuner::LayerTuner(const LinearLayer& layer, const Moments& moments,
       original_bias_(bias.begin(), bias.end()),
       ridges_(static_cast<size_t>(layer.groups)),
       hessian_(moments.inputs.size()),
-      target_(weights.size()),
       quantized_(weights.size()),
       bias_(bias.begin(), bias.end()) {
   BITPRESS_DCHECK(std::ssize(weights) == layer.groups * layer.rows * layer.columns);
@@ -60,12 +59,6 @@ LayerTuner::LayerTuner(const LinearLayer& layer, const Moments& moments,
     ridges_[group] = mean > 0 ? options_.ridge * mean : 1.0;
     for (size_t i = 0; i < columns; ++i) hessian[i * columns + i] += ridges_[group];
   }
-  ForEachRow([&](int64_t group, int64_t row) {
-    double* const target = Target(group, row);
-    for (int64_t k = 0; k < layer_.columns; ++k) {
-      target[k] = double{original_[layer_.ElementOf(group, row, k)]};
-    }
-  });
 }
 
 void LayerTuner::PrepareCross() {
@@ -105,8 +98,8 @@ void LayerTuner::LearnAim() {
   BITPRESS_DCHECK(aim_.empty());
   const bool is_learned = moments_.has_outputs && options_.aim_share > 0;
   if (moments_.has_outputs) PrepareCross();
-  cross_.resize(target_.size());
-  aim_.resize(target_.size());
+  cross_.resize(original_.size());
+  aim_.resize(original_.size());
   pool_.ParallelFor(static_cast<size_t>(layer_.groups), [&](size_t g) {
     const auto group = static_cast<int64_t>(g);
     const auto first = static_cast<size_t>(group * layer_.rows * layer_.columns);
@@ -135,9 +128,8 @@ void LayerTuner::LearnAim() {
 
 void LayerTuner::TakeTarget() {
   ForEachRow([&](int64_t group, int64_t row) {
-    const double* const target = Target(group, row);
     for (int64_t k = 0; k < layer_.columns; ++k) {
-      quantized_[layer_.ElementOf(group, row, k)] = static_cast<float>(target[k]);
+      quantized_[layer_.ElementOf(group, row, k)] = static_cast<float>(TargetOf(group, row, k));
     }
   });
 }
@@ -145,7 +137,8 @@ void LayerTuner::TakeTarget() {
 void LayerTuner::RoundToNearest() {
   TakeTarget();
   if (!are_scales_searched_) grid_.FitScales(quantized_, pool_);
-  const std::vector<float> wanted = quantized_;
+  std::vector<float> wanted;
+  if (grid_.has_pairs()) wanted = quantized_;
   ForEachRow([&](int64_t group, int64_t row) {
     for (int64_t k = 0; k < layer_.columns; ++k) {
       const size_t element = layer_.ElementOf(group, row, k);
@@ -200,9 +193,8 @@ void LayerTuner::Descend(int64_t group, int64_t row, const Candidates& candidate
 void LayerTuner::AdaRound() {
   PrepareCross();
   ForEachRow([&](int64_t group, int64_t row) {
-    const double* const target = Target(group, row);
     Descend(group, row, [&](int64_t k, size_t element, double optimum) {
-      return RoundAround(element, target[k], optimum);
+      return RoundAround(element, TargetOf(group, row, k), optimum);
     });
   });
 }

@@ -107,9 +107,9 @@ class LayerTuner {
     size_t factor;  // index of the factor
     double loss;
   };
-  // Returns one row of the target, layer.columns elements.
-  double* Target(int64_t group, int64_t row) {
-    return target_.data() + (group * layer_.rows + row) * layer_.columns;
+  double TargetOf(int64_t group, int64_t row, int64_t column) const {
+    if (target_.empty()) return double{original_[layer_.ElementOf(group, row, column)]};
+    return target_[static_cast<size_t>((group * layer_.rows + row) * layer_.columns + column)];
   }
   // Computes cross_, unless LearnAim has.
   void PrepareCross();
@@ -154,7 +154,7 @@ class LayerTuner {
   std::vector<double> hessian_;  // [groups, columns, columns], with the ridge
   // [groups, rows, columns]: the aim times the hessian. Empty before it is needed.
   std::vector<double> cross_;
-  std::vector<double> target_;   // [groups, rows, columns]
+  std::vector<double> target_;   // [groups, rows, columns]; empty: the float model's weights
   std::vector<double> aim_;      // [groups, rows, columns]; empty before LearnAim
   std::vector<float> quantized_;
   std::vector<float> bias_;

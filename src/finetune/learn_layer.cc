@@ -61,9 +61,11 @@ class Learner {
     folds_ = MakeFolds(layer_, moments_, options_.ridge, has_free_bias(), report);
     if (folds_.empty()) return std::move(learned_);
     const double unit = Unit();
-    const std::vector<float> direct = grid_.Quantize(task_.weights, pool_).values;
     std::vector<double> before;
-    for (const Fold& fold : folds_) before.push_back(ErrorsOf(direct, {Bias()}, *fold.judge)[0]);
+    {
+      const std::vector<float> direct = grid_.Quantize(task_.weights, pool_).values;
+      for (const Fold& fold : folds_) before.push_back(ErrorsOf(direct, {Bias()}, *fold.judge)[0]);
+    }
     const double error_before = Sum(before);
     report.error_before = report.error_after = error_before / unit;
     ChooseAim();

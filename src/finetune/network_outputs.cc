@@ -109,7 +109,7 @@ size_t NetworkOutputs::Run(const graph::Model& model,
                            const std::function<bool(size_t run)>& counts, const Take& take) {
   graph::Model copy = model.Clone();
   calibrate::PieceRuns runs(copy, outputs_, source_,
-                            {.most_bytes = options_.memory_limit / 2,
+                            {.most_bytes = options_.most_piece_bytes,
                              .num_threads = options_.num_threads,
                              .batch_size = options_.batch_size,
                              .operator_library = options_.operator_library,

@@ -111,21 +111,17 @@ ObservedNetwork::ObservedNetwork(const graph::Model& float_model,
       Describe(model_, reading.output, type, in_bodies);
     }
   }
-  const calibrate::PieceOptions pieces{.most_bytes = options.memory_limit / 2,
+  const calibrate::PieceOptions pieces{.most_bytes = options.most_piece_bytes,
                                        .num_threads = options.num_threads,
                                        .batch_size = options.batch_size,
                                        .operator_library = options.operator_library,
                                        .stage = options.stage,
                                        .progress = options.progress};
   pieces_ = std::make_unique<calibrate::PieceRuns>(model_, wanted, source_, pieces, together);
-  if (pieces_->num_pieces() == 1) return;
-  if (!AreLayersWhole()) {
-    calibrate::PieceOptions whole = pieces;
-    whole.most_bytes = std::numeric_limits<uint64_t>::max();
-    pieces_ = std::make_unique<calibrate::PieceRuns>(model_, wanted, source_, whole);
-    return;
-  }
-  std::ranges::stable_sort(layers_, {}, [&](const LinearLayer& layer) { return PieceOf(layer); });
+  if (pieces_->num_pieces() == 1 || AreLayersWhole()) return;
+  calibrate::PieceOptions whole = pieces;
+  whole.most_bytes = std::numeric_limits<uint64_t>::max();
+  pieces_ = std::make_unique<calibrate::PieceRuns>(model_, wanted, source_, whole);
 }
 
 const std::string& ObservedNetwork::InputOf(const LinearLayer& layer,
@@ -150,15 +146,10 @@ bool ObservedNetwork::AreLayersWhole() const {
   });
 }
 
-std::vector<std::span<const LinearLayer>> ObservedNetwork::Parts() const {
-  std::vector<std::span<const LinearLayer>> parts;
-  const std::span<const LinearLayer> all = layers_;
-  for (size_t begin = 0; begin < all.size();) {
-    size_t end = begin + 1;
-    while (end < all.size() && PieceOf(all[end]) == PieceOf(all[begin])) ++end;
-    parts.push_back(all.subspan(begin, end - begin));
-    begin = end;
-  }
+std::vector<std::vector<LinearLayer>> ObservedNetwork::Parts() const {
+  std::vector<std::vector<LinearLayer>> parts(pieces_->num_pieces());
+  for (const LinearLayer& layer : layers_) parts[PieceOf(layer)].push_back(layer);
+  std::erase_if(parts, [](const std::vector<LinearLayer>& part) { return part.empty(); });
   return parts;
 }
 

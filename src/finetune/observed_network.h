@@ -3,7 +3,7 @@
 // the next piece runs.
 //
 //   ObservedNetwork network(float_model, quantized_model, layers, source, options);
-//   for (const std::span<const LinearLayer> part : network.Parts()) ...GatherMoments(network, part)
+//   for (const std::vector<LinearLayer>& part : network.Parts()) ...GatherMoments(network, part)
 #pragma once
 
 #include <cstddef>
@@ -26,16 +26,14 @@ namespace bitpress::finetune {
 
 class ObservedNetwork {
  public:
-  // `quantized_model` is the float model with the quantizers of a plan. Half of the memory for
-  // moments is that for the constants of a piece. Throws Error(kInvalidArgument) if a layer is
+  // `quantized_model` is the float model with the quantizers of a plan. Throws Error(kInvalidArgument) if a layer is
   // missing in the model. The source must outlive the network.
   ObservedNetwork(const graph::Model& float_model, const graph::Model& quantized_model,
                   std::vector<LinearLayer> layers, data::Source& source,
                   const GatherOptions& options);
 
-  // Returns the layers in the order of the pieces, cut where a piece ends. There is one part for a
-  // network that runs whole.
-  std::vector<std::span<const LinearLayer>> Parts() const;
+  // Returns the layers of each piece that has some. There is one part for a network that runs whole.
+  std::vector<std::vector<LinearLayer>> Parts() const;
   // Returns the value that the layer multiplies: the quantizer's output, or the float activation.
   const std::string& InputOf(const LinearLayer& layer, const Reading& reading) const;
 

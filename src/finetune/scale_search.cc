@@ -12,7 +12,6 @@ void LayerTuner::AddScaleLosses(int64_t group, int64_t row, std::span<const doub
   constexpr size_t kWindow = 128;
   const int64_t columns = layer_.columns;
   const double* const hessian = Hessian(group);
-  const double* const target = target_.data() + (group * layer_.rows + row) * columns;
   const auto scale_of = [&](int64_t k) {
     return grid_.ScaleIndexOf(layer_.ElementOf(group, row, k));
   };
@@ -24,7 +23,8 @@ void LayerTuner::AddScaleLosses(int64_t group, int64_t row, std::span<const doub
     for (size_t i = 0; i < order.size(); ++i) {
       const int64_t k = order[i];
       const size_t element = layer_.ElementOf(group, row, k);
-      errors[i] = double{grid_.RoundScaled(element, target[k], factors[factor])} - target[k];
+      const double target = TargetOf(group, row, k);
+      errors[i] = double{grid_.RoundScaled(element, target, factors[factor])} - target;
     }
     for (size_t begin = 0; begin < order.size();) {
       const size_t scale = scale_of(order[begin]);

@@ -69,6 +69,8 @@ class WeightGrid {
   // that the row's kind of scale allows. REQUIRES: one factor for each scale.
   void MultiplyScales(std::span<const double> factors);
 
+  // Returns whether pair sums must fit.
+  bool has_pairs() const { return !pairs_.empty(); }
   bool is_integer() const { return row_.integer.has_value(); }
   // Returns scales and zero points of integers and scaled floats, after FitScales. Empty for block
   // formats.

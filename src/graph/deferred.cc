@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "graph/model_impl.h"
 #include "graph/tensor_proto.h"
@@ -92,13 +93,26 @@ void Model::InputToInitializer(const std::string& name, const HeldInitializer& d
   }
   impl_->RemoveGraphInput(name);
   ValueEntry& entry = impl_->ResetInitializer(name, data.type, data.dims);
-  ModelImpl::PlaceData(entry, {data.owner, data.bytes});
+  ModelImpl::PlaceData(entry, {data.owner, data.bytes, data.is_mapped});
 }
+
+void Model::SetHeldInitializer(const std::string& name, const HeldInitializer& data) {
+  BITPRESS_DCHECK(data.bytes.size() == NumBytes(data.type, NumElements(data.dims)));
+  ValueEntry& entry = impl_->ResetInitializer(name, data.type, data.dims);
+  ModelImpl::PlaceData(entry, {data.owner, data.bytes, data.is_mapped});
+}
+
+void HeldInitializer::Release() const {
+  TensorStorage{owner, bytes, is_mapped}.Release();
+}
+
+void Model::ReleaseInitializer(std::string_view name) const { HoldInitializer(name).Release(); }
 
 HeldInitializer Model::HoldInitializer(std::string_view name) const {
   const InitializerView view = Initializer(name);
   HeldInitializer held{view.type, {view.dims.begin(), view.dims.end()}, view.bytes, nullptr};
   held.owner = impl_->Find(name)->storage.owner;
+  held.is_mapped = impl_->Find(name)->storage.is_mapped;
   if (held.owner == nullptr) {  // it is small and lies in the message
     const auto copy =
         std::make_shared<const std::vector<std::byte>>(view.bytes.begin(), view.bytes.end());

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/mapped_memory.h"
 #include "graph/tensor_proto.h"
 
 namespace bitpress::graph {
@@ -120,6 +121,10 @@ std::shared_ptr<const ExternalDataReader::MappedFile> ExternalDataReader::Open(
   return slot;
 }
 
+void TensorStorage::Release() const {
+  if (is_mapped) ReleasePages(bytes);
+}
+
 TensorStorage ExternalDataReader::Read(const onnx::TensorProto& tensor) {
   const uint64_t expected = ExpectedBytes(tensor);
   if (tensor.data_type() == onnx::TensorProto::STRING) {
@@ -140,13 +145,14 @@ TensorStorage ExternalDataReader::Read(const onnx::TensorProto& tensor) {
          "bytes",
          tensor.name(), length, offset, location, file->bytes.size());
   }
-  TensorStorage storage{file, file->bytes.subspan(offset, length)};
+  TensorStorage storage{file, file->bytes.subspan(offset, length), true};
   const size_t alignment = std::clamp<size_t>(ElementBits(TypeOf(tensor)) / 8, 1, 8);
   if (offset % alignment != 0) {
     auto copy =
         std::make_shared<std::vector<std::byte>>(storage.bytes.begin(), storage.bytes.end());
     storage.bytes = *copy;
     storage.owner = std::move(copy);
+    storage.is_mapped = false;
   }
   return storage;
 }

@@ -17,6 +17,10 @@ namespace bitpress::graph {
 struct TensorStorage {
   std::shared_ptr<const void> owner;
   std::span<const std::byte> bytes;
+  bool is_mapped = false;  // the bytes lie in a mapped file
+
+  // Takes mapped bytes out of memory until they are used again.
+  void Release() const;
 };
 
 // A reader that opens each file once. Not thread-safe. Its results may outlive it.

@@ -17,7 +17,9 @@ uint64_t Model::Fingerprint() const {
   hash.Add(message);
   for (const auto& tensor : impl_->graph().initializer()) {
     const ValueEntry* const entry = impl_->Find(tensor.name());
-    if (entry != nullptr) hash.Add(entry->storage.bytes);
+    if (entry == nullptr) continue;
+    hash.Add(entry->storage.bytes);
+    entry->storage.Release();
   }
   return hash.value();
 }

@@ -152,6 +152,12 @@ struct HeldInitializer {
   std::vector<int64_t> dims;
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> owner;
+  // The bytes lie in a mapped file, as those of external data do.
+  bool is_mapped = false;
+
+  // Takes mapped bytes out of this process's memory until they are used again. Call it behind the
+  // last use for a while, so that memory does not grow with the model.
+  void Release() const;
 };
 
 // The declaration of an initializer whose data are computed when the model is written.
@@ -250,10 +256,13 @@ class Model {
   void SetInitializer(const std::string& name, DataType type, std::span<const int64_t> dims,
                       std::span<const std::byte> bytes);
   void SetInitializer(const std::string& name, Tensor tensor);  // copies no data
+  void SetHeldInitializer(const std::string& name, const HeldInitializer& data);  // likewise
   void RemoveInitializer(std::string_view name);  // throws Error(kInvalidArgument) while it is used
   // Returns the data and their owner. Throws Error(kInvalidArgument) if there is none of that name,
   // or a deferred one.
   HeldInitializer HoldInitializer(std::string_view name) const;
+  // Does as HeldInitializer::Release does.
+  void ReleaseInitializer(std::string_view name) const;
 
   // Turn a constant into an input of the graph and back, so that others can work on the rest of a
   // model without its largest tensors. Nothing is copied. Throw Error(kInvalidArgument) if there is

@@ -9,6 +9,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/mapped_memory.h"
 #include "base/text.h"
 #include "graph/model_impl.h"
 #include "graph/onnx_error.h"
@@ -34,6 +35,12 @@ struct Data {
   std::span<const std::byte> bytes;
   const DeferredGroup* deferred = nullptr;
   size_t index_in_group = 0;
+  bool is_mapped = false;
+
+  // Memory must not grow with the model while it is written.
+  void Release() const {
+    if (is_mapped) ReleasePages(bytes);
+  }
 };
 
 struct Piece {
@@ -85,7 +92,9 @@ void SetExternal(onnx::TensorProto& tensor, const std::string& location, uint64_
 }
 
 Data DataOf(const ValueEntry& entry) {
-  if (entry.deferred == nullptr) return {entry.storage.bytes.size(), entry.storage.bytes, nullptr};
+  if (entry.deferred == nullptr) {
+    return {entry.storage.bytes.size(), entry.storage.bytes, nullptr, 0, entry.storage.is_mapped};
+  }
   return {ExpectedBytes(*entry.initializer), {}, entry.deferred.get(), entry.index_in_group};
 }
 
@@ -207,6 +216,7 @@ uint64_t WriteExternal(AtomicFile& file, const std::vector<ExternalPiece>& piece
     file.Write(kZeros, piece.offset - position);
     file.Write(bytes.data(), bytes.size());
     position = piece.offset + bytes.size();
+    piece.data.Release();
   }
   return position;
 }
@@ -217,6 +227,7 @@ void WriteMessage(AtomicFile& file, const std::vector<Piece>& pieces) {
     const std::span<const std::byte> bytes = computed.BytesOf(piece.data);
     file.Write(piece.header);
     file.Write(bytes.data(), bytes.size());
+    piece.data.Release();
   }
 }
 

@@ -20,9 +20,10 @@ void WeightStore::StoreFloats(const std::string& target, const graph::HeldInitia
                               std::function<Tensor()> compute, WeightStatistics& statistics) {
   statistics.stored_bytes = source.bytes.size();
   model_.DeferInitializers({{target, source.type, source.dims}},
-                           [compute = std::move(compute), progress = progress_] {
+                           [compute = std::move(compute), source, progress = progress_] {
                              std::vector<Tensor> tensors;
                              tensors.push_back(compute());
+                             source.Release();
                              progress->Step();
                              return tensors;
                            });
@@ -43,9 +44,10 @@ void WeightStore::StorePacked(const std::string& target, const graph::HeldInitia
     tensors.push_back({scale, DataType::kFloat, {}});
     statistics.stored_bytes += sizeof(float);
   }
-  model_.DeferInitializers(tensors, [compute = std::move(compute), parts = packed.parts,
+  model_.DeferInitializers(tensors, [compute = std::move(compute), parts = packed.parts, source,
                                      progress = progress_, num_tensors = tensors.size()] {
     std::vector<Tensor> produced = compute();
+    source.Release();
     produced.resize(num_tensors);
     for (size_t i = 0; i < parts.size(); ++i) {
       produced[i].type = parts[i].type;

@@ -1,0 +1,90 @@
+#include "calibrate/piece_runs.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <random>
+
+#include "base/test_support.h"
+
+namespace bitpress::calibrate {
+namespace {
+
+// Ten samples of one row, [4] floats each.
+class Rows : public data::Source {
+ public:
+  size_t num_samples() const override { return kCount; }
+  bool has_labels() const override { return false; }
+  std::optional<data::Batch> Next(size_t) override {
+    if (next_ == kCount) return std::nullopt;
+    std::mt19937 random(static_cast<uint32_t>(next_++));
+    std::normal_distribution<float> normal;
+    std::vector<float> values(4);
+    for (float& value : values) value = normal(random);
+    data::Batch batch;
+    batch.num_samples = 1;
+    batch.inputs.push_back(MakeTensor(DataType::kFloat, {1, 4}, values));
+    return batch;
+  }
+  void Rewind() override { next_ = 0; }
+  uint64_t Fingerprint() override { return 0; }
+
+ private:
+  static constexpr size_t kCount = 10;
+  size_t next_ = 0;
+};
+
+// Keeps the values that it observes, by their ids.
+struct Keeper : runtime::ObserverSink {
+  void Observe(const runtime::ObservedTensor& tensor, const runtime::ParallelTasks&) override {
+    const auto* const from = static_cast<const float*>(tensor.data);
+    kept[tensor.id].insert(kept[tensor.id].end(), from, from + NumElements(tensor.dims));
+  }
+  std::map<int64_t, std::vector<float>> kept;
+};
+
+using Outputs = std::map<size_t, std::vector<float>>;
+
+// Runs the chain in pieces of so many bytes. Returns its outputs by the number of the run, and
+// observes a product of its middle.
+Outputs RunChain(uint64_t most_bytes, size_t num_pieces, Keeper& keeper) {
+  graph::Model model = graph::Model::Load(std::filesystem::path(BITPRESS_SOURCE_DIR) / "tests" /
+                                          "data" / "runtime" / "chain.onnx");
+  model.InferShapes();
+  Rows rows;
+  const std::vector<std::string> wanted{"a2", "y"};
+  PieceRuns runs(model, wanted, rows, {.most_bytes = most_bytes, .num_threads = 1});
+  EXPECT_EQ(runs.num_pieces(), num_pieces);
+  Outputs outputs;
+  const runtime::ObserverOperators operators(keeper);
+  for (size_t piece = 0; piece < runs.num_pieces(); ++piece) {
+    PiecePass pass;
+    pass.operators = &operators;
+    if (runs.PieceOf("a2") == piece) pass.observed = {"a2"};
+    if (runs.PieceOf("y") == piece) pass.outputs = {"y"};
+    pass.begins = [](size_t run) { return run % 2 == 0; };
+    pass.take = [&](size_t run, std::span<const Tensor> values) {
+      if (values.empty()) return;
+      const auto floats = values[0].values<float>();
+      outputs[run].assign(floats.begin(), floats.end());
+    };
+    EXPECT_EQ(runs.Run(piece, pass).num_samples, 10U);
+  }
+  return outputs;
+}
+
+TEST(PieceRuns, GiveWhatTheWholeModelGives) {
+  Keeper of_whole;
+  const Outputs whole = RunChain(1000, 1, of_whole);
+  EXPECT_EQ(whole.size(), 5U);
+  EXPECT_EQ(of_whole.kept.at(0).size(), 20U);
+  for (const auto& [most_bytes, num_pieces] : {std::pair(192, 2), std::pair(1, 4)}) {
+    Keeper keeper;
+    EXPECT_EQ(RunChain(static_cast<uint64_t>(most_bytes), static_cast<size_t>(num_pieces), keeper),
+              whole);
+    EXPECT_EQ(keeper.kept, of_whole.kept);
+  }
+}
+
+}  // namespace
+}  // namespace bitpress::calibrate
