@@ -1,0 +1,111 @@
+"""examples/llm/make_decoder.py: each architecture in each form computes what a forward pass in NumPy computes."""
+
+import sys
+
+import gguf
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from locations import ROOT
+from tiny_decoders import ARCHITECTURES, HEAD_SIZE, KV_HEADS, LAYERS, VOCABULARY, TinyDecoder
+
+sys.path.insert(0, str(ROOT / "examples" / "llm"))
+import decoder_weights  # noqa: E402
+import make_decoder  # noqa: E402
+
+IDS = np.random.default_rng(0).integers(0, 256, 12)  # more than a window
+
+
+def run(session, ids, past=None, past_length=0):
+    """Logits, and the caches of all layers."""
+    total = past_length + len(ids)
+    feeds = {"input_ids": ids[None], "attention_mask": np.ones((1, total), np.int64), "position_ids": np.arange(past_length, total)[None]}
+    names = [f"{i}.{kind}" for i in range(LAYERS) for kind in ("key", "value")]
+    for name in names:
+        feeds[f"past_key_values.{name}"] = past[name] if past else np.zeros((1, KV_HEADS, 0, HEAD_SIZE), np.float32)
+    known = {entry.name for entry in session.get_inputs()}
+    logits, *present = session.run(["logits", *(f"present.{name}" for name in names)], {k: v for k, v in feeds.items() if k in known})
+    return logits[0], dict(zip(names, present))
+
+
+@pytest.fixture(scope="module", params=ARCHITECTURES)
+def tiny(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    decoder = TinyDecoder(request.param)
+    make_decoder.make(decoder.save_checkpoint(folder / "checkpoint"), folder / "made")
+    return decoder, folder / "made"
+
+
+@pytest.mark.parametrize("form", ["plain", "genai", "attention"])
+def test_form_computes_the_network(tiny, form):
+    decoder, made = tiny
+    if form != "genai":  # whose SimplifiedLayerNormalization ONNX Runtime alone knows
+        onnx.checker.check_model(str(made / f"{form}.onnx"), full_check=True)
+    session = onnxruntime.InferenceSession(str(made / f"{form}.onnx"), providers=["CPUExecutionProvider"])
+    expected = decoder.logits(IDS)
+    logits, _ = run(session, IDS)
+    np.testing.assert_allclose(logits, expected, atol=2e-5)
+    # In parts: a prompt, then one token after another from the caches.
+    _, past = run(session, IDS[:7])
+    for t in range(7, len(IDS)):
+        logits, past = run(session, IDS[t:t + 1], past, t)
+        np.testing.assert_allclose(logits[0], expected[t], atol=2e-5)
+
+
+def gguf_file(decoder, path):
+    """The same network as llama.cpp stores it."""
+    traits, kind = decoder.traits, {"gemma3_text": "gemma3", "mistral": "llama"}.get(decoder.kind, decoder.kind)
+    writer = gguf.GGUFWriter(path, kind)
+    writer.add_block_count(LAYERS)
+    writer.add_context_length(64)
+    writer.add_embedding_length(32)
+    writer.add_feed_forward_length(48)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_key_length(HEAD_SIZE)
+    writer.add_value_length(HEAD_SIZE)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_rope_freq_base(traits.get("rope_theta", 10000.0))
+    if decoder.windows()[0]:
+        writer.add_sliding_window(decoder.windows()[0])
+    if "sliding_window_pattern" in traits:
+        writer.add_sliding_window_pattern(traits["sliding_window_pattern"])
+    for name, values in decoder.weights.items():
+        if decoder.is_gemma and name.endswith("norm.weight"):
+            values = values + np.float32(1)
+        if kind == "llama" and ("q_proj" in name or "k_proj" in name):  # the two of a rotated pair side by side
+            values = values.reshape(-1, 2, HEAD_SIZE // 2, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
+        writer.add_tensor(decoder_weights.gguf_name(name, decoder.is_gemma), np.ascontiguousarray(values))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@pytest.mark.parametrize("kind", ARCHITECTURES)
+def test_gguf_file_is_read_as_the_checkpoint_is(kind, tmp_path):
+    decoder = TinyDecoder(kind)
+    checkpoint = decoder_weights.open_decoder(decoder.save_checkpoint(tmp_path / "checkpoint"))
+    stored = decoder_weights.open_decoder(gguf_file(decoder, tmp_path / "model.gguf"))
+    for field in ("layers", "hidden_size", "feed_forward_size", "heads", "kv_heads", "head_size", "vocabulary", "context", "rope_bases",
+                  "windows", "activation", "embedding_scale", "has_attention_bias", "has_head_norms", "has_post_norms", "is_tied"):
+        assert getattr(stored, field) == getattr(checkpoint, field), field
+    assert stored.vocabulary == VOCABULARY
+    for name in decoder.weights:
+        np.testing.assert_array_equal(stored.tensor(name), checkpoint.tensor(name), name)
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"model_type": "rwkv"}, "the architecture 'rwkv' is not one of"),
+    ({"rope_scaling": {"rope_type": "llama3"}}, "scaled rotary frequencies are not implemented"),
+])
+def test_what_is_not_implemented_is_an_error(change, message, tmp_path, monkeypatch, capsys):
+    decoder = TinyDecoder("llama")
+    decoder.traits = change
+    folder = decoder.save_checkpoint(tmp_path / "checkpoint")
+    monkeypatch.setattr(sys, "argv", ["make_decoder.py", str(folder), str(tmp_path / "out")])
+    assert make_decoder.main() == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
