@@ -4,55 +4,17 @@ import json
 import sys
 
 import numpy as np
-import onnxruntime
-import onnxruntime_genai as og
+import onnxruntime_genai
 import pytest
 from locations import ROOT
-from tiny_decoders import HEAD_SIZE, KV_HEADS, LAYERS, TinyDecoder, save_tokenizer
+from tiny_decoders import END, TinyDecoder, save_tokenizer
 
 sys.path.insert(0, str(ROOT / "examples" / "llm"))
+import clients  # noqa: E402
 import genai_folder  # noqa: E402
 import make_decoder  # noqa: E402
 
 PROMPT, NEW_TOKENS = "What a quantizer loses", 20
-
-
-def greedy_genai(folder):
-    """The tokens of the prompt and those that the client generates, and the logits of the prompt."""
-    model = og.Model(str(folder))
-    ids = [int(i) for i in og.Tokenizer(model).encode(PROMPT)]
-    parameters = og.GeneratorParams(model)
-    parameters.set_search_options(max_length=len(ids) + NEW_TOKENS, do_sample=False)
-    generator = og.Generator(model, parameters)
-    generator.append_tokens(ids)
-    logits = generator.get_output("logits")[0]
-    while not generator.is_done():
-        generator.generate_next_token()
-    return ids, [int(i) for i in generator.get_sequence(0)[len(ids):]], logits
-
-
-def greedy_plain(path, ids, operators, end):
-    """The same with nothing but a session."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    if operators:
-        options.register_custom_ops_library(str(operators))
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    names = [f"{i}.{kind}" for i in range(LAYERS) for kind in ("key", "value")]
-    past = {name: np.zeros((1, KV_HEADS, 0, HEAD_SIZE), np.float32) for name in names}
-    ids, new = np.array(ids), []
-    first = None
-    while len(new) < NEW_TOKENS:
-        total = past["0.key"].shape[2] + len(ids)
-        logits, *present = session.run(["logits", *(f"present.{name}" for name in names)], {
-            "input_ids": ids[None], "attention_mask": np.ones((1, total), np.int64), **{f"past_key_values.{k}": v for k, v in past.items()}})
-        first = logits[0] if first is None else first
-        past = dict(zip(names, present))
-        ids = logits[0, -1:].argmax(-1)
-        if ids[0] == end:  # which the client leaves out
-            break
-        new.append(int(ids[0]))
-    return new, first
 
 
 @pytest.fixture(scope="module", params=["llama", "qwen2", "qwen3", "gemma3_text"])
@@ -65,11 +27,12 @@ def made(request, tmp_path_factory):
 
 
 def compare(folder, name, operators=None):
-    ids, text, logits = greedy_genai(folder)
+    ids = [int(i) for i in onnxruntime_genai.Tokenizer(onnxruntime_genai.Model(str(folder))).encode(PROMPT)]
     assert ids == list(PROMPT.encode())
-    expected, expected_logits = greedy_plain(folder / name, ids, operators, end=257)
-    assert text == expected
-    np.testing.assert_allclose(logits, expected_logits, atol=1e-4)
+    theirs = clients.greedy_genai(folder, ids, NEW_TOKENS)
+    ours = clients.greedy_plain(folder / name, ids, NEW_TOKENS, {END}, operators)
+    assert theirs.tokens == ours.tokens
+    np.testing.assert_allclose(theirs.logits, ours.logits, atol=1e-4)
 
 
 def test_float_model(made):

@@ -6,6 +6,7 @@ import numpy as np
 
 VOCABULARY = 300
 CONTEXT = 64
+BEGIN, END = 256, 257  # special tokens, behind those of the bytes
 HIDDEN, FEED_FORWARD, LAYERS, HEADS, KV_HEADS, HEAD_SIZE, WINDOW = 32, 48, 3, 4, 2, 16, 5
 EPSILON = 1e-6
 
@@ -66,7 +67,7 @@ class TinyDecoder:
         folder.mkdir(parents=True)
         config = {"model_type": self.kind, "hidden_size": HIDDEN, "intermediate_size": FEED_FORWARD, "num_hidden_layers": LAYERS,
                   "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "head_dim": HEAD_SIZE, "rms_norm_eps": EPSILON,
-                  "max_position_embeddings": CONTEXT, "rope_theta": 10000.0, "bos_token_id": 256, "eos_token_id": 257} | self.traits
+                  "max_position_embeddings": CONTEXT, "rope_theta": 10000.0, "bos_token_id": BEGIN, "eos_token_id": END} | self.traits
         (folder / "config.json").write_text(json.dumps(config))
         header, offset = {}, 0
         for name, values in self.weights.items():
@@ -137,11 +138,11 @@ def save_tokenizer(folder):
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     characters = [chr(b if b in printable else 256 + b - sum(p < b for p in printable)) for b in range(256)]
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    special = [{"id": 256 + i, "content": name, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    special = [{"id": BEGIN + i, "content": name, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
                for i, name in enumerate(("<s>", "</s>"))]
     model = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
              "fuse_unk": False, "byte_fallback": False, "merges": [],
-             "vocab": {character: i for i, character in enumerate(characters)} | {"<s>": 256, "</s>": 257}}
+             "vocab": {character: i for i, character in enumerate(characters)} | {"<s>": BEGIN, "</s>": END}}
     (folder / "tokenizer.json").write_text(json.dumps({
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": special, "normalizer": None, "pre_tokenizer": level,
         "post_processor": None, "decoder": level, "model": model}))
