@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import onnxruntime_genai
 import pytest
+from gguf_files import byte_characters
 from locations import ROOT
 from tiny_decoders import END, TinyDecoder, save_tokenizer
 
@@ -21,7 +22,7 @@ PROMPT, NEW_TOKENS = "What a quantizer loses", 20
 def made(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     source = TinyDecoder(request.param).save_checkpoint(folder / "checkpoint")
-    save_tokenizer(source)
+    save_tokenizer(source, byte_characters())
     make_decoder.make(source, folder / "made", ["genai"])
     return folder / "made"
 

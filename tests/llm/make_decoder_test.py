@@ -2,11 +2,11 @@
 
 import sys
 
-import gguf
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from gguf_files import save_gguf
 from locations import ROOT
 from tiny_decoders import ARCHITECTURES, HEAD_SIZE, KV_HEADS, LAYERS, VOCABULARY, TinyDecoder
 
@@ -53,42 +53,11 @@ def test_form_computes_the_network(tiny, form):
         np.testing.assert_allclose(logits[0], expected[t], atol=2e-5)
 
 
-def gguf_file(decoder, path):
-    """The same network as llama.cpp stores it."""
-    traits, kind = decoder.traits, {"gemma3_text": "gemma3", "mistral": "llama"}.get(decoder.kind, decoder.kind)
-    writer = gguf.GGUFWriter(path, kind)
-    writer.add_block_count(LAYERS)
-    writer.add_context_length(64)
-    writer.add_embedding_length(32)
-    writer.add_feed_forward_length(48)
-    writer.add_head_count(4)
-    writer.add_head_count_kv(2)
-    writer.add_key_length(HEAD_SIZE)
-    writer.add_value_length(HEAD_SIZE)
-    writer.add_layer_norm_rms_eps(1e-6)
-    writer.add_rope_freq_base(traits.get("rope_theta", 10000.0))
-    if decoder.windows()[0]:
-        writer.add_sliding_window(decoder.windows()[0])
-    if "sliding_window_pattern" in traits:
-        writer.add_sliding_window_pattern(traits["sliding_window_pattern"])
-    for name, values in decoder.weights.items():
-        if decoder.is_gemma and name.endswith("norm.weight"):
-            values = values + np.float32(1)
-        if kind == "llama" and ("q_proj" in name or "k_proj" in name):  # the two of a rotated pair side by side
-            values = values.reshape(-1, 2, HEAD_SIZE // 2, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
-        writer.add_tensor(decoder_weights.gguf_name(name, decoder.is_gemma), np.ascontiguousarray(values))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
-
-
 @pytest.mark.parametrize("kind", ARCHITECTURES)
 def test_gguf_file_is_read_as_the_checkpoint_is(kind, tmp_path):
     decoder = TinyDecoder(kind)
     checkpoint = decoder_weights.open_decoder(decoder.save_checkpoint(tmp_path / "checkpoint"))
-    stored = decoder_weights.open_decoder(gguf_file(decoder, tmp_path / "model.gguf"))
+    stored = decoder_weights.open_decoder(save_gguf(decoder, tmp_path / "model.gguf"))
     for field in ("layers", "hidden_size", "feed_forward_size", "heads", "kv_heads", "head_size", "vocabulary", "context", "rope_bases",
                   "windows", "activation", "embedding_scale", "has_attention_bias", "has_head_norms", "has_post_norms", "is_tied"):
         assert getattr(stored, field) == getattr(checkpoint, field), field

@@ -133,10 +133,8 @@ def rotate(x, base):
     return np.concatenate([turned.real, turned.imag], 1)
 
 
-def save_tokenizer(folder):
-    """A byte-level tokenizer of 256 bytes and two special tokens, as a checkpoint has it."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    characters = [chr(b if b in printable else 256 + b - sum(p < b for p in printable)) for b in range(256)]
+def save_tokenizer(folder, characters):
+    """Writes a byte-level tokenizer of 256 bytes and two special tokens, as a checkpoint has it."""
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     special = [{"id": BEGIN + i, "content": name, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
                for i, name in enumerate(("<s>", "</s>"))]
