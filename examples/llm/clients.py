@@ -32,6 +32,21 @@ def greedy_genai(folder: Path, prompt: list[int], count: int) -> Greedy:
     return Greedy(tokens, logits, len(tokens) / (time.perf_counter() - begin))
 
 
+def perplexity_genai(folder: Path, rows: np.ndarray) -> float:
+    """The perplexity of rows of tokens, from onnxruntime-genai."""
+    model = onnxruntime_genai.Model(str(folder))
+    losses = []
+    for row in rows:
+        parameters = onnxruntime_genai.GeneratorParams(model)
+        parameters.set_search_options(max_length=len(row) + 1)
+        generator = onnxruntime_genai.Generator(model, parameters)
+        generator.append_tokens([int(token) for token in row])
+        logits = np.array(generator.get_output("logits")[0, :-1], np.float64)
+        logits -= logits.max(-1, keepdims=True)
+        losses.append(np.log(np.exp(logits).sum(-1)) - logits[np.arange(len(row) - 1), row[1:]])
+    return float(np.exp(np.mean(losses)))
+
+
 def greedy_plain(model: Path, prompt: list[int], count: int, end: set[int], operators: Path | None = None) -> Greedy:
     """At most `count` likeliest tokens up to one of `end`, from a session. `operators` is Bitpress's operator library."""
     options = onnxruntime.SessionOptions()

@@ -13,13 +13,14 @@ import argparse
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import tokenizers
 
 import packages
-from clients import greedy_genai, greedy_plain
+from clients import greedy_genai, greedy_plain, perplexity_genai
 from decoder_weights import DecoderError
 from genai_folder import write_folder
 from make_decoder import make
@@ -41,10 +42,11 @@ FORMATS = {
     "INT4": ["--config", "INT4_WEIGHTS", "--target", "onnxruntime", "--set", "embeddings=int8"],
 }
 TUNED = {f"{name}-gptq": [*FORMATS[name], "--finetune", "gptq"] for name in ("MX6", "MXFP4", "INT4")}
-COLUMNS = ["format", "file MB", "bits", "perplexity", "KL", "KL 99 %", "agree %", "prompts", "decoding", "GenAI", "load s", "memory MB",
-           "same text"]
+COLUMNS = ["format", "file MB", "bits", "perplexity", "GenAI's", "KL", "KL 99 %", "agree %", "prompts", "decoding", "GenAI", "load s",
+           "memory MB", "same text"]
 NOTES = [
     "bits: of the whole file, for each float of the float file.",
+    "perplexity: from bitpress evaluate; GenAI's: from onnxruntime-genai.",
     "KL: Kullback-Leibler divergence of the next token from the float model's in nats, its mean and what 99 % of the tokens stay below; "
     "agree: how often both find the same next token likeliest.",
     "prompts, decoding, GenAI: tokens per second of whole pieces, of one token after another in plain ONNX Runtime, and in "
@@ -108,26 +110,35 @@ def measure(program: Program, decoder: Decoder, model: Path, reference: Path | N
     return json.loads(report.read_text(encoding="utf-8"))
 
 
-def compare_clients(program: Program, decoder: Decoder, model: Path) -> tuple[bool, float]:
-    """Whether both clients generate the same, and the tokens per second of GenAI's."""
+@dataclass
+class Client:
+    """What onnxruntime-genai makes of a folder."""
+
+    perplexity: float
+    tokens_per_s: float
+    is_same_text: bool  # as from a loop in plain onnxruntime
+
+
+def run_genai(program: Program, decoder: Decoder, model: Path) -> Client:
     prompt = decoder.tokenizer.encode(PROMPT).ids
     ends = json.loads((model.parent / "genai_config.json").read_text(encoding="utf-8"))["model"]["eos_token_id"]
     theirs = greedy_genai(model.parent, prompt, NEW_TOKENS)
     ours = greedy_plain(model, prompt, NEW_TOKENS, set(ends if isinstance(ends, list) else [ends]), program.operators)
-    return theirs.tokens == ours.tokens, theirs.tokens_per_s
+    return Client(perplexity_genai(model.parent, np.load(decoder.judge)), theirs.tokens_per_s, theirs.tokens == ours.tokens)
 
 
-def row(name: str, report: dict, float_bytes: int, same: bool, genai_tokens_per_s: float) -> list[str]:
+def row(name: str, report: dict, float_bytes: int, client: Client) -> list[str]:
     language = report["language"]
 
     def cell(value, pattern, scale=1.0):
         return "-" if value is None else pattern.format(value * scale)
 
     return [name, f"{report['file_bytes'] / 1e6:.1f}", f"{32 * report['file_bytes'] / float_bytes:.2f}",
-            cell(language["perplexity"], "{:.2f}"), cell(language["mean_divergence"], "{:.4f}"), cell(language["divergence_99"], "{:.3f}"),
-            cell(language["agreement"], "{:.1f}", 100), cell(language["prompt_tokens_per_s"], "{:.0f}"),
-            cell((language["decoding"] or {}).get("tokens_per_s"), "{:.1f}"), f"{genai_tokens_per_s:.1f}",
-            cell(report["load_ms"], "{:.1f}", 1e-3), cell(report["memory_bytes"], "{:.0f}", 1e-6), "yes" if same else "no"]
+            cell(language["perplexity"], "{:.2f}"), f"{client.perplexity:.2f}", cell(language["mean_divergence"], "{:.4f}"),
+            cell(language["divergence_99"], "{:.3f}"), cell(language["agreement"], "{:.1f}", 100),
+            cell(language["prompt_tokens_per_s"], "{:.0f}"), cell((language["decoding"] or {}).get("tokens_per_s"), "{:.1f}"),
+            f"{client.tokens_per_s:.1f}", cell(report["load_ms"], "{:.1f}", 1e-3), cell(report["memory_bytes"], "{:.0f}", 1e-6),
+            "yes" if client.is_same_text else "no"]
 
 
 def print_row(cells: list[str]) -> None:
@@ -150,8 +161,7 @@ def make_table(program: Program, decoder: Decoder, formats: dict[str, list[str]]
 
     def add(name, model, reference):
         report = measure(program, decoder, model, reference)
-        same, speed = compare_clients(program, decoder, model)
-        rows.append(row(name, report, decoder_bytes, same, speed))
+        rows.append(row(name, report, decoder_bytes, run_genai(program, decoder, model)))
         print_row(rows[-1])
 
     decoder_bytes = sum(file.stat().st_size for file in decoder.float.glob("genai.onnx*"))
