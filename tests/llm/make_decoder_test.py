@@ -66,6 +66,21 @@ def test_gguf_file_is_read_as_the_checkpoint_is(kind, tmp_path):
         np.testing.assert_array_equal(stored.tensor(name), checkpoint.tensor(name), name)
 
 
+def test_bfloat16_is_read(tmp_path):
+    decoder = TinyDecoder("llama")
+    checkpoint = decoder_weights.open_decoder(decoder.save_checkpoint(tmp_path / "checkpoint", is_bfloat16=True))
+    for name, values in decoder.weights.items():
+        np.testing.assert_array_equal(checkpoint.tensor(name), (values.view(np.uint32) & 0xFFFF0000).view(np.float32), name)
+
+
+def test_rotary_tables_have_as_many_rows_as_asked_for(tmp_path):
+    make_decoder.make(TinyDecoder("llama").save_checkpoint(tmp_path / "checkpoint"), tmp_path / "made", ["genai"], context=16)
+    model = onnx.load(tmp_path / "made" / "genai.onnx")
+    assert {tuple(tensor.dims) for tensor in model.graph.initializer if tensor.name in ("cos_cache", "sin_cache")} == {(16, HEAD_SIZE // 2)}
+    session = onnxruntime.InferenceSession(str(tmp_path / "made" / "genai.onnx"), providers=["CPUExecutionProvider"])
+    np.testing.assert_allclose(run(session, IDS)[0], TinyDecoder("llama").logits(IDS), atol=2e-5)
+
+
 @pytest.mark.parametrize("change, message", [
     ({"model_type": "rwkv"}, "the architecture 'rwkv' is not one of"),
     ({"rope_scaling": {"rope_type": "llama3"}}, "scaled rotary frequencies are not implemented"),

@@ -62,21 +62,22 @@ class TinyDecoder:
         window = 0 if self.kind == "qwen2" else self.traits.get("sliding_window", 0)
         return [0 if self.is_gemma and i % 2 == 1 else window for i in range(LAYERS)]
 
-    def save_checkpoint(self, folder):
-        """Writes config.json and model.safetensors, without the package of that name."""
+    def save_checkpoint(self, folder, is_bfloat16=False):
+        """Writes config.json and model.safetensors, without the package of that name; BF16 cuts what follows its seven bits."""
         folder.mkdir(parents=True)
         config = {"model_type": self.kind, "hidden_size": HIDDEN, "intermediate_size": FEED_FORWARD, "num_hidden_layers": LAYERS,
                   "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS, "head_dim": HEAD_SIZE, "rms_norm_eps": EPSILON,
                   "max_position_embeddings": CONTEXT, "rope_theta": 10000.0, "bos_token_id": BEGIN, "eos_token_id": END} | self.traits
         (folder / "config.json").write_text(json.dumps(config))
+        stored = {name: (values.view(np.uint32) >> 16).astype(np.uint16) if is_bfloat16 else values for name, values in self.weights.items()}
         header, offset = {}, 0
-        for name, values in self.weights.items():
-            header[name] = {"dtype": "F32", "shape": values.shape, "data_offsets": [offset, offset + values.nbytes]}
+        for name, values in stored.items():
+            header[name] = {"dtype": "BF16" if is_bfloat16 else "F32", "shape": values.shape, "data_offsets": [offset, offset + values.nbytes]}
             offset += values.nbytes
         head = json.dumps(header).encode()
         with (folder / "model.safetensors").open("wb") as stream:
             stream.write(len(head).to_bytes(8, "little") + head)
-            for values in self.weights.values():
+            for values in stored.values():
                 stream.write(values.tobytes())
         return folder
 
