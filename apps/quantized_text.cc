@@ -160,7 +160,8 @@ std::string DescribeWeights(const Weights& weights) {
   int64_t num_elements = 0;
   for (const auto& weight : weights) {
     num_bytes += weight->stored_bytes;
-    num_elements += weight->num_elements;
+    // A head that reads the codes of a table has none of its own.
+    if (weight->stored_bytes > 0) num_elements += weight->num_elements;
   }
   const auto& worst =
       **std::ranges::min_element(weights, {}, [](const auto& weight) { return weight->sqnr_db; });

@@ -26,13 +26,14 @@ class OptimizedGraph {
   explicit OptimizedGraph(const Model& model) : model_(model) {
     for (const Node& node : model.AllNodes()) {
       is_integer_ = is_integer_ || ops::IsQuantize(node) || ops::IsDequantize(node) ||
-                    ops::IsIntegerOperator(node);
+                    (ops::IsIntegerOperator(node) && !GivesIndices(node));
     }
   }
 
   void Describe(TargetReport& report) const {
     for (const Node& node : model_.AllNodes()) {
       if (!is_integer_ || ops::IsQuantize(node) || ops::IsDequantize(node)) continue;
+      if (GivesIndices(node)) continue;
       if (ops::IsIntegerOperator(node) || ReadsCodes(node)) {
         ++report.integer_operators[node.op_type()];
         continue;
@@ -51,6 +52,16 @@ class OptimizedGraph {
     size_t input;
     Node node;
   };
+
+  // Returns whether the node is a MatMulInteger of a lookup in a table of codes
+  // (weights/lookup_nodes.h), which puts the bits of codes together.
+  bool GivesIndices(const Node& node) const {
+    if (node.op_type() != "MatMulInteger") return false;
+    const std::vector<graph::Use> uses = model_.Uses(node.output(0));
+    return !uses.empty() && std::ranges::all_of(uses, [](const graph::Use& use) {
+      return use.node.op_type() == "Gather" && use.input_index == 1;
+    });
+  }
 
   std::optional<Dequantized> DequantizedAt(const Node& node, size_t input) const {
     const std::optional<Node> producer = model_.Producer(node.input(input));
