@@ -376,9 +376,9 @@ std::vector<double> MeanSquaredChanges(const LinearLayer& layer, const Moments& 
   for (int64_t group = 0; group < layer.groups; ++group) {
     const double* const x_sums = moments.input_sums.data() + group * layer.columns;
     std::vector<double> shifts(rows);  // sums over the positions of (W - W0) x
-    const auto read = [&](int64_t row, float* out) {
+    const auto read = [&](int64_t row, int64_t num, float* out) {
       double shift = 0;
-      for (int64_t k = 0; k < layer.columns; ++k) {
+      for (int64_t k = 0; k < num; ++k) {
         const size_t element = layer.ElementOf(group, row, k);
         out[k] = weights[element] - (original.empty() ? 0.0F : original[element]);
         shift += double{out[k]} * x_sums[k];
@@ -386,10 +386,10 @@ std::vector<double> MeanSquaredChanges(const LinearLayer& layer, const Moments& 
       shifts[static_cast<size_t>(row)] = shift;
     };
     // Forms about the means, which are added afterwards: they may be much larger.
-    const auto centred = [&](int64_t j, float* out) {
+    const auto centred = [&](int64_t j, int64_t num, float* out) {
       const double* const from = moments.inputs.data() + (group * layer.columns + j) * layer.columns;
       const double mean = x_sums[j] / count;
-      for (int64_t k = 0; k < layer.columns; ++k) {
+      for (int64_t k = 0; k < num; ++k) {
         out[k] = static_cast<float>((from[k] - mean * x_sums[k]) / count);
       }
     };

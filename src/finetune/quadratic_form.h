@@ -10,8 +10,8 @@
 
 namespace bitpress::finetune {
 
-// Writes row `row` of a matrix, one float for each column. Called from several threads.
-using ReadRow = std::function<void(int64_t row, float* out)>;
+// Writes the first `count` elements of row `row` of a matrix. Called from several threads.
+using ReadRow = std::function<void(int64_t row, int64_t count, float* out)>;
 
 // Returns e H e' for each of `num_rows` rows e. H is symmetric and has as many rows as columns.
 // Products are float32 (kernels::AddRowProducts), which is enough for errors of weights about the
