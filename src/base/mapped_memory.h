@@ -28,8 +28,8 @@ class MappedMemory {
 };
 
 // Takes the pages of a mapped file out of this process's memory until they are used again, those at
-// both ends too. REQUIRES: the bytes lie in a mapping of a file that this process does not write to,
-// or that is shared.
+// both ends too. REQUIRES: the bytes lie in a mapping of a file that this process does not write
+// to, or that is shared.
 void ReleasePages(std::span<const std::byte> bytes);
 
 }  // namespace bitpress

@@ -44,8 +44,7 @@ class Calibration {
                          : std::max<size_t>(1, std::thread::hardware_concurrency())),
         model_(model),
         values_(values),
-        collector_(options.hold_back_every > 0 ? 2 * values.size() : values.size(),
-                   num_threads_) {
+        collector_(options.hold_back_every > 0 ? 2 * values.size() : values.size(), num_threads_) {
     for (size_t id = 0; id < values.size(); ++id) {
       const auto axis = options_.axes.find(values[id]);
       if (axis == options_.axes.end()) continue;

@@ -180,8 +180,8 @@ ModelPieces::ModelPieces(const graph::Model& model, std::span<const std::string>
     for (const std::string& value : reads.of_node(i)) {
       const size_t producer = reads.ProducerOf(value);
       if (producer == kNone || !reads.depends(producer)) continue;
-      const auto from = static_cast<size_t>(std::ranges::upper_bound(cuts, producer) -
-                                            cuts.begin());
+      const auto from =
+          static_cast<size_t>(std::ranges::upper_bound(cuts, producer) - cuts.begin());
       piece_of_[value] = from;
       if (from == piece) continue;
       if (std::ranges::count(pieces_[piece].inputs, value) == 0) {
@@ -195,8 +195,7 @@ ModelPieces::ModelPieces(const graph::Model& model, std::span<const std::string>
   for (const std::string& value : wanted) {
     const size_t producer = reads.ProducerOf(value);
     if (producer == kNone) continue;
-    piece_of_[value] =
-        static_cast<size_t>(std::ranges::upper_bound(cuts, producer) - cuts.begin());
+    piece_of_[value] = static_cast<size_t>(std::ranges::upper_bound(cuts, producer) - cuts.begin());
   }
 }
 

@@ -29,8 +29,8 @@ std::vector<runtime::ValueDescription> InputsOf(const graph::Model& model) {
 
 }  // namespace
 
-PieceRuns::PieceRuns(graph::Model& model, std::span<const std::string> wanted,
-                     data::Source& source, const PieceOptions& options,
+PieceRuns::PieceRuns(graph::Model& model, std::span<const std::string> wanted, data::Source& source,
+                     const PieceOptions& options,
                      std::span<const std::pair<std::string, std::string>> together)
     : model_(model),
       source_(source),

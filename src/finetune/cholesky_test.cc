@@ -41,7 +41,8 @@ TEST(FactorInPlace, TheFactorTimesItselfIsTheMatrix) {
         double product = 0;
         for (size_t k = 0; k <= j; ++k) product += factor[i * size + k] * factor[j * size + k];
         const double scale = std::sqrt(matrix[i * size + i] * matrix[j * size + j]);
-        EXPECT_NEAR(product, matrix[i * size + j], 2e-6 * scale) << columns << ": " << i << ' ' << j;
+        EXPECT_NEAR(product, matrix[i * size + j], 2e-6 * scale)
+            << columns << ": " << i << ' ' << j;
       }
     }
   }

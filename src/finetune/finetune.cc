@@ -231,8 +231,8 @@ class Finetuner {
     for (size_t half = 0; half < (has_halves ? 2 : 1); ++half) {
       Model model = has_halves ? std::move(of_halves_[half]->first) : model_.Clone();
       plan::ResolvedPlan resolved = has_halves ? std::move(of_halves_[half]->second) : resolved_;
-      const std::vector<OutputErrors> tuned = wanted.ErrorsOf(
-          Simulated(std::move(model), std::move(resolved)), judges(half == 0));
+      const std::vector<OutputErrors> tuned =
+          wanted.ErrorsOf(Simulated(std::move(model), std::move(resolved)), judges(half == 0));
       before.insert(before.end(), untuned.begin(), untuned.end());
       after.insert(after.end(), tuned.begin(), tuned.end());
     }
@@ -269,14 +269,14 @@ class Finetuner {
     const std::vector<float> bias = FloatBiasOf(layer);
     const std::span<const int64_t> dims = view.dims;
     LearnedLayer learned = LearnLayer({.layer = layer,
-                       .weights = weights,
-                       .bias = bias,
-                       .dims = {dims.begin(), dims.end()},
-                       .operators = plan_.operators,
-                       .pairs = pair_rules_.For(*layer.row),
-                       .passes = options_.passes,
-                       .are_moments_shared = moments.use_count() > 1},
-                      *moments, options_.tuner, pool_);
+                                       .weights = weights,
+                                       .bias = bias,
+                                       .dims = {dims.begin(), dims.end()},
+                                       .operators = plan_.operators,
+                                       .pairs = pair_rules_.For(*layer.row),
+                                       .passes = options_.passes,
+                                       .are_moments_shared = moments.use_count() > 1},
+                                      *moments, options_.tuner, pool_);
     float_model_.ReleaseInitializer(layer.weight);
     return learned;
   }

@@ -99,8 +99,8 @@ class PairSink : public runtime::ObserverSink {
     for (const auto& [input, output] : values) {
       pairs_of_[input].push_back(pairs_.size());
       if (output) pairs_of_[num_inputs_ + *output].push_back(pairs_.size());
-      pairs_.push_back({input, output ? std::optional(num_inputs_ + *output) : std::nullopt,
-                        layers_.size()});
+      pairs_.push_back(
+          {input, output ? std::optional(num_inputs_ + *output) : std::nullopt, layers_.size()});
     }
     layers_.push_back({MomentAccumulator(layer, options.learned), std::nullopt});
     if (options.held_back) layers_.back().held_back.emplace(layer, *options.held_back);
@@ -167,10 +167,10 @@ class PairSink : public runtime::ObserverSink {
     if (pair.is_added || !input.is_there || (output != nullptr && !output->is_there)) return;
     Observed& layer = layers_[pair.layer];
     const auto add = [&](MomentAccumulator& moments, PositionPart part) {
-      moments.Add(input.dims, input.values.data(),
-                  output != nullptr ? std::span<const int64_t>(output->dims)
-                                    : std::span<const int64_t>(),
-                  output != nullptr ? output->values.data() : nullptr, run_parallel, part);
+      moments.Add(
+          input.dims, input.values.data(),
+          output != nullptr ? std::span<const int64_t>(output->dims) : std::span<const int64_t>(),
+          output != nullptr ? output->values.data() : nullptr, run_parallel, part);
     };
     if (split_ == Split::kPositions) {
       add(layer.learned, PositionPart::kFirstHalf);
@@ -307,8 +307,9 @@ std::vector<std::shared_ptr<LayerMoments>> GatherMoments(ObservedNetwork& networ
   // A value that is input and output of layers is observed twice.
   std::vector<std::string> values = inputs;
   values.insert(values.end(), outputs.begin(), outputs.end());
-  network.Run(values, sink, options, [&](size_t num_runs) { sink.BeginRuns(num_runs); },
-              [&] { sink.BeginRun(); });
+  network.Run(
+      values, sink, options, [&](size_t num_runs) { sink.BeginRuns(num_runs); },
+      [&] { sink.BeginRun(); });
   std::vector<std::shared_ptr<LayerMoments>> moments;
   size_t num_finished = 0;
   for (size_t i = 0; i < layers.size(); ++i) {

@@ -50,8 +50,8 @@ bool ObservesOutputs(const LinearLayer& layer, const GatherOptions& options);
 // one float activation (LinearLayer::float_input) share them, and they have no outputs. A layer's
 // outputs are those of the float model. Its inputs are those of the float model after the layer's
 // quantizer. So a layer learns to make up for the error of its own quantization, and all layers
-// learn from one pass. docs/finetuning.md says why a layer does not learn from errors that were made
-// before it.
+// learn from one pass. docs/finetuning.md says why a layer does not learn from errors that were
+// made before it.
 //
 // Of the network, only the part runs that the layers need. Memory: the moments within the limit, or
 // those of one layer beyond it, and for one sample the activations that wait for their counterpart.

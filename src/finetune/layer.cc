@@ -288,8 +288,8 @@ void NumberFloatInputs(const plan::NodeIndex& index, const plan::QuantPlan& plan
     if (layer.op_type != "Gemm" && layer.op_type != "MatMul") continue;
     Inputs inputs{{}, layer.layout, layer.columns};
     const bool is_float = std::ranges::all_of(layer.readings, [&](const Reading& reading) {
-      const Node node = index.Find(
-          {reading.node, layer.op_type, static_cast<int64_t>(reading.data_input)});
+      const Node node =
+          index.Find({reading.node, layer.op_type, static_cast<int64_t>(reading.data_input)});
       std::get<0>(inputs).push_back(node.input(reading.data_input));
       return !quantized.contains({reading.node, reading.data_input});
     });

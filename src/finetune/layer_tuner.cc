@@ -387,7 +387,8 @@ std::vector<double> MeanSquaredChanges(const LinearLayer& layer, const Moments& 
     };
     // Forms about the means, which are added afterwards: they may be much larger.
     const auto centred = [&](int64_t j, int64_t num, float* out) {
-      const double* const from = moments.inputs.data() + (group * layer.columns + j) * layer.columns;
+      const double* const from =
+          moments.inputs.data() + (group * layer.columns + j) * layer.columns;
       const double mean = x_sums[j] / count;
       for (int64_t k = 0; k < num; ++k) {
         out[k] = static_cast<float>((from[k] - mean * x_sums[k]) / count);
@@ -397,9 +398,8 @@ std::vector<double> MeanSquaredChanges(const LinearLayer& layer, const Moments& 
         QuadraticForms(layer.columns, centred, layer.rows, read, pool);
     for (size_t i = 0; i < changes.size(); ++i) {
       for (size_t row = 0; row < rows; ++row) {
-        const double c = changes[i].empty()
-                             ? 0.0
-                             : double{changes[i][static_cast<size_t>(group) * rows + row]};
+        const double c =
+            changes[i].empty() ? 0.0 : double{changes[i][static_cast<size_t>(group) * rows + row]};
         const double shift = shifts[row] / count + c;
         means[i] += forms[row] + shift * shift;
       }

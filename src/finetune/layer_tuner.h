@@ -154,8 +154,8 @@ class LayerTuner {
   std::vector<double> hessian_;  // [groups, columns, columns], with the ridge
   // [groups, rows, columns]: the aim times the hessian. Empty before it is needed.
   std::vector<double> cross_;
-  std::vector<double> target_;   // [groups, rows, columns]; empty: the float model's weights
-  std::vector<double> aim_;      // [groups, rows, columns]; empty before LearnAim
+  std::vector<double> target_;  // [groups, rows, columns]; empty: the float model's weights
+  std::vector<double> aim_;     // [groups, rows, columns]; empty before LearnAim
   std::vector<float> quantized_;
   std::vector<float> bias_;
 };
@@ -171,8 +171,8 @@ double MeanSquaredError(const LinearLayer& layer, const Moments& moments,
                         std::span<const float> weights, std::span<const float> bias,
                         ThreadPool& pool);
 // Returns the mean over positions of |(W - W0) x + c|^2, summed over the outputs: the error of
-// weights W if y is what the weights W0 (empty: zeros) make of x. There is one result for each of the `changes`
-// (empty: zeros) c of the bias. NaN if `moments` have no positions.
+// weights W if y is what the weights W0 (empty: zeros) make of x. There is one result for each of
+// the `changes` (empty: zeros) c of the bias. NaN if `moments` have no positions.
 std::vector<double> MeanSquaredChanges(const LinearLayer& layer, const Moments& moments,
                                        std::span<const float> weights,
                                        std::span<const float> original,

@@ -316,8 +316,9 @@ TEST(LayerTuner, OutputsOfTheFloatWeightsNeedNotBeObserved) {
   for (size_t i = 0; i < bias.size(); ++i) {
     EXPECT_NEAR(of_derived.bias()[i], of_observed.bias()[i], 1e-3);
   }
-  EXPECT_LT(MeanSquaredError(layer, with, of_derived.quantized(), of_derived.bias(), pool),
-            1.05 * MeanSquaredError(layer, with, of_observed.quantized(), of_observed.bias(), pool));
+  EXPECT_LT(
+      MeanSquaredError(layer, with, of_derived.quantized(), of_derived.bias(), pool),
+      1.05 * MeanSquaredError(layer, with, of_observed.quantized(), of_observed.bias(), pool));
 }
 
 // Several blocks of columns give what the definition gives column by column: each target, and its

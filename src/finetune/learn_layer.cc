@@ -119,7 +119,8 @@ class Learner {
       sum += VarianceBehindActivation(layer_, fold.judge->kept, task_.bias) *
              static_cast<double>(fold.judge->num_positions);
     }
-    if (!IsJudgedBehindActivation()) sum = OutputVariance(layer_, judges, task_.weights, pool_) * count;
+    if (!IsJudgedBehindActivation())
+      sum = OutputVariance(layer_, judges, task_.weights, pool_) * count;
     return sum > 0 ? sum : count;
   }
 

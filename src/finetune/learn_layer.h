@@ -34,8 +34,8 @@ struct LayerTask {
 //
 // With Split::kHeldBack `moments.held_back` judges. With kHalves and kPositions each half judges
 // what the passes learn from the other one; then they learn from both, which are added up in
-// `moments.learned` (unless they must stay), and LearnedLayer::of_halves keeps what they learned from each. With kNone
-// `moments.learned` judges itself.
+// `moments.learned` (unless they must stay), and LearnedLayer::of_halves keeps what they learned
+// from each. With kNone `moments.learned` judges itself.
 //
 // The ridge is the one that the noise in the inputs' moments calls for (ridge.h), and at least that
 // of `options`. Passes with an aim choose a ridge and a share for it (LayerTunerOptions) with the

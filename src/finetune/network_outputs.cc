@@ -105,8 +105,8 @@ NetworkOutputs::NetworkOutputs(const graph::Model& float_model, data::Source& so
   }
 }
 
-size_t NetworkOutputs::Run(const graph::Model& model,
-                           const std::function<bool(size_t run)>& counts, const Take& take) {
+size_t NetworkOutputs::Run(const graph::Model& model, const std::function<bool(size_t run)>& counts,
+                           const Take& take) {
   graph::Model copy = model.Clone();
   calibrate::PieceRuns runs(copy, outputs_, source_,
                             {.most_bytes = options_.most_piece_bytes,

@@ -98,8 +98,8 @@ ObservedNetwork::ObservedNetwork(const graph::Model& float_model,
   for (const LinearLayer& layer : layers_) {
     const DataType type = float_model.Initializer(layer.weight).type;
     for (const Reading& reading : layer.readings) {
-      const graph::Node node = nodes.Find(
-          {reading.node, layer.op_type, static_cast<int64_t>(reading.data_input)});
+      const graph::Node node =
+          nodes.Find({reading.node, layer.op_type, static_cast<int64_t>(reading.data_input)});
       const std::string& input =
           reading.states.empty() ? node.input(reading.data_input) : reading.states;
       inputs_.emplace(std::pair(reading.node + layer.weight, reading.data_input), input);

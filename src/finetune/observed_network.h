@@ -26,13 +26,15 @@ namespace bitpress::finetune {
 
 class ObservedNetwork {
  public:
-  // `quantized_model` is the float model with the quantizers of a plan. Throws Error(kInvalidArgument) if a layer is
-  // missing in the model. The source must outlive the network.
+  // `quantized_model` is the float model with the quantizers of a plan. Throws
+  // Error(kInvalidArgument) if a layer is missing in the model. The source must outlive the
+  // network.
   ObservedNetwork(const graph::Model& float_model, const graph::Model& quantized_model,
                   std::vector<LinearLayer> layers, data::Source& source,
                   const GatherOptions& options);
 
-  // Returns the layers of each piece that has some. There is one part for a network that runs whole.
+  // Returns the layers of each piece that has some. There is one part for a network that runs
+  // whole.
   std::vector<std::vector<LinearLayer>> Parts() const;
   // Returns the value that the layer multiplies: the quantizer's output, or the float activation.
   const std::string& InputOf(const LinearLayer& layer, const Reading& reading) const;

@@ -24,10 +24,10 @@ void MultiplyRows(const std::vector<float>& a, const std::vector<float>& b, int6
   constexpr auto kMost = static_cast<int64_t>(kernels::kMostRowProductLength);
   for (int64_t from = begin; from < end; from += kMost) {
     const auto length = static_cast<size_t>(std::min(kMost, end - from));
-    kernels::AddRowProducts({a.data() + from, kRowsOfTask, static_cast<size_t>(stride)},
-                            {b.data() + from, static_cast<size_t>(num_b),
-                             static_cast<size_t>(stride)},
-                            length, out.data(), kTileRows);
+    kernels::AddRowProducts(
+        {a.data() + from, kRowsOfTask, static_cast<size_t>(stride)},
+        {b.data() + from, static_cast<size_t>(num_b), static_cast<size_t>(stride)}, length,
+        out.data(), kTileRows);
   }
 }
 
@@ -37,34 +37,36 @@ std::vector<double> QuadraticForms(int64_t columns, const ReadRow& matrix, int64
                                    const ReadRow& errors, ThreadPool& pool) {
   const int64_t stride = RoundUp(columns);
   std::vector<double> forms(static_cast<size_t>(num_rows));
-  pool.ParallelFor(static_cast<size_t>((num_rows + kRowsOfTask - 1) / kRowsOfTask), [&](size_t task) {
-    const int64_t first = static_cast<int64_t>(task) * kRowsOfTask;
-    const int64_t count = std::min(kRowsOfTask, num_rows - first);
-    std::vector<float> rows(static_cast<size_t>(kRowsOfTask * stride));
-    for (int64_t i = 0; i < count; ++i) errors(first + i, columns, rows.data() + i * stride);
-    std::vector<float> tile(static_cast<size_t>(kTileRows * stride));
-    std::vector<double> below(kRowsOfTask * kTileRows);
-    std::vector<double> diagonal(kRowsOfTask * kTileRows);
-    // The matrix is symmetric: what lies left of the diagonal tiles counts twice.
-    for (int64_t begin = 0; begin < columns; begin += kTileRows) {
-      const int64_t num = std::min(kTileRows, columns - begin);
-      const int64_t end = RoundUp(begin + num);
-      for (int64_t j = 0; j < num; ++j) {
-        matrix(begin + j, std::min(end, columns), tile.data() + j * stride);
-      }
-      MultiplyRows(rows, tile, num, stride, 0, begin, below);
-      MultiplyRows(rows, tile, num, stride, begin, end, diagonal);
-      for (int64_t i = 0; i < count; ++i) {
-        double sum = 0;
-        for (int64_t j = 0; j < num; ++j) {
-          const auto at = static_cast<size_t>(i * kTileRows + j);
-          sum += (2 * below[at] + diagonal[at]) * double{rows[static_cast<size_t>(
-                                                      i * stride + begin + j)]};
-        }
-        forms[static_cast<size_t>(first + i)] += sum;
-      }
-    }
-  });
+  pool.ParallelFor(static_cast<size_t>((num_rows + kRowsOfTask - 1) / kRowsOfTask),
+                   [&](size_t task) {
+                     const int64_t first = static_cast<int64_t>(task) * kRowsOfTask;
+                     const int64_t count = std::min(kRowsOfTask, num_rows - first);
+                     std::vector<float> rows(static_cast<size_t>(kRowsOfTask * stride));
+                     for (int64_t i = 0; i < count; ++i)
+                       errors(first + i, columns, rows.data() + i * stride);
+                     std::vector<float> tile(static_cast<size_t>(kTileRows * stride));
+                     std::vector<double> below(kRowsOfTask * kTileRows);
+                     std::vector<double> diagonal(kRowsOfTask * kTileRows);
+                     // The matrix is symmetric: what lies left of the diagonal tiles counts twice.
+                     for (int64_t begin = 0; begin < columns; begin += kTileRows) {
+                       const int64_t num = std::min(kTileRows, columns - begin);
+                       const int64_t end = RoundUp(begin + num);
+                       for (int64_t j = 0; j < num; ++j) {
+                         matrix(begin + j, std::min(end, columns), tile.data() + j * stride);
+                       }
+                       MultiplyRows(rows, tile, num, stride, 0, begin, below);
+                       MultiplyRows(rows, tile, num, stride, begin, end, diagonal);
+                       for (int64_t i = 0; i < count; ++i) {
+                         double sum = 0;
+                         for (int64_t j = 0; j < num; ++j) {
+                           const auto at = static_cast<size_t>(i * kTileRows + j);
+                           sum += (2 * below[at] + diagonal[at]) *
+                                  double{rows[static_cast<size_t>(i * stride + begin + j)]};
+                         }
+                         forms[static_cast<size_t>(first + i)] += sum;
+                       }
+                     }
+                   });
   return forms;
 }
 

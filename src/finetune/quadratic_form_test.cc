@@ -18,7 +18,8 @@ TEST(QuadraticForms, AreThoseOfTheDefinition) {
       const std::vector<float> rows = RandomNormal(static_cast<size_t>(num_rows) * size, 2);
       const auto at = [&](size_t i, size_t j) { return half[i * size + j] + half[j * size + i]; };
       const auto matrix = [&](int64_t row, int64_t count, float* out) {
-        for (size_t k = 0; k < static_cast<size_t>(count); ++k) out[k] = at(static_cast<size_t>(row), k);
+        for (size_t k = 0; k < static_cast<size_t>(count); ++k)
+          out[k] = at(static_cast<size_t>(row), k);
       };
       const auto errors = [&](int64_t row, int64_t count, float* out) {
         std::copy_n(rows.begin() + row * columns, count, out);

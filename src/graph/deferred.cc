@@ -102,9 +102,7 @@ void Model::SetHeldInitializer(const std::string& name, const HeldInitializer& d
   ModelImpl::PlaceData(entry, {data.owner, data.bytes, data.is_mapped});
 }
 
-void HeldInitializer::Release() const {
-  TensorStorage{owner, bytes, is_mapped}.Release();
-}
+void HeldInitializer::Release() const { TensorStorage{owner, bytes, is_mapped}.Release(); }
 
 void Model::ReleaseInitializer(std::string_view name) const { HoldInitializer(name).Release(); }
 

@@ -255,7 +255,7 @@ class Model {
   // node's output or a graph input.
   void SetInitializer(const std::string& name, DataType type, std::span<const int64_t> dims,
                       std::span<const std::byte> bytes);
-  void SetInitializer(const std::string& name, Tensor tensor);  // copies no data
+  void SetInitializer(const std::string& name, Tensor tensor);                    // copies no data
   void SetHeldInitializer(const std::string& name, const HeldInitializer& data);  // likewise
   void RemoveInitializer(std::string_view name);  // throws Error(kInvalidArgument) while it is used
   // Returns the data and their owner. Throws Error(kInvalidArgument) if there is none of that name,
