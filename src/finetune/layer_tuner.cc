@@ -4,11 +4,9 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "base/check.h"
-#include "finetune/quadratic_form.h"
 
 namespace bitpress::finetune {
 namespace {
@@ -305,140 +303,6 @@ uint64_t TunerBytes(const LinearLayer& layer) {
   // About eight floats for each weight: its first, present and best value, and the grid's tables.
   const uint64_t num_floats = 8 * groups * rows * columns;
   return num_doubles * sizeof(double) + num_floats * sizeof(float);
-}
-
-double MeanSquaredError(const LinearLayer& layer, const Moments& moments,
-                        std::span<const float> weights, std::span<const float> bias,
-                        ThreadPool& pool) {
-  const std::vector<float> only(bias.begin(), bias.end());
-  return MeanSquaredErrors(layer, moments, weights, {&only, 1}, pool).front();
-}
-
-std::vector<double> MeanSquaredErrors(const LinearLayer& layer, const Moments& moments,
-                                      std::span<const float> weights,
-                                      std::span<const std::vector<float>> biases,
-                                      ThreadPool& pool) {
-  BITPRESS_DCHECK(moments.has_outputs);
-  if (moments.num_positions == 0) {
-    return std::vector<double>(biases.size(), std::numeric_limits<double>::quiet_NaN());
-  }
-  const auto count = static_cast<double>(moments.num_positions);
-  const auto num_outputs = static_cast<size_t>(layer.groups * layer.rows);
-  std::vector<double> errors(biases.size() * num_outputs);
-  pool.ParallelFor(num_outputs, [&](size_t output) {
-    const auto group = static_cast<int64_t>(output) / layer.rows;
-    const auto row = static_cast<int64_t>(output) % layer.rows;
-    const double* const inputs = moments.inputs.data() + group * layer.columns * layer.columns;
-    const double* const cross = moments.cross.data() + static_cast<int64_t>(output) * layer.columns;
-    const double* const x_sums = moments.input_sums.data() + group * layer.columns;
-    // Goes through the matrix row by row: additions to one row do not depend on each other.
-    std::vector<double> products(static_cast<size_t>(layer.columns));
-    double mean = 0;
-    double linear = 0;
-    for (int64_t k = 0; k < layer.columns; ++k) {
-      const double value = weights[layer.ElementOf(group, row, k)];
-      mean += value * x_sums[k];
-      linear += value * cross[k];
-      const double* const of_input = inputs + k * layer.columns;
-      for (size_t j = 0; j < products.size(); ++j) products[j] += value * of_input[j];
-    }
-    double square = 0;
-    for (int64_t k = 0; k < layer.columns; ++k) {
-      square += products[static_cast<size_t>(k)] * weights[layer.ElementOf(group, row, k)];
-    }
-    for (size_t i = 0; i < biases.size(); ++i) {
-      const double b = biases[i].empty() ? 0.0 : double{biases[i][output]};
-      errors[i * num_outputs + output] = square - 2 * linear + moments.output_squares[output] +
-                                         2 * b * (mean - moments.output_sums[output]) +
-                                         b * b * count;
-    }
-  });
-  std::vector<double> means;
-  for (size_t i = 0; i < biases.size(); ++i) {
-    double sum = 0;
-    for (const double error : std::span(errors).subspan(i * num_outputs, num_outputs)) sum += error;
-    means.push_back(std::max(sum / count, 0.0));
-  }
-  return means;
-}
-
-std::vector<double> MeanSquaredChanges(const LinearLayer& layer, const Moments& moments,
-                                       std::span<const float> weights,
-                                       std::span<const float> original,
-                                       std::span<const std::vector<float>> changes,
-                                       ThreadPool& pool) {
-  if (moments.num_positions == 0) {
-    return std::vector<double>(changes.size(), std::numeric_limits<double>::quiet_NaN());
-  }
-  const auto count = static_cast<double>(moments.num_positions);
-  const auto rows = static_cast<size_t>(layer.rows);
-  std::vector<double> means(changes.size());
-  for (int64_t group = 0; group < layer.groups; ++group) {
-    const double* const x_sums = moments.input_sums.data() + group * layer.columns;
-    std::vector<double> shifts(rows);  // sums over the positions of (W - W0) x
-    const auto read = [&](int64_t row, int64_t num, float* out) {
-      double shift = 0;
-      for (int64_t k = 0; k < num; ++k) {
-        const size_t element = layer.ElementOf(group, row, k);
-        out[k] = weights[element] - (original.empty() ? 0.0F : original[element]);
-        shift += double{out[k]} * x_sums[k];
-      }
-      shifts[static_cast<size_t>(row)] = shift;
-    };
-    // Forms about the means, which are added afterwards: they may be much larger.
-    const auto centred = [&](int64_t j, int64_t num, float* out) {
-      const double* const from =
-          moments.inputs.data() + (group * layer.columns + j) * layer.columns;
-      const double mean = x_sums[j] / count;
-      for (int64_t k = 0; k < num; ++k) {
-        out[k] = static_cast<float>((from[k] - mean * x_sums[k]) / count);
-      }
-    };
-    const std::vector<double> forms =
-        QuadraticForms(layer.columns, centred, layer.rows, read, pool);
-    for (size_t i = 0; i < changes.size(); ++i) {
-      for (size_t row = 0; row < rows; ++row) {
-        const double c =
-            changes[i].empty() ? 0.0 : double{changes[i][static_cast<size_t>(group) * rows + row]};
-        const double shift = shifts[row] / count + c;
-        means[i] += forms[row] + shift * shift;
-      }
-    }
-  }
-  for (double& mean : means) mean = std::max(mean, 0.0);
-  return means;
-}
-
-double OutputVariance(const LinearLayer& layer, std::span<const Moments* const> moments,
-                      std::span<const float> original, ThreadPool& pool) {
-  double count = 0;
-  for (const Moments* const part : moments) count += static_cast<double>(part->num_positions);
-  if (count == 0) return 0;
-  double sum = 0;
-  std::vector<double> means(static_cast<size_t>(layer.groups * layer.rows));
-  for (const Moments* const part : moments) {
-    if (part->num_positions == 0) continue;
-    if (part->has_outputs) {
-      for (size_t i = 0; i < means.size(); ++i) {
-        means[i] += part->output_sums[i] / count;
-        sum += part->output_squares[i] / count;
-      }
-      continue;
-    }
-    const std::vector<float> unchanged;
-    sum += MeanSquaredChanges(layer, *part, original, {}, {&unchanged, 1}, pool).front() *
-           static_cast<double>(part->num_positions) / count;
-    pool.ParallelFor(means.size(), [&](size_t i) {
-      const auto group = static_cast<int64_t>(i) / layer.rows;
-      const double* const x_sums = part->input_sums.data() + group * layer.columns;
-      for (int64_t k = 0; k < layer.columns; ++k) {
-        means[i] += x_sums[k] / count *
-                    original[layer.ElementOf(group, static_cast<int64_t>(i) % layer.rows, k)];
-      }
-    });
-  }
-  for (const double mean : means) sum -= mean * mean;
-  return sum;
 }
 
 }  // namespace bitpress::finetune
