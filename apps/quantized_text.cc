@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "plan/dynamic_rows.h"
+#include "rewrites_text.h"
 #include "target_text.h"
 
 namespace bitpress::apps {
@@ -107,48 +108,6 @@ std::string DescribeRewritten(std::string_view done, std::string_view not_done,
   for (const auto& [name, reason] : rewritten.omissions) reasons.push_back(reason);
   return fmt::format("  {:>5} nodes {}\n", rewritten.num_nodes, done) +
          ListCounted(not_done, reasons);
-}
-
-// Describes the equalized pairs of layers, and why others were left alone.
-std::string DescribeEqualization(const rewrite::EqualizeReport& report) {
-  const auto num_bounded =
-      std::ranges::count_if(report.pairs, [](const auto& pair) { return pair.is_bounded; });
-  std::string text = fmt::format(
-      "  equalized:   {} pairs of layers, {} of them with a limit for each channel; left alone "
-      "{}\n",
-      report.pairs.size(), num_bounded, report.left_alone.size());
-  constexpr size_t kMost = 10;
-  for (size_t i = 0; i < std::min(kMost, report.left_alone.size()); ++i) {
-    const auto& [node, reason] = report.left_alone[i];
-    text += fmt::format("        not {}: {}\n", node, reason);
-  }
-  if (report.left_alone.size() > kMost) {
-    text += fmt::format("        and {} more\n", report.left_alone.size() - kMost);
-  }
-  return text;
-}
-
-// Describes how many activations were scaled, and where their factors went.
-std::string DescribeScaled(std::string_view what, const rewrite::SmoothReport& report) {
-  const auto num_folded = std::ranges::count_if(
-      report.smoothed, [](const auto& activation) { return !activation.folded_into.empty(); });
-  return fmt::format(
-      "  {:<12} {} activations, {} folded into what comes before, {} by a Mul; left alone {}\n",
-      what, report.smoothed.size(), num_folded, std::ssize(report.smoothed) - num_folded,
-      report.left_alone.size());
-}
-
-std::string DescribeSmoothing(const rewrite::SmoothReport& report) {
-  std::string text = DescribeScaled("smoothed:", report);
-  if (!report.smoothed.empty()) {
-    const auto [least, most] =
-        std::ranges::minmax_element(report.smoothed, {}, &rewrite::SmoothedActivation::alpha);
-    text += fmt::format("        alpha from {:.2f} to {:.2f}\n", least->alpha, most->alpha);
-  }
-  for (const auto& [value, reason] : report.left_alone) {
-    text += fmt::format("        not '{}': {}\n", value, reason);
-  }
-  return text;
 }
 
 using Weights = std::vector<std::shared_ptr<const weights::WeightStatistics>>;
@@ -357,7 +316,7 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
   text += ListReasons(plan);
   text += DescribeWhatWasQuantized(report);
   text += DescribeGrowth(report);
-  if (report.equalized) text += DescribeEqualization(*report.equalized);
+  text += DescribeRewrites(report.rewritten);
   if (report.smoothed) text += DescribeSmoothing(*report.smoothed);
   for (const emit::PortableFunctions::Omission& omission : report.transform.portable.omissions) {
     text += fmt::format("  needs our library: {}: {}\n", omission.op_type, omission.reason);

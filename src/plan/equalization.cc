@@ -1,5 +1,6 @@
 #include "plan/equalization.h"
 
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <string>
@@ -57,15 +58,27 @@ std::optional<SmoothWish> ParseSmooth(std::string_view word) {
   return SmoothWish{.alpha = alpha};
 }
 
+int64_t ParseRotation(std::string_view word) {
+  if (word == "off") return 0;
+  constexpr int64_t kLargest = 1024;
+  const int64_t size = ParseInt(word, "rotate");
+  if (size < 2 || size > kLargest || !std::has_single_bit(static_cast<uint64_t>(size))) {
+    Fail(ErrorCode::kInvalidArgument, "'{}' is neither off nor a power of two from 2 to {}", word,
+         kLargest);
+  }
+  return size;
+}
+
 }  // namespace
 
-std::optional<EqualizeOptions> ResolveEqualization(const QuantConfig& config) {
+Rewrites ResolveRewrites(const QuantConfig& config) {
   bool is_on = config.equalize.value_or(false);
   if (!config.equalize && config.weights != "none") {
     is_on = formats::FindFormat(config.weights).is_integer() &&
             config.weight_granularity == Granularity::kPerTensor;
   }
-  return is_on ? std::optional(config.equalization) : std::nullopt;
+  return {.equalization = is_on ? std::optional(config.equalization) : std::nullopt,
+          .rotation = config.rotation};
 }
 
 void AddEqualizationSettings(std::vector<Setting>& settings) {
@@ -118,6 +131,15 @@ void AddEqualizationSettings(std::vector<Setting>& settings) {
        [](const QuantConfig& config) -> std::string {
          const double share = config.equalization.bias_share;
          return share == 1 ? "true" : share == 0 ? "false" : fmt::format("{}", share);
+       }});
+  settings.push_back(
+      {"rotate", "off|SIZE",
+       "turn the inputs of matrix products, and their weights likewise, in blocks of so many "
+       "elements (a power of two: that of the format's blocks) by a Hadamard matrix, which spreads "
+       "large elements; for activations of four bits (default off)",
+       [](QuantConfig& config, std::string_view value) { config.rotation = ParseRotation(value); },
+       [](const QuantConfig& config) {
+         return config.rotation == 0 ? "off" : std::to_string(config.rotation);
        }});
   settings.push_back(
       {"smooth_quant", "none|auto|ALPHA",

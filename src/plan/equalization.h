@@ -1,5 +1,6 @@
-// The user's settings for the passes that scale the channels of a float model: cross-layer
-// equalization (rewrite/equalize.h) and SmoothQuant (rewrite/smooth.h). Plain data.
+// The user's settings for the passes that change a float model without changing what it computes:
+// cross-layer equalization (rewrite/equalize.h), rotations (rewrite/rotate.h) and SmoothQuant
+// (rewrite/smooth.h). Plain data.
 #pragma once
 
 #include <cstdint>
@@ -43,10 +44,18 @@ struct SmoothWish {
   bool operator==(const SmoothWish&) const = default;
 };
 
-// Returns how the layers of a model are equalized before it is quantized with this configuration,
-// or nothing if they are not. If the user does not say, they are equalized where weights are
-// integers with one scale for a whole tensor: these lose most when the ranges of channels differ.
-std::optional<EqualizeOptions> ResolveEqualization(const QuantConfig& config);
+// What the preparation of a model does to its layers.
+struct Rewrites {
+  std::optional<EqualizeOptions> equalization = {};  // nothing: layers are not equalized
+  int64_t rotation = 0;  // size of the blocks that are rotated; 0: layers are not rotated
+
+  bool operator==(const Rewrites&) const = default;
+};
+
+// Returns what is done to the layers of a model before it is quantized with this configuration. If
+// the user does not say, they are equalized where weights are integers with one scale for a whole
+// tensor: these lose most when the ranges of channels differ.
+Rewrites ResolveRewrites(const QuantConfig& config);
 
 // Returns the word for a handling, and reads it back. The parser throws Error(kInvalidArgument)
 // with the allowed words.

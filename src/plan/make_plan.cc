@@ -41,7 +41,7 @@ class Planner {
         placement_(ResolvePlacement(config)) {
     plan_.config = config;
     plan_.operators = config.operators;
-    plan_.equalization = ResolveEqualization(config);
+    plan_.rewrites = ResolveRewrites(config);
     const auto opsets = model.OpsetImports();
     const auto standard = opsets.find("");
     plan_.opset = standard == opsets.end() ? 0 : standard->second;

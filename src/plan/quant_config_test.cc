@@ -53,23 +53,35 @@ TEST(ConfigByName, UnknownNamesGetTheNearest) {
   EXPECT_THAT(MessageOf([] { ConfigByName(""); }), HasSubstr("MXINT8"));
 }
 
-TEST(ResolveEqualization, IsOnForIntegersOfOneScale) {
+TEST(ResolveRewrites, EqualizationIsOnForIntegersOfOneScale) {
   for (const char* name : {"XINT8", "S8S8_AAWS", "INT8_CNN_DEFAULT"}) {
-    EXPECT_EQ(ResolveEqualization(ConfigByName(name)), EqualizeOptions()) << name;
+    EXPECT_EQ(ResolveRewrites(ConfigByName(name)).equalization, EqualizeOptions()) << name;
   }
   for (const char* name : {"INT8", "MX6", "BF16"}) {
     QuantConfig config = ConfigByName(name);
-    EXPECT_EQ(ResolveEqualization(config), std::nullopt) << name;
+    EXPECT_EQ(ResolveRewrites(config).equalization, std::nullopt) << name;
     ApplySetting(config, "equalize=on");
     ApplySetting(config, "equalize_clips=keep");
     ApplySetting(config, "equalize_steps=3");
-    ASSERT_TRUE(ResolveEqualization(config)) << name;
-    EXPECT_EQ(ResolveEqualization(config)->clips, ClipHandling::kKeep);
-    EXPECT_EQ(ResolveEqualization(config)->num_steps, 3);
+    ASSERT_TRUE(ResolveRewrites(config).equalization) << name;
+    EXPECT_EQ(ResolveRewrites(config).equalization->clips, ClipHandling::kKeep);
+    EXPECT_EQ(ResolveRewrites(config).equalization->num_steps, 3);
   }
   QuantConfig config = ConfigByName("XINT8");
   ApplySetting(config, "equalize=off");
-  EXPECT_EQ(ResolveEqualization(config), std::nullopt);
+  EXPECT_EQ(ResolveRewrites(config).equalization, std::nullopt);
+}
+
+TEST(ResolveRewrites, RotationIsAPowerOfTwo) {
+  QuantConfig config = ConfigByName("MXFP4E2M1");
+  EXPECT_EQ(ResolveRewrites(config).rotation, 0);
+  ApplySetting(config, "rotate=32");
+  EXPECT_EQ(ResolveRewrites(config).rotation, 32);
+  ApplySetting(config, "rotate=off");
+  EXPECT_EQ(ResolveRewrites(config).rotation, 0);
+  for (const char* word : {"rotate=24", "rotate=1", "rotate=-32", "rotate=4096", "rotate=on"}) {
+    EXPECT_THAT(MessageOf([&] { ApplySetting(config, word); }), HasSubstr("rotate")) << word;
+  }
 }
 
 TEST(ConfigByName, IntegerPresets) {

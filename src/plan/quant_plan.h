@@ -103,8 +103,7 @@ struct QuantPlan {
   // The wish, for the record. Later steps read only its `finetune` settings.
   QuantConfig config;
   OperatorSet operators = OperatorSet::kBitpress;
-  // The equalization of the model that the rows are about; nothing: it is not equalized.
-  std::optional<EqualizeOptions> equalization;
+  Rewrites rewrites;                // of the model that the rows are about
   std::vector<TensorPlan> tensors;  // in graph order
 
   bool operator==(const QuantPlan&) const = default;

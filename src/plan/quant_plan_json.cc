@@ -266,8 +266,11 @@ std::string ToJson(const QuantPlan& plan) {
     text += fmt::format("  \"model\": {},\n", model.dump());
     text += fmt::format("  \"config\": {},\n", ToJson(plan.config));
     text += fmt::format("  \"operators\": \"{}\",\n", OperatorSetName(plan.operators));
-    if (plan.equalization) {
-      text += fmt::format("  \"equalize\": {},\n", EqualizationToJson(*plan.equalization).dump());
+    if (const auto& equalization = plan.rewrites.equalization) {
+      text += fmt::format("  \"equalize\": {},\n", EqualizationToJson(*equalization).dump());
+    }
+    if (plan.rewrites.rotation > 0) {
+      text += fmt::format("  \"rotate\": {},\n", plan.rewrites.rotation);
     }
     text += "  \"tensors\": [";
     for (size_t i = 0; i < plan.tensors.size(); ++i) {
@@ -304,7 +307,14 @@ QuantPlan FromJson(std::string_view text) {
     return reader.Has("operators") ? ParseOperatorSet(reader.String("operators"))
                                    : OperatorSet::kBitpress;
   });
-  if (reader.Has("equalize")) plan.equalization = ReadEqualization(reader.Object("equalize"));
+  if (reader.Has("equalize")) {
+    plan.rewrites.equalization = ReadEqualization(reader.Object("equalize"));
+  }
+  if (reader.Has("rotate")) {
+    QuantConfig config;
+    ApplySetting(config, "rotate", std::to_string(reader.Int("rotate")));
+    plan.rewrites.rotation = config.rotation;
+  }
   for (const json& row : reader.Array("tensors")) {
     plan.tensors.push_back(RowFromJson(row, plan.tensors.size()));
   }

@@ -82,16 +82,18 @@ TEST(PlanJson, RoundTripOfEveryPreset) {
   }
 }
 
-TEST(PlanJson, HowTheModelWasEqualized) {
+TEST(PlanJson, HowTheModelWasEqualizedAndRotated) {
   QuantConfig config = ConfigByName("MX6");
   ApplySetting(config, "equalize=on");
   ApplySetting(config, "equalize_clip_gain=1.5");
   ApplySetting(config, "equalize_bias=false");
+  ApplySetting(config, "rotate=16");
   const QuantPlan plan = MakePlan(config, LoadModel("convnet.onnx"), "convnet.onnx");
-  ASSERT_TRUE(plan.equalization);
-  EXPECT_EQ(plan.equalization->least_clip_gain_bits, 1.5);
+  EXPECT_EQ(plan.rewrites.rotation, 16);
+  ASSERT_TRUE(plan.rewrites.equalization);
+  EXPECT_EQ(plan.rewrites.equalization->least_clip_gain_bits, 1.5);
   EXPECT_EQ(FromJson(ToJson(plan)), plan) << ToJson(plan);
-  EXPECT_FALSE(FromJson(PlanText(kRow)).equalization);
+  EXPECT_FALSE(FromJson(PlanText(kRow)).rewrites.equalization);
 }
 
 TEST(PlanJson, ValuesGoThroughIntegersWithAScaleOfTheirOwn) {

@@ -65,7 +65,7 @@ graph::Model CleanUp(const fs::path& path, graph::Model model) {
 
 }  // namespace
 
-graph::Model Prepare(const fs::path& path, const PrepareOptions& options, EqualizeReport* report) {
+graph::Model Prepare(const fs::path& path, const PrepareOptions& options, RewriteReport* report) {
   // Our own checks come first: their messages are better, and ONNX Runtime trusts what it reads.
   graph::Model model = runtime::LoadPortable(path);
   graph::PassRunner passes(options.disabled_passes);
@@ -99,11 +99,20 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Equali
                        return true;
                      }});
   graph::SetOrigins(model, names.Find(model));
-  if (options.equalization) {
+  if (options.rewrites.equalization) {
     passes.Run(model, {.name = "equalize", .run = [&](graph::Model& changed) {
-                         EqualizeReport equalized = Equalize(changed, *options.equalization);
+                         EqualizeReport equalized =
+                             Equalize(changed, *options.rewrites.equalization);
                          const bool is_modified = !equalized.pairs.empty();
-                         if (report != nullptr) *report = std::move(equalized);
+                         if (report != nullptr) report->equalized = std::move(equalized);
+                         return is_modified;
+                       }});
+  }
+  if (options.rewrites.rotation > 0) {
+    passes.Run(model, {.name = "rotate", .run = [&](graph::Model& changed) {
+                         RotateReport rotated = Rotate(changed, options.rewrites.rotation);
+                         const bool is_modified = rotated.num_layers > 0;
+                         if (report != nullptr) report->rotated = std::move(rotated);
                          return is_modified;
                        }});
   }

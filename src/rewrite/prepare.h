@@ -11,6 +11,7 @@
 #include "graph/pass.h"
 #include "plan/equalization.h"
 #include "rewrite/equalize.h"
+#include "rewrite/rotate.h"
 
 namespace bitpress::rewrite {
 
@@ -27,24 +28,31 @@ enum class Preparation {
 
 struct PrepareOptions {
   Preparation preparation = Preparation::kOptimize;
-  std::optional<plan::EqualizeOptions> equalization = {};  // nothing: layers stay as they are
+  plan::Rewrites rewrites = {};
   graph::PassNames disabled_passes = {};
 };
 
 // The passes of Prepare, in their order.
-inline constexpr std::array<std::string_view, 7> kPreparePasses = {"optimize",
+inline constexpr std::array<std::string_view, 8> kPreparePasses = {"optimize",
                                                                    "constants-to-initializers",
                                                                    "lift-body-constants",
                                                                    "take-constants-out-of-loops",
                                                                    "remove-unused",
                                                                    "infer-shapes",
-                                                                   "equalize"};
+                                                                   "equalize",
+                                                                   "rotate"};
 
-// Loads a model, checks it and makes it ready to be planned: cleaned up, equalized if wished,
-// shapes inferred. The same file and options give the same model, so that plans and calibrations
-// fit it. Uses a temporary folder, which is gone at the end. Throws Error naming the file or the
-// pass.
+// What was done to the layers of a model.
+struct RewriteReport {
+  std::optional<EqualizeReport> equalized;
+  std::optional<RotateReport> rotated;
+};
+
+// Loads a model, checks it and makes it ready to be planned: cleaned up, shapes inferred, equalized
+// and rotated if wished. The same file and options give the same model, so that plans and
+// calibrations fit it. Uses a temporary folder, which is gone at the end. Throws Error naming the
+// file or the pass.
 graph::Model Prepare(const std::filesystem::path& model, const PrepareOptions& options = {},
-                     EqualizeReport* report = nullptr);
+                     RewriteReport* report = nullptr);
 
 }  // namespace bitpress::rewrite

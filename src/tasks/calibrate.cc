@@ -53,17 +53,19 @@ std::map<std::string, int64_t> ChannelAxes(const graph::Model& model) {
 
 }  // namespace
 
-calibrate::CalibrationTable LoadTable(const graph::Model& model,
-                                      const std::optional<plan::EqualizeOptions>& equalization,
+calibrate::CalibrationTable LoadTable(const graph::Model& model, const plan::Rewrites& rewrites,
                                       const std::filesystem::path& path) {
   calibrate::CalibrationTable table = calibrate::LoadCalibration(path);
   if (table.model_fingerprint != model.Fingerprint()) {
     Fail(ErrorCode::kInvalidArgument,
          "calibration '{}' is of another model ('{}'), or of one that was prepared otherwise; "
-         "calibrate with the same configuration and settings of equalize: {}",
+         "calibrate with the same configuration and settings of equalize and rotate: {}, {}",
          path.string(), table.model_name,
-         equalization ? "layers are equalized first, which changes activations"
-                      : "layers are not equalized here");
+         rewrites.equalization ? "layers are equalized first, which changes activations"
+                               : "layers are not equalized here",
+         rewrites.rotation > 0
+             ? fmt::format("inputs are rotated in blocks of {}", rewrites.rotation)
+             : "inputs are not rotated");
   }
   return table;
 }
@@ -74,7 +76,7 @@ CalibrateReport Calibrate(const CalibrateOptions& options) {
   CheckPasses(options.disabled_passes);
   rewrite::PrepareOptions prepare{.preparation = options.preparation,
                                   .disabled_passes = options.disabled_passes};
-  if (options.config) prepare.equalization = plan::ResolveEqualization(*options.config);
+  if (options.config) prepare.rewrites = plan::ResolveRewrites(*options.config);
   const graph::Model model = rewrite::Prepare(options.model, prepare);
 
   calibrate::CalibrateOptions calibration;

@@ -54,10 +54,9 @@ bool IsCalibration(const std::filesystem::path& path);
 calibrate::CalibrationTable MergeCalibrations(std::span<const std::filesystem::path> paths,
                                               const std::filesystem::path& output);
 
-// Loads a calibration file and checks that it fits the prepared model with this equalization.
+// Loads a calibration file and checks that it fits the prepared model with these rewrites.
 // Throws Error naming the file.
-calibrate::CalibrationTable LoadTable(const graph::Model& model,
-                                      const std::optional<plan::EqualizeOptions>& equalization,
+calibrate::CalibrationTable LoadTable(const graph::Model& model, const plan::Rewrites& rewrites,
                                       const std::filesystem::path& path);
 
 }  // namespace bitpress::tasks

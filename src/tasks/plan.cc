@@ -26,7 +26,7 @@ plan::QuantPlan MakePlan(const fs::path& model, const plan::QuantConfig& config,
   CheckPasses(disabled_passes);
   return plan::MakePlan(config,
                         rewrite::Prepare(model, {.preparation = preparation,
-                                                 .equalization = plan::ResolveEqualization(config),
+                                                 .rewrites = plan::ResolveRewrites(config),
                                                  .disabled_passes = disabled_passes}),
                         model.filename().string());
 }

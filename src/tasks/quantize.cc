@@ -37,7 +37,7 @@ calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::Quan
   const std::vector<std::string> values = calibrate::ValuesToCalibrate(plan);
   if (values.empty()) return {};
   if (!options.calibration.empty()) {
-    return LoadTable(model, plan.equalization, options.calibration);
+    return LoadTable(model, plan.rewrites, options.calibration);
   }
   if (!options.samples.is_given()) {
     Fail(ErrorCode::kInvalidArgument,
@@ -101,19 +101,18 @@ struct Prepared {
 };
 
 Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& config,
-                      const std::optional<plan::EqualizeOptions>& equalization,
-                      graph::PassRunner& passes, QuantizeReport& report) {
-  if (equalization) report.equalized.emplace();
+                      const plan::Rewrites& rewrites, graph::PassRunner& passes,
+                      QuantizeReport& report) {
   Prepared prepared{rewrite::Prepare(options.model,
                                      {.preparation = options.preparation,
-                                      .equalization = equalization,
+                                      .rewrites = rewrites,
                                       .disabled_passes = options.disabled_passes},
-                                     equalization ? &*report.equalized : nullptr),
+                                     &report.rewritten),
                     std::nullopt};
   if (!config.smooth) return prepared;
   const auto smooth = [&](graph::Model& model) {
     if (!options.calibration.empty()) {
-      prepared.table = LoadTable(model, equalization, options.calibration);
+      prepared.table = LoadTable(model, rewrites, options.calibration);
     }
     SmoothTaskOptions settings;
     static_cast<RunOptions&>(settings) = options;
@@ -221,10 +220,9 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
     report.input_parts = graph::MeasureParts(given);
   }
   graph::PassRunner passes(options.disabled_passes);
-  Prepared prepared =
-      PrepareModel(options, has_plan ? report.plan.config : options.config,
-                   has_plan ? report.plan.equalization : plan::ResolveEqualization(options.config),
-                   passes, report);
+  Prepared prepared = PrepareModel(
+      options, has_plan ? report.plan.config : options.config,
+      has_plan ? report.plan.rewrites : plan::ResolveRewrites(options.config), passes, report);
   report.input_bytes = graph::StoredBytes(options.model);
   report.prepared_parts = graph::MeasureParts(prepared.model);
   if (has_plan) {

@@ -19,7 +19,6 @@
 #include "plan/quant_config.h"
 #include "plan/quant_plan.h"
 #include "plan/resolved_plan.h"
-#include "rewrite/equalize.h"
 #include "rewrite/prepare.h"
 #include "rewrite/smooth.h"
 #include "tasks/run.h"
@@ -47,7 +46,7 @@ struct QuantizeOptions : RunOptions {
 
 struct QuantizeReport {
   plan::QuantPlan plan;
-  std::optional<rewrite::EqualizeReport> equalized;
+  rewrite::RewriteReport rewritten;
   std::optional<rewrite::SmoothReport> smoothed;
   // The result of the check. Nothing if no check was asked for, or if it was not possible.
   std::optional<deploy::TargetReport> target;

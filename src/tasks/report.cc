@@ -52,8 +52,8 @@ class Reporter {
         config_(WithContext(Quoted(options.model), [&] { return ConfigOf(quantized_); })),
         given_plan_(options.plan_file.empty() ? std::nullopt
                                               : std::optional(ReadPlan(options.plan_file))),
-        reference_(rewrite::Prepare(options.reference, {.preparation = options.preparation,
-                                                        .equalization = Equalization()})),
+        reference_(rewrite::Prepare(options.reference,
+                                    {.preparation = options.preparation, .rewrites = Rewrites()})),
         pool_(options.num_threads) {}
 
   report::Report Run() {
@@ -63,7 +63,7 @@ class Reporter {
     result_.file_bytes = graph::StoredBytes(options_.model);
     result_.reference_bytes = graph::StoredBytes(options_.reference);
     if (!options_.calibration.empty()) {
-      table_ = LoadTable(reference_, Equalization(), options_.calibration);
+      table_ = LoadTable(reference_, Rewrites(), options_.calibration);
     }
     if (!options_.search.empty()) result_.search = ReadSearchReport(options_.search);
     if (config_) {
@@ -78,7 +78,7 @@ class Reporter {
     if (options_.samples.is_given()) Measure();
     AddActivations();
     AddKeptFloat();
-    result_.notes = report::NotesOf(result_, layers_, Equalization().has_value());
+    result_.notes = report::NotesOf(result_, layers_, Rewrites().equalization.has_value());
     AddCommands();
     return std::move(result_);
   }
@@ -94,10 +94,10 @@ class Reporter {
     return model;
   }
 
-  std::optional<plan::EqualizeOptions> Equalization() const {
-    if (options_.quantized != nullptr) return options_.quantized->plan.equalization;
-    if (given_plan_) return given_plan_->equalization;
-    return config_ ? plan::ResolveEqualization(*config_) : std::nullopt;
+  plan::Rewrites Rewrites() const {
+    if (options_.quantized != nullptr) return options_.quantized->plan.rewrites;
+    if (given_plan_) return given_plan_->rewrites;
+    return config_ ? plan::ResolveRewrites(*config_) : plan::Rewrites{};
   }
 
   void AddLayers() {

@@ -57,9 +57,8 @@ search::Space SpaceOf(const SpaceOptions& options) {
 SearchSpace::SearchSpace(const SpaceOptions& options)
     : options_(options),
       space_(SpaceOf(options)),
-      model_(rewrite::Prepare(options.model,
-                              {.preparation = options.preparation,
-                               .equalization = plan::ResolveEqualization(space_.base)})) {
+      model_(rewrite::Prepare(options.model, {.preparation = options.preparation,
+                                              .rewrites = plan::ResolveRewrites(space_.base)})) {
   if (space_.base.smooth) {
     Fail(ErrorCode::kUnsupported,
          "smooth_quant changes the model that is searched: smooth it first, by quantize with the "

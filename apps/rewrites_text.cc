@@ -1,0 +1,74 @@
+#include "rewrites_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace bitpress::apps {
+namespace {
+
+std::string ListLeftAlone(const std::vector<std::pair<std::string, std::string>>& left_alone) {
+  constexpr size_t kMost = 10;
+  std::string text;
+  for (size_t i = 0; i < std::min(kMost, left_alone.size()); ++i) {
+    const auto& [node, reason] = left_alone[i];
+    text += fmt::format("        not {}: {}\n", node, reason);
+  }
+  if (left_alone.size() > kMost) {
+    text += fmt::format("        and {} more\n", left_alone.size() - kMost);
+  }
+  return text;
+}
+
+// Describes the equalized pairs of layers, and why others were left alone.
+std::string DescribeEqualization(const rewrite::EqualizeReport& report) {
+  const auto num_bounded =
+      std::ranges::count_if(report.pairs, [](const auto& pair) { return pair.is_bounded; });
+  const std::string text = fmt::format(
+      "  equalized:   {} pairs of layers, {} of them with a limit for each channel; left alone "
+      "{}\n",
+      report.pairs.size(), num_bounded, report.left_alone.size());
+  return text + ListLeftAlone(report.left_alone);
+}
+
+std::string DescribeRotation(const rewrite::RotateReport& report) {
+  const std::string text = fmt::format(
+      "  rotated:     {} layers in blocks of {}, which read {} values; left alone {}\n",
+      report.num_layers, report.block_size, report.num_values, report.left_alone.size());
+  return text + ListLeftAlone(report.left_alone);
+}
+
+}  // namespace
+
+std::string DescribeRewrites(const rewrite::RewriteReport& report) {
+  std::string text;
+  if (report.equalized) text += DescribeEqualization(*report.equalized);
+  if (report.rotated) text += DescribeRotation(*report.rotated);
+  return text;
+}
+
+std::string DescribeScaled(std::string_view what, const rewrite::SmoothReport& report) {
+  const auto num_folded = std::ranges::count_if(
+      report.smoothed, [](const auto& activation) { return !activation.folded_into.empty(); });
+  return fmt::format(
+      "  {:<12} {} activations, {} folded into what comes before, {} by a Mul; left alone {}\n",
+      what, report.smoothed.size(), num_folded, std::ssize(report.smoothed) - num_folded,
+      report.left_alone.size());
+}
+
+std::string DescribeSmoothing(const rewrite::SmoothReport& report) {
+  std::string text = DescribeScaled("smoothed:", report);
+  if (!report.smoothed.empty()) {
+    const auto [least, most] =
+        std::ranges::minmax_element(report.smoothed, {}, &rewrite::SmoothedActivation::alpha);
+    text += fmt::format("        alpha from {:.2f} to {:.2f}\n", least->alpha, most->alpha);
+  }
+  for (const auto& [value, reason] : report.left_alone) {
+    text += fmt::format("        not '{}': {}\n", value, reason);
+  }
+  return text;
+}
+
+}  // namespace bitpress::apps

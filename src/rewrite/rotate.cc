@@ -1,0 +1,219 @@
+#include "rewrite/rotate.h"
+
+#include <bit>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <span>
+
+#include "base/check.h"
+#include "base/tensor.h"
+
+namespace bitpress::rewrite {
+namespace {
+
+using graph::Model;
+using graph::Node;
+
+constexpr const char* kDomain = "bitpress";
+
+// Returns the element of the normalized Hadamard matrix: its sign is the parity of the common bits
+// of both indices (Sylvester's construction). The matrix is its own inverse.
+double Hadamard(size_t row, size_t column, size_t size) {
+  const double magnitude = 1 / std::sqrt(static_cast<double>(size));
+  return std::popcount(row & column) % 2 == 0 ? magnitude : -magnitude;
+}
+
+Tensor HadamardTensor(size_t size) {
+  const auto side = static_cast<int64_t>(size);
+  Tensor matrix{.type = DataType::kFloat, .dims = {side, side}, .bytes = {}};
+  matrix.bytes.resize(size * size * sizeof(float));
+  const std::span<float> values = matrix.values<float>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(Hadamard(i / size, i % size, size));
+  }
+  return matrix;
+}
+
+Tensor ShapeTensor(std::vector<int64_t> dims) {
+  Tensor shape{.type = DataType::kInt64, .dims = {std::ssize(dims)}, .bytes = {}};
+  const auto bytes = std::as_bytes(std::span<const int64_t>(dims));
+  shape.bytes.assign(bytes.begin(), bytes.end());
+  return shape;
+}
+
+// Adds the function that turns the last axis of a value of any rank.
+void AddFunction(Model& model, const std::string& name, int64_t block_size) {
+  if (!model.OpsetImports().contains(kDomain)) model.SetOpsetImport(kDomain, 1);
+  model.SetFunction(
+      {.domain = kDomain,
+       .name = name,
+       .doc = "Multiplies blocks of the last axis by a normalized Hadamard matrix.",
+       .inputs = {"x"},
+       .outputs = {"y"},
+       .attributes = {},
+       .nodes = {
+           {.name = "",
+            .op_type = "Constant",
+            .domain = "",
+            .inputs = {},
+            .outputs = {"matrix"},
+            .attributes = {{"value", HadamardTensor(static_cast<size_t>(block_size))}}},
+           {.name = "",
+            .op_type = "Constant",
+            .domain = "",
+            .inputs = {},
+            .outputs = {"blocks_shape"},
+            .attributes = {{"value", ShapeTensor({-1, block_size})}}},
+           {.name = "",
+            .op_type = "Shape",
+            .domain = "",
+            .inputs = {"x"},
+            .outputs = {"shape"},
+            .attributes = {}},
+           {.name = "",
+            .op_type = "Reshape",
+            .domain = "",
+            .inputs = {"x", "blocks_shape"},
+            .outputs = {"blocks"},
+            .attributes = {}},
+           {.name = "",
+            .op_type = "MatMul",
+            .domain = "",
+            .inputs = {"blocks", "matrix"},
+            .outputs = {"turned"},
+            .attributes = {}},
+           {.name = "",
+            .op_type = "Reshape",
+            .domain = "",
+            .inputs = {"turned", "shape"},
+            .outputs = {"y"},
+            .attributes = {}},
+       }});
+}
+
+// Turns the rows of a matrix [inputs, outputs], or the columns of [outputs, inputs].
+Tensor TurnWeight(const graph::InitializerView& weight, bool is_transposed, size_t size) {
+  const auto num_rows = static_cast<size_t>(weight.dims[0]);
+  const auto num_columns = static_cast<size_t>(weight.dims[1]);
+  const std::span<const float> values = weight.values<float>();
+  Tensor turned{
+      .type = DataType::kFloat, .dims = {weight.dims.begin(), weight.dims.end()}, .bytes = {}};
+  turned.bytes.resize(values.size_bytes());
+  const std::span<float> out = turned.values<float>();
+  const size_t num_inputs = is_transposed ? num_columns : num_rows;
+  const size_t num_outputs = is_transposed ? num_rows : num_columns;
+  const size_t input_stride = is_transposed ? 1 : num_columns;
+  const size_t output_stride = is_transposed ? num_columns : 1;
+  std::vector<double> sums(size * num_outputs);
+  for (size_t first = 0; first < num_inputs; first += size) {
+    // A fast Walsh-Hadamard transform of all outputs at once: log2(size) steps of sums and
+    // differences, in double.
+    for (size_t i = 0; i < size; ++i) {
+      const size_t begin = (first + i) * input_stride;
+      for (size_t k = 0; k < num_outputs; ++k) {
+        sums[i * num_outputs + k] = values[begin + k * output_stride];
+      }
+    }
+    for (size_t half = 1; half < size; half *= 2) {
+      for (size_t i = 0; i < size; ++i) {
+        if ((i & half) != 0) continue;
+        double* const low = sums.data() + i * num_outputs;
+        double* const high = low + half * num_outputs;
+        for (size_t k = 0; k < num_outputs; ++k) {
+          const double sum = low[k] + high[k];
+          high[k] = low[k] - high[k];
+          low[k] = sum;
+        }
+      }
+    }
+    const double magnitude = 1 / std::sqrt(static_cast<double>(size));
+    for (size_t i = 0; i < size; ++i) {
+      const size_t begin = (first + i) * input_stride;
+      for (size_t k = 0; k < num_outputs; ++k) {
+        out[begin + k * output_stride] = static_cast<float>(sums[i * num_outputs + k] * magnitude);
+      }
+    }
+  }
+  return turned;
+}
+
+class Rotator {
+ public:
+  Rotator(Model& model, int64_t block_size) : model_(model), block_size_(block_size) {}
+
+  RotateReport Run() {
+    report_.block_size = block_size_;
+    for (Node node : model_.Nodes()) {
+      if (!IsProduct(node)) continue;
+      const std::string reason = WhyNot(node);
+      if (reason.empty()) {
+        RotateLayer(node);
+      } else {
+        report_.left_alone.emplace_back(node.Describe(), reason);
+      }
+    }
+    report_.num_values = rotated_.size();
+    return std::move(report_);
+  }
+
+ private:
+  bool IsProduct(const Node& node) const {
+    return node.domain().empty() && (node.op_type() == "MatMul" || node.op_type() == "Gemm") &&
+           !model_.IsInitializer(node.input(0)) && model_.IsInitializer(node.input(1));
+  }
+  static bool IsTransposed(const Node& node) { return node.GetInt("transB", 0) != 0; }
+
+  std::string WhyNot(const Node& node) const {
+    const graph::InitializerView weight = model_.Initializer(node.input(1));
+    if (weight.type != DataType::kFloat) return "the weight is not FLOAT";
+    if (weight.dims.size() != 2) return "the weight is no matrix";
+    if (node.GetInt("transA", 0) != 0) return "the input is transposed";
+    const int64_t num_inputs = weight.dims[IsTransposed(node) ? 1 : 0];
+    if (num_inputs == 0 || num_inputs % block_size_ != 0) {
+      return fmt::format("{} inputs are not whole blocks of {}", num_inputs, block_size_);
+    }
+    if (model_.AllUses(node.input(1)).size() != 1) return "its weight has other readers";
+    return "";
+  }
+
+  void RotateLayer(Node node) {
+    const std::string value = node.input(0);
+    if (!rotated_.contains(value)) AddRotation(value, node);
+    node.set_input(0, rotated_.at(value));
+    const std::string weight = node.input(1);
+    model_.SetInitializer(weight, TurnWeight(model_.Initializer(weight), IsTransposed(node),
+                                             static_cast<size_t>(block_size_)));
+    ++report_.num_layers;
+  }
+
+  void AddRotation(const std::string& value, const Node& reader) {
+    const std::string function = fmt::format("Rotate_{}", block_size_);
+    if (rotated_.empty()) AddFunction(model_, function, block_size_);
+    const std::string output = model_.FreshName(value + "_rotated");
+    const graph::ValueInfo info = model_.InfoOf(value);
+    model_.InsertNode({.name = output,
+                       .op_type = function,
+                       .domain = kDomain,
+                       .inputs = {value},
+                       .outputs = {output},
+                       .attributes = {}},
+                      reader);
+    if (info.type != DataType::kUndefined) model_.SetInfo(output, info);
+    rotated_.emplace(value, output);
+  }
+
+  Model& model_;
+  int64_t block_size_;
+  std::map<std::string, std::string> rotated_;  // values and their turned forms
+  RotateReport report_;
+};
+
+}  // namespace
+
+RotateReport Rotate(Model& model, int64_t block_size) {
+  BITPRESS_DCHECK(block_size > 0 && std::has_single_bit(static_cast<uint64_t>(block_size)));
+  return Rotator(model, block_size).Run();
+}
+
+}  // namespace bitpress::rewrite
