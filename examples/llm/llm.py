@@ -183,10 +183,12 @@ def main() -> int:
     parser.add_argument("--build-dir", type=Path, default=Path("build"), help="where bitpress was built (default: build)")
     parser.add_argument("--model", choices=packages.SOURCES, default="smollm2", help="(default: smollm2)")
     parser.add_argument("--formats", nargs="+", choices=every, metavar="NAME", help=f"of {', '.join(every)} (default: all but gptq)")
-    parser.add_argument("--tuned", action="store_true", help="also the formats that learn with gptq, which takes minutes each")
+    parser.add_argument("--tuned", action="store_true", help="also learn these with gptq, as far as that is in the list, which takes minutes each")
     parser.add_argument("--chat", choices=["float", *every], metavar="NAME", help="a chat with this format instead of the table")
     arguments = parser.parse_args()
-    names = arguments.formats or [*FORMATS, *(TUNED if arguments.tuned else [])]
+    names = arguments.formats or list(FORMATS)
+    if arguments.tuned:
+        names += [f"{name}-gptq" for name in names if f"{name}-gptq" in TUNED]
     folder = (arguments.build_dir / "llm" / arguments.model).resolve()
     try:
         program = Program(arguments.build_dir)
