@@ -33,6 +33,7 @@ std::string MeasuredText(const search::Measurement& measurement) {
   if (measurement.agreement) {
     text += fmt::format(", agreement {:.1f} %", 100 * *measurement.agreement);
   }
+  if (measurement.divergence) text += fmt::format(", divergence {:.4f}", *measurement.divergence);
   if (measurement.top1) {
     text += fmt::format(", top-1 {:.1f} % (float {:.1f} %)", 100 * *measurement.top1,
                         100 * measurement.reference_top1.value_or(0));
@@ -130,7 +131,8 @@ void AddSearchCommand(CLI::App& program) {
   command
       ->add_option("--target", options->target,
                    "reach this on the samples at the least cost: sqnr>=DB, cosine>=X, l2<=X, "
-                   "agreement>=PERCENT, top1>=PERCENT or top1_drop<=POINTS")
+                   "agreement>=PERCENT, divergence<=NATS (of tokens), top1>=PERCENT or "
+                   "top1_drop<=POINTS")
       ->type_name("TARGET");
   command
       ->add_option("--budget", options->budget,

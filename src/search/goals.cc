@@ -18,10 +18,11 @@ struct MetricWord {
   std::string_view name;
   bool is_at_least;
 };
-constexpr std::array<MetricWord, 8> kMetrics{{{Metric::kSqnr, "sqnr", true},
+constexpr std::array<MetricWord, 9> kMetrics{{{Metric::kSqnr, "sqnr", true},
                                               {Metric::kCosine, "cosine", true},
                                               {Metric::kL2, "l2", false},
                                               {Metric::kAgreement, "agreement", true},
+                                              {Metric::kDivergence, "divergence", false},
                                               {Metric::kTop1, "top1", true},
                                               {Metric::kTop1Drop, "top1_drop", false},
                                               {Metric::kMetric, "metric", true},
@@ -78,7 +79,8 @@ double ParseBytes(const std::string& text) {
 
 Target ParseTarget(std::string_view text) {
   constexpr std::string_view kExamples =
-      "sqnr>=15, cosine>=0.99, l2<=0.5, agreement>=98, top1>=80 or top1_drop<=0.5";
+      "sqnr>=15, cosine>=0.99, l2<=0.5, agreement>=98, divergence<=0.05, top1>=80 or "
+      "top1_drop<=0.5";
   const Comparison comparison = SplitComparison(text, kExamples);
   std::vector<std::string> names;
   for (const MetricWord& word : kMetrics) {
@@ -124,6 +126,12 @@ double Target::ValueOf(const Measurement& measurement) const {
       return measurement.l2;
     case Metric::kAgreement:
       return percent(measurement.agreement, "");
+    case Metric::kDivergence:
+      if (!measurement.divergence) {
+        Fail(ErrorCode::kInvalidArgument,
+             "target {}: the samples are no texts or tokens of a language model", Text());
+      }
+      return *measurement.divergence;
     case Metric::kTop1:
       return percent(measurement.top1, kNoLabels);
     case Metric::kTop1Drop:

@@ -17,8 +17,11 @@ struct Measurement {
   double sqnr_db = 0;  // +infinity without any error
   double cosine = 1;
   double l2 = 0;  // norm of the outputs' difference, the mean over samples
-  // Shares, 0 to 1. `agreement` is known if the model gives class scores, the others with labels.
+  // Shares, 0 to 1. `agreement` is known if the model gives class scores or predicts tokens, the
+  // others with labels.
   std::optional<double> agreement, top1, reference_top1;
+  // Mean Kullback-Leibler divergence of the next token's distribution in nats; known for tokens.
+  std::optional<double> divergence;
   // A measure of the caller's own. The larger it is, the better.
   std::optional<double> metric, reference_metric;
   uint64_t file_bytes = 0;
@@ -31,11 +34,21 @@ nlohmann::ordered_json ToJson(const Measurement& measurement);
 Measurement MeasurementFromJson(const nlohmann::ordered_json& json);
 
 // The measure that a target is about.
-enum class Metric { kSqnr, kCosine, kL2, kAgreement, kTop1, kTop1Drop, kMetric, kMetricDrop };
+enum class Metric {
+  kSqnr,
+  kCosine,
+  kL2,
+  kAgreement,
+  kDivergence,
+  kTop1,
+  kTop1Drop,
+  kMetric,
+  kMetricDrop
+};
 
 // A bound that a quantized model shall keep: "sqnr>=15" (dB), "cosine>=0.99", "l2<=0.5",
-// "agreement>=98" and "top1>=80" (percent), "top1_drop<=0.5" (percentage points), "metric>=0.8" and
-// "metric_drop<=0.01" (the unit of the caller's own measure).
+// "divergence<=0.05" (nats), "agreement>=98" and "top1>=80" (percent), "top1_drop<=0.5" (percentage
+// points), "metric>=0.8" and "metric_drop<=0.01" (the unit of the caller's own measure).
 struct Target {
   Metric metric = Metric::kSqnr;
   double bound = 0;

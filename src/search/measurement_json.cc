@@ -20,6 +20,7 @@ Json ToJson(const Measurement& measurement) {
     if (value) json[key] = NumberToJson(*value);
   };
   add("agreement", measurement.agreement);
+  add("divergence", measurement.divergence);
   add("top1", measurement.top1);
   add("reference_top1", measurement.reference_top1);
   add("metric", measurement.metric);
@@ -37,6 +38,7 @@ Measurement MeasurementFromJson(const Json& json) {
     if (json.contains(key)) value = NumberFromJson(json[key]);
   };
   read("agreement", measurement.agreement);
+  read("divergence", measurement.divergence);
   read("top1", measurement.top1);
   read("reference_top1", measurement.reference_top1);
   read("metric", measurement.metric);

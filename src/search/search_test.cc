@@ -29,6 +29,12 @@ TEST(ParseTarget, KnowsDirectionsAndUnits) {
   EXPECT_TRUE(ParseTarget("top1_drop<=4").IsReached(measurement));
   EXPECT_FALSE(ParseTarget("top1_drop<=3.9").IsReached(measurement));
   EXPECT_EQ(ParseTarget("top1_drop<=0.5").Text(), "top1_drop<=0.5");
+  EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument,
+                          [&] { ParseTarget("divergence<=0.1").IsReached(measurement); }),
+              HasSubstr("no texts or tokens"));
+  measurement.divergence = 0.05;
+  EXPECT_TRUE(ParseTarget("divergence<=0.05").IsReached(measurement));
+  EXPECT_FALSE(ParseTarget("divergence<=0.04").IsReached(measurement));
   measurement.top1.reset();
   EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument,
                           [&] { ParseTarget("top1>=80").IsReached(measurement); }),

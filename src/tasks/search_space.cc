@@ -191,6 +191,10 @@ search::Measurement SearchSpace::MeasurePlan(plan::QuantPlan plan, size_t batch_
   options.batch_size = batch_size;
   options.output_index = options_.output_index;
   options.num_threads = runtime::SessionThreads(options_.num_threads);
+  if (!options_.samples.tokens.empty()) {
+    options.tokens = options.reference_tokens = data::TokenInputs(model_);
+    options.num_decoded = 0;
+  }
   search::Measurement measurement =
       ToMeasurement(evaluate::Evaluate(options, *OpenSamples(model_, options_)));
   measurement.file_bytes = 0;  // not of the model that will be written
@@ -204,6 +208,10 @@ search::Measurement ToMeasurement(const evaluate::EvaluationReport& report) {
   measurement.cosine = report.cosine.value_or(1);
   measurement.l2 = report.l2.value_or(0);
   measurement.agreement = report.agreement;
+  if (report.language) {
+    measurement.agreement = report.language->agreement;
+    measurement.divergence = report.language->mean_divergence;
+  }
   measurement.top1 = report.top1;
   measurement.reference_top1 = report.reference_top1;
   measurement.file_bytes = report.file_bytes;

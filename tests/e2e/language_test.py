@@ -89,16 +89,20 @@ def test_every_step_takes_tokens(float_path, tokens, tmp_path, bitpress):
     stats, plan = tmp_path / "stats.bpc", tmp_path / "plan.json"
     bitpress.ok("calibrate", float_path, "--tokens", tokens, "--sequence", 20, "-o", stats)
     assert "10 samples" in bitpress.ok("inspect", stats)
-    tuned = tmp_path / "tuned.onnx"
-    arguments = ["--config", "MX4", "--activations", "none", "--tokens", tokens, "--sequence", 20]
+    tuned, learned = tmp_path / "tuned.onnx", tmp_path / "learn.npy"
+    np.save(learned, decoder.token_ids(2000, seed=8))
+    arguments = ["--config", "MX4", "--activations", "none", "--tokens", learned, "--sequence", 20]
     bitpress.ok("quantize", float_path, "-o", tuned, *arguments, "--finetune", "gptq")
     rounded = tmp_path / "rounded.onnx"
     bitpress.ok("quantize", float_path, "-o", rounded, *arguments)
     losses = [report(bitpress, tmp_path, path, "--reference", float_path, "--tokens", tokens, "--sequence", 20)["language"]["mean_divergence"]
               for path in (tuned, rounded)]
     assert losses[0] < losses[1]
-    bitpress.ok("search", float_path, "--candidates", "mx9,mx4", "--target", "sqnr>=10", "-o", plan, "--tokens", tokens,
-                "--sequence", 20)
+    page = tmp_path / "search.json"
+    bitpress.ok("search", float_path, "--candidates", "mx9,mx4", "--target", "divergence<=0.02", "-o", plan, "--tokens", tokens,
+                "--sequence", 20, "--json", page)
+    found = [point["measured"] for point in json.loads(page.read_text())["front"] if point.get("measured")]
+    assert any(point["divergence"] <= 0.02 for point in found) and all(0 < point["agreement"] <= 1 for point in found)
     bitpress.ok("check", tuned, "--tokens", tokens)
     bitpress.ok("report", tuned, "--reference", float_path, "-o", tmp_path / "page.html", "--tokens", tokens, "--sequence", 20)
 
