@@ -42,6 +42,9 @@ FORMATS = {
     "INT4": ["--config", "INT4_WEIGHTS", "--target", "onnxruntime", "--set", "embeddings=int8"],
 }
 TUNED = {f"{name}-gptq": [*FORMATS[name], "--finetune", "gptq"] for name in ("MX6", "MXFP4", "INT4")}
+# Four bits on both sides hold only rotated and learned.
+TUNED["MXFP4-both-gptq"] = ["--config", "MXFP4E2M1", "--target", "bitpress", "--set", "embeddings=mx6", "--set", "scale=mse",
+                            "--set", "rotate=32", "--finetune", "gptq"]
 COLUMNS = ["format", "file MB", "bits", "perplexity", "GenAI's", "KL", "KL 99 %", "agree %", "prompts", "decoding", "GenAI", "load s",
            "memory MB", "same text"]
 NOTES = [

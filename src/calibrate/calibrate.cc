@@ -24,6 +24,11 @@ class Renumbered : public runtime::ObserverSink {
       : collector_(collector), ids_(std::move(ids)) {}
   void Observe(const runtime::ObservedTensor& tensor,
                const runtime::ParallelTasks& run_parallel) override {
+    // The id is an attribute of a node, which a model's file may have, too.
+    if (tensor.id < 0 || static_cast<size_t>(tensor.id) >= ids_.size()) {
+      Fail(ErrorCode::kRuntime, "an observer has the id {}, expected 0 to {}", tensor.id,
+           std::ssize(ids_) - 1);
+    }
     runtime::ObservedTensor renumbered = tensor;
     renumbered.id = ids_[static_cast<size_t>(tensor.id)];
     collector_.Observe(renumbered, run_parallel);

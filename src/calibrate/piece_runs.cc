@@ -47,10 +47,15 @@ std::unique_ptr<runtime::Session> PieceRuns::Open(size_t piece, const PiecePass&
     const bool is_read = std::ranges::count(cut.inputs, value) > 0 || model_.IsInput(value);
     if (!is_read && std::ranges::count(computed, value) == 0) computed.push_back(value);
   }
+  // An input of the model is observed even if nothing of the piece reads it.
+  std::vector<std::string> given = cut.inputs;
+  for (const std::string& value : pass.observed) {
+    if (model_.IsInput(value) && std::ranges::count(given, value) == 0) given.push_back(value);
+  }
   const ScratchFolder folder;
   const fs::path path = folder.path() / "piece.onnx";
   {
-    graph::Model part = graph::Extract(model_, cut.inputs, computed);
+    graph::Model part = graph::Extract(model_, given, computed);
     InsertObservers(part, pass.observed);
     for (const std::string& value : computed) {
       if (std::ranges::count(outputs, value) == 0) part.RemoveOutput(value);
@@ -78,6 +83,7 @@ SampleCounts PieceRuns::Run(size_t piece, const PiecePass& pass) {
       if (std::ranges::count(outputs, value) == 0) outputs.push_back(value);
     }
   }
+  if (outputs.empty() && pass.observed.empty()) return {};  // nobody asks for anything
   const std::unique_ptr<runtime::Session> session = Open(piece, pass, outputs);
   const std::vector<runtime::ValueDescription> inputs = InputsOf(model_);
   const std::vector<std::string> names = model_.InputNames();

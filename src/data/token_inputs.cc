@@ -139,8 +139,10 @@ TokenInputs::TokenInputs(const graph::Model& model) {
       input.dims.push_back(dim.value > 0 ? dim.value : -1);
     }
     const bool is_cache = *kind == TokenInputKind::kCache;
-    const bool can_fill = info.type == DataType::kInt64 || info.type == DataType::kInt32 ||
-                          info.type == DataType::kFloat || info.type == DataType::kBool;
+    const bool is_integer = info.type == DataType::kInt64 || info.type == DataType::kInt32;
+    const bool can_fill =
+        is_integer || (*kind != TokenInputKind::kIds &&
+                       (info.type == DataType::kFloat || info.type == DataType::kBool));
     if (!is_cache && !can_fill) {
       Fail(ErrorCode::kUnsupported, "input '{}' has the element type {}, expected an integer", name,
            DataTypeName(info.type));

@@ -77,6 +77,15 @@ class TokenSource : public Source {
     pieces_of_text_ = text_length_ / piece_length_;
     num_samples_ = static_cast<size_t>(num_texts * pieces_of_text_);
     if (options.limit > 0) num_samples_ = std::min(num_samples_, options.limit);
+    // Caches and lengths are no rows that a caller could pad.
+    if (const auto batch = static_cast<size_t>(inputs_.fixed_batch()); batch > 1) {
+      if (num_samples_ < batch) {
+        Fail(ErrorCode::kInvalidArgument,
+             "{}: there are {} samples, but the model takes {} in a run", path, num_samples_,
+             batch);
+      }
+      num_samples_ -= num_samples_ % batch;
+    }
     name_ = options.tokens->file.filename().string();
   }
 

@@ -3,7 +3,8 @@
 // Ids are a file .npy of integers. One dimension is a text: it is cut into pieces of `length`
 // tokens, and the rest of the last piece is left out. Two dimensions are a text in each row, cut
 // likewise. A text that is shorter than one piece is a sample by itself. A prefix and a suffix,
-// such as <bos>, are put around each piece; they count among its tokens.
+// such as <bos>, are put around each piece; they count among its tokens. A model that fixes the
+// number of samples of a run gets whole runs only.
 #pragma once
 
 #include <cstddef>

@@ -92,6 +92,9 @@ TEST_F(TokenSourceTest, ABatchHasFewTokensUnlessTheModelFixesIt) {
   EXPECT_EQ(Open(256)->Next(20)->num_samples, 2u);
   EXPECT_EQ(Open(1024)->Next(20)->num_samples, 1u);
   EXPECT_EQ(Open(256, 0, Decoder("int64[8, S] input_ids"))->Next(8)->num_samples, 8u);
+  EXPECT_EQ(Open(256, 0, Decoder("int64[3, S] input_ids"))->num_samples(), 6u) << "whole runs";
+  EXPECT_THAT(Failure(256, Decoder("int64[9, S] input_ids")),
+              HasSubstr("the model takes 9 in a run"));
 }
 
 TEST_F(TokenSourceTest, TheModelMayFixTheLength) {
@@ -122,6 +125,8 @@ std::string Unsupported(const std::string& inputs) {
 TEST(TokenInputsTest, InputsThatDoNotFollowAreNamed) {
   EXPECT_THAT(Unsupported("int64[N, S] input_ids, float[N, 8] image"),
               HasSubstr("input 'image' does not follow from token ids"));
+  EXPECT_THAT(Unsupported("float[N, S] input_ids"),
+              HasSubstr("input 'input_ids' has the element type FLOAT, expected an integer"));
   EXPECT_THAT(Unsupported("int64[N, S] input_ids, float[N, 2, 7, 4] past_0"),
               HasSubstr("input 'past_0' has the shape [?, 2, 7, 4], expected one free dimension"));
   EXPECT_THAT(

@@ -72,6 +72,7 @@ std::map<const TensorPlan*, const TensorPlan*> FindTiedTables(const graph::Model
       if (IsReadBy(head, "MatMul", 1) && is_candidate(head) && !tied.contains(&head) &&
           IsTransposed(head, table) && HoldsTransposed(model, head, table)) {
         tied.emplace(&head, &table);
+        break;  // reports have room for one head of a table
       }
     }
   }

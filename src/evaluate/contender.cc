@@ -59,6 +59,7 @@ double Contender::RunUncounted(const std::vector<Tensor>& batch) {
     if (!takes_all) {
       for (const size_t i : order_) taken.push_back(batch.at(i));
     }
+    results_.clear();  // logits of a batch are large
     const auto begin = std::chrono::steady_clock::now();
     results_ = session_.Run(takes_all ? batch : taken);
     const auto end = std::chrono::steady_clock::now();

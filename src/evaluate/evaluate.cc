@@ -104,7 +104,7 @@ class Evaluation {
     if (num_samples_ == 0) {
       Fail(ErrorCode::kInvalidArgument, "there are no samples to evaluate on");
     }
-    return MakeReport(batch_size);
+    return MakeReport();
   }
 
  private:
@@ -146,6 +146,7 @@ class Evaluation {
 
   void RunBatch(data::Batch& batch) {
     size_t size = batch.num_samples;
+    largest_batch_ = std::max(largest_batch_, size);
     if (size < fixed_batch_size_ && batch.HasRows()) {
       PadBatch(batch.inputs, size, fixed_batch_size_);
       size = fixed_batch_size_;
@@ -184,7 +185,9 @@ class Evaluation {
   void PredictTokens(const data::Batch& batch) {
     const Tensor ids = IdsOf(*options_.tokens, batch);
     if (num_batches_ == 0) {
-      logits_ = LanguageMeter::FindLogits(model_.results(), ids);
+      std::vector<std::string> names;
+      for (const auto& output : model_.outputs()) names.push_back(output.name);
+      logits_ = LanguageMeter::FindLogits(names, model_.results(), ids);
       if (logits_) language_.emplace(static_cast<size_t>(options_.num_threads));
       const auto first = ids.values<int64_t>().first(static_cast<size_t>(ids.dims[1]));
       prompt_.assign(first.begin(), first.end());
@@ -197,17 +200,21 @@ class Evaluation {
     num_prompt_tokens_ += static_cast<uint64_t>(ids.num_elements());
   }
 
-  // Continues the first half of the first sample, at most 64 tokens.
+  // Continues the first half of the first sample, at most 64 tokens of it.
   std::optional<DecodingReport> Decode() {
     if (options_.num_decoded == 0) return std::nullopt;
     constexpr size_t kLongestPrompt = 64;
-    prompt_.resize(std::clamp<size_t>(prompt_.size() / 2, 1, kLongestPrompt));
+    // No position beyond those of a sample, which may be all that the model knows.
+    const size_t length = prompt_.size();
+    prompt_.resize(std::clamp<size_t>(length / 2, 1, kLongestPrompt));
+    const size_t num_tokens = std::min(options_.num_decoded, length - prompt_.size());
+    if (num_tokens == 0) return std::nullopt;
     std::optional<LanguageModel> reference;
     if (reference_ && options_.reference_tokens) {
       reference = {&reference_->session(), &*options_.reference_tokens, *ReferenceLogits()};
     }
     return MeasureDecoding({&model_.session(), &*options_.tokens, *logits_}, reference, prompt_,
-                           options_.num_decoded);
+                           num_tokens);
   }
 
   void AddLanguage(EvaluationReport& report) {
@@ -310,14 +317,14 @@ class Evaluation {
     }
   }
 
-  EvaluationReport MakeReport(size_t batch_size) {
+  EvaluationReport MakeReport() {
     EvaluationReport report;
     if (language_) AddLanguage(report);
     report.model = options_.model;
     report.reference = options_.reference;
     report.num_samples = num_samples_;
     report.num_labelled = ranks_.num_samples();
-    report.batch_size = batch_size;
+    report.batch_size = fixed_batch_size_ > 0 ? fixed_batch_size_ : largest_batch_;
     if (class_index_) report.class_output = model_.outputs()[*class_index_].name;
     if (ranks_.num_samples() > 0) {
       report.top1 = ranks_.Top1();
@@ -371,6 +378,7 @@ class Evaluation {
   std::optional<LanguageMeter> language_;
   std::vector<int64_t> prompt_;  // tokens of the first sample
   uint64_t num_prompt_tokens_ = 0;
+  size_t largest_batch_ = 0;  // samples
   std::vector<OutputComparison> comparisons_;
   OutputComparison all_;
   RankCounter ranks_;

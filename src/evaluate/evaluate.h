@@ -61,7 +61,7 @@ struct EvaluationReport {
   std::filesystem::path reference;  // empty: none
   size_t num_samples = 0;
   size_t num_labelled = 0;   // samples with a label
-  size_t batch_size = 0;     // samples in one run
+  size_t batch_size = 0;     // samples in one run, the most of all runs
   std::string class_output;  // empty: the model has no class scores, and no accuracy is given
 
   // Accuracies, 0 to 1. Null without labels or without class scores.
@@ -87,8 +87,8 @@ struct EvaluationReport {
   // Median over the batches of the model's time divided by the reference's.
   std::optional<double> time_ratio;
 
-  // How well tokens are predicted. Null if the samples are no tokens, or if no output has a row of
-  // scores over the vocabulary for each token.
+  // How well tokens are predicted. Null if the samples are no tokens or have only one, or if no
+  // output has a row of scores over the vocabulary for each token.
   std::optional<LanguageReport> language;
 
   // Time of loading in ms, and memory that loading and the first run took from the system. Null if

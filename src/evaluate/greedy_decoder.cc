@@ -27,6 +27,8 @@ std::string_view CacheKey(std::string_view name) {
 }  // namespace
 
 std::optional<GreedyDecoder> GreedyDecoder::Make(const LanguageModel& model) {
+  // A model of a fixed size takes no prompt of another length, and no single token behind it.
+  if (model.inputs->fixed_batch() > 1 || model.inputs->fixed_length() > 0) return std::nullopt;
   GreedyDecoder decoder(model);
   const std::vector<runtime::ValueDescription>& outputs = model.session->outputs();
   bool has_cache = false;

@@ -23,7 +23,8 @@ struct LanguageModel {
 
 class GreedyDecoder {
  public:
-  // Returns a decoder, or nothing if the model has no cache, or not an output for each cache.
+  // Returns a decoder, or nothing if the model has no cache, or not an output for each cache, or
+  // fixes how many tokens or samples a run has.
   // REQUIRES: what `model` points to outlives the decoder.
   static std::optional<GreedyDecoder> Make(const LanguageModel& model);
 

@@ -40,18 +40,26 @@ RowResult MeasureRow(const Tensor& logits, const Tensor* reference, size_t row, 
 
 }  // namespace
 
-std::optional<size_t> LanguageMeter::FindLogits(std::span<const Tensor> outputs,
+std::optional<size_t> LanguageMeter::FindLogits(std::span<const std::string> names,
+                                                std::span<const Tensor> outputs,
                                                 const Tensor& ids) {
+  BITPRESS_DCHECK(names.size() == outputs.size());
   const std::span<const int64_t> tokens = ids.values<int64_t>();
-  const int64_t largest = tokens.empty() ? 0 : *std::max_element(tokens.begin(), tokens.end());
+  if (tokens.empty() || ids.dims[1] < 2) return std::nullopt;
+  const int64_t largest = *std::max_element(tokens.begin(), tokens.end());
+  std::optional<size_t> found;
+  size_t num_found = 0;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& output = outputs[i];
-    if (IsFloat(output.type) && output.dims.size() == 3 && output.dims[0] == ids.dims[0] &&
-        output.dims[1] == ids.dims[1] && output.dims[2] > largest) {
-      return i;
-    }
+    const bool fits = IsFloat(output.type) && output.dims.size() == 3 &&
+                      output.dims[0] == ids.dims[0] && output.dims[1] == ids.dims[1] &&
+                      output.dims[2] > largest;
+    if (!fits) continue;
+    if (names[i] == "logits") return i;
+    found = i;
+    ++num_found;
   }
-  return std::nullopt;
+  return num_found == 1 ? found : std::nullopt;
 }
 
 void LanguageMeter::Add(const Tensor& ids, const Tensor& logits, const Tensor* reference,

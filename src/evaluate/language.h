@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/tensor.h"
@@ -47,8 +48,11 @@ class LanguageMeter {
   explicit LanguageMeter(size_t num_threads) : pool_(num_threads) {}
 
   // Returns the index of the output with the logits: floats of the shape [N, S, vocabulary] with a
-  // vocabulary that has all ids. Null if there is none. REQUIRES: `ids` is INT64 [N, S].
-  static std::optional<size_t> FindLogits(std::span<const Tensor> outputs, const Tensor& ids);
+  // vocabulary that has all ids. If there are several, it is the one called "logits". Null if there
+  // is none, if it is not clear which one, or if samples have one token, so that none is predicted.
+  // REQUIRES: `ids` is INT64 [N, S], and there are as many names as outputs.
+  static std::optional<size_t> FindLogits(std::span<const std::string> names,
+                                          std::span<const Tensor> outputs, const Tensor& ids);
 
   // Adds the first `num_samples` samples of a batch. `reference` may be null. Throws
   // Error(kInvalidArgument) if an id is not in the vocabulary, or the shapes differ.

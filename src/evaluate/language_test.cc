@@ -96,9 +96,20 @@ TEST(LanguageMeterTest, LogitsAreFoundByTheirShape) {
   const Tensor cache = MakeTensor<float>(DataType::kFloat, {2, 3, 1}, std::vector<float>(6));
   const Tensor classes = MakeTensor<float>(DataType::kFloat, {2, 4}, std::vector<float>(8));
   const std::vector<Tensor> outputs = {cache, classes, Logits({0, 0, 0, 0})};
-  EXPECT_EQ(LanguageMeter::FindLogits(outputs, Ids()), 2u);
-  EXPECT_FALSE(LanguageMeter::FindLogits(std::span(outputs).first(2), Ids()))
+  const std::vector<std::string> names = {"cache", "classes", "scores"};
+  EXPECT_EQ(LanguageMeter::FindLogits(names, outputs, Ids()), 2u);
+  EXPECT_FALSE(
+      LanguageMeter::FindLogits(std::span(names).first(2), std::span(outputs).first(2), Ids()))
       << "one column is no vocabulary of four";
+  const std::vector<Tensor> two = {Logits({0, 0, 0, 0}), Logits({0, 0, 0, 0})};
+  EXPECT_FALSE(LanguageMeter::FindLogits(std::vector<std::string>{"hidden", "scores"}, two, Ids()));
+  EXPECT_EQ(LanguageMeter::FindLogits(std::vector<std::string>{"hidden", "logits"}, two, Ids()),
+            1u);
+  const Tensor single = MakeTensor<int64_t>(DataType::kInt64, {6, 1}, {0, 1, 2, 3, 0, 1});
+  const std::vector<Tensor> steps = {
+      MakeTensor<float>(DataType::kFloat, {6, 1, 4}, std::vector<float>(24))};
+  EXPECT_FALSE(LanguageMeter::FindLogits(std::vector<std::string>{"logits"}, steps, single))
+      << "nothing is predicted";
 }
 
 TEST(LanguageMeterTest, TokensBeyondTheVocabularyAreAnError) {

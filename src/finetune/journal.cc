@@ -16,7 +16,7 @@ namespace {
 using calibrate::ByteReader;
 using calibrate::ByteWriter;
 
-constexpr std::string_view kMagic = "bitpress fine-tuning journal 4\n";
+constexpr std::string_view kMagic = "bitpress fine-tuning journal 5\n";
 constexpr size_t kRecordHead = 8;  // length and checksum
 
 void WriteFloats(ByteWriter& writer, const std::vector<float>& values) {

@@ -26,9 +26,15 @@ constexpr size_t kLeastSpilledBytes = size_t{1} << 20;
 
 void SetFloats(Model& model, const std::string& name, DataType type,
                const std::vector<int64_t>& dims, std::span<const float> values) {
-  if (type == DataType::kFloat && values.size_bytes() >= kLeastSpilledBytes) {
-    auto file = std::make_shared<MappedMemory>(values.size_bytes());
-    std::ranges::copy(std::as_bytes(values), file->data());
+  const size_t num_bytes =
+      values.size() * (type == DataType::kFloat ? sizeof(float) : sizeof(uint16_t));
+  if (num_bytes >= kLeastSpilledBytes) {
+    auto file = std::make_shared<MappedMemory>(num_bytes);
+    if (type == DataType::kFloat) {
+      std::ranges::copy(std::as_bytes(values), file->data());
+    } else {
+      kernels::FloatToHalf(values, reinterpret_cast<uint16_t*>(file->data()));
+    }
     file->Release();
     const std::span<const std::byte> bytes{file->data(), file->size()};
     model.SetHeldInitializer(name, {type, dims, bytes, std::move(file), /*is_mapped=*/true});

@@ -58,7 +58,10 @@ struct MomentAccumulator::State {
   State(const LinearLayer& of, const MomentOptions& with)
       : layer(of),
         options(with),
-        random(with.seed ^ calibrate::Crc32c(of.weight)),
+        // Layers that share moments choose the same positions, whichever of them comes first.
+        random(with.seed ^
+               calibrate::Crc32c(with.observes_outputs ? of.weight
+                                                       : fmt::format("input {}", of.float_input))),
         rows_of_group(with.observes_outputs ? of.rows : 0),
         capacity(BufferedPositions(of, with)) {
     const auto groups = static_cast<size_t>(layer.groups);

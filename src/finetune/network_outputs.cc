@@ -77,7 +77,10 @@ std::optional<OutputError> Compare(const Tensor& wanted, const Tensor& found, Ou
   std::optional<std::vector<float>> right = FloatsOf(wanted);
   std::optional<std::vector<float>> given = FloatsOf(found);
   if (!right || !given || wanted.dims != found.dims) return std::nullopt;
-  if (kind == OutputKind::kLogits && !wanted.dims.empty()) {
+  // One logit is a number of its own, and maps of logits have their classes along another axis.
+  const bool is_row =
+      (wanted.dims.size() == 2 || wanted.dims.size() == 3) && wanted.dims.back() > 1;
+  if (kind == OutputKind::kLogits && is_row) {
     for (auto* const values : {&*right, &*given}) Centre(*values, wanted.dims.back());
   }
   OutputError result;

@@ -25,7 +25,8 @@ class NetworkOutputs {
   // Returns the errors of `quantized` against the float model, one element for each run. It is
   // empty for runs, counted from 1 on, for which `counts` is false, and for those whose outputs
   // have another shape or hold NaN or infinity. The caches of a decoder are one output together,
-  // the last one. Logits are compared up to a number that is added to all of them.
+  // the last one. An output "logits" [N, classes] or [N, S, classes] is compared up to a number
+  // that is added to all classes.
   //
   // One network runs at a time, in pieces if it is large (calibrate/piece_runs.h). The float
   // model's outputs stay in temporary files. Throws Error as reading and running do, and Error(kIo)

@@ -44,7 +44,15 @@ Tensor ShapeTensor(std::vector<int64_t> dims) {
 
 // Adds the function that turns the last axis of a value of any rank.
 void AddFunction(Model& model, const std::string& name, int64_t block_size) {
-  if (!model.OpsetImports().contains(kDomain)) model.SetOpsetImport(kDomain, 1);
+  const std::map<std::string, int64_t> imports = model.OpsetImports();
+  if (!imports.contains(kDomain)) model.SetOpsetImport(kDomain, 1);
+  // A value without elements keeps its shape: a 0 in it is no copy of another dimension.
+  constexpr int64_t kFirstAllowZeroOpset = 14;
+  std::vector<std::pair<std::string, graph::Attribute>> allow_zero;
+  const auto standard = imports.find("");
+  if (standard != imports.end() && standard->second >= kFirstAllowZeroOpset) {
+    allow_zero.emplace_back("allowzero", int64_t{1});
+  }
   model.SetFunction(
       {.domain = kDomain,
        .name = name,
@@ -88,7 +96,7 @@ void AddFunction(Model& model, const std::string& name, int64_t block_size) {
             .domain = "",
             .inputs = {"turned", "shape"},
             .outputs = {"y"},
-            .attributes = {}},
+            .attributes = allow_zero},
        }});
 }
 
@@ -173,7 +181,9 @@ class Rotator {
     if (num_inputs == 0 || num_inputs % block_size_ != 0) {
       return fmt::format("{} inputs are not whole blocks of {}", num_inputs, block_size_);
     }
-    if (model_.AllUses(node.input(1)).size() != 1) return "its weight has other readers";
+    if (model_.AllUses(node.input(1)).size() != 1 || model_.IsOutput(node.input(1))) {
+      return "its weight has other readers";
+    }
     return "";
   }
 
@@ -213,6 +223,10 @@ class Rotator {
 
 RotateReport Rotate(Model& model, int64_t block_size) {
   BITPRESS_DCHECK(block_size > 0 && std::has_single_bit(static_cast<uint64_t>(block_size)));
+  // ONNX's converter takes no model with functions, so it has its turn before they come. Codes of 4
+  // bits and of FP8 want this operator set; a model that it refuses keeps its own.
+  constexpr int64_t kOpsetOfCodes = 21;
+  if (model.ConvertOpset(kOpsetOfCodes)) model.InferShapes();
   return Rotator(model, block_size).Run();
 }
 

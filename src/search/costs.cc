@@ -72,6 +72,14 @@ std::string BondOf(const std::optional<ops::LayerPlace>& place, const Bindings& 
   return is_bound ? fmt::format("{}", *place->block) : "";
 }
 
+// Moves all layers and weights of one group into another one.
+void Merge(LayerGroup& from, LayerGroup& into) {
+  into.layers.insert(into.layers.end(), from.layers.begin(), from.layers.end());
+  std::ranges::sort(into.layers);
+  into.weights.insert(into.weights.end(), from.weights.begin(), from.weights.end());
+  from = {};
+}
+
 }  // namespace
 
 std::string_view CostName(CostKind kind) { return WordOf<CostKind>(kCosts, kind); }
@@ -122,12 +130,31 @@ std::vector<LayerGroup> GroupLayers(const graph::Model& model, const Sensitivity
                          : bound != group_of_bond.end() ? bound->second
                                                         : groups.size();
     if (group == groups.size()) groups.emplace_back().float_bits = FloatBitsOf(model, node);
+    // A layer that shares a weight with one group may be bound to another, or share a second weight
+    // with it: then they are one.
+    std::set<size_t> others;
+    for (const std::string& weight : weights) {
+      if (const auto found = group_of.find(weight); found != group_of.end()) {
+        others.insert(found->second);
+      }
+    }
+    if (bound != group_of_bond.end()) others.insert(bound->second);
+    others.erase(group);
+    for (const size_t other : others) {
+      Merge(groups[other], groups[group]);
+      for (auto* const map : {&group_of, &group_of_bond}) {
+        for (auto& [key, place] : *map) {
+          if (place == other) place = group;
+        }
+      }
+    }
     groups[group].layers.push_back(i);
     if (!bond.empty()) group_of_bond.emplace(bond, group);
     for (const std::string& weight : weights) {
       if (group_of.emplace(weight, group).second) groups[group].weights.push_back(weight);
     }
   }
+  std::erase_if(groups, [](const LayerGroup& group) { return group.layers.empty(); });
   return groups;
 }
 

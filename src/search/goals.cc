@@ -129,7 +129,9 @@ double Target::ValueOf(const Measurement& measurement) const {
     case Metric::kDivergence:
       if (!measurement.divergence) {
         Fail(ErrorCode::kInvalidArgument,
-             "target {}: the samples are no texts or tokens of a language model", Text());
+             "target {}: no tokens are predicted; give texts or tokens, and a model with an output "
+             "[samples, tokens, vocabulary]",
+             Text());
       }
       return *measurement.divergence;
     case Metric::kTop1:

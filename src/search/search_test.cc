@@ -31,7 +31,7 @@ TEST(ParseTarget, KnowsDirectionsAndUnits) {
   EXPECT_EQ(ParseTarget("top1_drop<=0.5").Text(), "top1_drop<=0.5");
   EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument,
                           [&] { ParseTarget("divergence<=0.1").IsReached(measurement); }),
-              HasSubstr("no texts or tokens"));
+              HasSubstr("no tokens are predicted"));
   measurement.divergence = 0.05;
   EXPECT_TRUE(ParseTarget("divergence<=0.05").IsReached(measurement));
   EXPECT_FALSE(ParseTarget("divergence<=0.04").IsReached(measurement));

@@ -92,6 +92,29 @@ def test_every_step_knows_rotations(float_path, tmp_path, bitpress):
     assert "rotate" in bitpress.error("quantize", float_path, "-o", path, "--config", "MX6", "--rule", "op_types=MatMul: rotate=16")
 
 
+def test_old_models_are_packed_too(tmp_path, bitpress):
+    model = two_layers()
+    model.opset_import[0].version = 12
+    source, path = models.save(model, tmp_path / "old.onnx"), tmp_path / "out.onnx"
+    text = bitpress.ok("quantize", source, "-o", path, "--config", "MXFP4E2M1", "--set", "rotate=32")
+    assert "could not be converted" not in text
+    assert any(node.op_type.startswith("Unpack_") for node in onnx.load(path).graph.node)
+
+
+def test_a_value_without_rows_keeps_its_shape(float_path, tmp_path, bitpress, run_model):
+    path = tmp_path / "out.onnx"
+    bitpress.ok("quantize", float_path, "-o", path, "--config", "MX6", "--set", "rotate=16")
+    assert run_model(path, {"x": np.zeros((0, 64), np.float32)})[0].shape == (0, 10)
+
+
+def test_weights_that_are_outputs_stay(tmp_path, bitpress):
+    model = two_layers()
+    model.graph.output.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [64, 48]))
+    source = models.save(model, tmp_path / "output.onnx")
+    text = bitpress.ok("quantize", source, "-o", tmp_path / "out.onnx", "--config", "MX6", "--weights", "none", "--set", "rotate=16")
+    assert "not MatMul 'first': its weight has other readers" in text
+
+
 def test_a_pass_can_be_left_out(float_path, tmp_path, bitpress):
     path = tmp_path / "out.onnx"
     bitpress.ok("quantize", float_path, "-o", path, "--config", "MX6", "--set", "rotate=16", "--disable-pass", "rotate")
