@@ -32,7 +32,7 @@ LEARN_PIECES, JUDGE_PIECES = 32, 16
 PROMPT = "The city of Paris is the capital of France, and"
 NEW_TOKENS = 32
 FROM_CODES = ["--activations", "none", "--target", "bitpress"]
-# What `bitpress quantize` is told; those that learn also get texts.
+# The arguments of `bitpress quantize` by format. Those that learn get texts, too.
 FORMATS = {
     "INT8_DYNAMIC": ["--config", "INT8_DYNAMIC", "--set", "embeddings=int8"],
     "MXINT8": ["--config", "MXINT8", *FROM_CODES, "--set", "embeddings=mxint8"],

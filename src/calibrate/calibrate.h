@@ -15,6 +15,7 @@
 
 #include "base/progress.h"
 #include "calibrate/calibration_table.h"
+#include "calibrate/model_pieces.h"
 #include "data/source.h"
 #include "graph/model.h"
 
@@ -25,7 +26,7 @@ struct CalibrateOptions {
   size_t num_threads = 0;  // threads of ONNX Runtime; 0: one per core
   // Most bytes of the constants of one piece. A larger model runs piece by piece (piece_runs.h), so
   // that memory does not grow with it.
-  uint64_t most_piece_bytes = 256'000'000;
+  uint64_t most_piece_bytes = kMostPieceBytes;
   // Values that get statistics of each slice across this axis too, for example of each channel.
   std::map<std::string, int64_t> axes = {};
   // The statistics of every sample of this number are also kept apart, to see whether the others

@@ -9,6 +9,13 @@ namespace {
 
 constexpr size_t kNone = std::numeric_limits<size_t>::max();
 
+uint64_t BytesOf(const graph::Model& model, const std::string& initializer) {
+  const graph::ValueInfo info = model.InfoOf(initializer);
+  uint64_t elements = 1;
+  for (const graph::Dimension& dim : info.shape) elements *= static_cast<uint64_t>(dim.value);
+  return elements * ElementBits(info.type) / 8;
+}
+
 // The main graph as numbers: what each node reads, in the order of the graph.
 class Reads {
  public:
@@ -49,11 +56,7 @@ class Reads {
   // Returns whether a node's outputs depend on an input of the graph.
   bool depends(size_t i) const { return depends_[i]; }
   uint64_t NumBytes(const std::string& value) const {
-    if (!model_.IsInitializer(value)) return 0;
-    const graph::ValueInfo info = model_.InfoOf(value);
-    uint64_t elements = 1;
-    for (const graph::Dimension& dim : info.shape) elements *= static_cast<uint64_t>(dim.value);
-    return elements * ElementBits(info.type) / 8;
+    return model_.IsInitializer(value) ? BytesOf(model_, value) : 0;
   }
 
  private:
@@ -165,6 +168,12 @@ std::vector<size_t> ChooseCuts(const Reads& reads, const std::vector<bool>& is_n
 ModelPieces::ModelPieces(const graph::Model& model, std::span<const std::string> wanted,
                          uint64_t most_bytes,
                          std::span<const std::pair<std::string, std::string>> together) {
+  uint64_t num_bytes = 0;
+  for (const std::string& name : model.InitializerNames()) num_bytes += BytesOf(model, name);
+  if (num_bytes <= most_bytes) {
+    pieces_.resize(1);
+    return;
+  }
   std::set<std::string> in_bodies;
   for (const graph::BodyValue& value : model.BodyValues()) in_bodies.insert(value.name);
   const Reads reads(model);

@@ -14,6 +14,9 @@
 
 namespace bitpress::calibrate {
 
+// Most bytes of the constants of one piece, unless an option says otherwise.
+inline constexpr uint64_t kMostPieceBytes = 256'000'000;
+
 struct ModelPiece {
   std::vector<std::string> inputs;   // values that earlier pieces compute and this one reads
   std::vector<std::string> outputs;  // values that this piece computes and later ones read
@@ -24,8 +27,8 @@ class ModelPieces {
   // Cuts a model so that `wanted` values can be computed, each by one piece. The constants of a
   // piece have `most_bytes` at most, unless a single node reads more. Of the places that allow
   // that, those are taken where the fewest values cross, and not between the producers of a pair of
-  // `together` where that can be avoided. Nodes that depend on constants alone stand
-  // in each piece that needs them. `model` must outlive the pieces. There is one piece only if
+  // `together` where that can be avoided. Nodes that depend on constants alone stand in each piece
+  // that needs them. `model` must outlive the pieces. There is one piece only if
   // everything fits, or if a wanted value lies in the body of an If, Loop or Scan.
   ModelPieces(const graph::Model& model, std::span<const std::string> wanted, uint64_t most_bytes,
               std::span<const std::pair<std::string, std::string>> together = {});

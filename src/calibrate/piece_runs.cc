@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
-#include "base/error.h"
 #include "calibrate/instrument.h"
-#include "graph/clean_up.h"
 #include "graph/extract.h"
 
 namespace bitpress::calibrate {
@@ -111,7 +108,7 @@ SampleCounts PieceRuns::Run(size_t piece, const PiecePass& pass) {
   const SampleCounts counts = RunSamples(
       source_, inputs, options_.batch_size,
       [&](const std::vector<Tensor>& given, size_t) { run_piece(given); },
-      options_.stage + pass.stage_suffix, options_.progress);
+      pass.stage.empty() ? options_.stage : pass.stage, options_.progress);
   if (keeps) {
     // Inference does not see through every operator, and ONNX Runtime does.
     for (const runtime::ValueDescription& output : session->outputs()) {

@@ -31,7 +31,7 @@
 namespace bitpress::calibrate {
 
 struct PieceOptions {
-  uint64_t most_bytes = 256'000'000;            // of the constants of one piece
+  uint64_t most_bytes = kMostPieceBytes;        // of the constants of one piece
   size_t num_threads = 0;                       // of ONNX Runtime; 0: one per core
   size_t batch_size = 8;                        // samples read at once
   std::filesystem::path operator_library = {};  // as in runtime::SessionOptions
@@ -39,7 +39,7 @@ struct PieceOptions {
   ProgressSink progress = {};                   // may be empty
 };
 
-// What one pass of the samples through a piece does.
+// A pass of the samples through a piece.
 struct PiecePass {
   // Values of the piece, or that it reads, to observe: values[i] with id i.
   std::vector<std::string> observed = {};
@@ -50,14 +50,13 @@ struct PiecePass {
   // Is called before each run, which are counted from 1 on, and says whether it takes place.
   // A run must take place in all pieces or in none. Empty: all do.
   std::function<bool(size_t run)> begins = {};
-  std::string stage_suffix = "";
+  std::string stage = "";  // for progress; empty: that of the options
 };
 
 class PieceRuns {
  public:
   // `wanted` are all values that passes observe or hand over; `together` are pairs of them that one
-  // piece should compute. The model and the source must outlive
-  // the runs.
+  // piece should compute. The model and the source must outlive the runs.
   PieceRuns(graph::Model& model, std::span<const std::string> wanted, data::Source& source,
             const PieceOptions& options,
             std::span<const std::pair<std::string, std::string>> together = {});

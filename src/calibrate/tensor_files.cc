@@ -6,7 +6,6 @@
 #include <fstream>
 #include <system_error>
 
-#include "base/check.h"
 #include "base/error.h"
 
 namespace bitpress::calibrate {

@@ -10,7 +10,6 @@
 namespace bitpress::emit {
 namespace {
 
-constexpr int64_t kFirstOpsetWithAllowZero = 14;
 constexpr int64_t kFirstOpsetWithAxesInput = 18;
 
 // Returns the name of a number: "two_to_m126" for a power of two, "number_1p75" for others.
@@ -84,7 +83,7 @@ std::string FunctionBody::ReduceMax(std::string output, const std::string& input
 std::string FunctionBody::Reshape(std::string output, const std::string& input,
                                   const std::string& dims) {
   Attributes attributes;
-  if (opset_ >= kFirstOpsetWithAllowZero) attributes.emplace_back("allowzero", int64_t{1});
+  if (opset_ >= graph::kFirstOpsetWithAllowZero) attributes.emplace_back("allowzero", int64_t{1});
   return Add("Reshape", std::move(output), {input, dims}, std::move(attributes));
 }
 

@@ -10,7 +10,7 @@
 namespace bitpress::evaluate {
 namespace {
 
-// What one row of logits gives.
+// The figures of one row of logits.
 struct RowResult {
   double loss = 0, reference_loss = 0;
   double divergence = 0;

@@ -53,7 +53,7 @@ bool ObservesOutputs(const LinearLayer& layer, const GatherOptions& options);
 // learn from one pass. docs/finetuning.md says why a layer does not learn from errors that were
 // made before it.
 //
-// Of the network, only the part runs that the layers need. Memory: the moments within the limit, or
+// Only that part of the network runs that the layers need. Memory: the moments within the limit, or
 // those of one layer beyond it, and for one sample the activations that wait for their counterpart.
 //
 // Throws Error(kIo) if temporary files have no room, and the errors of ObservedNetwork::Run.

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/progress.h"
+#include "calibrate/model_pieces.h"
 
 namespace bitpress::finetune {
 
@@ -30,7 +31,7 @@ struct GatherOptions {
   bool is_for_tuner = true;
   bool is_spilled = false;
   // Most bytes of the constants of one piece. Larger networks run piece by piece.
-  uint64_t most_piece_bytes = 256'000'000;
+  uint64_t most_piece_bytes = calibrate::kMostPieceBytes;
   std::filesystem::path operator_library = {};  // as in runtime::SessionOptions
   std::string stage = "observe layers";         // name for progress, which counts samples
   ProgressSink progress = {};                   // may be empty

@@ -6,45 +6,10 @@
 #include <cmath>
 #include <limits>
 
-#include "finetune/cholesky.h"
 #include "finetune/test_layers.h"
 
 namespace bitpress::finetune {
 namespace {
-
-constexpr int64_t kInputs = 40;
-constexpr int64_t kOutputs = 12;
-
-// Returns the row of a weight in a format, such as "fp8_e4m3" or "scaled fp8_e4m3".
-plan::TensorPlan RowOf(const std::string& name) {
-  const bool is_scaled = name.starts_with("scaled ");
-  const std::string format = is_scaled ? name.substr(7) : name;
-  plan::TensorPlan row;
-  row.value = "w";
-  row.role = plan::Role::kWeight;
-  row.format = format;
-  if (is_scaled) row.scaled.emplace();
-  row.axis = 1;
-  const formats::FormatSpec spec = formats::FindFormat(format);
-  if (spec.is_integer()) {
-    row.axis = 0;
-    row.integer.emplace().granularity = plan::Granularity::kPerAxis;
-  } else if (spec.is_blocked()) {
-    row.scale_choice = formats::ScaleChoice::kMse;
-  } else {
-    row.axis.reset();
-  }
-  return row;
-}
-
-// Returns inputs whose channels depend on each other, so that rounding errors can compensate.
-std::vector<float> MixedInputs(size_t count, uint32_t seed) {
-  std::vector<float> x = RandomNormal(count * kInputs, seed);
-  for (size_t i = 0; i < x.size(); ++i) {
-    if (i % kInputs != 0) x[i] = 0.6F * x[i] + 0.8F * x[i - 1] + 0.3F;
-  }
-  return x;
-}
 
 class LayerTunerTest : public testing::TestWithParam<std::string> {
  protected:
@@ -266,106 +231,6 @@ TEST(LayerTuner, BiasCorrectionRestoresTheMean) {
     }
     EXPECT_NEAR(difference / 300, 0, 1e-5);
   }
-}
-
-// Errors of moments without outputs are those of moments with the outputs of the float weights.
-TEST(LayerTuner, OutputsOfTheFloatWeightsNeedNotBeObserved) {
-  const plan::TensorPlan row = RowOf("mx6");
-  LinearLayer layer = GemmLayer(kInputs, kOutputs, &row);
-  ThreadPool pool(2);
-  std::vector<float> x = MixedInputs(500, 1);
-  for (float& value : x) value += 20;  // means that are larger than the rest
-  const std::vector<float> weights = RandomNormal(kInputs * kOutputs, 2);
-  const std::vector<float> bias = RandomNormal(kOutputs, 3);
-  const Moments with = GemmMoments(layer, x, ComputeGemm(layer, x, weights, bias));
-  MomentAccumulator accumulator(layer, {.observes_outputs = false});
-  accumulator.Add(std::vector<int64_t>{500, kInputs}, x.data(), {}, nullptr, RunInOrder());
-  const Moments without = accumulator.Finish(RunInOrder());
-  EXPECT_FALSE(without.has_outputs);
-  EXPECT_EQ(without.inputs, with.inputs);
-  EXPECT_EQ(without.num_positions, 500);
-
-  WeightGrid grid(row, plan::OperatorSet::kBitpress, {kOutputs, kInputs}, "Gemm");
-  const std::vector<float> rounded = grid.Quantize(weights, pool).values;
-  std::vector<float> changed = bias;
-  std::vector<float> change(kOutputs);
-  change[3] = 0.5F;
-  changed[3] += 0.5F;
-  for (const auto& [biases, changes] :
-       {std::pair(bias, std::vector<float>()), std::pair(changed, change)}) {
-    const double expected = MeanSquaredError(layer, with, rounded, biases, pool);
-    const std::vector<std::vector<float>> all{changes};
-    EXPECT_NEAR(MeanSquaredChanges(layer, without, rounded, weights, all, pool).front(), expected,
-                1e-4 * expected);
-  }
-  const Moments* const of_with = &with;
-  const Moments* const of_without = &without;
-  const double variance = OutputVariance(layer, {&of_with, 1}, weights, pool);
-  EXPECT_NEAR(OutputVariance(layer, {&of_without, 1}, weights, pool), variance, 1e-3 * variance);
-
-  // Passes learn the same from both, but for rounding errors of the sums.
-  const LayerTunerOptions options;
-  WeightGrid other_grid = grid;
-  LayerTuner of_observed(layer, with, weights, bias, grid, options, pool);
-  LayerTuner of_derived(layer, without, weights, bias, other_grid, options, pool);
-  for (LayerTuner* const tuner : {&of_observed, &of_derived}) {
-    tuner->Gptq();
-    tuner->AdaQuant();
-    tuner->CorrectBias();
-  }
-  for (size_t i = 0; i < bias.size(); ++i) {
-    EXPECT_NEAR(of_derived.bias()[i], of_observed.bias()[i], 1e-3);
-  }
-  EXPECT_LT(
-      MeanSquaredError(layer, with, of_derived.quantized(), of_derived.bias(), pool),
-      1.05 * MeanSquaredError(layer, with, of_observed.quantized(), of_observed.bias(), pool));
-}
-
-// Several blocks of columns give what the definition gives column by column: each target, and its
-// compensation for the errors of all columns behind it.
-TEST(LayerTuner, GptqInBlocksIsGptqByColumns) {
-  constexpr int64_t kColumns = 300;
-  const plan::TensorPlan row = RowOf("mxint8");
-  const LinearLayer layer = GemmLayer(kColumns, kOutputs, &row);
-  std::vector<float> x = RandomNormal(600 * kColumns, 1);
-  for (size_t i = 1; i < x.size(); ++i) x[i] = 0.6F * x[i] + 0.8F * x[i - 1];
-  const std::vector<float> weights = RandomNormal(kColumns * kOutputs, 2);
-  const Moments moments = GemmMoments(layer, x, ComputeGemm(layer, x, weights, {}));
-  ThreadPool pool(2);
-  LayerTunerOptions options;
-  options.activation_order = false;
-  WeightGrid grid(row, plan::OperatorSet::kBitpress, {kOutputs, kColumns}, "Gemm");
-  LayerTuner tuner(layer, moments, weights, {}, grid, options, pool);
-  tuner.Gptq();
-
-  // The matrix with its ridge, in the order of rounding: the last column is rounded first.
-  constexpr auto kSize = static_cast<size_t>(kColumns);
-  std::vector<double> matrix(kSize * kSize);
-  double trace = 0;
-  for (size_t i = 0; i < kSize; ++i) trace += moments.inputs[i * kSize + i] / 600;
-  for (size_t i = 0; i < kSize; ++i) {
-    for (size_t j = 0; j < kSize; ++j) {
-      matrix[i * kSize + j] =
-          moments.inputs[(kSize - 1 - i) * kSize + kSize - 1 - j] / 600 +
-          (i == j ? options.ridge * trace / static_cast<double>(kColumns) : 0.0);
-    }
-  }
-  ASSERT_TRUE(FactorExactly(matrix, kColumns));
-  size_t num_different = 0;
-  for (size_t output = 0; output < kOutputs; ++output) {
-    std::vector<double> errors(kSize);
-    for (size_t i = kSize; i-- > 0;) {
-      double sum = 0;
-      for (size_t j = i + 1; j < kSize; ++j) sum += matrix[j * kSize + i] * errors[j];
-      const size_t element = output * kSize + kSize - 1 - i;
-      const double target = double{weights[element]};
-      const double value = grid.Round(element, target + sum / matrix[i * kSize + i]);
-      // What follows depends on this column's value, and a tie may go the other way.
-      if (std::abs(value - double{tuner.quantized()[element]}) > 1e-6) ++num_different;
-      errors[i] = target - double{tuner.quantized()[element]};
-    }
-  }
-  EXPECT_LE(num_different, 2U);
 }
 
 // Passes choose new scales of the kind that the plan wants. A large weight whose input is always 0

@@ -15,7 +15,7 @@
 namespace bitpress::finetune {
 namespace {
 
-// What is known of an output by its name.
+// The kind of an output, known by its name.
 enum class OutputKind {
   kAny,
   // Keys or values that the next run takes as an input: exporters name them `present.0.key` and
@@ -138,18 +138,15 @@ size_t NetworkOutputs::Run(const graph::Model& model, const std::function<bool(s
 
 std::vector<OutputErrors> NetworkOutputs::ErrorsOf(const graph::Model& quantized,
                                                    const std::function<bool(size_t run)>& counts) {
-  std::set<size_t> missing;
-  const auto is_missing = [&](size_t run) {
-    const bool is = counts(run) && !known_runs_.contains(run);
-    if (is) missing.insert(run);
-    return is;
-  };
-  // Whether runs are missing is known once the samples were counted.
   if (known_runs_.empty()) {
-    Run(float_model_, is_missing, [&](const std::string& output, size_t run, const Tensor& value) {
+    const auto note = [&](size_t run) {
+      const bool is_counted = counts(run);
+      if (is_counted) known_runs_.insert(run);
+      return is_counted;
+    };
+    Run(float_model_, note, [&](const std::string& output, size_t run, const Tensor& value) {
       if (IsFloat(value)) files_.Put(output, run, value);
     });
-    known_runs_.merge(missing);
   }
   std::map<std::string, OutputKind> kinds;
   for (const std::string& output : outputs_) kinds[output] = KindOf(output, float_model_);

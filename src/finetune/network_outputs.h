@@ -23,10 +23,10 @@ class NetworkOutputs {
                  const GatherOptions& options);
 
   // Returns the errors of `quantized` against the float model, one element for each run. It is
-  // empty for runs, counted from 1 on, for which `counts` is false, and for those whose outputs
-  // have another shape or hold NaN or infinity. The caches of a decoder are one output together,
-  // the last one. An output "logits" [N, classes] or [N, S, classes] is compared up to a number
-  // that is added to all classes.
+  // empty for runs, counted from 1 on, for which `counts` is false, or was in the first call, and
+  // for those whose outputs have another shape or hold NaN or infinity. The caches of a decoder are
+  // one output together, the last one. An output "logits" [N, classes] or [N, S, classes] is
+  // compared up to a number that is added to all classes.
   //
   // One network runs at a time, in pieces if it is large (calibrate/piece_runs.h). The float
   // model's outputs stay in temporary files. Throws Error as reading and running do, and Error(kIo)
@@ -45,7 +45,7 @@ class NetworkOutputs {
   GatherOptions options_;
   std::vector<std::string> outputs_;  // those that the network computes
   calibrate::TensorFiles files_;      // of the float model
-  std::set<size_t> known_runs_;       // that have files
+  std::set<size_t> known_runs_;       // that have files, since the first call
 };
 
 }  // namespace bitpress::finetune

@@ -4,7 +4,6 @@
 #include <limits>
 #include <set>
 
-#include "base/check.h"
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "calibrate/instrument.h"
@@ -177,6 +176,7 @@ void ObservedNetwork::Run(std::span<const std::string> values, runtime::Observer
     calibrate::PiecePass pass;
     pass.observed.assign(values.begin(), values.end());
     pass.operators = &operators;
+    pass.stage = options.stage;
     pass.begins = [&](size_t) {
       begin_run();
       return true;

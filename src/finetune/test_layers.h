@@ -3,11 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "finetune/layer.h"
 #include "finetune/moments.h"
+#include "formats/format_spec.h"
+#include "plan/quant_plan.h"
 
 namespace bitpress::finetune {
 
@@ -17,6 +21,41 @@ inline std::vector<float> RandomNormal(size_t count, uint32_t seed) {
   std::vector<float> values(count);
   for (float& value : values) value = normal(random);
   return values;
+}
+
+// The sizes of most layers.
+inline constexpr int64_t kInputs = 40;
+inline constexpr int64_t kOutputs = 12;
+
+// Returns the row of a weight in a format, such as "fp8_e4m3" or "scaled fp8_e4m3".
+inline plan::TensorPlan RowOf(const std::string& name) {
+  const bool is_scaled = name.starts_with("scaled ");
+  const std::string format = is_scaled ? name.substr(7) : name;
+  plan::TensorPlan row;
+  row.value = std::string("w");  // GCC 12 warns of an assigned literal
+  row.role = plan::Role::kWeight;
+  row.format = format;
+  if (is_scaled) row.scaled.emplace();
+  row.axis = 1;
+  const formats::FormatSpec spec = formats::FindFormat(format);
+  if (spec.is_integer()) {
+    row.axis = 0;
+    row.integer.emplace().granularity = plan::Granularity::kPerAxis;
+  } else if (spec.is_blocked()) {
+    row.scale_choice = formats::ScaleChoice::kMse;
+  } else {
+    row.axis.reset();
+  }
+  return row;
+}
+
+// Returns inputs whose channels depend on each other, so that rounding errors can compensate.
+inline std::vector<float> MixedInputs(size_t count, uint32_t seed) {
+  std::vector<float> x = RandomNormal(count * kInputs, seed);
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (i % kInputs != 0) x[i] = 0.6F * x[i] + 0.8F * x[i - 1] + 0.3F;
+  }
+  return x;
 }
 
 // Return functions that run tasks one after another, from the first or from the last one.

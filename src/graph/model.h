@@ -175,6 +175,9 @@ enum class ExternalData {
   kAlways,    // in a file beside it
 };
 
+// The first operator set in which Reshape has the attribute allowzero.
+inline constexpr int64_t kFirstOpsetWithAllowZero = 14;
+
 class Model {
  public:
   // Reads a model and checks that it is one: parses it, verifies sizes and external data (whose

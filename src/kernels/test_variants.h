@@ -1,4 +1,4 @@
-// What the tests of products and of convolutions in blocks share: each runs on every instruction
+// The tests of products and of convolutions in blocks share this: each runs on every instruction
 // set of this processor, with and without dot products of bytes.
 #pragma once
 

@@ -30,6 +30,14 @@ std::vector<std::string> RolesIn(const std::string& text) {
   return found;
 }
 
+// Matches the roles of a decoder of two layers whose matrices stand apart.
+auto AreOfTwoLayers() {
+  return ElementsAre("embedding: look", "attn_q 0: q0", "attn_k 0: k0", "attn_v 0: v0",
+                     "attn_o 0: o0", "mlp_gate 0: gate0", "mlp_up 0: up0", "mlp_down 0: down0",
+                     "attn_q 1: q1", "attn_k 1: k1", "attn_v 1: v1", "attn_o 1: o1",
+                     "mlp_gate 1: gate1", "mlp_up 1: up1", "mlp_down 1: down1", "lm_head: head");
+}
+
 // Returns the text `count` times, with the number of the layer for `%`, and the next one for `^`.
 std::string Repeat(const std::string& layer, int count) {
   std::string text;
@@ -75,13 +83,9 @@ TEST(LayerRoles, OfGroupQueryAttention) {
   n^v, e%1, e%2, x^ = com.microsoft.SkipSimplifiedLayerNormalization(s%v, d%v, n)
 )",
                                     2);
-  EXPECT_THAT(
-      RolesIn(std::string(kGroupedHead) + "n0v = SimplifiedLayerNormalization(x0, n)\n" + layers +
-              "[head] logits = MatMul(n2v, h)\n}"),
-      ElementsAre("embedding: look", "attn_q 0: q0", "attn_k 0: k0", "attn_v 0: v0", "attn_o 0: o0",
-                  "mlp_gate 0: gate0", "mlp_up 0: up0", "mlp_down 0: down0", "attn_q 1: q1",
-                  "attn_k 1: k1", "attn_v 1: v1", "attn_o 1: o1", "mlp_gate 1: gate1",
-                  "mlp_up 1: up1", "mlp_down 1: down1", "lm_head: head"));
+  EXPECT_THAT(RolesIn(std::string(kGroupedHead) + "n0v = SimplifiedLayerNormalization(x0, n)\n" +
+                      layers + "[head] logits = MatMul(n2v, h)\n}"),
+              AreOfTwoLayers());
 }
 
 TEST(LayerRoles, OfMergedMatricesBesideEachOther) {
@@ -155,8 +159,7 @@ TEST(LayerRoles, OfPlainOperators) {
   x^ = Add(s%v, d%)
 )",
                                     2);
-  EXPECT_THAT(
-      RolesIn(R"(<ir_version: 8, opset_import: ["" : 17]>
+  EXPECT_THAT(RolesIn(R"(<ir_version: 8, opset_import: ["" : 17]>
 agraph (int64[B,S] ids, int64[B,S] positions, float[B,P,8] past, float[S,T] mask)
   => (float[B,S,64] logits)
 <float[64,8] table, float[16,8] cosines, float[16,8] sines, float[8] n, float eps, float[8,8] w,
@@ -169,10 +172,7 @@ agraph (int64[B,S] ids, int64[B,S] positions, float[B,P,8] past, float[S,T] mask
   turned = Transpose<perm = [1, 0]>(table)
   [head] logits = MatMul(x2, turned)
 })"),
-      ElementsAre("embedding: look", "attn_q 0: q0", "attn_k 0: k0", "attn_v 0: v0", "attn_o 0: o0",
-                  "mlp_gate 0: gate0", "mlp_up 0: up0", "mlp_down 0: down0", "attn_q 1: q1",
-                  "attn_k 1: k1", "attn_v 1: v1", "attn_o 1: o1", "mlp_gate 1: gate1",
-                  "mlp_up 1: up1", "mlp_down 1: down1", "lm_head: head"));
+              AreOfTwoLayers());
 }
 
 // BERT: three tables, biases, normalization behind the sums, Gelu of standard operators, and a

@@ -14,6 +14,7 @@ namespace {
 
 using graph::Model;
 using graph::Node;
+using Attributes = std::vector<std::pair<std::string, graph::Attribute>>;
 
 constexpr const char* kDomain = "bitpress";
 
@@ -47,12 +48,21 @@ void AddFunction(Model& model, const std::string& name, int64_t block_size) {
   const std::map<std::string, int64_t> imports = model.OpsetImports();
   if (!imports.contains(kDomain)) model.SetOpsetImport(kDomain, 1);
   // A value without elements keeps its shape: a 0 in it is no copy of another dimension.
-  constexpr int64_t kFirstAllowZeroOpset = 14;
-  std::vector<std::pair<std::string, graph::Attribute>> allow_zero;
+  Attributes allow_zero;
   const auto standard = imports.find("");
-  if (standard != imports.end() && standard->second >= kFirstAllowZeroOpset) {
+  if (standard != imports.end() && standard->second >= graph::kFirstOpsetWithAllowZero) {
     allow_zero.emplace_back("allowzero", int64_t{1});
   }
+  const auto node = [](std::string op_type, std::vector<std::string> inputs, std::string output,
+                       Attributes attributes = {}) {
+    return graph::NodeSpec{.name = "",
+                           .op_type = std::move(op_type),
+                           .domain = "",
+                           .inputs = std::move(inputs),
+                           .outputs = {std::move(output)},
+                           .attributes = std::move(attributes)};
+  };
+  const Tensor matrix = HadamardTensor(static_cast<size_t>(block_size));
   model.SetFunction(
       {.domain = kDomain,
        .name = name,
@@ -60,44 +70,11 @@ void AddFunction(Model& model, const std::string& name, int64_t block_size) {
        .inputs = {"x"},
        .outputs = {"y"},
        .attributes = {},
-       .nodes = {
-           {.name = "",
-            .op_type = "Constant",
-            .domain = "",
-            .inputs = {},
-            .outputs = {"matrix"},
-            .attributes = {{"value", HadamardTensor(static_cast<size_t>(block_size))}}},
-           {.name = "",
-            .op_type = "Constant",
-            .domain = "",
-            .inputs = {},
-            .outputs = {"blocks_shape"},
-            .attributes = {{"value", ShapeTensor({-1, block_size})}}},
-           {.name = "",
-            .op_type = "Shape",
-            .domain = "",
-            .inputs = {"x"},
-            .outputs = {"shape"},
-            .attributes = {}},
-           {.name = "",
-            .op_type = "Reshape",
-            .domain = "",
-            .inputs = {"x", "blocks_shape"},
-            .outputs = {"blocks"},
-            .attributes = {}},
-           {.name = "",
-            .op_type = "MatMul",
-            .domain = "",
-            .inputs = {"blocks", "matrix"},
-            .outputs = {"turned"},
-            .attributes = {}},
-           {.name = "",
-            .op_type = "Reshape",
-            .domain = "",
-            .inputs = {"turned", "shape"},
-            .outputs = {"y"},
-            .attributes = allow_zero},
-       }});
+       .nodes = {node("Constant", {}, "matrix", {{"value", matrix}}),
+                 node("Constant", {}, "blocks_shape", {{"value", ShapeTensor({-1, block_size})}}),
+                 node("Shape", {"x"}, "shape"), node("Reshape", {"x", "blocks_shape"}, "blocks"),
+                 node("MatMul", {"blocks", "matrix"}, "turned"),
+                 node("Reshape", {"turned", "shape"}, "y", allow_zero)}});
 }
 
 // Turns the rows of a matrix [inputs, outputs], or the columns of [outputs, inputs].

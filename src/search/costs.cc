@@ -116,42 +116,34 @@ std::vector<LayerGroup> GroupLayers(const graph::Model& model, const Sensitivity
   const bool is_bound = bindings.qkv || bindings.gate_up;
   const ops::LayerRoles roles = is_bound ? ops::LayerRoles(model) : ops::LayerRoles();
   std::vector<LayerGroup> groups;
-  std::map<std::string, size_t> group_of;       // by weight
-  std::map<std::string, size_t> group_of_bond;  // by what binds layers
+  // Layers with a key in common are one group. A key is a weight, or what binds layers.
+  using Key = std::pair<bool, std::string>;
+  std::map<Key, size_t> group_of;
   for (size_t i = 0; i < sensitivity.layers.size(); ++i) {
     const LayerLoss& layer = sensitivity.layers[i];
     const graph::Node node = index.Find({layer.node, layer.op_type, 0});
-    const std::vector<std::string> weights = WeightsOf(model, node);
-    const auto shared = std::ranges::find_if(
-        weights, [&](const std::string& weight) { return group_of.contains(weight); });
+    std::vector<Key> keys;
+    for (const std::string& weight : WeightsOf(model, node)) keys.emplace_back(true, weight);
     const std::string bond = BondOf(roles.Of(node), bindings);
-    const auto bound = group_of_bond.find(bond);
-    const size_t group = shared != weights.end()        ? group_of.at(*shared)
-                         : bound != group_of_bond.end() ? bound->second
-                                                        : groups.size();
-    if (group == groups.size()) groups.emplace_back().float_bits = FloatBitsOf(model, node);
-    // A layer that shares a weight with one group may be bound to another, or share a second weight
-    // with it: then they are one.
-    std::set<size_t> others;
-    for (const std::string& weight : weights) {
-      if (const auto found = group_of.find(weight); found != group_of.end()) {
-        others.insert(found->second);
+    if (!bond.empty()) keys.emplace_back(false, bond);
+    std::set<size_t> known;
+    for (const Key& key : keys) {
+      if (const auto found = group_of.find(key); found != group_of.end()) {
+        known.insert(found->second);
       }
     }
-    if (bound != group_of_bond.end()) others.insert(bound->second);
-    others.erase(group);
-    for (const size_t other : others) {
-      Merge(groups[other], groups[group]);
-      for (auto* const map : {&group_of, &group_of_bond}) {
-        for (auto& [key, place] : *map) {
-          if (place == other) place = group;
-        }
-      }
+    const size_t group = known.empty() ? groups.size() : *known.begin();
+    if (known.empty()) groups.emplace_back().float_bits = FloatBitsOf(model, node);
+    known.erase(group);
+    for (const size_t other : known) Merge(groups[other], groups[group]);
+    for (auto& [key, place] : group_of) {
+      if (known.contains(place)) place = group;
     }
     groups[group].layers.push_back(i);
-    if (!bond.empty()) group_of_bond.emplace(bond, group);
-    for (const std::string& weight : weights) {
-      if (group_of.emplace(weight, group).second) groups[group].weights.push_back(weight);
+    for (const Key& key : keys) {
+      if (group_of.emplace(key, group).second && key.first) {
+        groups[group].weights.push_back(key.second);
+      }
     }
   }
   std::erase_if(groups, [](const LayerGroup& group) { return group.layers.empty(); });

@@ -18,7 +18,6 @@ using graph::Node;
 
 constexpr const char* kDomain = "bitpress";
 constexpr const char* kRowPrefix = "row_";
-constexpr int64_t kFirstAllowZeroOpset = 14;  // of Reshape
 
 // Returns the storage of a table of one row that lies as the rows of `weight`; nothing if these
 // share bytes or scales.
@@ -111,7 +110,7 @@ graph::FunctionSpec FunctionOf(const PackedStorage& row, const std::string& name
       "shape_of_rows", {{"axis", int64_t{0}}});
   // A dimension of 0 is none that is copied: there may be no indices.
   UnpackBody::Attributes allow_zero;
-  if (opset >= kFirstAllowZeroOpset) allow_zero.emplace_back("allowzero", int64_t{1});
+  if (opset >= graph::kFirstOpsetWithAllowZero) allow_zero.emplace_back("allowzero", int64_t{1});
   body.Add("Reshape", {"weight", shape}, "rows", allow_zero);
   return function;
 }

@@ -7,13 +7,12 @@ import onnx
 import pytest
 
 import decoder
+import models
 
 
 @pytest.fixture
 def float_path(tmp_path):
-    path = tmp_path / "decoder.onnx"
-    path.write_bytes(decoder.make().SerializeToString())
-    return path
+    return models.save(decoder.make(), tmp_path / "decoder.onnx")
 
 
 @pytest.fixture

@@ -123,7 +123,7 @@ def test_a_pass_can_be_left_out(float_path, tmp_path, bitpress):
 
 def test_a_decoder_keeps_its_roles(tmp_path, bitpress):
     source, plan = tmp_path / "decoder.onnx", tmp_path / "plan.json"
-    source.write_bytes(decoder.make().SerializeToString())
+    models.save(decoder.make(), source)
     bitpress.ok("plan", source, "--config", "MXFP4E2M1", "--set", "rotate=32", "--rule", "roles=attn_v layers=1: weights=mx9", "-o", plan)
     formats = {row["value"]: row.get("format") for row in json.loads(plan.read_text())["tensors"] if row["role"] == "weight"}
     assert [name for name, kind in formats.items() if kind == "mx9"] == ["l1.v.weight"]

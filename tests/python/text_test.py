@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import decoder
+import models
 import numpy as np
 import pytest
 from conftest import PACKAGE
@@ -17,9 +18,7 @@ WORDS = [f"w{i}" for i in range(decoder.VOCABULARY - 3)]
 
 @pytest.fixture
 def float_path(tmp_path):
-    path = tmp_path / "decoder.onnx"
-    path.write_bytes(decoder.make().SerializeToString())
-    return path
+    return models.save(decoder.make(), tmp_path / "decoder.onnx")
 
 
 @pytest.fixture
