@@ -53,10 +53,31 @@ std::string ListReasons(const plan::QuantPlan& plan) {
   return ListCounted("float", reasons);
 }
 
+// Lists the formats of the caches that attention may hold as integers, and why some stay float.
+std::string DescribeCaches(const plan::QuantPlan& plan) {
+  if (plan.caches.empty()) return "";
+  std::map<std::string, size_t> counts;
+  std::vector<std::string> reasons;
+  for (const plan::CachePlan& cache : plan.caches) {
+    if (!cache.is_quantized()) {
+      ++counts["float"];
+      reasons.push_back(cache.reason);
+      continue;
+    }
+    const bool is_per_axis = cache.granularity == plan::Granularity::kPerAxis;
+    ++counts[cache.format + (is_per_axis ? " with a scale for each head and channel" : "")];
+  }
+  std::vector<std::string> words;
+  for (const auto& [format, count] : counts) words.push_back(fmt::format("{} {}", count, format));
+  return fmt::format("  caches:      {}\n{}", fmt::join(words, ", "),
+                     ListCounted("float", reasons));
+}
+
 // Says which operators of the input quantized already, and whether nothing was left to quantize.
 std::string DescribeWhatWasQuantized(const tasks::QuantizeReport& report) {
-  const bool is_changed = std::ranges::any_of(
-      report.plan.tensors, [](const plan::TensorPlan& row) { return row.is_quantized(); });
+  const auto is_quantized = [](const auto& row) { return row.is_quantized(); };
+  const bool is_changed = std::ranges::any_of(report.plan.tensors, is_quantized) ||
+                          std::ranges::any_of(report.plan.caches, is_quantized);
   const std::string_view nothing = is_changed ? "" : "nothing was quantized: ";
   if (!report.already_quantized.empty()) {
     return fmt::format("  {}the model is already quantized: {}; {}\n", nothing,
@@ -313,6 +334,7 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
   text += fmt::format("  activations: {}\n", CountFormats(plan, plan::Role::kActivation));
   text += fmt::format("  weights:     {}\n", CountFormats(plan, plan::Role::kWeight));
   text += fmt::format("  biases:      {}\n", CountFormats(plan, plan::Role::kBias));
+  text += DescribeCaches(plan);
   text += ListReasons(plan);
   text += DescribeWhatWasQuantized(report);
   text += DescribeGrowth(report);

@@ -51,10 +51,13 @@ class Calibration {
         values_(values),
         collector_(options.hold_back_every > 0 ? 2 * values.size() : values.size(), num_threads_) {
     for (size_t id = 0; id < values.size(); ++id) {
+      const bool is_cache = options_.caches.contains(values[id]);
       const auto axis = options_.axes.find(values[id]);
-      if (axis == options_.axes.end()) continue;
-      collector_.statistics(id).set_axis(axis->second);
-      if (options_.hold_back_every > 0) held_back(id).set_axis(axis->second);
+      if (!is_cache && axis == options_.axes.end()) continue;
+      const int64_t slices = is_cache ? -1 : axis->second;
+      const std::optional<int64_t> heads = is_cache ? std::optional<int64_t>(1) : std::nullopt;
+      collector_.statistics(id).set_axis(slices, heads);
+      if (options_.hold_back_every > 0) held_back(id).set_axis(slices, heads);
     }
   }
 

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,6 +30,9 @@ struct CalibrateOptions {
   uint64_t most_piece_bytes = kMostPieceBytes;
   // Values that get statistics of each slice across this axis too, for example of each channel.
   std::map<std::string, int64_t> axes = {};
+  // Key-value caches [samples, heads, positions, channels] that get statistics and histograms of
+  // each head's channels.
+  std::set<std::string> caches = {};
   // The statistics of every sample of this number are also kept apart, to see whether the others
   // stand for them (held_back.h). 0: of none.
   size_t hold_back_every = 0;

@@ -92,23 +92,59 @@ ExponentStatistics ReadExponent(ByteReader& in, uint64_t& num_elements) {
   return exponent;
 }
 
+// Writes the first bin in use, their number, and their counts.
+void WriteMagnitudes(ByteWriter& out, const SliceStatistics& slice) {
+  const auto is_used = [](uint64_t count) { return count > 0; };
+  const auto begin = std::ranges::find_if(slice.magnitudes, is_used);
+  auto end = slice.magnitudes.end();
+  while (end != begin && !is_used(end[-1])) --end;
+  out.Compact(static_cast<uint64_t>(begin - slice.magnitudes.begin()));
+  out.Compact(static_cast<uint64_t>(end - begin));
+  for (auto at = begin; at != end; ++at) out.Compact(*at);
+}
+
+void ReadMagnitudes(ByteReader& in, SliceStatistics& slice) {
+  const uint64_t first = in.Compact();
+  const uint64_t count = in.Compact();
+  if (first > kSliceBins || count > kSliceBins - first) FailDamaged("a slice has too many bins");
+  slice.magnitudes.resize(kSliceBins);
+  uint64_t sum = 0;
+  for (uint64_t i = first; i < first + count; ++i) {
+    slice.magnitudes[i] = in.Compact();
+    AddCount(sum, slice.magnitudes[i]);
+  }
+  if (sum != slice.num_finite) FailDamaged("the bins of a slice do not add up");
+}
+
+// The words for the slices of a tensor in a file.
+enum SlicesWord : uint8_t { kNoSlices = 0, kSlices = 1, kSlicesOfTwoAxes = 2 };
+
+SlicesWord WordOf(const std::optional<AxisStatistics>& axis) {
+  if (!axis) return kNoSlices;
+  return axis->outer_axis ? kSlicesOfTwoAxes : kSlices;
+}
+
 void WriteAxis(ByteWriter& out, const AxisStatistics& axis) {
   out.Number(axis.axis);
+  if (axis.outer_axis) out.Number(*axis.outer_axis);
   out.Compact(axis.slices.size());
   for (const SliceStatistics& slice : axis.slices) {
     out.Number(slice.num_finite);
     WriteExtremes(out, slice.extremes);
     out.Sum(slice.sum);
     out.Sum(slice.sum_of_squares);
+    if (axis.outer_axis) WriteMagnitudes(out, slice);
   }
 }
 
 // Reads the slices of a tensor with `num_finite` elements between `tensor`'s extremes. There may be
 // no slices: of a tensor that never had the axis.
-AxisStatistics ReadAxis(ByteReader& in, uint64_t num_finite, const Extremes& tensor) {
+AxisStatistics ReadAxis(ByteReader& in, bool has_outer_axis, uint64_t num_finite,
+                        const Extremes& tensor) {
   AxisStatistics axis;
   uint64_t in_slices = 0;
   axis.axis = in.Number<int64_t>();
+  if (has_outer_axis) axis.outer_axis = in.Number<int64_t>();
   axis.slices.resize(in.Count(kSliceBytes));
   for (SliceStatistics& slice : axis.slices) {
     slice.num_finite = in.Number<uint64_t>();
@@ -122,6 +158,7 @@ AxisStatistics ReadAxis(ByteReader& in, uint64_t num_finite, const Extremes& ten
     CheckMean(slice.sum, slice.num_finite, own.min, own.max);
     const double largest = slice.AbsMax();
     CheckMean(slice.sum_of_squares, slice.num_finite, 0, largest * largest);
+    if (has_outer_axis) ReadMagnitudes(in, slice);
   }
   return axis;
 }
@@ -142,7 +179,7 @@ class StatisticsFile {
     out.Sum(tensor.sum_of_maxima_);
     out.Compact(tensor.exponents_.size());
     for (const auto& [key, exponent] : tensor.exponents_) WriteExponent(out, key, exponent);
-    out.Number(static_cast<uint8_t>(tensor.axis_ ? 1 : 0));
+    out.Number(static_cast<uint8_t>(WordOf(tensor.axis_)));
     if (tensor.axis_) WriteAxis(out, *tensor.axis_);
   }
 
@@ -161,9 +198,11 @@ class StatisticsFile {
     CheckSamples(tensor);
     ReadExponents(in, tensor);
     CheckExtremes(tensor);
-    const auto has_axis = in.Number<uint8_t>();
-    if (has_axis > 1) FailDamaged("a tensor has no sign whether it has slices");
-    if (has_axis == 1) tensor.axis_ = ReadAxis(in, tensor.num_finite_, tensor.extremes_);
+    const auto word = in.Number<uint8_t>();
+    if (word > kSlicesOfTwoAxes) FailDamaged("a tensor has no sign whether it has slices");
+    if (word != kNoSlices) {
+      tensor.axis_ = ReadAxis(in, word == kSlicesOfTwoAxes, tensor.num_finite_, tensor.extremes_);
+    }
     return tensor;
   }
 

@@ -85,6 +85,17 @@ ErrorEstimator::ErrorEstimator(const TensorStatistics& statistics)
   }
 }
 
+ErrorEstimator::ErrorEstimator(const SliceStatistics& slice)
+    : num_elements_(static_cast<double>(slice.num_finite)) {
+  BITPRESS_DCHECK(slice.num_finite > 0 && slice.magnitudes.size() == kSliceBins);
+  const double largest = slice.AbsMax();
+  for (size_t i = 0; i < kSliceBins; ++i) {
+    const bool is_last = i + 1 == kSliceBins;
+    const double upper = is_last ? largest : std::min(LowerEdgeOf(i + 1), largest);
+    if (slice.magnitudes[i] > 0) positive_.Add({LowerEdgeOf(i), upper, slice.magnitudes[i]});
+  }
+}
+
 template <typename Power>
 double ErrorEstimator::Mean(const formats::QParams& params, const formats::CodeRange& codes) const {
   BITPRESS_DCHECK(formats::IsPositiveFinite(params.scale));

@@ -21,6 +21,9 @@ class ErrorEstimator {
  public:
   // Takes the distribution of the finite elements. REQUIRES: !statistics.is_empty().
   explicit ErrorEstimator(const TensorStatistics& statistics);
+  // Takes the magnitudes of a slice, so that errors are those of symmetric codes. REQUIRES: it has
+  // elements and a histogram.
+  explicit ErrorEstimator(const SliceStatistics& slice);
 
   // Return the mean of (x - x_hat)^2 and of |x - x_hat| over the elements, if codes saturate at the
   // ends of `codes`. REQUIRES: scale is positive and finite, the zero point is one of the codes.

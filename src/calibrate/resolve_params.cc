@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "calibrate/expected_error.h"
 #include "calibrate/range_methods.h"
+#include "calibrate/resolve_caches.h"
 #include "formats/reference.h"
 #include "ops/compute_ops.h"
 #include "ops/integer_kernels.h"
@@ -40,6 +41,8 @@ bool NeedsFloatScale(const TensorPlan& row) {
   return row.role == plan::Role::kActivation && row.scaled && !row.scaled->scale;
 }
 
+}  // namespace
+
 const TensorStatistics& StatisticsOf(const CalibrationTable& table, const std::string& value) {
   const auto found = table.tensors.find(value);
   if (found == table.tensors.end()) {
@@ -51,8 +54,6 @@ const TensorStatistics& StatisticsOf(const CalibrationTable& table, const std::s
   return found->second;
 }
 
-}  // namespace
-
 std::vector<std::string> ValuesToCalibrate(const plan::QuantPlan& plan) {
   std::vector<std::string> values;
   std::set<std::string> seen;
@@ -61,6 +62,9 @@ std::vector<std::string> ValuesToCalibrate(const plan::QuantPlan& plan) {
     const bool is_asked =
         (IsIntegerActivation(*row) && !row->integer->params) || NeedsFloatScale(*row);
     if (is_asked && seen.insert(row->value).second) values.push_back(row->value);
+  }
+  for (const std::string& cache : CachesToCalibrate(plan)) {
+    if (seen.insert(cache).second) values.push_back(cache);
   }
   return values;
 }

@@ -43,6 +43,10 @@ plan::ChannelCodesTable ResolveChannels(const plan::QuantPlan& plan, const graph
                                         const CalibrationTable& table,
                                         const plan::ScaleTable& scales);
 
+// Returns a value's statistics. Throws Error(kInvalidArgument) naming a value that the table does
+// not have, and saying how to get it.
+const TensorStatistics& StatisticsOf(const CalibrationTable& table, const std::string& value);
+
 // Returns the scales of the plan's integer activations. Values that share a scale are one
 // distribution in each format. If one of them has nothing to choose a range from, all of them stay
 // float. Throws Error(kInvalidArgument) naming a value that the table does not have, and saying how

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "calibrate/resolve_caches.h"
 #include "calibrate/resolve_params.h"
 #include "weights/unsigned_weights.h"
 
@@ -18,6 +19,7 @@ plan::ResolvedPlan ResolvePlan(plan::QuantPlan plan, const graph::Model& model,
   for (auto& left : ResolveFloatScales(resolved.plan, table)) {
     resolved.left_float.push_back(std::move(left));
   }
+  ResolveCaches(resolved.plan, table);
   if (guard != nullptr) GuardActivations(resolved, model, table, *guard);
   resolved.channels = ResolveChannels(resolved.plan, model, table, resolved.scales);
   weights::ChooseUnsignedWeights(resolved, model, pool);

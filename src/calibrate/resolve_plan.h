@@ -11,11 +11,11 @@
 
 namespace bitpress::calibrate {
 
-// Chooses the scales of activations, those that the guard leaves float, the codes of their
-// channels, and the weights that become uint8. Rows without usable statistics become float rows,
-// and say why. `model` is the float model that the plan is of. Without `guard` nothing is guarded,
-// whatever the configuration says. Throws Error(kInvalidArgument) naming a value that `table`
-// lacks.
+// Chooses the scales of activations and caches, those that the guard leaves float, the codes of
+// their channels, and the weights that become uint8. Rows without usable statistics become float
+// rows, and say why. `model` is the float model that the plan is of. Without `guard` nothing is
+// guarded, whatever the configuration says. Throws Error(kInvalidArgument) naming a value that
+// `table` lacks.
 plan::ResolvedPlan ResolvePlan(plan::QuantPlan plan, const graph::Model& model,
                                const CalibrationTable& table, ThreadPool& pool,
                                const GuardOptions* guard = nullptr);

@@ -1,6 +1,7 @@
 #include "calibrate/slice_sums.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "base/check.h"
 #include "formats/float_bits.h"
@@ -72,7 +73,7 @@ class Accumulator {
 }  // namespace
 
 void AddSliceRange(std::span<const float> values, size_t num_slices, size_t inner, size_t begin,
-                   size_t end, std::vector<SliceStatistics>& slices) {
+                   size_t end, std::span<SliceStatistics> slices) {
   const size_t row = num_slices * inner;
   BITPRESS_DCHECK(begin <= end && end <= num_slices && num_slices <= slices.size());
   BITPRESS_DCHECK(row == 0 ? values.empty() : values.size() % row == 0);
@@ -80,8 +81,10 @@ void AddSliceRange(std::span<const float> values, size_t num_slices, size_t inne
   for (size_t first = 0; row > 0 && first < values.size(); first += row) {
     for (size_t slice = begin; slice < end; ++slice) {
       Accumulator& accumulator = accumulators[slice - begin];
+      std::vector<uint64_t>& magnitudes = slices[slice].magnitudes;
       for (const float x : values.subspan(first + slice * inner, inner)) {
         accumulator.Add(x, slices[slice]);
+        if (!magnitudes.empty() && formats::IsFinite(x)) ++magnitudes[MagnitudeBinOf(x)];
       }
     }
   }

@@ -6,16 +6,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "calibrate/statistics.h"
 
 namespace bitpress::calibrate {
 
-// Adds the slices `begin` to `end - 1` of a tensor [outer, num_slices, inner] to `slices`. NaN and
-// infinities are left out. Different ranges may be added at the same time. REQUIRES: begin <= end
+// Adds the slices `begin` to `end - 1` of a tensor [outer, num_slices, inner] to `slices`, to their
+// histograms too if they have some. NaN and infinities are left out. Different ranges may be added
+// at the same time. REQUIRES: begin <= end
 // <= num_slices <= slices.size(), whole rows of slices.
 void AddSliceRange(std::span<const float> values, size_t num_slices, size_t inner, size_t begin,
-                   size_t end, std::vector<SliceStatistics>& slices);
+                   size_t end, std::span<SliceStatistics> slices);
 
 }  // namespace bitpress::calibrate

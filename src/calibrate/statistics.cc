@@ -13,6 +13,11 @@
 namespace bitpress::calibrate {
 namespace {
 
+// The key of a magnitude is its exponent and the three bits behind it.
+constexpr int kKeyShift = formats::kFloatMantissaBits - 3;
+// The first bin ends above 2^-24, the last one begins below 2^8.
+constexpr size_t kFirstKey = (127 - 24) * 8;
+
 using formats::FloatBits;
 
 static_assert(kBinBits == kernels::kObservedBits);
@@ -45,6 +50,16 @@ float PlainZero(float x) { return (FloatBits(x) << 1) == 0 ? 0.0f : x; }
 void Extremes::Add(const Extremes& other) {
   min = std::min(min, other.min);
   max = std::max(max, other.max);
+}
+
+size_t MagnitudeBinOf(float x) {
+  const size_t key = (formats::FloatBits(x) & 0x7FFFFFFFu) >> kKeyShift;
+  return std::clamp(key, kFirstKey, kFirstKey + kSliceBins - 1) - kFirstKey;
+}
+
+double LowerEdgeOf(size_t magnitude_bin) {
+  if (magnitude_bin == 0) return 0;
+  return formats::FloatFromBits(static_cast<uint32_t>(kFirstKey + magnitude_bin) << kKeyShift);
 }
 
 float SliceStatistics::AbsMax() const {
@@ -108,29 +123,46 @@ void TensorStatistics::AddSlices(std::span<const float> values, std::span<const 
   BITPRESS_DCHECK(axis_.has_value());
   BITPRESS_DCHECK(values.size() == static_cast<size_t>(NumElements(dims)));
   const auto rank = static_cast<int64_t>(dims.size());
-  const int64_t axis = axis_->axis < 0 ? axis_->axis + rank : axis_->axis;
-  if (axis < 0 || axis >= rank || values.empty()) return;
-  const auto length = static_cast<size_t>(dims[static_cast<size_t>(axis)]);
-  size_t inner = 1;
-  for (auto i = static_cast<size_t>(axis) + 1; i < dims.size(); ++i) {
-    inner *= static_cast<size_t>(dims[i]);
+  const auto from_start = [&](int64_t axis) { return axis < 0 ? axis + rank : axis; };
+  const int64_t axis = from_start(axis_->axis);
+  const int64_t outer_axis = axis_->outer_axis ? from_start(*axis_->outer_axis) : -1;
+  if (axis < 0 || axis >= rank || outer_axis >= axis || values.empty()) return;
+  if (axis_->outer_axis && outer_axis < 0) return;
+  const auto size_between = [&](int64_t begin, int64_t end) {
+    size_t size = 1;
+    for (int64_t i = begin; i < end; ++i) size *= static_cast<size_t>(dims[static_cast<size_t>(i)]);
+    return size;
+  };
+  const size_t length = size_between(axis, axis + 1);
+  const size_t inner = size_between(axis + 1, rank);
+  // Without an outer axis, the whole tensor is one part [outer, length, inner].
+  const size_t num_parts = outer_axis < 0 ? 1 : size_between(outer_axis, outer_axis + 1);
+  const size_t part_size = outer_axis < 0 ? values.size() : size_between(outer_axis + 1, rank);
+  std::vector<SliceStatistics>& slices = axis_->slices;
+  if (slices.size() < num_parts * length) slices.resize(num_parts * length);
+  if (outer_axis >= 0) {
+    for (SliceStatistics& slice : slices) slice.magnitudes.resize(kSliceBins);
   }
-  if (axis_->slices.size() < length) axis_->slices.resize(length);
   // The least elements that are worth a thread's start.
   constexpr size_t kLeastElementsPerTask = size_t{1} << 14;
   const size_t num_tasks = run ? std::clamp<size_t>(values.size() / kLeastElementsPerTask, 1,
                                                     std::min<size_t>(length, 64))
                                : 1;
   const auto add = [&](size_t task) {
-    AddSliceRange(values, length, inner, task * length / num_tasks, (task + 1) * length / num_tasks,
-                  axis_->slices);
+    for (size_t first = 0; first < values.size(); first += part_size) {
+      const size_t part = first / part_size % num_parts;
+      AddSliceRange(values.subspan(first, part_size), length, inner, task * length / num_tasks,
+                    (task + 1) * length / num_tasks,
+                    std::span(slices).subspan(part * length, length));
+    }
   };
   if (num_tasks == 1) return add(0);
   run(num_tasks, add);
 }
 
 void TensorStatistics::Merge(const TensorStatistics& other) {
-  if (axis_ && other.axis_ && axis_->axis != other.axis_->axis) {
+  if (axis_ && other.axis_ &&
+      (axis_->axis != other.axis_->axis || axis_->outer_axis != other.axis_->outer_axis)) {
     Fail(ErrorCode::kInvalidArgument, "one has statistics across axis {}, the other across axis {}",
          axis_->axis, other.axis_->axis);
   }
@@ -154,7 +186,7 @@ void TensorStatistics::Merge(const TensorStatistics& other) {
   sum_of_minima_.Add(other.sum_of_minima_);
   sum_of_maxima_.Add(other.sum_of_maxima_);
   if (!other.axis_) return;
-  if (!axis_) axis_ = AxisStatistics{other.axis_->axis, {}};
+  if (!axis_) axis_ = AxisStatistics{other.axis_->axis, other.axis_->outer_axis, {}};
   if (axis_->slices.size() < other.axis_->slices.size()) {
     axis_->slices.resize(other.axis_->slices.size());
   }
@@ -165,6 +197,8 @@ void TensorStatistics::Merge(const TensorStatistics& other) {
     to.extremes.Add(from.extremes);
     to.sum.Add(from.sum);
     to.sum_of_squares.Add(from.sum_of_squares);
+    to.magnitudes.resize(std::max(to.magnitudes.size(), from.magnitudes.size()));
+    for (size_t k = 0; k < from.magnitudes.size(); ++k) to.magnitudes[k] += from.magnitudes[k];
   }
 }
 

@@ -65,20 +65,33 @@ struct Extremes {
   bool operator==(const Extremes&) const = default;
 };
 
+// The bins of a slice's magnitudes split each power of two into 8 equal parts. The first one begins
+// at 0, the last one has no end.
+inline constexpr size_t kSliceBins = 256;
+// Returns the bin of a finite element.
+size_t MagnitudeBinOf(float x);
+// Returns the lower edge of a bin. It is that of kSliceBins, too: twice the largest edge or more.
+double LowerEdgeOf(size_t magnitude_bin);
+
 // The finite elements of one slice across an axis, for example of one channel.
 struct SliceStatistics {
   uint64_t num_finite = 0;
   Extremes extremes;
   ExactSum sum;
   ExactSum sum_of_squares;
+  // The counts of magnitudes in kSliceBins bins (MagnitudeBinOf); empty if nobody asked for them.
+  std::vector<uint64_t> magnitudes = {};
 
   float AbsMax() const;  // 0 if there was no element
   bool operator==(const SliceStatistics&) const = default;
 };
 
-// The statistics of each slice across one axis.
+// The statistics of each slice across one axis, or across two.
 struct AxisStatistics {
-  int64_t axis = 0;                     // the axis, >= 0 or counted from the end
+  int64_t axis = 0;  // the axis, >= 0 or counted from the end
+  // An axis before it that tells slices apart, too: there is a slice for each index of both, those
+  // of `axis` run faster. They have histograms then.
+  std::optional<int64_t> outer_axis = {};
   std::vector<SliceStatistics> slices;  // one slice for each index of the longest axis that came
 
   bool operator==(const AxisStatistics&) const = default;
@@ -150,9 +163,9 @@ class TensorStatistics {
   // --- Slices across an axis, if set_axis asked for them ---
   const std::optional<AxisStatistics>& axis_statistics() const { return axis_; }
   // Asks for slices across an axis. REQUIRES: nothing was counted yet.
-  void set_axis(int64_t axis) {
+  void set_axis(int64_t axis, std::optional<int64_t> outer_axis = {}) {
     BITPRESS_DCHECK(num_elements() == 0);
-    axis_ = AxisStatistics{axis, {}};
+    axis_ = AxisStatistics{axis, outer_axis, {}};
   }
 
   bool operator==(const TensorStatistics&) const = default;

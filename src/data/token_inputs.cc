@@ -33,7 +33,10 @@ std::optional<TokenInputKind> KindOf(const std::string& name, const graph::Value
   }
   const bool is_float = info.type == DataType::kFloat || info.type == DataType::kFloat16 ||
                         info.type == DataType::kBFloat16;
-  if (name.starts_with("past") && is_float && info.shape.size() >= 3) return TokenInputKind::kCache;
+  const bool is_codes = info.type == DataType::kInt8 || info.type == DataType::kUInt8;
+  if (name.starts_with("past") && (is_float || is_codes) && info.shape.size() >= 3) {
+    return TokenInputKind::kCache;
+  }
   return std::nullopt;
 }
 

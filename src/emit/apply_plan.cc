@@ -10,6 +10,7 @@
 #include "emit/dequantize_in_bodies.h"
 #include "emit/insert_quantizers.h"
 #include "emit/look_up_rows.h"
+#include "emit/quantize_caches.h"
 #include "emit/quantize_dynamically.h"
 #include "emit/use_product_operators.h"
 #include "ops/quantizer_nodes.h"
@@ -146,6 +147,14 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
                          [&](const graph::Model& result) {
                            return ReadsQuantizedActivations(result, rest);
                          }});
+  const bool has_caches = std::ranges::any_of(
+      plan.caches, [](const plan::CachePlan& cache) { return cache.is_quantized(); });
+  // A simulated model has the interface of the float model, whose samples it runs.
+  if (has_caches && options.storage != Storage::kSimulated) {
+    passes.Run(model, {.name = "quantize-caches", .run = [&](graph::Model& changed) {
+                         return QuantizeCaches(changed, plan);
+                       }});
+  }
   if (model.AllNodes().size() > model.Nodes().size()) {
     passes.Run(model, {.name = "dequantize-in-bodies", .run = DequantizeInBodies});
   }

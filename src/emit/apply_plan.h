@@ -62,10 +62,11 @@ struct TransformReport {
 };
 
 // The passes of ApplyPlan, in their order.
-inline constexpr std::array<std::string_view, 11> kEmitPasses = {
+inline constexpr std::array<std::string_view, 12> kEmitPasses = {
     "raise-opset",
     "quantize-weights",
     "insert-quantizers",
+    "quantize-caches",       // if the plan has caches of integers, but for Storage::kSimulated
     "dequantize-in-bodies",  // if the model has bodies
     "quantize-dynamically",  // if the plan has dynamic rows
     "use-native-operators",  // Target::kOnnxRuntime

@@ -269,14 +269,14 @@ class Evaluation {
     for (size_t i = 0; i < outputs.size(); ++i) {
       const Output& found = outputs[i];
       const Output& reference = wanted[match_[i]];
+      // Outputs that are whole numbers, such as classes, indices and codes, have no distance.
+      if (found.values.empty() || reference.values.empty()) continue;
       if (found.dims != reference.dims) {
         Fail(ErrorCode::kInvalidArgument,
              "output '{}' has the shape [{}], the reference's [{}]: they cannot be compared",
              model_.outputs()[i].name, fmt::join(found.dims, ", "),
              fmt::join(reference.dims, ", "));
       }
-      // Outputs that are whole numbers, such as classes and indices, have no distance.
-      if (found.values.empty() || reference.values.empty()) continue;
       const bool per_sample = found.IsPerSample(size);
       const size_t num_rows = per_sample ? size : 1;
       for (size_t row = 0; row < (per_sample ? num_samples : 1); ++row) {

@@ -8,6 +8,25 @@
 #include "graph/tensor_proto.h"
 
 namespace bitpress::graph {
+namespace {
+
+void WriteType(const ValueInfo& info, onnx::TypeProto_Tensor& type) {
+  type.set_elem_type(static_cast<int32_t>(info.type));
+  type.clear_shape();
+  if (!info.has_shape) return;
+  auto& shape = *type.mutable_shape();
+  for (const Dimension& dim : info.shape) {
+    auto& entry = *shape.add_dim();
+    if (dim.value >= 0) {
+      entry.set_dim_value(dim.value);
+    } else if (!dim.symbol.empty()) {
+      entry.set_dim_param(dim.symbol);
+    }
+  }
+}
+
+}  // namespace
+
 ValueInfo ToValueInfo(const onnx::TypeProto& type) {
   ValueInfo info;
   if (!type.has_tensor_type()) return info;
@@ -187,20 +206,19 @@ ValueInfo Model::InfoOf(std::string_view value) const {
 }
 
 void Model::SetInfo(const std::string& value, const ValueInfo& info) {
-  auto& type = *impl_->ListedInfo(value).mutable_type()->mutable_tensor_type();
-  type.set_elem_type(static_cast<int32_t>(info.type));
-  type.clear_shape();
-  if (info.has_shape) {
-    auto& shape = *type.mutable_shape();
-    for (const Dimension& dim : info.shape) {
-      auto& entry = *shape.add_dim();
-      if (dim.value >= 0) {
-        entry.set_dim_value(dim.value);
-      } else if (!dim.symbol.empty()) {
-        entry.set_dim_param(dim.symbol);
-      }
-    }
+  WriteType(info, *impl_->ListedInfo(value).mutable_type()->mutable_tensor_type());
+}
+
+void Model::SetInterfaceInfo(const std::string& value, const ValueInfo& info) {
+  const auto is_named = [&](const auto& entry) { return entry.name() == value; };
+  auto& inputs = *impl_->mutable_graph().mutable_input();
+  auto& outputs = *impl_->mutable_graph().mutable_output();
+  auto stated = std::ranges::find_if(inputs, is_named);
+  if (stated == inputs.end()) stated = std::ranges::find_if(outputs, is_named);
+  if (stated == outputs.end()) {
+    Fail(ErrorCode::kInvalidArgument, "'{}' is neither an input nor an output of the model", value);
   }
+  WriteType(info, *stated->mutable_type()->mutable_tensor_type());
 }
 
 std::vector<std::string> Model::InitializerNames() const {

@@ -311,6 +311,9 @@ class Model {
 
   // Describes the output of a node that inference cannot see through.
   void SetInfo(const std::string& value, const ValueInfo& info);
+  // Gives an input or output of the graph another type and shape. The caller sees to it that its
+  // readers take that, or its producer gives it. Throws Error(kInvalidArgument) if it is neither.
+  void SetInterfaceInfo(const std::string& value, const ValueInfo& info);
   // Brings the model to a newer version of the standard operator set, by ONNX's converter. Returns
   // false, and leaves the model as it was, if the version is older, or the model has functions or
   // operators without an adapter. Node handles become invalid.

@@ -11,6 +11,7 @@
 #include "ops/quantizer_nodes.h"
 #include "plan/dynamic_rows.h"
 #include "plan/pair_safety.h"
+#include "plan/plan_caches.h"
 #include "plan/plan_rows.h"
 #include "plan/qdq_values.h"
 
@@ -49,6 +50,9 @@ class Planner {
 
   QuantPlan Run() {
     rules_.General();  // throws if the operator set lacks a format, even if nothing uses that
+    PlannedCaches caches = PlanCaches(plan_.config, model_, rules_, rows_, nodes_);
+    plan_.caches = std::move(caches.caches);
+    appended_ = std::move(caches.appended);
     if (placement_ == Placement::kQdq) PlanQdqValues();
     for (const Node& node : model_.AllNodes()) {
       if (ops::IsQuantizer(node)) continue;
@@ -104,6 +108,9 @@ class Planner {
 
   void PlanInput(const Node& node, size_t input) {
     const std::string& value = node.input(input);
+    if (const auto found = appended_.find({nodes_.KeyOf(node), input}); found != appended_.end()) {
+      return Add(found->second, node, input);
+    }
     if (std::optional<TensorPlan> row = DynamicRow(model_, rules_, rows_, node, input)) {
       return Add(std::move(*row), node, input);
     }
@@ -243,6 +250,8 @@ class Planner {
   RowMaker rows_;
   Placement placement_;
   std::set<std::string> qdq_values_;
+  // The rows of what enters caches, by the key of the node and its input.
+  std::map<std::pair<std::string, size_t>, TensorPlan> appended_;
   std::set<std::string> integer_values_;  // the values that become integers
   QuantPlan plan_;
   std::map<std::string, std::vector<size_t>> rows_of_value_;

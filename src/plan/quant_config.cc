@@ -153,6 +153,10 @@ QuantConfig ConfigByName(std::string_view name) {
       return config;
     }
   }
+  if (ToLower(trimmed) == "none") {
+    config.name = "none";
+    return config;
+  }
   // FindFormat has more precise errors for a spelling with parameters.
   const bool has_parameters = trimmed.find('(') != std::string_view::npos;
   for (const FormatSpec& spec : formats::AllFormats()) known.push_back(spec.name);
@@ -162,7 +166,7 @@ QuantConfig ConfigByName(std::string_view name) {
   }
   if (!is_format) {
     Fail(ErrorCode::kInvalidArgument,
-         "there is no configuration '{}'{}; it is one of {} or the name of a format", name,
+         "there is no configuration '{}'{}; it is one of {}, none or the name of a format", name,
          DidYouMean(trimmed, known), Join({known.data(), std::size(kPresets)}, ", "));
   }
   config.name = config.activations = config.weights =

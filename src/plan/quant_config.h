@@ -68,6 +68,11 @@ struct QuantConfig {
   // The format of tables that Gather looks rows up in, such as embeddings of words. They stay float
   // unless asked: few of their rows are read, so that their format is about bytes only.
   std::string embeddings = "none";
+  // The format of the key-value caches of decoders: integers that attention holds, or another
+  // format that rounds what enters a cache of floats.
+  std::string kv_cache = "none";
+  Granularity kv_cache_granularity = Granularity::kPerAxis;
+  RangeMethod kv_cache_range{.kind = RangeMethod::Kind::kMse};
   Placement placement = Placement::kDefault;
   // The choice of a block's shared exponent; nothing: DefaultScaleChoice.
   std::optional<formats::ScaleChoice> activation_scale;
@@ -141,8 +146,8 @@ struct Preset {
 std::span<const Preset> AllPresets();
 
 // Returns the preset called `name` (in any case), or the configuration with weights and activations
-// in the format called `name`. The suffix _ADAQUANT or _ADAROUND adds fine-tuning. Throws
-// Error(kInvalidArgument) with the nearest name.
+// in the format called `name`, or that with everything float ("none"). The suffix _ADAQUANT or
+// _ADAROUND adds fine-tuning. Throws Error(kInvalidArgument) with the nearest name.
 QuantConfig ConfigByName(std::string_view name);
 
 // A field of QuantConfig as text.

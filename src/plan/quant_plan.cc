@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "ops/quantizer_nodes.h"
+#include "plan/plan_caches.h"
 
 namespace bitpress::plan {
 namespace {
@@ -198,6 +199,10 @@ void CheckFits(const QuantPlan& plan, const graph::Model& model) {
         }
       }
     });
+  }
+  for (size_t i = 0; i < plan.caches.size(); ++i) {
+    WithContext(fmt::format("plan, caches[{}] ('{}')", i, plan.caches[i].value),
+                [&] { CheckCacheFits(plan.caches[i], nodes, model); });
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "formats/format_spec.h"
 #include "graph/model.h"
+#include "plan/cache_plan.h"
 #include "plan/integer_treatment.h"
 #include "plan/quant_config.h"
 
@@ -105,6 +106,7 @@ struct QuantPlan {
   OperatorSet operators = OperatorSet::kBitpress;
   Rewrites rewrites;                // of the model that the rows are about
   std::vector<TensorPlan> tensors;  // in graph order
+  std::vector<CachePlan> caches;    // of decoders, in graph order
 
   bool operator==(const QuantPlan&) const = default;
 };

@@ -78,6 +78,58 @@ ordered_json RowToJson(const TensorPlan& row) {
   return object;
 }
 
+ordered_json CacheToJson(const CachePlan& cache) {
+  ordered_json object = {{"value", cache.value},
+                         {"past", cache.past},
+                         {"node", cache.node},
+                         {"op_type", cache.op_type},
+                         {"format", cache.format}};
+  if (cache.is_quantized()) {
+    object["granularity"] = GranularityName(cache.granularity);
+    object["range"] = RangeMethodName(cache.range);
+    if (!cache.scales.empty()) object["scales"] = cache.scales;
+  } else {
+    object["reason"] = cache.reason;
+  }
+  return object;
+}
+
+// The value of a setting in a field of a row, which its parser checks.
+void ReadCacheSetting(ObjectReader& reader, const char* field, QuantConfig& config) {
+  if (reader.Has(field)) {
+    ApplySetting(config, fmt::format("kv_cache_{}", field), reader.String(field));
+  }
+}
+
+CachePlan CacheFromJson(const json& object, size_t index) {
+  ObjectReader reader(object, fmt::format("caches[{}]", index));
+  CachePlan cache{.node = reader.String("node"),
+                  .op_type = reader.String("op_type"),
+                  .past = reader.String("past"),
+                  .value = reader.String("value"),
+                  .format = ToLower(Trim(reader.String("format")))};
+  return WithContext(fmt::format("caches[{}] ('{}')", index, cache.value), [&] {
+    if (cache.is_quantized()) {
+      cache.format = formats::FindFormat(cache.format).name;
+      QuantConfig config;
+      ReadCacheSetting(reader, "granularity", config);
+      ReadCacheSetting(reader, "range", config);
+      cache.granularity = config.kv_cache_granularity;
+      cache.range = config.kv_cache_range;
+      if (reader.Has("scales")) {
+        for (const json& scale : reader.Array("scales")) {
+          if (!scale.is_number()) Fail(ErrorCode::kInvalidArgument, "'scales' are numbers");
+          cache.scales.push_back(scale.get<float>());
+        }
+      }
+    } else {
+      cache.reason = reader.Has("reason") ? reader.String("reason") : "set in the plan";
+    }
+    reader.Finish();
+    return cache;
+  });
+}
+
 TensorUse UseFromJson(const json& object, const std::string& where) {
   ObjectReader reader(object, where);
   TensorUse use{reader.String("node"), reader.String("op_type"), reader.Int("input")};
@@ -272,6 +324,13 @@ std::string ToJson(const QuantPlan& plan) {
     if (plan.rewrites.rotation > 0) {
       text += fmt::format("  \"rotate\": {},\n", plan.rewrites.rotation);
     }
+    if (!plan.caches.empty()) {
+      text += "  \"caches\": [";
+      for (size_t i = 0; i < plan.caches.size(); ++i) {
+        text += fmt::format("{}\n    {}", i == 0 ? "" : ",", CacheToJson(plan.caches[i]).dump());
+      }
+      text += "\n  ],\n";
+    }
     text += "  \"tensors\": [";
     for (size_t i = 0; i < plan.tensors.size(); ++i) {
       text += fmt::format("{}\n    {}", i == 0 ? "" : ",", RowToJson(plan.tensors[i]).dump());
@@ -314,6 +373,11 @@ QuantPlan FromJson(std::string_view text) {
     QuantConfig config;
     ApplySetting(config, "rotate", std::to_string(reader.Int("rotate")));
     plan.rewrites.rotation = config.rotation;
+  }
+  if (reader.Has("caches")) {
+    for (const json& row : reader.Array("caches")) {
+      plan.caches.push_back(CacheFromJson(row, plan.caches.size()));
+    }
   }
   for (const json& row : reader.Array("tensors")) {
     plan.tensors.push_back(RowFromJson(row, plan.tensors.size()));

@@ -128,6 +128,45 @@ Setting BoolSetting(std::string_view key, std::string_view help, bool QuantConfi
   return WordSetting<bool>(key, help, kTruths, field);
 }
 
+// Adds the settings of the key-value caches of decoders.
+void AddCacheSettings(std::vector<Setting>& settings) {
+  Setting format = FormatSetting(
+      "kv_cache",
+      "format of the key-value caches of a decoder: int8 or int4 with scales from samples, which "
+      "GroupQueryAttention holds as codes; another format rounds what enters a cache of floats",
+      &QuantConfig::kv_cache);
+  format.is_quiet = true;
+  settings.push_back(std::move(format));
+  settings.push_back(
+      {"kv_cache_granularity", "per_axis|per_tensor",
+       "integers of kv_cache: a scale for each head and channel (per_axis, the default), or one "
+       "for keys and one for values",
+       [](QuantConfig& config, std::string_view value) {
+         const Granularity granularity = ParseGranularity(value);
+         if (granularity == Granularity::kPerBlock) {
+           Fail(ErrorCode::kInvalidArgument, "caches have no blocks: per_axis or per_tensor");
+         }
+         config.kv_cache_granularity = granularity;
+       },
+       [](const QuantConfig& config) {
+         return std::string(GranularityName(config.kv_cache_granularity));
+       },
+       /*is_derived=*/false, /*is_quiet=*/true});
+  settings.push_back(
+      {"kv_cache_range", "mse|min_max",
+       "integers of kv_cache: the scale of the least squared error (mse, the default), or the "
+       "largest magnitude",
+       [](QuantConfig& config, std::string_view value) {
+         const RangeMethod method = ParseRangeMethod(value);
+         if (method.kind != RangeMethod::Kind::kMse && method.kind != RangeMethod::Kind::kMinMax) {
+           Fail(ErrorCode::kInvalidArgument, "caches take mse or min_max, not {}", value);
+         }
+         config.kv_cache_range = method;
+       },
+       [](const QuantConfig& config) { return RangeMethodName(config.kv_cache_range); },
+       /*is_derived=*/false, /*is_quiet=*/true});
+}
+
 // Adds the settings that only integer formats need.
 void AddIntegerSettings(std::vector<Setting>& settings) {
   settings.push_back(
@@ -201,6 +240,7 @@ std::vector<Setting> MakeSettings() {
   settings.push_back(FormatSetting(
       "embeddings", "format of the tables that Gather looks rows up in (default none)",
       &QuantConfig::embeddings));
+  AddCacheSettings(settings);
   settings.push_back(WordSetting<Placement>(
       "placement",
       "quantize around the operators that multiply (compute), around every operator (all), or "

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <fstream>
 #include <functional>
@@ -188,6 +189,16 @@ void CheckInput(const ValueDescription& expected, const Tensor& found) {
   }
 }
 
+// Returns a tensor without elements of the wanted type and known dimensions. REQUIRES: `tensor` has
+// none, and the same rank.
+Tensor EmptyAs(const Tensor& tensor, const ValueDescription& wanted) {
+  Tensor empty{.type = wanted.type, .dims = tensor.dims, .bytes = {}};
+  for (size_t i = 0; i < wanted.dims.size(); ++i) {
+    if (empty.dims[i] > 0 && wanted.dims[i] > 0) empty.dims[i] = wanted.dims[i];
+  }
+  return empty;
+}
+
 Tensor CopyOutput(const ValueDescription& description, const Ort::Value& value) {
   if (!value || !value.HasValue() || !value.IsTensor()) {
     Fail(ErrorCode::kUnsupported, "output '{}' is not a tensor", description.name);
@@ -308,18 +319,27 @@ std::vector<Tensor> Session::Run(const std::vector<Tensor>& inputs) {
     Fail(ErrorCode::kInvalidArgument, "the model has {} inputs, but {} were given",
          impl.inputs.size(), inputs.size());
   }
-  for (size_t i = 0; i < inputs.size(); ++i) CheckInput(impl.inputs[i], inputs[i]);
+  std::deque<Tensor> empty;
+  std::vector<const Tensor*> taken;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const ValueDescription& wanted = impl.inputs[i];
+    const bool may_change = inputs[i].bytes.empty() && inputs[i].num_elements() == 0 &&
+                            inputs[i].type != wanted.type &&
+                            inputs[i].dims.size() == wanted.dims.size();
+    taken.push_back(may_change ? &empty.emplace_back(EmptyAs(inputs[i], wanted)) : &inputs[i]);
+    CheckInput(wanted, *taken.back());
+  }
   try {
     // An empty vector has no address, but ONNX Runtime wants one.
     static constexpr std::byte kNothing{};
     std::vector<Ort::Value> values;
-    for (const Tensor& input : inputs) {
+    for (const Tensor* const input : taken) {
       // ONNX Runtime takes void* and does not write to inputs.
       void* const data =
-          const_cast<std::byte*>(input.bytes.empty() ? &kNothing : input.bytes.data());
-      values.push_back(Ort::Value::CreateTensor(impl.memory, data, input.bytes.size(),
-                                                input.dims.data(), input.dims.size(),
-                                                ToOrtType(input.type)));
+          const_cast<std::byte*>(input->bytes.empty() ? &kNothing : input->bytes.data());
+      values.push_back(Ort::Value::CreateTensor(impl.memory, data, input->bytes.size(),
+                                                input->dims.data(), input->dims.size(),
+                                                ToOrtType(input->type)));
     }
     const std::vector<Ort::Value> results =
         impl.session.Run(Ort::RunOptions(), impl.input_names.data(), values.data(), values.size(),

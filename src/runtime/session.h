@@ -75,8 +75,10 @@ class Session {
   const std::vector<ValueDescription>& outputs() const;
 
   // Runs the model. `inputs[i]` is the value of inputs()[i], and the result has one tensor for each
-  // of outputs(). The input tensors are not copied. Throws Error(kInvalidArgument) naming the input
-  // if type or known dimensions do not fit, Error(kRuntime) if ONNX Runtime fails.
+  // of outputs(). The input tensors are not copied. A tensor without elements holds no values, so
+  // that it may be of another type, and of another size along a dimension that the model fixes: an
+  // empty cache fits the model with the same cache in codes. Throws Error(kInvalidArgument) naming
+  // the input if type or known dimensions do not fit, Error(kRuntime) if ONNX Runtime fails.
   std::vector<Tensor> Run(const std::vector<Tensor>& inputs);
 
  private:

@@ -100,6 +100,7 @@ runtime::Session LayerProbe::OpenVariant(const plan::ResolvedPlan& resolved, Pur
   plan::ResolvedPlan part;
   part.plan = resolved.plan;
   part.plan.tensors.clear();
+  part.plan.caches.clear();
   const auto keep = [](const auto& from, const auto& key, auto& to) {
     if (const auto found = from.find(key); found != from.end()) to.insert(*found);
   };

@@ -10,8 +10,10 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "calibrate/calibration_file.h"
+#include "calibrate/resolve_caches.h"
 #include "calibrate/resolve_params.h"
 #include "ops/compute_ops.h"
+#include "ops/kv_caches.h"
 #include "plan/make_plan.h"
 #include "rewrite/prepare.h"
 #include "rewrite/smooth.h"
@@ -21,7 +23,7 @@
 namespace bitpress::tasks {
 namespace {
 
-// Returns the activations that a configuration quantizes, in graph order.
+// Returns the activations and caches that a configuration quantizes, in graph order.
 std::vector<std::string> QuantizedActivations(const plan::QuantPlan& plan) {
   std::vector<std::string> values;
   std::set<std::string> seen;
@@ -29,9 +31,13 @@ std::vector<std::string> QuantizedActivations(const plan::QuantPlan& plan) {
     const bool is_watched = row.role == plan::Role::kActivation && row.is_quantized();
     if (is_watched && seen.insert(row.value).second) values.push_back(row.value);
   }
+  for (const std::string& cache : calibrate::CachesToCalibrate(plan)) {
+    if (seen.insert(cache).second) values.push_back(cache);
+  }
   if (values.empty()) {
     Fail(ErrorCode::kInvalidArgument,
-         "there is nothing to calibrate: configuration '{}' quantizes no activation of this model",
+         "there is nothing to calibrate: configuration '{}' quantizes no activation and no cache "
+         "of this model",
          plan.config.name);
   }
   return values;
@@ -88,10 +94,14 @@ CalibrateReport Calibrate(const CalibrateOptions& options) {
     if (options.config) {
       const plan::QuantPlan plan = plan::MakePlan(*options.config, model, "");
       values = QuantizedActivations(plan);
+      calibration.caches = calibrate::CachesToCalibrate(plan);
       calibration.axes.merge(calibrate::ChannelsToCalibrate(plan, model));
     } else {
       values = calibrate::FloatActivations(model);
       calibration.axes.merge(calibrate::ChannelsOfProducts(model));
+      for (const ops::KvCache& cache : ops::FindKvCaches(model)) {
+        if (cache.takes_integers) calibration.caches.insert(cache.present_value());
+      }
     }
     if (values.empty()) {
       Fail(ErrorCode::kInvalidArgument, "the model has no float activation to calibrate");

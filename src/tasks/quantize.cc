@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/messages.h"
 #include "base/thread_pool.h"
+#include "calibrate/resolve_caches.h"
 #include "calibrate/resolve_params.h"
 #include "calibrate/resolve_plan.h"
 #include "calibrate/shrink_file.h"
@@ -41,12 +42,14 @@ calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::Quan
   }
   if (!options.samples.is_given()) {
     Fail(ErrorCode::kInvalidArgument,
-         "configuration '{}' gives activations scales that follow from samples: give samples "
+         "configuration '{}' gives activations or caches scales that follow from samples: give "
+         "samples "
          "({}; for photos also {}), or a file of `bitpress calibrate` ({})",
          plan.config.name, OptionName("data"), OptionName("image"), OptionName("calibration"));
   }
   calibrate::CalibrateOptions calibration;
   calibration.axes = calibrate::ChannelsToCalibrate(plan, model);
+  calibration.caches = calibrate::CachesToCalibrate(plan);
   calibration.hold_back_every = kHoldBackEvery;
   calibrate::CalibrationResult result = GatherStatistics(model, options.model.filename().string(),
                                                          values, options, std::move(calibration));
