@@ -28,6 +28,8 @@ struct Options {
   ConfigOptions config;
   emit::ApplyOptions apply;
   std::string calibration;
+  std::string cache_scales;
+  std::string cache_scales_output;
   SampleArguments samples;
   std::string page;
   std::string command_line;
@@ -95,6 +97,8 @@ void Run(Options& options) {
   request.preparation = options.config.preparation();
   request.disabled_passes = ToPassNames(options.disabled_passes);
   request.calibration = options.calibration;
+  request.cache_scales = options.cache_scales;
+  request.cache_scales_output = options.cache_scales_output;
   request.samples = options.samples.Spec();
   request.apply = options.apply;
   if (options.is_external) request.external_data = graph::ExternalData::kAlways;
@@ -149,6 +153,15 @@ void AddInputs(CLI::App& command, Options& options) {
       .add_option("--calibration", options.calibration,
                   "the statistics of activations for integer formats: a file of `bitpress "
                   "calibrate`")
+      ->type_name("FILE");
+  command
+      .add_option("--kv-scales", options.cache_scales,
+                  "the scales of key-value caches of integers (kv_cache=int8): a JSON file as ONNX "
+                  "Runtime GenAI's kv_cache_scale_file, instead of samples")
+      ->type_name("FILE");
+  command
+      .add_option("--save-kv-scales", options.cache_scales_output,
+                  "also write the scales of the caches to such a file")
       ->type_name("FILE");
   AddSampleOptions(command, options.samples)
       ->description(
@@ -215,6 +228,8 @@ void AddQuantizeCommand(CLI::App& program, const std::string& command_line) {
       "  bitpress quantize model.onnx -o out.onnx --plan plan.json\n"
       "  bitpress quantize model.onnx -o model_int8.onnx --config INT8 --data photos \\\n"
       "      --samples 100 --image \"resize=256,crop=224,mean=0.498,std=0.502\"\n"
+      "  bitpress quantize decoder.onnx -o small_cache.onnx --config none --set kv_cache=int8 \\\n"
+      "      --text learn.txt --tokenizer tokenizer.json --sequence 256 --samples 32\n"
       "  bitpress quantize model.onnx -o tuned.onnx --config MXFP8E4M3_ADAQUANT --data photos \\\n"
       "      --samples 100 --image \"resize=256,crop=224,mean=0.498,std=0.502\"\n");
   command->callback([options] { Run(*options); });

@@ -56,7 +56,8 @@ def greedy_plain(model: Path, prompt: list[int], count: int, end: set[int], oper
     session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     inputs = {entry.name: entry for entry in session.get_inputs()}
     outputs = [entry.name for entry in session.get_outputs()]
-    caches = {name: np.zeros((1, entry.shape[1], 0, entry.shape[3]), np.float32)
+    types = {"tensor(float)": np.float32, "tensor(int8)": np.int8, "tensor(uint8)": np.uint8}  # the last one: two codes of 4 bits
+    caches = {name: np.zeros((1, entry.shape[1], 0, entry.shape[3]), types[entry.type])
               for name, entry in inputs.items() if name.startswith("past_key_values.")}
     tokens, first, ids, length, begin = [], None, np.array([prompt]), 0, 0.0
     while len(tokens) < count:

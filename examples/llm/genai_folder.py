@@ -7,6 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
+import onnx
 from decoder_tokenizer import COPIED, special_ids
 from decoder_weights import Decoder
 
@@ -40,6 +41,13 @@ def write_config(decoder: Decoder, source: Path, out: Path, model_name: str) -> 
     (out / CONFIG).write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
+def holds_codes(model: Path) -> bool:
+    """Whether the caches of the model are integers."""
+    inputs = onnx.load(model, load_external_data=False).graph.input
+    return any(entry.name.startswith("past_key_values.") and entry.type.tensor_type.elem_type != onnx.TensorProto.FLOAT
+               for entry in inputs)
+
+
 def write_folder(made: Path, model: Path, out: Path, operators: Path | None = None) -> None:
     """Makes OUT a folder for GenAI with a quantized model: `made` is what make_decoder.py wrote. The model is moved into OUT, unless it
     is there. `operators` is Bitpress's operator library, which GenAI then loads with the model.
@@ -54,6 +62,9 @@ def write_folder(made: Path, model: Path, out: Path, operators: Path | None = No
                 os.replace(file, out / file.name)
     config = json.loads((made / CONFIG).read_text(encoding="utf-8"))
     config["model"]["decoder"]["filename"] = model.name
+    if holds_codes(out / model.name):
+        # On the CPU, GenAI allocates caches of integers anew for each token, as its own model builder has it.
+        config["search"]["past_present_share_buffer"] = False
     if operators:
         shutil.copyfile(operators, out / operators.name)
         config["model"]["decoder"]["session_options"]["custom_ops_library"] = operators.name

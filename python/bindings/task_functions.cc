@@ -36,6 +36,8 @@ struct QuantizeArguments {
   std::optional<plan::QuantConfig> config;
   Path plan_file;
   Path calibration;
+  Path kv_scales;
+  Path save_kv_scales;
   std::string storage, target, form;
   int accuracy_level = 4;
   bool portable = true;
@@ -56,6 +58,8 @@ tasks::QuantizeReport Quantize(const Path& model, const Path& output,
   if (arguments.config) options.config = *arguments.config;
   options.plan_file = arguments.plan_file;
   options.calibration = arguments.calibration;
+  options.cache_scales = arguments.kv_scales;
+  options.cache_scales_output = arguments.save_kv_scales;
   options.preparation = PreparationFor(arguments.as_is);
   options.apply.storage =
       ParseWord<emit::Storage>(emit::kStorageWords, arguments.storage, "storage");
@@ -78,6 +82,8 @@ void BindQuantize(nb::module_& module) {
       .def_rw("config", &QuantizeArguments::config, nb::arg().none())
       .def_rw("plan_file", &QuantizeArguments::plan_file)
       .def_rw("calibration", &QuantizeArguments::calibration)
+      .def_rw("kv_scales", &QuantizeArguments::kv_scales)
+      .def_rw("save_kv_scales", &QuantizeArguments::save_kv_scales)
       .def_rw("storage", &QuantizeArguments::storage)
       .def_rw("target", &QuantizeArguments::target)
       .def_rw("form", &QuantizeArguments::form)

@@ -160,7 +160,8 @@ def settings() -> Dict[str, Tuple[str, str]]:
 
 
 def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None, data: Optional[Data] = None, *,
-             plan: Union[PathLike, Plan, None] = None, calibration: Optional[PathLike] = None, image: str = "",
+             plan: Union[PathLike, Plan, None] = None, calibration: Optional[PathLike] = None,
+             kv_scales: Optional[PathLike] = None, save_kv_scales: Optional[PathLike] = None, image: str = "",
              labels: Optional[PathLike] = None, samples: int = 0, rules: Sequence[Rule] = (), storage: str = "packed",
              target: str = "portable", accuracy_level: int = 4, form: str = "qdq", portable: bool = True,
              external_data: bool = False, check: bool = True, as_is: bool = False, threads: int = 0,
@@ -176,6 +177,9 @@ def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None
             unless an LSTM, GRU or RNN takes it for time: then each item is one.
         plan: the decisions, of `plan()`; `config`, `rules` and settings are not looked at then.
         calibration: statistics of the activations, a file of `calibrate()`.
+        kv_scales: scales of key-value caches of integers (kv_cache="int8"), a JSON file as ONNX Runtime GenAI's
+            kv_cache_scale_file, instead of samples.
+        save_kv_scales: such a file to write the scales to.
         image: how photos in a folder become tensors: "resize=256,crop=224,mean=0.5,std=0.5".
         labels: of a folder: a CSV with the columns file,class; only the listed files count.
         samples: at most so many; 0: all for scales, the first 100 for fine-tuning.
@@ -209,6 +213,10 @@ def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None
     arguments.num_threads = _count("threads", threads)
     if calibration is not None:
         arguments.calibration = existing(calibration, "calibration")
+    if kv_scales is not None:
+        arguments.kv_scales = existing(kv_scales, "kv_scales")
+    if save_kv_scales is not None:
+        arguments.save_kv_scales = Path(save_kv_scales)
     use_onnxruntime()
     with tempfile.TemporaryDirectory(prefix="bitpress-") as folder:
         if isinstance(plan, Plan):

@@ -18,6 +18,7 @@
 #include "ops/quantizer_nodes.h"
 #include "plan/make_plan.h"
 #include "rewrite/prepare.h"
+#include "tasks/cache_scales.h"
 #include "tasks/calibrate.h"
 #include "tasks/passes.h"
 #include "tasks/plan.h"
@@ -216,6 +217,7 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
   const bool has_plan = !options.plan_file.empty();
   if (has_plan) report.plan = ReadPlan(options.plan_file);
   { const AtomicFile probe(options.output); }  // before any work
+  if (!options.cache_scales_output.empty()) CheckWritable(options.cache_scales_output);
   {
     const graph::Model given = graph::Model::Load(options.model);
     // Preparing folds operators that decode constants.
@@ -234,6 +236,11 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
   } else {
     report.plan = plan::MakePlan(options.config, prepared.model, options.model.filename().string());
   }
+  if (!options.cache_scales_output.empty()) CheckHasCacheScales(report.plan);
+  if (!options.cache_scales.empty()) {
+    ReadCacheScales(options.cache_scales, report.plan);
+    plan::CheckFits(report.plan, prepared.model);
+  }
   if (prepared.table && report.smoothed) UseExtremes(report.plan, *report.smoothed);
   ThreadPool pool(options.num_threads);
   WithContext(fmt::format("'{}'", options.model.string()), [&] {
@@ -242,6 +249,9 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
     emit::ApplyOptions apply = options.apply;
     apply.disabled_passes = options.disabled_passes;
     Write(prepared.model, resolved, apply, options, pool, report);
+    if (!options.cache_scales_output.empty()) {
+      WriteCacheScales(options.cache_scales_output, resolved.plan);
+    }
     report.plan = std::move(resolved.plan);
     report.left_float = std::move(resolved.left_float);
     report.unsigned_weights = std::move(resolved.unsigned_weights);

@@ -39,6 +39,11 @@ struct QuantizeOptions : RunOptions {
   // A file of Calibrate with the statistics for integer activations. Empty: they are gathered from
   // the samples.
   std::filesystem::path calibration;
+  // A file with the scales of key-value caches (tasks/cache_scales.h). Empty: they follow from
+  // statistics.
+  std::filesystem::path cache_scales = {};
+  // The file that the scales of the caches are written to; empty: none.
+  std::filesystem::path cache_scales_output = {};
   emit::ApplyOptions apply;
   graph::ExternalData external_data = graph::ExternalData::kIfNeeded;
   bool is_checked = true;  // the written model is loaded and run, see WriteModel

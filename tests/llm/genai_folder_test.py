@@ -55,6 +55,24 @@ def test_quantized_model(made, arguments, with_operators, bitpress, operator_lib
     compare(tmp_path / "folder", "model.onnx", operators)
 
 
+@pytest.mark.parametrize("arguments", [["kv_cache=int8"], ["kv_cache=int8", "kv_cache_granularity=per_tensor"], ["kv_cache=int4"]],
+                         ids=["int8", "int8-per-tensor", "int4"])
+def test_caches_of_integers(made, arguments, bitpress, tmp_path):
+    tokens = np.random.default_rng(3).integers(0, 200, (4, 24))
+    np.save(tmp_path / "tokens.npy", tokens)
+    settings = [word for argument in arguments for word in ("--set", argument)]
+    bitpress.ok("quantize", made / "genai.onnx", "-o", tmp_path / "model.onnx", "--config", "none", *settings, "--tokens",
+                tmp_path / "tokens.npy")
+    genai_folder.write_folder(made, tmp_path / "model.onnx", tmp_path / "folder")
+    assert genai_folder.holds_codes(tmp_path / "folder" / "model.onnx")
+    compare(tmp_path / "folder", "model.onnx")
+    bitpress.ok("evaluate", tmp_path / "folder" / "model.onnx", "--reference", made / "genai.onnx", "--tokens", tmp_path / "tokens.npy",
+                "--json", tmp_path / "report.json")
+    language = json.loads((tmp_path / "report.json").read_text())["language"]
+    assert 0 < language["mean_divergence"] < (0.2 if "int4" in arguments[0] else 0.01)
+    assert language["decoding"]["num_tokens"] == 12
+
+
 def test_folder_is_complete(made, tmp_path):
     (tmp_path / "model.onnx").write_bytes((made / "genai.onnx").read_bytes())
     genai_folder.write_folder(made, tmp_path / "model.onnx", tmp_path / "folder")
