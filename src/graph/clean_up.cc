@@ -330,4 +330,30 @@ size_t ConstantsToInitializers(Model& model) {
   return converted.size();
 }
 
+size_t RemoveAddedAttributes(const Model& given, Model& model) {
+  const auto key_of = [](const Node& node) {
+    std::string key;
+    for (size_t i = 0; i < node.num_outputs() && key.empty(); ++i) key = node.output(i);
+    return key;
+  };
+  std::map<std::string, Node> known;
+  for (const Node& node : given.AllNodes()) {
+    if (!node.domain().empty()) known.emplace(key_of(node), node);
+  }
+  size_t num_removed = 0;
+  for (Node node : model.AllNodes()) {
+    const auto before = known.find(key_of(node));
+    if (before == known.end() || before->second.op_type() != node.op_type() ||
+        before->second.domain() != node.domain()) {
+      continue;
+    }
+    for (const std::string& name : node.AttributeNames()) {
+      if (before->second.HasAttribute(name)) continue;
+      node.RemoveAttribute(name);
+      ++num_removed;
+    }
+  }
+  return num_removed;
+}
+
 }  // namespace bitpress::graph

@@ -29,4 +29,10 @@ size_t LiftBodyConstants(Model& model);
 // reads the initializer itself. Returns the number of states that are gone.
 size_t TakeConstantsOutOfLoops(Model& model);
 
+// Removes the attributes that nodes of other operator sets than ONNX's have here and not in
+// `given`, where a node of the same type has the same output. ONNX Runtime writes every attribute
+// that its version knows, and an older one refuses those that it does not know. Returns the number
+// of attributes.
+size_t RemoveAddedAttributes(const Model& given, Model& model);
+
 }  // namespace bitpress::graph

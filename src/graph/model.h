@@ -73,6 +73,8 @@ class Node {
   void set_output(size_t i, const std::string& value);
 
   bool HasAttribute(std::string_view name) const;
+  std::vector<std::string> AttributeNames() const;
+  void RemoveAttribute(std::string_view name);  // nothing happens if it is absent
   // Return the attribute, or the fallback if it is absent. Throw Error(kInvalidModel) if it has
   // another type.
   int64_t GetInt(std::string_view name, int64_t fallback) const;

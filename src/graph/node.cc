@@ -107,6 +107,20 @@ bool Node::HasAttribute(std::string_view name) const {
   return FindAttribute(*proto_, name) != nullptr;
 }
 
+std::vector<std::string> Node::AttributeNames() const {
+  std::vector<std::string> names;
+  for (const onnx::AttributeProto& attribute : proto_->attribute()) {
+    names.push_back(attribute.name());
+  }
+  return names;
+}
+
+void Node::RemoveAttribute(std::string_view name) {
+  auto& attributes = *proto_->mutable_attribute();
+  const auto found = std::ranges::find(attributes, name, &onnx::AttributeProto::name);
+  if (found != attributes.end()) attributes.erase(found);
+}
+
 int64_t Node::GetInt(std::string_view name, int64_t fallback) const {
   const auto* attribute = FindAttribute(*proto_, name, onnx::AttributeProto::INT);
   return attribute == nullptr ? fallback : attribute->i();

@@ -309,5 +309,23 @@ TEST(TakeConstantsOutOfLoops, LeavesStatesThatOthersSee) {
   EXPECT_EQ(TakeConstantsOutOfLoops(scanned), 0U);
 }
 
+TEST(RemoveAddedAttributes, LeavesThoseOfTheGivenModel) {
+  constexpr const char* kText = R"(<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
+agraph (float[N,4] x) => (float[N,4] y) {{
+  a = com.microsoft.Gelu{}(x)
+  b = com.microsoft.QuickGelu{}(a)
+  y = Softmax{}(b)
+}})";
+  const Model given = FromText(fmt::format(kText, "", "<alpha = 2.0>", ""));
+  Model model =
+      FromText(fmt::format(kText, "<added = 1>", "<alpha = 3.0, added = 1>", "<axis = -1>"));
+  EXPECT_EQ(RemoveAddedAttributes(given, model), 2U);
+  EXPECT_THAT(model.Nodes()[0].AttributeNames(), testing::IsEmpty());
+  EXPECT_THAT(model.Nodes()[1].AttributeNames(), testing::ElementsAre("alpha"));
+  // ONNX's own operators have the attributes of their operator set, whoever writes them.
+  EXPECT_TRUE(model.Nodes()[2].HasAttribute("axis"));
+  EXPECT_EQ(RemoveAddedAttributes(given, model), 0U);
+}
+
 }  // namespace
 }  // namespace bitpress::graph

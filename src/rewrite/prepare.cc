@@ -59,6 +59,7 @@ graph::Model CleanUp(const fs::path& path, graph::Model model) {
   }
   graph::Model optimized = runtime::LoadOptimized(rest, clean_up);
   runtime::RestoreHalf(model, optimized);
+  graph::RemoveAddedAttributes(model, optimized);
   for (const auto& [name, data] : hidden) optimized.InputToInitializer(name, data);
   return optimized;
 }

@@ -4,6 +4,7 @@ import json
 import sys
 
 import numpy as np
+import onnx
 import onnxruntime_genai
 import pytest
 from gguf_files import byte_characters
@@ -71,6 +72,14 @@ def test_caches_of_integers(made, arguments, bitpress, tmp_path):
     language = json.loads((tmp_path / "report.json").read_text())["language"]
     assert 0 < language["mean_divergence"] < (0.2 if "int4" in arguments[0] else 0.01)
     assert language["decoding"]["num_tokens"] == 12
+
+
+def test_operators_get_no_attributes_of_newer_versions(made, bitpress, tmp_path):
+    # ONNX Runtime's optimizer writes all attributes that its version knows, and older versions refuse those that they do not know.
+    bitpress.ok("quantize", made / "genai.onnx", "-o", tmp_path / "model.onnx", "--config", "INT8_DYNAMIC")
+    given, found = ({node.name: {attribute.name for attribute in node.attribute} for node in onnx.load(path).graph.node
+                     if node.op_type == "GroupQueryAttention"} for path in (made / "genai.onnx", tmp_path / "model.onnx"))
+    assert found == given and given
 
 
 def test_folder_is_complete(made, tmp_path):
