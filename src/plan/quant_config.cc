@@ -57,6 +57,12 @@ constexpr Preset kPresets[] = {
     // needed.
     {"INT4_WEIGHTS", "none", "uint4",
      "embeddings=uint8,weight_symmetric=false,weight_granularity=per_block,weight_block_size=32"},
+    // A decoder loses most by the values of attention, by what leaves an MLP, and by the head,
+    // which takes no bytes beside the table of embeddings if that is the same one.
+    {"LM_4BIT", "none", "uint4",
+     "embeddings=uint8,weight_symmetric=false,weight_granularity=per_block,weight_block_size=32,"
+     "weight_range=mse",
+     "roles=lm_head;attn_v;attn_kv;mlp_down: weights=uint8, optional"},
     {"INT8_WEIGHTS", "none", "int8",
      "embeddings=int8,weight_granularity=per_block,weight_block_size=128"},
     {"MATMUL_NBITS", "none", "int4", "weight_granularity=per_block,weight_block_size=128"},

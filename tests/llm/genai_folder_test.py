@@ -48,7 +48,8 @@ def test_float_model(made):
     (["--config", "MXINT8"], True),
     (["--config", "INT4_WEIGHTS", "--target", "onnxruntime"], False),
     (["--config", "INT8_DYNAMIC"], False),
-], ids=["mx6", "mx6-without-operators", "mxfp4", "mxint8-both-sides", "int4", "int8-dynamic"])
+    (["--config", "LM_4BIT", "--target", "onnxruntime"], False),
+], ids=["mx6", "mx6-without-operators", "mxfp4", "mxint8-both-sides", "int4", "int8-dynamic", "lm-4bit"])
 def test_quantized_model(made, arguments, with_operators, bitpress, operator_library, tmp_path):
     bitpress.ok("quantize", made / "genai.onnx", "-o", tmp_path / "model.onnx", *arguments)
     operators = operator_library if with_operators else None
@@ -80,6 +81,17 @@ def test_operators_get_no_attributes_of_newer_versions(made, bitpress, tmp_path)
     given, found = ({node.name: {attribute.name for attribute in node.attribute} for node in onnx.load(path).graph.node
                      if node.op_type == "GroupQueryAttention"} for path in (made / "genai.onnx", tmp_path / "model.onnx"))
     assert found == given and given
+
+
+def test_lm_4bit_gives_eight_bits_where_decoders_lose_most(made, bitpress, tmp_path):
+    bitpress.ok("plan", made / "genai.onnx", "--config", "LM_4BIT", "-o", tmp_path / "plan.json")
+    formats = {}
+    for row in json.loads((tmp_path / "plan.json").read_text())["tensors"]:
+        if row["role"] == "weight":
+            formats.setdefault(row["uses"][0]["role"], set()).add(row["format"])
+    eight = {"embedding", "lm_head", "attn_v", "mlp_down"}
+    assert formats == {role: {"uint8"} if role in eight else {"uint4"} for role in formats}
+    assert set(formats) == eight | {"attn_q", "attn_k", "attn_o", "mlp_gate", "mlp_up"}
 
 
 def test_folder_is_complete(made, tmp_path):
