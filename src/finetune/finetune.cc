@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -13,6 +14,7 @@
 
 #include "base/error.h"
 #include "emit/apply_plan.h"
+#include "emit/tied_tables.h"
 #include "finetune/awq.h"
 #include "finetune/journal_key.h"
 #include "finetune/learn_layer.h"
@@ -54,6 +56,20 @@ class Finetuner {
     Layers layers = FindLayers(float_model_, plan_,
                                {.with_new_biases = corrects_biases && options_.adds_biases});
     report_.left_out = std::move(layers.left_out);
+    // A head that learned has codes of its own, as many as the whole table. Elements of 8 bits lose
+    // too little for that.
+    constexpr int kLeastSharedBits = 8;
+    std::map<std::string, std::string> tied;  // heads and their tables
+    for (const auto& [head, table] : emit::FindTiedTables(float_model_, resolved_)) {
+      if (head->Spec().element_bits >= kLeastSharedBits) tied.emplace(head->value, table->value);
+    }
+    std::erase_if(layers.found, [&](const LinearLayer& layer) {
+      const auto table = tied.find(layer.weight);
+      if (table == tied.end()) return false;
+      report_.left_out.emplace_back(
+          layer.weight, fmt::format("it shares the codes of the table '{}'", table->second));
+      return true;
+    });
     std::erase_if(layers.found, [&](const LinearLayer& layer) {
       const bool is_wanted =
           options_.op_types.empty() || std::ranges::count(options_.op_types, layer.op_type) > 0;

@@ -88,15 +88,17 @@ def test_heads_of_other_numbers_have_codes_of_their_own(tmp_path, bitpress):
     assert found["Gather_mx6"] == 1 and found["Unpack_mx6"] == 2 and found["Transpose"] == 0
 
 
-def test_learned_heads_have_codes_of_their_own(tmp_path, bitpress):
+@pytest.mark.parametrize("form, is_shared", [("mx4", False), ("mxint8", True)])
+def test_learned_heads_have_codes_of_their_own_below_8_bits(form, is_shared, tmp_path, bitpress):
     source = source_of("transpose", tmp_path)
     (tmp_path / "data").mkdir()
     for i in range(4):
         np.save(tmp_path / "data" / f"{i}.npy", np.random.default_rng(i).integers(0, ROWS, (1, 16)))
-    bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", "MX4", "--activations", "none", "--set",
-                "embeddings=mx4", "--finetune", "gptq", "--data", tmp_path / "data")
+    text = bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", form, "--activations", "none", "--set",
+                       f"embeddings={form}", "--finetune", "gptq", "--data", tmp_path / "data")
     found = operators(tmp_path / "q.onnx")
-    assert found["Gather_mx4"] == 1 and found["Unpack_mx4"] == 2
+    assert found[f"Gather_{form}"] == 1 and found["Transpose"] == is_shared  # of the decoded table
+    assert ("it shares the codes of the table" in text) == is_shared
 
 
 def test_rules_name_lookups_and_heads(tmp_path, bitpress):
