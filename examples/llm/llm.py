@@ -40,8 +40,11 @@ FORMATS = {
     "MX6": ["--config", "MX6", *FROM_CODES, "--set", "embeddings=mx6"],
     "MXFP4": ["--config", "MXFP4E2M1", *FROM_CODES, "--set", "embeddings=mx6"],
     "INT4": ["--config", "INT4_WEIGHTS", "--target", "onnxruntime", "--set", "embeddings=int8"],
+    "LM_4BIT": ["--config", "LM_4BIT", "--target", "onnxruntime"],
+    "LM_4BIT-kv8": ["--config", "LM_4BIT", "--target", "onnxruntime", "--set", "kv_cache=int8"],
 }
-TUNED = {f"{name}-gptq": [*FORMATS[name], "--finetune", "gptq"] for name in ("MX6", "MXFP4", "INT4")}
+RECIPE = "clip_search+gptq"
+TUNED = {f"{name}-gptq": [*FORMATS[name], "--finetune", RECIPE] for name in ("MX6", "MXFP4", "INT4", "LM_4BIT")}
 # Four bits on both sides hold only rotated and learned.
 TUNED["MXFP4-both-gptq"] = ["--config", "MXFP4E2M1", "--target", "bitpress", "--set", "embeddings=mx6", "--set", "scale=mse",
                             "--set", "rotate=32", "--finetune", "gptq"]
@@ -153,7 +156,8 @@ def quantize(program: Program, decoder: Decoder, name: str, arguments: list[str]
     folder = decoder.folder / name
     model = folder / "model.onnx"
     folder.mkdir(exist_ok=True)
-    learn = ["--tokens", decoder.learn, "--sequence", SEQUENCE] if "--finetune" in arguments else []
+    needs_text = "--finetune" in arguments or any(word.startswith("kv_cache=") for word in arguments)
+    learn = ["--tokens", decoder.learn, "--sequence", SEQUENCE] if needs_text else []
     program.run("quantize", decoder.model, "-o", model, *arguments, *learn)
     write_folder(decoder.float, model, folder, program.operators if "bitpress" in arguments else None)
     return model

@@ -11,6 +11,7 @@
 #include "graph/origins.h"
 #include "ops/quantizer_nodes.h"
 #include "rewrite/find_origins.h"
+#include "rewrite/infer_types.h"
 #include "runtime/half_casts.h"
 #include "runtime/machine.h"
 #include "runtime/optimize.h"
@@ -97,6 +98,8 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Rewrit
   }
   passes.Run(model, {.name = "infer-shapes", .run = [](graph::Model& changed) {
                        changed.InferShapes();
+                       // What follows from these types is inferred in turn.
+                       if (InferTypes(changed) > 0) changed.InferShapes();
                        return true;
                      }});
   graph::SetOrigins(model, names.Find(model));

@@ -12,6 +12,7 @@
 #include "base/scratch_folder.h"
 #include "base/version.h"
 #include "calibrate/calibrate.h"
+#include "calibrate/resolve_caches.h"
 #include "calibrate/resolve_params.h"
 #include "calibrate/resolve_plan.h"
 #include "emit/apply_plan.h"
@@ -84,6 +85,7 @@ void SearchSpace::PlanParts() {
   calibrate::CalibrateOptions calibration;
   const auto add_values = [&](const plan::QuantPlan& plan) {
     calibration.axes.merge(calibrate::ChannelsToCalibrate(plan, model_));
+    calibration.caches.merge(calibrate::CachesToCalibrate(plan));
     for (std::string& value : calibrate::ValuesToCalibrate(plan)) values.insert(std::move(value));
   };
   std::vector<plan::QuantPlan> plans;
@@ -118,8 +120,14 @@ search::Sensitivity SearchSpace::Measure(const std::filesystem::path& journal,
   options.output_index = options_.output_index;
   options.progress = options_.progress;
   const RunOptions run = options_.First(options_.num_sensitivity_samples);
-  return search::MeasureSensitivity(model_, layers_, space_, parts_, *OpenSamples(model_, run),
-                                    options, pool);
+  search::Sensitivity measured = search::MeasureSensitivity(
+      model_, layers_, space_, parts_, *OpenSamples(model_, run), options, pool);
+  if (measured.layers.empty() && !measured.left_out.empty()) {
+    const auto& [node, reason] = measured.left_out.front();
+    Fail(ErrorCode::kUnsupported, "none of the {} layers can be measured: '{}': {}",
+         measured.left_out.size(), node, reason);
+  }
+  return measured;
 }
 
 std::string SearchSpace::Key() const {

@@ -105,15 +105,28 @@ def test_operators_whose_schema_gives_one_type(tmp_path, bitpress):
     assert "activations: 2 uint8" in text and "loads and runs" in text
 
 
-def test_values_of_unknown_type_stay_float(tmp_path, bitpress):
+def test_values_behind_operators_of_onnxruntime_are_quantized(tmp_path, bitpress):
     node = helper.make_node
     nodes = [node("SkipSimplifiedLayerNormalization", ["x", "x", "g"], ["n"], "norm", domain="com.microsoft"),
              node("MatMul", ["n", "w1"], ["y"], "first")]
     model = save(tmp_path / "m.onnx", nodes, [("x", FLOAT, ["N", "T", 16])], [("y", FLOAT, ["N", "T", 8])],
                  {"g": np.ones(16, np.float32), "w1": random(16, 8)}, domains=["com.microsoft"])
     rows = plan_of(bitpress, model, tmp_path, "--config", "INT8")
-    assert "its type is not known" in rows["n"]["reason"]
+    assert rows["n"]["format"] == "uint8"
     samples = save_samples(tmp_path / "samples", (1, 3, 16))
+    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples)
+    assert "loads and runs" in text
+    inputs = {"x": random(2, 3, 16, scale=1, seed=3)}
+    assert sqnr_db(run(model, inputs)[0], run(tmp_path / "q.onnx", inputs)[0]) > 20
+
+
+def test_values_of_unknown_type_stay_float(tmp_path, bitpress):
+    node = helper.make_node
+    nodes = [node("Inverse", ["x"], ["n"], "inverse", domain="com.microsoft"), node("MatMul", ["x", "n"], ["y"], "product")]
+    model = save(tmp_path / "m.onnx", nodes, [("x", FLOAT, ["N", 4, 4])], [("y", FLOAT, ["N", 4, 4])], {}, domains=["com.microsoft"])
+    rows = plan_of(bitpress, model, tmp_path, "--config", "INT8")
+    assert "its type is not known" in rows["n"]["reason"]
+    samples = save_samples(tmp_path / "samples", (1, 4, 4))
     text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples)
     assert "its type is not known" in text and "loads and runs" in text
 

@@ -184,6 +184,15 @@ def test_a_cache_that_stays_float_says_why(made, tmp_path, bitpress):
     assert "no cache becomes integers" in error
 
 
+def test_a_search_keeps_the_caches_of_its_configuration(made, tokens, tmp_path, bitpress):
+    plan = tmp_path / "plan.json"
+    bitpress.ok("search", made / "genai.onnx", "--weight-candidates", "mx6,mx9", "--activations", "none", "--set", "kv_cache=int8",
+                "--budget", "bits<=7", "--tokens", tokens, "-o", plan)
+    assert [cache["format"] for cache in json.loads(plan.read_text())["caches"]] == ["int8"] * 2 * LAYERS
+    text = bitpress.ok("quantize", made / "genai.onnx", "-o", tmp_path / "model.onnx", "--plan", plan, "--tokens", tokens)
+    assert f"{2 * LAYERS} int8" in text
+
+
 def test_rules_choose_layers(made, tokens, tmp_path, bitpress):
     plan = tmp_path / "plan.json"
     names = [node.name for node in onnx.load(made / "genai.onnx", load_external_data=False).graph.node
