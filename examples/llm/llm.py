@@ -43,8 +43,9 @@ FORMATS = {
     "LM_4BIT": ["--config", "LM_4BIT", "--target", "onnxruntime"],
     "LM_4BIT-kv8": ["--config", "LM_4BIT", "--target", "onnxruntime", "--set", "kv_cache=int8"],
 }
-RECIPE = "clip_search+gptq"
-TUNED = {f"{name}-gptq": [*FORMATS[name], "--finetune", RECIPE] for name in ("MX6", "MXFP4", "INT4", "LM_4BIT")}
+# Scales that do not have the least squared error already are searched first.
+RECIPES = {"MX6": "clip_search+gptq", "MXFP4": "clip_search+gptq", "INT4": "clip_search+gptq", "LM_4BIT": "gptq"}
+TUNED = {f"{name}-gptq": [*FORMATS[name], "--finetune", recipe] for name, recipe in RECIPES.items()}
 # Four bits on both sides hold only rotated and learned.
 TUNED["MXFP4-both-gptq"] = ["--config", "MXFP4E2M1", "--target", "bitpress", "--set", "embeddings=mx6", "--set", "scale=mse",
                             "--set", "rotate=32", "--finetune", "gptq"]
