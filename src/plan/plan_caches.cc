@@ -1,7 +1,9 @@
 #include "plan/plan_caches.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
+#include <string_view>
 
 #include "base/error.h"
 #include "ops/kv_caches.h"
@@ -12,6 +14,8 @@ namespace {
 using formats::FormatSpec;
 using graph::Model;
 using ops::KvCache;
+
+bool IsCacheFormat(std::string_view name) { return name == "int8" || name == "int4"; }
 
 // Returns why an operator cannot hold this cache as integers, or "".
 std::string WhyNoIntegers(const Model& model, const KvCache& cache, const FormatSpec& spec) {
@@ -26,8 +30,9 @@ std::string WhyNoIntegers(const Model& model, const KvCache& cache, const Format
     return fmt::format("its type is {}; ONNX Runtime's CPU takes integers beside FLOAT only",
                        DataTypeName(past.type));
   }
-  if (past.shape.size() != 4)
+  if (past.shape.size() != 4) {
     return "its shape is not that of [samples, heads, positions, channels]";
+  }
   if (spec.element_bits == 4 && past.shape[3].value % 2 != 0) {
     return "codes of 4 bits need an even number of channels that the model states";
   }
@@ -85,6 +90,10 @@ PlannedCaches PlanCaches(const QuantConfig& config, const Model& model, const No
     if (treatment.config.kv_cache == "none") continue;
     FormatSpec spec = formats::FindFormat(treatment.config.kv_cache);
     if (spec.is_integer()) {
+      if (!IsCacheFormat(spec.name)) {
+        Fail(ErrorCode::kInvalidArgument, "kv_cache={}: the integers of caches are int8 and int4",
+             spec.name);
+      }
       planned.caches.push_back(IntegerCache(model, cache, spec, treatment, nodes));
       continue;
     }
@@ -122,27 +131,45 @@ PlannedCaches PlanCaches(const QuantConfig& config, const Model& model, const No
   return planned;
 }
 
-void CheckCacheFits(const CachePlan& cache, const NodeIndex& nodes, const Model& model) {
-  const graph::Node node = nodes.Find({cache.node, cache.op_type, 0});
-  for (const KvCache& known : ops::FindKvCaches(model)) {
-    if (!(known.node == node) || known.present_value() != cache.value) continue;
-    if (known.past_value() != cache.past) break;
-    if (!cache.is_quantized()) return;
-    if (cache.format != "int8" && cache.format != "int4") {
-      Fail(ErrorCode::kInvalidArgument, "format {} is none of a cache: int8 or int4", cache.format);
-    }
-    if (!known.takes_integers) {
-      Fail(ErrorCode::kInvalidArgument, "{} takes caches of floats only", node.op_type());
-    }
-    for (const float scale : cache.scales) {
-      if (std::isnormal(scale) && scale > 0) continue;
-      Fail(ErrorCode::kInvalidArgument, "scale {} is not positive and finite", scale);
-    }
-    return;
+void CheckCachesFit(const QuantPlan& plan, const NodeIndex& nodes, const Model& model) {
+  if (plan.caches.empty()) return;
+  const std::vector<KvCache> known = ops::FindKvCaches(model);
+  for (size_t i = 0; i < plan.caches.size(); ++i) {
+    const CachePlan& cache = plan.caches[i];
+    WithContext(fmt::format("plan, caches[{}] ('{}')", i, cache.value), [&] {
+      const graph::Node node = nodes.Find({cache.node, cache.op_type, 0});
+      const auto found = std::ranges::find_if(known, [&](const KvCache& other) {
+        return other.node == node && other.present_value() == cache.value &&
+               other.past_value() == cache.past;
+      });
+      if (found == known.end()) {
+        Fail(ErrorCode::kInvalidArgument,
+             "{} has no cache with the input '{}' and the output '{}' of the model",
+             node.Describe(), cache.past, cache.value);
+      }
+      if (!cache.is_quantized()) return;
+      if (!IsCacheFormat(cache.format)) {
+        Fail(ErrorCode::kInvalidArgument, "format {} is none of a cache: int8 or int4",
+             cache.format);
+      }
+      if (!found->takes_integers || model.InfoOf(cache.past).shape.size() != 4) {
+        Fail(ErrorCode::kInvalidArgument, "{} takes caches of floats only", node.Describe());
+      }
+      const bool has_partner = std::ranges::any_of(plan.caches, [&](const CachePlan& other) {
+        return &other != &cache && other.node == cache.node && other.format == cache.format &&
+               other.granularity == cache.granularity;
+      });
+      if (!has_partner) {
+        Fail(ErrorCode::kInvalidArgument,
+             "keys and values of {} have one format and one granularity, or both stay float",
+             node.Describe());
+      }
+      for (const float scale : cache.scales) {
+        if (std::isnormal(scale) && scale > 0) continue;
+        Fail(ErrorCode::kInvalidArgument, "scale {} is not positive and finite", scale);
+      }
+    });
   }
-  Fail(ErrorCode::kInvalidArgument,
-       "{} has no cache with the input '{}' and the output '{}' of the model", node.Describe(),
-       cache.past, cache.value);
 }
 
 }  // namespace bitpress::plan

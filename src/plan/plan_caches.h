@@ -28,7 +28,8 @@ struct PlannedCaches {
 PlannedCaches PlanCaches(const QuantConfig& config, const graph::Model& model,
                          const NodeRules& rules, const RowMaker& rows, const NodeIndex& nodes);
 
-// Throws Error(kInvalidArgument) if a row does not fit the model, as plan::CheckFits says.
-void CheckCacheFits(const CachePlan& cache, const NodeIndex& nodes, const graph::Model& model);
+// Throws Error(kInvalidArgument) naming the first cache that does not fit the model: it is not
+// there, its node takes no integers, or keys and values of a node are not alike.
+void CheckCachesFit(const QuantPlan& plan, const NodeIndex& nodes, const graph::Model& model);
 
 }  // namespace bitpress::plan

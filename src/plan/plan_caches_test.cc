@@ -52,6 +52,12 @@ TEST(PlanCaches, ScalesOfAPlanAreKept) {
   EXPECT_THAT(graph::ErrorOf([&] { CheckFits(plan, model); }).what(),
               HasSubstr("caches[0] ('nk')"));
   plan.caches[0].scales.clear();
+  for (auto* const format : {"none", "int4"}) {
+    QuantPlan other = plan;
+    other.caches[0].format = format;
+    EXPECT_THAT(graph::ErrorOf([&] { CheckFits(other, model); }).what(),
+                HasSubstr("keys and values of GroupQueryAttention 'attention' have one format"));
+  }
   plan.caches[0].past = "pv";
   EXPECT_THAT(graph::ErrorOf([&] { CheckFits(plan, model); }).what(),
               HasSubstr("has no cache with the input 'pv'"));
@@ -78,6 +84,12 @@ TEST(PlanCaches, BlocksRoundWhatEntersACacheOfFloats) {
   const QuantPlan integers = MakePlan(Wish("kv_cache=int8"), model, "");
   ASSERT_EQ(integers.caches.size(), 1U);
   EXPECT_THAT(integers.caches[0].reason, HasSubstr("Concat takes caches of floats only"));
+}
+
+TEST(PlanCaches, OtherIntegersAreAnError) {
+  const graph::Model model = graph::FromText(kGrouped);
+  EXPECT_THAT(graph::ErrorOf([&] { MakePlan(Wish("kv_cache=uint8"), model, ""); }).what(),
+              HasSubstr("the integers of caches are int8 and int4"));
 }
 
 TEST(PlanCaches, AModelWithoutCachesIsAnError) {

@@ -200,10 +200,7 @@ void CheckFits(const QuantPlan& plan, const graph::Model& model) {
       }
     });
   }
-  for (size_t i = 0; i < plan.caches.size(); ++i) {
-    WithContext(fmt::format("plan, caches[{}] ('{}')", i, plan.caches[i].value),
-                [&] { CheckCacheFits(plan.caches[i], nodes, model); });
-  }
+  CheckCachesFit(plan, nodes, model);
 }
 
 }  // namespace bitpress::plan
