@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -15,12 +14,11 @@
 #include <vector>
 
 #include "finetune/layer.h"
+#include "finetune/quadratic_form.h"
 #include "finetune/weight_grid.h"
 
 namespace bitpress::finetune {
 namespace {
-
-using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
 constexpr int kNumSteps = 10;
 // Factors must have an error below this share of that without factors, on samples that they were
@@ -145,47 +143,38 @@ class FactorSearch {
   // Returns the error of all products, with weights that are scaled and then rounded.
   double ErrorOf(const Readers& readers, const Moments& judge, const std::vector<double>& factors) {
     const int64_t columns = readers.layers.front()->columns;
-    const Eigen::Map<const Matrix> inputs(judge.inputs.data(), columns, columns);
+    const ReadRow inputs = [&](int64_t row, int64_t count, float* out) {
+      const double* const from = judge.inputs.data() + row * columns;
+      for (int64_t k = 0; k < count; ++k) out[k] = static_cast<float>(from[k]);
+    };
     double error = 0;
     for (const LinearLayer* const layer : readers.layers) {
       const graph::InitializerView weight = model_.Initializer(layer->weight);
       const std::span<const float> original = weight.values<float>();
       std::vector<float> scaled(original.size());
-      const auto for_each = [&](const auto& task) {
-        for (int64_t row = 0; row < layer->rows; ++row) {
-          for (int64_t k = 0; k < layer->columns; ++k) {
-            task(row, k, layer->ElementOf(0, row, k), factors[static_cast<size_t>(k)]);
-          }
+      pool_.ParallelFor(static_cast<size_t>(layer->rows), [&](size_t row) {
+        for (int64_t k = 0; k < columns; ++k) {
+          const size_t element = layer->ElementOf(0, static_cast<int64_t>(row), k);
+          const double factor = factors[static_cast<size_t>(k)];
+          scaled[element] = static_cast<float>(double{original[element]} * factor);
         }
-      };
-      for_each([&](int64_t, int64_t, size_t element, double factor) {
-        scaled[element] = static_cast<float>(double{original[element]} * factor);
       });
       const WeightGrid grid(*layer->row, plan_.operators, {weight.dims.begin(), weight.dims.end()},
                             fmt::format("{} '{}'", layer->op_type, layer->node()));
       const QuantizedWeight rounded = grid.Quantize(scaled, pool_);
-      Matrix errors(layer->rows, layer->columns);
-      for_each([&](int64_t row, int64_t k, size_t element, double factor) {
-        errors(row, k) = double{rounded.values[element]} / factor - double{original[element]};
-      });
-      error += SumOfForms(errors, inputs);
+      const ReadRow errors = [&](int64_t row, int64_t count, float* out) {
+        for (int64_t k = 0; k < count; ++k) {
+          const size_t element = layer->ElementOf(0, row, k);
+          const double factor = factors[static_cast<size_t>(k)];
+          out[k] = static_cast<float>(double{rounded.values[element]} / factor -
+                                      double{original[element]});
+        }
+      };
+      for (const double form : QuadraticForms(columns, inputs, layer->rows, errors, pool_)) {
+        error += form;
+      }
     }
     return error;
-  }
-
-  // Returns the sum of e H e' over the rows e of `errors`, where H is `inputs`.
-  double SumOfForms(const Matrix& errors, const Eigen::Map<const Matrix>& inputs) {
-    constexpr Eigen::Index kRowsOfTask = 64;
-    const Eigen::Index num_tasks = (errors.rows() + kRowsOfTask - 1) / kRowsOfTask;
-    std::vector<double> sums(static_cast<size_t>(num_tasks));
-    pool_.ParallelFor(sums.size(), [&](size_t task) {
-      const Eigen::Index begin = static_cast<Eigen::Index>(task) * kRowsOfTask;
-      const auto rows = errors.middleRows(begin, std::min(kRowsOfTask, errors.rows() - begin));
-      sums[task] = (rows * inputs).cwiseProduct(rows).sum();
-    });
-    double sum = 0;
-    for (const double part : sums) sum += part;
-    return sum;
   }
 
   const graph::Model& model_;
