@@ -113,7 +113,10 @@ void ReadMagnitudes(ByteReader& in, SliceStatistics& slice) {
     slice.magnitudes[i] = in.Compact();
     AddCount(sum, slice.magnitudes[i]);
   }
-  if (sum != slice.num_finite) FailDamaged("the bins of a slice do not add up");
+  const bool is_largest = count == 0 || first + count - 1 == MagnitudeBinOf(slice.AbsMax());
+  if (sum != slice.num_finite || !is_largest) {
+    FailDamaged("the bins of a slice contradict its elements");
+  }
 }
 
 // The words for the slices of a tensor in a file.

@@ -22,17 +22,22 @@ CalibrationTable MakeTable(uint32_t seed) {
   CalibrationTable table{"net.onnx", 0x123456789ABCDEFu, 3, {}};
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
-  for (const char* name : {"a", "b", "never"}) {
+  for (const char* name : {"a", "b", "cache", "never"}) {
     TensorStatistics& tensor = table.tensors[name];
     if (*name == 'n') continue;
     std::vector<float> values(200);
     for (float& x : values) x = std::exp(8 * normal(random)) * (random() % 2 == 0 ? 1.0f : -1.0f);
     values.insert(values.end(), {NAN, INFINITY, -INFINITY, 0.0f, 1e-42f});
     if (*name == 'a') tensor.set_axis(-1);
+    if (*name == 'c') tensor.set_axis(-1, 1);
     tensor.Add(values);
     tensor.AddSample({-1.0f, 2.5f});
     if (*name == 'a') {
       const std::vector<int64_t> dims = {20, 10};
+      tensor.AddSlices(std::span(values).first(200), dims);
+    }
+    if (*name == 'c') {
+      const std::vector<int64_t> dims = {2, 5, 4, 5};
       tensor.AddSlices(std::span(values).first(200), dims);
     }
   }

@@ -70,7 +70,7 @@ struct Extremes {
 inline constexpr size_t kSliceBins = 256;
 // Returns the bin of a finite element.
 size_t MagnitudeBinOf(float x);
-// Returns the lower edge of a bin. It is that of kSliceBins, too: twice the largest edge or more.
+// Returns the lower edge of a bin; 0 of the first one.
 double LowerEdgeOf(size_t magnitude_bin);
 
 // The finite elements of one slice across an axis, for example of one channel.
@@ -89,8 +89,8 @@ struct SliceStatistics {
 // The statistics of each slice across one axis, or across two.
 struct AxisStatistics {
   int64_t axis = 0;  // the axis, >= 0 or counted from the end
-  // An axis before it that tells slices apart, too: there is a slice for each index of both, those
-  // of `axis` run faster. They have histograms then.
+  // An axis before it that tells slices apart, too: there is a slice for each pair of indices, and
+  // that of `axis` runs faster. Such slices have histograms.
   std::optional<int64_t> outer_axis = {};
   std::vector<SliceStatistics> slices;  // one slice for each index of the longest axis that came
 
@@ -162,7 +162,7 @@ class TensorStatistics {
 
   // --- Slices across an axis, if set_axis asked for them ---
   const std::optional<AxisStatistics>& axis_statistics() const { return axis_; }
-  // Asks for slices across an axis. REQUIRES: nothing was counted yet.
+  // Asks for slices across an axis, or across two. REQUIRES: nothing was counted yet.
   void set_axis(int64_t axis, std::optional<int64_t> outer_axis = {}) {
     BITPRESS_DCHECK(num_elements() == 0);
     axis_ = AxisStatistics{axis, outer_axis, {}};

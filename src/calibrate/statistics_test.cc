@@ -10,6 +10,7 @@
 #include <random>
 
 #include "base/test_support.h"
+#include "calibrate/expected_error.h"
 #include "formats/float_bits.h"
 
 namespace bitpress::calibrate {
@@ -225,6 +226,41 @@ TEST(TensorStatistics, AveragesExtremesOfSamples) {
   EXPECT_EQ(statistics.num_samples(), 2u);
   EXPECT_EQ(statistics.MeanOfMinima(), -2.0);
   EXPECT_EQ(statistics.MeanOfMaxima(), 5.0);
+}
+
+// [samples, heads, positions, channels], as key-value caches are.
+TEST(TensorStatistics, SlicesOfHeadsHaveHistograms) {
+  TensorStatistics statistics;
+  statistics.set_axis(-1, 1);
+  std::vector<float> values(2 * 2 * 3 * 2);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  values[5] = kNan;
+  statistics.AddSlices(values, std::vector<int64_t>{2, 2, 3, 2});
+  statistics.AddSlices(std::vector<float>{-0.25F, 0}, std::vector<int64_t>{2});  // has no such axes
+  const std::vector<SliceStatistics>& slices = statistics.axis_statistics()->slices;
+  ASSERT_EQ(slices.size(), 4u);
+  // Head 0, channel 1: 1, 3 and NaN of the first sample, 13, 15, 17 of the second one.
+  EXPECT_EQ(slices[1].num_finite, 5u);
+  EXPECT_EQ(slices[1].extremes, (Extremes{1, 17}));
+  EXPECT_EQ(slices[2].extremes, (Extremes{6, 22}));
+  std::vector<uint64_t> expected(kSliceBins);
+  for (const float x : {1.0F, 3.0F, 13.0F, 15.0F, 17.0F}) ++expected[MagnitudeBinOf(x)];
+  EXPECT_EQ(slices[1].magnitudes, expected);
+  EXPECT_EQ(MagnitudeBinOf(-17.0F), MagnitudeBinOf(16.0F));  // [16, 18)
+  EXPECT_EQ(LowerEdgeOf(MagnitudeBinOf(17)), 16);
+  EXPECT_EQ(LowerEdgeOf(MagnitudeBinOf(17) + 1), 18);
+  EXPECT_EQ(MagnitudeBinOf(0), 0u);
+  EXPECT_EQ(MagnitudeBinOf(1e30F), kSliceBins - 1);
+
+  // The expected error of a slice is that of its elements, but for their places within bins.
+  const ErrorEstimator estimator(slices[1]);
+  const formats::CodeRange codes{-7, 7};
+  double error = 0;
+  for (const double x : {1.0, 3.0, 13.0, 15.0, 17.0}) {
+    const double rounded = 2 * std::min(std::nearbyint(x / 2), 7.0);
+    error += (x - rounded) * (x - rounded) / 5;
+  }
+  EXPECT_NEAR(estimator.MeanSquared({2, 0}, codes), error, 0.35 * error);
 }
 
 TEST(TensorStatistics, SlicesFollowTheAxis) {
