@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "ops/kv_caches.h"
@@ -41,15 +42,20 @@ std::string WhyNoIntegers(const Model& model, const KvCache& cache, const Format
   return has_other_readers ? "other nodes read it as floats" : "";
 }
 
+// Returns the row of a cache that stays float for a reason.
+CachePlan FloatCache(const KvCache& cache, const NodeIndex& nodes, std::string reason) {
+  return {.node = nodes.KeyOf(cache.node),
+          .op_type = cache.node.op_type(),
+          .past = cache.past_value(),
+          .value = cache.present_value(),
+          .reason = std::move(reason)};
+}
+
 CachePlan IntegerCache(const Model& model, const KvCache& cache, const FormatSpec& spec,
                        const Treatment& treatment, const NodeIndex& nodes) {
-  CachePlan row{.node = nodes.KeyOf(cache.node),
-                .op_type = cache.node.op_type(),
-                .past = cache.past_value(),
-                .value = cache.present_value(),
-                .granularity = treatment.config.kv_cache_granularity,
-                .range = treatment.config.kv_cache_range};
-  row.reason = treatment.excluded;
+  CachePlan row = FloatCache(cache, nodes, treatment.excluded);
+  row.granularity = treatment.config.kv_cache_granularity;
+  row.range = treatment.config.kv_cache_range;
   if (row.reason.empty()) row.reason = WhyNoIntegers(model, cache, spec);
   if (row.reason.empty()) row.format = spec.name;
   return row;
@@ -98,13 +104,9 @@ PlannedCaches PlanCaches(const QuantConfig& config, const Model& model, const No
       continue;
     }
     CheckHasOperator(treatment.config.operators, spec);
-    const std::string reason = WhyNotAppended(model, cache, spec, treatment);
+    std::string reason = WhyNotAppended(model, cache, spec, treatment);
     if (!reason.empty()) {
-      planned.caches.push_back({.node = nodes.KeyOf(cache.node),
-                                .op_type = cache.node.op_type(),
-                                .past = cache.past_value(),
-                                .value = cache.present_value(),
-                                .reason = reason});
+      planned.caches.push_back(FloatCache(cache, nodes, std::move(reason)));
       continue;
     }
     if (spec.is_blocked()) {

@@ -98,7 +98,7 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Rewrit
   }
   passes.Run(model, {.name = "infer-shapes", .run = [](graph::Model& changed) {
                        changed.InferShapes();
-                       // What follows from these types is inferred in turn.
+                       // Inference goes on from these types.
                        if (InferTypes(changed) > 0) changed.InferShapes();
                        return true;
                      }});
