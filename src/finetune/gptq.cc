@@ -6,8 +6,10 @@
 // for many rows, by a kernel that keeps its sums in registers.
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <span>
+#include <tuple>
 #include <vector>
 
 #include "finetune/cholesky.h"
@@ -208,17 +210,16 @@ class Rows {
     return i;
   }
 
-  // Chooses the factors of the scales of columns [begin, end), from their compensated weights.
+  // Chooses the factors of the scales of columns [begin, end): those with the least loss if each
+  // column takes over the errors of the columns behind it, as it will.
   void ChooseFactors(int64_t begin, int64_t end, std::span<const double> factors,
                      std::vector<double>& factor_of) {
     wanted_.resize(errors_.size());
-    for (int64_t i = end; i-- > begin;) {
-      const Sums sums = SumsBehind(i);
+    for (int64_t i = begin; i < end; ++i) {
+      const Sums sums = SumsBehind(i);  // errors of columns that have no value yet are 0
       const double diagonal = group_.diagonal[static_cast<size_t>(i)];
       for (int64_t row = 0; row < count_; ++row) {
-        const size_t at = At(i, row);
-        wanted_[at] = TargetOf(i, row) + sums.of_row[row] / diagonal;
-        errors_[at] = TargetOf(i, row) - wanted_[at];  // as if it were not rounded
+        wanted_[At(i, row)] = TargetOf(i, row) + sums.of_row[row] / diagonal;
       }
     }
     for (int64_t row = 0; row < count_; ++row) {
@@ -234,13 +235,21 @@ class Rows {
   }
 
   // Returns the loss of rounding one row's columns [begin, end) with their scale times `factor`.
-  double LossOf(int64_t begin, int64_t end, int64_t row, double factor) const {
+  double LossOf(int64_t begin, int64_t end, int64_t row, double factor) {
+    inner_sums_.assign(static_cast<size_t>(end - begin), 0.0);
     double loss = 0;
-    for (int64_t i = begin; i < end; ++i) {
-      const double value = wanted_[At(i, row)];
-      const double error = (double{grid_.RoundScaled(ElementOf(i, row), value, factor)} - value) *
-                           group_.diagonal[static_cast<size_t>(i)];
-      loss += error * error;
+    for (int64_t i = end; i-- > begin;) {
+      const double diagonal = group_.diagonal[static_cast<size_t>(i)];
+      const double value =
+          wanted_[At(i, row)] + inner_sums_[static_cast<size_t>(i - begin)] / diagonal;
+      const double rounded{grid_.RoundScaled(ElementOf(i, row), value, factor)};
+      const double distance = (rounded - value) * diagonal;
+      loss += distance * distance;
+      const double error = TargetOf(i, row) - rounded;
+      const float* const of_column = group_.columns_below.data() + i;
+      for (int64_t j = begin; j < i; ++j) {
+        inner_sums_[static_cast<size_t>(j - begin)] += error * double{of_column[j * group_.stride]};
+      }
     }
     return loss;
   }
@@ -254,8 +263,10 @@ class Rows {
   std::vector<double> behind_;  // [row, column]: sums over the blocks that are done
   int64_t begin_ = 0;           // the present block
   int64_t end_ = 0;
-  std::vector<double> errors_;         // [column of the block, row]: target - rounded value
-  std::vector<double> wanted_;         // likewise: compensated weights
+  std::vector<double> errors_;  // [column of the block, row]: target - rounded value
+  // Likewise: the weights of the columns of a scale, with the errors of the columns behind them.
+  std::vector<double> wanted_;
+  std::vector<double> inner_sums_;     // of the errors within a scale, for each of its columns
   std::vector<float> rows_of_errors_;  // [row, column of the block]: the errors, once it is done
 };
 
@@ -265,11 +276,35 @@ std::vector<int64_t> LayerTuner::RoundingOrder(int64_t group) const {
   const double* const hessian = Hessian(group);
   std::vector<int64_t> order(static_cast<size_t>(layer_.columns));
   std::iota(order.begin(), order.end(), 0);
-  if (options_.activation_order && !CanRefreshScales()) {
-    std::ranges::stable_sort(order, {}, [&](int64_t k) { return hessian[k * layer_.columns + k]; });
-  } else {
+  if (!options_.activation_order) {
     std::ranges::reverse(order);
+    return order;
   }
+  const auto square_of = [&](int64_t k) { return hessian[k * layer_.columns + k]; };
+  if (!CanRefreshScales()) {
+    std::ranges::stable_sort(order, {}, square_of);
+    return order;
+  }
+  // Inputs that share a scale stay together, because it is chosen once: the inputs with the largest
+  // mean square come first, and the largest among them.
+  struct Sum {
+    double squares = 0;
+    int64_t count = 0;
+  };
+  std::map<size_t, Sum> of_scale;
+  const auto scale_of = [&](int64_t k) {
+    return grid_.ScaleIndexOf(layer_.ElementOf(group, 0, k));
+  };
+  for (const int64_t k : order) {
+    Sum& sum = of_scale[scale_of(k)];
+    sum.squares += square_of(k);
+    ++sum.count;
+  }
+  std::ranges::stable_sort(order, {}, [&](int64_t k) {
+    const size_t scale = scale_of(k);
+    const Sum& sum = of_scale.at(scale);
+    return std::tuple(sum.squares / static_cast<double>(sum.count), scale, square_of(k));
+  });
   return order;
 }
 
