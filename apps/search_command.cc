@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "command.h"
 #include "progress_bar.h"
+#include "search/output_meter.h"
 #include "search_options.h"
 #include "tasks/search.h"
 #include "word_option.h"
@@ -61,12 +62,13 @@ std::string CountText(const tasks::SearchReport& report, const search::Choice& c
 
 std::string FrontText(const tasks::SearchReport& report) {
   std::string text =
-      fmt::format("  {:>10}  {:>10}  measured\n", search::CostName(report.cost), "predicted");
+      fmt::format("  {:>10}  {:>11}  measured\n", search::CostName(report.cost), "predicted");
   for (size_t i = 0; i < report.result.points.size(); ++i) {
     const search::SearchPoint& point = report.result.points[i];
     if (!point.measured) continue;
-    text += fmt::format("{} {:>10}  {:>7.2f} dB  {}\n", i == report.result.chosen ? '*' : ' ',
-                        CostText(report.cost, point.cost), evaluate::SqnrDb(point.noise),
+    text += fmt::format("{} {:>10}  {:>11}  {}\n", i == report.result.chosen ? '*' : ' ',
+                        CostText(report.cost, point.cost),
+                        search::LossText(point.noise, report.sensitivity.is_divergence()),
                         MeasuredText(*point.measured));
   }
   return text;
@@ -87,7 +89,8 @@ std::string Summarize(const Options& options, const tasks::SearchReport& report)
     text += fmt::format("  {}\n  the layers that hold it back, by what each loses alone:\n",
                         result.why_not);
     for (const auto& [group, noise] : report.worst) {
-      text += fmt::format("    {:>6.1f} dB  '{}' in {}\n", evaluate::SqnrDb(noise),
+      text += fmt::format("    {:>9}  '{}' in {}\n",
+                          search::LossText(noise, report.sensitivity.is_divergence()),
                           report.sensitivity.layers[report.groups[group].layers[0]].node,
                           report.Describe(chosen.choice, group));
     }

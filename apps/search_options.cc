@@ -60,8 +60,10 @@ void AddSpaceOptions(CLI::App& command, SpaceArguments& arguments, tasks::SpaceO
   AddSampleOptions(command, arguments.samples, Samples::kRequired);
   constexpr int kMost = 1'000'000'000;  // CLI11 would read a negative number as a large one
   command
-      .add_option("--sensitivity-samples", options.num_sensitivity_samples,
-                  "number of samples that layers are measured on, the first ones (default: 32)")
+      .add_option(
+          "--sensitivity-samples", options.num_sensitivity_samples,
+          "number of samples that layers are measured on, the first ones (default: 32, or 2 of "
+          "texts and tokens)")
       ->check(CLI::Range(1, kMost))
       ->type_name("N");
   AddWordOption<search::Method>(

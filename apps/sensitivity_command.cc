@@ -8,6 +8,7 @@
 
 #include "command.h"
 #include "progress_bar.h"
+#include "search/output_meter.h"
 #include "search_options.h"
 #include "tasks/search.h"
 #include "tasks/sensitivity.h"
@@ -36,9 +37,9 @@ std::string DescribeWorst(const tasks::SensitivityReport& report) {
       const std::string side =
           part.side == search::Side::kBoth ? "" : fmt::format("{} ", search::SideName(part.side));
       const double noise = layer.parts[i].noise();
-      entries.push_back(
-          {noise, fmt::format("  {:>6.1f} dB  {}{} in {} '{}'\n", evaluate::SqnrDb(noise), side,
-                              part.candidate.name, layer.op_type, layer.node)});
+      entries.push_back({noise, fmt::format("  {:>9}  {}{} in {} '{}'\n",
+                                            search::LossText(noise, layer.is_divergence), side,
+                                            part.candidate.name, layer.op_type, layer.node)});
     }
   }
   std::ranges::stable_sort(entries, std::ranges::greater(), &Entry::noise);
@@ -74,8 +75,12 @@ void Run(Options& options) {
   for (const auto& [node, reason] : sensitivity.left_out) {
     text += fmt::format("  left out: '{}': {}\n", node, reason);
   }
-  Print(text + "SQNR of the outputs with one layer alone quantized, the lowest:\n" +
-        DescribeWorst(report));
+  const char* const loss =
+      sensitivity.is_divergence()
+          ? "Divergence of the predicted tokens with one layer alone "
+            "quantized, the largest:\n"
+          : "SQNR of the outputs with one layer alone quantized, the lowest:\n";
+  Print(text + loss + DescribeWorst(report));
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ struct SpaceArguments {
   std::vector<std::string> layer_types, layer_names, kept_layers;
   std::optional<size_t> output_index;
   std::string method = "fast";
-  size_t num_sensitivity_samples = 32;
+  size_t num_sensitivity_samples = 0;  // 0: the default
   bool as_is = false;
   size_t num_threads = 0;
 

@@ -55,7 +55,7 @@ def _list(words: Union[str, Sequence[str]]) -> List[str]:
 def _space(candidates: Candidates, weights: Candidates, activations: Candidates, variants: Sequence[Mapping[str, Any]],
            layer_types: Union[str, Sequence[str]], layer_names: Union[str, Sequence[str]], kept_layers: Union[str, Sequence[str]],
            output_index: Optional[int], config: Optional[ConfigLike], rules: Sequence[Rule], settings: Mapping[str, Any], method: str,
-           sensitivity_samples: int, as_is: bool, threads: int) -> _native.SpaceArguments:
+           sensitivity_samples: Optional[int], as_is: bool, threads: int) -> _native.SpaceArguments:
     space = _native.SpaceArguments()
     space.candidates, space.weight_candidates, space.activation_candidates = _names(candidates), _names(weights), _names(activations)
     space.base = None if config is None else _config(config, (), {})
@@ -66,7 +66,7 @@ def _space(candidates: Candidates, weights: Candidates, activations: Candidates,
     space.layer_types, space.layer_names, space.kept_layers = _list(layer_types), _list(layer_names), _list(kept_layers)
     space.output_index = None if output_index is None else _count("output_index", output_index)
     space.method = method
-    space.num_sensitivity_samples = _count("sensitivity_samples", sensitivity_samples, 1)
+    space.num_sensitivity_samples = 0 if sensitivity_samples is None else _count("sensitivity_samples", sensitivity_samples, 1)
     space.as_is, space.num_threads = as_is, _count("threads", threads)
     return space
 
@@ -75,7 +75,7 @@ def sensitivity(model: Model, data: Data, candidates: Candidates = (), *, weight
                 activation_candidates: Candidates = (), variants: Sequence[Mapping[str, Any]] = (),
                 layer_types: Union[str, Sequence[str]] = (), layer_names: Union[str, Sequence[str]] = (),
                 kept_layers: Union[str, Sequence[str]] = (), output_index: Optional[int] = None, output: Optional[PathLike] = None,
-                config: Optional[ConfigLike] = None, method: str = "fast", sensitivity_samples: int = 32, measure_time: bool = False, image: str = "",
+                config: Optional[ConfigLike] = None, method: str = "fast", sensitivity_samples: Optional[int] = None, measure_time: bool = False, image: str = "",
                 labels: Optional[PathLike] = None, samples: int = 0, rules: Sequence[Rule] = (), as_is: bool = False, threads: int = 0,
                 progress: Progress = None, **settings: Any) -> Dict[str, Any]:
     """What the outputs lose when one layer alone gets a candidate, for each of them.
@@ -114,7 +114,7 @@ def search(model: Model, data: Data, candidates: Candidates = (), *, target: Opt
            layer_types: Union[str, Sequence[str]] = (), layer_names: Union[str, Sequence[str]] = (),
            kept_layers: Union[str, Sequence[str]] = (), output_index: Optional[int] = None, strategy: str = "optimal",
            cost: Optional[str] = None, bind: Union[str, Sequence[str]] = (), metric: Optional[Metric] = None, measure: int = 0, output: Optional[PathLike] = None, picture: Optional[PathLike] = None,
-           config: Optional[ConfigLike] = None, method: str = "fast", sensitivity_samples: int = 32, batch_size: int = 20,
+           config: Optional[ConfigLike] = None, method: str = "fast", sensitivity_samples: Optional[int] = None, batch_size: int = 20,
            image: str = "", labels: Union[PathLike, Sequence[int], None] = None, samples: int = 0, rules: Sequence[Rule] = (),
            as_is: bool = False, threads: int = 0, progress: Progress = None, **settings: Any) -> SearchResult:
     """Searches formats for the layers: the least cost that reaches a target, or the least loss within a budget.

@@ -59,7 +59,7 @@ std::string Ticks(const Axis& x, const Axis& y) {
 }  // namespace
 
 std::string FrontToSvg(std::span<const PlotPoint> points, std::optional<size_t> chosen,
-                       const std::string& cost_label) {
+                       const std::string& cost_label, const std::string& loss_label) {
   double least_cost = INFINITY, most_cost = -INFINITY, least_db = INFINITY, most_db = -INFINITY;
   for (const PlotPoint& point : points) {
     least_cost = std::min(least_cost, point.cost);
@@ -75,10 +75,10 @@ std::string FrontToSvg(std::span<const PlotPoint> points, std::optional<size_t> 
   const Axis y = MakeAxis(least_db, most_db, kHeight - kBottom, kTop);
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" role=\"img\" "
-      "aria-label=\"SQNR against {2}\">\n<style>text{{font:12px sans-serif;fill:#888}}"
+      "aria-label=\"{3} against {2}\">\n<style>text{{font:12px sans-serif;fill:#888}}"
       ".grid{{stroke:#8884;stroke-width:1}}.line{{fill:none;stroke:#3b82c4;stroke-width:2}}"
       ".dot{{fill:#e07b39}}.ring{{fill:none;stroke:#c0392b;stroke-width:2.5}}</style>\n",
-      kWidth, kHeight, cost_label);
+      kWidth, kHeight, cost_label, loss_label);
   svg += Ticks(x, y);
   std::string line;
   for (const PlotPoint& point : points) {
@@ -103,11 +103,11 @@ std::string FrontToSvg(std::span<const PlotPoint> points, std::optional<size_t> 
   }
   svg += fmt::format(
       "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n"
-      "<text transform=\"translate(16,{}) rotate(-90)\" text-anchor=\"middle\">SQNR of the outputs "
-      "(dB)</text>\n<text x=\"{}\" y=\"16\" text-anchor=\"end\">line: predicted, dots: measured, "
-      "ring: chosen</text>\n</svg>\n",
+      "<text transform=\"translate(16,{}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n"
+      "<text x=\"{}\" y=\"16\" text-anchor=\"end\">line: predicted, dots: measured, ring: "
+      "chosen</text>\n</svg>\n",
       (kLeft + kWidth - kRight) / 2, kHeight - 14, cost_label, (kTop + kHeight - kBottom) / 2,
-      kWidth - kRight);
+      loss_label, kWidth - kRight);
   return svg;
 }
 

@@ -12,6 +12,12 @@
 namespace bitpress::search {
 namespace {
 
+[[noreturn]] void FailBudget(const Budget& budget, double least_cost) {
+  Fail(ErrorCode::kInvalidArgument,
+       "budget {} cannot be kept: the cheapest candidates everywhere take {} = {:.4g}",
+       budget.Text(), CostName(budget.kind), least_cost);
+}
+
 // The most points of the front that are looked at, spread evenly over its cost.
 constexpr size_t kMostPoints = 256;
 // The number of cheaper neighbours of the found point that are tried as well, because measurements
@@ -124,11 +130,7 @@ class Searcher {
     const double bound = goals_.budget->bound;
     const auto count = std::ranges::count_if(
         result_.points, [&](const SearchPoint& point) { return point.cost <= bound; });
-    if (count == 0) {
-      Fail(ErrorCode::kInvalidArgument,
-           "budget {} cannot be kept: the cheapest candidates everywhere take {} = {:.4g}",
-           goals_.budget->Text(), CostName(goals_.budget->kind), result_.points.front().cost);
-    }
+    if (count == 0) FailBudget(*goals_.budget, result_.points.front().cost);
     return static_cast<size_t>(count);
   }
 
@@ -262,6 +264,18 @@ SearchResult Search(const CostModel& costs, const Space& space, const SearchGoal
   }
   Searcher searcher(costs, space, goals, measure);
   return goals.strategy == Strategy::kGreedy ? searcher.RunGreedy() : searcher.RunOptimal();
+}
+
+void CheckBudget(const CostModel& costs, const Space& space, const Budget& budget) {
+  double cost = costs.fixed();
+  for (const LayerGroup& group : costs.groups()) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const std::vector<size_t>& combination : space.combinations) {
+      least = std::min(least, costs.Of(group, combination));
+    }
+    cost += least;
+  }
+  if (cost > budget.bound) FailBudget(budget, cost);
 }
 
 std::vector<std::pair<size_t, double>> WorstGroups(const CostModel& costs, const Space& space,

@@ -70,6 +70,9 @@ using Measure = std::function<Measurement(const Choice& choice)>;
 SearchResult Search(const CostModel& costs, const Space& space, const SearchGoals& goals,
                     const Measure& measure);
 
+// Throws Error(kInvalidArgument) if no choice fits the budget. It reads no losses.
+void CheckBudget(const CostModel& costs, const Space& space, const Budget& budget);
+
 // Returns the groups whose formats lose most by this choice, the worst first, with their noise.
 std::vector<std::pair<size_t, double>> WorstGroups(const CostModel& costs, const Space& space,
                                                    const Choice& choice, size_t count);

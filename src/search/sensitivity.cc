@@ -4,96 +4,22 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "base/check.h"
 #include "base/error.h"
 #include "base/words.h"
-#include "calibrate/sample_runs.h"
+#include "evaluate/outputs.h"
 #include "runtime/open_model.h"
+#include "search/held_samples.h"
 #include "search/journal.h"
 #include "search/layer_probe.h"
+#include "search/network_probe.h"
+#include "search/output_meter.h"
 
 namespace bitpress::search {
 namespace {
-
-using evaluate::LossMeter;
-using evaluate::Output;
-
-struct Sample {
-  std::vector<Tensor> inputs;
-  size_t count = 0;
-  std::vector<int64_t> labels;  // label of each sample, or empty
-};
-
-// A source that keeps the labels of the samples that were read.
-class LabelledSource : public data::Source {
- public:
-  explicit LabelledSource(data::Source& source) : source_(source) {}
-
-  size_t num_samples() const override { return source_.num_samples(); }
-  bool has_labels() const override { return source_.has_labels(); }
-  void Rewind() override {
-    source_.Rewind();
-    labels_.clear();
-    num_taken_ = 0;
-  }
-  std::optional<data::Batch> Next(size_t max_samples) override {
-    std::optional<data::Batch> batch = source_.Next(max_samples);
-    if (batch) labels_.insert(labels_.end(), batch->labels.begin(), batch->labels.end());
-    return batch;
-  }
-  // Returns the labels of the next `count` samples.
-  std::vector<int64_t> TakeLabels(size_t count) {
-    if (num_taken_ + count > labels_.size()) return {};
-    const auto begin = labels_.begin() + static_cast<std::ptrdiff_t>(num_taken_);
-    num_taken_ += count;
-    return {begin, begin + static_cast<std::ptrdiff_t>(count)};
-  }
-
- private:
-  data::Source& source_;
-  std::vector<int64_t> labels_;
-  size_t num_taken_ = 0;
-};
-
-// The samples, held as long as they are few.
-class Samples {
- public:
-  Samples(data::Source& source, std::vector<runtime::ValueDescription> inputs)
-      : source_(source), inputs_(std::move(inputs)) {}
-
-  void ForEach(const std::function<void(const Sample& sample)>& run) {
-    if (is_complete_) {
-      std::ranges::for_each(held_, run);
-      return;
-    }
-    constexpr size_t kAtOnce = 8;
-    uint64_t bytes = 0;
-    held_.clear();
-    const auto run_one = [&](const std::vector<Tensor>& inputs, size_t count) {
-      for (const Tensor& input : inputs) bytes += input.bytes.size();
-      if (bytes > kMostHeldBytes) held_.clear();
-      Sample sample{inputs, count, source_.TakeLabels(count)};
-      run(sample);
-      if (bytes <= kMostHeldBytes) held_.push_back(std::move(sample));
-    };
-    num_samples_ = calibrate::RunSamples(source_, inputs_, kAtOnce, run_one, "", {}).num_samples;
-    is_complete_ = bytes <= kMostHeldBytes;
-    if (num_samples_ == 0) {
-      Fail(ErrorCode::kInvalidArgument, "there are no samples to measure with");
-    }
-  }
-
-  size_t num_samples() const { return num_samples_; }
-
- private:
-  LabelledSource source_;
-  std::vector<runtime::ValueDescription> inputs_;
-  std::vector<Sample> held_;
-  bool is_complete_ = false;
-  size_t num_samples_ = 0;
-};
 
 // The energies of a layer's error and of its output.
 struct Energies {
@@ -102,6 +28,7 @@ struct Energies {
 
   void Add(const std::vector<Tensor>& reference, const std::vector<Tensor>& found) {
     for (size_t i = 0; i < reference.size(); ++i) {
+      if (reference[i].bytes.empty()) continue;
       if (reference[i].type != DataType::kFloat) {
         AddNumbers(evaluate::ToOutput(reference[i]).values, evaluate::ToOutput(found[i]).values);
       } else {
@@ -130,48 +57,79 @@ struct Energies {
 // One layer with its variants.
 class LayerRun {
  public:
-  LayerRun(const graph::Model& model, const graph::Node& node, const SearchLayer& layer,
+  // `layer_index` is the layer's position in `network`.
+  LayerRun(NetworkProbe& network, size_t layer_index, LayerProbe probe, const SearchLayer& layer,
            const Space& space, const std::vector<plan::ResolvedPlan>& parts,
-           const SensitivityOptions& options, ThreadPool& pool)
-      : space_(space),
+           const CountedOutputs& counted, const SensitivityOptions& options, ThreadPool& pool)
+      : network_(network),
+        layer_index_(layer_index),
+        probe_(std::move(probe)),
+        space_(space),
         method_(options.method),
-        output_index_(options.output_index),
-        probe_(model, node, options.num_threads),
-        float_(probe_.OpenFloat()),
+        counted_(counted),
+        num_threads_(options.num_threads),
         variants_(parts.size()),
-        local_(parts.size()),
-        meters_(parts.size()) {
+        local_(parts.size()) {
     for (size_t i = 0; i < parts.size(); ++i) {
       if (!layer.has_part[i]) continue;
       variants_[i] = probe_.OpenVariant(parts[i], LayerProbe::Purpose::kValues, pool);
     }
   }
 
-  void Run(Samples& samples) {
-    bool is_first = true;
-    samples.ForEach([&](const Sample& sample) {
-      RunSample(sample, is_first);
-      is_first = false;
-    });
+  void RunSample(const HeldSample& sample) {
+    std::vector<std::vector<Tensor>> results(variants_.size());
+    LayerValues values;
+    // The run that shows the layer's inputs goes on with one of the results.
+    std::optional<size_t> first;
+    const auto run_variants = [&](const LayerValues& known) {
+      for (size_t i = 0; i < variants_.size(); ++i) {
+        if (!variants_[i]) continue;
+        results[i] = probe_.Run(*variants_[i], known.inputs);
+        if (!first) first = i;
+      }
+      if (meters_.empty()) ChooseMeters(known.outputs, results);
+      if (!meters_.empty()) first = meters_.begin()->first;
+      return results[*first];
+    };
+    std::vector<Tensor> outputs =
+        network_.RunWith(sample.inputs, layer_index_, run_variants, &values);
+    if (num_macs_ == 0) {
+      num_macs_ =
+          probe_.CountMacs(values.inputs, values.outputs) / static_cast<double>(sample.count);
+    }
+    for (size_t i = 0; i < variants_.size(); ++i) {
+      if (variants_[i]) local_[i].Add(values.outputs, results[i]);
+    }
+    for (auto& [part, meter] : meters_) {
+      if (part != *first) {
+        const auto give = [&, index = part](const LayerValues&) { return results[index]; };
+        outputs = network_.RunWith(sample.inputs, layer_index_, give, nullptr);
+      }
+      meter.Add(sample.inputs, sample.reference, counted_.Take(std::move(outputs)), sample.count,
+                sample.labels);
+    }
+    last_inputs_ = std::move(values.inputs);
   }
 
   double num_macs() const { return num_macs_; }
 
   // Returns the time of the float layer in ms, and fills in those of its variants in `losses`. Each
-  // is the median of several runs of the last sample, in turns.
+  // is the median of several runs of the last sample, in turns. REQUIRES: a sample ran.
   double MeasureTimes(const std::vector<plan::ResolvedPlan>& parts, ThreadPool& pool,
                       std::vector<PartLoss>& losses) {
     constexpr size_t kNumRuns = 9;
     std::vector<double> float_times;
     std::vector<std::vector<double>> times(variants_.size());
     std::vector<std::optional<runtime::Session>> timed(variants_.size());
+    runtime::Session as_float = probe_.OpenFloat();
+    TimeOf(as_float);  // the first run allocates
     for (size_t i = 0; i < timed.size(); ++i) {
       if (!variants_[i]) continue;
       timed[i] = probe_.OpenVariant(parts[i], LayerProbe::Purpose::kTime, pool);
-      TimeOf(*timed[i]);  // the first run allocates
+      TimeOf(*timed[i]);
     }
     for (size_t run = 0; run < kNumRuns; ++run) {
-      float_times.push_back(TimeOf(float_));
+      float_times.push_back(TimeOf(as_float));
       for (size_t i = 0; i < timed.size(); ++i) {
         if (timed[i]) times[i].push_back(TimeOf(*timed[i]));
       }
@@ -188,64 +146,46 @@ class LayerRun {
       if (!variants_[i]) continue;
       losses[i].is_there = true;
       losses[i].local_noise = local_[i].Ratio();
-      if (method_ != Method::kFast) losses[i].exact = meters_[i].Result();
+      if (method_ != Method::kFast) losses[i].exact = meters_.at(i).Result();
     }
     if (method_ == Method::kExact) return losses;
-    for (const Side side : {Side::kBoth, Side::kWeights, Side::kActivations}) Carry(side, losses);
+    for (const Side side : kSides) Carry(side, losses);
     return losses;
   }
 
  private:
-  void RunSample(const Sample& sample, bool is_first) {
-    probe_.SetSample(sample.inputs);
-    const std::vector<Tensor> wanted = probe_.RunLayer(float_);
-    if (is_first) num_macs_ = probe_.CountMacs(wanted) / static_cast<double>(sample.count);
-    // The rest of the model computes the reference too, because a difference between its kernels
-    // and those of the whole model is no loss.
-    const std::vector<Output> reference = RunRest(wanted);
-    std::vector<std::vector<Tensor>> results(variants_.size());
-    for (size_t i = 0; i < variants_.size(); ++i) {
-      if (!variants_[i]) continue;
-      results[i] = probe_.RunLayer(*variants_[i]);
-      local_[i].Add(wanted, results[i]);
-    }
-    if (is_first && method_ != Method::kExact) ChooseGauges();
-    for (size_t i = 0; i < variants_.size(); ++i) {
-      const bool is_carried = method_ != Method::kFast || gauges_.contains(i);
-      if (!variants_[i] || !is_carried) continue;
-      meters_[i].Add(reference, RunRest(std::move(results[i])), sample.count, sample.labels);
-    }
-  }
-
-  // Returns the outputs of the model that losses are about.
-  std::vector<Output> RunRest(std::vector<Tensor> layer_outputs) {
-    std::vector<Output> outputs = probe_.RunRest(std::move(layer_outputs));
-    if (!output_index_) return outputs;
-    std::vector<Output> one;
-    one.push_back(std::move(outputs.at(*output_index_)));
-    return one;
-  }
+  static constexpr std::array<Side, 3> kSides{Side::kBoth, Side::kWeights, Side::kActivations};
 
   double TimeOf(runtime::Session& session) const {
     const auto start = std::chrono::steady_clock::now();
-    probe_.RunLayer(session);
+    probe_.Run(session, last_inputs_);
     const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
     return time.count();
   }
 
-  // Chooses the parts that the gain is measured with: for each side the one with the middle error
-  // at the first sample.
-  void ChooseGauges() {
-    for (const Side side : {Side::kBoth, Side::kWeights, Side::kActivations}) {
-      std::vector<std::pair<double, size_t>> errors;
-      for (size_t i = 0; i < variants_.size(); ++i) {
-        if (!variants_[i] || space_.parts[i].side != side || local_[i].error == 0) continue;
-        errors.emplace_back(local_[i].Ratio(), i);
-      }
-      if (errors.empty()) continue;
-      std::ranges::sort(errors);
-      gauges_.insert(errors[errors.size() / 2].second);
+  // Chooses the parts whose results the rest of the model runs with, from the first sample: all of
+  // them, or the one with the middle error for each side (the gauges). Outputs of the float layer
+  // that are not known yet are empty.
+  void ChooseMeters(const std::vector<Tensor>& outputs,
+                    const std::vector<std::vector<Tensor>>& results) {
+    std::vector<double> errors(variants_.size());
+    for (size_t i = 0; i < variants_.size(); ++i) {
+      if (!variants_[i]) continue;
+      Energies energies;
+      energies.Add(outputs, results[i]);
+      errors[i] = energies.Ratio();
+      if (method_ != Method::kFast) meters_.try_emplace(i, counted_, num_threads_);
     }
+    for (const Side side : kSides) {
+      std::vector<std::pair<double, size_t>> of_side;
+      for (size_t i = 0; i < errors.size(); ++i) {
+        if (errors[i] > 0 && space_.parts[i].side == side) of_side.emplace_back(errors[i], i);
+      }
+      if (of_side.empty()) continue;
+      std::ranges::sort(of_side);
+      gauges_.insert(of_side[of_side.size() / 2].second);
+    }
+    for (const size_t i : gauges_) meters_.try_emplace(i, counted_, num_threads_);
   }
 
   // Fills in fast_noise of the parts of a side.
@@ -253,7 +193,7 @@ class LayerRun {
     double gain = 0;
     for (const size_t i : gauges_) {
       if (space_.parts[i].side != side || losses[i].local_noise == 0) continue;
-      gain = meters_[i].Result().noise / losses[i].local_noise;
+      gain = meters_.at(i).Result().noise / losses[i].local_noise;
     }
     for (size_t i = 0; i < losses.size(); ++i) {
       if (!losses[i].is_there || space_.parts[i].side != side) continue;
@@ -261,16 +201,63 @@ class LayerRun {
     }
   }
 
+  NetworkProbe& network_;
+  size_t layer_index_;
+  LayerProbe probe_;
   const Space& space_;
   Method method_;
-  std::optional<size_t> output_index_;
-  LayerProbe probe_;
-  runtime::Session float_;
+  const CountedOutputs& counted_;
+  size_t num_threads_;
   std::vector<std::optional<runtime::Session>> variants_;  // one for each part that is there
   std::vector<Energies> local_;
-  std::vector<LossMeter> meters_;
+  std::map<size_t, OutputMeter> meters_;  // of the parts that the rest of the model runs with
+  std::set<size_t> gauges_;               // parts that the gain is measured with
   double num_macs_ = 0;
-  std::set<size_t> gauges_;  // parts that the gain is measured with
+  std::vector<Tensor> last_inputs_;
+};
+
+// The model that the layers are changed in, with its samples. It is opened at its first use,
+// because a journal may know all layers.
+class Network {
+ public:
+  Network(const graph::Model& model, const SearchLayers& layers, data::Source& source,
+          const SensitivityOptions& options)
+      : model_(model),
+        num_threads_(options.num_threads),
+        counted_(options.output_index, options.tokens),
+        samples_(source, runtime::DescribeInputs(model)) {
+    const plan::NodeIndex index(model);
+    for (const SearchLayer& layer : layers.found) {
+      nodes_.push_back(index.Find({layer.node, layer.op_type, 0}));
+    }
+  }
+
+  NetworkProbe& probe() {
+    if (!probe_) probe_.emplace(model_, nodes_, num_threads_);
+    return *probe_;
+  }
+  const std::vector<graph::Node>& nodes() const { return nodes_; }
+  const CountedOutputs& counted() const { return counted_; }
+  size_t num_samples() const { return samples_.num_samples(); }
+
+  void ForEachSample(const std::function<void(const HeldSample&)>& run) {
+    // The probe computes the reference too, because a difference between its kernels and those of
+    // the whole model is no loss.
+    const auto make_reference = [&](const std::vector<Tensor>& inputs) {
+      std::vector<Tensor> outputs = probe().Run(inputs);
+      counted_.Look(inputs, probe().OutputNames(), outputs);
+      return counted_.Take(std::move(outputs));
+    };
+    samples_.ForEach(make_reference, run);
+  }
+
+ private:
+  const graph::Model& model_;
+  size_t num_threads_;
+  CountedOutputs counted_;
+  std::vector<graph::Node> nodes_;
+  HeldSamples samples_;
+  std::optional<NetworkProbe> probe_;
 };
 
 // Returns the ranks of values, from 1. Equal values share the mean of their ranks.
@@ -298,19 +285,28 @@ Method ParseMethod(std::string_view word) {
   return ParseWord<Method>(kMethodWords, word, "method");
 }
 
+Sensitivity Unmeasured(const SearchLayers& layers) {
+  Sensitivity sensitivity;
+  for (const SearchLayer& layer : layers.found) {
+    LayerLoss& loss = sensitivity.layers.emplace_back();
+    loss.node = layer.node;
+    loss.op_type = layer.op_type;
+    for (const bool is_there : layer.has_part) loss.parts.emplace_back().is_there = is_there;
+  }
+  return sensitivity;
+}
+
 Sensitivity MeasureSensitivity(const graph::Model& model, const SearchLayers& layers,
                                const Space& space, const std::vector<plan::ResolvedPlan>& parts,
                                data::Source& source, const SensitivityOptions& options,
                                ThreadPool& pool) {
   Sensitivity sensitivity;
   sensitivity.left_out = layers.left_out;
-  Samples samples(source, runtime::DescribeInputs(model));
   MeasurementJournal journal(options.journal, options.key);
-  const plan::NodeIndex index(model);
-  for (const SearchLayer& layer : layers.found) {
-    if (options.progress) {
-      options.progress("sensitivity", sensitivity.layers.size(), layers.found.size());
-    }
+  Network network(model, layers, source, options);
+  for (size_t i = 0; i < layers.found.size(); ++i) {
+    const SearchLayer& layer = layers.found[i];
+    if (options.progress) options.progress("sensitivity", i, layers.found.size());
     const auto read = [&](const nlohmann::ordered_json& json) {
       LayerLoss loss = LayerLossFromJson(json);
       CheckIsComplete(loss, layer, options);
@@ -321,24 +317,24 @@ Sensitivity MeasureSensitivity(const graph::Model& model, const SearchLayers& la
       ++sensitivity.num_resumed;
       continue;
     }
-    std::optional<LayerRun> run;
-    try {
-      run.emplace(model, index.Find({layer.node, layer.op_type, 0}), layer, space, parts, options,
-                  pool);
-    } catch (const Error& error) {
-      if (error.code() == ErrorCode::kIo) throw;  // the disk, not the layer
-      sensitivity.left_out.emplace_back(layer.node, error.what());
+    if (const std::string& why_not = network.probe().WhyNot(i); !why_not.empty()) {
+      sensitivity.left_out.emplace_back(layer.node, why_not);
       continue;
     }
-    WithContext(fmt::format("layer '{}'", layer.node), [&] { run->Run(samples); });
-    LayerLoss loss{layer.node, layer.op_type, run->num_macs(), std::nullopt, run->Result()};
-    if (options.measures_time) loss.time_ms = run->MeasureTimes(parts, pool, loss.parts);
-    journal.Add(layer.node, ToJson(loss));
-    sensitivity.layers.push_back(std::move(loss));
+    WithContext(fmt::format("layer '{}'", layer.node), [&] {
+      LayerRun run(network.probe(), i, LayerProbe(model, network.nodes()[i], options.num_threads),
+                   layer, space, parts, network.counted(), options, pool);
+      network.ForEachSample([&](const HeldSample& sample) { run.RunSample(sample); });
+      LayerLoss loss{layer.node,   layer.op_type, run.num_macs(),
+                     std::nullopt, run.Result(),  network.counted().are_logits()};
+      if (options.measures_time) loss.time_ms = run.MeasureTimes(parts, pool, loss.parts);
+      journal.Add(layer.node, ToJson(loss));
+      sensitivity.layers.push_back(std::move(loss));
+    });
   }
   if (options.progress) options.progress("sensitivity", layers.found.size(), layers.found.size());
   sensitivity.num_samples =
-      samples.num_samples() > 0 ? samples.num_samples() : source.num_samples();
+      network.num_samples() > 0 ? network.num_samples() : source.num_samples();
   return sensitivity;
 }
 

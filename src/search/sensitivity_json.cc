@@ -13,6 +13,15 @@ using Json = nlohmann::ordered_json;
 // Returns the SQNR of a noise, in dB.
 Json Decibels(double noise) { return DecibelsToJson(evaluate::SqnrDb(noise)); }
 
+// The noise at the outputs of a model.
+Json NoiseToJson(double noise, bool is_divergence) {
+  if (is_divergence) return {{"divergence", NumberToJson(noise)}};
+  return {{"noise", NumberToJson(noise)}, {"sqnr_db", Decibels(noise)}};
+}
+double NoiseFromJson(const Json& json, bool is_divergence) {
+  return NumberFromJson(json.at(is_divergence ? "divergence" : "noise"));
+}
+
 }  // namespace
 
 Json ToJson(const LayerLoss& layer) {
@@ -24,25 +33,22 @@ Json ToJson(const LayerLoss& layer) {
     }
     Json json{{"local_noise", NumberToJson(part.local_noise)},
               {"local_sqnr_db", Decibels(part.local_noise)}};
-    if (part.fast_noise) {
-      json["fast"] = {{"noise", NumberToJson(*part.fast_noise)},
-                      {"sqnr_db", Decibels(*part.fast_noise)}};
-    }
+    if (part.fast_noise) json["fast"] = NoiseToJson(*part.fast_noise, layer.is_divergence);
     if (part.exact) {
-      json["exact"] = {{"noise", NumberToJson(part.exact->noise)},
-                       {"sqnr_db", Decibels(part.exact->noise)},
-                       {"l2", NumberToJson(part.exact->l2)},
-                       {"cosine", NumberToJson(part.exact->cosine)},
-                       {"divergence", OptionalToJson(part.exact->divergence)},
-                       {"agreement", OptionalToJson(part.exact->agreement)},
-                       {"top1", OptionalToJson(part.exact->top1)},
-                       {"reference_top1", OptionalToJson(part.exact->reference_top1)}};
+      json["exact"] = NoiseToJson(part.exact->noise, layer.is_divergence);
+      json["exact"].update({{"l2", NumberToJson(part.exact->l2)},
+                            {"cosine", NumberToJson(part.exact->cosine)},
+                            {"divergence", OptionalToJson(part.exact->divergence)},
+                            {"agreement", OptionalToJson(part.exact->agreement)},
+                            {"top1", OptionalToJson(part.exact->top1)},
+                            {"reference_top1", OptionalToJson(part.exact->reference_top1)}});
     }
     if (part.time_ms) json["time_ms"] = NumberToJson(*part.time_ms);
     parts.push_back(std::move(json));
   }
   Json json{
       {"node", layer.node}, {"op_type", layer.op_type}, {"macs", NumberToJson(layer.num_macs)}};
+  if (layer.is_divergence) json["is_divergence"] = true;
   if (layer.time_ms) json["time_ms"] = NumberToJson(*layer.time_ms);
   json["parts"] = std::move(parts);
   return json;
@@ -52,16 +58,19 @@ LayerLoss LayerLossFromJson(const Json& json) {
   LayerLoss layer{
       json.at("node"), json.at("op_type"), NumberFromJson(json.at("macs")), std::nullopt, {}};
   if (json.contains("time_ms")) layer.time_ms = NumberFromJson(json["time_ms"]);
+  layer.is_divergence = json.value("is_divergence", false);
   for (const Json& part : json.at("parts")) {
     PartLoss loss;
     loss.is_there = !part.is_null();
     if (loss.is_there) {
       loss.local_noise = NumberFromJson(part.at("local_noise"));
-      if (part.contains("fast")) loss.fast_noise = NumberFromJson(part["fast"].at("noise"));
+      if (part.contains("fast")) {
+        loss.fast_noise = NoiseFromJson(part["fast"], layer.is_divergence);
+      }
       if (part.contains("exact")) {
         const Json& exact = part["exact"];
         loss.exact = evaluate::Loss{
-            NumberFromJson(exact.at("noise")),           NumberFromJson(exact.at("l2")),
+            NoiseFromJson(exact, layer.is_divergence),   NumberFromJson(exact.at("l2")),
             NumberFromJson(exact.at("cosine")),          OptionalFromJson(exact.at("divergence")),
             OptionalFromJson(exact.at("agreement")),     OptionalFromJson(exact.at("top1")),
             OptionalFromJson(exact.at("reference_top1"))};

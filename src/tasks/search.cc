@@ -87,12 +87,19 @@ search::Measurement MeasureFinal(const SearchOptions& options, const plan::Quant
 
 std::string PictureOf(const SearchReport& report) {
   std::vector<search::PlotPoint> points;
+  const bool is_divergence = report.sensitivity.is_divergence();
   for (const search::SearchPoint& point : report.result.points) {
-    points.push_back({point.cost, evaluate::SqnrDb(point.noise),
-                      point.measured ? std::optional(point.measured->sqnr_db) : std::nullopt});
+    std::optional<double> measured_db;
+    if (point.measured && is_divergence && point.measured->divergence) {
+      measured_db = evaluate::SqnrDb(*point.measured->divergence);
+    } else if (point.measured && !is_divergence) {
+      measured_db = point.measured->sqnr_db;
+    }
+    points.push_back({point.cost, evaluate::SqnrDb(point.noise), measured_db});
   }
-  return search::FrontToSvg(points, report.result.chosen,
-                            std::string(search::CostLabel(report.cost)));
+  return search::FrontToSvg(
+      points, report.result.chosen, std::string(search::CostLabel(report.cost)),
+      is_divergence ? "divergence of the tokens (dB below 1 nat)" : "SQNR of the outputs (dB)");
 }
 
 search::CostKind CostOf(const SearchOptions& options) {
@@ -105,20 +112,34 @@ search::CostKind CostOf(const SearchOptions& options) {
   return budget ? budget->kind : options.cost.value_or(search::CostKind::kBits);
 }
 
+// Ends a search that cannot keep its budget before anything is measured. Costs of other kinds
+// follow from measurements.
+void CheckBudget(const SearchSpace& space, const SearchOptions& options, search::CostKind cost,
+                 const std::vector<std::map<std::string, uint64_t>>& stored) {
+  const bool is_known = cost == search::CostKind::kBits || cost == search::CostKind::kBytes;
+  if (!options.goals.budget || !is_known) return;
+  const search::Sensitivity layers = search::Unmeasured(space.layers());
+  const search::CostModel costs(cost, space.model(), space.space(), layers,
+                                search::GroupLayers(space.model(), layers, options.bindings),
+                                stored, graph::StoredBytes(options.model));
+  search::CheckBudget(costs, space.space(), *options.goals.budget);
+}
+
 void RunSearch(const SearchOptions& options, SearchReport& report) {
   const OwnMeasure own(options.metric, options.model);
   const SearchSpace space(options);
   ThreadPool pool(options.num_threads);
   report.space = space.space();
   const bool measures_time = report.cost == search::CostKind::kTime;
-  const std::string key = KeyOf(space, options);
-  report.sensitivity =
-      space.Measure(JournalBeside(options.output, options), key, measures_time, pool);
-  report.groups = search::GroupLayers(space.model(), report.sensitivity, options.bindings);
   std::vector<std::map<std::string, uint64_t>> stored;
   for (const plan::ResolvedPlan& part : space.parts()) {
     stored.push_back(search::StoredWeightBytes(space.model(), part, pool));
   }
+  CheckBudget(space, options, report.cost, stored);
+  const std::string key = KeyOf(space, options);
+  report.sensitivity =
+      space.Measure(JournalBeside(options.output, options), key, measures_time, pool);
+  report.groups = search::GroupLayers(space.model(), report.sensitivity, options.bindings);
   const search::CostModel costs(report.cost, space.model(), report.space, report.sensitivity,
                                 report.groups, std::move(stored),
                                 graph::StoredBytes(options.model));
@@ -171,6 +192,12 @@ SearchReport Search(const SearchOptions& options) {
 }
 
 Json ToJson(const SearchReport& report) {
+  const bool is_divergence = report.sensitivity.is_divergence();
+  const auto loss_to_json = [&](double noise) {
+    return is_divergence ? search::NumberToJson(noise)
+                         : search::DecibelsToJson(evaluate::SqnrDb(noise));
+  };
+  const char* const predicted = is_divergence ? "predicted_divergence" : "predicted_sqnr_db";
   Json points = Json::array();
   for (const search::SearchPoint& point : report.result.points) {
     Json layers = Json::object();
@@ -180,14 +207,14 @@ Json ToJson(const SearchReport& report) {
       }
     }
     points.push_back({{"cost", point.cost},
-                      {"predicted_sqnr_db", search::DecibelsToJson(evaluate::SqnrDb(point.noise))},
+                      {predicted, loss_to_json(point.noise)},
                       {"measured", point.measured ? search::ToJson(*point.measured) : Json()},
                       {"layers", std::move(layers)}});
   }
   Json worst = Json::array();
   for (const auto& [group, noise] : report.worst) {
     worst.push_back({{"node", report.sensitivity.layers[report.groups[group].layers[0]].node},
-                     {"sqnr_db", search::DecibelsToJson(evaluate::SqnrDb(noise))}});
+                     {is_divergence ? "divergence" : "sqnr_db", loss_to_json(noise)}});
   }
   const auto& [target, budget, strategy, num_measured] = report.goals;
   return {{"bitpress_search", 1},
@@ -220,7 +247,7 @@ Json ReadSearchReport(const std::filesystem::path& path) {
       json["cost_label"] = search::CostLabel(cost);
       for (Json& point : json["front"]) {
         point.at("cost").get<double>();
-        point.at("predicted_sqnr_db");
+        if (!point.contains("predicted_divergence")) point.at("predicted_sqnr_db");
         point.at("measured");
         point.erase("layers");
       }

@@ -106,6 +106,13 @@ void SearchSpace::PlanParts() {
   }
 }
 
+size_t SearchSpace::NumSensitivitySamples() const {
+  if (options_.num_sensitivity_samples > 0) return options_.num_sensitivity_samples;
+  constexpr size_t kOfTokens = 2;  // each predicts a token at every position
+  constexpr size_t kOfOthers = 32;
+  return options_.samples.tokens.empty() ? kOfOthers : kOfTokens;
+}
+
 search::Sensitivity SearchSpace::Measure(const std::filesystem::path& journal,
                                          const std::string& key, bool measures_time,
                                          ThreadPool& pool) const {
@@ -119,7 +126,8 @@ search::Sensitivity SearchSpace::Measure(const std::filesystem::path& journal,
   if (measures_time) options.key += fmt::format(" with times on {} threads", options_.num_threads);
   options.output_index = options_.output_index;
   options.progress = options_.progress;
-  const RunOptions run = options_.First(options_.num_sensitivity_samples);
+  const RunOptions run = options_.First(NumSensitivitySamples());
+  if (!options_.samples.tokens.empty()) options.tokens = data::TokenInputs(model_);
   search::Sensitivity measured = search::MeasureSensitivity(
       model_, layers_, space_, parts_, *OpenSamples(model_, run), options, pool);
   if (measured.layers.empty() && !measured.left_out.empty()) {
@@ -135,7 +143,7 @@ std::string SearchSpace::Key() const {
            {"onnxruntime", runtime::OrtVersion()},
            {"model", model_.Fingerprint()},
            {"samples", OpenSamples(model_, options_)->Fingerprint()},
-           {"sensitivity_samples", options_.num_sensitivity_samples},
+           {"sensitivity_samples", NumSensitivitySamples()},
            {"method", search::MethodName(options_.method)},
            {"base", plan::ToJson(space_.base)},
            {"op_types", options_.selection.op_types},

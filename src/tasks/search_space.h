@@ -49,7 +49,7 @@ struct SpaceOptions : RunOptions {
   std::optional<size_t> output_index;
   rewrite::Preparation preparation = rewrite::Preparation::kOptimize;
   search::Method method = search::Method::kFast;
-  size_t num_sensitivity_samples = 32;  // the first ones of `samples`
+  size_t num_sensitivity_samples = 0;  // the first ones of `samples`; 0: 32, of tokens 2
 };
 
 // The caller's own measure, and its number for the float model.
@@ -72,6 +72,7 @@ class SearchSpace {
   const search::Space& space() const { return space_; }
   const graph::Model& model() const { return model_; }
   const std::vector<plan::ResolvedPlan>& parts() const { return parts_; }
+  const search::SearchLayers& layers() const { return layers_; }
 
   // Measures the sensitivity of the layers. `journal` keeps the measurements under `key`, the
   // result of Key(). Both may be empty.
@@ -93,6 +94,7 @@ class SearchSpace {
 
  private:
   void PlanParts();
+  size_t NumSensitivitySamples() const;
 
   const SpaceOptions& options_;
   search::Space space_;

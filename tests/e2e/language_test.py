@@ -144,3 +144,35 @@ def test_tokens_beyond_the_vocabulary_are_an_error(float_path, tmp_path, bitpres
     path = tmp_path / "large.npy"
     np.save(path, np.array([1, 2, 500], np.int64))
     assert "500" in bitpress.error("evaluate", float_path, "--tokens", path)
+
+
+def test_sensitivities_are_the_divergence_of_the_next_token(float_path, tokens, tmp_path, bitpress):
+    out = tmp_path / "sensitivity.json"
+    text = bitpress.ok("sensitivity", float_path, "--candidates", "mx6,mxfp4_e2m1", "--method", "both", "--tokens", tokens,
+                       "--sequence", 16, "-o", out)
+    assert "Divergence of the predicted tokens" in text and "nats" in text
+    found = json.loads(out.read_text())
+    assert found["num_samples"] == 2
+    layer = found["layers"][2]
+    assert layer["is_divergence"] and "noise" not in layer["parts"][0]["exact"]
+    quantized = tmp_path / "one.onnx"
+    others = ";".join(other["node"] for other in found["layers"] if other is not layer)
+    bitpress.ok("quantize", float_path, "-o", quantized, "--config", "MXFP4E2M1", "--set", f"exclude_nodes={others}")
+    np.save(tmp_path / "two.npy", np.load(tokens)[:32])
+    language = report(bitpress, tmp_path, quantized, "--reference", float_path, "--tokens", tmp_path / "two.npy", "--sequence", 16)["language"]
+    exact = layer["parts"][1]["exact"]
+    assert exact["divergence"] == pytest.approx(language["mean_divergence"], rel=1e-4)
+    assert exact["agreement"] == pytest.approx(language["agreement"])
+    assert layer["parts"][1]["fast"]["divergence"] == pytest.approx(exact["divergence"], rel=0.5)
+
+
+def test_a_search_predicts_divergence(float_path, tokens, tmp_path, bitpress):
+    plan, out, picture = tmp_path / "plan.json", tmp_path / "search.json", tmp_path / "front.svg"
+    text = bitpress.ok("search", float_path, "--candidates", "mx9,mx6,mxfp4_e2m1", "--tokens", tokens, "--sequence", 16, "--budget",
+                       "bits<=6", "-o", plan, "--json", out, "--svg", picture)
+    assert "nats" in text and "divergence" in picture.read_text()
+    found = json.loads(out.read_text())
+    chosen = found["front"][found["chosen"]]
+    assert chosen["predicted_divergence"] == pytest.approx(chosen["measured"]["divergence"], rel=0.6)
+    # Without tokens that are predicted, there is only the error of all outputs.
+    assert "predicted_sqnr_db" not in chosen

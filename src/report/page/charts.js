@@ -162,7 +162,7 @@ function histogramChart(width, histogram, quantized, range) {
   return svg;
 }
 
-// points: [{cost, predicted, measured}] by rising cost, SQNR in dB.
+// points: [{cost, predicted, measured}] by rising cost, losses in dB, the larger the better.
 function frontChart(width, points, chosen, costLabel, say) {
   const height = Math.min(360, Math.max(240, width * 0.45)), left = 44, right = width - 14, top = 22, bottom = height - 40;
   const values = points.flatMap((point) => [point.predicted, point.measured]).filter((value) => typeof value === "number");

@@ -182,11 +182,16 @@ function drawFront() {
   element("front-text").textContent = `${search.front.length} points (${search.strategy})${wish ? `, ${wish}` : ""}: ` +
     (search.is_reached ? "reached." : search.why_not);
   legend(element("front-legend"), [["float", "predicted"], ["weights", "measured"], ["chosen", "chosen"]]);
+  const isDivergence = search.front.some((point) => "predicted_divergence" in point);
+  // A divergence is drawn in dB below 1 nat, so that better is higher here too.
+  const height = (loss) => (typeof loss !== "number" ? null : isDivergence ? (loss > 0 ? -10 * Math.log10(loss) : null) : loss);
+  const text = (loss) => (isDivergence ? `divergence ${number(loss)}` : decibels(loss));
   const points = search.front.map((point) => {
-    const measured = point.measured ? (point.measured.sqnr_db ?? null) : null;
+    const measured = point.measured ? ((isDivergence ? point.measured.divergence : point.measured.sqnr_db) ?? null) : null;
+    const predicted = isDivergence ? point.predicted_divergence : point.predicted_sqnr_db;
     const more = point.measured && typeof point.measured.agreement === "number" ? `, agreement ${percent(point.measured.agreement)}` : "";
-    return { cost: point.cost, predicted: point.predicted_sqnr_db, measured,
-      text: `${search.cost} ${number(point.cost)}: predicted ${decibels(point.predicted_sqnr_db)}` + (measured === null ? "" : `, measured ${decibels(measured)}${more}`) };
+    return { cost: point.cost, predicted: height(predicted), measured: height(measured),
+      text: `${search.cost} ${number(point.cost)}: predicted ${text(predicted)}` + (measured === null ? "" : `, measured ${text(measured)}${more}`) };
   });
   drawAtWidth(element("front"), (width) => frontChart(width, points, search.chosen, search.cost_label, (text) => { element("front-point").textContent = text; }));
 }
