@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -30,10 +31,17 @@ struct ConfigOptions {
   plan::QuantConfig Resolve(std::vector<std::string>* notices = nullptr) const;
   // Changes a configuration by all options but --config. Throws as Resolve.
   void Change(plan::QuantConfig& config, std::vector<std::string>* notices = nullptr) const;
-  // Returns whether an option that changes the configuration was given.
+  // Returns whether an option was given that changes what a plan decides. Fine-tuning does not.
+  bool ChangesDecisions() const {
+    return !weights.empty() || !activations.empty() || !smooth.empty() || !rules.empty() ||
+           std::ranges::any_of(settings, [](const std::string& setting) {
+             return !setting.starts_with("finetune");
+           });
+  }
+  // Returns whether an option was given that changes the configuration.
   bool HasChanges() const {
-    return !weights.empty() || !activations.empty() || !finetune.empty() || !smooth.empty() ||
-           !settings.empty() || !rules.empty() || !finetune_options.empty();
+    return ChangesDecisions() || !finetune.empty() || !settings.empty() ||
+           !finetune_options.empty();
   }
   rewrite::Preparation preparation() const {
     return as_is ? rewrite::Preparation::kAsIs : rewrite::Preparation::kOptimize;

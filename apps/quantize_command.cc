@@ -40,10 +40,10 @@ struct Options {
 };
 
 void CheckPlanAgrees(const Options& options) {
-  if (options.config.HasChanges()) {
+  if (options.config.ChangesDecisions()) {
     throw CLI::ValidationError(
         "--plan holds the decisions already; --weights, --activations, --set and --rule cannot "
-        "change them (edit the plan, or make another one)");
+        "change them (edit the plan, or make another one). Only fine-tuning can be asked for");
   }
   if (options.config.config.empty()) return;
   const std::string wanted = options.config.Resolve().name;
@@ -111,6 +111,9 @@ void Run(Options& options) {
     request.config = options.config.Resolve(&notices);
   } else {
     CheckPlanAgrees(options);
+    request.change_plan = [&](plan::QuantConfig& config) {
+      options.config.Change(config, &notices);
+    };
   }
   if (!options.calibration.empty() && options.samples.is_given() && options.plan_file.empty() &&
       request.config.finetune.empty() && !request.config.guard_db) {

@@ -216,8 +216,10 @@ std::string DescribeFinetuning(const finetune::FinetuneReport& report) {
   double log_before = 0;
   double log_after = 0;
   std::string notes;
+  constexpr size_t kMostNotes = 20;
+  size_t num_notes = 0;
   for (const finetune::TunedLayerReport& layer : report.layers) {
-    if (!layer.note.empty()) {
+    if (!layer.note.empty() && num_notes++ < kMostNotes) {
       notes += fmt::format("  {}: {}: {}\n", finetune::NameOf(layer),
                            layer.is_tuned ? "tuned" : "not tuned", layer.note);
     }
@@ -236,6 +238,10 @@ std::string DescribeFinetuning(const finetune::FinetuneReport& report) {
   }
   if (report.num_resumed > 0) {
     text += fmt::format(" ({} were in the journal of a stopped run)", report.num_resumed);
+  }
+  if (num_notes > kMostNotes) {
+    notes += fmt::format("  and {} more layers with such a note: --report FILE lists them all\n",
+                         num_notes - kMostNotes);
   }
   text += "\n" + DescribeChoices(report) + DescribeNetwork(report) + DescribeMissingJudge(report) +
           notes;

@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -35,6 +36,7 @@ using Path = std::filesystem::path;
 struct QuantizeArguments {
   std::optional<plan::QuantConfig> config;
   Path plan_file;
+  std::vector<std::pair<std::string, std::string>> plan_settings;  // of fine-tuning
   Path calibration;
   Path kv_scales;
   Path save_kv_scales;
@@ -57,6 +59,11 @@ tasks::QuantizeReport Quantize(const Path& model, const Path& output,
   options.samples = samples.Spec(work);
   if (arguments.config) options.config = *arguments.config;
   options.plan_file = arguments.plan_file;
+  options.change_plan = [&](plan::QuantConfig& config) {
+    for (const auto& [key, value] : arguments.plan_settings) {
+      plan::ApplySetting(config, key, value);
+    }
+  };
   options.calibration = arguments.calibration;
   options.cache_scales = arguments.kv_scales;
   options.cache_scales_output = arguments.save_kv_scales;
@@ -81,6 +88,7 @@ void BindQuantize(nb::module_& module) {
       .def(nb::init<>())
       .def_rw("config", &QuantizeArguments::config, nb::arg().none())
       .def_rw("plan_file", &QuantizeArguments::plan_file)
+      .def_rw("plan_settings", &QuantizeArguments::plan_settings)
       .def_rw("calibration", &QuantizeArguments::calibration)
       .def_rw("kv_scales", &QuantizeArguments::kv_scales)
       .def_rw("save_kv_scales", &QuantizeArguments::save_kv_scales)

@@ -175,7 +175,8 @@ def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None
         data: samples for scales and fine-tuning: a folder (see `image`), an array, a dict of input name -> array, an
             iterable of these, or a reader with get_next() and perhaps rewind(). The first dimension counts samples,
             unless an LSTM, GRU or RNN takes it for time: then each item is one.
-        plan: the decisions, of `plan()`; `config`, `rules` and settings are not looked at then.
+        plan: the decisions, of `plan()` or `search()`, in place of `config`, `rules` and settings; only settings of fine-tuning
+            (`finetune="gptq"`) go with it.
         calibration: statistics of the activations, a file of `calibrate()`.
         kv_scales: scales of key-value caches of integers (kv_cache="int8"), a JSON file as ONNX Runtime GenAI's
             kv_cache_scale_file, instead of samples.
@@ -205,8 +206,11 @@ def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None
         if config is None:
             raise InvalidArgumentError("neither config nor plan is given: config is a preset, a format, a .json file or a Config")
         arguments.config = _config(config, rules, settings)
-    elif rules or settings:
-        raise InvalidArgumentError(f"a plan holds the decisions already; {next(iter(settings), 'rules')} cannot change them")
+    else:
+        changes = [key for key in settings if not key.startswith("finetune")]
+        if rules or changes:
+            raise InvalidArgumentError(f"a plan holds the decisions already; {next(iter(changes), 'rules')} cannot change them")
+        arguments.plan_settings = [(key, _setting_text(key, value)) for key, value in settings.items()]
     arguments.storage, arguments.target, arguments.form = storage, target, form
     arguments.accuracy_level, arguments.portable = accuracy_level, portable
     arguments.external_data, arguments.check, arguments.as_is = external_data, check, as_is

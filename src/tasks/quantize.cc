@@ -216,6 +216,7 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
   CheckPasses(options.disabled_passes);
   const bool has_plan = !options.plan_file.empty();
   if (has_plan) report.plan = ReadPlan(options.plan_file);
+  if (has_plan && options.change_plan) options.change_plan(report.plan.config);
   { const AtomicFile probe(options.output); }  // before any work
   if (!options.cache_scales_output.empty()) CheckWritable(options.cache_scales_output);
   {

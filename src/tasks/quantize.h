@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -34,6 +35,8 @@ struct QuantizeOptions : RunOptions {
   std::filesystem::path output;
   plan::QuantConfig config;
   std::filesystem::path plan_file;  // not empty: read for the decisions instead of `config`
+  // Changes the settings of fine-tuning in the plan's configuration; may be empty.
+  std::function<void(plan::QuantConfig&)> change_plan = {};
   rewrite::Preparation preparation = rewrite::Preparation::kOptimize;
   graph::PassNames disabled_passes = {};  // see AllPasses; for bisecting
   // A file of Calibrate with the statistics for integer activations. Empty: they are gathered from

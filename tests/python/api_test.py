@@ -117,6 +117,14 @@ def test_plans_are_made_edited_and_used(tmp_path, conv_path):
         quantized(tmp_path, conv_path, plan=plan, weights="mx4")
 
 
+def test_a_plan_is_fine_tuned(tmp_path, conv_path, images):
+    path, _ = quantized(tmp_path, conv_path, "MXFP4E2M1", data=images, finetune="gptq")
+    wanted = path.read_bytes()
+    plan = bitpress.plan(conv_path, "MXFP4E2M1")
+    assert quantized(tmp_path, conv_path, plan=plan)[0].read_bytes() != wanted
+    assert quantized(tmp_path, conv_path, plan=plan, data=images, finetune="gptq")[0].read_bytes() == wanted
+
+
 def test_calibrations_are_kept_and_added_up(tmp_path, conv_path, images):
     paths = [tmp_path / "a.bpc", tmp_path / "b.bpc"]
     for path, part in zip(paths, (images[:4], images[4:])):
