@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <string_view>
 
 #include "base/error.h"
@@ -119,12 +120,25 @@ class Walk {
       pair_.biases.push_back({node, other});
       return "";
     }
+    if (op == "Mul") return PassGate(use);
     if (use.input_index != 0) return "not homogeneous";
     if (Contains(kElementwise, op)) return "";
     if (Contains(kPools, op) && pair_.first.is_convolution) {
       return node.num_outputs() == 1 ? "" : "it gives indices too";
     }
     return "not homogeneous";
+  }
+
+  // A product with another value, such as the gate of an MLP, is homogeneous in each of the two.
+  std::string PassGate(const graph::Use& use) {
+    const std::string& other = use.node.input(1 - use.input_index);
+    if (other == use.node.input(use.input_index)) return "not homogeneous";
+    if (!pair_.first.is_convolution) return "";  // the channels stay on the last axis
+    const graph::ValueInfo value = model_.InfoOf(use.node.input(use.input_index));
+    const graph::ValueInfo gate = model_.InfoOf(other);
+    // A gate of more dimensions would move the axis of the channels.
+    const bool is_wider = !value.has_shape || !gate.has_shape || gate.shape.size() > value.shape.size();
+    return is_wider ? "what it multiplies with has another or no known number of dimensions" : "";
   }
 
   std::string PassClip(const Node& node) {
@@ -156,12 +170,16 @@ class Walk {
 
 LayerPairs FindLayerPairs(const Model& model) {
   LayerPairs found;
+  std::set<std::string> ends;  // the nodes that are a second layer, by their first output
   for (const Node& node : model.Nodes()) {
     std::string reason;
     std::optional<ops::ChannelLayer> first = ops::LayerOf(model, node, reason);
     if (first) {
       LayerPair pair{.first = *first, .second = std::move(*first), .biases = {}, .clip = {}};
       reason = Walk(model, pair).Run();
+      if (reason.empty() && !ends.insert(pair.second.node.output(0)).second) {
+        reason = fmt::format("another layer is paired with {}", pair.second.node.Describe());
+      }
       if (reason.empty()) found.pairs.push_back(std::move(pair));
     }
     if (!reason.empty()) found.left_alone.emplace_back(node.Describe(), reason);

@@ -1,8 +1,10 @@
 #include "rewrite/smooth.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
+#include <string_view>
 
 #include "base/error.h"
 #include "ops/layer_channels.h"
@@ -47,61 +49,111 @@ struct Folding {
   std::string into;                 // the node where it ends; empty: it cannot be folded
 };
 
-Folding FindFolding(const Model& model, const std::string& activation, size_t num_channels) {
-  Folding folding;
-  std::string value = activation;
-  for (;;) {
-    const std::optional<Node> producer = model.Producer(value);
-    if (!producer || !producer->domain().empty()) return {};
-    const Node& node = *producer;
-    const std::string& op = node.op_type();
-    const auto is_vector = [&](size_t input) {
-      return node.num_inputs() > input && IsChannelVector(model, node.input(input), num_channels);
-    };
-    std::string reason;
-    if (op == "LayerNormalization") {
-      const int64_t axis = node.GetInt("axis", -1);
-      const auto rank = static_cast<int64_t>(model.InfoOf(value).shape.size());
-      if ((axis != -1 && axis != rank - 1) || node.num_outputs() > 1 || !is_vector(1)) return {};
-      folding.vectors.emplace_back(node, 1);
-      if (node.num_inputs() > 2 && !node.input(2).empty()) {
-        if (!is_vector(2)) return {};
-        folding.vectors.emplace_back(node, 2);
-      }
-      folding.into = node.Describe();
-      return folding;
-    }
-    if (std::optional<ops::ChannelLayer> layer = ops::LayerOf(model, node, reason)) {
-      if (layer->is_convolution || layer->outputs.num_channels != num_channels) return {};
-      if (!layer->bias.empty()) {
-        if (!is_vector(2)) return {};
-        folding.vectors.emplace_back(node, 2);
-      }
-      if (!Magnitudes(model, *layer)) return {};
-      folding.into = node.Describe();
-      folding.layer = std::move(*layer);
-      return folding;
-    }
-    size_t next = 0;
-    if (op == "Add" || op == "Mul") {
-      const size_t constant = is_vector(1) ? 1 : 0;
-      if (!is_vector(constant)) return {};
-      folding.vectors.emplace_back(node, constant);
-      next = 1 - constant;
-      if (op == "Mul") {
-        folding.into = node.Describe();
-        return folding;
-      }
-    } else if (op != "Relu" && op != "LeakyRelu" && op != "PRelu" && op != "Identity") {
-      return {};
-    }
-    value = node.input(next);
-    if (model.IsOutput(value) || model.IsUsedInSubgraph(value) || model.Uses(value).size() != 1) {
-      return {};
-    }
-    folding.passed.push_back(value);
+// An operator that normalizes over the last axis, or over those from its `axis` on, and multiplies
+// by a vector. Its other outputs do not depend on the vector.
+struct Norm {
+  std::string_view domain, op_type;
+  size_t scale;                           // index of the input with the vector
+  std::optional<size_t> shift = {};       // index of the input that is added behind it
+};
+constexpr std::array<Norm, 5> kNorms{{{"", "LayerNormalization", 1, 2},
+                                      {"", "RMSNormalization", 1},
+                                      {"", "SimplifiedLayerNormalization", 1},
+                                      {"com.microsoft", "SkipLayerNormalization", 2, 3},
+                                      {"com.microsoft", "SkipSimplifiedLayerNormalization", 2}}};
+
+// The search for what a division is folded into.
+class FoldingSearch {
+ public:
+  FoldingSearch(const Model& model, size_t num_channels)
+      : model_(model), num_channels_(num_channels) {}
+
+  Folding Find(const std::string& activation) {
+    if (!Divide(activation)) return {};
+    return std::move(folding_);
   }
-}
+
+ private:
+  bool IsVector(const Node& node, size_t input) const {
+    return node.num_inputs() > input && IsChannelVector(model_, node.input(input), num_channels_);
+  }
+
+  // Finds how constants can divide `value`. Returns whether they can.
+  bool Divide(const std::string& value) {
+    const std::optional<Node> producer = model_.Producer(value);
+    if (!producer) return false;
+    const Node& node = *producer;
+    for (const Norm& norm : kNorms) {
+      if (norm.domain != node.domain() || norm.op_type != node.op_type()) continue;
+      return node.output(0) == value && DivideNorm(node, norm);
+    }
+    if (!node.domain().empty()) return false;
+    std::string reason;
+    if (std::optional<ops::ChannelLayer> layer = ops::LayerOf(model_, node, reason)) {
+      return DivideLayer(node, *std::move(layer));
+    }
+    const std::string& op = node.op_type();
+    if (op == "Add" || op == "Mul") {
+      const size_t constant = IsVector(node, 1) ? 1 : 0;
+      const bool has_vector = IsVector(node, constant);
+      if (!has_vector) return op == "Mul" && DivideFactor(node);
+      folding_.vectors.emplace_back(node, constant);
+      if (op == "Add") return Pass(node.input(1 - constant));
+      folding_.into = node.Describe();
+      return true;
+    }
+    if (op != "Relu" && op != "LeakyRelu" && op != "PRelu" && op != "Identity") return false;
+    return Pass(node.input(0));
+  }
+
+  bool DivideNorm(const Node& node, const Norm& norm) {
+    const int64_t axis = node.GetInt("axis", -1);
+    const auto rank = static_cast<int64_t>(model_.InfoOf(node.output(0)).shape.size());
+    if ((axis != -1 && axis != rank - 1) || !IsVector(node, norm.scale)) return false;
+    folding_.vectors.emplace_back(node, norm.scale);
+    if (norm.shift && node.num_inputs() > *norm.shift && !node.input(*norm.shift).empty()) {
+      if (!IsVector(node, *norm.shift)) return false;
+      folding_.vectors.emplace_back(node, *norm.shift);
+    }
+    folding_.into = node.Describe();
+    return true;
+  }
+
+  bool DivideLayer(const Node& node, ops::ChannelLayer layer) {
+    if (layer.is_convolution || layer.outputs.num_channels != num_channels_) return false;
+    if (!layer.bias.empty()) {
+      if (!IsVector(node, 2)) return false;
+      folding_.vectors.emplace_back(node, 2);
+    }
+    if (!Magnitudes(model_, layer)) return false;
+    folding_.into = node.Describe();
+    folding_.layer = std::move(layer);
+    return true;
+  }
+
+  // Divides one of the two values that a Mul multiplies: the gate or the other half of an MLP.
+  bool DivideFactor(const Node& node) {
+    if (node.input(0) == node.input(1)) return false;
+    const Folding before = folding_;
+    for (const size_t input : {size_t{0}, size_t{1}}) {
+      if (Pass(node.input(input))) return true;
+      folding_ = before;
+    }
+    return false;
+  }
+
+  // Divides a value that only the node behind it may read.
+  bool Pass(const std::string& value) {
+    if (model_.IsOutput(value) || model_.IsUsedInSubgraph(value)) return false;
+    if (model_.Uses(value).size() != 1) return false;
+    folding_.passed.push_back(value);
+    return Divide(value);
+  }
+
+  const Model& model_;
+  size_t num_channels_;
+  Folding folding_;
+};
 
 class Smoother {
  public:
@@ -148,7 +200,7 @@ class Smoother {
     smoothed.num_readers = readers.size();
     const std::vector<double> factors =
         given != nullptr ? *given : ChooseFactors(known->second, readers, smoothed.alpha);
-    const Folding folding = only_readers ? FindFolding(model_, value, num_channels) : Folding{};
+    const Folding folding = only_readers ? FoldingSearch(model_, num_channels).Find(value) : Folding{};
     if (folding.into.empty() && !options_.may_insert) return "it can be folded into nothing";
     for (const Reader& reader : readers) ScaleWeight(model_, reader.layer, factors, {});
     smoothed.factors = factors;

@@ -6,7 +6,8 @@
 //   s = (largest |x| of the channel)^alpha / (largest |w| of the channel)^(1 - alpha)
 //
 // The model computes the same; only float rounding differs. Where nobody else reads the activation,
-// the division is folded into the constants of the nodes before it. Elsewhere a Mul does it.
+// the division is folded into the constants of the nodes before it: those of a norm, of a product,
+// or of the layer that gives one half of a gated MLP. Elsewhere a Mul does it.
 #pragma once
 
 #include <cstddef>
