@@ -86,6 +86,61 @@ std::vector<double> FactorsOf(std::span<const double> magnitudes, double alpha) 
   return factors;
 }
 
+// The weight of a layer, of which at most kMostRows outputs count: those of a vocabulary are many,
+// and a part of them, evenly spread, shows the error as well.
+class JudgedWeight {
+ public:
+  JudgedWeight(const graph::Model& model, const LinearLayer& layer, ThreadPool& pool)
+      : layer_(layer), rows_(layer.rows) {
+    const graph::InitializerView weight = model.Initializer(layer.weight);
+    const std::span<const float> values = weight.values<float>();
+    dims_.assign(weight.dims.begin(), weight.dims.end());
+    if (dims_.size() == 2) rows_ = std::min(rows_, kMostRows);
+    const bool is_row_last =
+        layer.rows > 1 && layer.ElementOf(0, 1, 0) == layer.ElementOf(0, 0, 0) + 1;
+    if (rows_ < layer.rows) dims_[is_row_last ? 1 : 0] = rows_;
+    row_step_ = is_row_last ? 1 : layer.columns;
+    column_step_ = is_row_last ? rows_ : 1;
+    weights_.resize(static_cast<size_t>(rows_ * layer.columns));
+    ForEach(pool, [&](size_t element, int64_t row, int64_t column) {
+      weights_[element] = values[layer.ElementOf(0, row * layer.rows / rows_, column)];
+    });
+  }
+
+  const LinearLayer& layer() const { return layer_; }
+  const std::vector<int64_t>& dims() const { return dims_; }
+  int64_t rows() const { return rows_; }
+  const std::vector<float>& weights() const { return weights_; }
+  size_t ElementOf(int64_t row, int64_t column) const {
+    return static_cast<size_t>(row * row_step_ + column * column_step_);
+  }
+
+  // Calls `function(element, row, column)` for each element, in parallel, in the order of memory
+  // within a task.
+  template <typename Function>
+  void ForEach(ThreadPool& pool, const Function& function) const {
+    const bool is_row_last = row_step_ == 1;
+    const int64_t outer = is_row_last ? layer_.columns : rows_;
+    const int64_t inner = is_row_last ? rows_ : layer_.columns;
+    pool.ParallelFor(static_cast<size_t>(outer), [&](size_t task) {
+      const auto i = static_cast<int64_t>(task);
+      for (int64_t j = 0; j < inner; ++j) {
+        function(static_cast<size_t>(i * inner + j), is_row_last ? j : i, is_row_last ? i : j);
+      }
+    });
+  }
+
+ private:
+  static constexpr int64_t kMostRows = 4096;
+
+  const LinearLayer& layer_;
+  int64_t rows_;
+  std::vector<int64_t> dims_;
+  int64_t row_step_ = 1;
+  int64_t column_step_ = 1;
+  std::vector<float> weights_;
+};
+
 // Tries the alphas for one activation at a time.
 class FactorSearch {
  public:
@@ -104,28 +159,40 @@ class FactorSearch {
       folds.emplace_back(&moments.held_back, &moments.learned);
     }
     std::vector<std::vector<double>> magnitudes;
-    double least_error = 0;
     for (const auto& [learned, judge] : folds) {
       const int64_t least = judges_itself ? 1 : kLeastPositions;
       if (learned->num_positions < least || judge->num_positions < least) return {};
       magnitudes.push_back(MagnitudesOf(*learned, readers));
-      least_error += ErrorOf(readers, *judge, std::vector<double>(magnitudes[0].size(), 1.0));
     }
-    if (!judges_itself) least_error *= kMostError;
-    double best = 0;
-    for (int step = 1; step <= kNumSteps; ++step) {
+    std::vector<JudgedWeight> weights;
+    for (const LinearLayer* const layer : readers.layers) {
+      weights.emplace_back(model_, *layer, pool_);
+    }
+    const auto error_at = [&](int step) {
       const double alpha = static_cast<double>(step) / kNumSteps;
       double error = 0;
       for (size_t i = 0; i < folds.size(); ++i) {
-        error += ErrorOf(readers, *folds[i].second, FactorsOf(magnitudes[i], alpha));
+        error += ErrorOf(weights, *folds[i].second, FactorsOf(magnitudes[i], alpha));
       }
-      if (!(error < least_error)) continue;
+      return error;
+    };
+    double least_error = error_at(0);
+    if (!judges_itself) least_error *= kMostError;
+    int best = 0;
+    const auto attempt = [&](int step) {
+      if (step < 1 || step > kNumSteps) return;
+      const double error = error_at(step);
+      if (!(error < least_error)) return;
       least_error = error;
-      best = alpha;
-    }
+      best = step;
+    };
+    // The error changes slowly with alpha: every second step, then the neighbours of the best one.
+    for (int step = 2; step <= kNumSteps; step += 2) attempt(step);
+    const int middle = best;
+    for (const int step : {middle - 1, middle + 1}) attempt(step);
     if (best == 0) return {};
     if (!judges_itself) AddMoments(moments.held_back, moments.learned);
-    return FactorsOf(MagnitudesOf(moments.learned, readers), best);
+    return FactorsOf(MagnitudesOf(moments.learned, readers), static_cast<double>(best) / kNumSteps);
   }
 
  private:
@@ -141,37 +208,36 @@ class FactorSearch {
   }
 
   // Returns the error of all products, with weights that are scaled and then rounded.
-  double ErrorOf(const Readers& readers, const Moments& judge, const std::vector<double>& factors) {
-    const int64_t columns = readers.layers.front()->columns;
+  double ErrorOf(const std::vector<JudgedWeight>& weights, const Moments& judge,
+                 const std::vector<double>& factors) {
+    const int64_t columns = weights.front().layer().columns;
     const ReadRow inputs = [&](int64_t row, int64_t count, float* out) {
       const double* const from = judge.inputs.data() + row * columns;
       for (int64_t k = 0; k < count; ++k) out[k] = static_cast<float>(from[k]);
     };
     double error = 0;
-    for (const LinearLayer* const layer : readers.layers) {
-      const graph::InitializerView weight = model_.Initializer(layer->weight);
-      const std::span<const float> original = weight.values<float>();
+    for (const JudgedWeight& weight : weights) {
+      const LinearLayer& layer = weight.layer();
+      const std::vector<float>& original = weight.weights();
       std::vector<float> scaled(original.size());
-      pool_.ParallelFor(static_cast<size_t>(layer->rows), [&](size_t row) {
-        for (int64_t k = 0; k < columns; ++k) {
-          const size_t element = layer->ElementOf(0, static_cast<int64_t>(row), k);
-          const double factor = factors[static_cast<size_t>(k)];
-          scaled[element] = static_cast<float>(double{original[element]} * factor);
-        }
+      weight.ForEach(pool_, [&](size_t element, int64_t, int64_t column) {
+        scaled[element] =
+            static_cast<float>(double{original[element]} * factors[static_cast<size_t>(column)]);
       });
-      const WeightGrid grid(*layer->row, plan_.operators, {weight.dims.begin(), weight.dims.end()},
-                            fmt::format("{} '{}'", layer->op_type, layer->node()));
+      const WeightGrid grid(*layer.row, plan_.operators, weight.dims(),
+                            fmt::format("{} '{}'", layer.op_type, layer.node()));
       const QuantizedWeight rounded = grid.Quantize(scaled, pool_);
       const ReadRow errors = [&](int64_t row, int64_t count, float* out) {
         for (int64_t k = 0; k < count; ++k) {
-          const size_t element = layer->ElementOf(0, row, k);
+          const size_t element = weight.ElementOf(row, k);
           const double factor = factors[static_cast<size_t>(k)];
           out[k] = static_cast<float>(double{rounded.values[element]} / factor -
                                       double{original[element]});
         }
       };
-      for (const double form : QuadraticForms(columns, inputs, layer->rows, errors, pool_)) {
-        error += form;
+      const double share = static_cast<double>(layer.rows) / static_cast<double>(weight.rows());
+      for (const double form : QuadraticForms(columns, inputs, weight.rows(), errors, pool_)) {
+        error += share * form;
       }
     }
     return error;

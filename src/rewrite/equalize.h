@@ -43,8 +43,9 @@ struct EqualizeReport {
 // Equalizes pairs of Conv, ConvTranspose, Gemm and MatMul with constant FLOAT weights. Grouped and
 // depthwise convolutions are included, so that Conv -> depthwise Conv -> Conv is two pairs. Between
 // the two layers may stand: Relu, LeakyRelu, PRelu, Clip(0, limit), Identity, an Add of a constant
-// for each channel, a Mul with another value (the gate of an MLP), and, between convolutions, pools.
-// Each value in between has one reader and is no graph output. Weights with NaN or infinity are left alone.
+// for each channel, a Mul with another value (the gate of an MLP), and, between convolutions,
+// pools. Each value in between has one reader and is no graph output. Weights with NaN or infinity
+// are left alone.
 //
 // Names of values stay. A new value in front of a Min is called `<value>_unbounded`. A constant
 // that others read too gets a copy, `<name>_scaled`.

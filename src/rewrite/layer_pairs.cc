@@ -137,7 +137,8 @@ class Walk {
     const graph::ValueInfo value = model_.InfoOf(use.node.input(use.input_index));
     const graph::ValueInfo gate = model_.InfoOf(other);
     // A gate of more dimensions would move the axis of the channels.
-    const bool is_wider = !value.has_shape || !gate.has_shape || gate.shape.size() > value.shape.size();
+    const bool is_wider =
+        !value.has_shape || !gate.has_shape || gate.shape.size() > value.shape.size();
     return is_wider ? "what it multiplies with has another or no known number of dimensions" : "";
   }
 

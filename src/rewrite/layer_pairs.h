@@ -1,6 +1,6 @@
 // The pairs of layers between which pass equalize scales channels (equalize.h). The second layer of
-// a pair reads only the first layer's result, through operators f with f(s x) = s f(x) for s > 0. It
-// is the second layer of one pair only. Pure.
+// a pair reads only the first layer's result, through operators f with f(s x) = s f(x) for s > 0.
+// It is the second layer of one pair only. Pure.
 #pragma once
 
 #include <optional>

@@ -53,8 +53,8 @@ struct Folding {
 // by a vector. Its other outputs do not depend on the vector.
 struct Norm {
   std::string_view domain, op_type;
-  size_t scale;                           // index of the input with the vector
-  std::optional<size_t> shift = {};       // index of the input that is added behind it
+  size_t scale;                      // index of the input with the vector
+  std::optional<size_t> shift = {};  // index of the input that is added behind it
 };
 constexpr std::array<Norm, 5> kNorms{{{"", "LayerNormalization", 1, 2},
                                       {"", "RMSNormalization", 1},
@@ -200,7 +200,8 @@ class Smoother {
     smoothed.num_readers = readers.size();
     const std::vector<double> factors =
         given != nullptr ? *given : ChooseFactors(known->second, readers, smoothed.alpha);
-    const Folding folding = only_readers ? FoldingSearch(model_, num_channels).Find(value) : Folding{};
+    const Folding folding =
+        only_readers ? FoldingSearch(model_, num_channels).Find(value) : Folding{};
     if (folding.into.empty() && !options_.may_insert) return "it can be folded into nothing";
     for (const Reader& reader : readers) ScaleWeight(model_, reader.layer, factors, {});
     smoothed.factors = factors;
