@@ -24,6 +24,7 @@ void AddSensitivityCommand(CLI::App& program);
 void AddSearchCommand(CLI::App& program);
 void AddAutotuneCommand(CLI::App& program);
 void AddReportCommand(CLI::App& program, const std::string& command_line);
+void AddDoctorCommand(CLI::App& program);
 
 // Writes to standard output. Throws Error(kIo) if not everything was written.
 void Print(std::string_view text);

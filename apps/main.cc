@@ -95,7 +95,8 @@ int Run(int argc, char** argv) {
       "Presses ONNX models into fewer bits: post-training quantization to integers, FP8, BF16 and "
       "block formats.",
       "bitpress");
-  program.set_version_flag("--version", fmt::format("bitpress {}", Version()));
+  program.set_version_flag("--version",
+                           fmt::format("bitpress {}\n{}", Version(), BuildDescription()));
   program.require_subcommand(1);
   program.failure_message([](const CLI::App*, const CLI::Error& error) {
     return fmt::format("bitpress: error: {} (--help says how)\n", OneLine(error.what()));
@@ -116,6 +117,7 @@ int Run(int argc, char** argv) {
   AddSearchCommand(program);
   AddAutotuneCommand(program);
   AddReportCommand(program, command_line);
+  AddDoctorCommand(program);
   if (argc < 2) {
     Print(program.help());
     return 0;

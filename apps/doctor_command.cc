@@ -1,0 +1,79 @@
+// bitpress doctor: tells what Bitpress finds on this machine.
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "command.h"
+#include "tasks/doctor.h"
+
+namespace bitpress::apps {
+namespace {
+
+std::string BytesText(std::optional<uint64_t> bytes) {
+  return bytes ? HumanBytes(*bytes) : "unknown";
+}
+
+std::string PathText(const std::filesystem::path& path) {
+  return path.empty() ? "not found" : path.string();
+}
+
+std::string Describe(const tasks::DoctorReport& report) {
+  const std::string ort = report.ort_version.empty() ? "not found"
+                                                     : fmt::format("{}, {}", report.ort_version,
+                                                                   report.ort_library.string());
+  std::string text = fmt::format(
+      "bitpress {}, {}\n"
+      "  processor:         {} ({}), {} threads\n"
+      "  instruction sets:  {}\n"
+      "  kernels:           {} (of {})\n"
+      "  memory:            {} free\n"
+      "  temporary files:   {}, {} free\n"
+      "  ONNX Runtime:      {}\n"
+      "  operator library:  {}\n"
+      "  models run:        {}\n",
+      report.version, report.build, report.processor.empty() ? "unknown" : report.processor,
+      report.architecture, report.num_threads, Join(report.instruction_sets, " "), report.kernels,
+      Join(report.supported_kernels, " "), BytesText(report.available_memory),
+      report.temporary_folder.string(), BytesText(report.temporary_bytes), ort,
+      PathText(report.operator_library), report.runs_models ? "yes" : "no");
+  for (const tasks::Finding& finding : report.findings) {
+    text += fmt::format("{}: {}\n", tasks::KindName(finding.kind), finding.text);
+  }
+  if (report.findings.empty()) text += "nothing is missing\n";
+  return text;
+}
+
+void Run(const std::string& json) {
+  std::unique_ptr<AtomicFile> file;
+  if (!json.empty()) file = std::make_unique<AtomicFile>(json);
+  const tasks::DoctorReport report = tasks::Examine();
+  if (file != nullptr) {
+    file->Write(
+        tasks::ToJson(report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    file->Commit();
+  }
+  Print(Describe(report));
+  if (report.has_problem()) Fail(ErrorCode::kRuntime, "some commands do not work here, see above");
+}
+
+}  // namespace
+
+void AddDoctorCommand(CLI::App& program) {
+  CLI::App* const command = program.add_subcommand(
+      "doctor", "Look at this machine: what Bitpress finds, and what will be slow or not work.");
+  const auto json = std::make_shared<std::string>();
+  command->add_option("--json", *json, "write the report to this JSON file too")->type_name("FILE");
+  command->footer(
+      "Put its output into reports of errors. The exit status is not zero if a command cannot work "
+      "here.\n"
+      "\nExample:\n"
+      "  bitpress doctor\n");
+  command->callback([json] { Run(*json); });
+}
+
+}  // namespace bitpress::apps
