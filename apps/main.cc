@@ -118,6 +118,7 @@ int Run(int argc, char** argv) {
   AddAutotuneCommand(program);
   AddReportCommand(program, command_line);
   AddDoctorCommand(program);
+  AddCompletionCommand(program);
   if (argc < 2) {
     Print(program.help());
     return 0;
