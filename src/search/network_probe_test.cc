@@ -111,10 +111,11 @@ TEST(NetworkProbe, SaysWhichValuesItCannotReplace) {
   const graph::Model model = graph::FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
       g (double[N,2] x) => (double[N,2] z)
       <double[N,2] y, double[2,2] a = {1,2,3,4}, float[2,2] b = {1,2,3,4}>
-      { y = Relu(x)  z = MatMul(y, a)  c = MatMul(b, b) })");
+      { y = Relu(x)  z = MatMul(y, a)  c = MatMul(b, b)  d = MatMul(x, a) })");
   NetworkProbe probe(model, NodesOf(model, "MatMul"), 1);
   EXPECT_THAT(probe.WhyNot(0), HasSubstr("'y' is computed and of type DOUBLE"));
   EXPECT_EQ(probe.WhyNot(1), "all its inputs are constants");
+  EXPECT_EQ(probe.WhyNot(2), "nothing reads its result");
 }
 
 }  // namespace
