@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "kernels/half.h"
 #include "runtime/open_model.h"
 
 namespace bitpress::search {
@@ -23,6 +24,20 @@ Tensor CopyOf(const runtime::ObservedTensor& tensor) {
   const auto* const bytes = static_cast<const std::byte*>(tensor.data);
   copy.bytes.assign(bytes, bytes + NumBytes(tensor.type, copy.num_elements()));
   return copy;
+}
+
+// Returns FLOAT as FLOAT16 or the other way round. ONNX Runtime computes operators that it has no
+// half-precision kernel for in float, and leaves the casts around a pass out.
+Tensor As(DataType type, Tensor tensor) {
+  if (tensor.type == type) return tensor;
+  Tensor converted{type, tensor.dims, {}};
+  converted.bytes.resize(NumBytes(type, tensor.num_elements()));
+  if (type == DataType::kFloat) {
+    kernels::HalfToFloat(tensor.values<uint16_t>(), converted.values<float>().data());
+  } else {
+    kernels::FloatToHalf(tensor.values<float>(), converted.values<uint16_t>().data());
+  }
+  return converted;
 }
 
 std::string TypeText(DataType type) {
@@ -79,12 +94,12 @@ NetworkProbe::Layer ValuesOf(const Model& model, const Node& node) {
 class NetworkProbe::Sink : public runtime::ObserverSink {
  public:
   // Adds the pass of a value that layers read. Returns its id.
-  size_t AddInput(const std::string& value) {
-    places_.push_back({value, kNoLayer});
+  size_t AddInput(const std::string& value, DataType type) {
+    places_.push_back({value, type, kNoLayer});
     return places_.size() - 1;
   }
-  size_t AddOutput(const std::string& value, size_t layer) {
-    places_.push_back({value, layer});
+  size_t AddOutput(const std::string& value, DataType type, size_t layer) {
+    places_.push_back({value, type, layer});
     return places_.size() - 1;
   }
 
@@ -113,10 +128,11 @@ class NetworkProbe::Sink : public runtime::ObserverSink {
     if (place.layer == kNoLayer) {
       const auto at = std::ranges::find(names_.inputs, place.value);
       if (at != names_.inputs.end()) {
-        values_.inputs[static_cast<size_t>(at - names_.inputs.begin())] = CopyOf(tensor);
+        values_.inputs[static_cast<size_t>(at - names_.inputs.begin())] =
+            As(place.type, CopyOf(tensor));
       }
     } else if (place.layer == active_) {
-      values_.outputs[OutputOf(place)] = CopyOf(tensor);
+      values_.outputs[OutputOf(place)] = As(place.type, CopyOf(tensor));
       if (results_.empty()) results_ = (*replace_)(values_);
     }
   }
@@ -126,18 +142,22 @@ class NetworkProbe::Sink : public runtime::ObserverSink {
     const Place& place = PlaceOf(tensor);
     if (active_ == kNoLayer || place.layer != active_) return;
     const Tensor& result = results_.at(OutputOf(place));
-    if (result.type != tensor.type || !std::ranges::equal(result.dims, tensor.dims)) {
-      Fail(ErrorCode::kUnsupported, "'{}' has another type or shape when its layer is quantized",
-           place.value);
+    if (result.type != place.type || !std::ranges::equal(result.dims, tensor.dims)) {
+      Fail(ErrorCode::kUnsupported,
+           "'{}' is {} [{}], and {} [{}] when its layer is quantized: it cannot be measured",
+           place.value, DataTypeName(place.type), fmt::join(tensor.dims, ", "),
+           DataTypeName(result.type), fmt::join(result.dims, ", "));
     }
-    std::memcpy(copy, result.bytes.data(), result.bytes.size());
+    const Tensor converted = As(tensor.type, result);
+    std::memcpy(copy, converted.bytes.data(), converted.bytes.size());
   }
 
  private:
   static constexpr size_t kNoLayer = SIZE_MAX;
   struct Place {
     std::string value;
-    size_t layer;  // whose output the value is; kNoLayer: it is an input of layers
+    DataType type;  // that the model gives the value
+    size_t layer;   // whose output the value is; kNoLayer: it is an input of layers
   };
 
   const Place& PlaceOf(const runtime::ObservedTensor& tensor) const {
@@ -178,6 +198,7 @@ NetworkProbe::NetworkProbe(const Model& original, std::span<const Node> layers, 
   model.SetOpsetImport(runtime::kObserverDomain, 1);
   const plan::NodeIndex original_index(original);
   const plan::NodeIndex index(model);
+  const auto type_of = [&](const std::string& value) { return original.InfoOf(value).type; };
   // The nodes in the clone, before anything is renamed.
   std::vector<Node> nodes;
   for (const Node& node : layers) {
@@ -195,7 +216,8 @@ NetworkProbe::NetworkProbe(const Model& original, std::span<const Node> layers, 
       const std::optional<Node> before = model.NodeBehind(value);
       const std::string source = model.FreshName(value + "_float");
       node.set_output(i, source);
-      model.InsertNode(PassNode(source, value, sink_->AddOutput(value, layer)), before, node);
+      model.InsertNode(PassNode(source, value, sink_->AddOutput(value, type_of(value), layer)),
+                       before, node);
     }
   }
   // A pass in front of the layer, and no mere observer, because it has to run before the layer.
@@ -208,8 +230,8 @@ NetworkProbe::NetworkProbe(const Model& original, std::span<const Node> layers, 
       if (value.empty() || model.IsInitializer(value) || model.IsInput(value)) continue;
       if (!seen.contains(value)) {
         const std::string passed = model.FreshName(value + "_seen");
-        model.InsertNode(PassNode(value, passed, sink_->AddInput(value)), model.NodeBehind(value),
-                         model.Producer(value));
+        model.InsertNode(PassNode(value, passed, sink_->AddInput(value, type_of(value))),
+                         model.NodeBehind(value), model.Producer(value));
         seen.emplace(value, passed);
       }
       node.set_input(i, seen[value]);

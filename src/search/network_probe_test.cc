@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/test_support.h"
@@ -81,7 +82,7 @@ TEST_F(ProbeOfThree, FailuresEndTheReplacing) {
   const auto of_other_shape = [](const LayerValues&) { return std::vector{Floats({1, 1}, {0})}; };
   EXPECT_THAT(ExpectError(ErrorCode::kRuntime,
                           [&] { probe_.RunWith(inputs_, 0, of_other_shape, nullptr); }),
-              HasSubstr("'p' has another type or shape"));
+              HasSubstr("'p' is FLOAT [1, 2], and FLOAT [1, 1] when"));
   EXPECT_THAT(ValuesOf(probe_.Run(inputs_)[0]), ElementsAre(8, 80));
 }
 
@@ -105,6 +106,29 @@ TEST(NetworkProbe, ReplacesAllOutputsOfARecurrentLayer) {
   EXPECT_THAT(ValuesOf(outputs[1]), ElementsAre(7, 8));
   EXPECT_EQ(values.inputs[1].values<int32_t>()[0], 3);
   EXPECT_EQ(values.outputs[1].dims, (std::vector<int64_t>{1, 1, 2}));
+}
+
+TEST(NetworkProbe, HalfFloatsAreThoseOfTheModel) {
+  // The processor has no half-precision Conv, so that ONNX Runtime computes in float.
+  const graph::Model model = graph::FromTextWithConstants(R"(<ir_version: 8,
+    opset_import: ["" : 17]>
+    g (float16[1,2,3,3] x) => (float16[1,2,3,3] z)
+    <float16[1,2,3,3] y, float16[1,2,3,3] r, float16[2,2,1,1] w>
+    { r = Relu(x)  y = Conv(r, w)  z = Relu(y) })");
+  NetworkProbe probe(model, NodesOf(model, "Conv"), 1);
+  ASSERT_EQ(probe.WhyNot(0), "");
+  constexpr uint16_t kOne = 0x3C00;
+  Tensor ones{DataType::kFloat16, {1, 2, 3, 3}, std::vector<std::byte>(36)};
+  std::ranges::fill(ones.values<uint16_t>(), kOne);
+  LayerValues values;
+  const auto replace = [&](const LayerValues& known) {
+    EXPECT_EQ(known.inputs[0].type, DataType::kFloat16);
+    return std::vector{ones};
+  };
+  const std::vector<Tensor> outputs = probe.RunWith({ones}, 0, replace, &values);
+  EXPECT_EQ(outputs[0].bytes, ones.bytes);
+  EXPECT_EQ(values.inputs[0].bytes, ones.bytes);
+  EXPECT_EQ(values.outputs[0].type, DataType::kFloat16);
 }
 
 TEST(NetworkProbe, SaysWhichValuesItCannotReplace) {
