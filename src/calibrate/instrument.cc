@@ -12,8 +12,6 @@
 namespace bitpress::calibrate {
 namespace {
 
-bool IsObservable(DataType type) { return type == DataType::kFloat || type == DataType::kFloat16; }
-
 graph::NodeSpec ObserverNode(const char* op_type, const std::string& value, size_t id) {
   // A value may be observed more than once.
   return {fmt::format("{}_observer_{}", value, id), op_type, runtime::kObserverDomain, {}, {},
@@ -26,7 +24,7 @@ std::vector<std::string> FloatActivations(const graph::Model& model) {
   std::vector<std::string> values;
   std::set<std::string> seen;
   const auto add = [&](const std::string& name, DataType type) {
-    if (name.empty() || !IsObservable(type) || !seen.insert(name).second) return;
+    if (name.empty() || !runtime::IsObservable(type) || !seen.insert(name).second) return;
     values.push_back(name);
   };
   for (const graph::Node& node : model.AllNodes()) {
@@ -55,7 +53,7 @@ void InsertObservers(graph::Model& model, std::span<const std::string> values) {
     const std::string& value = values[id];
     const auto in_body = body_values.find(value);
     const DataType type = in_body != body_values.end() ? in_body->second : model.InfoOf(value).type;
-    if (!IsObservable(type) || model.IsInitializer(value)) {
+    if (!runtime::IsObservable(type) || model.IsInitializer(value)) {
       Fail(ErrorCode::kInvalidArgument, "'{}' is no float value of the model{}", value,
            DidYouMean(value, FloatActivations(model)));
     }

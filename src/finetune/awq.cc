@@ -96,8 +96,10 @@ class JudgedWeight {
     const std::span<const float> values = weight.values<float>();
     dims_.assign(weight.dims.begin(), weight.dims.end());
     if (dims_.size() == 2) rows_ = std::min(rows_, kMostRows);
-    const bool is_row_last =
-        layer.rows > 1 && layer.ElementOf(0, 1, 0) == layer.ElementOf(0, 0, 0) + 1;
+    // The weight is [columns, rows] or [rows, columns].
+    const bool is_row_last = layer.columns > 1
+                                 ? layer.ElementOf(0, 0, 1) != layer.ElementOf(0, 0, 0) + 1
+                                 : dims_.back() == layer.rows;
     if (rows_ < layer.rows) dims_[is_row_last ? 1 : 0] = rows_;
     row_step_ = is_row_last ? 1 : layer.columns;
     column_step_ = is_row_last ? rows_ : 1;

@@ -24,6 +24,11 @@ inline constexpr const char* kObserverDomain = "bitpress.observe";
 inline constexpr const char* kObserve = "Observe";
 inline constexpr const char* kObservePass = "ObservePass";
 
+// Returns whether observers take tensors of a type.
+constexpr bool IsObservable(DataType type) {
+  return type == DataType::kFloat || type == DataType::kFloat16;
+}
+
 // A tensor that passes an observer. It is valid during the call only.
 struct ObservedTensor {
   int64_t id = 0;

@@ -13,7 +13,7 @@
 
 namespace bitpress::search {
 
-// What one run of the model takes, and what the float model gives for it.
+// One run of the model, with what the float model gives for it.
 struct HeldSample {
   std::vector<Tensor> inputs;
   size_t count = 0;               // samples of the run

@@ -21,10 +21,6 @@ class LayerProbe {
   // `model` is the float model, and `node` one of its nodes; both must outlive this.
   LayerProbe(const graph::Model& model, const graph::Node& node, size_t num_threads);
 
-  // The names of the layer's inputs that are no constants, and of its outputs.
-  const std::vector<std::string>& inputs() const { return inputs_; }
-  const std::vector<std::string>& outputs() const { return outputs_; }
-
   // What a session of a quantized layer is for: its values, which weights stored as floats give on
   // every processor, or its time with the operators that such a layer gets if they are there.
   enum class Purpose { kValues, kTime };
@@ -35,7 +31,7 @@ class LayerProbe {
   // The layer as it is.
   runtime::Session OpenFloat() const;
 
-  // Runs a session of the layer. `inputs` are those of inputs().
+  // Runs a session of the layer. `inputs` are those of ValuesOf (network_probe.h).
   std::vector<Tensor> Run(runtime::Session& session, const std::vector<Tensor>& inputs) const;
   // Returns the number of multiply-add pairs that made these outputs of those inputs.
   double CountMacs(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) const;

@@ -16,8 +16,7 @@ namespace {
 
 using graph::Model;
 using graph::Node;
-
-bool IsObservable(DataType type) { return type == DataType::kFloat || type == DataType::kFloat16; }
+using runtime::IsObservable;
 
 Tensor CopyOf(const runtime::ObservedTensor& tensor) {
   Tensor copy{tensor.type, {tensor.dims.begin(), tensor.dims.end()}, {}};
@@ -148,8 +147,12 @@ class NetworkProbe::Sink : public runtime::ObserverSink {
            place.value, DataTypeName(place.type), fmt::join(tensor.dims, ", "),
            DataTypeName(result.type), fmt::join(result.dims, ", "));
     }
-    const Tensor converted = As(tensor.type, result);
-    std::memcpy(copy, converted.bytes.data(), converted.bytes.size());
+    if (result.type == tensor.type) {
+      std::memcpy(copy, result.bytes.data(), result.bytes.size());
+    } else {
+      const Tensor converted = As(tensor.type, result);
+      std::memcpy(copy, converted.bytes.data(), converted.bytes.size());
+    }
   }
 
  private:

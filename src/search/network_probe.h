@@ -20,8 +20,8 @@ namespace bitpress::search {
 
 // The values of a layer in one run, without constants.
 struct LayerValues {
-  std::vector<Tensor> inputs;   // in the order of LayerProbe::inputs()
-  std::vector<Tensor> outputs;  // of the float layer, in the order of LayerProbe::outputs()
+  std::vector<Tensor> inputs;   // in the order of NetworkProbe::Layer
+  std::vector<Tensor> outputs;  // of the float layer, likewise
 };
 
 // Not thread-safe.

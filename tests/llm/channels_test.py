@@ -8,7 +8,7 @@ import onnx
 import onnxruntime
 import pytest
 from locations import ROOT
-from tiny_decoders import CONTEXT, HEAD_SIZE, KV_HEADS, LAYERS, TinyDecoder
+from tiny_decoders import HEAD_SIZE, KV_HEADS, LAYERS, TinyDecoder
 
 sys.path.insert(0, str(ROOT / "examples" / "llm"))
 import make_decoder  # noqa: E402
@@ -21,13 +21,6 @@ def made(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     make_decoder.make(TinyDecoder(request.param).save_checkpoint(folder / "checkpoint"), folder / "made")
     return folder / "made"
-
-
-@pytest.fixture
-def tokens(tmp_path):
-    path = tmp_path / "tokens.npy"
-    np.save(path, np.random.default_rng(3).integers(0, 256, (6, CONTEXT // 2)))
-    return path
 
 
 def logits(model):

@@ -8,7 +8,7 @@ import onnx
 import onnxruntime
 import pytest
 from locations import ROOT, from_environment
-from tiny_decoders import CONTEXT, HEAD_SIZE, KV_HEADS, LAYERS, TinyDecoder
+from tiny_decoders import HEAD_SIZE, KV_HEADS, LAYERS, TinyDecoder
 
 sys.path.insert(0, str(ROOT / "examples" / "llm"))
 sys.path.insert(0, str(from_environment("BITPRESS_PYTHON_PACKAGE", ROOT / "build" / "python")))
@@ -23,13 +23,6 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("decoder")
     make_decoder.make(TinyDecoder("llama").save_checkpoint(folder / "checkpoint"), folder / "made")
     return folder / "made"
-
-
-@pytest.fixture
-def tokens(tmp_path):
-    path = tmp_path / "tokens.npy"
-    np.save(path, np.random.default_rng(3).integers(0, 256, (6, CONTEXT // 2)))
-    return path
 
 
 def caches(model, ids):
