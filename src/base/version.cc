@@ -8,13 +8,14 @@ std::string_view Version() { return BITPRESS_VERSION; }
 
 std::string BuildDescription() {
 #if defined(__clang__)
-  constexpr std::string_view kCompiler = "Clang " __clang_version__;
+  const std::string compiler =
+      fmt::format("Clang {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
 #elif defined(__GNUC__)
-  constexpr std::string_view kCompiler = "GCC " __VERSION__;
+  const std::string compiler = "GCC " __VERSION__;
 #else
-  constexpr std::string_view kCompiler = "an unknown compiler";
+  const std::string compiler = "an unknown compiler";
 #endif
-  return fmt::format("built with {} ({}); {}", kCompiler, BITPRESS_BUILD_TYPE, BITPRESS_LIBRARIES);
+  return fmt::format("built with {} ({}); {}", compiler, BITPRESS_BUILD_TYPE, BITPRESS_LIBRARIES);
 }
 
 }  // namespace bitpress

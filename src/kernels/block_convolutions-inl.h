@@ -168,20 +168,27 @@ HWY_INLINE void FinishStrip(const ConvolutionTask& task, size_t output, size_t c
   }
 }
 
+// Sums as many positions as whole groups of kVectors vectors take, and moves behind them. It is no
+// lambda, because Clang gives lambdas no instruction sets of a pragma.
+template <bool kIsBytes, size_t kPieces, size_t kOutputs, size_t kVectors>
+HWY_INLINE void SumGroups(const ConvolutionTask& task, size_t output, size_t& at, size_t& vectors,
+                          Target& target) {
+  for (; vectors >= kVectors; vectors -= kVectors) {
+    SumWhole<kIsBytes, kPieces, kOutputs, kVectors>(task, output, at, target);
+    at += kVectors * kLanes;
+    target = target.Behind(kVectors);
+  }
+}
+
 // Sums a strip, whose first position is `at` in the tile.
 template <bool kIsBytes, size_t kPieces, size_t kOutputs>
 HWY_INLINE void SumStrip(const ConvolutionTask& task, size_t output, size_t at, size_t vectors,
                          Target target) {
-  const auto sum = [&]<size_t kVectors>() HWY_ATTR {
-    for (; vectors >= kVectors; vectors -= kVectors) {
-      SumWhole<kIsBytes, kPieces, kOutputs, kVectors>(task, output, at, target);
-      at += kVectors * kLanes;
-      target = target.Behind(kVectors);
-    }
-  };
-  sum.template operator()<kSumVectors>();
-  if constexpr (kSumVectors > 2) sum.template operator()<2>();
-  sum.template operator()<1>();
+  SumGroups<kIsBytes, kPieces, kOutputs, kSumVectors>(task, output, at, vectors, target);
+  if constexpr (kSumVectors > 2) {
+    SumGroups<kIsBytes, kPieces, kOutputs, 2>(task, output, at, vectors, target);
+  }
+  SumGroups<kIsBytes, kPieces, kOutputs, 1>(task, output, at, vectors, target);
 }
 
 // Sums and writes all strips of a tile for kOutputs output channels.

@@ -42,18 +42,18 @@ std::atomic<bool>& IsDotAllowed() {
   return is_allowed;
 }
 
-// Returns whether the processor has dot products in vectors of a target.
+// Returns whether the processor has dot products in vectors of a target, which it can run.
 bool ProcessorHasDot(size_t target) {
 #if HWY_ARCH_X86_64
+  // The bits of leaf 7: the first list tells of AVX-512 VNNI, the second one of AVX-VNNI.
+  constexpr unsigned kAvx512Vnni = 1U << 11U, kAvxVnni = 1U << 4U;
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  constexpr unsigned kAvxVnni = 1U << 4U;  // leaf 7, second list
-  if (target == 0) return __builtin_cpu_supports("avx512vnni") != 0;
-  if (target == 1) {
-    return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & kAvxVnni) != 0;
-  }
-#endif
+  if (target > 1 || __get_cpuid_count(7, target, &eax, &ebx, &ecx, &edx) == 0) return false;
+  return target == 0 ? (ecx & kAvx512Vnni) != 0 : (eax & kAvxVnni) != 0;
+#else
   static_cast<void>(target);
   return false;
+#endif
 }
 
 ProductKernel DotKernel() {

@@ -1,6 +1,7 @@
 #include "kernels/cpu_target.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 
 #include "base/error.h"
@@ -14,43 +15,39 @@
 namespace bitpress::kernels {
 namespace {
 
-constexpr size_t kPortable = kTargetNames.size() - 1;
-
+// Returns the targets that the processor can run, and the system, which must save the wide
+// registers. The features are those that Highway lets the compiler use for a target
+// (hwy/ops/set_macros-inl.h). The compiler's __builtin_cpu_supports is not asked, because some
+// run-time libraries of Clang find nothing.
+int64_t TargetsOfProcessor() {
+  int64_t targets = HWY_NEON | HWY_EMU128 | HWY_SCALAR;  // the baseline of a build that has them
 #if HWY_ARCH_X86_64
-// Returns whether the processor has F16C, which __builtin_cpu_supports of older Clang does not
-// know.
-bool HasHalfConversions() {
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
-}
-#endif
-
-// Returns whether this build holds a target and the processor can run it, and so can the system,
-// which must save the wide registers. The features are those that Highway lets the compiler use for
-// the target (hwy/ops/set_macros-inl.h).
-bool IsSupported(size_t index) {
-  if (index == kPortable) return true;
-#if HWY_ARCH_X86_64
-  __builtin_cpu_init();
-  const bool sse4 = __builtin_cpu_supports("ssse3") && __builtin_cpu_supports("sse4.1") &&
-                    __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul") &&
-                    __builtin_cpu_supports("aes");
-  const bool avx2 = sse4 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-                    __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("fma") &&
-                    HasHalfConversions();
-  const bool avx3 = avx2 && __builtin_cpu_supports("avx512f") &&
-                    __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-                    __builtin_cpu_supports("avx512bw");
-  switch (index) {
-    case 0:
-      return avx3 && (HWY_TARGETS & HWY_AVX3) != 0;
-    case 1:
-      return avx2 && (HWY_TARGETS & HWY_AVX2) != 0;
-    case 2:
-      return sse4 && (HWY_TARGETS & HWY_SSE4) != 0;
+  constexpr unsigned kSse4 = bit_SSSE3 | bit_SSE4_1 | bit_SSE4_2 | bit_PCLMUL | bit_AES;
+  constexpr unsigned kAvx2First = bit_OSXSAVE | bit_AVX | bit_FMA | bit_F16C;
+  constexpr unsigned kAvx2Seventh = bit_AVX2 | bit_BMI | bit_BMI2;
+  constexpr unsigned kAvx3 = bit_AVX512F | bit_AVX512VL | bit_AVX512DQ | bit_AVX512BW;
+  constexpr unsigned kYmmSaved = 0x06, kZmmSaved = 0xE6;
+  unsigned eax = 0, ebx = 0, first = 0, ecx = 0, edx = 0;
+  if (__get_cpuid(1, &eax, &ebx, &first, &edx) == 0 || (first & kSse4) != kSse4) return targets;
+  targets |= HWY_SSE4;
+  if ((first & kAvx2First) != kAvx2First || __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) {
+    return targets;
   }
+  unsigned saved = 0;
+  asm("xgetbv" : "=a"(saved), "=d"(edx) : "c"(0));
+  if ((saved & kYmmSaved) != kYmmSaved || (ebx & kAvx2Seventh) != kAvx2Seventh) return targets;
+  targets |= HWY_AVX2;
+  if ((saved & kZmmSaved) == kZmmSaved && (ebx & kAvx3) == kAvx3) targets |= HWY_AVX3;
 #endif
-  return false;
+  return targets;
+}
+
+// Returns whether this build holds a target and the processor can run it.
+bool IsSupported(size_t index) {
+  constexpr std::array<int64_t, kTargetNames.size()> kTargets = {HWY_AVX3, HWY_AVX2, HWY_SSE4,
+                                                                 HWY_NEON, HWY_EMU128 | HWY_SCALAR};
+  static const int64_t of_processor = TargetsOfProcessor();
+  return (of_processor & HWY_TARGETS & kTargets[index]) != 0;
 }
 
 size_t BestTarget() {

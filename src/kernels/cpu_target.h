@@ -12,7 +12,7 @@
 namespace bitpress::kernels {
 
 // Returns the names of the compiled targets this processor can run, best first: "AVX3" (AVX-512),
-// "AVX2", "SSE4", "PORTABLE".
+// "AVX2", "SSE4" and "PORTABLE", or "NEON" on Arm.
 std::vector<std::string> SupportedTargets();
 
 // Makes the kernels use a target from now on; "" goes back to the best. Not thread-safe against

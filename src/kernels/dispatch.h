@@ -13,7 +13,7 @@
 namespace bitpress::kernels {
 
 // The names of all targets as users see them, best first, in the order of every dispatch table.
-inline constexpr std::array<std::string_view, 4> kTargetNames = {"AVX3", "AVX2", "SSE4",
+inline constexpr std::array<std::string_view, 5> kTargetNames = {"AVX3", "AVX2", "SSE4", "NEON",
                                                                  "PORTABLE"};
 
 // Returns the index of the chosen target in kTargetNames.
@@ -24,7 +24,8 @@ constexpr std::string_view NameOfTarget(int64_t target) {
   return target == HWY_AVX3   ? kTargetNames[0]
          : target == HWY_AVX2 ? kTargetNames[1]
          : target == HWY_SSE4 ? kTargetNames[2]
-                              : kTargetNames[3];
+         : target == HWY_NEON ? kTargetNames[3]
+                              : kTargetNames[4];
 }
 
 // Called by every kernel with its name and the target it was compiled for.
@@ -69,8 +70,13 @@ extern const CodesTable kFloatBlocksCodesTable, kIntegerBlocksCodesTable,
 #else
 #define BITPRESS_SSE4(function) nullptr
 #endif
-// The portable version. Highway names it by its way to emulate vectors. (g++ before 12.3 cannot
-// compile EMU128.)
+#if HWY_TARGETS & HWY_NEON
+#define BITPRESS_NEON(function) &N_NEON::function
+#else
+#define BITPRESS_NEON(function) nullptr
+#endif
+// The portable version, which every build has whose baseline has no vectors. Highway names it by
+// its way to emulate vectors. (g++ before 12.3 cannot compile EMU128.)
 #if HWY_TARGETS & HWY_EMU128
 #define BITPRESS_PORTABLE(function) &N_EMU128::function
 #elif HWY_TARGETS & HWY_SCALAR
@@ -83,5 +89,5 @@ extern const CodesTable kFloatBlocksCodesTable, kIntegerBlocksCodesTable,
 #define BITPRESS_DISPATCH_TABLE(function)                                      \
   {                                                                            \
     BITPRESS_AVX3(function), BITPRESS_AVX2(function), BITPRESS_SSE4(function), \
-        BITPRESS_PORTABLE(function)                                            \
+        BITPRESS_NEON(function), BITPRESS_PORTABLE(function)                   \
   }
