@@ -290,7 +290,11 @@ Session::Session(const std::filesystem::path& model, const SessionOptions& optio
   });
 }
 
-Session::Session() : impl_(std::make_unique<Impl>()) {}
+Session::Session() {
+  // Without ONNX Runtime there would be nothing that could release Impl's members.
+  OrtEnv();
+  impl_ = std::make_unique<Impl>();
+}
 
 Session Session::FromMemory(std::string_view model_bytes, const SessionOptions& options) {
   Session result;
