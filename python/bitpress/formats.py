@@ -17,12 +17,9 @@ from bitpress._native import quantize_dequantize as _quantize_dequantize
 __all__ = ["Format", "find", "list", "quantize_dequantize"]
 
 
-def _names() -> List[str]:
+def list() -> List[str]:  # noqa: A001 - the name users look for
     """The names of all formats; `bfp(bits=13, block=32)` and its like are formats too."""
     return _list_formats()
-
-
-list = _names  # noqa: A001 - the name users look for
 
 
 def _check_output(out: npt.NDArray[Any], x: npt.NDArray[Any]) -> None:
