@@ -2,6 +2,7 @@
 
 import ast
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -26,15 +27,12 @@ def prose(page):
 
 
 def slugs(page):
-    """Anchors of the headings that GitHub and Python-Markdown agree on; they number repeated ones differently."""
+    """Anchors of the headings, as GitHub and the site name them; repeated ones, which get a number, only by their first."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
     found = set()
     for heading in headings:
         text = re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("\\", "").strip().lower()
-        text = re.sub(r"[^\w\s-]", "", text)
-        github, site = re.sub(r"\s", "-", text), re.sub(r"[-\s]+", "-", text)
-        if github == site:
-            found.add(github)
+        found.add(re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", text)))
     return found
 
 
@@ -59,10 +57,44 @@ def test_the_checks_can_fail(tmp_path):
 
 
 def test_every_page_is_in_the_site():
-    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    nav = re.findall(r"^ +- [^#\n]*: (\S+\.md)$", text, re.MULTILINE)
+    groups = runpy.run_path(str(ROOT / "docs" / "site" / "conf.py"))["NAVIGATION"].values()
+    named = ["index.md", *(f"{name}.md" for pages in groups for name in pages.values())]
     pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
-    assert len(nav) == len(set(nav)) and pages == set(nav), sorted(pages ^ set(nav))
+    assert len(named) == len(set(named)) and pages == set(named), sorted(pages ^ set(named))
+
+
+def test_the_site_has_the_version_of_the_program(program):
+    configuration = runpy.run_path(str(ROOT / "docs" / "site" / "conf.py"))
+    printed = subprocess.run([str(program), "--version"], capture_output=True, text=True, check=True).stdout
+    assert configuration["release"] in printed.split(), printed
+    assert re.fullmatch(r"\d+\.\d+", configuration["version"]) and configuration["release"].startswith(configuration["version"] + ".")
+
+
+def test_versions_of_the_site_lie_side_by_side(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import make_site  # pylint: disable=import-outside-toplevel,import-error
+    for name in ("0.9", "0.10", "0.1", "notes"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "index.html").touch()
+    (tmp_path / "0.11").mkdir()  # without pages
+    make_site.write_entrance(tmp_path)
+    assert re.findall(r'href="(.*?)"', (tmp_path / "versions.html").read_text(encoding="utf-8")) == [f"0.{i}/index.html" for i in (10, 9, 1)]
+    assert 'content="0; url=0.10/index.html"' in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name, text, is_bad", [
+    ("a.html", '<a href="https://example.org">there</a><img src="a.png">', False),
+    ("a.html", '<img alt="b" src="https://example.org/a.png">', True),
+    ("a.html", "<link rel=stylesheet href=//example.org/a.css>", True),
+    ("a.css", '@import "../basic.css"; p {background: url("data:image/svg+xml,https://example.org")}', False),
+    ("a.css", '@import "//example.org/a.css";', True),
+    ("a.css", "p {background: url(https://example.org/a.png)}", True),
+])
+def test_the_site_loads_nothing_from_another_host(tmp_path, monkeypatch, name, text, is_bad):
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import make_site  # pylint: disable=import-outside-toplevel,import-error
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert make_site.pages_that_load_from_elsewhere(tmp_path) == [tmp_path / name] * is_bad
 
 
 def test_every_public_name_is_in_the_reference():
@@ -71,7 +103,7 @@ def test_every_public_name_is_in_the_reference():
     names = [ast.literal_eval(node.value) for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "__all__"][0]
     assert len(names) > 30
     for name in names:
-        assert re.search(rf"^::: bitpress\.{name}\b", text, re.MULTILINE), name
+        assert re.search(rf"^\.\. autoapi\w+:: bitpress\.{name}\b", text, re.MULTILINE), name
 
 
 def commands(page):
