@@ -1,6 +1,8 @@
-// The version of Bitpress.
+// The version of Bitpress, and that of what it alone writes into models. docs/versions.md says when
+// they are raised, and where the versions of other files stand.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -11,5 +13,14 @@ std::string_view Version();
 
 // Returns what it was built with: "built with GCC 12.2.0 (Release), ONNX 1.23.2, ...".
 std::string BuildDescription();
+
+// The metadata key with the version of a model's other metadata, of the forms in which its weights
+// lie, and of our operators; and that version. Models without the key have version 1.
+inline constexpr const char* kModelFormatMetadata = "bitpress.format_version";
+inline constexpr int64_t kModelFormatVersion = 1;
+
+// Throws Error(kInvalidArgument) if a file has another version than 1 to `newest`, naming both.
+// `what` has the version, and begins the sentence: "plan".
+void CheckFormatVersion(std::string_view what, int64_t found, int64_t newest);
 
 }  // namespace bitpress

@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "base/atomic_file.h"
+#include "base/version.h"
 #include "calibrate/byte_stream.h"
 #include "formats/float_bits.h"
 
 namespace bitpress::calibrate {
 namespace {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 1;  // docs/versions.md
 constexpr size_t kChecksumBytes = 4;
 // The least bytes of a tensor (with an empty name), an exponent and a slice.
 constexpr size_t kLeastTensorBytes = 1 + 5 + 8 + 1 + 2 * 80 + 1 + 1;
@@ -271,10 +272,7 @@ CalibrationTable FromBytes(std::string_view bytes) {
   for (size_t i = 0; i < kCalibrationMagic.size(); ++i) in.Number<uint8_t>();
   // The version comes before the checksum, because a newer version may have another checksum.
   const auto version = in.Number<uint32_t>();
-  if (version != kVersion) {
-    Fail(ErrorCode::kInvalidArgument, "the calibration file is of version {}, expected {}", version,
-         kVersion);
-  }
+  CheckFormatVersion("calibration file", version, kVersion);
   if (in.num_left() < kChecksumBytes) FailDamaged("it ends too early");
   const size_t size = bytes.size() - kChecksumBytes;
   if (ByteReader(bytes.substr(size)).Number<uint32_t>() != Crc32c(bytes.substr(0, size))) {

@@ -97,7 +97,7 @@ struct TensorPlan {
 
 // The decision for a whole model.
 struct QuantPlan {
-  static constexpr int64_t kVersion = 1;  // version of the file format
+  static constexpr int64_t kVersion = 1;  // version of the file format (docs/versions.md)
 
   std::string model_name;  // for people; no model is refused because of it
   int64_t opset = 0;       // version of the standard operators
@@ -114,9 +114,9 @@ struct QuantPlan {
 // Returns JSON with one tensor a line, ending in a newline. The same plan gives the same bytes.
 std::string ToJson(const QuantPlan& plan);
 
-// Reads the JSON of ToJson, or of a person. Throws Error(kInvalidArgument) on broken JSON,
-// unknown or repeated keys (with the nearest), wrong types, unknown formats and values out of their
-// range, naming the row.
+// Reads the JSON of ToJson, of this or an older version, or of a person. Throws
+// Error(kInvalidArgument) on newer versions, broken JSON, unknown or repeated keys (with the
+// nearest), wrong types, unknown formats and values out of their range, naming the row.
 QuantPlan FromJson(std::string_view json);
 
 // The names that plans have for nodes: a node's key is its name if no other node has it, otherwise

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/version.h"
 #include "plan/config_json.h"
 #include "plan/quant_plan.h"
 #include "plan/strict_json.h"
@@ -349,11 +350,7 @@ QuantPlan FromJson(std::string_view text) {
     Fail(ErrorCode::kInvalidArgument,
          "plan: the key 'bitpress_plan' is missing; is this a file written by `bitpress plan`?");
   }
-  const int64_t version = reader.Int("bitpress_plan");
-  if (version != QuantPlan::kVersion) {
-    Fail(ErrorCode::kInvalidArgument, "plan: version {} is not known here; this reads version {}",
-         version, QuantPlan::kVersion);
-  }
+  CheckFormatVersion("plan", reader.Int("bitpress_plan"), QuantPlan::kVersion);
   QuantPlan plan;
   if (reader.Has("model")) {
     ObjectReader model(reader.Object("model"), "model");

@@ -65,7 +65,8 @@ calibrate::CalibrationTable LoadTable(const graph::Model& model, const plan::Rew
   if (table.model_fingerprint != model.Fingerprint()) {
     Fail(ErrorCode::kInvalidArgument,
          "calibration '{}' is of another model ('{}'), or of one that was prepared otherwise; "
-         "calibrate with the same configuration and settings of equalize and rotate: {}, {}",
+         "calibrate with these versions of Bitpress and ONNX Runtime, and with the same "
+         "configuration and settings of equalize and rotate: {}, {}",
          path.string(), table.model_name,
          rewrites.equalization ? "layers are equalized first, which changes activations"
                                : "layers are not equalized here",

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "base/thread_pool.h"
+#include "base/version.h"
 #include "graph/stored_bytes.h"
 #include "search/front_svg.h"
 #include "search/journal.h"
@@ -21,6 +22,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
+
+constexpr int64_t kSearchVersion = 1;  // version of the file format (docs/versions.md)
 
 // Measures whole models, remembers them, and keeps what was measured in a journal.
 class Trials {
@@ -217,7 +220,7 @@ Json ToJson(const SearchReport& report) {
                      {is_divergence ? "divergence" : "sqnr_db", loss_to_json(noise)}});
   }
   const auto& [target, budget, strategy, num_measured] = report.goals;
-  return {{"bitpress_search", 1},
+  return {{"bitpress_search", kSearchVersion},
           {"strategy", search::StrategyName(strategy)},
           {"target", target ? Json(target->Text()) : Json()},
           {"budget", budget ? Json(budget->Text()) : Json()},
@@ -236,15 +239,17 @@ Json ToJson(const SearchReport& report) {
 Json ReadSearchReport(const std::filesystem::path& path) {
   const std::string text = ReadFile(path);
   Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object() || !json.contains("bitpress_search") || !json["front"].is_array()) {
+  if (!json.is_object() || !json["bitpress_search"].is_number_integer()) {
     Fail(ErrorCode::kInvalidArgument,
          "'{}' is no result of a search; write one with `bitpress search --json FILE`",
          path.string());
   }
   return WithContext(fmt::format("'{}'", path.string()), [&] {
+    CheckFormatVersion("result of a search", json["bitpress_search"], kSearchVersion);
     try {
       const search::CostKind cost = search::ParseCostKind(json.at("cost").get<std::string>());
       json["cost_label"] = search::CostLabel(cost);
+      if (!json.at("front").is_array()) Fail(ErrorCode::kInvalidArgument, "'front' is no list");
       for (Json& point : json["front"]) {
         point.at("cost").get<double>();
         if (!point.contains("predicted_divergence")) point.at("predicted_sqnr_db");
