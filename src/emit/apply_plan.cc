@@ -100,6 +100,7 @@ std::string Unpacked(const graph::Model& model, const plan::QuantPlan& plan,
 bool RecordConfig(graph::Model& model, const plan::QuantPlan& plan, const Weights& weights) {
   const auto before = model.Metadata();
   model.SetMetadata(ops::kVersionMetadata, std::string(Version()));
+  model.SetMetadata(kModelFormatMetadata, std::to_string(kModelFormatVersion));
   model.SetMetadata(ops::kConfigMetadata, plan::ToJson(plan.config));
   const auto num_weights = std::ranges::count_if(plan.tensors, [](const plan::TensorPlan& row) {
     return row.is_quantized() && row.role != plan::Role::kActivation;

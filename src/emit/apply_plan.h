@@ -84,9 +84,10 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
                           const ApplyOptions& options, ThreadPool& pool,
                           const ProgressSink& progress = {});
 
-// Writes the metadata bitpress.version, bitpress.config and, if the plan quantizes weights,
-// bitpress.weights (pass record-config). With `weights` it also writes bitpress.unpacked, the
-// reason for each weight that is stored as floats. Returns whether any metadata changed.
+// Writes the metadata bitpress.version, bitpress.format_version, bitpress.config and, if the plan
+// quantizes weights, bitpress.weights (pass record-config). With `weights` it also writes
+// bitpress.unpacked, the reason for each weight that is stored as floats. Returns whether any
+// metadata changed.
 bool RecordConfig(
     graph::Model& model, const plan::QuantPlan& plan,
     const std::vector<std::shared_ptr<const weights::WeightStatistics>>& weights = {});

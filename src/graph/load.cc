@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/version.h"
 #include "google/protobuf/io/zero_copy_stream_impl.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/stubs/logging.h"
@@ -65,6 +66,17 @@ void RequireGraph(const onnx::ModelProto& proto) {
   if (missing != nullptr) {
     Fail(ErrorCode::kInvalidModel, "the model has no {}; it is empty, truncated or not ONNX",
          missing);
+  }
+}
+
+// Throws if a newer Bitpress wrote the model: read as one of an older version, it could give other
+// numbers. (The import of the domain `bitpress` does not tell. ONNX Runtime makes it 1000 in models
+// that it saves.)
+void RefuseNewerVersion(const onnx::ModelProto& proto) {
+  for (const auto& entry : proto.metadata_props()) {
+    if (entry.key() != kModelFormatMetadata) continue;
+    CheckFormatVersion(kModelFormatMetadata, ParseInt(entry.value(), kModelFormatMetadata),
+                       kModelFormatVersion);
   }
 }
 
@@ -124,6 +136,7 @@ std::unique_ptr<ModelImpl> Build(io::ZeroCopyInputStream& stream, const fs::path
     Fail(ErrorCode::kInvalidModel, "not an ONNX model, or damaged or truncated");
   }
   RequireGraph(proto);
+  RefuseNewerVersion(proto);
   UseOneStandardDomain(proto);
   RaiseIrVersion(proto);
   ExternalDataReader reader(folder);
