@@ -11,6 +11,7 @@
 #include "ops/quantizer_nodes.h"
 #include "plan/pair_safety.h"
 #include "weights/integer_weight.h"
+#include "weights/packed_nodes.h"
 #include "weights/unpack_functions.h"
 #include "weights/unpack_integers.h"
 #include "weights/weight_store.h"
@@ -388,7 +389,11 @@ QuantizedWeights QuantizeWeights(Model& model, const plan::ResolvedPlan& resolve
                                  ThreadPool& pool, const ProgressSink& progress,
                                  int64_t least_kernel) {
   plan::CheckFits(resolved.plan, model);
-  return WeightQuantizer(model, resolved, storage, pool, progress, least_kernel).Run();
+  const bool is_renewed = storage == Storage::kPacked && weights::RenewUnpackNodes(model) > 0;
+  QuantizedWeights result =
+      WeightQuantizer(model, resolved, storage, pool, progress, least_kernel).Run();
+  result.is_modified |= is_renewed;
+  return result;
 }
 
 }  // namespace bitpress::emit

@@ -41,6 +41,12 @@ graph::FunctionSpec FunctionOf(graph::FunctionSpec unpack, const std::string& na
   return function;
 }
 
+// Returns a decoder's name without the ending of those that cut off padding.
+std::string_view WithoutPadding(std::string_view decoder) {
+  const std::string_view suffix = kPaddedSuffix;
+  return decoder.ends_with(suffix) ? decoder.substr(0, decoder.size() - suffix.size()) : decoder;
+}
+
 }  // namespace
 
 void ExpandProduct(Model& model, Node node, WeightValues& weights) {
@@ -52,7 +58,9 @@ void ExpandProduct(Model& model, Node node, WeightValues& weights) {
   const bool is_matrix =
       weight.shape.size() == 2 && ((perm == Ints{0, 1} && BlockedAxis(weight) == 0) ||
                                    (perm == Ints{1, 0} && BlockedAxis(weight) == 1));
-  if (!is_matrix || kProductPrefix + DecoderOf(storage) != node.op_type()) {
+  // Older files have the same products under the other of two names, with or without padding.
+  if (!is_matrix ||
+      WithoutPadding(DecoderOf(storage)) != WithoutPadding(PackedReaderOf(node)->decoder)) {
     Fail(ErrorCode::kInvalidModel, "{}: it is no product as bitpress writes them", node.Describe());
   }
   const std::string value = weights.ValueOf(node, storage);
