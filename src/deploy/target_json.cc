@@ -12,7 +12,8 @@ size_t TargetReport::num_integer_nodes() const {
 }
 
 nlohmann::ordered_json ToJson(const TargetReport& report) {
-  nlohmann::ordered_json json = {{"runtime", report.runtime},
+  nlohmann::ordered_json json = {{"bitpress_check", 1},  // version of this JSON (docs/versions.md)
+                                 {"runtime", report.runtime},
                                  {"is_loaded", report.is_loaded},
                                  {"is_run", report.is_run},
                                  {"is_made_up", report.is_made_up},

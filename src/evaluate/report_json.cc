@@ -44,6 +44,7 @@ nlohmann::ordered_json ToJson(const LanguageReport& report) {
 
 nlohmann::ordered_json ToJson(const EvaluationReport& report) {
   nlohmann::ordered_json json;
+  json["bitpress_evaluation"] = 1;  // version of this JSON (docs/versions.md)
   json["model"] = report.model.string();
   json["reference"] = TextOrNull(report.reference.string());
   json["num_samples"] = report.num_samples;

@@ -92,7 +92,8 @@ Json ToJson(const Report& report) {
   for (const FloatTensor& tensor : report.kept_float) {
     kept.push_back({{"name", tensor.name}, {"role", tensor.role}, {"reason", tensor.reason}});
   }
-  return {{"version", report.version},
+  return {{"bitpress_report", 1},  // version of this JSON (docs/versions.md)
+          {"version", report.version},
           {"model", report.model},
           {"reference", report.reference},
           {"config", report.config},
