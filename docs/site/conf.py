@@ -59,6 +59,7 @@ NAVIGATION = {
         "Packed models": "packed_models",
         "Products from codes": "products",
         "Operators": "operators",
+        "Versions": "versions",
     },
     "Inside": {
         "The house": "design",
