@@ -26,6 +26,7 @@ void AddAutotuneCommand(CLI::App& program);
 void AddReportCommand(CLI::App& program, const std::string& command_line);
 void AddDoctorCommand(CLI::App& program);
 void AddCompletionCommand(CLI::App& program);
+void AddManualCommand(CLI::App& program);
 
 // Writes to standard output. Throws Error(kIo) if not everything was written.
 void Print(std::string_view text);

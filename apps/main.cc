@@ -119,6 +119,7 @@ int Run(int argc, char** argv) {
   AddReportCommand(program, command_line);
   AddDoctorCommand(program);
   AddCompletionCommand(program);
+  AddManualCommand(program);
   if (argc < 2) {
     Print(program.help());
     return 0;

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <string>
 
-#include "base/progress.h"
+#include "bitpress/progress.h"
 
 namespace bitpress::apps {
 
