@@ -48,8 +48,9 @@ message(STATUS "ONNX Runtime: ${ONNXRUNTIME_LIBRARY} (headers ${ONNXRUNTIME_INCL
 add_library(onnxruntime_headers INTERFACE)
 target_include_directories(onnxruntime_headers SYSTEM INTERFACE ${ONNXRUNTIME_INCLUDE_DIR})
 
-find_library(ONNX_LIBRARY onnx PATHS ${BITPRESS_DEPS_DIR}/onnx/lib NO_DEFAULT_PATH REQUIRED)
+set(ONNX_ROOT ${BITPRESS_DEPS_DIR}/onnx CACHE PATH "A folder with the include/ and lib/ of ONNX's C++ library")
+find_library(ONNX_LIBRARY onnx HINTS ${ONNX_ROOT}/lib NO_DEFAULT_PATH REQUIRED NO_CMAKE_FIND_ROOT_PATH)
 add_library(onnx_library INTERFACE)
-target_include_directories(onnx_library SYSTEM INTERFACE ${BITPRESS_DEPS_DIR}/onnx/include)
+target_include_directories(onnx_library SYSTEM INTERFACE ${ONNX_ROOT}/include)
 target_compile_definitions(onnx_library INTERFACE ONNX_ML=1 ONNX_NAMESPACE=onnx)
 target_link_libraries(onnx_library INTERFACE ${ONNX_LIBRARY} protobuf::libprotobuf)

@@ -9,8 +9,14 @@ endif()
 set(BITPRESS_NUMERICS -ffp-contract=off)
 
 function(bitpress_options target)
-  target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
   target_compile_options(${target} PRIVATE ${BITPRESS_WARNINGS} ${BITPRESS_NUMERICS})
+endfunction()
+
+# bitpress_exports(TARGET MAP): the shared library shows the symbols of this version script and no others.
+function(bitpress_exports target map)
+  target_link_options(${target} PRIVATE -Wl,--version-script=${map})
+  set_target_properties(${target} PROPERTIES LINK_DEPENDS ${map})
 endfunction()
 
 # Headers that nearly every file includes are parsed once: bitpress_precompile(TARGET FIRST [HEADER...]) shares those of
@@ -56,7 +62,7 @@ function(bitpress_room name)
     set(visibility PUBLIC)
   else()
     add_library(${target} INTERFACE)
-    target_include_directories(${target} INTERFACE ${CMAKE_SOURCE_DIR}/src)
+    target_include_directories(${target} INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
     set(visibility INTERFACE)
   endif()
   list(TRANSFORM ARG_ROOMS PREPEND bitpress_ OUTPUT_VARIABLE rooms)

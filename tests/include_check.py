@@ -88,6 +88,9 @@ def check_includes(source_root, rooms, homes):
                 used[room].add(target)
                 if target not in rooms[room]:
                     errors.append(f"{shown}:{number}: room '{room}' may not include '{header}' (allowed: {list_words(rooms[room])})")
+            elif target == "bitpress":  # the public headers, which hold types that all rooms share
+                if not (source_root.parent / "include" / header).is_file():
+                    errors.append(f'{shown}:{number}: "{header}" is no public header')
             elif quote == '"' and target not in rooms and not any(header.startswith(prefix) for prefix, _ in homes):
                 errors.append(f'{shown}:{number}: "{header}" is no path from src/')
     return errors, used

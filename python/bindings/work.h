@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/progress.h"
+#include "bitpress/progress.h"
 
 namespace bitpress::python {
 

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -136,7 +137,7 @@ TEST(Messages, OneLine) {
 
 TEST(Messages, EachFaceSpellsOptions) {
   const std::string message = "give " + OptionName("data") + " or " + OptionName("num_threads");
-  const auto shout = [](std::string_view name) { return "<" + std::string(name) + ">"; };
+  const auto shout = [](std::string_view name) { return fmt::format("<{}>", name); };
   EXPECT_EQ(SpellOptions(message, shout), "give <data> or <num_threads>");
   EXPECT_EQ(SpellOptions("no option 'at all", shout), "no option 'at all");
   EXPECT_EQ(SpellOptions("", shout), "");

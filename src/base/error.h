@@ -1,33 +1,17 @@
-// The one exception type of Bitpress. A room's public functions throw it for wrong input and for
-// failures of the system. The message says what is wrong, where, what was expected and what to do.
-// Callers put context (file, node, tensor) in front of it on the way up, with `WithContext`.
+// How rooms throw the one exception type of Bitpress (bitpress/error.h): for wrong input and for
+// failures of the system. Callers put context (file, node, tensor) in front of it on the way up,
+// with `WithContext`.
 #pragma once
 
 #include <fmt/format.h>
 
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "bitpress/error.h"
+
 namespace bitpress {
-
-enum class ErrorCode {
-  kInvalidArgument,  // the caller asked for something that cannot be (option, name, shape)
-  kInvalidModel,     // the model file is damaged or breaks the ONNX rules
-  kUnsupported,      // the input is valid, and Bitpress cannot do it
-  kIo,               // a failure of a file or a disk
-  kRuntime,          // a failure of ONNX Runtime or of the system
-};
-
-class Error : public std::runtime_error {
- public:
-  Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
-  ErrorCode code() const { return code_; }
-
- private:
-  ErrorCode code_;
-};
 
 // Throws Error(code) with a formatted message.
 template <typename... Args>

@@ -13,9 +13,9 @@ std::string BuildDescription() {
   const std::string compiler =
       fmt::format("Clang {}.{}.{}", __clang_major__, __clang_minor__, __clang_patchlevel__);
 #elif defined(__GNUC__)
-  const std::string compiler = "GCC " __VERSION__;
+  constexpr std::string_view compiler = "GCC " __VERSION__;
 #else
-  const std::string compiler = "an unknown compiler";
+  constexpr std::string_view compiler = "an unknown compiler";
 #endif
   return fmt::format("built with {} ({}); {}", compiler, BITPRESS_BUILD_TYPE, BITPRESS_LIBRARIES);
 }

@@ -3,16 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 
+#include "bitpress/version.h"
+
 namespace bitpress {
-
-// Returns the version as releases are named, such as "1.2.0".
-std::string_view Version();
-
-// Returns what it was built with: "built with GCC 12.2.0 (Release), ONNX 1.23.2, ...".
-std::string BuildDescription();
 
 // The metadata key with the version of a model's other metadata, of the forms in which its weights
 // lie, and of our operators; and that version. Models without the key have version 1.

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "base/progress.h"
+#include "bitpress/progress.h"
 #include "calibrate/calibration_table.h"
 #include "calibrate/model_pieces.h"
 #include "data/source.h"

@@ -11,7 +11,7 @@
 
 #include <cstddef>
 
-#include "base/progress.h"
+#include "bitpress/progress.h"
 #include "calibrate/calibration_table.h"
 #include "data/source.h"
 #include "graph/model.h"

@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/progress.h"
 #include "base/tensor.h"
+#include "bitpress/progress.h"
 #include "calibrate/model_pieces.h"
 #include "calibrate/sample_runs.h"
 #include "calibrate/tensor_files.h"

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "base/progress.h"
 #include "base/tensor.h"
+#include "bitpress/progress.h"
 #include "data/source.h"
 #include "runtime/session.h"
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/progress.h"
 #include "base/thread_pool.h"
+#include "bitpress/progress.h"
 #include "emit/portable_functions.h"
 #include "emit/quantize_weights.h"
 #include "emit/use_integer_operators.h"

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/progress.h"
 #include "base/thread_pool.h"
+#include "bitpress/progress.h"
 #include "graph/model.h"
 #include "plan/quant_plan.h"
 #include "plan/resolved_plan.h"

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "base/progress.h"
+#include "bitpress/progress.h"
 #include "data/source.h"
 #include "data/token_inputs.h"
 #include "evaluate/language.h"

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/progress.h"
 #include "base/thread_pool.h"
+#include "bitpress/progress.h"
 #include "data/source.h"
 #include "finetune/gather.h"
 #include "finetune/journal.h"

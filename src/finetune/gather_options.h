@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-#include "base/progress.h"
+#include "bitpress/progress.h"
 #include "calibrate/model_pieces.h"
 
 namespace bitpress::finetune {

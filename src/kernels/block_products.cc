@@ -48,7 +48,8 @@ bool ProcessorHasDot(size_t target) {
   // The bits of leaf 7: the first list tells of AVX-512 VNNI, the second one of AVX-VNNI.
   constexpr unsigned kAvx512Vnni = 1U << 11U, kAvxVnni = 1U << 4U;
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  if (target > 1 || __get_cpuid_count(7, target, &eax, &ebx, &ecx, &edx) == 0) return false;
+  const auto list = static_cast<unsigned>(target);
+  if (target > 1 || __get_cpuid_count(7, list, &eax, &ebx, &ecx, &edx) == 0) return false;
   return target == 0 ? (ecx & kAvx512Vnni) != 0 : (eax & kAvxVnni) != 0;
 #else
   static_cast<void>(target);

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "base/progress.h"
+#include "bitpress/progress.h"
 #include "data/source.h"
 #include "graph/model.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/progress.h"
 #include "base/thread_pool.h"
+#include "bitpress/progress.h"
 #include "graph/model.h"
 #include "report/report.h"
 

@@ -19,8 +19,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/progress.h"
 #include "base/thread_pool.h"
+#include "bitpress/progress.h"
 #include "data/source.h"
 #include "data/token_inputs.h"
 #include "evaluate/loss.h"

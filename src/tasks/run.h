@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "base/progress.h"
+#include "bitpress/progress.h"
 #include "calibrate/calibrate.h"
 #include "data/source.h"
 #include "graph/model.h"

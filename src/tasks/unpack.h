@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-#include "base/progress.h"
+#include "bitpress/progress.h"
 #include "graph/model.h"
 
 namespace bitpress::tasks {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "base/progress.h"
+#include "bitpress/progress.h"
 #include "data/source.h"
 #include "deploy/check_target.h"
 #include "graph/model.h"

@@ -4,8 +4,8 @@
 
 #include <cstddef>
 
-#include "base/progress.h"
 #include "base/thread_pool.h"
+#include "bitpress/progress.h"
 #include "graph/model.h"
 
 namespace bitpress::weights {

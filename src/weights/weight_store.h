@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/progress.h"
+#include "bitpress/progress.h"
 #include "graph/model.h"
 #include "weights/unpack_functions.h"
 #include "weights/weight_job.h"

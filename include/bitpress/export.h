@@ -1,0 +1,4 @@
+// What the shared library shows.
+#pragma once
+
+#define BITPRESS_API __attribute__((visibility("default")))

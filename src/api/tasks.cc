@@ -1,0 +1,138 @@
+// The public functions: each puts its options into the words of a task and calls it.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "api/convert.h"
+#include "base/atomic_file.h"
+#include "bitpress/bitpress.h"
+#include "emit/apply_plan.h"
+#include "evaluate/evaluate.h"
+#include "runtime/ort_library.h"
+#include "tasks/calibrate.h"
+#include "tasks/evaluate.h"
+#include "tasks/plan.h"
+#include "tasks/quantize.h"
+
+namespace bitpress {
+namespace {
+
+emit::Target ToTarget(Target target) {
+  switch (target) {
+    case Target::kPortable:
+      return emit::Target::kPortable;
+    case Target::kOnnxRuntime:
+      return emit::Target::kOnnxRuntime;
+    case Target::kBitpress:
+      return emit::Target::kBitpress;
+  }
+  Fail(ErrorCode::kInvalidArgument, "QuantizeOptions::target is none of Target");
+}
+
+QuantizeResult ToResult(const tasks::QuantizeReport& report) {
+  QuantizeResult result;
+  result.input_bytes = report.input_bytes;
+  result.output_bytes = report.output_bytes;
+  for (const plan::TensorPlan& row : report.plan.tensors) {
+    const std::string format = row.is_quantized() ? row.format : "float";
+    ++result.formats[std::string(plan::RoleName(row.role))][format];
+    if (!row.is_quantized()) result.left_float.emplace_back(row.value, row.reason);
+  }
+  for (const auto& [value, reason] : report.left_float) {
+    result.left_float.emplace_back(value, reason);
+  }
+  for (const auto& weight : report.transform.weights) {
+    const bool is_less = !result.least_accurate || weight->sqnr_db < result.least_accurate->second;
+    if (std::isfinite(weight->sqnr_db) && is_less) {
+      result.least_accurate.emplace(weight->value, weight->sqnr_db);
+    }
+  }
+  result.why_not_checked = report.why_not_checked;
+  return result;
+}
+
+}  // namespace
+
+QuantizeResult Quantize(const QuantizeOptions& options) {
+  return api::AtTheDoor([&] {
+    tasks::QuantizeOptions request;
+    request.model = options.model;
+    request.output = options.output;
+    request.plan_file = options.plan;
+    if (options.plan.empty()) {
+      request.config = api::ToConfig(options.configuration);
+    } else if (!options.configuration.name.empty()) {
+      Fail(ErrorCode::kInvalidArgument,
+           "QuantizeOptions has a plan and a configuration; the plan holds the decisions already");
+    }
+    request.calibration = options.calibration;
+    request.samples = api::ToSpec(options.samples);
+    request.apply.target = ToTarget(options.target);
+    if (options.has_external_data) request.external_data = graph::ExternalData::kAlways;
+    request.is_checked = options.is_checked;
+    request.num_threads = options.num_threads;
+    request.progress = options.progress;
+    return ToResult(tasks::Quantize(request));
+  });
+}
+
+void MakePlan(const std::filesystem::path& model, const Configuration& configuration,
+              const std::filesystem::path& output) {
+  api::AtTheDoor([&] {
+    const plan::QuantConfig config = api::ToConfig(configuration);
+    AtomicFile file(output);
+    file.Write(plan::ToJson(tasks::MakePlan(model, config)));
+    file.Commit();
+  });
+}
+
+uint64_t Calibrate(const CalibrateOptions& options) {
+  return api::AtTheDoor([&] {
+    tasks::CalibrateOptions request;
+    request.model = options.model;
+    request.output = options.output;
+    if (options.configuration) request.config = api::ToConfig(*options.configuration);
+    request.samples = api::ToSpec(options.samples);
+    request.num_threads = options.num_threads;
+    request.progress = options.progress;
+    return tasks::Calibrate(request).result.table.num_samples;
+  });
+}
+
+uint64_t MergeCalibrations(const std::vector<std::filesystem::path>& files,
+                           const std::filesystem::path& output) {
+  return api::AtTheDoor([&] { return tasks::MergeCalibrations(files, output).num_samples; });
+}
+
+EvaluateResult Evaluate(const EvaluateOptions& options) {
+  return api::AtTheDoor([&] {
+    tasks::EvaluateOptions request;
+    request.model = options.model;
+    request.reference = options.reference;
+    request.samples = api::ToSpec(options.samples);
+    request.batch_size = options.batch_size;
+    request.num_threads = options.num_threads;
+    request.progress = options.progress;
+    const evaluate::EvaluationReport report = tasks::Evaluate(request);
+    EvaluateResult result;
+    result.num_samples = report.num_samples;
+    result.top1 = report.top1;
+    result.top5 = report.top5;
+    result.agreement = report.agreement;
+    if (report.sqnr_db && std::isfinite(*report.sqnr_db)) result.sqnr_db = report.sqnr_db;
+    result.cosine = report.cosine;
+    result.has_identical_outputs = report.outputs_identical;
+    if (report.language) result.perplexity = report.language->perplexity;
+    result.time_ratio = report.time_ratio;
+    result.file_bytes = report.file_bytes;
+    result.json = evaluate::ToJson(report).dump();
+    return result;
+  });
+}
+
+void UseOnnxRuntime(const std::filesystem::path& library) { runtime::SetOrtLibraryPath(library); }
+
+std::string OnnxRuntimeVersion() { return runtime::OrtVersion(); }
+
+std::filesystem::path OperatorLibraryPath() { return runtime::FindOperatorLibrary(); }
+
+}  // namespace bitpress
