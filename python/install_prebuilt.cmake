@@ -6,3 +6,7 @@ endif()
 install(FILES ${module} ${BITPRESS_PREBUILT}/python/bitpress/_native.pyi ${BITPRESS_PREBUILT}/libbitpress_ops.so
   DESTINATION bitpress)
 install(PROGRAMS ${BITPRESS_PREBUILT}/bitpress DESTINATION bitpress)
+# A wheel that holds other libraries brings their licences and a list of them.
+if(EXISTS ${BITPRESS_PREBUILT}/dist-info)
+  install(DIRECTORY ${BITPRESS_PREBUILT}/dist-info/ DESTINATION ${SKBUILD_METADATA_DIR})
+endif()

@@ -10,6 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # text if it stood in index.md, where Sphinx looks for it.
 NAVIGATION = {
     "Guides": {
+        "Install": "install",
         "Static INT8": "guides/static_int8",
         "Dynamic INT8": "guides/dynamic_int8",
         "Weights only": "guides/weight_only",
