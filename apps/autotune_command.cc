@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "command.h"
 #include "config_options.h"
+#include "json_option.h"
 #include "progress_bar.h"
 #include "rewrite/prepare.h"
 #include "sample_options.h"
@@ -16,7 +17,8 @@ namespace bitpress::apps {
 namespace {
 
 struct Options {
-  std::string model, output, report, configs;
+  std::string model, output, configs;
+  JsonOption json;
   SampleArguments samples = {.limit = 100};
   SampleArguments validation;
   bool as_is = false;
@@ -56,7 +58,7 @@ void Run(Options& options) {
   tasks::AutotuneOptions& request = options.request;
   request.model = options.model;
   request.output = options.output;
-  request.report = options.report;
+  request.report = options.json.file();
   request.samples = options.samples.Spec();
   request.validation = options.validation.Spec();
   request.validation.image = options.samples.image;
@@ -73,7 +75,7 @@ void Run(Options& options) {
     report = tasks::Autotune(request);
     request.progress = {};
   }
-  Print(Summarize(options, report));
+  options.json.Print(Summarize(options, report), [&] { return tasks::ToJson(report); });
 }
 
 }  // namespace
@@ -124,8 +126,7 @@ void AddAutotuneCommand(CLI::App& program) {
                    "most configurations to try (default: 100)")
       ->check(CLI::Range(1, kMost))
       ->type_name("N");
-  command->add_option("--json", options->report, "write the measurements to this JSON file")
-      ->type_name("FILE");
+  options->json.Add(*command, "the measurements");
   command->add_flag("--as-is", options->as_is,
                     "do not fold constants and BatchNorm first; needed for models with operators "
                     "that ONNX Runtime on this machine does not have");

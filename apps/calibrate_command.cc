@@ -8,19 +8,25 @@
 #include "base/text.h"
 #include "command.h"
 #include "config_options.h"
+#include "json_option.h"
 #include "progress_bar.h"
 #include "sample_options.h"
 #include "tasks/calibrate.h"
+#include "tasks/json_file.h"
 
 namespace bitpress::apps {
 namespace {
 
 constexpr int kMostSamples = 1'000'000'000;  // CLI11 would read a negative number as a large one
 
+// The content of --json.
+constexpr const char* kTable = "the statistics, without histograms,";
+
 struct Options {
   std::string model, output;
   SampleArguments samples;
   ConfigOptions config;
+  JsonOption json;
   std::vector<std::string> disabled_passes;
   tasks::CalibrateOptions request;
 };
@@ -51,6 +57,7 @@ void RunCalibrate(Options& options) {
   } else if (options.config.HasChanges()) {
     throw CLI::RequiredError("--weights, --activations and --set change a configuration: --config");
   }
+  tasks::JsonFile file(options.json.file());
   tasks::CalibrateReport report;
   {
     ProgressBar bar;
@@ -65,7 +72,8 @@ void RunCalibrate(Options& options) {
     text += fmt::format("  left out: {} samples that fill no batch of the model's size\n",
                         report.result.num_left_out);
   }
-  Print(text);
+  file.Write(tasks::ToJson(report.result.table));
+  options.json.Print(text, [&] { return tasks::ToJson(report.result.table); });
 }
 
 }  // namespace
@@ -96,6 +104,7 @@ void AddCalibrateCommand(CLI::App& program) {
           "gather only the activations that this preset or format quantizes, which is faster "
           "(default: every float activation, so that the file fits any configuration)");
   AddPassOption(*command, options->disabled_passes);
+  options->json.Add(*command, kTable);
   AddThreadsOption(*command, options->request.num_threads);
   command->footer(ListPresets() +
                   "\nExamples:\n"
@@ -109,6 +118,7 @@ void AddMergeCommand(CLI::App& program) {
   struct Files {
     std::vector<std::string> inputs;
     std::string output;
+    JsonOption json;
   };
   CLI::App* const command = program.add_subcommand(
       "merge", "Add up calibration files of one model; the sum is exact in any order.");
@@ -119,11 +129,15 @@ void AddMergeCommand(CLI::App& program) {
   command->add_option("-o,--output", files->output, "the file to write; may be one of them")
       ->required()
       ->type_name("FILE");
+  files->json.Add(*command, kTable);
   command->footer("Example:\n  bitpress merge monday.bpc tuesday.bpc -o all.bpc\n");
   command->callback([files] {
     const std::vector<std::filesystem::path> paths(files->inputs.begin(), files->inputs.end());
+    tasks::JsonFile file(files->json.file());
     const calibrate::CalibrationTable sum = tasks::MergeCalibrations(paths, files->output);
-    Print(fmt::format("{}:\n{}", files->output, Summarize(sum)));
+    file.Write(tasks::ToJson(sum));
+    files->json.Print(fmt::format("{}:\n{}", files->output, Summarize(sum)),
+                      [&] { return tasks::ToJson(sum); });
   });
 }
 

@@ -2,16 +2,16 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
 #include "command.h"
 #include "config_options.h"
+#include "json_option.h"
 #include "sample_options.h"
 #include "target_text.h"
 #include "tasks/check.h"
+#include "tasks/json_file.h"
 
 namespace bitpress::apps {
 namespace {
@@ -19,22 +19,17 @@ namespace {
 struct Options {
   std::string model;
   SampleArguments samples;
-  std::string json;
+  JsonOption json;
 };
 
 void Run(Options& options) {
-  std::unique_ptr<AtomicFile> file;
-  if (!options.json.empty()) file = std::make_unique<AtomicFile>(options.json);
+  tasks::JsonFile file(options.json.file());
   const deploy::TargetReport report =
       tasks::CheckTarget({.model = options.model, .samples = options.samples.Spec()});
-  if (file != nullptr) {
-    file->Write(
-        deploy::ToJson(report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
-        "\n");
-    file->Commit();
-  }
+  file.Write(deploy::ToJson(report));
   constexpr size_t kAll = 1'000'000;
-  Print(fmt::format("{}:\n{}", options.model, DescribeTarget(report, kAll, kAll)));
+  options.json.Print(fmt::format("{}:\n{}", options.model, DescribeTarget(report, kAll, kAll)),
+                     [&] { return deploy::ToJson(report); });
   if (!report.is_run) {
     Fail(ErrorCode::kRuntime, "'{}' {}", options.model,
          report.is_loaded ? "does not run" : "does not load");
@@ -50,8 +45,7 @@ void AddCheckCommand(CLI::App& program) {
   command->add_option("model", options->model, "the ONNX model")->required()->type_name("MODEL");
   AddDataOptions(*command, options->samples)
       ->description("run the first sample of this folder (default: a made-up sample)");
-  command->add_option("--json", options->json, "write the report to this JSON file too")
-      ->type_name("FILE");
+  options->json.Add(*command);
   command->footer(
       "Where it can, ONNX Runtime replaces DequantizeLinear -> operator -> QuantizeLinear by one\n"
       "operator on integers. The report lists the operators that compute on integers, and those\n"

@@ -12,8 +12,7 @@
 namespace bitpress::apps {
 
 plan::QuantConfig ConfigOptions::Resolve(std::vector<std::string>* notices) const {
-  plan::QuantConfig resolved =
-      config.ends_with(".json") ? tasks::ReadConfig(config) : plan::ConfigByName(config);
+  plan::QuantConfig resolved = tasks::ConfigNamed(config);
   Change(resolved, notices);
   return resolved;
 }

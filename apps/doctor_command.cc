@@ -2,14 +2,14 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "command.h"
+#include "json_option.h"
 #include "tasks/doctor.h"
+#include "tasks/json_file.h"
 
 namespace bitpress::apps {
 namespace {
@@ -48,16 +48,11 @@ std::string Describe(const tasks::DoctorReport& report) {
   return text;
 }
 
-void Run(const std::string& json) {
-  std::unique_ptr<AtomicFile> file;
-  if (!json.empty()) file = std::make_unique<AtomicFile>(json);
+void Run(const JsonOption& json) {
+  tasks::JsonFile file(json.file());
   const tasks::DoctorReport report = tasks::Examine();
-  if (file != nullptr) {
-    file->Write(
-        tasks::ToJson(report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
-    file->Commit();
-  }
-  Print(Describe(report));
+  file.Write(tasks::ToJson(report));
+  json.Print(Describe(report), [&] { return tasks::ToJson(report); });
   if (report.has_problem()) Fail(ErrorCode::kRuntime, "some commands do not work here, see above");
 }
 
@@ -66,8 +61,8 @@ void Run(const std::string& json) {
 void AddDoctorCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
       "doctor", "Look at this machine: what Bitpress finds, and what will be slow or not work.");
-  const auto json = std::make_shared<std::string>();
-  command->add_option("--json", *json, "write the report to this JSON file too")->type_name("FILE");
+  const auto json = std::make_shared<JsonOption>();
+  json->Add(*command);
   command->footer(
       "Put its output into reports of errors. The exit status is not zero if a command cannot work "
       "here.\n"

@@ -2,18 +2,18 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
-#include "base/atomic_file.h"
 #include "base/text.h"
 #include "command.h"
 #include "config_options.h"
+#include "json_option.h"
 #include "progress_bar.h"
 #include "sample_options.h"
 #include "target_text.h"
 #include "tasks/evaluate.h"
+#include "tasks/json_file.h"
 #include "word_option.h"
 
 namespace bitpress::apps {
@@ -111,7 +111,8 @@ std::string ToText(const EvaluationReport& report) {
 
 struct Options {
   std::optional<evaluate::ProcessorKind> processor;  // null: the kind of this machine
-  std::string model, reference, json;
+  std::string model, reference;
+  JsonOption json;
   SampleArguments samples;
   tasks::EvaluateOptions request;
 };
@@ -123,8 +124,7 @@ void Run(Options& options) {
   request.samples = options.samples.Spec();
   request.processor = options.processor;
   // The file is opened first, so that a report that cannot be written costs no work.
-  std::unique_ptr<AtomicFile> file;
-  if (!options.json.empty()) file = std::make_unique<AtomicFile>(options.json);
+  tasks::JsonFile file(options.json.file());
   EvaluationReport report;
   {
     ProgressBar bar;
@@ -132,13 +132,8 @@ void Run(Options& options) {
     report = tasks::Evaluate(request);
     request.progress = {};
   }
-  if (file != nullptr) {
-    file->Write(evaluate::ToJson(report).dump(2, ' ', false,
-                                              nlohmann::ordered_json::error_handler_t::replace));
-    file->Write("\n");
-    file->Commit();
-  }
-  Print(ToText(report));
+  file.Write(evaluate::ToJson(report));
+  options.json.Print(ToText(report), [&] { return evaluate::ToJson(report); });
 }
 
 }  // namespace
@@ -155,8 +150,7 @@ void AddEvaluateCommand(CLI::App& program) {
           "(default: one folder for each class, in sorted order, if there are such folders)");
   command->add_option("--reference", options->reference, "the float model to compare with")
       ->type_name("MODEL");
-  command->add_option("--json", options->json, "write the report to this JSON file too")
-      ->type_name("FILE");
+  options->json.Add(*command);
   command
       ->add_option("--batch", options->request.batch_size,
                    "number of samples in one run (default: 20)")

@@ -10,8 +10,10 @@
 #include "base/text.h"
 #include "command.h"
 #include "evaluate/other_processor.h"
+#include "json_option.h"
 #include "tasks/calibrate.h"
 #include "tasks/inspect.h"
+#include "tasks/json_file.h"
 
 namespace bitpress::apps {
 namespace {
@@ -202,6 +204,7 @@ void AddInspectCommand(CLI::App& program) {
   struct Options {
     std::string model;
     bool with_tensors = false;
+    JsonOption json;
   };
   CLI::App* const command = program.add_subcommand(
       "inspect",
@@ -214,15 +217,23 @@ void AddInspectCommand(CLI::App& program) {
   command->add_flag("--tensors", options->with_tensors,
                     "list every constant with its format, shape and bytes, and the reason if it "
                     "is float; for a calibration file, list every channel");
+  options->json.Add(*command, "all of it, every constant included,");
   command->footer(
       "Examples:\n  bitpress inspect model.onnx\n  bitpress inspect quantized.onnx --tensors\n"
-      "  bitpress inspect stats.bpc\n");
+      "  bitpress inspect stats.bpc\n"
+      "  bitpress inspect quantized.onnx --json - | jq .operators\n");
   command->callback([options] {
+    tasks::JsonFile file(options->json.file());
+    const auto show = [&](const auto& report) {
+      file.Write(tasks::ToJson(report));
+      options->json.Print(ToText(options->model, report, options->with_tensors),
+                          [&] { return tasks::ToJson(report); });
+    };
     if (tasks::IsCalibration(options->model)) {
-      return Print(
-          ToText(options->model, tasks::ReadCalibration(options->model), options->with_tensors));
+      show(tasks::ReadCalibration(options->model));
+    } else {
+      show(tasks::Inspect(options->model));
     }
-    Print(ToText(options->model, tasks::Inspect(options->model), options->with_tensors));
   });
 }
 

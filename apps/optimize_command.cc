@@ -8,6 +8,8 @@
 #include "base/text.h"
 #include "command.h"
 #include "config_options.h"
+#include "json_option.h"
+#include "tasks/json_file.h"
 #include "tasks/optimize.h"
 
 namespace bitpress::apps {
@@ -18,6 +20,7 @@ struct Options {
   std::string output;
   std::vector<std::string> disabled_passes;
   bool is_checked = true;
+  JsonOption json;
 };
 
 std::string Summarize(const Options& options, const tasks::OptimizeReport& report) {
@@ -43,7 +46,10 @@ void Run(const Options& options) {
   request.output = options.output;
   request.disabled_passes = ToPassNames(options.disabled_passes);
   request.is_checked = options.is_checked;
-  Print(Summarize(options, tasks::OptimizeForMachine(request)));
+  tasks::JsonFile file(options.json.file());
+  const tasks::OptimizeReport report = tasks::OptimizeForMachine(request);
+  file.Write(tasks::ToJson(report));
+  options.json.Print(Summarize(options, report), [&] { return tasks::ToJson(report); });
 }
 
 }  // namespace
@@ -61,6 +67,7 @@ void AddOptimizeCommand(CLI::App& program) {
       ->type_name("FILE");
   AddPassOption(*command, options->disabled_passes);
   AddCheckOption(*command, options->is_checked);
+  options->json.Add(*command);
   command->footer(
       "This is the last step before a model is deployed. ONNX Runtime writes the graph that it\n"
       "runs on this machine, in which convolutions use a blocked layout. Quantizers of formats\n"

@@ -10,9 +10,11 @@
 #include "base/error.h"
 #include "command.h"
 #include "config_options.h"
+#include "json_option.h"
 #include "progress_bar.h"
 #include "quantized_text.h"
 #include "sample_options.h"
+#include "tasks/json_file.h"
 #include "tasks/plan.h"
 #include "tasks/quantize.h"
 #include "tasks/report.h"
@@ -32,6 +34,7 @@ struct Options {
   std::string cache_scales_output;
   SampleArguments samples;
   std::string page;
+  JsonOption json;
   std::string command_line;
   std::vector<std::string> disabled_passes;
   bool is_external = false;
@@ -121,6 +124,7 @@ void Run(Options& options) {
         "--calibration has the statistics already; --data besides it is for fine-tuning and for "
         "the guard only");
   }
+  tasks::JsonFile file(options.json.file());
   tasks::QuantizeReport report;
   {
     ProgressBar bar;
@@ -134,7 +138,14 @@ void Run(Options& options) {
     text += fmt::format("  note: pass {} was switched off\n", pass);
   }
   for (const std::string& notice : notices) text += fmt::format("  note: {}\n", notice);
-  Print(text);
+  const auto to_json = [&] {
+    nlohmann::ordered_json json = tasks::ToJson(report);
+    json["disabled_passes"] = request.disabled_passes;
+    json["notes"] = notices;
+    return json;
+  };
+  file.Write(to_json());
+  options.json.Print(text, to_json);
 }
 
 // Adds the options for the model, its configuration and its samples.
@@ -210,6 +221,7 @@ void AddForms(CLI::App& command, Options& options) {
       .add_option("--report", options.page,
                   "also write a page about the model to this HTML file (see `bitpress report`)")
       ->type_name("FILE");
+  options.json.Add(command);
 }
 
 }  // namespace

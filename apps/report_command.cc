@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "command.h"
 #include "config_options.h"
+#include "json_option.h"
 #include "progress_bar.h"
 #include "rewrite/prepare.h"
 #include "sample_options.h"
@@ -16,7 +17,8 @@ namespace bitpress::apps {
 namespace {
 
 struct Options {
-  std::string model, reference, output, json, calibration, plan_file, search;
+  std::string model, reference, output, calibration, plan_file, search;
+  JsonOption json;
   std::string command_line;
   SampleArguments samples;
   bool as_is = false;
@@ -28,7 +30,7 @@ void Run(Options& options) {
   request.model = options.model;
   request.reference = options.reference;
   request.output = options.output;
-  request.json = options.json;
+  request.json = options.json.file();
   request.samples = options.samples.Spec();
   request.calibration = options.calibration;
   request.plan_file = options.plan_file;
@@ -42,8 +44,10 @@ void Run(Options& options) {
     report = tasks::WriteReport(request);
     request.progress = {};
   }
-  Print(fmt::format("{}: {} layers, {} tensors, measured on {} samples\n", options.output,
-                    report.layers.size(), report.tensors.size(), report.num_layer_samples));
+  options.json.Print(
+      fmt::format("{}: {} layers, {} tensors, measured on {} samples\n", options.output,
+                  report.layers.size(), report.tensors.size(), report.num_layer_samples),
+      [&] { return report::ToJson(report); });
 }
 
 }  // namespace
@@ -88,8 +92,7 @@ void AddReportCommand(CLI::App& program, const std::string& command_line) {
       ->add_option("--search", options->search,
                    "show the results of a search: a file of `bitpress search --json`")
       ->type_name("FILE");
-  command->add_option("--json", options->json, "write the page's data to this JSON file too")
-      ->type_name("FILE");
+  options->json.Add(*command, "the page's data");
   command->add_flag("--as-is", options->as_is, "the model was quantized with --as-is");
   command->add_option("--batch", request.batch_size, "number of samples in one run (default: 20)")
       ->check(CLI::Range(1, kMost))

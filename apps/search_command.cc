@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "command.h"
+#include "json_option.h"
 #include "progress_bar.h"
 #include "search/output_meter.h"
 #include "search_options.h"
@@ -18,7 +19,8 @@ namespace {
 
 struct Options {
   SpaceArguments arguments;
-  std::string output, report, picture, target, budget, cost, bind;
+  std::string output, picture, target, budget, cost, bind;
+  JsonOption json;
   tasks::SearchOptions request;
 };
 
@@ -105,7 +107,7 @@ void Run(Options& options) {
   tasks::SearchOptions& request = options.request;
   options.arguments.Resolve(request);
   request.output = options.output;
-  request.report = options.report;
+  request.report = options.json.file();
   request.picture = options.picture;
   if (!options.target.empty()) request.goals.target = search::ParseTarget(options.target);
   if (!options.budget.empty()) request.goals.budget = search::ParseBudget(options.budget);
@@ -118,7 +120,7 @@ void Run(Options& options) {
     report = tasks::Search(request);
     request.progress = {};
   }
-  Print(Summarize(options, report));
+  options.json.Print(Summarize(options, report), [&] { return tasks::ToJson(report); });
 }
 
 }  // namespace
@@ -165,10 +167,7 @@ void AddSearchCommand(CLI::App& program) {
                    "them (default: 0)")
       ->check(CLI::Range(0, kMostPoints))
       ->type_name("N");
-  command
-      ->add_option("--json", options->report,
-                   "write the front and the measurements to this JSON file")
-      ->type_name("FILE");
+  options->json.Add(*command, "the front and the measurements");
   command->add_option("--svg", options->picture, "write a picture of the front to this SVG file")
       ->type_name("FILE");
   command->footer(

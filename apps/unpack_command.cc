@@ -7,13 +7,20 @@
 #include "base/text.h"
 #include "command.h"
 #include "config_options.h"
+#include "json_option.h"
 #include "progress_bar.h"
+#include "tasks/json_file.h"
 #include "tasks/unpack.h"
 
 namespace bitpress::apps {
 namespace {
 
-void Run(tasks::UnpackOptions options) {
+struct Options : tasks::UnpackOptions {
+  JsonOption json;
+};
+
+void Run(Options options) {
+  tasks::JsonFile file(options.json.file());
   tasks::UnpackReport report;
   {
     ProgressBar bar;
@@ -30,7 +37,8 @@ void Run(tasks::UnpackOptions options) {
   if (!report.why_not_checked.empty()) {
     text += fmt::format("  not checked: {}\n", report.why_not_checked);
   }
-  Print(text);
+  file.Write(tasks::ToJson(report));
+  options.json.Print(text, [&] { return tasks::ToJson(report); });
 }
 
 }  // namespace
@@ -38,7 +46,7 @@ void Run(tasks::UnpackOptions options) {
 void AddUnpackCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
       "unpack", "Turn the packed weights of a model back into floats, for tools that need floats.");
-  const auto options = std::make_shared<tasks::UnpackOptions>();
+  const auto options = std::make_shared<Options>();
   command->add_option("model", options->model, "a model made by `bitpress quantize`")
       ->required()
       ->type_name("MODEL");
@@ -53,6 +61,7 @@ void AddUnpackCommand(CLI::App& program) {
       "--external-data", [options] { options->external_data = graph::ExternalData::kAlways; },
       "store the weights in a file of their own, OUTPUT.data");
   AddCheckOption(*command, options->is_checked);
+  options->json.Add(*command);
   AddThreadsOption(*command, options->num_threads);
   command->footer(
       "Examples:\n"

@@ -1,5 +1,5 @@
-// The samples that calibration, fine-tuning and evaluation run through a model: files, token ids,
-// or arrays that the caller has in memory.
+// This header describes the samples that calibration, fine-tuning and evaluation run through a
+// model: files, token ids, or arrays that the caller has in memory.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +45,7 @@ class BITPRESS_API SampleReader {
   virtual void Rewind() = 0;
 };
 
-// Where samples come from: one of `folder`, `tokens` and `reader`.
+// Samples come from one of `folder`, `tokens` and `reader`.
 struct Samples {
   // Photos, .npy or .npz arrays, or TensorProto .pb files.
   std::filesystem::path folder;

@@ -32,10 +32,6 @@ plan::Rule RuleFromJson(const std::string& object) {
   return plan::ConfigFromJson("{\"rules\":[" + object + "]}").rules.at(0);
 }
 
-plan::QuantConfig ConfigNamed(const std::string& name) {
-  return name.ends_with(".json") ? tasks::ReadConfig(name) : plan::ConfigByName(name);
-}
-
 Settings SettingsOf(const plan::QuantConfig& config) {
   Settings settings;
   for (const plan::Setting& setting : plan::AllSettings()) {
@@ -111,7 +107,7 @@ void BindConfig(nb::module_& module) {
       .def(
           "__init__",
           [](plan::QuantConfig* self, const std::string& name) {
-            new (self) plan::QuantConfig(ConfigNamed(name));
+            new (self) plan::QuantConfig(tasks::ConfigNamed(name));
           },
           "name"_a)
       .def("changed", &Changed, "settings"_a, "rules"_a, "Returns a copy with changes.")

@@ -68,8 +68,7 @@ plan::QuantConfig ToConfig(const Configuration& configuration) {
     Fail(ErrorCode::kInvalidArgument,
          "Configuration::name is empty; it is a preset, a format or a .json file");
   }
-  plan::QuantConfig config =
-      name.ends_with(".json") ? tasks::ReadConfig(name) : plan::ConfigByName(name);
+  plan::QuantConfig config = tasks::ConfigNamed(name);
   for (const auto& [key, value] : configuration.settings) plan::ApplySetting(config, key, value);
   for (const std::string& rule : configuration.rules) {
     config.rules.push_back(plan::ParseRule(rule));

@@ -1,4 +1,4 @@
-// What the public headers say, in the words of the rooms.
+// These functions put what the public headers say into the words of the rooms.
 #pragma once
 
 #include <string>

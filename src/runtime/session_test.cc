@@ -85,6 +85,22 @@ TEST(OrtLibraryDeathTest, OldLibraryIsNamedWithBothVersions) {
               "it is ONNX Runtime 1.5.2, but 1.[0-9]+ or later is needed");
 }
 
+// A session that was never opened has nothing to release.
+TEST(OrtLibraryDeathTest, SessionWithoutLibraryIsAnError) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto open_session = [] {
+    try {
+      SetOrtLibraryPath("/no/such/libonnxruntime.so.1");
+      const Session session(TestModel("affine.onnx"));
+    } catch (const Error& error) {
+      std::fprintf(stderr, "%s\n", error.what());
+      std::_Exit(3);
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(open_session(), testing::ExitedWithCode(3), "/no/such/libonnxruntime.so.1");
+}
+
 TEST(Session, DescribesInputsAndOutputs) {
   const Session session(TestModel("affine.onnx"));
   ASSERT_EQ(session.inputs().size(), 2u);

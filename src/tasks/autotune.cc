@@ -13,6 +13,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "tasks/evaluate.h"
+#include "tasks/json_file.h"
 #include "tasks/metric.h"
 #include "tasks/quantize.h"
 
@@ -133,8 +134,7 @@ AutotuneReport Autotune(const AutotuneOptions& options) {
   }
   if (options.max_trials == 0) Fail(ErrorCode::kInvalidArgument, "there must be a trial");
   { const AtomicFile probe(options.output); }  // before any work
-  std::optional<AtomicFile> report_file;
-  if (!options.report.empty()) report_file.emplace(options.report);
+  JsonFile report_file(options.report);
   const std::vector<plan::QuantConfig> configs =
       options.configs.empty() ? DefaultLadder() : options.configs;
   AutotuneReport report;
@@ -174,10 +174,7 @@ AutotuneReport Autotune(const AutotuneOptions& options) {
   } else {
     QuantizeTo(output, options, configs[*best]);  // the same bytes again
   }
-  if (report_file) {
-    report_file->Write(ToJson(report).dump(1) + "\n");
-    report_file->Commit();
-  }
+  report_file.Write(ToJson(report));
   return report;
 }
 

@@ -1,7 +1,9 @@
 #include "tasks/calibrate.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <utility>
@@ -136,6 +138,36 @@ calibrate::CalibrationTable MergeCalibrations(std::span<const std::filesystem::p
   file.Write(calibrate::ToBytes(sum));
   file.Commit();
   return sum;
+}
+
+nlohmann::ordered_json ToJson(const calibrate::CalibrationTable& table) {
+  using Json = nlohmann::ordered_json;
+  Json tensors = Json::array();
+  for (const auto& [name, tensor] : table.tensors) {
+    const auto number = [&](const auto& get) { return tensor.is_empty() ? Json() : Json(get()); };
+    Json json{{"name", name},
+              {"num_elements", tensor.num_elements()},
+              {"num_finite", tensor.num_finite()},
+              {"num_zeros", tensor.num_zeros()},
+              {"min", number([&] { return tensor.min(); })},
+              {"max", number([&] { return tensor.max(); })},
+              {"mean", number([&] { return tensor.Mean(); })},
+              {"standard_deviation", number([&] { return tensor.StandardDeviation(); })}};
+    if (const auto& channels = tensor.axis_statistics()) {
+      Json magnitudes = Json::array();  // null: a channel without a finite element
+      for (const calibrate::SliceStatistics& slice : channels->slices) {
+        magnitudes.push_back(slice.extremes.is_empty() ? Json() : Json(slice.AbsMax()));
+      }
+      json["channel_axis"] = channels->axis;
+      json["channel_magnitudes"] = std::move(magnitudes);
+    }
+    tensors.push_back(std::move(json));
+  }
+  return {{"bitpress_calibration", 1},
+          {"model", table.model_name},
+          {"model_fingerprint", fmt::format("{:016x}", table.model_fingerprint)},
+          {"num_samples", table.num_samples},
+          {"tensors", std::move(tensors)}};
 }
 
 }  // namespace bitpress::tasks

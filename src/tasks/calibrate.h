@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -47,6 +48,10 @@ CalibrateReport Calibrate(const CalibrateOptions& options);
 calibrate::CalibrationTable ReadCalibration(const std::filesystem::path& path);
 // Returns whether a file starts like a calibration file. Returns false if it cannot be read.
 bool IsCalibration(const std::filesystem::path& path);
+
+// Returns what is known of the values, as `calibrate --json`, `merge --json` and `inspect --json`
+// write it. Histograms are left out.
+nlohmann::ordered_json ToJson(const calibrate::CalibrationTable& table);
 
 // Adds up calibration files of one model and the same values, and writes the result. `output` may
 // be one of the files. The result is exactly that of one pass over all samples, in whatever order.

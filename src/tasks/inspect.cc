@@ -2,6 +2,7 @@
 #include "tasks/inspect.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -80,6 +81,64 @@ InspectReport Inspect(const std::filesystem::path& path) {
   WithContext(fmt::format("model '{}'", path.string()),
               [&] { report.constants = weights::StoredConstants(model); });
   return report;
+}
+
+nlohmann::ordered_json ToJson(const InspectReport& report) {
+  using Json = nlohmann::ordered_json;
+  const auto values = [](const std::vector<NamedValue>& of) {
+    Json list = Json::array();
+    for (const NamedValue& value : of) {
+      Json dims;  // null: the shape is not known
+      if (value.info.has_shape) {
+        dims = Json::array();
+        for (const graph::Dimension& dim : value.info.shape) {
+          dims.push_back(dim.value >= 0       ? Json(dim.value)
+                         : dim.symbol.empty() ? Json()
+                                              : Json(dim.symbol));
+        }
+      }
+      list.push_back({{"name", value.name},
+                      {"element_type", DataTypeName(value.info.type)},
+                      {"shape", std::move(dims)}});
+    }
+    return list;
+  };
+  Json constants = Json::array();
+  for (const weights::StoredConstant& constant : report.constants) {
+    Json places = Json::array();
+    if (const auto found = report.places.find(constant.name); found != report.places.end()) {
+      for (const ops::LayerPlace& place : found->second) {
+        places.push_back({{"role", ops::LayerRoleName(place.role)},
+                          {"layer", place.layer ? Json(*place.layer) : Json()}});
+      }
+    }
+    constants.push_back({{"name", constant.name},
+                         {"format", constant.format},
+                         {"shape", constant.dims},
+                         {"num_bytes", constant.num_bytes},
+                         {"held_format", constant.held_format},
+                         {"reason", constant.reason},
+                         {"places", std::move(places)}});
+  }
+  Json saturating = Json::array();
+  for (const evaluate::SaturatingNode& node : report.saturating_nodes) {
+    saturating.push_back({{"name", node.name},
+                          {"op_type", node.op_type},
+                          {"num_pairs", node.num_pairs},
+                          {"num_all_pairs", node.num_all_pairs}});
+  }
+  return {{"bitpress_inspection", 1},
+          {"file_bytes", report.file_bytes},
+          {"ir_version", report.ir_version},
+          {"opset_imports", report.opset_imports},
+          {"inputs", values(report.inputs)},
+          {"outputs", values(report.outputs)},
+          {"operators", report.operators},
+          {"quantizers", report.quantizers},
+          {"functions", report.functions},
+          {"constants", std::move(constants)},
+          {"saturating_nodes", std::move(saturating)},
+          {"metadata", report.metadata}};
 }
 
 }  // namespace bitpress::tasks

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -39,5 +40,8 @@ struct InspectReport {
 
 // Returns the contents of a model file. Throws Error naming the file.
 InspectReport Inspect(const std::filesystem::path& model);
+
+// Returns the report as `inspect --json` writes it.
+nlohmann::ordered_json ToJson(const InspectReport& report);
 
 }  // namespace bitpress::tasks

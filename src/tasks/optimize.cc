@@ -1,5 +1,6 @@
 #include "tasks/optimize.h"
 
+#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
@@ -59,6 +60,17 @@ OptimizeReport OptimizeForMachine(const OptimizeOptions& options) {
     report.why_not_checked = std::move(written.why_not_checked);
   });
   return report;
+}
+
+nlohmann::ordered_json ToJson(const OptimizeReport& report) {
+  return {{"bitpress_optimization", 1},
+          {"machine", report.machine},
+          {"input_bytes", report.input_bytes},
+          {"output_bytes", report.output_bytes},
+          {"num_reorders_removed", report.reorders.num_removed},
+          {"num_quantizers_moved", report.reorders.num_quantizers},
+          {"num_quantizers_left", report.reorders.num_left},
+          {"why_not_checked", report.why_not_checked}};
 }
 
 }  // namespace bitpress::tasks

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "deploy/remove_reorders.h"
@@ -33,5 +34,8 @@ struct OptimizeReport {
 // quantized, planned or optimized any more, nor evaluated on another kind of machine. Throws Error;
 // leaves nothing behind then.
 OptimizeReport OptimizeForMachine(const OptimizeOptions& options);
+
+// Returns the report as `optimize --json` writes it.
+nlohmann::ordered_json ToJson(const OptimizeReport& report);
 
 }  // namespace bitpress::tasks

@@ -20,6 +20,10 @@ plan::QuantConfig ReadConfig(const fs::path& path) {
   });
 }
 
+plan::QuantConfig ConfigNamed(const std::string& name) {
+  return name.ends_with(".json") ? ReadConfig(name) : plan::ConfigByName(name);
+}
+
 plan::QuantPlan MakePlan(const fs::path& model, const plan::QuantConfig& config,
                          rewrite::Preparation preparation,
                          const graph::PassNames& disabled_passes) {

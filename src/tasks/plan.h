@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "graph/pass.h"
 #include "plan/quant_config.h"
@@ -14,6 +15,10 @@ namespace bitpress::tasks {
 // Reads a configuration file, see plan::ConfigFromJson. A configuration without a name gets the
 // file's name. Throws Error naming the file.
 plan::QuantConfig ReadConfig(const std::filesystem::path& path);
+
+// Returns a preset or the configuration of a format, or reads a file if the name ends in ".json".
+// Throws Error.
+plan::QuantConfig ConfigNamed(const std::string& name);
 
 // Returns the plan that `bitpress plan` writes. Throws Error.
 plan::QuantPlan MakePlan(const std::filesystem::path& model, const plan::QuantConfig& config,

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -84,5 +85,8 @@ struct QuantizeReport {
 // Prepares the model, plans (or reads the plan), quantizes, and writes the model, which is checked
 // before it stands in its place (write_model.h). Throws Error; leaves nothing behind then.
 QuantizeReport Quantize(const QuantizeOptions& options);
+
+// Returns the report as `quantize --json` writes it.
+nlohmann::ordered_json ToJson(const QuantizeReport& report);
 
 }  // namespace bitpress::tasks

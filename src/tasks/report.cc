@@ -27,13 +27,12 @@
 #include "rewrite/prepare.h"
 #include "tasks/calibrate.h"
 #include "tasks/evaluate.h"
+#include "tasks/json_file.h"
 #include "tasks/plan.h"
 #include "tasks/search.h"
 
 namespace bitpress::tasks {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Returns the configuration that a model of ours names.
 std::optional<plan::QuantConfig> ConfigOf(const graph::Model& model) {
@@ -272,15 +271,11 @@ report::Report WriteReport(const ReportOptions& options) {
   // Before any work.
   CheckKeepsInputs(options);
   AtomicFile page(options.output);
-  std::optional<AtomicFile> json;
-  if (!options.json.empty()) json.emplace(options.json);
+  JsonFile json(options.json);
   report::Report report = Reporter(options).Run();
   page.Write(report::ToHtml(report));
   page.Commit();
-  if (json) {
-    json->Write(report::ToJson(report).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-    json->Commit();
-  }
+  json.Write(report::ToJson(report));
   return report;
 }
 

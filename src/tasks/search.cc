@@ -15,6 +15,7 @@
 #include "search/journal.h"
 #include "search/json_numbers.h"
 #include "tasks/evaluate.h"
+#include "tasks/json_file.h"
 #include "tasks/quantize.h"
 
 namespace bitpress::tasks {
@@ -174,8 +175,8 @@ std::string SearchReport::Describe(const search::Choice& choice, size_t group) c
 SearchReport Search(const SearchOptions& options) {
   // Before any work.
   AtomicFile plan_file(options.output);
-  std::optional<AtomicFile> report_file, picture_file;
-  if (!options.report.empty()) report_file.emplace(options.report);
+  JsonFile report_file(options.report);
+  std::optional<AtomicFile> picture_file;
   if (!options.picture.empty()) picture_file.emplace(options.picture);
   SearchReport report;
   report.goals = options.goals;
@@ -184,7 +185,7 @@ SearchReport Search(const SearchOptions& options) {
   WithContext(fmt::format("'{}'", options.model.string()), [&] { RunSearch(options, report); });
   plan_file.Write(plan::ToJson(report.plan));
   plan_file.Commit();
-  if (report_file) WriteJson(*report_file, ToJson(report));
+  report_file.Write(ToJson(report));
   if (picture_file) {
     picture_file->Write(PictureOf(report));
     picture_file->Commit();

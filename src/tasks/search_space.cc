@@ -250,9 +250,4 @@ void RemoveJournal(const fs::path& path) {
   fs::remove(path, ignored);
 }
 
-void WriteJson(AtomicFile& file, const Json& json) {
-  file.Write(json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
-  file.Commit();
-}
-
 }  // namespace bitpress::tasks

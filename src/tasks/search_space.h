@@ -6,12 +6,10 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/atomic_file.h"
 #include "base/thread_pool.h"
 #include "calibrate/calibration_table.h"
 #include "evaluate/evaluate.h"
@@ -117,8 +115,5 @@ std::string KeyOf(const SearchSpace& space, const SpaceOptions& options);
 
 // Removes a journal, if it exists.
 void RemoveJournal(const std::filesystem::path& journal);
-
-// Writes indented JSON and puts the file in place. Throws Error(kIo).
-void WriteJson(AtomicFile& file, const nlohmann::ordered_json& json);
 
 }  // namespace bitpress::tasks

@@ -3,16 +3,16 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "tasks/json_file.h"
 
 namespace bitpress::tasks {
 
 using Json = nlohmann::ordered_json;
 
 SensitivityReport MeasureSensitivity(const SensitivityOptions& options) {
-  AtomicFile file(options.output);  // before any work
+  JsonFile file(options.output);  // before any work
   SensitivityReport report;
   WithContext(fmt::format("'{}'", options.model.string()), [&] {
     const SearchSpace space(options);
@@ -22,7 +22,7 @@ SensitivityReport MeasureSensitivity(const SensitivityOptions& options) {
                                        KeyOf(space, options), options.measures_time, pool);
   });
   report.rank_correlation = search::RankCorrelation(report.sensitivity);
-  WriteJson(file, ToJson(report));
+  file.Write(ToJson(report));
   RemoveJournal(JournalBeside(options.output, options));
   return report;
 }

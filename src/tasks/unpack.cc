@@ -1,5 +1,6 @@
 #include "tasks/unpack.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/atomic_file.h"
@@ -34,6 +35,15 @@ UnpackReport Unpack(const UnpackOptions& options) {
     report.why_not_checked = std::move(written.why_not_checked);
   });
   return report;
+}
+
+nlohmann::ordered_json ToJson(const UnpackReport& report) {
+  return {{"bitpress_unpacking", 1},
+          {"input_bytes", report.input_bytes},
+          {"output_bytes", report.output_bytes},
+          {"num_weights", report.num_weights},
+          {"num_quantizers_dropped", report.num_quantizers},
+          {"why_not_checked", report.why_not_checked}};
 }
 
 }  // namespace bitpress::tasks

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "bitpress/progress.h"
@@ -34,5 +35,8 @@ struct UnpackReport {
 // Writes the float equivalent of a packed model: every weight as the floats that its codes mean.
 // Throws Error; leaves nothing behind then.
 UnpackReport Unpack(const UnpackOptions& options);
+
+// Returns the report as `unpack --json` writes it.
+nlohmann::ordered_json ToJson(const UnpackReport& report);
 
 }  // namespace bitpress::tasks
