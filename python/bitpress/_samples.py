@@ -1,19 +1,22 @@
 """Samples from Python: what `data=` takes besides a folder, made into a stream that the library can read again and again."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import tempfile
-from typing import Any, Callable, Iterable, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple, Union
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple, TypeAlias, Union
 
 from bitpress import _native
 from bitpress._errors import ArgumentTypeError, InvalidArgumentError
 from bitpress._files import PathLike, existing
 from bitpress._text import Tokens
 
-Array = npt.NDArray[Any]
+if TYPE_CHECKING:  # the functions import it, because it takes longer than all the rest
+    import numpy as np
+    import numpy.typing as npt
+
+Array: TypeAlias = "npt.NDArray[Any]"
 Sample = Union[Mapping[str, Any], Array]
 
 
@@ -29,6 +32,8 @@ _KINDS = "fiub"
 
 
 def _to_array(value: Any, name: str) -> Array:
+    import numpy as np
+
     array = np.asarray(value)
     if array.dtype.kind not in _KINDS or array.dtype.itemsize > 8:
         raise ArgumentTypeError(f"the samples of input '{name}' have element type {array.dtype}; floats, integers and bool are taken")
@@ -51,6 +56,8 @@ def _pick(sample: Sample, names: Sequence[str]) -> List[Array]:
 
 def _rows(arrays: Iterable[Any]) -> int:
     """How many samples an item is: its first dimension, if all inputs agree in it."""
+    import numpy as np
+
     rows = {np.shape(array)[:1] for array in arrays}
     (first,) = rows if len(rows) == 1 else ((),)
     return first[0] if first else 1
@@ -70,6 +77,8 @@ class _Spool:
         self._position = self._offset = 0
 
     def next(self) -> Optional[Sample]:
+        import numpy as np
+
         if self._position == len(self._items):
             return self._append()
         names = self._items[self._position]
@@ -80,6 +89,8 @@ class _Spool:
         return arrays[0] if names is None else dict(zip(names, arrays))
 
     def _append(self) -> Optional[Sample]:
+        import numpy as np
+
         sample = self._fetch()
         if sample is None:
             return None
@@ -120,6 +131,8 @@ class _Rewound:
 
 
 def _open(data: Any) -> Union[_Spool, _Restarted, _Rewound]:
+    import numpy as np
+
     if isinstance(data, (np.ndarray, Mapping)):
         return _Restarted([data])
     if hasattr(data, "get_next"):
@@ -133,6 +146,8 @@ def _open(data: Any) -> Union[_Spool, _Restarted, _Rewound]:
 
 def _count(data: Any) -> int:
     """Samples in all where that can be seen without reading them; 0: not known."""
+    import numpy as np
+
     if isinstance(data, (np.ndarray, Mapping)):
         data = [data]
     if not isinstance(data, (list, tuple)):

@@ -3,6 +3,8 @@
 The tokenizer is the library `tokenizers`, which reads the `tokenizer.json` of a model (`pip install "bitpress[text]"`).
 """
 
+from __future__ import annotations
+
 import argparse
 import contextlib
 import json
@@ -10,20 +12,23 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Iterator, List, Sequence, Tuple, Union
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, Iterator, List, Sequence, Tuple, TypeAlias, Union
 
 from bitpress._errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from bitpress._files import PathLike, existing
 
-Ids = npt.NDArray[np.integer[Any]]
+if TYPE_CHECKING:  # the functions import it, because it takes longer than all the rest
+    import numpy as np
+    import numpy.typing as npt
+
+Ids: TypeAlias = "npt.NDArray[np.integer[Any]]"
 
 
 def tokenize(files: Sequence[PathLike], tokenizer: PathLike, encoding: str = "utf-8") -> Tuple[Ids, List[int], List[int]]:
     """The token ids of the files' texts, one text after the other; the special tokens that the tokenizer puts before a text, and
     those behind it."""
+    import numpy as np
+
     try:
         import tokenizers
     except ImportError as error:
@@ -72,6 +77,8 @@ class Tokens:
 
     def __init__(self, ids: Union[PathLike, Ids, Sequence[int]], sequence: int = 0, prefix: Sequence[int] = (),
                  suffix: Sequence[int] = ()) -> None:
+        import numpy as np
+
         if sequence < 0 or sequence == 1:
             raise InvalidArgumentError(f"sequence={sequence}: expected 2 or more tokens, or 0")
         self.sequence = sequence
@@ -86,6 +93,8 @@ class Tokens:
     @contextlib.contextmanager
     def file(self) -> Iterator[Path]:
         """The ids as an .npy file for as long as the block lasts."""
+        import numpy as np
+
         if self._path is not None:
             yield self._path
             return
@@ -125,6 +134,8 @@ class Text(Tokens):
 
 
 def main() -> int:
+    import numpy as np
+
     parser = argparse.ArgumentParser(prog="bitpress --text")
     parser.add_argument("files", nargs="+")
     parser.add_argument("--tokenizer", required=True)

@@ -3,16 +3,19 @@
 >>> bitpress.formats.quantize_dequantize(array, "mx6", axis=1)
 """
 
-from typing import Any, List, Optional
+from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any, List, Optional
 
 from bitpress._errors import ArgumentTypeError, InvalidArgumentError
 from bitpress._native import Format
 from bitpress._native import find_format as find
 from bitpress._native import list_formats as _list_formats
 from bitpress._native import quantize_dequantize as _quantize_dequantize
+
+if TYPE_CHECKING:  # the functions import it, because it takes longer than all the rest
+    import numpy as np
+    import numpy.typing as npt
 
 __all__ = ["Format", "find", "list", "quantize_dequantize"]
 
@@ -23,6 +26,10 @@ def list() -> List[str]:  # noqa: A001 - the name users look for
 
 
 def _check_output(out: npt.NDArray[Any], x: npt.NDArray[Any]) -> None:
+    import numpy as np
+
+    import numpy as np
+
     if not isinstance(out, np.ndarray):
         raise ArgumentTypeError(f"out is {type(out).__name__}, expected a numpy array")
     if out.dtype != x.dtype or out.shape != x.shape:
@@ -61,6 +68,8 @@ def quantize_dequantize(array: npt.ArrayLike, format: str, axis: Optional[int] =
         ArgumentTypeError: another element type; convert with `array.astype(numpy.float32)`.
         InvalidArgumentError: no such format, axis or word, or an `out` that does not fit.
     """
+    import numpy as np
+
     given = np.asarray(array)
     dtype = given.dtype.newbyteorder("=")
     if dtype not in (np.float32, np.float16):
