@@ -19,6 +19,19 @@ SampleReader::~SampleReader() = default;
 namespace api {
 namespace {
 
+// The public header repeats the numbers, because it shows nothing of the rooms.
+constexpr bool IsSame(ElementType type, DataType known) {
+  return static_cast<int32_t>(type) == static_cast<int32_t>(known);
+}
+static_assert(IsSame(ElementType::kFloat32, DataType::kFloat) &&
+              IsSame(ElementType::kUInt8, DataType::kUInt8) &&
+              IsSame(ElementType::kInt8, DataType::kInt8) &&
+              IsSame(ElementType::kInt32, DataType::kInt32) &&
+              IsSame(ElementType::kInt64, DataType::kInt64) &&
+              IsSame(ElementType::kBool, DataType::kBool) &&
+              IsSame(ElementType::kFloat16, DataType::kFloat16) &&
+              IsSame(ElementType::kFloat64, DataType::kDouble));
+
 Tensor CopyOf(const Array& array) {
   Tensor tensor{.type = static_cast<DataType>(array.type), .dims = array.shape, .bytes = {}};
   const size_t element_bytes = ElementBits(tensor.type) / 8;
