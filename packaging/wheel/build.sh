@@ -57,7 +57,7 @@ programs() {
   logged "$arch-configure" cmake -S . -B "$work/$arch/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
     -DCMAKE_TOOLCHAIN_FILE="$root/$here/toolchain.cmake" -DBITPRESS_ARCH="$arch" -DBITPRESS_COMPILERS="$work/$arch/compilers" \
     -DCMAKE_FIND_ROOT_PATH="$prefix" -DONNX_ROOT="$prefix" -DProtobuf_PROTOC_EXECUTABLE="$(command -v protoc)" \
-    -DONNXRUNTIME_INCLUDE_DIR="$(onnxruntime_headers)" -DONNXRUNTIME_LIBRARY=unused -DBITPRESS_RELOCATABLE=ON -DBITPRESS_TESTS=OFF \
+    -DONNXRUNTIME_INCLUDE_DIR="$(onnxruntime_headers)" -DBITPRESS_RELOCATABLE=ON -DBITPRESS_TESTS=OFF \
     -DBITPRESS_PCH=OFF -DBITPRESS_PYTHON_HEADERS="$work/python/usr/include" -Dnanobind_ROOT="$("$venv/bin/python" -m nanobind --cmake_dir)" \
     "-DCMAKE_C_FLAGS=$flags" "-DCMAKE_CXX_FLAGS=$flags" "-DCMAKE_CXX_FLAGS_RELEASE=-O2 -DNDEBUG" \
     "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--gc-sections -s" "-DCMAKE_SHARED_LINKER_FLAGS=-Wl,--gc-sections -s" "-DCMAKE_MODULE_LINKER_FLAGS=-Wl,--gc-sections -s"

@@ -66,6 +66,7 @@ std::vector<fs::path> OwnPlaces(const char* file_name) {
   for (const fs::path& folder : OwnFolders()) {
     places.push_back(folder / file_name);
     places.push_back(folder.parent_path() / "lib" / file_name);
+    places.push_back((folder / BITPRESS_LIBRARIES_FROM_PROGRAM).lexically_normal() / file_name);
   }
   return places;
 }
@@ -199,8 +200,10 @@ std::filesystem::path FindProgram() {
   std::vector<fs::path> folders = OwnFolders();
   std::ranges::reverse(folders);
   for (const fs::path& folder : folders) {
-    for (const fs::path& place :
-         {folder / kProgramName, folder.parent_path() / "bin" / kProgramName}) {
+    std::vector<fs::path> places = {folder / kProgramName,
+                                    folder.parent_path() / "bin" / kProgramName};
+    places.push_back((folder / BITPRESS_PROGRAM_FROM_LIBRARIES).lexically_normal() / kProgramName);
+    for (const fs::path& place : places) {
       std::error_code ignored;
       if (fs::is_regular_file(place, ignored) && ::access(place.c_str(), X_OK) == 0) return place;
     }

@@ -32,8 +32,9 @@ std::filesystem::path ChosenOrtLibrary();
 // program, or in ../bin of them; empty if it is nowhere. It may be the running program.
 std::filesystem::path FindProgram();
 
-// Returns the path of libbitpress_ops.so beside the running program, in ../lib of it, or beside
-// this code's own library; empty if it is nowhere.
+// Returns the path of libbitpress_ops.so beside the running program, in ../lib of it or in the
+// folder for libraries that the build was configured with, or the same from this code's own
+// library; empty if it is nowhere.
 std::filesystem::path FindOperatorLibrary();
 
 }  // namespace bitpress::runtime
