@@ -137,12 +137,6 @@ struct Options {
   std::string folder;
 };
 
-void Write(const std::filesystem::path& path, std::string_view text) {
-  AtomicFile file(path);
-  file.Write(text);
-  file.Commit();
-}
-
 void Run(const CLI::App& program, const Options& options) {
   const std::vector<const CLI::App*> commands = program.get_subcommands({});
   if (!options.folder.empty()) {
@@ -150,9 +144,9 @@ void Run(const CLI::App& program, const Options& options) {
       throw CLI::ValidationError("--pages writes the pages of all commands; name none");
     }
     const std::filesystem::path folder = options.folder;
-    Write(folder / "bitpress.1", ProgramPage(program));
+    WriteFile(folder / "bitpress.1", ProgramPage(program));
     for (const CLI::App* const command : commands) {
-      Write(folder / fmt::format("bitpress-{}.1", command->get_name()), CommandPage(*command));
+      WriteFile(folder / fmt::format("bitpress-{}.1", command->get_name()), CommandPage(*command));
     }
     return;
   }

@@ -79,9 +79,8 @@ void MakePlan(const std::filesystem::path& model, const Configuration& configura
               const std::filesystem::path& output) {
   api::AtTheDoor([&] {
     const plan::QuantConfig config = api::ToConfig(configuration);
-    AtomicFile file(output);
-    file.Write(plan::ToJson(tasks::MakePlan(model, config)));
-    file.Commit();
+    CheckWritable(output);
+    WriteFile(output, plan::ToJson(tasks::MakePlan(model, config)));
   });
 }
 

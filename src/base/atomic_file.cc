@@ -132,6 +132,12 @@ void CheckWritable(const std::filesystem::path& path) {
   const AtomicFile probe(path);
 }
 
+void WriteFile(const std::filesystem::path& path, std::string_view content) {
+  AtomicFile file(path);
+  file.Write(content);
+  file.Commit();
+}
+
 std::string ReadFile(const std::filesystem::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   struct stat info {};

@@ -62,6 +62,9 @@ std::filesystem::path FollowLink(const std::filesystem::path& path);
 // Checks, before any work is done for it, that a file can be written there. Throws Error(kIo).
 void CheckWritable(const std::filesystem::path& path);
 
+// Writes a whole file, which appears with all of the content or not at all. Throws Error(kIo).
+void WriteFile(const std::filesystem::path& path, std::string_view content);
+
 // The whole file. Throws Error(kIo) naming the path.
 std::string ReadFile(const std::filesystem::path& path);
 

@@ -297,9 +297,7 @@ CalibrationTable FromBytes(std::string_view bytes) {
 }
 
 void SaveCalibration(const std::filesystem::path& path, const CalibrationTable& table) {
-  AtomicFile file(path);
-  file.Write(ToBytes(table));
-  file.Commit();
+  WriteFile(path, ToBytes(table));
 }
 
 CalibrationTable LoadCalibration(const std::filesystem::path& path) {

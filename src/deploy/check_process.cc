@@ -30,12 +30,6 @@ constexpr const char* kAnswer = "answer.json";
 constexpr const char* kStage = "stage.txt";
 constexpr const char* kLog = "log.txt";
 
-void WriteText(const fs::path& path, std::string_view text) {
-  AtomicFile file(path);
-  file.Write(text);
-  file.Commit();
-}
-
 // Returns the content of a file in one line; "" if there is no such file.
 std::string TextIn(const fs::path& path) {
   std::error_code error;
@@ -102,9 +96,9 @@ Json Answer(const fs::path& folder, const Json& request) {
   options.are_made_up = request.at("are_made_up").get<bool>();
   options.given = request.at("given").get<std::string>();
   options.on_checked = [&](const TargetReport& report) {
-    WriteText(folder / kAnswer, Dump(ToJson(report)));
+    WriteFile(folder / kAnswer, Dump(ToJson(report)));
   };
-  options.on_stage = [&](std::string_view stage) { WriteText(folder / kStage, stage); };
+  options.on_stage = [&](std::string_view stage) { WriteFile(folder / kStage, stage); };
   try {
     const TargetReport report =
         CheckTarget(request.at("model").get<std::string>(), samples, options);
@@ -131,7 +125,7 @@ CheckOutcome CheckInProcess(const CheckRequest& request) {
   }
   const ScratchFolder folder;
   const size_t num_inputs = request.samples.empty() ? 0 : request.samples.front().size();
-  WriteText(folder.path() / kRequest, Dump({{"version", Version()},
+  WriteFile(folder.path() / kRequest, Dump({{"version", Version()},
                                             {"model", request.model.string()},
                                             {"given", request.given.string()},
                                             {"num_samples", request.samples.size()},
@@ -173,7 +167,7 @@ void AnswerCheck(const fs::path& folder) {
     // The model is not to blame: ONNX Runtime is not found, or the disk is full.
     answer = {{"why_not", error.what()}};
   }
-  WriteText(folder / kAnswer, Dump(answer));
+  WriteFile(folder / kAnswer, Dump(answer));
 }
 
 }  // namespace bitpress::deploy

@@ -180,9 +180,7 @@ void SaveTensorProto(const std::filesystem::path& path, const std::string& name,
   proto.set_data_type(static_cast<int32_t>(tensor.type));
   for (const int64_t dim : tensor.dims) proto.add_dims(dim);
   proto.set_raw_data(tensor.bytes.data(), tensor.bytes.size());
-  AtomicFile file(path);
-  file.Write(proto.SerializeAsString());
-  file.Commit();
+  WriteFile(path, proto.SerializeAsString());
 }
 
 }  // namespace bitpress::graph

@@ -7,13 +7,13 @@
 
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/test_support.h"
 #include "graph/model.h"
@@ -67,10 +67,6 @@ inline onnx::ModelProto ToProto(const Model& model) {
   onnx::ModelProto proto;
   EXPECT_TRUE(proto.ParseFromString(model.Serialize()));
   return proto;
-}
-
-inline void WriteFile(const std::filesystem::path& path, std::string_view content) {
-  std::ofstream(path, std::ios::binary) << content;
 }
 
 // Returns the Error that `function()` throws.

@@ -159,9 +159,7 @@ void WriteCacheScales(const std::filesystem::path& path, const plan::QuantPlan& 
   nlohmann::ordered_json file = {{"qmax", codes}};
   if (has_numbers) file["layer_ids"] = ids;
   file["scales"] = {{"k_scales", keys}, {"v_scales", values}};
-  AtomicFile output(path);
-  output.Write(file.dump() + "\n");
-  output.Commit();
+  WriteFile(path, file.dump() + "\n");
 }
 
 }  // namespace bitpress::tasks

@@ -66,11 +66,7 @@ search::Measurement MeasureFinal(const SearchOptions& options, const plan::Quant
                                  const OwnMeasure& own) {
   const ScratchFolder folder;
   const fs::path plan_file = folder.path() / "plan.json";
-  {
-    AtomicFile file(plan_file);
-    file.Write(plan::ToJson(plan));
-    file.Commit();
-  }
+  WriteFile(plan_file, plan::ToJson(plan));
   QuantizeOptions quantize;
   static_cast<RunOptions&>(quantize) = options;
   quantize.model = options.model;
