@@ -3,24 +3,26 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <fstream>
 #include <utility>
 #include <vector>
 
 #include "base/atomic_file.h"
+#include "base/byte_stream.h"
 #include "base/version.h"
-#include "calibrate/byte_stream.h"
 #include "formats/float_bits.h"
 
 namespace bitpress::calibrate {
 namespace {
 
-constexpr uint32_t kVersion = 1;  // docs/versions.md
-constexpr size_t kChecksumBytes = 4;
+constexpr FileFormat kFormat = {kCalibrationMagic, "calibration file", 1};  // docs/versions.md
 // The least bytes of a tensor (with an empty name), an exponent and a slice.
 constexpr size_t kLeastTensorBytes = 1 + 5 + 8 + 1 + 2 * 80 + 1 + 1;
 constexpr size_t kLeastExponentBytes = 2 + 2 * 16 + 32 + 1;
 constexpr size_t kSliceBytes = 8 + 8 + 2 * 80;
+
+[[noreturn]] void FailDamaged(std::string_view why) {
+  ByteReader({}, kFormat.kind).FailDamaged(why);
+}
 
 void WriteExtremes(ByteWriter& out, const Extremes& extremes) {
   out.Float(extremes.min);
@@ -247,9 +249,7 @@ class StatisticsFile {
 };
 
 std::string ToBytes(const CalibrationTable& table) {
-  ByteWriter out;
-  out.bytes() += kCalibrationMagic;
-  out.Number(kVersion);
+  ByteWriter out = BeginFile(kFormat);
   out.Number(table.model_fingerprint);
   out.Number(table.num_samples);
   out.Number(static_cast<uint32_t>(kBinBits));
@@ -259,26 +259,11 @@ std::string ToBytes(const CalibrationTable& table) {
     out.Text(name);
     StatisticsFile::Write(out, tensor);
   }
-  out.Number(Crc32c(out.bytes()));
-  return std::move(out.bytes());
+  return EndFile(std::move(out));
 }
 
 CalibrationTable FromBytes(std::string_view bytes) {
-  ByteReader in(bytes);
-  if (!bytes.starts_with(kCalibrationMagic)) {
-    Fail(ErrorCode::kInvalidArgument, "this is no calibration file: it does not start with '{}'",
-         kCalibrationMagic);
-  }
-  for (size_t i = 0; i < kCalibrationMagic.size(); ++i) in.Number<uint8_t>();
-  // The version comes before the checksum, because a newer version may have another checksum.
-  const auto version = in.Number<uint32_t>();
-  CheckFormatVersion("calibration file", version, kVersion);
-  if (in.num_left() < kChecksumBytes) FailDamaged("it ends too early");
-  const size_t size = bytes.size() - kChecksumBytes;
-  if (ByteReader(bytes.substr(size)).Number<uint32_t>() != Crc32c(bytes.substr(0, size))) {
-    FailDamaged("its checksum is another one");
-  }
-  in = ByteReader(bytes.substr(bytes.size() - in.num_left(), in.num_left() - kChecksumBytes));
+  ByteReader in = OpenFile(bytes, kFormat);
   CalibrationTable table;
   table.model_fingerprint = in.Number<uint64_t>();
   table.num_samples = in.Number<uint64_t>();
@@ -292,7 +277,7 @@ CalibrationTable FromBytes(std::string_view bytes) {
     TensorStatistics tensor = WithContext(name, [&] { return StatisticsFile::Read(in); });
     table.tensors.emplace(std::move(name), std::move(tensor));
   }
-  if (in.num_left() > 0) FailDamaged("more follows after its end");
+  in.ExpectEnd();
   return table;
 }
 
@@ -305,11 +290,6 @@ CalibrationTable LoadCalibration(const std::filesystem::path& path) {
   return WithContext(fmt::format("'{}'", path.string()), [&] { return FromBytes(bytes); });
 }
 
-bool IsCalibrationFile(const std::filesystem::path& path) {
-  std::string start(kCalibrationMagic.size(), '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.read(start.data(), static_cast<std::streamsize>(start.size()));
-  return file.good() && start == kCalibrationMagic;
-}
+bool IsCalibrationFile(const std::filesystem::path& path) { return HasFormat(path, kFormat); }
 
 }  // namespace bitpress::calibrate

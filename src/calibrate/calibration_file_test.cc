@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/byte_stream.h"
 #include "base/test_support.h"
-#include "calibrate/byte_stream.h"
 
 namespace bitpress::calibrate {
 namespace {
@@ -50,11 +50,6 @@ std::string Sealed(std::string bytes) {
   out.bytes() = bytes.substr(0, bytes.size() - 4);
   out.Number(Crc32c(out.bytes()));
   return out.bytes();
-}
-
-TEST(Crc32c, IsTheStandardOne) {
-  EXPECT_EQ(Crc32c("123456789"), 0xE3069283u);
-  EXPECT_EQ(Crc32c(std::string(32, '\0')), 0x8A9136AAu);
 }
 
 TEST(CalibrationFile, ComesBack) {

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "calibrate/exact_sum.h"
+#include "base/exact_sum.h"
 
 namespace bitpress::kernels {
 class ObserveCounter;

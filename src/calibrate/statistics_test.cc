@@ -43,49 +43,6 @@ TensorStatistics Of(const std::vector<float>& values) {
   return statistics;
 }
 
-TEST(ExactSum, IsExactWhereDoubleIsNot) {
-  ExactSum sum;
-  sum.Add(kLargest);
-  sum.Add(kSmallest);
-  sum.Add(-kLargest);
-  EXPECT_EQ(sum.Round(), std::ldexp(1.0, -149));
-  sum.Add(-kSmallest);
-  EXPECT_EQ(sum, ExactSum());
-  EXPECT_EQ(sum.Round(), 0.0);
-}
-
-TEST(ExactSum, GoesBelowZeroAndBack) {
-  ExactSum sum;
-  sum.Add(-kSmallest);
-  EXPECT_EQ(sum.Round(), -std::ldexp(1.0, -149));
-  sum.AddSquare(kLargest);
-  sum.AddScaled(UInt128{1}, -149, false);
-  EXPECT_EQ(sum.Round(), double{kLargest} * kLargest);
-}
-
-TEST(ExactSum, RoundsHalvesToEven) {
-  const auto round = [](std::initializer_list<int> exponents) {
-    ExactSum sum;
-    for (const int exponent : exponents) sum.AddScaled(1, exponent, false);
-    return sum.Round();
-  };
-  EXPECT_EQ(round({60, 7}), std::ldexp(1.0, 60));                             // a tie
-  EXPECT_EQ(round({60, 7, -200}), std::ldexp(1.0, 60) + std::ldexp(1.0, 8));  // just above it
-  EXPECT_EQ(round({60, 8, 7}), std::ldexp(1.0, 60) + std::ldexp(1.0, 9));
-}
-
-TEST(ExactSum, AgreesWithLongDoubleOnIntegers) {
-  std::mt19937_64 random(7);
-  ExactSum sum;
-  int64_t expected = 0;
-  for (int i = 0; i < 10000; ++i) {
-    const auto x = static_cast<int32_t>(random() >> 41) - (1 << 22);
-    sum.Add(static_cast<float>(x));
-    expected += x;
-    ASSERT_EQ(sum.Round(), static_cast<double>(expected));
-  }
-}
-
 TEST(TensorStatistics, IsEmptyAtFirst) {
   const TensorStatistics statistics;
   EXPECT_TRUE(statistics.is_empty());

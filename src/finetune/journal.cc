@@ -6,16 +6,14 @@
 #include <system_error>
 #include <utility>
 
+#include "base/byte_stream.h"
 #include "base/error.h"
-#include "calibrate/byte_stream.h"
 #include "ops/compute_ops.h"
 
 namespace bitpress::finetune {
 namespace {
 
-using calibrate::ByteReader;
-using calibrate::ByteWriter;
-
+constexpr std::string_view kKind = "fine-tuning journal";
 constexpr std::string_view kMagic = "bitpress fine-tuning journal 5\n";
 constexpr size_t kRecordHead = 8;  // length and checksum
 
@@ -70,7 +68,7 @@ std::string ToBytes(const LearnedLayer& layer) {
 }
 
 LearnedLayer FromBytes(std::string_view bytes) {
-  ByteReader reader(bytes);
+  ByteReader reader(bytes, kKind);
   LearnedLayer layer;
   for (std::string* text :
        {&layer.report.node, &layer.report.op_type, &layer.report.weight, &layer.report.format,
@@ -80,7 +78,7 @@ LearnedLayer FromBytes(std::string_view bytes) {
   layer.report.error_before = std::bit_cast<double>(reader.Number<uint64_t>());
   layer.report.error_after = std::bit_cast<double>(reader.Number<uint64_t>());
   const auto judge = reader.Number<uint8_t>();
-  if (judge > static_cast<uint8_t>(Judge::kPositions)) calibrate::FailDamaged("the journal");
+  if (judge > static_cast<uint8_t>(Judge::kPositions)) reader.FailDamaged("a judge is none");
   layer.report.judge = static_cast<Judge>(judge);
   layer.report.is_tuned = reader.Number<uint8_t>() != 0;
   layer.learned = ReadWeights(reader);
@@ -154,12 +152,12 @@ void LearningJournal::Read(const std::string& header) {
     uintmax_t end = header.size();
     while (size - end >= kRecordHead) {
       const std::string head_bytes = ReadBytes(file, kRecordHead);
-      ByteReader head(head_bytes);
+      ByteReader head(head_bytes, kKind);
       const auto length = head.Number<uint32_t>();
       const auto checksum = head.Number<uint32_t>();
       if (size - end - kRecordHead < length) break;
       const std::string record = ReadBytes(file, length);
-      if (record.size() != length || calibrate::Crc32c(record) != checksum) break;
+      if (record.size() != length || Crc32c(record) != checksum) break;
       try {
         found_.insert_or_assign(FromBytes(record).report.weight, Place{end + kRecordHead, length});
       } catch (const Error&) {
@@ -195,7 +193,7 @@ void LearningJournal::Add(const LearnedLayer& layer) {
   if (record.size() > kMost) return;  // a later run learns the layer again
   ByteWriter head;
   head.Number(static_cast<uint32_t>(record.size()));
-  head.Number(calibrate::Crc32c(record));
+  head.Number(Crc32c(record));
   file_ << head.bytes() << record;
   if (!file_.flush()) Fail(ErrorCode::kIo, "cannot write the journal '{}'", path_.string());
 }

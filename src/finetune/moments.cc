@@ -6,8 +6,8 @@
 #include <random>
 #include <utility>
 
+#include "base/byte_stream.h"
 #include "base/check.h"
-#include "calibrate/byte_stream.h"
 #include "kernels/row_products.h"
 
 namespace bitpress::finetune {
@@ -60,8 +60,7 @@ struct MomentAccumulator::State {
         options(with),
         // Layers that share moments choose the same positions, whichever of them comes first.
         random(with.seed ^
-               calibrate::Crc32c(with.observes_outputs ? of.weight
-                                                       : fmt::format("input {}", of.float_input))),
+               Crc32c(with.observes_outputs ? of.weight : fmt::format("input {}", of.float_input))),
         rows_of_group(with.observes_outputs ? of.rows : 0),
         capacity(BufferedPositions(of, with)) {
     const auto groups = static_cast<size_t>(layer.groups);

@@ -1,13 +1,14 @@
-#include "calibrate/exact_sum.h"
+#include "base/exact_sum.h"
 
 #include <bit>
 #include <cmath>
 
 #include "base/check.h"
-#include "formats/float_bits.h"
 
-namespace bitpress::calibrate {
+namespace bitpress {
 namespace {
+
+constexpr int kMantissaBits = 23;  // of a float
 
 using Words = std::array<uint64_t, ExactSum::kNumWords>;
 
@@ -28,24 +29,38 @@ struct Parts {
 };
 
 Parts Split(float x) {
-  BITPRESS_DCHECK(formats::IsFinite(x));
-  const uint32_t bits = formats::FloatBits(x);
-  const int field = formats::BiasedExponent(x);
-  const uint32_t mantissa = bits & formats::kFloatMantissaMask;
+  const auto bits = std::bit_cast<uint32_t>(x);
+  const auto field = static_cast<int>(bits >> kMantissaBits & 0xFFu);
+  BITPRESS_DCHECK(field != 0xFF);
+  const uint32_t mantissa = bits & ((1u << kMantissaBits) - 1);
   if (field == 0) return {mantissa, -149};
-  return {mantissa | 1u << formats::kFloatMantissaBits, field - 150};
+  return {mantissa | 1u << kMantissaBits, field - 150};
 }
 
 }  // namespace
 
 void ExactSum::Add(float x) {
   const Parts parts = Split(x);
-  AddScaled(parts.significand, parts.exponent, (formats::FloatBits(x) >> 31) != 0);
+  AddScaled(parts.significand, parts.exponent, std::signbit(x));
 }
 
 void ExactSum::AddSquare(float x) {
   const Parts parts = Split(x);
   AddScaled(uint64_t{parts.significand} * parts.significand, 2 * parts.exponent, false);
+}
+
+void ExactSum::AddDouble(double x) {
+  BITPRESS_DCHECK(std::fabs(x) < kTooLargeDouble);
+  int exponent = 0;
+  const double fraction = std::frexp(std::fabs(x), &exponent);  // 0, or from 1/2 to 1
+  auto magnitude = static_cast<uint64_t>(std::ldexp(fraction, 53));
+  exponent -= 53;
+  if (exponent < kLowestExponent) {
+    const int num_lost = kLowestExponent - exponent;
+    magnitude = num_lost < 64 ? magnitude >> num_lost : 0;
+    exponent = kLowestExponent;
+  }
+  if (magnitude != 0) AddScaled(magnitude, exponent, std::signbit(x));
 }
 
 void ExactSum::AddScaled(UInt128 magnitude, int exponent, bool is_negative) {
@@ -108,4 +123,4 @@ ExactSum ExactSum::FromWords(std::span<const uint64_t, kNumWords> words) {
   return sum;
 }
 
-}  // namespace bitpress::calibrate
+}  // namespace bitpress

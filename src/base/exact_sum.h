@@ -1,4 +1,4 @@
-// Sums of floats without rounding, for statistics that must not depend on the order of elements.
+// Sums without rounding, for figures that must not depend on the order of what is added to them.
 // They are fixed-point numbers wide enough for every float.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 
-namespace bitpress::calibrate {
+namespace bitpress {
 
 __extension__ typedef unsigned __int128 UInt128;
 
@@ -24,6 +24,10 @@ class ExactSum {
   // Add x, and x * x. REQUIRES: x is finite.
   void Add(float x);
   void AddSquare(float x);
+  // Adds x, without what it has below 2^-298. So the sum of doubles does not depend on their order
+  // either. REQUIRES: |x| < kTooLargeDouble.
+  void AddDouble(double x);
+  static constexpr double kTooLargeDouble = 0x1p280;  // 2^61 of them fit
   // Adds magnitude * 2^exponent, or subtracts it. REQUIRES: exponent >= -298, and the sum fits.
   void AddScaled(UInt128 magnitude, int exponent, bool is_negative);
   void Add(const ExactSum& other);
@@ -44,4 +48,4 @@ class ExactSum {
   std::array<uint64_t, kNumWords> words_ = {};
 };
 
-}  // namespace bitpress::calibrate
+}  // namespace bitpress

@@ -1,15 +1,17 @@
-// Little-endian numbers in and out of bytes, and the checksum of calibration files.
+// Little-endian numbers in and out of bytes, and the frame of the files that keep what was measured
+// or learned: a magic word, the version of the format, the content, and a checksum of all of it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 
 #include "base/error.h"
-#include "calibrate/exact_sum.h"
+#include "base/exact_sum.h"
 
-namespace bitpress::calibrate {
+namespace bitpress {
 
 // Returns the CRC-32C of the bytes (Castagnoli; RFC 3720, appendix B.4). "123456789" gives
 // 0xE3069283.
@@ -39,7 +41,8 @@ class ByteWriter {
 // A reader of such bytes. Every function throws Error(kInvalidArgument) at the end of the bytes.
 class ByteReader {
  public:
-  explicit ByteReader(std::string_view bytes) : bytes_(bytes) {}
+  // `kind` names what the bytes are, for messages: "calibration file". It must outlive the reader.
+  ByteReader(std::string_view bytes, std::string_view kind) : bytes_(bytes), kind_(kind) {}
 
   template <typename T>
   T Number() {
@@ -60,14 +63,32 @@ class ByteReader {
   size_t Count(size_t least_bytes);
 
   size_t num_left() const { return bytes_.size(); }
+  // Throws the Error(kInvalidArgument) of damaged bytes, unless nothing is left.
+  void ExpectEnd() const;
+  [[noreturn]] void FailDamaged(std::string_view why) const;
 
  private:
   std::string_view Take(size_t count);
 
   std::string_view bytes_;
+  std::string_view kind_;
 };
 
-// Throws the Error(kInvalidArgument) of a damaged file.
-[[noreturn]] void FailDamaged(std::string_view what);
+// A format of files.
+struct FileFormat {
+  std::string_view magic;  // the first bytes
+  std::string_view kind;   // "calibration file"
+  uint32_t version;        // of the files that this program writes; it reads all versions up to it
+};
 
-}  // namespace bitpress::calibrate
+// Returns a writer for the content, which follows the frame's first part.
+ByteWriter BeginFile(const FileFormat& format);
+// Returns the whole file.
+std::string EndFile(ByteWriter&& writer);
+// Returns a reader of the content. `bytes` may come from anywhere and must outlive it. Throws
+// Error(kInvalidArgument) if they are no such file, of a newer version, or damaged.
+ByteReader OpenFile(std::string_view bytes, const FileFormat& format);
+// Returns whether a file starts as the format's files do, and false if it cannot be read.
+bool HasFormat(const std::filesystem::path& path, const FileFormat& format);
+
+}  // namespace bitpress

@@ -1,10 +1,12 @@
-#include "calibrate/byte_stream.h"
+#include "base/byte_stream.h"
 
 #include <array>
+#include <bit>
+#include <fstream>
 
-#include "formats/float_bits.h"
+#include "base/version.h"
 
-namespace bitpress::calibrate {
+namespace bitpress {
 namespace {
 
 constexpr uint32_t kPolynomial = 0x82F63B78u;  // 0x1EDC6F41 with its bits reversed
@@ -31,10 +33,6 @@ uint32_t Crc32c(std::string_view bytes) {
   return ~crc;
 }
 
-void FailDamaged(std::string_view what) {
-  Fail(ErrorCode::kInvalidArgument, "the calibration file is damaged: {}", what);
-}
-
 void ByteWriter::Wide(UInt128 number) {
   Number(static_cast<uint64_t>(number));
   Number(static_cast<uint64_t>(number >> 64));
@@ -53,10 +51,18 @@ void ByteWriter::Text(std::string_view text) {
   bytes_ += text;
 }
 
-void ByteWriter::Float(float x) { Number(formats::FloatBits(x)); }
+void ByteWriter::Float(float x) { Number(std::bit_cast<uint32_t>(x)); }
 
 void ByteWriter::Sum(const ExactSum& sum) {
   for (const uint64_t word : sum.words()) Number(word);
+}
+
+void ByteReader::FailDamaged(std::string_view why) const {
+  Fail(ErrorCode::kInvalidArgument, "the {} is damaged: {}", kind_, why);
+}
+
+void ByteReader::ExpectEnd() const {
+  if (num_left() > 0) FailDamaged("more follows after its end");
 }
 
 std::string_view ByteReader::Take(size_t count) {
@@ -87,7 +93,7 @@ uint64_t ByteReader::Compact() {
 
 std::string ByteReader::Text() { return std::string(Take(Count(1))); }
 
-float ByteReader::Float() { return formats::FloatFromBits(Number<uint32_t>()); }
+float ByteReader::Float() { return std::bit_cast<float>(Number<uint32_t>()); }
 
 ExactSum ByteReader::Sum() {
   std::array<uint64_t, ExactSum::kNumWords> words;
@@ -101,4 +107,42 @@ size_t ByteReader::Count(size_t least_bytes) {
   return static_cast<size_t>(count);
 }
 
-}  // namespace bitpress::calibrate
+ByteWriter BeginFile(const FileFormat& format) {
+  ByteWriter writer;
+  writer.bytes() = format.magic;
+  writer.Number(format.version);
+  return writer;
+}
+
+std::string EndFile(ByteWriter&& writer) {
+  writer.Number(Crc32c(writer.bytes()));
+  return std::move(writer.bytes());
+}
+
+ByteReader OpenFile(std::string_view bytes, const FileFormat& format) {
+  if (!bytes.starts_with(format.magic)) {
+    Fail(ErrorCode::kInvalidArgument, "this is no {}: it does not start with '{}'", format.kind,
+         format.magic);
+  }
+  // The version comes before the checksum, because a newer version may have another checksum.
+  ByteReader reader(bytes.substr(format.magic.size()), format.kind);
+  CheckFormatVersion(format.kind, reader.Number<uint32_t>(), format.version);
+  constexpr size_t kChecksumBytes = 4;
+  if (reader.num_left() < kChecksumBytes) reader.FailDamaged("it ends too early");
+  const size_t size = bytes.size() - kChecksumBytes;
+  if (ByteReader(bytes.substr(size), format.kind).Number<uint32_t>() !=
+      Crc32c(bytes.substr(0, size))) {
+    reader.FailDamaged("its checksum is another one");
+  }
+  const size_t begin = bytes.size() - reader.num_left();
+  return {bytes.substr(begin, size - begin), format.kind};
+}
+
+bool HasFormat(const std::filesystem::path& path, const FileFormat& format) {
+  std::ifstream file(path, std::ios::binary);
+  std::string start(format.magic.size(), '\0');
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  return file.gcount() == static_cast<std::streamsize>(start.size()) && start == format.magic;
+}
+
+}  // namespace bitpress

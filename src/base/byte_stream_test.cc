@@ -1,0 +1,58 @@
+#include "base/byte_stream.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "base/test_support.h"
+
+namespace bitpress {
+namespace {
+
+constexpr FileFormat kFormat = {"TESTFILE", "test file", 3};
+
+std::string SmallFile(uint32_t version = kFormat.version) {
+  ByteWriter writer = BeginFile({kFormat.magic, kFormat.kind, version});
+  writer.Text("content");
+  return EndFile(std::move(writer));
+}
+
+TEST(Crc32c, IsTheStandardOne) {
+  EXPECT_EQ(Crc32c("123456789"), 0xE3069283u);
+  EXPECT_EQ(Crc32c(std::string(32, '\0')), 0x8A9136AAu);
+}
+
+TEST(OpenFile, GivesTheContent) {
+  for (const uint32_t version : {1u, 3u}) {
+    const std::string bytes = SmallFile(version);
+    ByteReader reader = OpenFile(bytes, kFormat);
+    EXPECT_EQ(reader.Text(), "content");
+    reader.ExpectEnd();
+  }
+}
+
+TEST(OpenFile, SaysWhatIsWrong) {
+  const std::string bytes = SmallFile();
+  const auto open = [](const std::string& file) { return [&] { OpenFile(file, kFormat).Text(); }; };
+  const auto message = [&](const std::string& file) {
+    return ExpectError(ErrorCode::kInvalidArgument, open(file));
+  };
+  EXPECT_EQ(message("TESTFIL"), "this is no test file: it does not start with 'TESTFILE'");
+  EXPECT_EQ(message("TESTFILE"), "the test file is damaged: it ends too early");
+  EXPECT_THAT(message(SmallFile(4)), testing::HasSubstr("4"));
+  EXPECT_EQ(message(bytes.substr(0, bytes.size() - 1) + "?"),
+            "the test file is damaged: its checksum is another one");
+  for (size_t i = kFormat.magic.size(); i < bytes.size(); ++i) {
+    std::string other = bytes;
+    other[i] = static_cast<char>(other[i] ^ 1);
+    EXPECT_THROW(open(other)(), Error) << i;
+    EXPECT_THROW(open(bytes.substr(0, i))(), Error) << i;
+  }
+  ByteReader reader = OpenFile(bytes, kFormat);
+  ExpectError(ErrorCode::kInvalidArgument, [&] { reader.ExpectEnd(); });
+}
+
+}  // namespace
+}  // namespace bitpress
