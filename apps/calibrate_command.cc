@@ -8,14 +8,18 @@
 #include "base/text.h"
 #include "command.h"
 #include "config_options.h"
+#include "evaluation_text.h"
 #include "json_option.h"
 #include "progress_bar.h"
 #include "sample_options.h"
 #include "tasks/calibrate.h"
+#include "tasks/evaluate.h"
 #include "tasks/json_file.h"
 
 namespace bitpress::apps {
 namespace {
+
+using tasks::ToJson;
 
 constexpr int kMostSamples = 1'000'000'000;  // CLI11 would read a negative number as a large one
 
@@ -86,6 +90,7 @@ void AddCalibrateCommand(CLI::App& program) {
       ->required()
       ->type_name("MODEL");
   AddSampleOptions(*command, options->samples, Samples::kRequired);
+  AddShardOption(*command, options->samples);
   command->add_option("-o,--output", options->output, "the calibration file to write")
       ->required()
       ->type_name("FILE");
@@ -120,24 +125,38 @@ void AddMergeCommand(CLI::App& program) {
     std::string output;
     JsonOption json;
   };
-  CLI::App* const command = program.add_subcommand(
-      "merge", "Add up calibration files of one model; the sum is exact in any order.");
+  CLI::App* const command =
+      program.add_subcommand("merge",
+                             "Add up calibration files or evaluation files of one model; the sum "
+                             "is exact in any order.");
   const auto files = std::make_shared<Files>();
-  command->add_option("files", files->inputs, "the files of `bitpress calibrate`")
+  command
+      ->add_option("files", files->inputs,
+                   "the files of `bitpress calibrate` (.bpc), or of `bitpress evaluate` (.bpe)")
       ->required()
       ->type_name("FILE...");
   command->add_option("-o,--output", files->output, "the file to write; may be one of them")
       ->required()
       ->type_name("FILE");
-  files->json.Add(*command, kTable);
-  command->footer("Example:\n  bitpress merge monday.bpc tuesday.bpc -o all.bpc\n");
+  files->json.Add(*command, "the statistics, without histograms, or the report of the evaluation,");
+  command->footer(
+      "Examples:\n  bitpress merge monday.bpc tuesday.bpc -o all.bpc\n"
+      "  bitpress merge part1.bpe part2.bpe -o all.bpe\n");
   command->callback([files] {
     const std::vector<std::filesystem::path> paths(files->inputs.begin(), files->inputs.end());
     tasks::JsonFile file(files->json.file());
-    const calibrate::CalibrationTable sum = tasks::MergeCalibrations(paths, files->output);
-    file.Write(tasks::ToJson(sum));
-    files->json.Print(fmt::format("{}:\n{}", files->output, Summarize(sum)),
-                      [&] { return tasks::ToJson(sum); });
+    const auto show = [&](const std::string& text, const auto& report) {
+      file.Write(ToJson(report));
+      files->json.Print(fmt::format("{}:\n{}", files->output, text),
+                        [&] { return ToJson(report); });
+    };
+    if (tasks::IsEvaluation(paths[0])) {
+      const auto report = evaluate::ReportOf(tasks::MergeEvaluations(paths, files->output));
+      show(ToText(report), report);
+    } else {
+      const auto sum = tasks::MergeCalibrations(paths, files->output);
+      show(Summarize(sum), sum);
+    }
   });
 }
 

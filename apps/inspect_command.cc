@@ -10,8 +10,10 @@
 #include "base/text.h"
 #include "command.h"
 #include "evaluate/other_processor.h"
+#include "evaluation_text.h"
 #include "json_option.h"
 #include "tasks/calibrate.h"
+#include "tasks/evaluate.h"
 #include "tasks/inspect.h"
 #include "tasks/json_file.h"
 
@@ -208,10 +210,12 @@ void AddInspectCommand(CLI::App& program) {
   };
   CLI::App* const command = program.add_subcommand(
       "inspect",
-      "Show a model's inputs, outputs, operators, formats and sizes, or a calibration file's "
-      "statistics.");
+      "Show a model's inputs, outputs, operators, formats and sizes, or what a calibration file or "
+      "an evaluation file holds.");
   const auto options = std::make_shared<Options>();
-  command->add_option("model", options->model, "the ONNX model, or a calibration file (.bpc)")
+  command
+      ->add_option("model", options->model,
+                   "the ONNX model, a calibration file (.bpc) or an evaluation file (.bpe)")
       ->required()
       ->type_name("FILE");
   command->add_flag("--tensors", options->with_tensors,
@@ -231,6 +235,10 @@ void AddInspectCommand(CLI::App& program) {
     };
     if (tasks::IsCalibration(options->model)) {
       show(tasks::ReadCalibration(options->model));
+    } else if (tasks::IsEvaluation(options->model)) {
+      const auto report = evaluate::ReportOf(tasks::ReadEvaluation(options->model));
+      file.Write(evaluate::ToJson(report));
+      options->json.Print(ToText(report), [&] { return evaluate::ToJson(report); });
     } else {
       show(tasks::Inspect(options->model));
     }

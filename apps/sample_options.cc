@@ -88,7 +88,8 @@ data::SampleSpec SampleArguments::Spec() {
                         .tokens = tokens,
                         .num_tokens = sequence,
                         .opener = {},
-                        .limit = limit};
+                        .limit = limit,
+                        .shard = shard.empty() ? data::Shard() : data::ParseShard(shard)};
   if (text.empty()) return spec;
   scratch = std::make_shared<ScratchFolder>();
   Tokenize(*this, scratch->path());
@@ -152,6 +153,14 @@ CLI::Option* AddSampleOptions(CLI::App& command, SampleArguments& samples, Sampl
     });
   }
   return folder;
+}
+
+void AddShardOption(CLI::App& command, SampleArguments& samples) {
+  command
+      .add_option("--shard", samples.shard,
+                  "only one of several parts of the samples: 2/8 is the second of eight; "
+                  "`bitpress merge` adds up the files of all parts")
+      ->type_name("K/N");
 }
 
 }  // namespace bitpress::apps

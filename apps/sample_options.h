@@ -20,6 +20,7 @@ struct SampleArguments {
   std::string tokenizer = {}, encoding = {};
   size_t sequence = 0;
   size_t limit = 0;
+  std::string shard = {};                       // "2/8"
   std::shared_ptr<ScratchFolder> scratch = {};  // has the tokens of a text
 
   bool is_given() const { return !data.empty() || !tokens.empty() || !text.empty(); }
@@ -36,5 +37,8 @@ enum class Samples { kOptional, kRequired };
 CLI::Option* AddDataOptions(CLI::App& command, SampleArguments& samples);
 CLI::Option* AddSampleOptions(CLI::App& command, SampleArguments& samples,
                               Samples are = Samples::kOptional);
+
+// Adds --shard, for commands whose files `bitpress merge` adds up.
+void AddShardOption(CLI::App& command, SampleArguments& samples);
 
 }  // namespace bitpress::apps

@@ -6,19 +6,6 @@
 #include "ops/batch.h"
 
 namespace bitpress::calibrate {
-namespace {
-
-// Returns `count` rows of the first dimension.
-Tensor Rows(const Tensor& tensor, size_t first, size_t count) {
-  Tensor part{tensor.type, tensor.dims, {}};
-  const size_t row_bytes = tensor.bytes.size() / static_cast<size_t>(tensor.dims[0]);
-  part.dims[0] = static_cast<int64_t>(count);
-  const auto begin = tensor.bytes.begin() + static_cast<std::ptrdiff_t>(first * row_bytes);
-  part.bytes.assign(begin, begin + static_cast<std::ptrdiff_t>(count * row_bytes));
-  return part;
-}
-
-}  // namespace
 
 size_t FixedRows(std::span<const runtime::ValueDescription> inputs) {
   ops::FixedBatch batch;
@@ -46,9 +33,7 @@ SampleCounts RunSamples(
           run_counted(batch->inputs, per_run);
           continue;
         }
-        std::vector<Tensor> rows;
-        for (const Tensor& input : batch->inputs) rows.push_back(Rows(input, row, per_run));
-        run_counted(rows, per_run);
+        run_counted(batch->Rows(row, per_run).inputs, per_run);
       }
     } else if (batch->num_samples > 0) {
       run_counted(batch->inputs, batch->num_samples);

@@ -30,6 +30,14 @@ class ArraySource : public Source {
         break;
       }
     }
+    const auto [begin, end] = options.shard.RangeOf(num_samples_);
+    num_samples_ = end - begin;
+    size_t num_before = begin;  // samples that come before the shard
+    while (num_before >= static_cast<size_t>(items_[first_item_].num_rows)) {
+      num_before -= static_cast<size_t>(items_[first_item_++].num_rows);
+    }
+    first_row_ = static_cast<int64_t>(num_before);
+    Rewind();
   }
 
   size_t num_samples() const override { return num_samples_; }
@@ -58,9 +66,9 @@ class ArraySource : public Source {
     return builder.Take();
   }
 
-  void Rewind() override {
-    position_ = 0;
-    row_ = 0;
+  void Rewind() final {
+    position_ = first_item_;
+    row_ = first_row_;
     num_given_ = 0;
   }
 
@@ -105,8 +113,10 @@ class ArraySource : public Source {
   bool use_whole_items_;
   std::vector<Item> items_;
   size_t num_samples_ = 0;  // samples to be given in all
-  size_t position_ = 0;     // index of the next item
-  int64_t row_ = 0;         // row of the next sample in it
+  size_t first_item_ = 0;   // the place of the first sample: an item, and a row of it
+  int64_t first_row_ = 0;
+  size_t position_ = 0;  // index of the next item
+  int64_t row_ = 0;      // row of the next sample in it
   size_t num_given_ = 0;
 };
 

@@ -13,6 +13,22 @@ bool Batch::HasRows() const {
          });
 }
 
+Batch Batch::Rows(size_t first, size_t count) const {
+  BITPRESS_DCHECK(HasRows() && first + count <= num_samples);
+  Batch rows{.inputs = {}, .labels = {}, .names = {}, .num_samples = count};
+  for (const Tensor& input : inputs) {
+    rows.inputs.push_back(CutRows(input, static_cast<int64_t>(first), static_cast<int64_t>(count)));
+  }
+  const auto cut = [&](const auto& all, auto& part) {
+    if (all.empty()) return;
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(first);
+    part.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
+  };
+  cut(labels, rows.labels);
+  cut(names, rows.names);
+  return rows;
+}
+
 int64_t CommonRows(const std::vector<Tensor>& inputs) {
   BITPRESS_DCHECK(!inputs.empty());
   const int64_t rows = inputs[0].dims.empty() ? -1 : inputs[0].dims[0];

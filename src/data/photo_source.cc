@@ -25,6 +25,9 @@ class PhotoSource : public Source {
         read_ahead_(options.read_ahead),
         pool_(options.num_threads) {
     if (options.limit > 0 && options.limit < samples_.size()) samples_.resize(options.limit);
+    const auto [begin, end] = options.shard.RangeOf(samples_.size());
+    samples_.resize(end);
+    samples_.erase(samples_.begin(), samples_.begin() + static_cast<std::ptrdiff_t>(begin));
   }
 
   size_t num_samples() const override { return samples_.size(); }

@@ -1,8 +1,43 @@
 #include <algorithm>
+#include <charconv>
+#include <system_error>
 
+#include "base/check.h"
+#include "base/error.h"
+#include "base/exact_sum.h"
 #include "data/source.h"
 
 namespace bitpress::data {
+
+std::pair<size_t, size_t> Shard::RangeOf(size_t num_samples) const {
+  BITPRESS_DCHECK(index < count);
+  if (num_samples < count) {
+    Fail(ErrorCode::kInvalidArgument, "there are {} samples, too few for {} shards", num_samples,
+         count);
+  }
+  // The product of a wide type, because a source may announce any number.
+  const auto begin_of = [&](size_t shard) {
+    return static_cast<size_t>(UInt128{num_samples} * shard / count);
+  };
+  return {begin_of(index), begin_of(index + 1)};
+}
+
+Shard ParseShard(std::string_view text) {
+  size_t number = 0;
+  size_t count = 0;
+  const char* const end = text.data() + text.size();
+  const auto [slash, error] = std::from_chars(text.data(), end, number);
+  bool is_right = error == std::errc() && slash != end && *slash == '/';
+  if (is_right) {
+    const auto [last, error_behind] = std::from_chars(slash + 1, end, count);
+    is_right = error_behind == std::errc() && last == end && number >= 1 && number <= count;
+  }
+  if (!is_right) {
+    Fail(ErrorCode::kInvalidArgument,
+         "'{}' is no shard, expected K/N with K from 1 to N, such as 2/8", text);
+  }
+  return {number - 1, count};
+}
 
 SampleSpec SampleSpec::First(size_t most) const {
   SampleSpec samples = *this;
@@ -25,6 +60,7 @@ SourceOptions ToSourceOptions(const SampleSpec& samples, const graph::Model& mod
   source.labels_csv = samples.labels_csv;
   if (!samples.image.empty()) source.image = ParseImageSpec(samples.image);
   source.limit = samples.limit;
+  source.shard = samples.shard;
   return source;
 }
 

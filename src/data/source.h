@@ -27,6 +27,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/tensor.h"
@@ -65,14 +66,16 @@ struct Batch {
 
   // Returns whether the inputs are rows of samples, not one sample without a batch dimension.
   bool HasRows() const;
+  // Returns some of the samples. REQUIRES: HasRows, first + count <= num_samples.
+  Batch Rows(size_t first, size_t count) const;
 };
 
 // A source of samples.
 class Source {
  public:
   virtual ~Source() = default;
-  // Returns the number of samples after SourceOptions::limit. 0 means that it is not known before
-  // the end (stream_source.h only).
+  // Returns the number of samples after SourceOptions::limit and shard. 0 means that it is not
+  // known before the end (stream_source.h only).
   virtual size_t num_samples() const = 0;
   virtual bool has_labels() const = 0;
   // Returns the next at most `max_samples` samples (1 or more); nothing at the end. Fewer come at
@@ -99,6 +102,18 @@ struct TokenOptions {
   TokenInputs inputs;  // those of the model
 };
 
+// One of several parts of the samples. They are ranges of almost equal length, so that all shards
+// one after another are all samples in their order.
+struct Shard {
+  size_t index = 0, count = 1;  // the first shard is 0
+
+  // Returns the first of the shard's samples and the one behind its last. Throws
+  // Error(kInvalidArgument) if there are too few samples for every shard to have one.
+  std::pair<size_t, size_t> RangeOf(size_t num_samples) const;
+};
+// Parses "2/8", the second of eight shards. Throws Error(kInvalidArgument).
+Shard ParseShard(std::string_view text);
+
 struct SourceOptions {
   std::filesystem::path folder = {};
   std::optional<TokenOptions> tokens = std::nullopt;  // token ids instead of a folder
@@ -111,6 +126,7 @@ struct SourceOptions {
   // input of any name.
   std::vector<std::string> input_names = {};
   size_t limit = 0;  // most samples; 0: all
+  Shard shard = {};  // the part of these samples that counts
   // Each array file is one sample, whatever its first dimension says. This is for models whose
   // first dimension is time and no batch.
   bool use_whole_items = false;
@@ -132,6 +148,7 @@ struct SampleSpec {
   // Opens samples instead of `folder` and `labels_csv`, perhaps several times, one after the other.
   SourceOpener opener = {};
   size_t limit = 0;  // at most this many samples, from the start; 0: all
+  Shard shard = {};  // the part of these samples that counts
 
   bool is_given() const { return !folder.empty() || !tokens.empty() || opener; }
   // Returns the same samples, but at most `most` of them. REQUIRES: most > 0.

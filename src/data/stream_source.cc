@@ -129,6 +129,9 @@ class StreamSource : public Source {
 
 std::unique_ptr<Source> MakeStreamSource(std::unique_ptr<SampleStream> stream,
                                          const SourceOptions& options) {
+  if (options.shard.count > 1) {
+    Fail(ErrorCode::kInvalidArgument, "only samples in files can be divided into shards");
+  }
   return std::make_unique<StreamSource>(std::move(stream), options);
 }
 

@@ -78,7 +78,8 @@ class TokenSource : public Source {
     num_samples_ = static_cast<size_t>(num_texts * pieces_of_text_);
     if (options.limit > 0) num_samples_ = std::min(num_samples_, options.limit);
     // Caches and lengths are no rows that a caller could pad.
-    if (const auto batch = static_cast<size_t>(inputs_.fixed_batch()); batch > 1) {
+    const auto batch = static_cast<size_t>(std::max<int64_t>(inputs_.fixed_batch(), 1));
+    if (batch > 1) {
       if (num_samples_ < batch) {
         Fail(ErrorCode::kInvalidArgument,
              "{}: there are {} samples, but the model takes {} in a run", path, num_samples_,
@@ -86,6 +87,9 @@ class TokenSource : public Source {
       }
       num_samples_ -= num_samples_ % batch;
     }
+    const auto [begin, end] = options.shard.RangeOf(num_samples_ / batch);
+    first_ = begin * batch;
+    num_samples_ = (end - begin) * batch;
     name_ = options.tokens->file.filename().string();
   }
 
@@ -107,10 +111,10 @@ class TokenSource : public Source {
         .type = DataType::kInt64, .dims = {static_cast<int64_t>(count), length_}, .bytes = {}};
     ids.bytes.resize(NumBytes(ids.type, ids.num_elements()));
     for (size_t i = 0; i < count; ++i) {
-      const std::vector<int64_t> piece = Piece(static_cast<int64_t>(num_given_ + i));
+      const std::vector<int64_t> piece = Piece(static_cast<int64_t>(first_ + num_given_ + i));
       std::copy(piece.begin(), piece.end(),
                 ids.values<int64_t>().begin() + static_cast<std::ptrdiff_t>(i * piece.size()));
-      batch.names.push_back(fmt::format("{}[{}]", name_, num_given_ + i));
+      batch.names.push_back(fmt::format("{}[{}]", name_, first_ + num_given_ + i));
     }
     batch.inputs = inputs_.Make(ids);
     num_given_ += count;
@@ -147,6 +151,7 @@ class TokenSource : public Source {
   int64_t length_ = 0;          // tokens of a sample
   int64_t piece_length_ = 0;    // those of the text among them
   int64_t pieces_of_text_ = 0;  // samples of a text
+  size_t first_ = 0;            // index of the shard's first sample
   size_t num_samples_ = 0;
   size_t num_given_ = 0;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "base/error.h"
@@ -11,6 +12,7 @@
 #include "evaluate/language.h"
 #include "evaluate/metrics.h"
 #include "evaluate/outputs.h"
+#include "evaluate/state.h"
 #include "graph/stored_bytes.h"
 #include "runtime/session.h"
 
@@ -93,18 +95,28 @@ class Evaluation {
     if (reference_) PrepareReference();
   }
 
+  // Runs all samples in batches, and measures times beside.
   EvaluationReport Run() {
     const size_t batch_size = fixed_batch_size_ > 0 ? fixed_batch_size_ : options_.batch_size;
-    source_.Rewind();
-    while (std::optional<data::Batch> batch = source_.Next(batch_size)) {
-      if (batch->num_samples == 0) continue;
-      RunBatch(*batch);
-      if (options_.progress) options_.progress("evaluate", num_samples_, source_.num_samples());
-    }
-    if (num_samples_ == 0) {
-      Fail(ErrorCode::kInvalidArgument, "there are no samples to evaluate on");
-    }
+    ForEachBatch(batch_size, [&](data::Batch& batch) { RunBatch(batch); });
     return MakeReport();
+  }
+
+  // Runs all samples, one at a time.
+  EvaluationState Count() {
+    constexpr size_t kReadAtOnce = 8;
+    is_timed_ = false;
+    ForEachBatch(kReadAtOnce, [&](data::Batch& batch) {
+      if (batch.num_samples == 1 || !batch.HasRows()) {
+        RunBatch(batch);
+        return;
+      }
+      for (size_t i = 0; i < batch.num_samples; ++i) {
+        data::Batch one = batch.Rows(i, 1);
+        RunBatch(one);
+      }
+    });
+    return std::move(state_);
   }
 
  private:
@@ -134,7 +146,7 @@ class Evaluation {
   void PrepareReference() {
     reference_->SetInputOrder(MatchByName(reference_->inputs(), model_.inputs(), "input"));
     match_ = MatchByName(model_.outputs(), reference_->outputs(), "output");
-    comparisons_.resize(model_.outputs().size());
+    state_.outputs.resize(model_.outputs().size());
     const size_t size = reference_->FixedBatchSize();
     if (fixed_batch_size_ > 0 && size > 0 && fixed_batch_size_ != size) {
       Fail(ErrorCode::kInvalidArgument,
@@ -144,6 +156,22 @@ class Evaluation {
     fixed_batch_size_ = std::max(fixed_batch_size_, size);
   }
 
+  // Calls `run` for all samples.
+  void ForEachBatch(size_t batch_size, const std::function<void(data::Batch&)>& run) {
+    source_.Rewind();
+    while (std::optional<data::Batch> batch = source_.Next(batch_size)) {
+      if (batch->num_samples == 0) continue;
+      run(*batch);
+      if (options_.progress) {
+        options_.progress("evaluate", state_.num_samples, source_.num_samples());
+      }
+    }
+    if (state_.num_samples == 0) {
+      Fail(ErrorCode::kInvalidArgument, "there are no samples to evaluate on");
+    }
+    FinishState();
+  }
+
   void RunBatch(data::Batch& batch) {
     size_t size = batch.num_samples;
     largest_batch_ = std::max(largest_batch_, size);
@@ -151,7 +179,7 @@ class Evaluation {
       PadBatch(batch.inputs, size, fixed_batch_size_);
       size = fixed_batch_size_;
     }
-    if (num_batches_ == 0) {
+    if (num_batches_ == 0 && is_timed_) {
       model_.WarmUp(batch.inputs);
       CompareProcessors(batch);
       if (reference_) reference_->WarmUp(batch.inputs);
@@ -172,7 +200,7 @@ class Evaluation {
     CountNonfinite(outputs, batch.num_samples, size);
     if (reference_) Compare(outputs, wanted, batch.num_samples, size);
     if (class_index_) CountClasses(outputs, wanted, batch, size);
-    num_samples_ += batch.num_samples;
+    state_.num_samples += batch.num_samples;
     ++num_batches_;
   }
 
@@ -217,18 +245,36 @@ class Evaluation {
                            num_tokens);
   }
 
-  void AddLanguage(EvaluationReport& report) {
-    report.language = language_->Report();
-    const double num_tokens = static_cast<double>(num_prompt_tokens_);
-    report.language->prompt_tokens_per_s = 1000 * num_tokens / std::max(model_.time_ms(), 1e-6);
+  // Adds what is known at the end.
+  void FinishState() {
+    state_.model.name = options_.model.filename().string();
+    state_.model.file_bytes = graph::StoredBytes(options_.model);
     if (reference_) {
-      report.language->reference_prompt_tokens_per_s =
-          1000 * num_tokens / std::max(reference_->time_ms(), 1e-6);
-      comparisons_[*logits_].Add(language_->comparison());
-      if (options_.output_index.value_or(*logits_) == *logits_) all_.Add(language_->comparison());
+      state_.reference.name = options_.reference.filename().string();
+      state_.reference.file_bytes = graph::StoredBytes(options_.reference);
     }
-    num_nonfinite_ += language_->num_nonfinite();
-    report.language->decoding = Decode();
+    state_.processor = processor_.processor;
+    state_.depends_on_processor = !processor_.nodes.empty();
+    for (const auto& output : model_.outputs()) state_.output_names.push_back(output.name);
+    if (class_index_) state_.class_output = state_.output_names[*class_index_];
+    if (!language_) return;
+    state_.language = language_->sums();
+    state_.num_nonfinite += state_.language->num_nonfinite;
+    if (!reference_) return;
+    state_.outputs[*logits_].Add(state_.language->comparison);
+    if (options_.output_index.value_or(*logits_) == *logits_) {
+      state_.all.Add(state_.language->comparison);
+    }
+  }
+
+  void AddLanguageTimes(LanguageReport& report) {
+    const double num_tokens = static_cast<double>(num_prompt_tokens_);
+    report.prompt_tokens_per_s = 1000 * num_tokens / std::max(model_.time_ms(), 1e-6);
+    if (reference_) {
+      report.reference_prompt_tokens_per_s =
+          1000 * num_tokens / std::max(reference_->time_ms(), 1e-6);
+    }
+    report.decoding = Decode();
   }
 
   [[noreturn]] void FailNoScores(const Output& output, size_t index) const {
@@ -258,7 +304,7 @@ class Evaluation {
     for (const Output& output : outputs) {
       const size_t counted = output.IsPerSample(size) ? output.values.size() / size * num_samples
                                                       : output.values.size();
-      num_nonfinite_ += static_cast<uint64_t>(std::count_if(
+      state_.num_nonfinite += static_cast<uint64_t>(std::count_if(
           output.values.begin(), output.values.begin() + static_cast<ptrdiff_t>(counted),
           [](double value) { return !std::isfinite(value); }));
     }
@@ -282,8 +328,8 @@ class Evaluation {
       for (size_t row = 0; row < (per_sample ? num_samples : 1); ++row) {
         const auto reference_row = reference.Row(row, num_rows);
         const auto found_row = found.Row(row, num_rows);
-        comparisons_[i].Add(reference_row, found_row);
-        if (options_.output_index.value_or(i) == i) all_.Add(reference_row, found_row);
+        state_.outputs[i].Add(reference_row, found_row);
+        if (options_.output_index.value_or(i) == i) state_.all.Add(reference_row, found_row);
       }
     }
   }
@@ -298,9 +344,9 @@ class Evaluation {
       const auto row = scores.Row(i, size);
       if (reference_scores != nullptr) {
         const auto top = TopClass(row);
-        agreements_.Add(top && top == TopClass(reference_scores->Row(i, size))
-                            ? std::optional<size_t>(0)
-                            : std::nullopt);
+        state_.agreements.Add(top && top == TopClass(reference_scores->Row(i, size))
+                                  ? std::optional<size_t>(0)
+                                  : std::nullopt);
       }
       if (batch.labels.empty()) continue;
       const int64_t label = batch.labels[i];
@@ -310,59 +356,32 @@ class Evaluation {
              i < batch.names.size() ? batch.names[i] : "a sample", label,
              model_.outputs()[*class_index_].name, row.size() - 1);
       }
-      ranks_.Add(RankOf(row, static_cast<size_t>(label)));
+      state_.ranks.Add(RankOf(row, static_cast<size_t>(label)));
       if (reference_scores != nullptr) {
-        reference_ranks_.Add(RankOf(reference_scores->Row(i, size), static_cast<size_t>(label)));
+        state_.reference_ranks.Add(
+            RankOf(reference_scores->Row(i, size), static_cast<size_t>(label)));
       }
     }
   }
 
   EvaluationReport MakeReport() {
-    EvaluationReport report;
-    if (language_) AddLanguage(report);
+    EvaluationReport report = ReportOf(state_);
+    report.has_times = true;
     report.model = options_.model;
     report.reference = options_.reference;
-    report.num_samples = num_samples_;
-    report.num_labelled = ranks_.num_samples();
     report.batch_size = fixed_batch_size_ > 0 ? fixed_batch_size_ : largest_batch_;
-    if (class_index_) report.class_output = model_.outputs()[*class_index_].name;
-    if (ranks_.num_samples() > 0) {
-      report.top1 = ranks_.Top1();
-      report.top5 = ranks_.Top5();
-    }
-    report.num_nonfinite_values = num_nonfinite_;
     report.processor = processor_;
     report.time_ms = model_.time_ms();
     report.load_ms = model_.load_ms();
     report.memory_bytes = model_.memory_bytes();
-    report.file_bytes = graph::StoredBytes(options_.model);
-    if (reference_) AddComparison(report);
+    if (report.language) AddLanguageTimes(*report.language);
+    if (reference_) {
+      report.reference_time_ms = reference_->time_ms();
+      report.reference_load_ms = reference_->load_ms();
+      report.reference_memory_bytes = reference_->memory_bytes();
+      report.time_ratio = Median(ratios_);
+    }
     return report;
-  }
-
-  void AddComparison(EvaluationReport& report) const {
-    if (reference_ranks_.num_samples() > 0) {
-      report.reference_top1 = reference_ranks_.Top1();
-      report.reference_top5 = reference_ranks_.Top5();
-    }
-    if (agreements_.num_samples() > 0) report.agreement = agreements_.Top1();
-    if (all_.num_samples() > 0) {
-      report.sqnr_db = all_.SqnrDb();
-      report.cosine = all_.Cosine();
-      report.l2 = all_.MeanL2();
-      report.outputs_identical = all_.is_identical();
-    }
-    for (size_t i = 0; i < comparisons_.size(); ++i) {
-      const OutputComparison& comparison = comparisons_[i];
-      if (comparison.num_samples() == 0) continue;
-      report.outputs.push_back({model_.outputs()[i].name, comparison.num_values(),
-                                comparison.SqnrDb(), comparison.Cosine()});
-    }
-    report.reference_time_ms = reference_->time_ms();
-    report.reference_load_ms = reference_->load_ms();
-    report.reference_memory_bytes = reference_->memory_bytes();
-    report.time_ratio = Median(ratios_);
-    report.reference_file_bytes = graph::StoredBytes(options_.reference);
   }
 
   const EvaluateOptions& options_;
@@ -379,21 +398,20 @@ class Evaluation {
   std::vector<int64_t> prompt_;  // tokens of the first sample
   uint64_t num_prompt_tokens_ = 0;
   size_t largest_batch_ = 0;  // samples
-  std::vector<OutputComparison> comparisons_;
-  OutputComparison all_;
-  RankCounter ranks_;
-  RankCounter reference_ranks_;
-  RankCounter agreements_;  // rank 0: both models rank the same class first; null: they do not
-  uint64_t num_nonfinite_ = 0;
   std::vector<double> ratios_;
-  size_t num_samples_ = 0;
   size_t num_batches_ = 0;
+  bool is_timed_ = true;
+  EvaluationState state_;
 };
 
 }  // namespace
 
 EvaluationReport Evaluate(const EvaluateOptions& options, data::Source& source) {
   return Evaluation(options, source).Run();
+}
+
+EvaluationState Count(const EvaluateOptions& options, data::Source& source) {
+  return Evaluation(options, source).Count();
 }
 
 }  // namespace bitpress::evaluate

@@ -80,6 +80,9 @@ struct EvaluationReport {
   // a NaN among its scores counts as wrong and as not agreeing.
   uint64_t num_nonfinite_values = 0;
 
+  // Whether times and memory were measured. Else those that are not null mean nothing.
+  bool has_times = true;
+
   // Time of all runs in ms, without reading the samples. Both models run the same batches, and they
   // take turns to go first. Before that, the first batch is run once without timing.
   double time_ms = 0;

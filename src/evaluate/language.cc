@@ -1,6 +1,7 @@
 #include "evaluate/language.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/check.h"
@@ -18,6 +19,20 @@ struct RowResult {
   uint64_t num_nonfinite = 0;
   OutputComparison comparison;
 };
+
+// Divergences that share a sign, an exponent and 12 bits of the mantissa are in one bin.
+constexpr int kBinShift = 11;
+constexpr uint32_t kLastBin = 0x7F800000u >> kBinShift;  // of infinity
+
+uint32_t DivergenceBin(double divergence) {
+  const auto value = static_cast<float>(std::max(divergence, 0.0));
+  return std::min(std::bit_cast<uint32_t>(value) >> kBinShift, kLastBin);
+}
+
+// Returns what the divergences of a bin stay below. Those of the first bin are nothing.
+double EndOfBin(uint32_t bin) {
+  return bin == 0 ? 0 : double{std::bit_cast<float>(std::min(bin + 1, kLastBin) << kBinShift)};
+}
 
 RowResult MeasureRow(const Tensor& logits, const Tensor* reference, size_t row, size_t next) {
   const auto size = static_cast<size_t>(logits.dims[2]);
@@ -82,7 +97,7 @@ void LanguageMeter::Add(const Tensor& ids, const Tensor& logits, const Tensor* r
          logits.dims[2]);
   }
   const size_t num_rows = num_samples * (length - 1);
-  // Results of a few rows at a time: their sums are made in the order of the rows.
+  // Results of a few rows at a time.
   const size_t num_at_once = 4 * pool_.num_threads();
   std::vector<RowResult> results;
   for (size_t first = 0; first < num_rows; first += num_at_once) {
@@ -92,35 +107,90 @@ void LanguageMeter::Add(const Tensor& ids, const Tensor& logits, const Tensor* r
       results[i] = MeasureRow(logits, reference, row, static_cast<size_t>(tokens[row + 1]));
     });
     for (const RowResult& result : results) {
-      ++num_tokens_;
-      loss_ += result.loss;
-      num_nonfinite_ += result.num_nonfinite;
+      ++sums_.num_tokens;
+      sums_.loss.Add(result.loss);
+      sums_.num_nonfinite += result.num_nonfinite;
       if (reference == nullptr) continue;
-      reference_loss_ += result.reference_loss;
-      divergence_ += result.divergence;
-      divergences_.push_back(static_cast<float>(result.divergence));
-      num_agreeing_ += result.agrees ? 1 : 0;
-      comparison_.Add(result.comparison);
+      ++sums_.num_compared;
+      sums_.reference_loss.Add(result.reference_loss);
+      sums_.divergence.Add(result.divergence);
+      ++sums_.divergence_bins[DivergenceBin(result.divergence)];
+      sums_.num_agreeing += result.agrees ? 1 : 0;
+      sums_.comparison.Add(result.comparison);
     }
   }
 }
 
-LanguageReport LanguageMeter::Report() const {
-  BITPRESS_DCHECK(num_tokens_ > 0);
-  const auto count = static_cast<double>(num_tokens_);
+void LanguageSums::Add(const LanguageSums& other) {
+  num_tokens += other.num_tokens;
+  num_compared += other.num_compared;
+  num_agreeing += other.num_agreeing;
+  num_nonfinite += other.num_nonfinite;
+  loss.Add(other.loss);
+  reference_loss.Add(other.reference_loss);
+  divergence.Add(other.divergence);
+  for (const auto& [bin, count] : other.divergence_bins) divergence_bins[bin] += count;
+  comparison.Add(other.comparison);
+}
+
+LanguageReport LanguageSums::Report() const {
+  BITPRESS_DCHECK(num_tokens > 0);
+  const auto count = static_cast<double>(num_tokens);
   LanguageReport report;
-  report.num_tokens = num_tokens_;
-  report.perplexity = std::exp(loss_ / count);
-  if (divergences_.empty()) return report;
-  report.reference_perplexity = std::exp(reference_loss_ / count);
-  report.mean_divergence = divergence_ / count;
-  std::vector<float> sorted = divergences_;
-  const auto rank = static_cast<size_t>(std::ceil(0.99 * count)) - 1;
-  const auto at = sorted.begin() + static_cast<std::ptrdiff_t>(rank);
-  std::nth_element(sorted.begin(), at, sorted.end());
-  report.divergence_99 = *at;
-  report.agreement = static_cast<double>(num_agreeing_) / count;
+  report.num_tokens = num_tokens;
+  report.perplexity = std::exp(loss.value() / count);
+  if (num_compared == 0) return report;
+  report.reference_perplexity = std::exp(reference_loss.value() / count);
+  report.mean_divergence = divergence.value() / count;
+  const auto rank = static_cast<uint64_t>(std::ceil(0.99 * count));
+  uint64_t num_below = 0;
+  for (auto bin = divergence_bins.begin(); bin != divergence_bins.end() && num_below < rank;
+       ++bin) {
+    num_below += bin->second;
+    report.divergence_99 = EndOfBin(bin->first);
+  }
+  report.agreement = static_cast<double>(num_agreeing) / count;
   return report;
+}
+
+void LanguageSums::Write(ByteWriter& writer) const {
+  for (const uint64_t count : {num_tokens, num_compared, num_agreeing, num_nonfinite}) {
+    writer.Compact(count);
+  }
+  for (const OrderlessSum* const sum : {&loss, &reference_loss, &divergence}) sum->Write(writer);
+  writer.Compact(divergence_bins.size());
+  for (const auto& [bin, count] : divergence_bins) {
+    writer.Compact(bin);
+    writer.Compact(count);
+  }
+  comparison.Write(writer);
+}
+
+LanguageSums LanguageSums::Read(ByteReader& reader) {
+  LanguageSums sums;
+  for (uint64_t* const count :
+       {&sums.num_tokens, &sums.num_compared, &sums.num_agreeing, &sums.num_nonfinite}) {
+    *count = reader.Compact();
+  }
+  for (OrderlessSum* const sum : {&sums.loss, &sums.reference_loss, &sums.divergence}) {
+    *sum = OrderlessSum::Read(reader);
+  }
+  uint64_t num_left = sums.num_compared;
+  for (size_t left = reader.Count(2); left > 0; --left) {
+    const uint64_t bin = reader.Compact();
+    const uint64_t count = reader.Compact();
+    const bool is_next = sums.divergence_bins.empty() || bin > sums.divergence_bins.rbegin()->first;
+    if (!is_next || bin > kLastBin || count == 0 || count > num_left) {
+      reader.FailDamaged("its divergences are in disorder");
+    }
+    num_left -= count;
+    sums.divergence_bins.emplace(static_cast<uint32_t>(bin), count);
+  }
+  const bool is_right = num_left == 0 && sums.num_agreeing <= sums.num_compared &&
+                        (sums.num_compared == 0 || sums.num_compared == sums.num_tokens);
+  if (!is_right) reader.FailDamaged("its counts of tokens contradict each other");
+  sums.comparison = OutputComparison::Read(reader);
+  return sums;
 }
 
 }  // namespace bitpress::evaluate

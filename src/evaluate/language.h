@@ -2,12 +2,13 @@
 // predictions are from the reference's.
 //
 // The logits of a token are a row of scores over the vocabulary. Each row but the last of a sample
-// is compared with the token that follows. Rows are measured in parallel, and sums are made in
-// their order. Memory holds a few rows, and 4 bytes for each token so far.
+// is compared with the token that follows. Rows are measured in parallel, and their sums are exact
+// (metrics.h). Memory holds a few rows.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -34,13 +35,34 @@ struct LanguageReport {
   double perplexity = 0;    // exp of the mean of -log p(next token), in nats
   std::optional<double> reference_perplexity;
   // Kullback-Leibler divergence from the reference's prediction, in nats: the mean over all tokens,
-  // and what it stays below for 99 % of them. Null without a reference.
+  // and what it stays below for 99 % of them, rounded up by less than a part in 4096. Null without
+  // a reference.
   std::optional<double> mean_divergence, divergence_99;
   // Share of the tokens for which both models find the same next token likeliest, 0 to 1.
   std::optional<double> agreement;
   double prompt_tokens_per_s = 0;  // whole samples, without a cache
   std::optional<double> reference_prompt_tokens_per_s;
   std::optional<DecodingReport> decoding;  // null: the model has no cache
+};
+
+// What was counted of some tokens. The sums of two sets of tokens add up exactly.
+struct LanguageSums {
+  uint64_t num_tokens = 0;
+  uint64_t num_compared = 0;  // tokens with a reference: all or none
+  uint64_t num_agreeing = 0;
+  uint64_t num_nonfinite = 0;         // logits that are NaN or infinite
+  OrderlessSum loss, reference_loss;  // of -log p(next token)
+  OrderlessSum divergence;
+  // The number of tokens by the highest bits of their divergence as a float: DivergenceBin.
+  std::map<uint32_t, uint64_t> divergence_bins;
+  OutputComparison comparison;  // of the logits; a sample is a token
+
+  void Add(const LanguageSums& other);
+  // Returns the results but for times. REQUIRES: num_tokens > 0.
+  LanguageReport Report() const;
+  void Write(ByteWriter& writer) const;
+  static LanguageSums Read(ByteReader& reader);
+  bool operator==(const LanguageSums&) const = default;
 };
 
 class LanguageMeter {
@@ -59,21 +81,11 @@ class LanguageMeter {
   // REQUIRES: `ids` is INT64 [N, S].
   void Add(const Tensor& ids, const Tensor& logits, const Tensor* reference, size_t num_samples);
 
-  // Returns the results but for times. REQUIRES: a sample was added.
-  LanguageReport Report() const;
-  // Returns the closeness of the logits; a sample is a token.
-  const OutputComparison& comparison() const { return comparison_; }
-  uint64_t num_nonfinite() const { return num_nonfinite_; }
+  const LanguageSums& sums() const { return sums_; }
 
  private:
   ThreadPool pool_;
-  uint64_t num_tokens_ = 0;
-  uint64_t num_agreeing_ = 0;
-  uint64_t num_nonfinite_ = 0;
-  double loss_ = 0, reference_loss_ = 0;  // sums of -log p(next token)
-  double divergence_ = 0;                 // sum
-  std::vector<float> divergences_;        // one a token; empty without a reference
-  OutputComparison comparison_;
+  LanguageSums sums_;
 };
 
 }  // namespace bitpress::evaluate

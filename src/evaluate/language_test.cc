@@ -27,7 +27,7 @@ Tensor Logits(std::vector<float> row) {
 TEST(LanguageMeterTest, UniformPredictionsHaveThePerplexityOfTheVocabulary) {
   LanguageMeter meter(2);
   meter.Add(Ids(), Logits({5, 5, 5, 5}), nullptr, 2);
-  const LanguageReport report = meter.Report();
+  const LanguageReport report = meter.sums().Report();
   EXPECT_EQ(report.num_tokens, 4u) << "the last token of a sample predicts nothing";
   EXPECT_NEAR(report.perplexity, 4, 1e-9);
   EXPECT_FALSE(report.mean_divergence);
@@ -40,7 +40,7 @@ TEST(LanguageMeterTest, TheRowOfATokenPredictsTheNextOne) {
   meter.Add(Ids(), Logits({0, kLog2 + kLog2, 0, 0}), nullptr, 2);
   // p = 4/7 for token 1, 1/7 for the others; next tokens are 1, 2, 0, 1.
   const double wanted = std::exp(-(2 * std::log(4.0 / 7) + 2 * std::log(1.0 / 7)) / 4);
-  EXPECT_NEAR(meter.Report().perplexity, wanted, 1e-6);
+  EXPECT_NEAR(meter.sums().Report().perplexity, wanted, 1e-6);
 }
 
 TEST(LanguageMeterTest, DivergenceAndAgreementAreAgainstTheReference) {
@@ -51,13 +51,14 @@ TEST(LanguageMeterTest, DivergenceAndAgreementAreAgainstTheReference) {
   logits.values<float>()[0] = kLog2;
   logits.values<float>()[3] = 0;
   meter.Add(Ids(), logits, &reference, 2);
-  const LanguageReport report = meter.Report();
+  const LanguageReport report = meter.sums().Report();
   const double divergence = 0.2 * std::log(0.5) + 0.4 * std::log(2.0);
   EXPECT_NEAR(*report.mean_divergence, divergence / 4, 1e-6);
-  EXPECT_NEAR(*report.divergence_99, divergence, 1e-6);
+  EXPECT_GE(*report.divergence_99, divergence - 1e-6);
+  EXPECT_LT(*report.divergence_99, divergence * (1 + 1.0 / 4096));
   EXPECT_DOUBLE_EQ(*report.agreement, 0.75);
-  EXPECT_EQ(meter.comparison().num_samples(), 4u);
-  EXPECT_FALSE(meter.comparison().is_identical());
+  EXPECT_EQ(meter.sums().comparison.num_samples(), 4u);
+  EXPECT_FALSE(meter.sums().comparison.is_identical());
 }
 
 TEST(LanguageMeterTest, NinetyNinePercentLeavesTheWorstOut) {
@@ -69,14 +70,14 @@ TEST(LanguageMeterTest, NinetyNinePercentLeavesTheWorstOut) {
   logits.values<float>()[20] = 3;
   LanguageMeter meter(2);
   meter.Add(ids, logits, &reference, 1);
-  EXPECT_EQ(*meter.Report().divergence_99, 0);
-  EXPECT_GT(*meter.Report().mean_divergence, 0);
+  EXPECT_EQ(*meter.sums().Report().divergence_99, 0);
+  EXPECT_GT(*meter.sums().Report().mean_divergence, 0);
 }
 
 TEST(LanguageMeterTest, OnlyTheFirstSamplesCount) {
   LanguageMeter meter(1);
   meter.Add(Ids(), Logits({0, 0, 0, 0}), nullptr, 1);
-  EXPECT_EQ(meter.Report().num_tokens, 2u);
+  EXPECT_EQ(meter.sums().Report().num_tokens, 2u);
 }
 
 TEST(LanguageMeterTest, ResultsDoNotDependOnThreads) {
@@ -87,9 +88,9 @@ TEST(LanguageMeterTest, ResultsDoNotDependOnThreads) {
   LanguageMeter one(1), four(4);
   one.Add(Ids(), logits, &reference, 2);
   four.Add(Ids(), logits, &reference, 2);
-  EXPECT_EQ(one.Report().perplexity, four.Report().perplexity);
-  EXPECT_EQ(one.Report().mean_divergence, four.Report().mean_divergence);
-  EXPECT_EQ(one.comparison().SqnrDb(), four.comparison().SqnrDb());
+  EXPECT_EQ(one.sums().Report().perplexity, four.sums().Report().perplexity);
+  EXPECT_EQ(one.sums().Report().mean_divergence, four.sums().Report().mean_divergence);
+  EXPECT_EQ(one.sums().comparison.SqnrDb(), four.sums().comparison.SqnrDb());
 }
 
 TEST(LanguageMeterTest, LogitsAreFoundByTheirShape) {

@@ -42,7 +42,7 @@ void LossMeter::Add(std::span<const Output> reference, std::span<const Output> o
       const auto found = outputs[i].Row(row, num_rows);
       all_.Add(wanted, found);
       if (!is_score) continue;
-      divergence_sum_ += Divergence(wanted, found);
+      divergences_.Add(Divergence(wanted, found));
       const std::optional<size_t> top = TopClass(found);
       agreements_.Add(top && top == TopClass(wanted) ? std::optional<size_t>(0) : std::nullopt);
       if (row >= labels.size()) continue;
@@ -58,7 +58,7 @@ Loss LossMeter::Result() const {
   loss.l2 = all_.MeanL2();
   loss.cosine = all_.Cosine();
   if (const uint64_t count = agreements_.num_samples(); count > 0) {
-    loss.divergence = divergence_sum_ / static_cast<double>(count);
+    loss.divergence = divergences_.value() / static_cast<double>(count);
     loss.agreement = agreements_.Top1();
   }
   if (ranks_.num_samples() > 0) {

@@ -45,7 +45,7 @@ class LossMeter {
 
  private:
   OutputComparison all_;
-  double divergence_sum_ = 0;
+  OrderlessSum divergences_;
   RankCounter agreements_;  // rank 0: both models rank the same class first; null: they do not
   RankCounter ranks_, reference_ranks_;
 };

@@ -66,6 +66,35 @@ std::optional<size_t> TopClass(std::span<const double> scores) {
   return static_cast<size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
 }
 
+void OrderlessSum::Add(double x) {
+  if (std::fabs(x) < ExactSum::kTooLargeDouble) {
+    sum_.AddDouble(x);
+  } else {
+    ++num_too_large_;
+  }
+}
+
+void OrderlessSum::Add(const OrderlessSum& other) {
+  sum_.Add(other.sum_);
+  num_too_large_ += other.num_too_large_;
+}
+
+double OrderlessSum::value() const {
+  return num_too_large_ > 0 ? std::numeric_limits<double>::infinity() : sum_.Round();
+}
+
+void OrderlessSum::Write(ByteWriter& writer) const {
+  writer.Sum(sum_);
+  writer.Compact(num_too_large_);
+}
+
+OrderlessSum OrderlessSum::Read(ByteReader& reader) {
+  OrderlessSum sum;
+  sum.sum_ = reader.Sum();
+  sum.num_too_large_ = reader.Compact();
+  return sum;
+}
+
 void OutputComparison::Add(std::span<const double> reference, std::span<const double> output) {
   BITPRESS_DCHECK(reference.size() == output.size());
   double reference_energy = 0;
@@ -85,15 +114,15 @@ void OutputComparison::Add(std::span<const double> reference, std::span<const do
   }
   num_values_ += reference.size();
   ++num_samples_;
-  signal_ += reference_energy;
-  noise_ += noise;
-  l2_sum_ += std::sqrt(noise);
+  signal_.Add(reference_energy);
+  noise_.Add(noise);
+  l2_.Add(std::sqrt(noise));
   if (reference_energy == 0 && output_energy == 0) {
-    cosine_sum_ += 1;
+    cosines_.Add(1);
   } else if (reference_energy > 0 && output_energy > 0) {
     // Rounding may pass 1 by an ulp.
     const double cosine = product / (std::sqrt(reference_energy) * std::sqrt(output_energy));
-    cosine_sum_ += std::clamp(cosine, -1.0, 1.0);
+    cosines_.Add(std::clamp(cosine, -1.0, 1.0));
   }
 }
 
@@ -101,36 +130,81 @@ void OutputComparison::Add(const OutputComparison& other) {
   num_values_ += other.num_values_;
   num_samples_ += other.num_samples_;
   is_identical_ = is_identical_ && other.is_identical_;
-  signal_ += other.signal_;
-  noise_ += other.noise_;
-  cosine_sum_ += other.cosine_sum_;
-  l2_sum_ += other.l2_sum_;
+  signal_.Add(other.signal_);
+  noise_.Add(other.noise_);
+  cosines_.Add(other.cosines_);
+  l2_.Add(other.l2_);
+}
+
+void OutputComparison::Write(ByteWriter& writer) const {
+  writer.Compact(num_values_);
+  writer.Compact(num_samples_);
+  writer.Number(static_cast<uint8_t>(is_identical_));
+  for (const OrderlessSum* const sum : {&signal_, &noise_, &cosines_, &l2_}) sum->Write(writer);
+}
+
+OutputComparison OutputComparison::Read(ByteReader& reader) {
+  OutputComparison comparison;
+  comparison.num_values_ = reader.Compact();
+  comparison.num_samples_ = reader.Compact();
+  comparison.is_identical_ = reader.Number<uint8_t>() != 0;
+  for (OrderlessSum* const sum :
+       {&comparison.signal_, &comparison.noise_, &comparison.cosines_, &comparison.l2_}) {
+    *sum = OrderlessSum::Read(reader);
+  }
+  return comparison;
 }
 
 double OutputComparison::NoiseRatio() const {
-  if (noise_ == 0) return 0;
-  return signal_ == 0 ? std::numeric_limits<double>::infinity() : noise_ / signal_;
+  const double noise = noise_.value();
+  if (noise == 0) return 0;
+  const double signal = signal_.value();
+  return signal == 0 ? std::numeric_limits<double>::infinity() : noise / signal;
 }
 
 double OutputComparison::MeanL2() const {
-  return num_samples_ == 0 ? 0 : l2_sum_ / static_cast<double>(num_samples_);
+  return num_samples_ == 0 ? 0 : l2_.value() / static_cast<double>(num_samples_);
 }
 
 double OutputComparison::SqnrDb() const {
-  if (noise_ == 0) {
+  const double noise = noise_.value();
+  if (noise == 0) {
     return std::numeric_limits<double>::infinity();
   }
-  return 10.0 * std::log10(signal_ / noise_);
+  return 10.0 * std::log10(signal_.value() / noise);
 }
 
 double OutputComparison::Cosine() const {
-  return num_samples_ == 0 ? 1.0 : cosine_sum_ / static_cast<double>(num_samples_);
+  return num_samples_ == 0 ? 1.0 : cosines_.value() / static_cast<double>(num_samples_);
 }
 
 void RankCounter::Add(std::optional<size_t> rank) {
   ++num_samples_;
   if (rank && *rank == 0) ++num_first_;
   if (rank && *rank < 5) ++num_first_five_;
+}
+
+void RankCounter::Add(const RankCounter& other) {
+  num_samples_ += other.num_samples_;
+  num_first_ += other.num_first_;
+  num_first_five_ += other.num_first_five_;
+}
+
+void RankCounter::Write(ByteWriter& writer) const {
+  for (const uint64_t count : {num_samples_, num_first_, num_first_five_}) writer.Compact(count);
+}
+
+RankCounter RankCounter::Read(ByteReader& reader) {
+  RankCounter counter;
+  for (uint64_t* const count :
+       {&counter.num_samples_, &counter.num_first_, &counter.num_first_five_}) {
+    *count = reader.Compact();
+  }
+  if (counter.num_first_ > counter.num_first_five_ ||
+      counter.num_first_five_ > counter.num_samples_) {
+    reader.FailDamaged("its counts contradict each other");
+  }
+  return counter;
 }
 
 double RankCounter::Top1() const {

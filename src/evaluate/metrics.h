@@ -1,6 +1,7 @@
 // Metrics of a model's outputs: the closeness of two sets of numbers, and ranks of classes. They
-// are plain functions and accumulators in double. Sums are made in the order of the calls, so equal
-// inputs give equal results. Not thread-safe.
+// are plain functions, and accumulators over samples. The figures of a sample are computed in
+// double. Their sums over samples are exact, so that they do not depend on the order of the
+// samples, nor on how these are divided: accumulators add up. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +9,9 @@
 #include <optional>
 #include <span>
 #include <vector>
+
+#include "base/byte_stream.h"
+#include "base/exact_sum.h"
 
 namespace bitpress::evaluate {
 
@@ -32,6 +36,22 @@ double DivergenceOfLogs(std::span<const double> reference, std::span<const doubl
 // REQUIRES: both have the same size, 1 or more.
 double Divergence(std::span<const double> reference, std::span<const double> scores);
 
+// A sum of doubles that does not depend on their order.
+class OrderlessSum {
+ public:
+  // Adds x. Beyond ExactSum::kTooLargeDouble, or as NaN, it makes the sum infinite.
+  void Add(double x);
+  void Add(const OrderlessSum& other);
+  double value() const;
+  void Write(ByteWriter& writer) const;
+  static OrderlessSum Read(ByteReader& reader);
+  bool operator==(const OrderlessSum&) const = default;
+
+ private:
+  ExactSum sum_;
+  uint64_t num_too_large_ = 0;
+};
+
 // Compares outputs with those of a reference, sample by sample.
 //
 // If a value is not finite but its reference is, the value counts as 0, and the whole energy of the
@@ -42,6 +62,11 @@ class OutputComparison {
   void Add(std::span<const double> reference, std::span<const double> output);
   // Adds all samples of another comparison.
   void Add(const OutputComparison& other);
+  // The least bytes that Write makes: two counts, a sign, and four sums.
+  static constexpr size_t kLeastBytes = 3 + 4 * (sizeof(uint64_t) * ExactSum::kNumWords + 1);
+  void Write(ByteWriter& writer) const;
+  static OutputComparison Read(ByteReader& reader);
+  bool operator==(const OutputComparison&) const = default;
 
   uint64_t num_values() const { return num_values_; }
   uint64_t num_samples() const { return num_samples_; }
@@ -67,10 +92,7 @@ class OutputComparison {
   uint64_t num_values_ = 0;
   uint64_t num_samples_ = 0;
   bool is_identical_ = true;
-  double signal_ = 0;
-  double noise_ = 0;
-  double cosine_sum_ = 0;
-  double l2_sum_ = 0;
+  OrderlessSum signal_, noise_, cosines_, l2_;
 };
 
 // Counts the samples whose rank is the first, or one of the first five.
@@ -78,6 +100,10 @@ class RankCounter {
  public:
   // Adds a sample. Null counts as a miss.
   void Add(std::optional<size_t> rank);
+  void Add(const RankCounter& other);
+  void Write(ByteWriter& writer) const;
+  static RankCounter Read(ByteReader& reader);
+  bool operator==(const RankCounter&) const = default;
   uint64_t num_samples() const { return num_samples_; }
   // Return the share of the samples, 0 to 1. REQUIRES: a sample was added.
   double Top1() const;

@@ -15,11 +15,15 @@ nlohmann::ordered_json FiniteOrNull(std::optional<double> value) {
   return value && std::isfinite(*value) ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
 }
 
+std::optional<double> If(bool is_there, double value) {
+  return is_there ? std::optional(value) : std::nullopt;
+}
+
 nlohmann::ordered_json TextOrNull(const std::string& text) {
   return text.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(text);
 }
 
-nlohmann::ordered_json ToJson(const LanguageReport& report) {
+nlohmann::ordered_json ToJson(const LanguageReport& report, bool has_times) {
   nlohmann::ordered_json json;
   json["num_tokens"] = report.num_tokens;
   json["perplexity"] = FiniteOrNull(report.perplexity);
@@ -27,7 +31,7 @@ nlohmann::ordered_json ToJson(const LanguageReport& report) {
   json["mean_divergence"] = OrNull(report.mean_divergence);
   json["divergence_99"] = OrNull(report.divergence_99);
   json["agreement"] = OrNull(report.agreement);
-  json["prompt_tokens_per_s"] = report.prompt_tokens_per_s;
+  json["prompt_tokens_per_s"] = OrNull(If(has_times, report.prompt_tokens_per_s));
   json["reference_prompt_tokens_per_s"] = OrNull(report.reference_prompt_tokens_per_s);
   json["decoding"] = nullptr;
   if (const std::optional<DecodingReport>& decoding = report.decoding) {
@@ -61,14 +65,15 @@ nlohmann::ordered_json ToJson(const EvaluationReport& report) {
   json["l2"] = FiniteOrNull(report.l2);
   json["outputs_identical"] = report.outputs_identical;
   json["num_nonfinite_values"] = report.num_nonfinite_values;
-  json["time_ms"] = report.time_ms;
+  json["time_ms"] = OrNull(If(report.has_times, report.time_ms));
   json["reference_time_ms"] = OrNull(report.reference_time_ms);
   json["time_ratio"] = OrNull(report.time_ratio);
-  json["load_ms"] = report.load_ms;
+  json["load_ms"] = OrNull(If(report.has_times, report.load_ms));
   json["reference_load_ms"] = OrNull(report.reference_load_ms);
   json["memory_bytes"] = OrNull(report.memory_bytes);
   json["reference_memory_bytes"] = OrNull(report.reference_memory_bytes);
-  json["language"] = report.language ? ToJson(*report.language) : nlohmann::ordered_json();
+  json["language"] =
+      report.language ? ToJson(*report.language, report.has_times) : nlohmann::ordered_json();
   json["processor"] = ToJson(report.processor);
   json["file_bytes"] = report.file_bytes;
   json["reference_file_bytes"] = OrNull(report.reference_file_bytes);

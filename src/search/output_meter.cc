@@ -52,11 +52,11 @@ void OutputMeter::Add(std::span<const Tensor> inputs, std::span<const Tensor> re
 
 evaluate::Loss OutputMeter::Result() const {
   if (!language_) return losses_.Result();
-  const evaluate::LanguageReport report = language_->Report();
+  const evaluate::LanguageReport report = language_->sums().Report();
   evaluate::Loss loss;
   loss.noise = *report.mean_divergence;
-  loss.l2 = language_->comparison().MeanL2();
-  loss.cosine = language_->comparison().Cosine();
+  loss.l2 = language_->sums().comparison.MeanL2();
+  loss.cosine = language_->sums().comparison.Cosine();
   loss.divergence = report.mean_divergence;
   loss.agreement = report.agreement;
   return loss;

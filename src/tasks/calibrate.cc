@@ -19,6 +19,7 @@
 #include "plan/make_plan.h"
 #include "rewrite/prepare.h"
 #include "rewrite/smooth.h"
+#include "tasks/merge_files.h"
 #include "tasks/passes.h"
 #include "tasks/plan.h"
 
@@ -127,17 +128,8 @@ bool IsCalibration(const std::filesystem::path& path) { return calibrate::IsCali
 
 calibrate::CalibrationTable MergeCalibrations(std::span<const std::filesystem::path> paths,
                                               const std::filesystem::path& output) {
-  if (paths.empty()) Fail(ErrorCode::kInvalidArgument, "there are no calibration files to merge");
-  AtomicFile file(output);
-  calibrate::CalibrationTable sum = calibrate::LoadCalibration(paths[0]);
-  for (const std::filesystem::path& path : paths.subspan(1)) {
-    const calibrate::CalibrationTable part = calibrate::LoadCalibration(path);
-    WithContext(fmt::format("'{}' and '{}'", paths[0].string(), path.string()),
-                [&] { sum.Merge(part); });
-  }
-  file.Write(calibrate::ToBytes(sum));
-  file.Commit();
-  return sum;
+  return MergeFiles(paths, output, "calibration files", calibrate::LoadCalibration,
+                    calibrate::ToBytes);
 }
 
 nlohmann::ordered_json ToJson(const calibrate::CalibrationTable& table) {

@@ -17,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "versions"
 FORMAT_KEY = "bitpress.format_version"
+MAGIC = {".bpc": b"BITPCALB", ".bpe": b"BITPEVAL"}  # the version stands behind it
 INPUTS = {  # multiples of powers of two, which are the same on every machine
     "float.onnx": {"x": ((np.arange(40, dtype=np.float32) * 7 % 40 - 19.5) / 16).reshape(2, 20)},
     "conv.onnx": {"x": ((np.arange(256, dtype=np.float32) * 11 % 256 - 127.5) / 64).reshape(1, 16, 4, 4)},
@@ -41,6 +42,9 @@ CALIBRATIONS = {  # what -> (float model, arguments of calibrate)
     "channels": ("float.onnx", ["--as-is", "--per-channel"]),
     "caches": ("decoder.onnx", ["--as-is", "--config", "none", "--set", "kv_cache=int8"]),
 }
+
+
+EVALUATIONS = {"outputs": ("float.onnx", [])}  # what -> (float model, arguments of evaluate)
 
 
 def _save(graph_parts, path, domains=("",)):
@@ -90,8 +94,8 @@ def version_of(path):
     """The version that stands in a file; of a model without a number, 1."""
     if path.suffix == ".json":
         return next(value for key, value in json.loads(path.read_text()).items() if key in ("bitpress_plan", "bitpress_search"))
-    if path.suffix == ".bpc":
-        return struct.unpack_from("<I", path.read_bytes(), len("BITPCALB"))[0]
+    if path.suffix in MAGIC:
+        return struct.unpack_from("<I", path.read_bytes(), len(MAGIC[path.suffix]))[0]
     return int({entry.key: entry.value for entry in onnx.load(path).metadata_props}.get(FORMAT_KEY, "1"))
 
 
@@ -101,9 +105,9 @@ def with_version(path, version, output):
         text, count = re.subn(r'("bitpress_(?:plan|search)": *)\d+', rf"\g<1>{version}", path.read_text())
         assert count == 1
         output.write_text(text)
-    elif path.suffix == ".bpc":
+    elif path.suffix in MAGIC:
         data = bytearray(path.read_bytes())
-        struct.pack_into("<I", data, len("BITPCALB"), version)
+        struct.pack_into("<I", data, len(MAGIC[path.suffix]), version)
         output.write_bytes(data)
     else:
         model = onnx.load(path)
@@ -188,12 +192,21 @@ class Reader:
         return {"scales": self._scales(output), "num_channels": len(channels),
                 "channels": [[float(number) for number in channel] for channel in channels[:3]]}
 
+    def _evaluation(self, path, _):
+        """The figures of a copy of the file."""
+        copy, figures = self._new(".bpe"), self._new(".json")
+        self._run("merge", path, "-o", copy)
+        self._run("inspect", copy, "--json", figures)
+        report = json.loads(figures.read_text())
+        return {key: report[key] for key in ("num_samples", "sqnr_db", "cosine", "l2", "class_output", "file_bytes")}
+
     def _search(self, path, source):
         search = self._page(DATA / "model_1_packed.onnx", source, "--search", path)["search"]
         return {"chosen": search["chosen"], "costs": [point["cost"] for point in search["front"]]}
 
     def read(self, path, source):
-        read = {"plan": self._plan, "calibration": self._calibration, "model": self._model, "search": self._search}
+        read = {"plan": self._plan, "calibration": self._calibration, "evaluation": self._evaluation, "model": self._model,
+                "search": self._search}
         return read[path.name.partition("_")[0]](path, source)
 
 
@@ -211,6 +224,11 @@ def write_new(run, folder):
             path = folder / f"{kind}_{what}{suffix}"
             run(command, DATA / source, "-o", path, *[a.format(calibration=folder / "calibration_channels.bpc") for a in arguments])
             written[kind, what] = path, source
+    for what, (source, arguments) in EVALUATIONS.items():
+        path = folder / f"evaluation_{what}.bpe"
+        run("evaluate", DATA / "model_1_quantizers.onnx", "--reference", DATA / source, "--data", folder / "samples_channels", *arguments,
+            "-o", path)
+        written["evaluation", what] = path, source
     path = folder / "search.json"
     run("search", DATA / "float.onnx", "--candidates", "mx9,mx6", "--budget", "bits<=10", "--data", folder / "samples_channels", "-o",
         folder / "found.json", "--json", path)

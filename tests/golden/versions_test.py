@@ -73,14 +73,16 @@ def commands(path, folder):
     if kind == "calibration":
         return [["inspect", path], ["merge", path, "-o", output],
                 ["quantize", model, "--config", "INT8", "--calibration", path, "-o", output]]
+    if kind == "evaluation":
+        return [["inspect", path], ["merge", path, "-o", output]]
     if kind == "search":
         return [["report", model, "--reference", model, "--search", path, "-o", output]]
     return [["inspect", path], ["unpack", path, "-o", output], ["check", path], ["optimize", path, "-o", output],
             ["quantize", path, "--config", "MX6", "-o", output], ["report", path, "--reference", model, "-o", output]]
 
 
-@pytest.mark.parametrize("name", ["plan_1_blocks.json", "calibration_1_channels.bpc", "model_1_integers.onnx", "model_1_packed.onnx",
-                                  "search_1_front.json"])
+@pytest.mark.parametrize("name", ["plan_1_blocks.json", "calibration_1_channels.bpc", "evaluation_1_outputs.bpe", "model_1_integers.onnx",
+                                  "model_1_packed.onnx", "search_1_front.json"])
 def test_newer_versions_are_refused(name, bitpress, new_files, tmp_path):
     kind = name.split("_")[0]
     current = max(version_files.version_of(path) for (of_kind, _), (path, _) in new_files.items() if of_kind == kind)

@@ -1,0 +1,32 @@
+// Adding up files of what was counted on parts of the samples.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+
+namespace bitpress::tasks {
+
+// Returns the sum of the files, one of which is in memory at a time, and writes it. `load` reads a
+// file, `to_bytes` makes one. `kind` is for messages: "calibration files". Throws Error naming the
+// file that does not fit.
+template <typename Load, typename ToBytes>
+auto MergeFiles(std::span<const std::filesystem::path> paths, const std::filesystem::path& output,
+                std::string_view kind, const Load& load, const ToBytes& to_bytes) {
+  if (paths.empty()) Fail(ErrorCode::kInvalidArgument, "there are no {} to merge", kind);
+  AtomicFile file(output);
+  auto sum = load(paths[0]);
+  for (const std::filesystem::path& path : paths.subspan(1)) {
+    const auto part = load(path);
+    WithContext(fmt::format("'{}' and '{}'", paths[0].string(), path.string()),
+                [&] { sum.Merge(part); });
+  }
+  file.Write(to_bytes(sum));
+  file.Commit();
+  return sum;
+}
+
+}  // namespace bitpress::tasks

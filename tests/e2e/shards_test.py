@@ -1,0 +1,90 @@
+"""Parts of the samples, evaluated or calibrated apart and added up: the same bytes as all of them at once."""
+
+import json
+import random
+
+import decoder
+import models
+import numpy as np
+import pytest
+
+COUNT = 13
+
+
+@pytest.fixture
+def arguments(request, tmp_path, conv_path, bitpress):
+    """A model and its samples, as arguments of evaluate: photos with labels, arrays of several rows, or tokens."""
+    kind = request.param
+    float_path = conv_path
+    if kind == "photos":
+        photos = models.save_photos(tmp_path / "photos", COUNT)
+        (tmp_path / "labels.csv").write_text("file,class\n" + "".join(f"{path.name},{i % 10}\n" for i, path in enumerate(photos)))
+        samples = ["--data", tmp_path / "photos", "--labels", tmp_path / "labels.csv", "--image", "resize=20,crop=20"]
+    elif kind == "arrays":
+        (tmp_path / "arrays").mkdir()
+        images = models.smooth_images(COUNT, 3)
+        for i, part in enumerate(np.split(images, [5, 6])):
+            np.save(tmp_path / "arrays" / f"{i}.npy", part)
+        samples = ["--data", tmp_path / "arrays"]
+    else:
+        float_path = models.save(decoder.make(), tmp_path / "decoder.onnx")
+        np.save(tmp_path / "tokens.npy", decoder.token_ids(COUNT * 16))
+        samples = ["--tokens", tmp_path / "tokens.npy", "--sequence", 16]
+    quantized = tmp_path / "mx6.onnx"
+    bitpress.ok("quantize", float_path, "-o", quantized, "--config", "MX6")
+    return {"evaluate": [quantized, "--reference", float_path, *samples], "calibrate": [float_path, *samples[:2], *samples[-2:]]
+            if kind != "arrays" else [float_path, *samples]}
+
+
+@pytest.mark.parametrize("arguments", ["photos", "arrays", "tokens"], indirect=True)
+@pytest.mark.parametrize("verb, suffix", [("evaluate", "bpe"), ("calibrate", "bpc")])
+def test_shards_add_up_to_the_same_bytes(arguments, verb, suffix, tmp_path, bitpress):
+    whole = tmp_path / f"whole.{suffix}"
+    bitpress.ok(verb, *arguments[verb], "-o", whole)
+    for count in (1, 2, 5, COUNT):
+        parts = [tmp_path / f"{count}_{i}.{suffix}" for i in range(count)]
+        for i, part in enumerate(parts):
+            bitpress.ok(verb, *arguments[verb], "--shard", f"{i + 1}/{count}", "--threads", 1 + i % 2, "-o", part)
+        random.Random(count).shuffle(parts)
+        merged = tmp_path / f"merged.{suffix}"
+        bitpress.ok("merge", *parts, "-o", merged)
+        assert merged.read_bytes() == whole.read_bytes(), count
+
+
+@pytest.mark.parametrize("arguments", ["photos", "tokens"], indirect=True)
+def test_the_figures_are_those_of_an_evaluation(arguments, tmp_path, bitpress):
+    bitpress.ok("evaluate", *arguments["evaluate"], "--batch", 1, "--json", tmp_path / "plain.json")
+    bitpress.ok("evaluate", *arguments["evaluate"], "-o", tmp_path / "state.bpe", "--json", tmp_path / "counted.json")
+    bitpress.ok("inspect", tmp_path / "state.bpe", "--json", tmp_path / "read.json")
+    plain, counted, read = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("plain", "counted", "read"))
+    assert counted == read
+    measured = ("time", "load", "memory", "tokens_per_s", "decoding")
+
+    def without_times(report):
+        return {key: without_times(value) if isinstance(value, dict) else value for key, value in report.items()
+                if not any(word in key for word in measured) and key not in ("model", "reference", "processor")}
+
+    assert without_times(plain) == without_times(counted)
+    assert counted["time_ms"] is None and counted["num_samples"] == COUNT
+
+
+@pytest.mark.parametrize("arguments", ["arrays"], indirect=True)
+def test_wrong_shards_are_one_error(arguments, tmp_path, bitpress):
+    state = tmp_path / "state.bpe"
+
+    def error(*more):
+        return bitpress.error("evaluate", *arguments["evaluate"], "-o", state, *more)
+
+    assert "'3/2' is no shard" in error("--shard", "3/2")
+    assert "'0/2' is no shard" in error("--shard", "0/2") and "'2' is no shard" in error("--shard", "2")
+    assert "13 samples, too few for 14 shards" in error("--shard", "14/14")
+    assert "--batch" in error("--batch", 4)
+    assert not state.exists()
+    bitpress.ok("evaluate", *arguments["evaluate"], "-o", state)
+    bitpress.ok("evaluate", *arguments["evaluate"][:1], *arguments["evaluate"][3:], "-o", tmp_path / "alone.bpe")
+    assert "of different references" in bitpress.error("merge", state, tmp_path / "alone.bpe", "-o", tmp_path / "sum.bpe")
+    bitpress.ok("calibrate", *arguments["calibrate"], "-o", tmp_path / "stats.bpc")
+    assert "stats.bpc': this is no evaluation file" in bitpress.error("merge", state, tmp_path / "stats.bpc", "-o", tmp_path / "sum.bpe")
+    assert not (tmp_path / "sum.bpe").exists()
+    state.write_bytes(state.read_bytes()[:-9])
+    assert "damaged" in bitpress.error("inspect", state)
