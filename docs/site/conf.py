@@ -24,6 +24,7 @@ NAVIGATION = {
         "The report": "report",
         "Target check": "target_check",
         "Python": "python",
+        "Many workers": "scale_out",
     },
     "From other tools": {
         "AMD Quark": "migrate_quark",

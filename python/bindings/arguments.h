@@ -28,6 +28,7 @@ struct SampleArguments {
   std::vector<int64_t> prefix, suffix;
   nb::object stream;
   size_t num_samples = 0;
+  std::string shard;  // "2/8"; empty: all samples
 
   data::SampleSpec Spec(Work& work) const {
     return {.folder = folder,
@@ -38,7 +39,8 @@ struct SampleArguments {
             .prefix = prefix,
             .suffix = suffix,
             .opener = OpenerOf(stream, work),
-            .limit = num_samples};
+            .limit = num_samples,
+            .shard = shard.empty() ? data::Shard() : data::ParseShard(shard)};
   }
 };
 

@@ -4,6 +4,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <filesystem>
@@ -11,11 +12,13 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "arguments.h"
 #include "base/words.h"
 #include "bindings.h"
+#include "runtime/machine.h"
 #include "tasks/calibrate.h"
 #include "tasks/check.h"
 #include "tasks/evaluate.h"
@@ -129,16 +132,37 @@ calibrate::CalibrationTable Calibrate(const Path& model, const Path& output,
   return work.Run([&] { return tasks::Calibrate(options).result.table; });
 }
 
-calibrate::CalibrationTable Merge(const std::vector<Path>& paths, const Path& output) {
+using MergedFiles = std::variant<calibrate::CalibrationTable, evaluate::EvaluationReport>;
+
+MergedFiles Merge(const std::vector<Path>& paths, const Path& output) {
   Work work{nb::none()};
-  return work.Run([&] { return tasks::MergeCalibrations(paths, output); });
+  return work.Run([&]() -> MergedFiles {
+    if (!paths.empty() && tasks::IsEvaluation(paths[0])) {
+      return evaluate::ReportOf(tasks::MergeEvaluations(paths, output));
+    }
+    return tasks::MergeCalibrations(paths, output);
+  });
 }
 
 calibrate::CalibrationTable ReadCalibration(const Path& path) {
   return tasks::ReadCalibration(path);
 }
 
+evaluate::EvaluationReport ReadEvaluation(const Path& path) {
+  return evaluate::ReportOf(tasks::ReadEvaluation(path));
+}
+
+size_t CountSamples(const Path& model, const SampleArguments& samples) {
+  Work work{nb::none()};
+  return work.Run([&] {
+    tasks::RunOptions options;
+    options.samples = samples.Spec(work);
+    return tasks::OpenSamples(runtime::LoadToRun(model), options)->num_samples();
+  });
+}
+
 evaluate::EvaluationReport Evaluate(const Path& model, const std::optional<Path>& reference,
+                                    const std::optional<Path>& output,
                                     const SampleArguments& samples, size_t batch_size,
                                     const std::string& processor, size_t num_threads,
                                     nb::object progress) {
@@ -147,6 +171,7 @@ evaluate::EvaluationReport Evaluate(const Path& model, const std::optional<Path>
   options.processor = evaluate::ParseProcessor(processor);
   options.model = model;
   options.reference = reference.value_or(Path());
+  options.output = output.value_or(Path());
   options.samples = samples.Spec(work);
   options.batch_size = batch_size;
   options.num_threads = num_threads;
@@ -227,7 +252,7 @@ void BindWork(nb::module_& module) {
           [](SampleArguments* self, std::optional<Path> folder, std::optional<Path> labels_csv,
              std::string image, std::optional<Path> tokens, size_t num_tokens,
              std::vector<int64_t> prefix, std::vector<int64_t> suffix, nb::object stream,
-             size_t num_samples) {
+             size_t num_samples, std::string shard) {
             new (self) SampleArguments{folder.value_or(Path()),
                                        labels_csv.value_or(Path()),
                                        std::move(image),
@@ -236,19 +261,23 @@ void BindWork(nb::module_& module) {
                                        std::move(prefix),
                                        std::move(suffix),
                                        std::move(stream),
-                                       num_samples};
+                                       num_samples,
+                                       std::move(shard)};
           },
           "folder"_a.none() = nb::none(), "labels_csv"_a.none() = nb::none(), "image"_a = "",
           "tokens"_a.none() = nb::none(), "num_tokens"_a = 0, "prefix"_a = std::vector<int64_t>(),
-          "suffix"_a = std::vector<int64_t>(), "stream"_a.none() = nb::none(), "num_samples"_a = 0);
+          "suffix"_a = std::vector<int64_t>(), "stream"_a.none() = nb::none(), "num_samples"_a = 0,
+          "shard"_a = "");
   BindQuantize(module);
   module.def("make_plan", &MakePlan, "model"_a, "config"_a, "as_is"_a);
   module.def("calibrate", &Calibrate, "model"_a, "output"_a, "samples"_a, "config"_a.none(),
              "per_channel"_a, "as_is"_a, "num_threads"_a, "progress"_a.none());
   module.def("merge", &Merge, "paths"_a, "output"_a);
   module.def("read_calibration", &ReadCalibration, "path"_a);
-  module.def("evaluate", &Evaluate, "model"_a, "reference"_a.none(), "samples"_a, "batch_size"_a,
-             "processor"_a, "num_threads"_a, "progress"_a.none());
+  module.def("read_evaluation", &ReadEvaluation, "path"_a);
+  module.def("count_samples", &CountSamples, "model"_a, "samples"_a);
+  module.def("evaluate", &Evaluate, "model"_a, "reference"_a.none(), "output"_a.none(), "samples"_a,
+             "batch_size"_a, "processor"_a, "num_threads"_a, "progress"_a.none());
   module.def("check", &Check, "model"_a, "samples"_a);
   module.def("report", &Report, "model"_a, "output"_a, "reference"_a, "samples"_a,
              "num_layer_samples"_a, "calibration"_a.none(), "plan"_a.none(), "search"_a.none(),

@@ -22,6 +22,7 @@ from bitpress._api import (
     quantize,
     quantize_to_bytes,
     read_calibration,
+    read_evaluation,
     settings,
     unpack,
 )
@@ -57,5 +58,5 @@ __all__ = [
     "InspectReport", "InvalidArgumentError", "InvalidModelError", "MissingFileError", "OptimizeReport", "Plan",
     "QuantizeReport", "SearchResult", "TargetReport", "Text", "Tokens", "UnpackReport", "UnsupportedError", "autotune", "calibrate", "check",
     "evaluate", "formats", "get_library_path", "get_program_path", "inspect", "merge", "optimize", "plan", "presets", "quantize",
-    "quantize_to_bytes", "read_calibration", "report", "search", "sensitivity", "settings", "unpack",
+    "quantize_to_bytes", "read_calibration", "read_evaluation", "report", "search", "sensitivity", "settings", "unpack",
 ]

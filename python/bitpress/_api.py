@@ -1,5 +1,6 @@
 """The functions of the interface: arguments are checked, models and samples made into what the library reads."""
 
+import contextlib
 import json
 import os
 import tempfile
@@ -254,7 +255,7 @@ def plan(model: Model, config: ConfigLike, *, rules: Sequence[Rule] = (), as_is:
 
 def calibrate(model: Model, data: Data, output: PathLike, *, config: Optional[ConfigLike] = None, image: str = "",
               labels: Optional[PathLike] = None, samples: int = 0, per_channel: bool = False, rules: Sequence[Rule] = (),
-              as_is: bool = False, threads: int = 0, progress: Progress = None, **settings: Any) -> _native.Calibration:
+              as_is: bool = False, shard: str = "", threads: int = 0, progress: Progress = None, **settings: Any) -> _native.Calibration:
     """Gathers statistics of the activations over samples, in one pass, and writes them.
 
     Arguments that are not listed are those of quantize().
@@ -264,18 +265,23 @@ def calibrate(model: Model, data: Data, output: PathLike, *, config: Optional[Co
         config: watch only what this configuration quantizes (default: every float activation).
         per_channel: extremes and sums of each channel of whatever matrix products and convolutions read. Without it only of
             what is multiplied with constant weights, which int8 weights and `smooth_quant` follow from.
+        shard: only one part of the samples: "2/8" is the second of eight. merge() adds up the files of all parts.
     """
     use_onnxruntime()
     if config is None and (rules or settings):
         raise InvalidArgumentError(f"{next(iter(settings), 'rules')} changes a configuration: give config")
     wanted = None if config is None else _config(config, rules, settings)
-    with model_file(model) as path, sample_arguments(data, labels, image, samples) as source, Reporting(progress) as callback:
+    with model_file(model) as path, sample_arguments(data, labels, image, samples, shard) as source, Reporting(progress) as callback:
         return _native.calibrate(path, Path(output), source, wanted, per_channel, as_is, _count("threads", threads), callback)
 
 
-def merge(calibrations: Sequence[PathLike], output: PathLike) -> _native.Calibration:
-    """Adds calibration files of one model up, exactly, in any order."""
-    return _native.merge([existing(path, "calibration") for path in calibrations], Path(output))
+def merge(files: Sequence[PathLike], output: PathLike) -> Union[_native.Calibration, _native.EvaluationReport]:
+    """Adds up files of calibrate(), or of evaluate(), of one model: exactly, in any order."""
+    return _native.merge([existing(path, "calibration or evaluation") for path in files], Path(output))
+
+
+def read_evaluation(path: PathLike) -> _native.EvaluationReport:
+    return _native.read_evaluation(existing(path, "evaluation"))
 
 
 def read_calibration(path: PathLike) -> _native.Calibration:
@@ -284,7 +290,8 @@ def read_calibration(path: PathLike) -> _native.Calibration:
 
 def evaluate(model: Model, data: Data, reference: Optional[Model] = None, *, image: str = "",
              labels: Union[PathLike, Sequence[int], None] = None, batch_size: int = 20, samples: int = 0,
-             processor: str = "here", threads: int = 0, progress: Progress = None) -> _native.EvaluationReport:
+             output: Optional[PathLike] = None, shard: str = "", processor: str = "here", threads: int = 0,
+             progress: Progress = None) -> _native.EvaluationReport:
     """Accuracy, closeness to a reference model, time and size.
 
     Arguments that are not listed are those of quantize().
@@ -294,16 +301,17 @@ def evaluate(model: Model, data: Data, reference: Optional[Model] = None, *, ima
         reference: the float model to compare with.
         labels: of a folder: a CSV with the columns file,class, and without it one subfolder a class is a label too; of
             other data: the class of each sample.
+        output: an evaluation file to write, for merge(). Samples run one at a time then, and no times are measured.
+        shard: only one part of the samples: "2/8" is the second of eight.
         processor: compute integer products as x86 with VNNI does ("vnni"), or without it ("no_vnni"): simulated where this
             machine is of the other kind, and then times say nothing.
     """
     use_onnxruntime()
     _count("batch_size", batch_size, 1)
-    with model_file(model) as path, sample_arguments(data, labels, image, samples) as source, Reporting(progress) as callback:
-        if reference is None:
-            return _native.evaluate(path, None, source, batch_size, processor, _count("threads", threads), callback)
-        with model_file(reference) as reference_path:
-            return _native.evaluate(path, reference_path, source, batch_size, processor, _count("threads", threads), callback)
+    written = None if output is None else Path(output)
+    with model_file(model) as path, sample_arguments(data, labels, image, samples, shard) as source, Reporting(progress) as callback:
+        with model_file(reference) if reference is not None else contextlib.nullcontext() as reference_path:
+            return _native.evaluate(path, reference_path, written, source, batch_size, processor, _count("threads", threads), callback)
 
 
 def check(model: Model, data: Optional[Data] = None, *, image: str = "", labels: Optional[PathLike] = None) -> _native.TargetReport:

@@ -202,8 +202,8 @@ class Samples:
 
 @contextlib.contextmanager
 def sample_arguments(data: Optional[Data], labels: Union[PathLike, Sequence[int], None] = None, image: str = "",
-                     samples: int = 0) -> Iterator[_native.SampleArguments]:
-    """`data`, `labels`, `image` and `samples` of the interface as the library takes them."""
+                     samples: int = 0, shard: str = "") -> Iterator[_native.SampleArguments]:
+    """`data`, `labels`, `image`, `samples` and `shard` of the interface as the library takes them."""
     if samples < 0:
         raise InvalidArgumentError(f"samples={samples}: expected 0 (all) or more")
     if data is None:
@@ -213,16 +213,18 @@ def sample_arguments(data: Optional[Data], labels: Union[PathLike, Sequence[int]
             raise ArgumentTypeError("tokens and texts have no labels, and image is for photos")
         with data.file() as path:
             yield _native.SampleArguments(tokens=path, num_tokens=data.sequence, prefix=data.prefix, suffix=data.suffix,
-                                          num_samples=samples)
+                                          num_samples=samples, shard=shard)
     elif isinstance(data, (str, os.PathLike)):
         if labels is not None and not isinstance(labels, (str, os.PathLike)):
             raise ArgumentTypeError("labels of a folder are a CSV file with the columns file,class")
         yield _native.SampleArguments(folder=existing(data, "folder of samples"),
                                       labels_csv=None if labels is None else existing(labels, "file of labels"),
-                                      image=image, num_samples=samples)
+                                      image=image, num_samples=samples, shard=shard)
     else:
         if isinstance(labels, (str, os.PathLike)) or image:
             raise ArgumentTypeError("labels in a file, and image, are for folders; give labels of arrays as a sequence of numbers")
+        if shard:
+            raise ArgumentTypeError("shard is for files: folders, tokens and texts")
         stream = Samples(data, labels)
         try:
             yield _native.SampleArguments(stream=stream, num_samples=samples)

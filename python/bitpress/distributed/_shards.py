@@ -1,0 +1,281 @@
+"""The functions: samples become shards, shards become jobs, and the files of all jobs are added up."""
+
+import contextlib
+import hashlib
+import itertools
+import json
+import os
+import pickle
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+import bitpress
+from bitpress import _native
+from bitpress._api import Rule
+from bitpress._errors import ArgumentTypeError, InvalidArgumentError
+from bitpress._files import Model, PathLike, bytes_of, existing
+from bitpress._progress import Progress, Reporting
+from bitpress._runtime import use_onnxruntime
+from bitpress._samples import Data, sample_arguments
+from bitpress._text import Tokens
+from bitpress.distributed._jobs import Job, Where
+from bitpress.distributed._processes import Processes
+
+_SHARDS_OF_A_WORKER = 8  # so many by default: the last one of a slow worker keeps the others waiting
+_ITEMS_OF_A_SHARD = 32
+_JOB_FILE = "job.json"
+
+
+@dataclass(frozen=True)
+class _Shard:
+    job: Job
+    num_samples: int  # 0: not known
+
+
+class _Folder:
+    """The folder with the finished shards of one call. It belongs to that call alone, which its file job.json tells."""
+
+    def __init__(self, path: Path, suffix: str, key: Mapping[str, Any]) -> None:
+        self._path, self._suffix = path, suffix
+        path.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(key, indent=1, sort_keys=True) + "\n"
+        found = path / _JOB_FILE
+        if found.exists() and found.read_text() != text:
+            raise InvalidArgumentError(f"'{path}' has shards of another call, or its model or samples changed since; remove it, or give "
+                                       "another folder")
+        if not found.exists():
+            if any(path.iterdir()):
+                raise InvalidArgumentError(f"'{path}' has files that are no shards; give another folder")
+            _write(found, text.encode())
+
+    def file_of(self, job: Job) -> Path:
+        return self._path / f"{job.key}{self._suffix}"
+
+    def add(self, job: Job, content: bytes) -> None:
+        _write(self.file_of(job), content)
+
+
+def _shards_in(path: Path) -> int:
+    """The number of shards of the call that the folder belongs to, perhaps one with other workers; 0 if there is none."""
+    try:
+        return int(json.loads((path / _JOB_FILE).read_text())["shards"])
+    except (OSError, ValueError, KeyError):
+        return 0
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Writes a file that is there whole, or not at all."""
+    part = path.with_name(path.name + ".part")
+    part.write_bytes(content)
+    os.replace(part, path)
+
+
+def calibrate(model: Model, data: Data, output: PathLike, *, where: Optional[Where] = None, shards: int = 0,
+              folder: Optional[PathLike] = None, config: Any = None, image: str = "", labels: Optional[PathLike] = None, samples: int = 0,
+              per_channel: bool = False, rules: Sequence[Rule] = (), as_is: bool = False, threads: int = 1, progress: Progress = None,
+              **settings: Any) -> _native.Calibration:
+    """bitpress.calibrate over several workers; `output` has the bytes that it would write.
+
+    Arguments that are not listed are those of bitpress.calibrate().
+
+    Args:
+        data: as of quantize(). A folder, tokens and texts are read by the workers. An iterable, such as the batches of a Ray
+            dataset, is read here as workers become free, and need not fit the memory.
+        samples: most samples to use; of an iterable, most items.
+        where: the workers: `Processes()` (default) or `Ray()`.
+        shards: parts of the samples. Default: eight for each worker; of an iterable a shard has 32 items, and this is not used.
+        folder: where finished shards are kept (default: `output` with `.shards` behind it). It is removed in the end. An
+            interrupted call that is made again goes on with what is there.
+        threads: of each worker.
+
+    Raises:
+        Error: a worker's, with its shard in front; what was finished before stays in the folder.
+    """
+    if config is not None or rules or settings:
+        if config is None:
+            raise InvalidArgumentError(f"{next(iter(settings), 'rules')} changes a configuration: give config")
+        wanted = config.changed(rules=rules, **settings) if isinstance(config, bitpress.Config) else bitpress.Config(config, rules=rules, **settings)
+        config = wanted.to_json()
+    arguments = {"config": config, "per_channel": per_channel, "as_is": as_is, "threads": threads}
+    result = _run("calibrate", model, data, None, Path(output), ".bpc", arguments, where, shards, folder, image, labels, samples, progress)
+    assert isinstance(result, _native.Calibration)
+    return result
+
+
+def evaluate(model: Model, data: Data, reference: Optional[Model] = None, *, output: Optional[PathLike] = None,
+             where: Optional[Where] = None, shards: int = 0, folder: Optional[PathLike] = None, image: str = "",
+             labels: Optional[PathLike] = None, samples: int = 0, processor: str = "here", threads: int = 1,
+             progress: Progress = None) -> _native.EvaluationReport:
+    """bitpress.evaluate(output=...) over several workers: the same figures to the last bit. Times are not measured.
+
+    Arguments that are not listed are those of calibrate() here, and of bitpress.evaluate().
+
+    Args:
+        output: the evaluation file to write. Without it, and without `folder`, an interrupted call begins anew.
+        processor: workers of different kinds may compute an integer model otherwise. Then their shards are not added up, which the
+            error says, and "vnni" lets all compute alike.
+    """
+    arguments = {"processor": processor, "threads": threads}
+    with contextlib.ExitStack() as stack:
+        if output is None:
+            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bitpress-")))
+            output = scratch / "all.bpe"
+        result = _run("evaluate", model, data, reference, Path(output), ".bpe", arguments, where, shards, folder, image, labels, samples, progress)
+    assert isinstance(result, _native.EvaluationReport)
+    return result
+
+
+def _run(verb: str, model: Model, data: Data, reference: Optional[Model], output: Path, suffix: str, arguments: Dict[str, Any],
+         where: Optional[Where], shards: int, folder: Optional[PathLike], image: str, labels: Optional[PathLike], samples: int,
+         progress: Progress) -> Any:
+    if shards < 0:
+        raise InvalidArgumentError(f"shards={shards}: expected 1 or more, or 0")
+    if not output.absolute().parent.is_dir():
+        raise bitpress.MissingFileError(f"there is no folder '{output.parent}' for '{output.name}'")
+    use_onnxruntime()
+    workers: Where = where or Processes()
+    path = Path(folder) if folder is not None else output.with_name(output.name + ".shards")
+    with contextlib.ExitStack() as stack:
+        files = {"model": _as_file(model, stack)}
+        if reference is not None:
+            files["reference"] = _as_file(reference, stack)
+        key = {"bitpress": bitpress.__version__, "verb": verb, **arguments, "image": image, "samples": samples,
+               **{name: _hash_of(file) for name, file in files.items()}}
+        del key["threads"]  # results do not depend on them
+        arguments = {**arguments, **{name: str(file) for name, file in files.items()}}
+        if isinstance(data, (str, os.PathLike, Tokens)):
+            data = _shared(data, stack)
+            labels = None if labels is None else existing(labels, "file of labels").absolute()
+            counted = _count(files["model"], data, labels, image, samples)
+            num_shards = shards or _shards_in(path) or min(counted, _SHARDS_OF_A_WORKER * workers.num_workers)
+            key |= {"shards": num_shards, "data": _key_of(data, labels)}
+            arguments |= {"image": image, "labels": labels and str(labels), "samples": samples}
+            parts = _of_files(verb, arguments, data, counted, num_shards)
+        else:
+            if labels is not None or image:
+                raise ArgumentTypeError("labels and image are for folders")
+            counted = 0
+            parts = _of_items(verb, arguments, data, samples)
+        finished = _Folder(path, suffix, key)
+        results = _finish(parts, finished, workers, counted, f"{verb} on {workers.num_workers} workers", progress)
+        if not results:
+            raise InvalidArgumentError("there are no samples")
+        result = bitpress.merge(results, output)
+    shutil.rmtree(path)
+    return result
+
+
+def _finish(parts: Iterable[_Shard], folder: _Folder, workers: Where, num_samples: int, stage: str, progress: Progress) -> List[Path]:
+    """Lets the workers do the shards that no file is there of. Returns the files of all."""
+    files: List[Path] = []
+    sizes: Dict[str, int] = {}
+    done = 0
+    begin = time.monotonic()
+    num_new = 0  # samples that were done in this call
+
+    with Reporting(progress) as callback:
+
+        def report(more: int, is_new: bool) -> None:
+            nonlocal done, num_new
+            done += more
+            num_new += more if is_new else 0
+            if callback is not None:
+                left = (num_samples - done) * (time.monotonic() - begin) / num_new if num_new and num_samples else 0
+                callback(f"{stage}, about {left:.0f} s left" if left else stage, done, num_samples)
+
+        def missing() -> Iterator[Job]:
+            for part in parts:
+                files.append(folder.file_of(part.job))
+                if files[-1].exists():
+                    report(part.num_samples or 1, False)
+                else:
+                    sizes[part.job.key] = part.num_samples or 1
+                    yield part.job
+
+        for job, content in workers.run(missing()):
+            folder.add(job, content)
+            report(sizes.pop(job.key), True)
+    return files
+
+
+def _of_files(verb: str, arguments: Dict[str, Any], data: Any, num_samples: int, num_shards: int) -> Iterator[_Shard]:
+    if num_samples < num_shards:
+        raise InvalidArgumentError(f"there are {num_samples} samples, too few for {num_shards} shards")
+    for i in range(num_shards):
+        begin, end = num_samples * i // num_shards, num_samples * (i + 1) // num_shards
+        name = f"shard {i + 1} of {num_shards} (samples {begin} to {end - 1})"
+        yield _Shard(Job(name, f"{i + 1}_of_{num_shards}", verb, {**arguments, "data": data, "shard": f"{i + 1}/{num_shards}"}), end - begin)
+
+
+def _items(data: Any) -> Iterator[Any]:
+    import numpy as np
+
+    if isinstance(data, (np.ndarray, Mapping)):
+        return iter([data])  # whole: the first dimension may be time
+    if hasattr(data, "get_next"):
+        return iter(data.get_next, None)
+    if not hasattr(data, "__iter__"):
+        raise ArgumentTypeError(f"data is a folder, Text, Tokens, an array, an iterable of samples, or a reader with get_next(), not {type(data).__name__}")
+    return iter(data)
+
+
+def _of_items(verb: str, arguments: Dict[str, Any], data: Any, samples: int) -> Iterator[_Shard]:
+    """Shards of an iterable. Their files are named by their content, so that a call goes on only with what it would give again."""
+    items = _items(data)
+    if samples:
+        items = itertools.islice(items, samples)
+    for i in itertools.count():
+        block = list(itertools.islice(items, _ITEMS_OF_A_SHARD))
+        if not block:
+            return
+        name = f"shard {i + 1} (items {i * _ITEMS_OF_A_SHARD} to {i * _ITEMS_OF_A_SHARD + len(block) - 1})"
+        digest = hashlib.sha256(pickle.dumps(block)).hexdigest()[:32]
+        yield _Shard(Job(name, f"{i + 1}_{digest}", verb, {**arguments, "data": block}), 0)
+
+
+def _count(model: Path, data: Any, labels: Optional[Path], image: str, samples: int) -> int:
+    with sample_arguments(data, labels, image, samples) as source:
+        return _native.count_samples(model, source)
+
+
+def _as_file(model: Model, stack: contextlib.ExitStack) -> Path:
+    if isinstance(model, (str, os.PathLike)):
+        return existing(model, "model").absolute()
+    path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bitpress-"))) / "model.onnx"
+    path.write_bytes(bytes_of(model))
+    return path
+
+
+def _shared(data: Any, stack: contextlib.ExitStack) -> Any:
+    """Data that each worker can open: a path, or tokens in a file."""
+    if isinstance(data, Tokens):
+        return Tokens(stack.enter_context(data.file()).absolute(), data.sequence, data.prefix, data.suffix)
+    return str(existing(data, "folder of samples").absolute())
+
+
+def _key_of(data: Any, labels: Optional[Path]) -> str:
+    """A text that changes with the samples: the content of tokens and labels, names, sizes and times of other files."""
+    digest = hashlib.sha256()
+    if isinstance(data, Tokens):
+        with data.file() as path:
+            digest.update(_hash_of(path).encode())
+        digest.update(repr((data.sequence, data.prefix, data.suffix)).encode())
+    else:
+        for root, folders, names in os.walk(data):
+            folders.sort()
+            for name in sorted(names):
+                path = Path(root) / name
+                status = path.stat()
+                digest.update(f"{path.relative_to(data)} {status.st_size} {status.st_mtime_ns}\n".encode())
+    if labels is not None:
+        digest.update(_hash_of(labels).encode())
+    return digest.hexdigest()
+
+
+def _hash_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
