@@ -8,6 +8,7 @@ import os
 import pickle
 import shutil
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,16 +177,18 @@ def _finish(parts: Iterable[_Shard], folder: _Folder, workers: Where, num_sample
     done = 0
     begin = time.monotonic()
     num_new = 0  # samples that were done in this call
+    lock = threading.Lock()  # workers may ask for their next job on threads of their own
 
     with Reporting(progress) as callback:
 
         def report(more: int, is_new: bool) -> None:
             nonlocal done, num_new
-            done += more
-            num_new += more if is_new else 0
-            if callback is not None:
-                left = (num_samples - done) * (time.monotonic() - begin) / num_new if num_new and num_samples else 0
-                callback(f"{stage}, about {left:.0f} s left" if left else stage, done, num_samples)
+            with lock:
+                done += more
+                num_new += more if is_new else 0
+                if callback is not None:
+                    left = (num_samples - done) * (time.monotonic() - begin) / num_new if num_new and num_samples else 0
+                    callback(f"{stage}, about {left:.0f} s left" if left else stage, done, num_samples)
 
         def missing() -> Iterator[Job]:
             for part in parts:
