@@ -131,6 +131,35 @@ def test_killed_workers_are_replaced(conv_path, photos, tmp_path):
     assert (tmp_path / "all.bpc").read_bytes() == (tmp_path / "one.bpc").read_bytes()
 
 
+def test_killed_actors_are_started_anew(ray, conv_path, photos, tmp_path):
+    bitpress.calibrate(conv_path, photos, tmp_path / "one.bpc", image=IMAGE)
+    killed = []
+    is_over = threading.Event()
+
+    def actors():
+        for folder in Path("/proc").iterdir():
+            try:
+                if folder.name.isdigit() and (folder / "cmdline").read_text().startswith("ray::_Worker"):
+                    yield int(folder.name)
+            except OSError:
+                continue
+
+    def kill():
+        while len(killed) < 2 and not is_over.wait(0.02):
+            for worker in [worker for worker in actors() if worker not in killed][:1]:
+                os.kill(worker, signal.SIGKILL)
+                killed.append(worker)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        distributed.calibrate(conv_path, photos, tmp_path / "all.bpc", image=IMAGE, where=ray, shards=COUNT)
+    finally:
+        is_over.set()
+        killer.join()
+    assert killed and (tmp_path / "all.bpc").read_bytes() == (tmp_path / "one.bpc").read_bytes()
+
+
 def test_a_killed_caller_goes_on_where_it_was(conv_path, photos, tmp_path):
     bitpress.calibrate(conv_path, photos, tmp_path / "one.bpc", image=IMAGE)
     script = ("import sys; from bitpress import distributed as d; model, photos, output = sys.argv[1:]; "

@@ -18,8 +18,11 @@ def main() -> None:
             answer = ("done", job.run())
         except Exception as error:  # the asking process raises it
             answer = ("error", (type(error).__name__, str(error)))
-        pickle.dump(answer, answers)
-        answers.flush()
+        try:
+            pickle.dump(answer, answers)
+            answers.flush()
+        except BrokenPipeError:  # the asking process died, and nobody misses the answer
+            os._exit(1)
 
 
 if __name__ == "__main__":
