@@ -289,7 +289,7 @@ def read_calibration(path: PathLike) -> _native.Calibration:
 
 
 def evaluate(model: Model, data: Data, reference: Optional[Model] = None, *, image: str = "",
-             labels: Union[PathLike, Sequence[int], None] = None, batch_size: int = 20, samples: int = 0,
+             labels: Union[PathLike, Sequence[int], None] = None, batch_size: Optional[int] = None, samples: int = 0,
              output: Optional[PathLike] = None, shard: str = "", processor: str = "here", threads: int = 0,
              progress: Progress = None) -> _native.EvaluationReport:
     """Accuracy, closeness to a reference model, time and size.
@@ -301,17 +301,20 @@ def evaluate(model: Model, data: Data, reference: Optional[Model] = None, *, ima
         reference: the float model to compare with.
         labels: of a folder: a CSV with the columns file,class, and without it one subfolder a class is a label too; of
             other data: the class of each sample.
+        batch_size: samples in one run of a model (default: 20).
         output: an evaluation file to write, for merge(). Samples run one at a time then, and no times are measured.
         shard: only one part of the samples: "2/8" is the second of eight.
         processor: compute integer products as x86 with VNNI does ("vnni"), or without it ("no_vnni"): simulated where this
             machine is of the other kind, and then times say nothing.
     """
     use_onnxruntime()
-    _count("batch_size", batch_size, 1)
+    if output is not None and batch_size not in (None, 1):
+        raise InvalidArgumentError(f"batch_size={batch_size}: with output, samples run one at a time")
+    size = 20 if batch_size is None else _count("batch_size", batch_size, 1)
     written = None if output is None else Path(output)
     with model_file(model) as path, sample_arguments(data, labels, image, samples, shard) as source, Reporting(progress) as callback:
         with model_file(reference) if reference is not None else contextlib.nullcontext() as reference_path:
-            return _native.evaluate(path, reference_path, written, source, batch_size, processor, _count("threads", threads), callback)
+            return _native.evaluate(path, reference_path, written, source, size, processor, _count("threads", threads), callback)
 
 
 def check(model: Model, data: Optional[Data] = None, *, image: str = "", labels: Optional[PathLike] = None) -> _native.TargetReport:

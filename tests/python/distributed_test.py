@@ -62,6 +62,22 @@ def test_evaluations_are_those_of_one_process(conv_path, photos, tmp_path, where
     assert found.num_labelled == COUNT and found.to_json() == bitpress.read_evaluation(tmp_path / "one.bpe").to_json()
 
 
+def test_shards_by_hand(conv_path, photos, tmp_path):
+    bitpress.evaluate(conv_path, photos, output=tmp_path / "one.bpe", image=IMAGE)
+    parts = [tmp_path / f"{k}.bpe" for k in (2, 3, 1)]
+    for part in parts:
+        bitpress.evaluate(conv_path, photos, output=part, image=IMAGE, shard=f"{part.stem}/3")
+    found = bitpress.merge(parts, tmp_path / "all.bpe")
+    assert isinstance(found, bitpress.EvaluationReport) and found.num_samples == COUNT and not found.has_times
+    assert (tmp_path / "all.bpe").read_bytes() == (tmp_path / "one.bpe").read_bytes()
+    with pytest.raises(bitpress.InvalidArgumentError, match="batch_size=4: with output"):
+        bitpress.evaluate(conv_path, photos, output=tmp_path / "no.bpe", image=IMAGE, batch_size=4)
+    with pytest.raises(bitpress.InvalidArgumentError, match="'4/3' is no shard"):
+        bitpress.calibrate(conv_path, photos, tmp_path / "no.bpc", image=IMAGE, shard="4/3")
+    with pytest.raises(bitpress.ArgumentTypeError, match="shard is for files"):
+        bitpress.calibrate(conv_path, models.smooth_images(2, 1), tmp_path / "no.bpc", shard="1/2")
+
+
 def test_tokens_and_models_in_memory(tmp_path, where):
     model = decoder.make().SerializeToString()
     tokens = bitpress.Tokens(decoder.token_ids(160), sequence=16)
