@@ -167,6 +167,8 @@ void BindEvaluationReport(nb::module_& module) {
       .def_ro("outputs", &EvaluationReport::outputs)
       .def_ro("num_nonfinite_values", &EvaluationReport::num_nonfinite_values)
       .def_ro("processor", &EvaluationReport::processor)
+      .def_ro("depends_on_processor", &EvaluationReport::depends_on_processor,
+              "Some integer products can saturate on processors without VNNI.")
       .def_ro("has_times", &EvaluationReport::has_times,
               "False for evaluations of parts of the samples: their times are 0 or None.")
       .def_ro("time_ms", &EvaluationReport::time_ms)

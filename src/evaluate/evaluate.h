@@ -100,8 +100,10 @@ struct EvaluationReport {
   std::optional<double> reference_load_ms;
   std::optional<uint64_t> memory_bytes, reference_memory_bytes;
 
-  // The difference to another kind of processor, measured on the first batch.
+  // The difference to another kind of processor, measured on the first batch with the times.
   ProcessorReport processor;
+  // Some integer products can saturate on processors without VNNI.
+  bool depends_on_processor = false;
 
   // Bytes of the model file and its external data.
   uint64_t file_bytes = 0;

@@ -75,6 +75,7 @@ nlohmann::ordered_json ToJson(const EvaluationReport& report) {
   json["language"] =
       report.language ? ToJson(*report.language, report.has_times) : nlohmann::ordered_json();
   json["processor"] = ToJson(report.processor);
+  json["depends_on_processor"] = report.depends_on_processor;
   json["file_bytes"] = report.file_bytes;
   json["reference_file_bytes"] = OrNull(report.reference_file_bytes);
   json["outputs"] = nlohmann::ordered_json::array();

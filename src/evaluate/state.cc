@@ -148,6 +148,7 @@ EvaluationReport ReportOf(const EvaluationState& state) {
   }
   report.num_nonfinite_values = state.num_nonfinite;
   report.processor.processor = state.processor;
+  report.depends_on_processor = state.depends_on_processor;
   if (state.language) report.language = state.language->Report();
   report.file_bytes = state.model.file_bytes;
   if (!state.reference.name.empty()) report.reference_file_bytes = state.reference.file_bytes;

@@ -88,3 +88,19 @@ def test_wrong_shards_are_one_error(arguments, tmp_path, bitpress):
     assert not (tmp_path / "sum.bpe").exists()
     state.write_bytes(state.read_bytes()[:-9])
     assert "damaged" in bitpress.error("inspect", state)
+
+
+def test_kinds_of_processors_are_not_mixed(conv_path, tmp_path, bitpress):
+    (tmp_path / "arrays").mkdir()
+    np.save(tmp_path / "arrays" / "all.npy", models.smooth_images(4, 5))
+    quantized = tmp_path / "int8.onnx"
+    bitpress.ok("quantize", conv_path, "-o", quantized, "--config", "INT8", "--data", tmp_path / "arrays")
+    parts = []
+    for kind in ("vnni", "no_vnni"):
+        parts.append(tmp_path / f"{kind}.bpe")
+        text = bitpress.ok("evaluate", quantized, "--data", tmp_path / "arrays", "--processor", kind, "-o", parts[-1])
+        assert "can saturate without VNNI" in text
+    assert "on processors with VNNI and without" in bitpress.error("merge", *parts, "-o", tmp_path / "sum.bpe")
+    for path in (conv_path, quantized):
+        bitpress.ok("evaluate", path, "--data", tmp_path / "arrays", "-o", tmp_path / "one.bpe", "--json", tmp_path / "one.json")
+        assert json.loads((tmp_path / "one.json").read_text())["depends_on_processor"] == (path == quantized)
