@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "tasks/calibrate.h"
 #include "tasks/evaluate.h"
 #include "tasks/json_file.h"
+#include "tasks/sensitivity.h"
 
 namespace bitpress::apps {
 namespace {
@@ -127,21 +129,25 @@ void AddMergeCommand(CLI::App& program) {
   };
   CLI::App* const command =
       program.add_subcommand("merge",
-                             "Add up calibration files or evaluation files of one model; the sum "
-                             "is exact in any order.");
+                             "Add up calibration files, evaluation files or journals of one model; "
+                             "the sum is exact in any order.");
   const auto files = std::make_shared<Files>();
   command
       ->add_option("files", files->inputs,
-                   "the files of `bitpress calibrate` (.bpc), or of `bitpress evaluate` (.bpe)")
+                   "the files of `bitpress calibrate` (.bpc), of `bitpress evaluate` (.bpe), or of "
+                   "`bitpress sensitivity --shard`")
       ->required()
       ->type_name("FILE...");
   command->add_option("-o,--output", files->output, "the file to write; may be one of them")
       ->required()
       ->type_name("FILE");
-  files->json.Add(*command, "the statistics, without histograms, or the report of the evaluation,");
+  files->json.Add(*command,
+                  "the statistics, without histograms, or the report of the evaluation, or "
+                  "the number of layers,");
   command->footer(
       "Examples:\n  bitpress merge monday.bpc tuesday.bpc -o all.bpc\n"
-      "  bitpress merge part1.bpe part2.bpe -o all.bpe\n");
+      "  bitpress merge part1.bpe part2.bpe -o all.bpe\n"
+      "  bitpress merge part1.journal part2.journal -o plan.json.journal\n");
   command->callback([files] {
     const std::vector<std::filesystem::path> paths(files->inputs.begin(), files->inputs.end());
     tasks::JsonFile file(files->json.file());
@@ -153,6 +159,12 @@ void AddMergeCommand(CLI::App& program) {
     if (tasks::IsEvaluation(paths[0])) {
       const auto report = evaluate::ReportOf(tasks::MergeEvaluations(paths, files->output));
       show(ToText(report), report);
+    } else if (tasks::IsSensitivityJournal(paths[0])) {
+      const size_t num_layers = tasks::MergeSensitivities(paths, files->output);
+      const nlohmann::ordered_json json = {{"bitpress_journal", 2}, {"num_layers", num_layers}};
+      file.Write(json);
+      files->json.Print(fmt::format("{}: {} layers\n", files->output, num_layers),
+                        [&] { return json; });
     } else {
       const auto sum = tasks::MergeCalibrations(paths, files->output);
       show(Summarize(sum), sum);

@@ -92,9 +92,10 @@ std::string ToText(const EvaluationReport& report) {
                       report.processor.is_simulated ? ", simulated here" : "");
   text += DescribeProcessors(report.processor, 0);
   if (report.depends_on_processor && !report.has_times) {
-    text += fmt::format("{:<10} integer products can saturate without VNNI; evaluate without -o "
-                        "measures by how much\n",
-                        "warning");
+    text += fmt::format(
+        "{:<10} integer products can saturate without VNNI; evaluate without -o "
+        "measures by how much\n",
+        "warning");
   }
   if (report.has_times) text += DescribeTimes(report);
   if (report.memory_bytes) {

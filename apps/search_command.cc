@@ -84,6 +84,9 @@ std::string Summarize(const Options& options, const tasks::SearchReport& report)
                   CostText(report.cost, chosen.cost), MeasuredText(report.final_measurement));
   text += fmt::format("  file: {}\n", HumanBytes(report.final_measurement.file_bytes));
   text += CountText(report, chosen.choice);
+  if (report.sensitivity.num_resumed > 0) {
+    text += fmt::format("  {} layers were in a journal\n", report.sensitivity.num_resumed);
+  }
   for (const auto& [node, reason] : report.sensitivity.left_out) {
     text += fmt::format("  not searched: '{}': {}\n", node, reason);
   }

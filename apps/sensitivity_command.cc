@@ -18,7 +18,7 @@ namespace {
 
 struct Options {
   SpaceArguments arguments;
-  std::string output;
+  std::string output, shard;
   tasks::SensitivityOptions request;
 };
 
@@ -53,6 +53,7 @@ void Run(Options& options) {
   tasks::SensitivityOptions& request = options.request;
   options.arguments.Resolve(request);
   request.output = options.output;
+  if (!options.shard.empty()) request.layers = data::ParseShard(options.shard);
   tasks::SensitivityReport report;
   {
     ProgressBar bar;
@@ -65,8 +66,7 @@ void Run(Options& options) {
       fmt::format("{}: {} layers, {} candidates, {} samples\n", options.output,
                   sensitivity.layers.size(), report.space.parts.size(), sensitivity.num_samples);
   if (sensitivity.num_resumed > 0) {
-    text +=
-        fmt::format("  {} layers were in the journal of a stopped run\n", sensitivity.num_resumed);
+    text += fmt::format("  {} layers were in a journal\n", sensitivity.num_resumed);
   }
   if (report.rank_correlation) {
     text +=
@@ -95,10 +95,19 @@ void AddSensitivityCommand(CLI::App& program) {
       ->type_name("FILE");
   command->add_flag("--time", options->request.measures_time,
                     "also measure the time of each layer in each candidate format");
+  command
+      ->add_option(
+          "--shard", options->shard,
+          "only one of several parts of the layers: 2/8 is the second of eight. The output "
+          "is a journal then; `bitpress merge` makes one of all parts, and with the name "
+          "OUTPUT.journal `sensitivity` and `search` go on from it")
+      ->type_name("K/N");
   command->footer(
-      "Example:\n"
+      "Examples:\n"
       "  bitpress sensitivity model.onnx --candidates mx9,mx6,mxfp4_e2m1,int8 --data photos \\\n"
-      "      --image \"resize=256,crop=224,mean=0.498,std=0.502\" -o sensitivity.json\n");
+      "      --image \"resize=256,crop=224,mean=0.498,std=0.502\" -o sensitivity.json\n"
+      "  bitpress sensitivity model.onnx --candidates mx9,mx6 --data samples --shard 2/8 -o "
+      "part2.journal\n");
   command->callback([options] { Run(*options); });
 }
 

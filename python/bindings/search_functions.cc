@@ -73,9 +73,10 @@ tasks::ModelMetric MetricOf(const nb::object& metric, Work& work) {
 
 std::string MeasureSensitivity(const Path& model, const Path& output,
                                const SampleArguments& samples, const SpaceArguments& space,
-                               bool measures_time, nb::object progress) {
+                               bool measures_time, const std::string& shard, nb::object progress) {
   Work work(std::move(progress));
   tasks::SensitivityOptions options;
+  if (!shard.empty()) options.layers = data::ParseShard(shard);
   options.model = model;
   options.output = output;
   options.samples = samples.Spec(work);
@@ -173,7 +174,7 @@ void BindSearch(nb::module_& module) {
       .def_rw("bind", &GoalArguments::bind)
       .def_rw("num_measured", &GoalArguments::num_measured);
   module.def("measure_sensitivity", &MeasureSensitivity, "model"_a, "output"_a, "samples"_a,
-             "space"_a, "measures_time"_a, "progress"_a.none());
+             "space"_a, "measures_time"_a, "shard"_a, "progress"_a.none());
   module.def("search", &Search, "model"_a, "output"_a, "picture"_a.none(), "samples"_a, "space"_a,
              "goals"_a, "metric"_a.none(), "batch_size"_a, "progress"_a.none());
   module.def("autotune", &Autotune, "model"_a, "output"_a, "samples"_a, "validation"_a, "configs"_a,

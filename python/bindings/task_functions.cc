@@ -27,6 +27,7 @@
 #include "tasks/plan.h"
 #include "tasks/quantize.h"
 #include "tasks/report.h"
+#include "tasks/sensitivity.h"
 #include "tasks/unpack.h"
 #include "work.h"
 
@@ -132,13 +133,16 @@ calibrate::CalibrationTable Calibrate(const Path& model, const Path& output,
   return work.Run([&] { return tasks::Calibrate(options).result.table; });
 }
 
-using MergedFiles = std::variant<calibrate::CalibrationTable, evaluate::EvaluationReport>;
+using MergedFiles = std::variant<calibrate::CalibrationTable, evaluate::EvaluationReport, size_t>;
 
 MergedFiles Merge(const std::vector<Path>& paths, const Path& output) {
   Work work{nb::none()};
   return work.Run([&]() -> MergedFiles {
     if (!paths.empty() && tasks::IsEvaluation(paths[0])) {
       return evaluate::ReportOf(tasks::MergeEvaluations(paths, output));
+    }
+    if (!paths.empty() && tasks::IsSensitivityJournal(paths[0])) {
+      return tasks::MergeSensitivities(paths, output);
     }
     return tasks::MergeCalibrations(paths, output);
   });

@@ -75,6 +75,9 @@ class Config:
             texts = [(key, _setting_text(key, value)) for key, value in settings.items()]
             self._native = self._native.changed(texts, _rule_texts(rules))
 
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return Config.from_json, (self.to_json(),)
+
     @staticmethod
     def from_json(text: str) -> "Config":
         config = Config.__new__(Config)
@@ -275,9 +278,13 @@ def calibrate(model: Model, data: Data, output: PathLike, *, config: Optional[Co
         return _native.calibrate(path, Path(output), source, wanted, per_channel, as_is, _count("threads", threads), callback)
 
 
-def merge(files: Sequence[PathLike], output: PathLike) -> Union[_native.Calibration, _native.EvaluationReport]:
-    """Adds up files of calibrate(), or of evaluate(), of one model: exactly, in any order."""
-    return _native.merge([existing(path, "calibration or evaluation") for path in files], Path(output))
+def merge(files: Sequence[PathLike], output: PathLike) -> Union[_native.Calibration, _native.EvaluationReport, int]:
+    """Adds up files of calibrate(), of evaluate(), or of sensitivity(shard=...), of one model: exactly, in any order.
+
+    Returns:
+        What the sum holds: the statistics, the report, or the number of layers.
+    """
+    return _native.merge([existing(path, "calibration, evaluation or journal") for path in files], Path(output))
 
 
 def read_evaluation(path: PathLike) -> _native.EvaluationReport:

@@ -76,7 +76,7 @@ def sensitivity(model: Model, data: Data, candidates: Candidates = (), *, weight
                 layer_types: Union[str, Sequence[str]] = (), layer_names: Union[str, Sequence[str]] = (),
                 kept_layers: Union[str, Sequence[str]] = (), output_index: Optional[int] = None, output: Optional[PathLike] = None,
                 config: Optional[ConfigLike] = None, method: str = "fast", sensitivity_samples: Optional[int] = None, measure_time: bool = False, image: str = "",
-                labels: Optional[PathLike] = None, samples: int = 0, rules: Sequence[Rule] = (), as_is: bool = False, threads: int = 0,
+                labels: Optional[PathLike] = None, samples: int = 0, shard: str = "", rules: Sequence[Rule] = (), as_is: bool = False, threads: int = 0,
                 progress: Progress = None, **settings: Any) -> Dict[str, Any]:
     """What the outputs lose when one layer alone gets a candidate, for each of them.
 
@@ -95,17 +95,21 @@ def sensitivity(model: Model, data: Data, candidates: Candidates = (), *, weight
         output: also write the report there, as JSON.
         config: of everything that no candidate is about (default: the finest candidates).
         method: `fast`, `exact` or `both`.
+        shard: only one part of the layers: "2/8" is the second of eight. `output` is a journal then; merge() makes one of all parts,
+            and with the name of an output and `.journal` behind it, sensitivity() and search() go on from it.
 
     Returns:
         The report: `layers`, each with its `parts`.
     """
+    if shard and output is None:
+        raise InvalidArgumentError("shard needs an output: the journal is its result")
     space = _space(candidates, weight_candidates, activation_candidates, variants, layer_types, layer_names, kept_layers, output_index,
                    config, rules, settings, method, sensitivity_samples, as_is, threads)
     use_onnxruntime()
     with tempfile.TemporaryDirectory(prefix="bitpress-") as folder, model_file(model) as path:
         target = Path(folder) / "sensitivity.json" if output is None else Path(output)
         with sample_arguments(data, labels, image, samples) as source, Reporting(progress) as callback:
-            report: Dict[str, Any] = json.loads(_native.measure_sensitivity(path, target, source, space, measure_time, callback))
+            report: Dict[str, Any] = json.loads(_native.measure_sensitivity(path, target, source, space, measure_time, shard, callback))
     return report
 
 

@@ -9,17 +9,21 @@
 
 namespace bitpress::data {
 
-std::pair<size_t, size_t> Shard::RangeOf(size_t num_samples) const {
+std::pair<size_t, size_t> Shard::RangeIn(size_t num_things) const {
   BITPRESS_DCHECK(index < count);
+  // The product of a wide type, because a source may announce any number.
+  const auto begin_of = [&](size_t shard) {
+    return static_cast<size_t>(UInt128{num_things} * shard / count);
+  };
+  return {begin_of(index), begin_of(index + 1)};
+}
+
+std::pair<size_t, size_t> Shard::RangeOf(size_t num_samples) const {
   if (num_samples < count) {
     Fail(ErrorCode::kInvalidArgument, "there are {} samples, too few for {} shards", num_samples,
          count);
   }
-  // The product of a wide type, because a source may announce any number.
-  const auto begin_of = [&](size_t shard) {
-    return static_cast<size_t>(UInt128{num_samples} * shard / count);
-  };
-  return {begin_of(index), begin_of(index + 1)};
+  return RangeIn(num_samples);
 }
 
 Shard ParseShard(std::string_view text) {

@@ -102,13 +102,16 @@ struct TokenOptions {
   TokenInputs inputs;  // those of the model
 };
 
-// One of several parts of the samples. They are ranges of almost equal length, so that all shards
-// one after another are all samples in their order.
+// One of several parts of the samples, or of whatever else can be counted. They are ranges of
+// almost equal length, so that all shards one after another are everything in its order.
 struct Shard {
   size_t index = 0, count = 1;  // the first shard is 0
 
-  // Returns the first of the shard's samples and the one behind its last. Throws
-  // Error(kInvalidArgument) if there are too few samples for every shard to have one.
+  // Returns the first thing of the shard and the one behind its last. They are the same if there
+  // are fewer things than shards, and this one has none.
+  std::pair<size_t, size_t> RangeIn(size_t num_things) const;
+  // Returns the same of samples. Throws Error(kInvalidArgument) if there are too few for every
+  // shard to have one.
   std::pair<size_t, size_t> RangeOf(size_t num_samples) const;
 };
 // Parses "2/8", the second of eight shards. Throws Error(kInvalidArgument).

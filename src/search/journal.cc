@@ -1,8 +1,11 @@
 #include "search/journal.h"
 
+#include <set>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 
 namespace bitpress::search {
@@ -15,7 +18,54 @@ std::string Line(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+constexpr std::string_view kStart = "{\"bitpress_journal\":";
+
+// Reads the records that follow the header, up to the first line that is none, because the rest of
+// it was cut off. Calls `add` with each name, record and line.
+template <typename Add>
+void ReadRecords(std::ifstream& file, const Add& add) {
+  std::string line;
+  while (std::getline(file, line) && !file.eof()) {
+    Json record = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!record.is_array() || record.size() != 2 || !record[0].is_string()) return;
+    add(record[0].get<std::string>(), std::move(record[1]), line);
+  }
+}
+
 }  // namespace
+
+bool IsJournal(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string start(kStart.size(), '\0');
+  file.read(start.data(), static_cast<std::streamsize>(start.size()));
+  return file.good() && start == kStart;
+}
+
+size_t MergeJournals(std::span<const std::filesystem::path> paths,
+                     const std::filesystem::path& output) {
+  std::string header;
+  std::string lines;
+  std::set<std::string> names;
+  for (const std::filesystem::path& path : paths) {
+    std::ifstream file(path, std::ios::binary);
+    if (!file) Fail(ErrorCode::kIo, "cannot read '{}'", path.string());
+    std::string line;
+    if (!std::getline(file, line) || file.eof() || !line.starts_with(kStart)) {
+      Fail(ErrorCode::kInvalidArgument, "'{}': this is no journal of a sensitivity", path.string());
+    }
+    if (header.empty()) header = line;
+    if (line != header) {
+      Fail(ErrorCode::kInvalidArgument,
+           "'{}' and '{}': they are of different models, samples, candidates or options",
+           paths[0].string(), path.string());
+    }
+    ReadRecords(file, [&](const std::string& name, const Json&, const std::string& record) {
+      if (names.insert(name).second) lines += record + "\n";
+    });
+  }
+  WriteFile(output, header + "\n" + lines);
+  return names.size();
+}
 
 MeasurementJournal::MeasurementJournal(std::filesystem::path path, const std::string& key)
     : path_(std::move(path)) {
@@ -25,15 +75,12 @@ MeasurementJournal::MeasurementJournal(std::filesystem::path path, const std::st
   {
     std::ifstream file(path_, std::ios::binary);
     std::string line;
-    while (std::getline(file, line) && !file.eof()) {
-      if (good == 0) {
-        if (line + "\n" != header) break;
-      } else {
-        const Json record = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-        if (!record.is_array() || record.size() != 2 || !record[0].is_string()) break;
-        found_.insert_or_assign(record[0].get<std::string>(), record[1]);
-      }
-      good += line.size() + 1;
+    if (std::getline(file, line) && !file.eof() && line + "\n" == header) {
+      good = header.size();
+      ReadRecords(file, [&](std::string name, Json record, const std::string& text) {
+        found_.insert_or_assign(std::move(name), std::move(record));
+        good += text.size() + 1;
+      });
     }
   }
   std::error_code error;

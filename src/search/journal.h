@@ -7,11 +7,21 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/error.h"
 
 namespace bitpress::search {
+
+// Returns whether a file starts like a journal, and false if it cannot be read.
+bool IsJournal(const std::filesystem::path& path);
+
+// Writes a journal with the records of several, which are of one work: each record once, in the
+// order of the files. Returns the number of records. Throws Error(kInvalidArgument) if a file is no
+// journal or is of another work, and Error(kIo), naming the file.
+size_t MergeJournals(std::span<const std::filesystem::path> paths,
+                     const std::filesystem::path& output);
 
 // One journal.
 class MeasurementJournal {

@@ -5,7 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <limits>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "base/scratch_folder.h"
 #include "base/test_support.h"
@@ -34,6 +38,34 @@ nlohmann::ordered_json ThroughAJournal(const nlohmann::ordered_json& record) {
   const auto path = folder.path() / "journal";
   MeasurementJournal(path, "key").Add("record", record);
   return MeasurementJournal(path, "key").found().at("record");
+}
+
+TEST(MergeJournals, KeepsEachRecordOnce) {
+  const ScratchFolder folder;
+  const std::vector<std::filesystem::path> paths = {folder.path() / "a", folder.path() / "b"};
+  {
+    MeasurementJournal a(paths[0], "key");
+    a.Add("first", 1);
+    a.Add("second", 2);
+    MeasurementJournal b(paths[1], "key");
+    b.Add("second", 2);
+    b.Add("third", 3);
+  }
+  std::ofstream(paths[1], std::ios::app) << "[\"fourth\", 4";  // a line that was cut off
+  const auto sum = folder.path() / "sum";
+  EXPECT_TRUE(IsJournal(paths[1]));
+  EXPECT_EQ(MergeJournals(paths, sum), 3u);
+  EXPECT_EQ(
+      MeasurementJournal(sum, "key").found(),
+      (std::map<std::string, nlohmann::ordered_json>{{"first", 1}, {"second", 2}, {"third", 3}}));
+  MeasurementJournal(paths[1], "another key").Add("third", 3);
+  EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { MergeJournals(paths, sum); }),
+              HasSubstr("of different models"));
+  std::ofstream(paths[1]) << "{}\n";
+  EXPECT_FALSE(IsJournal(paths[1]));
+  EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { MergeJournals(paths, sum); }),
+              HasSubstr("no journal"));
+  EXPECT_FALSE(IsJournal(folder.path() / "none"));
 }
 
 TEST(MeasurementJournal, GoesOnWhereItStopped) {

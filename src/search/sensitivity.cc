@@ -304,9 +304,10 @@ Sensitivity MeasureSensitivity(const graph::Model& model, const SearchLayers& la
   sensitivity.left_out = layers.left_out;
   MeasurementJournal journal(options.journal, options.key);
   Network network(model, layers, source, options);
-  for (size_t i = 0; i < layers.found.size(); ++i) {
+  const auto [begin, end] = options.layers.RangeIn(layers.found.size());
+  for (size_t i = begin; i < end; ++i) {
     const SearchLayer& layer = layers.found[i];
-    if (options.progress) options.progress("sensitivity", i, layers.found.size());
+    if (options.progress) options.progress("sensitivity", i - begin, end - begin);
     const auto read = [&](const nlohmann::ordered_json& json) {
       LayerLoss loss = LayerLossFromJson(json);
       CheckIsComplete(loss, layer, options);
@@ -332,7 +333,7 @@ Sensitivity MeasureSensitivity(const graph::Model& model, const SearchLayers& la
       sensitivity.layers.push_back(std::move(loss));
     });
   }
-  if (options.progress) options.progress("sensitivity", layers.found.size(), layers.found.size());
+  if (options.progress) options.progress("sensitivity", end - begin, end - begin);
   sensitivity.num_samples =
       network.num_samples() > 0 ? network.num_samples() : source.num_samples();
   return sensitivity;

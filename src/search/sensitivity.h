@@ -70,7 +70,8 @@ struct SensitivityOptions {
   std::optional<size_t> output_index = std::nullopt;
   // The inputs of a language model, if the samples are token ids.
   std::optional<data::TokenInputs> tokens = std::nullopt;
-  size_t num_threads = 0;  // 0: one per core
+  size_t num_threads = 0;   // 0: one per core
+  data::Shard layers = {};  // the layers to measure; no others are in the result
   // The file that keeps the measurements, a line for each layer, so that a run that was stopped
   // goes on; empty: none. `key` names the work: a file with another key is begun anew.
   std::filesystem::path journal;

@@ -115,11 +115,12 @@ size_t SearchSpace::NumSensitivitySamples() const {
 
 search::Sensitivity SearchSpace::Measure(const std::filesystem::path& journal,
                                          const std::string& key, bool measures_time,
-                                         ThreadPool& pool) const {
+                                         ThreadPool& pool, data::Shard layers) const {
   search::SensitivityOptions options;
   options.method = options_.method;
   options.measures_time = measures_time;
   options.num_threads = options_.num_threads;
+  options.layers = layers;
   options.journal = journal;
   options.key = key;
   // Times are all that depends on the threads.
@@ -130,7 +131,7 @@ search::Sensitivity SearchSpace::Measure(const std::filesystem::path& journal,
   if (!options_.samples.tokens.empty()) options.tokens = data::TokenInputs(model_);
   search::Sensitivity measured = search::MeasureSensitivity(
       model_, layers_, space_, parts_, *OpenSamples(model_, run), options, pool);
-  if (measured.layers.empty() && !measured.left_out.empty()) {
+  if (layers.count == 1 && measured.layers.empty() && !measured.left_out.empty()) {
     const auto& [node, reason] = measured.left_out.front();
     Fail(ErrorCode::kUnsupported, "none of the {} layers can be measured: '{}': {}",
          measured.left_out.size(), node, reason);

@@ -73,9 +73,9 @@ class SearchSpace {
   const search::SearchLayers& layers() const { return layers_; }
 
   // Measures the sensitivity of the layers. `journal` keeps the measurements under `key`, the
-  // result of Key(). Both may be empty.
+  // result of Key(). Both may be empty. With a shard, only its layers are measured.
   search::Sensitivity Measure(const std::filesystem::path& journal, const std::string& key,
-                              bool measures_time, ThreadPool& pool) const;
+                              bool measures_time, ThreadPool& pool, data::Shard layers = {}) const;
   // Returns the plan that gives each group the formats of `choice`.
   plan::QuantPlan PlanOf(const std::vector<search::LayerGroup>& groups,
                          const search::Sensitivity& sensitivity,

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "search/journal.h"
 #include "tasks/json_file.h"
 
 namespace bitpress::tasks {
@@ -12,20 +13,34 @@ namespace bitpress::tasks {
 using Json = nlohmann::ordered_json;
 
 SensitivityReport MeasureSensitivity(const SensitivityOptions& options) {
-  JsonFile file(options.output);  // before any work
+  const bool is_part = options.layers.has_value();
+  if (is_part && options.samples.opener) {
+    Fail(ErrorCode::kInvalidArgument, "shards of the layers need samples in files");
+  }
+  JsonFile file(is_part ? std::filesystem::path() : options.output);  // before any work
+  const std::filesystem::path journal =
+      is_part ? options.output : JournalBeside(options.output, options);
   SensitivityReport report;
   WithContext(fmt::format("'{}'", options.model.string()), [&] {
     const SearchSpace space(options);
     ThreadPool pool(options.num_threads);
     report.space = space.space();
-    report.sensitivity = space.Measure(JournalBeside(options.output, options),
-                                       KeyOf(space, options), options.measures_time, pool);
+    report.sensitivity = space.Measure(journal, KeyOf(space, options), options.measures_time, pool,
+                                       options.layers.value_or(data::Shard()));
   });
   report.rank_correlation = search::RankCorrelation(report.sensitivity);
+  if (is_part) return report;
   file.Write(ToJson(report));
-  RemoveJournal(JournalBeside(options.output, options));
+  RemoveJournal(journal);
   return report;
 }
+
+size_t MergeSensitivities(std::span<const std::filesystem::path> paths,
+                          const std::filesystem::path& output) {
+  return search::MergeJournals(paths, output);
+}
+
+bool IsSensitivityJournal(const std::filesystem::path& path) { return search::IsJournal(path); }
 
 Json ToJson(const SensitivityReport& report) {
   Json parts = Json::array();

@@ -104,3 +104,26 @@ def test_kinds_of_processors_are_not_mixed(conv_path, tmp_path, bitpress):
     for path in (conv_path, quantized):
         bitpress.ok("evaluate", path, "--data", tmp_path / "arrays", "-o", tmp_path / "one.bpe", "--json", tmp_path / "one.json")
         assert json.loads((tmp_path / "one.json").read_text())["depends_on_processor"] == (path == quantized)
+
+
+def test_layers_are_measured_in_parts(conv_path, tmp_path, bitpress):
+    (tmp_path / "arrays").mkdir()
+    np.save(tmp_path / "arrays" / "all.npy", models.smooth_images(4, 5))
+    arguments = [conv_path, "--candidates", "mx9,mx6", "--data", tmp_path / "arrays"]
+    bitpress.ok("sensitivity", *arguments, "-o", tmp_path / "one.json")
+    bitpress.ok("search", *arguments, "--target", "sqnr>=20", "-o", tmp_path / "one_plan.json")
+    parts = [tmp_path / f"{k}.journal" for k in range(1, 7)]  # more than layers
+    for part in parts:
+        bitpress.ok("sensitivity", *arguments, "--shard", f"{part.stem}/6", "-o", part)
+        assert len(part.read_text().splitlines()) <= 2
+    for verb, output, more in (("sensitivity", "all.json", []), ("search", "all_plan.json", ["--target", "sqnr>=20"])):
+        journal = tmp_path / f"{output}.journal"
+        assert ": 4 layers" in bitpress.ok("merge", *reversed(parts), "-o", journal)
+        text = bitpress.run(verb, *arguments, *more, "-o", tmp_path / output)
+        assert "4 layers were in a journal" in text.stdout and not journal.exists()
+        assert (tmp_path / output).read_bytes() == (tmp_path / output.replace("all", "one")).read_bytes()
+    bitpress.ok("sensitivity", *arguments[:2], "mx9", *arguments[3:], "--shard", "1/2", "-o", tmp_path / "other.journal")
+    error = bitpress.error("merge", parts[0], tmp_path / "other.journal", "-o", tmp_path / "sum.journal")
+    assert "other.journal': they are of different models, samples, candidates or options" in error
+    assert "is no journal" in bitpress.error("merge", parts[0], tmp_path / "one.json", "-o", tmp_path / "sum.journal")
+    assert not (tmp_path / "sum.journal").exists()

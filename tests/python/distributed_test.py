@@ -101,6 +101,32 @@ def test_an_iterable_is_read_as_workers_need_it(conv_path, tmp_path, where):
     assert given[0] == 0 and given[-1] > 0, "the last item was read only after a shard was done"
 
 
+@pytest.fixture
+def space(photos):
+    return {"data": photos, "candidates": "mx9,mx6", "image": IMAGE, "config": bitpress.Config("MX9", rules=["op_types=Gemm: exclude"])}
+
+
+@pytest.mark.parametrize("shards", [0, 1, 2, 3])
+def test_sensitivities_are_those_of_one_process(conv_path, tmp_path, where, space, shards):
+    one = bitpress.sensitivity(conv_path, output=tmp_path / "one.json", method="both", **space)
+    found = distributed.sensitivity(conv_path, output=tmp_path / "all.json", where=where, shards=shards, method="both", **space)
+    assert (tmp_path / "all.json").read_bytes() == (tmp_path / "one.json").read_bytes() and found == one and found["layers"]
+    assert sorted(path.name for path in tmp_path.glob("*.json*")) == ["all.json", "one.json"]
+
+
+def test_a_search_finds_the_plan_of_one_process(conv_path, tmp_path, where, space):
+    bitpress.search(conv_path, output=tmp_path / "one.json", target="sqnr>=20", bind="qkv", **space)
+    seen = []
+    found = distributed.search(conv_path, output=tmp_path / "all.json", target="sqnr>=20", bind="qkv", where=where,
+                               progress=lambda *step: seen.append(step), **space)
+    assert (tmp_path / "all.json").read_bytes() == (tmp_path / "one.json").read_bytes() and found.is_reached
+    assert any(stage.startswith("sensitivity on 2 workers") for stage, _, _ in seen)
+    with pytest.raises(bitpress.InvalidArgumentError, match="measure_time"):
+        distributed.sensitivity(conv_path, measure_time=True, **space)
+    with pytest.raises(bitpress.ArgumentTypeError, match="every worker reads them"):
+        distributed.sensitivity(conv_path, **{**space, "data": []})
+
+
 def workers_of(process):
     """The processes that work for it."""
     found = []

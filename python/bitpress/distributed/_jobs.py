@@ -14,17 +14,14 @@ from bitpress import _errors
 class Job:
     name: str  # for messages: "shard 3 of 50"
     key: str  # the name of its file, without a suffix
-    verb: str  # "calibrate" or "evaluate"
-    arguments: Dict[str, Any]  # of bitpress.VERB, but `output`; a Config is JSON
+    verb: str  # "calibrate", "evaluate" or "sensitivity"
+    arguments: Dict[str, Any]  # of bitpress.VERB, but `output`
 
     def run(self) -> bytes:
         """The bytes of the file that the shard gives."""
-        arguments = dict(self.arguments)
-        if arguments.get("config") is not None:
-            arguments["config"] = bitpress.Config.from_json(arguments["config"])
         with tempfile.TemporaryDirectory(prefix="bitpress-") as folder:
             output = Path(folder) / "state"
-            getattr(bitpress, self.verb)(output=output, progress=False, **arguments)
+            getattr(bitpress, self.verb)(output=output, progress=False, **self.arguments)
             return output.read_bytes()
 
 

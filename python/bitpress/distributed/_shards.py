@@ -26,24 +26,28 @@ from bitpress._text import Tokens
 from bitpress.distributed._jobs import Job, Where
 from bitpress.distributed._processes import Processes
 
-_SHARDS_OF_A_WORKER = 8  # so many by default: the last one of a slow worker keeps the others waiting
+SHARDS_OF_A_WORKER = 8  # so many by default: the last one of a slow worker keeps the others waiting
 _ITEMS_OF_A_SHARD = 32
 _JOB_FILE = "job.json"
 
 
 @dataclass(frozen=True)
-class _Shard:
+class Shard:
     job: Job
     num_samples: int  # 0: not known
 
 
-class _Folder:
+def _key_part(value: Any) -> Any:
+    return value.to_json() if isinstance(value, bitpress.Config) else str(value)
+
+
+class Folder:
     """The folder with the finished shards of one call. It belongs to that call alone, which its file job.json tells."""
 
     def __init__(self, path: Path, suffix: str, key: Mapping[str, Any]) -> None:
         self._path, self._suffix = path, suffix
         path.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(key, indent=1, sort_keys=True) + "\n"
+        text = json.dumps(key, indent=1, sort_keys=True, default=_key_part) + "\n"
         found = path / _JOB_FILE
         if found.exists() and found.read_text() != text:
             raise InvalidArgumentError(f"'{path}' has shards of another call, or its model or samples changed since; remove it, or give "
@@ -60,7 +64,7 @@ class _Folder:
         _write(self.file_of(job), content)
 
 
-def _shards_in(path: Path) -> int:
+def shards_in(path: Path) -> int:
     """The number of shards of the call that the folder belongs to, perhaps one with other workers; 0 if there is none."""
     try:
         return int(json.loads((path / _JOB_FILE).read_text())["shards"])
@@ -100,7 +104,7 @@ def calibrate(model: Model, data: Data, output: PathLike, *, where: Optional[Whe
         if config is None:
             raise InvalidArgumentError(f"{next(iter(settings), 'rules')} changes a configuration: give config")
         wanted = config.changed(rules=rules, **settings) if isinstance(config, bitpress.Config) else bitpress.Config(config, rules=rules, **settings)
-        config = wanted.to_json()
+        config = wanted
     arguments = {"config": config, "per_channel": per_channel, "as_is": as_is, "threads": threads}
     result = _run("calibrate", model, data, None, Path(output), ".bpc", arguments, where, shards, folder, image, labels, samples, progress)
     assert isinstance(result, _native.Calibration)
@@ -141,19 +145,19 @@ def _run(verb: str, model: Model, data: Data, reference: Optional[Model], output
     workers: Where = where or Processes()
     path = Path(folder) if folder is not None else output.with_name(output.name + ".shards")
     with contextlib.ExitStack() as stack:
-        files = {"model": _as_file(model, stack)}
+        files = {"model": as_file(model, stack)}
         if reference is not None:
-            files["reference"] = _as_file(reference, stack)
+            files["reference"] = as_file(reference, stack)
         key = {"bitpress": bitpress.__version__, "verb": verb, **arguments, "image": image, "samples": samples,
-               **{name: _hash_of(file) for name, file in files.items()}}
+               **{name: hash_of(file) for name, file in files.items()}}
         del key["threads"]  # results do not depend on them
         arguments = {**arguments, **{name: str(file) for name, file in files.items()}}
         if isinstance(data, (str, os.PathLike, Tokens)):
-            data = _shared(data, stack)
+            data = shared(data, stack)
             labels = None if labels is None else existing(labels, "file of labels").absolute()
             counted = _count(files["model"], data, labels, image, samples)
-            num_shards = shards or _shards_in(path) or min(counted, _SHARDS_OF_A_WORKER * workers.num_workers)
-            key |= {"shards": num_shards, "data": _key_of(data, labels)}
+            num_shards = shards or shards_in(path) or min(counted, SHARDS_OF_A_WORKER * workers.num_workers)
+            key |= {"shards": num_shards, "data": key_of(data, labels)}
             arguments |= {"image": image, "labels": labels and str(labels), "samples": samples}
             parts = _of_files(verb, arguments, data, counted, num_shards)
         else:
@@ -161,8 +165,8 @@ def _run(verb: str, model: Model, data: Data, reference: Optional[Model], output
                 raise ArgumentTypeError("labels and image are for folders")
             counted = 0
             parts = _of_items(verb, arguments, data, samples)
-        finished = _Folder(path, suffix, key)
-        results = _finish(parts, finished, workers, counted, f"{verb} on {workers.num_workers} workers", progress)
+        finished = Folder(path, suffix, key)
+        results = finish(parts, finished, workers, counted, f"{verb} on {workers.num_workers} workers", progress)
         if not results:
             raise InvalidArgumentError("there are no samples")
         result = bitpress.merge(results, output)
@@ -170,7 +174,7 @@ def _run(verb: str, model: Model, data: Data, reference: Optional[Model], output
     return result
 
 
-def _finish(parts: Iterable[_Shard], folder: _Folder, workers: Where, num_samples: int, stage: str, progress: Progress) -> List[Path]:
+def finish(parts: Iterable[Shard], folder: Folder, workers: Where, num_samples: int, stage: str, progress: Progress) -> List[Path]:
     """Lets the workers do the shards that no file is there of. Returns the files of all."""
     files: List[Path] = []
     sizes: Dict[str, int] = {}
@@ -205,13 +209,13 @@ def _finish(parts: Iterable[_Shard], folder: _Folder, workers: Where, num_sample
     return files
 
 
-def _of_files(verb: str, arguments: Dict[str, Any], data: Any, num_samples: int, num_shards: int) -> Iterator[_Shard]:
+def _of_files(verb: str, arguments: Dict[str, Any], data: Any, num_samples: int, num_shards: int) -> Iterator[Shard]:
     if num_samples < num_shards:
         raise InvalidArgumentError(f"there are {num_samples} samples, too few for {num_shards} shards")
     for i in range(num_shards):
         begin, end = num_samples * i // num_shards, num_samples * (i + 1) // num_shards
         name = f"shard {i + 1} of {num_shards} (samples {begin} to {end - 1})"
-        yield _Shard(Job(name, f"{i + 1}_of_{num_shards}", verb, {**arguments, "data": data, "shard": f"{i + 1}/{num_shards}"}), end - begin)
+        yield Shard(Job(name, f"{i + 1}_of_{num_shards}", verb, {**arguments, "data": data, "shard": f"{i + 1}/{num_shards}"}), end - begin)
 
 
 def _items(data: Any) -> Iterator[Any]:
@@ -226,7 +230,7 @@ def _items(data: Any) -> Iterator[Any]:
     return iter(data)
 
 
-def _of_items(verb: str, arguments: Dict[str, Any], data: Any, samples: int) -> Iterator[_Shard]:
+def _of_items(verb: str, arguments: Dict[str, Any], data: Any, samples: int) -> Iterator[Shard]:
     """Shards of an iterable. Their files are named by their content, so that a call goes on only with what it would give again."""
     items = _items(data)
     if samples:
@@ -237,7 +241,7 @@ def _of_items(verb: str, arguments: Dict[str, Any], data: Any, samples: int) -> 
             return
         name = f"shard {i + 1} (items {i * _ITEMS_OF_A_SHARD} to {i * _ITEMS_OF_A_SHARD + len(block) - 1})"
         digest = hashlib.sha256(pickle.dumps(block)).hexdigest()[:32]
-        yield _Shard(Job(name, f"{i + 1}_{digest}", verb, {**arguments, "data": block}), 0)
+        yield Shard(Job(name, f"{i + 1}_{digest}", verb, {**arguments, "data": block}), 0)
 
 
 def _count(model: Path, data: Any, labels: Optional[Path], image: str, samples: int) -> int:
@@ -245,7 +249,7 @@ def _count(model: Path, data: Any, labels: Optional[Path], image: str, samples: 
         return _native.count_samples(model, source)
 
 
-def _as_file(model: Model, stack: contextlib.ExitStack) -> Path:
+def as_file(model: Model, stack: contextlib.ExitStack) -> Path:
     if isinstance(model, (str, os.PathLike)):
         return existing(model, "model").absolute()
     path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bitpress-"))) / "model.onnx"
@@ -253,19 +257,19 @@ def _as_file(model: Model, stack: contextlib.ExitStack) -> Path:
     return path
 
 
-def _shared(data: Any, stack: contextlib.ExitStack) -> Any:
+def shared(data: Any, stack: contextlib.ExitStack) -> Any:
     """Data that each worker can open: a path, or tokens in a file."""
     if isinstance(data, Tokens):
         return Tokens(stack.enter_context(data.file()).absolute(), data.sequence, data.prefix, data.suffix)
     return str(existing(data, "folder of samples").absolute())
 
 
-def _key_of(data: Any, labels: Optional[Path]) -> str:
+def key_of(data: Any, labels: Optional[Path]) -> str:
     """A text that changes with the samples: the content of tokens and labels, names, sizes and times of other files."""
     digest = hashlib.sha256()
     if isinstance(data, Tokens):
         with data.file() as path:
-            digest.update(_hash_of(path).encode())
+            digest.update(hash_of(path).encode())
         digest.update(repr((data.sequence, data.prefix, data.suffix)).encode())
     else:
         for root, folders, names in os.walk(data):
@@ -275,10 +279,10 @@ def _key_of(data: Any, labels: Optional[Path]) -> str:
                 status = path.stat()
                 digest.update(f"{path.relative_to(data)} {status.st_size} {status.st_mtime_ns}\n".encode())
     if labels is not None:
-        digest.update(_hash_of(labels).encode())
+        digest.update(hash_of(labels).encode())
     return digest.hexdigest()
 
 
-def _hash_of(path: Path) -> str:
+def hash_of(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
