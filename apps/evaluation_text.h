@@ -1,4 +1,4 @@
-// What evaluations found, as text for people.
+// These functions tell people what evaluations found.
 #pragma once
 
 #include <string>

@@ -156,6 +156,12 @@ evaluate::EvaluationReport ReadEvaluation(const Path& path) {
   return evaluate::ReportOf(tasks::ReadEvaluation(path));
 }
 
+// Returns a number for the content of a model, external data included.
+uint64_t Fingerprint(const Path& model) {
+  Work work{nb::none()};
+  return work.Run([&] { return runtime::LoadToRun(model).Fingerprint(); });
+}
+
 size_t CountSamples(const Path& model, const SampleArguments& samples) {
   Work work{nb::none()};
   return work.Run([&] {
@@ -279,6 +285,7 @@ void BindWork(nb::module_& module) {
   module.def("merge", &Merge, "paths"_a, "output"_a);
   module.def("read_calibration", &ReadCalibration, "path"_a);
   module.def("read_evaluation", &ReadEvaluation, "path"_a);
+  module.def("fingerprint", &Fingerprint, "model"_a);
   module.def("count_samples", &CountSamples, "model"_a, "samples"_a);
   module.def("evaluate", &Evaluate, "model"_a, "reference"_a.none(), "output"_a.none(), "samples"_a,
              "batch_size"_a, "processor"_a, "num_threads"_a, "progress"_a.none());

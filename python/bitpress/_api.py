@@ -139,12 +139,16 @@ class Plan:
 ConfigLike = Union[PathLike, Config]
 
 
-def _config(config: ConfigLike, rules: Sequence[Rule], settings: Mapping[str, Any]) -> _native.Config:
+def as_config(config: ConfigLike, rules: Sequence[Rule], settings: Mapping[str, Any]) -> Config:
     if isinstance(config, Config):
-        return config.changed(rules=rules, **settings)._native
+        return config.changed(rules=rules, **settings)
     if isinstance(config, (str, os.PathLike)):
-        return Config(config, rules=rules, **settings)._native
+        return Config(config, rules=rules, **settings)
     raise ArgumentTypeError(f"config is {type(config).__name__}; expected a name, a .json file or a Config")
+
+
+def _config(config: ConfigLike, rules: Sequence[Rule], settings: Mapping[str, Any]) -> _native.Config:
+    return as_config(config, rules, settings)._native
 
 
 def _count(name: str, value: int, least: int = 0) -> int:

@@ -136,10 +136,7 @@ class Evaluation {
 
   void CompareProcessors(const data::Batch& batch) {
     if (processor_.nodes.empty()) return;
-    runtime::SessionOptions options;
-    options.num_threads = options_.num_threads;
-    options.operator_library = options_.operator_library;
-    OtherProcessor(options_.model, options, processor_)
+    OtherProcessor(options_.model, ToSessionOptions(options_), processor_)
         .Compare(batch.inputs, model_.results(), batch.num_samples);
   }
 

@@ -80,7 +80,7 @@ struct EvaluationReport {
   // a NaN among its scores counts as wrong and as not agreeing.
   uint64_t num_nonfinite_values = 0;
 
-  // Whether times and memory were measured. Else those that are not null mean nothing.
+  // It tells whether times and memory were measured. Else those that are not null mean nothing.
   bool has_times = true;
 
   // Time of all runs in ms, without reading the samples. Both models run the same batches, and they

@@ -45,7 +45,7 @@ struct LanguageReport {
   std::optional<DecodingReport> decoding;  // null: the model has no cache
 };
 
-// What was counted of some tokens. The sums of two sets of tokens add up exactly.
+// It holds what was counted of some tokens. The sums of two sets of tokens add up exactly.
 struct LanguageSums {
   uint64_t num_tokens = 0;
   uint64_t num_compared = 0;  // tokens with a reference: all or none

@@ -1,6 +1,6 @@
-// What an evaluation counted: everything of its report but times and memory. States of different
-// samples add up exactly, so that one of all samples is the same bytes however they were divided.
-// They have files (.bpe), see docs/guides/evaluate.md.
+// A state holds what an evaluation counted: all of its report but times and memory. States of
+// different samples add up exactly, so that one of all samples is the same bytes however they were
+// divided. They have files (.bpe), see docs/guides/evaluate.md.
 #pragma once
 
 #include <cstdint>

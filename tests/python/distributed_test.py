@@ -12,6 +12,7 @@ from pathlib import Path
 import decoder
 import models
 import numpy as np
+import onnx
 import pytest
 from conftest import PACKAGE
 from locations import cannot_run
@@ -249,6 +250,22 @@ def test_a_worker_s_error_names_shard_and_sample(conv_path, photos, tmp_path, wh
     bad.unlink()
     with pytest.raises(bitpress.InvalidArgumentError, match="shards of another call"):
         distributed.calibrate(conv_path, photos, tmp_path / "all.bpc", image=IMAGE, where=where)
+
+
+def test_weights_that_changed_beside_the_model_are_another_call(conv_path, photos, tmp_path):
+    model = onnx.load(conv_path)
+    onnx.save(model, tmp_path / "external.onnx", save_as_external_data=True, location="weights.data", size_threshold=0)
+    bad = sorted(photos.iterdir())[-1]
+    bad.write_bytes(b"no picture")
+    arguments = {"image": IMAGE, "where": distributed.Processes(1), "shards": COUNT}
+    with pytest.raises(bitpress.Error, match=bad.name):
+        distributed.calibrate(tmp_path / "external.onnx", photos, tmp_path / "all.bpc", **arguments)
+    weights = bytearray((tmp_path / "weights.data").read_bytes())
+    weights[2] ^= 1
+    (tmp_path / "weights.data").write_bytes(weights)
+    assert list((tmp_path / "all.bpc.shards").glob("*.bpc"))
+    with pytest.raises(bitpress.InvalidArgumentError, match="shards of another call, or its model"):
+        distributed.calibrate(tmp_path / "external.onnx", photos, tmp_path / "all.bpc", **arguments)
 
 
 def test_what_cannot_be_is_one_error(conv_path, photos, tmp_path):

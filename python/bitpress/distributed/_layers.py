@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, Optional
 
 import bitpress
+from bitpress import _native
+from bitpress._api import as_config
 from bitpress._errors import ArgumentTypeError, InvalidArgumentError
-from bitpress._files import Model, PathLike, existing
+from bitpress._files import Model, PathLike, existing, model_file
 from bitpress._progress import Progress
 from bitpress._runtime import use_onnxruntime
 from bitpress._samples import Data
@@ -18,7 +20,7 @@ from bitpress._search import Candidates, SearchResult
 from bitpress._text import Tokens
 from bitpress.distributed._jobs import Job, Where
 from bitpress.distributed._processes import Processes
-from bitpress.distributed._shards import SHARDS_OF_A_WORKER, Folder, Shard, as_file, finish, hash_of, key_of, shards_in, shared
+from bitpress.distributed._shards import SHARDS_OF_A_WORKER, Folder, Shard, finish, key_of, path_of, shards_in, shared
 
 
 def sensitivity(model: Model, data: Data, candidates: Candidates = (), *, output: Optional[PathLike] = None, where: Optional[Where] = None,
@@ -57,25 +59,23 @@ def _measured(model: Model, data: Data, candidates: Candidates, output: Optional
         raise InvalidArgumentError("measure_time: times are those of one machine, and measured by bitpress.sensitivity()")
     if not isinstance(data, (str, os.PathLike, Tokens)):
         raise ArgumentTypeError("samples are a folder, tokens or texts, because every worker reads them")
-    if shards < 0:
-        raise InvalidArgumentError(f"shards={shards}: expected 1 or more, or 0")
     use_onnxruntime()
     workers: Where = where or Processes()
     with contextlib.ExitStack() as stack:
         if output is None:
             output = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bitpress-"))) / name
         target = Path(output)
-        if not target.absolute().parent.is_dir():
-            raise bitpress.MissingFileError(f"there is no folder '{target.parent}' for '{target.name}'")
-        file = as_file(model, stack)
+        path = path_of(folder, target, shards)
+        file = stack.enter_context(model_file(model)).absolute()
         data = shared(data, stack)
+        if arguments.get("config") is not None:
+            arguments["config"] = as_config(arguments["config"], (), {})  # a file of one is read here
         labels = arguments.get("labels")
         if labels is not None:
             arguments["labels"] = str(existing(labels, "file of labels").absolute())
-        path = Path(folder) if folder is not None else target.with_name(target.name + ".shards")
         num_shards = shards or shards_in(path) or SHARDS_OF_A_WORKER * workers.num_workers
         call = {"candidates": candidates, **arguments}
-        key = {"bitpress": bitpress.__version__, "verb": "sensitivity", "call": call, "model": hash_of(file), "shards": num_shards,
+        key = {"bitpress": bitpress.__version__, "verb": "sensitivity", "call": call, "model": _native.fingerprint(file), "shards": num_shards,
                "data": key_of(data, Path(arguments["labels"]) if labels is not None else None)}
         call = {"model": str(file), "data": data, "threads": threads, **call}
         parts = (Shard(Job(f"shard {i + 1} of {num_shards} of the layers", f"{i + 1}_of_{num_shards}", "sensitivity",

@@ -16,9 +16,9 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 
 import bitpress
 from bitpress import _native
-from bitpress._api import Rule
+from bitpress._api import Rule, as_config
 from bitpress._errors import ArgumentTypeError, InvalidArgumentError
-from bitpress._files import Model, PathLike, bytes_of, existing
+from bitpress._files import Model, PathLike, existing, model_file
 from bitpress._progress import Progress, Reporting
 from bitpress._runtime import use_onnxruntime
 from bitpress._samples import Data, sample_arguments
@@ -64,6 +64,15 @@ class Folder:
         _write(self.file_of(job), content)
 
 
+def path_of(folder: Optional[PathLike], output: Path, shards: int) -> Path:
+    """The path of a call's folder. Raises what is wrong with the arguments before any work."""
+    if shards < 0:
+        raise InvalidArgumentError(f"shards={shards}: expected 1 or more, or 0")
+    if not output.absolute().parent.is_dir():
+        raise bitpress.MissingFileError(f"there is no folder '{output.parent}' for '{output.name}'")
+    return Path(folder) if folder is not None else output.with_name(output.name + ".shards")
+
+
 def shards_in(path: Path) -> int:
     """The number of shards of the call that the folder belongs to, perhaps one with other workers; 0 if there is none."""
     try:
@@ -100,11 +109,10 @@ def calibrate(model: Model, data: Data, output: PathLike, *, where: Optional[Whe
     Raises:
         Error: a worker's, with its shard in front; what was finished before stays in the folder.
     """
-    if config is not None or rules or settings:
-        if config is None:
-            raise InvalidArgumentError(f"{next(iter(settings), 'rules')} changes a configuration: give config")
-        wanted = config.changed(rules=rules, **settings) if isinstance(config, bitpress.Config) else bitpress.Config(config, rules=rules, **settings)
-        config = wanted
+    if config is not None:
+        config = as_config(config, rules, settings)
+    elif rules or settings:
+        raise InvalidArgumentError(f"{next(iter(settings), 'rules')} changes a configuration: give config")
     arguments = {"config": config, "per_channel": per_channel, "as_is": as_is, "threads": threads}
     result = _run("calibrate", model, data, None, Path(output), ".bpc", arguments, where, shards, folder, image, labels, samples, progress)
     assert isinstance(result, _native.Calibration)
@@ -137,19 +145,15 @@ def evaluate(model: Model, data: Data, reference: Optional[Model] = None, *, out
 def _run(verb: str, model: Model, data: Data, reference: Optional[Model], output: Path, suffix: str, arguments: Dict[str, Any],
          where: Optional[Where], shards: int, folder: Optional[PathLike], image: str, labels: Optional[PathLike], samples: int,
          progress: Progress) -> Any:
-    if shards < 0:
-        raise InvalidArgumentError(f"shards={shards}: expected 1 or more, or 0")
-    if not output.absolute().parent.is_dir():
-        raise bitpress.MissingFileError(f"there is no folder '{output.parent}' for '{output.name}'")
+    path = path_of(folder, output, shards)
     use_onnxruntime()
     workers: Where = where or Processes()
-    path = Path(folder) if folder is not None else output.with_name(output.name + ".shards")
     with contextlib.ExitStack() as stack:
-        files = {"model": as_file(model, stack)}
+        files = {"model": stack.enter_context(model_file(model)).absolute()}
         if reference is not None:
-            files["reference"] = as_file(reference, stack)
+            files["reference"] = stack.enter_context(model_file(reference)).absolute()
         key = {"bitpress": bitpress.__version__, "verb": verb, **arguments, "image": image, "samples": samples,
-               **{name: hash_of(file) for name, file in files.items()}}
+               **{name: _native.fingerprint(file) for name, file in files.items()}}
         del key["threads"]  # results do not depend on them
         arguments = {**arguments, **{name: str(file) for name, file in files.items()}}
         if isinstance(data, (str, os.PathLike, Tokens)):
@@ -249,14 +253,6 @@ def _count(model: Path, data: Any, labels: Optional[Path], image: str, samples: 
         return _native.count_samples(model, source)
 
 
-def as_file(model: Model, stack: contextlib.ExitStack) -> Path:
-    if isinstance(model, (str, os.PathLike)):
-        return existing(model, "model").absolute()
-    path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bitpress-"))) / "model.onnx"
-    path.write_bytes(bytes_of(model))
-    return path
-
-
 def shared(data: Any, stack: contextlib.ExitStack) -> Any:
     """Data that each worker can open: a path, or tokens in a file."""
     if isinstance(data, Tokens):
@@ -269,7 +265,7 @@ def key_of(data: Any, labels: Optional[Path]) -> str:
     digest = hashlib.sha256()
     if isinstance(data, Tokens):
         with data.file() as path:
-            digest.update(hash_of(path).encode())
+            digest.update(_hash_of(path).encode())
         digest.update(repr((data.sequence, data.prefix, data.suffix)).encode())
     else:
         for root, folders, names in os.walk(data):
@@ -279,10 +275,10 @@ def key_of(data: Any, labels: Optional[Path]) -> str:
                 status = path.stat()
                 digest.update(f"{path.relative_to(data)} {status.st_size} {status.st_mtime_ns}\n".encode())
     if labels is not None:
-        digest.update(hash_of(labels).encode())
+        digest.update(_hash_of(labels).encode())
     return digest.hexdigest()
 
 
-def hash_of(path: Path) -> str:
+def _hash_of(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    # What the job prints must not come between the answers.
+    # A job may print something, and that must not come between the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     while True:
