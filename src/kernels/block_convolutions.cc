@@ -65,6 +65,10 @@ BlockConvolution::BlockConvolution(const ConvolutionWeights& weights, int64_t im
       output_(output),
       quantizer_(weights.input_format(), 1, weights.input_format().block_size, kColumns) {
   if (grid_.num_positions() == 0 || images == 0) return;
+  if (weights.is_depthwise()) {
+    depthwise_.emplace(weights, shape_, x, output);
+    return;
+  }
   weights.is_whole() ? PlanWhole() : PlanFloats();
   // There is room for vectors of outputs, whole rows, and what reading writes behind. (Strides of
   // powers of two would also put many pieces into one set of the cache.)
@@ -237,6 +241,7 @@ void BlockConvolution::RunColumnTask(size_t task) {
 }
 
 void BlockConvolution::RunTask(size_t task) const {
+  if (depthwise_) return depthwise_->RunTask(task);
   const size_t index = task / chunks_, chunk = task % chunks_;
   if (!weights_.is_whole()) return RunFloats(index, chunk);
   const auto outputs = static_cast<size_t>(shape_.outputs);

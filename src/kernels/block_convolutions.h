@@ -12,10 +12,12 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "kernels/convolution_task.h"
 #include "kernels/convolution_weights.h"
+#include "kernels/depthwise_convolutions.h"
 #include "kernels/fake_quantize.h"
 #include "kernels/plane_grid.h"
 #include "kernels/scratch.h"
@@ -35,7 +37,7 @@ class BlockConvolution {
   // be none. Then those of the second, which multiply.
   size_t num_column_tasks() const;
   void RunColumnTask(size_t task);
-  size_t num_tasks() const { return num_tiles_ * chunks_; }
+  size_t num_tasks() const { return depthwise_ ? depthwise_->num_tasks() : num_tiles_ * chunks_; }
   void RunTask(size_t task) const;
   // Runs all tasks on this thread.
   void Run();
@@ -64,7 +66,8 @@ class BlockConvolution {
   PlaneGrid grid_;
   const float* x_;
   ConvolutionOutput output_;
-  FakeQuantizer quantizer_;  // of columns of a block
+  std::optional<DepthwiseConvolution> depthwise_;  // does all of it, if there is one
+  FakeQuantizer quantizer_;                        // of columns of a block
   size_t tile_positions_ = 0, stored_ = 0;
   size_t tiles_per_image_ = 0, num_tiles_ = 0;
   size_t chunks_ = 1;             // tasks of a tile

@@ -155,6 +155,38 @@ TEST_P(BlockConvolutionsTest, EqualTheReferenceInSeveralTiles) {
   }
 }
 
+TEST_P(BlockConvolutionsTest, EqualTheReferenceWithAKernelForEachChannel) {
+  const auto shape = [](int64_t images, int64_t channels, std::array<int64_t, 2> input,
+                        std::array<int64_t, 2> kernel, std::array<int64_t, 2> strides) {
+    ConvolutionShape of{images, channels, channels, channels, input, kernel};
+    of.strides = strides;
+    return of;
+  };
+  std::vector<ConvolutionShape> shapes;
+  for (const int64_t side : {1, 2, 3, 5}) {
+    for (const int64_t stride : {1, 2, 3}) {
+      shapes.push_back(shape(2, 35, {7, 7}, {side, side}, {stride, stride}));
+      shapes.back().pads_begin = shapes.back().pads_end = {side / 2, side / 2};
+      shapes.push_back(shape(1, 17, {10, 29}, {side, side}, {stride, stride}));
+      shapes.back().pads_end = {side / 2, side / 2};
+    }
+  }
+  shapes.push_back(shape(1, 20, {31, 130}, {3, 2}, {2, 1}));  // several pieces and tiles of rows
+  shapes.push_back(shape(1, 5, {9, 1}, {3, 1}, {1, 1}));
+  shapes.back().dilations = {3, 1};
+  shapes.push_back(shape(1, 40, {12, 13}, {3, 3}, {2, 1}));
+  shapes.back().dilations = {2, 3};
+  shapes.back().pads_begin = {4, 7};
+  shapes.push_back(shape(1, 3, {2, 2}, {3, 3}, {4, 4}));  // most outputs are of the padding alone
+  shapes.back().pads_begin = {5, 5};
+  shapes.back().pads_end = {6, 9};
+  for (const char* const name : {"mxint8", "mx6", "bfp16", "mxfp8_e4m3", "bfp(bits=12,block=12)"}) {
+    for (const ConvolutionShape& each : shapes) {
+      CheckAgainstReference({FindFormat(name), FindFormat(name)}, each, WeightBlocks::kAlongAll);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Targets, BlockConvolutionsTest, testing::ValuesIn(Variants()), NameOf);
 
 }  // namespace

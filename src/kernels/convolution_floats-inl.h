@@ -60,88 +60,18 @@ HWY_INLINE void FloatVectors(const ConvolutionTask& task, const float* values, s
   }
 }
 
-// Writes a vector of outputs of each of kRows neighbouring rows, of one channel and a square kernel
-// without strides. What is loaded serves all rows that reach it.
-template <size_t kSide, size_t kRows>
-HWY_INLINE void RowVectors(const ConvolutionTask& task, const float* values,
-                           const VF (&factors)[kSide * kSide], const PlaneGrid::Run* rows, size_t x,
-                           const Finish& finish, size_t plane) {
-  const float* const from = values + rows[0].position - task.tile->begin + x;
-  const size_t pitch = rows[1].position - rows[0].position;
-  VF sums[kRows];
-  HWY_UNROLL(8)
-  for (size_t r = 0; r < kRows; ++r) sums[r] = hn::Zero(kDf);
-  HWY_UNROLL(16)
-  for (size_t i = 0; i < kSide + kRows - 1; ++i) {
-    HWY_UNROLL(8)
-    for (size_t k = 0; k < kSide; ++k) {
-      const VF column = hn::LoadU(kDf, from + i * pitch + k);
-      HWY_UNROLL(8)
-      for (size_t r = 0; r < kRows; ++r) {
-        if (i < r || i - r >= kSide) continue;
-        sums[r] = FusedMulAdd(column, factors[(i - r) * kSide + k], sums[r]);
-      }
-    }
-  }
-  const ConvolutionOutput& end = *task.output;
-  for (size_t r = 0; r < kRows; ++r) {
-    const size_t to = plane + rows[r].index + x;
-    finish.Write(sums[r], end.other != nullptr ? end.other + to : nullptr, end.data + to,
-                 rows[r].count - x);
-  }
-}
-
-// Does so for as many rows as it can. Returns their number.
-template <size_t kSide>
-size_t ConvolveRows(const ConvolutionTask& task, const float* values, size_t output) {
-  VF factors[kSide * kSide];
-  for (size_t k = 0; k < kSide * kSide; ++k) {
-    factors[k] = hn::Set(kDf, task.weights->values(output)[k]);
-  }
-  const Finish finish(*task.output, output);
-  const size_t plane = PlaneOf(task, output);
-  const std::vector<PlaneGrid::Run>& rows = task.tile->runs;
-  size_t row = 0;
-  const auto convolve = [&]<size_t kRows>() HWY_ATTR {
-    for (; row + kRows <= rows.size(); row += kRows) {
-      for (size_t x = 0; x < rows[row].count; x += kLanes) {
-        RowVectors<kSide, kRows>(task, values, factors, &rows[row], x, finish, plane);
-      }
-    }
-  };
-  convolve.template operator()<7>();  // many networks have multiples of seven rows
-  convolve.template operator()<3>();
-  return row;
-}
-
-// Returns the side of a square kernel without strides over one channel, or 0.
-inline size_t SideOf(const formats::ConvolutionShape& shape) {
-  constexpr std::array<int64_t, 2> kOnes{1, 1};
-  const bool is_plain = shape.channels_of_group() == 1 && shape.strides == kOnes &&
-                        shape.dilations == kOnes && shape.kernel[0] == shape.kernel[1];
-  return is_plain ? static_cast<size_t>(shape.kernel[0]) : 0;
-}
-
-// Writes kOutputs output channels. `side` is that of a kernel that ConvolveRows takes, or another.
+// Writes kOutputs output channels of one group.
 template <size_t kOutputs>
-void FloatOutputs(const ConvolutionTask& task, size_t output, size_t side,
+void FloatOutputs(const ConvolutionTask& task, size_t output,
                   const std::vector<PlaneGrid::Run>& vectors) {
   const formats::ConvolutionShape& shape = task.weights->shape();
   const size_t group = output / static_cast<size_t>(shape.outputs_of_group());
   const size_t channel = group * static_cast<size_t>(shape.channels_of_group());
   const float* const values =
       task.tile->values + (channel - task.first_channel) * task.channel_floats;
-  size_t done = 0;  // rows
-  if constexpr (kOutputs == 1) {
-    if (side == 3) done = ConvolveRows<3>(task, values, output);
-    if (side == 5) done = ConvolveRows<5>(task, values, output);
-  }
   // Enough sums to hide the latency of their multiply-adds.
   constexpr size_t kVectors = kOutputs == 1 ? 8 : 4;
-  const std::vector<PlaneGrid::Run>& rows = task.tile->runs;
-  const size_t first = done < rows.size() ? rows[done].position : task.tile->end;
   size_t v = 0;
-  while (v < vectors.size() && vectors[v].position < first) ++v;
   for (; v + kVectors <= vectors.size(); v += kVectors) {
     FloatVectors<kOutputs, kVectors>(task, values, output, &vectors[v]);
   }
@@ -162,15 +92,14 @@ void ConvolveFloats(const ConvolutionTask& task) {
   }
   const auto in_group = static_cast<size_t>(task.weights->shape().outputs_of_group());
   constexpr size_t kFloatOutputs = kParts == 1 ? 4 : 2;
-  const size_t side = SideOf(task.weights->shape());
   for (size_t output = task.output_begin; output < task.output_end;) {
     // Outputs of one group read the same values.
     const size_t left = std::min(task.output_end, (output / in_group + 1) * in_group) - output;
     if (left >= kFloatOutputs) {
-      FloatOutputs<kFloatOutputs>(task, output, 0, vectors);
+      FloatOutputs<kFloatOutputs>(task, output, vectors);
       output += kFloatOutputs;
     } else {
-      FloatOutputs<1>(task, output, side, vectors);
+      FloatOutputs<1>(task, output, vectors);
       output += 1;
     }
   }

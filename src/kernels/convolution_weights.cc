@@ -5,6 +5,7 @@
 
 #include "kernels/block_products.h"
 #include "kernels/pack_tensor.h"
+#include "kernels/product_panels.h"
 #include "kernels/whole_block.h"
 
 namespace bitpress::kernels {
@@ -23,6 +24,7 @@ ConvolutionWeights::ConvolutionWeights(const formats::ConvolutionFormats& format
   const auto outputs = static_cast<size_t>(shape.outputs);
   values_.resize(outputs * depth_);
   UnpackTensor(formats.weight, shape.outputs, axis, inner, packed, values_, pool);
+  if (is_depthwise()) ArrangeTaps();
   if (!is_whole_) return;
   ChooseForm(formats);
   block_size_ = static_cast<size_t>(formats.input.block_size);
@@ -38,6 +40,23 @@ ConvolutionWeights::ConvolutionWeights(const formats::ConvolutionFormats& format
   const formats::BlockUnits rule = *formats::BlockUnitsOf(formats.weight);
   pool.ParallelFor(
       outputs, [&](size_t output) { TakeOutput(rule, output, values_.data() + output * depth_); });
+  values_ = {};
+}
+
+bool ConvolutionWeights::is_depthwise() const {
+  return !is_whole_ && shape_.channels_of_group() == 1 && shape_.outputs_of_group() == 1;
+}
+
+void ConvolutionWeights::ArrangeTaps() {
+  const auto outputs = static_cast<size_t>(shape_.outputs);
+  taps_.resize((outputs + kPanelColumns - 1) / kPanelColumns * kPanelColumns * depth_);
+  for (size_t output = 0; output < outputs; ++output) {
+    const size_t first = output / kPanelColumns * kPanelColumns;
+    for (size_t k = 0; k < depth_; ++k) {
+      taps_[first * depth_ + k * kPanelColumns + output % kPanelColumns] =
+          values_[output * depth_ + k];
+    }
+  }
   values_ = {};
 }
 

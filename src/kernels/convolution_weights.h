@@ -10,6 +10,7 @@
 #include "formats/block_convolutions.h"
 #include "formats/block_units.h"
 #include "formats/packed_tensor.h"
+#include "kernels/aligned_vector.h"
 #include "kernels/column_codes.h"
 
 namespace bitpress::kernels {
@@ -30,6 +31,8 @@ class ConvolutionWeights {
   const formats::FormatSpec& input_format() const { return input_; }
   const formats::ConvolutionShape& shape() const { return shape_; }
   bool is_whole() const { return is_whole_; }
+  // Whether every channel has a kernel and an output of its own, and products are those of floats.
+  bool is_depthwise() const;
 
   // --- Whole products ---
 
@@ -61,6 +64,9 @@ class ConvolutionWeights {
   // Returns the values of an output channel, position after position of each channel.
   const float* values(size_t output) const { return values_.data() + output * depth_; }
   size_t depth() const { return depth_; }
+  // Returns the values of kPanelColumns output channels from `output` on, a multiple of it,
+  // position after position. Channels that fill up have zeros. REQUIRES: is_depthwise().
+  const float* taps(size_t output) const { return taps_.data() + output * depth_; }
 
  private:
   // Returns where the first of an output's `count` numbers lies.
@@ -68,6 +74,7 @@ class ConvolutionWeights {
     return output / kOutputGroup * count * kOutputGroup + output % kOutputGroup;
   }
   void ChooseForm(const formats::ConvolutionFormats& formats);
+  void ArrangeTaps();
   // Takes an output channel apart, whose values lie channel after channel.
   void TakeOutput(const formats::BlockUnits& rule, size_t output, const float* values);
 
@@ -81,6 +88,7 @@ class ConvolutionWeights {
   size_t depth_ = 0;
   std::vector<int32_t> pieces_, starts_;
   std::vector<float> units_, values_;
+  AlignedVector<float> taps_;
 };
 
 }  // namespace bitpress::kernels

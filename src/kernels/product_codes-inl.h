@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/fused_mul_add-inl.h"
 #include "kernels/product_panels.h"
 #include "kernels/whole_block.h"
 
@@ -41,20 +42,7 @@ constexpr size_t kParts = kPanelColumns / kLanes;  // vectors of a panel
 constexpr size_t kVectorBytes = 4 * kLanes;
 
 // Returns a * b + c, rounded once.
-HWY_INLINE VF FusedMulAdd(VF a, VF b, VF c) {
-#if HWY_NATIVE_FMA
-  return hn::MulAdd(a, b, c);
-#else
-  HWY_ALIGN float values[3][kLanes];
-  hn::Store(a, kDf, values[0]);
-  hn::Store(b, kDf, values[1]);
-  hn::Store(c, kDf, values[2]);
-  for (size_t i = 0; i < kLanes; ++i) {
-    values[0][i] = std::fma(values[0][i], values[1][i], values[2][i]);
-  }
-  return hn::Load(kDf, values[0]);
-#endif
-}
+HWY_INLINE VF FusedMulAdd(VF a, VF b, VF c) { return HWY_NAMESPACE::FusedMulAdd(kDf, a, b, c); }
 
 // The sums of a block, counted from kWholeStartBits on, times its unit.
 struct WholeSums {

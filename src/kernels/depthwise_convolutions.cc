@@ -1,0 +1,429 @@
+#include "kernels/depthwise_convolutions.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/depthwise_convolutions.cc"
+#include <hwy/foreach_target.h>
+// Behind foreach_target.h, as it includes this file once a target.
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "base/check.h"
+#include "kernels/dispatch.h"
+#include "kernels/fused_mul_add-inl.h"
+#include "kernels/product_panels.h"
+#include "kernels/scratch.h"
+#include "kernels/transpose-inl.h"
+
+#ifndef BITPRESS_KERNELS_DEPTHWISE_TASKS_
+#define BITPRESS_KERNELS_DEPTHWISE_TASKS_
+namespace bitpress::kernels {
+
+// Positions of channels that lie apart, and where those of rows go.
+struct SpreadTask {
+  const float* from = nullptr;  // channel c's position p at from[c * stride + p]
+  size_t stride = 0;
+  size_t channels = 0;           // at most kPanelColumns; others repeat the last one
+  size_t count = 0;              // positions, `width` of each row; there is room for 15 more
+  size_t width = 0, used = 0;    // of each row the first `used` positions are written
+  float* const* rows = nullptr;  // position x of a row at rows[row] + x * kPanelColumns
+};
+
+// The sums of neighbouring positions of some channels, and the planes that they go to.
+struct FinishTask {
+  const float* sums = nullptr;  // [count][kPanelColumns]
+  size_t count = 0;
+  size_t channels = 0;  // at most kPanelColumns
+  const ConvolutionOutput* output = nullptr;
+  size_t first_output = 0;      // the number of the first channel
+  size_t index = 0, plane = 0;  // of its first position, and from one plane to the next
+};
+
+}  // namespace bitpress::kernels
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace bitpress::kernels::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr hn::CappedTag<float, kPanelColumns> kDf;
+using VF = hn::VFromD<decltype(kDf)>;
+constexpr size_t kLanes = hn::MaxLanes(kDf);
+constexpr size_t kParts = kPanelColumns / kLanes;  // vectors of a position
+
+void SpreadPositions(const SpreadTask& task) {
+  size_t row = 0, x = 0;
+  for (size_t p = 0; p < task.count; p += kLanes) {
+    const size_t count = std::min(kLanes, task.count - p);
+    size_t row_of_part = row, x_of_part = x;
+    for (size_t part = 0; part < kParts; ++part) {
+      VF vectors[kLanes];
+      for (size_t i = 0; i < kLanes; ++i) {
+        const size_t channel = std::min(part * kLanes + i, task.channels - 1);
+        vectors[i] = hn::LoadU(kDf, task.from + channel * task.stride + p);
+      }
+      Transpose(kDf, vectors);
+      row_of_part = row;
+      x_of_part = x;
+      for (size_t i = 0; i < count; ++i) {
+        if (x_of_part < task.used) {
+          hn::StoreU(vectors[i], kDf,
+                     task.rows[row_of_part] + x_of_part * kPanelColumns + part * kLanes);
+        }
+        if (++x_of_part == task.width) {
+          x_of_part = 0;
+          ++row_of_part;
+        }
+      }
+    }
+    row = row_of_part;
+    x = x_of_part;
+  }
+}
+
+// Limits sums. NaN stays, and of two zeros the sum.
+HWY_INLINE VF Limited(VF sum, VF least, VF largest) {
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+  // The processor returns the second operand of NaN and a limit, and so for zeros.
+  return hn::Min(largest, hn::Max(least, sum));
+#else
+  sum = hn::IfThenElse(hn::Lt(sum, least), least, sum);
+  return hn::IfThenElse(hn::Gt(sum, largest), largest, sum);
+#endif
+}
+
+void FinishPositions(const FinishTask& task) {
+  const ConvolutionOutput& end = *task.output;
+  const VF least = hn::Set(kDf, end.least), largest = hn::Set(kDf, end.largest);
+  for (size_t p = 0; p < task.count; p += kLanes) {
+    const size_t count = std::min(kLanes, task.count - p);
+    for (size_t part = 0; part * kLanes < task.channels; ++part) {
+      VF vectors[kLanes];
+      for (size_t i = 0; i < kLanes; ++i) {
+        const size_t position = p + std::min(i, count - 1);
+        vectors[i] = hn::Load(kDf, task.sums + position * kPanelColumns + part * kLanes);
+      }
+      Transpose(kDf, vectors);
+      const size_t channels = std::min(kLanes, task.channels - part * kLanes);
+      for (size_t i = 0; i < channels; ++i) {
+        const size_t channel = part * kLanes + i;
+        const size_t to = task.index + channel * task.plane + p;
+        VF sum = hn::Add(vectors[i], hn::Set(kDf, end.bias[task.first_output + channel]));
+        if (HWY_LIKELY(count == kLanes)) {
+          if (end.other != nullptr) sum = hn::Add(sum, hn::LoadU(kDf, end.other + to));
+          hn::StoreU(Limited(sum, least, largest), kDf, end.data + to);
+          continue;
+        }
+#if HWY_TARGET <= HWY_AVX2
+        const auto first = hn::FirstN(kDf, count);
+        if (end.other != nullptr) sum = hn::Add(sum, hn::MaskedLoad(first, kDf, end.other + to));
+        hn::BlendedStore(Limited(sum, least, largest), first, kDf, end.data + to);
+#else
+        HWY_ALIGN float buffer[kLanes] = {};
+        if (end.other != nullptr) {
+          std::memcpy(buffer, end.other + to, count * sizeof(float));
+          sum = hn::Add(sum, hn::Load(kDf, buffer));
+        }
+        hn::Store(Limited(sum, least, largest), kDf, buffer);
+        std::memcpy(end.data + to, buffer, count * sizeof(float));
+#endif
+      }
+    }
+  }
+}
+
+// Sums kWide neighbouring outputs of a row, from x on. A side of 0 is any kernel.
+template <size_t kSide, size_t kStride, size_t kWide>
+HWY_INLINE void SumOutputs(const DepthwiseRows& task, const float* const* rows, size_t x,
+                           size_t part, float* to) {
+  VF sums[kWide];
+  HWY_UNROLL(8)
+  for (size_t i = 0; i < kWide; ++i) sums[i] = hn::Zero(kDf);
+  const float* tap = task.taps + part * kLanes;
+  if constexpr (kSide > 0) {
+    const size_t from = x * kStride * kPanelColumns + part * kLanes;
+    for (size_t ky = 0; ky < kSide; ++ky) {
+      constexpr size_t kColumns = (kWide - 1) * kStride + kSide;
+      VF columns[kColumns];
+      HWY_UNROLL(20)
+      for (size_t c = 0; c < kColumns; ++c) {
+        columns[c] = hn::Load(kDf, rows[ky] + from + c * kPanelColumns);
+      }
+      HWY_UNROLL(8)
+      for (size_t kx = 0; kx < kSide; ++kx, tap += kPanelColumns) {
+        const VF factor = hn::Load(kDf, tap);
+        HWY_UNROLL(8)
+        for (size_t i = 0; i < kWide; ++i) {
+          sums[i] = FusedMulAdd(kDf, columns[i * kStride + kx], factor, sums[i]);
+        }
+      }
+    }
+  } else {
+    for (size_t ky = 0; ky < task.kernel[0]; ++ky) {
+      for (size_t kx = 0; kx < task.kernel[1]; ++kx, tap += kPanelColumns) {
+        const VF factor = hn::Load(kDf, tap);
+        const float* const from =
+            rows[ky] + (x * task.stride + kx * task.dilation) * kPanelColumns + part * kLanes;
+        HWY_UNROLL(8)
+        for (size_t i = 0; i < kWide; ++i) {
+          const VF column = hn::Load(kDf, from + i * task.stride * kPanelColumns);
+          sums[i] = FusedMulAdd(kDf, column, factor, sums[i]);
+        }
+      }
+    }
+  }
+  HWY_UNROLL(8)
+  for (size_t i = 0; i < kWide; ++i)
+    hn::Store(sums[i], kDf, to + i * kPanelColumns + part * kLanes);
+}
+
+template <size_t kSide, size_t kStride, size_t kWide>
+HWY_INLINE void SumParts(const DepthwiseRows& task, const float* const* rows, size_t x, float* to) {
+  for (size_t part = 0; part < kParts; ++part) {
+    SumOutputs<kSide, kStride, kWide>(task, rows, x, part, to + x * kPanelColumns);
+  }
+}
+
+template <size_t kSide, size_t kStride>
+void SumRowsOf(const DepthwiseRows& task) {
+  const float* const* rows = task.rows;
+  float* to = task.sums;
+  for (size_t row = 0; row < task.num_rows; ++row) {
+    size_t x = 0;
+    // Many networks have rows of a multiple of seven outputs.
+    for (; x + 7 <= task.width; x += 7) SumParts<kSide, kStride, 7>(task, rows, x, to);
+    for (; x + 4 <= task.width; x += 4) SumParts<kSide, kStride, 4>(task, rows, x, to);
+    for (; x + 2 <= task.width; x += 2) SumParts<kSide, kStride, 2>(task, rows, x, to);
+    for (; x < task.width; ++x) SumParts<kSide, kStride, 1>(task, rows, x, to);
+    rows += task.kernel[0];
+    to += task.width * kPanelColumns;
+  }
+}
+
+void SumDepthwise(const DepthwiseRows& task) {
+  const size_t side = task.kernel[0] == task.kernel[1] && task.dilation == 1 ? task.kernel[1] : 0;
+  if (side == 3 && task.stride == 1) return SumRowsOf<3, 1>(task);
+  if (side == 3 && task.stride == 2) return SumRowsOf<3, 2>(task);
+  if (side == 5 && task.stride == 1) return SumRowsOf<5, 1>(task);
+  if (side == 5 && task.stride == 2) return SumRowsOf<5, 2>(task);
+  SumRowsOf<0, 0>(task);
+}
+
+}  // namespace bitpress::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace bitpress::kernels {
+namespace {
+
+using SpreadKernel = void (*)(const SpreadTask&);
+constexpr SpreadKernel kSpreadTable[] = BITPRESS_DISPATCH_TABLE(SpreadPositions);
+using SumKernel = void (*)(const DepthwiseRows&);
+constexpr SumKernel kSumTable[] = BITPRESS_DISPATCH_TABLE(SumDepthwise);
+using FinishKernel = void (*)(const FinishTask&);
+constexpr FinishKernel kFinishTable[] = BITPRESS_DISPATCH_TABLE(FinishPositions);
+
+// Columns that are quantized together, at least where there are so many.
+constexpr size_t kFilledColumns = 224;
+// The most outputs whose sums are turned back together: their sums stay in the first-level cache.
+constexpr size_t kMostOutputs = 256;
+// The positions of a task, at least: it takes some ten microseconds.
+constexpr size_t kLeastPositions = size_t{1} << 14;
+// With fewer tasks, rows are divided, too.
+constexpr size_t kManyTasks = 16;
+constexpr size_t kLeastRows = 8;
+
+size_t CeilDivide(size_t a, size_t b) { return (a + b - 1) / b; }
+size_t RoundUp(size_t a, size_t b) { return CeilDivide(a, b) * b; }
+// Lets the processor fetch the lines that outputs will be written to, which lie in many planes,
+// while their sums are computed.
+void PrefetchOutputs(const FinishTask& task) {
+  constexpr size_t kLineFloats = 16;
+  for (size_t c = 0; c < task.channels; ++c) {
+    const float* const to = task.output->data + task.index + c * task.plane;
+    for (size_t i = 0; i < task.count; i += kLineFloats) {
+      __builtin_prefetch(to + i, /*for writing=*/1, /*second level=*/2);
+    }
+  }
+}
+
+size_t Size(int64_t size) { return static_cast<size_t>(size); }
+
+}  // namespace
+
+// The rows of a task in memory.
+struct DepthwiseConvolution::Rows {
+  Rows(size_t groups, size_t ring, size_t pitch, size_t filled, size_t span, size_t outputs)
+      : row_floats(pitch * kPanelColumns),
+        group_floats(ring * row_floats),
+        piece_stride(RoundUp(filled, kPanelColumns)),
+        values((groups * group_floats) * sizeof(float)),
+        quantized((span * piece_stride + kPanelColumns) * sizeof(float)),
+        sums(outputs * kPanelColumns * sizeof(float)) {}
+
+  float* At(size_t group, size_t slot) const {
+    return values.data<float>() + group * group_floats + slot * row_floats;
+  }
+
+  size_t row_floats, group_floats, piece_stride;
+  Scratch values;     // [groups of channels][ring][pitch][kPanelColumns]
+  Scratch quantized;  // [span][piece_stride]
+  Scratch sums;
+  std::vector<const float*> read;  // for each output row, the rows of the kernel
+  std::vector<float*> written;
+};
+
+DepthwiseConvolution::DepthwiseConvolution(const ConvolutionWeights& weights,
+                                           const formats::ConvolutionShape& shape, const float* x,
+                                           const ConvolutionOutput& output)
+    : weights_(weights),
+      shape_(shape),
+      x_(x),
+      output_(output),
+      quantizer_(weights.input_format(), 1, weights.input_format().block_size, kFilledColumns),
+      images_(Size(shape.images)),
+      out_height_(Size(shape.output(0))),
+      out_width_(Size(shape.output(1))) {
+  BITPRESS_DCHECK(weights.is_depthwise());
+  if (images_ == 0 || out_height_ == 0 || out_width_ == 0) {
+    images_ = 0;
+    return;
+  }
+  const size_t channels = Size(shape.channels), width = std::max<size_t>(1, Size(shape.input[1]));
+  const auto reach = [&](size_t d) { return Size(shape.dilations[d] * (shape.kernel[d] - 1)) + 1; };
+  span_ = std::min(std::lcm(Size(weights.input_format().block_size), kPanelColumns),
+                   RoundUp(channels, kPanelColumns));
+  pitch_ = (out_width_ - 1) * Size(shape.strides[1]) + reach(1);
+  // The sums of a piece fill whole vectors if they can, and its new rows enough columns.
+  const size_t stride = Size(shape.strides[0]);
+  const size_t unit = kPanelColumns / std::gcd(kPanelColumns, out_width_);
+  const size_t wanted = CeilDivide(kFilledColumns, stride * width);
+  const size_t most = std::max<size_t>(1, kMostOutputs / out_width_);
+  piece_rows_ = RoundUp(wanted, unit) <= most ? RoundUp(wanted, unit) : std::min(wanted, most);
+  piece_rows_ = std::min(piece_rows_, out_height_);
+  ring_ = (piece_rows_ - 1) * stride + reach(0);
+  most_filled_ = std::max<size_t>(1, kFilledColumns / width);
+  // Tasks take several spans of small planes, and parts of large ones.
+  const size_t spans = CeilDivide(channels, span_);
+  const size_t of_span = span_ * out_height_ * out_width_ * stride;
+  const size_t spans_per_chunk = std::clamp<size_t>(kLeastPositions / of_span, 1, spans);
+  channels_per_chunk_ = spans_per_chunk * span_;
+  chunks_ = CeilDivide(channels, channels_per_chunk_);
+  const size_t most_tiles = std::max<size_t>(1, out_height_ / kLeastRows);
+  const size_t tiles = std::min(most_tiles, CeilDivide(kManyTasks, images_ * chunks_));
+  rows_per_tile_ = RoundUp(CeilDivide(out_height_, tiles), piece_rows_);
+  tiles_ = CeilDivide(out_height_, rows_per_tile_);
+}
+
+void DepthwiseConvolution::RunTask(size_t task) const {
+  const size_t tile = task % tiles_, chunk = task / tiles_ % chunks_;
+  const size_t image = task / tiles_ / chunks_;
+  const size_t begin = tile * rows_per_tile_;
+  const size_t end = std::min(begin + rows_per_tile_, out_height_);
+  const size_t last =
+      std::min((chunk + 1) * channels_per_chunk_, static_cast<size_t>(shape_.channels));
+  Rows rows(span_ / kPanelColumns, ring_, pitch_, most_filled_ * Size(shape_.input[1]), span_,
+            piece_rows_ * out_width_);
+  for (size_t channel = chunk * channels_per_chunk_; channel < last; channel += span_) {
+    RunSpan(image, channel, std::min(span_, last - channel), begin, end, rows);
+  }
+}
+
+void DepthwiseConvolution::RunSpan(size_t image, size_t channel, size_t count, size_t begin,
+                                   size_t end, Rows& rows) const {
+  const size_t stride = Size(shape_.strides[0]), dilation = Size(shape_.dilations[0]);
+  const size_t kernel = Size(shape_.kernel[0]), plane = out_height_ * out_width_;
+  DepthwiseRows sums;
+  sums.width = out_width_;
+  sums.kernel = {kernel, Size(shape_.kernel[1])};
+  sums.stride = Size(shape_.strides[1]);
+  sums.dilation = Size(shape_.dilations[1]);
+  sums.sums = rows.sums.data<float>();
+  rows.read.resize(piece_rows_ * kernel);
+  size_t filled = begin * stride;  // rows before this one are there
+  for (size_t row = begin; row < end; row += piece_rows_) {
+    sums.num_rows = std::min(piece_rows_, end - row);
+    const size_t needed = (row + sums.num_rows - 1) * stride + (kernel - 1) * dilation + 1;
+    filled = std::max(filled, row * stride);  // of strides beyond the kernel
+    FillRows(image, channel, count, filled, needed, rows);
+    filled = needed;
+    for (size_t group = 0; group * kPanelColumns < count; ++group) {
+      for (size_t i = 0; i < sums.num_rows * kernel; ++i) {
+        const size_t read = (row + i / kernel) * stride + i % kernel * dilation;
+        rows.read[i] = rows.At(group, read % ring_);
+      }
+      const size_t first = channel + group * kPanelColumns;
+      sums.taps = weights_.taps(first);
+      sums.rows = rows.read.data();
+      FinishTask finish;
+      finish.sums = sums.sums;
+      finish.count = sums.num_rows * out_width_;
+      finish.channels = std::min(kPanelColumns, count - group * kPanelColumns);
+      finish.output = &output_;
+      finish.first_output = first;
+      finish.plane = plane;
+      finish.index = (image * Size(shape_.channels) + first) * plane + row * out_width_;
+      PrefetchOutputs(finish);
+      kSumTable[ChosenTargetIndex()](sums);
+      kFinishTable[ChosenTargetIndex()](finish);
+    }
+  }
+}
+
+void DepthwiseConvolution::FillRows(size_t image, size_t channel, size_t count, size_t begin,
+                                    size_t end, Rows& rows) const {
+  const size_t height = Size(shape_.input[0]), width = Size(shape_.input[1]);
+  const size_t pad_y = Size(shape_.pads_begin[0]);
+  const size_t pad_x = std::min(Size(shape_.pads_begin[1]), pitch_);
+  const size_t used = std::min(width, pitch_ - pad_x);
+  const size_t groups = CeilDivide(count, kPanelColumns);
+  const auto block = Size(weights_.input_format().block_size);
+  const auto clear = [&](size_t row, size_t from, size_t to) {
+    for (size_t group = 0; group < groups; ++group) {
+      float* const values = rows.At(group, row % ring_);
+      std::fill(values + from * kPanelColumns, values + to * kPanelColumns, 0.0F);
+    }
+  };
+  for (size_t row = begin; row < end;) {
+    if (row < pad_y || row - pad_y >= height || used == 0) {
+      clear(row++, 0, pitch_);
+      continue;
+    }
+    const size_t y = row - pad_y;
+    const size_t num_rows = std::min({most_filled_, end - row, height - y});
+    float* const quantized = rows.quantized.data<float>();
+    for (size_t c = 0; c < count; c += block) {
+      const size_t plane = image * Size(shape_.channels) + channel + c;
+      quantizer_.RunColumns(x_ + plane * height * width + y * width, height * width,
+                            quantized + c * rows.piece_stride, rows.piece_stride,
+                            std::min(block, count - c), num_rows * width);
+    }
+    rows.written.resize(num_rows);
+    for (size_t group = 0; group < groups; ++group) {
+      for (size_t i = 0; i < num_rows; ++i) {
+        rows.written[i] = rows.At(group, (row + i) % ring_) + pad_x * kPanelColumns;
+      }
+      SpreadTask spread;
+      spread.from = quantized + group * kPanelColumns * rows.piece_stride;
+      spread.stride = rows.piece_stride;
+      spread.channels = std::min(kPanelColumns, count - group * kPanelColumns);
+      spread.count = num_rows * width;
+      spread.width = width;
+      spread.used = used;
+      spread.rows = rows.written.data();
+      kSpreadTable[ChosenTargetIndex()](spread);
+    }
+    for (size_t i = 0; i < num_rows; ++i) {
+      clear(row + i, 0, pad_x);
+      clear(row + i, pad_x + used, pitch_);
+    }
+    row += num_rows;
+  }
+}
+
+}  // namespace bitpress::kernels
+#endif
