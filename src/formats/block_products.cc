@@ -75,11 +75,10 @@ void MultiplyBlocks(const ProductFormats& formats, const SummedShape& summed,
           sum = std::fma(static_cast<float>(products) * column_unit,
                          is_nan ? std::nanf("") : UnitValue(whole_row.unit), sum);
         } else {
-          float products = 0;
+          const float unit = column.unit == kNanUnit ? std::nanf("") : column_unit;
           for (size_t n = 0; n < count; ++n) {
-            products = std::fma(row[n], column.elements[n], products);
+            sum = std::fma(row[n], column.elements[n] * unit, sum);
           }
-          sum = std::fma(products, column_unit, sum);
         }
         k += count;
       }

@@ -1,13 +1,13 @@
 // The specification of matrix products with a right matrix in blocks, computed from its codes. The
 // kernels of kernels/block_products.h equal it bit for bit on every instruction set. Pure.
 //
-// The products of a block are summed on their own, and then added to the sums of the blocks before
-// it, one float32 multiply-add a block. With a block of a row and one of a column, taken apart into
-// elements and units (formats/block_units.h):
-//   whole:  sum = fma(float(row elements * column elements) * column unit, row unit, sum), where
-//           the products of whole numbers are added exactly as integers;
-//   floats: sum = fma(block sum, column unit, sum), where the block sum is a chain of fused
-//           multiply-adds of the row's floats and the column's elements, in order, from zero.
+// With blocks of a row and of a column, taken apart into elements and units
+// (formats/block_units.h):
+//   whole:  the products of whole numbers are added exactly as integers, and each block with one
+//           float32 multiply-add to the sums of the blocks before it:
+//           sum = fma(float(row elements * column elements) * column unit, row unit, sum);
+//   floats: one chain of fused multiply-adds from zero, in order, of the row's floats and the
+//           column's values, which are elements times units: sum = fma(row, value, sum).
 #pragma once
 
 #include <cstdint>

@@ -148,77 +148,80 @@ HWY_INLINE void AddWords(const ProductTask& task, const TileCodes& tile, size_t 
   }
 }
 
-// Adds blocks [begin, end) of rows of floats. `columns` has the decoded elements of block b at
-// b - begin, one vector of a panel after another; panels are `panel_floats` apart.
+// Adds blocks [begin, end) of rows of floats. `columns` has the decoded values from block `begin`
+// on, one vector of a panel after another; panels are `panel_floats` apart.
 template <size_t kRows, size_t kPanels>
-HWY_INLINE void AddFloats(const ProductTask& task, const TileCodes& tile, const float* columns,
-                          size_t panel_floats, size_t row, size_t begin, size_t end,
-                          Sums<kRows, kPanels>& sums) {
+HWY_INLINE void AddFloats(const ProductTask& task, const float* columns, size_t panel_floats,
+                          size_t row, size_t begin, size_t end, Sums<kRows, kPanels>& sums) {
   constexpr size_t kVectors = kPanels * kParts;
   const size_t depth = task.panels->padded_block();
   const float* rows[kRows];
   for (size_t r = 0; r < kRows; ++r) {
     rows[r] = reinterpret_cast<const float*>(task.rows->elements(row + r)) + begin * depth;
   }
-  for (size_t b = begin; b < end; ++b) {
-    VF block[kRows][kVectors];
-    for (size_t r = 0; r < kRows; ++r) {
-      for (size_t v = 0; v < kVectors; ++v) block[r][v] = hn::Zero(kDf);
-    }
-    HWY_UNROLL(4)
-    for (size_t k = 0; k < depth; ++k) {
-      VF elements[kVectors];
-      for (size_t v = 0; v < kVectors; ++v) {
-        elements[v] = hn::LoadU(
-            kDf, columns + v / kParts * panel_floats + k * kPanelColumns + v % kParts * kLanes);
-      }
-      for (size_t r = 0; r < kRows; ++r) {
-        const VF factor = hn::Set(kDf, rows[r][k]);
-        for (size_t v = 0; v < kVectors; ++v) {
-          block[r][v] = FusedMulAdd(factor, elements[v], block[r][v]);
-        }
-      }
-    }
-    columns += depth * kPanelColumns;
-    for (size_t r = 0; r < kRows; ++r) rows[r] += depth;
+  HWY_UNROLL(4)
+  for (size_t k = 0; k < (end - begin) * depth; ++k) {
+    VF values[kVectors];
     for (size_t v = 0; v < kVectors; ++v) {
-      const VF unit = Sums<kRows, kPanels>::Units(tile, b - begin, v);
-      for (size_t r = 0; r < kRows; ++r) {
-        sums.values[r][v] = FusedMulAdd(block[r][v], unit, sums.values[r][v]);
+      values[v] = hn::LoadU(
+          kDf, columns + v / kParts * panel_floats + k * kPanelColumns + v % kParts * kLanes);
+    }
+    for (size_t r = 0; r < kRows; ++r) {
+      const VF factor = hn::Set(kDf, rows[r][k]);
+      for (size_t v = 0; v < kVectors; ++v) {
+        sums.values[r][v] = FusedMulAdd(factor, values[v], sums.values[r][v]);
       }
     }
   }
 }
 
-// The same for one row, whose columns are decoded on the way.
+// Adds all blocks of a row of floats, whose columns are decoded on the way.
 template <PanelCodes kCodes, size_t kPanels>
 HWY_INLINE void AddFloatRow(const ProductTask& task, const TileCodes& tile, size_t row,
-                            size_t begin, size_t end, Sums<1, kPanels>& sums) {
+                            size_t num_blocks, Sums<1, kPanels>& sums) {
   constexpr size_t kVectors = kPanels * kParts;
   const FloatReader<kCodes> reader(*task.panels);
+  const VF start = hn::Set(kDf, reader.start());
   const size_t depth = task.panels->padded_block();
-  const float* factors = reinterpret_cast<const float*>(task.rows->elements(row)) + begin * depth;
-  for (size_t b = 0; b < end - begin; ++b, factors += depth) {
-    VF block[kVectors];
-    for (size_t v = 0; v < kVectors; ++v) block[v] = hn::Zero(kDf);
-    HWY_UNROLL(4)
-    for (size_t k = 0; k < depth; k += 4) {
+  const float* factors = reinterpret_cast<const float*>(task.rows->elements(row));
+  // Sums that stay in the range of normal numbers may be counted in units of each block in turn:
+  // powers of two do not change how they are rounded. That saves a product for each element.
+  const bool is_in_units = task.panels->has_close_units() && task.rows->has_close_floats();
+  VF units[kVectors];
+  for (size_t v = 0; v < kVectors; ++v) units[v] = hn::Set(kDf, 1.0F);
+  for (size_t b = 0; b < num_blocks; ++b, factors += depth) {
+    const auto add = [&]<bool kIsInUnits>() HWY_ATTR {
       for (size_t v = 0; v < kVectors; ++v) {
-        const size_t panel = v / kParts;
-        VF elements[4];
-        reader.Four(tile.codes + panel * tile.panel_bytes + b * tile.block_bytes,
-                    tile.doubled + panel * tile.doubled_panel_bytes + b * tile.doubled_block_bytes,
-                    k, v % kParts, elements);
-        for (size_t i = 0; i < 4; ++i) {
-          block[v] = FusedMulAdd(hn::Set(kDf, factors[k + i]), elements[i], block[v]);
+        const VF unit = Sums<1, kPanels>::Units(tile, b, v);
+        if constexpr (kIsInUnits)
+          sums.values[0][v] = hn::Mul(sums.values[0][v], Ratio(units[v], unit));
+        units[v] = unit;
+      }
+      HWY_UNROLL(4)
+      for (size_t k = 0; k < depth; k += 4) {
+        for (size_t v = 0; v < kVectors; ++v) {
+          const size_t panel = v / kParts;
+          VF numbers[4];
+          reader.Four(
+              tile.codes + panel * tile.panel_bytes + b * tile.block_bytes,
+              tile.doubled + panel * tile.doubled_panel_bytes + b * tile.doubled_block_bytes, k,
+              v % kParts, numbers);
+          for (size_t i = 0; i < 4; ++i) {
+            VF value;
+            if constexpr (kIsInUnits) {
+              value = reader.start() != 0 ? hn::Sub(numbers[i], start) : numbers[i];
+            } else {
+              value = BlockValues(reader, units[v])(numbers[i]);
+            }
+            sums.values[0][v] = FusedMulAdd(hn::Set(kDf, factors[k + i]), value, sums.values[0][v]);
+          }
         }
       }
-    }
-    for (size_t v = 0; v < kVectors; ++v) {
-      const VF unit = Sums<1, kPanels>::Units(tile, b, v);
-      sums.values[0][v] = FusedMulAdd(block[v], unit, sums.values[0][v]);
-    }
+    };
+    is_in_units ? add.template operator()<true>() : add.template operator()<false>();
   }
+  if (!is_in_units) return;
+  for (size_t v = 0; v < kVectors; ++v) sums.values[0][v] = hn::Mul(sums.values[0][v], units[v]);
 }
 
 // Adds blocks of rows of bytes by unrolled code if they have a usual length and most of the time is
@@ -241,19 +244,21 @@ HWY_INLINE void AddUsualBytes(const ProductTask& task, const TileCodes& tile, si
 struct Part {
   size_t panel, begin, end;
   TileCodes tile;
-  const float* decoded = nullptr;  // of rows of floats
+  const float* decoded = nullptr;  // the values of columns, of several rows of floats
 };
 
 template <PanelCodes kCodes, RowForm kForm, size_t kRows, size_t kPanels>
 void MultiplyTile(const ProductTask& task, const Part& part, size_t row) {
   Sums<kRows, kPanels> sums;
   sums.Load(task, row, part.panel, part.begin == 0);
-  if constexpr (kForm == RowForm::kFloats && kRows == 1) {
-    AddFloatRow<kCodes>(task, part.tile, row, part.begin, part.end, sums);
-  } else if constexpr (kForm == RowForm::kFloats) {
+  if constexpr (kForm == RowForm::kFloats) {
     const size_t panel_floats =
         (part.end - part.begin) * task.panels->padded_block() * kPanelColumns;
-    AddFloats(task, part.tile, part.decoded, panel_floats, row, part.begin, part.end, sums);
+    if (part.decoded != nullptr) {
+      AddFloats(task, part.decoded, panel_floats, row, part.begin, part.end, sums);
+    } else if constexpr (kRows == 1) {
+      AddFloatRow<kCodes>(task, part.tile, row, part.end, sums);
+    }
   } else if constexpr (kForm == RowForm::kBytes) {
     AddUsualBytes<kCodes>(task, part.tile, row, part.begin, part.end, sums);
   } else {
@@ -323,13 +328,15 @@ void MultiplyPanels(const ProductTask& task, size_t panel, std::vector<uint8_t>&
         if constexpr (kIsFloat) {
           const uint8_t* const doubled = part.tile.doubled + p * part.tile.doubled_panel_bytes +
                                          b * part.tile.doubled_block_bytes;
-          DecodeBlock<kCodes>(panels, codes, doubled, reinterpret_cast<float*>(to));
+          const uint8_t* const units =
+              part.tile.units + p * part.tile.units_panel_bytes + b * kPanelColumns;
+          DecodeBlock<kCodes>(panels, codes, doubled, units, reinterpret_cast<float*>(to));
         } else if constexpr (kIsNarrow) {
           WidenBlock<kCodes>(panels, codes, to);
         }
       }
     }
-    part.decoded = reinterpret_cast<const float*>(buffer.data());
+    if (kIsFloat && is_decoded) part.decoded = reinterpret_cast<const float*>(buffer.data());
     if (kIsNarrow && !kIsFloat && is_decoded) {
       part.tile.codes = buffer.data();
       part.tile.block_bytes = block_bytes;
@@ -345,6 +352,7 @@ template <PanelCodes kCodes, RowForm kForm>
 void MultiplyPart(const ProductTask& task) {
   std::vector<uint8_t> buffer;
   size_t panel = task.panel_begin;
+  constexpr size_t kRowPanels = RowPanels(kCodes, kForm);
   if constexpr (kRowPanels > kTilePanels) {
     const bool is_one_row = task.row_end - task.row_begin == 1;
     for (; is_one_row && panel + kRowPanels <= task.panel_end; panel += kRowPanels) {

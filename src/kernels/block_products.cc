@@ -98,7 +98,9 @@ BlockProduct::BlockProduct(const ProductPanels& panels,
   // Tasks of many rows decode their columns only once, but there are some for every thread.
   constexpr size_t kLeastRows = 48, kMostRows = 960;  // whole tiles of all targets
   constexpr size_t kManyTasks = 16;
-  panels_per_chunk_ = 4;
+  // The largest tiles of one row have eight panels. Few panels are divided evenly instead.
+  constexpr size_t kManyPanels = 64;
+  panels_per_chunk_ = input.num_rows == 1 && panels.num_panels() >= kManyPanels ? 8 : 4;
   panel_chunks_ = (panels.num_panels() + panels_per_chunk_ - 1) / panels_per_chunk_;
   const size_t wanted = (kManyTasks + panel_chunks_ - 1) / std::max<size_t>(1, panel_chunks_);
   const size_t per_chunk = input.num_rows / std::max<size_t>(1, wanted);
@@ -113,8 +115,8 @@ void BlockProduct::RunTask(size_t task) const {
   part.row_end = std::min(part.row_begin + rows_per_chunk_, rows_.num_rows());
   part.panel_begin = task % panel_chunks_ * panels_per_chunk_;
   part.panel_end = std::min(part.panel_begin + panels_per_chunk_, panels_.num_panels());
-  // Whole sums times such units could overflow in vector code.
-  if (rows_.form() != RowForm::kFloats && panels_.has_large_unit()) return MultiplyPortably(part);
+  // Numbers of kWholeStart times such units could overflow in vector code.
+  if (panels_.has_large_unit()) return MultiplyPortably(part);
   const ProductKernel with_dot = rows_.form() == RowForm::kBytes ? DotKernel() : nullptr;
   (with_dot != nullptr ? with_dot : kProductTable[ChosenTargetIndex()])(part);
 }

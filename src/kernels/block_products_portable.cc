@@ -81,11 +81,11 @@ void AddBlock(const ProductTask& task, size_t row, size_t block, const float* el
     const float* const row_floats =
         reinterpret_cast<const float*>(task.rows->elements(row)) + block * depth;
     for (size_t column = 0; column < kPanelColumns; ++column) {
-      float sum = 0;
+      const float unit = std::isinf(units[column]) ? std::nanf("") : units[column];
       for (size_t k = 0; k < depth; ++k) {
-        sum = std::fma(row_floats[k], elements[k * kPanelColumns + column], sum);
+        sums[column] =
+            std::fma(row_floats[k], elements[k * kPanelColumns + column] * unit, sums[column]);
       }
-      sums[column] = std::fma(sum, units[column], sums[column]);
     }
     return;
   }

@@ -32,16 +32,17 @@ constexpr const char* kColumnFormats[] = {"mxfp4_e2m1",
                                           "bfp(bits=13,block=32)",
                                           "bfp(bits=12,block=12)"};
 
-// Numbers of different sizes: blocks have different units, some are zeros, tiny or huge.
-std::vector<float> Numbers(size_t count, uint32_t seed) {
+// Numbers of different sizes: blocks have different units, some are zeros, tiny or huge; close ones
+// are neither tiny nor huge.
+std::vector<float> Numbers(size_t count, uint32_t seed, bool are_close = false) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
   std::vector<float> values(count);
   for (size_t i = 0; i < count; ++i) {
     const size_t piece = i / 24 % 23;
     const float size = piece == 3    ? 0.0F
-                       : piece == 7  ? 1e-38F
-                       : piece == 11 ? 1e15F
+                       : piece == 7  ? (are_close ? 1e-3F : 1e-38F)
+                       : piece == 11 ? (are_close ? 1e4F : 1e15F)
                                      : std::ldexp(1.0F, static_cast<int>(i / 40 % 7) - 3);
     values[i] = normal(random) * size;
   }
@@ -50,9 +51,10 @@ std::vector<float> Numbers(size_t count, uint32_t seed) {
 
 // A quantized right matrix: its values column after column, and its packed tensor.
 struct Columns {
-  Columns(const FormatSpec& spec, const ColumnsView& v, uint32_t seed) : view(v) {
+  Columns(const FormatSpec& spec, const ColumnsView& v, uint32_t seed, bool are_close = false)
+      : view(v) {
     const size_t count = static_cast<size_t>(view.outer * view.axis * view.inner);
-    std::vector<float> tensor = Numbers(count, seed);
+    std::vector<float> tensor = Numbers(count, seed, are_close);
     formats::ref::FakeQuantize(spec, tensor, tensor, view.outer, view.axis, view.inner);
     packed = formats::PackedTensor(formats::SizesOf(spec, view.outer, view.axis, view.inner));
     ThreadPool pool(1);
@@ -130,6 +132,8 @@ TEST_P(BlockProductsTest, EqualTheReference) {
         CheckAgainstReference(formats, {70, 100, 1, false}, num_rows);
       }
       CheckAgainstReference(formats, {1, 100, 33, true}, 5);
+      CheckAgainstReference(formats, {1050, 70, 1, false},
+                            1);  // tiles of one row, as wide as they get
       CheckAgainstReference(formats, {17, 20, 9, false}, 5);  // a kernel of 3 x 3
       CheckAgainstReference(formats, {3, 7, 1, false}, 6);
     }
@@ -171,6 +175,27 @@ TEST_P(BlockProductsTest, EmptyMatrices) {
   ThreadPool pool(1);
   const ProductPanels panels(spec, columns.view, columns.packed.view(), pool);
   EXPECT_THAT(Multiply(panels, spec, {}, 2), testing::Each(0.0F));
+}
+
+// Sums of one row may be counted in units of the blocks.
+TEST_P(BlockProductsTest, EqualTheReferenceForARowInUnits) {
+  for (const char* const name : kColumnFormats) {
+    SCOPED_TRACE(name);
+    const FormatSpec spec = FindFormat(name);
+    const Columns columns(spec, {1040, 200, 1, false}, 5, /*are_close=*/true);
+    ThreadPool pool(2);
+    const ProductPanels panels(spec, columns.view, columns.packed.view(), pool);
+    ASSERT_TRUE(panels.has_close_units());
+    std::vector<float> a = Numbers(200, 6, /*are_close=*/true);
+    for (const float factor :
+         {1.0F, 0x1p-60F, 0x1p25F, 0x1p-120F, 0x1p90F}) {  // the last two are not close
+      std::vector<float> row = a, expected(1040);
+      for (float& value : row) value *= factor;
+      formats::ref::MultiplyBlocks({spec, std::nullopt}, columns.view.summed(), row, columns.values,
+                                   expected);
+      ExpectSameBits(Multiply(panels, std::nullopt, row, 1), expected);
+    }
+  }
 }
 
 TEST_P(BlockProductsTest, AddsABiasAndLimits) {

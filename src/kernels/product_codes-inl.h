@@ -212,17 +212,42 @@ struct CodeReader<PanelCodes::kNine> {
   }
 };
 
-// Gives the elements k to k + 3 of a vector's columns as floats. k is a multiple of four.
+// Returns the units of a vector's columns.
+HWY_INLINE VF UnitsAt(const uint8_t* units) {
+  const auto exponents = hn::PromoteTo(kDi, hn::LoadU(kBytesOfLanes, units));
+  return hn::BitCast(kDf, hn::ShiftLeft<23>(exponents));
+}
+
+// Returns a / b, which are powers of two that are close to each other (ProductPanels).
+HWY_INLINE VF Ratio(VF a, VF b) {
+  const VI exponents = hn::Sub(hn::BitCast(kDi, a), hn::BitCast(kDi, b));
+  return hn::BitCast(kDf, hn::Add(exponents, hn::Set(kDi, 0x3F800000)));
+}
+
+// Turns the unit of a block that holds NaN, which is infinite for whole products, into NaN.
+HWY_INLINE VF NanOfInfinity(VF units) {
+  const VF infinity = hn::BitCast(kDf, hn::Set(kDi, 0x7F800000));
+  const VF nan = hn::BitCast(kDf, hn::Set(kDi, 0x7FC00000));
+  return hn::IfThenElse(hn::Eq(units, infinity), nan, units);
+}
+
+// Reads the elements k to k + 3 of a vector's columns as floats, counted from kStart on. k is a
+// multiple of four.
 template <PanelCodes kCodes>
 struct FloatReader {
   using Reader = CodeReader<kCodes>;
 
   HWY_INLINE explicit FloatReader(const ProductPanels& panels)
-      : reader(panels.table().data()),
-        offset(hn::Set(kD8, static_cast<uint8_t>(panels.offset()))) {}
+      : reader(panels.table().data()), offset(static_cast<uint8_t>(panels.offset())) {}
 
-  HWY_INLINE void Four(const uint8_t* codes, const uint8_t* doubled, size_t k, size_t part,
-                       VF (&out)[4]) const {
+  // Returns what elements are counted from.
+  HWY_INLINE float start() const {
+    const bool is_counted = HWY_TARGET == HWY_AVX3 && kCodes != PanelCodes::kNine;
+    return is_counted ? kWholeStart + static_cast<float>(offset) : 0.0F;
+  }
+
+  HWY_INLINE void Four(const uint8_t* codes, [[maybe_unused]] const uint8_t* doubled, size_t k,
+                       size_t part, VF (&out)[4]) const {
     const uint8_t* const group = codes + k / Reader::kDepth * Reader::kBytes + part * kVectorBytes;
     VI first, second, third, fourth;
     if constexpr (kCodes == PanelCodes::kNine) {
@@ -235,11 +260,19 @@ struct FloatReader {
       fourth = hn::ShiftRight<16>(odds);
     } else {
       const V8 codes_of_four = reader.Bytes(group, k % Reader::kDepth / 4);
-      const VI four = hn::BitCast(kDi, hn::Sub(codes_of_four, offset));
+#if HWY_TARGET == HWY_AVX3
+      out[0] = Code<0>(codes_of_four);
+      out[1] = Code<1>(codes_of_four);
+      out[2] = Code<2>(codes_of_four);
+      out[3] = Code<3>(codes_of_four);
+      return;
+#else
+      const VI four = hn::BitCast(kDi, hn::Sub(codes_of_four, hn::Set(kD8, offset)));
       first = hn::ShiftRight<24>(hn::ShiftLeft<24>(four));
       second = hn::ShiftRight<24>(hn::ShiftLeft<16>(four));
       third = hn::ShiftRight<24>(hn::ShiftLeft<8>(four));
       fourth = hn::ShiftRight<24>(four);
+#endif
     }
     out[0] = hn::ConvertTo(kDf, first);
     out[1] = hn::ConvertTo(kDf, second);
@@ -247,12 +280,56 @@ struct FloatReader {
     out[3] = hn::ConvertTo(kDf, fourth);
   }
 
+#if HWY_TARGET == HWY_AVX3
+  // Returns byte kByte of each lane as a number, counted from kWholeStart on: it is put into the
+  // lowest bits, which are those of whole numbers.
+  template <int kByte>
+  static HWY_INLINE VF Code(V8 codes) {
+    constexpr __mmask64 kLowest = 0x1111111111111111;
+    const __m512i places =
+        _mm512_broadcast_i32x4(_mm_setr_epi32(kByte, 4 + kByte, 8 + kByte, 12 + kByte));
+    return VF{_mm512_castsi512_ps(
+        _mm512_mask_shuffle_epi8(_mm512_set1_epi32(kWholeStartBits), kLowest, codes.raw, places))};
+  }
+#endif
+
   Reader reader;
-  V8 offset;
+  uint8_t offset;
 };
+
+#if HWY_TARGET == HWY_AVX3
+// A table of 16 numbers fits a vector, whose lanes are found by their lowest four bits.
+template <>
+struct FloatReader<PanelCodes::kFour> {
+  HWY_INLINE explicit FloatReader(const ProductPanels& panels) {
+    HWY_ALIGN float numbers[kLanes];
+    for (size_t i = 0; i < kLanes; ++i) {
+      numbers[i] = static_cast<float>(int{panels.table()[i]} - panels.offset());
+    }
+    table = hn::Load(kDf, numbers);
+  }
+
+  HWY_INLINE float start() const { return 0; }
+
+  HWY_INLINE void Four(const uint8_t* codes, const uint8_t*, size_t k, size_t part,
+                       VF (&out)[4]) const {
+    using Reader = CodeReader<PanelCodes::kFour>;
+    const uint8_t* const group = codes + k / Reader::kDepth * Reader::kBytes + part * kVectorBytes;
+    const __m512i eight = hn::LoadU(kDi, reinterpret_cast<const int32_t*>(group)).raw;
+    const unsigned first = k % Reader::kDepth < 4 ? 0 : 4;  // a bit
+    for (unsigned i = 0; i < 4; ++i) {
+      out[i] = VF{_mm512_permutexvar_ps(_mm512_srli_epi32(eight, first + 8 * i), table.raw)};
+    }
+  }
+
+  VF table;
+};
+#endif
 
 template <PanelCodes kCodes>
 struct SmallFloatReader {
+  HWY_INLINE float start() const { return 0; }
+
   HWY_INLINE void Four(const uint8_t* codes, const uint8_t*, size_t k, size_t part,
                        VF (&out)[4]) const {
     constexpr hn::Rebind<uint16_t, decltype(kDf)> kHalfBits;
@@ -279,18 +356,34 @@ struct FloatReader<PanelCodes::kE5M2> : SmallFloatReader<PanelCodes::kE5M2> {
   HWY_INLINE explicit FloatReader(const ProductPanels&) {}
 };
 
-// Writes the elements of a block of one panel as floats, the columns of an element one after
-// another.
+// Turns what a FloatReader gives of a block into values: elements times their unit, which are
+// exact.
+struct BlockValues {
+  template <class Reader>
+  HWY_INLINE BlockValues(const Reader& reader, VF units)
+      : unit(NanOfInfinity(units)), less(hn::Mul(unit, hn::Set(kDf, -reader.start()))) {
+    is_counted = reader.start() != 0;
+  }
+  HWY_INLINE VF operator()(VF number) const {
+    return is_counted ? FusedMulAdd(number, unit, less) : hn::Mul(number, unit);
+  }
+
+  VF unit, less;
+  bool is_counted;
+};
+
+// Writes the values of a block of one panel, the columns of an element one after another.
 template <PanelCodes kCodes>
 HWY_INLINE void DecodeBlock(const ProductPanels& panels, const uint8_t* codes,
-                            const uint8_t* doubled, float* out) {
+                            const uint8_t* doubled, const uint8_t* units, float* out) {
   const FloatReader<kCodes> reader(panels);
-  for (size_t k = 0; k < panels.padded_block(); k += 4) {
-    for (size_t part = 0; part < kParts; ++part) {
-      VF elements[4];
-      reader.Four(codes, doubled, k, part, elements);
+  for (size_t part = 0; part < kParts; ++part) {
+    const BlockValues value(reader, UnitsAt(units + part * kLanes));
+    for (size_t k = 0; k < panels.padded_block(); k += 4) {
+      VF numbers[4];
+      reader.Four(codes, doubled, k, part, numbers);
       for (size_t i = 0; i < 4; ++i) {
-        hn::StoreU(elements[i], kDf, out + (k + i) * kPanelColumns + part * kLanes);
+        hn::StoreU(value(numbers[i]), kDf, out + (k + i) * kPanelColumns + part * kLanes);
       }
     }
   }

@@ -110,7 +110,7 @@ ProductPanels::ProductPanels(const FormatSpec& spec, const ColumnsView& view,
                      std::min(block_size, axis - block * block_size));
       }
     });
-    FindLargeUnits();
+    JudgeUnits();
     return;
   }
   pool.ParallelFor(num_panels(), [&](size_t panel) {
@@ -125,12 +125,17 @@ ProductPanels::ProductPanels(const FormatSpec& spec, const ColumnsView& view,
                    std::min(block_size, axis - begin));
     }
   });
-  FindLargeUnits();
+  JudgeUnits();
 }
 
-void ProductPanels::FindLargeUnits() {
+void ProductPanels::JudgeUnits() {
   has_large_unit_ = std::ranges::any_of(
       units_, [](uint8_t unit) { return unit > kLargestQuickUnit && unit != formats::kNanUnit; });
+  if (units_.empty()) return;
+  const auto [least, largest] = std::ranges::minmax_element(units_);
+  constexpr int kClose = 30;
+  has_close_units_ = *least >= formats::kUnitBias - kClose &&
+                     *largest <= formats::kUnitBias + kClose && *largest - *least <= kClose;
 }
 
 size_t ProductPanels::blocks_per_segment() const {

@@ -69,6 +69,10 @@ class ProductPanels {
 
   // Whether a unit is above kLargestQuickUnit (whole_block.h), and not that of NaN.
   bool has_large_unit() const { return has_large_unit_; }
+  // Whether all units are within 2^-30 and 2^30, and within a factor of 2^30. A sum of products
+  // with floats of ProductRows::has_close_floats then is a multiple of 2^-133 and below 2^78,
+  // counted in any of these units below 2^108: no power of two changes how it is rounded.
+  bool has_close_units() const { return has_close_units_; }
 
   // Return the codes, doubling bits (kNine) and units of a panel, block after block.
   const uint8_t* codes(size_t panel) const { return codes_.data() + panel * CodeBytes(); }
@@ -85,7 +89,7 @@ class ProductPanels {
   size_t CodeBytes() const { return num_blocks_ * block_bytes_; }
   size_t DoubledBytes() const { return num_blocks_ * doubled_block_bytes(); }
   void ChooseCodes();
-  void FindLargeUnits();
+  void JudgeUnits();
   // Writes a block of the columns of a panel. Element k of column c is values[c * column_stride + k
   // * element_stride].
   void WriteColumns(size_t panel, size_t block, const float* values, size_t column_stride,
@@ -103,7 +107,7 @@ class ProductPanels {
   size_t block_bytes_ = 0;
   int offset_ = 0;
   int largest_code_ = 0;
-  bool has_large_unit_ = false;
+  bool has_large_unit_ = false, has_close_units_ = false;
   std::array<uint8_t, 16> table_{};   // of kFour: the number of each code, from 0 on
   std::array<uint8_t, 256> index_{};  // and the code of each number
   std::vector<uint8_t> codes_, doubled_, units_;

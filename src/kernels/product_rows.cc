@@ -85,6 +85,17 @@ constexpr TakeKernel kTakeWordsTable[] = BITPRESS_DISPATCH_TABLE(TakeWords);
 
 constexpr size_t kElementsPerTask = size_t{1} << 14;
 
+// See ProductRows::has_close_floats.
+bool AreClose(const float* values, size_t count) {
+  constexpr float kLeast = 0x1p-80F, kLargest = 0x1p40F;
+  bool are_close = true;
+  for (size_t i = 0; i < count; ++i) {
+    const float magnitude = std::abs(values[i]);
+    are_close &= (magnitude >= kLeast && magnitude <= kLargest) || magnitude == 0;  // no NaN is
+  }
+  return are_close;
+}
+
 }  // namespace
 
 ProductRows::ProductRows(const ProductPanels& panels,
@@ -101,6 +112,7 @@ ProductRows::ProductRows(const ProductPanels& panels,
       blocks_per_segment_(panels.blocks_per_segment()),
       offset_(panels.offset()) {
   const auto depth = static_cast<size_t>(summed_.num_elements());
+  if (form == RowForm::kFloats && num_rows == 1) has_close_floats_ = AreClose(a, depth);
   is_direct_ = form == RowForm::kFloats && num_blocks_ * padded_block_ == depth;
   if (is_direct_) return;
   elements_.reset(new uint8_t[num_rows * row_bytes()]);

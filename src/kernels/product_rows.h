@@ -41,6 +41,8 @@ class ProductRows {
   RowForm form() const { return form_; }
   size_t num_rows() const { return num_rows_; }
   size_t num_blocks() const { return num_blocks_; }
+  // Whether there is one row of floats, all of which are zeros or within 2^-80 and 2^40.
+  bool has_close_floats() const { return has_close_floats_; }
   const uint8_t* elements(size_t row) const {
     return is_direct_ ? reinterpret_cast<const uint8_t*>(a_ + row * stride_)
                       : elements_.get() + row * row_bytes();
@@ -74,7 +76,7 @@ class ProductRows {
   size_t rows_per_task_ = 1, num_tasks_ = 0;
   size_t block_, padded_block_, num_blocks_, blocks_per_segment_;
   int offset_;
-  bool is_direct_;
+  bool is_direct_, has_close_floats_ = false;
   std::unique_ptr<uint8_t[]> elements_;  // every byte is written by a task
   std::vector<float> units_;
   std::vector<int32_t> starts_;
