@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kernels/product_codes-inl.h"
+#include "kernels/product_floats-inl.h"
 #include "kernels/product_sums-inl.h"
 #include "kernels/product_task.h"
 
@@ -146,82 +147,6 @@ HWY_INLINE void AddWords(const ProductTask& task, const TileCodes& tile, size_t 
     for (size_t r = 0; r < kRows; ++r) rows[r] += depth * sizeof(int16_t);
     sums.AddWhole(block, tile, b - begin, units, b);
   }
-}
-
-// Adds blocks [begin, end) of rows of floats. `columns` has the decoded values from block `begin`
-// on, one vector of a panel after another; panels are `panel_floats` apart.
-template <size_t kRows, size_t kPanels>
-HWY_INLINE void AddFloats(const ProductTask& task, const float* columns, size_t panel_floats,
-                          size_t row, size_t begin, size_t end, Sums<kRows, kPanels>& sums) {
-  constexpr size_t kVectors = kPanels * kParts;
-  const size_t depth = task.panels->padded_block();
-  const float* rows[kRows];
-  for (size_t r = 0; r < kRows; ++r) {
-    rows[r] = reinterpret_cast<const float*>(task.rows->elements(row + r)) + begin * depth;
-  }
-  HWY_UNROLL(4)
-  for (size_t k = 0; k < (end - begin) * depth; ++k) {
-    VF values[kVectors];
-    for (size_t v = 0; v < kVectors; ++v) {
-      values[v] = hn::LoadU(
-          kDf, columns + v / kParts * panel_floats + k * kPanelColumns + v % kParts * kLanes);
-    }
-    for (size_t r = 0; r < kRows; ++r) {
-      const VF factor = hn::Set(kDf, rows[r][k]);
-      for (size_t v = 0; v < kVectors; ++v) {
-        sums.values[r][v] = FusedMulAdd(factor, values[v], sums.values[r][v]);
-      }
-    }
-  }
-}
-
-// Adds all blocks of a row of floats, whose columns are decoded on the way.
-template <PanelCodes kCodes, size_t kPanels>
-HWY_INLINE void AddFloatRow(const ProductTask& task, const TileCodes& tile, size_t row,
-                            size_t num_blocks, Sums<1, kPanels>& sums) {
-  constexpr size_t kVectors = kPanels * kParts;
-  const FloatReader<kCodes> reader(*task.panels);
-  const VF start = hn::Set(kDf, reader.start());
-  const size_t depth = task.panels->padded_block();
-  const float* factors = reinterpret_cast<const float*>(task.rows->elements(row));
-  // Sums that stay in the range of normal numbers may be counted in units of each block in turn:
-  // powers of two do not change how they are rounded. That saves a product for each element.
-  const bool is_in_units = task.panels->has_close_units() && task.rows->has_close_floats();
-  VF units[kVectors];
-  for (size_t v = 0; v < kVectors; ++v) units[v] = hn::Set(kDf, 1.0F);
-  for (size_t b = 0; b < num_blocks; ++b, factors += depth) {
-    const auto add = [&]<bool kIsInUnits>() HWY_ATTR {
-      for (size_t v = 0; v < kVectors; ++v) {
-        const VF unit = Sums<1, kPanels>::Units(tile, b, v);
-        if constexpr (kIsInUnits)
-          sums.values[0][v] = hn::Mul(sums.values[0][v], Ratio(units[v], unit));
-        units[v] = unit;
-      }
-      HWY_UNROLL(4)
-      for (size_t k = 0; k < depth; k += 4) {
-        for (size_t v = 0; v < kVectors; ++v) {
-          const size_t panel = v / kParts;
-          VF numbers[4];
-          reader.Four(
-              tile.codes + panel * tile.panel_bytes + b * tile.block_bytes,
-              tile.doubled + panel * tile.doubled_panel_bytes + b * tile.doubled_block_bytes, k,
-              v % kParts, numbers);
-          for (size_t i = 0; i < 4; ++i) {
-            VF value;
-            if constexpr (kIsInUnits) {
-              value = reader.start() != 0 ? hn::Sub(numbers[i], start) : numbers[i];
-            } else {
-              value = BlockValues(reader, units[v])(numbers[i]);
-            }
-            sums.values[0][v] = FusedMulAdd(hn::Set(kDf, factors[k + i]), value, sums.values[0][v]);
-          }
-        }
-      }
-    };
-    is_in_units ? add.template operator()<true>() : add.template operator()<false>();
-  }
-  if (!is_in_units) return;
-  for (size_t v = 0; v < kVectors; ++v) sums.values[0][v] = hn::Mul(sums.values[0][v], units[v]);
 }
 
 // Adds blocks of rows of bytes by unrolled code if they have a usual length and most of the time is

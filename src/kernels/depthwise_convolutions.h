@@ -19,17 +19,6 @@
 
 namespace bitpress::kernels {
 
-// How the vector code sees outputs of kPanelColumns channels.
-struct DepthwiseRows {
-  const float* taps = nullptr;         // [positions of the kernel][kPanelColumns]
-  const float* const* rows = nullptr;  // what each output row reads for each row of the kernel
-  size_t num_rows = 0;                 // output rows
-  size_t width = 0;                    // outputs of a row
-  std::array<size_t, 2> kernel{1, 1};
-  size_t stride = 1, dilation = 1;  // along a row
-  float* sums = nullptr;            // [num_rows * width][kPanelColumns]
-};
-
 class DepthwiseConvolution {
  public:
   // REQUIRES: weights.is_depthwise(). The arguments' memory outlives it.

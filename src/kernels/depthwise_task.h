@@ -1,0 +1,50 @@
+// The pieces of work of depthwise convolutions that vector code does. 16 channels of a position lie
+// next to each other there. Internal to kernels/depthwise_convolutions.h.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "kernels/convolution_task.h"
+
+namespace bitpress::kernels {
+
+// Positions of channels that lie apart, and where those of rows go.
+struct SpreadTask {
+  const float* from = nullptr;  // channel c's position p at from[c * stride + p]
+  size_t stride = 0;
+  size_t channels = 0;           // at most kPanelColumns; others repeat the last one
+  size_t count = 0;              // positions, `width` of each row; there is room for 15 more
+  size_t width = 0, used = 0;    // of each row the first `used` positions are written
+  float* const* rows = nullptr;  // position x of a row at rows[row] + x * kPanelColumns
+};
+
+// The sums of neighbouring positions of some channels, and the planes that they go to.
+struct FinishTask {
+  const float* sums = nullptr;  // [count][kPanelColumns]
+  size_t count = 0;
+  size_t channels = 0;  // at most kPanelColumns
+  const ConvolutionOutput* output = nullptr;
+  size_t first_output = 0;      // the number of the first channel
+  size_t index = 0, plane = 0;  // of its first position, and from one plane to the next
+};
+
+// How the vector code sees outputs of kPanelColumns channels.
+struct DepthwiseRows {
+  const float* taps = nullptr;         // [positions of the kernel][kPanelColumns]
+  const float* const* rows = nullptr;  // what each output row reads for each row of the kernel
+  size_t num_rows = 0;                 // output rows
+  size_t width = 0;                    // outputs of a row
+  std::array<size_t, 2> kernel{1, 1};
+  size_t stride = 1, dilation = 1;  // along a row
+  float* sums = nullptr;            // [num_rows * width][kPanelColumns]
+};
+
+// Turns channels of positions to positions of channels.
+void SpreadPositions(const SpreadTask& task);
+// Multiplies and adds.
+void SumDepthwise(const DepthwiseRows& task);
+// Turns sums back, and adds and limits what follows them.
+void FinishPositions(const FinishTask& task);
+
+}  // namespace bitpress::kernels
