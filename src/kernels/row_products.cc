@@ -18,6 +18,9 @@ namespace bitpress::kernels::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+HWY_INLINE void Put(float sum, double& out) { out += double{sum}; }
+HWY_INLINE void Put(float sum, float& out) { out = sum; }
+
 #if HWY_NATIVE_FMA
 
 constexpr hn::CappedTag<float, kRowProductStep> kD;
@@ -38,11 +41,46 @@ HWY_INLINE float SumOfVector(D d, hn::VFromD<D> v) {
   }
 }
 
-// Adds the products of kA rows with kB rows. Every loaded vector takes part in several products,
-// and the sums stay in registers.
-template <size_t kA, size_t kB>
+// Returns the sums of the lanes of 16 vectors of 16, each added up as by SumOfVector. The result
+// has the sum of rows[k][l] in lane 4 k + l. Lanes of several vectors are added together, so that
+// it takes a third of the instructions.
+template <class D>
+HWY_INLINE hn::VFromD<D> SumsOfVectors(D d, const hn::VFromD<D> rows[4][4]) {
+  using W = hn::VFromD<D>;
+  const hn::Repartition<uint64_t, D> wide;
+  const auto lower_pairs = [&](W a, W b) {
+    return hn::BitCast(d, hn::InterleaveLower(wide, hn::BitCast(wide, a), hn::BitCast(wide, b)));
+  };
+  const auto upper_pairs = [&](W a, W b) {
+    return hn::BitCast(d, hn::InterleaveUpper(wide, hn::BitCast(wide, a), hn::BitCast(wide, b)));
+  };
+  constexpr size_t kOrder[4] = {0, 2, 1, 3};  // what the steps below make of the order
+  W fours[4];                                 // blocks of 4 lanes that are left of a vector
+  for (size_t i = 0; i < 4; ++i) {
+    W halves[2];
+    for (size_t j = 0; j < 2; ++j) {
+      const W a = rows[kOrder[2 * j]][kOrder[i]];
+      const W b = rows[kOrder[2 * j + 1]][kOrder[i]];
+      halves[j] = hn::Add(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a));
+    }
+    fours[i] = hn::Add(hn::OddEvenBlocks(hn::SwapAdjacentBlocks(halves[1]), halves[0]),
+                       hn::OddEvenBlocks(halves[1], hn::SwapAdjacentBlocks(halves[0])));
+  }
+  W pairs[2];
+  for (size_t i = 0; i < 2; ++i) {
+    pairs[i] = hn::Add(lower_pairs(fours[2 * i], fours[2 * i + 1]),
+                       upper_pairs(fours[2 * i], fours[2 * i + 1]));
+  }
+  const W lower = hn::InterleaveLower(d, pairs[0], pairs[1]);
+  const W upper = hn::InterleaveUpper(d, pairs[0], pairs[1]);
+  return hn::Add(lower_pairs(lower, upper), upper_pairs(lower, upper));
+}
+
+// Puts out the products of kA rows with kB rows. Every loaded vector takes part in several
+// products, and the sums stay in registers.
+template <size_t kA, size_t kB, typename Out>
 HWY_INLINE void AddTile(const float* a, size_t a_stride, const float* b, size_t b_stride,
-                        size_t length, double* out, size_t out_stride) {
+                        size_t length, Out* out, size_t out_stride) {
   V sums[kA][kB][kParts];
   for (size_t i = 0; i < kA; ++i) {
     for (size_t j = 0; j < kB; ++j) {
@@ -62,11 +100,23 @@ HWY_INLINE void AddTile(const float* a, size_t a_stride, const float* b, size_t 
       }
     }
   }
+  if constexpr (kParts == 1 && kA == 4 && kB == 4) {
+    V vectors[4][4];
+    for (size_t i = 0; i < kA; ++i) {
+      for (size_t j = 0; j < kB; ++j) vectors[i][j] = sums[i][j][0];
+    }
+    alignas(64) float results[16];
+    hn::Store(SumsOfVectors(kD, vectors), kD, results);
+    for (size_t i = 0; i < kA; ++i) {
+      for (size_t j = 0; j < kB; ++j) Put(results[4 * i + j], out[i * out_stride + j]);
+    }
+    return;
+  }
   for (size_t i = 0; i < kA; ++i) {
     for (size_t j = 0; j < kB; ++j) {
       V sum = sums[i][j][0];
       for (size_t part = 1; part < kParts; ++part) sum = hn::Add(sum, sums[i][j][part]);
-      out[i * out_stride + j] += static_cast<double>(SumOfVector(kD, sum));
+      Put(SumOfVector(kD, sum), out[i * out_stride + j]);
     }
   }
 }
@@ -132,16 +182,16 @@ struct Sums {
   }
 };
 
-template <size_t kA, size_t kB>
+template <size_t kA, size_t kB, typename Out>
 HWY_INLINE void AddTile(const float* a, size_t a_stride, const float* b, size_t b_stride,
-                        size_t length, double* out, size_t out_stride) {
+                        size_t length, Out* out, size_t out_stride) {
   for (size_t i = 0; i < kA; ++i) {
     for (size_t j = 0; j < kB; ++j) {
       Sums sums;
       for (size_t k = 0; k < length; k += kRowProductStep) {
         sums.AddProducts(a + i * a_stride + k, b + j * b_stride + k);
       }
-      out[i * out_stride + j] += double{sums.SumInOrder()};
+      Put(sums.SumInOrder(), out[i * out_stride + j]);
     }
   }
 }
@@ -151,9 +201,9 @@ constexpr size_t kTileB = 1;
 
 #endif
 
-template <size_t kA>
+template <size_t kA, typename Out>
 HWY_INLINE void AddStrip(const float* a, size_t a_stride, const RowMatrix& b, size_t length,
-                         double* out, size_t out_stride) {
+                         Out* out, size_t out_stride) {
   size_t j = 0;
   for (; j + kTileB <= b.num_rows; j += kTileB) {
     AddTile<kA, kTileB>(a, a_stride, b.data + j * b.stride, b.stride, length, out + j, out_stride);
@@ -163,8 +213,9 @@ HWY_INLINE void AddStrip(const float* a, size_t a_stride, const RowMatrix& b, si
   }
 }
 
-void AddProducts(const RowMatrix& a, const RowMatrix& b, size_t length, double* out,
-                 size_t out_stride) {
+template <typename Out>
+HWY_INLINE void Products(const RowMatrix& a, const RowMatrix& b, size_t length, Out* out,
+                         size_t out_stride) {
   size_t i = 0;
   for (; i + kTileA <= a.num_rows; i += kTileA) {
     AddStrip<kTileA>(a.data + i * a.stride, a.stride, b, length, out + i * out_stride, out_stride);
@@ -174,22 +225,44 @@ void AddProducts(const RowMatrix& a, const RowMatrix& b, size_t length, double* 
   }
 }
 
+void AddProducts(const RowMatrix& a, const RowMatrix& b, size_t length, double* out,
+                 size_t out_stride) {
+  Products(a, b, length, out, out_stride);
+}
+
+void PutProducts(const RowMatrix& a, const RowMatrix& b, size_t length, float* out,
+                 size_t out_stride) {
+  Products(a, b, length, out, out_stride);
+}
+
 }  // namespace bitpress::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace bitpress::kernels {
 
-using ProductsKernel = void (*)(const RowMatrix&, const RowMatrix&, size_t, double*, size_t);
-constexpr ProductsKernel kProductsTable[] = BITPRESS_DISPATCH_TABLE(AddProducts);
+template <typename Out>
+using ProductsKernel = void (*)(const RowMatrix&, const RowMatrix&, size_t, Out*, size_t);
+constexpr ProductsKernel<double> kAddProductsTable[] = BITPRESS_DISPATCH_TABLE(AddProducts);
+constexpr ProductsKernel<float> kPutProductsTable[] = BITPRESS_DISPATCH_TABLE(PutProducts);
 
-void AddRowProducts(const RowMatrix& a, const RowMatrix& b, size_t length, double* out,
-                    size_t out_stride) {
+static void CheckShapes(const RowMatrix& a, const RowMatrix& b, size_t length, size_t out_stride) {
   BITPRESS_DCHECK(length % kRowProductStep == 0 && length <= kMostRowProductLength);
   BITPRESS_DCHECK(a.num_rows <= 1 || a.stride >= length);
   BITPRESS_DCHECK(b.num_rows <= 1 || b.stride >= length);
   BITPRESS_DCHECK(a.num_rows <= 1 || out_stride >= b.num_rows);
-  kProductsTable[ChosenTargetIndex()](a, b, length, out, out_stride);
+}
+
+void AddRowProducts(const RowMatrix& a, const RowMatrix& b, size_t length, double* out,
+                    size_t out_stride) {
+  CheckShapes(a, b, length, out_stride);
+  kAddProductsTable[ChosenTargetIndex()](a, b, length, out, out_stride);
+}
+
+void RowProducts(const RowMatrix& a, const RowMatrix& b, size_t length, float* out,
+                 size_t out_stride) {
+  CheckShapes(a, b, length, out_stride);
+  kPutProductsTable[ChosenTargetIndex()](a, b, length, out, out_stride);
 }
 
 }  // namespace bitpress::kernels

@@ -30,5 +30,8 @@ struct RowMatrix {
 // kMostRowProductLength; rows do not overlap.
 void AddRowProducts(const RowMatrix& a, const RowMatrix& b, size_t length, double* out,
                     size_t out_stride);
+// Writes these float32 sums to out[i * out_stride + j] instead of adding them.
+void RowProducts(const RowMatrix& a, const RowMatrix& b, size_t length, float* out,
+                 size_t out_stride);
 
 }  // namespace bitpress::kernels

@@ -50,13 +50,20 @@ TEST_P(RowProductsTest, AddsTheProductsOfEveryPairOfRows) {
         std::vector<double> out(num_a * out_stride, 1.0);
         AddRowProducts({a.data(), num_a, kStride}, {b.data(), num_b, kStride}, length, out.data(),
                        out_stride);
+        std::vector<float> put(num_a * out_stride, 7.0F);
+        RowProducts({a.data(), num_a, kStride}, {b.data(), num_b, kStride}, length, put.data(),
+                    out_stride);
         for (size_t i = 0; i < num_a; ++i) {
           for (size_t j = 0; j < num_b; ++j) {
+            const float product =
+                static_cast<float>(ProductInOrder(&a[i * kStride], &b[j * kStride], length));
+            EXPECT_EQ(put[i * out_stride + j], product);
             const double expected = 1 + ProductInOrder(&a[i * kStride], &b[j * kStride], length);
             EXPECT_EQ(out[i * out_stride + j], expected);
           }
           // Numbers between the rows stay.
           EXPECT_EQ(out[i * out_stride + num_b], 1.0);
+          EXPECT_EQ(put[i * out_stride + num_b], 7.0F);
         }
       }
     }
