@@ -11,12 +11,14 @@
 #include "config_options.h"
 #include "evaluation_text.h"
 #include "json_option.h"
+#include "moments_text.h"
 #include "progress_bar.h"
 #include "sample_options.h"
 #include "tasks/calibrate.h"
 #include "tasks/evaluate.h"
 #include "tasks/json_file.h"
 #include "tasks/sensitivity.h"
+#include "tasks/tuning.h"
 
 namespace bitpress::apps {
 namespace {
@@ -127,26 +129,28 @@ void AddMergeCommand(CLI::App& program) {
     std::string output;
     JsonOption json;
   };
-  CLI::App* const command =
-      program.add_subcommand("merge",
-                             "Add up calibration files, evaluation files or journals of one model; "
-                             "the sum is exact in any order.");
+  CLI::App* const command = program.add_subcommand(
+      "merge",
+      "Add up calibration files, evaluation files, moments or journals of one "
+      "model; the sum is exact in any order.");
   const auto files = std::make_shared<Files>();
   command
       ->add_option("files", files->inputs,
-                   "the files of `bitpress calibrate` (.bpc), of `bitpress evaluate` (.bpe), or of "
-                   "`bitpress sensitivity --shard`")
+                   "the files of `bitpress calibrate` (.bpc), of `bitpress evaluate` (.bpe), of "
+                   "`bitpress moments` (.bpm), of `bitpress tune`, or of `bitpress sensitivity "
+                   "--shard`")
       ->required()
       ->type_name("FILE...");
   command->add_option("-o,--output", files->output, "the file to write; may be one of them")
       ->required()
       ->type_name("FILE");
   files->json.Add(*command,
-                  "the statistics, without histograms, or the report of the evaluation, or "
-                  "the number of layers,");
+                  "the statistics, without histograms, the report of the evaluation, what the file "
+                  "of moments holds, or the number of layers,");
   command->footer(
       "Examples:\n  bitpress merge monday.bpc tuesday.bpc -o all.bpc\n"
       "  bitpress merge part1.bpe part2.bpe -o all.bpe\n"
+      "  bitpress merge part1.bpm part2.bpm -o all.bpm\n"
       "  bitpress merge part1.journal part2.journal -o plan.json.journal\n");
   command->callback([files] {
     const std::vector<std::filesystem::path> paths(files->inputs.begin(), files->inputs.end());
@@ -159,8 +163,14 @@ void AddMergeCommand(CLI::App& program) {
     if (tasks::IsEvaluation(paths[0])) {
       const auto report = evaluate::ReportOf(tasks::MergeEvaluations(paths, files->output));
       show(ToText(report), report);
-    } else if (tasks::IsSensitivityJournal(paths[0])) {
-      const size_t num_layers = tasks::MergeSensitivities(paths, files->output);
+    } else if (tasks::IsMoments(paths[0])) {
+      const tasks::MomentsSummary sum = tasks::MergeMoments(paths, files->output);
+      file.Write(ToJson(sum));
+      files->json.Print(ToText(files->output, sum, false), [&] { return ToJson(sum); });
+    } else if (tasks::IsSensitivityJournal(paths[0]) || tasks::IsLearned(paths[0])) {
+      const bool is_learned = tasks::IsLearned(paths[0]);
+      const size_t num_layers = is_learned ? tasks::MergeLearned(paths, files->output)
+                                           : tasks::MergeSensitivities(paths, files->output);
       const nlohmann::ordered_json json = {{"bitpress_journal", 2}, {"num_layers", num_layers}};
       file.Write(json);
       files->json.Print(fmt::format("{}: {} layers\n", files->output, num_layers),

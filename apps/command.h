@@ -16,6 +16,8 @@ void AddMergeCommand(CLI::App& program);
 // `command_line` is the present command, so that it can be typed again. The page of a report shows
 // it.
 void AddQuantizeCommand(CLI::App& program, const std::string& command_line);
+void AddMomentsCommand(CLI::App& program);
+void AddTuneCommand(CLI::App& program);
 void AddOptimizeCommand(CLI::App& program);
 void AddUnpackCommand(CLI::App& program);
 void AddEvaluateCommand(CLI::App& program);

@@ -12,10 +12,12 @@
 #include "evaluate/other_processor.h"
 #include "evaluation_text.h"
 #include "json_option.h"
+#include "moments_text.h"
 #include "tasks/calibrate.h"
 #include "tasks/evaluate.h"
 #include "tasks/inspect.h"
 #include "tasks/json_file.h"
+#include "tasks/tuning.h"
 
 namespace bitpress::apps {
 namespace {
@@ -215,7 +217,8 @@ void AddInspectCommand(CLI::App& program) {
   const auto options = std::make_shared<Options>();
   command
       ->add_option("model", options->model,
-                   "the ONNX model, a calibration file (.bpc) or an evaluation file (.bpe)")
+                   "the ONNX model, a calibration file (.bpc), an evaluation file (.bpe) or a file "
+                   "of moments (.bpm)")
       ->required()
       ->type_name("FILE");
   command->add_flag("--tensors", options->with_tensors,
@@ -235,6 +238,10 @@ void AddInspectCommand(CLI::App& program) {
     };
     if (tasks::IsCalibration(options->model)) {
       show(tasks::ReadCalibration(options->model));
+    } else if (tasks::IsMoments(options->model)) {
+      const auto summary = tasks::ReadMoments(options->model);
+      file.Write(ToJson(summary));
+      options->json.Print(ToText(options->model, summary, true), [&] { return ToJson(summary); });
     } else if (tasks::IsEvaluation(options->model)) {
       const auto report = evaluate::ReportOf(tasks::ReadEvaluation(options->model));
       file.Write(evaluate::ToJson(report));

@@ -110,6 +110,8 @@ int Run(int argc, char** argv) {
   AddMergeCommand(program);
   AddQuantizeCommand(program, command_line);
   AddUnpackCommand(program);
+  AddMomentsCommand(program);
+  AddTuneCommand(program);
   AddOptimizeCommand(program);
   AddEvaluateCommand(program);
   AddCheckCommand(program);

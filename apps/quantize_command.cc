@@ -9,13 +9,11 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "command.h"
-#include "config_options.h"
 #include "json_option.h"
 #include "progress_bar.h"
+#include "quantization_options.h"
 #include "quantized_text.h"
-#include "sample_options.h"
 #include "tasks/json_file.h"
-#include "tasks/plan.h"
 #include "tasks/quantize.h"
 #include "tasks/report.h"
 #include "word_option.h"
@@ -24,51 +22,28 @@ namespace bitpress::apps {
 namespace {
 
 struct Options {
-  std::string model;
-  std::string output;
-  std::string plan_file;
-  ConfigOptions config;
+  QuantizationArguments inputs;
   emit::ApplyOptions apply;
-  std::string calibration;
-  std::string cache_scales;
   std::string cache_scales_output;
-  SampleArguments samples;
   std::string page;
   JsonOption json;
   std::string command_line;
-  std::vector<std::string> disabled_passes;
   bool is_external = false;
   bool is_checked = true;
-  size_t num_threads = 0;
 };
-
-void CheckPlanAgrees(const Options& options) {
-  if (options.config.ChangesDecisions()) {
-    throw CLI::ValidationError(
-        "--plan holds the decisions already; --weights, --activations, --set and --rule cannot "
-        "change them (edit the plan, or make another one). Only fine-tuning can be asked for");
-  }
-  if (options.config.config.empty()) return;
-  const std::string wanted = options.config.Resolve().name;
-  const std::string found = tasks::ReadPlan(options.plan_file).config.name;
-  if (wanted != found) {
-    Fail(ErrorCode::kInvalidArgument, "plan '{}' was made with --config {}, not {}",
-         options.plan_file, found, wanted);
-  }
-}
 
 // Writes the page about the model that was just written.
 void WritePage(const Options& options, const tasks::QuantizeOptions& request,
                const tasks::QuantizeReport& quantized) {
   tasks::ReportOptions page;
-  page.model = options.output;
-  page.reference = options.model;
+  page.model = options.inputs.output;
+  page.reference = options.inputs.model;
   page.output = options.page;
   page.samples = request.samples;
   page.preparation = request.preparation;
   page.quantized = &quantized;
   page.commands = {{"Quantize, and this page", options.command_line}};
-  page.num_threads = options.num_threads;
+  page.num_threads = request.num_threads;
   page.progress = request.progress;
   tasks::WriteReport(page);
 }
@@ -77,12 +52,12 @@ void WritePage(const Options& options, const tasks::QuantizeOptions& request,
 void CheckPage(const Options& options) {
   namespace fs = std::filesystem;
   std::error_code error;
-  if (fs::equivalent(options.model, options.output, error)) {
+  if (fs::equivalent(options.inputs.model, options.inputs.output, error)) {
     throw CLI::ValidationError(
         "--report compares with the float model, which -o would replace: write to another file");
   }
   const fs::path page = fs::weakly_canonical(options.page, error);
-  for (const std::string& other : {options.model, options.output}) {
+  for (const std::string& other : {options.inputs.model, options.inputs.output}) {
     if (page == fs::weakly_canonical(other, error)) {
       throw CLI::ValidationError("--report names the file of a model: choose another name");
     }
@@ -94,31 +69,12 @@ void Run(Options& options) {
   if (!options.page.empty()) CheckPage(options);
   std::vector<std::string> notices;
   tasks::QuantizeOptions request;
-  request.model = options.model;
-  request.output = options.output;
-  request.plan_file = options.plan_file;
-  request.preparation = options.config.preparation();
-  request.disabled_passes = ToPassNames(options.disabled_passes);
-  request.calibration = options.calibration;
-  request.cache_scales = options.cache_scales;
+  options.inputs.Fill(request, notices);
   request.cache_scales_output = options.cache_scales_output;
-  request.samples = options.samples.Spec();
   request.apply = options.apply;
   if (options.is_external) request.external_data = graph::ExternalData::kAlways;
-  request.num_threads = options.num_threads;
   request.is_checked = options.is_checked;
-  if (options.plan_file.empty()) {
-    if (options.config.config.empty()) {
-      throw CLI::RequiredError("--config NAME or --plan FILE");
-    }
-    request.config = options.config.Resolve(&notices);
-  } else {
-    CheckPlanAgrees(options);
-    request.change_plan = [&](plan::QuantConfig& config) {
-      options.config.Change(config, &notices);
-    };
-  }
-  if (!options.calibration.empty() && options.samples.is_given() && options.plan_file.empty() &&
+  if (!request.calibration.empty() && request.samples.is_given() && request.plan_file.empty() &&
       request.config.finetune.empty() && !request.config.guard_db) {
     throw CLI::ValidationError(
         "--calibration has the statistics already; --data besides it is for fine-tuning and for "
@@ -148,46 +104,12 @@ void Run(Options& options) {
   options.json.Print(text, to_json);
 }
 
-// Adds the options for the model, its configuration and its samples.
-void AddInputs(CLI::App& command, Options& options) {
-  command.add_option("model", options.model, "the float ONNX model")
-      ->required()
-      ->type_name("MODEL");
-  command
-      .add_option("-o,--output", options.output,
-                  "the file to write; may be the model itself (it is replaced at the end)")
-      ->required()
-      ->type_name("FILE");
-  AddConfigOptions(command, options.config);
-  command
-      .add_option("--plan", options.plan_file,
-                  "use the decisions in this file of `bitpress plan`, instead of --config")
-      ->type_name("FILE");
-  command
-      .add_option("--calibration", options.calibration,
-                  "the statistics of activations for integer formats: a file of `bitpress "
-                  "calibrate`")
-      ->type_name("FILE");
-  command
-      .add_option("--kv-scales", options.cache_scales,
-                  "the scales of key-value caches of integers (kv_cache=int8): a JSON file as ONNX "
-                  "Runtime GenAI's kv_cache_scale_file, instead of samples")
-      ->type_name("FILE");
+// Adds the options for the form of the written model, and for the checks and the report after it.
+void AddForms(CLI::App& command, Options& options) {
   command
       .add_option("--save-kv-scales", options.cache_scales_output,
                   "also write the scales of the caches to such a file")
       ->type_name("FILE");
-  AddSampleOptions(command, options.samples)
-      ->description(
-          "the folder with samples to gather statistics and to fine-tune with: photos, .npy or "
-          ".npz arrays, or TensorProto .pb files");
-  command.get_option("--samples")
-      ->description(
-          "most samples to use (default: 0, all for scales and the first 100 for fine-tuning)");
-}
-
-// Adds the options for the form of the written model, and for the checks and the report after it.
-void AddForms(CLI::App& command, Options& options) {
   AddWordOption<emit::Storage>(
       command, "--storage", options.apply.storage, emit::kStorageWords,
       "the storage of weights. packed (default): codes and scales at their real width; simulated: "
@@ -231,10 +153,9 @@ void AddQuantizeCommand(CLI::App& program, const std::string& command_line) {
       program.add_subcommand("quantize", "Quantize a float model: write it with fewer bits.");
   const auto options = std::make_shared<Options>();
   options->command_line = command_line;
-  AddInputs(*command, *options);
+  AddQuantizationOptions(*command, options->inputs,
+                         "the file to write; may be the model itself (it is replaced at the end)");
   AddForms(*command, *options);
-  AddPassOption(*command, options->disabled_passes);
-  AddThreadsOption(*command, options->num_threads);
   command->footer(
       ListPresets() +
       "\nExamples:\n"

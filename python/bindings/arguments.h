@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,6 +30,8 @@ struct SampleArguments {
   nb::object stream;
   size_t num_samples = 0;
   std::string shard;  // "2/8"; empty: all samples
+  // The samples of the stream are a part: those before them, and all (0: not known).
+  std::optional<std::pair<size_t, size_t>> part_of;
 
   data::SampleSpec Spec(Work& work) const {
     return {.folder = folder,
@@ -40,7 +43,9 @@ struct SampleArguments {
             .suffix = suffix,
             .opener = OpenerOf(stream, work),
             .limit = num_samples,
-            .shard = shard.empty() ? data::Shard() : data::ParseShard(shard)};
+            .shard = shard.empty() ? data::Shard() : data::ParseShard(shard),
+            .part_of = part_of ? std::optional(data::SamplePlace{part_of->first, part_of->second})
+                               : std::nullopt};
   }
 };
 

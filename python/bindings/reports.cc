@@ -22,6 +22,7 @@
 #include "tasks/inspect.h"
 #include "tasks/optimize.h"
 #include "tasks/quantize.h"
+#include "tasks/tuning.h"
 #include "tasks/unpack.h"
 
 namespace bitpress::python {
@@ -299,9 +300,38 @@ void BindInspectReport(nb::module_& module) {
       .def_ro("functions", &InspectReport::functions);
 }
 
+void BindTuning(nb::module_& module) {
+  using tasks::MomentsSummary;
+  nb::class_<MomentsSummary>(module, "MomentsReport", "The content of a file of moments.")
+      .def_prop_ro(
+          "num_samples", [](const MomentsSummary& self) { return self.origin.num_runs(); },
+          "Samples that are in the sums (runs, where the model fixes the samples of a run).")
+      .def_prop_ro(
+          "num_samples_of_all",
+          [](const MomentsSummary& self) { return self.origin.num_runs_of_all; },
+          "Samples of the whole work. 0: not known before its end.")
+      .def_prop_ro(
+          "num_layers",
+          [](const MomentsSummary& self) {
+            size_t num_layers = 0;
+            for (const finetune::MomentsEntry& entry : self.entries) {
+              num_layers += entry.layers.size();
+            }
+            return num_layers;
+          },
+          "Layers whose moments are in it. Layers that read one activation may share them.")
+      .def_ro("num_bytes", &MomentsSummary::num_bytes, "Size of the file.");
+  using tasks::TuneReport;
+  nb::class_<TuneReport>(module, "TuneReport", "The results of tune.")
+      .def_ro("num_layers", &TuneReport::num_layers, "Layers of this part.")
+      .def_ro("num_tuned", &TuneReport::num_tuned, "Layers that have learned weights.")
+      .def_ro("num_resumed", &TuneReport::num_resumed, "Layers that the journal had already.");
+}
+
 }  // namespace
 
 void BindReports(nb::module_& module) {
+  BindTuning(module);
   BindProcessorReport(module);
   BindTargetReport(module);
   BindQuantizeReport(module);

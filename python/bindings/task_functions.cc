@@ -28,6 +28,7 @@
 #include "tasks/quantize.h"
 #include "tasks/report.h"
 #include "tasks/sensitivity.h"
+#include "tasks/tuning.h"
 #include "tasks/unpack.h"
 #include "work.h"
 
@@ -53,17 +54,18 @@ struct QuantizeArguments {
   size_t num_threads = 0;
 };
 
-tasks::QuantizeReport Quantize(const Path& model, const Path& output,
-                               const SampleArguments& samples, const QuantizeArguments& arguments,
-                               nb::object progress) {
-  Work work(std::move(progress));
+// Returns the options of quantize, and of the tasks that do a part of its work. `arguments` must
+// outlive them.
+tasks::QuantizeOptions OptionsFor(const Path& model, const Path& output,
+                                  const SampleArguments& samples,
+                                  const QuantizeArguments& arguments, Work& work) {
   tasks::QuantizeOptions options;
   options.model = model;
   options.output = output;
   options.samples = samples.Spec(work);
   if (arguments.config) options.config = *arguments.config;
   options.plan_file = arguments.plan_file;
-  options.change_plan = [&](plan::QuantConfig& config) {
+  options.change_plan = [&arguments](plan::QuantConfig& config) {
     for (const auto& [key, value] : arguments.plan_settings) {
       plan::ApplySetting(config, key, value);
     }
@@ -84,7 +86,36 @@ tasks::QuantizeReport Quantize(const Path& model, const Path& output,
   options.is_checked = arguments.check;
   options.num_threads = arguments.num_threads;
   options.progress = work.Sink();
+  return options;
+}
+
+tasks::QuantizeReport Quantize(const Path& model, const Path& output,
+                               const SampleArguments& samples, const QuantizeArguments& arguments,
+                               nb::object progress) {
+  Work work(std::move(progress));
+  const tasks::QuantizeOptions options = OptionsFor(model, output, samples, arguments, work);
   return work.Run([&] { return tasks::Quantize(options); });
+}
+
+tasks::MomentsSummary Moments(const Path& model, const Path& output, const SampleArguments& samples,
+                              const QuantizeArguments& arguments, nb::object progress) {
+  Work work(std::move(progress));
+  const tasks::QuantizeOptions options = OptionsFor(model, output, samples, arguments, work);
+  return work.Run([&] {
+    tasks::GatherMoments(options);
+    return tasks::ReadMoments(output);
+  });
+}
+
+tasks::TuneReport Tune(const Path& model, const Path& moments, const Path& output,
+                       const std::string& layers, const SampleArguments& samples,
+                       const QuantizeArguments& arguments, nb::object progress) {
+  Work work(std::move(progress));
+  const tasks::QuantizeOptions options = OptionsFor(model, output, samples, arguments, work);
+  return work.Run([&] {
+    return tasks::TuneLayers(options, moments,
+                             layers.empty() ? data::Shard() : data::ParseShard(layers));
+  });
 }
 
 void BindQuantize(nb::module_& module) {
@@ -107,6 +138,10 @@ void BindQuantize(nb::module_& module) {
       .def_rw("num_threads", &QuantizeArguments::num_threads);
   module.def("quantize", &Quantize, "model"_a, "output"_a, "samples"_a, "arguments"_a,
              "progress"_a.none());
+  module.def("moments", &Moments, "model"_a, "output"_a, "samples"_a, "arguments"_a,
+             "progress"_a.none());
+  module.def("tune", &Tune, "model"_a, "moments"_a, "output"_a, "layers"_a, "samples"_a,
+             "arguments"_a, "progress"_a.none());
 }
 
 std::string MakePlan(const Path& model, const plan::QuantConfig& config, bool as_is) {
@@ -133,7 +168,8 @@ calibrate::CalibrationTable Calibrate(const Path& model, const Path& output,
   return work.Run([&] { return tasks::Calibrate(options).result.table; });
 }
 
-using MergedFiles = std::variant<calibrate::CalibrationTable, evaluate::EvaluationReport, size_t>;
+using MergedFiles = std::variant<calibrate::CalibrationTable, evaluate::EvaluationReport,
+                                 tasks::MomentsSummary, size_t>;
 
 MergedFiles Merge(const std::vector<Path>& paths, const Path& output) {
   Work work{nb::none()};
@@ -141,6 +177,8 @@ MergedFiles Merge(const std::vector<Path>& paths, const Path& output) {
     if (!paths.empty() && tasks::IsEvaluation(paths[0])) {
       return evaluate::ReportOf(tasks::MergeEvaluations(paths, output));
     }
+    if (!paths.empty() && tasks::IsMoments(paths[0])) return tasks::MergeMoments(paths, output);
+    if (!paths.empty() && tasks::IsLearned(paths[0])) return tasks::MergeLearned(paths, output);
     if (!paths.empty() && tasks::IsSensitivityJournal(paths[0])) {
       return tasks::MergeSensitivities(paths, output);
     }
@@ -262,7 +300,8 @@ void BindWork(nb::module_& module) {
           [](SampleArguments* self, std::optional<Path> folder, std::optional<Path> labels_csv,
              std::string image, std::optional<Path> tokens, size_t num_tokens,
              std::vector<int64_t> prefix, std::vector<int64_t> suffix, nb::object stream,
-             size_t num_samples, std::string shard) {
+             size_t num_samples, std::string shard,
+             std::optional<std::pair<size_t, size_t>> part_of) {
             new (self) SampleArguments{folder.value_or(Path()),
                                        labels_csv.value_or(Path()),
                                        std::move(image),
@@ -272,12 +311,13 @@ void BindWork(nb::module_& module) {
                                        std::move(suffix),
                                        std::move(stream),
                                        num_samples,
-                                       std::move(shard)};
+                                       std::move(shard),
+                                       part_of};
           },
           "folder"_a.none() = nb::none(), "labels_csv"_a.none() = nb::none(), "image"_a = "",
           "tokens"_a.none() = nb::none(), "num_tokens"_a = 0, "prefix"_a = std::vector<int64_t>(),
           "suffix"_a = std::vector<int64_t>(), "stream"_a.none() = nb::none(), "num_samples"_a = 0,
-          "shard"_a = "");
+          "shard"_a = "", "part_of"_a.none() = nb::none());
   BindQuantize(module);
   module.def("make_plan", &MakePlan, "model"_a, "config"_a, "as_is"_a);
   module.def("calibrate", &Calibrate, "model"_a, "output"_a, "samples"_a, "config"_a.none(),

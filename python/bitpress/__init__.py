@@ -16,6 +16,7 @@ from bitpress._api import (
     evaluate,
     inspect,
     merge,
+    moments,
     optimize,
     plan,
     presets,
@@ -24,6 +25,7 @@ from bitpress._api import (
     read_calibration,
     read_evaluation,
     settings,
+    tune,
     unpack,
 )
 from bitpress._errors import (
@@ -40,9 +42,11 @@ from bitpress._native import (
     Calibration,
     EvaluationReport,
     InspectReport,
+    MomentsReport,
     OptimizeReport,
     QuantizeReport,
     TargetReport,
+    TuneReport,
     UnpackReport,
 )
 from bitpress._native import version as _version
@@ -55,8 +59,8 @@ __version__ = _version()
 
 __all__ = [
     "ArgumentTypeError", "Calibration", "Config", "Error", "EvaluationReport", "ExecutionError", "FileError",
-    "InspectReport", "InvalidArgumentError", "InvalidModelError", "MissingFileError", "OptimizeReport", "Plan",
-    "QuantizeReport", "SearchResult", "TargetReport", "Text", "Tokens", "UnpackReport", "UnsupportedError", "autotune", "calibrate", "check",
-    "evaluate", "formats", "get_library_path", "get_program_path", "inspect", "merge", "optimize", "plan", "presets", "quantize",
-    "quantize_to_bytes", "read_calibration", "read_evaluation", "report", "search", "sensitivity", "settings", "unpack",
+    "InspectReport", "InvalidArgumentError", "InvalidModelError", "MissingFileError", "MomentsReport", "OptimizeReport", "Plan",
+    "QuantizeReport", "SearchResult", "TargetReport", "Text", "Tokens", "TuneReport", "UnpackReport", "UnsupportedError", "autotune", "calibrate", "check",
+    "evaluate", "formats", "get_library_path", "get_program_path", "inspect", "merge", "moments", "optimize", "plan", "presets", "quantize",
+    "quantize_to_bytes", "read_calibration", "read_evaluation", "report", "search", "sensitivity", "settings", "tune", "unpack",
 ]

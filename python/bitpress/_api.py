@@ -5,7 +5,7 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from bitpress import _native
 from bitpress._errors import ArgumentTypeError, InvalidArgumentError
@@ -13,6 +13,7 @@ from bitpress._files import Model, PathLike, existing, model_file
 from bitpress._progress import Progress, Reporting
 from bitpress._runtime import use_onnxruntime
 from bitpress._samples import Data, sample_arguments
+from bitpress._text import Tokens
 
 Rule = Union[str, Mapping[str, Any]]
 
@@ -167,6 +168,38 @@ def settings() -> Dict[str, Tuple[str, str]]:
     return {key: (allowed, meaning) for key, allowed, meaning in _native.list_settings()}
 
 
+def _quantize_arguments(config: Optional[ConfigLike], plan: Union[PathLike, Plan, None], calibration: Optional[PathLike],
+                        rules: Sequence[Rule], as_is: bool, threads: int, settings: Mapping[str, Any]) -> _native.QuantizeArguments:
+    arguments = _native.QuantizeArguments()
+    if plan is None:
+        if config is None:
+            raise InvalidArgumentError("neither config nor plan is given: config is a preset, a format, a .json file or a Config")
+        arguments.config = _config(config, rules, settings)
+    else:
+        changes = [key for key in settings if not key.startswith("finetune")]
+        if rules or changes:
+            raise InvalidArgumentError(f"a plan holds the decisions already; {next(iter(changes), 'rules')} cannot change them")
+        arguments.plan_settings = [(key, _setting_text(key, value)) for key, value in settings.items()]
+    arguments.as_is = as_is
+    arguments.num_threads = _count("threads", threads)
+    arguments.storage, arguments.target, arguments.form = "packed", "portable", "qdq"
+    if calibration is not None:
+        arguments.calibration = existing(calibration, "calibration")
+    return arguments
+
+
+@contextlib.contextmanager
+def _plan_file(plan: Union[PathLike, Plan, None], arguments: _native.QuantizeArguments) -> Iterator[None]:
+    """The plan in a file, as the library reads it."""
+    with tempfile.TemporaryDirectory(prefix="bitpress-") as folder:
+        if isinstance(plan, Plan):
+            arguments.plan_file = Path(folder) / "plan.json"
+            plan.save(arguments.plan_file)
+        elif plan is not None:
+            arguments.plan_file = existing(plan, "plan")
+        yield
+
+
 def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None, data: Optional[Data] = None, *,
              plan: Union[PathLike, Plan, None] = None, calibration: Optional[PathLike] = None,
              kv_scales: Optional[PathLike] = None, save_kv_scales: Optional[PathLike] = None, image: str = "",
@@ -209,34 +242,17 @@ def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None
     Raises:
         Error: see its kin. Nothing is written then, nor after Ctrl-C.
     """
-    arguments = _native.QuantizeArguments()
-    if plan is None:
-        if config is None:
-            raise InvalidArgumentError("neither config nor plan is given: config is a preset, a format, a .json file or a Config")
-        arguments.config = _config(config, rules, settings)
-    else:
-        changes = [key for key in settings if not key.startswith("finetune")]
-        if rules or changes:
-            raise InvalidArgumentError(f"a plan holds the decisions already; {next(iter(changes), 'rules')} cannot change them")
-        arguments.plan_settings = [(key, _setting_text(key, value)) for key, value in settings.items()]
+    arguments = _quantize_arguments(config, plan, calibration, rules, as_is, threads, settings)
     arguments.storage, arguments.target, arguments.form = storage, target, form
     arguments.accuracy_level, arguments.portable = accuracy_level, portable
-    arguments.external_data, arguments.check, arguments.as_is = external_data, check, as_is
-    arguments.num_threads = _count("threads", threads)
-    if calibration is not None:
-        arguments.calibration = existing(calibration, "calibration")
+    arguments.external_data, arguments.check = external_data, check
     if kv_scales is not None:
         arguments.kv_scales = existing(kv_scales, "kv_scales")
     if save_kv_scales is not None:
         arguments.save_kv_scales = Path(save_kv_scales)
     use_onnxruntime()
-    with tempfile.TemporaryDirectory(prefix="bitpress-") as folder:
-        if isinstance(plan, Plan):
-            arguments.plan_file = Path(folder) / "plan.json"
-            plan.save(arguments.plan_file)
-        elif plan is not None:
-            arguments.plan_file = existing(plan, "plan")
-        with model_file(model) as path, sample_arguments(data, labels, image, samples) as source, Reporting(progress) as callback:
+    with _plan_file(plan, arguments), model_file(model) as path, sample_arguments(data, labels, image, samples) as source:
+        with Reporting(progress) as callback:
             return _native.quantize(path, Path(output), source, arguments, callback)
 
 
@@ -282,13 +298,61 @@ def calibrate(model: Model, data: Data, output: PathLike, *, config: Optional[Co
         return _native.calibrate(path, Path(output), source, wanted, per_channel, as_is, _count("threads", threads), callback)
 
 
-def merge(files: Sequence[PathLike], output: PathLike) -> Union[_native.Calibration, _native.EvaluationReport, int]:
-    """Adds up files of calibrate(), of evaluate(), or of sensitivity(shard=...), of one model: exactly, in any order.
+def merge(files: Sequence[PathLike], output: PathLike) -> Union[_native.Calibration, _native.EvaluationReport,
+                                                                 _native.MomentsReport, int]:
+    """Adds up files of calibrate(), evaluate(), moments() or tune(), or of sensitivity(shard=...), of one model: exactly, in any order.
 
     Returns:
-        What the sum holds: the statistics, the report, or the number of layers.
+        What the sum holds: the statistics, the report, what the file of moments holds, or the number of layers.
     """
-    return _native.merge([existing(path, "calibration, evaluation or journal") for path in files], Path(output))
+    return _native.merge([existing(path, "calibration, evaluation, moments or journal") for path in files], Path(output))
+
+
+def moments(model: Model, data: Data, output: PathLike, config: Optional[ConfigLike] = None, *, plan: Union[PathLike, Plan, None] = None,
+            calibration: Optional[PathLike] = None, image: str = "", labels: Optional[PathLike] = None, samples: int = 0,
+            shard: str = "", first: int = 0, total: int = 0, rules: Sequence[Rule] = (), as_is: bool = False, threads: int = 0,
+            progress: Progress = None, **settings: Any) -> _native.MomentsReport:
+    """Gathers what fine-tuning learns from, from some of the samples, and writes it.
+
+    tune() learns from the sum of all parts. Arguments that are not listed are those of quantize(), with a recipe of fine-tuning.
+
+    Args:
+        output: the file to write (.bpm); merge() adds up those of all parts.
+        shard: only one part of the samples: "2/8" is the second of eight.
+        first: of samples in memory: how many come before them. With `first` or `total` all given samples count.
+        total: how many there are in all; 0: nobody knows before the end.
+    """
+    use_onnxruntime()
+    is_part = _count("first", first) > 0 or _count("total", total) > 0
+    if is_part and (shard or isinstance(data, (str, os.PathLike, Tokens))):
+        raise InvalidArgumentError("first and total are for samples in memory; of files, shard takes a part")
+    part_of = (first, total) if is_part else None
+    arguments = _quantize_arguments(config, plan, calibration, rules, as_is, threads, settings)
+    with _plan_file(plan, arguments), model_file(model) as path, Reporting(progress) as callback:
+        with sample_arguments(data, labels, image, samples, shard, part_of) as source:
+            return _native.moments(path, Path(output), source, arguments, callback)
+
+
+def tune(model: Model, moments: PathLike, output: PathLike, config: Optional[ConfigLike] = None, data: Optional[Data] = None, *,
+         plan: Union[PathLike, Plan, None] = None, calibration: Optional[PathLike] = None, layers: str = "", image: str = "",
+         labels: Optional[PathLike] = None, samples: int = 0, rules: Sequence[Rule] = (), as_is: bool = False, threads: int = 0,
+         progress: Progress = None, **settings: Any) -> _native.TuneReport:
+    """Learns some of the layers from the moments of all samples, and writes them to a journal.
+
+    With the journals of all parts merged to OUTPUT.journal, quantize() to OUTPUT goes on from there, and gives the same bytes as
+    alone. Arguments that are not listed are those of quantize().
+
+    Args:
+        moments: a file of moments() or merge().
+        output: the journal to write. A call that was stopped goes on from it.
+        data: only where scales follow from samples: integers without `calibration`, and the guard.
+        layers: only one part of the layers: "3/16" is the third of sixteen.
+    """
+    use_onnxruntime()
+    arguments = _quantize_arguments(config, plan, calibration, rules, as_is, threads, settings)
+    with _plan_file(plan, arguments), model_file(model) as path, sample_arguments(data, labels, image, samples) as source:
+        with Reporting(progress) as callback:
+            return _native.tune(path, existing(moments, "moments"), Path(output), layers, source, arguments, callback)
 
 
 def read_evaluation(path: PathLike) -> _native.EvaluationReport:

@@ -202,8 +202,12 @@ class Samples:
 
 @contextlib.contextmanager
 def sample_arguments(data: Optional[Data], labels: Union[PathLike, Sequence[int], None] = None, image: str = "",
-                     samples: int = 0, shard: str = "") -> Iterator[_native.SampleArguments]:
-    """`data`, `labels`, `image`, `samples` and `shard` of the interface as the library takes them."""
+                     samples: int = 0, shard: str = "",
+                     part_of: Optional[Tuple[int, int]] = None) -> Iterator[_native.SampleArguments]:
+    """`data`, `labels`, `image`, `samples` and `shard` of the interface as the library takes them.
+
+    `part_of` says of samples in memory how many come before them, and how many there are in all (0: not known).
+    """
     if samples < 0:
         raise InvalidArgumentError(f"samples={samples}: expected 0 (all) or more")
     if data is None:
@@ -227,6 +231,6 @@ def sample_arguments(data: Optional[Data], labels: Union[PathLike, Sequence[int]
             raise ArgumentTypeError("shard is for files: folders, tokens and texts")
         stream = Samples(data, labels)
         try:
-            yield _native.SampleArguments(stream=stream, num_samples=samples)
+            yield _native.SampleArguments(stream=stream, num_samples=samples, part_of=part_of)
         finally:
             stream.close()

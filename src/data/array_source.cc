@@ -31,6 +31,7 @@ class ArraySource : public Source {
       }
     }
     const auto [begin, end] = options.shard.RangeOf(num_samples_);
+    place_ = {begin, num_samples_};
     num_samples_ = end - begin;
     size_t num_before = begin;  // samples that come before the shard
     while (num_before >= static_cast<size_t>(items_[first_item_].num_rows)) {
@@ -42,6 +43,8 @@ class ArraySource : public Source {
 
   size_t num_samples() const override { return num_samples_; }
   bool has_labels() const override { return items_[0].label.has_value(); }
+
+  SamplePlace place() const override { return place_; }
 
   std::optional<Batch> Next(size_t max_samples) override {
     if (max_samples == 0) {
@@ -110,6 +113,7 @@ class ArraySource : public Source {
     ++position_;
   }
 
+  SamplePlace place_;
   bool use_whole_items_;
   std::vector<Item> items_;
   size_t num_samples_ = 0;  // samples to be given in all

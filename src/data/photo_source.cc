@@ -26,12 +26,15 @@ class PhotoSource : public Source {
         pool_(options.num_threads) {
     if (options.limit > 0 && options.limit < samples_.size()) samples_.resize(options.limit);
     const auto [begin, end] = options.shard.RangeOf(samples_.size());
+    place_ = {begin, samples_.size()};
     samples_.resize(end);
     samples_.erase(samples_.begin(), samples_.begin() + static_cast<std::ptrdiff_t>(begin));
   }
 
   size_t num_samples() const override { return samples_.size(); }
   bool has_labels() const override { return samples_[0].label.has_value(); }
+
+  SamplePlace place() const override { return place_; }
 
   std::optional<Batch> Next(size_t max_samples) override {
     if (max_samples == 0) {
@@ -69,23 +72,25 @@ class PhotoSource : public Source {
   // Hashes the bytes of the files instead of the pixels, so that nothing is decoded.
   uint64_t Fingerprint() override {
     Rewind();
-    ContentHash hash;
-    for (const int pixels : {spec_.resize, spec_.crop}) {
-      hash.AddNumber(static_cast<uint64_t>(pixels));
-    }
-    for (const auto& numbers : {spec_.mean, spec_.std}) {
-      for (int i = 0; i < 3; ++i) hash.AddNumber(std::bit_cast<uint32_t>(numbers[i]));
-    }
-    hash.AddNumber(spec_.nhwc ? 1 : 0);
-    hash.AddNumber(spec_.bgr ? 1 : 0);
-    hash.AddNumber(samples_.size());
-    for (const SampleFiles& sample : samples_) {
-      hash.Add(ReadFile(sample.files[0]));
-      for (const int64_t label : LabelsOf(sample.label)) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < samples_.size(); ++i) {
+      ContentHash hash;
+      hash.AddNumber(place_.first + i);
+      for (const int pixels : {spec_.resize, spec_.crop}) {
+        hash.AddNumber(static_cast<uint64_t>(pixels));
+      }
+      for (const auto& numbers : {spec_.mean, spec_.std}) {
+        for (int k = 0; k < 3; ++k) hash.AddNumber(std::bit_cast<uint32_t>(numbers[k]));
+      }
+      hash.AddNumber(spec_.nhwc ? 1 : 0);
+      hash.AddNumber(spec_.bgr ? 1 : 0);
+      hash.Add(ReadFile(samples_[i].files[0]));
+      for (const int64_t label : LabelsOf(samples_[i].label)) {
         hash.AddNumber(static_cast<uint64_t>(label));
       }
+      sum += hash.value();
     }
-    return hash.value();
+    return sum;
   }
 
  private:
@@ -108,6 +113,7 @@ class PhotoSource : public Source {
   }
 
   std::vector<SampleFiles> samples_;
+  SamplePlace place_;
   ImageSpec spec_;
   bool read_ahead_;
   ThreadPool pool_;

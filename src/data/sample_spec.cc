@@ -65,6 +65,7 @@ SourceOptions ToSourceOptions(const SampleSpec& samples, const graph::Model& mod
   if (!samples.image.empty()) source.image = ParseImageSpec(samples.image);
   source.limit = samples.limit;
   source.shard = samples.shard;
+  source.part_of = samples.part_of;
   return source;
 }
 

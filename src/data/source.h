@@ -70,6 +70,12 @@ struct Batch {
   Batch Rows(size_t first, size_t count) const;
 };
 
+// The place of a source's samples among all that a work has, of which it may be a part.
+struct SamplePlace {
+  size_t first = 0;  // samples before them
+  size_t all = 0;    // 0: not known
+};
+
 // A source of samples.
 class Source {
  public:
@@ -78,14 +84,17 @@ class Source {
   // known before the end (stream_source.h only).
   virtual size_t num_samples() const = 0;
   virtual bool has_labels() const = 0;
+  // Returns where SourceOptions::shard or part_of lie among all samples.
+  virtual SamplePlace place() const { return {0, num_samples()}; }
   // Returns the next at most `max_samples` samples (1 or more); nothing at the end. Fewer come at
   // the end and where shapes change. Throws Error naming the file.
   virtual std::optional<Batch> Next(size_t max_samples) = 0;
   // Begins from the first sample again.
   virtual void Rewind() = 0;
   // Returns a number that sources share if they give the same samples: element types, shapes,
-  // values and classes, whatever the files are called. Reads all samples and begins from the start
-  // again afterwards; photos are read, but not decoded. Throws Error naming the file.
+  // values and classes, whatever the files are called. The numbers of all parts add up to that of
+  // the whole, modulo 2^64. Reads all samples and begins from the start again afterwards; photos
+  // are read, but not decoded. Throws Error naming the file.
   virtual uint64_t Fingerprint();
 };
 
@@ -130,6 +139,9 @@ struct SourceOptions {
   std::vector<std::string> input_names = {};
   size_t limit = 0;  // most samples; 0: all
   Shard shard = {};  // the part of these samples that counts
+  // The samples of `opener` are a part of others: some come before them. Other sources know it from
+  // `shard`.
+  std::optional<SamplePlace> part_of = std::nullopt;
   // Each array file is one sample, whatever its first dimension says. This is for models whose
   // first dimension is time and no batch.
   bool use_whole_items = false;
@@ -152,6 +164,7 @@ struct SampleSpec {
   SourceOpener opener = {};
   size_t limit = 0;  // at most this many samples, from the start; 0: all
   Shard shard = {};  // the part of these samples that counts
+  std::optional<SamplePlace> part_of = std::nullopt;  // as SourceOptions::part_of
 
   bool is_given() const { return !folder.empty() || !tokens.empty() || opener; }
   // Returns the same samples, but at most `most` of them. REQUIRES: most > 0.

@@ -16,6 +16,7 @@ class StreamSource : public Source {
       : stream_(std::move(stream)),
         num_inputs_(options.input_names.size()),
         limit_(options.limit),
+        part_of_(options.part_of),
         use_whole_items_(options.use_whole_items) {}
 
   size_t num_samples() const override {
@@ -24,6 +25,7 @@ class StreamSource : public Source {
     return std::min(all, limit_);
   }
   bool has_labels() const override { return stream_->has_labels(); }
+  SamplePlace place() const override { return part_of_.value_or(SamplePlace{0, num_samples()}); }
 
   std::optional<Batch> Next(size_t max_samples) override {
     if (max_samples == 0) {
@@ -117,6 +119,7 @@ class StreamSource : public Source {
   std::unique_ptr<SampleStream> stream_;
   size_t num_inputs_;
   size_t limit_;
+  std::optional<SamplePlace> part_of_;
   bool use_whole_items_;
   bool is_started_ = false;
   std::optional<SampleStream::Item> item_;  // the current item, if it has rows left

@@ -88,13 +88,15 @@ class TokenSource : public Source {
       num_samples_ -= num_samples_ % batch;
     }
     const auto [begin, end] = options.shard.RangeOf(num_samples_ / batch);
-    first_ = begin * batch;
+    place_ = {begin * batch, num_samples_};
     num_samples_ = (end - begin) * batch;
     name_ = options.tokens->file.filename().string();
   }
 
   size_t num_samples() const override { return num_samples_; }
   bool has_labels() const override { return false; }
+
+  SamplePlace place() const override { return place_; }
 
   std::optional<Batch> Next(size_t max_samples) override {
     if (max_samples == 0) {
@@ -111,10 +113,10 @@ class TokenSource : public Source {
         .type = DataType::kInt64, .dims = {static_cast<int64_t>(count), length_}, .bytes = {}};
     ids.bytes.resize(NumBytes(ids.type, ids.num_elements()));
     for (size_t i = 0; i < count; ++i) {
-      const std::vector<int64_t> piece = Piece(static_cast<int64_t>(first_ + num_given_ + i));
+      const std::vector<int64_t> piece = Piece(static_cast<int64_t>(place_.first + num_given_ + i));
       std::copy(piece.begin(), piece.end(),
                 ids.values<int64_t>().begin() + static_cast<std::ptrdiff_t>(i * piece.size()));
-      batch.names.push_back(fmt::format("{}[{}]", name_, first_ + num_given_ + i));
+      batch.names.push_back(fmt::format("{}[{}]", name_, place_.first + num_given_ + i));
     }
     batch.inputs = inputs_.Make(ids);
     num_given_ += count;
@@ -151,7 +153,7 @@ class TokenSource : public Source {
   int64_t length_ = 0;          // tokens of a sample
   int64_t piece_length_ = 0;    // those of the text among them
   int64_t pieces_of_text_ = 0;  // samples of a text
-  size_t first_ = 0;            // index of the shard's first sample
+  SamplePlace place_;           // of the shard's samples
   size_t num_samples_ = 0;
   size_t num_given_ = 0;
 };

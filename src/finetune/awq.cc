@@ -276,11 +276,12 @@ rewrite::SmoothReport ScaleChannels(graph::Model& model, const plan::QuantPlan& 
     std::ranges::copy(GroupLayers(part, options), std::back_inserter(groups));
   }
   for (const std::span<const LinearLayer> group : groups) {
-    std::vector<std::shared_ptr<LayerMoments>> moments = GatherMoments(network, group, options);
+    std::vector<std::shared_ptr<LayerSums>> sums = GatherMoments(network, group, options);
     for (size_t i = 0; i < group.size(); ++i) {
       const Readers& readers = *readers_of.at(group[i].weight);
-      std::vector<double> factors = FactorSearch(model, plan, pool).Find(readers, *moments[i]);
-      moments[i].reset();
+      std::vector<double> factors =
+          FactorSearch(model, plan, pool).Find(readers, sums[i]->Finish());
+      sums[i].reset();
       if (!factors.empty()) smooth.factors->emplace(readers.value, std::move(factors));
     }
   }

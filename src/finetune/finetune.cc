@@ -2,23 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <functional>
-#include <iterator>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <span>
 #include <utility>
 
-#include "base/error.h"
-#include "emit/apply_plan.h"
-#include "emit/tied_tables.h"
 #include "finetune/awq.h"
 #include "finetune/journal_key.h"
-#include "finetune/learn_layer.h"
 #include "finetune/network_outputs.h"
+#include "finetune/network_parts.h"
 #include "finetune/observed_network.h"
 #include "plan/added_bias.h"
 
@@ -26,15 +20,6 @@ namespace bitpress::finetune {
 namespace {
 
 using graph::Model;
-
-// "tune layers: Conv 'conv1' 21.3 -> 24.0 dB".
-std::string StageOf(const TunedLayerReport& layer) {
-  const std::string what = "tune layers: " + NameOf(layer);
-  if (!layer.is_tuned) return what + " stays";
-  const auto decibels = [](double error) { return -10 * std::log10(std::max(error, 1e-12)); };
-  return fmt::format("{} {:.1f} -> {:.1f} dB", what, decibels(layer.error_before),
-                     decibels(layer.error_after));
-}
 
 class Finetuner {
  public:
@@ -51,37 +36,12 @@ class Finetuner {
         pair_rules_(resolved.plan, float_model_, resolved.channels) {}
 
   FinetuneReport Run() {
-    const bool corrects_biases =
-        std::ranges::count(options_.passes, plan::FinetunePass::kBiasCorrection) > 0;
-    Layers layers = FindLayers(float_model_, plan_,
-                               {.with_new_biases = corrects_biases && options_.adds_biases});
+    Layers layers = TunableLayers(float_model_, resolved_, options_);
     report_.left_out = std::move(layers.left_out);
-    // A head that learned has codes of its own, as many as the whole table. Elements of 8 bits lose
-    // too little for that.
-    constexpr int kLeastSharedBits = 8;
-    std::map<std::string, std::string> tied;  // heads and their tables
-    for (const auto& [head, table] : emit::FindTiedTables(float_model_, resolved_)) {
-      if (head->Spec().element_bits >= kLeastSharedBits) tied.emplace(head->value, table->value);
-    }
-    std::erase_if(layers.found, [&](const LinearLayer& layer) {
-      const auto table = tied.find(layer.weight);
-      if (table == tied.end()) return false;
-      report_.left_out.emplace_back(
-          layer.weight, fmt::format("it shares the codes of the table '{}'", table->second));
-      return true;
-    });
-    std::erase_if(layers.found, [&](const LinearLayer& layer) {
-      const bool is_wanted =
-          options_.op_types.empty() || std::ranges::count(options_.op_types, layer.op_type) > 0;
-      if (!is_wanted) {
-        report_.left_out.emplace_back(layer.weight,
-                                      fmt::format("{} is not in finetune_op_types", layer.op_type));
-      }
-      return !is_wanted;
-    });
     layers_ = std::move(layers.found);
-    const std::string key =
-        options_.journal.empty() ? "" : JournalKey(float_model_, resolved_, options_, source_);
+    const std::string key = options_.journal.empty() ? ""
+                                                     : JournalKey(float_model_, resolved_, options_,
+                                                                  source_.Fingerprint());
     LearningJournal journal(options_.journal, key);
     const size_t num_groups = std::clamp<size_t>(options_.num_groups, 1, layers_.size() + 1);
     for (size_t group = 0; group < num_groups; ++group) {
@@ -102,7 +62,7 @@ class Finetuner {
     std::set<std::string> missing;  // by their weights
     for (size_t i = begin; i < end; ++i) {
       std::optional<LearnedLayer> known = journal.Find(layers_[i].weight);
-      if (known && Fits(layers_[i], *known)) {
+      if (known && Fits(float_model_, layers_[i], *known)) {
         Take(layers_[i], std::move(*known));
         ++report_.num_resumed;
       } else {
@@ -111,56 +71,34 @@ class Finetuner {
     }
     if (missing.empty()) return;
     report_.num_samples = source_.num_samples();
-    const Model float_model = QuantizedBefore(begin, /*with_activations_behind=*/false);
-    const Model quantized = QuantizedBefore(begin, /*with_activations_behind=*/true);
-    // The pieces of the network are those of a run that was not stopped.
+    const Model float_model = NetworkBefore(begin, /*with_activations_behind=*/false);
+    const Model quantized = NetworkBefore(begin, /*with_activations_behind=*/true);
+    // The pieces of the network, and the layers of a pass, are those of a run that was not stopped:
+    // ONNX Runtime fuses other operators if others are observed, and rounds otherwise then.
     const auto group = std::span(layers_).subspan(begin, end - begin);
     ObservedNetwork network(float_model, quantized, {group.begin(), group.end()}, source_,
                             options_.gather);
-    std::vector<std::vector<LinearLayer>> parts = network.Parts();
-    std::vector<std::span<const LinearLayer>> passes;
-    for (std::vector<LinearLayer>& part : parts) {
-      std::erase_if(part,
-                    [&](const LinearLayer& layer) { return !missing.contains(layer.weight); });
-      std::ranges::copy(GroupLayers(part, options_.gather), std::back_inserter(passes));
-    }
+    const std::vector<std::vector<LinearLayer>> parts = network.Parts();
+    std::vector<std::span<const LinearLayer>> passes = PassesOf(parts, options_.gather);
+    std::erase_if(passes, [&](std::span<const LinearLayer> pass) {
+      return std::ranges::none_of(
+          pass, [&](const LinearLayer& layer) { return missing.contains(layer.weight); });
+    });
     for (size_t i = 0; i < passes.size(); ++i) {
       GatherOptions gather = options_.gather;
       if (passes.size() > 1) gather.stage += fmt::format(", pass {} of {}", i + 1, passes.size());
-      std::vector<std::shared_ptr<LayerMoments>> moments =
-          GatherMoments(network, passes[i], gather);
+      std::vector<std::shared_ptr<LayerSums>> sums = GatherMoments(network, passes[i], gather);
       for (size_t k = 0; k < passes[i].size(); ++k) {
-        if (const std::string& bias = passes[i][k].fixed_bias; !bias.empty()) {
-          const std::vector<float> values = FloatsOf(float_model_, bias);
-          SubtractBias(passes[i][k], values, moments[k]->learned);
-          SubtractBias(passes[i][k], values, moments[k]->held_back);
+        if (missing.contains(passes[i][k].weight)) {
+          LearnedLayer learned =
+              LearnFrom(float_model_, passes[i][k], *sums[k], sums[k].use_count() > 1,
+                        plan_.operators, pair_rules_, options_, pool_);
+          journal.Add(learned);
+          Take(passes[i][k], std::move(learned));
         }
-        LearnedLayer learned = Tune(passes[i][k], moments[k]);
-        moments[k].reset();  // as much memory less
-        journal.Add(learned);
-        Take(passes[i][k], std::move(learned));
+        sums[k].reset();  // as much memory less
       }
     }
-  }
-
-  // As many zeros where there is none yet; empty where there can be none.
-  std::vector<float> FloatBiasOf(const LinearLayer& layer) const {
-    if (layer.is_bias_new) {
-      return std::vector<float>(static_cast<size_t>(layer.groups * layer.rows));
-    }
-    return layer.bias.empty() ? std::vector<float>() : BiasOf(float_model_, layer);
-  }
-
-  bool Fits(const LinearLayer& layer, const LearnedLayer& learned) const {
-    if (!learned.report.is_tuned) return true;
-    const auto num_weights =
-        static_cast<size_t>(NumElements(float_model_.Initializer(layer.weight).dims));
-    const size_t num_biases = FloatBiasOf(layer).size();
-    const auto fits = [&](const LearnedWeights& weights) {
-      return weights.weights.size() == num_weights &&
-             (weights.bias.size() == num_biases || (weights.bias.empty() && layer.is_bias_new));
-    };
-    return fits(learned.learned) && std::ranges::all_of(learned.of_halves, fits);
   }
 
   // Writes learned weights into a model and its plan.
@@ -194,22 +132,7 @@ class Finetuner {
 
   // The float model, but everything before layer `begin` is quantized, with what was learned;
   // behind it, if wanted, the activations.
-  Model QuantizedBefore(size_t begin, bool with_activations_behind) {
-    const plan::NodeIndex index(float_model_);
-    std::vector<std::string> nodes;
-    for (const graph::Node& node : float_model_.AllNodes()) nodes.push_back(index.KeyOf(node));
-    std::set<std::string> nodes_before;
-    const auto first = std::ranges::find(nodes, layers_[begin].node());
-    if (begin > 0) nodes_before.insert(nodes.begin(), first);
-    plan::ResolvedPlan before = resolved_;
-    for (plan::TensorPlan& row : before.plan.tensors) {
-      if (row.role == plan::Role::kActivation && with_activations_behind) continue;
-      row.is_graph_output = false;
-      std::erase_if(row.uses, [&](const auto& use) { return !nodes_before.contains(use.node); });
-    }
-    std::erase_if(before.plan.tensors, [](const plan::TensorPlan& row) {
-      return row.is_dynamic() || (row.uses.empty() && !row.is_graph_output);
-    });
+  Model NetworkBefore(size_t begin, bool with_activations_behind) {
     Model model = float_model_.Clone();
     for (const LinearLayer& layer : std::span(layers_).first(begin)) {
       SetFloats(model, layer.weight, FloatsOf(model_, layer.weight));
@@ -217,7 +140,8 @@ class Finetuner {
       const std::vector<float> bias = BiasOf(model_, layer);
       layer.is_bias_new ? AddBias(model, layer, bias) : SetBias(model, layer, bias);
     }
-    return Simulated(std::move(model), std::move(before));
+    return QuantizedBefore(std::move(model), resolved_, begin > 0 ? &layers_[begin] : nullptr,
+                           with_activations_behind, pool_);
   }
 
   // Compares the network's outputs with learned weights and without. Undoes everything if they do
@@ -241,14 +165,14 @@ class Finetuner {
     if (has_halves) any = [](size_t) { return true; };
     NetworkOutputs wanted(float_model_, source_, options);
     const std::vector<OutputErrors> untuned =
-        wanted.ErrorsOf(Simulated(float_model_.Clone(), initial_), any);
+        wanted.ErrorsOf(Simulated(float_model_.Clone(), initial_, pool_), any);
     std::vector<OutputErrors> before;
     std::vector<OutputErrors> after;
     for (size_t half = 0; half < (has_halves ? 2 : 1); ++half) {
       Model model = has_halves ? std::move(of_halves_[half]->first) : model_.Clone();
       plan::ResolvedPlan resolved = has_halves ? std::move(of_halves_[half]->second) : resolved_;
-      const std::vector<OutputErrors> tuned =
-          wanted.ErrorsOf(Simulated(std::move(model), std::move(resolved)), judges(half == 0));
+      const std::vector<OutputErrors> tuned = wanted.ErrorsOf(
+          Simulated(std::move(model), std::move(resolved), pool_), judges(half == 0));
       before.insert(before.end(), untuned.begin(), untuned.end());
       after.insert(after.end(), tuned.begin(), tuned.end());
     }
@@ -264,37 +188,6 @@ class Finetuner {
       layer.error_after = layer.error_before;
       layer.note = "it stays as rounded, because the network's outputs did not come closer";
     }
-  }
-
-  // Returns the quantized model of a plan, with quantizers that compute in floats.
-  Model Simulated(Model model, plan::ResolvedPlan resolved) {
-    emit::ApplyOptions apply;
-    apply.storage = emit::Storage::kSimulated;
-    apply.is_portable = false;
-    emit::ApplyPlan(model, resolved, apply, pool_);
-    return model;
-  }
-
-  LearnedLayer Tune(const LinearLayer& layer, const std::shared_ptr<LayerMoments>& moments) {
-    // Weights of float32 are read where they lie.
-    const graph::InitializerView view = float_model_.Initializer(layer.weight);
-    std::vector<float> copy;
-    if (view.type != DataType::kFloat) copy = FloatsOf(float_model_, layer.weight);
-    const std::span<const float> weights =
-        view.type == DataType::kFloat ? view.values<float>() : std::span<const float>(copy);
-    const std::vector<float> bias = FloatBiasOf(layer);
-    const std::span<const int64_t> dims = view.dims;
-    LearnedLayer learned = LearnLayer({.layer = layer,
-                                       .weights = weights,
-                                       .bias = bias,
-                                       .dims = {dims.begin(), dims.end()},
-                                       .operators = plan_.operators,
-                                       .pairs = pair_rules_.For(*layer.row),
-                                       .passes = options_.passes,
-                                       .are_moments_shared = moments.use_count() > 1},
-                                      *moments, options_.tuner, pool_);
-    float_model_.ReleaseInitializer(layer.weight);
-    return learned;
   }
 
   Model& model_;

@@ -14,11 +14,13 @@ std::vector<Fold> MakeFolds(const LinearLayer& layer, const LayerMoments& moment
   const Moments& second = moments.held_back;
   const int64_t num_skipped = first.num_skipped + second.num_skipped;
   if (first.num_positions + second.num_positions == 0) {
-    report.note = num_skipped > 0 ? "every position held NaN or infinity" : "it never ran";
+    report.note = num_skipped > 0 ? "every position held NaN, infinity or numbers above 7e16"
+                                  : "it never ran";
     return {};
   }
   if (num_skipped > 0) {
-    report.note = fmt::format("{} positions with NaN or infinity left out", num_skipped);
+    report.note =
+        fmt::format("{} positions with NaN, infinity or numbers above 7e16 left out", num_skipped);
   }
   const bool has_both = first.num_positions > 0 && second.num_positions > 0;
   if (moments.split == Split::kNone && !has_both) {

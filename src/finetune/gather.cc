@@ -24,61 +24,48 @@ struct Activation {
   bool is_there = false;
 };
 
-// The options of one layer's accumulators.
-struct LayerOptions {
-  MomentOptions learned;
-  std::optional<MomentOptions> held_back;  // null: no run is held back
+// The bytes of a layer's sums, and of the moments that they become.
+struct LayerBytes {
+  uint64_t sums = 0;
+  uint64_t moments = 0;
 
-  LayerOptions(const LinearLayer& layer, const GatherOptions& options) {
-    learned.num_positions = options.num_positions;
-    learned.seed = options.seed;
-    if (layer.activation) learned.num_kept = options.num_kept;
-    learned.observes_outputs = layer.float_input < 0 || learned.num_kept > 0;
-    if (options.hold_back_every == 0) return;
-    held_back = learned;
-    held_back->num_kept /= 2;
+  LayerBytes(const LinearLayer& layer, const GatherOptions& options) {
+    Add(layer, LearnedOptions(layer, options));
+    if (const auto held_back = HeldBackOptions(layer, options)) Add(layer, *held_back);
   }
-  uint64_t NumBytes(const LinearLayer& layer) const {
-    return MomentBytes(layer, learned) + (held_back ? MomentBytes(layer, *held_back) : 0);
+
+ private:
+  void Add(const LinearLayer& layer, const MomentOptions& options) {
+    sums += AccumulatorBytes(layer, options);
+    moments += MomentBytes(ShapeOf(layer, options));
   }
 };
 
-// Returns the index of the first layer whose moments are those of layers[i] too: i itself, unless
-// both need the moments of one input and nothing else.
-size_t FirstWithMomentsOf(std::span<const LinearLayer> layers, size_t i,
-                          const GatherOptions& options) {
-  const auto shares = [&](const LinearLayer& layer) { return !ObservesOutputs(layer, options); };
-  if (!shares(layers[i])) return i;
-  const auto found = std::ranges::find_if(layers.first(i), [&](const LinearLayer& layer) {
-    return layer.float_input == layers[i].float_input && shares(layer);
-  });
-  return static_cast<size_t>(found - layers.begin());
-}
-
-// The memory that the moments of some layers and learning from them take. Layers learn one after
-// another, and each releases its moments.
+// The memory that the sums of some layers and learning from them take. Layers learn one after
+// another: the sums of one become moments, and are released.
 class PassMemory {
  public:
   explicit PassMemory(const GatherOptions& options) : options_(options) {}
 
   // Returns the most bytes that are used at a time if one more layer is added. `is_new`: its
   // moments are not those of a layer before it.
-  uint64_t MostWith(const LinearLayer& layer, uint64_t moments, bool is_new) const {
-    return std::max(moments_ + (is_new ? moments : 0), LearningWith(layer, moments, is_new));
+  uint64_t MostWith(const LinearLayer& layer, const LayerBytes& bytes, bool is_new) const {
+    return std::max(sums_ + (is_new ? bytes.sums : 0), LearningWith(layer, bytes, is_new));
   }
-  void Add(const LinearLayer& layer, uint64_t moments, bool is_new) {
-    learning_ = LearningWith(layer, moments, is_new);
-    if (is_new) moments_ += moments;
+  void Add(const LinearLayer& layer, const LayerBytes& bytes, bool is_new) {
+    learning_ = LearningWith(layer, bytes, is_new);
+    if (is_new) sums_ += bytes.sums;
   }
 
  private:
-  uint64_t LearningWith(const LinearLayer& layer, uint64_t moments, bool is_new) const {
+  uint64_t LearningWith(const LinearLayer& layer, const LayerBytes& bytes, bool is_new) const {
     const uint64_t tuner = options_.is_for_tuner ? TunerBytes(layer) : 0;
-    return is_new ? moments + std::max(learning_, tuner) : std::max(learning_, moments + tuner);
+    if (!is_new) return std::max(learning_, bytes.moments + tuner);
+    return std::max(learning_ + bytes.sums, bytes.moments + std::max(bytes.sums, tuner));
   }
 
   const GatherOptions& options_;
-  uint64_t moments_ = 0;   // bytes of all layers' moments, before the first one learns
+  uint64_t sums_ = 0;      // bytes of all layers' sums, before the first one learns
   uint64_t learning_ = 0;  // most bytes used while one layer learns and later ones wait
 };
 
@@ -94,20 +81,28 @@ class PairSink : public runtime::ObserverSink {
 
   // Adds a layer. `values` has the input and the output of each of its readings. Outputs that are
   // not observed are nothing.
-  void AddLayer(std::span<const ReadingValues> values, const LinearLayer& layer,
-                const LayerOptions& options) {
-    for (const auto& [input, output] : values) {
+  void AddLayer(std::span<const ReadingValues> values, const LinearLayer& layer, bool is_spilled) {
+    for (size_t reading = 0; reading < values.size(); ++reading) {
+      const auto& [input, output] = values[reading];
       pairs_of_[input].push_back(pairs_.size());
       if (output) pairs_of_[num_inputs_ + *output].push_back(pairs_.size());
-      pairs_.push_back(
-          {input, output ? std::optional(num_inputs_ + *output) : std::nullopt, layers_.size()});
+      pairs_.push_back({input, output ? std::optional(num_inputs_ + *output) : std::nullopt,
+                        layers_.size(), reading});
     }
-    layers_.push_back({MomentAccumulator(layer, options.learned), std::nullopt});
-    if (options.held_back) layers_.back().held_back.emplace(layer, *options.held_back);
+    MomentOptions learned = LearnedOptions(layer, options_);
+    learned.is_spilled = is_spilled;
+    layers_.push_back({MomentAccumulator(layer, learned), std::nullopt});
+    if (std::optional<MomentOptions> held_back = HeldBackOptions(layer, options_)) {
+      held_back->is_spilled = is_spilled;
+      layers_.back().held_back.emplace(layer, *held_back);
+    }
   }
 
-  // So many runs follow; 0: not known.
-  void BeginRuns(size_t num_runs) { split_ = SplitOf(num_runs, options_.hold_back_every); }
+  void BeginRuns(const RunRange& range) {
+    range_ = range;
+    run_ = range.first;
+    split_ = SplitOf(range.all, options_.hold_back_every);
+  }
 
   void BeginRun() {
     ++run_;
@@ -136,17 +131,18 @@ class PairSink : public runtime::ObserverSink {
     }
   }
 
-  // Returns the moments of a layer; `layer` counts the calls of AddLayer.
-  LayerMoments Finish(size_t layer) {
+  // Returns the sums of a layer; `layer` counts the calls of AddLayer.
+  LayerSums Finish(size_t layer) {
     const runtime::ParallelTasks run = [](size_t num_tasks,
                                           const std::function<void(size_t)>& task) {
       for (size_t i = 0; i < num_tasks; ++i) task(i);
     };
-    LayerMoments moments;
-    moments.learned = layers_[layer].learned.Finish(run);
-    if (layers_[layer].held_back) moments.held_back = layers_[layer].held_back->Finish(run);
-    moments.split = split_;
-    return moments;
+    LayerSums sums;
+    sums.learned = layers_[layer].learned.Finish(run);
+    if (layers_[layer].held_back) sums.held_back = layers_[layer].held_back->Finish(run);
+    sums.split = split_;
+    sums.runs = {range_.first, run_ - range_.first, range_.all};
+    return sums;
   }
 
  private:
@@ -158,6 +154,7 @@ class PairSink : public runtime::ObserverSink {
     size_t input;
     std::optional<size_t> output;  // nothing: the moments have no outputs
     size_t layer;
+    size_t reading;         // of the layer
     bool is_added = false;  // the moments contain this sample's pair
   };
 
@@ -170,7 +167,8 @@ class PairSink : public runtime::ObserverSink {
       moments.Add(
           input.dims, input.values.data(),
           output != nullptr ? std::span<const int64_t>(output->dims) : std::span<const int64_t>(),
-          output != nullptr ? output->values.data() : nullptr, run_parallel, part);
+          output != nullptr ? output->values.data() : nullptr, run_parallel,
+          {run_ - 1, pair.reading, part});
     };
     if (split_ == Split::kPositions) {
       add(layer.learned, PositionPart::kFirstHalf);
@@ -192,32 +190,30 @@ class PairSink : public runtime::ObserverSink {
   const GatherOptions& options_;
   size_t num_inputs_;
   Split split_ = Split::kNone;
-  size_t run_ = 0;  // number of the present run, from 1 on
+  RunRange range_;
+  size_t run_ = 0;  // number of the present run among those of all samples, from 1 on
   std::vector<Activation> activations_;
   std::vector<std::vector<size_t>> pairs_of_;  // indices into pairs_, for each activation
   std::vector<Pair> pairs_;
   std::vector<Observed> layers_;
 };
 
-// Returns the options of each layer. A layer is spilled if its moments do not fit the limit beside
-// those of the layers before it and the memory for learning.
-std::vector<LayerOptions> OptionsOf(std::span<const LinearLayer> layers,
-                                    const GatherOptions& options) {
-  std::vector<LayerOptions> of_layers;
+// Returns which layers are spilled: those whose sums do not fit the limit beside those of the
+// layers before them and the memory for learning.
+std::vector<bool> SpilledLayers(std::span<const LinearLayer> layers, const GatherOptions& options) {
+  std::vector<bool> are_spilled;
   PassMemory memory(options);
   for (size_t i = 0; i < layers.size(); ++i) {
     const LinearLayer& layer = layers[i];
     const bool is_new = FirstWithMomentsOf(layers, i, options) == i;
-    LayerOptions& of_layer = of_layers.emplace_back(layer, options);
-    uint64_t num_bytes = of_layer.NumBytes(layer);
-    if (options.is_spilled && memory.MostWith(layer, num_bytes, is_new) > options.memory_limit) {
-      of_layer.learned.is_spilled = true;
-      if (of_layer.held_back) of_layer.held_back->is_spilled = true;
-      num_bytes = 0;
-    }
-    memory.Add(layer, num_bytes, is_new);
+    LayerBytes bytes(layer, options);
+    const bool is_spilled =
+        options.is_spilled && memory.MostWith(layer, bytes, is_new) > options.memory_limit;
+    if (is_spilled) bytes.sums = bytes.moments = 0;
+    are_spilled.push_back(is_spilled);
+    memory.Add(layer, bytes, is_new);
   }
-  return of_layers;
+  return are_spilled;
 }
 
 // Returns the index of `value` in `values`, after adding it at the end if it was missing.
@@ -230,8 +226,45 @@ size_t IndexOf(const std::string& value, std::vector<std::string>& values) {
 
 }  // namespace
 
+LayerMoments& LayerSums::Finish() {
+  if (!finished) {
+    finished.emplace();
+    finished->learned = learned.Finish();
+    finished->held_back = held_back.Finish();
+    finished->split = split;
+  }
+  return *finished;
+}
+
+MomentOptions LearnedOptions(const LinearLayer& layer, const GatherOptions& options) {
+  MomentOptions learned;
+  learned.num_positions = options.num_positions;
+  learned.seed = options.seed;
+  if (layer.activation) learned.num_kept = options.num_kept;
+  learned.observes_outputs = layer.float_input < 0 || learned.num_kept > 0;
+  return learned;
+}
+
+std::optional<MomentOptions> HeldBackOptions(const LinearLayer& layer,
+                                             const GatherOptions& options) {
+  if (options.hold_back_every == 0) return std::nullopt;
+  MomentOptions held_back = LearnedOptions(layer, options);
+  held_back.num_kept /= 2;
+  return held_back;
+}
+
 bool ObservesOutputs(const LinearLayer& layer, const GatherOptions& options) {
-  return LayerOptions(layer, options).learned.observes_outputs;
+  return LearnedOptions(layer, options).observes_outputs;
+}
+
+size_t FirstWithMomentsOf(std::span<const LinearLayer> layers, size_t i,
+                          const GatherOptions& options) {
+  const auto shares = [&](const LinearLayer& layer) { return !ObservesOutputs(layer, options); };
+  if (!shares(layers[i])) return i;
+  const auto found = std::ranges::find_if(layers.first(i), [&](const LinearLayer& layer) {
+    return layer.float_input == layers[i].float_input && shares(layer);
+  });
+  return static_cast<size_t>(found - layers.begin());
 }
 
 Split SplitOf(size_t num_runs, size_t hold_back_every) {
@@ -255,25 +288,25 @@ std::vector<std::span<const LinearLayer>> GroupLayers(std::span<const LinearLaye
   size_t begin = 0;
   std::optional<PassMemory> memory(options);
   for (size_t i = 0; i < layers.size(); ++i) {
-    const uint64_t num_bytes = LayerOptions(layers[i], options).NumBytes(layers[i]);
+    const LayerBytes bytes(layers[i], options);
     const auto is_new = [&] {
       return FirstWithMomentsOf(layers.subspan(begin), i - begin, options) == i - begin;
     };
-    if (i > begin && memory->MostWith(layers[i], num_bytes, is_new()) > options.memory_limit) {
+    if (i > begin && memory->MostWith(layers[i], bytes, is_new()) > options.memory_limit) {
       groups.push_back(layers.subspan(begin, i - begin));
       begin = i;
       memory.emplace(options);
     }
-    memory->Add(layers[i], num_bytes, is_new());
+    memory->Add(layers[i], bytes, is_new());
   }
   if (begin < layers.size()) groups.push_back(layers.subspan(begin));
   return groups;
 }
 
-std::vector<std::shared_ptr<LayerMoments>> GatherMoments(ObservedNetwork& network,
-                                                         std::span<const LinearLayer> layers,
-                                                         const GatherOptions& options) {
-  const std::vector<LayerOptions> of_layers = OptionsOf(layers, options);
+std::vector<std::shared_ptr<LayerSums>> GatherMoments(ObservedNetwork& network,
+                                                      std::span<const LinearLayer> layers,
+                                                      const GatherOptions& options) {
+  const std::vector<bool> are_spilled = SpilledLayers(layers, options);
   std::vector<size_t> first_of;  // index of the layer that has the moments of each layer
   for (size_t i = 0; i < layers.size(); ++i) {
     first_of.push_back(FirstWithMomentsOf(layers, i, options));
@@ -296,7 +329,7 @@ std::vector<std::shared_ptr<LayerMoments>> GatherMoments(ObservedNetwork& networ
   for (size_t i = 0; i < layers.size(); ++i) {
     if (first_of[i] != i) continue;
     try {
-      sink.AddLayer(values_of_layer[i], layers[i], of_layers[i]);
+      sink.AddLayer(values_of_layer[i], layers[i], are_spilled[i]);
     } catch (const Error& error) {  // of a temporary file: no other error is possible here
       Fail(error.code(),
            "{}; without finetune_spill the samples are run several times instead, and a larger "
@@ -308,18 +341,18 @@ std::vector<std::shared_ptr<LayerMoments>> GatherMoments(ObservedNetwork& networ
   std::vector<std::string> values = inputs;
   values.insert(values.end(), outputs.begin(), outputs.end());
   network.Run(
-      values, sink, options, [&](size_t num_runs) { sink.BeginRuns(num_runs); },
+      values, sink, options, [&](const RunRange& range) { sink.BeginRuns(range); },
       [&] { sink.BeginRun(); });
-  std::vector<std::shared_ptr<LayerMoments>> moments;
+  std::vector<std::shared_ptr<LayerSums>> sums;
   size_t num_finished = 0;
   for (size_t i = 0; i < layers.size(); ++i) {
     if (first_of[i] != i) {
-      moments.push_back(moments[first_of[i]]);
+      sums.push_back(sums[first_of[i]]);
     } else {
-      moments.push_back(std::make_shared<LayerMoments>(sink.Finish(num_finished++)));
+      sums.push_back(std::make_shared<LayerSums>(sink.Finish(num_finished++)));
     }
   }
-  return moments;
+  return sums;
 }
 
 }  // namespace bitpress::finetune

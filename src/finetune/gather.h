@@ -6,11 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "finetune/gather_options.h"
 #include "finetune/layer.h"
+#include "finetune/moment_accumulator.h"
 #include "finetune/moments.h"
 #include "finetune/observed_network.h"
 
@@ -38,27 +40,52 @@ struct LayerMoments {
   Split split = Split::kNone;
 };
 
+// The sums that the moments of one layer follow from, or of several layers that share them.
+struct LayerSums {
+  MomentSums learned, held_back;
+  Split split = Split::kNone;
+  RunRange runs;  // that were added
+  std::optional<LayerMoments> finished = std::nullopt;
+
+  // Returns the moments. The first call releases the sums.
+  LayerMoments& Finish();
+};
+
 // Cuts layers into groups, one for each pass of the samples. Returns one group if moments may be
 // spilled. Else every group fits the memory limit, except a layer that alone exceeds it.
 std::vector<std::span<const LinearLayer>> GroupLayers(std::span<const LinearLayer> layers,
                                                       const GatherOptions& options);
 
+// Returns the index of the first layer whose moments are those of layers[i] too: i itself, unless
+// both need the moments of one input and nothing else.
+size_t FirstWithMomentsOf(std::span<const LinearLayer> layers, size_t i,
+                          const GatherOptions& options);
+
+// Returns the options of a layer's accumulators: for the runs to learn from, and for those that
+// judge (null: none).
+MomentOptions LearnedOptions(const LinearLayer& layer, const GatherOptions& options);
+std::optional<MomentOptions> HeldBackOptions(const LinearLayer& layer,
+                                             const GatherOptions& options);
+
 // Returns whether the layer's outputs are observed. Else they follow from its inputs.
 bool ObservesOutputs(const LinearLayer& layer, const GatherOptions& options);
 
-// Returns the moments of each of the layers, which are of one part of the network. Layers that read
+// Returns the sums of each of the layers, which are of one part of the network. Layers that read
 // one float activation (LinearLayer::float_input) share them, and they have no outputs. A layer's
 // outputs are those of the float model. Its inputs are those of the float model after the layer's
 // quantizer. So a layer learns to make up for the error of its own quantization, and all layers
 // learn from one pass. docs/finetuning.md says why a layer does not learn from errors that were
 // made before it.
 //
+// If the source has a part of the samples (data::Source::place), the sums are those of this part:
+// with those of all other parts they add up to exactly the sums of all samples.
+//
 // Only that part of the network runs that the layers need. Memory: the moments within the limit, or
 // those of one layer beyond it, and for one sample the activations that wait for their counterpart.
 //
 // Throws Error(kIo) if temporary files have no room, and the errors of ObservedNetwork::Run.
-std::vector<std::shared_ptr<LayerMoments>> GatherMoments(ObservedNetwork& network,
-                                                         std::span<const LinearLayer> layers,
-                                                         const GatherOptions& options);
+std::vector<std::shared_ptr<LayerSums>> GatherMoments(ObservedNetwork& network,
+                                                      std::span<const LinearLayer> layers,
+                                                      const GatherOptions& options);
 
 }  // namespace bitpress::finetune

@@ -18,21 +18,25 @@ std::vector<size_t> GroupSizes(std::span<const LinearLayer> layers, const Gather
 
 using Sizes = std::vector<size_t>;
 
-TEST(GroupLayers, LearningCountsBesideTheMoments) {
+TEST(GroupLayers, LearningCountsBesideTheSums) {
   const std::vector<LinearLayer> layers(3, GemmLayer(1000, 10));
-  const uint64_t moments = MomentBytes(layers[0]);
+  const uint64_t sums = AccumulatorBytes(layers[0]);
+  const uint64_t moments = MomentBytes(ShapeOf(layers[0]));
   const uint64_t tuner = TunerBytes(layers[0]);
   // The tuner holds two matrices of inputs x inputs: its own, and the one that it factors.
   EXPECT_GE(tuner, 2 * 1000 * 1000 * sizeof(double));
   EXPECT_LE(tuner, 2.2 * 1000 * 1000 * sizeof(double));
   GatherOptions options;
-  options.memory_limit = 3 * moments + tuner;
+  EXPECT_GT(tuner, sums);
+  // The first layer learns, and two more wait.
+  options.memory_limit = 2 * sums + moments + tuner;
   EXPECT_EQ(GroupSizes(layers, options), Sizes({3}));
   --options.memory_limit;
   EXPECT_EQ(GroupSizes(layers, options), Sizes({2, 1}));
-  options.memory_limit = 2 * moments;
+  options.memory_limit = sums + moments;
   EXPECT_EQ(GroupSizes(layers, options), Sizes({1, 1, 1}));
   options.is_for_tuner = false;
+  options.memory_limit = 2 * sums + moments;  // the sums of a layer become moments
   EXPECT_EQ(GroupSizes(layers, options), Sizes({2, 1}));
   options.is_spilled = true;
   EXPECT_EQ(GroupSizes(layers, options), Sizes({3}));
@@ -43,7 +47,7 @@ TEST(GroupLayers, LayersThatHaveLearnedReleaseTheirMoments) {
   const LinearLayer small = GemmLayer(100, 10);
   GatherOptions options;
   // While the last layer learns, the moments of those before it are released.
-  options.memory_limit = MomentBytes(large) + TunerBytes(large) + MomentBytes(small);
+  options.memory_limit = MomentBytes(ShapeOf(large)) + TunerBytes(large) + AccumulatorBytes(small);
   EXPECT_EQ(GroupSizes(std::vector<LinearLayer>{small, large}, options), Sizes({2}));
   EXPECT_EQ(GroupSizes(std::vector<LinearLayer>{large, small}, options), Sizes({2}));
   --options.memory_limit;
@@ -60,7 +64,7 @@ TEST(GroupLayers, LayersOfOneFloatInputShareTheirMoments) {
   std::vector<LinearLayer> layers(3, layer);
   GatherOptions options;
   EXPECT_FALSE(ObservesOutputs(layer, options));
-  const uint64_t moments = MomentBytes(layer, {.observes_outputs = false});
+  const uint64_t moments = MomentBytes(ShapeOf(layer, {.observes_outputs = false}));
   options.memory_limit = moments + TunerBytes(layer);
   EXPECT_EQ(GroupSizes(layers, options), Sizes({3}));
   layers[2].float_input = 1;

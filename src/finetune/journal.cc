@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <set>
 #include <system_error>
 #include <utility>
 
+#include "base/atomic_file.h"
 #include "base/byte_stream.h"
 #include "base/error.h"
 #include "ops/compute_ops.h"
@@ -14,6 +16,7 @@ namespace bitpress::finetune {
 namespace {
 
 constexpr std::string_view kKind = "fine-tuning journal";
+constexpr std::string_view kStart = "bitpress fine-tuning journal ";
 constexpr std::string_view kMagic = "bitpress fine-tuning journal 5\n";
 constexpr size_t kRecordHead = 8;  // length and checksum
 
@@ -96,7 +99,86 @@ std::string ReadBytes(std::ifstream& file, size_t count) {
   return bytes;
 }
 
+// Reads the next record. Returns nothing at the end of the file, and where the rest of it was cut
+// off or damaged.
+std::optional<std::string> ReadRecord(std::ifstream& file) {
+  const std::string head_bytes = ReadBytes(file, kRecordHead);
+  if (head_bytes.size() < kRecordHead) return std::nullopt;
+  ByteReader head(head_bytes, kKind);
+  const auto length = head.Number<uint32_t>();
+  const auto checksum = head.Number<uint32_t>();
+  const std::streamoff at = file.tellg();
+  file.seekg(0, std::ios::end);
+  const std::streamoff left = file.tellg() - at;
+  file.seekg(at);
+  if (left < std::streamoff{length}) return std::nullopt;
+  std::string record = ReadBytes(file, length);
+  if (record.size() != length || Crc32c(record) != checksum) return std::nullopt;
+  return record;
+}
+
+std::string HeadOf(std::string_view record) {
+  ByteWriter head;
+  head.Number(static_cast<uint32_t>(record.size()));
+  head.Number(Crc32c(record));
+  return std::move(head.bytes());
+}
+
+// Reads the two lines that a journal starts with. Throws Error naming the file.
+std::string ReadHeader(std::ifstream& file, const std::filesystem::path& path) {
+  std::string magic;
+  std::string key;
+  std::getline(file, magic);
+  std::getline(file, key);
+  if (!file || magic + "\n" != kMagic) {
+    Fail(ErrorCode::kInvalidArgument, "'{}': this is no {} of this version", path.string(), kKind);
+  }
+  return magic + "\n" + key + "\n";
+}
+
 }  // namespace
+
+bool IsLearningJournal(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return ReadBytes(file, kStart.size()) == kStart;
+}
+
+size_t MergeLearningJournals(std::span<const std::filesystem::path> paths,
+                             const std::filesystem::path& output) {
+  AtomicFile merged(output);
+  std::string header;
+  std::set<std::string> layers;
+  for (const std::filesystem::path& path : paths) {
+    std::ifstream file(path, std::ios::binary);
+    if (!file) Fail(ErrorCode::kIo, "cannot read '{}'", path.string());
+    const std::string found = ReadHeader(file, path);
+    if (header.empty()) {
+      header = found;
+      merged.Write(header);
+    }
+    if (found != header) {
+      Fail(ErrorCode::kInvalidArgument,
+           "'{}' and '{}': they are of different models, samples, configurations or versions",
+           paths[0].string(), path.string());
+    }
+    uintmax_t end = header.size();
+    while (const std::optional<std::string> record = ReadRecord(file)) {
+      end += kRecordHead + record->size();
+      const std::string layer = WithContext(fmt::format("'{}'", path.string()),
+                                            [&] { return FromBytes(*record).report.weight; });
+      if (!layers.insert(layer).second) continue;
+      merged.Write(HeadOf(*record));
+      merged.Write(*record);
+    }
+    if (end != std::filesystem::file_size(path)) {
+      Fail(ErrorCode::kInvalidArgument,
+           "'{}': it ends within a record: the process that wrote it was stopped, start it again",
+           path.string());
+    }
+  }
+  merged.Commit();
+  return layers.size();
+}
 
 std::string_view JudgeName(Judge judge) {
   switch (judge) {
@@ -146,24 +228,17 @@ LearningJournal::LearningJournal(std::filesystem::path path, const std::string& 
 
 void LearningJournal::Read(const std::string& header) {
   std::error_code error;
-  const uintmax_t size = std::filesystem::file_size(path_, error);
   std::ifstream file(path_, std::ios::binary);
-  if (!error && ReadBytes(file, header.size()) == header) {
+  if (ReadBytes(file, header.size()) == header) {
     uintmax_t end = header.size();
-    while (size - end >= kRecordHead) {
-      const std::string head_bytes = ReadBytes(file, kRecordHead);
-      ByteReader head(head_bytes, kKind);
-      const auto length = head.Number<uint32_t>();
-      const auto checksum = head.Number<uint32_t>();
-      if (size - end - kRecordHead < length) break;
-      const std::string record = ReadBytes(file, length);
-      if (record.size() != length || Crc32c(record) != checksum) break;
+    while (const std::optional<std::string> record = ReadRecord(file)) {
       try {
-        found_.insert_or_assign(FromBytes(record).report.weight, Place{end + kRecordHead, length});
+        found_.insert_or_assign(FromBytes(*record).report.weight,
+                                Place{end + kRecordHead, record->size()});
       } catch (const Error&) {
         break;  // another version wrote it
       }
-      end += kRecordHead + length;
+      end += kRecordHead + record->size();
     }
     std::filesystem::resize_file(path_, end, error);
     if (!error) return;
@@ -191,10 +266,7 @@ void LearningJournal::Add(const LearnedLayer& layer) {
   const std::string record = ToBytes(layer);
   constexpr uint64_t kMost = UINT32_MAX;
   if (record.size() > kMost) return;  // a later run learns the layer again
-  ByteWriter head;
-  head.Number(static_cast<uint32_t>(record.size()));
-  head.Number(Crc32c(record));
-  file_ << head.bytes() << record;
+  file_ << HeadOf(record) << record;
   if (!file_.flush()) Fail(ErrorCode::kIo, "cannot write the journal '{}'", path_.string());
 }
 

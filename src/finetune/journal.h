@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,6 +63,17 @@ struct LearnedLayer {
   // The weights that each half taught, if halves of the samples or positions judged: two or none.
   std::vector<LearnedWeights> of_halves;
 };
+
+// Returns whether a file starts like a journal, of whatever version, and false if it cannot be
+// read.
+bool IsLearningJournal(const std::filesystem::path& path);
+
+// Writes a journal with the records of several, which are of one work: each layer once, in the
+// order of the files. One record is in memory at a time. Returns the number of layers. Throws
+// Error(kInvalidArgument) if a file is no journal, is of another work or ends within a record, and
+// Error(kIo), naming the file.
+size_t MergeLearningJournals(std::span<const std::filesystem::path> paths,
+                             const std::filesystem::path& output);
 
 class LearningJournal {
  public:

@@ -25,12 +25,16 @@ void AddKey(ContentHash& hash, const plan::ScaleKey& key) {
   hash.Add(key.format);
 }
 
-void AddParameters(ContentHash& hash, const plan::ResolvedPlan& resolved) {
+void AddScales(ContentHash& hash, const plan::ResolvedPlan& resolved) {
   hash.AddNumber(resolved.scales.size());
   for (const auto& [key, params] : resolved.scales) {
     AddKey(hash, key);
     AddParams(hash, params);
   }
+}
+
+void AddParameters(ContentHash& hash, const plan::ResolvedPlan& resolved) {
+  AddScales(hash, resolved);
   hash.AddNumber(resolved.weight_scales.size());
   for (const auto& [key, all] : resolved.weight_scales) {
     AddKey(hash, key);
@@ -49,16 +53,20 @@ void AddParameters(ContentHash& hash, const plan::ResolvedPlan& resolved) {
   }
 }
 
+void AddGatherOptions(ContentHash& hash, const GatherOptions& options) {
+  hash.AddNumber(options.hold_back_every);
+  hash.AddNumber(static_cast<uint64_t>(options.num_positions));
+  hash.AddNumber(options.seed);
+  hash.AddNumber(static_cast<uint64_t>(options.num_kept));
+}
+
 void AddOptions(ContentHash& hash, const FinetuneOptions& options) {
   hash.Add(plan::FinetunePassNames(options.passes));
   hash.AddNumber(options.num_groups);
   hash.AddNumber(options.op_types.size());
   for (const std::string& op_type : options.op_types) hash.Add(op_type);
   hash.AddNumber(options.adds_biases ? 1 : 0);
-  hash.AddNumber(options.gather.hold_back_every);
-  hash.AddNumber(static_cast<uint64_t>(options.gather.num_positions));
-  hash.AddNumber(options.gather.seed);
-  hash.AddNumber(static_cast<uint64_t>(options.gather.num_kept));
+  AddGatherOptions(hash, options.gather);
   hash.AddNumber(std::bit_cast<uint64_t>(options.tuner.ridge));
   hash.AddNumber(static_cast<uint64_t>(options.tuner.num_rounds));
   hash.AddNumber(options.tuner.activation_order ? 1 : 0);
@@ -68,14 +76,31 @@ void AddOptions(ContentHash& hash, const FinetuneOptions& options) {
 }  // namespace
 
 std::string JournalKey(const graph::Model& float_model, const plan::ResolvedPlan& resolved,
-                       const FinetuneOptions& options, data::Source& source) {
+                       const FinetuneOptions& options, uint64_t samples) {
   ContentHash wishes;
   wishes.Add(plan::ToJson(resolved.plan));
   AddParameters(wishes, resolved);
   AddOptions(wishes, options);
   return fmt::format("Bitpress {}, ONNX Runtime {}, model {:016x}, plan {:016x}, samples {:016x}",
                      Version(), runtime::OrtVersion(), float_model.Fingerprint(), wishes.value(),
-                     source.Fingerprint());
+                     samples);
+}
+
+std::string MomentsKey(const plan::ResolvedPlan& resolved, const FinetuneOptions& options) {
+  plan::QuantPlan activations = resolved.plan;
+  activations.config = {};
+  std::erase_if(activations.tensors,
+                [](const plan::TensorPlan& row) { return row.role != plan::Role::kActivation; });
+  ContentHash hash;
+  hash.Add(plan::ToJson(activations));
+  AddScales(hash, resolved);
+  AddGatherOptions(hash, options.gather);
+  // ONNX Runtime fuses other operators, and rounds otherwise, where other layers are observed in
+  // one pass.
+  hash.AddNumber(options.gather.memory_limit);
+  hash.AddNumber(options.gather.is_spilled ? 1 : 0);
+  return fmt::format("Bitpress {}, ONNX Runtime {}, activations {:016x}", Version(),
+                     runtime::OrtVersion(), hash.value());
 }
 
 }  // namespace bitpress::finetune

@@ -47,7 +47,7 @@ struct Work {
         "(float[N,1] y) <float[1,1] w = {" +
         weight + "}> { y = MatMul(x, w) }");
     const auto source = data::MakeStreamSource(std::make_unique<Numbers>(samples), {});
-    return JournalKey(model, resolved, options, *source);
+    return JournalKey(model, resolved, options, source->Fingerprint());
   }
 };
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/error.h"
 #include "base/scratch_folder.h"
 
 namespace bitpress::finetune {
@@ -100,6 +101,42 @@ TEST(LearningJournal, OfOtherWorkIsNotRead) {
   LearningJournal(path, "key").Add(Learned("a", 1));
   EXPECT_EQ(LearningJournal(path, "another key").num_found(), 0U);
   EXPECT_EQ(LearningJournal(path, "key").num_found(), 0U);  // begun anew by the other one
+}
+
+TEST(MergeLearningJournals, HasEachLayerOnce) {
+  const ScratchFolder folder;
+  const auto a = folder.path() / "a";
+  const auto b = folder.path() / "b";
+  const auto sum = folder.path() / "sum";
+  {
+    LearningJournal journal(a, "key");
+    journal.Add(Learned("a", 1));
+    journal.Add(Learned("b", 2));
+  }
+  {
+    LearningJournal journal(b, "key");
+    journal.Add(Learned("b", 2));
+    journal.Add(Learned("c", 3));
+  }
+  EXPECT_TRUE(IsLearningJournal(a));
+  EXPECT_EQ(MergeLearningJournals(std::vector{a, b}, sum), 3U);
+  const LearningJournal journal(sum, "key");
+  EXPECT_EQ(journal.num_found(), 3U);
+  EXPECT_EQ(journal.Find("c")->learned.weights, Learned("c", 3).learned.weights);
+}
+
+TEST(MergeLearningJournals, OtherWorkAndCutFilesAreRefused) {
+  const ScratchFolder folder;
+  const auto a = folder.path() / "a";
+  const auto b = folder.path() / "b";
+  const auto sum = folder.path() / "sum";
+  LearningJournal(a, "key").Add(Learned("a", 1));
+  LearningJournal(b, "other").Add(Learned("b", 1));
+  EXPECT_THROW(MergeLearningJournals(std::vector{a, b}, sum), Error);
+  std::filesystem::resize_file(a, std::filesystem::file_size(a) - 1);
+  EXPECT_THROW(MergeLearningJournals(std::vector{a}, sum), Error);
+  EXPECT_FALSE(std::filesystem::exists(sum));
+  EXPECT_FALSE(IsLearningJournal(sum));
 }
 
 }  // namespace

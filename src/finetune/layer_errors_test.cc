@@ -20,7 +20,7 @@ TEST(LayerErrors, OutputsOfTheFloatWeightsNeedNotBeObserved) {
   const Moments with = GemmMoments(layer, x, ComputeGemm(layer, x, weights, bias));
   MomentAccumulator accumulator(layer, {.observes_outputs = false});
   accumulator.Add(std::vector<int64_t>{500, kInputs}, x.data(), {}, nullptr, RunInOrder());
-  const Moments without = accumulator.Finish(RunInOrder());
+  const Moments without = accumulator.Finish(RunInOrder()).Finish();
   EXPECT_FALSE(without.has_outputs);
   EXPECT_EQ(without.inputs, with.inputs);
   EXPECT_EQ(without.num_positions, 500);

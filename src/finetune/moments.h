@@ -1,37 +1,31 @@
 // The second moments of a layer: all that a quadratic loss of its weights needs of the samples, in
-// memory that does not grow with their number. MomentAccumulator makes them from activations, and
-// LayerTuner learns from them.
+// memory that does not grow with their number. MomentAccumulator (moment_accumulator.h) gathers
+// MomentSums from activations, and LayerTuner learns from Moments, the numbers that they give.
 //
 // Let x be the quantized model's input at a position and y the float model's output there. The
 // error of weights W and bias b is the mean of |W x + b - y|^2, which is a function of these sums.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "base/byte_stream.h"
+#include "base/exact_sum.h"
 #include "base/spillable_array.h"
+#include "finetune/kept_positions.h"
 #include "finetune/layer.h"
-#include "finetune/patches.h"
-#include "runtime/observers.h"
+#include "finetune/sum_matrix.h"
 
 namespace bitpress::finetune {
-
-// A random choice of the positions. Each position has the same chance to be in it.
-struct MomentRows {
-  int64_t count = 0;        // positions that are kept
-  int64_t capacity = 0;     // positions that there is room for
-  SpillableArray<float> x;  // [groups, columns, capacity]
-  SpillableArray<float> y;  // [groups, rows, capacity]
-};
 
 // Sums over positions. Matrices are row-major, one after another for each group. Without observed
 // outputs the sums of y are empty: y is what the float weights make of x (MeanSquaredChanges).
 struct Moments {
   bool has_outputs = true;
   int64_t num_positions = 0;
-  int64_t num_skipped = 0;             // positions with NaN or infinity
+  int64_t num_skipped = 0;             // positions that hold what no sum can (kMostMagnitude)
   SpillableArray<double> inputs;       // [groups, columns, columns]: x x', symmetric
   SpillableArray<double> cross;        // [groups, rows, columns]: y x'
   std::vector<double> input_sums;      // [groups, columns]
@@ -40,19 +34,50 @@ struct Moments {
   MomentRows kept;                     // empty unless MomentOptions::num_kept asks for them
 };
 
-struct MomentOptions {
-  // Most positions of one run that count. They are spread evenly over the run. 0: all.
-  int64_t num_positions = 0;
-  // Seed of the choice of positions. The name of the layer's weight and the number of runs before
-  // are part of the choice too.
-  uint64_t seed = 0;
-  // Most positions that are kept of all runs. Very wide layers keep fewer.
+// Positions with NaN, infinity or magnitudes from here on do not count. So no product or sum of a
+// run overflows.
+inline constexpr float kMostMagnitude = 0x1p56F;
+
+// The sizes of a layer's moments.
+struct MomentShape {
+  int64_t groups = 0;
+  int64_t rows = 0;  // 0: outputs are not observed
+  int64_t columns = 0;
   int64_t num_kept = 0;
-  // False: only x counts, and the moments have no outputs.
-  bool observes_outputs = true;
-  // The moments, and positions that wait to be added, lie in temporary files. They are in memory
-  // only while they are added to or read.
-  bool is_spilled = false;
+
+  MatrixShape inputs() const { return {groups, columns, columns, true}; }
+  MatrixShape cross() const { return {groups, rows, columns, false}; }
+  bool operator==(const MomentShape&) const = default;
+};
+
+// The same sums as they are gathered. They do not depend on the order of the runs: sums of products
+// are SumMatrix, others are ExactSum. What one run adds depends on the run, its index and the
+// layer's shape alone. So sums of parts of the runs add up to exactly the sums of all.
+struct MomentSums {
+  MomentSums() = default;
+  // Throws as SpillableArray does.
+  MomentSums(const MomentShape& shape, ArrayPlace place);
+
+  // Returns the moments. Nothing may be added afterwards: the sums are released on the way.
+  Moments Finish();
+
+  // The same sums have the same bytes.
+  void Write(ByteWriter& out) const;
+  // Adds sums that Write gave for this shape. Throws Error(kInvalidArgument) if the bytes are
+  // damaged; some of them may be added then.
+  void AddFrom(ByteReader& in);
+  // Returns the least number of bytes that Write gives for a shape.
+  static uint64_t LeastBytes(const MomentShape& shape);
+  void Release() const;
+
+  MomentShape shape;
+  ArrayPlace place = ArrayPlace::kHeap;
+  uint64_t num_positions = 0;
+  uint64_t num_skipped = 0;
+  uint64_t num_terms = 0;  // terms of each sum of products
+  SumMatrix inputs, cross;
+  std::vector<ExactSum> input_sums, output_sums, output_squares;
+  KeptPositions kept;
 };
 
 // Turns the moments of y into those of y - bias, for outputs that contain a fixed bias. Kept
@@ -68,36 +93,8 @@ void AddMoments(const Moments& from, Moments& to);
 // layer.
 Moments SumOf(const Moments& a, const Moments& b);
 
-// Returns the bytes that the moments of a layer and their accumulator take.
-uint64_t MomentBytes(const LinearLayer& layer, const MomentOptions& options = {});
-
-// The positions of a run that count, in their order: rows of a picture, steps of a sequence.
-enum class PositionPart { kAll, kFirstHalf, kSecondHalf };
-
-// Sums up the positions of one run after another. The sums depend on the order of the positions,
-// and not on the number of threads. If all positions count, they do not depend either on how
-// positions are cut into runs. Not thread-safe.
-class MomentAccumulator {
- public:
-  // `layer` must outlive the accumulator. Throws Error(kIo) if temporary files are wanted and have
-  // no room.
-  explicit MomentAccumulator(const LinearLayer& layer, const MomentOptions& options = {});
-  ~MomentAccumulator();
-  MomentAccumulator(MomentAccumulator&&) noexcept;
-  MomentAccumulator& operator=(MomentAccumulator&&) noexcept;
-
-  // Adds the positions of a part of one run. If outputs are not observed, `output` is null and
-  // `output_dims` is empty. Throws as PatchReader. REQUIRES: Finish was not
-  // called.
-  void Add(std::span<const int64_t> input_dims, const float* input,
-           std::span<const int64_t> output_dims, const float* output,
-           const runtime::ParallelTasks& run_parallel, PositionPart part = PositionPart::kAll);
-  // Returns the sums. Nothing may be added afterwards.
-  Moments Finish(const runtime::ParallelTasks& run_parallel);
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
+// Returns the bytes of Moments, and of MomentSums, of this shape.
+uint64_t MomentBytes(const MomentShape& shape);
+uint64_t SumBytes(const MomentShape& shape);
 
 }  // namespace bitpress::finetune

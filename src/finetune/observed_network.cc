@@ -152,16 +152,29 @@ std::vector<std::vector<LinearLayer>> ObservedNetwork::Parts() const {
   return parts;
 }
 
+RunRange ObservedNetwork::RangeOf(size_t samples_of_run) const {
+  const auto [first, all] = source_.place();
+  const size_t num = source_.num_samples();
+  const bool is_last = all > 0 && first + num == all;
+  if (first % samples_of_run != 0 || (all != num && !is_last && num % samples_of_run != 0)) {
+    Fail(ErrorCode::kInvalidArgument,
+         "the model takes {} samples in a run, and a part of them begins at sample {} and has {}: "
+         "choose another number of shards, so that each begins with a run",
+         samples_of_run, first, num);
+  }
+  return {first / samples_of_run, num / samples_of_run, all / samples_of_run};
+}
+
 void ObservedNetwork::Run(std::span<const std::string> values, runtime::ObserverSink& sink,
                           const GatherOptions& options,
-                          const std::function<void(size_t num_runs)>& begin_runs,
+                          const std::function<void(const RunRange& range)>& begin_runs,
                           const std::function<void()>& begin_run) {
   const runtime::ObserverOperators operators(sink);
   calibrate::SampleCounts counts;
   if (pieces_->num_pieces() == 1) {
     runtime::Session session = Observed(model_.Clone(), values, operators, options);
     const size_t per_run = std::max<size_t>(calibrate::FixedRows(session.inputs()), 1);
-    begin_runs(source_.num_samples() / per_run);
+    begin_runs(RangeOf(per_run));
     counts = calibrate::RunSamples(
         source_, session.inputs(), options.batch_size,
         [&](const std::vector<Tensor>& tensors, size_t) {
@@ -172,7 +185,7 @@ void ObservedNetwork::Run(std::span<const std::string> values, runtime::Observer
   } else {
     const size_t piece = values.empty() ? 0 : pieces_->PieceOf(values.front());
     for (; num_done_ < piece; ++num_done_) pieces_->Run(num_done_, {});
-    begin_runs(source_.num_samples() / std::max<size_t>(pieces_->rows_of_run(), 1));
+    begin_runs(RangeOf(std::max<size_t>(pieces_->rows_of_run(), 1)));
     calibrate::PiecePass pass;
     pass.observed.assign(values.begin(), values.end());
     pass.operators = &operators;

@@ -24,6 +24,13 @@
 
 namespace bitpress::finetune {
 
+// The runs of some samples among those of all.
+struct RunRange {
+  size_t first = 0;  // index of their first run
+  size_t num = 0;    // 0: not known before
+  size_t all = 0;    // runs of all samples; 0: not known
+};
+
 class ObservedNetwork {
  public:
   // `quantized_model` is the float model with the quantizers of a plan. Throws
@@ -39,15 +46,18 @@ class ObservedNetwork {
   // Returns the value that the layer multiplies: the quantizer's output, or the float activation.
   const std::string& InputOf(const LinearLayer& layer, const Reading& reading) const;
 
-  // Runs all samples and shows values[i] to the sink with id i. `begin_runs` takes the number of
-  // runs (0: not known) before the first one, `begin_run` is called before each. REQUIRES: the
+  // Runs all samples and shows values[i] to the sink with id i. `begin_runs` takes their range
+  // before the first one, `begin_run` is called before each. REQUIRES: the
   // values are inputs and outputs of the layers of one part; parts are run in their order. Throws
-  // the errors of reading and running, and Error(kInvalidArgument) if there are no samples.
+  // the errors of reading and running, and Error(kInvalidArgument) if there are no samples, or if
+  // the source has a part of the samples that ends within a run.
   void Run(std::span<const std::string> values, runtime::ObserverSink& sink,
-           const GatherOptions& options, const std::function<void(size_t num_runs)>& begin_runs,
+           const GatherOptions& options,
+           const std::function<void(const RunRange& range)>& begin_runs,
            const std::function<void()>& begin_run);
 
  private:
+  RunRange RangeOf(size_t samples_of_run) const;
   size_t PieceOf(const LinearLayer& layer) const;
   bool AreLayersWhole() const;
 

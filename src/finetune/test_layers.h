@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "finetune/layer.h"
-#include "finetune/moments.h"
+#include "finetune/moment_accumulator.h"
 #include "formats/format_spec.h"
 #include "plan/quant_plan.h"
 
@@ -110,7 +110,7 @@ inline Moments GemmMoments(const LinearLayer& layer, const std::vector<float>& x
   MomentAccumulator accumulator(layer, options);
   accumulator.Add(std::vector<int64_t>{count, layer.columns}, x.data(),
                   std::vector<int64_t>{count, layer.rows}, y.data(), RunInOrder());
-  return accumulator.Finish(RunInOrder());
+  return accumulator.Finish(RunInOrder()).Finish();
 }
 
 }  // namespace bitpress::finetune

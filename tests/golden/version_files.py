@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "versions"
 FORMAT_KEY = "bitpress.format_version"
-MAGIC = {".bpc": b"BITPCALB", ".bpe": b"BITPEVAL"}  # the version stands behind it
+MAGIC = {".bpc": b"BITPCALB", ".bpe": b"BITPEVAL", ".bpm": b"BITPMOMT"}  # the version stands behind it
 INPUTS = {  # multiples of powers of two, which are the same on every machine
     "float.onnx": {"x": ((np.arange(40, dtype=np.float32) * 7 % 40 - 19.5) / 16).reshape(2, 20)},
     "conv.onnx": {"x": ((np.arange(256, dtype=np.float32) * 11 % 256 - 127.5) / 64).reshape(1, 16, 4, 4)},
@@ -45,6 +45,9 @@ CALIBRATIONS = {  # what -> (float model, arguments of calibrate)
 
 
 EVALUATIONS = {"outputs": ("float.onnx", [])}  # what -> (float model, arguments of evaluate)
+MOMENTS = {  # what -> (float model, arguments of moments)
+    "sums": ("float.onnx", ["--as-is", "--config", "MX6", "--finetune", "gptq", "--set", "finetune_activation=3"]),
+}
 
 
 def _save(graph_parts, path, domains=("",)):
@@ -200,13 +203,22 @@ class Reader:
         report = json.loads(figures.read_text())
         return {key: report[key] for key in ("num_samples", "sqnr_db", "cosine", "l2", "class_output", "file_bytes")}
 
+    def _moments(self, path, _):
+        """What is in a copy of the file, which has the same bytes."""
+        copy, description = self._new(".bpm"), self._new(".json")
+        self._run("merge", path, "-o", copy)
+        self._run("inspect", copy, "--json", description)
+        found = json.loads(description.read_text())
+        return {"bytes": hashlib.sha256(copy.read_bytes()).hexdigest()[:16],
+                **{key: found[key] for key in ("num_samples", "num_samples_of_all", "samples", "layers")}}
+
     def _search(self, path, source):
         search = self._page(DATA / "model_1_packed.onnx", source, "--search", path)["search"]
         return {"chosen": search["chosen"], "costs": [point["cost"] for point in search["front"]]}
 
     def read(self, path, source):
         read = {"plan": self._plan, "calibration": self._calibration, "evaluation": self._evaluation, "model": self._model,
-                "search": self._search}
+                "moments": self._moments, "search": self._search}
         return read[path.name.partition("_")[0]](path, source)
 
 
@@ -229,6 +241,10 @@ def write_new(run, folder):
         run("evaluate", DATA / "model_1_quantizers.onnx", "--reference", DATA / source, "--data", folder / "samples_channels", *arguments,
             "-o", path)
         written["evaluation", what] = path, source
+    for what, (source, arguments) in MOMENTS.items():
+        path = folder / f"moments_{what}.bpm"
+        run("moments", DATA / source, "--data", folder / "samples_channels", *arguments, "-o", path)
+        written["moments", what] = path, source
     path = folder / "search.json"
     run("search", DATA / "float.onnx", "--candidates", "mx9,mx6", "--budget", "bits<=10", "--data", folder / "samples_channels", "-o",
         folder / "found.json", "--json", path)

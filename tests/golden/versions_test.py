@@ -73,7 +73,7 @@ def commands(path, folder):
     if kind == "calibration":
         return [["inspect", path], ["merge", path, "-o", output],
                 ["quantize", model, "--config", "INT8", "--calibration", path, "-o", output]]
-    if kind == "evaluation":
+    if kind in ("evaluation", "moments"):
         return [["inspect", path], ["merge", path, "-o", output]]
     if kind == "search":
         return [["report", model, "--reference", model, "--search", path, "-o", output]]
@@ -81,7 +81,8 @@ def commands(path, folder):
             ["quantize", path, "--config", "MX6", "-o", output], ["report", path, "--reference", model, "-o", output]]
 
 
-@pytest.mark.parametrize("name", ["plan_1_blocks.json", "calibration_1_channels.bpc", "evaluation_1_outputs.bpe", "model_1_integers.onnx",
+@pytest.mark.parametrize("name", ["plan_1_blocks.json", "calibration_1_channels.bpc", "evaluation_1_outputs.bpe", "moments_1_sums.bpm",
+                                  "model_1_integers.onnx",
                                   "model_1_packed.onnx", "search_1_front.json"])
 def test_newer_versions_are_refused(name, bitpress, new_files, tmp_path):
     kind = name.split("_")[0]

@@ -1,0 +1,36 @@
+// The options of `quantize` that say what becomes of the model, which commands that do a part of
+// its work share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "config_options.h"
+#include "sample_options.h"
+#include "tasks/quantize.h"
+
+namespace bitpress::apps {
+
+struct QuantizationArguments {
+  std::string model, output;
+  std::string plan_file;
+  ConfigOptions config;
+  std::string calibration, cache_scales;
+  SampleArguments samples;
+  std::vector<std::string> disabled_passes;
+  size_t num_threads = 0;
+
+  // Fills in the request. Options that change nothing are named in `notices`. Throws Error, and
+  // CLI::Error if options do not fit together.
+  void Fill(tasks::QuantizeOptions& request, std::vector<std::string>& notices);
+
+ private:
+  void CheckPlanAgrees() const;
+};
+
+// Adds them to a command. `arguments` must outlive it. `output` describes -o.
+void AddQuantizationOptions(CLI::App& command, QuantizationArguments& arguments,
+                            const std::string& output);
+
+}  // namespace bitpress::apps

@@ -1,0 +1,186 @@
+#include "tasks/resolve.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/messages.h"
+#include "calibrate/guard.h"
+#include "calibrate/resolve_caches.h"
+#include "calibrate/resolve_params.h"
+#include "calibrate/resolve_plan.h"
+#include "data/source.h"
+#include "plan/make_plan.h"
+#include "rewrite/prepare.h"
+#include "tasks/cache_scales.h"
+#include "tasks/calibrate.h"
+#include "tasks/plan.h"
+#include "tasks/smooth.h"
+
+namespace bitpress::tasks {
+namespace {
+
+// Every so many samples, one also tells whether the others stand for it.
+constexpr size_t kHoldBackEvery = 8;
+
+// Returns the statistics that a plan's integers need, from a file or from samples; empty if it
+// needs none. Fills in `held_back` if samples were held back.
+calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::QuantPlan& plan,
+                                     const QuantizeOptions& options,
+                                     std::optional<calibrate::HeldBackReport>& held_back) {
+  const std::vector<std::string> values = calibrate::ValuesToCalibrate(plan);
+  if (values.empty()) return {};
+  if (!options.calibration.empty()) {
+    return LoadTable(model, plan.rewrites, options.calibration);
+  }
+  if (!options.samples.is_given()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "configuration '{}' gives activations or caches scales that follow from samples: give "
+         "samples "
+         "({}; for photos also {}), or a file of `bitpress calibrate` ({})",
+         plan.config.name, OptionName("data"), OptionName("image"), OptionName("calibration"));
+  }
+  calibrate::CalibrateOptions calibration;
+  calibration.axes = calibrate::ChannelsToCalibrate(plan, model);
+  calibration.caches = calibrate::CachesToCalibrate(plan);
+  calibration.hold_back_every = kHoldBackEvery;
+  calibrate::CalibrationResult result = GatherStatistics(model, options.model.filename().string(),
+                                                         values, options, std::move(calibration));
+  if (result.parts) held_back = calibrate::CompareHeldBack(plan, result.table, *result.parts);
+  return std::move(result.table);
+}
+
+// The float model, with the data that its plan depends on.
+struct Prepared {
+  graph::Model model;
+  // The statistics from before the model was smoothed, which changes its values.
+  std::optional<calibrate::CalibrationTable> table;
+};
+
+Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& config,
+                      const plan::Rewrites& rewrites, graph::PassRunner& passes,
+                      QuantizeReport& report) {
+  Prepared prepared{rewrite::Prepare(options.model,
+                                     {.preparation = options.preparation,
+                                      .rewrites = rewrites,
+                                      .disabled_passes = options.disabled_passes},
+                                     &report.rewritten),
+                    std::nullopt};
+  if (!config.smooth) return prepared;
+  const auto smooth = [&](graph::Model& model) {
+    if (!options.calibration.empty()) {
+      prepared.table = LoadTable(model, rewrites, options.calibration);
+    }
+    SmoothTaskOptions settings;
+    static_cast<RunOptions&>(settings) = options;
+    settings.alpha = config.smooth->alpha;
+    settings.model_name = options.model.filename().string();
+    settings.calibration = options.calibration;
+    // A plan names the values of the model as it is.
+    settings.may_insert = options.plan_file.empty();
+    report.smoothed = SmoothModel(model, settings, prepared.table);
+    return !report.smoothed->smoothed.empty();
+  };
+  WithContext(fmt::format("'{}'", options.model.string()),
+              [&] { passes.Run(prepared.model, {.name = "smooth", .run = smooth}); });
+  return prepared;
+}
+
+// Gives the plan its scales.
+plan::ResolvedPlan Resolve(plan::QuantPlan plan, Prepared& prepared, const QuantizeOptions& options,
+                           ThreadPool& pool, QuantizeReport& report) {
+  const calibrate::CalibrationTable table =
+      prepared.table ? std::move(*prepared.table)
+                     : TableFor(prepared.model, plan, options, report.held_back);
+  // The guard has nothing to do where no scale is chosen from statistics.
+  const bool is_guarded = plan.config.guard_db && !calibrate::ValuesToCalibrate(plan).empty();
+  std::unique_ptr<data::Source> samples;
+  if (is_guarded && options.samples.is_given()) {
+    samples = OpenSamples(prepared.model, options.First(calibrate::kMostGuardCandidates));
+  }
+  const calibrate::GuardOptions guard{samples.get(), options.num_threads, options.progress};
+  plan::ResolvedPlan resolved = calibrate::ResolvePlan(std::move(plan), prepared.model, table, pool,
+                                                       samples ? &guard : nullptr);
+  if (is_guarded && !samples) {
+    resolved.guard.emplace().note =
+        fmt::format("it needs samples besides the statistics: give {} too", OptionName("data"));
+  }
+  return resolved;
+}
+
+}  // namespace
+
+ResolvedModel ResolveModel(const QuantizeOptions& given, graph::PassRunner& passes,
+                           ThreadPool& pool, QuantizeReport& report) {
+  QuantizeOptions options = given;
+  options.samples.shard = {};
+  const bool has_plan = !options.plan_file.empty();
+  if (has_plan) report.plan = ReadPlan(options.plan_file);
+  if (has_plan && options.change_plan) options.change_plan(report.plan.config);
+  Prepared prepared = PrepareModel(
+      options, has_plan ? report.plan.config : options.config,
+      has_plan ? report.plan.rewrites : plan::ResolveRewrites(options.config), passes, report);
+  report.prepared_parts = graph::MeasureParts(prepared.model);
+  if (has_plan) {
+    WithContext(fmt::format("plan '{}'", options.plan_file.string()),
+                [&] { plan::CheckFits(report.plan, prepared.model); });
+  } else {
+    report.plan = plan::MakePlan(options.config, prepared.model, options.model.filename().string());
+  }
+  if (!options.cache_scales_output.empty()) CheckHasCacheScales(report.plan);
+  if (!options.cache_scales.empty()) {
+    ReadCacheScales(options.cache_scales, report.plan);
+    plan::CheckFits(report.plan, prepared.model);
+  }
+  if (prepared.table && report.smoothed) UseExtremes(report.plan, *report.smoothed);
+  plan::ResolvedPlan resolved = WithContext(fmt::format("'{}'", options.model.string()), [&] {
+    return Resolve(std::move(report.plan), prepared, options, pool, report);
+  });
+  return {std::move(prepared.model), std::move(resolved)};
+}
+
+finetune::FinetuneOptions FinetuneOptionsFor(const plan::QuantConfig& config,
+                                             const RunOptions& options) {
+  finetune::FinetuneOptions finetune;
+  finetune.passes = config.finetune;
+  const plan::FinetuneSettings& settings = config.finetune_settings;
+  finetune.tuner.ridge = settings.ridge;
+  finetune.tuner.num_rounds =
+      static_cast<int>(std::min<int64_t>(settings.num_rounds, std::numeric_limits<int>::max()));
+  finetune.tuner.activation_order = settings.activation_order;
+  finetune.tuner.refresh_scales = settings.refresh_scales;
+  finetune.gather.hold_back_every = static_cast<size_t>(settings.hold_back_every);
+  finetune.gather.num_positions = settings.num_positions;
+  finetune.gather.seed = static_cast<uint64_t>(settings.seed);
+  finetune.gather.num_kept = settings.num_kept;
+  finetune.gather.memory_limit = static_cast<uint64_t>(settings.memory_mb) * 1'000'000;
+  finetune.gather.is_spilled = settings.spills;
+  finetune.num_groups = static_cast<size_t>(settings.num_groups);
+  finetune.op_types = settings.op_types;
+  finetune.adds_biases = settings.adds_biases;
+  finetune.gather.num_threads = options.num_threads;
+  finetune.gather.progress = options.progress;
+  return finetune;
+}
+
+RunOptions FinetuneSamples(const plan::QuantConfig& config, const RunOptions& options) {
+  if (!options.samples.is_given()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "configuration '{}' learns weights from samples (finetune={}): give samples ({}; for "
+         "photos also {})",
+         config.name, plan::FinetunePassNames(config.finetune), OptionName("data"),
+         OptionName("image"));
+  }
+  if (options.samples.part_of) return options;  // whoever divides them knows how many count
+  auto most = static_cast<size_t>(config.finetune_settings.num_samples);
+  if (most == 0) most = options.samples.limit;
+  if (most == 0) most = size_t{plan::kDefaultFinetuneSamples};
+  return options.First(most);
+}
+
+}  // namespace bitpress::tasks
