@@ -16,7 +16,6 @@ from bitpress._api import (
     evaluate,
     inspect,
     merge,
-    moments,
     optimize,
     plan,
     presets,
@@ -25,7 +24,6 @@ from bitpress._api import (
     read_calibration,
     read_evaluation,
     settings,
-    tune,
     unpack,
 )
 from bitpress._errors import (
@@ -54,6 +52,7 @@ from bitpress._report import report
 from bitpress._runtime import get_library_path, get_program_path
 from bitpress._search import SearchResult, autotune, search, sensitivity
 from bitpress._text import Text, Tokens
+from bitpress._tuning import moments, tune
 
 __version__ = _version()
 
