@@ -23,6 +23,32 @@ size_t WidthOf(std::span<const int64_t> digits) {
   return width;
 }
 
+// Write and read digits as T, little-endian, whole words of 64 bits at a time where there are some.
+template <typename T>
+void WriteDigits(ByteWriter& out, std::span<const int64_t> digits) {
+  std::array<char, kDigitGroup * sizeof(T)> bytes;
+  for (size_t k = 0; k < digits.size(); ++k) {
+    const auto digit = static_cast<uint64_t>(digits[k]);
+    for (size_t i = 0; i < sizeof(T); ++i) {
+      bytes[k * sizeof(T) + i] = static_cast<char>(digit >> (8 * i) & 0xFFu);
+    }
+  }
+  out.bytes().append(bytes.data(), digits.size() * sizeof(T));
+}
+
+template <typename T>
+void ReadDigits(ByteReader& in, std::span<int64_t> digits) {
+  constexpr size_t kOfWord = sizeof(uint64_t) / sizeof(T);
+  size_t k = 0;
+  for (; k + kOfWord <= digits.size(); k += kOfWord) {
+    const auto word = in.Number<uint64_t>();
+    for (size_t i = 0; i < kOfWord; ++i) {
+      digits[k + i] = static_cast<T>(word >> (8 * sizeof(T) * i));
+    }
+  }
+  for (; k < digits.size(); ++k) digits[k] = in.Number<T>();
+}
+
 }  // namespace
 
 int PlaceOf(float magnitude) {
@@ -84,21 +110,22 @@ void DigitSums::Write(ByteWriter& out) const {
   out.Number(static_cast<int8_t>(place));
   out.Number(word);
   for (size_t d = 0; d < kNumDigits; ++d) {
-    for (size_t k = 0; k < size && widths[d] > 0; ++k) {
-      const int64_t digit = digits[d][k];
-      switch (kWidths[widths[d]]) {
-        case 1:
-          out.Number(static_cast<int8_t>(digit));
-          break;
-        case 2:
-          out.Number(static_cast<int16_t>(digit));
-          break;
-        case 4:
-          out.Number(static_cast<int32_t>(digit));
-          break;
-        default:
-          out.Number(digit);
-      }
+    const auto of_place = std::span(digits[d]).first(size);
+    switch (kWidths[widths[d]]) {
+      case 1:
+        WriteDigits<int8_t>(out, of_place);
+        break;
+      case 2:
+        WriteDigits<int16_t>(out, of_place);
+        break;
+      case 4:
+        WriteDigits<int32_t>(out, of_place);
+        break;
+      case 8:
+        WriteDigits<int64_t>(out, of_place);
+        break;
+      default:  // all are 0
+        break;
     }
   }
 }
@@ -120,24 +147,27 @@ DigitSums DigitSums::Read(ByteReader& in, size_t size, uint64_t num_terms) {
   // No sum of terms is larger, if the terms are fewer than 2^51.
   const auto most = static_cast<int64_t>(std::min(num_terms, uint64_t{1} << 51) << 11);
   for (size_t d = 0; d < kNumDigits; ++d) {
-    for (size_t k = 0; k < size && widths[d] > 0; ++k) {
-      int64_t& digit = sums.digits[d][k];
-      switch (kWidths[widths[d]]) {
-        case 1:
-          digit = in.Number<int8_t>();
-          break;
-        case 2:
-          digit = in.Number<int16_t>();
-          break;
-        case 4:
-          digit = in.Number<int32_t>();
-          break;
-        default:
-          digit = in.Number<int64_t>();
-      }
+    const auto of_place = std::span(sums.digits[d]).first(size);
+    switch (kWidths[widths[d]]) {
+      case 1:
+        ReadDigits<int8_t>(in, of_place);
+        break;
+      case 2:
+        ReadDigits<int16_t>(in, of_place);
+        break;
+      case 4:
+        ReadDigits<int32_t>(in, of_place);
+        break;
+      case 8:
+        ReadDigits<int64_t>(in, of_place);
+        break;
+      default:  // all are 0
+        break;
+    }
+    for (const int64_t digit : of_place) {
       if (digit < -most || digit > most) in.FailDamaged("a digit is larger than its terms");
     }
-    if (WidthOf(std::span(sums.digits[d]).first(size)) != widths[d]) {
+    if (WidthOf(of_place) != widths[d]) {
       in.FailDamaged("digits are wider than they need to be");
     }
   }
