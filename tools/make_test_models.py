@@ -221,6 +221,24 @@ def chain():
     )
 
 
+def sequence():
+    """Three products of 64 bytes each, one before, one beside and one behind a sequence."""
+    rng = np.random.default_rng(6)
+    save(
+        "sequence.onnx",
+        """<ir_version: 8, opset_import: ["": 17]>
+        sequence (float[N, 4] x) => (float[N, 4] y) {
+          a0 = MatMul (x, w0)
+          parts = SplitToSequence <axis = 1> (a0)
+          a1 = MatMul (x, w1)
+          joined = ConcatFromSequence <axis = 1> (parts)
+          b = Add (a1, joined)
+          y = MatMul (b, w2)
+        }""",
+        [initializer(f"w{i}", rng.normal(size=(4, 4)).astype(np.float32)) for i in range(3)],
+    )
+
+
 def external():
     """Weights in a second file."""
     model = parser.parse_model(
@@ -236,7 +254,7 @@ def external():
 
 if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for make in (affine, types, unknown_operator, quark_operator, clean_up, qdq, strings, transformer, chain, external):
+    for make in (affine, types, unknown_operator, quark_operator, clean_up, qdq, strings, transformer, chain, sequence, external):
         make()
     for path in sorted(FOLDER.iterdir()):
         print(path.name, path.stat().st_size)

@@ -88,23 +88,34 @@ std::vector<bool> NeededBy(const Reads& reads, std::span<const std::string> valu
   return is_needed;
 }
 
-// Adds the constants that a node needs, through nodes that depend on constants alone.
-void AddConstants(const Reads& reads, size_t node, std::set<std::string>& constants) {
-  for (const std::string& value : reads.of_node(node)) {
-    const size_t producer = reads.ProducerOf(value);
-    if (producer == kNone) {
-      constants.insert(value);
-    } else if (!reads.depends(producer)) {
-      AddConstants(reads, producer, constants);
+// Returns the constants that a node needs, through nodes that depend on constants alone.
+std::set<std::string> ConstantsOf(const Reads& reads, size_t node) {
+  std::set<std::string> constants;
+  std::set<size_t> seen;
+  std::vector<size_t> pending{node};
+  while (!pending.empty()) {
+    const size_t reader = pending.back();
+    pending.pop_back();
+    for (const std::string& value : reads.of_node(reader)) {
+      const size_t producer = reads.ProducerOf(value);
+      if (producer == kNone) {
+        constants.insert(value);
+      } else if (!reads.depends(producer) && seen.insert(producer).second) {
+        pending.push_back(producer);
+      }
     }
   }
+  return constants;
 }
 
-// Returns the numbers of the nodes that begin a piece, but the first one.
-std::vector<size_t> ChooseCuts(const Reads& reads, const std::vector<bool>& is_needed,
-                               uint64_t most_bytes,
-                               std::span<const std::pair<std::string, std::string>> together) {
-  // Number of values that are computed before a node, and read by it or behind it.
+// The weight of a value that cannot cross a cut: more than those of all others together.
+constexpr int64_t kUncuttable = int64_t{1} << 40;
+
+// Returns for each node the number of values that are computed before it, and read by it or behind
+// it. A group that would be cut counts more than all of them, and a sequence kUncuttable.
+std::vector<int64_t> CountCrossing(const graph::Model& model, const Reads& reads,
+                                   const std::vector<bool>& is_needed,
+                                   std::span<const std::vector<std::string>> together) {
   std::vector<int64_t> crossing(reads.size() + 1);
   std::map<std::string, size_t> last_reader;
   for (size_t i = 0; i < reads.size(); ++i) {
@@ -114,20 +125,32 @@ std::vector<size_t> ChooseCuts(const Reads& reads, const std::vector<bool>& is_n
   for (const auto& [value, reader] : last_reader) {
     const size_t producer = reads.ProducerOf(value);
     if (producer == kNone || !reads.depends(producer)) continue;
-    ++crossing[producer + 1];
-    --crossing[reader + 1];
+    const bool is_tensor =
+        model.InfoOf(value).type != DataType::kString && !model.IsNoTensor(value);
+    crossing[producer + 1] += is_tensor ? 1 : kUncuttable;
+    crossing[reader + 1] -= is_tensor ? 1 : kUncuttable;
   }
-  // More than any number of values that cross.
   const auto avoided = static_cast<int64_t>(last_reader.size()) + 1;
-  for (const auto& [value, other] : together) {
-    const size_t first = reads.ProducerOf(value);
-    const size_t second = reads.ProducerOf(other);
-    if (first == kNone || second == kNone || first == second) continue;
-    crossing[std::min(first, second) + 1] += avoided;
-    crossing[std::max(first, second) + 1] -= avoided;
+  for (const std::vector<std::string>& group : together) {
+    size_t first = kNone;
+    size_t last = 0;
+    for (const std::string& value : group) {
+      const size_t producer = reads.ProducerOf(value);
+      if (producer == kNone) continue;
+      first = std::min(first, producer);
+      last = std::max(last, producer);
+    }
+    if (first == kNone) continue;
+    crossing[first + 1] += avoided;
+    crossing[last + 1] -= avoided;
   }
   for (size_t i = 1; i < crossing.size(); ++i) crossing[i] += crossing[i - 1];
+  return crossing;
+}
 
+// Returns the numbers of the nodes that begin a piece, but the first one.
+std::vector<size_t> ChooseCuts(const Reads& reads, const std::vector<bool>& is_needed,
+                               const std::vector<int64_t>& crossing, uint64_t most_bytes) {
   std::vector<size_t> cuts;
   std::vector<uint64_t> bytes_before;  // of the present piece, before each of its nodes
   std::set<std::string> constants;
@@ -136,8 +159,7 @@ std::vector<size_t> ChooseCuts(const Reads& reads, const std::vector<bool>& is_n
   for (size_t i = 0; i < reads.size(); ++i) {
     bytes_before.push_back(num_bytes);
     if (!is_needed[i] || !reads.depends(i)) continue;
-    std::set<std::string> of_node;
-    AddConstants(reads, i, of_node);
+    std::set<std::string> of_node = ConstantsOf(reads, i);
     uint64_t more = 0;
     for (const std::string& name : of_node) {
       if (!constants.contains(name)) more += reads.NumBytes(name);
@@ -149,13 +171,15 @@ std::vector<size_t> ChooseCuts(const Reads& reads, const std::vector<bool>& is_n
       for (size_t at = i; at > begin && bytes_before[at - begin] >= least_bytes; --at) {
         if (crossing[at] < crossing[best]) best = at;
       }
-      cuts.push_back(best);
-      begin = best;
-      i = best - 1;  // the nodes behind the cut count anew
-      bytes_before.clear();
-      constants.clear();
-      num_bytes = 0;
-      continue;
+      if (crossing[best] < kUncuttable) {
+        cuts.push_back(best);
+        begin = best;
+        i = best - 1;  // the nodes behind the cut count anew
+        bytes_before.clear();
+        constants.clear();
+        num_bytes = 0;
+        continue;
+      }
     }
     constants.merge(of_node);
     num_bytes += more;
@@ -166,8 +190,7 @@ std::vector<size_t> ChooseCuts(const Reads& reads, const std::vector<bool>& is_n
 }  // namespace
 
 ModelPieces::ModelPieces(const graph::Model& model, std::span<const std::string> wanted,
-                         uint64_t most_bytes,
-                         std::span<const std::pair<std::string, std::string>> together) {
+                         uint64_t most_bytes, std::span<const std::vector<std::string>> together) {
   uint64_t num_bytes = 0;
   for (const std::string& name : model.InitializerNames()) num_bytes += BytesOf(model, name);
   if (num_bytes <= most_bytes) {
@@ -181,7 +204,10 @@ ModelPieces::ModelPieces(const graph::Model& model, std::span<const std::string>
   std::vector<size_t> cuts;
   const bool has_bodies = std::ranges::any_of(
       wanted, [&](const std::string& value) { return in_bodies.contains(value); });
-  if (!has_bodies) cuts = ChooseCuts(reads, is_needed, most_bytes, together);
+  if (!has_bodies) {
+    cuts =
+        ChooseCuts(reads, is_needed, CountCrossing(model, reads, is_needed, together), most_bytes);
+  }
   pieces_.resize(cuts.size() + 1);
   for (size_t i = 0; i < reads.size(); ++i) {
     if (!is_needed[i] || !reads.depends(i)) continue;
@@ -192,13 +218,7 @@ ModelPieces::ModelPieces(const graph::Model& model, std::span<const std::string>
       const auto from =
           static_cast<size_t>(std::ranges::upper_bound(cuts, producer) - cuts.begin());
       piece_of_[value] = from;
-      if (from == piece) continue;
-      if (std::ranges::count(pieces_[piece].inputs, value) == 0) {
-        pieces_[piece].inputs.push_back(value);
-      }
-      if (std::ranges::count(pieces_[from].outputs, value) == 0) {
-        pieces_[from].outputs.push_back(value);
-      }
+      HandOn(value, from, piece);
     }
   }
   for (const std::string& value : wanted) {
@@ -206,6 +226,27 @@ ModelPieces::ModelPieces(const graph::Model& model, std::span<const std::string>
     if (producer == kNone) continue;
     piece_of_[value] = static_cast<size_t>(std::ranges::upper_bound(cuts, producer) - cuts.begin());
   }
+  for (const std::vector<std::string>& group : together) {
+    const size_t piece = PieceOf(group);
+    for (const std::string& value : group) {
+      if (piece_of_.contains(value)) HandOn(value, PieceOf(value), piece);
+    }
+  }
+}
+
+// Makes a value that one piece computes an input of another one.
+void ModelPieces::HandOn(const std::string& value, size_t from, size_t to) {
+  if (from == to) return;
+  std::vector<std::string>& inputs = pieces_[to].inputs;
+  if (std::ranges::count(inputs, value) == 0) inputs.push_back(value);
+  std::vector<std::string>& outputs = pieces_[from].outputs;
+  if (std::ranges::count(outputs, value) == 0) outputs.push_back(value);
+}
+
+size_t ModelPieces::PieceOf(std::span<const std::string> group) const {
+  size_t piece = 0;
+  for (const std::string& value : group) piece = std::max(piece, PieceOf(value));
+  return piece;
 }
 
 size_t ModelPieces::PieceOf(const std::string& value) const {

@@ -8,6 +8,7 @@
 namespace bitpress::calibrate {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -54,9 +55,31 @@ TEST(ModelPieces, OnlyWhatIsWantedCounts) {
 
 TEST(ModelPieces, PairsStayTogetherWhereTheyCan) {
   const graph::Model model = Chain();
-  const std::vector<std::pair<std::string, std::string>> together{{"b", "a2"}};
+  const std::vector<std::vector<std::string>> together{{"b", "a2"}};
   const ModelPieces pieces(model, kOutput, 192, together);
   EXPECT_EQ(pieces.PieceOf("b"), pieces.PieceOf("a2"));
+}
+
+TEST(ModelPieces, AGroupThatIsCutIsWholeInItsLastPiece) {
+  const graph::Model model = Chain();
+  const std::vector<std::vector<std::string>> together{{"a0", "a3", "r"}};
+  const ModelPieces pieces(model, kOutput, 1, together);
+  ASSERT_EQ(pieces.size(), 4U);
+  EXPECT_EQ(pieces.PieceOf(together[0]), pieces.PieceOf("a3"));
+  const ModelPiece& last = pieces.piece(pieces.PieceOf("a3"));
+  EXPECT_THAT(last.inputs, AllOf(Contains("a0"), Contains("r")));
+  EXPECT_THAT(pieces.piece(pieces.PieceOf("a0")).outputs, Contains("a0"));
+  EXPECT_EQ(pieces.LastReaderOf("a0"), pieces.PieceOf("a3"));
+}
+
+TEST(ModelPieces, SequencesDoNotCross) {
+  graph::Model model = graph::Model::Load(std::filesystem::path(BITPRESS_SOURCE_DIR) / "tests" /
+                                          "data" / "runtime" / "sequence.onnx");
+  model.InferShapes();
+  const ModelPieces pieces(model, kOutput, 1);
+  ASSERT_EQ(pieces.size(), 3U);
+  EXPECT_EQ(pieces.PieceOf("parts"), pieces.PieceOf("joined"));
+  EXPECT_NE(pieces.PieceOf("parts"), pieces.PieceOf("a0"));
 }
 
 }  // namespace

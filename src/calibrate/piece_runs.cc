@@ -24,11 +24,24 @@ std::vector<runtime::ValueDescription> InputsOf(const graph::Model& model) {
   return inputs;
 }
 
+// Forgets the shape that a model states of a value if the value has another one. A whole model runs
+// all the same, because nobody compares the shapes of its inner values.
+void ForgetWrongShape(const std::string& value, std::span<const int64_t> dims,
+                      graph::Model& model) {
+  const graph::ValueInfo info = model.InfoOf(value);
+  if (!info.has_shape) return;
+  const bool fits =
+      std::ranges::equal(info.shape, dims, [](const graph::Dimension& stated, int64_t found) {
+        return stated.value < 0 || stated.value == found;
+      });
+  if (!fits) model.SetInfo(value, {.type = info.type, .has_shape = false, .shape = {}});
+}
+
 }  // namespace
 
 PieceRuns::PieceRuns(graph::Model& model, std::span<const std::string> wanted, data::Source& source,
                      const PieceOptions& options,
-                     std::span<const std::pair<std::string, std::string>> together)
+                     std::span<const std::vector<std::string>> together)
     : model_(model),
       source_(source),
       options_(options),
@@ -103,6 +116,7 @@ SampleCounts PieceRuns::Run(size_t piece, const PiecePass& pass) {
     for (size_t i = 0; keeps && i < outputs.size(); ++i) {
       if (std::ranges::count(cut.outputs, outputs[i]) == 0) continue;
       files_.Put(outputs[i], run, results[i]);
+      ForgetWrongShape(outputs[i], results[i].dims, model_);
     }
   };
   const SampleCounts counts = RunSamples(

@@ -15,7 +15,6 @@
 #include <set>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/tensor.h"
@@ -55,14 +54,15 @@ struct PiecePass {
 
 class PieceRuns {
  public:
-  // `wanted` are all values that passes observe or hand over; `together` are pairs of them that one
-  // piece should compute. The model and the source must outlive the runs.
+  // `wanted` are all values that passes observe or hand over; `together` are groups of them that
+  // one piece has to show. The model and the source must outlive the runs.
   PieceRuns(graph::Model& model, std::span<const std::string> wanted, data::Source& source,
-            const PieceOptions& options,
-            std::span<const std::pair<std::string, std::string>> together = {});
+            const PieceOptions& options, std::span<const std::vector<std::string>> together = {});
 
   size_t num_pieces() const { return pieces_.size(); }
   size_t PieceOf(const std::string& value) const { return pieces_.PieceOf(value); }
+  // Returns the piece that shows all of a group of `together`.
+  size_t PieceOf(std::span<const std::string> group) const { return pieces_.PieceOf(group); }
   // Returns the samples of each run of a model that fixes them; 0 if they are free.
   size_t rows_of_run() const;
 

@@ -45,12 +45,17 @@ struct Keeper : runtime::ObserverSink {
 
 using Outputs = std::map<size_t, std::vector<float>>;
 
-// Runs the chain in pieces of so many bytes. Returns its outputs by the number of the run, and
-// observes a product of its middle.
-Outputs RunChain(uint64_t most_bytes, size_t num_pieces, Keeper& keeper) {
+graph::Model LoadChain() {
   graph::Model model = graph::Model::Load(std::filesystem::path(BITPRESS_SOURCE_DIR) / "tests" /
                                           "data" / "runtime" / "chain.onnx");
   model.InferShapes();
+  return model;
+}
+
+// Runs the chain in pieces of so many bytes. Returns its outputs by the number of the run, and
+// observes a product of its middle.
+Outputs RunChain(uint64_t most_bytes, size_t num_pieces, Keeper& keeper) {
+  graph::Model model = LoadChain();
   Rows rows;
   const std::vector<std::string> wanted{"a2", "y"};
   PieceRuns runs(model, wanted, rows, {.most_bytes = most_bytes, .num_threads = 1});
@@ -84,6 +89,44 @@ TEST(PieceRuns, GiveWhatTheWholeModelGives) {
               whole);
     EXPECT_EQ(keeper.kept, of_whole.kept);
   }
+}
+
+TEST(PieceRuns, AWrongShapeOfAnInnerValueIsForgotten) {
+  const auto run = [](graph::Model model) {
+    Rows rows;
+    const std::vector<std::string> wanted{"y"};
+    PieceRuns runs(model, wanted, rows, {.most_bytes = 192, .num_threads = 1});
+    EXPECT_EQ(runs.num_pieces(), 2U);
+    Outputs outputs;
+    runs.Run(0, {});
+    runs.Run(1, {.outputs = {"y"}, .take = [&](size_t number, std::span<const Tensor> values) {
+                   const auto floats = values[0].values<float>();
+                   outputs[number].assign(floats.begin(), floats.end());
+                 }});
+    return outputs;
+  };
+  graph::Model wrong = LoadChain();
+  wrong.SetInfo("b", {DataType::kFloat, true, {{7, ""}, {4, ""}}});
+  EXPECT_EQ(run(std::move(wrong)), run(LoadChain()));
+}
+
+TEST(PieceRuns, AGroupIsSeenInOnePiece) {
+  const std::vector<std::vector<std::string>> together{{"a0", "a3"}};
+  const auto observe = [&](uint64_t most_bytes) {
+    graph::Model model = LoadChain();
+    Rows rows;
+    PieceRuns runs(model, together[0], rows, {.most_bytes = most_bytes, .num_threads = 1},
+                   together);
+    Keeper keeper;
+    const runtime::ObserverOperators operators(keeper);
+    const size_t piece = runs.PieceOf(together[0]);
+    for (size_t before = 0; before < piece; ++before) runs.Run(before, {});
+    runs.Run(piece, {.observed = together[0], .operators = &operators});
+    return keeper.kept;
+  };
+  const auto whole = observe(1000);
+  EXPECT_EQ(whole.size(), 2U);
+  EXPECT_EQ(observe(1), whole);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "finetune/observed_network.h"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 
 #include "base/error.h"
@@ -93,8 +92,9 @@ ObservedNetwork::ObservedNetwork(const graph::Model& float_model,
   std::set<std::string> in_bodies;
   for (const graph::BodyValue& value : model_.BodyValues()) in_bodies.insert(value.name);
   std::vector<std::string> wanted;
-  std::vector<std::pair<std::string, std::string>> together;
+  std::vector<std::vector<std::string>> together;  // the values of each layer
   for (const LinearLayer& layer : layers_) {
+    std::vector<std::string>& values = together.emplace_back();
     const DataType type = float_model.Initializer(layer.weight).type;
     for (const Reading& reading : layer.readings) {
       const graph::Node node =
@@ -102,13 +102,13 @@ ObservedNetwork::ObservedNetwork(const graph::Model& float_model,
       const std::string& input =
           reading.states.empty() ? node.input(reading.data_input) : reading.states;
       inputs_.emplace(std::pair(reading.node + layer.weight, reading.data_input), input);
-      wanted.push_back(input);
+      values.push_back(input);
       Describe(model_, input, type, in_bodies);
       if (!ObservesOutputs(layer, options)) continue;
-      wanted.push_back(reading.output);
-      together.emplace_back(input, reading.output);
+      values.push_back(reading.output);
       Describe(model_, reading.output, type, in_bodies);
     }
+    wanted.insert(wanted.end(), values.begin(), values.end());
   }
   const calibrate::PieceOptions pieces{.most_bytes = options.most_piece_bytes,
                                        .num_threads = options.num_threads,
@@ -117,10 +117,9 @@ ObservedNetwork::ObservedNetwork(const graph::Model& float_model,
                                        .stage = options.stage,
                                        .progress = options.progress};
   pieces_ = std::make_unique<calibrate::PieceRuns>(model_, wanted, source_, pieces, together);
-  if (pieces_->num_pieces() == 1 || AreLayersWhole()) return;
-  calibrate::PieceOptions whole = pieces;
-  whole.most_bytes = std::numeric_limits<uint64_t>::max();
-  pieces_ = std::make_unique<calibrate::PieceRuns>(model_, wanted, source_, whole);
+  for (const std::vector<std::string>& values : together) {
+    piece_of_layer_.push_back(pieces_->PieceOf(values));
+  }
 }
 
 const std::string& ObservedNetwork::InputOf(const LinearLayer& layer,
@@ -128,26 +127,9 @@ const std::string& ObservedNetwork::InputOf(const LinearLayer& layer,
   return inputs_.at({reading.node + layer.weight, reading.data_input});
 }
 
-size_t ObservedNetwork::PieceOf(const LinearLayer& layer) const {
-  const Reading& reading = layer.readings.front();
-  return pieces_->PieceOf(ObservesOutputs(layer, options_) ? reading.output
-                                                           : InputOf(layer, reading));
-}
-
-// Returns whether one piece computes all values of each layer.
-bool ObservedNetwork::AreLayersWhole() const {
-  return std::ranges::all_of(layers_, [&](const LinearLayer& layer) {
-    return std::ranges::all_of(layer.readings, [&](const Reading& reading) {
-      const size_t piece = pieces_->PieceOf(InputOf(layer, reading));
-      if (piece != PieceOf(layer)) return false;
-      return !ObservesOutputs(layer, options_) || pieces_->PieceOf(reading.output) == piece;
-    });
-  });
-}
-
 std::vector<std::vector<LinearLayer>> ObservedNetwork::Parts() const {
   std::vector<std::vector<LinearLayer>> parts(pieces_->num_pieces());
-  for (const LinearLayer& layer : layers_) parts[PieceOf(layer)].push_back(layer);
+  for (size_t i = 0; i < layers_.size(); ++i) parts[piece_of_layer_[i]].push_back(layers_[i]);
   std::erase_if(parts, [](const std::vector<LinearLayer>& part) { return part.empty(); });
   return parts;
 }
@@ -183,7 +165,7 @@ void ObservedNetwork::Run(std::span<const std::string> values, runtime::Observer
         },
         options.stage, options.progress);
   } else {
-    const size_t piece = values.empty() ? 0 : pieces_->PieceOf(values.front());
+    const size_t piece = pieces_->PieceOf(values);
     for (; num_done_ < piece; ++num_done_) pieces_->Run(num_done_, {});
     begin_runs(RangeOf(std::max<size_t>(pieces_->rows_of_run(), 1)));
     calibrate::PiecePass pass;

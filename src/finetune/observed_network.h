@@ -58,8 +58,6 @@ class ObservedNetwork {
 
  private:
   RunRange RangeOf(size_t samples_of_run) const;
-  size_t PieceOf(const LinearLayer& layer) const;
-  bool AreLayersWhole() const;
 
   std::vector<LinearLayer> layers_;
   data::Source& source_;
@@ -67,6 +65,7 @@ class ObservedNetwork {
   std::map<std::pair<std::string, size_t>, std::string> inputs_;  // by node and input
   graph::Model model_;
   std::unique_ptr<calibrate::PieceRuns> pieces_;
+  std::vector<size_t> piece_of_layer_;
   size_t num_done_ = 0;  // pieces whose outputs are kept
 };
 

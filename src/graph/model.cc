@@ -205,6 +205,13 @@ ValueInfo Model::InfoOf(std::string_view value) const {
   return entry->info() == nullptr ? ValueInfo{} : ToValueInfo(entry->info()->type());
 }
 
+bool Model::IsNoTensor(std::string_view value) const {
+  const ValueEntry* const entry = impl_->Find(value);
+  if (entry == nullptr || entry->initializer != nullptr || entry->info() == nullptr) return false;
+  const onnx::TypeProto& type = entry->info()->type();
+  return type.value_case() != onnx::TypeProto::VALUE_NOT_SET && !type.has_tensor_type();
+}
+
 void Model::SetInfo(const std::string& value, const ValueInfo& info) {
   WriteType(info, *impl_->ListedInfo(value).mutable_type()->mutable_tensor_type());
 }

@@ -250,6 +250,8 @@ class Model {
   bool IsUsedInSubgraph(std::string_view value) const;
   // Returns the known type and shape of any value, including inputs, outputs and initializers.
   ValueInfo InfoOf(std::string_view value) const;
+  // Returns whether a value is known to be a sequence, a map or an optional value.
+  bool IsNoTensor(std::string_view value) const;
 
   std::vector<std::string> InitializerNames() const;
   // Returns a view. Throws Error(kInvalidArgument) if there is none of that name, or a deferred
