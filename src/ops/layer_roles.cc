@@ -329,4 +329,26 @@ std::optional<LayerPlace> LayerRoles::Of(const graph::Node& node) const {
   return found == places_.end() ? std::nullopt : std::optional(found->second);
 }
 
+std::optional<int64_t> LayerRoles::LayerBefore(const graph::Model& model,
+                                               const graph::Node& node) const {
+  std::optional<int64_t> layer;
+  std::set<std::string> seen;
+  std::vector<Node> pending{node};
+  while (!pending.empty()) {
+    const Node reader = pending.back();
+    pending.pop_back();
+    for (size_t i = 0; i < reader.num_inputs(); ++i) {
+      const std::optional<Node> producer = model.Producer(reader.input(i));
+      if (!producer || !seen.insert(reader.input(i)).second) continue;
+      const std::optional<LayerPlace> place = Of(*producer);
+      if (!place) {
+        pending.push_back(*producer);
+      } else if (place->layer) {
+        layer = std::max(layer.value_or(0), *place->layer);
+      }
+    }
+  }
+  return layer;
+}
+
 }  // namespace bitpress::ops

@@ -60,6 +60,9 @@ class LayerRoles {
 
   // Returns the place of a node of that model; nothing if it has none.
   std::optional<LayerPlace> Of(const graph::Node& node) const;
+  // Returns the number of the layer of a node without a role, such as an attention: the last one of
+  // the nodes with a layer that its inputs come from.
+  std::optional<int64_t> LayerBefore(const graph::Model& model, const graph::Node& node) const;
   // Returns whether nodes compute the value from constants alone.
   bool IsConstant(std::string_view value) const { return constants_.contains(value); }
   // Returns the places by the first outputs of the nodes.

@@ -194,23 +194,27 @@ void NodeRules::CheckPlaces(const Compiled& compiled) const {
     Fail(ErrorCode::kInvalidArgument, "there is no layer {}; the model has {} (0 to {})",
          range.last, last_layer + 1, last_layer);
   }
-  const auto fits = [&](const Node& node) { return FitsPlace(compiled, node); };
+  const auto fits = [&](const Node& node) { return FitsPlace(compiled, PlaceOf(node)); };
   if (std::ranges::none_of(model_.AllNodes(), fits)) {
     Fail(ErrorCode::kInvalidArgument, "no node is {} in layers {}", Join(rule.roles, " or "),
          Join(rule.layers, ";"));
   }
 }
 
-bool NodeRules::FitsPlace(const Compiled& compiled, const Node& node) const {
-  const Rule& rule = compiled.rule;
-  if (rule.roles.empty() && rule.layers.empty()) return true;
+NodeRules::Place NodeRules::PlaceOf(const Node& node) const {
   const std::optional<ops::LayerPlace> place = roles_.Of(node);
-  if (!place) return false;
-  const auto is_in = [&](const LayerRange& range) {
-    return place->layer && *place->layer >= range.first && *place->layer <= range.last;
+  return place ? Place{place->role, place->layer} : Place{};
+}
+
+bool NodeRules::FitsPlace(const Compiled& compiled, const Place& place) {
+  const Rule& rule = compiled.rule;
+  const auto is_role = [&](const std::string& role) {
+    return place.role && role == ops::LayerRoleName(*place.role);
   };
-  return (rule.roles.empty() ||
-          std::ranges::find(rule.roles, ops::LayerRoleName(place->role)) != rule.roles.end()) &&
+  const auto is_in = [&](const LayerRange& range) {
+    return place.layer && *place.layer >= range.first && *place.layer <= range.last;
+  };
+  return (rule.roles.empty() || std::ranges::any_of(rule.roles, is_role)) &&
          (rule.layers.empty() || std::ranges::any_of(compiled.layers, is_in));
 }
 
@@ -299,14 +303,15 @@ std::set<std::string> NodeRules::NodesBetween(const Rule& rule) const {
   return between;
 }
 
-bool NodeRules::Fits(const Compiled& compiled, const Node& node, std::string_view value) const {
+bool NodeRules::Fits(const Compiled& compiled, const Node& node, std::string_view value,
+                     const Place& place) const {
   const Rule& rule = compiled.rule;
   if (!rule.op_types.empty() && !ShareOne(rule.op_types, TypesOf(node))) return false;
   if (!rule.tensors.empty() &&
       (value.empty() || !MatchesOne(compiled.tensors, NamesOf(std::string(value))))) {
     return false;
   }
-  if (!FitsPlace(compiled, node)) return false;
+  if (!FitsPlace(compiled, place)) return false;
   if (rule.names.empty() && rule.nodes.empty() && !compiled.path) return true;
   const std::vector<std::string> names = NamesOf(node);
   return (rule.names.empty() || ShareOne(rule.names, names)) &&
@@ -350,8 +355,19 @@ const Treatment& NodeRules::Cached(const std::vector<bool>& fitting) const {
 const Treatment& NodeRules::General() const { return Cached(std::vector<bool>(rules_.size())); }
 
 const Treatment& NodeRules::For(const Node& node, std::string_view value) const {
+  return For(node, value, PlaceOf(node));
+}
+
+const Treatment& NodeRules::ForCache(const Node& node) const {
+  Place place = PlaceOf(node);
+  if (!place.role && !roles_.all().empty()) place.layer = roles_.LayerBefore(model_, node);
+  return For(node, "", place);
+}
+
+const Treatment& NodeRules::For(const Node& node, std::string_view value,
+                                const Place& place) const {
   std::vector<bool> fitting(rules_.size());
-  for (size_t i = 0; i < rules_.size(); ++i) fitting[i] = Fits(rules_[i], node, value);
+  for (size_t i = 0; i < rules_.size(); ++i) fitting[i] = Fits(rules_[i], node, value, place);
   return Cached(fitting);
 }
 

@@ -42,6 +42,9 @@ class NodeRules {
   // Returns the treatment of `value`, which the node reads or gives. "" asks for the node as a
   // whole, which rules for tensors do not fit. If rules disagree, the later one counts.
   const Treatment& For(const graph::Node& node, std::string_view value = "") const;
+  // Returns the treatment of the key-value cache that the node holds. The node has no role, and
+  // stands in the layer of the projections whose results it reads.
+  const Treatment& ForCache(const graph::Node& node) const;
   // Returns the treatment without any rule.
   const Treatment& General() const;
 
@@ -60,8 +63,14 @@ class NodeRules {
   // Throws if a word of the rule fits nothing.
   void CheckWords(const Compiled& compiled) const;
   void CheckPlaces(const Compiled& compiled) const;
-  // Returns whether the node has one of the rule's roles, and is in one of its layers.
-  bool FitsPlace(const Compiled& compiled, const graph::Node& node) const;
+  // The role and the layer of a node, as far as it has them.
+  struct Place {
+    std::optional<ops::LayerRole> role;
+    std::optional<int64_t> layer;
+  };
+  Place PlaceOf(const graph::Node& node) const;
+  // Returns whether it is one of the rule's roles, in one of its layers.
+  static bool FitsPlace(const Compiled& compiled, const Place& place);
   // Return the names and the types of a node, and the names of a value, the present one first.
   std::vector<std::string> NamesOf(const graph::Node& node) const;
   std::vector<std::string> TypesOf(const graph::Node& node) const;
@@ -71,7 +80,9 @@ class NodeRules {
   // Returns the nodes that a word of the rule's list `from` or `to` means: the node of that name,
   // and the nodes that read (kFrom) or give (kTo) the value of that name.
   std::vector<graph::Node> EndsOf(const Rule& rule, const std::string& word, PathEnd end) const;
-  bool Fits(const Compiled& compiled, const graph::Node& node, std::string_view value) const;
+  bool Fits(const Compiled& compiled, const graph::Node& node, std::string_view value,
+            const Place& place) const;
+  const Treatment& For(const graph::Node& node, std::string_view value, const Place& place) const;
   const Treatment& Cached(const std::vector<bool>& fitting) const;
   Treatment MakeTreatment(const std::vector<bool>& fitting) const;
 

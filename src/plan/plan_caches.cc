@@ -92,7 +92,7 @@ PlannedCaches PlanCaches(const QuantConfig& config, const Model& model, const No
          config.kv_cache);
   }
   for (const KvCache& cache : caches) {
-    const Treatment& treatment = rules.For(cache.node);
+    const Treatment& treatment = rules.ForCache(cache.node);
     if (treatment.config.kv_cache == "none") continue;
     FormatSpec spec = formats::FindFormat(treatment.config.kv_cache);
     if (spec.is_integer()) {
