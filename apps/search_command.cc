@@ -87,6 +87,10 @@ std::string Summarize(const Options& options, const tasks::SearchReport& report)
   if (report.sensitivity.num_resumed > 0) {
     text += fmt::format("  {} layers were in a journal\n", report.sensitivity.num_resumed);
   }
+  if (report.rest_noise > 0) {
+    text += fmt::format("  what no choice is about loses {}, which the predictions contain\n",
+                        search::LossText(report.rest_noise, report.sensitivity.is_divergence()));
+  }
   for (const auto& [node, reason] : report.sensitivity.left_out) {
     text += fmt::format("  not searched: '{}': {}\n", node, reason);
   }

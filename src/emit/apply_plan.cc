@@ -150,8 +150,7 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
                          }});
   const bool has_caches = std::ranges::any_of(
       plan.caches, [](const plan::CachePlan& cache) { return cache.is_quantized(); });
-  // A simulated model has the interface of the float model, whose samples it runs.
-  if (has_caches && options.storage != Storage::kSimulated) {
+  if (has_caches && !options.keeps_interface) {
     passes.Run(model, {.name = "quantize-caches", .run = [&](graph::Model& changed) {
                          return QuantizeCaches(changed, plan);
                        }});

@@ -48,6 +48,8 @@ struct ApplyOptions {
   IntegerForm form = IntegerForm::kQdq;
   // Adds our quantizers as functions of standard operators, too, for sessions without our library.
   bool is_portable = true;
+  // Key-value caches stay float, so that the model takes the samples of the float model.
+  bool keeps_interface = false;
   graph::PassNames disabled_passes = {};
 };
 
@@ -66,7 +68,7 @@ inline constexpr std::array<std::string_view, 12> kEmitPasses = {
     "raise-opset",
     "quantize-weights",
     "insert-quantizers",
-    "quantize-caches",       // if the plan has caches of integers, but for Storage::kSimulated
+    "quantize-caches",       // if the plan has caches of integers, unless keeps_interface
     "dequantize-in-bodies",  // if the model has bodies
     "quantize-dynamically",  // if the plan has dynamic rows
     "use-native-operators",  // Target::kOnnxRuntime

@@ -53,6 +53,7 @@ Layers TunableLayers(const Model& float_model, const plan::ResolvedPlan& resolve
 Model Simulated(Model model, plan::ResolvedPlan resolved, ThreadPool& pool) {
   emit::ApplyOptions apply;
   apply.storage = emit::Storage::kSimulated;
+  apply.keeps_interface = true;
   apply.is_portable = false;
   emit::ApplyPlan(model, resolved, apply, pool);
   return model;

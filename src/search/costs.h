@@ -73,6 +73,10 @@ class CostModel {
   double Of(const LayerGroup& group, std::span<const size_t> combination) const;
   // Returns the cost of a model whatever is chosen.
   double fixed() const { return fixed_; }
+  // The loss of a model whatever is chosen, as of NoiseOf: of all that no choice is about, such as
+  // embeddings and key-value caches. 0 unless it is set.
+  double fixed_noise() const { return fixed_noise_; }
+  void set_fixed_noise(double noise) { fixed_noise_ = noise; }
   // Returns the loss of one group, in parts of the energy of the outputs. Errors of different
   // layers add up as if they were independent.
   double NoiseOf(const LayerGroup& group, std::span<const size_t> combination) const;
@@ -89,6 +93,7 @@ class CostModel {
   std::vector<std::map<std::string, uint64_t>> stored_;
   double unit_ = 1;  // sums are divided by it
   double fixed_ = 0;
+  double fixed_noise_ = 0;
 };
 
 }  // namespace bitpress::search

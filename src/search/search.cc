@@ -107,7 +107,7 @@ class Searcher {
   }
 
   void AddPoint(Choice choice) {
-    SearchPoint point{costs_.fixed(), 0, std::move(choice), std::nullopt};
+    SearchPoint point{costs_.fixed(), costs_.fixed_noise(), std::move(choice), std::nullopt};
     for (size_t group = 0; group < point.choice.size(); ++group) {
       point.cost += CostOf(group, point.choice[group]);
       point.noise += NoiseOf(group, point.choice[group]);

@@ -35,7 +35,7 @@ std::string_view StrategyName(Strategy strategy);
 // A choice with its figures.
 struct SearchPoint {
   double cost = 0;
-  double noise = 0;  // predicted, in parts of the energy of the outputs
+  double noise = 0;  // predicted, with that of all that no choice is about, as PartLoss::noise
   Choice choice;
   std::optional<Measurement> measured;
 };

@@ -1,6 +1,8 @@
 
 #include "tasks/search.h"
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -41,17 +43,31 @@ class Trials {
   }
 
   search::Measurement Measure(const search::Choice& choice) {
-    const std::string name = fmt::format("{}", fmt::join(choice, ","));
+    return Measure(fmt::format("{}", fmt::join(choice, ",")),
+                   space_.PlanOf(report_.groups, report_.sensitivity, choice));
+  }
+
+  // Returns the noise of all that no choice is about, as search::PartLoss::noise.
+  double MeasureRest() {
+    plan::QuantPlan plan = space_.PlanOfRest(report_.sensitivity);
+    const bool quantizes = std::ranges::any_of(plan.tensors, &plan::TensorPlan::is_quantized) ||
+                           std::ranges::any_of(plan.caches, &plan::CachePlan::is_quantized);
+    if (!quantizes) return 0;
+    const search::Measurement rest = Measure("rest", std::move(plan));
+    if (report_.sensitivity.is_divergence()) return rest.divergence.value_or(0);
+    return std::pow(10, -rest.sqnr_db / 10);
+  }
+
+ private:
+  search::Measurement Measure(const std::string& name, plan::QuantPlan plan) {
     if (options_.progress) options_.progress("measure models", num_measured_++, 0);
     if (auto known = journal_.Find(name, search::MeasurementFromJson)) return *known;
     const search::Measurement measurement =
-        space_.MeasurePlan(space_.PlanOf(report_.groups, report_.sensitivity, choice),
-                           options_.batch_size, own_, pool_);
+        space_.MeasurePlan(std::move(plan), options_.batch_size, own_, pool_);
     journal_.Add(name, search::ToJson(measurement));
     return measurement;
   }
 
- private:
   const SearchSpace& space_;
   const SearchOptions& options_;
   const SearchReport& report_;
@@ -140,12 +156,13 @@ void RunSearch(const SearchOptions& options, SearchReport& report) {
   report.sensitivity =
       space.Measure(JournalBeside(options.output, options), key, measures_time, pool);
   report.groups = search::GroupLayers(space.model(), report.sensitivity, options.bindings);
-  const search::CostModel costs(report.cost, space.model(), report.space, report.sensitivity,
-                                report.groups, std::move(stored),
-                                graph::StoredBytes(options.model));
+  search::CostModel costs(report.cost, space.model(), report.space, report.sensitivity,
+                          report.groups, std::move(stored), graph::StoredBytes(options.model));
   // A choice has a number for each group.
   const std::string trials_key = key + " bound " + search::BindingsText(options.bindings);
   Trials trials(space, options, report, own, trials_key, pool);
+  report.rest_noise = trials.MeasureRest();
+  costs.set_fixed_noise(report.rest_noise);
   report.result = search::Search(costs, report.space, options.goals,
                                  [&](const auto& choice) { return trials.Measure(choice); });
   const search::Choice& choice = report.result.points[report.result.chosen].choice;
@@ -227,6 +244,7 @@ Json ToJson(const SearchReport& report) {
           {"why_not", report.result.why_not},
           {"is_exact", report.result.is_exact},
           {"num_measured", report.result.num_measured},
+          {is_divergence ? "rest_divergence" : "rest_sqnr_db", loss_to_json(report.rest_noise)},
           {"chosen", report.result.chosen},
           {"final", search::ToJson(report.final_measurement)},
           {"worst", std::move(worst)},

@@ -41,6 +41,8 @@ struct SearchReport {
   search::Bindings bindings;
   std::vector<search::LayerGroup> groups;
   search::SearchGoals goals;
+  // The measured noise of all that no choice is about, which predictions contain.
+  double rest_noise = 0;
   search::SearchResult result;
   plan::QuantPlan plan;  // the plan of the chosen point
   // The groups of the chosen point that lose most, with their predicted noise.

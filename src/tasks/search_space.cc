@@ -176,6 +176,15 @@ plan::QuantPlan SearchSpace::PlanOf(const std::vector<search::LayerGroup>& group
   return plan::MakePlan(config, model_, options_.model.filename().string());
 }
 
+plan::QuantPlan SearchSpace::PlanOfRest(const search::Sensitivity& sensitivity) const {
+  plan::Rule rule;
+  rule.exclude = true;
+  for (const search::LayerLoss& layer : sensitivity.layers) rule.names.push_back(layer.node);
+  plan::QuantConfig config = space_.base;
+  config.rules.push_back(std::move(rule));
+  return plan::MakePlan(config, model_, options_.model.filename().string());
+}
+
 OwnMeasure::OwnMeasure(ModelMetric own, const std::filesystem::path& reference_model)
     : metric(std::move(own)) {
   if (metric) reference = MeasureOwn(metric, reference_model);
@@ -191,15 +200,22 @@ search::Measurement SearchSpace::MeasurePlan(plan::QuantPlan plan, size_t batch_
                                              const OwnMeasure& own, ThreadPool& pool) const {
   const ScratchFolder folder;
   const std::filesystem::path path = folder.path() / "trial.onnx";
+  // Of the trial, whose caches may be integers.
+  std::optional<data::TokenInputs> tokens;
+  std::unique_ptr<data::Source> samples;
   {
     emit::ApplyOptions apply;
     // The values are those of packed weights, and load faster.
     apply.storage = emit::Storage::kSimulated;
     apply.is_portable = own.metric || runtime::FindOperatorLibrary().empty();
+    // Samples that are no tokens hold caches of floats themselves.
+    apply.keeps_interface = options_.samples.tokens.empty();
     const plan::ResolvedPlan resolved =
         calibrate::ResolvePlan(std::move(plan), model_, table_, pool);
     graph::Model model = model_.Clone();
     emit::ApplyPlan(model, resolved, apply, pool);
+    if (!options_.samples.tokens.empty()) tokens.emplace(model);
+    samples = OpenSamples(tokens ? model : model_, options_);
     model.Save(path, graph::ExternalData::kAlways);
   }
   evaluate::EvaluateOptions options;
@@ -208,12 +224,12 @@ search::Measurement SearchSpace::MeasurePlan(plan::QuantPlan plan, size_t batch_
   options.batch_size = batch_size;
   options.output_index = options_.output_index;
   options.num_threads = runtime::SessionThreads(options_.num_threads);
-  if (!options_.samples.tokens.empty()) {
-    options.tokens = options.reference_tokens = data::TokenInputs(model_);
+  if (tokens) {
+    options.tokens = std::move(tokens);
+    options.reference_tokens = data::TokenInputs(model_);
     options.num_decoded = 0;
   }
-  search::Measurement measurement =
-      ToMeasurement(evaluate::Evaluate(options, *OpenSamples(model_, options_)));
+  search::Measurement measurement = ToMeasurement(evaluate::Evaluate(options, *samples));
   measurement.file_bytes = 0;  // not of the model that will be written
   own.AddTo(measurement, path);
   return measurement;

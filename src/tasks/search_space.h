@@ -80,6 +80,9 @@ class SearchSpace {
   plan::QuantPlan PlanOf(const std::vector<search::LayerGroup>& groups,
                          const search::Sensitivity& sensitivity,
                          const search::Choice& choice) const;
+  // Returns the plan of all that no choice is about, such as embeddings, key-value caches and kept
+  // layers. The layers that were measured stay float.
+  plan::QuantPlan PlanOfRest(const search::Sensitivity& sensitivity) const;
   // Compares the plan's model with the float model on all samples, before fine-tuning. Throws
   // Error.
   search::Measurement MeasurePlan(plan::QuantPlan plan, size_t batch_size, const OwnMeasure& own,

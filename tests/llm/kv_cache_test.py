@@ -178,7 +178,17 @@ def test_a_cache_that_stays_float_says_why(made, tmp_path, bitpress):
 
 
 def test_a_search_keeps_the_caches_of_its_configuration(made, tokens, tmp_path, bitpress):
-    plan = tmp_path / "plan.json"
+    plan, out = tmp_path / "plan.json", tmp_path / "search.json"
+    text = bitpress.ok("search", made / "genai.onnx", "--weight-candidates", "mx6,mx9", "--activations", "none", "--set", "kv_cache=int4",
+                       "--budget", "bits<=7", "--tokens", tokens, "-o", plan, "--json", out)
+    assert "what no choice is about loses" in text
+    found = json.loads(out.read_text())
+    # What the caches lose is measured once, and is a part of every prediction.
+    quantize(bitpress, made, tmp_path / "caches.onnx", tokens, "--set", "kv_cache=int4")
+    bitpress.ok("evaluate", tmp_path / "caches.onnx", "--reference", made / "genai.onnx", "--tokens", tokens, "--json", tmp_path / "eval.json")
+    alone = json.loads((tmp_path / "eval.json").read_text())["language"]["mean_divergence"]
+    assert found["rest_divergence"] == pytest.approx(alone, rel=1e-4) and alone > 0
+    assert all(point["predicted_divergence"] > alone for point in found["front"])
     bitpress.ok("search", made / "genai.onnx", "--weight-candidates", "mx6,mx9", "--activations", "none", "--set", "kv_cache=int8",
                 "--budget", "bits<=7", "--tokens", tokens, "-o", plan)
     assert [cache["format"] for cache in json.loads(plan.read_text())["caches"]] == ["int8"] * 2 * LAYERS
@@ -196,3 +206,18 @@ def test_rules_choose_layers(made, tokens, tmp_path, bitpress):
     bitpress.ok("quantize", made / "genai.onnx", "-o", tmp_path / "model.onnx", "--plan", plan, "--tokens", tokens)
     types = [caches(tmp_path / "model.onnx", np.arange(9))[f"{i}.key"].dtype for i in range(LAYERS)]
     assert types == [np.uint8, np.int8, np.uint8]
+
+
+@pytest.mark.parametrize("form", ["genai", "plain", "attention"])
+def test_rules_choose_caches_by_the_number_of_the_layer(made, form, tmp_path, bitpress):
+    plan = tmp_path / "plan.json"
+    bitpress.ok("plan", made / f"{form}.onnx", "--config", "none", "--rule", f"layers=1: kv_cache={'int8' if form == 'genai' else 'mxint8'}",
+                "-o", plan)
+    made_plan = json.loads(plan.read_text())
+    if form == "genai":
+        assert [cache["value"] for cache in made_plan["caches"]] == ["present.1.key", "present.1.value"]
+    else:
+        nodes = {use["node"] for row in made_plan["tensors"] if row["format"] == "mxint8" for use in row["uses"]}
+        assert nodes and all("layers.1" in node for node in nodes)
+    error = bitpress.error("plan", made / f"{form}.onnx", "--config", "none", "--rule", f"layers={LAYERS}: kv_cache=int8")
+    assert f"there is no layer {LAYERS}" in error
