@@ -2,6 +2,7 @@
 // codes of the weight, which is arranged for the kernels once, when the session starts. They
 // quantize their input themselves.
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -164,28 +165,39 @@ class ConvolutionKernel : public OperatorKernel {
   bool has_other_;
 };
 
-// Appends the rows of a weight's format and an input's.
-void AddForFormats(const ConvolutionFormats& formats, std::vector<OperatorSpec>& specs) {
+using FormatsOfNode = std::function<ConvolutionFormats(const NodeInfo&)>;
+
+// Appends the rows of operators with these names behind "Conv_", for a weight's format or formats
+// like it.
+void AddConvolutions(const FormatSpec& weight, const std::vector<std::string>& names,
+                     const FormatsOfNode& formats_of, std::vector<OperatorSpec>& specs) {
   for (const bool has_other : {false, true}) {
     OperatorSpec spec;
-    spec.input_types.assign(1 + NumParts(formats.weight), ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8);
+    spec.input_types.assign(1 + NumParts(weight), ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8);
     spec.input_types.front() = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
     spec.input_types.resize(spec.input_types.size() + (has_other ? 2 : 1),
                             ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT);
     spec.shape_rule = has_other ? ShapeRule::kLastInput : ShapeRule::kUnknown;
-    spec.make_kernel = [formats, has_other](const NodeInfo& node) {
-      return std::make_unique<ConvolutionKernel>(node, formats, has_other);
+    spec.make_kernel = [formats_of, has_other](const NodeInfo& node) {
+      return std::make_unique<ConvolutionKernel>(node, formats_of(node), has_other);
     };
-    for (const ONNXTensorElementDataType type : CodeTypes(formats.weight)) {
+    for (const ONNXTensorElementDataType type : CodeTypes(weight)) {
       spec.input_types[1] = type;
-      // Weights that need the general decoder have a function, and so a name, of their own.
-      for (const char* const suffix : {"", "_padded"}) {
-        spec.name = fmt::format("{}_{}{}_by_{}", has_other ? "ConvAdd" : "Conv",
-                                formats.weight.name, suffix, formats.input.name);
+      for (const std::string& name : names) {
+        spec.name = fmt::format("{}_{}", has_other ? "ConvAdd" : "Conv", name);
         specs.push_back(spec);
       }
     }
   }
+}
+
+// Returns the formats that a node has as attributes.
+ConvolutionFormats FormatsOf(const NodeInfo& node, const FormatSpec& base) {
+  ConvolutionFormats formats{WeightFormat(node, base), FormatAttribute(node, "input_format")};
+  std::string why = formats::WhyNoConvolution(formats);
+  if (why.empty()) why = formats::WhyNoProduct({formats.weight, std::nullopt});
+  if (!why.empty()) Fail(ErrorCode::kInvalidModel, "attributes format and input_format: {}", why);
+  return formats;
 }
 
 }  // namespace
@@ -199,8 +211,24 @@ void AddConvolutionOperators(std::vector<OperatorSpec>& specs) {
         continue;
       }
       const ConvolutionFormats formats{weight, input};
-      if (formats::WhyNoConvolution(formats).empty()) AddForFormats(formats, specs);
+      if (!formats::WhyNoConvolution(formats).empty()) continue;
+      // Weights that need the general decoder have a function, and so a name, of their own.
+      AddConvolutions(
+          weight,
+          {fmt::format("{}_by_{}", weight.name, input.name),
+           fmt::format("{}_padded_by_{}", weight.name, input.name)},
+          [formats](const NodeInfo&) { return formats; }, specs);
     }
+  }
+  std::vector<FormatSpec> bases = ParametricFormats();
+  for (const FormatSpec& row : all) {
+    const bool is_base = !formats::ParametersOf(row.name).empty();
+    if (!is_base && formats::WhyNoProduct({row, std::nullopt}).empty()) bases.push_back(row);
+  }
+  for (const FormatSpec& base : bases) {
+    AddConvolutions(
+        base, NumberedNames(base), [base](const NodeInfo& node) { return FormatsOf(node, base); },
+        specs);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "formats/parameters.h"
 
 namespace bitpress::custom_ops {
 namespace {
@@ -32,6 +33,38 @@ std::vector<ONNXTensorElementDataType> CodeTypes(const formats::FormatSpec& spec
     default:
       return {ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8};
   }
+}
+
+std::vector<std::string> NumberedNames(const formats::FormatSpec& spec) {
+  std::vector<std::string> names;
+  for (int number = 1; number <= kMostNumbers; ++number) {
+    names.push_back(fmt::format("{}_{}", formats::BaseName(spec), number));
+  }
+  return names;
+}
+
+std::vector<formats::FormatSpec> ParametricFormats() {
+  std::vector<formats::FormatSpec> formats;
+  for (const std::string_view base : formats::ParametricBases()) {
+    const auto fallback = [](const formats::FormatParameter& parameter) {
+      return parameter.fallback;
+    };
+    formats.push_back(formats::MakeFormat(base, fallback));
+  }
+  return formats;
+}
+
+formats::FormatSpec FormatAttribute(const NodeInfo& node, const char* attribute) {
+  return WithContext(fmt::format("attribute {}", attribute),
+                     [&] { return formats::FindFormat(node.String(attribute, "")); });
+}
+
+formats::FormatSpec WeightFormat(const NodeInfo& node, const formats::FormatSpec& base) {
+  formats::FormatSpec spec = FormatAttribute(node, "format");
+  if (formats::BaseName(spec) != formats::BaseName(base) || NumParts(spec) != NumParts(base)) {
+    Fail(ErrorCode::kInvalidModel, "attribute format: {} is no format of this operator", spec.name);
+  }
+  return spec;
 }
 
 PackedInputs::PackedInputs(const NodeInfo& node, const formats::FormatSpec& spec) {

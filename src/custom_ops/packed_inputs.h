@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -18,6 +19,19 @@ namespace bitpress::custom_ops {
 size_t NumParts(const formats::FormatSpec& spec);
 // Returns the types of codes, which are bytes, in models of old and of new operator sets.
 std::vector<ONNXTensorElementDataType> CodeTypes(const formats::FormatSpec& spec);
+
+// The numbers of operators whose nodes say sizes of formats: MatMul_bfp_1 to MatMul_bfp_4. A
+// model's functions stand for one format each, and a number tells them apart.
+inline constexpr int kMostNumbers = 4;
+std::vector<std::string> NumberedNames(const formats::FormatSpec& spec);
+// Returns a format of each base that takes parameters, with the parts that such formats have.
+std::vector<formats::FormatSpec> ParametricFormats();
+// Returns the format that an attribute names, a row of the table or one with parameters. Throws
+// Error(kInvalidArgument) naming the attribute.
+formats::FormatSpec FormatAttribute(const NodeInfo& node, const char* attribute);
+// Returns the weight's format, attribute `format` of an operator that is called after `base`.
+// Throws Error(kInvalidModel) if it is another one, and as FormatAttribute.
+formats::FormatSpec WeightFormat(const NodeInfo& node, const formats::FormatSpec& base);
 
 // The weight of a node, whose parts are constants from input 1 on.
 struct PackedInputs {

@@ -45,7 +45,7 @@ class ProductKernel : public OperatorKernel {
       : panels_(MakePanels(node, spec)), bias_input_(1 + NumParts(spec)) {
     const std::string rows = node.String("rows", "");
     if (rows.empty()) return;
-    rows_ = formats::FindFormat(rows);
+    rows_ = FormatAttribute(node, "rows");
     const std::string why = formats::WhyNoProduct({spec, rows_});
     if (!why.empty() || !formats::IsWholeProduct({spec, rows_})) {
       Fail(ErrorCode::kInvalidModel, "attribute rows: no products of {} with {}{}{}", rows,
@@ -84,26 +84,46 @@ class ProductKernel : public OperatorKernel {
   size_t bias_input_;
 };
 
+// Throws Error(kInvalidModel) if there are no products with the format.
+FormatSpec Checked(FormatSpec spec) {
+  const std::string why = formats::WhyNoProduct({spec, std::nullopt});
+  if (!why.empty()) Fail(ErrorCode::kInvalidModel, "attribute format: {}", why);
+  return spec;
+}
+
+// Appends the rows of products with weights of a format, or of formats like it.
+void AddProducts(const FormatSpec& format, const std::vector<std::string>& names,
+                 KernelFactory make_kernel, std::vector<OperatorSpec>& specs) {
+  OperatorSpec spec;
+  spec.input_types.assign(2 + NumParts(format), ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8);
+  spec.input_types.front() = spec.input_types.back() = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+  spec.shape_rule = ShapeRule::kProduct;
+  spec.make_kernel = std::move(make_kernel);
+  for (const ONNXTensorElementDataType type : CodeTypes(format)) {
+    spec.input_types[1] = type;
+    for (const std::string& name : names) {
+      spec.name = "MatMul_" + name;
+      specs.push_back(spec);
+    }
+  }
+}
+
 }  // namespace
 
 void AddProductOperators(std::vector<OperatorSpec>& specs) {
   for (const FormatSpec& row : formats::AllFormats()) {
     if (!formats::WhyNoProduct({row, std::nullopt}).empty()) continue;
-    OperatorSpec spec;
-    spec.input_types.assign(2 + NumParts(row), ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8);
-    spec.input_types.front() = spec.input_types.back() = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
-    spec.shape_rule = ShapeRule::kProduct;
-    spec.make_kernel = [row](const NodeInfo& node) {
+    const KernelFactory make = [row](const NodeInfo& node) {
       return std::make_unique<ProductKernel>(node, row);
     };
-    for (const ONNXTensorElementDataType type : CodeTypes(row)) {
-      spec.input_types[1] = type;
-      // Weights that need the general decoder have a function, and so a name, of their own.
-      for (const char* const suffix : {"", "_padded"}) {
-        spec.name = "MatMul_" + row.name + suffix;
-        specs.push_back(spec);
-      }
-    }
+    // Weights that need the general decoder have a function, and so a name, of their own.
+    AddProducts(row, {row.name, row.name + "_padded"}, make, specs);
+  }
+  for (const FormatSpec& base : ParametricFormats()) {
+    const KernelFactory make = [base](const NodeInfo& node) {
+      return std::make_unique<ProductKernel>(node, Checked(WeightFormat(node, base)));
+    };
+    AddProducts(base, NumberedNames(base), make, specs);
   }
 }
 

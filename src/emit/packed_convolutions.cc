@@ -9,7 +9,6 @@
 #include "emit/integer_codes.h"
 #include "emit/portable_functions.h"
 #include "formats/block_convolutions.h"
-#include "formats/parameters.h"
 #include "ops/quantizer_nodes.h"
 #include "weights/convolution_nodes.h"
 
@@ -180,9 +179,6 @@ std::string WhyNoPackedConvolution(const Model& model, const Use& use, const Pac
   const Node& node = use.node;
   if (use.input_index != 1) return "it is no weight of its Conv";
   if (weight.integer) return "it has integers";
-  if (formats::HasParameters(weight.spec)) {
-    return fmt::format("no operator has {}", weight.spec.name);
-  }
   if (weight.shape.size() != 3 && weight.shape.size() != 4) {
     return fmt::format("convolutions over {} dimensions have no operator", weight.shape.size() - 2);
   }
@@ -194,7 +190,6 @@ std::string WhyNoPackedConvolution(const Model& model, const Use& use, const Pac
   const std::optional<Node> quantizer = QuantizerOf(model, node);
   if (!quantizer) return "the input of its Conv is not quantized";
   const formats::FormatSpec input = FormatOfQuantizer(*quantizer);
-  if (formats::HasParameters(input)) return fmt::format("no operator has {}", input.name);
   if (!input.is_blocked() || input.block_size != weight.spec.block_size) {
     return fmt::format("the input of its Conv is {}", input.name);
   }
@@ -202,6 +197,9 @@ std::string WhyNoPackedConvolution(const Model& model, const Use& use, const Pac
   if (model.InfoOf(quantizer->input(0)).type != DataType::kFloat) return "its Conv is not float32";
   const formats::ConvolutionFormats formats{weight.spec, input};
   if (std::string why = formats::WhyNoConvolution(formats); !why.empty()) return why;
+  if (std::string why = formats::WhyNoProduct({weight.spec, std::nullopt}); !why.empty()) {
+    return why;
+  }
   if (!PadsOf(model, node, weight)) return "the padding depends on the input";
   if (!formats::IsWholeConvolution(formats, shape, *blocks)) {
     const int64_t depth = weight.shape[1] * shape.positions();
@@ -209,13 +207,14 @@ std::string WhyNoPackedConvolution(const Model& model, const Use& use, const Pac
     constexpr int64_t kFewChannels = 4;
     if (shape.groups > 1 && weight.shape[1] > kFewChannels) return "its groups have many channels";
   }
-  return "";
+  return weights::WhyNoConvolutionName(model, weight, input);
 }
 
 void ReplaceConvolution(Model& model, const Node& unpack, const PackedWeight& weight,
                         const Node& convolution, const std::function<std::string(int64_t)>& zeros) {
   const size_t dimensions = weight.shape.size() - 2;
-  PackedConvolution packed{unpack, weight, *QuantizerOf(model, convolution)};
+  const Node quantizer = *QuantizerOf(model, convolution);
+  PackedConvolution packed{unpack, weight, quantizer.input(0), FormatOfQuantizer(quantizer)};
   packed.strides = IntsOr(convolution, "strides", dimensions, 1);
   packed.dilations = IntsOr(convolution, "dilations", dimensions, 1);
   packed.pads = *PadsOf(model, convolution, weight);

@@ -72,7 +72,7 @@ class Rewriter {
   // nothing else reads it.
   bool ReplaceTransposed(const Node& unpack, const weights::PackedWeight& weight, const Use& use) {
     const std::vector<Node> products = ProductsBehindTranspose(model_, use);
-    if (products.empty() || !weights::WhyNoPackedProduct(weight).empty() ||
+    if (products.empty() || !weights::WhyNoPackedProduct(model_, weight).empty() ||
         weights::BlockedAxis(weight) != 1) {
       return false;
     }
@@ -89,7 +89,7 @@ class Rewriter {
     if (!IsStandardOp(use.node, "MatMul") && !IsStandardOp(use.node, "Gemm")) {
       return fmt::format("{} reads it", use.node.op_type());
     }
-    if (std::string why = weights::WhyNoPackedProduct(weight); !why.empty()) return why;
+    if (std::string why = weights::WhyNoPackedProduct(model_, weight); !why.empty()) return why;
     const auto axis = static_cast<int64_t>(*weights::BlockedAxis(weight));
     return WhyNoMatrixProduct(model_, use, axis, weight.shape);
   }

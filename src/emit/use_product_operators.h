@@ -1,8 +1,9 @@
 // Replaces matrix products and convolutions with packed weights by our operators that compute
 // straight from the codes (pass use-product-operators). ApplyPlan runs it for Target::kBitpress.
-// Each is a node bitpress.MatMul_<format> or bitpress.Conv_<format>_by_<input format> with a
-// model-local function (weights/product_nodes.h, convolution_nodes.h), so that the model still runs
-// without our library: then it decodes the weight when it is loaded.
+// Each is a node bitpress.MatMul_<format> or bitpress.Conv_<format>_by_<input format>, or has a
+// number in place of the sizes of a format, with a model-local function (weights/product_nodes.h,
+// convolution_nodes.h), so that the model still runs without our library: then it decodes the
+// weight when it is loaded.
 #pragma once
 
 #include "emit/use_native_operators.h"

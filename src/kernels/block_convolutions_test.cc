@@ -106,10 +106,12 @@ class BlockConvolutionsTest : public VariantTest {};
 // The formats of weight and input: all with whole elements, two of different formats, and floats.
 std::vector<ConvolutionFormats> Formats() {
   std::vector<ConvolutionFormats> all;
-  for (const char* const name : {"mxfp4_e2m1", "mxfp6_e2m3", "mxint8", "mx4", "mx6", "mx9", "bfp16",
-                                 "mxfp8_e4m3", "bfp(bits=12,block=12)"}) {
+  for (const char* const name :
+       {"mxfp4_e2m1", "mxfp6_e2m3", "mxint8", "mx4", "mx6", "mx9", "bfp16", "mxfp8_e4m3",
+        "bfp(bits=12,block=12)", "mx(bits=13,block=20,sub_block=4,shift_bits=2)"}) {
     all.push_back({FindFormat(name), FindFormat(name)});
   }
+  all.push_back({FindFormat("mxfp4_e2m1(block=16)"), FindFormat("mx6")});
   all.push_back({FindFormat("mx6"), FindFormat("mx9")});
   all.push_back({FindFormat("mxfp4_e2m1"), FindFormat("mxint8")});
   return all;

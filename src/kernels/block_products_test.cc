@@ -30,7 +30,21 @@ constexpr const char* kColumnFormats[] = {"mxfp4_e2m1",
                                           "mx9",
                                           "bfp16",
                                           "bfp(bits=13,block=32)",
-                                          "bfp(bits=12,block=12)"};
+                                          "bfp(bits=12,block=12)",
+                                          "bfp(bits=16,block=64)",
+                                          "bfp(bits=10,block=5)",
+                                          "bfp(bits=12,block=16,exponent_bits=5)",
+                                          "mx(bits=12,block=32)",
+                                          "mx(bits=15,block=24,sub_block=4,shift_bits=1)",
+                                          "mx(bits=13,block=20,sub_block=4,shift_bits=2)",
+                                          "mx(bits=10,block=128)",
+                                          "mxint8(block=16)",
+                                          "mxint8(block=1)",
+                                          "mxint8(block=255)",
+                                          "mxfp4_e2m1(block=16)",
+                                          "mxfp6_e2m3(block=128)",
+                                          "mxfp8_e4m3(block=48)",
+                                          "mxfp8_e5m2(block=65536)"};
 
 // Numbers of different sizes: blocks have different units, some are zeros, tiny or huge; close ones
 // are neither tiny nor huge.

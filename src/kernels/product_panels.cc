@@ -57,11 +57,22 @@ class Slicer {
     Unpack(before, count, view_.axis, view_.inner, values);
   }
 
-  // Writes the values of one block of all columns of a tensor with inner columns.
-  void Block(int64_t block, std::vector<float>& values) const {
-    const int64_t begin = block * spec_.block_size;
-    const auto before = formats::SizesOf(spec_, 1, begin, view_.inner);
-    Unpack(before, 1, std::min<int64_t>(spec_.block_size, view_.axis - begin), view_.inner, values);
+  // Writes the values of elements [begin, end) of all columns of a tensor with inner columns.
+  // REQUIRES: begin is a multiple of blocks_per_slice() blocks.
+  void Blocks(int64_t begin, int64_t end, std::vector<float>& values) const {
+    Unpack(formats::SizesOf(spec_, 1, begin, view_.inner), 1, end - begin, view_.inner, values);
+  }
+
+  // Returns after how many blocks of such a tensor no byte holds parts of two slices.
+  int64_t blocks_per_slice() const {
+    constexpr int64_t kMostInGroup = 16;
+    const int64_t shifts = spec_.sub_block_size > 0 ? spec_.block_size / spec_.sub_block_size : 0;
+    int64_t blocks = 1;
+    while (blocks * spec_.block_size * view_.inner % kMostInGroup != 0 ||
+           blocks * shifts * view_.inner % kMostInGroup != 0) {
+      blocks *= 2;
+    }
+    return blocks;
   }
 
  private:
@@ -102,12 +113,18 @@ ProductPanels::ProductPanels(const FormatSpec& spec, const ColumnsView& view,
   const auto axis = static_cast<size_t>(view.axis), inner = static_cast<size_t>(view.inner);
   const auto block_size = static_cast<size_t>(spec.block_size);
   if (view.are_inner) {
-    pool.ParallelFor(num_blocks_, [&](size_t block) {
+    const auto per_slice = static_cast<size_t>(slicer.blocks_per_slice());
+    pool.ParallelFor((num_blocks_ + per_slice - 1) / per_slice, [&](size_t slice) {
+      const size_t first = slice * per_slice, begin = first * block_size;
       std::vector<float> values;
-      slicer.Block(static_cast<int64_t>(block), values);
-      for (size_t panel = 0; panel < num_panels(); ++panel) {
-        WriteColumns(panel, block, values.data() + panel * kPanelColumns, 1, inner,
-                     std::min(block_size, axis - block * block_size));
+      slicer.Blocks(static_cast<int64_t>(begin),
+                    static_cast<int64_t>(std::min(begin + per_slice * block_size, axis)), values);
+      for (size_t block = first; block < std::min(first + per_slice, num_blocks_); ++block) {
+        const float* const of_block = values.data() + (block - first) * block_size * inner;
+        for (size_t panel = 0; panel < num_panels(); ++panel) {
+          WriteColumns(panel, block, of_block + panel * kPanelColumns, 1, inner,
+                       std::min(block_size, axis - block * block_size));
+        }
       }
     });
     JudgeUnits();
@@ -144,7 +161,9 @@ size_t ProductPanels::blocks_per_segment() const {
 }
 
 void ProductPanels::ChooseCodes() {
-  const auto block = static_cast<size_t>(spec_.block_size);
+  // Blocks may be far longer than the sums.
+  const auto block = std::min(static_cast<size_t>(spec_.block_size),
+                              RoundUp(static_cast<size_t>(summed_.length), kSixGroup));
   if (!rule_.is_whole()) {
     kind_ = rule_.top == 0 ? PanelCodes::kE4M3 : PanelCodes::kE5M2;
     padded_block_ = RoundUp(block, kTableGroup);

@@ -4,6 +4,7 @@
 #include <set>
 #include <vector>
 
+#include "formats/parameters.h"
 #include "ops/quantizer_nodes.h"
 #include "weights/convolution_nodes.h"
 #include "weights/lookup_nodes.h"
@@ -27,6 +28,56 @@ PackedStorage StorageOf(const Model& model, const PackedWeight& weight) {
 
 std::string DecoderOf(const PackedStorage& storage) {
   return storage.function.name.substr(std::string_view(kUnpackPrefix).size());
+}
+
+namespace {
+
+// Weights whose groups of bytes meet have this attribute and another function.
+constexpr const char* kGroups = "groups";
+
+std::string NumberedBegin(std::string_view prefix, std::string_view format) {
+  return fmt::format("{}{}_", prefix, format.substr(0, format.find('(')));
+}
+
+}  // namespace
+
+std::optional<std::string> NumberedName(const Model& model, std::string_view prefix,
+                                        const PackedStorage& storage, const std::string& format,
+                                        const std::string& input_format) {
+  const std::string begin = NumberedBegin(prefix, format);
+  const bool has_groups = std::ranges::any_of(
+      storage.attributes, [](const auto& attribute) { return attribute.first == kGroups; });
+  std::set<std::string> others;
+  for (const Node& node : model.AllNodes()) {
+    if (node.domain() != "bitpress" || !node.op_type().starts_with(begin)) continue;
+    const bool is_same = node.HasAttribute(kGroups) == has_groups &&
+                         node.GetString(kFormatAttribute, "") == format &&
+                         node.GetString(kInputFormatAttribute, "") == input_format;
+    if (is_same) return node.op_type();
+    others.insert(node.op_type());
+  }
+  for (int number = 1; number <= kMostNumbers; ++number) {
+    std::string name = begin + std::to_string(number);
+    if (!others.contains(name)) return name;
+  }
+  return std::nullopt;
+}
+
+std::string WhyNoNumber(const formats::FormatSpec& spec, const std::optional<std::string>& name) {
+  if (spec.sub_block_size > 0 && spec.sub_block_shift_bits == 0) {
+    return fmt::format("{} has sub-blocks without shifts", spec.name);
+  }
+  return name ? ""
+              : fmt::format("{} other kinds of {} are in the model already", kMostNumbers,
+                            formats::BaseName(spec));
+}
+
+bool HasNumberedName(const Node& node, std::string_view prefix, const formats::FormatSpec& spec) {
+  const std::string begin = NumberedBegin(prefix, formats::BaseName(spec));
+  for (int number = 1; number <= kMostNumbers; ++number) {
+    if (node.op_type() == begin + std::to_string(number)) return true;
+  }
+  return false;
 }
 
 std::string WeightName(const Node& node) {

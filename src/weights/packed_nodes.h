@@ -3,7 +3,9 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "graph/model.h"
 #include "weights/unpack_functions.h"
@@ -14,6 +16,18 @@ namespace bitpress::weights {
 PackedStorage StorageOf(const graph::Model& model, const PackedWeight& weight);
 // Returns what an Unpack function's name has behind its prefix.
 std::string DecoderOf(const PackedStorage& storage);
+
+// Returns the name of an operator whose node has these attributes, among them the formats:
+// `prefix`, the base of the weight's format, and the first number that no node of the model has, or
+// that those have whose function is the same. Nothing if all numbers are taken.
+std::optional<std::string> NumberedName(const graph::Model& model, std::string_view prefix,
+                                        const PackedStorage& storage, const std::string& format,
+                                        const std::string& input_format);
+// Returns why there is no such operator, as a clause; "" if there is, as the name says.
+std::string WhyNoNumber(const formats::FormatSpec& spec, const std::optional<std::string>& name);
+// Returns whether a node with the attribute of its format has such a name.
+bool HasNumberedName(const graph::Node& node, std::string_view prefix,
+                     const formats::FormatSpec& spec);
 
 // Returns the name of the weight that such a node reads.
 std::string WeightName(const graph::Node& node);

@@ -16,14 +16,16 @@ constexpr const char* kDomain = "bitpress";
 
 // Returns the function of a product: the nodes of the Unpack function, and the product. (It does
 // not call that function: ONNX Runtime lets no FP8 codes through to a function in a function.)
-graph::FunctionSpec FunctionOf(graph::FunctionSpec unpack, const std::string& name) {
+graph::FunctionSpec FunctionOf(graph::FunctionSpec unpack, const std::string& name,
+                               bool is_numbered) {
   graph::FunctionSpec function = std::move(unpack);
   function.name = name;
   function.doc =
       "A matrix times a weight stored in blocks, plus a bias. `perm` brings the weight into [K, "
       "N]. "
       "`rows` is the format whose values the matrix has along its last dimension, or empty. " +
-      function.doc;
+      std::string(is_numbered ? "`format` is that of the weight. " : "") + function.doc;
+  if (is_numbered) function.attributes.push_back(kFormatAttribute);
   function.inputs.insert(function.inputs.begin(), "a");
   function.inputs.push_back("bias");
   const std::string weight = function.outputs.front();
@@ -47,6 +49,19 @@ std::string_view WithoutPadding(std::string_view decoder) {
   return decoder.ends_with(suffix) ? decoder.substr(0, decoder.size() - suffix.size()) : decoder;
 }
 
+// Returns the name of the operator; nothing if all numbers are taken.
+std::optional<std::string> NameOf(const Model& model, const PackedStorage& storage,
+                                  const formats::FormatSpec& spec) {
+  if (!formats::HasParameters(spec)) return kProductPrefix + DecoderOf(storage);
+  return NumberedName(model, kProductPrefix, storage, spec.name, "");
+}
+
+bool IsNamed(const Node& node, const PackedStorage& storage, const formats::FormatSpec& spec) {
+  if (node.HasAttribute(kFormatAttribute)) return HasNumberedName(node, kProductPrefix, spec);
+  // Older files have the same products under the other of two names, with or without padding.
+  return WithoutPadding(DecoderOf(storage)) == WithoutPadding(PackedReaderOf(node)->decoder);
+}
+
 }  // namespace
 
 void ExpandProduct(Model& model, Node node, WeightValues& weights) {
@@ -58,9 +73,7 @@ void ExpandProduct(Model& model, Node node, WeightValues& weights) {
   const bool is_matrix =
       weight.shape.size() == 2 && ((perm == Ints{0, 1} && BlockedAxis(weight) == 0) ||
                                    (perm == Ints{1, 0} && BlockedAxis(weight) == 1));
-  // Older files have the same products under the other of two names, with or without padding.
-  if (!is_matrix ||
-      WithoutPadding(DecoderOf(storage)) != WithoutPadding(PackedReaderOf(node)->decoder)) {
+  if (!is_matrix || !IsNamed(node, storage, weight.spec)) {
     Fail(ErrorCode::kInvalidModel, "{}: it is no product as bitpress writes them", node.Describe());
   }
   const std::string value = weights.ValueOf(node, storage);
@@ -78,14 +91,14 @@ void ExpandProduct(Model& model, Node node, WeightValues& weights) {
   model.RemoveNode(node);
 }
 
-std::string WhyNoPackedProduct(const PackedWeight& weight) {
+std::string WhyNoPackedProduct(const Model& model, const PackedWeight& weight) {
   if (weight.integer) return "it has integers, which --target onnxruntime computes with";
-  if (formats::HasParameters(weight.spec))
-    return fmt::format("no operator has {}", weight.spec.name);
   const std::string why = formats::WhyNoProduct({weight.spec, std::nullopt});
   if (!why.empty()) return why;
   if (weight.shape.size() != 2) return "it is no matrix";
-  return BlockedAxis(weight) ? "" : "its blocks run over rows";
+  if (!BlockedAxis(weight)) return "its blocks run over rows";
+  if (!formats::HasParameters(weight.spec)) return "";
+  return WhyNoNumber(weight.spec, NameOf(model, StorageOf(model, weight), weight.spec));
 }
 
 std::optional<size_t> BlockedAxis(const PackedWeight& weight) {
@@ -97,9 +110,11 @@ std::optional<size_t> BlockedAxis(const PackedWeight& weight) {
 
 void InsertProduct(Model& model, const PackedProduct& product, const Node& before) {
   PackedStorage storage = StorageOf(model, product.weight);
-  const std::string op_type = kProductPrefix + DecoderOf(storage);
+  const formats::FormatSpec& format = product.weight.spec;
+  const bool is_numbered = formats::HasParameters(format);
+  const std::string op_type = *NameOf(model, storage, format);
   if (!model.HasFunction(kDomain, op_type)) {
-    model.SetFunction(FunctionOf(std::move(storage.function), op_type));
+    model.SetFunction(FunctionOf(std::move(storage.function), op_type, is_numbered));
   }
   graph::NodeSpec spec{product.name,    op_type,          kDomain,
                        {product.input}, {product.output}, storage.attributes};
@@ -111,6 +126,7 @@ void InsertProduct(Model& model, const PackedProduct& product, const Node& befor
   spec.attributes.emplace_back(
       "perm", is_transposed ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{0, 1});
   spec.attributes.emplace_back("rows", product.rows);
+  if (is_numbered) spec.attributes.emplace_back(kFormatAttribute, format.name);
   model.InsertNode(spec, before);
 }
 

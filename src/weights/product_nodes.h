@@ -1,10 +1,13 @@
 // Matrix products with a packed weight as one node, `bitpress.MatMul_<format>`, which our operator
 // library computes straight from the codes (kernels/block_products.h). Its model-local function
-// decodes the weight as its Unpack function does, so that the model runs without the library.
+// decodes the weight as its Unpack function does, so that the model runs without the library. A
+// format with sizes of its own is an attribute, and a number takes the place of the sizes in the
+// name: MatMul_bfp_1.
 //
 //   inputs      A [..., K], the parts of the weight as its Unpack node has them, bias [N]
 //   attributes  shape, blocks: of the Unpack node; perm: what brings the weight into [K, N];
-//               rows: the format whose values A has along its last dimension, "" for any floats
+//               rows: the format whose values A has along its last dimension, "" for any floats;
+//               format: of the weight, if the name has a number
 //   output      A x weight + bias, [..., N]
 //
 // Rows of another format than `rows` says are rounded to elements of it as they are.
@@ -33,8 +36,9 @@ struct PackedProduct {
 };
 
 // Returns why the weight has no such product, as a clause; "" if it has one. That needs a format
-// that the operator library knows, and blocks that run along the sums.
-std::string WhyNoPackedProduct(const PackedWeight& weight);
+// that the operator library knows, blocks that run along the sums, and a free number if the format
+// has sizes of its own.
+std::string WhyNoPackedProduct(const graph::Model& model, const PackedWeight& weight);
 // Returns the axis of a two-dimensional weight along which its blocks run; nothing if they run over
 // rows. REQUIRES: weight.shape has two dimensions.
 std::optional<size_t> BlockedAxis(const PackedWeight& weight);

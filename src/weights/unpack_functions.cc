@@ -329,7 +329,9 @@ std::optional<PackedWeight> PackedWeightOf(const graph::Model& model, const grap
     if (word.ends_with(kPaddedSuffix)) word.resize(word.size() - std::strlen(kPaddedSuffix));
     if (auto integer = PackedIntegerOf(model, node, word)) return *std::move(integer);
     PackedWeight weight;
-    weight.spec = FormatOfWord(word);
+    weight.spec = node.HasAttribute(kFormatAttribute)
+                      ? formats::FindFormat(node.GetString(kFormatAttribute, ""))
+                      : FormatOfWord(word);
     if (const std::string why = formats::WhyNotPackable(weight.spec); !why.empty()) {
       FailNotOurs(why);
     }

@@ -42,6 +42,11 @@ inline constexpr const char* kLookupPrefix = "Gather_";
 inline constexpr const char* kConvolutionPrefix = "Conv_";
 inline constexpr const char* kConvolutionAddPrefix = "ConvAdd_";
 inline constexpr const char* kInputInfix = "_by_";
+// Operators whose nodes say sizes of formats have a number in place of them in their names, so that
+// a library can have all of them: MatMul_bfp_1. The formats are words in these attributes.
+inline constexpr const char* kFormatAttribute = "format";
+inline constexpr const char* kInputFormatAttribute = "input_format";
+inline constexpr int kMostNumbers = 4;
 
 // The initializers of one weight, and the node that decodes it.
 struct PackedStorage {

@@ -107,6 +107,51 @@ def test_one(preset, weight, attributes, shape, tmp_path, bitpress, sessions):
     check(tmp_path / "q.onnx", sessions, shape, least_db=110)
 
 
+@pytest.mark.parametrize("weights, activations", [
+    ("bfp(bits=13, block=32)", "bfp(bits=13, block=32)"), ("mxfp4_e2m1(block=16)", "mx6"), ("mx9", "mxint8(block=16)"),
+    ("mx(bits=13, block=20, sub_block=4, shift_bits=2)", "bfp(bits=12, block=20)")])
+def test_formats_with_sizes_of_their_own(weights, activations, network, tmp_path, bitpress, sessions):
+    text = bitpress.ok("quantize", network, "-o", tmp_path / "q.onnx", "--config", activations, "--weights", weights, "--target", "bitpress")
+    assert "8 nodes compute from codes of weights" in text and "loads and runs" in text
+    found = operators(tmp_path / "q.onnx")
+    base = weights.split("(")[0]
+    assert set(found) <= {f"{kind}_{base}_{number}" for kind in ("Conv", "ConvAdd") for number in (1, 2)} | {"Identity"}, found
+    nodes = [node for node in onnx.load(tmp_path / "q.onnx").graph.node if node.op_type != "Identity"]
+    assert {(helper.get_node_attr_value(node, "format"), helper.get_node_attr_value(node, "input_format")) for node in nodes} == {
+        (weights.encode(), activations.encode())}
+    check(tmp_path / "q.onnx", sessions, (3, 22, 26), least_db=15)
+    again = bitpress.ok("quantize", tmp_path / "q.onnx", "-o", tmp_path / "again.onnx", "--config", "MX6")
+    assert "the model is already quantized" in again and operators(tmp_path / "again.onnx") == found
+    bitpress.ok("unpack", tmp_path / "q.onnx", "-o", tmp_path / "floats.onnx")
+    floats = operators(tmp_path / "floats.onnx")
+    assert floats["Conv"] == 8 and not any(op.startswith("Conv_") for op in floats)
+    x = np.random.default_rng(0).standard_normal((2, 3, 22, 26)).astype(np.float32)
+    for found, wanted in zip(*[sessions(tmp_path / f"{file}.onnx")[0].run(None, {"x": x}) for file in ("q", "floats")]):
+        assert sqnr_db(wanted, found) > 15
+    # One convolution, behind which nothing rounds.
+    save(tmp_path / "m.onnx", [conv(["x", "w"], "y", pads=[1, 1, 1, 1])], {"w": (40, 70, 3, 3)}, {"x": ["N", 70, 9, 9]}, {"y": ["N", 40, 9, 9]})
+    bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "one.onnx", "--config", activations, "--weights", weights, "--target", "bitpress")
+    check(tmp_path / "one.onnx", sessions, (70, 9, 9), least_db=110)
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"format": "mxint8(block=64)"}, "no format of this operator"), ({"input_format": "bf16"}, "no blocks"), ({"format": ""}, "attribute format"),
+    ({"input_format": "mxint8"}, "blocks of 16 and of 32"), ({"input_format": "mxint(8)"}, "attribute input_format"),
+    ({"format": "bfp(bits=20, block=16)"}, "no format of this operator|more than 9 bits")])
+def test_damaged_formats_are_errors(change, message, tmp_path, bitpress, sessions):
+    save(tmp_path / "m.onnx", [conv(["x", "w", "b"], "y")], {"w": (40, 70, 1, 1), "b": (40,)}, {"x": ["N", 70, 4, 4]}, {"y": ["N", 40, 4, 4]})
+    bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "bfp(bits=12, block=16)", "--target", "bitpress")
+    damaged = onnx.load(tmp_path / "q.onnx")
+    for attribute in next(node for node in damaged.graph.node if node.op_type == "Conv_bfp_1").attribute:
+        if attribute.name in change:
+            attribute.s = change[attribute.name].encode()
+    onnx.save(damaged, tmp_path / "damaged.onnx")
+    with pytest.raises(Exception, match=message):
+        sessions(tmp_path / "damaged.onnx")
+    if message != "blocks of 16 and of 32":  # which floats may have
+        bitpress.error("unpack", tmp_path / "damaged.onnx", "-o", tmp_path / "u.onnx")
+
+
 def test_what_stays(tmp_path, bitpress, sessions):
     """Convolutions that have no operator keep their decoder, and the summary says why."""
     nodes = [conv(["x", "grouped"], "a", group=2), conv(["a", "three"], "y", pads=[1, 1, 1, 1])]

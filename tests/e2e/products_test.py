@@ -11,6 +11,9 @@ from models import sqnr_db
 from onnx import TensorProto, helper, numpy_helper
 
 FORMATS = ["mxint8", "mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1", "mx9", "mx6", "mx4", "bfp16"]
+# Formats with sizes of their own. The sums of the last blocks are too large for whole products.
+SIZED = ["bfp(bits=13, block=32)", "mx(bits=13, block=20, sub_block=4, shift_bits=2)", "mxfp8_e4m3(block=16)", "mxfp4_e2m1(block=64)",
+         "bfp(bits=8, block=5, exponent_bits=5)", "mxint8(block=256)"]
 PRESETS = ["MXINT8", "MXFP8E4M3", "MXFP6E2M3", "MXFP4E2M1", "MX9", "MX6", "MX4", "BFP16"]
 
 
@@ -52,14 +55,16 @@ def check(path, sessions, least_db):
     assert all(output.size == 0 for output in ours.run(None, {"x": rows(0)}))
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", FORMATS + SIZED)
 def test_weights_only(name, source, tmp_path, bitpress, sessions):
     text = bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", "BF16", "--activations", "none", "--weights", name,
                        "--target", "bitpress")
     assert "5 nodes compute from codes of weights" in text and "loads and runs" in text
     found = operators(tmp_path / "q.onnx")
-    assert sum(count for op, count in found.items() if op.startswith(f"MatMul_{name}")) == 5
-    assert set(found) <= {"Relu", f"MatMul_{name}", f"MatMul_{name}_padded", "Add"} and found["Add"] == 1, "d has two readers"
+    base = name.split("(")[0]
+    ends = ["", "_padded"] if name == base else ["_1", "_2"]
+    assert sum(count for op, count in found.items() if op.startswith(f"MatMul_{base}")) == 5
+    assert set(found) <= {"Relu", "Add", *[f"MatMul_{base}{end}" for end in ends]} and found["Add"] == 1, "d has two readers"
     check(tmp_path / "q.onnx", sessions, least_db=120)
     # The same weights as in a file with decoders.
     bitpress.ok("quantize", source, "-o", tmp_path / "p.onnx", "--config", "BF16", "--activations", "none", "--weights", name)
@@ -71,6 +76,10 @@ def test_weights_only(name, source, tmp_path, bitpress, sessions):
         assert constants[0][weight].tobytes() == constants[1][weight].tobytes()
     listed = bitpress.ok("inspect", tmp_path / "q.onnx", "--tensors")
     assert listed.count(f" {name} ") >= 4 or listed.count(name) >= 4
+    if name == base:
+        return
+    again = bitpress.ok("quantize", tmp_path / "q.onnx", "-o", tmp_path / "again.onnx", "--config", "MX6")
+    assert "the model is already quantized" in again and operators(tmp_path / "again.onnx") == found
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -82,6 +91,36 @@ def test_both_sides(preset, source, tmp_path, bitpress, sessions):
     assert len(rows_of) == 5 and all((value != b"") == (preset != "MXFP8E4M3") for value in rows_of.values())
     # Sums of another order may round another way where the next quantizer decides.
     check(tmp_path / "q.onnx", sessions, least_db=35)
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_both_sides_with_sizes_of_their_own(name, source, tmp_path, bitpress, sessions):
+    text = bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", name, "--target", "bitpress")
+    assert "5 nodes compute from codes of weights" in text and "loads and runs" in text
+    products = [node for node in onnx.load(tmp_path / "q.onnx").graph.node if node.op_type.startswith("MatMul_")]
+    attributes = [{attribute.name: attribute.s.decode() for attribute in node.attribute if attribute.type == onnx.AttributeProto.STRING}
+                  for node in products]
+    rows_of = "" if name in ("mxfp8_e4m3(block=16)", "mxint8(block=256)") else name
+    assert attributes == [{"format": name, "rows": rows_of}] * 5
+    check(tmp_path / "q.onnx", sessions, least_db=35)
+
+
+def test_numbers_tell_formats_of_one_base_apart(tmp_path, bitpress, sessions):
+    rng = np.random.default_rng(3)
+    names = [f"w{i}" for i in range(6)]
+    nodes = [helper.make_node("MatMul", ["x" if i == 0 else f"v{i - 1}", name], [f"v{i}" if i < 5 else "y"], f"product_{i}")
+             for i, name in enumerate(names)]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 80])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 80])],
+                              [numpy_helper.from_array(rng.standard_normal((80, 80)).astype(np.float32) / 9, name) for name in names])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    rules = [word for i in range(6) for word in ("--rule", f"nodes=product_{i}: weights=bfp(bits={10 + i}, block=16)")]
+    text = bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "BF16", "--activations", "none", *rules,
+                       "--target", "bitpress")
+    assert "4 nodes compute from codes of weights" in text and "4 other kinds of bfp are in the model already" in text
+    found = operators(tmp_path / "q.onnx")
+    assert all(found[f"MatMul_bfp_{i}"] == 1 for i in range(1, 5)) and found["MatMul"] == 2
+    check(tmp_path / "q.onnx", sessions, least_db=110)
 
 
 def test_readers_that_are_no_products_keep_the_decoder(tmp_path, bitpress, sessions):
@@ -111,6 +150,25 @@ def test_damaged_attributes_are_errors(change, message, source, tmp_path, bitpre
     damaged = onnx.load(tmp_path / "q.onnx")
     node = next(node for node in damaged.graph.node if node.name == "gemm")
     for attribute in [attribute for attribute in node.attribute if attribute.name in change]:
+        node.attribute.remove(attribute)
+    node.attribute.extend(helper.make_attribute(name, value) for name, value in change.items())
+    onnx.save(damaged, tmp_path / "damaged.onnx")
+    with pytest.raises(Exception, match=message):
+        sessions(tmp_path / "damaged.onnx")
+    if "rows" not in change:  # which unpacking does not need
+        bitpress.error("unpack", tmp_path / "damaged.onnx", "-o", tmp_path / "u.onnx")
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"format": "mxint8(block=64)"}, "no format of this operator"), ({"format": "bfp(bits=12,block=0)"}, "block=0"), ({}, "attribute format"),
+    ({"format": "bfp(bits=13, block=8)"}, "bfp"), ({"format": "bfp(bits=20, block=32)"}, "more than 9 bits"), ({"rows": "mxint8(block=16)"}, "blocks of 16"),
+    ({"rows": "bfp(bits=13)"}, "attribute rows")])
+def test_damaged_sizes_are_errors(change, message, source, tmp_path, bitpress, sessions):
+    bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", "BF16", "--activations", "none", "--weights", "bfp(bits=13,block=32)",
+                "--target", "bitpress")
+    damaged = onnx.load(tmp_path / "q.onnx")
+    node = next(node for node in damaged.graph.node if node.name == "gemm")
+    for attribute in [attribute for attribute in node.attribute if attribute.name in (change or ["format"])]:
         node.attribute.remove(attribute)
     node.attribute.extend(helper.make_attribute(name, value) for name, value in change.items())
     onnx.save(damaged, tmp_path / "damaged.onnx")
