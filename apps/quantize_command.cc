@@ -120,7 +120,8 @@ void AddForms(CLI::App& command, Options& options) {
       "the weights when the model is loaded; onnxruntime: MatMulNBits and GatherBlockQuantized, "
       "which compute from the codes of integers, MXINT8, MX6, MX4, MXFP4 and MXFP6E2M3; bitpress: "
       "matrix products and convolutions of our library, which compute from the codes of all block "
-      "formats and are functions of standard operators without it");
+      "formats and are functions of standard operators without it, and MatMulNBits and "
+      "GatherBlockQuantized for integers");
   AddWordOption<emit::AccuracyLevel>(
       command, "--accuracy-level", options.apply.accuracy_level, emit::kAccuracyLevelWords,
       "the accuracy of MatMulNBits. 4 (default): activations are rounded to 8 bits at run time; "

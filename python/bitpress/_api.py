@@ -228,7 +228,8 @@ def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None
         storage: `packed` codes and scales at their real width, or `simulated` floats that hold the quantized values.
         target: `portable` operators of ONNX, or those of `onnxruntime` or of the `bitpress` library that compute from the codes of
             weights.
-        accuracy_level: of the target `onnxruntime`: 4 rounds activations to 8 bits at run time, 1 computes products of floats.
+        accuracy_level: of the targets `onnxruntime` and, for integers, `bitpress`: 4 rounds activations to 8 bits at run
+            time, 1 computes products of floats.
         form: of integers: `qdq` or `qoperator`.
         portable: quantizers also as functions of standard operators, for sessions without our library.
         external_data: the weights in a file of their own, beside the model.

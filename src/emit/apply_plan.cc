@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -95,6 +96,16 @@ std::string Unpacked(const graph::Model& model, const plan::QuantPlan& plan,
   return reasons.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+// Appends what a second pass replaced and left. What the first one said of a weight stays.
+void Append(const NativeOperators& more, NativeOperators& to) {
+  to.num_nodes += more.num_nodes;
+  std::set<std::string> known;
+  for (const auto& [name, why] : to.omissions) known.insert(name);
+  for (const auto& omission : more.omissions) {
+    if (!known.contains(omission.first)) to.omissions.push_back(omission);
+  }
+}
+
 }  // namespace
 
 bool RecordConfig(graph::Model& model, const plan::QuantPlan& plan, const Weights& weights) {
@@ -166,10 +177,12 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
                          return !weights.empty();
                        }});
   }
-  if (options.target == Target::kOnnxRuntime) {
+  if (options.target != Target::kPortable) {
+    const NativeWeights which =
+        options.target == Target::kBitpress ? NativeWeights::kIntegers : NativeWeights::kAll;
     passes.Run(model, {.name = "use-native-operators", .run = [&](graph::Model& changed) {
-                         report.native =
-                             UseNativeOperators(changed, quantized, options.accuracy_level, pool);
+                         report.native = UseNativeOperators(changed, quantized, which,
+                                                            options.accuracy_level, pool);
                          return report.native.num_nodes > 0;
                        }});
   }
@@ -189,8 +202,9 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
   }
   if (options.target == Target::kBitpress) {
     passes.Run(model, {.name = "use-product-operators", .run = [&](graph::Model& changed) {
-                         report.native = UseProductOperators(changed);
-                         return report.native.num_nodes > 0;
+                         NativeOperators products = UseProductOperators(changed);
+                         Append(products, report.native);
+                         return products.num_nodes > 0;
                        }});
   }
   passes.Run(

@@ -26,7 +26,8 @@ namespace bitpress::emit {
 enum class Target {
   kPortable,     // ONNX operators and ours; ours have functions of ONNX operators
   kOnnxRuntime,  // also the operators of use_native_operators.h
-  kBitpress,     // also those of use_product_operators.h, which have functions, too
+  // Also those of use_product_operators.h, which have functions, too; and the former for integers.
+  kBitpress,
 };
 inline constexpr std::array<std::pair<std::string_view, Target>, 3> kTargetWords{
     {{"portable", Target::kPortable},
@@ -44,7 +45,7 @@ inline constexpr std::array<std::pair<std::string_view, IntegerForm>, 2> kIntege
 struct ApplyOptions {
   Storage storage = Storage::kPacked;
   Target target = Target::kPortable;
-  AccuracyLevel accuracy_level = AccuracyLevel::kInt8;  // for Target::kOnnxRuntime
+  AccuracyLevel accuracy_level = AccuracyLevel::kInt8;  // of the operators of ONNX Runtime
   IntegerForm form = IntegerForm::kQdq;
   // Adds our quantizers as functions of standard operators, too, for sessions without our library.
   bool is_portable = true;
@@ -71,7 +72,7 @@ inline constexpr std::array<std::string_view, 12> kEmitPasses = {
     "quantize-caches",       // if the plan has caches of integers, unless keeps_interface
     "dequantize-in-bodies",  // if the model has bodies
     "quantize-dynamically",  // if the plan has dynamic rows
-    "use-native-operators",  // Target::kOnnxRuntime
+    "use-native-operators",  // Target::kOnnxRuntime, Target::kBitpress
     "look-up-rows",
     "use-product-operators",   // Target::kBitpress
     "use-integer-operators",   // IntegerForm::kQOperator

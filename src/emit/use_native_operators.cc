@@ -28,8 +28,10 @@ class Rewriter {
   Rewriter(Model& model, AccuracyLevel level, ThreadPool& pool)
       : model_(model), level_(level), pool_(pool) {}
 
-  NativeOperators Run(const QuantizedWeights& weights) {
+  NativeOperators Run(const QuantizedWeights& weights, NativeWeights which) {
     for (const QuantizedWeights::Packed& packed : weights.packed) {
+      const bool is_integer = formats::FindFormat(packed.statistics->format).is_integer();
+      if (which == NativeWeights::kIntegers && !is_integer) continue;
       const std::vector<Use> uses = model_.AllUses(packed.statistics->quantized);
       const bool is_tied = std::ranges::any_of(
           uses, [&](const Use& use) { return !ProductsBehindTranspose(model_, use).empty(); });
@@ -271,8 +273,8 @@ class Rewriter {
 }  // namespace
 
 NativeOperators UseNativeOperators(Model& model, const QuantizedWeights& weights,
-                                   AccuracyLevel level, ThreadPool& pool) {
-  return Rewriter(model, level, pool).Run(weights);
+                                   NativeWeights which, AccuracyLevel level, ThreadPool& pool) {
+  return Rewriter(model, level, pool).Run(weights, which);
 }
 
 }  // namespace bitpress::emit

@@ -1,5 +1,6 @@
 // Replaces matrix products and table lookups on packed weights by operators of ONNX Runtime
-// (pass use-native-operators). ApplyPlan runs it for Target::kOnnxRuntime. They become
+// (pass use-native-operators). ApplyPlan runs it for Target::kOnnxRuntime, and for the integers of
+// Target::kBitpress, which our operators do not know. They become
 // com.microsoft MatMulNBits and GatherBlockQuantized, which compute from the codes and never decode
 // the whole weight.
 #pragma once
@@ -27,6 +28,9 @@ enum class AccuracyLevel : int64_t {
 inline constexpr std::array<std::pair<std::string_view, AccuracyLevel>, 2> kAccuracyLevelWords{
     {{"1", AccuracyLevel::kFloat}, {"4", AccuracyLevel::kInt8}}};
 
+// The weights that these operators read.
+enum class NativeWeights { kAll, kIntegers };
+
 struct NativeOperators {
   size_t num_nodes = 0;
   // The packed weights that are still decoded: name and reason.
@@ -42,8 +46,9 @@ struct NativeOperators {
 //    becomes a MatMulNBits, and the lookup reads the same bytes by a function of standard operators
 //    (weights/lookup_nodes.h).
 // Weights are written in the layout of their operator. Unpack functions without a user are removed.
+// Weights that are not among `which` are left alone and are no omissions.
 // REQUIRES: nothing between the two passes removed `weights` or their Unpack nodes.
 NativeOperators UseNativeOperators(graph::Model& model, const QuantizedWeights& weights,
-                                   AccuracyLevel level, ThreadPool& pool);
+                                   NativeWeights which, AccuracyLevel level, ThreadPool& pool);
 
 }  // namespace bitpress::emit

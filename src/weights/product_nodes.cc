@@ -92,7 +92,7 @@ void ExpandProduct(Model& model, Node node, WeightValues& weights) {
 }
 
 std::string WhyNoPackedProduct(const Model& model, const PackedWeight& weight) {
-  if (weight.integer) return "it has integers, which --target onnxruntime computes with";
+  if (weight.integer) return "it has integers";  // use_native_operators.h has those that qualify
   const std::string why = formats::WhyNoProduct({weight.spec, std::nullopt});
   if (!why.empty()) return why;
   if (weight.shape.size() != 2) return "it is no matrix";

@@ -93,6 +93,22 @@ def quantize_blocks(bitpress, source, target, weights, *options):
 
 
 # Elements of a block are whole numbers of so many bits, in units of the block's finest step.
+@pytest.mark.parametrize("level", ["1", "4"])
+def test_the_target_bitpress_takes_them_for_integers(level, source, tmp_path, bitpress, sessions):
+    options = ["--accuracy-level", level, "--rule", "nodes=product|one: weights=mxint8"]
+    text = quantize(bitpress, source, tmp_path / "q.onnx", "int4", 32, "true", "--target", "bitpress", *options)
+    assert "6 nodes compute from codes of weights" in text and "decoded" not in text and "loads and runs" in text
+    found = operators(tmp_path / "q.onnx")
+    assert found["MatMulNBits"] == 3 and found["GatherBlockQuantized"] == 1 and found["MatMul_mxint8"] + found["MatMul_mxint8_padded"] == 2
+    quantize(bitpress, source, tmp_path / "p.onnx", "int4", 32, "true", "--target", "onnxruntime", *options)
+    ours = {name: value for name, value in constants(tmp_path / "q.onnx").items() if name.startswith(("first", "second"))}
+    theirs = constants(tmp_path / "p.onnx")
+    assert len(ours) == 4 and all(value.tobytes() == theirs[name].tobytes() for name, value in ours.items())
+    ids = {"ids": np.random.default_rng(1).integers(-50, 50, (7, 3))}
+    with_library, plain = (session.run(None, ids)[0] for session in sessions(tmp_path / "q.onnx"))
+    assert np.abs(with_library - plain).max() < 1e-5 * np.abs(plain).max()
+
+
 @pytest.mark.parametrize("weights, bits, level, magnitude", [
     ("mx4", 4, 1, 1), ("mx4", 4, 4, 1), ("mx6", 8, 4, 1), ("mx6", 8, 4, 1e-36), ("mxint8", 8, 4, 1), ("mxint8", 8, 4, 1e-36),
     ("mxfp4_e2m1", 8, 4, 1), ("mxfp6_e2m3", 8, 4, 1), ("bfp(bits=12,block=16)", 4, 1, 1), ("bfp(bits=16,block=64)", 8, 4, 1)])
