@@ -1,5 +1,6 @@
 // Matrix products with a packed weight, bitpress.MatMul_<format>: straight from the codes of the
-// weight, which is arranged for the kernels once, when the session starts.
+// weight, which is arranged for the kernels once, when the session starts. MatMulClip_<format> also
+// limits its output.
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,6 +44,8 @@ class ProductKernel : public OperatorKernel {
  public:
   ProductKernel(const NodeInfo& node, const FormatSpec& spec)
       : panels_(MakePanels(node, spec)), bias_input_(1 + NumParts(spec)) {
+    output_.least = node.Float("least", output_.least);
+    output_.largest = node.Float("largest", output_.largest);
     const std::string rows = node.String("rows", "");
     if (rows.empty()) return;
     rows_ = FormatAttribute(node, "rows");
@@ -68,7 +71,7 @@ class ProductKernel : public OperatorKernel {
     for (size_t i = 0; i + 1 < dims.size(); ++i) num_rows *= static_cast<size_t>(dims[i]);
     dims.back() = static_cast<int64_t>(columns);
     Ort::UnownedValue y = context.GetOutput(0, dims);
-    kernels::ProductOutput output;
+    kernels::ProductOutput output = output_;
     output.data = y.GetTensorMutableData<float>();
     output.stride = columns;
     output.bias = bias.GetTensorData<float>();
@@ -81,6 +84,7 @@ class ProductKernel : public OperatorKernel {
  private:
   kernels::ProductPanels panels_;
   std::optional<FormatSpec> rows_;
+  kernels::ProductOutput output_;  // its limits
   size_t bias_input_;
 };
 
@@ -102,8 +106,10 @@ void AddProducts(const FormatSpec& format, const std::vector<std::string>& names
   for (const ONNXTensorElementDataType type : CodeTypes(format)) {
     spec.input_types[1] = type;
     for (const std::string& name : names) {
-      spec.name = "MatMul_" + name;
-      specs.push_back(spec);
+      for (const char* const prefix : {"MatMul_", "MatMulClip_"}) {
+        spec.name = prefix + name;
+        specs.push_back(spec);
+      }
     }
   }
 }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "emit/following_limits.h"
 #include "emit/integer_codes.h"
 #include "emit/portable_functions.h"
 #include "formats/block_convolutions.h"
@@ -98,24 +99,11 @@ ConvolutionShape ShapeOf(const Node& convolution, const PackedWeight& weight) {
   return shape;
 }
 
-// Returns the node that alone reads a value, of one of these operators.
-std::optional<Node> OnlyReader(const Model& model, const std::string& value,
-                               std::initializer_list<std::string_view> op_types) {
+// Returns the Add that alone reads a value.
+std::optional<Node> OnlyAdd(const Model& model, const std::string& value) {
   const std::vector<Use> uses = model.AllUses(value);
   if (uses.size() != 1 || model.IsOutput(value)) return std::nullopt;
-  const bool is_one = std::ranges::any_of(
-      op_types, [&](std::string_view op_type) { return IsStandardOp(uses[0].node, op_type); });
-  return is_one ? std::optional(uses[0].node) : std::nullopt;
-}
-
-// Returns a limit of a Clip; nothing if it is no constant.
-std::optional<float> LimitOf(const Model& model, const Node& clip, size_t input, float fallback) {
-  if (clip.num_inputs() <= input || clip.input(input).empty()) return fallback;
-  const std::string& name = clip.input(input);
-  if (!model.IsInitializer(name) || model.IsDeferred(name)) return std::nullopt;
-  const graph::InitializerView view = model.Initializer(name);
-  if (view.type != DataType::kFloat || view.bytes.size() != sizeof(float)) return std::nullopt;
-  return view.values<float>()[0];
+  return IsStandardOp(uses[0].node, "Add") ? std::optional(uses[0].node) : std::nullopt;
 }
 
 bool HaveSameShape(const Model& model, const std::string& x, const std::string& y) {
@@ -145,7 +133,7 @@ class Followers {
   const std::string& value() const { return nodes_.back().output(0); }
 
   void TakeAdd() {
-    const std::optional<Node> add = OnlyReader(model_, value(), {"Add"});
+    const std::optional<Node> add = OnlyAdd(model_, value());
     if (!add || add->input(0) == add->input(1)) return;
     const std::string& other = add->input(add->input(0) == value() ? 1 : 0);
     if (model_.IsInitializer(other) || !HaveSameShape(model_, value(), other)) return;
@@ -154,18 +142,11 @@ class Followers {
   }
 
   void TakeLimits() {
-    const std::optional<Node> node = OnlyReader(model_, value(), {"Relu", "Clip"});
-    if (!node || node->input(0) != value()) return;
-    if (node->op_type() == "Relu") {
-      into_.least = 0;
-    } else {
-      const std::optional<float> least = LimitOf(model_, *node, 1, into_.least);
-      const std::optional<float> largest = LimitOf(model_, *node, 2, into_.largest);
-      if (!least || !largest || !(*least <= *largest)) return;
-      into_.least = *least;
-      into_.largest = *largest;
-    }
-    nodes_.push_back(*node);
+    const std::optional<FollowingLimits> limits = LimitsBehind(model_, value());
+    if (!limits) return;
+    into_.least = limits->least;
+    into_.largest = limits->largest;
+    nodes_.push_back(limits->node);
   }
 
   const Model& model_;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "emit/following_limits.h"
 #include "emit/integer_codes.h"
 #include "emit/matrix_products.h"
 #include "emit/packed_convolutions.h"
@@ -107,10 +108,18 @@ class Rewriter {
     }
     if (product.bias.empty()) product.bias = Zeros(num_columns);
     Node last = add.value_or(node);
+    std::optional<FollowingLimits> limits = LimitsBehind(model_, last.output(0));
+    if (!weights::WhyNoPackedProduct(model_, weight, /*is_limited=*/true).empty()) limits.reset();
+    if (limits) {
+      product.least = limits->least;
+      product.largest = limits->largest;
+      last = limits->node;
+    }
     product.output = last.output(0);
     const graph::ValueInfo info = model_.InfoOf(product.output);
     last.set_output(0, model_.FreshName(product.output + "_replaced"));
     weights::InsertProduct(model_, product, last);
+    if (limits) model_.RemoveNode(last);
     if (add) model_.RemoveNode(*add);
     model_.RemoveNode(node);
     if (!model_.IsOutput(product.output) && info.type != DataType::kUndefined) {

@@ -68,7 +68,8 @@ std::optional<std::string> QuantizedByStandardOperators(const graph::Model& mode
 
 bool ReadsCodes(const graph::Node& node) {
   if (node.domain() != "bitpress") return false;
-  constexpr std::string_view kPrefixes[] = {"Unpack_", "MatMul_", "Conv_", "ConvAdd_", "Gather_"};
+  constexpr std::string_view kPrefixes[] = {"Unpack_", "MatMul_",  "MatMulClip_",
+                                            "Conv_",   "ConvAdd_", "Gather_"};
   return std::ranges::any_of(
       kPrefixes, [&](std::string_view prefix) { return node.op_type().starts_with(prefix); });
 }

@@ -22,7 +22,6 @@ using Reference = graph::AttributeReference;
 constexpr const char* kDomain = "bitpress";
 constexpr const char* kLists[] = {"strides", "pads", "dilations"};
 constexpr const char* kWords[] = {"scale_choice", "rounding_mode"};
-constexpr const char* kLimits[] = {"least", "largest"};
 
 Reference ReferenceTo(const char* name, Reference::Type type) { return {name, type}; }
 
@@ -67,17 +66,7 @@ graph::FunctionSpec FunctionOf(graph::FunctionSpec unpack, const std::string& na
   function.nodes.push_back(
       {"", "Conv", "", {"x_quantized", weight, "bias"}, {"sums"}, convolution});
   if (has_other) function.nodes.push_back({"", "Add", "", {"sums", "z"}, {"sums_and_z"}, {}});
-  for (const char* const limit : kLimits) {
-    function.attributes.push_back(limit);
-    function.nodes.push_back({"",
-                              "Constant",
-                              "",
-                              {},
-                              {limit},
-                              {{"value_float", ReferenceTo(limit, Reference::Type::kFloat)}}});
-  }
-  function.nodes.push_back(
-      {"", "Clip", "", {has_other ? "sums_and_z" : "sums", "least", "largest"}, {"y"}, {}});
+  AddLimits(function, has_other ? "sums_and_z" : "sums");
   return function;
 }
 
@@ -197,20 +186,7 @@ void ExpandConvolution(Model& model, Node node, WeightValues& weights) {
     last = is_limited ? model.FreshName(output + "_added") : output;
     model.InsertNode({output + "_add", "Add", "", {sums, other}, {last}, {}}, node);
   }
-  if (is_limited) {
-    graph::NodeSpec clip{output + "_clip", "Clip", "", {last}, {output}, {}};
-    for (const float limit : {least, largest}) {
-      std::string name;
-      if (std::isfinite(limit)) {
-        name = model.FreshName(output + (limit == least ? "_least" : "_largest"));
-        std::vector<std::byte> bytes(sizeof(limit));
-        std::memcpy(bytes.data(), &limit, sizeof(limit));
-        model.SetInitializer(name, {DataType::kFloat, {}, std::move(bytes)});
-      }
-      clip.inputs.push_back(name);
-    }
-    model.InsertNode(clip, node);
-  }
+  if (is_limited) InsertLimits(model, last, output, least, largest, node);
   model.RemoveNode(node);
 }
 

@@ -1,7 +1,10 @@
 #include "weights/packed_nodes.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "formats/parameters.h"
@@ -31,6 +34,8 @@ std::string DecoderOf(const PackedStorage& storage) {
 }
 
 namespace {
+
+constexpr const char* kLimits[] = {"least", "largest"};
 
 // Weights whose groups of bytes meet have this attribute and another function.
 constexpr const char* kGroups = "groups";
@@ -78,6 +83,36 @@ bool HasNumberedName(const Node& node, std::string_view prefix, const formats::F
     if (node.op_type() == begin + std::to_string(number)) return true;
   }
   return false;
+}
+
+void InsertLimits(Model& model, const std::string& input, const std::string& output, float least,
+                  float largest, const Node& before) {
+  graph::NodeSpec clip{output + "_clip", "Clip", "", {input}, {output}, {}};
+  const std::pair<float, const char*> limits[] = {{least, "_least"}, {largest, "_largest"}};
+  for (const auto& [limit, suffix] : limits) {
+    std::string name;
+    if (std::isfinite(limit)) {
+      name = model.FreshName(output + suffix);
+      std::vector<std::byte> bytes(sizeof(limit));
+      std::memcpy(bytes.data(), &limit, sizeof(limit));
+      model.SetInitializer(name, {DataType::kFloat, {}, std::move(bytes)});
+    }
+    clip.inputs.push_back(name);
+  }
+  model.InsertNode(clip, before);
+}
+
+graph::Attribute FloatReference(const char* name) {
+  return graph::AttributeReference{name, graph::AttributeReference::Type::kFloat};
+}
+
+void AddLimits(graph::FunctionSpec& function, const std::string& value) {
+  for (const char* const limit : kLimits) {
+    function.attributes.push_back(limit);
+    function.nodes.push_back(
+        {"", "Constant", "", {}, {limit}, {{"value_float", FloatReference(limit)}}});
+  }
+  function.nodes.push_back({"", "Clip", "", {value, "least", "largest"}, {"y"}, {}});
 }
 
 std::string WeightName(const Node& node) {
@@ -172,8 +207,8 @@ size_t ExpandPackedNodes(Model& model) {
   }
   for (const auto& [domain, name] : model.Functions()) {
     if (domain != "bitpress") continue;
-    for (const char* const prefix :
-         {kProductPrefix, kConvolutionPrefix, kConvolutionAddPrefix, kLookupPrefix}) {
+    for (const char* const prefix : {kProductPrefix, kProductClipPrefix, kConvolutionPrefix,
+                                     kConvolutionAddPrefix, kLookupPrefix}) {
       if (name.starts_with(prefix)) model.RemoveFunction(domain, name);
     }
   }

@@ -29,6 +29,13 @@ std::string WhyNoNumber(const formats::FormatSpec& spec, const std::optional<std
 bool HasNumberedName(const graph::Node& node, std::string_view prefix,
                      const formats::FormatSpec& spec);
 
+// Adds the end of a function that limits a value to its attributes `least` and `largest`: a Clip
+// with the output y.
+void AddLimits(graph::FunctionSpec& function, const std::string& value);
+// Inserts a Clip with those limits that are finite.
+void InsertLimits(graph::Model& model, const std::string& input, const std::string& output,
+                  float least, float largest, const graph::Node& before);
+
 // Returns the name of the weight that such a node reads.
 std::string WeightName(const graph::Node& node);
 

@@ -17,11 +17,13 @@ constexpr const char* kDomain = "bitpress";
 // Returns the function of a product: the nodes of the Unpack function, and the product. (It does
 // not call that function: ONNX Runtime lets no FP8 codes through to a function in a function.)
 graph::FunctionSpec FunctionOf(graph::FunctionSpec unpack, const std::string& name,
-                               bool is_numbered) {
+                               bool is_numbered, bool is_limited) {
   graph::FunctionSpec function = std::move(unpack);
   function.name = name;
   function.doc =
-      "A matrix times a weight stored in blocks, plus a bias. `perm` brings the weight into [K, "
+      "A matrix times a weight stored in blocks, plus a bias" +
+      std::string(is_limited ? ", limited to [least, largest]" : "") +
+      ". `perm` brings the weight into [K, "
       "N]. "
       "`rows` is the format whose values the matrix has along its last dimension, or empty. " +
       std::string(is_numbered ? "`format` is that of the weight. " : "") + function.doc;
@@ -39,7 +41,9 @@ graph::FunctionSpec FunctionOf(graph::FunctionSpec unpack, const std::string& na
                             {"weight_columns"},
                             {{"perm", Reference{"perm", Reference::Type::kInts}}}});
   function.nodes.push_back({"", "MatMul", "", {"a", "weight_columns"}, {"product"}, {}});
-  function.nodes.push_back({"", "Add", "", {"product", "bias"}, {"y"}, {}});
+  const char* const sum = is_limited ? "sum" : "y";
+  function.nodes.push_back({"", "Add", "", {"product", "bias"}, {sum}, {}});
+  if (is_limited) AddLimits(function, sum);
   return function;
 }
 
@@ -49,15 +53,21 @@ std::string_view WithoutPadding(std::string_view decoder) {
   return decoder.ends_with(suffix) ? decoder.substr(0, decoder.size() - suffix.size()) : decoder;
 }
 
+std::string PrefixOf(bool is_limited) { return is_limited ? kProductClipPrefix : kProductPrefix; }
+
 // Returns the name of the operator; nothing if all numbers are taken.
 std::optional<std::string> NameOf(const Model& model, const PackedStorage& storage,
-                                  const formats::FormatSpec& spec) {
-  if (!formats::HasParameters(spec)) return kProductPrefix + DecoderOf(storage);
-  return NumberedName(model, kProductPrefix, storage, spec.name, "");
+                                  const formats::FormatSpec& spec, bool is_limited) {
+  if (!formats::HasParameters(spec)) return PrefixOf(is_limited) + DecoderOf(storage);
+  return NumberedName(model, PrefixOf(is_limited), storage, spec.name, "");
 }
 
+bool IsLimited(const Node& node) { return node.op_type().starts_with(kProductClipPrefix); }
+
 bool IsNamed(const Node& node, const PackedStorage& storage, const formats::FormatSpec& spec) {
-  if (node.HasAttribute(kFormatAttribute)) return HasNumberedName(node, kProductPrefix, spec);
+  if (node.HasAttribute(kFormatAttribute)) {
+    return HasNumberedName(node, PrefixOf(IsLimited(node)), spec);
+  }
   // Older files have the same products under the other of two names, with or without padding.
   return WithoutPadding(DecoderOf(storage)) == WithoutPadding(PackedReaderOf(node)->decoder);
 }
@@ -87,18 +97,22 @@ void ExpandProduct(Model& model, Node node, WeightValues& weights) {
   }
   const std::string product = model.FreshName(output + "_product");
   model.InsertNode({node.name(), "MatMul", "", {input, columns}, {product}, {}}, node);
-  model.InsertNode({output + "_add", "Add", "", {product, bias}, {output}, {}}, node);
+  const std::string sum = IsLimited(node) ? model.FreshName(output + "_sum") : output;
+  model.InsertNode({output + "_add", "Add", "", {product, bias}, {sum}, {}}, node);
+  if (IsLimited(node)) {
+    InsertLimits(model, sum, output, node.GetFloat("least", 0), node.GetFloat("largest", 0), node);
+  }
   model.RemoveNode(node);
 }
 
-std::string WhyNoPackedProduct(const Model& model, const PackedWeight& weight) {
+std::string WhyNoPackedProduct(const Model& model, const PackedWeight& weight, bool is_limited) {
   if (weight.integer) return "it has integers";  // use_native_operators.h has those that qualify
   const std::string why = formats::WhyNoProduct({weight.spec, std::nullopt});
   if (!why.empty()) return why;
   if (weight.shape.size() != 2) return "it is no matrix";
   if (!BlockedAxis(weight)) return "its blocks run over rows";
   if (!formats::HasParameters(weight.spec)) return "";
-  return WhyNoNumber(weight.spec, NameOf(model, StorageOf(model, weight), weight.spec));
+  return WhyNoNumber(weight.spec, NameOf(model, StorageOf(model, weight), weight.spec, is_limited));
 }
 
 std::optional<size_t> BlockedAxis(const PackedWeight& weight) {
@@ -112,9 +126,10 @@ void InsertProduct(Model& model, const PackedProduct& product, const Node& befor
   PackedStorage storage = StorageOf(model, product.weight);
   const formats::FormatSpec& format = product.weight.spec;
   const bool is_numbered = formats::HasParameters(format);
-  const std::string op_type = *NameOf(model, storage, format);
+  const std::string op_type = *NameOf(model, storage, format, product.is_limited());
   if (!model.HasFunction(kDomain, op_type)) {
-    model.SetFunction(FunctionOf(std::move(storage.function), op_type, is_numbered));
+    model.SetFunction(
+        FunctionOf(std::move(storage.function), op_type, is_numbered, product.is_limited()));
   }
   graph::NodeSpec spec{product.name,    op_type,          kDomain,
                        {product.input}, {product.output}, storage.attributes};
@@ -127,6 +142,10 @@ void InsertProduct(Model& model, const PackedProduct& product, const Node& befor
       "perm", is_transposed ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{0, 1});
   spec.attributes.emplace_back("rows", product.rows);
   if (is_numbered) spec.attributes.emplace_back(kFormatAttribute, format.name);
+  if (product.is_limited()) {
+    spec.attributes.emplace_back("least", product.least);
+    spec.attributes.emplace_back("largest", product.largest);
+  }
   model.InsertNode(spec, before);
 }
 

@@ -4,16 +4,21 @@
 // format with sizes of its own is an attribute, and a number takes the place of the sizes in the
 // name: MatMul_bfp_1.
 //
+// `bitpress.MatMulClip_<format>` has limits, too.
+//
 //   inputs      A [..., K], the parts of the weight as its Unpack node has them, bias [N]
 //   attributes  shape, blocks: of the Unpack node; perm: what brings the weight into [K, N];
 //               rows: the format whose values A has along its last dimension, "" for any floats;
-//               format: of the weight, if the name has a number
-//   output      A x weight + bias, [..., N]
+//               format: of the weight, if the name has a number; least, largest: limits, of
+//               MatMulClip
+//   output      A x weight + bias, limited, [..., N]
 //
 // Rows of another format than `rows` says are rounded to elements of it as they are.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -33,12 +38,17 @@ struct PackedProduct {
   std::string bias;     // a vector of floats for each column
   std::string output;
   std::string name;  // of the node
+  float least = -std::numeric_limits<float>::infinity();
+  float largest = std::numeric_limits<float>::infinity();
+
+  bool is_limited() const { return std::isfinite(least) || std::isfinite(largest); }
 };
 
 // Returns why the weight has no such product, as a clause; "" if it has one. That needs a format
 // that the operator library knows, blocks that run along the sums, and a free number if the format
 // has sizes of its own.
-std::string WhyNoPackedProduct(const graph::Model& model, const PackedWeight& weight);
+std::string WhyNoPackedProduct(const graph::Model& model, const PackedWeight& weight,
+                               bool is_limited = false);
 // Returns the axis of a two-dimensional weight along which its blocks run; nothing if they run over
 // rows. REQUIRES: weight.shape has two dimensions.
 std::optional<size_t> BlockedAxis(const PackedWeight& weight);
@@ -48,7 +58,7 @@ std::optional<size_t> BlockedAxis(const PackedWeight& weight);
 void InsertProduct(graph::Model& model, const PackedProduct& product, const graph::Node& before);
 
 // Replaces a node by what its function is made of: one Unpack node for each weight, Transpose,
-// MatMul, Add. Throws Error(kInvalidModel) naming a node that is called like ours, but does
+// MatMul, Add, Clip. Throws Error(kInvalidModel) naming a node that is called like ours, but does
 // something else.
 void ExpandProduct(graph::Model& model, graph::Node node, WeightValues& weights);
 

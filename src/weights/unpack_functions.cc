@@ -194,6 +194,7 @@ std::optional<PackedReader> PackedReaderOf(const graph::Node& node) {
   };
   static constexpr Row kRows[] = {{kUnpackPrefix, Kind::kUnpack, 0, 0},
                                   {kProductPrefix, Kind::kProduct, 1, 1},
+                                  {kProductClipPrefix, Kind::kProduct, 1, 1},
                                   {kLookupPrefix, Kind::kLookup, 0, 1},
                                   {kConvolutionPrefix, Kind::kConvolution, 1, 1},
                                   {kConvolutionAddPrefix, Kind::kConvolution, 1, 2}};

@@ -37,6 +37,7 @@ inline constexpr const char* kPaddedSuffix = "_padded";
 // The beginning of the names of products with packed weights, which have the same ends. Those of
 // convolutions end with the format of their input.
 inline constexpr const char* kProductPrefix = "MatMul_";
+inline constexpr const char* kProductClipPrefix = "MatMulClip_";
 // The same of lookups in packed tables (lookup_nodes.h).
 inline constexpr const char* kLookupPrefix = "Gather_";
 inline constexpr const char* kConvolutionPrefix = "Conv_";

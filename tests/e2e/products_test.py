@@ -63,8 +63,9 @@ def test_weights_only(name, source, tmp_path, bitpress, sessions):
     found = operators(tmp_path / "q.onnx")
     base = name.split("(")[0]
     ends = ["", "_padded"] if name == base else ["_1", "_2"]
-    assert sum(count for op, count in found.items() if op.startswith(f"MatMul_{base}")) == 5
-    assert set(found) <= {"Relu", "Add", *[f"MatMul_{base}{end}" for end in ends]} and found["Add"] == 1, "d has two readers"
+    assert sum(count for op, count in found.items() if op.startswith(f"MatMul_{base}")) == 4
+    assert set(found) <= {"Add", *[f"{kind}_{base}{end}" for end in ends for kind in ("MatMul", "MatMulClip")]}
+    assert sum(count for op, count in found.items() if op.startswith("MatMulClip")) == 1 and found["Add"] == 1, "d has two readers"
     check(tmp_path / "q.onnx", sessions, least_db=120)
     # The same weights as in a file with decoders.
     bitpress.ok("quantize", source, "-o", tmp_path / "p.onnx", "--config", "BF16", "--activations", "none", "--weights", name)
@@ -87,7 +88,7 @@ def test_both_sides(preset, source, tmp_path, bitpress, sessions):
     text = bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", preset, "--target", "bitpress")
     assert "5 nodes compute from codes of weights" in text and "loads and runs" in text
     rows_of = {node.name: helper.get_node_attr_value(node, "rows") for node in onnx.load(tmp_path / "q.onnx").graph.node
-               if node.op_type.startswith("MatMul_")}
+               if node.op_type.startswith("MatMul")}
     assert len(rows_of) == 5 and all((value != b"") == (preset != "MXFP8E4M3") for value in rows_of.values())
     # Sums of another order may round another way where the next quantizer decides.
     check(tmp_path / "q.onnx", sessions, least_db=35)
@@ -97,12 +98,42 @@ def test_both_sides(preset, source, tmp_path, bitpress, sessions):
 def test_both_sides_with_sizes_of_their_own(name, source, tmp_path, bitpress, sessions):
     text = bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", name, "--target", "bitpress")
     assert "5 nodes compute from codes of weights" in text and "loads and runs" in text
-    products = [node for node in onnx.load(tmp_path / "q.onnx").graph.node if node.op_type.startswith("MatMul_")]
+    products = [node for node in onnx.load(tmp_path / "q.onnx").graph.node if node.op_type.startswith("MatMul")]
     attributes = [{attribute.name: attribute.s.decode() for attribute in node.attribute if attribute.type == onnx.AttributeProto.STRING}
                   for node in products]
     rows_of = "" if name in ("mxfp8_e4m3(block=16)", "mxint8(block=256)") else name
     assert attributes == [{"format": name, "rows": rows_of}] * 5
     check(tmp_path / "q.onnx", sessions, least_db=35)
+
+
+@pytest.mark.parametrize("name", ["mxint8", "bfp(bits=12, block=16)"])
+@pytest.mark.parametrize("limits", [(-0.5, 0.75), (None, 0.5), (-0.25, None), (None, None)])
+def test_limits(name, limits, tmp_path, bitpress, sessions):
+    rng = np.random.default_rng(4)
+    names = ["" if limit is None else f"limit_{i}" for i, limit in enumerate(limits)]
+    constants = [numpy_helper.from_array(np.array(limit, np.float32), name) for limit, name in zip(limits, names) if name]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"], "product"), helper.make_node("Add", ["a", "bias"], ["b"], "add"),
+             helper.make_node("Clip", ["b", *names], ["y"], "clip")]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 80])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 56])],
+                              [*constants, numpy_helper.from_array(rng.standard_normal((80, 56)).astype(np.float32) / 9, "w"),
+                               numpy_helper.from_array(rng.standard_normal(56).astype(np.float32), "bias")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", name, "--target", "bitpress")
+    found = operators(tmp_path / "q.onnx")
+    assert sum(count for op, count in found.items() if op.startswith("MatMul")) == 1 and not set(found) & {"Add", "Clip", "MatMul"}
+    bitpress.ok("unpack", tmp_path / "q.onnx", "-o", tmp_path / "floats.onnx")
+    assert operators(tmp_path / "floats.onnx")["Clip"] == (0 if limits == (None, None) else 1)
+    x = rows(9)
+    x[3, 4] = np.nan
+    wanted = sessions(tmp_path / "floats.onnx")[0].run(None, {"x": x})[0]
+    for session in sessions(tmp_path / "q.onnx"):
+        y = session.run(None, {"x": x})[0]
+        assert np.isnan(y[3]).all() and np.isnan(wanted[3]).all()
+        assert sqnr_db(np.delete(wanted, 3, 0), np.delete(y, 3, 0)) > 100
+        low, high = [np.float32(infinity if limit is None else limit) for limit, infinity in zip(limits, (-np.inf, np.inf))]
+        kept = np.delete(y, 3, 0)
+        assert kept.min() >= low and kept.max() <= high
 
 
 def test_numbers_tell_formats_of_one_base_apart(tmp_path, bitpress, sessions):
@@ -144,7 +175,7 @@ def test_readers_that_are_no_products_keep_the_decoder(tmp_path, bitpress, sessi
     ({"blocks": [1, 1 << 40, 1 << 40, 56]}, "too large"), ({"blocks": [2, 5, 16, 28]}, "do not describe a matrix"),
     ({"perm": [1, 0]}, "do not describe a matrix"), ({"perm": [0]}, "do not describe a matrix"), ({"blocks": [1, 5, 15, 56]}, "mx6"),
     ({"blocks": [1, 1 << 30, 1 << 9, 1 << 30]}, "mx6"), ({"rows": "mxint8"}, "blocks of 32 and of 16"), ({"rows": "bf16"}, "no products"),
-    ({"rows": "no_format"}, "no_format")])
+    ({"rows": "no_format"}, "no_format"), ({"least": "x"}, "least"), ({"largest": 1}, "largest")])
 def test_damaged_attributes_are_errors(change, message, source, tmp_path, bitpress, sessions):
     bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", "MX6", "--target", "bitpress")
     damaged = onnx.load(tmp_path / "q.onnx")
@@ -155,7 +186,7 @@ def test_damaged_attributes_are_errors(change, message, source, tmp_path, bitpre
     onnx.save(damaged, tmp_path / "damaged.onnx")
     with pytest.raises(Exception, match=message):
         sessions(tmp_path / "damaged.onnx")
-    if "rows" not in change:  # which unpacking does not need
+    if not {"rows", "least", "largest"} & set(change):  # which unpacking does not need, or takes as they are
         bitpress.error("unpack", tmp_path / "damaged.onnx", "-o", tmp_path / "u.onnx")
 
 
