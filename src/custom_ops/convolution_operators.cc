@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "base/thread_pool.h"
 #include "custom_ops/operator.h"
 #include "custom_ops/packed_inputs.h"
+#include "custom_ops/shared_weights.h"
 #include "formats/block_convolutions.h"
 #include "formats/parameters.h"
 #include "kernels/block_convolutions.h"
@@ -76,7 +78,32 @@ WeightBlocks BlocksOf(const PackedInputs& weight, const ConvolutionShape& shape)
   return *blocks;
 }
 
-kernels::ConvolutionWeights MakeWeights(const NodeInfo& node, const ConvolutionFormats& formats) {
+// Returns a number for what a weight of the kernels follows from.
+WeightKey KeyOf(const ConvolutionFormats& formats, const ConvolutionShape& shape,
+                WeightBlocks blocks, const formats::PackedView& weight) {
+  WeightKey key;
+  const FormatSpec& input = formats.input;
+  for (const std::string_view word :
+       {std::string_view(formats.weight.name), std::string_view(input.name),
+        formats::ScaleChoiceName(input.scale_choice), formats::RoundingModeName(input.rounding)}) {
+    key.Add(word);
+  }
+  for (const int64_t number :
+       {shape.channels, shape.outputs, shape.groups, static_cast<int64_t>(blocks)}) {
+    key.Add(number);
+  }
+  for (const auto& numbers :
+       {shape.kernel, shape.strides, shape.dilations, shape.pads_begin, shape.pads_end}) {
+    for (const int64_t number : numbers) key.Add(number);
+  }
+  key.Add(weight);
+  return key;
+}
+
+std::shared_ptr<const kernels::ConvolutionWeights> WeightsOf(const NodeInfo& node,
+                                                             const ConvolutionFormats& as_named) {
+  static auto& shared = *new SharedWeights<kernels::ConvolutionWeights>;  // outlives all sessions
+  const ConvolutionFormats formats{as_named.weight, QuantizerFormat(node, as_named.input)};
   const PackedInputs weight(node, formats.weight);
   const ConvolutionShape shape = ShapeOf(node);
   const WeightBlocks blocks = BlocksOf(weight, shape);
@@ -86,10 +113,11 @@ kernels::ConvolutionWeights MakeWeights(const NodeInfo& node, const ConvolutionF
     Fail(ErrorCode::kInvalidModel, "the codes have {} bytes, expected {}", weight.view.codes.size(),
          expected.codes);
   }
-  // The threads end here, as ONNX Runtime unloads this library with its last session.
-  ThreadPool pool(weight.num_threads());
-  return kernels::ConvolutionWeights({formats.weight, QuantizerFormat(node, formats.input)}, shape,
-                                     blocks, weight.view, pool);
+  return shared.Get(KeyOf(formats, shape, blocks, weight.view), [&] {
+    // The threads end here, as ONNX Runtime unloads this library with its last session.
+    ThreadPool pool(weight.num_threads());
+    return kernels::ConvolutionWeights(formats, shape, blocks, weight.view, pool);
+  });
 }
 
 // Throws Error(kUnsupported) if padding and dilations, which may be any numbers, make sizes that
@@ -106,7 +134,7 @@ void CheckSize(const ConvolutionShape& shape) {
 class ConvolutionKernel : public OperatorKernel {
  public:
   ConvolutionKernel(const NodeInfo& node, const ConvolutionFormats& formats, bool has_other)
-      : weights_(MakeWeights(node, formats)),
+      : weights_(WeightsOf(node, formats)),
         num_dimensions_(node.Ints("shape").size() - 2),
         bias_input_(1 + NumParts(formats.weight)),
         has_other_(has_other) {
@@ -117,7 +145,7 @@ class ConvolutionKernel : public OperatorKernel {
   void Compute(Ort::KernelContext& context) const override {
     const Ort::ConstValue x = context.GetInput(0), bias = context.GetInput(bias_input_);
     std::vector<int64_t> dims = x.GetTensorTypeAndShapeInfo().GetShape();
-    ConvolutionShape shape = weights_.shape();
+    ConvolutionShape shape = weights_->shape();
     if (dims.size() != num_dimensions_ + 2 || dims[1] != shape.channels) {
       Fail(ErrorCode::kInvalidArgument, "input 0 must have {} dimensions and {} channels",
            num_dimensions_ + 2, shape.channels);
@@ -150,7 +178,7 @@ class ConvolutionKernel : public OperatorKernel {
     Ort::UnownedValue y = context.GetOutput(0, dims);
     output.data = y.GetTensorMutableData<float>();
     output.bias = bias.GetTensorData<float>();
-    kernels::BlockConvolution convolution(weights_, dims[0], shape.input, x.GetTensorData<float>(),
+    kernels::BlockConvolution convolution(*weights_, dims[0], shape.input, x.GetTensorData<float>(),
                                           output);
     ort::ParallelFor(context, convolution.num_column_tasks(),
                      [&](size_t i) { convolution.RunColumnTask(i); });
@@ -158,7 +186,7 @@ class ConvolutionKernel : public OperatorKernel {
   }
 
  private:
-  kernels::ConvolutionWeights weights_;
+  std::shared_ptr<const kernels::ConvolutionWeights> weights_;
   kernels::ConvolutionOutput output_;  // its limits
   size_t num_dimensions_;
   size_t bias_input_;

@@ -11,6 +11,7 @@
 #include "base/thread_pool.h"
 #include "custom_ops/operator.h"
 #include "custom_ops/packed_inputs.h"
+#include "custom_ops/shared_weights.h"
 #include "formats/block_products.h"
 #include "formats/parameters.h"
 #include "kernels/block_products.h"
@@ -33,17 +34,28 @@ kernels::ColumnsView ViewOf(const NodeInfo& node, const PackedInputs& weight) {
   return view;
 }
 
-kernels::ProductPanels MakePanels(const NodeInfo& node, const FormatSpec& spec) {
+std::shared_ptr<const kernels::ProductPanels> PanelsOf(const NodeInfo& node,
+                                                       const FormatSpec& spec) {
+  static auto& shared = *new SharedWeights<kernels::ProductPanels>;  // outlives all sessions
   const PackedInputs weight(node, spec);
-  // The threads end here, as ONNX Runtime unloads this library with its last session.
-  ThreadPool pool(weight.num_threads());
-  return kernels::ProductPanels(spec, ViewOf(node, weight), weight.view, pool);
+  const kernels::ColumnsView view = ViewOf(node, weight);
+  WeightKey key;
+  key.Add(spec.name);
+  for (const int64_t number : {view.outer, view.axis, view.inner, int64_t{view.are_inner}}) {
+    key.Add(number);
+  }
+  key.Add(weight.view);
+  return shared.Get(key, [&] {
+    // The threads end here, as ONNX Runtime unloads this library with its last session.
+    ThreadPool pool(weight.num_threads());
+    return kernels::ProductPanels(spec, view, weight.view, pool);
+  });
 }
 
 class ProductKernel : public OperatorKernel {
  public:
   ProductKernel(const NodeInfo& node, const FormatSpec& spec)
-      : panels_(MakePanels(node, spec)), bias_input_(1 + NumParts(spec)) {
+      : panels_(PanelsOf(node, spec)), bias_input_(1 + NumParts(spec)) {
     output_.least = node.Float("least", output_.least);
     output_.largest = node.Float("largest", output_.largest);
     const std::string rows = node.String("rows", "");
@@ -59,11 +71,11 @@ class ProductKernel : public OperatorKernel {
   void Compute(Ort::KernelContext& context) const override {
     const Ort::ConstValue a = context.GetInput(0), bias = context.GetInput(bias_input_);
     std::vector<int64_t> dims = a.GetTensorTypeAndShapeInfo().GetShape();
-    const auto depth = panels_.summed().num_elements();
+    const auto depth = panels_->summed().num_elements();
     if (dims.empty() || dims.back() != depth) {
       Fail(ErrorCode::kInvalidArgument, "the last dimension of input 0 must be {}", depth);
     }
-    const size_t columns = panels_.num_columns();
+    const size_t columns = panels_->num_columns();
     if (bias.GetTensorTypeAndShapeInfo().GetElementCount() != columns) {
       Fail(ErrorCode::kInvalidArgument, "the bias must have {} numbers", columns);
     }
@@ -76,13 +88,13 @@ class ProductKernel : public OperatorKernel {
     output.stride = columns;
     output.bias = bias.GetTensorData<float>();
     kernels::BlockProduct product(
-        panels_, rows_, {a.GetTensorData<float>(), num_rows, static_cast<size_t>(depth)}, output);
+        *panels_, rows_, {a.GetTensorData<float>(), num_rows, static_cast<size_t>(depth)}, output);
     ort::ParallelFor(context, product.num_row_tasks(), [&](size_t i) { product.RunRowTask(i); });
     ort::ParallelFor(context, product.num_tasks(), [&](size_t i) { product.RunTask(i); });
   }
 
  private:
-  kernels::ProductPanels panels_;
+  std::shared_ptr<const kernels::ProductPanels> panels_;
   std::optional<FormatSpec> rows_;
   kernels::ProductOutput output_;  // its limits
   size_t bias_input_;

@@ -1,6 +1,8 @@
 """`--target bitpress` writes products with weights in blocks as operators of ours that compute from the codes, and that plain ONNX
 Runtime runs as functions."""
 
+import subprocess
+import sys
 from collections import Counter
 
 import numpy as np
@@ -207,6 +209,40 @@ def test_damaged_sizes_are_errors(change, message, source, tmp_path, bitpress, s
         sessions(tmp_path / "damaged.onnx")
     if "rows" not in change:  # which unpacking does not need
         bitpress.error("unpack", tmp_path / "damaged.onnx", "-o", tmp_path / "u.onnx")
+
+
+MEMORY = """
+import ctypes, re, sys
+import onnxruntime
+
+def resident():
+    ctypes.CDLL(None).malloc_trim(0)
+    return int(re.search(r"RssAnon:\\s+(\\d+)", open("/proc/self/status").read())[1])
+
+def session():
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(sys.argv[2])
+    return onnxruntime.InferenceSession(sys.argv[1], options, providers=["CPUExecutionProvider"])
+
+sessions = [session()]
+before = resident()
+sessions += [session() for _ in range(3)]
+print((resident() - before) / 3)
+"""
+
+
+def test_sessions_and_tied_products_share_arranged_weights(tmp_path, bitpress, operator_library):
+    """Each further session holds the codes, which ONNX Runtime has twice, but not their arrangement for two products."""
+    size = 2048
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"], "first"), helper.make_node("MatMul", ["a", "w"], ["y"], "second")]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", size])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", size])],
+                              [numpy_helper.from_array(np.random.default_rng(0).standard_normal((size, size), np.float32), "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "MXINT8", "--target", "bitpress")
+    done = subprocess.run([sys.executable, "-c", MEMORY, tmp_path / "q.onnx", operator_library], capture_output=True, text=True, check=True)
+    codes = size * size / 1024
+    assert float(done.stdout) < 3 * codes, "without sharing it would be four times the codes"
 
 
 def test_weights_must_be_constants_of_bytes(source, tmp_path, bitpress, sessions):
