@@ -1,36 +1,37 @@
 // Measures matrix products straight from packed blocks (kernels/block_products.h) beside ONNX
 // Runtime's products of floats (MatMul) and of blocks (MatMulNBits, accuracy level 4) in the same
 // run: microseconds of each, and how many times as fast as ONNX Runtime's floats it is (of_float).
+// Then convolutions (convolutions_bench.h).
 //
 //   bitpress_products_bench [--threads N] [--size K] [--columns N] [--rows 1,16,256] [--seconds S]
-//                           [--targets] [--only FORMAT]
+//                           [--targets] [--only FORMAT] [--convolutions]
 //
+// With --convolutions, these alone are measured.
 // The formats are weights with rows in the same format, which are quantized here ("mx6"), and with
 // rows of floats
 // ("mx6 weights"). All are run in turn, several times; the least time of each counts. With
 // --targets, each instruction set of this processor is measured.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <random>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
+#include "convolutions_bench.h"
 #include "formats/reference.h"
 #include "graph/model.h"
 #include "kernels/block_products.h"
 #include "kernels/cpu_target.h"
 #include "kernels/fake_quantize.h"
 #include "kernels/pack_tensor.h"
-#include "onnx/defs/parser.h"
-#include "onnx/onnx_pb.h"
+#include "race.h"
 #include "runtime/session.h"
 
 namespace bitpress {
@@ -43,7 +44,7 @@ struct Options {
   int64_t size = 4096, columns = 0;
   std::vector<int64_t> rows{1, 16, 256};
   double seconds = 0.5;
-  bool has_targets = false;
+  bool has_targets = false, has_matrices = true;
   std::string only;  // a format
 };
 
@@ -53,6 +54,10 @@ Options Parse(int argc, char** argv) {
     const std::string word = argv[i];
     if (word == "--targets") {
       options.has_targets = true;
+      continue;
+    }
+    if (word == "--convolutions") {
+      options.has_matrices = false;
       continue;
     }
     if (i + 1 == argc) Fail(ErrorCode::kInvalidArgument, "no such option, or no value: {}", word);
@@ -79,28 +84,6 @@ Options Parse(int argc, char** argv) {
   }
   if (options.columns == 0) options.columns = options.size;
   return options;
-}
-
-std::vector<float> Normal(size_t count, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(count);
-  for (float& value : values) value = normal(random);
-  return values;
-}
-
-Tensor FloatTensor(std::vector<int64_t> dims, const std::vector<float>& values) {
-  Tensor tensor{DataType::kFloat, std::move(dims), {}};
-  tensor.bytes.resize(values.size() * sizeof(float));
-  std::memcpy(tensor.bytes.data(), values.data(), tensor.bytes.size());
-  return tensor;
-}
-
-graph::Model ModelOf(const std::string& text) {
-  onnx::ModelProto proto;
-  const auto status = onnx::OnnxParser(text.c_str()).Parse(proto);
-  if (!status.IsOK()) Fail(ErrorCode::kInvalidModel, "{}", status.ErrorMessage());
-  return graph::Model::Parse(proto.SerializeAsString());
 }
 
 runtime::Session FloatSession(const Options& options) {
@@ -145,41 +128,7 @@ kernels::ProductPanels Panels(const FormatSpec& spec, const Options& options, Th
   return kernels::ProductPanels(spec, {n, k, 1, false}, packed.view(), pool);
 }
 
-struct Contender {
-  std::string name;
-  std::function<void(int64_t rows)> run;
-};
-
-double Microseconds(const std::function<void()>& work) {
-  const auto begin = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
-      .count();
-}
-
-// Runs the contenders in turn until each had its time, and prints the least of each.
-void Race(const std::vector<Contender>& contenders, int64_t rows, const Options& options) {
-  std::map<std::string, double> least;
-  double spent = 0;
-  do {
-    for (const Contender& contender : contenders) {
-      const double time = Microseconds([&] { contender.run(rows); });
-      const auto [found, is_new] = least.emplace(contender.name, time);
-      if (!is_new) found->second = std::min(found->second, time);
-      spent += time;
-    }
-  } while (spent < options.seconds * 1e6 * static_cast<double>(contenders.size()));
-  for (const Contender& contender : contenders) {
-    const double time = least[contender.name];
-    std::printf("%5ld rows  %-28s %10.1f us  of_float %5.2f  of_nbits4 %5.2f\n",
-                static_cast<long>(rows), contender.name.c_str(), time, least["float"] / time,
-                least["MatMulNBits4"] / time);
-  }
-}
-
-int Main(int argc, char** argv) {
-  const Options options = Parse(argc, argv);
-  ThreadPool pool(options.threads);
+void RaceMatrices(const Options& options, ThreadPool& pool) {
   const int64_t most_rows = *std::ranges::max_element(options.rows);
   const std::vector<float> a = Normal(static_cast<size_t>(most_rows * options.size), 1);
   std::vector<float> quantized(a.size());
@@ -194,9 +143,10 @@ int Main(int argc, char** argv) {
           of.Run({FloatTensor({rows, options.size}, {a.begin(), a.begin() + count})}));
     };
   };
-  std::vector<Contender> contenders{{"float", session(floats)},
-                                    {"MatMulNBits4", session(four)},
-                                    {"MatMulNBits8", session(eight)}};
+  using ForRows = std::function<void(int64_t rows)>;
+  std::vector<std::pair<std::string, ForRows>> all{{"float", session(floats)},
+                                                   {"MatMulNBits4", session(four)},
+                                                   {"MatMulNBits8", session(eight)}};
   for (const char* const name : {"mxfp4_e2m1", "mx4", "mx6", "mxfp6_e2m3", "mxfp6_e3m2",
                                  "mxfp8_e4m3", "mxfp8_e5m2", "mxint8", "bfp16", "mx9"}) {
     if (!options.only.empty() && options.only != name) continue;
@@ -220,19 +170,31 @@ int Main(int argc, char** argv) {
         pool.ParallelFor(product.num_row_tasks(), [&](size_t i) { product.RunRowTask(i); });
         pool.ParallelFor(product.num_tasks(), [&](size_t i) { product.RunTask(i); });
       };
-      contenders.push_back({fmt::format("{}{}", name, is_weight_only ? " weights" : ""), run});
+      all.emplace_back(fmt::format("{}{}", name, is_weight_only ? " weights" : ""), run);
     }
   }
-  const std::vector<std::string> targets = kernels::SupportedTargets();
-  for (const std::string& target : targets) {
+  std::printf("%ld x %ld\n", static_cast<long>(options.size), static_cast<long>(options.columns));
+  for (const int64_t rows : options.rows) {
+    std::vector<Contender> contenders;
+    for (const auto& [name, run] : all) {
+      contenders.push_back({name, [&run, rows] { run(rows); }});
+    }
+    Race(fmt::format("{} rows", rows), contenders, options.seconds);
+  }
+}
+
+int Main(int argc, char** argv) {
+  const Options options = Parse(argc, argv);
+  ThreadPool pool(options.threads);
+  for (const std::string& target : kernels::SupportedTargets()) {
     kernels::UseTarget(target);
     for (const bool has_dot : {true, false}) {
       kernels::UseDotProducts(has_dot);
       if (kernels::HasDotProducts() != has_dot) continue;
-      std::printf("%ld x %ld, %zu threads, %s%s\n", static_cast<long>(options.size),
-                  static_cast<long>(options.columns), options.threads, target.c_str(),
+      std::printf("%zu threads, %s%s\n", options.threads, target.c_str(),
                   has_dot ? " with dot products of bytes" : "");
-      for (const int64_t rows : options.rows) Race(contenders, rows, options);
+      if (options.has_matrices) RaceMatrices(options, pool);
+      RaceConvolutions(options.threads, options.only, options.seconds, pool);
       if (!options.has_targets) return 0;
     }
   }

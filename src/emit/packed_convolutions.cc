@@ -24,7 +24,8 @@ using weights::PackedConvolution;
 using weights::PackedWeight;
 
 // The most products of floats that an output of an ungrouped convolution may sum. It lets first
-// layers through, which take as long as ONNX Runtime's; nobody measured larger ones.
+// layers through, which take as long as ONNX Runtime's. Larger ones take up to twice as long where
+// the planes are small (docs/products.md).
 constexpr int64_t kMostFloats = 256;
 
 std::vector<int64_t> IntsOr(const Node& node, const char* attribute, size_t count,
