@@ -49,6 +49,12 @@ class Rewriter {
     std::string why;
     for (const Use& use : model_.AllUses(value)) {
       if (ReplaceTransposed(unpack, weight, use)) continue;
+      if (IsStandardOp(use.node, "Cast") && !model_.IsOutput(use.node.output(0))) {
+        if (const std::string why_not = ReplaceHalf(unpack, weight, use.node); !why_not.empty()) {
+          why = why_not;
+        }
+        continue;
+      }
       const std::string why_not = WhyNot(use, weight);
       if (why_not.empty() && IsStandardOp(use.node, "Conv")) {
         ReplaceConvolution(model_, unpack, weight, use.node,
@@ -85,6 +91,25 @@ class Rewriter {
     return true;
   }
 
+  // Replaces the products of FLOAT16 models, whose weight is decoded as floats and cast. Returns
+  // why something still reads the weight.
+  std::string ReplaceHalf(const Node& unpack, const weights::PackedWeight& weight,
+                          const Node& cast) {
+    std::string why;
+    for (const Use& use : model_.AllUses(cast.output(0))) {
+      const bool is_convolution = IsStandardOp(use.node, "Conv");
+      const std::string why_not = is_convolution ? "its Conv is not float32" : WhyNot(use, weight);
+      if (why_not.empty()) {
+        Replace(unpack, weight, use.node);
+        ++result_.num_nodes;
+      } else {
+        why = why_not;
+      }
+    }
+    if (why.empty()) model_.RemoveNode(cast);
+    return why;
+  }
+
   std::string WhyNot(const Use& use, const weights::PackedWeight& weight) const {
     if (IsStandardOp(use.node, "Conv")) return WhyNoPackedConvolution(model_, use, weight);
     if (!IsStandardOp(use.node, "MatMul") && !IsStandardOp(use.node, "Gemm")) {
@@ -118,13 +143,36 @@ class Rewriter {
     product.output = last.output(0);
     const graph::ValueInfo info = model_.InfoOf(product.output);
     last.set_output(0, model_.FreshName(product.output + "_replaced"));
-    weights::InsertProduct(model_, product, last);
+    if (info.type == DataType::kFloat16) {
+      InsertHalf(product, last);
+    } else {
+      weights::InsertProduct(model_, product, last);
+    }
     if (limits) model_.RemoveNode(last);
     if (add) model_.RemoveNode(*add);
     model_.RemoveNode(node);
     if (!model_.IsOutput(product.output) && info.type != DataType::kUndefined) {
       model_.SetInfo(product.output, info);
     }
+  }
+
+  // Inserts a product of floats between Casts.
+  void InsertHalf(weights::PackedProduct product, const Node& before) {
+    const auto cast = [&](const std::string& from, const std::string& to, DataType type) {
+      model_.InsertNode({to, "Cast", "", {from}, {to}, {{"to", static_cast<int64_t>(type)}}},
+                        before);
+    };
+    for (std::string* const value : {&product.input, &product.bias}) {
+      // Zeros are floats already. The output of a quantizer may have no known type.
+      if (model_.InfoOf(*value).type == DataType::kFloat) continue;
+      const std::string floats = model_.FreshName(*value + "_float");
+      cast(*value, floats, DataType::kFloat);
+      *value = floats;
+    }
+    const std::string output = product.output;
+    product.output = model_.FreshName(output + "_float");
+    weights::InsertProduct(model_, product, before);
+    cast(product.output, output, DataType::kFloat16);
   }
 
   // Returns the format in which the left matrix arrives, if products with it are sums of integers.
@@ -153,8 +201,8 @@ class Rewriter {
     const std::string& other = uses[0].node.input(1 - uses[0].input_index);
     if (!model_.IsInitializer(other)) return std::nullopt;
     const graph::ValueInfo info = model_.InfoOf(other);
-    const bool is_vector = info.type == DataType::kFloat && info.shape.size() == 1 &&
-                           info.shape[0].value == num_columns;
+    const bool is_float = info.type == DataType::kFloat || info.type == DataType::kFloat16;
+    const bool is_vector = is_float && info.shape.size() == 1 && info.shape[0].value == num_columns;
     return is_vector ? std::optional(uses[0].node) : std::nullopt;
   }
 

@@ -108,6 +108,38 @@ def test_both_sides_with_sizes_of_their_own(name, source, tmp_path, bitpress, se
     check(tmp_path / "q.onnx", sessions, least_db=35)
 
 
+def half_model(dtype):
+    rng = np.random.default_rng(8)
+    constants = {name: (rng.standard_normal(shape) / 8).astype(np.float16) for name, shape in
+                 {"first": (80, 56), "bias": (56,), "last": (56, 40), "vector": (40,)}.items()}
+    nodes = [helper.make_node("Gemm", ["x", "first", "bias"], ["a"], "gemm"), helper.make_node("Relu", ["a"], ["b"], "relu"),
+             helper.make_node("MatMul", ["b", "last"], ["c"], "product"), helper.make_node("Add", ["c", "vector"], ["y"], "add")]
+    info = lambda name, shape: helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
+    graph = helper.make_graph(nodes, "half", [info("x", ["N", 80])], [info("a", ["N", 56]), info("y", ["N", 40])],
+                              [numpy_helper.from_array(value.astype(dtype), name) for name, value in constants.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("options", [["MX6"], ["MXINT8"], ["bfp(bits=12, block=16)"], ["MXFP4E2M1", "--activations", "none"]])
+def test_half_models(options, tmp_path, bitpress, sessions):
+    for name, dtype in (("half", np.float16), ("floats", np.float32)):
+        onnx.save(half_model(dtype), tmp_path / f"{name}.onnx")
+        text = bitpress.ok("quantize", tmp_path / f"{name}.onnx", "-o", tmp_path / f"{name}_q.onnx", "--config", *options, "--target", "bitpress")
+        assert "2 nodes compute from codes of weights" in text and "decoded at load" not in text and "loads and runs" in text
+    x = rows(9).astype(np.float16)
+    ours, plain = sessions(tmp_path / "half_q.onnx")
+    found = ours.run(None, {"x": x})
+    assert all(y.dtype == np.float16 for y in found)
+    # The product of floats, rounded once.
+    wanted = sessions(tmp_path / "floats_q.onnx")[0].run(None, {"x": x.astype(np.float32)})
+    assert found[0].tobytes() == wanted[0].astype(np.float16).tobytes()
+    for y, portable, of_floats in zip(found[1:], plain.run(None, {"x": x})[1:], wanted[1:]):
+        assert sqnr_db(portable.astype(np.float32), y.astype(np.float32)) > 30 and sqnr_db(of_floats, y.astype(np.float32)) > 30
+    bitpress.ok("unpack", tmp_path / "half_q.onnx", "-o", tmp_path / "unpacked.onnx")
+    unpacked = sessions(tmp_path / "unpacked.onnx")[0].run(None, {"x": x})
+    assert all(sqnr_db(a.astype(np.float32), b.astype(np.float32)) > 30 for a, b in zip(unpacked, found))
+
+
 @pytest.mark.parametrize("name", ["mxint8", "bfp(bits=12, block=16)"])
 @pytest.mark.parametrize("limits", [(-0.5, 0.75), (None, 0.5), (-0.25, None), (None, None)])
 def test_limits(name, limits, tmp_path, bitpress, sessions):
