@@ -1,6 +1,7 @@
 #include "finetune/observed_network.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
@@ -134,7 +135,14 @@ std::vector<std::vector<LinearLayer>> ObservedNetwork::Parts() const {
   return parts;
 }
 
-RunRange ObservedNetwork::RangeOf(size_t samples_of_run) const {
+RunRange ObservedNetwork::RangeOf(size_t samples_of_run) {
+  if (samples_of_run > 1) {
+    // A sample without a batch dimension is a run, whatever the first dimensions of inputs are.
+    source_.Rewind();
+    const std::optional<data::Batch> batch = source_.Next(samples_of_run);
+    if (batch && !batch->HasRows()) samples_of_run = 1;
+    source_.Rewind();
+  }
   const auto [first, all] = source_.place();
   const size_t num = source_.num_samples();
   const bool is_last = all > 0 && first + num == all;

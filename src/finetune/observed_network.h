@@ -57,7 +57,7 @@ class ObservedNetwork {
            const std::function<void()>& begin_run);
 
  private:
-  RunRange RangeOf(size_t samples_of_run) const;
+  RunRange RangeOf(size_t samples_of_run);
 
   std::vector<LinearLayer> layers_;
   data::Source& source_;
