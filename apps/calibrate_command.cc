@@ -50,6 +50,7 @@ std::string Summarize(const calibrate::CalibrationTable& table) {
       text += fmt::format("  no finite value: '{}'\n", name);
     }
   }
+  if (!table.left_out.empty()) text += "  " + DescribeLeftOut(table.left_out);
   return text;
 }
 
@@ -80,6 +81,7 @@ void RunCalibrate(Options& options) {
     text += fmt::format("  left out: {} samples that fill no batch of the model's size\n",
                         report.result.num_left_out);
   }
+  text += DescribeFailures(report.result.failed);
   file.Write(tasks::ToJson(report.result.table));
   options.json.Print(text, [&] { return tasks::ToJson(report.result.table); });
 }
@@ -95,6 +97,7 @@ void AddCalibrateCommand(CLI::App& program) {
       ->type_name("MODEL");
   AddSampleOptions(*command, options->samples, Samples::kRequired);
   AddShardOption(*command, options->samples);
+  AddMostFailuresOption(*command, options->request.most_failures);
   command->add_option("-o,--output", options->output, "the calibration file to write")
       ->required()
       ->type_name("FILE");
@@ -127,6 +130,7 @@ void AddMergeCommand(CLI::App& program) {
   struct Files {
     std::vector<std::string> inputs;
     std::string output;
+    size_t most_failures = tasks::kAnyNumber;
     JsonOption json;
   };
   CLI::App* const command = program.add_subcommand(
@@ -144,6 +148,10 @@ void AddMergeCommand(CLI::App& program) {
   command->add_option("-o,--output", files->output, "the file to write; may be one of them")
       ->required()
       ->type_name("FILE");
+  AddMostFailuresOption(*command, files->most_failures)
+      ->description(
+          "how many samples may have been left out in all, because they failed (default: any "
+          "number)");
   files->json.Add(*command,
                   "the statistics, without histograms, the report of the evaluation, what the file "
                   "of moments holds, or the number of layers,");
@@ -161,7 +169,8 @@ void AddMergeCommand(CLI::App& program) {
                         [&] { return ToJson(report); });
     };
     if (tasks::IsEvaluation(paths[0])) {
-      const auto report = evaluate::ReportOf(tasks::MergeEvaluations(paths, files->output));
+      const auto report =
+          evaluate::ReportOf(tasks::MergeEvaluations(paths, files->output, files->most_failures));
       show(ToText(report), report);
     } else if (tasks::IsMoments(paths[0])) {
       const tasks::MomentsSummary sum = tasks::MergeMoments(paths, files->output);
@@ -176,7 +185,7 @@ void AddMergeCommand(CLI::App& program) {
       files->json.Print(fmt::format("{}: {} layers\n", files->output, num_layers),
                         [&] { return json; });
     } else {
-      const auto sum = tasks::MergeCalibrations(paths, files->output);
+      const auto sum = tasks::MergeCalibrations(paths, files->output, files->most_failures);
       show(Summarize(sum), sum);
     }
   });

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "command.h"
 #include "config_options.h"
@@ -41,14 +42,18 @@ void Run(Options& options) {
   // The file is opened first, so that a report that cannot be written costs no work.
   tasks::JsonFile file(options.json.file());
   EvaluationReport report;
+  std::vector<data::FailedSample> failed;
+  request.on_left_out = [&](const data::FailedSample& sample) { failed.push_back(sample); };
   {
     ProgressBar bar;
     request.progress = bar.Sink();
     report = tasks::Evaluate(request);
     request.progress = {};
+    request.on_left_out = {};
   }
   file.Write(evaluate::ToJson(report));
-  options.json.Print(ToText(report), [&] { return evaluate::ToJson(report); });
+  options.json.Print(ToText(report) + DescribeFailures(failed),
+                     [&] { return evaluate::ToJson(report); });
 }
 
 }  // namespace
@@ -71,6 +76,7 @@ void AddEvaluateCommand(CLI::App& program) {
                    "time then, and no times are measured")
       ->type_name("FILE");
   AddShardOption(*command, options->samples);
+  AddMostFailuresOption(*command, options->request.most_failures);
   options->json.Add(*command);
   CLI::Option* const batch = command
                                  ->add_option("--batch", options->request.batch_size,

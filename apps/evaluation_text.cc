@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "sample_options.h"
 #include "target_text.h"
 
 namespace bitpress::apps {
@@ -73,6 +74,7 @@ std::string ToText(const EvaluationReport& report) {
   std::string text = fmt::format("{} samples", report.num_samples);
   if (report.num_labelled > 0) text += fmt::format(", {} with a label", report.num_labelled);
   text += "\n";
+  text += DescribeLeftOut(report.left_out);
   AppendAccuracy(text, "top-1", report.top1, report.reference_top1);
   AppendAccuracy(text, "top-5", report.top5, report.reference_top5);
   if (report.language) text += ToText(*report.language, report.has_times);

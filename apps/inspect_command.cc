@@ -13,6 +13,7 @@
 #include "evaluation_text.h"
 #include "json_option.h"
 #include "moments_text.h"
+#include "sample_options.h"
 #include "tasks/calibrate.h"
 #include "tasks/evaluate.h"
 #include "tasks/inspect.h"
@@ -179,6 +180,7 @@ std::string ToText(const std::string& path, const calibrate::CalibrationTable& t
   for (const auto& [name, tensor] : table.tensors) width = std::max(width, name.size());
   std::string text = fmt::format("{}: statistics of '{}' ({:016x}), {} samples\n", path,
                                  table.model_name, table.model_fingerprint, table.num_samples);
+  text += DescribeLeftOut(table.left_out);
   const bool has_channels = std::ranges::any_of(
       table.tensors, [](const auto& entry) { return entry.second.axis_statistics().has_value(); });
   constexpr const char* kRow = "{:<{}} {:>14} {:>11} {:>11} {:>11} {:>11} {:>6} {:>9}{}\n";

@@ -163,4 +163,30 @@ void AddShardOption(CLI::App& command, SampleArguments& samples) {
       ->type_name("K/N");
 }
 
+CLI::Option* AddMostFailuresOption(CLI::App& command, size_t& most_failures) {
+  return command
+      .add_option("--most-failures", most_failures,
+                  "leave out samples that cannot be read or run, at most so many (default: 0, the "
+                  "first one is an error); the file says which")
+      ->check(CLI::Range(0, kMostSamples))
+      ->type_name("N");
+}
+
+std::string DescribeLeftOut(std::span<const std::string> names) {
+  if (names.empty()) return "";
+  std::string text = fmt::format("left out: {} samples that failed:", names.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    text += fmt::format("{} '{}'", i == 0 ? "" : ",", names[i]);
+  }
+  return text + "\n";
+}
+
+std::string DescribeFailures(std::span<const data::FailedSample> samples) {
+  std::string text;
+  for (const data::FailedSample& sample : samples) {
+    text += fmt::format("  '{}': {}\n", sample.name, sample.why);
+  }
+  return text;
+}
+
 }  // namespace bitpress::apps

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,5 +41,12 @@ CLI::Option* AddSampleOptions(CLI::App& command, SampleArguments& samples,
 
 // Adds --shard, for commands whose files `bitpress merge` adds up.
 void AddShardOption(CLI::App& command, SampleArguments& samples);
+
+// Adds --most-failures, the number of samples that may fail, and returns it.
+CLI::Option* AddMostFailuresOption(CLI::App& command, size_t& most_failures);
+// Returns "left out: 2 samples that failed: 'a', 'b'" as a line; "" without any.
+std::string DescribeLeftOut(std::span<const std::string> names);
+// Returns a line for each such sample with its error.
+std::string DescribeFailures(std::span<const data::FailedSample> samples);
 
 }  // namespace bitpress::apps

@@ -239,6 +239,25 @@ def sequence():
     )
 
 
+def fragile():
+    """Products, and behind them a lookup that fails for samples whose largest element is 8 or more."""
+    rng = np.random.default_rng(6)
+    save(
+        "fragile.onnx",
+        """<ir_version: 8, opset_import: ["": 17]>
+        fragile (float[N, 4] x) => (float[N, 4] y) {
+          a0 = MatMul (x, w0)
+          a1 = Relu (a0)
+          a2 = MatMul (a1, w1)
+          largest = ReduceMax <axes = [1], keepdims = 0> (x)
+          row = Cast <to = 7> (largest)
+          found = Gather (table, row)
+          y = Add (a2, found)
+        }""",
+        [initializer(name, rng.normal(size=size).astype(np.float32)) for name, size in (("w0", (4, 4)), ("w1", (4, 4)), ("table", (8, 4)))],
+    )
+
+
 def external():
     """Weights in a second file."""
     model = parser.parse_model(
@@ -254,7 +273,7 @@ def external():
 
 if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for make in (affine, types, unknown_operator, quark_operator, clean_up, qdq, strings, transformer, chain, sequence, external):
+    for make in (affine, types, unknown_operator, quark_operator, clean_up, qdq, strings, transformer, chain, sequence, fragile, external):
         make()
     for path in sorted(FOLDER.iterdir()):
         print(path.name, path.stat().st_size)

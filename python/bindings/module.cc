@@ -64,6 +64,7 @@ NB_MODULE(_native, module) {
   python::BindReports(module);
   python::BindWork(module);
   python::BindSearch(module);
+  python::BindEngines(module);
   python::BindArrays(module);
   module.def("version", &Version, "The version of Bitpress.");
   module.def("cpu_target", &kernels::CurrentTarget,

@@ -153,6 +153,8 @@ void BindEvaluationReport(nb::module_& module) {
   nb::class_<EvaluationReport>(module, "EvaluationReport",
                                "The results of evaluate. Accuracies are from 0 to 1.")
       .def_ro("num_samples", &EvaluationReport::num_samples)
+      .def_ro("left_out", &EvaluationReport::left_out,
+              "Names of the samples that were left out because they failed.")
       .def_ro("num_labelled", &EvaluationReport::num_labelled)
       .def_ro("batch_size", &EvaluationReport::batch_size)
       .def_ro("class_output", &EvaluationReport::class_output)
@@ -255,6 +257,8 @@ void BindCalibration(nb::module_& module) {
   nb::class_<CalibrationTable>(module, "Calibration", "Statistics of the activations of a model.")
       .def_ro("model_name", &CalibrationTable::model_name)
       .def_ro("num_samples", &CalibrationTable::num_samples)
+      .def_ro("left_out", &CalibrationTable::left_out,
+              "Names of the samples that were left out because they failed.")
       .def_ro("tensors", &CalibrationTable::tensors);
 }
 

@@ -53,6 +53,7 @@ class PythonStream : public data::SampleStream {
     work_.WithPython([&] {
       num_samples_ = nb::cast<size_t>(samples_.attr("num_samples"));
       has_labels_ = nb::cast<bool>(samples_.attr("has_labels"));
+      first_item_ = nb::cast<size_t>(samples_.attr("first_item"));
     });
   }
 
@@ -66,6 +67,7 @@ class PythonStream : public data::SampleStream {
         result.inputs.push_back(CopyOf(nb::cast<AnyArray>(array)));
       }
       result.labels = nb::cast<std::vector<int64_t>>(parts[1]);
+      result.why_not = nb::cast<std::string>(parts[2]);
       return result;
     });
   }
@@ -76,6 +78,7 @@ class PythonStream : public data::SampleStream {
 
   size_t num_samples() const override { return num_samples_; }
   bool has_labels() const override { return has_labels_; }
+  size_t first_item() const override { return first_item_; }
 
  private:
   nb::handle samples_;
@@ -83,6 +86,7 @@ class PythonStream : public data::SampleStream {
   std::vector<std::string> input_names_;
   size_t num_samples_ = 0;
   bool has_labels_ = false;
+  size_t first_item_ = 0;
 };
 
 }  // namespace

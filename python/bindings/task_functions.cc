@@ -153,8 +153,8 @@ std::string MakePlan(const Path& model, const plan::QuantConfig& config, bool as
 calibrate::CalibrationTable Calibrate(const Path& model, const Path& output,
                                       const SampleArguments& samples,
                                       const std::optional<plan::QuantConfig>& config,
-                                      bool per_channel, bool as_is, size_t num_threads,
-                                      nb::object progress) {
+                                      bool per_channel, bool as_is, size_t most_failures,
+                                      size_t num_threads, nb::object progress) {
   Work work(std::move(progress));
   tasks::CalibrateOptions options;
   options.model = model;
@@ -162,6 +162,7 @@ calibrate::CalibrationTable Calibrate(const Path& model, const Path& output,
   options.samples = samples.Spec(work);
   options.config = config;
   options.is_per_channel = per_channel;
+  options.most_failures = most_failures;
   options.preparation = PreparationFor(as_is);
   options.num_threads = num_threads;
   options.progress = work.Sink();
@@ -171,18 +172,20 @@ calibrate::CalibrationTable Calibrate(const Path& model, const Path& output,
 using MergedFiles = std::variant<calibrate::CalibrationTable, evaluate::EvaluationReport,
                                  tasks::MomentsSummary, size_t>;
 
-MergedFiles Merge(const std::vector<Path>& paths, const Path& output) {
+MergedFiles Merge(const std::vector<Path>& paths, const Path& output,
+                  std::optional<size_t> most_failures) {
+  const size_t most = most_failures.value_or(tasks::kAnyNumber);
   Work work{nb::none()};
   return work.Run([&]() -> MergedFiles {
     if (!paths.empty() && tasks::IsEvaluation(paths[0])) {
-      return evaluate::ReportOf(tasks::MergeEvaluations(paths, output));
+      return evaluate::ReportOf(tasks::MergeEvaluations(paths, output, most));
     }
     if (!paths.empty() && tasks::IsMoments(paths[0])) return tasks::MergeMoments(paths, output);
     if (!paths.empty() && tasks::IsLearned(paths[0])) return tasks::MergeLearned(paths, output);
     if (!paths.empty() && tasks::IsSensitivityJournal(paths[0])) {
       return tasks::MergeSensitivities(paths, output);
     }
-    return tasks::MergeCalibrations(paths, output);
+    return tasks::MergeCalibrations(paths, output, most);
   });
 }
 
@@ -212,8 +215,8 @@ size_t CountSamples(const Path& model, const SampleArguments& samples) {
 evaluate::EvaluationReport Evaluate(const Path& model, const std::optional<Path>& reference,
                                     const std::optional<Path>& output,
                                     const SampleArguments& samples, size_t batch_size,
-                                    const std::string& processor, size_t num_threads,
-                                    nb::object progress) {
+                                    const std::string& processor, size_t most_failures,
+                                    size_t num_threads, nb::object progress) {
   Work work(std::move(progress));
   tasks::EvaluateOptions options;
   options.processor = evaluate::ParseProcessor(processor);
@@ -222,6 +225,7 @@ evaluate::EvaluationReport Evaluate(const Path& model, const std::optional<Path>
   options.output = output.value_or(Path());
   options.samples = samples.Spec(work);
   options.batch_size = batch_size;
+  options.most_failures = most_failures;
   options.num_threads = num_threads;
   options.progress = work.Sink();
   return work.Run([&] { return tasks::Evaluate(options); });
@@ -321,14 +325,15 @@ void BindWork(nb::module_& module) {
   BindQuantize(module);
   module.def("make_plan", &MakePlan, "model"_a, "config"_a, "as_is"_a);
   module.def("calibrate", &Calibrate, "model"_a, "output"_a, "samples"_a, "config"_a.none(),
-             "per_channel"_a, "as_is"_a, "num_threads"_a, "progress"_a.none());
-  module.def("merge", &Merge, "paths"_a, "output"_a);
+             "per_channel"_a, "as_is"_a, "most_failures"_a, "num_threads"_a, "progress"_a.none());
+  module.def("merge", &Merge, "paths"_a, "output"_a, "most_failures"_a.none() = nb::none());
   module.def("read_calibration", &ReadCalibration, "path"_a);
   module.def("read_evaluation", &ReadEvaluation, "path"_a);
   module.def("fingerprint", &Fingerprint, "model"_a);
   module.def("count_samples", &CountSamples, "model"_a, "samples"_a);
   module.def("evaluate", &Evaluate, "model"_a, "reference"_a.none(), "output"_a.none(), "samples"_a,
-             "batch_size"_a, "processor"_a, "num_threads"_a, "progress"_a.none());
+             "batch_size"_a, "processor"_a, "most_failures"_a, "num_threads"_a,
+             "progress"_a.none());
   module.def("check", &Check, "model"_a, "samples"_a);
   module.def("report", &Report, "model"_a, "output"_a, "reference"_a, "samples"_a,
              "num_layer_samples"_a, "calibration"_a.none(), "plan"_a.none(), "search"_a.none(),

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -278,7 +279,8 @@ def plan(model: Model, config: ConfigLike, *, rules: Sequence[Rule] = (), as_is:
 
 def calibrate(model: Model, data: Data, output: PathLike, *, config: Optional[ConfigLike] = None, image: str = "",
               labels: Optional[PathLike] = None, samples: int = 0, per_channel: bool = False, rules: Sequence[Rule] = (),
-              as_is: bool = False, shard: str = "", threads: int = 0, progress: Progress = None, **settings: Any) -> _native.Calibration:
+              as_is: bool = False, shard: str = "", most_failures: int = 0, threads: int = 0, progress: Progress = None,
+              **settings: Any) -> _native.Calibration:
     """Gathers statistics of the activations over samples, in one pass, and writes them.
 
     Arguments that are not listed are those of quantize().
@@ -289,23 +291,36 @@ def calibrate(model: Model, data: Data, output: PathLike, *, config: Optional[Co
         per_channel: extremes and sums of each channel of whatever matrix products and convolutions read. Without it only of
             what is multiplied with constant weights, which int8 weights and `smooth_quant` follow from.
         shard: only one part of the samples: "2/8" is the second of eight. merge() adds up the files of all parts.
+        most_failures: leave out so many samples at most that cannot be read or run; a warning and `left_out` of the result name
+            them. Default: the first one is an error.
     """
     use_onnxruntime()
     if config is None and (rules or settings):
         raise InvalidArgumentError(f"{next(iter(settings), 'rules')} changes a configuration: give config")
     wanted = None if config is None else _config(config, rules, settings)
     with model_file(model) as path, sample_arguments(data, labels, image, samples, shard) as source, Reporting(progress) as callback:
-        return _native.calibrate(path, Path(output), source, wanted, per_channel, as_is, _count("threads", threads), callback)
+        result = _native.calibrate(path, Path(output), source, wanted, per_channel, as_is, _count("most_failures", most_failures),
+                                   _count("threads", threads), callback)
+    warn_of_left_out(result.left_out)
+    return result
 
 
-def merge(files: Sequence[PathLike], output: PathLike) -> Union[_native.Calibration, _native.EvaluationReport,
-                                                                 _native.MomentsReport, int]:
+def warn_of_left_out(names: Sequence[str]) -> None:
+    if names:
+        warnings.warn(f"{len(names)} samples failed and were left out: {', '.join(map(repr, names))}", stacklevel=3)
+
+
+def merge(files: Sequence[PathLike], output: PathLike,
+          most_failures: Optional[int] = None) -> Union[_native.Calibration, _native.EvaluationReport, _native.MomentsReport, int]:
     """Adds up files of calibrate(), evaluate(), moments() or tune(), or of sensitivity(shard=...), of one model: exactly, in any order.
+
+    Args:
+        most_failures: how many samples may have been left out in all, because they failed (default: any number).
 
     Returns:
         What the sum holds: the statistics, the report, what the file of moments holds, or the number of layers.
     """
-    return _native.merge([existing(path, "calibration, evaluation, moments or journal") for path in files], Path(output))
+    return _native.merge([existing(path, "calibration, evaluation, moments or journal") for path in files], Path(output), most_failures)
 
 
 def read_evaluation(path: PathLike) -> _native.EvaluationReport:
@@ -318,7 +333,7 @@ def read_calibration(path: PathLike) -> _native.Calibration:
 
 def evaluate(model: Model, data: Data, reference: Optional[Model] = None, *, image: str = "",
              labels: Union[PathLike, Sequence[int], None] = None, batch_size: Optional[int] = None, samples: int = 0,
-             output: Optional[PathLike] = None, shard: str = "", processor: str = "here", threads: int = 0,
+             output: Optional[PathLike] = None, shard: str = "", processor: str = "here", most_failures: int = 0, threads: int = 0,
              progress: Progress = None) -> _native.EvaluationReport:
     """Accuracy, closeness to a reference model, time and size.
 
@@ -334,6 +349,7 @@ def evaluate(model: Model, data: Data, reference: Optional[Model] = None, *, ima
         shard: only one part of the samples: "2/8" is the second of eight.
         processor: compute integer products as x86 with VNNI does ("vnni"), or without it ("no_vnni"): simulated where this
             machine is of the other kind, and then times say nothing.
+        most_failures: as of calibrate().
     """
     use_onnxruntime()
     if output is not None and batch_size not in (None, 1):
@@ -342,7 +358,10 @@ def evaluate(model: Model, data: Data, reference: Optional[Model] = None, *, ima
     written = None if output is None else Path(output)
     with model_file(model) as path, sample_arguments(data, labels, image, samples, shard) as source, Reporting(progress) as callback:
         with model_file(reference) if reference is not None else contextlib.nullcontext() as reference_path:
-            return _native.evaluate(path, reference_path, written, source, size, processor, _count("threads", threads), callback)
+            result = _native.evaluate(path, reference_path, written, source, size, processor, _count("most_failures", most_failures),
+                                      _count("threads", threads), callback)
+    warn_of_left_out(result.left_out)
+    return result
 
 
 def check(model: Model, data: Optional[Data] = None, *, image: str = "", labels: Optional[PathLike] = None) -> _native.TargetReport:

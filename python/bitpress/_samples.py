@@ -8,7 +8,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple, TypeAlias, Union
 
 from bitpress import _native
-from bitpress._errors import ArgumentTypeError, InvalidArgumentError
+from bitpress._errors import ArgumentTypeError, Error, InvalidArgumentError
 from bitpress._files import PathLike, existing
 from bitpress._text import Tokens
 
@@ -54,7 +54,7 @@ def _pick(sample: Sample, names: Sequence[str]) -> List[Array]:
     return [_to_array(sample[name], name) for name in names]
 
 
-def _rows(arrays: Iterable[Any]) -> int:
+def rows_of(arrays: Iterable[Any]) -> int:
     """How many samples an item is: its first dimension, if all inputs agree in it."""
     import numpy as np
 
@@ -152,7 +152,7 @@ def _count(data: Any) -> int:
         data = [data]
     if not isinstance(data, (list, tuple)):
         return 0
-    return sum(_rows(item.values() if isinstance(item, Mapping) else [item]) for item in data)
+    return sum(rows_of(item.values() if isinstance(item, Mapping) else [item]) for item in data)
 
 
 class SharedSamples:
@@ -171,8 +171,9 @@ class SharedSamples:
 class Samples:
     """What `bitpress._native` reads from."""
 
-    def __init__(self, data: Any, labels: Optional[Sequence[int]] = None) -> None:
+    def __init__(self, data: Any, labels: Optional[Sequence[int]] = None, first_item: int = 0) -> None:
         self._source = _open(data)
+        self.first_item = first_item
         self._labels = labels
         self._num_given = 0
         self.num_samples = _count(data)
@@ -182,18 +183,24 @@ class Samples:
         self._source.rewind()
         self._num_given = 0
 
-    def next(self, names: Sequence[str]) -> Optional[Tuple[List[Array], List[int]]]:
+    def next(self, names: Sequence[str]) -> Optional[Tuple[List[Array], List[int], str]]:
+        """The arrays and labels of the next item, or why it is none that the model takes."""
         sample = self._source.next()
         if sample is None:
             return None
-        arrays = _pick(sample, names)
+        try:
+            arrays = _pick(sample, names)
+        except Error as error:
+            if self._labels is not None:
+                self._num_given += rows_of(sample.values() if isinstance(sample, Mapping) else [sample])
+            return [], [], str(error)
         if self._labels is None:
-            return arrays, []
+            return arrays, [], ""
         begin = self._num_given
-        self._num_given += _rows(arrays)
+        self._num_given += rows_of(arrays)
         if self._num_given > len(self._labels):
             raise InvalidArgumentError(f"there are only {len(self._labels)} labels, but more samples")
-        return arrays, [int(label) for label in self._labels[begin : self._num_given]]
+        return arrays, [int(label) for label in self._labels[begin : self._num_given]], ""
 
     def close(self) -> None:
         if isinstance(self._source, _Spool):
@@ -202,9 +209,9 @@ class Samples:
 
 @contextlib.contextmanager
 def sample_arguments(data: Optional[Data], labels: Union[PathLike, Sequence[int], None] = None, image: str = "",
-                     samples: int = 0, shard: str = "",
+                     samples: int = 0, shard: str = "", first_item: int = 0,
                      part_of: Optional[Tuple[int, int]] = None) -> Iterator[_native.SampleArguments]:
-    """`data`, `labels`, `image`, `samples` and `shard` of the interface as the library takes them.
+    """`data`, `labels`, `image`, `samples` and `shard` of the interface as the library takes them. Items are numbered from `first_item` on.
 
     `part_of` says of samples in memory how many come before them, and how many there are in all (0: not known).
     """
@@ -229,7 +236,7 @@ def sample_arguments(data: Optional[Data], labels: Union[PathLike, Sequence[int]
             raise ArgumentTypeError("labels in a file, and image, are for folders; give labels of arrays as a sequence of numbers")
         if shard:
             raise ArgumentTypeError("shard is for files: folders, tokens and texts")
-        stream = Samples(data, labels)
+        stream = Samples(data, labels, first_item)
         try:
             yield _native.SampleArguments(stream=stream, num_samples=samples, part_of=part_of)
         finally:

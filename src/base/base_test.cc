@@ -18,6 +18,7 @@
 #include "base/check.h"
 #include "base/child_process.h"
 #include "base/error.h"
+#include "base/file_states.h"
 #include "base/messages.h"
 #include "base/spillable_array.h"
 #include "base/task_guard.h"
@@ -328,6 +329,24 @@ TEST_F(AtomicFileTest, CanBeReadBeforeCommit) {
     EXPECT_FALSE(fs::exists(path));
   }
   EXPECT_EQ(folder_.NumFiles(), 0U);
+}
+
+TEST(FileStates, SeeThatAFileChanged) {
+  const fs::path folder = fs::temp_directory_path() / "bitpress_file_states";
+  fs::create_directory(folder);
+  const fs::path path = folder / "a", missing = folder / "b";
+  WriteFile(path, "one");
+  FileStates states;
+  states.Add(path);
+  states.Add(missing);
+  EXPECT_TRUE(states.AreUnchanged());
+  WriteFile(path, "two");  // another file of the same size and, perhaps, time
+  EXPECT_FALSE(states.AreUnchanged());
+  FileStates again;
+  again.Add(missing);
+  WriteFile(missing, "");
+  EXPECT_FALSE(again.AreUnchanged());
+  fs::remove_all(folder);
 }
 
 TEST(RunProgram, TellsHowItEnded) {

@@ -11,24 +11,44 @@ namespace {
 
 constexpr uint32_t kPolynomial = 0x82F63B78u;  // 0x1EDC6F41 with its bits reversed
 
-constexpr std::array<uint32_t, 256> MakeCrcTable() {
-  std::array<uint32_t, 256> table = {};
-  for (uint32_t i = 0; i < table.size(); ++i) {
+// kCrcTables[n][byte] is what a byte does to the checksum when n more bytes follow it. So eight
+// bytes are taken at once, whose tables do not wait for each other.
+constexpr size_t kCrcStep = 8;
+using CrcTables = std::array<std::array<uint32_t, 256>, kCrcStep>;
+
+constexpr CrcTables MakeCrcTables() {
+  CrcTables tables = {};
+  for (uint32_t i = 0; i < 256; ++i) {
     uint32_t crc = i;
     for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1u) != 0 ? kPolynomial : 0u);
-    table[i] = crc;
+    tables[0][i] = crc;
   }
-  return table;
+  for (size_t n = 1; n < kCrcStep; ++n) {
+    for (size_t i = 0; i < 256; ++i) {
+      const uint32_t before = tables[n - 1][i];
+      tables[n][i] = before >> 8 ^ tables[0][before & 0xFFu];
+    }
+  }
+  return tables;
 }
 
-constexpr std::array<uint32_t, 256> kCrcTable = MakeCrcTable();
+constexpr CrcTables kCrcTables = MakeCrcTables();
 
 }  // namespace
 
 uint32_t Crc32c(std::string_view bytes) {
   uint32_t crc = ~0u;
-  for (const char c : bytes) {
-    crc = crc >> 8 ^ kCrcTable[(crc ^ static_cast<unsigned char>(c)) & 0xFFu];
+  const auto byte_at = [&](size_t i) { return uint32_t{static_cast<unsigned char>(bytes[i])}; };
+  for (; bytes.size() >= kCrcStep; bytes.remove_prefix(kCrcStep)) {
+    uint32_t next = 0;
+    for (size_t i = 0; i < kCrcStep; ++i) {
+      const uint32_t of_crc = i < sizeof(crc) ? crc >> (8 * i) & 0xFFu : 0;
+      next ^= kCrcTables[kCrcStep - 1 - i][byte_at(i) ^ of_crc];
+    }
+    crc = next;
+  }
+  for (; !bytes.empty(); bytes.remove_prefix(1)) {
+    crc = crc >> 8 ^ kCrcTables[0][(crc ^ byte_at(0)) & 0xFFu];
   }
   return ~crc;
 }

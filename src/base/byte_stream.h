@@ -21,9 +21,11 @@ class ByteWriter {
  public:
   template <typename T>
   void Number(T number) {
+    char bytes[sizeof(T)];
     for (size_t i = 0; i < sizeof(T); ++i) {
-      bytes_.push_back(static_cast<char>(static_cast<uint64_t>(number) >> (8 * i) & 0xFFu));
+      bytes[i] = static_cast<char>(static_cast<uint64_t>(number) >> (8 * i) & 0xFFu);
     }
+    bytes_.append(bytes, sizeof(T));
   }
   void Wide(UInt128 number);
   // Writes seven bits a byte, lowest first. The highest bit of a byte says that more follow.

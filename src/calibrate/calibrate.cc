@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "calibrate/instrument.h"
 #include "calibrate/piece_runs.h"
 #include "calibrate/sample_runs.h"
+#include "graph/stored_bytes.h"
 #include "runtime/observers.h"
 #include "runtime/session.h"
 
@@ -39,86 +41,193 @@ class Renumbered : public runtime::ObserverSink {
   std::vector<int64_t> ids_;
 };
 
-class Calibration {
+// The observers of one piece.
+struct PieceObservers {
+  PieceObservers(Collector& collector, std::vector<int64_t> ids)
+      : sink(collector, std::move(ids)), operators(sink) {}
+  Renumbered sink;
+  runtime::ObserverOperators operators;
+};
+
+}  // namespace
+
+class Calibrator::Impl {
  public:
-  Calibration(const graph::Model& model, std::span<const std::string> values,
-              const CalibrateOptions& options)
-      : options_(options),
-        num_threads_(options.num_threads > 0
-                         ? options.num_threads
+  Impl(const graph::Model& model, std::string name, std::vector<std::string> values,
+       CalibrateOptions options)
+      : options_(std::move(options)),
+        num_threads_(options_.num_threads > 0
+                         ? options_.num_threads
                          : std::max<size_t>(1, std::thread::hardware_concurrency())),
         model_(model),
-        values_(values),
-        collector_(options.hold_back_every > 0 ? 2 * values.size() : values.size(), num_threads_) {
-    for (size_t id = 0; id < values.size(); ++id) {
-      const bool is_cache = options_.caches.contains(values[id]);
-      const auto axis = options_.axes.find(values[id]);
-      if (!is_cache && axis == options_.axes.end()) continue;
-      const int64_t slices = is_cache ? -1 : axis->second;
-      const std::optional<int64_t> heads = is_cache ? std::optional<int64_t>(1) : std::nullopt;
-      collector_.statistics(id).set_axis(slices, heads);
-      if (options_.hold_back_every > 0) held_back(id).set_axis(slices, heads);
+        name_(std::move(name)),
+        fingerprint_(model.Fingerprint()),
+        values_(std::move(values)),
+        collector_(options_.hold_back_every > 0 ? 2 * values_.size() : values_.size(),
+                   num_threads_) {}
+
+  CalibrationResult Count(data::Source& source, const ProgressSink& progress) {
+    Begin();
+    Run(source, progress);
+    CalibrationTable table{name_, fingerprint_, counts_.num_samples, {}, failures_.SortedNames()};
+    if (table.num_samples == 0 && table.left_out.empty()) {
+      Fail(ErrorCode::kInvalidArgument, "there are no samples to calibrate with{}",
+           fixed_rows_ > 1
+               ? fmt::format(": the model takes {} at a time, and a rest is left out", fixed_rows_)
+               : "");
+    }
+    for (size_t id = 0; id < values_.size(); ++id) {
+      table.tensors.emplace(values_[id], std::move(StatisticsOf(id)));
+    }
+    CalibrationResult result{
+        {}, std::nullopt, counts_.num_left_out, failures_.samples(), run_time_.count()};
+    if (num_held_back_ > 0) {
+      CalibrationTable kept_apart{
+          table.model_name, table.model_fingerprint, num_held_back_, {}, {}};
+      for (size_t id = 0; id < values_.size(); ++id) {
+        kept_apart.tensors.emplace(values_[id], std::move(held_back(id)));
+      }
+      table.num_samples -= num_held_back_;
+      result.table = table;
+      result.table.Merge(kept_apart);
+      result.parts = HeldBackTables{std::move(table), std::move(kept_apart)};
+    } else {
+      result.table = std::move(table);
+    }
+    return result;
+  }
+
+ private:
+  bool may_fail() const { return options_.most_failures > 0; }
+  TensorStatistics& StatisticsOf(size_t id) {
+    return may_fail() && session_ ? kept_[id] : collector_.statistics(id);
+  }
+
+  // Sets the statistics of a value to those of no sample.
+  void Clear(size_t id, TensorStatistics& statistics) const {
+    statistics = {};
+    const bool is_cache = options_.caches.contains(values_[id]);
+    const auto axis = options_.axes.find(values_[id]);
+    if (!is_cache && axis == options_.axes.end()) return;
+    const int64_t slices = is_cache ? -1 : axis->second;
+    statistics.set_axis(slices, is_cache ? std::optional<int64_t>(1) : std::nullopt);
+  }
+
+  // Forgets what the collector counted.
+  void ClearCollector() {
+    collector_.Clear();
+    for (size_t id = 0; id < values_.size(); ++id) {
+      Clear(id, collector_.statistics(id));
+      if (options_.hold_back_every > 0) Clear(id, held_back(id));
     }
   }
 
-  void Run(data::Source& source) {
-    graph::Model observed = model_.Clone();
-    PieceRuns runs(observed, values_, source,
-                   {.most_bytes = options_.most_piece_bytes,
-                    .num_threads = num_threads_,
-                    .batch_size = options_.batch_size,
-                    .operator_library = options_.operator_library,
-                    .stage = "calibrate",
-                    .progress = options_.progress});
-    if (runs.num_pieces() == 1) return RunWhole(source);
-    fixed_rows_ = runs.rows_of_run();
-    for (size_t piece = 0; piece < runs.num_pieces(); ++piece) {
-      std::vector<int64_t> ids;
+  // Forgets what was counted.
+  void Begin() {
+    ClearCollector();
+    kept_.resize(may_fail() ? values_.size() : 0);
+    for (size_t id = 0; id < kept_.size(); ++id) Clear(id, kept_[id]);
+    counts_ = {};
+    num_runs_ = 0;
+    num_held_back_ = 0;
+    run_time_ = {};
+    failures_ = data::Failures(options_.most_failures);
+  }
+
+  void Run(data::Source& source, const ProgressSink& progress) {
+    if (!session_ && !pieces_) Load(source);
+    if (may_fail() && fixed_rows_ > 1) {
+      Fail(ErrorCode::kInvalidArgument,
+           "the model takes {} samples at a time, so that none that fails can be left out",
+           fixed_rows_);
+    }
+    if (session_) return RunWhole(source, progress);
+    std::set<size_t> failed_runs;
+    while (!RunPieces(source, progress, failed_runs)) {
+      // Earlier pieces have counted what failed in a later one.
+      ClearCollector();
+    }
+    counts_.num_samples -= failed_runs.size();
+  }
+
+  // Runs all samples but the failed ones through the pieces. Returns false if others failed, which
+  // are added to them.
+  bool RunPieces(data::Source& source, const ProgressSink& progress,
+                 std::set<size_t>& failed_runs) {
+    const bool is_first = failed_runs.empty();
+    size_t piece = 0;
+    pieces_->Begin(source, [&](std::string_view stage, size_t done, size_t total) {
+      // Each piece sees all samples, and together they are one pass.
+      const size_t num_pieces = pieces_->num_pieces();
+      if (progress) progress(stage, (piece * total + done) / num_pieces, total);
+    });
+    for (; piece < pieces_->num_pieces(); ++piece) {
       PiecePass pass;
-      for (size_t id = 0; id < values_.size(); ++id) {
-        if (runs.PieceOf(values_[id]) != piece) continue;
-        ids.push_back(static_cast<int64_t>(id));
-        pass.observed.push_back(values_[id]);
+      for (const std::string& value : values_) {
+        if (pieces_->PieceOf(value) == piece) pass.observed.push_back(value);
       }
-      Renumbered sink(collector_, std::move(ids));
-      const runtime::ObserverOperators operators(sink);
-      pass.operators = &operators;
+      pass.operators = &observers_[piece]->operators;
       num_runs_ = 0;
       num_held_back_ = 0;
-      pass.begins = [&](size_t) {
+      size_t current = 0;
+      const size_t num_failed = failed_runs.size();
+      pass.begins = [&](size_t run) {
+        current = run;
+        if (failed_runs.contains(run)) return false;
         BeginSample(std::max<size_t>(fixed_rows_, 1));
         return true;
       };
       pass.take = [&](size_t, std::span<const Tensor>) { EndSample(); };
-      counts_ = runs.Run(piece, pass);
+      if (may_fail()) {
+        pass.failures.failed = [&](data::FailedSample sample) {
+          failures_.Add(std::move(sample));
+          failed_runs.insert(current);
+        };
+        // What cannot be read is met by every pass.
+        if (is_first && piece == 0) {
+          pass.failures.unread = [&](data::FailedSample sample) {
+            failures_.Add(std::move(sample));
+          };
+        }
+      }
+      counts_ = pieces_->Run(piece, pass);
+      if (failed_runs.size() > num_failed) return false;
+    }
+    return true;
+  }
+
+  // Loads the model whole, or cuts it into pieces.
+  void Load(data::Source& source) {
+    cut_.emplace(model_.Clone());
+    pieces_.emplace(*cut_, values_, source,
+                    PieceOptions{.most_bytes = options_.most_piece_bytes,
+                                 .num_threads = num_threads_,
+                                 .batch_size = options_.batch_size,
+                                 .operator_library = options_.operator_library,
+                                 .keeps_sessions = KeepsPieces(),
+                                 .stage = "calibrate"});
+    if (pieces_->num_pieces() == 1) {
+      pieces_.reset();
+      cut_.reset();
+      LoadWhole();
+      return;
+    }
+    fixed_rows_ = pieces_->rows_of_run();
+    for (size_t piece = 0; piece < pieces_->num_pieces(); ++piece) {
+      std::vector<int64_t> ids;
+      for (size_t id = 0; id < values_.size(); ++id) {
+        if (pieces_->PieceOf(values_[id]) == piece) ids.push_back(static_cast<int64_t>(id));
+      }
+      observers_.push_back(std::make_unique<PieceObservers>(collector_, std::move(ids)));
     }
   }
 
-  const SampleCounts& counts() const { return counts_; }
-  double run_ms() const { return run_time_.count(); }
-  // Returns the statistics of a value over the samples that were not held back.
-  TensorStatistics& statistics(size_t id) { return collector_.statistics(id); }
-  // Returns those over the others. REQUIRES: some may be held back.
-  TensorStatistics& held_back(size_t id) { return collector_.statistics(values_.size() + id); }
-  uint64_t num_held_back() const { return num_held_back_; }
-  size_t fixed_rows() const { return fixed_rows_; }
-
- private:
-  void RunWhole(data::Source& source) {
-    const runtime::ObserverOperators operators(collector_);
-    runtime::Session session = Load(operators);
-    fixed_rows_ = FixedRows(session.inputs());
-    counts_ = RunSamples(
-        source, session.inputs(), options_.batch_size,
-        [&](const std::vector<Tensor>& inputs, size_t count) {
-          BeginSample(count);
-          session.Run(inputs);
-          EndSample();
-        },
-        "calibrate", options_.progress);
+  bool KeepsPieces() const {
+    return options_.most_kept_bytes > 0 &&
+           graph::MeasureParts(model_).constants <= options_.most_kept_bytes;
   }
 
-  runtime::Session Load(const runtime::ObserverOperators& operators) {
+  void LoadWhole() {
     // The model goes through a file, which ONNX Runtime maps. In memory the weights would be twice.
     const ScratchFolder folder;
     const std::filesystem::path path = folder.path() / "observed.onnx";
@@ -130,8 +239,37 @@ class Calibration {
     runtime::SessionOptions session;
     session.num_threads = static_cast<int>(num_threads_);
     session.operator_library = options_.operator_library;
-    session.observers = &operators;
-    return runtime::Session(path, session);
+    operators_.emplace(collector_);
+    session.observers = &*operators_;
+    session_.emplace(path, session);
+    fixed_rows_ = FixedRows(session_->inputs());
+  }
+
+  void RunWhole(data::Source& source, const ProgressSink& progress) {
+    counts_ = RunSamples(
+        source, session_->inputs(), options_.batch_size,
+        [&](const std::vector<Tensor>& inputs, size_t count) {
+          BeginSample(count);
+          session_->Run(inputs);
+          EndSample();
+        },
+        "calibrate", progress, RulesForWhole());
+  }
+
+  // What is counted of a few samples is added to what is kept when all of them have run.
+  FailureRules RulesForWhole() {
+    if (!may_fail()) return {};
+    const auto add = [this](data::FailedSample sample) { failures_.Add(std::move(sample)); };
+    return {.unread = add,
+            .failed = add,
+            .discard = [this] { ClearCollector(); },
+            .keep =
+                [this] {
+                  for (size_t id = 0; id < values_.size(); ++id) {
+                    kept_[id].Merge(collector_.statistics(id));
+                  }
+                  ClearCollector();
+                }};
   }
 
   void BeginSample(size_t count) {
@@ -146,57 +284,57 @@ class Calibration {
     run_time_ += std::chrono::steady_clock::now() - start_;
   }
 
-  const CalibrateOptions& options_;
+  // Returns the statistics of a value over the samples that were held back. REQUIRES: some may be.
+  TensorStatistics& held_back(size_t id) { return collector_.statistics(values_.size() + id); }
+
+  CalibrateOptions options_;
   size_t num_threads_;
   const graph::Model& model_;
-  std::span<const std::string> values_;
+  std::string name_;
+  uint64_t fingerprint_;
+  std::vector<std::string> values_;
+  size_t fixed_rows_ = 0;
+
+  // What is counted.
+  Collector collector_;
+  std::vector<TensorStatistics> kept_;  // of samples that surely ran; empty if none may fail
+  data::Failures failures_{0};
+  SampleCounts counts_;
   uint64_t num_runs_ = 0;
   uint64_t num_held_back_ = 0;
-  size_t fixed_rows_ = 0;
-  Collector collector_;
-  SampleCounts counts_;
   std::chrono::steady_clock::time_point start_;
   std::chrono::duration<double, std::milli> run_time_{0};
+
+  // The model as it is loaded: whole, or in pieces. Observers stand before the sessions that have
+  // them.
+  std::optional<runtime::ObserverOperators> operators_;
+  std::optional<runtime::Session> session_;
+  std::vector<std::unique_ptr<PieceObservers>> observers_;
+  std::optional<graph::Model> cut_;
+  std::optional<PieceRuns> pieces_;
 };
 
-}  // namespace
-
-CalibrationResult Calibrate(const graph::Model& model, std::string name,
-                            std::span<const std::string> values, data::Source& source,
-                            const CalibrateOptions& options) {
+Calibrator::Calibrator(const graph::Model& model, std::string name, std::vector<std::string> values,
+                       CalibrateOptions options) {
   if (options.batch_size == 0) {
     Fail(ErrorCode::kInvalidArgument, "the batch size is 0, expected 1 or more");
   }
   runtime::SessionThreads(options.num_threads);  // throws if there are too many
-  Calibration calibration(model, values, options);
-  calibration.Run(source);
-  CalibrationTable table{
-      std::move(name), model.Fingerprint(), calibration.counts().num_samples, {}};
-  if (table.num_samples == 0) {
-    const size_t fixed = calibration.fixed_rows();
-    Fail(ErrorCode::kInvalidArgument, "there are no samples to calibrate with{}",
-         fixed > 1 ? fmt::format(": the model takes {} at a time, and a rest is left out", fixed)
-                   : "");
-  }
-  for (size_t id = 0; id < values.size(); ++id) {
-    table.tensors.emplace(values[id], std::move(calibration.statistics(id)));
-  }
-  CalibrationResult result{
-      {}, std::nullopt, calibration.counts().num_left_out, calibration.run_ms()};
-  if (calibration.num_held_back() > 0) {
-    CalibrationTable held_back{
-        table.model_name, table.model_fingerprint, calibration.num_held_back(), {}};
-    for (size_t id = 0; id < values.size(); ++id) {
-      held_back.tensors.emplace(values[id], std::move(calibration.held_back(id)));
-    }
-    table.num_samples -= calibration.num_held_back();
-    result.table = table;
-    result.table.Merge(held_back);
-    result.parts = HeldBackTables{std::move(table), std::move(held_back)};
-  } else {
-    result.table = std::move(table);
-  }
-  return result;
+  impl_ = std::make_unique<Impl>(model, std::move(name), std::move(values), std::move(options));
+}
+Calibrator::~Calibrator() = default;
+Calibrator::Calibrator(Calibrator&&) noexcept = default;
+Calibrator& Calibrator::operator=(Calibrator&&) noexcept = default;
+
+CalibrationResult Calibrator::Count(data::Source& source, const ProgressSink& progress) {
+  return impl_->Count(source, progress);
+}
+
+CalibrationResult Calibrate(const graph::Model& model, std::string name,
+                            std::span<const std::string> values, data::Source& source,
+                            const CalibrateOptions& options) {
+  return Calibrator(model, std::move(name), {values.begin(), values.end()}, options)
+      .Count(source, options.progress);
 }
 
 }  // namespace bitpress::calibrate

@@ -120,6 +120,112 @@ TEST(Calibrate, GivesTheSameBytesHoweverItIsRun) {
   EXPECT_EQ(ToBytes(shards), expected);
 }
 
+// A model that stays loaded, whole or in pieces, counts as one that is loaded anew.
+TEST(Calibrator, ForgetsTheSamplesBefore) {
+  const graph::Model model = TestModel();
+  for (const uint64_t most_kept_bytes : {uint64_t{0}, uint64_t{1} << 30}) {
+    for (const uint64_t most_piece_bytes : {kMostPieceBytes, uint64_t{1}}) {
+      CalibrateOptions options{.num_threads = 1,
+                               .most_piece_bytes = most_piece_bytes,
+                               .most_kept_bytes = most_kept_bytes};
+      options.axes[model.InputNames()[0]] = 1;
+      Calibrator calibrator(model, "test", FloatActivations(model), options);
+      for (const auto& [begin, end] : {std::pair<size_t, size_t>{0, 9}, {9, 12}, {0, 9}}) {
+        Noise noise(begin, end);
+        EXPECT_EQ(ToBytes(calibrator.Count(noise, {}).table),
+                  ToBytes(RunNoise(begin, end, options)));
+      }
+      Noise nothing(0, 0);
+      EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { calibrator.Count(nothing, {}); }),
+                  HasSubstr("no samples"));
+      Noise noise(3, 5);
+      size_t last = 0;
+      const auto progress = [&](std::string_view, size_t done, size_t total) {
+        EXPECT_GE(done, last);
+        EXPECT_EQ(total, 2u);
+        last = done;
+      };
+      EXPECT_EQ(ToBytes(calibrator.Count(noise, progress).table), ToBytes(RunNoise(3, 5, options)));
+      EXPECT_EQ(last, 2u);
+    }
+  }
+}
+
+// Samples [begin, end) of `kinds`, of [4] floats below 8. Those of kind 'u' cannot be read, those
+// of kind 'w' have an element that no row of fragile.onnx is for, and 's' are skipped.
+class Fragile : public data::Source {
+ public:
+  Fragile(std::string kinds, size_t begin, size_t end)
+      : kinds_(std::move(kinds)), begin_(begin), end_(end), next_(begin) {}
+  size_t num_samples() const override { return end_ - begin_; }
+  bool has_labels() const override { return false; }
+  std::optional<data::Batch> Next(size_t max_samples) override {
+    if (next_ == end_) return std::nullopt;
+    data::Batch batch;
+    std::vector<float> values;
+    for (; batch.num_samples < max_samples && next_ < end_; ++next_) {
+      if (kinds_[next_] == 's') continue;
+      if (kinds_[next_] == 'u') {
+        batch.failed.push_back({std::to_string(next_), "it is unreadable"});
+        continue;
+      }
+      const float x = 0.1f + static_cast<float>(next_ % 7);
+      values.insert(values.end(), {kinds_[next_] == 'w' ? 9.0f : x, -x, x / 2, 1});
+      batch.names.push_back(std::to_string(next_));
+      ++batch.num_samples;
+    }
+    batch.inputs.push_back(
+        MakeTensor(DataType::kFloat, {static_cast<int64_t>(batch.num_samples), 4}, values));
+    return batch;
+  }
+  void Rewind() override { next_ = begin_; }
+
+ private:
+  std::string kinds_;
+  size_t begin_, end_, next_;
+};
+
+// A sample that fails has been counted by the nodes, and pieces, before the one that fails.
+TEST(Calibrator, LeavesOutWhatFails) {
+  graph::Model model = graph::Model::Load(std::filesystem::path(BITPRESS_SOURCE_DIR) / "tests" /
+                                          "data" / "runtime" / "fragile.onnx");
+  model.InferShapes();
+  const std::string kinds = "..w...u..www....uu..w";
+  for (const uint64_t most_piece_bytes : {kMostPieceBytes, uint64_t{1}}) {
+    const auto count = [&](const std::string& of, size_t begin, size_t end, size_t most_failures) {
+      CalibrateOptions options{.num_threads = 1, .most_piece_bytes = most_piece_bytes};
+      options.axes["x"] = 1;
+      options.most_failures = most_failures;
+      Fragile source(of, begin, end);
+      return Calibrator(model, "test", FloatActivations(model), options).Count(source, {}).table;
+    };
+    EXPECT_THAT(ExpectError(ErrorCode::kRuntime, [&] { count(kinds, 0, 3, 0); }),
+                testing::AllOf(HasSubstr("2: "), HasSubstr("Gather")));
+    EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { count(kinds, 0, kinds.size(), 7); }),
+                HasSubstr("8 samples failed, but at most 7 may: '10', '11'"));
+
+    const CalibrationTable all = count(kinds, 0, kinds.size(), 8);
+    EXPECT_EQ(all.num_samples, kinds.size() - 8);
+    EXPECT_THAT(all.left_out, testing::ElementsAre("10", "11", "16", "17", "2", "20", "6", "9"));
+    EXPECT_EQ(FromBytes(ToBytes(all)), all);
+
+    // The others are counted as if those were not there.
+    std::string skipped = kinds;
+    for (char& kind : skipped) kind = kind == '.' ? '.' : 's';
+    CalibrationTable expected = count(skipped, 0, kinds.size(), 0);
+    EXPECT_TRUE(expected.left_out.empty());
+    expected.left_out = all.left_out;
+    EXPECT_EQ(expected, all);
+
+    // Parts add up, also one of which nothing is left.
+    CalibrationTable sum = count(kinds, 9, 12, 8);
+    EXPECT_EQ(sum.num_samples, 0u);
+    sum.Merge(count(kinds, 12, kinds.size(), 8));
+    sum.Merge(count(kinds, 0, 9, 8));
+    EXPECT_EQ(ToBytes(sum), ToBytes(all));
+  }
+}
+
 TEST(Calibrate, WatchesOnlyWhatIsAskedFor) {
   const graph::Model model = TestModel();
   Noise noise(0, 2);

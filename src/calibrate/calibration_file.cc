@@ -9,6 +9,7 @@
 #include "base/atomic_file.h"
 #include "base/byte_stream.h"
 #include "base/version.h"
+#include "data/failures.h"
 #include "formats/float_bits.h"
 
 namespace bitpress::calibrate {
@@ -259,6 +260,7 @@ std::string ToBytes(const CalibrationTable& table) {
     out.Text(name);
     StatisticsFile::Write(out, tensor);
   }
+  data::WriteLeftOut(out, table.left_out);
   return EndFile(std::move(out));
 }
 
@@ -277,6 +279,7 @@ CalibrationTable FromBytes(std::string_view bytes) {
     TensorStatistics tensor = WithContext(name, [&] { return StatisticsFile::Read(in); });
     table.tensors.emplace(std::move(name), std::move(tensor));
   }
+  table.left_out = data::ReadLeftOut(in);
   in.ExpectEnd();
   return table;
 }

@@ -1,5 +1,7 @@
 #include "calibrate/calibration_table.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace bitpress::calibrate {
@@ -34,6 +36,8 @@ void CalibrationTable::Merge(const CalibrationTable& other) {
     WithContext(name, [&] { statistics.Merge(other.tensors.at(name)); });
   }
   num_samples += other.num_samples;
+  left_out.insert(left_out.end(), other.left_out.begin(), other.left_out.end());
+  std::ranges::sort(left_out);
 }
 
 }  // namespace bitpress::calibrate

@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "calibrate/statistics.h"
 
@@ -17,6 +18,8 @@ struct CalibrationTable {
   uint64_t num_samples = 0;        // samples that ran
   // The statistics of every value that was watched, even if it never came.
   std::map<std::string, TensorStatistics> tensors;
+  // The names of the samples that were left out because they failed, sorted.
+  std::vector<std::string> left_out = {};
 
   // Adds the samples of the other table. The result is exactly that of one pass over both. Throws
   // Error(kInvalidArgument) if the other is of another model, or watched other values, naming one.

@@ -92,6 +92,10 @@ void Collector::Observe(const runtime::ObservedTensor& tensor,
   if (failure) std::rethrow_exception(failure);
 }
 
+void Collector::Clear() {
+  for (Value& value : values_) value = {};
+}
+
 void Collector::EndSample() {
   for (Value& value : values_) value.statistics.AddSample(std::exchange(value.of_sample, {}));
 }

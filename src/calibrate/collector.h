@@ -22,6 +22,8 @@ class Collector : public runtime::ObserverSink {
 
   void Observe(const runtime::ObservedTensor& tensor,
                const runtime::ParallelTasks& run_parallel) override;
+  // Forgets everything, axes included.
+  void Clear();
   // Takes the extremes of the sample that has run. A value that came several times, in a loop,
   // counts once.
   void EndSample();

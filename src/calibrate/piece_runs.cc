@@ -43,13 +43,35 @@ PieceRuns::PieceRuns(graph::Model& model, std::span<const std::string> wanted, d
                      const PieceOptions& options,
                      std::span<const std::vector<std::string>> together)
     : model_(model),
-      source_(source),
+      source_(&source),
       options_(options),
       pieces_(model, wanted, options.most_bytes, together) {}
 
 size_t PieceRuns::rows_of_run() const { return FixedRows(InputsOf(model_)); }
 
-std::unique_ptr<runtime::Session> PieceRuns::Open(size_t piece, const PiecePass& pass,
+void PieceRuns::Begin(data::Source& source, const ProgressSink& progress) {
+  source_ = &source;
+  options_.progress = progress;
+  for (const size_t piece : done_) {
+    for (const std::string& value : pieces_.piece(piece).outputs) files_.Remove(value);
+  }
+  done_.clear();
+}
+
+std::shared_ptr<runtime::Session> PieceRuns::SessionFor(size_t piece, const PiecePass& pass,
+                                                        const std::vector<std::string>& outputs) {
+  if (!options_.keeps_sessions) return Open(piece, pass, outputs);
+  Opened& kept = kept_[piece];
+  const bool fits = kept.session && kept.observed == pass.observed && kept.outputs == outputs &&
+                    kept.operators == pass.operators;
+  if (!fits) {
+    kept = {};  // its memory goes before the next one takes some
+    kept = {pass.observed, outputs, pass.operators, Open(piece, pass, outputs)};
+  }
+  return kept.session;
+}
+
+std::shared_ptr<runtime::Session> PieceRuns::Open(size_t piece, const PiecePass& pass,
                                                   std::span<const std::string> outputs) {
   const ModelPiece& cut = pieces_.piece(piece);
   std::vector<std::string> computed(outputs.begin(), outputs.end());
@@ -76,7 +98,7 @@ std::unique_ptr<runtime::Session> PieceRuns::Open(size_t piece, const PiecePass&
   session.num_threads = runtime::SessionThreads(options_.num_threads);
   session.operator_library = options_.operator_library;
   session.observers = pass.operators;
-  return std::make_unique<runtime::Session>(path, session);
+  return std::make_shared<runtime::Session>(path, session);
 }
 
 SampleCounts PieceRuns::Run(size_t piece, const PiecePass& pass) {
@@ -94,7 +116,7 @@ SampleCounts PieceRuns::Run(size_t piece, const PiecePass& pass) {
     }
   }
   if (outputs.empty() && pass.observed.empty()) return {};  // nobody asks for anything
-  const std::unique_ptr<runtime::Session> session = Open(piece, pass, outputs);
+  const std::shared_ptr<runtime::Session> session = SessionFor(piece, pass, outputs);
   const std::vector<runtime::ValueDescription> inputs = InputsOf(model_);
   const std::vector<std::string> names = model_.InputNames();
   size_t run = 0;
@@ -120,9 +142,9 @@ SampleCounts PieceRuns::Run(size_t piece, const PiecePass& pass) {
     }
   };
   const SampleCounts counts = RunSamples(
-      source_, inputs, options_.batch_size,
+      *source_, inputs, options_.batch_size,
       [&](const std::vector<Tensor>& given, size_t) { run_piece(given); },
-      pass.stage.empty() ? options_.stage : pass.stage, options_.progress);
+      pass.stage.empty() ? options_.stage : pass.stage, options_.progress, pass.failures);
   if (keeps) {
     // Inference does not see through every operator, and ONNX Runtime does.
     for (const runtime::ValueDescription& output : session->outputs()) {

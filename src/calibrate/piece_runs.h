@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <span>
@@ -34,8 +35,11 @@ struct PieceOptions {
   size_t num_threads = 0;                       // of ONNX Runtime; 0: one per core
   size_t batch_size = 8;                        // samples read at once
   std::filesystem::path operator_library = {};  // as in runtime::SessionOptions
-  std::string stage = "run";                    // name for progress, which counts samples
-  ProgressSink progress = {};                   // may be empty
+  // Sessions stay loaded for the next pass through their piece, if that is the same but for
+  // functions. Memory holds the whole model then.
+  bool keeps_sessions = false;
+  std::string stage = "run";   // name for progress, which counts samples
+  ProgressSink progress = {};  // may be empty
 };
 
 // A pass of the samples through a piece.
@@ -49,7 +53,8 @@ struct PiecePass {
   // Is called before each run, which are counted from 1 on, and says whether it takes place.
   // A run must take place in all pieces or in none. Empty: all do.
   std::function<bool(size_t run)> begins = {};
-  std::string stage = "";  // for progress; empty: that of the options
+  std::string stage = "";      // for progress; empty: that of the options
+  FailureRules failures = {};  // of reading and of this piece
 };
 
 class PieceRuns {
@@ -66,21 +71,35 @@ class PieceRuns {
   // Returns the samples of each run of a model that fixes them; 0 if they are free.
   size_t rows_of_run() const;
 
+  // Begins with other samples, which must outlive the runs.
+  void Begin(data::Source& source, const ProgressSink& progress);
+
   // Runs all samples through a piece. Keeps what later pieces read of it, once. REQUIRES: the
   // pieces before it were run. Throws Error(kIo) if temporary files have no room, and the errors of
   // reading and running.
   SampleCounts Run(size_t piece, const PiecePass& pass);
 
  private:
-  std::unique_ptr<runtime::Session> Open(size_t piece, const PiecePass& pass,
+  // A session of a piece, and the pass that it is for.
+  struct Opened {
+    std::vector<std::string> observed, outputs;
+    const runtime::ObserverOperators* operators = nullptr;
+    std::shared_ptr<runtime::Session> session;
+  };
+
+  std::shared_ptr<runtime::Session> Open(size_t piece, const PiecePass& pass,
                                          std::span<const std::string> outputs);
+  // Returns the session that was kept, if it is for this pass. Otherwise opens one.
+  std::shared_ptr<runtime::Session> SessionFor(size_t piece, const PiecePass& pass,
+                                               const std::vector<std::string>& outputs);
 
   graph::Model& model_;
-  data::Source& source_;
+  data::Source* source_;
   PieceOptions options_;
   ModelPieces pieces_;
-  TensorFiles files_;      // of what later pieces read
-  std::set<size_t> done_;  // pieces whose outputs have files
+  TensorFiles files_;              // of what later pieces read
+  std::set<size_t> done_;          // pieces whose outputs have files
+  std::map<size_t, Opened> kept_;  // by piece
 };
 
 }  // namespace bitpress::calibrate

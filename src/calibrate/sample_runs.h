@@ -24,11 +24,22 @@ struct SampleCounts {
   uint64_t num_left_out = 0;  // samples that did not fill a batch of a fixed size
 };
 
+// What becomes of samples that fail. Without `failed`, an Error of a run leaves RunSamples.
+struct FailureRules {
+  std::function<void(data::FailedSample)> unread = {};  // takes what the source could not read
+  std::function<void(data::FailedSample)> failed = {};  // takes what did not run
+  // Forgets what the runs since the last `keep` gave: one of them failed, and the others run again.
+  // Empty: what they gave stays.
+  std::function<void()> discard = {};
+  std::function<void()> keep = {};  // is called now and then, and at the end
+};
+
 // Reads all samples of `source` from its start, about `at_once` together, and calls `run` with the
-// inputs of one run and the number of samples in it. Progress counts samples of `stage`.
+// inputs of one run and the number of samples in it. Progress counts samples of `stage`. An Error
+// of `run` gets the sample's name in front. Errors of temporary files are none of a sample.
 SampleCounts RunSamples(
     data::Source& source, std::span<const runtime::ValueDescription> inputs, size_t at_once,
     const std::function<void(const std::vector<Tensor>& inputs, size_t num_samples)>& run,
-    std::string_view stage, const ProgressSink& progress);
+    std::string_view stage, const ProgressSink& progress, const FailureRules& rules = {});
 
 }  // namespace bitpress::calibrate

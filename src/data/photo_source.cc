@@ -3,6 +3,7 @@
 #include <bit>
 #include <deque>
 #include <future>
+#include <span>
 #include <utility>
 
 #include "base/atomic_file.h"
@@ -23,59 +24,75 @@ class PhotoSource : public Source {
       : samples_(std::move(listing.samples)),
         spec_(*options.image),
         read_ahead_(options.read_ahead),
+        keeps_failures_(options.keeps_failures),
         pool_(options.num_threads) {
     if (options.limit > 0 && options.limit < samples_.size()) samples_.resize(options.limit);
-    const auto [begin, end] = options.shard.RangeOf(samples_.size());
-    place_ = {begin, samples_.size()};
-    samples_.resize(end);
-    samples_.erase(samples_.begin(), samples_.begin() + static_cast<std::ptrdiff_t>(begin));
+    Select(options.shard);
   }
 
-  size_t num_samples() const override { return samples_.size(); }
+  size_t num_samples() const override { return end_ - begin_; }
   bool has_labels() const override { return samples_[0].label.has_value(); }
 
-  SamplePlace place() const override { return place_; }
+  SamplePlace place() const override { return {begin_, samples_.size()}; }
 
   std::optional<Batch> Next(size_t max_samples) override {
     if (max_samples == 0) {
       Fail(ErrorCode::kInvalidArgument, "a batch of 0 samples was asked for");
     }
-    if (position_ == samples_.size()) return std::nullopt;
-    const size_t wanted = std::min(max_samples, samples_.size() - position_);
+    if (position_ == end_) return std::nullopt;
+    const size_t wanted = std::min(max_samples, end_ - position_);
     Collect();
     if (decoded_.size() < wanted) Decode(wanted - decoded_.size());
     BatchBuilder builder;
     // Pictures that are not cropped may differ in size. The batch ends there.
-    while (builder.num_samples() < wanted && builder.Accepts(decoded_.front())) {
-      const SampleFiles& sample = samples_[position_++];
-      builder.Append(std::move(decoded_.front()), {sample.name}, LabelsOf(sample.label));
+    std::vector<FailedSample> failed;
+    while (builder.num_samples() + failed.size() < wanted) {
+      Decoded& decoded = decoded_.front();
+      const SampleFiles& sample = samples_[position_];
+      if (decoded.why_not) {
+        failed.push_back({sample.name, *decoded.why_not});
+      } else if (builder.Accepts(decoded.inputs)) {
+        builder.Append(std::move(decoded.inputs), {sample.name}, LabelsOf(sample.label));
+      } else {
+        break;
+      }
+      ++position_;
       decoded_.pop_front();
     }
     if (read_ahead_) {
-      const size_t left = samples_.size() - position_ - decoded_.size();
+      const size_t left = end_ - position_ - decoded_.size();
       const size_t num_ahead =
           max_samples > decoded_.size() ? std::min(max_samples - decoded_.size(), left) : 0;
       if (num_ahead > 0) {
         ahead_ = std::async(std::launch::async, [this, num_ahead] { Decode(num_ahead); });
       }
     }
-    return builder.Take();
+    Batch batch = builder.Take();
+    batch.failed = std::move(failed);
+    return batch;
   }
 
-  void Rewind() override {
+  void Rewind() final {
     if (ahead_.valid()) ahead_.wait();
     ahead_ = {};
     decoded_.clear();
-    position_ = 0;
+    position_ = begin_;
+  }
+
+  void Select(const Shard& shard) final {
+    const auto [begin, end] = shard.RangeOf(samples_.size());
+    begin_ = begin;
+    end_ = end;
+    Rewind();
   }
 
   // Hashes the bytes of the files instead of the pixels, so that nothing is decoded.
   uint64_t Fingerprint() override {
     Rewind();
     uint64_t sum = 0;
-    for (size_t i = 0; i < samples_.size(); ++i) {
+    for (size_t i = begin_; i < end_; ++i) {
       ContentHash hash;
-      hash.AddNumber(place_.first + i);
+      hash.AddNumber(i);
       for (const int pixels : {spec_.resize, spec_.crop}) {
         hash.AddNumber(static_cast<uint64_t>(pixels));
       }
@@ -94,6 +111,11 @@ class PhotoSource : public Source {
   }
 
  private:
+  struct Decoded {
+    std::vector<Tensor> inputs;
+    std::optional<std::string> why_not = std::nullopt;  // the error of a photo that failed
+  };
+
   // Waits for the thread that reads ahead, and throws its error.
   void Collect() {
     if (ahead_.valid()) ahead_.get();
@@ -102,23 +124,27 @@ class PhotoSource : public Source {
   // Adds the next `count` photos to decoded_, or none of them if one fails.
   void Decode(size_t count) {
     const size_t begin = position_ + decoded_.size();
-    std::vector<Tensor> tensors(count);
-    pool_.ParallelFor(
-        count, [&](size_t i) { tensors[i] = LoadPhoto(samples_[begin + i].files[0], spec_); });
-    for (Tensor& tensor : tensors) {
-      std::vector<Tensor> inputs;
-      inputs.push_back(std::move(tensor));
-      decoded_.push_back(std::move(inputs));
-    }
+    std::vector<Decoded> photos(count);
+    pool_.ParallelFor(count, [&](size_t i) {
+      try {
+        photos[i].inputs.push_back(LoadPhoto(samples_[begin + i].files[0], spec_));
+      } catch (const Error& error) {
+        if (!keeps_failures_) throw;
+        photos[i].why_not = error.what();
+      }
+    });
+    for (Decoded& photo : photos) decoded_.push_back(std::move(photo));
   }
 
-  std::vector<SampleFiles> samples_;
-  SamplePlace place_;
+  std::vector<SampleFiles> samples_;  // of all shards
+  size_t begin_ = 0;                  // index of the shard's first sample
+  size_t end_ = 0;                    // index of the one behind its last
   ImageSpec spec_;
   bool read_ahead_;
+  bool keeps_failures_;
   ThreadPool pool_;
-  size_t position_ = 0;                      // index of the next sample to be given
-  std::deque<std::vector<Tensor>> decoded_;  // the samples from position_ on
+  size_t position_ = 0;          // index of the next sample to be given
+  std::deque<Decoded> decoded_;  // the samples from position_ on
   // The thread that reads ahead. It owns decoded_ and pool_ while it is valid. It is the last
   // member, so that its end is waited for first.
   std::future<void> ahead_;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <charconv>
 #include <system_error>
+#include <tuple>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -43,10 +44,25 @@ Shard ParseShard(std::string_view text) {
   return {number - 1, count};
 }
 
+void Source::Select(const Shard& shard) {
+  if (shard.count > 1) {
+    Fail(ErrorCode::kInvalidArgument, "only samples in files can be divided into shards");
+  }
+  Rewind();
+}
+
 SampleSpec SampleSpec::First(size_t most) const {
   SampleSpec samples = *this;
   samples.limit = limit > 0 ? std::min(limit, most) : most;
   return samples;
+}
+
+bool SampleSpec::SharesFilesWith(const SampleSpec& other) const {
+  const auto key = [](const SampleSpec& spec) {
+    return std::tie(spec.folder, spec.labels_csv, spec.image, spec.tokens, spec.num_tokens,
+                    spec.prefix, spec.suffix, spec.limit);
+  };
+  return !opener && !other.opener && key(*this) == key(other);
 }
 
 SourceOptions ToSourceOptions(const SampleSpec& samples, const graph::Model& model) {

@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "base/tensor.h"
+#include "data/failures.h"
 #include "data/token_inputs.h"
 #include "graph/model.h"
 
@@ -63,6 +64,8 @@ struct Batch {
   std::vector<int64_t> labels;     // class of each sample; empty if there are none
   std::vector<std::string> names;  // file of each sample, with "[i]" for row i of several
   size_t num_samples = 0;
+  // Samples in their place that could not be read; see SourceOptions::keeps_failures.
+  std::vector<FailedSample> failed = {};
 
   // Returns whether the inputs are rows of samples, not one sample without a batch dimension.
   bool HasRows() const;
@@ -70,6 +73,20 @@ struct Batch {
   Batch Rows(size_t first, size_t count) const;
 };
 
+// One of several parts of the samples, or of whatever else can be counted. They are ranges of
+// almost equal length, so that all shards one after another are everything in its order.
+struct Shard {
+  size_t index = 0, count = 1;  // the first shard is 0
+
+  // Returns the first thing of the shard and the one behind its last. They are the same if there
+  // are fewer things than shards, and this one has none.
+  std::pair<size_t, size_t> RangeIn(size_t num_things) const;
+  // Returns the same of samples. Throws Error(kInvalidArgument) if there are too few for every
+  // shard to have one.
+  std::pair<size_t, size_t> RangeOf(size_t num_samples) const;
+};
+// Parses "2/8", the second of eight shards. Throws Error(kInvalidArgument).
+Shard ParseShard(std::string_view text);
 // The place of a source's samples among all that a work has, of which it may be a part.
 struct SamplePlace {
   size_t first = 0;  // samples before them
@@ -87,10 +104,14 @@ class Source {
   // Returns where SourceOptions::shard or part_of lie among all samples.
   virtual SamplePlace place() const { return {0, num_samples()}; }
   // Returns the next at most `max_samples` samples (1 or more); nothing at the end. Fewer come at
-  // the end and where shapes change. Throws Error naming the file.
+  // the end, where shapes change, and where samples fail: perhaps none. Throws Error naming the
+  // file.
   virtual std::optional<Batch> Next(size_t max_samples) = 0;
   // Begins from the first sample again.
   virtual void Rewind() = 0;
+  // Gives another shard of the samples from now on, from its start. The folder is not listed again.
+  // Throws Error as Shard::RangeOf, and for samples that lie in no file.
+  virtual void Select(const Shard& shard);
   // Returns a number that sources share if they give the same samples: element types, shapes,
   // values and classes, whatever the files are called. The numbers of all parts add up to that of
   // the whole, modulo 2^64. Reads all samples and begins from the start again afterwards; photos
@@ -110,21 +131,6 @@ struct TokenOptions {
   std::vector<int64_t> prefix = {}, suffix = {};
   TokenInputs inputs;  // those of the model
 };
-
-// One of several parts of the samples, or of whatever else can be counted. They are ranges of
-// almost equal length, so that all shards one after another are everything in its order.
-struct Shard {
-  size_t index = 0, count = 1;  // the first shard is 0
-
-  // Returns the first thing of the shard and the one behind its last. They are the same if there
-  // are fewer things than shards, and this one has none.
-  std::pair<size_t, size_t> RangeIn(size_t num_things) const;
-  // Returns the same of samples. Throws Error(kInvalidArgument) if there are too few for every
-  // shard to have one.
-  std::pair<size_t, size_t> RangeOf(size_t num_samples) const;
-};
-// Parses "2/8", the second of eight shards. Throws Error(kInvalidArgument).
-Shard ParseShard(std::string_view text);
 
 struct SourceOptions {
   std::filesystem::path folder = {};
@@ -146,6 +152,11 @@ struct SourceOptions {
   // first dimension is time and no batch.
   bool use_whole_items = false;
   size_t num_threads = 0;  // threads that decode photos; 0: one per core
+  // A sample that cannot be read is no Error but in Batch::failed, and the next ones are read. It
+  // counts where samples are numbered, in `limit` and `shard` for example. An array file that
+  // cannot be opened counts as one sample. Samples of a model that fixes several for a run are
+  // never kept.
+  bool keeps_failures = false;
   // Photos of the next batch are decoded while the caller works on this one. Leave it out if the
   // caller measures time.
   bool read_ahead = false;
@@ -169,6 +180,8 @@ struct SampleSpec {
   bool is_given() const { return !folder.empty() || !tokens.empty() || opener; }
   // Returns the same samples, but at most `most` of them. REQUIRES: most > 0.
   SampleSpec First(size_t most) const;
+  // Returns whether both are shards of the same samples in files.
+  bool SharesFilesWith(const SampleSpec& other) const;
 };
 
 // Returns the options that open these samples for the inputs of `model`. Throws

@@ -17,7 +17,10 @@ class StreamSource : public Source {
         num_inputs_(options.input_names.size()),
         limit_(options.limit),
         part_of_(options.part_of),
-        use_whole_items_(options.use_whole_items) {}
+        use_whole_items_(options.use_whole_items),
+        keeps_failures_(options.keeps_failures) {
+    Select(options.shard);
+  }
 
   size_t num_samples() const override {
     const size_t all = stream_->num_samples();
@@ -32,8 +35,15 @@ class StreamSource : public Source {
       Fail(ErrorCode::kInvalidArgument, "a batch of 0 samples was asked for");
     }
     BatchBuilder builder;
+    std::vector<FailedSample> failed;
     while (builder.num_samples() < max_samples && (limit_ == 0 || num_given_ < limit_)) {
       if (!item_ && !Fetch()) break;
+      if (!item_->why_not.empty()) {
+        failed.push_back({Name(0), item_->why_not});
+        ++num_given_;
+        item_.reset();
+        continue;
+      }
       const bool is_whole = num_rows_ < 0;
       if (builder.num_samples() > 0 && (is_whole || !builder.Accepts(item_->inputs))) break;
       if (is_whole) {
@@ -45,14 +55,17 @@ class StreamSource : public Source {
       if (limit_ > 0) count = std::min(count, static_cast<int64_t>(limit_ - num_given_));
       AppendRows(builder, count);
     }
-    if (builder.num_samples() == 0) return std::nullopt;
-    return builder.Take();
+    if (builder.num_samples() == 0 && failed.empty()) return std::nullopt;
+    Batch batch = builder.Take();
+    batch.failed = std::move(failed);
+    return batch;
   }
 
-  void Rewind() override {
+  void Rewind() final {
     is_started_ = false;
     item_.reset();
     num_given_ = 0;
+    num_items_ = 0;
   }
 
  private:
@@ -63,26 +76,36 @@ class StreamSource : public Source {
     item_ = stream_->Next();
     if (!item_) return false;
     row_ = 0;
-    Check();
+    num_rows_ = -1;
+    ++num_items_;
+    try {
+      Check();
+    } catch (const Error& error) {
+      if (!keeps_failures_) throw;
+      item_->why_not = error.what();
+    }
     return true;
   }
 
   void Check() {
+    if (!item_->why_not.empty()) {
+      Fail(ErrorCode::kInvalidArgument, "{}: {}", Name(0), item_->why_not);
+    }
     if (item_->inputs.empty() || (num_inputs_ > 0 && item_->inputs.size() != num_inputs_)) {
       Fail(ErrorCode::kInvalidArgument, "sample {} has {} arrays, but the model has {} inputs",
-           num_given_, item_->inputs.size(), num_inputs_);
+           item_number(), item_->inputs.size(), num_inputs_);
     }
     num_rows_ = CommonRows(item_->inputs);
     if (num_rows_ == 0) {
       Fail(ErrorCode::kInvalidArgument, "sample {} has no rows (its first dimension is 0)",
-           num_given_);
+           item_number());
     }
     if (use_whole_items_) num_rows_ = -1;
     const size_t num_labels = item_->labels.size();
     const auto num_samples = static_cast<size_t>(std::max<int64_t>(num_rows_, 1));
     if (num_labels != (has_labels() ? num_samples : 0)) {
       Fail(ErrorCode::kInvalidArgument, "sample {}: there are {} classes for {} samples",
-           num_given_, num_labels, num_samples);
+           item_number(), num_labels, num_samples);
     }
   }
 
@@ -112,29 +135,33 @@ class StreamSource : public Source {
 
   std::vector<std::string> Names(size_t count) const {
     std::vector<std::string> names;
-    for (size_t i = 0; i < count; ++i) names.push_back(fmt::format("sample {}", num_given_ + i));
+    for (size_t i = 0; i < count; ++i) names.push_back(Name(row_ + static_cast<int64_t>(i)));
     return names;
   }
+  std::string Name(int64_t row) const {
+    return num_rows_ > 1 ? fmt::format("sample {}[{}]", item_number(), row)
+                         : fmt::format("sample {}", item_number());
+  }
+  size_t item_number() const { return stream_->first_item() + num_items_ - 1; }
 
   std::unique_ptr<SampleStream> stream_;
   size_t num_inputs_;
   size_t limit_;
   std::optional<SamplePlace> part_of_;
   bool use_whole_items_;
+  bool keeps_failures_;
   bool is_started_ = false;
   std::optional<SampleStream::Item> item_;  // the current item, if it has rows left
   int64_t num_rows_ = 0;                    // rows of the item; -1: it is one sample without rows
   int64_t row_ = 0;                         // row of the next sample in it
   size_t num_given_ = 0;
+  size_t num_items_ = 0;  // items that were read
 };
 
 }  // namespace
 
 std::unique_ptr<Source> MakeStreamSource(std::unique_ptr<SampleStream> stream,
                                          const SourceOptions& options) {
-  if (options.shard.count > 1) {
-    Fail(ErrorCode::kInvalidArgument, "only samples in files can be divided into shards");
-  }
   return std::make_unique<StreamSource>(std::move(stream), options);
 }
 

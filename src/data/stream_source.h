@@ -19,6 +19,7 @@ class SampleStream {
   struct Item {
     std::vector<Tensor> inputs;   // one tensor for each of SourceOptions::input_names
     std::vector<int64_t> labels;  // class of each sample, or nothing
+    std::string why_not = {};     // why the item is none that the model takes; empty: it is one
   };
 
   virtual ~SampleStream() = default;
@@ -30,11 +31,13 @@ class SampleStream {
   // Returns the number of all samples; 0 if it is not known.
   virtual size_t num_samples() const = 0;
   virtual bool has_labels() const = 0;
+  // Returns the number of the first item, for names: a stream may be a part of a longer one.
+  virtual size_t first_item() const { return 0; }
 };
 
-// Makes a source that splits and joins items to the wanted batch size. Samples are called "sample
-// 0", "sample 1", ... in messages. Only the options `limit`, `input_names` and `use_whole_items`
-// count.
+// Makes a source that splits and joins items to the wanted batch size. Samples are called by their
+// item, "sample 0", "sample 1", ...; the rows of an item of several "sample 0[0]", "sample 0[1]",
+// ... Only the options `limit`, `input_names`, `use_whole_items` and `keeps_failures` count.
 std::unique_ptr<Source> MakeStreamSource(std::unique_ptr<SampleStream> stream,
                                          const SourceOptions& options);
 

@@ -54,7 +54,7 @@ TEST(StreamSourceTest, ItemsAreSplitAndJoined) {
     EXPECT_THAT(source->Next(2)->inputs[0].values<float>(), ElementsAre(0, 1, 2, 3));
     const auto batch = source->Next(2);
     EXPECT_THAT(batch->inputs[0].values<float>(), ElementsAre(4, 5, 6, 7));
-    EXPECT_THAT(batch->names, ElementsAre("sample 2", "sample 3"));
+    EXPECT_THAT(batch->names, ElementsAre("sample 0[2]", "sample 1[0]"));
     EXPECT_THAT(source->Next(2)->inputs[0].dims, ElementsAre(1, 2));
     EXPECT_FALSE(source->Next(2));
     source->Rewind();

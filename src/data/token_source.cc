@@ -47,7 +47,8 @@ class TokenSource : public Source {
       : inputs_(options.tokens->inputs),
         file_(options.tokens->file),
         prefix_(options.tokens->prefix),
-        suffix_(options.tokens->suffix) {
+        suffix_(options.tokens->suffix),
+        keeps_failures_(options.keeps_failures) {
     const NpyHeader& header = file_.header();
     const std::string path = options.tokens->file.string();
     if (header.dims.empty() || header.dims.size() > 2) {
@@ -78,18 +79,13 @@ class TokenSource : public Source {
     num_samples_ = static_cast<size_t>(num_texts * pieces_of_text_);
     if (options.limit > 0) num_samples_ = std::min(num_samples_, options.limit);
     // Caches and lengths are no rows that a caller could pad.
-    const auto batch = static_cast<size_t>(std::max<int64_t>(inputs_.fixed_batch(), 1));
-    if (batch > 1) {
-      if (num_samples_ < batch) {
-        Fail(ErrorCode::kInvalidArgument,
-             "{}: there are {} samples, but the model takes {} in a run", path, num_samples_,
-             batch);
-      }
-      num_samples_ -= num_samples_ % batch;
+    const size_t batch = samples_of_run();
+    num_runs_ = num_samples_ / batch;
+    if (batch > 1 && num_runs_ == 0) {
+      Fail(ErrorCode::kInvalidArgument, "{}: there are {} samples, but the model takes {} in a run",
+           path, num_samples_, batch);
     }
-    const auto [begin, end] = options.shard.RangeOf(num_samples_ / batch);
-    place_ = {begin * batch, num_samples_};
-    num_samples_ = (end - begin) * batch;
+    Select(options.shard);
     name_ = options.tokens->file.filename().string();
   }
 
@@ -108,24 +104,43 @@ class TokenSource : public Source {
     }
     const size_t count = std::min(max_samples, num_samples_ - num_given_);
     if (count == 0) return std::nullopt;
-    Batch batch{.inputs = {}, .labels = {}, .names = {}, .num_samples = count};
-    Tensor ids{
-        .type = DataType::kInt64, .dims = {static_cast<int64_t>(count), length_}, .bytes = {}};
-    ids.bytes.resize(NumBytes(ids.type, ids.num_elements()));
+    Batch batch{.inputs = {}, .labels = {}, .names = {}, .num_samples = 0};
+    Tensor ids{.type = DataType::kInt64, .dims = {0, length_}, .bytes = {}};
     for (size_t i = 0; i < count; ++i) {
-      const std::vector<int64_t> piece = Piece(static_cast<int64_t>(place_.first + num_given_ + i));
-      std::copy(piece.begin(), piece.end(),
-                ids.values<int64_t>().begin() + static_cast<std::ptrdiff_t>(i * piece.size()));
-      batch.names.push_back(fmt::format("{}[{}]", name_, place_.first + num_given_ + i));
+      const size_t index = place_.first + num_given_ + i;
+      std::string name = fmt::format("{}[{}]", name_, index);
+      try {
+        const std::vector<int64_t> piece = Piece(static_cast<int64_t>(index));
+        const auto* const bytes = reinterpret_cast<const std::byte*>(piece.data());
+        ids.bytes.insert(ids.bytes.end(), bytes, bytes + piece.size() * sizeof(int64_t));
+        batch.names.push_back(std::move(name));
+      } catch (const Error& error) {
+        // A model that takes several samples gets all of them.
+        if (!keeps_failures_ || samples_of_run() > 1) throw;
+        batch.failed.push_back({std::move(name), error.what()});
+      }
     }
-    batch.inputs = inputs_.Make(ids);
+    batch.num_samples = batch.names.size();
+    ids.dims[0] = static_cast<int64_t>(batch.num_samples);
+    if (batch.num_samples > 0) batch.inputs = inputs_.Make(ids);
     num_given_ += count;
     return batch;
   }
 
-  void Rewind() override { num_given_ = 0; }
+  void Rewind() final { num_given_ = 0; }
+
+  void Select(const Shard& shard) final {
+    const auto [begin, end] = shard.RangeOf(num_runs_);
+    place_ = {begin * samples_of_run(), num_runs_ * samples_of_run()};
+    num_samples_ = (end - begin) * samples_of_run();
+    Rewind();
+  }
 
  private:
+  size_t samples_of_run() const {
+    return static_cast<size_t>(std::max<int64_t>(inputs_.fixed_batch(), 1));
+  }
+
   // Returns the ids of sample `index`.
   std::vector<int64_t> Piece(int64_t index) const {
     const int64_t begin = index % pieces_of_text_ * piece_length_;
@@ -148,11 +163,13 @@ class TokenSource : public Source {
   TokenInputs inputs_;
   NpyFile file_;
   std::vector<int64_t> prefix_, suffix_;
+  bool keeps_failures_;
   std::string name_;
   int64_t text_length_ = 0;     // tokens of a text
   int64_t length_ = 0;          // tokens of a sample
   int64_t piece_length_ = 0;    // those of the text among them
   int64_t pieces_of_text_ = 0;  // samples of a text
+  size_t num_runs_ = 0;         // runs of the model in all shards
   SamplePlace place_;           // of the shard's samples
   size_t num_samples_ = 0;
   size_t num_given_ = 0;

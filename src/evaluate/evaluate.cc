@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <functional>
 #include <utility>
 
 #include "base/error.h"
+#include "evaluate/batches.h"
 #include "evaluate/contender.h"
 #include "evaluate/greedy_decoder.h"
 #include "evaluate/language.h"
@@ -26,63 +26,31 @@ runtime::SessionOptions ToSessionOptions(const EvaluateOptions& options) {
   return result;
 }
 
-// Returns the ids of a batch as INT64.
-Tensor IdsOf(const data::TokenInputs& inputs, const data::Batch& batch) {
-  const Tensor& ids = batch.inputs[inputs.ids_index()];
-  if (ids.type == DataType::kInt64) return ids;
-  const std::span<const int32_t> narrow = ids.values<int32_t>();
-  Tensor result{.type = DataType::kInt64, .dims = ids.dims, .bytes = {}};
-  result.bytes.resize(narrow.size() * sizeof(int64_t));
-  std::copy(narrow.begin(), narrow.end(), result.values<int64_t>().begin());
-  return result;
-}
+// What was counted of the samples so far.
+struct Counted {
+  EvaluationState state;                 // of all batches that ran, but for `language`
+  EvaluationState batch;                 // of the batch that runs
+  std::optional<LanguageSums> language;  // if there are logits
+  data::Failures failures{0};
+  std::optional<size_t> class_index;  // index of the model's output with the class scores
+  std::optional<size_t> logits;       // index of the model's output with the logits of tokens
+  std::vector<int64_t> prompt;        // tokens of the first sample
+  uint64_t num_prompt_tokens = 0;
+  size_t largest_batch = 0;    // samples
+  std::vector<double> ratios;  // of the times of both models
+  size_t num_batches = 0;
+};
 
-// Returns, for each value of `wanted`, the index of the value of `found` with its name. If a name
-// is missing, values are matched by position. Throws if their numbers differ too.
-std::vector<size_t> MatchByName(const std::vector<runtime::ValueDescription>& wanted,
-                                const std::vector<runtime::ValueDescription>& found,
-                                std::string_view what) {
-  std::vector<size_t> result;
-  for (const runtime::ValueDescription& value : wanted) {
-    const auto match = std::find_if(found.begin(), found.end(),
-                                    [&](const auto& other) { return other.name == value.name; });
-    if (match == found.end()) break;
-    result.push_back(static_cast<size_t>(match - found.begin()));
-  }
-  if (result.size() == wanted.size()) return result;
-  if (wanted.size() != found.size()) {
-    Fail(ErrorCode::kInvalidArgument,
-         "the model and its reference have {} and {} {}s with other names; compare models of the "
-         "same network",
-         found.size(), wanted.size(), what);
-  }
-  for (size_t i = 0; i < result.size(); ++i) result[i] = i;
-  for (size_t i = result.size(); i < wanted.size(); ++i) result.push_back(i);
-  return result;
-}
+}  // namespace
 
-// Fills a batch up to `size` samples with copies of its last one.
-void PadBatch(std::vector<Tensor>& inputs, size_t num_samples, size_t size) {
-  for (Tensor& input : inputs) {
-    if (input.dims.empty() || input.dims[0] != static_cast<int64_t>(num_samples)) continue;
-    const size_t row_bytes = input.bytes.size() / num_samples;
-    input.bytes.resize(row_bytes * size);
-    for (size_t i = num_samples; i < size; ++i) {
-      std::memcpy(input.bytes.data() + i * row_bytes,
-                  input.bytes.data() + (num_samples - 1) * row_bytes, row_bytes);
-    }
-    input.dims[0] = static_cast<int64_t>(size);
-  }
-}
-
-// One call of Evaluate.
-class Evaluation {
+class Evaluator::Impl {
  public:
-  Evaluation(const EvaluateOptions& options, data::Source& source)
+  explicit Impl(const EvaluateOptions& options)
       : options_(options),
-        source_(source),
+        file_bytes_(graph::StoredBytes(options.model)),
         model_(options.model, ModelFile(), ToSessionOptions(options)) {
     if (!options.reference.empty()) {
+      reference_bytes_ = graph::StoredBytes(options.reference);
       reference_.emplace(options.reference, options.reference, ToSessionOptions(options));
     }
     if (options.batch_size == 0) {
@@ -96,28 +64,25 @@ class Evaluation {
   }
 
   // Runs all samples in batches, and measures times beside.
-  EvaluationReport Run() {
+  EvaluationReport Run(data::Source& source) {
     const size_t batch_size = fixed_batch_size_ > 0 ? fixed_batch_size_ : options_.batch_size;
-    ForEachBatch(batch_size, [&](data::Batch& batch) { RunBatch(batch); });
+    is_timed_ = true;
+    ForEachBatch(source, batch_size, options_.progress,
+                 [&](const data::Batch& batch) { RunOrLeaveOut(batch); });
+    if (counted_.state.num_samples == 0) FailEmpty();
     return MakeReport();
   }
 
   // Runs all samples, one at a time.
-  EvaluationState Count() {
+  EvaluationState Count(data::Source& source, const ProgressSink& progress) {
     constexpr size_t kReadAtOnce = 8;
     is_timed_ = false;
-    ForEachBatch(kReadAtOnce, [&](data::Batch& batch) {
-      if (batch.num_samples == 1 || !batch.HasRows()) {
-        RunBatch(batch);
-        return;
-      }
-      for (size_t i = 0; i < batch.num_samples; ++i) {
-        data::Batch one = batch.Rows(i, 1);
-        RunBatch(one);
-      }
-    });
-    return std::move(state_);
+    ForEachBatch(source, kReadAtOnce, progress,
+                 [&](const data::Batch& batch) { RunOneByOne(batch); });
+    return std::move(counted_.state);
   }
+
+  const std::vector<data::FailedSample>& failed() const { return counted_.failures.samples(); }
 
  private:
   // Returns the file of the model, or of a model that computes as the wanted kind of processor
@@ -134,16 +99,15 @@ class Evaluation {
     return file;
   }
 
-  void CompareProcessors(const data::Batch& batch) {
+  void CompareProcessors(const std::vector<Tensor>& inputs, size_t num_samples) {
     if (processor_.nodes.empty()) return;
     OtherProcessor(options_.model, ToSessionOptions(options_), processor_)
-        .Compare(batch.inputs, model_.results(), batch.num_samples);
+        .Compare(inputs, model_.results(), num_samples);
   }
 
   void PrepareReference() {
     reference_->SetInputOrder(MatchByName(reference_->inputs(), model_.inputs(), "input"));
     match_ = MatchByName(model_.outputs(), reference_->outputs(), "output");
-    state_.outputs.resize(model_.outputs().size());
     const size_t size = reference_->FixedBatchSize();
     if (fixed_batch_size_ > 0 && size > 0 && fixed_batch_size_ != size) {
       Fail(ErrorCode::kInvalidArgument,
@@ -154,75 +118,122 @@ class Evaluation {
   }
 
   // Calls `run` for all samples.
-  void ForEachBatch(size_t batch_size, const std::function<void(data::Batch&)>& run) {
-    source_.Rewind();
-    while (std::optional<data::Batch> batch = source_.Next(batch_size)) {
-      if (batch->num_samples == 0) continue;
-      run(*batch);
-      if (options_.progress) {
-        options_.progress("evaluate", state_.num_samples, source_.num_samples());
-      }
+  void ForEachBatch(data::Source& source, size_t batch_size, const ProgressSink& progress,
+                    const std::function<void(const data::Batch&)>& run) {
+    counted_ = {};
+    counted_.failures = data::Failures(options_.most_failures);
+    counted_.state = NoSamples();
+    source.Rewind();
+    while (const std::optional<data::Batch> batch = source.Next(batch_size)) {
+      for (const data::FailedSample& sample : batch->failed) counted_.failures.Add(sample);
+      if (batch->num_samples > 0) run(*batch);
+      if (progress) progress("evaluate", counted_.state.num_samples, source.num_samples());
     }
-    if (state_.num_samples == 0) {
-      Fail(ErrorCode::kInvalidArgument, "there are no samples to evaluate on");
-    }
+    counted_.state.left_out = counted_.failures.SortedNames();
+    if (counted_.state.num_samples == 0 && counted_.state.left_out.empty()) FailEmpty();
     FinishState();
   }
 
-  void RunBatch(data::Batch& batch) {
+  [[noreturn]] static void FailEmpty() {
+    Fail(ErrorCode::kInvalidArgument, "there are no samples to evaluate on");
+  }
+
+  EvaluationState NoSamples() const {
+    EvaluationState state;
+    if (reference_) state.outputs.resize(model_.outputs().size());
+    return state;
+  }
+
+  void RunOneByOne(const data::Batch& batch) {
+    if (batch.num_samples == 1 || !batch.HasRows()) return RunOrLeaveOut(batch);
+    for (size_t i = 0; i < batch.num_samples; ++i) RunOrLeaveOut(batch.Rows(i, 1));
+  }
+
+  // Runs a batch, without the samples in it that fail if these may.
+  void RunOrLeaveOut(const data::Batch& batch) {
+    try {
+      RunBatch(batch);
+    } catch (const Error& error) {
+      const std::string name = batch.names.empty() ? "a sample" : batch.names[0];
+      if (options_.most_failures == 0 || error.code() == ErrorCode::kIo) {
+        throw Error(error.code(), fmt::format("{}: {}", name, error.what()));
+      }
+      if (batch.num_samples > 1 && batch.HasRows()) return RunOneByOne(batch);
+      counted_.failures.Add({name, error.what()});
+    }
+  }
+
+  void RunBatch(const data::Batch& batch) {
     size_t size = batch.num_samples;
-    largest_batch_ = std::max(largest_batch_, size);
+    counted_.largest_batch = std::max(counted_.largest_batch, size);
+    std::vector<Tensor> padded;
     if (size < fixed_batch_size_ && batch.HasRows()) {
-      PadBatch(batch.inputs, size, fixed_batch_size_);
+      padded = batch.inputs;
+      PadBatch(padded, size, fixed_batch_size_);
       size = fixed_batch_size_;
     }
-    if (num_batches_ == 0 && is_timed_) {
-      model_.WarmUp(batch.inputs);
-      CompareProcessors(batch);
-      if (reference_) reference_->WarmUp(batch.inputs);
+    const std::vector<Tensor>& inputs = padded.empty() ? batch.inputs : padded;
+    if (counted_.num_batches == 0 && is_timed_) {
+      model_.WarmUp(inputs);
+      CompareProcessors(inputs, batch.num_samples);
+      if (reference_) reference_->WarmUp(inputs);
     }
     // The model that runs second finds warmer caches, so the models take turns.
     double reference_ms = 0;
-    const bool reference_first = num_batches_ % 2 == 1;
-    if (reference_ && reference_first) reference_ms = reference_->Run(batch.inputs);
-    const double model_ms = model_.Run(batch.inputs);
-    if (reference_ && !reference_first) reference_ms = reference_->Run(batch.inputs);
-    if (reference_) ratios_.push_back(model_ms / std::max(reference_ms, 1e-6));
+    const bool reference_first = counted_.num_batches % 2 == 1;
+    if (reference_ && reference_first) reference_ms = reference_->Run(inputs);
+    const double model_ms = model_.Run(inputs);
+    if (reference_ && !reference_first) reference_ms = reference_->Run(inputs);
+    if (reference_) counted_.ratios.push_back(model_ms / std::max(reference_ms, 1e-6));
 
-    if (options_.tokens) PredictTokens(batch);
-    const std::vector<Output> outputs = model_.TakeOutputs(logits_);
+    // What the batch gives counts only as a whole: any step may find that a sample is wrong.
+    counted_.batch = NoSamples();
+    if (options_.tokens) PredictTokens(batch, inputs);
+    const std::vector<Output> outputs = model_.TakeOutputs(counted_.logits);
     const std::vector<Output> wanted =
         reference_ ? reference_->TakeOutputs(ReferenceLogits()) : std::vector<Output>();
-    if (num_batches_ == 0) FindClassOutput(outputs, size);
+    if (counted_.num_batches == 0) FindClassOutput(outputs, size);
     CountNonfinite(outputs, batch.num_samples, size);
     if (reference_) Compare(outputs, wanted, batch.num_samples, size);
-    if (class_index_) CountClasses(outputs, wanted, batch, size);
-    state_.num_samples += batch.num_samples;
-    ++num_batches_;
+    if (counted_.class_index) CountClasses(outputs, wanted, batch, size);
+    counted_.batch.num_samples = batch.num_samples;
+    AddBatch();
+  }
+
+  void AddBatch() {
+    if (counted_.batch.language) {
+      if (!counted_.language) counted_.language.emplace();
+      counted_.language->Add(*std::exchange(counted_.batch.language, std::nullopt));
+    }
+    counted_.state.Merge(counted_.batch);
+    ++counted_.num_batches;
   }
 
   std::optional<size_t> ReferenceLogits() const {
-    return logits_ && reference_ ? std::optional<size_t>(match_[*logits_]) : std::nullopt;
+    return counted_.logits && reference_ ? std::optional<size_t>(match_[*counted_.logits])
+                                         : std::nullopt;
   }
 
   // Measures the predictions of the last runs. Their logits are large, so that they are read as
   // they are, a row at a time, and not with the other outputs.
-  void PredictTokens(const data::Batch& batch) {
-    const Tensor ids = IdsOf(*options_.tokens, batch);
-    if (num_batches_ == 0) {
+  void PredictTokens(const data::Batch& batch, const std::vector<Tensor>& inputs) {
+    const Tensor ids = IdsOf(*options_.tokens, inputs);
+    if (counted_.num_batches == 0) {
       std::vector<std::string> names;
       for (const auto& output : model_.outputs()) names.push_back(output.name);
-      logits_ = LanguageMeter::FindLogits(names, model_.results(), ids);
-      if (logits_) language_.emplace(static_cast<size_t>(options_.num_threads));
+      counted_.logits = LanguageMeter::FindLogits(names, model_.results(), ids);
       const auto first = ids.values<int64_t>().first(static_cast<size_t>(ids.dims[1]));
-      prompt_.assign(first.begin(), first.end());
+      counted_.prompt.assign(first.begin(), first.end());
     }
-    if (!logits_) return;
+    if (!counted_.logits) return;
+    if (!meter_) meter_.emplace(static_cast<size_t>(options_.num_threads));
     const Tensor* const wanted = reference_ ? &reference_->results()[*ReferenceLogits()] : nullptr;
-    WithContext(fmt::format("output '{}'", model_.outputs()[*logits_].name), [&] {
-      language_->Add(ids, model_.results()[*logits_], wanted, batch.num_samples);
-    });
-    num_prompt_tokens_ += static_cast<uint64_t>(ids.num_elements());
+    counted_.batch.language =
+        WithContext(fmt::format("output '{}'", model_.outputs()[*counted_.logits].name), [&] {
+          return meter_->Measure(ids, model_.results()[*counted_.logits], wanted,
+                                 batch.num_samples);
+        });
+    counted_.num_prompt_tokens += static_cast<uint64_t>(ids.num_elements());
   }
 
   // Continues the first half of the first sample, at most 64 tokens of it.
@@ -230,42 +241,44 @@ class Evaluation {
     if (options_.num_decoded == 0) return std::nullopt;
     constexpr size_t kLongestPrompt = 64;
     // No position beyond those of a sample, which may be all that the model knows.
-    const size_t length = prompt_.size();
-    prompt_.resize(std::clamp<size_t>(length / 2, 1, kLongestPrompt));
-    const size_t num_tokens = std::min(options_.num_decoded, length - prompt_.size());
+    const size_t length = counted_.prompt.size();
+    counted_.prompt.resize(std::clamp<size_t>(length / 2, 1, kLongestPrompt));
+    const size_t num_tokens = std::min(options_.num_decoded, length - counted_.prompt.size());
     if (num_tokens == 0) return std::nullopt;
     std::optional<LanguageModel> reference;
     if (reference_ && options_.reference_tokens) {
       reference = {&reference_->session(), &*options_.reference_tokens, *ReferenceLogits()};
     }
-    return MeasureDecoding({&model_.session(), &*options_.tokens, *logits_}, reference, prompt_,
-                           num_tokens);
+    return MeasureDecoding({&model_.session(), &*options_.tokens, *counted_.logits}, reference,
+                           counted_.prompt, num_tokens);
   }
 
   // Adds what is known at the end.
   void FinishState() {
-    state_.model.name = options_.model.filename().string();
-    state_.model.file_bytes = graph::StoredBytes(options_.model);
+    counted_.state.model.name = options_.model.filename().string();
+    counted_.state.model.file_bytes = file_bytes_;
     if (reference_) {
-      state_.reference.name = options_.reference.filename().string();
-      state_.reference.file_bytes = graph::StoredBytes(options_.reference);
+      counted_.state.reference.name = options_.reference.filename().string();
+      counted_.state.reference.file_bytes = reference_bytes_;
     }
-    state_.processor = processor_.processor;
-    state_.depends_on_processor = !processor_.nodes.empty();
-    for (const auto& output : model_.outputs()) state_.output_names.push_back(output.name);
-    if (class_index_) state_.class_output = state_.output_names[*class_index_];
-    if (!language_) return;
-    state_.language = language_->sums();
-    state_.num_nonfinite += state_.language->num_nonfinite;
+    counted_.state.processor = processor_.processor;
+    counted_.state.depends_on_processor = !processor_.nodes.empty();
+    for (const auto& output : model_.outputs()) counted_.state.output_names.push_back(output.name);
+    if (counted_.class_index) {
+      counted_.state.class_output = counted_.state.output_names[*counted_.class_index];
+    }
+    if (!counted_.language) return;
+    counted_.state.language = counted_.language;
+    counted_.state.num_nonfinite += counted_.state.language->num_nonfinite;
     if (!reference_) return;
-    state_.outputs[*logits_].Add(state_.language->comparison);
-    if (options_.output_index.value_or(*logits_) == *logits_) {
-      state_.all.Add(state_.language->comparison);
+    counted_.state.outputs[*counted_.logits].Add(counted_.state.language->comparison);
+    if (options_.output_index.value_or(*counted_.logits) == *counted_.logits) {
+      counted_.state.all.Add(counted_.state.language->comparison);
     }
   }
 
   void AddLanguageTimes(LanguageReport& report) {
-    const double num_tokens = static_cast<double>(num_prompt_tokens_);
+    const double num_tokens = static_cast<double>(counted_.num_prompt_tokens);
     report.prompt_tokens_per_s = 1000 * num_tokens / std::max(model_.time_ms(), 1e-6);
     if (reference_) {
       report.reference_prompt_tokens_per_s =
@@ -285,7 +298,7 @@ class Evaluation {
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (!options_.class_output.empty() && descriptions[i].name != options_.class_output) continue;
       if (outputs[i].HasClassScores(size)) {
-        class_index_ = i;
+        counted_.class_index = i;
         return;
       }
       if (!options_.class_output.empty()) FailNoScores(outputs[i], i);
@@ -301,7 +314,7 @@ class Evaluation {
     for (const Output& output : outputs) {
       const size_t counted = output.IsPerSample(size) ? output.values.size() / size * num_samples
                                                       : output.values.size();
-      state_.num_nonfinite += static_cast<uint64_t>(std::count_if(
+      counted_.batch.num_nonfinite += static_cast<uint64_t>(std::count_if(
           output.values.begin(), output.values.begin() + static_cast<ptrdiff_t>(counted),
           [](double value) { return !std::isfinite(value); }));
     }
@@ -325,25 +338,26 @@ class Evaluation {
       for (size_t row = 0; row < (per_sample ? num_samples : 1); ++row) {
         const auto reference_row = reference.Row(row, num_rows);
         const auto found_row = found.Row(row, num_rows);
-        state_.outputs[i].Add(reference_row, found_row);
-        if (options_.output_index.value_or(i) == i) state_.all.Add(reference_row, found_row);
+        counted_.batch.outputs[i].Add(reference_row, found_row);
+        if (options_.output_index.value_or(i) == i)
+          counted_.batch.all.Add(reference_row, found_row);
       }
     }
   }
 
   void CountClasses(const std::vector<Output>& outputs, const std::vector<Output>& wanted,
                     const data::Batch& batch, size_t size) {
-    const Output& scores = outputs[*class_index_];
-    if (!scores.HasClassScores(size)) FailNoScores(scores, *class_index_);
-    const Output* reference_scores = reference_ ? &wanted[match_[*class_index_]] : nullptr;
+    const Output& scores = outputs[*counted_.class_index];
+    if (!scores.HasClassScores(size)) FailNoScores(scores, *counted_.class_index);
+    const Output* reference_scores = reference_ ? &wanted[match_[*counted_.class_index]] : nullptr;
     if (reference_scores != nullptr && reference_scores->values.empty()) reference_scores = nullptr;
     for (size_t i = 0; i < batch.num_samples; ++i) {
       const auto row = scores.Row(i, size);
       if (reference_scores != nullptr) {
         const auto top = TopClass(row);
-        state_.agreements.Add(top && top == TopClass(reference_scores->Row(i, size))
-                                  ? std::optional<size_t>(0)
-                                  : std::nullopt);
+        counted_.batch.agreements.Add(top && top == TopClass(reference_scores->Row(i, size))
+                                          ? std::optional<size_t>(0)
+                                          : std::nullopt);
       }
       if (batch.labels.empty()) continue;
       const int64_t label = batch.labels[i];
@@ -351,22 +365,22 @@ class Evaluation {
         Fail(ErrorCode::kInvalidArgument,
              "'{}' has class {}, but output '{}' has the classes 0 to {}",
              i < batch.names.size() ? batch.names[i] : "a sample", label,
-             model_.outputs()[*class_index_].name, row.size() - 1);
+             model_.outputs()[*counted_.class_index].name, row.size() - 1);
       }
-      state_.ranks.Add(RankOf(row, static_cast<size_t>(label)));
+      counted_.batch.ranks.Add(RankOf(row, static_cast<size_t>(label)));
       if (reference_scores != nullptr) {
-        state_.reference_ranks.Add(
+        counted_.batch.reference_ranks.Add(
             RankOf(reference_scores->Row(i, size), static_cast<size_t>(label)));
       }
     }
   }
 
   EvaluationReport MakeReport() {
-    EvaluationReport report = ReportOf(state_);
+    EvaluationReport report = ReportOf(counted_.state);
     report.has_times = true;
     report.model = options_.model;
     report.reference = options_.reference;
-    report.batch_size = fixed_batch_size_ > 0 ? fixed_batch_size_ : largest_batch_;
+    report.batch_size = fixed_batch_size_ > 0 ? fixed_batch_size_ : counted_.largest_batch;
     report.processor = processor_;
     report.time_ms = model_.time_ms();
     report.load_ms = model_.load_ms();
@@ -376,39 +390,39 @@ class Evaluation {
       report.reference_time_ms = reference_->time_ms();
       report.reference_load_ms = reference_->load_ms();
       report.reference_memory_bytes = reference_->memory_bytes();
-      report.time_ratio = Median(ratios_);
+      report.time_ratio = Median(counted_.ratios);
     }
     return report;
   }
 
-  const EvaluateOptions& options_;
-  data::Source& source_;
+  EvaluateOptions options_;
+  uint64_t file_bytes_ = 0, reference_bytes_ = 0;
   ScratchFolder scratch_;
   ProcessorReport processor_;
   Contender model_;
   std::optional<Contender> reference_;
-  size_t fixed_batch_size_ = 0;        // samples that the models fix for one run; 0: any number
-  std::vector<size_t> match_;          // index of the reference's output for each of the model's
-  std::optional<size_t> class_index_;  // index of the model's output with the class scores
-  std::optional<size_t> logits_;       // index of the model's output with the logits of tokens
-  std::optional<LanguageMeter> language_;
-  std::vector<int64_t> prompt_;  // tokens of the first sample
-  uint64_t num_prompt_tokens_ = 0;
-  size_t largest_batch_ = 0;  // samples
-  std::vector<double> ratios_;
-  size_t num_batches_ = 0;
+  size_t fixed_batch_size_ = 0;  // samples that the models fix for one run; 0: any number
+  std::vector<size_t> match_;    // index of the reference's output for each of the model's
+  std::optional<LanguageMeter> meter_;
   bool is_timed_ = true;
-  EvaluationState state_;
+  Counted counted_;
 };
 
-}  // namespace
+Evaluator::Evaluator(const EvaluateOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Evaluator::~Evaluator() = default;
+Evaluator::Evaluator(Evaluator&&) noexcept = default;
+Evaluator& Evaluator::operator=(Evaluator&&) noexcept = default;
 
-EvaluationReport Evaluate(const EvaluateOptions& options, data::Source& source) {
-  return Evaluation(options, source).Run();
+EvaluationReport Evaluator::Run(data::Source& source) { return impl_->Run(source); }
+
+EvaluationState Evaluator::Count(data::Source& source, const ProgressSink& progress) {
+  return impl_->Count(source, progress);
 }
 
-EvaluationState Count(const EvaluateOptions& options, data::Source& source) {
-  return Evaluation(options, source).Count();
+const std::vector<data::FailedSample>& Evaluator::failed() const { return impl_->failed(); }
+
+EvaluationReport Evaluate(const EvaluateOptions& options, data::Source& source) {
+  return Evaluator(options).Run(source);
 }
 
 }  // namespace bitpress::evaluate

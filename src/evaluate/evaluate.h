@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -43,7 +44,10 @@ struct EvaluateOptions {
   std::optional<data::TokenInputs> tokens = std::nullopt, reference_tokens = std::nullopt;
   size_t num_decoded = 64;                 // 0: decoding is not measured
   std::filesystem::path operator_library;  // as in runtime::SessionOptions
-  ProgressSink progress;                   // may be empty; counts samples
+  // Samples that cannot be read or run are left out, and so many of them may be. Sources have to
+  // keep failures then (data::SourceOptions).
+  size_t most_failures = 0;
+  ProgressSink progress;  // may be empty; counts samples
 };
 
 // The closeness of one floating-point output to the reference's output of the same name, or of the
@@ -60,8 +64,9 @@ struct EvaluationReport {
   std::filesystem::path model;
   std::filesystem::path reference;  // empty: none
   size_t num_samples = 0;
-  size_t num_labelled = 0;   // samples with a label
-  size_t batch_size = 0;     // samples in one run, the most of all runs
+  std::vector<std::string> left_out;  // names of samples that failed, sorted
+  size_t num_labelled = 0;            // samples with a label
+  size_t batch_size = 0;              // samples in one run, the most of all runs
   std::string class_output;  // empty: the model has no class scores, and no accuracy is given
 
   // Accuracies, 0 to 1. Null without labels or without class scores.
@@ -110,10 +115,35 @@ struct EvaluationReport {
   std::optional<uint64_t> reference_file_bytes;
 };
 
-// Runs the model, and the reference if there is one, on all samples of `source` (from its start).
-// Throws Error if a file does not load, if inputs do not fit, if a label lies beyond the classes,
-// if outputs cannot be compared, or if there is no sample.
-// REQUIRES: `source` was opened with the input names of `model`.
+struct EvaluationState;  // state.h
+
+// A model, and its reference if there is one, loaded to be measured on samples again and again. One
+// thread at a time uses it.
+class Evaluator {
+ public:
+  // Loads the models. Throws Error if a file does not load or inputs do not fit.
+  explicit Evaluator(const EvaluateOptions& options);
+  ~Evaluator();
+  Evaluator(Evaluator&&) noexcept;
+  Evaluator& operator=(Evaluator&&) noexcept;
+
+  // Runs the models on all samples of `source` (from its start) in batches. Throws Error if a label
+  // lies beyond the classes, if outputs cannot be compared, or if there is no sample.
+  // REQUIRES: `source` was opened with the input names of `model`.
+  EvaluationReport Run(data::Source& source);
+  // Does the same, but for times, one sample at a time, because ONNX Runtime computes some
+  // operators otherwise for batches of one and of several. `progress` counts samples instead of
+  // that of the options. Fingerprints are left 0. If all samples failed, it is a state of none.
+  EvaluationState Count(data::Source& source, const ProgressSink& progress);
+  // Returns the samples that the last call left out, with their errors.
+  const std::vector<data::FailedSample>& failed() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Runs the models once, as Evaluator does.
 EvaluationReport Evaluate(const EvaluateOptions& options, data::Source& source);
 
 // Returns the report in JSON: the fields above by name, absent ones null. An infinite sqnr_db is

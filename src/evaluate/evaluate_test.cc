@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "evaluate/state.h"
 
 namespace bitpress::evaluate {
 namespace {
@@ -101,6 +102,25 @@ TEST(Evaluate, AccuracyAgainstLabels) {
   EXPECT_EQ(report.time_ratio, std::nullopt);
   EXPECT_GT(report.time_ms, 0);
   EXPECT_EQ(report.num_nonfinite_values, 0u);
+}
+
+TEST(Evaluator, ForgetsTheSamplesBefore) {
+  Evaluator evaluator(Options("swapped", "identity"));
+  const std::vector<int64_t> labels = {0, 1, 2, 0, 0};
+  for (const auto& [begin, end] : {std::pair<size_t, size_t>{0, 5}, {3, 5}, {0, 5}}) {
+    const auto cut = [&](const auto& all) {
+      return std::decay_t<decltype(all)>(all.begin() + static_cast<std::ptrdiff_t>(begin),
+                                         all.begin() + static_cast<std::ptrdiff_t>(end));
+    };
+    RowSource source({cut(kRows)}, cut(labels));
+    size_t num_done = 0;
+    const EvaluationState state =
+        evaluator.Count(source, [&](std::string_view, size_t done, size_t) { num_done = done; });
+    RowSource again({cut(kRows)}, cut(labels));
+    EXPECT_TRUE(state == Evaluator(Options("swapped", "identity")).Count(again, {}));
+    EXPECT_EQ(state.num_samples, end - begin);
+    EXPECT_EQ(num_done, end - begin);
+  }
 }
 
 TEST(Evaluate, ScaledOutputsAgreeAt20Decibels) {

@@ -77,8 +77,8 @@ std::optional<size_t> LanguageMeter::FindLogits(std::span<const std::string> nam
   return num_found == 1 ? found : std::nullopt;
 }
 
-void LanguageMeter::Add(const Tensor& ids, const Tensor& logits, const Tensor* reference,
-                        size_t num_samples) {
+LanguageSums LanguageMeter::Measure(const Tensor& ids, const Tensor& logits,
+                                    const Tensor* reference, size_t num_samples) {
   BITPRESS_DCHECK(ids.type == DataType::kInt64 && ids.dims.size() == 2);
   const auto length = static_cast<size_t>(ids.dims[1]);
   const bool fits =
@@ -100,6 +100,7 @@ void LanguageMeter::Add(const Tensor& ids, const Tensor& logits, const Tensor* r
   // Results of a few rows at a time.
   const size_t num_at_once = 4 * pool_.num_threads();
   std::vector<RowResult> results;
+  LanguageSums sums;
   for (size_t first = 0; first < num_rows; first += num_at_once) {
     results.assign(std::min(num_at_once, num_rows - first), {});
     pool_.ParallelFor(results.size(), [&](size_t i) {
@@ -107,18 +108,19 @@ void LanguageMeter::Add(const Tensor& ids, const Tensor& logits, const Tensor* r
       results[i] = MeasureRow(logits, reference, row, static_cast<size_t>(tokens[row + 1]));
     });
     for (const RowResult& result : results) {
-      ++sums_.num_tokens;
-      sums_.loss.Add(result.loss);
-      sums_.num_nonfinite += result.num_nonfinite;
+      ++sums.num_tokens;
+      sums.loss.Add(result.loss);
+      sums.num_nonfinite += result.num_nonfinite;
       if (reference == nullptr) continue;
-      ++sums_.num_compared;
-      sums_.reference_loss.Add(result.reference_loss);
-      sums_.divergence.Add(result.divergence);
-      ++sums_.divergence_bins[DivergenceBin(result.divergence)];
-      sums_.num_agreeing += result.agrees ? 1 : 0;
-      sums_.comparison.Add(result.comparison);
+      ++sums.num_compared;
+      sums.reference_loss.Add(result.reference_loss);
+      sums.divergence.Add(result.divergence);
+      ++sums.divergence_bins[DivergenceBin(result.divergence)];
+      sums.num_agreeing += result.agrees ? 1 : 0;
+      sums.comparison.Add(result.comparison);
     }
   }
+  return sums;
 }
 
 void LanguageSums::Add(const LanguageSums& other) {

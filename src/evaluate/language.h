@@ -76,10 +76,15 @@ class LanguageMeter {
   static std::optional<size_t> FindLogits(std::span<const std::string> names,
                                           std::span<const Tensor> outputs, const Tensor& ids);
 
-  // Adds the first `num_samples` samples of a batch. `reference` may be null. Throws
+  // Measures the first `num_samples` samples of a batch. `reference` may be null. Throws
   // Error(kInvalidArgument) if an id is not in the vocabulary, or the shapes differ.
   // REQUIRES: `ids` is INT64 [N, S].
-  void Add(const Tensor& ids, const Tensor& logits, const Tensor* reference, size_t num_samples);
+  LanguageSums Measure(const Tensor& ids, const Tensor& logits, const Tensor* reference,
+                       size_t num_samples);
+  // Adds what Measure returns to the sums. If it throws, nothing is added.
+  void Add(const Tensor& ids, const Tensor& logits, const Tensor* reference, size_t num_samples) {
+    sums_.Add(Measure(ids, logits, reference, num_samples));
+  }
 
   const LanguageSums& sums() const { return sums_; }
 

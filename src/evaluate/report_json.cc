@@ -52,6 +52,7 @@ nlohmann::ordered_json ToJson(const EvaluationReport& report) {
   json["model"] = report.model.string();
   json["reference"] = TextOrNull(report.reference.string());
   json["num_samples"] = report.num_samples;
+  json["left_out"] = report.left_out;
   json["num_labelled"] = report.num_labelled;
   json["batch_size"] = report.batch_size;
   json["class_output"] = TextOrNull(report.class_output);

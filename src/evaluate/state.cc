@@ -1,9 +1,11 @@
 #include "evaluate/state.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "base/error.h"
+#include "data/failures.h"
 
 namespace bitpress::evaluate {
 namespace {
@@ -40,6 +42,19 @@ void EvaluationState::Merge(const EvaluationState& other) {
          "the model computes otherwise on processors with VNNI and without, and they were measured "
          "on both; measure all of them with --processor vnni or --processor no_vnni");
   }
+  // What a state of no sample does not know, the other one does.
+  std::vector<std::string> all_left_out = left_out;
+  all_left_out.insert(all_left_out.end(), other.left_out.begin(), other.left_out.end());
+  std::ranges::sort(all_left_out);
+  if (num_samples == 0 && other.num_samples > 0) {
+    *this = other;
+  } else if (other.num_samples > 0) {
+    AddSamples(other);
+  }
+  left_out = std::move(all_left_out);
+}
+
+void EvaluationState::AddSamples(const EvaluationState& other) {
   if (class_output != other.class_output || output_names != other.output_names ||
       outputs.size() != other.outputs.size() ||
       language.has_value() != other.language.has_value()) {
@@ -75,6 +90,7 @@ std::string ToBytes(const EvaluationState& state) {
   state.all.Write(writer);
   writer.Number(static_cast<uint8_t>(state.language.has_value()));
   if (state.language) state.language->Write(writer);
+  data::WriteLeftOut(writer, state.left_out);
   return EndFile(std::move(writer));
 }
 
@@ -107,9 +123,10 @@ EvaluationState EvaluationStateFromBytes(std::string_view bytes) {
     state.language = LanguageSums::Read(reader);
     if (state.language->num_tokens == 0) reader.FailDamaged("it has no tokens");
   }
+  state.left_out = data::ReadLeftOut(reader);
   reader.ExpectEnd();
   const bool has_outputs = !state.reference.name.empty();
-  if (state.num_samples == 0 ||
+  if ((state.num_samples == 0 && state.left_out.empty()) ||
       state.outputs.size() != (has_outputs ? state.output_names.size() : 0)) {
     reader.FailDamaged("its parts contradict each other");
   }
@@ -122,6 +139,7 @@ EvaluationReport ReportOf(const EvaluationState& state) {
   report.model = state.model.name;
   report.reference = state.reference.name;
   report.num_samples = state.num_samples;
+  report.left_out = state.left_out;
   report.num_labelled = state.ranks.num_samples();
   report.batch_size = 1;
   report.class_output = state.class_output;

@@ -34,6 +34,7 @@ struct EvaluationState {
   std::string class_output;               // empty: no output has class scores
   std::vector<std::string> output_names;  // of the model
   uint64_t num_samples = 0;
+  std::vector<std::string> left_out;      // names of samples that failed, sorted
   uint64_t num_nonfinite = 0;             // values of outputs that are NaN or infinite
   RankCounter ranks, reference_ranks;     // of samples with a label
   RankCounter agreements;                 // rank 0: both models rank the same class first
@@ -45,6 +46,9 @@ struct EvaluationState {
   // reference, or if the two cannot be added.
   void Merge(const EvaluationState& other);
   bool operator==(const EvaluationState&) const = default;
+
+ private:
+  void AddSamples(const EvaluationState& other);
 };
 
 inline constexpr FileFormat kEvaluationFile = {"BITPEVAL", "evaluation file",
@@ -59,9 +63,5 @@ EvaluationState EvaluationStateFromBytes(std::string_view bytes);
 // Returns the report, without times, memory and the comparison with other processors. REQUIRES: the
 // state has samples.
 EvaluationReport ReportOf(const EvaluationState& state);
-
-// Does what Evaluate does, one sample at a time, because ONNX Runtime computes some operators
-// otherwise for batches of one and of several. Fingerprints are left 0. Throws as Evaluate.
-EvaluationState Count(const EvaluateOptions& options, data::Source& source);
 
 }  // namespace bitpress::evaluate

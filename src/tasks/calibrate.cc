@@ -80,39 +80,97 @@ calibrate::CalibrationTable LoadTable(const graph::Model& model, const plan::Rew
   return table;
 }
 
-CalibrateReport Calibrate(const CalibrateOptions& options) {
-  // Before any work: a file that cannot be written would cost all of it.
-  AtomicFile file(options.output);
-  CheckPasses(options.disabled_passes);
-  rewrite::PrepareOptions prepare{.preparation = options.preparation,
-                                  .disabled_passes = options.disabled_passes};
-  if (options.config) prepare.rewrites = plan::ResolveRewrites(*options.config);
-  const graph::Model model = rewrite::Prepare(options.model, prepare);
+class Calibrator::Impl {
+ public:
+  explicit Impl(const CalibrateOptions& options)
+      : path_(options.model),
+        num_threads_(options.num_threads),
+        most_failures_(options.most_failures),
+        files_(StatesOf(options.model)),
+        model_(Prepare(options)),
+        calibrator_(WithContext(Place(), [&] { return MakeCalibrator(options); })) {}
 
-  calibrate::CalibrateOptions calibration;
-  calibration.batch_size = options.batch_size;
-  if (options.is_per_channel) calibration.axes = ChannelAxes(model);
-  CalibrateReport report;
-  WithContext(fmt::format("'{}'", options.model.string()), [&] {
+  calibrate::CalibrationResult Count(const data::SampleSpec& samples,
+                                     const ProgressSink& progress) {
+    return WithContext(Place(), [&] {
+      data::Source& source = samples_.Open(samples, [&](const data::SampleSpec& spec) {
+        data::SourceOptions options = SourceFor(model_, RunOptions{spec, num_threads_, {}});
+        options.keeps_failures = most_failures_ > 0;
+        return options;
+      });
+      return calibrator_.Count(source, progress);
+    });
+  }
+
+  bool IsCurrent() const { return files_.AreUnchanged(); }
+
+ private:
+  // The most bytes of the constants of a large model that stay loaded.
+  static constexpr uint64_t kMostKeptBytes = 4'000'000'000;
+
+  std::string Place() const { return fmt::format("'{}'", path_.string()); }
+
+  static graph::Model Prepare(const CalibrateOptions& options) {
+    CheckPasses(options.disabled_passes);
+    rewrite::PrepareOptions prepare{.preparation = options.preparation,
+                                    .disabled_passes = options.disabled_passes};
+    if (options.config) prepare.rewrites = plan::ResolveRewrites(*options.config);
+    return rewrite::Prepare(options.model, prepare);
+  }
+
+  calibrate::Calibrator MakeCalibrator(const CalibrateOptions& options) const {
+    calibrate::CalibrateOptions calibration;
+    calibration.batch_size = options.batch_size;
+    calibration.num_threads = options.num_threads;
+    calibration.most_kept_bytes = kMostKeptBytes;
+    calibration.most_failures = options.most_failures;
+    if (options.is_per_channel) calibration.axes = ChannelAxes(model_);
     std::vector<std::string> values;
     if (options.config) {
-      const plan::QuantPlan plan = plan::MakePlan(*options.config, model, "");
+      const plan::QuantPlan plan = plan::MakePlan(*options.config, model_, "");
       values = QuantizedActivations(plan);
       calibration.caches = calibrate::CachesToCalibrate(plan);
-      calibration.axes.merge(calibrate::ChannelsToCalibrate(plan, model));
+      calibration.axes.merge(calibrate::ChannelsToCalibrate(plan, model_));
     } else {
-      values = calibrate::FloatActivations(model);
-      calibration.axes.merge(calibrate::ChannelsOfProducts(model));
-      for (const ops::KvCache& cache : ops::FindKvCaches(model)) {
+      values = calibrate::FloatActivations(model_);
+      calibration.axes.merge(calibrate::ChannelsOfProducts(model_));
+      for (const ops::KvCache& cache : ops::FindKvCaches(model_)) {
         if (cache.takes_integers) calibration.caches.insert(cache.present_value());
       }
     }
     if (values.empty()) {
       Fail(ErrorCode::kInvalidArgument, "the model has no float activation to calibrate");
     }
-    report.result = GatherStatistics(model, options.model.filename().string(), values, options,
-                                     std::move(calibration));
-  });
+    return {model_, path_.filename().string(), std::move(values), std::move(calibration)};
+  }
+
+  std::filesystem::path path_;
+  size_t num_threads_;
+  size_t most_failures_;
+  FileStates files_;
+  graph::Model model_;
+  calibrate::Calibrator calibrator_;
+  OpenedSamples samples_;
+};
+
+Calibrator::Calibrator(const CalibrateOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+Calibrator::~Calibrator() = default;
+Calibrator::Calibrator(Calibrator&&) noexcept = default;
+Calibrator& Calibrator::operator=(Calibrator&&) noexcept = default;
+
+calibrate::CalibrationResult Calibrator::Count(const data::SampleSpec& samples,
+                                               const ProgressSink& progress) {
+  return impl_->Count(samples, progress);
+}
+
+bool Calibrator::IsCurrent() const { return impl_->IsCurrent(); }
+
+CalibrateReport Calibrate(const CalibrateOptions& options) {
+  // Before any work: a file that cannot be written would cost all of it.
+  AtomicFile file(options.output);
+  CalibrateReport report;
+  report.result = Calibrator(options).Count(options.samples, options.progress);
+  if (options.samples.shard.count == 1) CheckSomeRan(report.result.table.num_samples);
   const std::string bytes = calibrate::ToBytes(report.result.table);
   file.Write(bytes);
   file.Commit();
@@ -127,8 +185,9 @@ calibrate::CalibrationTable ReadCalibration(const std::filesystem::path& path) {
 bool IsCalibration(const std::filesystem::path& path) { return calibrate::IsCalibrationFile(path); }
 
 calibrate::CalibrationTable MergeCalibrations(std::span<const std::filesystem::path> paths,
-                                              const std::filesystem::path& output) {
-  return MergeFiles(paths, output, "calibration files", calibrate::LoadCalibration,
+                                              const std::filesystem::path& output,
+                                              size_t most_failures) {
+  return MergeFiles(paths, output, "calibration files", most_failures, calibrate::LoadCalibration,
                     calibrate::ToBytes);
 }
 
@@ -159,6 +218,7 @@ nlohmann::ordered_json ToJson(const calibrate::CalibrationTable& table) {
           {"model", table.model_name},
           {"model_fingerprint", fmt::format("{:016x}", table.model_fingerprint)},
           {"num_samples", table.num_samples},
+          {"left_out", table.left_out},
           {"tensors", std::move(tensors)}};
 }
 

@@ -5,12 +5,15 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 
 #include "evaluate/evaluate.h"
 #include "evaluate/state.h"
+#include "tasks/merge_files.h"
 #include "tasks/run.h"
 
 namespace bitpress::tasks {
@@ -24,6 +27,32 @@ struct EvaluateOptions : RunOptions {
   // The evaluation file to write. Then samples run one at a time (`batch_size` does not count), and
   // no times are measured. Empty: none.
   std::filesystem::path output;
+  // Samples that cannot be read or run are left out, and so many of them may be. 0: the first one
+  // is an Error.
+  size_t most_failures = 0;
+  // Takes each sample that was left out, with its error, at the end. May be empty.
+  std::function<void(const data::FailedSample&)> on_left_out = {};
+};
+
+// Models that are loaded once, to measure parts of the samples again and again. Use it in a process
+// that works on many parts. One thread at a time uses it.
+class Evaluator {
+ public:
+  // Loads the models. `samples`, `output`, `batch_size` and `progress` of the options are not used.
+  // Throws Error.
+  explicit Evaluator(const EvaluateOptions& options);
+  ~Evaluator();
+  Evaluator(Evaluator&&) noexcept;
+  Evaluator& operator=(Evaluator&&) noexcept;
+
+  // Measures these samples alone. Throws Error. If all samples failed, it is a state of none.
+  evaluate::EvaluationState Count(const data::SampleSpec& samples, const ProgressSink& progress);
+  // Returns whether the models' files are as they were before they were read.
+  bool IsCurrent() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 // Runs all samples through the model, and through the reference if there is one. Throws Error, and
@@ -36,9 +65,11 @@ evaluate::EvaluationState ReadEvaluation(const std::filesystem::path& path);
 bool IsEvaluation(const std::filesystem::path& path);
 
 // Adds up evaluation files of one model and reference, and writes the result. `output` may be one
-// of the files. The result is exactly that of one evaluation of all samples, in whatever order.
-// Throws Error naming the file that does not fit.
+// of the files. The result is exactly that of one evaluation of all samples, in whatever order. At
+// most `most_failures` samples may have been left out in all. Throws Error naming the file that
+// does not fit, or those samples.
 evaluate::EvaluationState MergeEvaluations(std::span<const std::filesystem::path> paths,
-                                           const std::filesystem::path& output);
+                                           const std::filesystem::path& output,
+                                           size_t most_failures = kAnyNumber);
 
 }  // namespace bitpress::tasks

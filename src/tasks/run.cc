@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/error.h"
+#include "graph/stored_bytes.h"
 #include "ops/time_axis.h"
 
 namespace bitpress::tasks {
@@ -12,6 +14,32 @@ data::SourceOptions SourceFor(const graph::Model& model, const RunOptions& run) 
   source.read_ahead = true;
   source.num_threads = run.num_threads;
   return source;
+}
+
+void CheckSomeRan(size_t num_samples) {
+  if (num_samples == 0) Fail(ErrorCode::kInvalidArgument, "all samples failed");
+}
+
+FileStates StatesOf(const std::filesystem::path& model) {
+  FileStates states;
+  states.Add(model);
+  for (const std::string& location : graph::ExternalLocations(model)) {
+    states.Add(model.parent_path() / location);
+  }
+  return states;
+}
+
+data::Source& OpenedSamples::Open(
+    const data::SampleSpec& samples,
+    const std::function<data::SourceOptions(const data::SampleSpec&)>& options) {
+  if (source_ && samples.SharesFilesWith(samples_)) {
+    source_->Select(samples.shard);
+  } else {
+    source_.reset();  // if the next one cannot be opened, there is none
+    source_ = data::OpenSource(options(samples));
+    samples_ = samples;
+  }
+  return *source_;
 }
 
 std::unique_ptr<data::Source> OpenSamples(const graph::Model& model, const RunOptions& run) {

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 
+#include "base/file_states.h"
 #include "bitpress/progress.h"
 #include "calibrate/calibrate.h"
 #include "data/source.h"
@@ -26,6 +29,25 @@ struct RunOptions {
 // Returns the options that open the samples for the inputs of `model`. Throws
 // Error(kInvalidArgument).
 data::SourceOptions SourceFor(const graph::Model& model, const RunOptions& run);
+
+// Throws Error(kInvalidArgument) if no sample ran because all of them failed.
+void CheckSomeRan(size_t num_samples);
+
+// Remembers the files of a model as they are, external data included.
+FileStates StatesOf(const std::filesystem::path& model);
+
+// Samples that stay open while other shards of them are asked for.
+class OpenedSamples {
+ public:
+  // Returns the source of the samples, at their start. `options` makes what OpenSource takes of
+  // them, and is called if others are asked for than before. Throws Error as data::OpenSource.
+  data::Source& Open(const data::SampleSpec& samples,
+                     const std::function<data::SourceOptions(const data::SampleSpec&)>& options);
+
+ private:
+  data::SampleSpec samples_;
+  std::unique_ptr<data::Source> source_;
+};
 
 // Opens the samples for the inputs of `model`. Throws Error as data::OpenSource.
 std::unique_ptr<data::Source> OpenSamples(const graph::Model& model, const RunOptions& run);

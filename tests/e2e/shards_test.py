@@ -7,8 +7,10 @@ import decoder
 import models
 import numpy as np
 import pytest
+from locations import ROOT
 
 COUNT = 13
+DATA = ROOT / "tests" / "data" / "runtime"
 
 
 @pytest.fixture
@@ -127,3 +129,59 @@ def test_layers_are_measured_in_parts(conv_path, tmp_path, bitpress):
     assert "other.journal': they are of different models, samples, candidates or options" in error
     assert "is no journal" in bitpress.error("merge", parts[0], tmp_path / "one.json", "-o", tmp_path / "sum.journal")
     assert not (tmp_path / "sum.journal").exists()
+
+
+@pytest.fixture
+def fragile(tmp_path):
+    """A model and 12 arrays. Number 2 and row 3 of number 7 are wrong for it, number 9 is damaged. Returns also the names of these."""
+    (tmp_path / "arrays").mkdir()
+    for i in range(12):
+        rows = np.arange(4 * 6, dtype=np.float32).reshape(6, 4) % 7 if i == 7 else np.full((1, 4), i / 2, np.float32)
+        if i in (2, 7):
+            rows[len(rows) // 2] = 9
+        np.save(tmp_path / "arrays" / f"{i:02}.npy", rows)
+    (tmp_path / "arrays" / "09.npy").write_bytes(b"damaged")
+    return [DATA / "fragile.onnx", "--data", tmp_path / "arrays"], ["02.npy", "07.npy[3]", "09.npy"]
+
+
+@pytest.mark.parametrize("verb, suffix", [("evaluate", "bpe"), ("calibrate", "bpc")])
+def test_samples_that_fail_are_left_out_whatever_the_division(fragile, verb, suffix, tmp_path, bitpress):
+    arguments, names = fragile
+    whole, merged, report = (tmp_path / name for name in (f"whole.{suffix}", f"merged.{suffix}", "report.json"))
+    assert "09.npy" in bitpress.error(verb, *arguments, "-o", whole)
+    (tmp_path / "arrays" / "09.npy").rename(tmp_path / "damaged.npy")
+    error = bitpress.error(verb, *arguments, "-o", whole)  # the first failure: sample and node
+    assert "02.npy: " in error and "Gather" in error
+    (tmp_path / "damaged.npy").rename(tmp_path / "arrays" / "09.npy")
+    error = bitpress.error(verb, *arguments, "--most-failures", 2, "-o", whole)
+    assert "3 samples failed, but at most 2 may: '02.npy', '07.npy[3]', '09.npy'" in error and not whole.exists()
+
+    text = bitpress.ok(verb, *arguments, "--most-failures", 3, "-o", whole, "--json", report)
+    assert "left out: 3 samples that failed" in text and "'02.npy': " in text
+    assert json.loads(report.read_text())["left_out"] == names and json.loads(report.read_text())["num_samples"] == 14
+    assert "07.npy[3]" in bitpress.ok("inspect", whole)
+    for count in (2, 7, 17):  # some of 17 have nothing but a sample that fails
+        parts = [tmp_path / f"{count}_{i}.{suffix}" for i in range(count)]
+        for i, part in enumerate(parts):
+            bitpress.ok(verb, *arguments, "--most-failures", 3, "--shard", f"{i + 1}/{count}", "-o", part)
+        random.Random(count).shuffle(parts)
+        bitpress.ok("merge", *parts, "-o", merged, "--most-failures", 3)
+        assert merged.read_bytes() == whole.read_bytes(), count
+    assert "3 samples failed, but at most 2 may" in bitpress.error("merge", *parts, "-o", tmp_path / "no", "--most-failures", 2)
+    assert not (tmp_path / "no").exists()
+
+
+def test_nothing_is_left_of_samples_that_all_fail(fragile, tmp_path, bitpress):
+    arguments, _ = fragile
+    for path in (tmp_path / "arrays").iterdir():
+        np.save(path, np.full((1, 4), 9, np.float32))
+    for verb in ("calibrate", "evaluate"):
+        assert "all samples failed" in bitpress.error(verb, *arguments, "--most-failures", 20, "-o", tmp_path / "out")
+    assert "no samples" in bitpress.error("evaluate", *arguments, "--most-failures", 20)
+
+
+def test_a_timed_evaluation_leaves_samples_out_of_its_batches(fragile, tmp_path, bitpress):
+    arguments, names = fragile
+    bitpress.ok("evaluate", *arguments, "--most-failures", 3, "--batch", 5, "--json", tmp_path / "report.json")
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["left_out"] == names and report["num_samples"] == 14 and report["time_ms"] > 0

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import numpy as np
 import onnx
 import pytest
 from conftest import PACKAGE
-from locations import cannot_run
+from locations import ROOT, cannot_run
 
 import bitpress
 from bitpress import distributed
@@ -87,8 +88,56 @@ def test_tokens_and_models_in_memory(tmp_path, where):
     assert found.language.perplexity == plain.language.perplexity and found.num_samples == 10
 
 
+def test_many_files_are_added_up_by_the_workers(conv_path, photos, tmp_path, where, monkeypatch):
+    monkeypatch.setattr(distributed._shards, "_MOST_FILES_OF_A_MERGE", 3)
+    monkeypatch.setattr(distributed._shards, "_FILES_OF_A_GROUP", 2)
+    bitpress.calibrate(conv_path, photos, tmp_path / "one.bpc", image=IMAGE)
+    seen = []
+    distributed.calibrate(conv_path, photos, tmp_path / "all.bpc", image=IMAGE, where=where, shards=11, progress=lambda *step: seen.append(step))
+    assert (tmp_path / "all.bpc").read_bytes() == (tmp_path / "one.bpc").read_bytes()
+    assert [total for stage, done, total in seen if stage.startswith("merge") and done == total] == [11, 6]  # 11 files, then 6 sums, then 3
+
+
+@pytest.fixture
+def jobs(conv_path, photos, tmp_path):
+    """Returns a function that makes jobs for an engine, and the function of the package that does the same."""
+    arrays = tmp_path / "arrays"
+    arrays.mkdir()
+    for i in range(3):  # a shard begins and ends within a file
+        np.save(arrays / f"{i}.npy", models.smooth_images(4, i))
+
+    def make(shard, data=arrays, image=""):
+        engine = {"model": conv_path, "config": None, "per_channel": False, "as_is": False, "most_failures": 0, "num_threads": 1}
+        job = distributed._jobs.EngineJob("a job", "1", "calibrate", engine, {"data": data, "image": image, "shard": shard})
+        bitpress.calibrate(conv_path, data, tmp_path / "one.bpc", image=image, shard=shard)
+        return job, (tmp_path / "one.bpc").read_bytes()
+
+    return make
+
+
+def test_an_engine_takes_any_shards_of_any_samples(jobs, photos):
+    engines = set()
+    for shard in ("2/5", "1/5", "5/5", "1/1"):
+        for data, image in ((photos, IMAGE), (photos.parent / "arrays", "")):
+            job, expected = jobs(shard, data, image)
+            assert job.run(lambda done: None) == expected
+            engines.add(id(distributed._jobs._open[1]))
+    assert len(engines) == 1
+
+
+def test_a_model_that_changed_is_loaded_anew(jobs, conv_path):
+    job, expected = jobs("1/2")
+    assert job.run(lambda done: None) == expected
+    model = onnx.load(conv_path)
+    weight = model.graph.initializer[0]
+    weight.CopyFrom(onnx.numpy_helper.from_array(2 * onnx.numpy_helper.to_array(weight), weight.name))
+    onnx.save(model, conv_path)
+    job, changed = jobs("1/2")
+    assert job.run(lambda done: None) == changed != expected
+
+
 def test_an_iterable_is_read_as_workers_need_it(conv_path, tmp_path, where):
-    images = models.smooth_images(100, 7)
+    images = models.smooth_images(300, 7)
     bitpress.calibrate(conv_path, [{"image": image[None]} for image in images], tmp_path / "one.bpc", config="INT8", guard="off")
     given = []
 
@@ -100,6 +149,43 @@ def test_an_iterable_is_read_as_workers_need_it(conv_path, tmp_path, where):
     distributed.calibrate(conv_path, items(), tmp_path / "all.bpc", where=where, config="INT8", guard="off")
     assert (tmp_path / "all.bpc").read_bytes() == (tmp_path / "one.bpc").read_bytes()
     assert given[0] == 0 and given[-1] > 0, "the last item was read only after a shard was done"
+
+
+def test_labels_of_an_iterable(conv_path, tmp_path, where):
+    images = models.smooth_images(70, 7)
+    classes = [i % 10 for i in range(70)]
+    items = [images[i:i + 2] for i in range(0, 70, 2)]
+    one = bitpress.evaluate(conv_path, items, labels=classes, output=tmp_path / "one.bpe")
+    found = distributed.evaluate(conv_path, iter(items), labels=classes, output=tmp_path / "all.bpe", where=where)
+    assert found.num_labelled == 70 and found.top1 == one.top1 and (tmp_path / "all.bpe").read_bytes() == (tmp_path / "one.bpe").read_bytes()
+    named = [{"image": item, "class": classes[2 * i:2 * i + 2]} for i, item in enumerate(items)]
+    distributed.evaluate(conv_path, named, labels="class", output=tmp_path / "all.bpe", where=where)
+    assert (tmp_path / "all.bpe").read_bytes() == (tmp_path / "one.bpe").read_bytes()
+    for labels, words in ((classes[:-1], "only 69 labels"), (classes + [0], "71 labels, but only 70 samples"), ("kind", "an item lacks 'kind'")):
+        with pytest.raises(bitpress.InvalidArgumentError, match=words):
+            distributed.evaluate(conv_path, named, labels=labels, where=where)
+
+
+def test_a_ray_dataset_is_read_where_it_lies(ray, conv_path, tmp_path):
+    from ray import data
+
+    images = models.smooth_images(50, 7)
+    classes = np.arange(50) % 10
+    one = bitpress.evaluate(conv_path, images, labels=classes, output=tmp_path / "one.bpe")
+    dataset = data.from_items([{"image": images[i], "class": int(classes[i])} for i in range(50)], override_num_blocks=6)
+    for where in (ray, distributed.Processes(2)):
+        seen = []
+        found = distributed.evaluate(conv_path, dataset, labels="class", output=tmp_path / "all.bpe", where=where,
+                                     progress=lambda *step: seen.append(step))
+        assert found.num_labelled == 50 and found.top1 == one.top1
+        assert (tmp_path / "all.bpe").read_bytes() == (tmp_path / "one.bpe").read_bytes()
+    bitpress.calibrate(conv_path, images[:20], tmp_path / "one.bpc")
+    distributed.calibrate(conv_path, dataset, tmp_path / "all.bpc", where=ray, samples=20)
+    assert (tmp_path / "all.bpc").read_bytes() == (tmp_path / "one.bpc").read_bytes()
+    with pytest.raises(bitpress.Error, match=r"block \d of the dataset.*lacks 'kind'"):
+        distributed.evaluate(conv_path, dataset, labels="kind", where=ray)
+    with pytest.raises(bitpress.ArgumentTypeError, match="name of its column"):
+        distributed.evaluate(conv_path, dataset, labels=[1], where=ray)
 
 
 @pytest.fixture
@@ -126,6 +212,16 @@ def test_a_search_finds_the_plan_of_one_process(conv_path, tmp_path, where, spac
         distributed.sensitivity(conv_path, measure_time=True, **space)
     with pytest.raises(bitpress.ArgumentTypeError, match="every worker reads them"):
         distributed.sensitivity(conv_path, **{**space, "data": []})
+
+
+@pytest.mark.parametrize("config, arguments", [("MX6", {"finetune": "gptq"}), ("INT8", {"finetune": "adaquant"})])
+def test_fine_tuned_models_are_those_of_one_process(conv_path, photos, tmp_path, where, config, arguments):
+    bitpress.quantize(conv_path, tmp_path / "one.onnx", config, photos, image=IMAGE, **arguments)
+    found = distributed.quantize(conv_path, tmp_path / "all.onnx", config, photos, image=IMAGE, where=where, shards=3, **arguments)
+    assert (tmp_path / "all.onnx").read_bytes() == (tmp_path / "one.onnx").read_bytes() and found.tuned_layers
+    assert sorted(path.name for path in tmp_path.glob("a*")) == ["all.onnx"]
+    with pytest.raises(bitpress.ArgumentTypeError, match="every worker reads them"):
+        distributed.quantize(conv_path, tmp_path / "no.onnx", config, [], where=where, **arguments)
 
 
 def workers_of(process):
@@ -227,6 +323,23 @@ def test_a_killed_caller_goes_on_where_it_was(conv_path, photos, tmp_path):
     assert output.read_bytes() == (tmp_path / "one.bpc").read_bytes()
 
 
+@pytest.mark.parametrize("most_bytes, words", [(6_000, r"shard \d+ of 12 \(samples \d+ to \d+\): .*conv.onnx"), (40_000, r"cannot write '.*': File too large")])
+def test_a_full_disk_is_one_error(conv_path, photos, tmp_path, most_bytes, words):
+    """The first limit is too small for what a worker writes, the second one for what the calling process does."""
+    bitpress.calibrate(conv_path, photos, tmp_path / "one.bpc", image=IMAGE)
+    assert (tmp_path / "one.bpc").stat().st_size > 40_000
+    script = ("import resource, sys; from bitpress import distributed as d; model, photos, output = sys.argv[1:4]; "
+              f"resource.setrlimit(resource.RLIMIT_FSIZE, ({most_bytes}, resource.RLIM_INFINITY)); "
+              f"d.calibrate(model, photos, output, image='{IMAGE}', where=d.Processes(2), shards={COUNT})")
+    found = subprocess.run([sys.executable, "-c", script, conv_path, photos, tmp_path / "all.bpc"], env={**os.environ, "PYTHONPATH": str(PACKAGE)},
+                           capture_output=True, text=True, check=False)
+    error = found.stderr.splitlines()[-1]
+    assert found.returncode == 1 and re.match(rf"bitpress\._errors\.\w+Error: {words}", error), found.stderr
+    assert not (tmp_path / "all.bpc").exists() and not list(tmp_path.glob("**/*.part"))
+    distributed.calibrate(conv_path, photos, tmp_path / "all.bpc", image=IMAGE, shards=COUNT)
+    assert (tmp_path / "all.bpc").read_bytes() == (tmp_path / "one.bpc").read_bytes()
+
+
 class Poison(dict):
     """A sample that kills the worker that reads it."""
 
@@ -250,6 +363,26 @@ def test_a_worker_s_error_names_shard_and_sample(conv_path, photos, tmp_path, wh
     bad.unlink()
     with pytest.raises(bitpress.InvalidArgumentError, match="shards of another call"):
         distributed.calibrate(conv_path, photos, tmp_path / "all.bpc", image=IMAGE, where=where)
+
+
+def test_samples_that_fail_are_left_out_and_named(tmp_path, where):
+    model = ROOT / "tests" / "data" / "runtime" / "fragile.onnx"
+    items = [{"x": np.full((1, 4), 9 if i in (5, 40) else i % 8, np.float32)} for i in range(70)]
+    items[66] = {"y": items[0]["x"]}
+    with pytest.warns(UserWarning, match="3 samples failed and were left out: 'sample 40', 'sample 5', 'sample 66'"):
+        one = bitpress.calibrate(model, items, tmp_path / "one.bpc", most_failures=3)
+    assert one.num_samples == 67 and one.left_out == ["sample 40", "sample 5", "sample 66"]
+    with pytest.warns(UserWarning, match="'sample 66'"):
+        found = distributed.calibrate(model, iter(items), tmp_path / "all.bpc", where=where, most_failures=3)
+    assert found.left_out == one.left_out and (tmp_path / "all.bpc").read_bytes() == (tmp_path / "one.bpc").read_bytes()
+    # Two fail in the first shards and one in another: only their sum is too much.
+    with pytest.raises(bitpress.InvalidArgumentError, match="3 samples failed, but at most 2 may: 'sample 40', 'sample 5', 'sample 66'"):
+        distributed.calibrate(model, items, tmp_path / "no.bpc", where=where, most_failures=2)
+    with pytest.raises(bitpress.Error, match=r"shard (1 \(items 0 to 31\): .*sample 5|2 \(items 32 to 63\): .*sample 40): .*Gather"):
+        distributed.evaluate(model, items, where=where)
+    with pytest.raises(bitpress.InvalidArgumentError, match="most_failures=-1"):
+        distributed.evaluate(model, items, where=where, most_failures=-1)
+    assert not (tmp_path / "no.bpc").exists()
 
 
 def test_weights_that_changed_beside_the_model_are_another_call(conv_path, photos, tmp_path):
@@ -282,6 +415,8 @@ def test_what_cannot_be_is_one_error(conv_path, photos, tmp_path):
         distributed.calibrate(conv_path, photos, tmp_path / "none" / "all.bpc", image=IMAGE)
     with pytest.raises(bitpress.ArgumentTypeError, match="for folders"):
         distributed.calibrate(conv_path, [{}], output, image=IMAGE)
+    with pytest.raises(bitpress.ArgumentTypeError, match="a CSV file"):
+        distributed.evaluate(conv_path, photos, image=IMAGE, labels=[1])
     with pytest.raises(bitpress.InvalidArgumentError, match="no samples"):
         distributed.calibrate(conv_path, [], tmp_path / "empty.bpc")
     with pytest.raises(bitpress.InvalidArgumentError, match="workers=-1"):

@@ -18,7 +18,7 @@ from bitpress._runtime import use_onnxruntime
 from bitpress._samples import Data
 from bitpress._search import Candidates, SearchResult
 from bitpress._text import Tokens
-from bitpress.distributed._jobs import Job, Where
+from bitpress.distributed._jobs import FunctionJob, Where
 from bitpress.distributed._processes import Processes
 from bitpress.distributed._shards import SHARDS_OF_A_WORKER, Folder, Shard, finish, key_of, path_of, shards_in, shared
 
@@ -78,8 +78,8 @@ def _measured(model: Model, data: Data, candidates: Candidates, output: Optional
         key = {"bitpress": bitpress.__version__, "verb": "sensitivity", "call": call, "model": _native.fingerprint(file), "shards": num_shards,
                "data": key_of(data, Path(arguments["labels"]) if labels is not None else None)}
         call = {"model": str(file), "data": data, "threads": threads, **call}
-        parts = (Shard(Job(f"shard {i + 1} of {num_shards} of the layers", f"{i + 1}_of_{num_shards}", "sensitivity",
-                           {**call, "shard": f"{i + 1}/{num_shards}"}), 1) for i in range(num_shards))
+        parts = (Shard(FunctionJob(f"shard {i + 1} of {num_shards} of the layers", f"{i + 1}_of_{num_shards}", "sensitivity",
+                                   {**call, "shard": f"{i + 1}/{num_shards}"}), 1) for i in range(num_shards))
         files = finish(parts, Folder(path, ".journal", key), workers, num_shards, f"sensitivity on {workers.num_workers} workers", progress)
         bitpress.merge(files, target.with_name(target.name + ".journal"))
         yield {**call, "output": target, "threads": threads}

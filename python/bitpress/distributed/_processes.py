@@ -6,7 +6,7 @@ import queue
 import subprocess
 import sys
 import threading
-from typing import Any, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple
 
 from bitpress._errors import InvalidArgumentError
 from bitpress.distributed._jobs import MOST_DEATHS, Job, death_of, error_of, search_path
@@ -30,8 +30,12 @@ class Processes:
     def num_workers(self) -> int:
         return self._num_workers
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[Tuple[Job, bytes]]:
-        team = _Team(jobs, self._num_workers)
+    @property
+    def takes_references(self) -> bool:
+        return False
+
+    def run(self, jobs: Iterable[Job], report: Callable[[Job, int], None]) -> Iterator[Tuple[Job, bytes]]:
+        team = _Team(jobs, self._num_workers, report)
         try:
             yield from team.results()
         finally:
@@ -41,8 +45,9 @@ class Processes:
 class _Team:
     """The processes of one call, each with a thread that gives it jobs."""
 
-    def __init__(self, jobs: Iterable[Job], num_workers: int) -> None:
+    def __init__(self, jobs: Iterable[Job], num_workers: int, report: Callable[[Job, int], None]) -> None:
         self._jobs = iter(jobs)
+        self._report = report
         self._lock = threading.Lock()
         self._is_stopped = False
         self._results: "queue.Queue[Any]" = queue.Queue()
@@ -76,7 +81,7 @@ class _Team:
             while (job := self._next()) is not None:
                 for death in range(1, MOST_DEATHS + 1):
                     process = process or self._start()
-                    answer = None if process is None else _ask(process, job)
+                    answer = None if process is None else self._ask(process, job)
                     if answer is not None or self._is_stopped:
                         break
                     assert process is not None
@@ -93,10 +98,14 @@ class _Team:
         except BaseException as error:
             self._results.put(error)
         finally:
-            if process is not None and process.stdin is not None:
-                process.stdin.close()
-                process.wait()
+            if process is not None:
+                self._end(process)
             self._results.put(None)
+
+    def _end(self, process: "subprocess.Popen[bytes]") -> None:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait()
 
     def _next(self) -> Optional[Job]:
         with self._lock:
@@ -111,17 +120,19 @@ class _Team:
             self._processes.append(process)
             return process
 
-
-def _ask(process: "subprocess.Popen[bytes]", job: Job) -> Optional[Tuple[str, Any]]:
-    """The worker's answer, or None if it died."""
-    assert process.stdin is not None and process.stdout is not None
-    try:
-        pickle.dump(job, process.stdin)
-        process.stdin.flush()
-        kind, content = pickle.load(process.stdout)
-        return kind, content
-    except (EOFError, BrokenPipeError, pickle.UnpicklingError):
-        return None
+    def _ask(self, process: "subprocess.Popen[bytes]", job: Job) -> Optional[Tuple[str, Any]]:
+        """The worker's answer, or None if it died."""
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            pickle.dump(job, process.stdin)
+            process.stdin.flush()
+            while True:
+                kind, content = pickle.load(process.stdout)
+                if kind != "progress":
+                    return kind, content
+                self._report(job, content)
+        except (EOFError, BrokenPipeError, pickle.UnpicklingError):
+            return None
 
 
 def _how_it_ended(process: "subprocess.Popen[bytes]") -> str:

@@ -2,33 +2,34 @@
 
 import contextlib
 import hashlib
-import itertools
 import json
 import os
-import pickle
 import shutil
 import tempfile
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import bitpress
 from bitpress import _native
-from bitpress._api import Rule, as_config
+from bitpress._api import Rule, as_config, warn_of_left_out
 from bitpress._errors import ArgumentTypeError, InvalidArgumentError
 from bitpress._files import Model, PathLike, existing, model_file
 from bitpress._progress import Progress, Reporting
 from bitpress._runtime import use_onnxruntime
 from bitpress._samples import Data, sample_arguments
 from bitpress._text import Tokens
-from bitpress.distributed._jobs import Job, Where
+from bitpress.distributed._items import Labels, blocks_of, count_rows
+from bitpress.distributed._jobs import EngineJob, Job, MergeJob, Where
 from bitpress.distributed._processes import Processes
 
 SHARDS_OF_A_WORKER = 8  # so many by default: the last one of a slow worker keeps the others waiting
-_ITEMS_OF_A_SHARD = 32
 _JOB_FILE = "job.json"
+# A process reads so many files about as fast as others start that could help it.
+_MOST_FILES_OF_A_MERGE = 256
+_FILES_OF_A_GROUP = 64
 
 
 @dataclass(frozen=True)
@@ -84,26 +85,32 @@ def shards_in(path: Path) -> int:
 def _write(path: Path, content: bytes) -> None:
     """Writes a file that is there whole, or not at all."""
     part = path.with_name(path.name + ".part")
-    part.write_bytes(content)
-    os.replace(part, path)
+    try:
+        part.write_bytes(content)
+        os.replace(part, path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise bitpress.FileError(f"cannot write '{path}': {error.strerror}; the finished shards stay, and the same call goes on from them") from error
 
 
 def calibrate(model: Model, data: Data, output: PathLike, *, where: Optional[Where] = None, shards: int = 0,
               folder: Optional[PathLike] = None, config: Any = None, image: str = "", labels: Optional[PathLike] = None, samples: int = 0,
-              per_channel: bool = False, rules: Sequence[Rule] = (), as_is: bool = False, threads: int = 1, progress: Progress = None,
-              **settings: Any) -> _native.Calibration:
+              per_channel: bool = False, rules: Sequence[Rule] = (), as_is: bool = False, most_failures: int = 0, threads: int = 1,
+              progress: Progress = None, **settings: Any) -> _native.Calibration:
     """bitpress.calibrate over several workers; `output` has the bytes that it would write.
 
     Arguments that are not listed are those of bitpress.calibrate().
 
     Args:
-        data: as of quantize(). A folder, tokens and texts are read by the workers. An iterable, such as the batches of a Ray
-            dataset, is read here as workers become free, and need not fit the memory.
+        data: as of quantize(), or a Ray dataset. A folder, tokens and texts are read by the workers, and so are the blocks of a dataset
+            by the workers of `Ray`: each is a shard, and each row a sample. An iterable is read here as workers become free, and need
+            not fit the memory.
         samples: most samples to use; of an iterable, most items.
         where: the workers: `Processes()` (default) or `Ray()`.
         shards: parts of the samples. Default: eight for each worker; of an iterable a shard has 32 items, and this is not used.
         folder: where finished shards are kept (default: `output` with `.shards` behind it). It is removed in the end. An
             interrupted call that is made again goes on with what is there.
+        most_failures: samples that may fail in all shards together; they are left out, and named in a warning.
         threads: of each worker.
 
     Raises:
@@ -113,7 +120,7 @@ def calibrate(model: Model, data: Data, output: PathLike, *, where: Optional[Whe
         config = as_config(config, rules, settings)
     elif rules or settings:
         raise InvalidArgumentError(f"{next(iter(settings), 'rules')} changes a configuration: give config")
-    arguments = {"config": config, "per_channel": per_channel, "as_is": as_is, "threads": threads}
+    arguments = {"config": config, "per_channel": per_channel, "as_is": as_is, "most_failures": most_failures, "num_threads": threads}
     result = _run("calibrate", model, data, None, Path(output), ".bpc", arguments, where, shards, folder, image, labels, samples, progress)
     assert isinstance(result, _native.Calibration)
     return result
@@ -121,18 +128,20 @@ def calibrate(model: Model, data: Data, output: PathLike, *, where: Optional[Whe
 
 def evaluate(model: Model, data: Data, reference: Optional[Model] = None, *, output: Optional[PathLike] = None,
              where: Optional[Where] = None, shards: int = 0, folder: Optional[PathLike] = None, image: str = "",
-             labels: Optional[PathLike] = None, samples: int = 0, processor: str = "here", threads: int = 1,
+             labels: Union[PathLike, Labels] = None, samples: int = 0, processor: str = "here", most_failures: int = 0, threads: int = 1,
              progress: Progress = None) -> _native.EvaluationReport:
     """bitpress.evaluate(output=...) over several workers: the same figures to the last bit. Times are not measured.
 
     Arguments that are not listed are those of calibrate() here, and of bitpress.evaluate().
 
     Args:
+        labels: of a folder: a CSV with the columns file,class; of an iterable: the class of each sample, or the name of what holds the
+            classes in its items; of a Ray dataset: the name of a column.
         output: the evaluation file to write. Without it, and without `folder`, an interrupted call begins anew.
         processor: workers of different kinds may compute an integer model otherwise. Then their shards are not added up, which the
             error says, and "vnni" lets all compute alike.
     """
-    arguments = {"processor": processor, "threads": threads}
+    arguments = {"reference": None, "processor": processor, "most_failures": most_failures, "num_threads": threads}
     with contextlib.ExitStack() as stack:
         if output is None:
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bitpress-")))
@@ -143,9 +152,11 @@ def evaluate(model: Model, data: Data, reference: Optional[Model] = None, *, out
 
 
 def _run(verb: str, model: Model, data: Data, reference: Optional[Model], output: Path, suffix: str, arguments: Dict[str, Any],
-         where: Optional[Where], shards: int, folder: Optional[PathLike], image: str, labels: Optional[PathLike], samples: int,
+         where: Optional[Where], shards: int, folder: Optional[PathLike], image: str, labels: Union[PathLike, Labels], samples: int,
          progress: Progress) -> Any:
     path = path_of(folder, output, shards)
+    if arguments["most_failures"] < 0:
+        raise InvalidArgumentError(f"most_failures={arguments['most_failures']}: expected 0 or more")
     use_onnxruntime()
     workers: Where = where or Processes()
     with contextlib.ExitStack() as stack:
@@ -154,27 +165,35 @@ def _run(verb: str, model: Model, data: Data, reference: Optional[Model], output
             files["reference"] = stack.enter_context(model_file(reference)).absolute()
         key = {"bitpress": bitpress.__version__, "verb": verb, **arguments, "image": image, "samples": samples,
                **{name: _native.fingerprint(file) for name, file in files.items()}}
-        del key["threads"]  # results do not depend on them
-        arguments = {**arguments, **{name: str(file) for name, file in files.items()}}
+        del key["num_threads"]  # results do not depend on them
+        engine = {**arguments, **files}
         if isinstance(data, (str, os.PathLike, Tokens)):
             data = shared(data, stack)
+            if labels is not None and not isinstance(labels, (str, os.PathLike)):
+                raise ArgumentTypeError("labels of a folder are a CSV file with the columns file,class")
             labels = None if labels is None else existing(labels, "file of labels").absolute()
-            counted = _count(files["model"], data, labels, image, samples)
+            counted = count_samples(files["model"], data, labels, image, samples)
             num_shards = shards or shards_in(path) or min(counted, SHARDS_OF_A_WORKER * workers.num_workers)
             key |= {"shards": num_shards, "data": key_of(data, labels)}
-            arguments |= {"image": image, "labels": labels and str(labels), "samples": samples}
-            parts = _of_files(verb, arguments, data, counted, num_shards)
+            read = {"data": data, "labels": labels, "image": image, "samples": samples}
+            parts = _of_files(verb, engine, read, counted, num_shards)
         else:
-            if labels is not None or image:
-                raise ArgumentTypeError("labels and image are for folders")
-            counted = 0
-            parts = _of_items(verb, arguments, data, samples)
+            if image or isinstance(labels, os.PathLike):
+                raise ArgumentTypeError("image and files of labels are for folders")
+            counted = count_rows(data, samples)
+            parts = _of_items(verb, engine, blocks_of(data, labels, samples, workers.takes_references))
         finished = Folder(path, suffix, key)
         results = finish(parts, finished, workers, counted, f"{verb} on {workers.num_workers} workers", progress)
         if not results:
             raise InvalidArgumentError("there are no samples")
-        result = bitpress.merge(results, output)
+        results = add_up(results, finished, workers, progress)
+        result = bitpress.merge(results, output, arguments["most_failures"])
+        assert not isinstance(result, int)
+        if result.num_samples == 0:
+            output.unlink()
+            raise InvalidArgumentError("all samples failed")
     shutil.rmtree(path)
+    warn_of_left_out(result.left_out)
     return result
 
 
@@ -187,68 +206,73 @@ def finish(parts: Iterable[Shard], folder: Folder, workers: Where, num_samples: 
     num_new = 0  # samples that were done in this call
     lock = threading.Lock()  # workers may ask for their next job on threads of their own
 
+    partly: Dict[str, int] = {}  # samples that are done of shards that are not
+
     with Reporting(progress) as callback:
 
-        def report(more: int, is_new: bool) -> None:
+        def tell() -> None:
+            if callback is None:
+                return
+            in_work = sum(partly.values())
+            left = (num_samples - done - in_work) * (time.monotonic() - begin) / (num_new + in_work) if num_new + in_work and num_samples else 0
+            callback(f"{stage}, about {left:.0f} s left" if left else stage, done + in_work, num_samples)
+
+        def report(job: Job, more: int, is_new: bool) -> None:
             nonlocal done, num_new
             with lock:
+                partly.pop(job.key, None)
                 done += more
                 num_new += more if is_new else 0
-                if callback is not None:
-                    left = (num_samples - done) * (time.monotonic() - begin) / num_new if num_new and num_samples else 0
-                    callback(f"{stage}, about {left:.0f} s left" if left else stage, done, num_samples)
+                tell()
+
+        def report_part(job: Job, samples: int) -> None:
+            with lock:
+                # A worker that died begins anew, and the samples of an iterable's shard are not known before.
+                if samples > partly.get(job.key, 0) and job.key in sizes:
+                    partly[job.key] = min(samples, sizes[job.key]) if num_samples else 0
+                    tell()
 
         def missing() -> Iterator[Job]:
             for part in parts:
                 files.append(folder.file_of(part.job))
                 if files[-1].exists():
-                    report(part.num_samples or 1, False)
+                    report(part.job, part.num_samples or 1, False)
                 else:
                     sizes[part.job.key] = part.num_samples or 1
                     yield part.job
 
-        for job, content in workers.run(missing()):
+        for job, content in workers.run(missing(), report_part):
             folder.add(job, content)
-            report(sizes.pop(job.key), True)
+            report(job, sizes.pop(job.key), True)
     return files
 
 
-def _of_files(verb: str, arguments: Dict[str, Any], data: Any, num_samples: int, num_shards: int) -> Iterator[Shard]:
+def add_up(files: List[Path], folder: Folder, workers: Where, progress: Progress) -> List[Path]:
+    """Files with the same sum, few enough for one process to add up: workers add up groups of them, then groups of these."""
+    while len(files) > _MOST_FILES_OF_A_MERGE:
+        groups = [tuple(files[i:i + _FILES_OF_A_GROUP]) for i in range(0, len(files), _FILES_OF_A_GROUP)]
+        parts = [Shard(MergeJob(f"sum {i + 1} of {len(groups)}", "sum_" + hashlib.sha256(repr([file.name for file in group]).encode()).hexdigest()[:32],
+                                tuple(file.absolute() for file in group)), len(group)) for i, group in enumerate(groups)]
+        files = finish(parts, folder, workers, len(files), f"merge on {workers.num_workers} workers", progress)
+    return files
+
+
+def _of_files(verb: str, engine: Dict[str, Any], read: Dict[str, Any], num_samples: int, num_shards: int) -> Iterator[Shard]:
     if num_samples < num_shards:
         raise InvalidArgumentError(f"there are {num_samples} samples, too few for {num_shards} shards")
     for i in range(num_shards):
         begin, end = num_samples * i // num_shards, num_samples * (i + 1) // num_shards
         name = f"shard {i + 1} of {num_shards} (samples {begin} to {end - 1})"
-        yield Shard(Job(name, f"{i + 1}_of_{num_shards}", verb, {**arguments, "data": data, "shard": f"{i + 1}/{num_shards}"}), end - begin)
+        yield Shard(EngineJob(name, f"{i + 1}_of_{num_shards}", verb, engine, {**read, "shard": f"{i + 1}/{num_shards}"}), end - begin)
 
 
-def _items(data: Any) -> Iterator[Any]:
-    import numpy as np
-
-    if isinstance(data, (np.ndarray, Mapping)):
-        return iter([data])  # whole: the first dimension may be time
-    if hasattr(data, "get_next"):
-        return iter(data.get_next, None)
-    if not hasattr(data, "__iter__"):
-        raise ArgumentTypeError(f"data is a folder, Text, Tokens, an array, an iterable of samples, or a reader with get_next(), not {type(data).__name__}")
-    return iter(data)
+def _of_items(verb: str, engine: Dict[str, Any], blocks: Iterable[Tuple[str, int, int, Any, str]]) -> Iterator[Shard]:
+    for i, (words, first_item, num_samples, block, digest) in enumerate(blocks):
+        job = EngineJob(f"shard {i + 1} ({words})", f"{i + 1}_{digest}", verb, engine, {"data": block, "first_item": first_item})
+        yield Shard(job, num_samples)
 
 
-def _of_items(verb: str, arguments: Dict[str, Any], data: Any, samples: int) -> Iterator[Shard]:
-    """Shards of an iterable. Their files are named by their content, so that a call goes on only with what it would give again."""
-    items = _items(data)
-    if samples:
-        items = itertools.islice(items, samples)
-    for i in itertools.count():
-        block = list(itertools.islice(items, _ITEMS_OF_A_SHARD))
-        if not block:
-            return
-        name = f"shard {i + 1} (items {i * _ITEMS_OF_A_SHARD} to {i * _ITEMS_OF_A_SHARD + len(block) - 1})"
-        digest = hashlib.sha256(pickle.dumps(block)).hexdigest()[:32]
-        yield Shard(Job(name, f"{i + 1}_{digest}", verb, {**arguments, "data": block}), 0)
-
-
-def _count(model: Path, data: Any, labels: Optional[Path], image: str, samples: int) -> int:
+def count_samples(model: Path, data: Any, labels: Optional[Path], image: str, samples: int) -> int:
     with sample_arguments(data, labels, image, samples) as source:
         return _native.count_samples(model, source)
 

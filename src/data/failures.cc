@@ -1,0 +1,60 @@
+#include "data/failures.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace bitpress::data {
+namespace {
+
+constexpr size_t kMostListed = 20;
+
+// Returns "3 samples failed, but at most 2 may: 'a.jpg', 'b.jpg', 'c.jpg'".
+std::string Describe(std::span<const std::string> names, size_t most) {
+  std::string text = fmt::format("{} samples failed, but at most {} may: ", names.size(), most);
+  for (size_t i = 0; i < std::min(names.size(), kMostListed); ++i) {
+    text += fmt::format("{}'{}'", i == 0 ? "" : ", ", names[i]);
+  }
+  if (names.size() > kMostListed) {
+    text += fmt::format(" and {} more", names.size() - kMostListed);
+  }
+  return text;
+}
+
+}  // namespace
+
+void Failures::Add(FailedSample sample) {
+  samples_.push_back(std::move(sample));
+  if (samples_.size() <= most_) return;
+  Fail(ErrorCode::kInvalidArgument, "{}; the last: {}", Describe(SortedNames(), most_),
+       samples_.back().why);
+}
+
+std::vector<std::string> Failures::SortedNames() const {
+  std::vector<std::string> names;
+  for (const FailedSample& sample : samples_) names.push_back(sample.name);
+  std::ranges::sort(names);
+  return names;
+}
+
+void CheckLeftOut(std::span<const std::string> names, size_t most) {
+  if (names.size() > most) Fail(ErrorCode::kInvalidArgument, "{}", Describe(names, most));
+}
+
+void WriteLeftOut(ByteWriter& out, std::span<const std::string> names) {
+  if (names.empty()) return;
+  out.Compact(names.size());
+  for (const std::string& name : names) out.Text(name);
+}
+
+std::vector<std::string> ReadLeftOut(ByteReader& in) {
+  if (in.num_left() == 0) return {};
+  std::vector<std::string> names(in.Count(1));
+  for (std::string& name : names) name = in.Text();
+  if (names.empty() || !std::ranges::is_sorted(names)) {
+    in.FailDamaged("the samples that were left out are in disorder");
+  }
+  return names;
+}
+
+}  // namespace bitpress::data
