@@ -209,8 +209,8 @@ class Samples:
 
 @contextlib.contextmanager
 def sample_arguments(data: Optional[Data], labels: Union[PathLike, Sequence[int], None] = None, image: str = "",
-                     samples: int = 0, shard: str = "", first_item: int = 0,
-                     part_of: Optional[Tuple[int, int]] = None) -> Iterator[_native.SampleArguments]:
+                     samples: int = 0, shard: str = "", part_of: Optional[Tuple[int, int]] = None,
+                     first_item: int = 0) -> Iterator[_native.SampleArguments]:
     """`data`, `labels`, `image`, `samples` and `shard` of the interface as the library takes them. Items are numbered from `first_item` on.
 
     `part_of` says of samples in memory how many come before them, and how many there are in all (0: not known).

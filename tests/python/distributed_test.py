@@ -218,7 +218,7 @@ def test_a_search_finds_the_plan_of_one_process(conv_path, tmp_path, where, spac
 def test_fine_tuned_models_are_those_of_one_process(conv_path, photos, tmp_path, where, config, arguments):
     bitpress.quantize(conv_path, tmp_path / "one.onnx", config, photos, image=IMAGE, **arguments)
     found = distributed.quantize(conv_path, tmp_path / "all.onnx", config, photos, image=IMAGE, where=where, shards=3, **arguments)
-    assert (tmp_path / "all.onnx").read_bytes() == (tmp_path / "one.onnx").read_bytes() and found.tuned_layers
+    assert (tmp_path / "all.onnx").read_bytes() == (tmp_path / "one.onnx").read_bytes() and found.layers
     assert sorted(path.name for path in tmp_path.glob("a*")) == ["all.onnx"]
     with pytest.raises(bitpress.ArgumentTypeError, match="every worker reads them"):
         distributed.quantize(conv_path, tmp_path / "no.onnx", config, [], where=where, **arguments)

@@ -188,7 +188,7 @@ def _run(verb: str, model: Model, data: Data, reference: Optional[Model], output
             raise InvalidArgumentError("there are no samples")
         results = add_up(results, finished, workers, progress)
         result = bitpress.merge(results, output, arguments["most_failures"])
-        assert not isinstance(result, int)
+        assert isinstance(result, (_native.Calibration, _native.EvaluationReport))
         if result.num_samples == 0:
             output.unlink()
             raise InvalidArgumentError("all samples failed")
