@@ -199,7 +199,7 @@ TEST_P(BlockProductsTest, EqualTheReferenceForARowInUnits) {
     const Columns columns(spec, {1040, 200, 1, false}, 5, /*are_close=*/true);
     ThreadPool pool(2);
     const ProductPanels panels(spec, columns.view, columns.packed.view(), pool);
-    ASSERT_TRUE(panels.has_close_units());
+    EXPECT_EQ(panels.has_close_units(), spec.block_size > 1);  // single elements differ more
     std::vector<float> a = Numbers(200, 6, /*are_close=*/true);
     for (const float factor :
          {1.0F, 0x1p-60F, 0x1p25F, 0x1p-120F, 0x1p90F}) {  // the last two are not close

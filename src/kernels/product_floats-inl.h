@@ -217,53 +217,65 @@ HWY_INLINE void AddFloats(const ProductTask& task, const float* columns, size_t 
   }
 }
 
-// Adds all blocks of a row of floats, whose columns are decoded on the way.
+// Adds a block of a row of floats, whose columns are decoded on the way. If kIsInUnits, the sums
+// are counted in units of the blocks, and `units` has those of the block before it; otherwise they
+// are plain numbers. It is no lambda, because Clang gives lambdas no instruction sets of a pragma.
+template <bool kIsInUnits, PanelCodes kCodes, size_t kPanels>
+HWY_INLINE void AddFloatBlock(const FloatReader<kCodes>& reader, const TileCodes& tile, size_t b,
+                              size_t depth, const float* factors, VF (&units)[kPanels * kParts],
+                              VF (&sums)[kPanels * kParts]) {
+  constexpr size_t kVectors = kPanels * kParts;
+  const VF start = hn::Set(kDf, reader.start());
+  for (size_t v = 0; v < kVectors; ++v) {
+    const VF unit = Sums<1, kPanels>::Units(tile, b, v);
+    if constexpr (kIsInUnits) sums[v] = hn::Mul(sums[v], Ratio(units[v], unit));
+    units[v] = unit;
+  }
+  HWY_UNROLL(4)
+  for (size_t k = 0; k < depth; k += 4) {
+    for (size_t v = 0; v < kVectors; ++v) {
+      const size_t panel = v / kParts;
+      VF numbers[4];
+      reader.Four(tile.codes + panel * tile.panel_bytes + b * tile.block_bytes,
+                  tile.doubled + panel * tile.doubled_panel_bytes + b * tile.doubled_block_bytes, k,
+                  v % kParts, numbers);
+      for (size_t i = 0; i < 4; ++i) {
+        VF value;
+        if constexpr (kIsInUnits) {
+          value = reader.start() != 0 ? hn::Sub(numbers[i], start) : numbers[i];
+        } else {
+          value = BlockValues(reader, units[v])(numbers[i]);
+        }
+        sums[v] = FusedMulAdd(hn::Set(kDf, factors[k + i]), value, sums[v]);
+      }
+    }
+  }
+}
+
+// Adds all blocks of a row of floats.
 template <PanelCodes kCodes, size_t kPanels>
 HWY_INLINE void AddFloatRow(const ProductTask& task, const TileCodes& tile, size_t row,
                             size_t num_blocks, Sums<1, kPanels>& sums) {
   constexpr size_t kVectors = kPanels * kParts;
   const FloatReader<kCodes> reader(*task.panels);
-  const VF start = hn::Set(kDf, reader.start());
   const size_t depth = task.panels->padded_block();
-  const float* factors = reinterpret_cast<const float*>(task.rows->elements(row));
-  // Sums that stay in the range of normal numbers may be counted in units of each block in turn:
-  // powers of two do not change how they are rounded. That saves a product for each element.
-  const bool is_in_units = task.panels->has_close_units() && task.rows->has_close_floats();
+  const auto* factors = reinterpret_cast<const float*>(task.rows->elements(row));
   VF units[kVectors];
   for (size_t v = 0; v < kVectors; ++v) units[v] = hn::Set(kDf, 1.0F);
-  for (size_t b = 0; b < num_blocks; ++b, factors += depth) {
-    const auto add = [&]<bool kIsInUnits>() HWY_ATTR {
-      for (size_t v = 0; v < kVectors; ++v) {
-        const VF unit = Sums<1, kPanels>::Units(tile, b, v);
-        if constexpr (kIsInUnits)
-          sums.values[0][v] = hn::Mul(sums.values[0][v], Ratio(units[v], unit));
-        units[v] = unit;
-      }
-      HWY_UNROLL(4)
-      for (size_t k = 0; k < depth; k += 4) {
-        for (size_t v = 0; v < kVectors; ++v) {
-          const size_t panel = v / kParts;
-          VF numbers[4];
-          reader.Four(
-              tile.codes + panel * tile.panel_bytes + b * tile.block_bytes,
-              tile.doubled + panel * tile.doubled_panel_bytes + b * tile.doubled_block_bytes, k,
-              v % kParts, numbers);
-          for (size_t i = 0; i < 4; ++i) {
-            VF value;
-            if constexpr (kIsInUnits) {
-              value = reader.start() != 0 ? hn::Sub(numbers[i], start) : numbers[i];
-            } else {
-              value = BlockValues(reader, units[v])(numbers[i]);
-            }
-            sums.values[0][v] = FusedMulAdd(hn::Set(kDf, factors[k + i]), value, sums.values[0][v]);
-          }
-        }
-      }
-    };
-    is_in_units ? add.template operator()<true>() : add.template operator()<false>();
+  // Sums that stay in the range of normal numbers may be counted in units of each block in turn:
+  // powers of two do not change how they are rounded. That saves a product for each element.
+  if (task.panels->has_close_units() && task.rows->has_close_floats()) {
+    for (size_t b = 0; b < num_blocks; ++b, factors += depth) {
+      AddFloatBlock<true, kCodes, kPanels>(reader, tile, b, depth, factors, units, sums.values[0]);
+    }
+    for (size_t v = 0; v < kVectors; ++v) {
+      sums.values[0][v] = hn::Mul(sums.values[0][v], units[v]);
+    }
+    return;
   }
-  if (!is_in_units) return;
-  for (size_t v = 0; v < kVectors; ++v) sums.values[0][v] = hn::Mul(sums.values[0][v], units[v]);
+  for (size_t b = 0; b < num_blocks; ++b, factors += depth) {
+    AddFloatBlock<false, kCodes, kPanels>(reader, tile, b, depth, factors, units, sums.values[0]);
+  }
 }
 
 BITPRESS_END_PRODUCTS

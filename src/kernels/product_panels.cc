@@ -32,7 +32,7 @@ std::vector<int> WholeElements(const FormatSpec& spec, const BlockUnits& rule) {
     for (int shift = 0; shift <= most_shift; ++shift) numbers.push_back(number * (1 << shift));
   }
   std::ranges::sort(numbers);
-  numbers.erase(std::ranges::unique(numbers).begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
   BITPRESS_DCHECK(numbers.front() >= rule.least() && numbers.back() <= rule.largest);
   return numbers;
 }
