@@ -8,7 +8,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple, TypeAlias, Union
 
 from bitpress import _native
-from bitpress._errors import ArgumentTypeError, Error, InvalidArgumentError
+from bitpress._errors import ArgumentTypeError, InvalidArgumentError
 from bitpress._files import PathLike, existing
 from bitpress._text import Tokens
 
@@ -190,7 +190,7 @@ class Samples:
             return None
         try:
             arrays = _pick(sample, names)
-        except Error as error:
+        except InvalidArgumentError as error:
             if self._labels is not None:
                 self._num_given += rows_of(sample.values() if isinstance(sample, Mapping) else [sample])
             return [], [], str(error)
