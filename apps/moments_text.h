@@ -1,4 +1,4 @@
-// What a file of moments holds, as text.
+// The text of what a file of moments holds.
 #pragma once
 
 #include <string>

@@ -256,7 +256,7 @@ class Calibrator::Impl {
         "calibrate", progress, RulesForWhole());
   }
 
-  // What is counted of a few samples is added to what is kept when all of them have run.
+  // The counts of a few samples are added to those that are kept when all of them have run.
   FailureRules RulesForWhole() {
     if (!may_fail()) return {};
     const auto add = [this](data::FailedSample sample) { failures_.Add(std::move(sample)); };
@@ -295,7 +295,7 @@ class Calibrator::Impl {
   std::vector<std::string> values_;
   size_t fixed_rows_ = 0;
 
-  // What is counted.
+  // The counts.
   Collector collector_;
   std::vector<TensorStatistics> kept_;  // of samples that surely ran; empty if none may fail
   data::Failures failures_{0};

@@ -24,7 +24,7 @@ struct SampleCounts {
   uint64_t num_left_out = 0;  // samples that did not fill a batch of a fixed size
 };
 
-// What becomes of samples that fail. Without `failed`, an Error of a run leaves RunSamples.
+// The fate of samples that fail. Without `failed`, an Error of a run leaves RunSamples.
 struct FailureRules {
   std::function<void(data::FailedSample)> unread = {};  // takes what the source could not read
   std::function<void(data::FailedSample)> failed = {};  // takes what did not run

@@ -26,7 +26,7 @@ runtime::SessionOptions ToSessionOptions(const EvaluateOptions& options) {
   return result;
 }
 
-// What was counted of the samples so far.
+// The counts of the samples so far.
 struct Counted {
   EvaluationState state;                 // of all batches that ran, but for `language`
   EvaluationState batch;                 // of the batch that runs

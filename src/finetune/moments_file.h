@@ -21,7 +21,7 @@
 
 namespace bitpress::finetune {
 
-// What the sums are of.
+// The model, the configuration and the samples that sums are of.
 struct MomentsOrigin {
   std::string model_name;          // a name for people; not compared
   uint64_t model_fingerprint = 0;  // graph::Model::Fingerprint of the prepared float model

@@ -31,7 +31,8 @@ class ConvolutionWeights {
   const formats::FormatSpec& input_format() const { return input_; }
   const formats::ConvolutionShape& shape() const { return shape_; }
   bool is_whole() const { return is_whole_; }
-  // Whether every channel has a kernel and an output of its own, and products are those of floats.
+  // Returns whether every channel has a kernel and an output of its own, and products are those of
+  // floats.
   bool is_depthwise() const;
 
   // --- Whole products ---

@@ -69,9 +69,10 @@ class ProductPanels {
 
   // Whether a unit is above kLargestQuickUnit (whole_block.h), and not that of NaN.
   bool has_large_unit() const { return has_large_unit_; }
-  // Whether all units are within 2^-30 and 2^30, and within a factor of 2^30. A sum of products
-  // with floats of ProductRows::has_close_floats then is a multiple of 2^-133 and below 2^78,
-  // counted in any of these units below 2^108: no power of two changes how it is rounded.
+  // Returns whether all units are within 2^-30 and 2^30, and within a factor of 2^30. Products with
+  // floats of ProductRows::has_close_floats are then multiples of 2^-149 and below 2^86, as numbers
+  // and counted in any of these units: elements are multiples of 2^-16 and below 2^16. So no power
+  // of two changes how their sums are rounded.
   bool has_close_units() const { return has_close_units_; }
 
   // Return the codes, doubling bits (kNine) and units of a panel, block after block.

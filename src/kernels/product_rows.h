@@ -41,7 +41,7 @@ class ProductRows {
   RowForm form() const { return form_; }
   size_t num_rows() const { return num_rows_; }
   size_t num_blocks() const { return num_blocks_; }
-  // Whether there is one row of floats, all of which are zeros or within 2^-80 and 2^40.
+  // Returns whether there is one row of floats, all of which are zeros or within 2^-80 and 2^40.
   bool has_close_floats() const { return has_close_floats_; }
   const uint8_t* elements(size_t row) const {
     return is_direct_ ? reinterpret_cast<const uint8_t*>(a_ + row * stride_)

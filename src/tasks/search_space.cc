@@ -200,7 +200,7 @@ search::Measurement SearchSpace::MeasurePlan(plan::QuantPlan plan, size_t batch_
                                              const OwnMeasure& own, ThreadPool& pool) const {
   const ScratchFolder folder;
   const std::filesystem::path path = folder.path() / "trial.onnx";
-  // Of the trial, whose caches may be integers.
+  // The trial's, whose caches may be integers.
   std::optional<data::TokenInputs> tokens;
   std::unique_ptr<data::Source> samples;
   {

@@ -32,7 +32,7 @@ struct TuneReport {
 TuneReport TuneLayers(const QuantizeOptions& options, const std::filesystem::path& moments,
                       const data::Shard& layers);
 
-// What is in a file of moments.
+// The contents of a file of moments.
 struct MomentsSummary {
   finetune::MomentsOrigin origin;
   std::vector<finetune::MomentsEntry> entries;
@@ -43,7 +43,7 @@ bool IsMoments(const std::filesystem::path& path);
 // Adds up files of moments, and writes the sum. See finetune::MergeMoments.
 MomentsSummary MergeMoments(std::span<const std::filesystem::path> paths,
                             const std::filesystem::path& output);
-// As `moments --json`, `inspect --json` and `merge --json` write it.
+// This is what `moments --json`, `inspect --json` and `merge --json` write.
 nlohmann::ordered_json ToJson(const MomentsSummary& summary);
 
 // Returns whether a file starts like a journal of learned layers. MergeLearned writes the journal

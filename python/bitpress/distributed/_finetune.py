@@ -19,7 +19,7 @@ from bitpress.distributed._jobs import FunctionJob, Where
 from bitpress.distributed._processes import Processes
 from bitpress.distributed._shards import SHARDS_OF_A_WORKER, Folder, Shard, count_samples, finish, key_of, path_of, shards_in, shared
 
-# What the last step alone needs: how the model is written.
+# The last step alone needs these: how the model is written.
 _OF_WRITING = {"storage", "target", "form", "accuracy_level", "portable", "external_data", "check", "kv_scales", "save_kv_scales"}
 
 
