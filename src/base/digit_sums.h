@@ -8,9 +8,9 @@
 // terms x. Of each sum it keeps the sums of the digits at P, P - 1 and P - 2, as integers.
 //
 // Why the order does not matter:
-// 1. digit(x, p) depends on x and p alone. The digits may be computed from any place Q on with |x|
-// <
-//    2^(12 Q + 11), because all digits above Q are 0: there |x'| / 2^(12 p) < 1/2.
+// 1. digit(x, p) depends on x and p alone. The digits may be computed from any place Q on
+//    whose 2^(12 Q + 11) is above |x|, because all digits above Q are 0: there |x'| / 2^(12 p) <
+//    1/2.
 // 2. P follows from the largest of all terms, whatever came first.
 // 3. When a larger term raises P to P + n, digits at P + n - 2 and above stay and others are
 //    dropped. Earlier terms have no digits above P (1), and the dropped ones are not kept at

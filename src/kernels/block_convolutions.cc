@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "kernels/block_products.h"
 #include "kernels/dispatch.h"
+#include "kernels/round_up.h"
 
 // The order matters: these stand around the code.
 // clang-format off
@@ -42,9 +43,6 @@ constexpr size_t kTileBytes = size_t{1} << 17;
 constexpr size_t kMostPositions = size_t{1} << 12;
 // With fewer tiles several tasks share one.
 constexpr size_t kManyTiles = 8;
-
-size_t CeilDivide(size_t a, size_t b) { return (a + b - 1) / b; }
-size_t RoundUp(size_t a, size_t b) { return CeilDivide(a, b) * b; }
 
 formats::ConvolutionShape WithInput(formats::ConvolutionShape shape, int64_t images,
                                     std::array<int64_t, 2> input_size) {

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "kernels/depthwise_task.h"
 #include "kernels/product_panels.h"
+#include "kernels/round_up.h"
 #include "kernels/scratch.h"
 
 namespace bitpress::kernels {
@@ -22,8 +23,6 @@ constexpr size_t kLeastPositions = size_t{1} << 14;
 constexpr size_t kManyTasks = 16;
 constexpr size_t kLeastRows = 8;
 
-size_t CeilDivide(size_t a, size_t b) { return (a + b - 1) / b; }
-size_t RoundUp(size_t a, size_t b) { return CeilDivide(a, b) * b; }
 // Lets the processor fetch the lines that outputs will be written to, which lie in many planes,
 // while their sums are computed.
 void PrefetchOutputs(const FinishTask& task) {

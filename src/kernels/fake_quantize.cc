@@ -7,6 +7,7 @@
 #include "formats/float_bits.h"
 #include "kernels/dispatch.h"
 #include "kernels/half.h"
+#include "kernels/round_up.h"
 
 namespace bitpress::kernels {
 namespace {
@@ -105,8 +106,6 @@ const BlockKernels& KernelsOf(const formats::FormatSpec& spec) {
   if (spec.element_type != formats::ElementType::kSignMagnitude) return integer_blocks;
   return spec.sub_block_size > 0 ? microexponents : sign_magnitude;
 }
-
-size_t CeilDivide(size_t a, size_t b) { return (a + b - 1) / b; }
 
 }  // namespace
 
