@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Quantizes the corpus in many configurations and compares it with the float networks. See README.md here.
 
-    python measure.py [--only NAME,...] [--skip NAME,...] [CONFIGURATION ...]
+    python measure.py [--only NAME,...] [--skip NAME,...] [--workers N | --ray [ADDRESS]] [CONFIGURATION ...]
 
 CONFIGURATION is a name of CONFIGURATIONS below, or NAME=ARGUMENTS with the arguments of `bitpress quantize` besides files
 ("mse=--config INT8 --set activation_range=mse") or ort:static, ort:static_rr, ort:dynamic, ort:dynamic_rr for ONNX Runtime's own tool.
@@ -9,9 +9,11 @@ Without any, all of CONFIGURATIONS are measured. Each result is a file in CACHE/
 """
 
 import argparse
+import dataclasses
 import datetime
 import hashlib
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -195,27 +197,85 @@ def parse():
     parser.add_argument("--again", choices=["faults", "all"], help="measure again what is there: results with faults, or all")
     parser.add_argument("--time", action="store_true", help="also compare the speed with that of the float network")
     parser.add_argument("--keep", action="store_true", help="keep the quantized models in CACHE/quantized")
-    return parse_common(parser)
+    workers = parser.add_mutually_exclusive_group()
+    workers.add_argument("--workers", type=int, default=1, metavar="N", help="processes that share the networks (default: 1)")
+    workers.add_argument("--ray", nargs="?", const="", metavar="ADDRESS",
+                         help="share the networks among all CPUs of this Ray cluster (default: of this machine)")
+    arguments = parse_common(parser)
+    if arguments.workers < 1:
+        parser.error(f"--workers {arguments.workers}: expected 1 or more")
+    return arguments
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkJob:
+    """A network in all configurations that are wanted, which any worker of bitpress.distributed can do: the cache is all that it needs.
+    A network has one worker, because samples and float outputs are made once and serve all its configurations."""
+
+    network: str
+    configurations: dict  # of arguments of `bitpress quantize` by names
+    arguments: argparse.Namespace
+
+    @property
+    def name(self):
+        return f"network {self.network}"
+
+    @property
+    def key(self):
+        return self.network
+
+    def run(self, report):
+        """Writes each result as soon as it is there, and returns the lines about all."""
+        return "\n".join(self.lines(report)).encode()
+
+    def lines(self, report):
+        kinds, _ = processors.environments(self.arguments.no_vnni_dir)  # of the worker's machine
+        for done, (label, words) in enumerate(self.configurations.items()):
+            report(done)
+            path = result_path(self.arguments, self.network, label)
+            # A worker that was killed may have measured some already.
+            if is_wanted(self.arguments, path, words):
+                result = measure(self.arguments, kinds, self.network, label, words)
+                write_result(path, result)
+                yield summary(result)
+
+
+def workers_of(arguments):
+    """The workers of bitpress.distributed, which have this folder and the package that was built on their path."""
+    package = ROOT / "build" / "python"
+    sys.path.insert(0, str(package))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE), str(package), os.environ.get("PYTHONPATH")]))
+    from bitpress import distributed  # only workers need it, and a run in one process shall go without
+
+    if arguments.ray is None:
+        return distributed.Processes(arguments.workers)
+    return distributed.Ray(address=arguments.ray or None)
 
 
 def main() -> int:
     arguments = parse()
     configurations = dict(arguments.configurations) or CONFIGURATIONS
     try:
-        kinds, _ = processors.environments(arguments.no_vnni_dir)
+        processors.environments(arguments.no_vnni_dir)
     except processors.ProcessorError as error:
         print(f"measure: {error}", file=sys.stderr)
         return 1
+    jobs = []
     for name in arguments.only:
-        for label, words in configurations.items():
-            path = result_path(arguments, name, label)
-            if name in arguments.skip or not is_wanted(arguments, path, words):
-                continue
-            result = measure(arguments, kinds, name, label, words)
-            print(summary(result), flush=True)
-            write_result(path, result)
+        wanted = {label: words for label, words in configurations.items() if is_wanted(arguments, result_path(arguments, name, label), words)}
+        if wanted and name not in arguments.skip:
+            jobs.append(NetworkJob(name, wanted, arguments))
+    if arguments.workers == 1 and arguments.ray is None:
+        for job in jobs:
+            for line in job.lines(lambda done: None):
+                print(line, flush=True)
+        return 0
+    for number, (_, lines) in enumerate(workers_of(arguments).run(jobs, lambda job, done: None), 1):
+        print(lines.decode(), f"== {number} of {len(jobs)} networks", sep="\n", flush=True)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    import measure  # the jobs must be of a module that workers can import, which this program is not under its name
+
+    sys.exit(measure.main())

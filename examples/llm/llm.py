@@ -31,12 +31,14 @@ CONTEXT = 8192  # Gemma's tables for all 32,768 tokens would be a sixth of a 4-b
 LEARN_PIECES, JUDGE_PIECES = 32, 16
 PROMPT = "The city of Paris is the capital of France, and"
 NEW_TOKENS = 32
-FROM_CODES = ["--activations", "none", "--target", "bitpress"]
+# Weights in a file of their own need not stay in memory beside the form that the kernels read.
+BITPRESS = ["--target", "bitpress", "--external-data"]
+FROM_CODES = ["--activations", "none", *BITPRESS]
 # The arguments of `bitpress quantize` by format. Those that learn get texts, too.
 FORMATS = {
     "INT8_DYNAMIC": ["--config", "INT8_DYNAMIC", "--set", "embeddings=int8"],
     "MXINT8": ["--config", "MXINT8", *FROM_CODES, "--set", "embeddings=mxint8"],
-    "MXINT8-both": ["--config", "MXINT8", "--target", "bitpress", "--set", "embeddings=mxint8"],
+    "MXINT8-both": ["--config", "MXINT8", *BITPRESS, "--set", "embeddings=mxint8"],
     "MX6": ["--config", "MX6", *FROM_CODES, "--set", "embeddings=mx6"],
     "MXFP4": ["--config", "MXFP4E2M1", *FROM_CODES, "--set", "embeddings=mx6"],
     "INT4": ["--config", "INT4_WEIGHTS", "--target", "onnxruntime", "--set", "embeddings=int8"],
@@ -47,8 +49,8 @@ FORMATS = {
 RECIPES = {"MX6": "clip_search+gptq", "MXFP4": "clip_search+gptq", "INT4": "clip_search+gptq", "LM_4BIT": "gptq"}
 TUNED = {f"{name}-gptq": [*FORMATS[name], "--finetune", recipe] for name, recipe in RECIPES.items()}
 # Four bits on both sides hold only rotated and learned.
-TUNED["MXFP4-both-gptq"] = ["--config", "MXFP4E2M1", "--target", "bitpress", "--set", "embeddings=mx6", "--set", "scale=mse",
-                            "--set", "rotate=32", "--finetune", "gptq"]
+TUNED["MXFP4-both-gptq"] = ["--config", "MXFP4E2M1", *BITPRESS, "--set", "embeddings=mx6", "--set", "scale=mse", "--set", "rotate=32",
+                            "--finetune", "gptq"]
 COLUMNS = ["format", "file MB", "bits", "perplexity", "GenAI's", "KL", "KL 99 %", "agree %", "prompts", "decoding", "GenAI", "load s",
            "memory MB", "same text"]
 NOTES = [
@@ -196,7 +198,7 @@ def main() -> int:
     arguments = parser.parse_args()
     names = arguments.formats or list(FORMATS)
     if arguments.tuned:
-        names += [f"{name}-gptq" for name in names if f"{name}-gptq" in TUNED]
+        names += [name for name in TUNED if name.removesuffix("-gptq").removesuffix("-both") in names]
     folder = (arguments.build_dir / "llm" / arguments.model).resolve()
     try:
         program = Program(arguments.build_dir)

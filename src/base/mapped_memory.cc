@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdint>
 #include <string>
@@ -57,13 +59,48 @@ void MappedMemory::Release() const {
   if (data_ != nullptr) ::madvise(data_, size_, MADV_DONTNEED);
 }
 
+namespace {
+
+uintptr_t PageSize() { return static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE)); }
+
+// Returns whether the pages lie in mappings of files, and none of them is a copy of this process,
+// whose contents dropping would lose.
+bool AreUnchangedPages(uintptr_t first_page, size_t num_pages) {
+  const int descriptor = ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return false;
+  constexpr uint64_t kInMemory = uint64_t{1} << 63U, kSwapped = uint64_t{1} << 62U;
+  constexpr uint64_t kOfFile = uint64_t{1} << 61U;  // or shared, whose contents stay, too
+  std::array<uint64_t, 512> entries{};
+  bool is_unchanged = true;
+  while (is_unchanged && num_pages > 0) {
+    const size_t count = std::min(num_pages, entries.size()), size = count * sizeof(uint64_t);
+    const auto offset = static_cast<off_t>(first_page * sizeof(uint64_t));
+    is_unchanged = ::pread(descriptor, entries.data(), size, offset) == static_cast<ssize_t>(size);
+    for (const uint64_t entry : std::span(entries).first(count)) {
+      is_unchanged &= (entry & kOfFile) != 0 || (entry & (kInMemory | kSwapped)) == 0;
+    }
+    first_page += count;
+    num_pages -= count;
+  }
+  ::close(descriptor);
+  return is_unchanged;
+}
+
+}  // namespace
+
 void ReleasePages(std::span<const std::byte> bytes) {
   if (bytes.empty()) return;
-  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto address = reinterpret_cast<uintptr_t>(bytes.data());
-  const uintptr_t begin = address / page * page;
+  const uintptr_t begin = address / PageSize() * PageSize();
   const size_t length = address + bytes.size() - begin;
   ::madvise(reinterpret_cast<void*>(begin), length, MADV_DONTNEED);  // it rounds the end up
+}
+
+void ReleaseUnchangedPages(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
+  const auto address = reinterpret_cast<uintptr_t>(bytes.data());
+  const uintptr_t first = address / PageSize(), last = (address + bytes.size() - 1) / PageSize();
+  if (AreUnchangedPages(first, last - first + 1)) ReleasePages(bytes);
 }
 
 }  // namespace bitpress

@@ -32,4 +32,8 @@ class MappedMemory {
 // to, or that is shared.
 void ReleasePages(std::span<const std::byte> bytes);
 
+// Does the same if it can see that all pages are those of a mapped file, and that nobody wrote to
+// them; else it does nothing. REQUIRES: nobody writes to the bytes meanwhile.
+void ReleaseUnchangedPages(std::span<const std::byte> bytes);
+
 }  // namespace bitpress

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "base/mapped_memory.h"
 #include "formats/parameters.h"
 
 namespace bitpress::custom_ops {
@@ -88,6 +89,12 @@ PackedInputs::PackedInputs(const NodeInfo& node, const formats::FormatSpec& spec
 size_t PackedInputs::num_threads() const {
   constexpr size_t kFewBytes = size_t{1} << 16;
   return view.codes.size() > kFewBytes ? 0 : 1;
+}
+
+void PackedInputs::Release() const {
+  for (const auto part : {view.codes, view.scales, view.shifts}) {
+    ReleaseUnchangedPages(std::as_bytes(part));
+  }
 }
 
 }  // namespace bitpress::custom_ops

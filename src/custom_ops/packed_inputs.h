@@ -39,6 +39,9 @@ struct PackedInputs {
   PackedInputs(const NodeInfo& node, const formats::FormatSpec& spec);
   // Returns the number of threads to arrange it with.
   size_t num_threads() const;
+  // Takes the parts out of this process's memory, if ONNX Runtime has mapped them from the file of
+  // the weights: the kernels read the arranged weight only.
+  void Release() const;
 
   std::vector<Ort::ConstValue> parts;
   formats::PackedView view;

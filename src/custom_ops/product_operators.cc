@@ -45,11 +45,13 @@ std::shared_ptr<const kernels::ProductPanels> PanelsOf(const NodeInfo& node,
     key.Add(number);
   }
   key.Add(weight.view);
-  return shared.Get(key, [&] {
+  auto panels = shared.Get(key, [&] {
     // The threads end here, as ONNX Runtime unloads this library with its last session.
     ThreadPool pool(weight.num_threads());
     return kernels::ProductPanels(spec, view, weight.view, pool);
   });
+  weight.Release();
+  return panels;
 }
 
 class ProductKernel : public OperatorKernel {

@@ -10,10 +10,10 @@ seen in the result. Finished shards lie in
 a folder: work that was interrupted goes on from them when the same call is made again.
 """
 
-from bitpress.distributed._finetune import quantize
+from bitpress.distributed._finetune import moments, quantize, tune
 from bitpress.distributed._layers import search, sensitivity
 from bitpress.distributed._processes import Processes
 from bitpress.distributed._ray import Ray
 from bitpress.distributed._shards import calibrate, evaluate
 
-__all__ = ["Processes", "Ray", "calibrate", "evaluate", "quantize", "search", "sensitivity"]
+__all__ = ["Processes", "Ray", "calibrate", "evaluate", "moments", "quantize", "search", "sensitivity", "tune"]

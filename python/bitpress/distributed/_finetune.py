@@ -1,10 +1,11 @@
-"""Quantization with fine-tuning: moments by shards of the samples, layers by shares of them, and the model in this process."""
+"""Fine-tuning: moments by shards of the samples, layers by shares of them, and a model that goes on from both in this process."""
 
 import contextlib
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, Iterator, List, Optional, Union
 
 import bitpress
 from bitpress import _native
@@ -23,64 +24,139 @@ from bitpress.distributed._shards import SHARDS_OF_A_WORKER, Folder, Shard, coun
 _OF_WRITING = {"storage", "target", "form", "accuracy_level", "portable", "external_data", "check", "kv_scales", "save_kv_scales"}
 
 
-def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None, data: Optional[Data] = None, *,
-             plan: Union[PathLike, Plan, None] = None, calibration: Optional[PathLike] = None, image: str = "", labels: Optional[PathLike] = None,
-             samples: int = 0, where: Optional[Where] = None, shards: int = 0, folder: Optional[PathLike] = None, as_is: bool = False,
-             threads: int = 1, progress: Progress = None, **arguments: Any) -> _native.QuantizeReport:
-    """bitpress.quantize with fine-tuning over several workers: the same model to the last byte.
+def moments(model: Model, data: Data, output: PathLike, config: Optional[ConfigLike] = None, *, where: Optional[Where] = None,
+            shards: int = 0, folder: Optional[PathLike] = None, threads: int = 1, progress: Progress = None,
+            **arguments: Any) -> _native.MomentsReport:
+    """bitpress.moments over several workers: the same file to the last byte.
 
-    The samples are cut into shards for what is gathered of them, and then the layers for what is learned. The calling process judges
-    the network and writes it. Arguments that are not listed are those of bitpress.quantize().
+    Arguments that are not listed are those of bitpress.moments(), but `shard`, `first` and `total`.
 
     Args:
         data: a folder, tokens or texts, which every worker reads.
-        shards: parts of the samples, and of the layers. Default: eight for each worker.
+        shards: parts of the samples. Default: eight for each worker.
         folder: as in calibrate(). Without it, `output` with `.shards` behind it.
-        threads: of each worker. Also of the last step, in this process.
+        threads: of each worker.
 
     Raises:
         Error: a worker's, with its shard in front.
         UnsupportedError: the recipe needs a pass over a network that is quantized in part.
     """
-    if not isinstance(data, (str, os.PathLike, Tokens)):
-        raise ArgumentTypeError("samples are a folder, tokens or texts, because every worker reads them")
+    if data is None:
+        raise ArgumentTypeError("moments are gathered from samples: give data")
+    with _call("moments", model, data, Path(output), config, where, shards, folder, threads, arguments) as call:
+        result = bitpress.merge(call.gather(progress), output)
+    assert isinstance(result, _native.MomentsReport)
+    return result
+
+
+def tune(model: Model, moments: PathLike, output: PathLike, config: Optional[ConfigLike] = None, data: Optional[Data] = None, *,
+         where: Optional[Where] = None, shards: int = 0, folder: Optional[PathLike] = None, threads: int = 1, progress: Progress = None,
+         **arguments: Any) -> int:
+    """bitpress.tune over several workers, each with some of the layers.
+
+    Arguments that are not listed are those of bitpress.tune(), but `layers`, and of moments() here.
+
+    Args:
+        moments: a file of moments(), which every worker reads.
+        output: the journal to write. bitpress.quantize() to MODEL goes on from MODEL.journal.
+        shards: parts of the layers.
+
+    Returns:
+        The number of layers in the journal.
+    """
+    sums = existing(moments, "moments").absolute()
+    with _call("tune", model, data, Path(output), config, where, shards, folder, threads, arguments, sums) as call:
+        result = bitpress.merge(call.learn(sums, progress), output)
+    assert isinstance(result, int)
+    return result
+
+
+def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None, data: Optional[Data] = None, *,
+             where: Optional[Where] = None, shards: int = 0, folder: Optional[PathLike] = None, threads: int = 1, progress: Progress = None,
+             **arguments: Any) -> _native.QuantizeReport:
+    """bitpress.quantize with fine-tuning over several workers: the same model to the last byte.
+
+    The samples are cut into shards for what is gathered of them, and then the layers for what is learned. The calling process judges
+    the network and writes it. Arguments that are not listed are those of bitpress.quantize(), and of moments() here.
+
+    Args:
+        shards: parts of the samples, and of the layers. Default: eight for each worker.
+        threads: of each worker. Also of the last step, in this process.
+    """
     target = Path(output)
-    path = path_of(folder, target, shards)
     writing = {name: arguments.pop(name) for name in _OF_WRITING & set(arguments)}
+    if data is None:
+        raise ArgumentTypeError("fine-tuning learns from samples: give data")
+    with _call("quantize", model, data, target, config, where, shards, folder, threads, arguments) as call:
+        sums = call.path / "all.bpm"
+        if not sums.exists():
+            bitpress.merge(call.gather(progress), sums)
+        bitpress.merge(call.learn(sums, progress), target.with_name(target.name + ".journal"))
+        report = bitpress.quantize(output=target, threads=threads, progress=progress, **call.learned, **call.read, **writing)
+    return report
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call whose shards lie in a folder."""
+
+    learned: Dict[str, Any]  # arguments that say what is learned
+    read: Dict[str, Any]  # arguments that say from which samples
+    path: Path
+    folder: Folder
+    workers: Where
+    num_shards: int
+    threads: int
+
+    def gather(self, progress: Progress) -> List[Path]:
+        """The files of moments of all samples."""
+        return self._finish("moments", ".bpm", "samples", "shard", {}, progress)
+
+    def learn(self, moments: Path, progress: Progress) -> List[Path]:
+        """The journals of all layers."""
+        return self._finish("tune", ".journal", "layers", "layers", {"moments": str(moments)}, progress)
+
+    def _finish(self, verb: str, suffix: str, of: str, word: str, more: Dict[str, Any], progress: Progress) -> List[Path]:
+        shared_by_all = {**self.learned, **self.read, **more, "threads": self.threads}
+        parts = (Shard(FunctionJob(f"shard {i + 1} of {self.num_shards} of the {of}", f"{i + 1}_of_{self.num_shards}{suffix}", verb,
+                                   {**shared_by_all, word: f"{i + 1}/{self.num_shards}"}), 1) for i in range(self.num_shards))
+        return finish(parts, self.folder, self.workers, self.num_shards, f"{verb} on {self.workers.num_workers} workers", progress)
+
+
+@contextlib.contextmanager
+def _call(verb: str, model: Model, data: Optional[Data], output: Path, config: Optional[ConfigLike], where: Optional[Where], shards: int,
+          folder: Optional[PathLike], threads: int, arguments: Dict[str, Any], moments: Optional[Path] = None) -> Iterator[_Call]:
+    """Checks the arguments and opens the folder, which is removed if the call ends well."""
+    if data is not None and not isinstance(data, (str, os.PathLike, Tokens)):
+        raise ArgumentTypeError("samples are a folder, tokens or texts, because every worker reads them")
+    path = path_of(folder, output, shards)
+    arguments = dict(arguments)
+    plan: Union[PathLike, Plan, None] = arguments.pop("plan", None)
+    calibration, labels = arguments.pop("calibration", None), arguments.pop("labels", None)
+    image, samples, as_is = arguments.pop("image", ""), arguments.pop("samples", 0), arguments.pop("as_is", False)
     rules = arguments.pop("rules", ())
     use_onnxruntime()
     workers: Where = where or Processes()
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(model_file(model)).absolute()
-        read = {"data": shared(data, stack), "image": image, "labels": labels and str(existing(labels, "file of labels").absolute()),
+        labels_file = None if labels is None else existing(labels, "file of labels").absolute()
+        read = {"data": None if data is None else shared(data, stack), "image": image, "labels": labels_file and str(labels_file),
                 "samples": samples}
-        learned: Dict[str, Any] = {"model": str(file), "as_is": as_is, "calibration": calibration and str(existing(calibration, "calibration").absolute())}
+        learned: Dict[str, Any] = {"model": str(file), "as_is": as_is,
+                                   "calibration": calibration and str(existing(calibration, "calibration").absolute())}
         if plan is None:
             if config is None:
                 raise InvalidArgumentError("neither config nor plan is given: config is a preset, a format, a .json file or a Config")
             learned["config"] = as_config(config, rules, arguments)
         else:
             learned |= {"plan": plan if isinstance(plan, Plan) else str(existing(plan, "plan").absolute()), **arguments}
-        labels_file = None if labels is None else Path(str(read["labels"]))
-        counted = count_samples(file, read["data"], labels_file, image, samples)
-        num_shards = shards or shards_in(path) or min(counted, SHARDS_OF_A_WORKER * workers.num_workers)
-        key = {"bitpress": bitpress.__version__, "verb": "quantize", **learned, "model": _native.fingerprint(file), "shards": num_shards,
-               "image": image, "samples": samples, "data": key_of(read["data"], labels_file)}
-        finished = Folder(path, "", key)
-        stage = f"on {workers.num_workers} workers"
-
-        def parts(verb: str, suffix: str, of: str, word: str, call: Dict[str, Any]) -> List[Shard]:
-            return [Shard(FunctionJob(f"shard {i + 1} of {num_shards} of the {of}", f"{i + 1}_of_{num_shards}{suffix}", verb,
-                                      {**call, "threads": threads, word: f"{i + 1}/{num_shards}"}), 1) for i in range(num_shards)]
-
-        moments = path / "all.bpm"
-        if not moments.exists():
-            files = finish(parts("moments", ".bpm", "samples", "shard", {**learned, **read}), finished, workers, num_shards,
-                           f"moments {stage}", progress)
-            bitpress.merge(files, moments)
-        journals = finish(parts("tune", ".journal", "layers", "layers", {**learned, **read, "moments": str(moments)}), finished, workers,
-                          num_shards, f"tune {stage}", progress)
-        bitpress.merge(journals, target.with_name(target.name + ".journal"))
-        report = bitpress.quantize(output=target, threads=threads, progress=progress, **learned, **read, **writing)
+        most = SHARDS_OF_A_WORKER * workers.num_workers
+        if data is not None:
+            most = min(most, count_samples(file, read["data"], labels_file, image, samples))
+        num_shards = shards or shards_in(path) or most
+        key = {"bitpress": bitpress.__version__, "verb": verb, **learned, "model": _native.fingerprint(file), "shards": num_shards,
+               "image": image, "samples": samples, "data": None if data is None else key_of(read["data"], labels_file)}
+        if moments is not None:
+            key["moments"] = f"{moments.stat().st_size} {moments.stat().st_mtime_ns}"
+        yield _Call(learned, read, path, Folder(path, "", key), workers, num_shards, threads)
     shutil.rmtree(path)
-    return report
