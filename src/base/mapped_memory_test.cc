@@ -24,8 +24,7 @@ class Mapping {
     const std::filesystem::path path = folder_.path() / "weights";
     std::ofstream(path, std::ios::binary) << std::string(size, 'w');
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    void* const memory =
-        ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor, 0);
+    void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, descriptor, 0);
     ::close(descriptor);
     if (memory != MAP_FAILED) data_ = static_cast<std::byte*>(memory);
   }
@@ -69,7 +68,8 @@ TEST(MappedMemoryTest, UnchangedPagesOfAFileAreReleased) {
   ASSERT_NE(file.bytes().data(), nullptr);
   ASSERT_EQ(file.CountLetters(), kSize);
   ASSERT_GT(PagesInMemory(file.bytes()), 0U);
-  ReleaseUnchangedPages(file.bytes().subspan(5000, kSize - 10000));  // neither end is that of a page
+  ReleaseUnchangedPages(
+      file.bytes().subspan(5000, kSize - 10000));  // neither end is that of a page
   EXPECT_LE(PagesInMemory(file.bytes()), 2U);
   EXPECT_EQ(file.CountLetters(), kSize);
 }

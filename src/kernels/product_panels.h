@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/huge_pages.h"
 #include "base/thread_pool.h"
 #include "formats/block_products.h"
 #include "formats/block_units.h"
@@ -111,7 +112,7 @@ class ProductPanels {
   bool has_large_unit_ = false, has_close_units_ = false;
   std::array<uint8_t, 16> table_{};   // of kFour: the number of each code, from 0 on
   std::array<uint8_t, 256> index_{};  // and the code of each number
-  std::vector<uint8_t> codes_, doubled_, units_;
+  HugePageVector<uint8_t> codes_, doubled_, units_;
 };
 
 }  // namespace bitpress::kernels
