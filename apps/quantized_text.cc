@@ -330,6 +330,18 @@ std::string DescribeGuard(const plan::GuardReport& guard, double wanted_db) {
                     guard.has_reached_bound ? "; more would be more than guard_share of them" : "");
 }
 
+// Says what a file of their own would spare, if that is worth a second file.
+std::string DescribeMemory(const tasks::QuantizeOptions& options,
+                           const tasks::QuantizeReport& report) {
+  constexpr uint64_t kWorth = uint64_t{64} << 20, kMostInOneFile = uint64_t{2} << 30;
+  if (options.apply.target != emit::Target::kBitpress || report.transform.native.num_nodes == 0 ||
+      options.external_data == graph::ExternalData::kAlways || report.output_bytes < kWorth ||
+      report.output_bytes >= kMostInOneFile) {
+    return "";
+  }
+  return "    less memory at run time: weights in a file of their own (--external-data)\n";
+}
+
 }  // namespace
 
 std::string DescribeQuantized(const tasks::QuantizeOptions& options,
@@ -352,6 +364,7 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
   if (options.apply.target != emit::Target::kPortable) {
     text += DescribeRewritten("compute from codes of weights", "decoded at load",
                               report.transform.native);
+    text += DescribeMemory(options, report);
   }
   if (options.apply.form == emit::IntegerForm::kQOperator) {
     text += DescribeRewritten("are operators on integers", "between Q and DQ as ever",
