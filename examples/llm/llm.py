@@ -40,6 +40,7 @@ FORMATS = {
     "MXINT8": ["--config", "MXINT8", *FROM_CODES, "--set", "embeddings=mxint8"],
     "MXINT8-both": ["--config", "MXINT8", *BITPRESS, "--set", "embeddings=mxint8"],
     "MX6": ["--config", "MX6", *FROM_CODES, "--set", "embeddings=mx6"],
+    "MX6-a8": ["--config", "MX6", "--activations", "mxint8(block=16)", *BITPRESS, "--set", "embeddings=mx6"],
     "MXFP4": ["--config", "MXFP4E2M1", *FROM_CODES, "--set", "embeddings=mx6"],
     "INT4": ["--config", "INT4_WEIGHTS", "--target", "onnxruntime", "--set", "embeddings=int8"],
     "LM_4BIT": ["--config", "LM_4BIT", "--target", "onnxruntime"],
