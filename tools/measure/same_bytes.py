@@ -127,11 +127,11 @@ def kill_at_random(arguments, works, folder):
             hits, good, runs = 0, 0, 0
             while hits < number:
                 runs += 1
-                for _ in range(10):  # a killed caller is started again, and once more if that is killed, too
+                while True:  # a killed caller is started again
                     caller = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                     time.sleep(chance.uniform(0, length))
                     victims = [caller.pid] if kind == "callers" else processes_of(word, caller.pid)
-                    if victims and caller.poll() is None:
+                    if victims and hits < number and caller.poll() is None:
                         os.kill(chance.choice(victims), signal.SIGKILL)
                         hits += 1
                     out, err = caller.communicate()
