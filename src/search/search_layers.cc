@@ -1,5 +1,7 @@
 #include "search/search_layers.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 #include <string_view>
@@ -43,8 +45,14 @@ SearchLayers FindSearchLayers(const graph::Model& model,
     return (selection.op_types.empty() || typed.contains(layer.node)) &&
            (selection.names.empty() || named.contains(layer.node)) && !kept.contains(layer.node);
   };
-  for (const graph::Node& node : model.Nodes()) {
+  for (const graph::Node& node : model.AllNodes()) {
     if (!ops::IsComputeOp(node) && !ops::IsRecurrent(node)) continue;
+    if (const auto owner = model.Owner(node)) {
+      layers.left_out.emplace_back(
+          index.KeyOf(node),
+          fmt::format("it stands in a body of {} '{}'", owner->op_type(), owner->name()));
+      continue;
+    }
     SearchLayer layer{index.KeyOf(node), node.op_type(), {}};
     if (!is_selected(layer)) {
       layers.left_out.emplace_back(layer.node, "it is not selected");

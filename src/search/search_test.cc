@@ -269,6 +269,20 @@ TEST(FindSearchLayers, AreThoseThatTheUserSelects) {
               HasSubstr("did you mean 'one'"));
 }
 
+TEST(FindSearchLayers, NameThoseInBodies) {
+  const graph::Model model = graph::FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
+      g (float[N,2] x, bool c) => (float[N,2] y) <float[2,2] a = {1,2,3,4}>
+      { [one] p = MatMul(x, a)
+        [if] y = If(c) <then_branch = t () => (float[N,2] u) { [two] u = MatMul(p, a) },
+                        else_branch = e () => (float[N,2] v) { v = Relu(p) }> })");
+  std::vector<plan::ResolvedPlan> parts(1);
+  parts[0].plan = plan::MakePlan(plan::ConfigByName("mx6"), model, "");
+  const SearchLayers layers = FindSearchLayers(model, parts, {});
+  ASSERT_EQ(layers.found.size(), 1U);
+  EXPECT_EQ(layers.found[0].node, "one");
+  EXPECT_THAT(layers.left_out, ElementsAre(std::pair("two", "it stands in a body of If 'if'")));
+}
+
 TEST_F(SearchOfThree, LayersOfOneWeightAreDecidedTogether) {
   const graph::Model shared = graph::FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
       g (float[N,2] x) => (float[N,2] y) <float[2,2] a = {1,2,3,4}>
