@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "evaluate/batches.h"
+#include "evaluate/class_scores.h"
 #include "evaluate/contender.h"
 #include "evaluate/greedy_decoder.h"
 #include "evaluate/language.h"
@@ -186,16 +187,22 @@ class Evaluator::Impl {
     if (reference_ && !reference_first) reference_ms = reference_->Run(inputs);
     if (reference_) counted_.ratios.push_back(model_ms / std::max(reference_ms, 1e-6));
 
-    // What the batch gives counts only as a whole: any step may find that a sample is wrong.
+    // A batch counts only as a whole, because any step may find that a sample is wrong.
     counted_.batch = NoSamples();
     if (options_.tokens) PredictTokens(batch, inputs);
     const std::vector<Output> outputs = model_.TakeOutputs(counted_.logits);
     const std::vector<Output> wanted =
         reference_ ? reference_->TakeOutputs(ReferenceLogits()) : std::vector<Output>();
-    if (counted_.num_batches == 0) FindClassOutput(outputs, size);
+    if (counted_.num_batches == 0) {
+      counted_.class_index = FindClassOutput(model_, outputs, size, options_.class_output);
+    }
     CountNonfinite(outputs, batch.num_samples, size);
     if (reference_) Compare(outputs, wanted, batch.num_samples, size);
-    if (counted_.class_index) CountClasses(outputs, wanted, batch, size);
+    if (counted_.class_index) {
+      const size_t index = *counted_.class_index;
+      CountClasses(outputs[index], reference_ ? &wanted[match_[index]] : nullptr, batch, size,
+                   model_.outputs()[index].name, counted_.batch);
+    }
     counted_.batch.num_samples = batch.num_samples;
     AddBatch();
   }
@@ -287,29 +294,6 @@ class Evaluator::Impl {
     report.decoding = Decode();
   }
 
-  [[noreturn]] void FailNoScores(const Output& output, size_t index) const {
-    Fail(ErrorCode::kInvalidArgument,
-         "output '{}' has the shape [{}], expected [samples, classes] of floating-point scores",
-         model_.outputs()[index].name, fmt::join(output.dims, ", "));
-  }
-
-  void FindClassOutput(const std::vector<Output>& outputs, size_t size) {
-    const auto& descriptions = model_.outputs();
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      if (!options_.class_output.empty() && descriptions[i].name != options_.class_output) continue;
-      if (outputs[i].HasClassScores(size)) {
-        counted_.class_index = i;
-        return;
-      }
-      if (!options_.class_output.empty()) FailNoScores(outputs[i], i);
-    }
-    if (options_.class_output.empty()) return;
-    std::vector<std::string> names;
-    for (const auto& description : descriptions) names.push_back(description.name);
-    Fail(ErrorCode::kInvalidArgument, "{} has no output '{}'; it has: {}", model_.path().string(),
-         options_.class_output, fmt::join(names, ", "));
-  }
-
   void CountNonfinite(const std::vector<Output>& outputs, size_t num_samples, size_t size) {
     for (const Output& output : outputs) {
       const size_t counted = output.IsPerSample(size) ? output.values.size() / size * num_samples
@@ -341,36 +325,6 @@ class Evaluator::Impl {
         counted_.batch.outputs[i].Add(reference_row, found_row);
         if (options_.output_index.value_or(i) == i)
           counted_.batch.all.Add(reference_row, found_row);
-      }
-    }
-  }
-
-  void CountClasses(const std::vector<Output>& outputs, const std::vector<Output>& wanted,
-                    const data::Batch& batch, size_t size) {
-    const Output& scores = outputs[*counted_.class_index];
-    if (!scores.HasClassScores(size)) FailNoScores(scores, *counted_.class_index);
-    const Output* reference_scores = reference_ ? &wanted[match_[*counted_.class_index]] : nullptr;
-    if (reference_scores != nullptr && reference_scores->values.empty()) reference_scores = nullptr;
-    for (size_t i = 0; i < batch.num_samples; ++i) {
-      const auto row = scores.Row(i, size);
-      if (reference_scores != nullptr) {
-        const auto top = TopClass(row);
-        counted_.batch.agreements.Add(top && top == TopClass(reference_scores->Row(i, size))
-                                          ? std::optional<size_t>(0)
-                                          : std::nullopt);
-      }
-      if (batch.labels.empty()) continue;
-      const int64_t label = batch.labels[i];
-      if (label < 0 || label >= static_cast<int64_t>(row.size())) {
-        Fail(ErrorCode::kInvalidArgument,
-             "'{}' has class {}, but output '{}' has the classes 0 to {}",
-             i < batch.names.size() ? batch.names[i] : "a sample", label,
-             model_.outputs()[*counted_.class_index].name, row.size() - 1);
-      }
-      counted_.batch.ranks.Add(RankOf(row, static_cast<size_t>(label)));
-      if (reference_scores != nullptr) {
-        counted_.batch.reference_ranks.Add(
-            RankOf(reference_scores->Row(i, size), static_cast<size_t>(label)));
       }
     }
   }

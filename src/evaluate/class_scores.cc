@@ -1,0 +1,59 @@
+#include "evaluate/class_scores.h"
+
+#include <cstdint>
+
+#include "base/error.h"
+#include "evaluate/metrics.h"
+
+namespace bitpress::evaluate {
+namespace {
+
+[[noreturn]] void FailNoScores(const Output& output, const std::string& name) {
+  Fail(ErrorCode::kInvalidArgument,
+       "output '{}' has the shape [{}], expected [samples, classes] of floating-point scores", name,
+       fmt::join(output.dims, ", "));
+}
+
+}  // namespace
+
+std::optional<size_t> FindClassOutput(const Contender& model, const std::vector<Output>& outputs,
+                                      size_t batch_size, const std::string& name) {
+  const auto& descriptions = model.outputs();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!name.empty() && descriptions[i].name != name) continue;
+    if (outputs[i].HasClassScores(batch_size)) return i;
+    if (!name.empty()) FailNoScores(outputs[i], name);
+  }
+  if (name.empty()) return std::nullopt;
+  std::vector<std::string> names;
+  for (const auto& description : descriptions) names.push_back(description.name);
+  Fail(ErrorCode::kInvalidArgument, "{} has no output '{}'; it has: {}", model.path().string(),
+       name, fmt::join(names, ", "));
+}
+
+void CountClasses(const Output& scores, const Output* reference, const data::Batch& batch,
+                  size_t batch_size, const std::string& name, EvaluationState& state) {
+  if (!scores.HasClassScores(batch_size)) FailNoScores(scores, name);
+  const bool is_compared = reference != nullptr && !reference->values.empty();
+  for (size_t i = 0; i < batch.num_samples; ++i) {
+    const auto row = scores.Row(i, batch_size);
+    if (is_compared) {
+      const auto top = TopClass(row);
+      const bool agrees = top && top == TopClass(reference->Row(i, batch_size));
+      state.agreements.Add(agrees ? std::optional<size_t>(0) : std::nullopt);
+    }
+    if (batch.labels.empty()) continue;
+    const int64_t label = batch.labels[i];
+    if (label < 0 || label >= static_cast<int64_t>(row.size())) {
+      Fail(ErrorCode::kInvalidArgument,
+           "'{}' has class {}, but output '{}' has the classes 0 to {}",
+           i < batch.names.size() ? batch.names[i] : "a sample", label, name, row.size() - 1);
+    }
+    state.ranks.Add(RankOf(row, static_cast<size_t>(label)));
+    if (is_compared) {
+      state.reference_ranks.Add(RankOf(reference->Row(i, batch_size), static_cast<size_t>(label)));
+    }
+  }
+}
+
+}  // namespace bitpress::evaluate
