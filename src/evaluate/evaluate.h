@@ -22,32 +22,37 @@
 
 namespace bitpress::evaluate {
 
-struct EvaluateOptions {
+// The models of an evaluation, and what its callers choose of it.
+struct EvaluateSettings {
   std::filesystem::path model;
   // The float model to compare with. Empty: only accuracy, time and size of `model` are measured.
   std::filesystem::path reference;
   // Samples in one run of a model. A model whose first input dimension is fixed gets that many. Its
   // last batch is filled up with copies, which count nowhere.
   size_t batch_size = 20;
-  int num_threads = 0;  // threads of ONNX Runtime for each model; 0: one per core
-  // Name of the output with the class scores. Empty: the first output of the shape [N, classes]
-  // (further dimensions of 1 are allowed).
-  std::string class_output;
   // The position of the only output whose closeness to the reference's counts. Null: all outputs
   // together.
   std::optional<size_t> output_index = std::nullopt;
   // The kind of processor to measure for. Null: this machine's. Another kind is simulated, and then
   // the times mean nothing.
   std::optional<ProcessorKind> processor = std::nullopt;
+  // Samples that cannot be read or run are left out, and so many of them may be. 0: the first one
+  // is an Error.
+  size_t most_failures = 0;
+};
+
+// If failures are allowed, sources have to keep them (data::SourceOptions).
+struct EvaluateOptions : EvaluateSettings {
+  int num_threads = 0;  // threads of ONNX Runtime for each model; 0: one per core
+  // Name of the output with the class scores. Empty: the first output of the shape [N, classes]
+  // (further dimensions of 1 are allowed).
+  std::string class_output;
   // The inputs of `model` and of `reference` if the samples are token ids: then EvaluationReport
   // has `language`, and the first sample is continued by so many tokens.
   std::optional<data::TokenInputs> tokens = std::nullopt, reference_tokens = std::nullopt;
   size_t num_decoded = 64;                 // 0: decoding is not measured
   std::filesystem::path operator_library;  // as in runtime::SessionOptions
-  // Samples that cannot be read or run are left out, and so many of them may be. Sources have to
-  // keep failures then (data::SourceOptions).
-  size_t most_failures = 0;
-  ProgressSink progress;  // may be empty; counts samples
+  ProgressSink progress;                   // may be empty; counts samples
 };
 
 // The closeness of one floating-point output to the reference's output of the same name, or of the

@@ -1,6 +1,7 @@
 #include "tasks/evaluate.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -41,14 +42,9 @@ ModelFiles ReadModels(const EvaluateOptions& options, const data::SampleSpec& sa
     if (files.source.tokens) evaluation.reference_tokens = data::TokenInputs(reference);
     if (has_fingerprints) files.reference_fingerprint = reference.Fingerprint();
   }
-  evaluation.model = options.model;
-  evaluation.reference = options.reference;
-  evaluation.batch_size = options.batch_size;
-  evaluation.output_index = options.output_index;
+  static_cast<evaluate::EvaluateSettings&>(evaluation) = options;
   evaluation.num_threads = runtime::SessionThreads(options.num_threads);
-  evaluation.processor = options.processor;
   evaluation.progress = options.progress;
-  evaluation.most_failures = options.most_failures;
   files.source.keeps_failures = options.most_failures > 0;
   return files;
 }

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 
@@ -18,18 +17,10 @@
 
 namespace bitpress::tasks {
 
-struct EvaluateOptions : RunOptions {
-  std::filesystem::path model;
-  std::filesystem::path reference;  // empty: none
-  size_t batch_size = 20;
-  std::optional<size_t> output_index = std::nullopt;                // see evaluate/evaluate.h
-  std::optional<evaluate::ProcessorKind> processor = std::nullopt;  // see evaluate/evaluate.h
+struct EvaluateOptions : RunOptions, evaluate::EvaluateSettings {
   // The evaluation file to write. Then samples run one at a time (`batch_size` does not count), and
   // no times are measured. Empty: none.
   std::filesystem::path output;
-  // Samples that cannot be read or run are left out, and so many of them may be. 0: the first one
-  // is an Error.
-  size_t most_failures = 0;
   // Takes each sample that was left out, with its error, at the end. May be empty.
   std::function<void(const data::FailedSample&)> on_left_out = {};
 };
