@@ -189,7 +189,8 @@ LanguageSums LanguageSums::Read(ByteReader& reader) {
     sums.divergence_bins.emplace(static_cast<uint32_t>(bin), count);
   }
   const bool is_right = num_left == 0 && sums.num_agreeing <= sums.num_compared &&
-                        (sums.num_compared == 0 || sums.num_compared == sums.num_tokens);
+                        (sums.num_compared == 0 || sums.num_compared == sums.num_tokens) &&
+                        sums.num_tokens <= kMostCounted;
   if (!is_right) reader.FailDamaged("its counts of tokens contradict each other");
   sums.comparison = OutputComparison::Read(reader);
   return sums;

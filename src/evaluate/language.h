@@ -45,6 +45,9 @@ struct LanguageReport {
   std::optional<DecodingReport> decoding;  // null: the model has no cache
 };
 
+// Most samples and tokens of one evaluation. Sums of more are refused, so that no count overflows.
+inline constexpr uint64_t kMostCounted = uint64_t{1} << 62;
+
 // It holds what was counted of some tokens. The sums of two sets of tokens add up exactly.
 struct LanguageSums {
   uint64_t num_tokens = 0;

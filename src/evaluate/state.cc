@@ -42,7 +42,7 @@ void EvaluationState::Merge(const EvaluationState& other) {
          "the model computes otherwise on processors with VNNI and without, and they were measured "
          "on both; measure all of them with --processor vnni or --processor no_vnni");
   }
-  // What a state of no sample does not know, the other one does.
+  // A state without samples knows nothing of the model's outputs, so the other one is taken.
   std::vector<std::string> all_left_out = left_out;
   all_left_out.insert(all_left_out.end(), other.left_out.begin(), other.left_out.end());
   std::ranges::sort(all_left_out);
@@ -59,6 +59,11 @@ void EvaluationState::AddSamples(const EvaluationState& other) {
       outputs.size() != other.outputs.size() ||
       language.has_value() != other.language.has_value()) {
     Fail(ErrorCode::kInvalidArgument, "they were not measured with the same options");
+  }
+  if (other.num_samples > kMostCounted - num_samples ||
+      (language && other.language->num_tokens > kMostCounted - language->num_tokens)) {
+    Fail(ErrorCode::kInvalidArgument, "{} and {} samples are too many", num_samples,
+         other.num_samples);
   }
   num_samples += other.num_samples;
   num_nonfinite += other.num_nonfinite;
@@ -107,6 +112,7 @@ EvaluationState EvaluationStateFromBytes(std::string_view bytes) {
   state.depends_on_processor = reader.Number<uint8_t>() != 0;
   state.class_output = reader.Text();
   state.num_samples = reader.Compact();
+  if (state.num_samples > kMostCounted) reader.FailDamaged("it has too many samples");
   state.num_nonfinite = reader.Compact();
   for (RankCounter* const counter : {&state.ranks, &state.reference_ranks, &state.agreements}) {
     *counter = RankCounter::Read(reader);

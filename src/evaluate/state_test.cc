@@ -116,6 +116,25 @@ TEST(EvaluationState, AddsOnlyWhatBelongsTogether) {
               HasSubstr("--processor"));
 }
 
+TEST(EvaluationState, RefusesMoreThanItCanCount) {
+  const EvaluationState other = OneSample(2);
+  for (const bool has_many_tokens : {false, true}) {
+    EvaluationState state = OneSample(1);
+    LanguageSums& language = *state.language;
+    if (has_many_tokens) {
+      language.num_compared = language.num_agreeing = 0;
+      language.divergence_bins.clear();
+    }
+    uint64_t& count = has_many_tokens ? language.num_tokens : state.num_samples;
+    count = kMostCounted;
+    EXPECT_EQ(EvaluationStateFromBytes(ToBytes(state)), state);
+    EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { state.Merge(other); }),
+                HasSubstr("too many"));
+    ++count;
+    ExpectError(ErrorCode::kInvalidArgument, [&] { EvaluationStateFromBytes(ToBytes(state)); });
+  }
+}
+
 TEST(EvaluationStateFromBytes, RefusesWhatIsDamaged) {
   const std::string bytes = ToBytes(OneSample(6));
   // With a right checksum, other bytes are other figures or one clear error.
