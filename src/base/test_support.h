@@ -1,5 +1,5 @@
-// Helpers for the rooms' tests: expected errors, temporary folders, small tensors. Not part of the
-// library.
+// Helpers for the rooms' tests: expected errors, temporary folders, random floats, small tensors.
+// Not part of the library.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -63,6 +64,15 @@ class TemporaryFolder {
  private:
   std::filesystem::path path_;
 };
+
+// Returns normally distributed floats, the same for the same seed.
+inline std::vector<float> RandomNormal(size_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
 
 // Writes a file, and creates its folder if there is none.
 inline void WriteBytes(const std::filesystem::path& path, std::string_view bytes) {

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <random>
 #include <string>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "calibrate/calibration_file.h"
 #include "calibrate/collector.h"
 #include "calibrate/sample_runs.h"
+#include "data/test_samples.h"
 #include "kernels/half.h"
 #include "runtime/session.h"
 
@@ -19,37 +19,8 @@ namespace {
 
 using testing::HasSubstr;
 
-std::vector<float> RandomNormal(size_t count, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal(0.0f, 2.0f);
-  std::vector<float> values(count);
-  for (float& x : values) x = normal(random);
-  return values;
-}
-
-// A source of samples in memory, [3, 8, 8] floats each.
-class Noise : public data::Source {
- public:
-  Noise(size_t begin, size_t end) : begin_(begin), end_(end), next_(begin) {}
-  size_t num_samples() const override { return end_ - begin_; }
-  bool has_labels() const override { return false; }
-  std::optional<data::Batch> Next(size_t max_samples) override {
-    if (next_ == end_) return std::nullopt;
-    data::Batch batch;
-    std::vector<float> values;
-    for (; batch.num_samples < max_samples && next_ < end_; ++batch.num_samples, ++next_) {
-      const std::vector<float> sample = RandomNormal(3 * 8 * 8, static_cast<uint32_t>(next_));
-      values.insert(values.end(), sample.begin(), sample.end());
-    }
-    batch.inputs.push_back(
-        MakeTensor(DataType::kFloat, {static_cast<int64_t>(batch.num_samples), 3, 8, 8}, values));
-    return batch;
-  }
-  void Rewind() override { next_ = begin_; }
-
- private:
-  size_t begin_, end_, next_;
-};
+// Returns samples [begin, end) for TestModel.
+data::RandomSamples Noise(size_t begin, size_t end) { return {{3, 8, 8}, begin, end}; }
 
 graph::Model TestModel() {
   graph::Model model = graph::Model::Load(std::filesystem::path(BITPRESS_SOURCE_DIR) / "tests" /
@@ -60,7 +31,7 @@ graph::Model TestModel() {
 
 CalibrationTable RunNoise(size_t begin, size_t end, const CalibrateOptions& options = {}) {
   const graph::Model model = TestModel();
-  Noise noise(begin, end);
+  data::RandomSamples noise = Noise(begin, end);
   return Calibrate(model, "test", FloatActivations(model), noise, options).table;
 }
 
@@ -70,7 +41,7 @@ TEST(SampleRuns, HaveTheBatchThatOneInputFixes) {
                                                       {"mask", DataType::kFloat, {-1, 8}},
                                                       {"step", DataType::kInt64, {}}};
   EXPECT_EQ(FixedRows(inputs), 4u);
-  Noise noise(0, 10);
+  data::RandomSamples noise = Noise(0, 10);
   std::vector<size_t> runs;
   const SampleCounts counts =
       RunSamples(noise, inputs, /*at_once=*/8,
@@ -89,7 +60,7 @@ TEST(Calibrate, CountsWhatTheSessionComputes) {
   EXPECT_EQ(table.num_samples, 5u);
   TensorStatistics input, output;
   runtime::Session session = runtime::Session::FromMemory(model.Serialize());
-  Noise noise(0, 5);
+  data::RandomSamples noise = Noise(0, 5);
   while (const auto batch = noise.Next(1)) {
     for (const Tensor& tensor : batch->inputs) input.Add(tensor.values<float>());
     for (const Tensor& tensor : session.Run(batch->inputs)) output.Add(tensor.values<float>());
@@ -131,14 +102,14 @@ TEST(Calibrator, ForgetsTheSamplesBefore) {
       options.axes[model.InputNames()[0]] = 1;
       Calibrator calibrator(model, "test", FloatActivations(model), options);
       for (const auto& [begin, end] : {std::pair<size_t, size_t>{0, 9}, {9, 12}, {0, 9}}) {
-        Noise noise(begin, end);
+        data::RandomSamples noise = Noise(begin, end);
         EXPECT_EQ(ToBytes(calibrator.Count(noise, {}).table),
                   ToBytes(RunNoise(begin, end, options)));
       }
-      Noise nothing(0, 0);
+      data::RandomSamples nothing = Noise(0, 0);
       EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { calibrator.Count(nothing, {}); }),
                   HasSubstr("no samples"));
-      Noise noise(3, 5);
+      data::RandomSamples noise = Noise(3, 5);
       size_t last = 0;
       const auto progress = [&](std::string_view, size_t done, size_t total) {
         EXPECT_GE(done, last);
@@ -228,7 +199,7 @@ TEST(Calibrator, LeavesOutWhatFails) {
 
 TEST(Calibrate, WatchesOnlyWhatIsAskedFor) {
   const graph::Model model = TestModel();
-  Noise noise(0, 2);
+  data::RandomSamples noise = Noise(0, 2);
   const std::vector<std::string> values = {model.OutputNames()[0]};
   CalibrateOptions options;
   options.axes[values[0]] = -1;
@@ -241,12 +212,12 @@ TEST(Calibrate, WatchesOnlyWhatIsAskedFor) {
 
 TEST(Calibrate, RefusesWhatItCannotWatch) {
   const graph::Model model = TestModel();
-  Noise noise(0, 2);
+  data::RandomSamples noise = Noise(0, 2);
   const std::vector<std::string> values = {"yy"};
   EXPECT_THAT(
       ExpectError(ErrorCode::kInvalidArgument, [&] { Calibrate(model, "test", values, noise); }),
       HasSubstr("'yy' is no float value"));
-  Noise nothing(0, 0);
+  data::RandomSamples nothing = Noise(0, 0);
   EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument,
                           [&] { Calibrate(model, "test", FloatActivations(model), nothing); }),
               HasSubstr("no samples"));

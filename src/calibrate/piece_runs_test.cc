@@ -3,36 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <random>
 
-#include "base/test_support.h"
+#include "data/test_samples.h"
 
 namespace bitpress::calibrate {
 namespace {
 
-// Ten samples of one row, [4] floats each.
-class Rows : public data::Source {
- public:
-  size_t num_samples() const override { return kCount; }
-  bool has_labels() const override { return false; }
-  std::optional<data::Batch> Next(size_t) override {
-    if (next_ == kCount) return std::nullopt;
-    std::mt19937 random(static_cast<uint32_t>(next_++));
-    std::normal_distribution<float> normal;
-    std::vector<float> values(4);
-    for (float& value : values) value = normal(random);
-    data::Batch batch;
-    batch.num_samples = 1;
-    batch.inputs.push_back(MakeTensor(DataType::kFloat, {1, 4}, values));
-    return batch;
-  }
-  void Rewind() override { next_ = 0; }
-  uint64_t Fingerprint() override { return 0; }
-
- private:
-  static constexpr size_t kCount = 10;
-  size_t next_ = 0;
-};
+// Returns ten samples of four floats each.
+data::RandomSamples Rows() { return {{4}, 0, 10}; }
 
 // Keeps the values that it observes, by their ids.
 struct Keeper : runtime::ObserverSink {
@@ -56,7 +34,7 @@ graph::Model LoadChain() {
 // observes a product of its middle.
 Outputs RunChain(uint64_t most_bytes, size_t num_pieces, Keeper& keeper) {
   graph::Model model = LoadChain();
-  Rows rows;
+  data::RandomSamples rows = Rows();
   const std::vector<std::string> wanted{"a2", "y"};
   PieceRuns runs(model, wanted, rows, {.most_bytes = most_bytes, .num_threads = 1});
   EXPECT_EQ(runs.num_pieces(), num_pieces);
@@ -93,7 +71,7 @@ TEST(PieceRuns, GiveWhatTheWholeModelGives) {
 
 TEST(PieceRuns, AWrongShapeOfAnInnerValueIsForgotten) {
   const auto run = [](graph::Model model) {
-    Rows rows;
+    data::RandomSamples rows = Rows();
     const std::vector<std::string> wanted{"y"};
     PieceRuns runs(model, wanted, rows, {.most_bytes = 192, .num_threads = 1});
     EXPECT_EQ(runs.num_pieces(), 2U);
@@ -114,7 +92,7 @@ TEST(PieceRuns, AGroupIsSeenInOnePiece) {
   const std::vector<std::vector<std::string>> together{{"a0", "a3"}};
   const auto observe = [&](uint64_t most_bytes) {
     graph::Model model = LoadChain();
-    Rows rows;
+    data::RandomSamples rows = Rows();
     PieceRuns runs(model, together[0], rows, {.most_bytes = most_bytes, .num_threads = 1},
                    together);
     Keeper keeper;

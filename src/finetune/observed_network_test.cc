@@ -2,11 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
 #include <string>
 
 #include "base/test_support.h"
+#include "data/test_samples.h"
 #include "finetune/finetune.h"
+#include "finetune/test_layers.h"
 #include "graph/test_models.h"
 #include "plan/make_plan.h"
 #include "plan/quant_config.h"
@@ -14,37 +15,8 @@
 namespace bitpress::finetune {
 namespace {
 
+constexpr int64_t kPositions = 16;  // positions of a sample
 constexpr int64_t kWidth = 32;
-constexpr int64_t kPositions = 16;  // of a sample
-
-std::vector<float> NoiseOf(uint32_t seed, int64_t count) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(static_cast<size_t>(count));
-  for (float& value : values) value = normal(random);
-  return values;
-}
-
-// 40 samples.
-class Rows : public data::Source {
- public:
-  size_t num_samples() const override { return kCount; }
-  bool has_labels() const override { return false; }
-  std::optional<data::Batch> Next(size_t) override {
-    if (next_ == kCount) return std::nullopt;
-    data::Batch batch;
-    batch.num_samples = 1;
-    batch.inputs.push_back(MakeTensor(DataType::kFloat, {1, kPositions, kWidth},
-                                      NoiseOf(100 + next_++, kPositions * kWidth)));
-    return batch;
-  }
-  void Rewind() override { next_ = 0; }
-  uint64_t Fingerprint() override { return 0; }
-
- private:
-  static constexpr uint32_t kCount = 40;
-  uint32_t next_ = 0;
-};
 
 // The last product reads what the first one reads, and w0 is read at both ends.
 graph::Model MakeModel() {
@@ -60,7 +32,7 @@ agraph (float[N,16,32] x) => (float[N,16,32] y)
   y = MatMul(sum, w0)
 })");
   for (uint32_t i = 0; i < 4; ++i) {
-    std::vector<float> weight = NoiseOf(i, kWidth * kWidth);
+    std::vector<float> weight = RandomNormal(kWidth * kWidth, i);
     for (float& value : weight) value /= 6;
     model.SetInitializer(fmt::format("w{}", i),
                          MakeTensor(DataType::kFloat, {kWidth, kWidth}, weight));
@@ -76,7 +48,7 @@ struct Learned {
 
 Learned LearnIn(uint64_t most_piece_bytes, const plan::QuantConfig& config) {
   graph::Model model = MakeModel();
-  Rows rows;
+  data::RandomSamples rows({kPositions, kWidth}, 100, 140);
   ThreadPool pool(1);
   FinetuneOptions options;
   options.passes = {plan::FinetunePass::kGptq};

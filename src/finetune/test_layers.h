@@ -4,24 +4,16 @@
 
 #include <cstdint>
 #include <functional>
-#include <random>
 #include <string>
 #include <vector>
 
+#include "base/test_support.h"
 #include "finetune/layer.h"
 #include "finetune/moment_accumulator.h"
 #include "formats/format_spec.h"
 #include "plan/quant_plan.h"
 
 namespace bitpress::finetune {
-
-inline std::vector<float> RandomNormal(size_t count, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(count);
-  for (float& value : values) value = normal(random);
-  return values;
-}
 
 // The sizes of most layers.
 inline constexpr int64_t kInputs = 40;
