@@ -144,8 +144,7 @@ DigitSums DigitSums::Read(ByteReader& in, size_t size, uint64_t num_terms) {
     word = static_cast<uint8_t>(word / kWidths.size());
   }
   if (word != 0) in.FailDamaged("digits have no width");
-  // No sum of terms is larger, if the terms are fewer than 2^51.
-  const auto most = static_cast<int64_t>(std::min(num_terms, uint64_t{1} << 51) << 11);
+  const auto most = static_cast<int64_t>(std::min(num_terms, kMostWideTerms) << 11);
   for (size_t d = 0; d < kNumDigits; ++d) {
     const auto of_place = std::span(sums.digits[d]).first(size);
     switch (kWidths[widths[d]]) {

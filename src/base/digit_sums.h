@@ -42,6 +42,8 @@ inline constexpr int kLeastPlace = -8;
 inline constexpr int kMostPlace = 10;  // every finite float is below its limit
 // Sums of so many digits fit an int32, because a digit is at most 2^11.
 inline constexpr uint64_t kMostNarrowTerms = (uint64_t{1} << 20) - 1;
+// Sums of so many digits fit an int64, and so do two of them.
+inline constexpr uint64_t kMostWideTerms = (uint64_t{1} << 51) - 1;
 
 // Returns the least place of a group whose largest term is this. REQUIRES: it is finite.
 int PlaceOf(float magnitude);

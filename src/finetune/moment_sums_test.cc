@@ -144,6 +144,29 @@ TEST_F(RunsTest, DamagedBytesAreAnError) {
   }
 }
 
+// Two files may each hold what an int64 has room for, but not their sum.
+TEST(MomentSums, RefuseMoreTermsThanDigitsHaveRoomFor) {
+  const MomentShape shape{.groups = 1, .rows = 0, .columns = 1};
+  MomentSums sums(shape, ArrayPlace::kHeap);
+  const auto add = [&](uint64_t num_terms) {
+    ByteWriter out;
+    for (const uint64_t count : {uint64_t{1}, uint64_t{0}, num_terms}) out.Compact(count);
+    out.Sum({});
+    DigitSums digits;
+    digits.size = 1;
+    digits.digits[0][0] = static_cast<int64_t>(num_terms << 11);
+    digits.Write(out);
+    out.Compact(0);  // no position is kept
+    ByteReader in(out.bytes(), "moments");
+    sums.AddFrom(in);
+    in.ExpectEnd();
+  };
+  add(uint64_t{1} << 50);
+  add((uint64_t{1} << 50) - 1);
+  EXPECT_THROW(add(1), Error);
+  EXPECT_EQ(sums.Finish().inputs[0], std::ldexp(0x1p62 - 2048, kDigitBits * kLeastPlace));
+}
+
 // More terms than an int32 has room for.
 TEST(SumMatrix, SumsOfManyTermsAreTheSame) {
   const MatrixShape shape{.groups = 1, .rows = 2, .columns = 3, .is_symmetric = false};

@@ -65,16 +65,16 @@ void MomentSums::Write(ByteWriter& out) const {
 }
 
 void MomentSums::AddFrom(ByteReader& in) {
-  constexpr uint64_t kMost = uint64_t{1} << 62;
-  const auto add_count = [&](uint64_t& to) {
+  constexpr uint64_t kMostPositions = uint64_t{1} << 62;
+  const auto add_count = [&](uint64_t& to, uint64_t most) {
     const uint64_t count = in.Compact();
-    if (count > kMost - to) in.FailDamaged("it counts too many positions");
+    if (count > most - to) in.FailDamaged("it counts too many positions");
     to += count;
     return count;
   };
-  add_count(num_positions);
-  add_count(num_skipped);
-  const uint64_t added = add_count(num_terms);
+  add_count(num_positions, kMostPositions);
+  add_count(num_skipped, kMostPositions);
+  const uint64_t added = add_count(num_terms, kMostWideTerms);
   for (std::vector<ExactSum>* sums : {&input_sums, &output_sums, &output_squares}) {
     for (ExactSum& sum : *sums) sum.Add(in.Sum());
   }
