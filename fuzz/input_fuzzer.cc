@@ -1,36 +1,73 @@
-// Fuzzes the readers of the smaller files that users give: arrays, tensors and plans. The first
-// byte chooses the reader. A reader may only succeed or throw Error.
+// Fuzzes the readers of the smaller files that users give: arrays, tensors, plans, and the files in
+// which statistics, evaluations, moments and journals lie. The first byte chooses the reader. A
+// reader may only succeed or throw Error. Files that add up are added up, and their sum must be
+// readable.
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
+#include "calibrate/calibration_file.h"
 #include "data/array_file.h"
 #include "data/npy.h"
+#include "evaluate/state.h"
+#include "finetune/journal.h"
+#include "finetune/moments_file.h"
 #include "fuzz/temporary_folder.h"
 #include "graph/model.h"
 #include "plan/quant_plan.h"
+#include "search/goals.h"
+#include "search/journal.h"
+#include "search/sensitivity.h"
 
 namespace bitpress {
 namespace {
 
-std::filesystem::path FileOf(std::string_view bytes) {
+namespace fs = std::filesystem;
+
+fs::path PathOf(const char* name) {
   static const TemporaryFolder folder;
-  const std::filesystem::path path = folder.path() / "input";
+  return folder.path() / name;
+}
+
+fs::path FileOf(std::string_view bytes) {
+  const fs::path path = PathOf("input");
   std::ofstream(path, std::ios::binary)
       .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   return path;
 }
 
-void ReadNpy(const std::filesystem::path& path) {
+void Check(bool is_right, const char* what) {
+  if (is_right) return;
+  std::fprintf(stderr, "%s\n", what);
+  std::abort();
+}
+
+// Returns what `read` returns, which may not fail: it reads what was written from a good input.
+template <typename Function>
+auto MustSucceed(const Function& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    Check(false, error.what());
+    throw;
+  }
+}
+
+void ReadNpy(const fs::path& path) {
   const data::NpyFile file(path);
   file.Read();
   if (!file.header().dims.empty() && file.header().dims[0] > 0) file.ReadRows(0, 1);
 }
 
-void ReadNpz(const std::filesystem::path& path) {
+void ReadNpz(const fs::path& path) {
   const data::NpzFile file(path);
   for (size_t i = 0; i < file.names().size(); ++i) {
     file.Header(i);
@@ -42,6 +79,82 @@ void ReadNpz(const std::filesystem::path& path) {
 void ReadPlan(std::string_view text) {
   const plan::QuantPlan plan = plan::FromJson(text);
   if (plan::FromJson(plan::ToJson(plan)) != plan) std::abort();
+}
+
+// Reads statistics, and adds them to themselves.
+void ReadCalibration(std::string_view bytes) {
+  calibrate::CalibrationTable table = calibrate::FromBytes(bytes);
+  const calibrate::CalibrationTable same = table;
+  table.Merge(same);
+  const auto again = MustSucceed([&] { return calibrate::FromBytes(calibrate::ToBytes(table)); });
+  Check(again == table, "a sum of statistics was not written as it is");
+}
+
+// Reads the state of an evaluation, adds it to itself, and describes the sum.
+void ReadEvaluation(std::string_view bytes) {
+  evaluate::EvaluationState state = evaluate::EvaluationStateFromBytes(bytes);
+  const evaluate::EvaluationState same = state;
+  state.Merge(same);
+  const auto again =
+      MustSucceed([&] { return evaluate::EvaluationStateFromBytes(evaluate::ToBytes(state)); });
+  Check(again == state, "a sum of evaluations was not written as it is");
+  if (state.num_samples > 0) evaluate::ToJson(evaluate::ReportOf(state));
+}
+
+// Reads moments, as a sum and as the numbers that layers learn from. The sums of each layer are
+// added twice, as those of two files are.
+void ReadMoments(std::string_view bytes) {
+  const std::vector<fs::path> input{FileOf(bytes)};
+  const std::vector<fs::path> sum{PathOf("sum")};
+  const fs::path again = PathOf("again");
+  finetune::MomentsReader reader(std::make_unique<std::istringstream>(std::string(bytes)));
+  for (size_t entry = 0; entry < reader.entries().size(); ++entry) {
+    finetune::LayerSums sums = reader.Empty(entry);
+    reader.AddTo(entry, sums);
+    reader.AddTo(entry, sums);
+    sums.learned.Finish();
+  }
+  finetune::MergeMoments(input, sum[0]);
+  MustSucceed([&] { return finetune::MergeMoments(sum, again); });
+  Check(ReadFile(sum[0]) == ReadFile(again), "a sum of moments was not written as it is");
+}
+
+// Reads the journal of learned layers, and opens it to go on from it.
+void ReadLearned(std::string_view bytes) {
+  const std::vector<fs::path> input{FileOf(bytes)};
+  const std::vector<fs::path> sum{PathOf("sum")};
+  const size_t num_layers = finetune::MergeLearningJournals(input, sum[0]);
+  const size_t again =
+      MustSucceed([&] { return finetune::MergeLearningJournals(sum, PathOf("again")); });
+  Check(again == num_layers, "a sum of journals was not written as it is");
+  std::ifstream file(sum[0], std::ios::binary);
+  std::string key;
+  std::getline(file, key);
+  std::getline(file, key);
+  const finetune::LearningJournal journal(sum[0], key);
+  Check(journal.num_found() == num_layers, "a journal was not found as it was written");
+}
+
+// Reads the journal of a sensitivity or a search, and all measurements in it.
+void ReadMeasured(std::string_view bytes) {
+  const std::vector<fs::path> input{FileOf(bytes)};
+  const std::vector<fs::path> sum{PathOf("sum")};
+  const size_t num_records = search::MergeJournals(input, sum[0]);
+  const size_t again = MustSucceed([&] { return search::MergeJournals(sum, PathOf("again")); });
+  Check(again == num_records, "a sum of journals was not written as it is");
+  std::ifstream file(sum[0], std::ios::binary);
+  std::string line;
+  std::getline(file, line);
+  const auto header = nlohmann::ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!header.contains("key") || !header["key"].is_string()) return;
+  const search::MeasurementJournal journal(sum[0], header["key"]);
+  for (const auto& [name, record] : journal.found()) {
+    try {
+      journal.Find(name, search::LayerLossFromJson);
+    } catch (const Error&) {  // it is a measurement of all layers
+      journal.Find(name, search::MeasurementFromJson);
+    }
+  }
 }
 
 void Run(std::string_view bytes) {
@@ -57,6 +170,16 @@ void Run(std::string_view bytes) {
       return;
     case 'j':
       return ReadPlan(rest);
+    case 'c':
+      return ReadCalibration(rest);
+    case 'e':
+      return ReadEvaluation(rest);
+    case 'm':
+      return ReadMoments(rest);
+    case 'l':
+      return ReadLearned(rest);
+    case 's':
+      return ReadMeasured(rest);
   }
 }
 

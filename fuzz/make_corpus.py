@@ -4,6 +4,7 @@ seed gives the same bytes; packed models are made by the program itself."""
 import io
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,7 @@ def conv():
 
 
 def shapes():
-    """What shape inference computes with: Shape, Gather, Concat, Reshape, Slice, Pad, Expand, Split, Resize."""
+    """A model with what shape inference computes: Shape, Gather, Concat, Reshape, Slice, Pad, Expand, Split, Resize."""
     nodes = [node("Shape", ["x"], ["s"]), node("Gather", ["s", "zero"], ["n"]), node("Concat", ["n", "rest"], ["t"], axis=0),
              node("Reshape", ["x", "t"], ["r"]), node("Slice", ["r", "zero", "one", "one"], ["sl"]),
              node("Pad", ["sl", "pads"], ["p"]), node("Split", ["p"], ["a", "b"], axis=1, num_outputs=2),
@@ -189,8 +190,31 @@ def write_plan(program, models, folder):
     (folder / "plan.json").write_bytes(b"j" + text)
 
 
+def write_states(program, models, folder, temporary):
+    """Writes the files of statistics, evaluations, moments and journals, each made from two samples."""
+    def run(*arguments):
+        subprocess.run([program, *arguments], check=True, capture_output=True, cwd=temporary)
+
+    samples = temporary / "samples"
+    samples.mkdir()
+    for i in range(2):
+        np.save(samples / f"{i}.npy", weights(1, 3, 8, 8))
+    float_model, quantized = models / "conv.onnx", models / "quantized_conv.onnx"
+    tuned = ["--config", "MX6", "--finetune", "gptq", "--data", samples]
+    run("calibrate", float_model, "--data", samples, "--config", "INT8", "-o", "calibration.bpc")
+    run("evaluate", quantized, "--reference", float_model, "--data", samples, "-o", "evaluation.bpe")
+    run("moments", float_model, *tuned, "-o", "moments.bpm")
+    run("tune", float_model, *tuned, "--moments", "moments.bpm", "-o", "learned.journal")
+    run("sensitivity", float_model, "--candidates", "mx6,mx4", "--data", samples, "--shard", "1/2", "-o", "measured.journal")
+    for kind, name in (("c", "calibration.bpc"), ("e", "evaluation.bpe"), ("m", "moments.bpm"), ("l", "learned.journal"),
+                       ("s", "measured.journal")):
+        (folder / name).write_bytes(kind.encode() + (temporary / name).read_bytes())
+
+
 if __name__ == "__main__":
     program, folder = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
     write_models(program, folder / "model")
     write_inputs(folder / "input")
     write_plan(program, folder / "model", folder / "input")
+    with tempfile.TemporaryDirectory() as name:
+        write_states(program, folder.resolve() / "model", folder / "input", Path(name))

@@ -16,6 +16,9 @@ namespace bitpress {
 // Returns the CRC-32C of the bytes (Castagnoli; RFC 3720, appendix B.4). "123456789" gives
 // 0xE3069283.
 uint32_t Crc32c(std::string_view bytes);
+// Returns whether that of the bytes is `checksum`. With BITPRESS_ANY_CHECKSUM, which is for fuzzing
+// alone, it always is.
+bool HasChecksum(std::string_view bytes, uint32_t checksum);
 
 class ByteWriter {
  public:

@@ -113,7 +113,7 @@ std::optional<std::string> ReadRecord(std::ifstream& file) {
   file.seekg(at);
   if (left < std::streamoff{length}) return std::nullopt;
   std::string record = ReadBytes(file, length);
-  if (record.size() != length || Crc32c(record) != checksum) return std::nullopt;
+  if (record.size() != length || !HasChecksum(record, checksum)) return std::nullopt;
   return record;
 }
 

@@ -181,7 +181,7 @@ void MomentsReader::ReadOrigin() {
   if (length > size - kHeadBytes - kTailBytes) FailDamaged("it ends too early");
   const uint64_t end = size - kTailBytes - length;  // of the sums
   const std::string description = head + Bytes(end, length);
-  if (in_tail.Number<uint32_t>() != Crc32c(description)) {
+  if (!HasChecksum(description, in_tail.Number<uint32_t>())) {
     FailDamaged("its checksum is another one");
   }
   ByteReader in(std::string_view(description).substr(kHeadBytes), kFormat.kind);
@@ -262,7 +262,7 @@ void MomentsReader::AddTo(size_t entry, LayerSums& sums) {
                             : fmt::format("'{}', {}", name_, NameOf(entries_[entry])),
               [&] {
                 const std::string bytes = Bytes(place.begin, place.length);
-                if (Crc32c(bytes) != place.checksum) FailDamaged("the checksum is another one");
+                if (!HasChecksum(bytes, place.checksum)) FailDamaged("the checksum is another one");
                 ByteReader in(bytes, kFormat.kind);
                 sums.learned.AddFrom(in);
                 if (entries_[entry].num_kept_of_judges) sums.held_back.AddFrom(in);
