@@ -17,10 +17,7 @@ from bitpress._api import (
     inspect,
     merge,
     optimize,
-    plan,
     presets,
-    quantize,
-    quantize_to_bytes,
     read_calibration,
     read_evaluation,
     settings,
@@ -48,6 +45,7 @@ from bitpress._native import (
     UnpackReport,
 )
 from bitpress._native import version as _version
+from bitpress._quantize import plan, quantize, quantize_to_bytes
 from bitpress._report import report
 from bitpress._runtime import get_library_path, get_program_path
 from bitpress._search import SearchResult, autotune, search, sensitivity

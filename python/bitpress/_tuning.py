@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any, Optional, Sequence, Union
 
 from bitpress import _native
-from bitpress._api import ConfigLike, Plan, Rule, _count, _plan_file, _quantize_arguments
+from bitpress._api import ConfigLike, Plan, Rule, _count
 from bitpress._errors import InvalidArgumentError
 from bitpress._files import Model, PathLike, existing, model_file
 from bitpress._progress import Progress, Reporting
+from bitpress._quantize import _plan_file, _quantize_arguments
 from bitpress._runtime import use_onnxruntime
 from bitpress._samples import Data, sample_arguments
 from bitpress._text import Tokens
