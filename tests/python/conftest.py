@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import onnxruntime
 import pytest
-from locations import ROOT, from_environment
+from locations import ROOT, cannot_run, from_environment
 
 PACKAGE = from_environment("BITPRESS_PYTHON_PACKAGE", ROOT / "build" / "python")
 sys.path.insert(0, str(PACKAGE))
@@ -14,6 +14,11 @@ sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 import models  # noqa: E402
 
 import bitpress  # noqa: E402
+from bitpress import distributed  # noqa: E402
+
+# The photos of tests with several workers.
+COUNT = 12
+IMAGE = "resize=20,crop=20"
 
 
 @pytest.fixture
@@ -37,6 +42,28 @@ def sequences():
     rng = np.random.default_rng(5)
     mix = rng.standard_normal((48, 48)) / 7
     return (rng.standard_normal((32, 12, 48)) @ mix + 0.2).astype(np.float32)
+
+
+@pytest.fixture
+def photos(tmp_path):
+    models.save_photos(tmp_path / "photos", COUNT)
+    return tmp_path / "photos"
+
+
+@pytest.fixture(scope="module")
+def ray():
+    try:
+        import ray as package
+    except ImportError:
+        cannot_run("the package ray is not installed")
+    yield distributed.Ray(2)
+    package.shutdown()
+
+
+@pytest.fixture(params=["processes", "ray"])
+def where(request):
+    """Returns the place of two workers."""
+    return distributed.Processes(2) if request.param == "processes" else request.getfixturevalue("ray")
 
 
 def outputs(model, inputs):
