@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from models import sqnr_db
+from models import change_attributes, sqnr_db
 from onnx import TensorProto, helper, numpy_helper
 
 WHOLE = ["MXINT8", "MXFP6E2M3", "MXFP4E2M1", "MX9", "MX6", "MX4", "BFP16"]
@@ -166,7 +166,7 @@ def test_what_stays(tmp_path, bitpress, sessions):
 
 @pytest.mark.parametrize("attributes", [{"strides": [1]}, {"dilations": [1], "auto_pad": "SAME_UPPER"}, {"pads": [0, 0, -1, 0]}, {"group": 0}])
 def test_unusual_attributes(attributes, tmp_path, bitpress):
-    """What no Conv should have is refused, or left as it is."""
+    """Attributes that no Conv should have are refused, or the node is left as it is."""
     save(tmp_path / "m.onnx", [conv(["x", "w"], "y", **attributes)], {"w": (40, 70, 1, 1)}, {"x": ["N", 70, 4, 4]}, {"y": ["N", 40, "A", "B"]})
     done = bitpress.run("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "MX6", "--target", "bitpress")
     if done.returncode == 0:
@@ -182,12 +182,7 @@ def test_unusual_attributes(attributes, tmp_path, bitpress):
 def test_damaged_attributes_are_errors(change, message, tmp_path, bitpress, sessions):
     save(tmp_path / "m.onnx", [conv(["x", "w", "b"], "y")], {"w": (40, 70, 1, 1), "b": (40,)}, {"x": ["N", 70, 4, 4]}, {"y": ["N", 40, 4, 4]})
     bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "MX6", "--target", "bitpress")
-    damaged = onnx.load(tmp_path / "q.onnx")
-    node = next(node for node in damaged.graph.node if node.op_type.startswith("Conv_"))
-    for attribute in [attribute for attribute in node.attribute if attribute.name in change]:
-        node.attribute.remove(attribute)
-    node.attribute.extend(helper.make_attribute(name, value) for name, value in change.items())
-    onnx.save(damaged, tmp_path / "damaged.onnx")
+    change_attributes(tmp_path / "q.onnx", tmp_path / "damaged.onnx", lambda node: node.op_type.startswith("Conv_"), change)
     with pytest.raises(Exception, match=message):
         sessions(tmp_path / "damaged.onnx")
 

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from models import is_as_measured, sqnr_db
+from models import is_as_measured, save_noise, sqnr_db
 from onnx import TensorProto, helper, numpy_helper
 
 
@@ -47,12 +47,7 @@ def net_path(tmp_path):
 
 @pytest.fixture
 def samples(tmp_path):
-    folder = tmp_path / "samples"
-    folder.mkdir()
-    rng = np.random.default_rng(3)
-    for i in range(16):
-        np.save(folder / f"{i:02}.npy", rng.standard_normal((1, 3, 16, 16)).astype(np.float32))
-    return folder
+    return save_noise(tmp_path / "samples", (1, 3, 16, 16))
 
 
 def inputs():

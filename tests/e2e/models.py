@@ -26,6 +26,26 @@ def save(model, path):
     return path
 
 
+def save_noise(folder, shape, count=16):
+    """Makes a folder of samples of normally distributed floats, an .npy file each."""
+    folder.mkdir()
+    rng = np.random.default_rng(3)
+    for i in range(count):
+        np.save(folder / f"{i:02}.npy", rng.standard_normal(shape).astype(np.float32))
+    return folder
+
+
+def change_attributes(path, output, is_wanted, change):
+    """Writes a copy of a model in which the first node that is wanted has other values of some attributes."""
+    model = onnx.load(path)
+    node = next(filter(is_wanted, model.graph.node))
+    for attribute in [attribute for attribute in node.attribute if attribute.name in change]:
+        node.attribute.remove(attribute)
+    node.attribute.extend(helper.make_attribute(name, value) for name, value in change.items())
+    onnx.save(model, output)
+    return output
+
+
 def conv_model():
     """Conv, BatchNormalization, Relu, depthwise Conv, Clip, Conv, Add, pooling, Gemm; batch size symbolic."""
     rng = np.random.default_rng(11)

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from models import sqnr_db
+from models import change_attributes, sqnr_db
 from onnx import TensorProto, helper, numpy_helper
 
 FORMATS = ["mxint8", "mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1", "mx9", "mx6", "mx4", "bfp16"]
@@ -212,12 +212,7 @@ def test_readers_that_are_no_products_keep_the_decoder(tmp_path, bitpress, sessi
     ({"rows": "no_format"}, "no_format"), ({"least": "x"}, "least"), ({"largest": 1}, "largest")])
 def test_damaged_attributes_are_errors(change, message, source, tmp_path, bitpress, sessions):
     bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", "MX6", "--target", "bitpress")
-    damaged = onnx.load(tmp_path / "q.onnx")
-    node = next(node for node in damaged.graph.node if node.name == "gemm")
-    for attribute in [attribute for attribute in node.attribute if attribute.name in change]:
-        node.attribute.remove(attribute)
-    node.attribute.extend(helper.make_attribute(name, value) for name, value in change.items())
-    onnx.save(damaged, tmp_path / "damaged.onnx")
+    change_attributes(tmp_path / "q.onnx", tmp_path / "damaged.onnx", lambda node: node.name == "gemm", change)
     with pytest.raises(Exception, match=message):
         sessions(tmp_path / "damaged.onnx")
     if not {"rows", "least", "largest"} & set(change):  # which unpacking does not need, or takes as they are

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from models import save_noise
 from onnx import TensorProto, helper, numpy_helper
 
 SHAPE = (1, 3, 16, 16)
@@ -53,12 +54,7 @@ def source(tmp_path):
 
 @pytest.fixture
 def samples(tmp_path):
-    folder = tmp_path / "samples"
-    folder.mkdir()
-    rng = np.random.default_rng(3)
-    for i in range(16):
-        np.save(folder / f"{i:02}.npy", rng.standard_normal(SHAPE).astype(np.float32))
-    return folder
+    return save_noise(tmp_path / "samples", SHAPE)
 
 
 def run(path, level="ENABLE_ALL"):
