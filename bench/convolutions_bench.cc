@@ -57,7 +57,7 @@ runtime::Session FloatSession(const Layer& layer, const std::vector<float>& w, s
 kernels::ConvolutionWeights WeightsOf(const formats::FormatSpec& spec,
                                       const ConvolutionShape& shape, std::vector<float> w,
                                       ThreadPool& pool) {
-  // As plans have it: blocks run along the channels if there are some.
+  // Blocks run along the channels if there are enough of them, as plans decide it.
   const bool is_along = shape.channels_of_group() >= spec.block_size / 2;
   const int64_t axis =
       is_along ? shape.channels_of_group() : shape.channels_of_group() * shape.positions();

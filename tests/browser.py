@@ -79,7 +79,7 @@ class Browser:
         for domain in ("Page", "Runtime", "Log", "Network"):
             page.call(f"{domain}.enable")
         page.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=is_phone)
-        # What is to be clicked shall not move.
+        # Elements must not move before they are clicked.
         page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-reduced-motion", "value": "reduce"}])
         page.call("Page.navigate", url=path.absolute().as_uri())
         page.wait_for("document.readyState === 'complete'")
@@ -118,7 +118,7 @@ class Page:
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def _middle(self, selector):
-        """Where the element is once the page has been laid out and drawn."""
+        """Returns the middle of the element, once the page has been laid out and drawn."""
         return self.evaluate(f"""new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => {{
             const box = document.querySelector({json.dumps(selector)}).getBoundingClientRect();
             done([box.x + box.width / 2, box.y + box.height / 2]); }})))""")
@@ -135,7 +135,7 @@ class Page:
         return base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"])
 
     def problems(self):
-        """What the console says, exceptions, and requests that leave the page."""
+        """Returns the messages of the console, exceptions, and requests that leave the page."""
         found = []
         for event in self._browser.events:
             if event.get("sessionId") != self._session:

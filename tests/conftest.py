@@ -1,4 +1,4 @@
-"""What the Python tests need from the build."""
+"""Fixtures for the programs and libraries of the build that the Python tests run."""
 
 import subprocess
 

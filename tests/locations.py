@@ -1,4 +1,4 @@
-"""Where the checkout, the build and the development data are. CMake says it in the environment; without, ./build is meant."""
+"""The folders of the checkout, the build and the development data. CMake names them in the environment; else ./build is meant."""
 
 import os
 from pathlib import Path
@@ -19,7 +19,7 @@ def shared_dir():
 
 
 def is_ci():
-    """Whether this is a CI run, in which everything that `./dev test` sets up must be there."""
+    """Returns whether this is a CI run, in which everything that `./dev test` sets up must be there."""
     return os.environ.get("CI") == "true"
 
 

@@ -113,7 +113,7 @@ def shared():
 
 
 def exotic():
-    """What stays float: double, computed and scalar operands, a model input as weight; and ConvTranspose, float16."""
+    """A model with operands that stay float (double, computed and scalar ones, a model input as weight), ConvTranspose and float16."""
     write(
         "exotic.onnx",
         """

@@ -90,7 +90,7 @@ def quark_operator():
 
 
 def clean_up():
-    """What an exporter leaves behind: BatchNorm, an Identity, shape arithmetic, a dead node."""
+    """A model with what an exporter leaves behind: BatchNorm, an Identity, shape arithmetic, a dead node."""
     rng = np.random.default_rng(1)
     save(
         "clean_up.onnx",

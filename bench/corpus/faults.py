@@ -1,4 +1,4 @@
-"""What is wrong with a result of measure.py: errors, crashes, models that do not load, files that grew, results that are far off."""
+"""Finds faults in results of measure.py: errors, crashes, models that do not load, files that grew, results that are far off."""
 
 from networks import NETWORKS
 
@@ -65,7 +65,7 @@ def faults_of(result):
 
 
 def is_far(result):
-    """Whether a network is farther from the float one than most are in such a fine format."""
+    """Returns whether a network is farther from the float one than most are in such a fine format."""
     values = None if NETWORKS[result["network"]].has_own_length else decibels_of(result)
     return bool(values) and result["configuration"] in CLOSE and 0 < min(values) < CLOSE_DB
 

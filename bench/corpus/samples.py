@@ -1,4 +1,4 @@
-"""What all makers of samples share, and how samples lie on disk: one .npz a sample, with the arrays by input name.
+"""Helpers of all makers of samples, and the files of samples: one .npz a sample, with the arrays by input name.
 
 A maker is called with the cache folder and a side, "calibration" or "judge", and yields dicts of arrays by input name, mostly without
 end. The sides share no photo, no recording, no molecule and no text.

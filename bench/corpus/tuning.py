@@ -32,8 +32,8 @@ def first_samples(cache, name, count):
 
 
 def decibels(arguments, name, words, taught):
-    """Of the network with these words: {output: dB} or an error, the seconds of the processor for quantizing, and how the network judged
-    what was learned."""
+    """Returns, for the network with these words, {output: dB} or an error, the seconds of the processor for quantizing, and how the
+    network judged what was learned."""
     folder = arguments.cache / "quantized" / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / f"{name}.onnx"

@@ -1,4 +1,4 @@
-"""What compare.py runs: one job is one tool, one configuration, one model written."""
+"""The jobs of compare.py. One job writes one model with one tool and one configuration."""
 
 import dataclasses
 

@@ -32,7 +32,7 @@ COLUMNS = [("format", 10), ("bits", 6), ("file MB", 8), ("agree %", 8), ("SQNR d
 
 
 class DemoError(Exception):
-    """What went wrong, in one line."""
+    """An error whose message is one line."""
 
 
 def run(program: Path, *arguments) -> None:

@@ -11,7 +11,7 @@ import onnxruntime_genai
 
 @dataclass
 class Greedy:
-    """What a client made of a prompt."""
+    """A client's answer to a prompt."""
 
     tokens: list[int]  # those that it generated, without the one that ends a text
     logits: np.ndarray  # of the prompt, [tokens, vocabulary]

@@ -66,7 +66,7 @@ class Graph:
 
 
 class Form:
-    """What the three forms share; each derived class has the operators of one of them."""
+    """The common parts of the three forms; each derived class has the operators of one of them."""
 
     opsets: dict[str, int]
     ir_version: int

@@ -63,7 +63,7 @@ def open_decoder(path: Path) -> Decoder:
 
 
 def _traits(architecture: str, hidden_size: int, rope_base: float, windows: list[int]) -> dict:
-    """What an architecture's name says and its file does not."""
+    """Returns the traits that an architecture's name says and its file does not."""
     is_gemma = architecture == "gemma3"
     return {
         "rope_bases": [GEMMA3_LOCAL_ROPE_BASE if is_gemma and window else rope_base for window in windows],

@@ -42,7 +42,7 @@ def write_config(decoder: Decoder, source: Path, out: Path, model_name: str) -> 
 
 
 def holds_codes(model: Path) -> bool:
-    """Whether the caches of the model are integers."""
+    """Returns whether the caches of the model are integers."""
     inputs = onnx.load(model, load_external_data=False).graph.input
     return any(entry.name.startswith("past_key_values.") and entry.type.tensor_type.elem_type != onnx.TensorProto.FLOAT
                for entry in inputs)

@@ -66,7 +66,7 @@ NOTES = [
 
 
 class LlmError(Exception):
-    """What went wrong, in one line."""
+    """An error whose message is one line."""
 
 
 class Program:
@@ -112,7 +112,7 @@ class Decoder:
 
 
 def measure(program: Program, decoder: Decoder, model: Path, reference: Path | None) -> dict:
-    """What `bitpress evaluate` finds of a model, in its words."""
+    """Returns the report of `bitpress evaluate` on a model."""
     report = decoder.folder / "reports" / f"{model.parent.name}.json"
     report.parent.mkdir(exist_ok=True)
     program.run("evaluate", model, "--tokens", decoder.judge, "--sequence", SEQUENCE, *(["--reference", reference] if reference else []),
@@ -122,7 +122,7 @@ def measure(program: Program, decoder: Decoder, model: Path, reference: Path | N
 
 @dataclass
 class Client:
-    """What onnxruntime-genai makes of a folder."""
+    """The figures of onnxruntime-genai with a folder."""
 
     perplexity: float
     tokens_per_s: float

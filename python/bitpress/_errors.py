@@ -1,4 +1,4 @@
-"""What Bitpress raises. Each class is also the built-in one that fits, so that `except ValueError` works too."""
+"""The exceptions of Bitpress. Each class is also the built-in one that fits, so that `except ValueError` works too."""
 
 
 class Error(Exception):

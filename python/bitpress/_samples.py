@@ -169,7 +169,7 @@ class SharedSamples:
 
 
 class Samples:
-    """What `bitpress._native` reads from."""
+    """The samples that `bitpress._native` reads."""
 
     def __init__(self, data: Any, labels: Optional[Sequence[int]] = None, first_item: int = 0) -> None:
         self._source = _open(data)

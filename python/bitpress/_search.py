@@ -19,7 +19,7 @@ Metric = Callable[[str], float]
 
 
 class SearchResult:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         plan: of the chosen point, for quantize(plan=...) with the same model and samples.
@@ -32,12 +32,12 @@ class SearchResult:
 
     @property
     def is_reached(self) -> bool:
-        """Whether the target was reached, within the budget."""
+        """True if the target was reached within the budget."""
         return bool(self.data["is_reached"])
 
     @property
     def final(self) -> Dict[str, Any]:
-        """What the quantized model was measured to lose."""
+        """The measured losses of the quantized model."""
         return dict(self.data["final"])
 
     def __repr__(self) -> str:
@@ -78,7 +78,7 @@ def sensitivity(model: Model, data: Data, candidates: Candidates = (), *, weight
                 config: Optional[ConfigLike] = None, method: str = "fast", sensitivity_samples: Optional[int] = None, measure_time: bool = False, image: str = "",
                 labels: Optional[PathLike] = None, samples: int = 0, shard: str = "", rules: Sequence[Rule] = (), as_is: bool = False, threads: int = 0,
                 progress: Progress = None, **settings: Any) -> Dict[str, Any]:
-    """What the outputs lose when one layer alone gets a candidate, for each of them.
+    """Measures what the outputs lose when one layer alone gets a candidate, for each layer and candidate.
 
     Arguments that are not listed are those of quantize().
 

@@ -58,7 +58,7 @@ TEST(DigitSums, DigitsDoNotDependOnThePlaceThatTheyStartFrom) {
         ASSERT_EQ(shifted[d], d < by ? 0 : digits[d - by]) << x << ' ' << above;
       }
     }
-    // What is left is at most half of the last digit.
+    // The rest of the term is at most half of the last digit.
     const double kept = ((double{4096} * digits[0] + digits[1]) * 4096 + digits[2]);
     const double unit = std::ldexp(1.0, 12 * (least - 2));
     ASSERT_LE(std::fabs(double{x} - kept * unit), unit / 2);

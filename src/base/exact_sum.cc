@@ -8,7 +8,7 @@
 namespace bitpress {
 namespace {
 
-constexpr int kMantissaBits = 23;  // of a float
+constexpr int kMantissaBits = 23;  // bits of the mantissa of a float
 
 using Words = std::array<uint64_t, ExactSum::kNumWords>;
 

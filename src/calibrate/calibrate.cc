@@ -183,7 +183,7 @@ class Calibrator::Impl {
           failures_.Add(std::move(sample));
           failed_runs.insert(current);
         };
-        // What cannot be read is met by every pass.
+        // Every pass meets the samples that cannot be read, so only the first one counts them.
         if (is_first && piece == 0) {
           pass.failures.unread = [&](data::FailedSample sample) {
             failures_.Add(std::move(sample));

@@ -17,7 +17,7 @@ using graph::Node;
 using plan::CachePlan;
 
 // Inputs of GroupQueryAttention.
-constexpr size_t kFirstScale = 12;  // that of keys; that of values follows
+constexpr size_t kFirstScale = 12;  // the scale of keys; the scale of values follows
 
 // Returns the name of a new constant with the cache's scales.
 std::string AddScales(Model& model, const CachePlan& cache) {

@@ -1,5 +1,5 @@
-// What an evaluation does to batches before a model takes them: inputs are matched by name, batches
-// are filled up, and token ids are read as numbers of one type.
+// Prepares batches for the models of an evaluation: matches inputs by name, fills batches up, and
+// reads token ids as numbers of one type.
 #pragma once
 
 #include <cstddef>

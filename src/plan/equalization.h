@@ -44,7 +44,7 @@ struct SmoothWish {
   bool operator==(const SmoothWish&) const = default;
 };
 
-// What the preparation of a model does to its layers.
+// The changes that the preparation of a model makes to its layers.
 struct Rewrites {
   std::optional<EqualizeOptions> equalization = {};  // nothing: layers are not equalized
   int64_t rotation = 0;  // size of the blocks that are rotated; 0: layers are not rotated

@@ -42,7 +42,7 @@ inline constexpr std::array<std::string_view, 8> kPreparePasses = {"optimize",
                                                                    "equalize",
                                                                    "rotate"};
 
-// What was done to the layers of a model.
+// The changes that were made to the layers of a model.
 struct RewriteReport {
   std::optional<EqualizeReport> equalized;
   std::optional<RotateReport> rotated;

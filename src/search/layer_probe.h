@@ -21,8 +21,8 @@ class LayerProbe {
   // `model` is the float model, and `node` one of its nodes; both must outlive this.
   LayerProbe(const graph::Model& model, const graph::Node& node, size_t num_threads);
 
-  // What a session of a quantized layer is for: its values, which weights stored as floats give on
-  // every processor, or its time with the operators that such a layer gets if they are there.
+  // The purpose of a session of a quantized layer: its values, which weights stored as floats give
+  // on every processor, or its time with the operators that such a layer gets if they are there.
   enum class Purpose { kValues, kTime };
   // The layer with what the rows of `plan` say about this node; the others do not count.
   // `plan` must outlive the model's writing.

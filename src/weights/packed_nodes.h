@@ -1,4 +1,4 @@
-// What nodes that compute with a packed weight have in common: matrix products (product_nodes.h),
+// Common parts of nodes that compute with a packed weight: matrix products (product_nodes.h),
 // convolutions (convolution_nodes.h) and lookups (lookup_nodes.h).
 #pragma once
 

@@ -216,7 +216,7 @@ def crc32c(data):
 
 
 def test_a_file_may_have_no_channels(plain, bitpress, tmp_path):
-    """As of a value that never had the axis. The convolution's weight asks for the three channels of `x`."""
+    """A value that never had the axis has no channels. The convolution's weight asks for the three channels of `x`."""
     content = calibrate(bitpress, plain, tmp_path / "s.bpc", "--config", "INT8")[:-4]
     start = struct.pack("<BqB", 1, 1, 3)  # there are slices, across axis 1, three of them
     assert content.count(start) == 1

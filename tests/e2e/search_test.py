@@ -288,7 +288,7 @@ def test_autotune_takes_the_first_that_is_good_enough(bitpress, chain, rows, tmp
 
 
 def test_autotune_writes_where_a_link_leads(bitpress, chain, rows, tmp_path):
-    """As every other command does: the link stays, and the model lies at its target."""
+    """The link stays, and the model lies at its target, as with every other command."""
     (tmp_path / "store").mkdir()
     target, link = tmp_path / "store" / "best.onnx", tmp_path / "link.onnx"
     target.write_bytes(b"old")

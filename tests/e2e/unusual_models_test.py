@@ -47,7 +47,7 @@ def sqnr_db(reference, found):
 
 
 def test_types_behind_operators_of_other_domains_are_written(tmp_path, bitpress):
-    # As in decoders of ONNX Runtime GenAI: inference does not know the type of what a fused operator gives, only that of the
+    # Decoders of ONNX Runtime GenAI look so: inference does not know the type of what a fused operator gives, only that of the
     # weight behind it.
     node = helper.make_node
     nodes = [node("SkipSimplifiedLayerNormalization", ["x", "s", "g"], ["n"], "norm", domain="com.microsoft"),

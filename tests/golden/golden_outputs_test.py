@@ -71,7 +71,7 @@ def test_block_formats(case, arrays, operator_library):
 def test_extended_qdq(case, arrays, operator_library):
     x, scale = arrays[case["input"]], arrays[case["scale"]]
     code_type = getattr(TensorProto, case["type"].upper())
-    # Of float types only 0 occurs, whose bits are 0 in all of them.
+    # Zero points of float types are always 0, whose bits are 0 in all of them.
     raw = np.full(scale.shape, case["zero_point"], case["type"]).tobytes() if case["codes"] else bytes(2 * scale.size)
     constants = [helper.make_tensor("scale", TensorProto.FLOAT, scale.shape, scale.tobytes(), raw=True),
                  helper.make_tensor("zero_point", code_type, scale.shape, raw, raw=True)]

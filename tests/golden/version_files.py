@@ -179,7 +179,7 @@ class Reader:
                   output)
         if source == "decoder.onnx":
             return {"scales": self._scales(output)}
-        # What equalization gives may become better, so that no bytes of weights are expected of it.
+        # Equalization may become better, so that no bytes of its weights are expected.
         names = () if '"equalize": {' in path.read_text() else ("a", "b")
         return {"scales": self._scales(output), "weights": self._weights(output, names), "outputs": self._outputs(output, source)}
 
@@ -204,7 +204,7 @@ class Reader:
         return {key: report[key] for key in ("num_samples", "sqnr_db", "cosine", "l2", "class_output", "file_bytes")}
 
     def _moments(self, path, _):
-        """What is in a copy of the file, which has the same bytes."""
+        """Returns what is in a copy of the file, which has the same bytes."""
         copy, description = self._new(".bpm"), self._new(".json")
         self._run("merge", path, "-o", copy)
         self._run("inspect", copy, "--json", description)

@@ -33,7 +33,7 @@ def test_every_golden_file_is_expected():
 
 
 def is_close(found, wanted):
-    """Whether two answers are equal, numbers up to what processors differ in."""
+    """Returns whether two answers are equal, numbers up to what processors differ in."""
     if isinstance(wanted, dict):
         return found.keys() == wanted.keys() and all(is_close(found[key], wanted[key]) for key in wanted)
     if isinstance(wanted, list):

@@ -183,7 +183,7 @@ def test_a_search_keeps_the_caches_of_its_configuration(made, tokens, tmp_path, 
                        "--budget", "bits<=7", "--tokens", tokens, "-o", plan, "--json", out)
     assert "what no choice is about loses" in text
     found = json.loads(out.read_text())
-    # What the caches lose is measured once, and is a part of every prediction.
+    # The loss of the caches is measured once, and is a part of every prediction.
     quantize(bitpress, made, tmp_path / "caches.onnx", tokens, "--set", "kv_cache=int4")
     bitpress.ok("evaluate", tmp_path / "caches.onnx", "--reference", made / "genai.onnx", "--tokens", tokens, "--json", tmp_path / "eval.json")
     alone = json.loads((tmp_path / "eval.json").read_text())["language"]["mean_divergence"]

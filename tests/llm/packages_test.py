@@ -1,4 +1,4 @@
-"""What the example makes of packages, from a cache that is filled already: no test needs the network."""
+"""The example reads packages from a cache that is filled already, so that no test needs the network."""
 
 import hashlib
 import sys

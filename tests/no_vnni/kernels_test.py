@@ -52,7 +52,7 @@ def exact(a, b, a_zero, b_zero):
 
 
 def test_the_environment_hides_vnni():
-    """Where the tests run for a processor without VNNI (CMakeLists.txt), ONNX Runtime must see one."""
+    """ONNX Runtime must see a processor without VNNI if the tests run for one (CMakeLists.txt)."""
     if "BITPRESS_NO_VNNI" not in os.environ:
         pytest.skip("this is the machine as it is")
     assert saturates()

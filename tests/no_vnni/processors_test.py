@@ -183,7 +183,7 @@ def test_what_cannot_saturate_stays_as_it_is(setting, bitpress):
 
 @pytest.mark.parametrize("form", ["codes that callers may replace", "codes", "floats"])
 def test_a_weight_behind_a_transpose(form, programs, tmp_path):
-    """As tied embeddings are. ONNX Runtime folds the Transpose of a constant at load, not of an input with a default."""
+    """Tied embeddings look so. ONNX Runtime folds the Transpose of a constant at load, not of an input with a default."""
     rng = np.random.default_rng(9)
     codes = rng.integers(60, 128, (10, 32)).astype(np.int8)  # [outputs, inputs]
     constants = {"xs": np.float32(1 / 255), "xz": np.uint8(0), "codes": codes, "ws": np.float32(0.01), "wz": np.int8(0),

@@ -118,7 +118,7 @@ def test_a_script_for_quark(script, tmp_path, conv_path, images):
     ModelQuantizer(config, operators=operators).quantize_model(str(conv_path), str(path), DataReader(images, "image"))
     onnx.checker.check_model(str(path), full_check=True)
     assert check(path), (bitpress.inspect(path).quantizers, {constant.format for constant in bitpress.inspect(path).constants})
-    # As documented: a session with the operator library of get_library_path.
+    # The documentation opens a session with the operator library of get_library_path.
     options = onnxruntime.SessionOptions()
     options.register_custom_ops_library(get_library_path("CPU"))
     found = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]).run(None, {"image": images})[0]

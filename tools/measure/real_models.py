@@ -78,7 +78,7 @@ def sound(seconds):
 
 
 def speech(model, count):
-    """What the float model reads step by step, its state carried on."""
+    """Yields the inputs of the float model step by step, with its state carried on."""
     session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
     chunks = sound(count * 512 / 16000 + 1)[:count * 512].reshape(count, 1, 512)
     state, context = np.zeros((2, 1, 128), np.float32), np.zeros((1, 64), np.float32)

@@ -1,4 +1,4 @@
-"""What becomes of another tool's words. One table for each group of words feeds the checks and the documentation."""
+"""The fates of another tool's words. One table for each group of words feeds the checks and the documentation."""
 
 import difflib
 import enum

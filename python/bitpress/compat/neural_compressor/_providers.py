@@ -29,12 +29,12 @@ def auto_detect_ep() -> str:
 
 
 def needs_pairs(provider: Optional[str]) -> bool:
-    """Whether a provider reads integers as pairs of QuantizeLinear and DequantizeLinear only."""
+    """Returns whether a provider reads integers as pairs of QuantizeLinear and DequantizeLinear only."""
     return (provider or auto_detect_ep()) == "TensorrtExecutionProvider"
 
 
 def settings_for(provider: Optional[str], model: Model) -> Dict[str, Any]:
-    """What a provider asks of an integer model, beyond the configuration.
+    """Returns the settings that a provider needs in an integer model, beyond the configuration.
 
     Raises:
         InvalidArgumentError: an unknown provider.

@@ -55,7 +55,7 @@ def _who(key: str, model: Model) -> Dict[str, Any]:
 
 
 def _select(request: Request, config: BaseConfig, model: Model, default: Optional[Sequence[str]] = None) -> None:
-    """Which nodes are quantized."""
+    """Adds rules for the nodes that stay float."""
     wanted = getattr(config, "op_types_to_quantize", None) or config.option("white_list") or default
     if wanted:
         present = {name.rsplit("::", 1)[-1] for name in bitpress.inspect(model).operators}
@@ -115,7 +115,7 @@ def _static(config: StaticQuantConfig, model: Model) -> Request:
 
 
 def _reduced(local: BaseConfig) -> Dict[str, Any]:
-    """Whether weights of some operators have 7 bits, if a local configuration says it."""
+    """Returns the setting for weights of 7 bits, if a local configuration says it for some operators."""
     return {"reduce_range": bool(local.option("reduce_range"))} if "reduce_range" in local.given else {}
 
 

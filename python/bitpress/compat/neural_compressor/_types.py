@@ -193,7 +193,7 @@ def get_woq_tuning_config(quant_format: Any = QuantFormat.QOperator) -> List[Bas
 
 
 class TuningConfig:
-    """What autotune tries, and when it is content."""
+    """The configurations that autotune tries, and the loss with which it is content."""
 
     def __init__(self, config_set: Any = None, sampler: Any = None, tolerable_loss: float = 0.01, max_trials: int = 100) -> None:
         _fates.check({"sampler": sampler}, _words.TUNING, "TuningConfig")

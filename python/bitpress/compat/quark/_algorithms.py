@@ -43,7 +43,7 @@ class Judge:
 
 @dataclass
 class Request:
-    """What bitpress.quantize is asked."""
+    """The arguments of a call of bitpress.quantize."""
 
     settings: Dict[str, Any] = field(default_factory=dict)
     rules: List[Rule] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Request:
     random_ranges: Optional[Mapping[str, Sequence[float]]] = None
 
     def take_samples(self, count: Optional[int]) -> None:
-        """Of two wishes the larger counts: one reading of the samples serves all."""
+        """Takes the larger of two wishes, because one reading of the samples serves all."""
         if count is not None and 0 < count < ALL_SAMPLES:
             self.arguments["samples"] = max(int(count), self.arguments.get("samples", 0))
 
@@ -74,7 +74,7 @@ def _add_finetuning(request: Request, algorithm: str, options: Mapping[str, Any]
 
 
 def _add_finetune_settings(request: Request, options: Mapping[str, Any]) -> None:
-    """What the library's table of fates makes of the words; Quark's way to say "all samples" is a large number."""
+    """Adds the settings that the library's table of fates has for the words. Quark says "all samples" with a large number."""
     for word, value in options.items():
         setting = _words.FINETUNE_SETTINGS.get(word)
         if setting in (None, "finetune") or value is None or (setting == "finetune_samples" and not 0 < value < ALL_SAMPLES):
@@ -226,7 +226,7 @@ def _target_text(metric: str, threshold: float) -> str:
 
 
 def _promotion_goal(given: Mapping[str, Any], threshold: float) -> Tuple[str, Optional[Judge]]:
-    """Of functions the one that evaluates counts more than the one that compares, as the target of accuracy does."""
+    """Returns the goal, and the judge if a function measures it. A function that evaluates counts more than one that compares."""
     output = given.get("metric_output_index", 0)
     if given.get("metric_evaluate_fn") is not None:
         return f"metric_drop<={threshold}", Judge(given["metric_evaluate_fn"], output)

@@ -23,7 +23,7 @@ from bitpress.compat.quark._algorithms import (
 from bitpress.compat.quark._formats import all_but, block_axis, calibration, check_keys, is_integer, layer_settings, name_of, set_format
 from bitpress.compat.quark._types import Config, QConfig, QuantizationConfig
 
-# What Quark's kernels and placement do.
+# Settings that do what Quark's kernels and placement do.
 _LIKE_QUARK = {"placement": "all", "scale": "floor", "short_axis": "axis", "weight_granularity": "per_tensor", "equalize_clips": "keep",
                "integer_kernels": "safe_int8"}
 
@@ -70,7 +70,7 @@ def _add_ends(request: Request, starts: Sequence[str], ends: Sequence[str]) -> N
 
 
 def _add_options(request: Request, options: Mapping[str, Any]) -> None:
-    """Of extra_options what is neither a format nor an algorithm."""
+    """Adds the settings of extra_options that are neither a format nor an algorithm."""
     _fates.check(options, _words.OPTIONS, "extra_options")
     settings = request.settings
     if options.get("EnableSubgraph"):

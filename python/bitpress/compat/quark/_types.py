@@ -120,7 +120,7 @@ class DataType(enum.Enum):
 
 @dataclass(frozen=True)
 class QTensorConfig:
-    """What becomes of a kind of tensor."""
+    """The treatment of a kind of tensor."""
 
     symmetric: bool = True
     scale_type: ScaleType = ScaleType.Float32
@@ -196,7 +196,7 @@ MXInt8Spec = _float_spec("MXInt8Spec", "mxint8")
 
 @dataclass(frozen=True)
 class QLayerConfig:
-    """What becomes of the tensors of a layer. `activation` is the older name of `input_tensors`."""
+    """The treatment of the tensors of a layer. `activation` is the older name of `input_tensors`."""
 
     input_tensors: Optional[QTensorConfig] = None
     weight: Optional[QTensorConfig] = None
@@ -298,7 +298,7 @@ class QuantizationConfig:
 
 @dataclass
 class Config:
-    """What ModelQuantizer of the older interface takes."""
+    """The configuration that ModelQuantizer of the older interface takes."""
 
     global_quant_config: QuantizationConfig = field(default_factory=QuantizationConfig)
 
@@ -307,7 +307,7 @@ Nodes = Union[str, Tuple[Sequence[str], Sequence[str]]]  # a name, a regular exp
 
 
 class QConfig:
-    """What ModelQuantizer of the newer interface takes."""
+    """The configuration that ModelQuantizer of the newer interface takes."""
 
     def __init__(self, global_config: Optional[QLayerConfig] = None,
                  specific_layer_config: Optional[Mapping[QLayerConfig, Sequence[Nodes]]] = None,
@@ -337,7 +337,7 @@ class QConfig:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> "QConfig":
-        """What to_dict gave."""
+        """Returns the configuration that to_dict was called of."""
         algorithms = {kind.__name__: kind for kind in AlgoConfig.__subclasses__()}
         return QConfig(
             global_config=_layer_from_dict(data["global_config"]),

@@ -158,7 +158,7 @@ OPTIONS = table([
 
 # Values with which words of fine-tuning ask for nothing.
 _NEUTRAL = {"UpdateBias": (True,), "OptimDevice": ("cpu",), "InferDevice": ("cpu",), "BlockSize": (128,)}
-# Of GPTQ, which has a table of its own.
+# Words of GPTQ, which has a table of its own.
 _OF_GPTQ = ("PercDamp", "ActOrder", "BlockSize", "MSE", "PerChannel")
 
 
@@ -177,7 +177,7 @@ def snake_case(name: str) -> str:
 
 
 def _in_snake_case(word: Word) -> Word:
-    """As the newer interface spells it."""
+    """Returns the word as the newer interface spells it."""
     return dataclasses.replace(word, name=snake_case(word.name))
 
 

@@ -1,4 +1,4 @@
-"""What scripts import from `quark.onnx`."""
+"""The names that scripts import from `quark.onnx`."""
 
 from bitpress.compat.quark._presets import (
     A16W8_ADAQUANT_QCONFIG, A16W8_ADAROUND_QCONFIG, A16W8_QCONFIG, A8W8_ADAQUANT_QCONFIG, A8W8_ADAROUND_QCONFIG,

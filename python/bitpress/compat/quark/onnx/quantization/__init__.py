@@ -1,4 +1,4 @@
-"""What scripts import from `quark.onnx.quantization`."""
+"""The names that scripts import from `quark.onnx.quantization`."""
 
 from bitpress.compat.quark._quantizer import ModelQuantizer, quantize_dynamic, quantize_static
 
