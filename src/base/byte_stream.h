@@ -8,17 +8,11 @@
 #include <string>
 #include <string_view>
 
+#include "base/crc32c.h"
 #include "base/error.h"
 #include "base/exact_sum.h"
 
 namespace bitpress {
-
-// Returns the CRC-32C of the bytes (Castagnoli; RFC 3720, appendix B.4). "123456789" gives
-// 0xE3069283.
-uint32_t Crc32c(std::string_view bytes);
-// Returns whether that of the bytes is `checksum`. With BITPRESS_ANY_CHECKSUM, which is for fuzzing
-// alone, it always is.
-bool HasChecksum(std::string_view bytes, uint32_t checksum);
 
 class ByteWriter {
  public:
@@ -67,14 +61,15 @@ class ByteReader {
   // than bytes can follow.
   size_t Count(size_t least_bytes);
 
+  // Takes so many bytes, which stay where they are.
+  std::string_view Take(size_t count);
+
   size_t num_left() const { return bytes_.size(); }
   // Throws the Error(kInvalidArgument) of damaged bytes, unless nothing is left.
   void ExpectEnd() const;
   [[noreturn]] void FailDamaged(std::string_view why) const;
 
  private:
-  std::string_view Take(size_t count);
-
   std::string_view bytes_;
   std::string_view kind_;
 };

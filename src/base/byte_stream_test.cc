@@ -24,6 +24,18 @@ TEST(Crc32c, IsTheStandardOne) {
   EXPECT_EQ(Crc32c(std::string(32, '\0')), 0x8A9136AAu);
 }
 
+TEST(Crc32c, IsTheSameWithoutAnInstruction) {
+  std::string bytes;
+  for (size_t i = 0; i < 300; ++i) bytes.push_back(static_cast<char>(i * i * 7 + i / 3));
+  const std::string_view all = bytes;
+  for (size_t begin = 0; begin < 9; ++begin) {
+    for (size_t end = begin; end <= all.size(); ++end) {
+      const std::string_view part = all.substr(begin, end - begin);
+      ASSERT_EQ(Crc32c(part), PortableCrc32c(part)) << begin << ' ' << end;
+    }
+  }
+}
+
 TEST(OpenFile, GivesTheContent) {
   for (const uint32_t version : {1u, 3u}) {
     const std::string bytes = SmallFile(version);

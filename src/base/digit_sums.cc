@@ -1,52 +1,74 @@
 #include "base/digit_sums.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
+#include <type_traits>
 
 #include "base/check.h"
 
 namespace bitpress {
 namespace {
 
-constexpr std::array<int, 5> kWidths = {0, 1, 2, 4, 8};  // bytes of a digit in files
+static_assert(std::endian::native == std::endian::little);  // as digits in files are
+
+constexpr std::array<size_t, 5> kWidths = {0, 1, 2, 4, 8};  // bytes of a digit in files
+
+// Calls `function` with a zero of the type of a width. Does nothing if digits take no bytes.
+template <typename Function>
+void WithType(size_t width, const Function& function) {
+  switch (kWidths[width]) {
+    case 1:
+      return function(int8_t{});
+    case 2:
+      return function(int16_t{});
+    case 4:
+      return function(int32_t{});
+    case 8:
+      return function(int64_t{});
+    default:
+      return;
+  }
+}
+
+// The bits that are used by some digits, which tell the width that they need.
+template <typename T>
+struct UsedBits {
+  using Bits = std::make_unsigned_t<T>;
+  Bits any = 0;
+  Bits magnitudes = 0;  // bits that differ from the sign
+
+  void Add(T digit) {
+    any = static_cast<Bits>(any | static_cast<Bits>(digit));
+    magnitudes = static_cast<Bits>(magnitudes | static_cast<Bits>(digit < 0 ? ~digit : digit));
+  }
+};
 
 // Returns the index of the least width that all digits fit.
 size_t WidthOf(std::span<const int64_t> digits) {
-  uint64_t used = 0;
-  for (const int64_t digit : digits) {
-    used |= digit < 0 ? ~static_cast<uint64_t>(digit) : static_cast<uint64_t>(digit);
-  }
-  const bool is_zero = std::ranges::all_of(digits, [](int64_t digit) { return digit == 0; });
-  if (is_zero) return 0;
+  UsedBits<int64_t> used;
+  for (const int64_t digit : digits) used.Add(digit);
+  if (used.any == 0) return 0;
   size_t width = 1;
-  while (width + 1 < kWidths.size() && used >> (8 * kWidths[width] - 1) != 0) ++width;
+  while (width + 1 < kWidths.size() && used.magnitudes >> (8 * kWidths[width] - 1) != 0) ++width;
   return width;
 }
 
-// Write and read digits as T, little-endian, whole words of 64 bits at a time where there are some.
+// Returns digits of the bytes. A copy has no other names, so that loops over it are vectorized.
 template <typename T>
-void WriteDigits(ByteWriter& out, std::span<const int64_t> digits) {
-  std::array<char, kDigitGroup * sizeof(T)> bytes;
-  for (size_t k = 0; k < digits.size(); ++k) {
-    const auto digit = static_cast<uint64_t>(digits[k]);
-    for (size_t i = 0; i < sizeof(T); ++i) {
-      bytes[k * sizeof(T) + i] = static_cast<char>(digit >> (8 * i) & 0xFFu);
-    }
-  }
-  out.bytes().append(bytes.data(), digits.size() * sizeof(T));
+std::array<T, kDigitGroup> Load(const char* bytes, size_t size) {
+  std::array<T, kDigitGroup> digits;
+  std::memcpy(digits.data(), bytes, size * sizeof(T));
+  return digits;
 }
 
-template <typename T>
-void ReadDigits(ByteReader& in, std::span<int64_t> digits) {
-  constexpr size_t kOfWord = sizeof(uint64_t) / sizeof(T);
-  size_t k = 0;
-  for (; k + kOfWord <= digits.size(); k += kOfWord) {
-    const auto word = in.Number<uint64_t>();
-    for (size_t i = 0; i < kOfWord; ++i) {
-      digits[k + i] = static_cast<T>(word >> (8 * sizeof(T) * i));
-    }
-  }
-  for (; k < digits.size(); ++k) digits[k] = in.Number<T>();
+template <typename Sum>
+void AddDigits(const char* bytes, size_t width, size_t size, Sum* sums) {
+  WithType(width, [&](auto zero) {
+    const auto digits = Load<decltype(zero)>(bytes, size);
+    for (size_t k = 0; k < size; ++k) sums[k] += static_cast<Sum>(digits[k]);
+  });
 }
 
 }  // namespace
@@ -110,67 +132,72 @@ void DigitSums::Write(ByteWriter& out) const {
   out.Number(static_cast<int8_t>(place));
   out.Number(word);
   for (size_t d = 0; d < kNumDigits; ++d) {
-    const auto of_place = std::span(digits[d]).first(size);
-    switch (kWidths[widths[d]]) {
-      case 1:
-        WriteDigits<int8_t>(out, of_place);
-        break;
-      case 2:
-        WriteDigits<int16_t>(out, of_place);
-        break;
-      case 4:
-        WriteDigits<int32_t>(out, of_place);
-        break;
-      case 8:
-        WriteDigits<int64_t>(out, of_place);
-        break;
-      default:  // all are 0
-        break;
-    }
+    WithType(widths[d], [&](auto zero) {
+      using T = decltype(zero);
+      std::array<T, kDigitGroup> stored;
+      for (size_t k = 0; k < size; ++k) stored[k] = static_cast<T>(digits[d][k]);
+      out.bytes().append(reinterpret_cast<const char*>(stored.data()), size * sizeof(T));
+    });
   }
 }
 
 DigitSums DigitSums::Read(ByteReader& in, size_t size, uint64_t num_terms) {
+  const StoredDigits stored(in, size);
+  stored.Check(num_terms);
   DigitSums sums;
   sums.size = size;
-  sums.place = in.Number<int8_t>();
-  if (sums.place < kLeastPlace || sums.place > kMostPlace) {
-    in.FailDamaged("a sum has no place");
-  }
-  auto word = in.Number<uint8_t>();
-  std::array<size_t, kNumDigits> widths;
+  sums.place = stored.place();
+  for (size_t d = 0; d < kNumDigits; ++d) stored.AddTo(d, sums.digits[d].data());
+  return sums;
+}
+
+StoredDigits::StoredDigits(ByteReader& in, size_t size) : in_(in), size_(size) {
+  BITPRESS_DCHECK(size <= kDigitGroup);
+  const std::string_view head = in.Take(2);
+  place_ = static_cast<int8_t>(head[0]);
+  if (place_ < kLeastPlace || place_ > kMostPlace) in.FailDamaged("a sum has no place");
+  size_t word = static_cast<uint8_t>(head[1]);
+  size_t num_bytes = 0;
   for (size_t d = kNumDigits; d-- > 0;) {
-    widths[d] = word % kWidths.size();
-    word = static_cast<uint8_t>(word / kWidths.size());
+    digits_[d].width = word % kWidths.size();
+    num_bytes += size * kWidths[digits_[d].width];
+    word /= kWidths.size();
   }
   if (word != 0) in.FailDamaged("digits have no width");
-  const auto most = static_cast<int64_t>(std::min(num_terms, kMostWideTerms) << 11);
-  for (size_t d = 0; d < kNumDigits; ++d) {
-    const auto of_place = std::span(sums.digits[d]).first(size);
-    switch (kWidths[widths[d]]) {
-      case 1:
-        ReadDigits<int8_t>(in, of_place);
-        break;
-      case 2:
-        ReadDigits<int16_t>(in, of_place);
-        break;
-      case 4:
-        ReadDigits<int32_t>(in, of_place);
-        break;
-      case 8:
-        ReadDigits<int64_t>(in, of_place);
-        break;
-      default:  // all are 0
-        break;
-    }
-    for (const int64_t digit : of_place) {
-      if (digit < -most || digit > most) in.FailDamaged("a digit is larger than its terms");
-    }
-    if (WidthOf(of_place) != widths[d]) {
-      in.FailDamaged("digits are wider than they need to be");
-    }
+  const char* bytes = in.Take(num_bytes).data();
+  for (Digits& digits : digits_) {
+    digits.bytes = bytes;
+    bytes += size * kWidths[digits.width];
   }
-  return sums;
+}
+
+void StoredDigits::Check(uint64_t num_terms) const {
+  const auto most = static_cast<int64_t>(std::min(num_terms, kMostWideTerms) << (kDigitBits - 1));
+  for (const Digits& stored : digits_) {
+    WithType(stored.width, [&](auto zero) {
+      using T = decltype(zero);
+      const auto digits = Load<T>(stored.bytes, size_);
+      UsedBits<T> used;
+      for (size_t k = 0; k < size_; ++k) used.Add(digits[k]);
+      // A magnitude is at most the used bits and 1.
+      for (size_t k = 0; used.magnitudes >= static_cast<uint64_t>(most) && k < size_; ++k) {
+        const int64_t digit = digits[k];
+        if (digit < -most || digit > most) in_.FailDamaged("a digit is larger than its terms");
+      }
+      const bool is_least = sizeof(T) == 1
+                                ? used.any != 0
+                                : used.magnitudes >> (8 * kWidths[stored.width - 1] - 1) != 0;
+      if (!is_least) in_.FailDamaged("digits are wider than they need to be");
+    });
+  }
+}
+
+void StoredDigits::AddTo(size_t d, int32_t* sums) const {
+  AddDigits(digits_[d].bytes, digits_[d].width, size_, sums);
+}
+
+void StoredDigits::AddTo(size_t d, int64_t* sums) const {
+  AddDigits(digits_[d].bytes, digits_[d].width, size_, sums);
 }
 
 }  // namespace bitpress

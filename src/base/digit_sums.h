@@ -75,4 +75,34 @@ struct DigitSums {
   bool operator==(const DigitSums&) const = default;
 };
 
+// A group of sums as it lies in a file: what DigitSums::Write wrote. Use it to add many files up
+// without a copy of each group. The bytes must outlive it.
+class StoredDigits {
+ public:
+  // Takes the bytes of a group of `size` sums, and does not look at the digits. Throws
+  // Error(kInvalidArgument) if they end too early, or have no place or width.
+  StoredDigits(ByteReader& in, size_t size);
+
+  int place() const { return place_; }
+  // Checks that they are sums of `num_terms` terms, and as short as they can be. Throws
+  // Error(kInvalidArgument).
+  void Check(uint64_t num_terms) const;
+  // Add digit d of each sum, counted from the place, to `sums`. REQUIRES: Check passed, d <
+  // kNumDigits, and no sum overflows (kMostNarrowTerms, kMostWideTerms).
+  void AddTo(size_t d, int32_t* sums) const;
+  void AddTo(size_t d, int64_t* sums) const;
+
+ private:
+  // One digit of all sums: its bytes, and the index of its width.
+  struct Digits {
+    const char* bytes = nullptr;
+    size_t width = 0;
+  };
+
+  ByteReader in_;  // for messages
+  size_t size_;
+  int place_;
+  std::array<Digits, kNumDigits> digits_;
+};
+
 }  // namespace bitpress
