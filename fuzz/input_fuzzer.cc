@@ -14,6 +14,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "calibrate/calibration_file.h"
 #include "data/array_file.h"
 #include "data/npy.h"
@@ -104,18 +105,18 @@ void ReadEvaluation(std::string_view bytes) {
 // Reads moments, as a sum and as the numbers that layers learn from. The sums of each layer are
 // added twice, as those of two files are.
 void ReadMoments(std::string_view bytes) {
+  static ThreadPool pool(1);
   const std::vector<fs::path> input{FileOf(bytes)};
   const std::vector<fs::path> sum{PathOf("sum")};
   const fs::path again = PathOf("again");
   finetune::MomentsReader reader(std::make_unique<std::istringstream>(std::string(bytes)));
   for (size_t entry = 0; entry < reader.entries().size(); ++entry) {
     finetune::LayerSums sums = reader.Empty(entry);
-    reader.AddTo(entry, sums);
-    reader.AddTo(entry, sums);
+    for (int i = 0; i < 2; ++i) reader.Add(entry, reader.Read(entry), sums, pool);
     sums.learned.Finish();
   }
-  finetune::MergeMoments(input, sum[0]);
-  MustSucceed([&] { return finetune::MergeMoments(sum, again); });
+  finetune::MergeMoments(input, sum[0], pool);
+  MustSucceed([&] { return finetune::MergeMoments(sum, again, pool); });
   Check(ReadFile(sum[0]) == ReadFile(again), "a sum of moments was not written as it is");
 }
 

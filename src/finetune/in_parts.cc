@@ -53,7 +53,7 @@ MomentsEntry EntryFor(std::span<const LinearLayer> pass, size_t i, const GatherO
 // Reads the sums of layers one after another. Neighbours that share them read them once.
 class SumsReader {
  public:
-  explicit SumsReader(MomentsReader& file) : file_(file) {}
+  SumsReader(MomentsReader& file, ThreadPool& pool) : file_(file), pool_(pool) {}
 
   LayerSums& Read(const LinearLayer& layer, const GatherOptions& options) {
     const size_t entry = file_.EntryOf(layer.weight);
@@ -66,7 +66,7 @@ class SumsReader {
     }
     sums_.reset();  // as much memory less
     sums_.emplace(file_.Empty(entry));
-    file_.AddTo(entry, *sums_);
+    file_.Add(entry, file_.Read(entry), *sums_, pool_);
     entry_ = entry;
     return *sums_;
   }
@@ -74,6 +74,7 @@ class SumsReader {
 
  private:
   MomentsReader& file_;
+  ThreadPool& pool_;
   size_t entry_ = 0;
   std::optional<LayerSums> sums_;
 };
@@ -150,7 +151,7 @@ FinetuneReport LearnFromFile(const Model& model, const plan::ResolvedPlan& resol
   LearningJournal journal(options.journal,
                           JournalKey(model, resolved, options, file.origin().samples));
   const weights::PairRules pair_rules(resolved.plan, model, resolved.channels);
-  SumsReader sums(file);
+  SumsReader sums(file, pool);
   const auto [begin, end] = layers.RangeIn(tunable.found.size());
   for (size_t i = begin; i < end; ++i) {
     const LinearLayer& layer = tunable.found[i];

@@ -60,9 +60,10 @@ class RunsTest : public testing::Test {
 
   std::string Merge(const std::vector<std::string>& parts) const {
     MomentSums sums(ShapeOf(layer_, {.num_kept = 40}), ArrayPlace::kHeap);
+    ThreadPool pool(3);
     for (const std::string& part : parts) {
       ByteReader in(part, "moments");
-      sums.AddFrom(in);
+      sums.AddFrom(in, pool);
       in.ExpectEnd();
     }
     ByteWriter out;
@@ -148,6 +149,7 @@ TEST_F(RunsTest, DamagedBytesAreAnError) {
 TEST(MomentSums, RefuseMoreTermsThanDigitsHaveRoomFor) {
   const MomentShape shape{.groups = 1, .rows = 0, .columns = 1};
   MomentSums sums(shape, ArrayPlace::kHeap);
+  ThreadPool pool(1);
   const auto add = [&](uint64_t num_terms) {
     ByteWriter out;
     for (const uint64_t count : {uint64_t{1}, uint64_t{0}, num_terms}) out.Compact(count);
@@ -158,7 +160,7 @@ TEST(MomentSums, RefuseMoreTermsThanDigitsHaveRoomFor) {
     digits.Write(out);
     out.Compact(0);  // no position is kept
     ByteReader in(out.bytes(), "moments");
-    sums.AddFrom(in);
+    sums.AddFrom(in, pool);
     in.ExpectEnd();
   };
   add(uint64_t{1} << 50);

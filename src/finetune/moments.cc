@@ -64,7 +64,7 @@ void MomentSums::Write(ByteWriter& out) const {
   kept.Write(out);
 }
 
-void MomentSums::AddFrom(ByteReader& in) {
+void MomentSums::AddFrom(ByteReader& in, ThreadPool& pool) {
   constexpr uint64_t kMostPositions = uint64_t{1} << 62;
   const auto add_count = [&](uint64_t& to, uint64_t most) {
     const uint64_t count = in.Compact();
@@ -78,8 +78,8 @@ void MomentSums::AddFrom(ByteReader& in) {
   for (std::vector<ExactSum>* sums : {&input_sums, &output_sums, &output_squares}) {
     for (ExactSum& sum : *sums) sum.Add(in.Sum());
   }
-  inputs.AddFrom(in, added);
-  cross.AddFrom(in, added);
+  inputs.AddFrom(in, added, pool);
+  cross.AddFrom(in, added, pool);
   kept.AddFrom(in);
 }
 

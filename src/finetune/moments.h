@@ -14,6 +14,7 @@
 #include "base/byte_stream.h"
 #include "base/exact_sum.h"
 #include "base/spillable_array.h"
+#include "base/thread_pool.h"
 #include "finetune/kept_positions.h"
 #include "finetune/layer.h"
 #include "finetune/sum_matrix.h"
@@ -65,7 +66,7 @@ struct MomentSums {
   void Write(ByteWriter& out) const;
   // Adds sums that Write gave for this shape. Throws Error(kInvalidArgument) if the bytes are
   // damaged; some of them may be added then.
-  void AddFrom(ByteReader& in);
+  void AddFrom(ByteReader& in, ThreadPool& pool);
   // Returns the least number of bytes that Write gives for a shape.
   static uint64_t LeastBytes(const MomentShape& shape);
   void Release() const;

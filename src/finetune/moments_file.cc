@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sstream>
+#include <future>
 
 #include "base/byte_stream.h"
 #include "base/error.h"
@@ -37,11 +37,6 @@ void CheckShape(const MomentsEntry& entry, uint64_t bytes) {
   if (!is_right || parts * MomentSums::LeastBytes(entry.shape) > bytes) {
     FailDamaged("a layer is larger than its sums");
   }
-}
-
-// Names the layers in messages.
-std::string NameOf(const MomentsEntry& entry) {
-  return fmt::format("the sums of {} '{}'", entry.op_type, entry.layers.front());
 }
 
 }  // namespace
@@ -152,8 +147,9 @@ MomentsReader::MomentsReader(std::unique_ptr<std::istream> file) : file_(std::mo
   ReadOrigin();
 }
 
-std::string MomentsReader::Bytes(uint64_t begin, uint64_t length) {
-  std::string bytes(length, '\0');
+std::string MomentsReader::Bytes(uint64_t begin, uint64_t length, std::string reused) {
+  std::string bytes = std::move(reused);
+  bytes.resize(length);
   file_->clear();
   file_->seekg(static_cast<std::streamoff>(begin));
   file_->read(bytes.data(), static_cast<std::streamsize>(length));
@@ -256,27 +252,38 @@ LayerSums MomentsReader::Empty(size_t entry) const {
   return sums;
 }
 
-void MomentsReader::AddTo(size_t entry, LayerSums& sums) {
-  const Place& place = places_[entry];
-  WithContext(name_.empty() ? NameOf(entries_[entry])
-                            : fmt::format("'{}', {}", name_, NameOf(entries_[entry])),
-              [&] {
-                const std::string bytes = Bytes(place.begin, place.length);
-                if (!HasChecksum(bytes, place.checksum)) FailDamaged("the checksum is another one");
-                ByteReader in(bytes, kFormat.kind);
-                sums.learned.AddFrom(in);
-                if (entries_[entry].num_kept_of_judges) sums.held_back.AddFrom(in);
-                in.ExpectEnd();
-              });
+std::string MomentsReader::NameOf(size_t entry) const {
+  const std::string of_layers =
+      fmt::format("the sums of {} '{}'", entries_[entry].op_type, entries_[entry].layers.front());
+  return name_.empty() ? of_layers : fmt::format("'{}', {}", name_, of_layers);
+}
+
+std::string MomentsReader::Read(size_t entry, std::string reused) {
+  return WithContext(NameOf(entry), [&] {
+    const Place& place = places_[entry];
+    std::string bytes = Bytes(place.begin, place.length, std::move(reused));
+    if (!HasChecksum(bytes, place.checksum)) FailDamaged("the checksum is another one");
+    return bytes;
+  });
+}
+
+void MomentsReader::Add(size_t entry, std::string_view bytes, LayerSums& sums,
+                        ThreadPool& pool) const {
+  WithContext(NameOf(entry), [&] {
+    ByteReader in(bytes, kFormat.kind);
+    sums.learned.AddFrom(in, pool);
+    if (entries_[entry].num_kept_of_judges) sums.held_back.AddFrom(in, pool);
+    in.ExpectEnd();
+  });
 }
 
 bool IsMomentsFile(const std::filesystem::path& path) { return HasFormat(path, kFormat); }
 
 MomentsOrigin MergeMoments(std::span<const std::filesystem::path> paths,
-                           const std::filesystem::path& output) {
+                           const std::filesystem::path& output, ThreadPool& pool) {
   if (paths.empty()) Fail(ErrorCode::kInvalidArgument, "there are no files of moments to merge");
   MomentsWriter writer(output);
-  MomentsReader first(paths[0]);
+  const MomentsReader first(paths[0]);
   MomentsOrigin origin = first.origin();
   for (const std::filesystem::path& path : paths.subspan(1)) {
     const MomentsReader reader(path);
@@ -287,13 +294,38 @@ MomentsOrigin MergeMoments(std::span<const std::filesystem::path> paths,
       }
     });
   }
-  for (size_t entry = 0; entry < first.entries().size(); ++entry) {
-    LayerSums sums = first.Empty(entry);
-    first.AddTo(entry, sums);
-    for (const std::filesystem::path& path : paths.subspan(1)) {
-      MomentsReader(path).AddTo(entry, sums);
+  // All entries of all files, those of one layer one after another. Files are opened anew for each,
+  // because there may be more of them than a process may have open.
+  struct Part {
+    MomentsReader reader;
+    std::string bytes;
+  };
+  const size_t num_parts = first.entries().size() * paths.size();
+  const auto read = [&](size_t i, std::string reused) {
+    return std::async(std::launch::async, [&, i, bytes = std::move(reused)]() mutable {
+      const std::filesystem::path& path = paths[i % paths.size()];
+      Part part{MomentsReader(path), ""};
+      if (part.reader.entries() != first.entries()) {
+        Fail(ErrorCode::kInvalidArgument, "'{}' was changed while it was read", path.string());
+      }
+      part.bytes = part.reader.Read(i / paths.size(), std::move(bytes));
+      return part;
+    });
+  };
+  LayerSums sums;
+  std::string spare;
+  std::future<Part> next = num_parts > 0 ? read(0, "") : std::future<Part>();
+  for (size_t i = 0; i < num_parts; ++i) {
+    Part part = next.get();
+    if (i + 1 < num_parts) next = read(i + 1, std::move(spare));
+    const size_t entry = i / paths.size();
+    if (i % paths.size() == 0) {
+      sums = {};  // before there is memory for others
+      sums = first.Empty(entry);
     }
-    writer.Add(first.entries()[entry], sums);
+    part.reader.Add(entry, part.bytes, sums, pool);
+    if (i % paths.size() + 1 == paths.size()) writer.Add(first.entries()[entry], sums);
+    spare = std::move(part.bytes);
   }
   writer.Commit(origin);
   return origin;

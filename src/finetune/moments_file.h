@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/atomic_file.h"
+#include "base/thread_pool.h"
 #include "finetune/gather.h"
 #include "finetune/moments.h"
 
@@ -86,8 +87,12 @@ class MomentsReader {
   size_t EntryOf(const std::string& weight) const;
   // Returns sums to which nothing is added yet.
   LayerSums Empty(size_t entry) const;
-  // Adds the sums of an entry. Throws Error(kInvalidArgument) if they are damaged, and Error(kIo).
-  void AddTo(size_t entry, LayerSums& sums);
+  // Reads the bytes of an entry, and checks their checksum. They take the place of other bytes
+  // whose memory is not needed any more, if there are some. Throws Error(kInvalidArgument) and
+  // Error(kIo).
+  std::string Read(size_t entry, std::string reused = {});
+  // Adds the sums in the bytes of an entry. Throws Error(kInvalidArgument) if they are damaged.
+  void Add(size_t entry, std::string_view bytes, LayerSums& sums, ThreadPool& pool) const;
 
  private:
   struct Place {
@@ -97,7 +102,8 @@ class MomentsReader {
   };
   void ReadOrigin();
   void ReadEntry(ByteReader& in, uint64_t& begin, uint64_t end);
-  std::string Bytes(uint64_t begin, uint64_t length);
+  std::string Bytes(uint64_t begin, uint64_t length, std::string reused = {});
+  std::string NameOf(size_t entry) const;  // for messages
 
   std::string name_;  // of the file
   std::unique_ptr<std::istream> file_;
@@ -109,10 +115,10 @@ class MomentsReader {
 // Returns whether a file starts like a file of moments, and false if it cannot be read.
 bool IsMomentsFile(const std::filesystem::path& path);
 
-// Adds up files of moments of one model and one configuration, which share no run. Two layers are
-// in memory at a time. `output` may be one of the files. Throws Error naming the file that does not
-// fit.
+// Adds up files of moments of one model and one configuration, which share no run. The sums of one
+// layer are in memory at a time, with its bytes in two files: one is read while the other is added.
+// `output` may be one of the files. Throws Error naming the file that does not fit.
 MomentsOrigin MergeMoments(std::span<const std::filesystem::path> paths,
-                           const std::filesystem::path& output);
+                           const std::filesystem::path& output, ThreadPool& pool);
 
 }  // namespace bitpress::finetune

@@ -65,7 +65,7 @@ class MomentsFileTest : public testing::Test {
   }
   std::string ErrorOfMerge(const std::vector<fs::path>& paths) const {
     try {
-      MergeMoments(paths, folder_.path() / "sum.bpm");
+      MergeMoments(paths, folder_.path() / "sum.bpm", pool_);
     } catch (const Error& error) {
       EXPECT_FALSE(fs::exists(folder_.path() / "sum.bpm"));
       return error.what();
@@ -74,19 +74,20 @@ class MomentsFileTest : public testing::Test {
   }
 
   const ScratchFolder folder_;
+  mutable ThreadPool pool_{3};
 };
 
 TEST_F(MomentsFileTest, PartsHaveTheBytesOfTheWhole) {
   const fs::path whole = Write(0, 8);
   const fs::path sum = folder_.path() / "sum.bpm";
   const MomentsOrigin origin =
-      MergeMoments(std::vector{Write(5, 8), Write(0, 2), Write(2, 5)}, sum);
+      MergeMoments(std::vector{Write(5, 8), Write(0, 2), Write(2, 5)}, sum, pool_);
   EXPECT_TRUE(origin.IsWhole());
   EXPECT_EQ(origin.num_runs(), 8u);
   EXPECT_TRUE(ReadFile(sum) == ReadFile(whole));
   // The sum may replace one of its parts.
   const fs::path first = Write(0, 3);
-  MergeMoments(std::vector{first, Write(3, 8)}, first);
+  MergeMoments(std::vector{first, Write(3, 8)}, first, pool_);
   EXPECT_TRUE(ReadFile(first) == ReadFile(whole));
   EXPECT_TRUE(IsMomentsFile(first));
 }
@@ -115,11 +116,11 @@ TEST_F(MomentsFileTest, WhatDoesNotFitIsRefused) {
 
 TEST_F(MomentsFileTest, DamageIsOneError) {
   const std::string bytes = ReadFile(Write(0, 2));
-  const auto read_all = [](const std::string& file) {
+  const auto read_all = [&](const std::string& file) {
     MomentsReader reader(std::make_unique<std::istringstream>(file));
     for (size_t entry = 0; entry < reader.entries().size(); ++entry) {
       LayerSums sums = reader.Empty(entry);
-      reader.AddTo(entry, sums);
+      reader.Add(entry, reader.Read(entry), sums, pool_);
     }
   };
   read_all(bytes);

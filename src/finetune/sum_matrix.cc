@@ -150,18 +150,14 @@ DigitSums SumMatrix::Get(int64_t row, int64_t tile) const {
   return sums;
 }
 
-void SumMatrix::Add(int64_t row, int64_t tile, const DigitSums& sums) {
-  const TileRow to = At(row, tile);
-  Raise(to, sums.place);
-  const auto by = static_cast<size_t>(*to.place - sums.place);
+void SumMatrix::Add(const TileRow& to, const StoredDigits& sums) {
+  Raise(to, sums.place());
+  const auto by = static_cast<size_t>(*to.place - sums.place());
   for (size_t d = by; d < kNumDigits; ++d) {
-    for (size_t k = 0; k < sums.size; ++k) {
-      const int64_t digit = sums.digits[d - by][k];
-      if (to.wide != nullptr) {
-        to.wide[d * to.width + k] += digit;
-      } else {
-        to.narrow[d * to.width + k] += static_cast<int32_t>(digit);
-      }
+    if (to.wide != nullptr) {
+      sums.AddTo(d - by, to.wide + d * to.width);
+    } else {
+      sums.AddTo(d - by, to.narrow + d * to.width);
     }
   }
 }
@@ -189,14 +185,33 @@ void SumMatrix::Write(ByteWriter& out) const {
   }
 }
 
-void SumMatrix::AddFrom(ByteReader& in, uint64_t num_terms) {
+void SumMatrix::AddFrom(ByteReader& in, uint64_t num_terms, ThreadPool& pool) {
   Reserve(num_terms);
-  for (int64_t row = 0; row < shape_.groups * shape_.rows; ++row) {
-    for (int64_t tile = 0; tile < NumTiles(row % shape_.rows); ++tile) {
-      const auto size = static_cast<size_t>(NumSums(row % shape_.rows, tile));
-      Add(row, tile, DigitSums::Read(in, size, num_terms));
+  // The bytes of a tile tell where the next one begins. So this thread looks for the starts of some
+  // rows at a time, which tasks read and add.
+  constexpr int64_t kRowsOfTask = 32;
+  const int64_t num_rows = shape_.groups * shape_.rows;
+  const auto for_each_tile = [&](int64_t first_row, ByteReader& from, const auto& function) {
+    for (int64_t row = first_row; row < std::min(first_row + kRowsOfTask, num_rows); ++row) {
+      const int64_t row_of_group = row % shape_.rows;
+      for (int64_t tile = 0; tile < NumTiles(row_of_group); ++tile) {
+        const auto size = static_cast<size_t>(NumSums(row_of_group, tile));
+        function(row, tile, StoredDigits(from, size));
+      }
     }
+  };
+  std::vector<ByteReader> starts;
+  for (int64_t row = 0; row < num_rows; row += kRowsOfTask) {
+    starts.push_back(in);
+    for_each_tile(row, in, [](int64_t, int64_t, const StoredDigits&) {});
   }
+  pool.ParallelFor(starts.size(), [&](size_t task) {
+    const auto add = [&](int64_t row, int64_t tile, const StoredDigits& sums) {
+      sums.Check(num_terms);
+      Add(At(row, tile), sums);
+    };
+    for_each_tile(static_cast<int64_t>(task) * kRowsOfTask, starts[task], add);
+  });
 }
 
 void SumMatrix::Release() const {

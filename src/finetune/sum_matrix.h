@@ -9,6 +9,7 @@
 #include "base/byte_stream.h"
 #include "base/digit_sums.h"
 #include "base/spillable_array.h"
+#include "base/thread_pool.h"
 
 namespace bitpress::finetune {
 
@@ -50,7 +51,7 @@ class SumMatrix {
   void Write(ByteWriter& out) const;
   // Adds sums of so many terms that Write gave for a matrix of this shape. Throws
   // Error(kInvalidArgument) if the bytes are damaged.
-  void AddFrom(ByteReader& in, uint64_t num_terms);
+  void AddFrom(ByteReader& in, uint64_t num_terms, ThreadPool& pool);
   // Returns the least number of bytes that Write gives for a matrix of this shape.
   static uint64_t LeastBytes(const MatrixShape& shape);
 
@@ -65,7 +66,7 @@ class SumMatrix {
   size_t PlaceIndex(int64_t row, int64_t tile) const;
   size_t DigitIndex(int64_t row, int64_t tile) const;
   DigitSums Get(int64_t row, int64_t tile) const;
-  void Add(int64_t row, int64_t tile, const DigitSums& sums);
+  void Add(const TileRow& to, const StoredDigits& sums);
   static void Raise(const TileRow& tile, int to);
   void Widen();
 

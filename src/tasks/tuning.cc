@@ -85,7 +85,8 @@ bool IsMoments(const std::filesystem::path& path) { return finetune::IsMomentsFi
 
 MomentsSummary MergeMoments(std::span<const std::filesystem::path> paths,
                             const std::filesystem::path& output) {
-  finetune::MergeMoments(paths, output);
+  ThreadPool pool(0);
+  finetune::MergeMoments(paths, output, pool);
   return ReadMoments(output);
 }
 
