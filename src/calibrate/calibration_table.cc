@@ -32,8 +32,8 @@ void CalibrationTable::Merge(const CalibrationTable& other) {
          "configurations",
          missing);
   }
-  for (auto& [name, statistics] : tensors) {
-    WithContext(name, [&] { statistics.Merge(other.tensors.at(name)); });
+  for (auto& tensor : tensors) {
+    WithContext(tensor.first, [&] { tensor.second.Merge(other.tensors.at(tensor.first)); });
   }
   num_samples += other.num_samples;
   left_out.insert(left_out.end(), other.left_out.begin(), other.left_out.end());
