@@ -1,5 +1,9 @@
 #include "base/crc32c.h"
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -33,6 +37,12 @@ constexpr CrcTables MakeCrcTables() {
 constexpr CrcTables kCrcTables = MakeCrcTables();
 
 #ifdef __x86_64__
+// Asks the processor itself, because not every compiler's library has __builtin_cpu_supports.
+bool HasInstruction() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_SSE4_2) != 0;
+}
+
 // Takes three cycles for eight bytes.
 __attribute__((target("sse4.2"))) uint32_t InstructionCrc32c(std::string_view bytes) {
   uint64_t crc = ~0u;
@@ -53,7 +63,7 @@ __attribute__((target("sse4.2"))) uint32_t InstructionCrc32c(std::string_view by
 
 uint32_t Crc32c(std::string_view bytes) {
 #ifdef __x86_64__
-  static const bool has_instruction = __builtin_cpu_supports("sse4.2") != 0;
+  static const bool has_instruction = HasInstruction();
   if (has_instruction) return InstructionCrc32c(bytes);
 #endif
   return PortableCrc32c(bytes);
