@@ -48,9 +48,8 @@ SearchLayers FindSearchLayers(const graph::Model& model,
   for (const graph::Node& node : model.AllNodes()) {
     if (!ops::IsComputeOp(node) && !ops::IsRecurrent(node)) continue;
     if (const auto owner = model.Owner(node)) {
-      layers.left_out.emplace_back(
-          index.KeyOf(node),
-          fmt::format("it stands in a body of {} '{}'", owner->op_type(), owner->name()));
+      layers.left_out.emplace_back(index.KeyOf(node), fmt::format("it stands in a body of {} '{}'",
+                                                                  owner->op_type(), owner->name()));
       continue;
     }
     SearchLayer layer{index.KeyOf(node), node.op_type(), {}};
