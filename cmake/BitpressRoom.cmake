@@ -1,6 +1,7 @@
 # bitpress_room(NAME SOURCES ... TESTS ... ROOMS ... LIBRARIES ...): one static library `bitpress_NAME` per room of src/.
 # ROOMS are the rooms it may include (the table in docs/design.md, checked by tests/include_check.py), LIBRARIES the
 # third-party targets. TESTS become one GoogleTest program `NAME_test`, run by ctest.
+get_filename_component(BITPRESS_SOURCE_DIR ${CMAKE_CURRENT_LIST_DIR}/.. ABSOLUTE)
 set(BITPRESS_WARNINGS -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow)
 if(BITPRESS_WERROR)
   list(APPEND BITPRESS_WARNINGS -Werror)
@@ -9,7 +10,7 @@ endif()
 set(BITPRESS_NUMERICS -ffp-contract=off)
 
 function(bitpress_options target)
-  target_include_directories(${target} PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+  target_include_directories(${target} PUBLIC ${BITPRESS_SOURCE_DIR}/src ${BITPRESS_SOURCE_DIR}/include)
   target_compile_options(${target} PRIVATE ${BITPRESS_WARNINGS} ${BITPRESS_NUMERICS})
 endfunction()
 
@@ -45,8 +46,8 @@ function(bitpress_test name)
   bitpress_precompile(${name} base_test <gmock/gmock.h> <gtest/gtest.h>)
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
   # The development data beside the checkout, when there is one; tests that need it skip with a reason otherwise.
-  target_compile_definitions(${name} PRIVATE BITPRESS_SHARED_DIR="${CMAKE_SOURCE_DIR}/../shared"
-                             BITPRESS_SOURCE_DIR="${CMAKE_SOURCE_DIR}" BITPRESS_BUILD_DIR="${CMAKE_BINARY_DIR}")
+  target_compile_definitions(${name} PRIVATE BITPRESS_SHARED_DIR="${BITPRESS_SOURCE_DIR}/../shared"
+                             BITPRESS_SOURCE_DIR="${BITPRESS_SOURCE_DIR}" BITPRESS_BUILD_DIR="${CMAKE_BINARY_DIR}")
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS unit)
   add_dependencies(unit_tests ${name})
@@ -62,7 +63,7 @@ function(bitpress_room name)
     set(visibility PUBLIC)
   else()
     add_library(${target} INTERFACE)
-    target_include_directories(${target} INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+    target_include_directories(${target} INTERFACE ${BITPRESS_SOURCE_DIR}/src ${BITPRESS_SOURCE_DIR}/include)
     set(visibility INTERFACE)
   endif()
   list(TRANSFORM ARG_ROOMS PREPEND bitpress_ OUTPUT_VARIABLE rooms)

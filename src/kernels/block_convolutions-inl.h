@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/convolution_end-inl.h"
@@ -25,9 +26,10 @@ namespace bitpress::kernels::HWY_NAMESPACE {
 BITPRESS_BEGIN_PRODUCTS
 
 // The output channels and vectors of positions of a tile of sums, for which the registers have
-// room.
-constexpr size_t kSumOutputs = kParts == 1 ? 6 : 4;
-constexpr size_t kSumVectors = kParts == 1 ? 4 : 2;
+// room. Arm has 32 registers; without dot products it gathers integers in two for each of sums.
+constexpr bool kIsWide = kParts == 1 || (kIsArm && kHasDot);
+constexpr size_t kSumOutputs = kIsWide ? 6 : 4;
+constexpr size_t kSumVectors = kIsWide ? 4 : 2;
 constexpr size_t kOneBlock = 1000;  // in place of the pieces of a block
 
 // Adds the products of `count` pieces of a block: of vectors of columns from `codes` on with those
@@ -35,7 +37,7 @@ constexpr size_t kOneBlock = 1000;  // in place of the pieces of a block
 template <bool kIsBytes, size_t kOutputs, size_t kVectors>
 HWY_INLINE void AddPieces(const uint8_t* codes, size_t code_stride, const int32_t* pieces,
                           size_t count, VI (&block)[kOutputs][kVectors]) {
-  ByteSums<kOutputs, kVectors> words;
+  std::conditional_t<kIsBytes, ByteSums<kOutputs, kVectors>, WordSums<kOutputs, kVectors>> words;
   HWY_UNROLL(8)
   for (size_t p = 0; p < count; ++p) {
     V8 columns[kVectors];
@@ -48,13 +50,13 @@ HWY_INLINE void AddPieces(const uint8_t* codes, size_t code_stride, const int32_
         if constexpr (kIsBytes) {
           block[r][v] = words.Add(r, v, columns[v], hn::BitCast(kD8i, factor), block[r][v]);
         } else {
-          block[r][v] = hn::Add(
-              block[r][v], SumOfPairs(hn::BitCast(kD16, columns[v]), hn::BitCast(kD16, factor)));
+          block[r][v] = words.Add(r, v, hn::BitCast(kD16, columns[v]), hn::BitCast(kD16, factor),
+                                  block[r][v]);
         }
       }
     }
   }
-  if constexpr (kIsBytes) words.Finish(block);
+  words.Finish(block);
 }
 
 // The sums of vectors of positions go here: to the outputs from `index` on of each plane, `count`

@@ -19,15 +19,14 @@
 #include "kernels/products_without_dot.inc"
 #include "kernels/block_convolutions-inl.h"
 #include "kernels/convolution_floats-inl.h"
-#include "kernels/products_end.inc"
-// clang-format on
-
-#if HWY_TARGET != HWY_AVX3 && HWY_TARGET != HWY_AVX2 && HWY_TARGET != HWY_SSE4
+#ifndef BITPRESS_PRODUCTS_WITH_DOT
 namespace bitpress::kernels::HWY_NAMESPACE {
 void ConvolveWhole(const ConvolutionTask& task) { ConvolveWholePortably(task); }
 void ConvolveFloats(const ConvolutionTask& task) { ConvolveFloatsPortably(task); }
 }  // namespace bitpress::kernels::HWY_NAMESPACE
 #endif
+#include "kernels/products_end.inc"
+// clang-format on
 
 #if HWY_ONCE
 namespace bitpress::kernels {

@@ -1,9 +1,11 @@
-// Convolutions in blocks with the processors' dot products of bytes: AVX-512 VNNI and AVX-VNNI.
+// Convolutions in blocks with the processors' dot products of bytes.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/block_convolutions_dot.cc"
 #include <hwy/foreach_target.h>
 // Behind foreach_target.h, as it includes this file once a target.
 #include <hwy/highway.h>
+
+#include "kernels/dispatch.h"
 
 // The order matters: these stand around the code.
 // clang-format off
@@ -15,15 +17,9 @@
 #if HWY_ONCE
 namespace bitpress::kernels {
 
-ConvolutionKernel DotConvolutionKernel(size_t target) {
-#if HWY_TARGETS & HWY_AVX3
-  if (target == 0) return &N_AVX3::with_dot::ConvolveWhole;
-#endif
-#if HWY_TARGETS & HWY_AVX2
-  if (target == 1) return &N_AVX2::with_dot::ConvolveWhole;
-#endif
-  return nullptr;
-}
+constexpr ConvolutionKernel kTable[] = BITPRESS_DOT_TABLE(ConvolveWhole);
+
+ConvolutionKernel DotConvolutionKernel(size_t target) { return kTable[target]; }
 
 }  // namespace bitpress::kernels
 #endif

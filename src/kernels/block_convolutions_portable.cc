@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/byte_codes.h"
 #include "kernels/convolution_task.h"
 #include "kernels/whole_block.h"
 
@@ -15,7 +16,7 @@ int32_t MultiplyPieces(ColumnForm form, const uint8_t* column, int32_t weight) {
   if (form == ColumnForm::kBytes) {
     int8_t factors[4];
     std::memcpy(factors, &weight, sizeof(factors));
-    for (size_t i = 0; i < 4; ++i) sum += column[i] * factors[i];
+    for (size_t i = 0; i < 4; ++i) sum += CodeOfByte(column[i]) * factors[i];
   } else {
     int16_t numbers[2], factors[2];
     std::memcpy(numbers, column, sizeof(numbers));

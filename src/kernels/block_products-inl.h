@@ -119,6 +119,7 @@ HWY_INLINE void AddWords(const ProductTask& task, const TileCodes& tile, size_t 
       const int32_t start = task.rows->starts(row + r)[b];
       for (size_t v = 0; v < kVectors; ++v) block[r][v] = hn::Set(kDi, start);
     }
+    WordSums<kRows, kVectors> words;
     for (size_t g = 0; g < depth / Reader::kDepth; ++g) {
       HWY_UNROLL(4)
       for (size_t step = 0; step < Reader::kDepth / 4; ++step) {
@@ -138,12 +139,13 @@ HWY_INLINE void AddWords(const ProductTask& task, const TileCodes& tile, size_t 
           const V16 row_even = hn::BitCast(kD16, hn::Set(kDi, LoadInt(four)));
           const V16 row_odd = hn::BitCast(kD16, hn::Set(kDi, LoadInt(four + 4)));
           for (size_t v = 0; v < kVectors; ++v) {
-            const VI pairs = hn::Add(SumOfPairs(even[v], row_even), SumOfPairs(odd[v], row_odd));
-            block[r][v] = hn::Add(block[r][v], pairs);
+            block[r][v] = words.Add(r, v, even[v], row_even, block[r][v]);
+            block[r][v] = words.Add(r, v, odd[v], row_odd, block[r][v]);
           }
         }
       }
     }
+    words.Finish(block);
     for (size_t r = 0; r < kRows; ++r) rows[r] += depth * sizeof(int16_t);
     sums.AddWhole(block, tile, b - begin, units, b);
   }
@@ -154,7 +156,8 @@ HWY_INLINE void AddWords(const ProductTask& task, const TileCodes& tile, size_t 
 template <PanelCodes kCodes, size_t kRows, size_t kPanels>
 HWY_INLINE void AddUsualBytes(const ProductTask& task, const TileCodes& tile, size_t row,
                               size_t begin, size_t end, Sums<kRows, kPanels>& sums) {
-  if constexpr (kPanels == kTilePanels ? kRows == kTileRows || kRows == 1 : kPanels > 1) {
+  if constexpr (kPanels == kTilePanels ? kRows == TileRows(RowForm::kBytes) || kRows == 1
+                                       : kPanels > 1) {
     const size_t depth = task.panels->padded_block();
     if (depth == 32) return AddBytes<kCodes, 32>(task, tile, row, begin, end, sums);
     if (depth == 16) return AddBytes<kCodes, 16>(task, tile, row, begin, end, sums);
@@ -194,6 +197,7 @@ void MultiplyTile(const ProductTask& task, const Part& part, size_t row) {
 
 template <PanelCodes kCodes, RowForm kForm, size_t kPanels>
 void MultiplyRows(const ProductTask& task, const Part& part) {
+  constexpr size_t kTileRows = TileRows(kForm);
   size_t row = task.row_begin;
   if constexpr (kPanels > kTilePanels) {
     return MultiplyTile<kCodes, kForm, 1, kPanels>(task, part, row);
@@ -232,6 +236,7 @@ void MultiplyPanels(const ProductTask& task, size_t panel, std::vector<uint8_t>&
   const ProductPanels& panels = *task.panels;
   const size_t depth = panels.padded_block(), num_blocks = panels.num_blocks();
   constexpr bool kIsFloat = kForm == RowForm::kFloats;
+  constexpr size_t kTileRows = TileRows(kForm);
   constexpr bool kIsNarrow = kCodes == PanelCodes::kFour || kCodes == PanelCodes::kSix;
   const size_t num_rows = task.row_end - task.row_begin;
   const bool is_decoded = kIsFloat ? num_rows > 1 : kIsNarrow && num_rows > kTileRows;

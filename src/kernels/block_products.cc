@@ -7,9 +7,11 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 
 #include "base/check.h"
+#include "kernels/byte_codes.h"
 #include "kernels/dispatch.h"
 #include "kernels/product_task.h"
 
@@ -17,19 +19,20 @@
 // clang-format off
 #include "kernels/products_without_dot.inc"
 #include "kernels/block_products-inl.h"
-#include "kernels/products_end.inc"
-// clang-format on
-
-#if HWY_TARGET != HWY_AVX3 && HWY_TARGET != HWY_AVX2 && HWY_TARGET != HWY_SSE4
+#ifndef BITPRESS_PRODUCTS_WITH_DOT
 namespace bitpress::kernels::HWY_NAMESPACE {
 void Multiply(const ProductTask& task) { MultiplyPortably(task); }
 }  // namespace bitpress::kernels::HWY_NAMESPACE
 #endif
+#include "kernels/products_end.inc"
+// clang-format on
 
 #if HWY_ONCE
 
 #if HWY_ARCH_X86_64
 #include <cpuid.h>
+#elif HWY_ARCH_ARM_A64 && defined(__linux__)
+#include <sys/auxv.h>
 #endif
 
 namespace bitpress::kernels {
@@ -42,32 +45,39 @@ std::atomic<bool>& IsDotAllowed() {
   return is_allowed;
 }
 
-// Returns whether the processor has dot products in vectors of a target, which it can run.
+// Returns whether the processor has dot products in vectors of a target, which it can run and which
+// has code for them.
 bool ProcessorHasDot(size_t target) {
 #if HWY_ARCH_X86_64
   // The bits of leaf 7: the first list tells of AVX-512 VNNI, the second one of AVX-VNNI.
   constexpr unsigned kAvx512Vnni = 1U << 11U, kAvxVnni = 1U << 4U;
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   const auto list = static_cast<unsigned>(target);
-  if (target > 1 || __get_cpuid_count(7, list, &eax, &ebx, &ecx, &edx) == 0) return false;
+  if (__get_cpuid_count(7, list, &eax, &ebx, &ecx, &edx) == 0) return false;
   return target == 0 ? (ecx & kAvx512Vnni) != 0 : (eax & kAvxVnni) != 0;
 #else
   static_cast<void>(target);
+#if defined(__ARM_FEATURE_DOTPROD)
+  return true;
+#elif HWY_ARCH_ARM_A64 && defined(__linux__)
+  constexpr unsigned long kDotProducts = 1UL << 20U;  // HWCAP_ASIMDDP
+  return (getauxval(AT_HWCAP) & kDotProducts) != 0;
+#else
   return false;
+#endif
 #endif
 }
 
 ProductKernel DotKernel() {
+  static const std::array<bool, kTargetNames.size()> has_dot = [] {
+    std::array<bool, kTargetNames.size()> has{};
+    for (size_t i = 0; i < has.size(); ++i) {
+      has[i] = DotProductKernel(i) != nullptr && ProcessorHasDot(i);
+    }
+    return has;
+  }();
   const size_t target = ChosenTargetIndex();
-  static const bool has_dot[] = {ProcessorHasDot(0), ProcessorHasDot(1)};
-  const bool is_used = target < std::size(has_dot) && has_dot[target] && IsDotAllowed();
-  return is_used ? DotProductKernel(target) : nullptr;
-}
-
-// Returns how many steps of four elements may be added in pairs of 16 bits.
-size_t StepsInWords(const ProductPanels& panels, const formats::BlockUnits& rows) {
-  const int most = 2 * panels.largest_code() * -rows.least();
-  return most > 0 ? static_cast<size_t>(INT16_MAX / most) : 0;
+  return has_dot[target] && IsDotAllowed() ? DotProductKernel(target) : nullptr;
 }
 
 size_t ElementsOfGroup(PanelCodes codes) {
@@ -79,7 +89,8 @@ RowForm FormOf(const ProductPanels& panels, const std::optional<formats::FormatS
   const formats::BlockUnits rule = *formats::BlockUnitsOf(*rows);
   if (panels.codes_kind() == PanelCodes::kNine || rule.largest > INT8_MAX) return RowForm::kWords;
   if (DotKernel() != nullptr) return RowForm::kBytes;
-  const bool fits = 4 * StepsInWords(panels, rule) >= ElementsOfGroup(panels.codes_kind());
+  const size_t steps = StepsInWords(panels.largest_code(), -rule.least());
+  const bool fits = 4 * steps >= ElementsOfGroup(panels.codes_kind());
   return fits ? RowForm::kBytes : RowForm::kWords;
 }
 
@@ -93,7 +104,7 @@ BlockProduct::BlockProduct(const ProductPanels& panels,
       rows_(panels, rows, FormOf(panels, rows), input.data, input.num_rows, input.stride) {
   BITPRESS_DCHECK(formats::WhyNoProduct({panels.spec(), rows}).empty());
   if (rows_.form() == RowForm::kBytes) {
-    steps_in_words_ = StepsInWords(panels, *formats::BlockUnitsOf(*rows));
+    steps_in_words_ = StepsInWords(panels.largest_code(), -formats::BlockUnitsOf(*rows)->least());
   }
   // Tasks of many rows decode their columns only once, but there are some for every thread.
   constexpr size_t kLeastRows = 48, kMostRows = 960;  // whole tiles of all targets

@@ -65,8 +65,8 @@ class BlockProduct {
   size_t panels_per_chunk_ = 1, panel_chunks_ = 0;
 };
 
-// Lets products use the dot products of bytes that the processor has (VNNI), as by default. For
-// tests and benches; not thread-safe against running products.
+// Lets products use the dot products of bytes that the processor has (VNNI, or those of Arm), as by
+// default. For tests and benches; not thread-safe against running products.
 void UseDotProducts(bool is_allowed);
 // Returns whether the processor has them, and they are used.
 bool HasDotProducts();

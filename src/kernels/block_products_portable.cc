@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/byte_codes.h"
 #include "kernels/product_task.h"
 
 namespace bitpress::kernels {
@@ -35,7 +36,7 @@ class PortableReader {
   float Element(const uint8_t* codes, const uint8_t* doubled, size_t k, size_t column) const {
     const auto byte = [&] { return codes[k / 4 * kPiece + 4 * column + k % 4]; };
     const auto whole = [&](unsigned code) {
-      return static_cast<float>(static_cast<int>(code) - panels_.offset());
+      return static_cast<float>(CodeOfByte(static_cast<uint8_t>(code)) - panels_.offset());
     };
     switch (panels_.codes_kind()) {
       case PanelCodes::kFour:

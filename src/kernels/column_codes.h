@@ -9,7 +9,7 @@
 namespace bitpress::kernels {
 
 // The elements in a piece of 32 bits, the lowest first.
-//   kBytes   four numbers, as unsigned bytes that are `offset` above them
+//   kBytes   four numbers, as codes (byte_codes.h) that are `offset` above them
 //   kWords   two numbers, as signed words
 enum class ColumnForm { kBytes, kWords };
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kernels/convolution_task.h"
+#include "kernels/limited-inl.h"
 #include "kernels/product_codes-inl.h"
 
 // Targets without such vectors only toggle the guard above.
@@ -35,8 +36,7 @@ struct Finish {
         least(hn::Set(kDf, end.least)),
         largest(hn::Set(kDf, end.largest)) {}
 
-  // The processor returns the second operand of NaN and a limit, and so for zeros.
-  HWY_INLINE VF Limited(VF sum) const { return hn::Min(largest, hn::Max(least, sum)); }
+  HWY_INLINE VF Limited(VF sum) const { return HWY_NAMESPACE::Limited(sum, least, largest); }
 
   // Writes the first `count` outputs of a vector of sums. `other` is null or added.
   HWY_INLINE void Write(VF sum, const float* other, float* to, size_t count) const {

@@ -91,7 +91,7 @@ void ConvolveFloats(const ConvolutionTask& task) {
     }
   }
   const auto in_group = static_cast<size_t>(task.weights->shape().outputs_of_group());
-  constexpr size_t kFloatOutputs = kParts == 1 ? 4 : 2;
+  constexpr size_t kFloatOutputs = kParts == 1 || kIsArm ? 4 : 2;
   for (size_t output = task.output_begin; output < task.output_end;) {
     // Outputs of one group read the same values.
     const size_t left = std::min(task.output_end, (output / in_group + 1) * in_group) - output;

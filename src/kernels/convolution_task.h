@@ -64,7 +64,7 @@ using ConvolutionKernel = void (*)(const ConvolutionTask&);
 void ConvolveWholePortably(const ConvolutionTask& task);
 void ConvolveFloatsPortably(const ConvolutionTask& task);
 
-// The versions that use dot products of bytes, or null: for targets 0 (AVX3) and 1 (AVX2).
+// The version that uses dot products of bytes, for a target by its index in kTargetNames, or null.
 ConvolutionKernel DotConvolutionKernel(size_t target);
 
 }  // namespace bitpress::kernels

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "kernels/block_products.h"
+#include "kernels/byte_codes.h"
 #include "kernels/pack_tensor.h"
 #include "kernels/product_panels.h"
 #include "kernels/whole_block.h"
@@ -64,9 +65,9 @@ void ConvolutionWeights::ChooseForm(const formats::ConvolutionFormats& formats) 
   const formats::BlockUnits rule = *formats::BlockUnitsOf(formats.weight);
   const formats::BlockUnits input = *formats::BlockUnitsOf(formats.input);
   const bool are_bytes = input.largest <= INT8_MAX && rule.largest <= INT8_MAX;
-  offset_ = -input.least();
-  const int most = 2 * (input.largest + offset_) * -rule.least();
-  pieces_in_words_ = static_cast<size_t>(INT16_MAX / most);
+  const ByteCodes codes = ByteCodesOf(input.least(), input.largest);
+  offset_ = codes.offset;
+  pieces_in_words_ = StepsInWords(codes.largest, -rule.least());
   if (are_bytes && (HasDotProducts() || pieces_in_words_ > 0)) return;
   form_ = ColumnForm::kWords;
   offset_ = 0;

@@ -11,6 +11,7 @@
 
 #include "kernels/dispatch.h"
 #include "kernels/fused_mul_add-inl.h"
+#include "kernels/limited-inl.h"
 #include "kernels/product_panels.h"
 #include "kernels/transpose-inl.h"
 
@@ -52,17 +53,6 @@ void Spread(const SpreadTask& task) {
     row = row_of_part;
     x = x_of_part;
   }
-}
-
-// Limits sums. NaN stays, and of two zeros the sum.
-HWY_INLINE VF Limited(VF sum, VF least, VF largest) {
-#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
-  // The processor returns the second operand of NaN and a limit, and so for zeros.
-  return hn::Min(largest, hn::Max(least, sum));
-#else
-  sum = hn::IfThenElse(hn::Lt(sum, least), least, sum);
-  return hn::IfThenElse(hn::Gt(sum, largest), largest, sum);
-#endif
 }
 
 void FinishSums(const FinishTask& task) {

@@ -75,6 +75,17 @@ extern const CodesTable kFloatBlocksCodesTable, kIntegerBlocksCodesTable,
 #else
 #define BITPRESS_NEON(function) nullptr
 #endif
+// Whether this is the target of 64-bit Arm, whose vectors multiply codes; and whether the compiler
+// lets some code use dot products of bytes there. Older Clangs let all code or none.
+#define BITPRESS_IS_ARM64 (HWY_ARCH_ARM_A64 && HWY_TARGET == HWY_NEON)
+#if !HWY_ARCH_ARM_A64 || !(HWY_TARGETS & HWY_NEON)
+#define BITPRESS_ARM64_DOT 0
+#elif HWY_COMPILER_CLANG && HWY_COMPILER_CLANG < 1600 && !defined(__ARM_FEATURE_DOTPROD)
+#define BITPRESS_ARM64_DOT 0
+#else
+#define BITPRESS_ARM64_DOT 1
+#endif
+
 // The portable version, which every build has whose baseline has no vectors. Highway names it by
 // its way to emulate vectors. (g++ before 12.3 cannot compile EMU128.)
 #if HWY_TARGETS & HWY_EMU128
@@ -90,4 +101,16 @@ extern const CodesTable kFloatBlocksCodesTable, kIntegerBlocksCodesTable,
   {                                                                            \
     BITPRESS_AVX3(function), BITPRESS_AVX2(function), BITPRESS_SSE4(function), \
         BITPRESS_NEON(function), BITPRESS_PORTABLE(function)                   \
+  }
+
+// The versions that use dot products of bytes (products_with_dot.inc), in the same order.
+#if BITPRESS_ARM64_DOT
+#define BITPRESS_NEON_DOT(function) BITPRESS_NEON(function)
+#else
+#define BITPRESS_NEON_DOT(function) nullptr
+#endif
+#define BITPRESS_DOT_TABLE(function)                                               \
+  {                                                                                \
+    BITPRESS_AVX3(with_dot::function), BITPRESS_AVX2(with_dot::function), nullptr, \
+        BITPRESS_NEON_DOT(with_dot::function), nullptr                             \
   }

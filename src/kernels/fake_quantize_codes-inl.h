@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "formats/block_units.h"
+#include "kernels/byte_codes.h"
 #include "kernels/column_codes.h"
 #include "kernels/fake_quantize-inl.h"
 #include "kernels/whole_block.h"
@@ -84,10 +85,9 @@ struct BlockCodes {
     VI piece = hn::Zero(kDi);
     auto* to = reinterpret_cast<int32_t*>(out.codes);
     const auto add = [&](VI number, size_t r) HWY_ATTR {
-      if constexpr (kIsBytes) {
-        number = hn::Add(number, offset);
-      } else {
-        number = hn::And(number, hn::Set(kDi, 0xFFFF));
+      if constexpr (kIsBytes) number = hn::Add(number, offset);
+      if constexpr (!kIsBytes || kAreCodesSigned) {
+        number = hn::And(number, hn::Set(kDi, kIsBytes ? 0xFF : 0xFFFF));
       }
       const size_t place = r % kElements;
       piece = hn::Or(piece, hn::ShiftLeftSame(number, static_cast<int>(place * 32 / kElements)));
@@ -104,14 +104,25 @@ struct BlockCodes {
     for (size_t r = length; r < out.pieces * kElements; ++r) add(hn::Zero(kDi), r);
   }
 
+  // Returns the number from which the bytes that Join joins are counted. Numbers there are not
+  // negative: those of signed bytes without an offset are counted from 128 on.
+  static HWY_INLINE float StartOf(const ColumnCodes& out) {
+    return kWholeStart + static_cast<float>(HasSigns(out) ? 128 : out.offset);
+  }
+  static HWY_INLINE bool HasSigns(const ColumnCodes& out) {
+    return kAreCodesSigned && out.offset == 0;
+  }
+
   // Joins four numbers, each in the low bits of kWholeStart plus its offset, to a piece.
-  static HWY_INLINE VI Join(VF first, VF second, VF third, VF fourth) {
+  static HWY_INLINE VI Join(const ColumnCodes& out, VF first, VF second, VF third, VF fourth) {
     constexpr auto kStart = static_cast<uint32_t>(kWholeStartBits);
     constexpr uint32_t kStarts = kStart ^ kStart << 8U ^ kStart << 16U ^ kStart << 24U;
+    // The highest bit turns what is counted from 128 on into a signed byte.
+    const uint32_t starts = HasSigns(out) ? kStarts ^ 0x80808080U : kStarts;
     const VI low = hn::Xor(hn::BitCast(kDi, first), hn::ShiftLeft<8>(hn::BitCast(kDi, second)));
     const VI high = hn::Xor(hn::ShiftLeft<16>(hn::BitCast(kDi, third)),
                             hn::ShiftLeft<24>(hn::BitCast(kDi, fourth)));
-    return hn::Xor(hn::Xor(low, high), hn::Set(kDi, static_cast<int32_t>(kStarts)));
+    return hn::Xor(hn::Xor(low, high), hn::Set(kDi, static_cast<int32_t>(starts)));
   }
 
   template <bool kPart>
@@ -126,7 +137,7 @@ struct BlockCodes {
                                       size_t length, size_t stride, size_t count, VF inverse,
                                       const ColumnCodes& out) {
     const auto at = [&](int number) {
-      return hn::Set(kDf, kWholeStart + static_cast<float>(out.offset + number));
+      return hn::Set(kDf, StartOf(out) + static_cast<float>(number));
     };
     const VF zero = at(0), least = at(rule.least()), largest = at(rule.largest);
     const auto number = [&](size_t r) HWY_ATTR {
@@ -135,7 +146,7 @@ struct BlockCodes {
     };
     auto* to = reinterpret_cast<int32_t*>(out.codes);
     for (size_t r = 0; r < 4 * out.pieces; r += 4, to += out.code_stride / sizeof(int32_t)) {
-      hn::StoreU(Join(number(r), number(r + 1), number(r + 2), number(r + 3)), kDi, to);
+      hn::StoreU(Join(out, number(r), number(r + 1), number(r + 2), number(r + 3)), kDi, to);
     }
   }
 
@@ -147,7 +158,7 @@ struct BlockCodes {
                                       const ColumnCodes& out) {
     const VU least = hn::Sub(exponent, c.max_shift);
     const VU start = hn::Set(kDu, static_cast<uint32_t>(kWholeStartBits));
-    const VF zero = hn::Set(kDf, kWholeStart + static_cast<float>(out.offset));
+    const VF zero = hn::Set(kDf, StartOf(out));
     const auto pair = [&](size_t r, VF& first, VF& second) HWY_ATTR {
       first = LoadRow<kPart>(x, r, length, stride, count);
       second = LoadRow<kPart>(x, r + 1, length, stride, count);
@@ -166,7 +177,7 @@ struct BlockCodes {
       VF numbers[4];
       pair(r, numbers[0], numbers[1]);
       pair(r + 2, numbers[2], numbers[3]);
-      hn::StoreU(Join(numbers[0], numbers[1], numbers[2], numbers[3]), kDi, to);
+      hn::StoreU(Join(out, numbers[0], numbers[1], numbers[2], numbers[3]), kDi, to);
     }
   }
 

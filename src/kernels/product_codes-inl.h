@@ -1,5 +1,4 @@
-// How the codes of panels become vectors of elements, and how bytes are multiplied, for the vector
-// code of products in blocks (block_products-inl.h, which alone includes it).
+// How the codes of panels become vectors of elements, for the vector code of products in blocks.
 #if defined(BITPRESS_KERNELS_PRODUCT_CODES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BITPRESS_KERNELS_PRODUCT_CODES_INL_H_
 #undef BITPRESS_KERNELS_PRODUCT_CODES_INL_H_
@@ -9,12 +8,11 @@
 
 #include <hwy/highway.h>
 
-#include <cmath>
 #include <cstring>
 
-#include "kernels/fused_mul_add-inl.h"
+#include "kernels/byte_codes.h"
 #include "kernels/product_panels.h"
-#include "kernels/whole_block.h"
+#include "kernels/product_vectors-inl.h"
 
 // Targets without such vectors only toggle the guard above.
 #ifdef BITPRESS_PRODUCTS_WITH_DOT
@@ -22,115 +20,23 @@ BITPRESS_BEFORE_PRODUCTS
 namespace bitpress::kernels::HWY_NAMESPACE {
 BITPRESS_BEGIN_PRODUCTS
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-constexpr hn::CappedTag<float, kPanelColumns> kDf;
-constexpr hn::RebindToSigned<decltype(kDf)> kDi;
-constexpr hn::Repartition<uint8_t, decltype(kDf)> kD8;
-constexpr hn::RebindToSigned<decltype(kD8)> kD8i;
-constexpr hn::Repartition<int16_t, decltype(kDf)> kD16;
-constexpr hn::RebindToUnsigned<decltype(kD16)> kD16u;
-constexpr hn::Rebind<uint8_t, decltype(kDf)> kBytesOfLanes;
-using VF = hn::VFromD<decltype(kDf)>;
-using VI = hn::VFromD<decltype(kDi)>;
-using V8 = hn::VFromD<decltype(kD8)>;
-using V8i = hn::VFromD<decltype(kD8i)>;
-using V16 = hn::VFromD<decltype(kD16)>;
-
-constexpr size_t kLanes = hn::MaxLanes(kDf);
-constexpr size_t kParts = kPanelColumns / kLanes;  // vectors of a panel
-constexpr size_t kVectorBytes = 4 * kLanes;
-
-// Returns a * b + c, rounded once.
-HWY_INLINE VF FusedMulAdd(VF a, VF b, VF c) { return HWY_NAMESPACE::FusedMulAdd(kDf, a, b, c); }
-
-// The sums of a block, counted from kWholeStartBits on, times its unit.
-struct WholeSums {
-  HWY_INLINE explicit WholeSums(VF block_unit)
-      : unit(block_unit), start(hn::Mul(hn::Set(kDf, -kWholeStart), block_unit)) {}
-  HWY_INLINE VF operator()(VI sums) const {
-    const VF floats = hn::BitCast(kDf, sums);
-#if HWY_NATIVE_FMA
-    return hn::MulAdd(floats, unit, start);
-#else
-    return hn::Mul(hn::Sub(floats, hn::Set(kDf, kWholeStart)), unit);
-#endif
-  }
-  VF unit, start;
-};
-
-// Returns a[2i] * b[2i] + a[2i + 1] * b[2i + 1] in lane i.
-HWY_INLINE VI SumOfPairs(V16 a, V16 b) {
-#if HWY_TARGET == HWY_AVX3
-  return VI{_mm512_madd_epi16(a.raw, b.raw)};
-#elif HWY_TARGET == HWY_AVX2
-  return VI{_mm256_madd_epi16(a.raw, b.raw)};
-#else
-  return VI{_mm_madd_epi16(a.raw, b.raw)};
-#endif
+// Splits signed bytes of four neighbours into words: elements 0 and 2, and elements 1 and 3.
+HWY_INLINE void SplitSigned(V8 bytes, V16& even, V16& odd) {
+  const V16 words = hn::BitCast(kD16, bytes);
+  even = hn::ShiftRight<8>(hn::ShiftLeft<8>(words));
+  odd = hn::ShiftRight<8>(words);
 }
 
-// Adds products of codes and signed bytes, of four neighbours each, to sums of 32 bits. With dot
-// products that is one instruction. Without, pairs are added in 16 bits first: the caller says
-// when these are full.
-#if BITPRESS_PRODUCTS_WITH_DOT
-template <size_t kRows, size_t kVectors>
-struct ByteSums {
-  HWY_INLINE VI Add(size_t, size_t, V8 codes, V8i row, VI sum) {
-#if HWY_TARGET == HWY_AVX3
-    return VI{_mm512_dpbusd_epi32(sum.raw, codes.raw, row.raw)};
-#else
-    return VI{_mm256_dpbusd_avx_epi32(sum.raw, codes.raw, row.raw)};
-#endif
-  }
-  HWY_INLINE void Finish(VI (&)[kRows][kVectors]) {}
-};
-#else
-HWY_INLINE V16 SumOfBytePairs(V8 codes, V8i row) {
-#if HWY_TARGET == HWY_AVX3
-  return V16{_mm512_maddubs_epi16(codes.raw, row.raw)};
-#elif HWY_TARGET == HWY_AVX2
-  return V16{_mm256_maddubs_epi16(codes.raw, row.raw)};
-#else
-  return V16{_mm_maddubs_epi16(codes.raw, row.raw)};
-#endif
-}
-
-template <size_t kRows, size_t kVectors>
-struct ByteSums {
-  HWY_INLINE ByteSums() {
-    for (auto& row : words) {
-      for (V16& sum : row) sum = hn::Zero(kD16);
-    }
-  }
-  HWY_INLINE VI Add(size_t r, size_t v, V8 codes, V8i row, VI sum) {
-    words[r][v] = hn::Add(words[r][v], SumOfBytePairs(codes, row));
-    return sum;
-  }
-  HWY_INLINE void Finish(VI (&sums)[kRows][kVectors]) {
-    const V16 ones = hn::Set(kD16, 1);
-    for (size_t r = 0; r < kRows; ++r) {
-      for (size_t v = 0; v < kVectors; ++v) {
-        sums[r][v] = hn::Add(sums[r][v], SumOfPairs(words[r][v], ones));
-      }
-    }
-  }
-
-  V16 words[kRows][kVectors];
-};
-#endif
-
-// Splits codes of four neighbours into words: elements 0 and 2, and elements 1 and 3.
+// Splits codes in the same way.
 HWY_INLINE void SplitCodes(V8 codes, V16& even, V16& odd) {
+  if constexpr (kAreCodesSigned) return SplitSigned(codes, even, odd);
   const auto words = hn::BitCast(kD16u, codes);
   even = hn::BitCast(kD16, hn::And(words, hn::Set(kD16u, 0xFF)));
   odd = hn::BitCast(kD16, hn::ShiftRight<8>(words));
 }
 
 HWY_INLINE V8 LowHalves(V8 bytes) { return hn::And(bytes, hn::Set(kD8, 15)); }
-HWY_INLINE V8 HighHalves(V8 bytes) {
-  return LowHalves(hn::BitCast(kD8, hn::ShiftRight<4>(hn::BitCast(kD16u, bytes))));
-}
+HWY_INLINE V8 HighHalves(V8 bytes) { return hn::ShiftRight<4>(bytes); }
 HWY_INLINE V8 HalvesOf(const uint8_t* piece, size_t step) {
   const V8 bytes = hn::LoadU(kD8, piece);
   return step == 0 ? LowHalves(bytes) : HighHalves(bytes);
@@ -201,12 +107,10 @@ struct CodeReader<PanelCodes::kNine> {
   HWY_INLINE explicit CodeReader(const uint8_t*) {}
   HWY_INLINE void Words(const uint8_t* group, const uint8_t* doubled, size_t, V16& even,
                         V16& odd) const {
-    const V16 words = hn::BitCast(kD16, hn::LoadU(kD8, group));
     HWY_ALIGN uint8_t bits[8] = {};  // vectors of few lanes read whole words of bits
     std::memcpy(bits, doubled, kVectorBytes / 16);
     const auto is_doubled = hn::LoadMaskBits(kD16, bits);
-    even = hn::ShiftRight<8>(hn::ShiftLeft<8>(words));
-    odd = hn::ShiftRight<8>(words);
+    SplitSigned(hn::LoadU(kD8, group), even, odd);
     even = hn::IfThenElse(is_doubled, hn::Add(even, even), even);
     odd = hn::IfThenElse(is_doubled, hn::Add(odd, odd), odd);
   }

@@ -67,6 +67,13 @@ struct FloatReader {
       out[2] = Code<2>(codes_of_four);
       out[3] = Code<3>(codes_of_four);
       return;
+#elif BITPRESS_IS_ARM64
+      const V8 numbers = hn::Sub(codes_of_four, hn::Set(kD8, offset));
+      out[0] = Number<0>(numbers);
+      out[1] = Number<1>(numbers);
+      out[2] = Number<2>(numbers);
+      out[3] = Number<3>(numbers);
+      return;
 #else
       const VI four = hn::BitCast(kDi, hn::Sub(codes_of_four, hn::Set(kD8, offset)));
       first = hn::ShiftRight<24>(hn::ShiftLeft<24>(four));
@@ -91,6 +98,19 @@ struct FloatReader {
         _mm512_broadcast_i32x4(_mm_setr_epi32(kByte, 4 + kByte, 8 + kByte, 12 + kByte));
     return VF{_mm512_castsi512_ps(
         _mm512_mask_shuffle_epi8(_mm512_set1_epi32(kWholeStartBits), kLowest, codes.raw, places))};
+  }
+#endif
+
+#if BITPRESS_IS_ARM64
+  // Returns signed byte kByte of each lane. It is put into the highest bits, as a number of 2^-24.
+  template <int kByte>
+  static HWY_INLINE VF Number(V8 numbers) {
+    constexpr uint8_t kNone = 0x80;
+    alignas(16) static constexpr uint8_t kPlaces[] = {
+        kNone, kNone, kNone, kByte,     kNone, kNone, kNone, 4 + kByte,
+        kNone, kNone, kNone, 8 + kByte, kNone, kNone, kNone, 12 + kByte};
+    const V8 placed = hn::TableLookupBytesOr0(numbers, hn::Load(kD8, kPlaces));
+    return VF{vcvtq_n_f32_s32(hn::BitCast(kDi, placed).raw, 24)};
   }
 #endif
 

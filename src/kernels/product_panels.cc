@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "kernels/byte_codes.h"
 #include "kernels/half.h"
 #include "kernels/pack_tensor.h"
 #include "kernels/whole_block.h"
@@ -172,8 +173,9 @@ void ProductPanels::ChooseCodes() {
   }
   const std::vector<int> numbers = WholeElements(spec_, rule_);
   constexpr int kLargestOfSix = 31, kLargestOfEight = 127;
-  offset_ = -rule_.least();
-  largest_code_ = offset_ + rule_.largest;
+  const ByteCodes bytes = ByteCodesOf(rule_.least(), rule_.largest);
+  offset_ = bytes.offset;
+  largest_code_ = bytes.largest;
   if (numbers.size() <= kMostTableCodes) {
     kind_ = PanelCodes::kFour;
     padded_block_ = RoundUp(block, kTableGroup);

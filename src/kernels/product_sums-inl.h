@@ -11,6 +11,7 @@
 
 #include <cstring>
 
+#include "kernels/limited-inl.h"
 #include "kernels/product_codes-inl.h"
 #include "kernels/product_task.h"
 
@@ -20,8 +21,12 @@ BITPRESS_BEFORE_PRODUCTS
 namespace bitpress::kernels::HWY_NAMESPACE {
 BITPRESS_BEGIN_PRODUCTS
 
-// The rows and panels of a tile, for whose sums the registers have room.
-constexpr size_t kTileRows = kParts == 1 ? 6 : 4;
+// The rows and panels of a tile, for whose sums the registers have room. Arm has 32 of 128 bits,
+// and without dot products it gathers integers in two for each that has sums.
+constexpr size_t TileRows(RowForm form) {
+  const bool is_gathered = form == RowForm::kWords || (form == RowForm::kBytes && !kHasDot);
+  return kIsArm ? (is_gathered ? 3 : 6) : kParts == 1 ? 6 : 4;
+}
 constexpr size_t kTilePanels = kParts == 1 ? 4 : 1;
 // Returns the panels of a tile of a single row. Codes of four bits become floats so fast that more
 // sums are needed to hide the latency of their multiply-adds.
@@ -51,6 +56,8 @@ struct Sums {
   static constexpr size_t kVectors = kPanels * kParts;
   VF values[kRows][kVectors];
 
+  // GCC would give an implicit constructor no instruction set, and not inline those of vectors.
+  HWY_INLINE Sums() {}
   HWY_INLINE void Load(const ProductTask& task, size_t row, size_t panel, bool is_first) {
     for (size_t r = 0; r < kRows; ++r) {
       for (size_t v = 0; v < kVectors; ++v) {
@@ -115,10 +122,7 @@ struct Sums {
       sum = hn::Add(sum, hn::LoadU(kDf, bias));
     }
     if (is_last && output.is_limited()) {
-      // NaN stays: comparisons with it are false.
-      const VF least = hn::Set(kDf, output.least), largest = hn::Set(kDf, output.largest);
-      sum = hn::IfThenElse(hn::Lt(sum, least), least, sum);
-      sum = hn::IfThenElse(hn::Gt(sum, largest), largest, sum);
+      sum = Limited(sum, hn::Set(kDf, output.least), hn::Set(kDf, output.largest));
     }
     if (is_whole) return hn::StoreU(sum, kDf, to);
     hn::Store(sum, kDf, buffer);

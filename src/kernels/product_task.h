@@ -24,7 +24,7 @@ using ProductKernel = void (*)(const ProductTask&);
 // The version without vectors.
 void MultiplyPortably(const ProductTask& task);
 
-// The versions that use dot products of bytes, or null: for targets 0 (AVX3) and 1 (AVX2).
+// The version that uses dot products of bytes, for a target by its index in kTargetNames, or null.
 ProductKernel DotProductKernel(size_t target);
 
 }  // namespace bitpress::kernels

@@ -114,9 +114,12 @@ HWY_INLINE void AddTile(const float* a, size_t a_stride, const float* b, size_t 
   }
   for (size_t i = 0; i < kA; ++i) {
     for (size_t j = 0; j < kB; ++j) {
-      V sum = sums[i][j][0];
-      for (size_t part = 1; part < kParts; ++part) sum = hn::Add(sum, sums[i][j][part]);
-      Put(SumOfVector(kD, sum), out[i * out_stride + j]);
+      for (size_t half = kParts / 2; half > 0; half /= 2) {
+        for (size_t part = 0; part < half; ++part) {
+          sums[i][j][part] = hn::Add(sums[i][j][part], sums[i][j][part + half]);
+        }
+      }
+      Put(SumOfVector(kD, sums[i][j][0]), out[i * out_stride + j]);
     }
   }
 }
@@ -127,8 +130,7 @@ constexpr size_t kTileB = kParts == 1 ? 4 : 2;
 
 #else
 
-// Vectors of this target have no fused multiply-add, but the processor may have one: on ARM there
-// is only the portable target.
+// Vectors of this target have no fused multiply-add, but the processor may have one.
 #ifdef __FP_FAST_FMAF
 constexpr bool kHasFastFma = true;
 #else
