@@ -28,7 +28,7 @@ BITPRESS_BEGIN_PRODUCTS
 // The output channels and vectors of positions of a tile of sums, for which the registers have
 // room. Arm has 32 registers; without dot products it gathers integers in two for each of sums.
 constexpr bool kIsWide = kParts == 1 || (kIsArm && kHasDot);
-constexpr size_t kSumOutputs = kIsWide ? 6 : 4;
+constexpr size_t kSumOutputs = kIsWide && !kIsArm ? 6 : 4;
 constexpr size_t kSumVectors = kIsWide ? 4 : 2;
 constexpr size_t kOneBlock = 1000;  // in place of the pieces of a block
 
@@ -38,7 +38,7 @@ template <bool kIsBytes, size_t kOutputs, size_t kVectors>
 HWY_INLINE void AddPieces(const uint8_t* codes, size_t code_stride, const int32_t* pieces,
                           size_t count, VI (&block)[kOutputs][kVectors]) {
   std::conditional_t<kIsBytes, ByteSums<kOutputs, kVectors>, WordSums<kOutputs, kVectors>> words;
-  HWY_UNROLL(8)
+  HWY_UNROLL(kIsArm ? 1 : 8)
   for (size_t p = 0; p < count; ++p) {
     V8 columns[kVectors];
     for (size_t v = 0; v < kVectors; ++v) {

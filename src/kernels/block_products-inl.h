@@ -39,7 +39,7 @@ HWY_INLINE void AddGroups(const Reader& reader, const uint8_t* codes, size_t pan
                           VI (&block)[kRows][kPanels * kParts]) {
   constexpr size_t kVectors = kPanels * kParts;
   ByteSums<kRows, kVectors> words;
-  HWY_UNROLL(8)
+  HWY_UNROLL(kIsArm ? 1 : 8)
   for (size_t g = first; g < last; ++g) {
     HWY_UNROLL(4)
     for (size_t step = 0; step < Reader::kDepth / 4; ++step) {
@@ -80,6 +80,7 @@ HWY_INLINE void AddBytes(const ProductTask& task, const TileCodes& tile, size_t 
     units[r] = task.rows->units(row + r);
     starts[r] = task.rows->starts(row + r);
   }
+  LoopSums<kRows, kPanels> local = sums;
   for (size_t b = begin; b < end; ++b) {
     VI block[kRows][kVectors];
     for (size_t r = 0; r < kRows; ++r) {
@@ -95,8 +96,9 @@ HWY_INLINE void AddBytes(const ProductTask& task, const TileCodes& tile, size_t 
       }
     }
     for (size_t r = 0; r < kRows; ++r) rows[r] += depth;
-    sums.AddWhole(block, tile, b - begin, units, b);
+    local.AddWhole(block, tile, b - begin, units, b);
   }
+  if constexpr (kIsArm) sums = local;
 }
 
 // Adds blocks [begin, end) of rows of words.
@@ -113,6 +115,7 @@ HWY_INLINE void AddWords(const ProductTask& task, const TileCodes& tile, size_t 
     rows[r] = task.rows->elements(row + r) + begin * depth * sizeof(int16_t);
     units[r] = task.rows->units(row + r);
   }
+  LoopSums<kRows, kPanels> local = sums;
   for (size_t b = begin; b < end; ++b) {
     VI block[kRows][kVectors];
     for (size_t r = 0; r < kRows; ++r) {
@@ -147,8 +150,9 @@ HWY_INLINE void AddWords(const ProductTask& task, const TileCodes& tile, size_t 
     }
     words.Finish(block);
     for (size_t r = 0; r < kRows; ++r) rows[r] += depth * sizeof(int16_t);
-    sums.AddWhole(block, tile, b - begin, units, b);
+    local.AddWhole(block, tile, b - begin, units, b);
   }
+  if constexpr (kIsArm) sums = local;
 }
 
 // Adds blocks of rows of bytes by unrolled code if they have a usual length and most of the time is

@@ -221,7 +221,8 @@ HWY_INLINE void AddFloats(const ProductTask& task, const float* columns, size_t 
   for (size_t r = 0; r < kRows; ++r) {
     rows[r] = reinterpret_cast<const float*>(task.rows->elements(row + r)) + begin * depth;
   }
-  HWY_UNROLL(4)
+  LoopSums<kRows, kPanels> local = sums;
+  HWY_UNROLL(kIsArm ? 1 : 4)
   for (size_t k = 0; k < (end - begin) * depth; ++k) {
     VF values[kVectors];
     for (size_t v = 0; v < kVectors; ++v) {
@@ -231,10 +232,11 @@ HWY_INLINE void AddFloats(const ProductTask& task, const float* columns, size_t 
     for (size_t r = 0; r < kRows; ++r) {
       const VF factor = hn::Set(kDf, rows[r][k]);
       for (size_t v = 0; v < kVectors; ++v) {
-        sums.values[r][v] = FusedMulAdd(factor, values[v], sums.values[r][v]);
+        local.values[r][v] = FusedMulAdd(factor, values[v], local.values[r][v]);
       }
     }
   }
+  if constexpr (kIsArm) sums = local;
 }
 
 // Adds a block of a row of floats, whose columns are decoded on the way. If kIsInUnits, the sums
@@ -251,7 +253,7 @@ HWY_INLINE void AddFloatBlock(const FloatReader<kCodes>& reader, const TileCodes
     if constexpr (kIsInUnits) sums[v] = hn::Mul(sums[v], Ratio(units[v], unit));
     units[v] = unit;
   }
-  HWY_UNROLL(4)
+  HWY_UNROLL(kIsArm ? 1 : 4)
   for (size_t k = 0; k < depth; k += 4) {
     for (size_t v = 0; v < kVectors; ++v) {
       const size_t panel = v / kParts;

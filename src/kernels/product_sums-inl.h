@@ -10,6 +10,7 @@
 #include <hwy/highway.h>
 
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/limited-inl.h"
 #include "kernels/product_codes-inl.h"
@@ -25,7 +26,7 @@ BITPRESS_BEGIN_PRODUCTS
 // and without dot products it gathers integers in two for each that has sums.
 constexpr size_t TileRows(RowForm form) {
   const bool is_gathered = form == RowForm::kWords || (form == RowForm::kBytes && !kHasDot);
-  return kIsArm ? (is_gathered ? 3 : 6) : kParts == 1 ? 6 : 4;
+  return kIsArm ? (is_gathered ? 2 : 4) : kParts == 1 ? 6 : 4;
 }
 constexpr size_t kTilePanels = kParts == 1 ? 4 : 1;
 // Returns the panels of a tile of a single row. Codes of four bits become floats so fast that more
@@ -129,6 +130,10 @@ struct Sums {
     std::memcpy(to, buffer, left * sizeof(float));
   }
 };
+
+// A copy of sums that a loop adds to, on Arm: GCC would store others in each turn.
+template <size_t kRows, size_t kPanels>
+using LoopSums = std::conditional_t<kIsArm, Sums<kRows, kPanels>, Sums<kRows, kPanels>&>;
 
 BITPRESS_END_PRODUCTS
 }  // namespace bitpress::kernels::HWY_NAMESPACE
