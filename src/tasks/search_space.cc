@@ -72,7 +72,7 @@ SearchSpace::SearchSpace(const SpaceOptions& options)
   }
   PlanParts();
   layers_ = search::FindSearchLayers(model_, parts_, options.selection);
-  if (layers_.found.empty() && !layers_.left_out.empty()) {
+  if (layers_.found.empty() && options.selection.is_all() && !layers_.left_out.empty()) {
     const auto& [name, reason] = layers_.left_out.front();
     Fail(ErrorCode::kInvalidArgument,
          "there is no layer to search: none of {} layers can be measured, '{}' for one: {}",
