@@ -77,9 +77,9 @@ void RaceConvolutions(size_t threads, const std::string& only, double seconds, T
     const ConvolutionShape shape = ShapeOf(layer);
     const auto count = [](int64_t a, int64_t b) { return static_cast<size_t>(a * b); };
     const int64_t pixels = layer.size * layer.size;
-    const std::vector<float> x = Normal(count(layer.channels, pixels), 1);
+    const std::vector<float> x = RandomNormal(count(layer.channels, pixels), 1);
     const std::vector<float> w =
-        Normal(count(layer.outputs, shape.channels_of_group() * shape.positions()), 2);
+        RandomNormal(count(layer.outputs, shape.channels_of_group() * shape.positions()), 2);
     const std::vector<float> bias(static_cast<size_t>(layer.outputs));
     std::vector<float> y(count(layer.outputs, shape.output(0) * shape.output(1)));
     runtime::Session floats = FloatSession(layer, w, threads);

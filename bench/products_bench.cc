@@ -91,7 +91,7 @@ runtime::Session FloatSession(const Options& options) {
     g (float[M,{0}] x) => (float[M,{1}] y) <float[1,1] w = {{1}}> {{ y = MatMul(x, w) }})",
                                            options.size, options.columns));
   const auto count = static_cast<size_t>(options.size * options.columns);
-  model.SetInitializer("w", FloatTensor({options.size, options.columns}, Normal(count, 2)));
+  model.SetInitializer("w", FloatTensor({options.size, options.columns}, RandomNormal(count, 2)));
   runtime::SessionOptions session;
   session.num_threads = runtime::SessionThreads(options.threads);
   return runtime::Session::FromMemory(model.Serialize(), session);
@@ -112,7 +112,7 @@ runtime::Session BlockSession(const Options& options, int bits) {
   for (std::byte& byte : codes.bytes) byte = static_cast<std::byte>(random());
   model.SetInitializer("c", codes);
   const auto num_scales = static_cast<size_t>(options.columns * blocks);
-  model.SetInitializer("s", FloatTensor({options.columns * blocks}, Normal(num_scales, 4)));
+  model.SetInitializer("s", FloatTensor({options.columns * blocks}, RandomNormal(num_scales, 4)));
   runtime::SessionOptions session;
   session.num_threads = runtime::SessionThreads(options.threads);
   return runtime::Session::FromMemory(model.Serialize(), session);
@@ -120,7 +120,7 @@ runtime::Session BlockSession(const Options& options, int bits) {
 
 kernels::ProductPanels Panels(const FormatSpec& spec, const Options& options, ThreadPool& pool) {
   const int64_t n = options.columns, k = options.size;
-  std::vector<float> values = Normal(static_cast<size_t>(n * k), 2);
+  std::vector<float> values = RandomNormal(static_cast<size_t>(n * k), 2);
   const kernels::FakeQuantizer quantizer(spec, n, k, 1);
   quantizer.Run(values.data(), values.data());
   formats::PackedTensor packed(formats::SizesOf(spec, n, k, 1));
@@ -130,7 +130,7 @@ kernels::ProductPanels Panels(const FormatSpec& spec, const Options& options, Th
 
 void RaceMatrices(const Options& options, ThreadPool& pool) {
   const int64_t most_rows = *std::ranges::max_element(options.rows);
-  const std::vector<float> a = Normal(static_cast<size_t>(most_rows * options.size), 1);
+  const std::vector<float> a = RandomNormal(static_cast<size_t>(most_rows * options.size), 1);
   std::vector<float> quantized(a.size());
   std::vector<float> c(static_cast<size_t>(most_rows * options.columns));
   runtime::Session floats = FloatSession(options);

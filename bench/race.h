@@ -8,26 +8,18 @@
 #include <cstring>
 #include <functional>
 #include <map>
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/random_normal.h"
 #include "base/tensor.h"
 #include "graph/model.h"
 #include "onnx/defs/parser.h"
 #include "onnx/onnx_pb.h"
 
 namespace bitpress {
-
-inline std::vector<float> Normal(size_t count, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(count);
-  for (float& value : values) value = normal(random);
-  return values;
-}
 
 inline Tensor FloatTensor(std::vector<int64_t> dims, const std::vector<float>& values) {
   Tensor tensor{DataType::kFloat, std::move(dims), {}};

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <limits>
@@ -9,15 +10,12 @@
 #include <mutex>
 #include <new>
 
+#include "base/round_up.h"
+
 namespace bitpress {
 namespace {
 
 constexpr size_t kLine = 64, kPage = size_t{2} << 20, kChunk = size_t{32} << 20;
-
-size_t RoundUp(size_t size, size_t step) {
-  if (size > std::numeric_limits<size_t>::max() - 2 * kPage) throw std::bad_alloc();
-  return (size + step - 1) / step * step;
-}
 
 // Returns a mapping that begins at a huge page. `size` is a multiple of such pages.
 std::byte* MapHugePages(size_t size) {
@@ -39,7 +37,8 @@ std::byte* MapHugePages(size_t size) {
 class Chunks {
  public:
   void* Allocate(size_t size) {
-    size = RoundUp(size == 0 ? 1 : size, kLine);
+    if (size > std::numeric_limits<size_t>::max() - 2 * kPage) throw std::bad_alloc();
+    size = RoundUp(std::max<size_t>(size, 1), kLine);
     const std::lock_guard lock(mutex_);
     if (size > kChunk / 2) return Add(RoundUp(size, kPage), size, 1)->first;
     if (open_ == chunks_.end() || open_->second.size - open_->second.used < size) {

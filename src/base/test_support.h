@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/random_normal.h"
 #include "base/tensor.h"
 
 namespace bitpress {
@@ -64,15 +65,6 @@ class TemporaryFolder {
  private:
   std::filesystem::path path_;
 };
-
-// Returns normally distributed floats, the same for the same seed.
-inline std::vector<float> RandomNormal(size_t count, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(count);
-  for (float& value : values) value = normal(random);
-  return values;
-}
 
 // Writes a file, and creates its folder if there is none.
 inline void WriteBytes(const std::filesystem::path& path, std::string_view bytes) {

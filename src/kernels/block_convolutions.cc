@@ -10,9 +10,9 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "kernels/block_products.h"
 #include "kernels/dispatch.h"
-#include "kernels/round_up.h"
 
 // The order matters: these stand around the code.
 // clang-format off

@@ -7,7 +7,7 @@
 
 namespace bitpress::kernels {
 
-// Whether codes of bytes are signed. Dot products of Arm take two signed bytes, those of x86 an
+// Codes of bytes are signed on Arm, whose dot products take two signed bytes. Those of x86 take an
 // unsigned and a signed one.
 #ifdef __aarch64__
 inline constexpr bool kAreCodesSigned = true;

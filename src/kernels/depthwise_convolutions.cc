@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "kernels/depthwise_task.h"
 #include "kernels/product_panels.h"
-#include "kernels/round_up.h"
 #include "kernels/scratch.h"
 
 namespace bitpress::kernels {

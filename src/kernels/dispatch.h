@@ -75,8 +75,9 @@ extern const CodesTable kFloatBlocksCodesTable, kIntegerBlocksCodesTable,
 #else
 #define BITPRESS_NEON(function) nullptr
 #endif
-// Whether this is the target of 64-bit Arm, whose vectors multiply codes; and whether the compiler
-// lets some code use dot products of bytes there. Older Clangs let all code or none.
+// The first is true for the target of 64-bit Arm, whose vectors multiply codes. The second is true
+// if the compiler lets some code use dot products of bytes there: older Clangs let all code or
+// none.
 #define BITPRESS_IS_ARM64 (HWY_ARCH_ARM_A64 && HWY_TARGET == HWY_NEON)
 #if !HWY_ARCH_ARM_A64 || !(HWY_TARGETS & HWY_NEON)
 #define BITPRESS_ARM64_DOT 0

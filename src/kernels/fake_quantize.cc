@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/round_up.h"
 #include "formats/float_bits.h"
 #include "kernels/dispatch.h"
 #include "kernels/half.h"
-#include "kernels/round_up.h"
 
 namespace bitpress::kernels {
 namespace {

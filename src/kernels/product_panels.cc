@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/round_up.h"
 #include "kernels/byte_codes.h"
 #include "kernels/half.h"
 #include "kernels/pack_tensor.h"
@@ -17,8 +18,6 @@ using formats::FormatSpec;
 
 constexpr int kMostTableCodes = 16;
 constexpr size_t kTableGroup = 8, kSixGroup = 16, kByteGroup = 4;
-
-size_t RoundUp(size_t count, size_t step) { return (count + step - 1) / step * step; }
 
 // Returns the whole elements that a format has, in order.
 std::vector<int> WholeElements(const FormatSpec& spec, const BlockUnits& rule) {

@@ -71,7 +71,7 @@ HWY_INLINE void Clear(D d, V (&sums)[kRows][kVectors][kCount]) {
 // WordSums adds products of words, of two neighbours each, to sums of 32 bits. ByteSums adds
 // products of codes and signed bytes, of four neighbours each. With dot products that is one
 // instruction. Without, they are gathered in 16 bits first: the caller says when these are full.
-// What was gathered is in the sums after Finish.
+// Finish adds what was gathered to the sums.
 #if BITPRESS_IS_ARM64
 
 template <size_t kRows, size_t kVectors>
