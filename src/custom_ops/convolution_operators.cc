@@ -113,13 +113,10 @@ std::shared_ptr<const kernels::ConvolutionWeights> WeightsOf(const NodeInfo& nod
     Fail(ErrorCode::kInvalidModel, "the codes have {} bytes, expected {}", weight.view.codes.size(),
          expected.codes);
   }
-  auto weights = shared.Get(KeyOf(formats, shape, blocks, weight.view), [&] {
-    // The threads end here, as ONNX Runtime unloads this library with its last session.
-    ThreadPool pool(weight.num_threads());
+  const WeightKey key = KeyOf(formats, shape, blocks, weight.view);
+  return Arranged(shared, key, weight, [&](ThreadPool& pool) {
     return kernels::ConvolutionWeights(formats, shape, blocks, weight.view, pool);
   });
-  weight.Release();
-  return weights;
 }
 
 // Throws Error(kUnsupported) if padding and dilations, which may be any numbers, make sizes that

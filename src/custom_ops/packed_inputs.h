@@ -5,11 +5,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/thread_pool.h"
 #include "custom_ops/attributes.h"
+#include "custom_ops/shared_weights.h"
 #include "formats/format_spec.h"
 #include "formats/packed_tensor.h"
 
@@ -48,5 +50,19 @@ struct PackedInputs {
   // Attribute `blocks` as [outer, axis, inner], the tensor with its blocks along the axis.
   int64_t outer = 1, axis = 1, inner = 1;
 };
+
+// Returns the arranged weight of this key, which make(pool) returns if no node holds one. What is
+// read of the weight from then on is that, so its parts are released.
+template <class Weight, class Make>
+std::shared_ptr<const Weight> Arranged(SharedWeights<Weight>& shared, const WeightKey& key,
+                                       const PackedInputs& weight, const Make& make) {
+  auto arranged = shared.Get(key, [&] {
+    // The threads end here, as ONNX Runtime unloads this library with its last session.
+    ThreadPool pool(weight.num_threads());
+    return make(pool);
+  });
+  weight.Release();
+  return arranged;
+}
 
 }  // namespace bitpress::custom_ops

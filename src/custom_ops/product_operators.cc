@@ -45,13 +45,9 @@ std::shared_ptr<const kernels::ProductPanels> PanelsOf(const NodeInfo& node,
     key.Add(number);
   }
   key.Add(weight.view);
-  auto panels = shared.Get(key, [&] {
-    // The threads end here, as ONNX Runtime unloads this library with its last session.
-    ThreadPool pool(weight.num_threads());
+  return Arranged(shared, key, weight, [&](ThreadPool& pool) {
     return kernels::ProductPanels(spec, view, weight.view, pool);
   });
-  weight.Release();
-  return panels;
 }
 
 class ProductKernel : public OperatorKernel {

@@ -72,17 +72,16 @@ SearchSpace::SearchSpace(const SpaceOptions& options)
   }
   PlanParts();
   layers_ = search::FindSearchLayers(model_, parts_, options.selection);
-  if (layers_.found.empty() && options.selection.is_all() && !layers_.left_out.empty()) {
+  if (!layers_.found.empty()) return;
+  if (options.selection.is_all() && !layers_.left_out.empty()) {
     const auto& [name, reason] = layers_.left_out.front();
     Fail(ErrorCode::kInvalidArgument,
          "there is no layer to search: none of {} layers can be measured, '{}' for one: {}",
          layers_.left_out.size(), name, reason);
   }
-  if (layers_.found.empty()) {
-    Fail(ErrorCode::kInvalidArgument,
-         "there is no layer to search: the candidates quantize no Conv, Gemm, MatMul or LSTM{}",
-         options.selection.is_all() ? "" : " among the selected layers");
-  }
+  Fail(ErrorCode::kInvalidArgument,
+       "there is no layer to search: the candidates quantize no Conv, Gemm, MatMul or LSTM{}",
+       options.selection.is_all() ? "" : " among the selected layers");
 }
 
 // Plans every part for the whole model, with scales from one pass over the samples.
