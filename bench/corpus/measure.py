@@ -11,6 +11,7 @@ Without any, all of CONFIGURATIONS are measured. Each result is a file in CACHE/
 import argparse
 import dataclasses
 import datetime
+import functools
 import hashlib
 import json
 import os
@@ -43,6 +44,12 @@ def size_of(path: Path) -> int:
         return 0
     locations = {entry.value for tensor in model.graph.initializer for entry in tensor.external_data if entry.key == "location"}
     return path.stat().st_size + sum((path.parent / name).stat().st_size for name in locations)
+
+
+@functools.cache
+def kinds_of(no_vnni_dir):
+    """The environments of this machine's kinds of processors, which programs are started to find out."""
+    return processors.environments(no_vnni_dir)[0]
 
 
 def quantize(arguments, words, model, samples, output):
@@ -229,7 +236,7 @@ class NetworkJob:
         return "\n".join(self.lines(report)).encode()
 
     def lines(self, report):
-        kinds, _ = processors.environments(self.arguments.no_vnni_dir)  # of the worker's machine
+        kinds = kinds_of(self.arguments.no_vnni_dir)
         for done, (label, words) in enumerate(self.configurations.items()):
             report(done)
             path = result_path(self.arguments, self.network, label)
@@ -256,7 +263,7 @@ def main() -> int:
     arguments = parse()
     configurations = dict(arguments.configurations) or CONFIGURATIONS
     try:
-        processors.environments(arguments.no_vnni_dir)
+        kinds_of(arguments.no_vnni_dir)
     except processors.ProcessorError as error:
         print(f"measure: {error}", file=sys.stderr)
         return 1

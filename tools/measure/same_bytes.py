@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether bitpress.distributed gives the bytes of one process, and how long both take.
+"""Compares the bytes of bitpress.distributed with those of one process, and how long both take.
 
     python tools/measure/same_bytes.py model.onnx --data photos --image resize=256,crop=224 --shards 50,7,1
     python tools/measure/same_bytes.py model.onnx --data photos --image resize=256,crop=224 --kill workers=20,callers=10
@@ -32,11 +32,9 @@ class Work:
     def __init__(self, verb, arguments):
         self.verb, self.arguments = verb, arguments
 
-    def run(self, output, **where):
-        module = distributed if where.get("where") else bitpress
-        if not where.get("where"):
-            where = {"threads": where["threads"]}
-        getattr(module, self.verb)(output=output, progress=False, **self.arguments, **where)
+    def run(self, output, **options):
+        module = distributed if "where" in options else bitpress
+        getattr(module, self.verb)(output=output, progress=False, **self.arguments, **options)
         return hashlib.sha256(Path(output).read_bytes()).hexdigest()
 
 
@@ -49,7 +47,7 @@ def data_of(arguments):
 def works_of(arguments, folder):
     data = data_of(arguments)
     mx6 = folder / "mx6.onnx"
-    if not mx6.exists():
+    if "evaluate" in arguments.works and not mx6.exists():
         bitpress.quantize(arguments.model, mx6, config="MX6", progress=False)
     learned = {"model": arguments.model, "config": arguments.tuned, "finetune": arguments.recipe, **data}
     few = {**data, "samples": min(arguments.samples, arguments.few)} if arguments.samples else data
@@ -89,7 +87,7 @@ def compare(arguments, works, folder):
 
 
 def processes_of(word, ancestor):
-    """Processes whose command line has the word, and that stem from this one or are actors of its Ray."""
+    """Processes whose command line has the word: children of the ancestor, or actors of any Ray on this machine."""
     found = []
     for entry in Path("/proc").iterdir():
         try:

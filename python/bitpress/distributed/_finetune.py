@@ -1,7 +1,6 @@
 """Fine-tuning: moments by shards of the samples, layers by shares of them, and a model that goes on from both in this process."""
 
 import contextlib
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,6 @@ from bitpress._files import Model, PathLike, existing, model_file
 from bitpress._progress import Progress
 from bitpress._runtime import use_onnxruntime
 from bitpress._samples import Data
-from bitpress._text import Tokens
 from bitpress.distributed._jobs import FunctionJob, Where
 from bitpress.distributed._processes import Processes
 from bitpress.distributed._shards import SHARDS_OF_A_WORKER, Folder, Shard, count_samples, finish, key_of, path_of, shards_in, shared
@@ -127,10 +125,7 @@ class _Call:
 def _call(verb: str, model: Model, data: Optional[Data], output: Path, config: Optional[ConfigLike], where: Optional[Where], shards: int,
           folder: Optional[PathLike], threads: int, arguments: Dict[str, Any], moments: Optional[Path] = None) -> Iterator[_Call]:
     """Checks the arguments and opens the folder, which is removed if the call ends well."""
-    if data is not None and not isinstance(data, (str, os.PathLike, Tokens)):
-        raise ArgumentTypeError("samples are a folder, tokens or texts, because every worker reads them")
     path = path_of(folder, output, shards)
-    arguments = dict(arguments)
     plan: Union[PathLike, Plan, None] = arguments.pop("plan", None)
     calibration, labels = arguments.pop("calibration", None), arguments.pop("labels", None)
     image, samples, as_is = arguments.pop("image", ""), arguments.pop("samples", 0), arguments.pop("as_is", False)

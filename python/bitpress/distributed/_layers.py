@@ -2,7 +2,6 @@
 
 import contextlib
 import inspect
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -17,7 +16,6 @@ from bitpress._progress import Progress
 from bitpress._runtime import use_onnxruntime
 from bitpress._samples import Data
 from bitpress._search import Candidates, SearchResult
-from bitpress._text import Tokens
 from bitpress.distributed._jobs import FunctionJob, Where
 from bitpress.distributed._processes import Processes
 from bitpress.distributed._shards import SHARDS_OF_A_WORKER, Folder, Shard, finish, key_of, path_of, shards_in, shared
@@ -57,8 +55,6 @@ def _measured(model: Model, data: Data, candidates: Candidates, output: Optional
     """Lets the workers measure all layers. Gives the arguments for a call that goes on from their journal."""
     if arguments.get("measure_time"):
         raise InvalidArgumentError("measure_time: times are those of one machine, and measured by bitpress.sensitivity()")
-    if not isinstance(data, (str, os.PathLike, Tokens)):
-        raise ArgumentTypeError("samples are a folder, tokens or texts, because every worker reads them")
     use_onnxruntime()
     workers: Where = where or Processes()
     with contextlib.ExitStack() as stack:

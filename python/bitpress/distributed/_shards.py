@@ -278,7 +278,13 @@ def count_samples(model: Path, data: Any, labels: Optional[Path], image: str, sa
 
 
 def shared(data: Any, stack: contextlib.ExitStack) -> Any:
-    """Data that each worker can open: a path, or tokens in a file."""
+    """Data that each worker can open: a path, or tokens in a file.
+
+    Raises:
+        ArgumentTypeError: it is neither.
+    """
+    if not isinstance(data, (str, os.PathLike, Tokens)):
+        raise ArgumentTypeError("samples are a folder, tokens or texts, because every worker reads them")
     if isinstance(data, Tokens):
         return Tokens(stack.enter_context(data.file()).absolute(), data.sequence, data.prefix, data.suffix)
     return str(existing(data, "folder of samples").absolute())
