@@ -86,12 +86,38 @@ std::optional<Node> IntegerNode(const Model& model, const std::string& value) {
   return std::nullopt;
 }
 
+// Returns whether a node does what operators on packed weights do at their end: it adds or limits.
+bool IsEnd(const Node& node) {
+  static constexpr std::array<std::string_view, 3> kEnds = {"Add", "Relu", "Clip"};
+  return node.domain().empty() && std::ranges::find(kEnds, node.op_type()) != kEnds.end();
+}
+
+// Returns the node of this kind that alone reads a value.
+std::optional<Node> EndBehind(const Model& model, const std::string& value) {
+  const std::vector<graph::Use> uses = model.AllUses(value);
+  if (uses.size() != 1 || model.IsOutput(value) || !IsEnd(uses[0].node)) return std::nullopt;
+  return uses[0].node;
+}
+
 bool IsSameOperator(const Node& node, const Node& other) {
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kOthers = {
       {{"MatMul", "MatMulNBits"}, {"Gather", "GatherBlockQuantized"}, {"Gemm", "MatMul"}}};
   return node.op_type() == other.op_type() || std::ranges::any_of(kOthers, [&](const auto& pair) {
            return pair.first == node.op_type() && pair.second == other.op_type();
          });
+}
+
+// Returns the node like `layer` in front of at most so many ends: a bias, another summand, limits.
+std::optional<Node> LayerBefore(const Model& model, const std::string& value, const Node& layer,
+                                int most_ends = 3) {
+  const std::optional<Node> node = value.empty() ? std::nullopt : model.Producer(value);
+  if (!node || IsSameOperator(layer, *node)) return node;
+  if (!IsEnd(*node) || most_ends == 0) return std::nullopt;
+  for (size_t i = 0; i < node->num_inputs(); ++i) {
+    if (auto found = LayerBefore(model, node->input(i), layer, most_ends - 1)) return found;
+    if (node->op_type() != "Add") break;
+  }
+  return std::nullopt;
 }
 
 // Finds layers in the quantized model.
@@ -104,13 +130,18 @@ class Finder {
   }
 
   MatchedLayer Find(const Model& reference, const Node& node) const {
-    MatchedLayer layer{node, keys_.KeyOf(node), WeightsOf(reference, node), std::nullopt, ""};
+    MatchedLayer layer{node,         keys_.KeyOf(node), WeightsOf(reference, node),
+                       std::nullopt, node.output(0),    ""};
     std::string value = node.output(0);
     // A quantizer behind a graph output has its name; the value before it is meant.
     if (const auto source = ops::QuantizedFrom(quantized_, value); source && !source->empty()) {
       value = *source;
     }
-    if (quantized_.Producer(value)) layer.quantized_output = value;
+    if (quantized_.Producer(value)) {
+      layer.quantized_output = value;
+    } else {
+      FindBehind(reference, layer);
+    }
     std::optional<Node> found = quantized_.Producer(value);
     if (!found || !IsSameOperator(node, *found)) found = IntegerNode(quantized_, node.output(0));
     if (!found && !node.name().empty()) {
@@ -119,11 +150,26 @@ class Finder {
                          (IsSameOperator(node, named->second) || ComputesIntegers(named->second));
       if (is_it) found = named->second;
     }
+    if (!found) found = LayerBefore(quantized_, layer.quantized_output, node);
     layer.quantized = found;
     return layer;
   }
 
  private:
+  // Finds the value behind the layer's output that both models have.
+  void FindBehind(const Model& reference, MatchedLayer& layer) const {
+    std::string value = layer.output;
+    for (auto end = EndBehind(reference, value); end; end = EndBehind(reference, value)) {
+      value = end->output(0);
+      const auto source = ops::QuantizedFrom(quantized_, value);
+      const std::string& found = source && !source->empty() ? *source : value;
+      if (!quantized_.Producer(found)) continue;
+      layer.output = value;
+      layer.quantized_output = found;
+      return;
+    }
+  }
+
   const Model& quantized_;
   plan::NodeIndex keys_;
   std::map<std::string, Node> by_name_;
@@ -158,7 +204,7 @@ class Describer {
     LayerReport report;
     report.node = layer.name;
     report.op_type = layer.node.op_type();
-    report.output = layer.node.output(0);
+    report.output = layer.output;
     for (size_t i = 0; i < layer.node.num_inputs() && report.input.empty(); ++i) {
       const std::string& value = layer.node.input(i);
       if (!value.empty() && !reference_.IsInitializer(value)) report.input = value;

@@ -20,13 +20,17 @@ struct MatchedLayer {
   std::string name;                      // its key, as plans name it
   std::vector<size_t> weights;           // its inputs that are constants of the float model
   std::optional<graph::Node> quantized;  // the node that computes it in the quantized model
-  // The value of the quantized model in place of the first output, before it is quantized. "" if
-  // there is none, because the model goes on with integers.
+  // The value that both models have: the first output, or that of the sum, limits or activation
+  // behind it, if the quantized model computes these together with the layer.
+  std::string output;
+  // Its name in the quantized model, before it is quantized. "" if there is none, because the model
+  // goes on with integers.
   std::string quantized_output;
 };
 
 // Returns all layers in graph order. A layer is recognized by its output, whose name quantizers of
-// every tool keep, or by its own name.
+// every tool keep, or by its own name. REQUIRES: no node of `quantized` computes with a packed
+// weight (weights::ExpandPackedNodes).
 std::vector<MatchedLayer> FindLayers(const graph::Model& reference, const graph::Model& quantized);
 
 // The settings of DescribeLayers.

@@ -146,7 +146,9 @@ TEST(Layers, AreFoundBehindQuantizersAndByTheirNames) {
   ASSERT_EQ(layers.size(), 2);
   EXPECT_EQ(layers[0].name, "first");
   ASSERT_TRUE(layers[0].quantized);
-  EXPECT_EQ(layers[0].quantized_output, "");  // no value has the name
+  EXPECT_EQ(layers[0].output, "c");  // no value has the name of its first output
+  EXPECT_EQ(layers[0].quantized_output, "c");
+  EXPECT_EQ(layers[1].output, "y");
   EXPECT_EQ(layers[1].quantized_output, "y_float");
 
   ThreadPool pool(1);

@@ -30,6 +30,7 @@
 #include "tasks/json_file.h"
 #include "tasks/plan.h"
 #include "tasks/search.h"
+#include "weights/packed_nodes.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -48,6 +49,7 @@ class Reporter {
   explicit Reporter(const ReportOptions& options)
       : options_(options),
         quantized_(LoadQuantized(options.model)),
+        described_(quantized_.Clone()),
         config_(WithContext(Quoted(options.model), [&] { return ConfigOf(quantized_); })),
         given_plan_(options.plan_file.empty() ? std::nullopt
                                               : std::optional(ReadPlan(options.plan_file))),
@@ -56,6 +58,7 @@ class Reporter {
         pool_(options.num_threads) {}
 
   report::Report Run() {
+    WithContext(Quoted(options_.model), [&] { weights::ExpandPackedNodes(described_); });
     result_.version = Version();
     result_.model = options_.model.filename().string();
     result_.reference = options_.reference.filename().string();
@@ -100,14 +103,14 @@ class Reporter {
   }
 
   void AddLayers() {
-    layers_ = report::FindLayers(reference_, quantized_);
+    layers_ = report::FindLayers(reference_, described_);
     report::WeightOptions weights;
     weights.progress = options_.progress;
     if (config_ && (config_->smooth || HasAwq())) {
       weights.incomparable =
           "SmoothQuant or AWQ moved scales between activations and weights: not comparable";
     }
-    report::DescribeLayers(reference_, quantized_, layers_, weights, pool_, result_.layers,
+    report::DescribeLayers(reference_, described_, layers_, weights, pool_, result_.layers,
                            result_.tensors);
     report::NameStoredFormats(constants_, result_.tensors);
     if (options_.quantized == nullptr) return;
@@ -165,7 +168,7 @@ class Reporter {
     std::vector<report::ValuePair> pairs;
     std::vector<size_t> of_layer;
     for (size_t i = 0; i < layers_.size(); ++i) {
-      const std::string& output = layers_[i].node.output(0);
+      const std::string& output = layers_[i].output;
       const bool is_in_body = reference_.Owner(layers_[i].node).has_value();
       if (is_in_body || layers_[i].quantized_output.empty()) continue;
       pairs.push_back({output, layers_[i].quantized_output, ElementsOf(output)});
@@ -180,7 +183,7 @@ class Reporter {
   }
 
   void AddActivations() {
-    activation_formats_ = report::QuantizedActivations(quantized_);
+    activation_formats_ = report::QuantizedActivations(described_);
     for (const std::string& value : calibrate::FloatActivations(reference_)) {
       const auto statistics = table_.tensors.find(value);
       if (statistics == table_.tensors.end()) continue;
@@ -210,7 +213,7 @@ class Reporter {
 
   void AddKeptFloat() {
     report::KeptFloatSources sources{
-        .model = quantized_, .layers = layers_, .constants = constants_};
+        .model = described_, .layers = layers_, .constants = constants_};
     sources.plan = Decisions();
     sources.is_plan_exact = options_.quantized != nullptr || given_plan_;
     if (options_.quantized != nullptr) sources.left_float = options_.quantized->left_float;
@@ -239,6 +242,7 @@ class Reporter {
 
   const ReportOptions& options_;
   graph::Model quantized_;
+  graph::Model described_;  // the same without operators that compute with packed weights
   std::optional<plan::QuantConfig> config_;
   std::optional<plan::QuantPlan> given_plan_;
   graph::Model reference_;
