@@ -16,8 +16,9 @@ constexpr const char* kDomain = "bitpress";
 
 // Returns the function of a product: the nodes of the Unpack function, and the product. (It does
 // not call that function: ONNX Runtime lets no FP8 codes through to a function in a function.)
+// Only weights that lie as [N, K] need a Transpose, which would copy the others at every load.
 graph::FunctionSpec FunctionOf(graph::FunctionSpec unpack, const std::string& name,
-                               bool is_numbered, bool is_limited) {
+                               bool is_numbered, bool is_limited, bool is_transposed) {
   graph::FunctionSpec function = std::move(unpack);
   function.name = name;
   function.doc =
@@ -30,17 +31,20 @@ graph::FunctionSpec FunctionOf(graph::FunctionSpec unpack, const std::string& na
   if (is_numbered) function.attributes.push_back(kFormatAttribute);
   function.inputs.insert(function.inputs.begin(), "a");
   function.inputs.push_back("bias");
-  const std::string weight = function.outputs.front();
+  std::string weight = function.outputs.front();
   function.outputs = {"y"};
   function.attributes.insert(function.attributes.end(), {"perm", "rows"});
   using Reference = graph::AttributeReference;
-  function.nodes.push_back({"",
-                            "Transpose",
-                            "",
-                            {weight},
-                            {"weight_columns"},
-                            {{"perm", Reference{"perm", Reference::Type::kInts}}}});
-  function.nodes.push_back({"", "MatMul", "", {"a", "weight_columns"}, {"product"}, {}});
+  if (is_transposed) {
+    function.nodes.push_back({"",
+                              "Transpose",
+                              "",
+                              {weight},
+                              {"weight_columns"},
+                              {{"perm", Reference{"perm", Reference::Type::kInts}}}});
+    weight = "weight_columns";
+  }
+  function.nodes.push_back({"", "MatMul", "", {"a", weight}, {"product"}, {}});
   const char* const sum = is_limited ? "sum" : "y";
   function.nodes.push_back({"", "Add", "", {"product", "bias"}, {sum}, {}});
   if (is_limited) AddLimits(function, sum);
@@ -127,9 +131,11 @@ void InsertProduct(Model& model, const PackedProduct& product, const Node& befor
   const formats::FormatSpec& format = product.weight.spec;
   const bool is_numbered = formats::HasParameters(format);
   const std::string op_type = *NameOf(model, storage, format, product.is_limited());
-  if (!model.HasFunction(kDomain, op_type)) {
-    model.SetFunction(
-        FunctionOf(std::move(storage.function), op_type, is_numbered, product.is_limited()));
+  const bool is_transposed = BlockedAxis(product.weight) == 1;
+  // The function with a Transpose serves both kinds of weights.
+  if (is_transposed || !model.HasFunction(kDomain, op_type)) {
+    model.SetFunction(FunctionOf(std::move(storage.function), op_type, is_numbered,
+                                 product.is_limited(), is_transposed));
   }
   graph::NodeSpec spec{product.name,    op_type,          kDomain,
                        {product.input}, {product.output}, storage.attributes};
@@ -137,7 +143,6 @@ void InsertProduct(Model& model, const PackedProduct& product, const Node& befor
     spec.inputs.push_back(product.unpack.input(i));
   }
   spec.inputs.push_back(product.bias);
-  const bool is_transposed = BlockedAxis(product.weight) == 1;
   spec.attributes.emplace_back(
       "perm", is_transposed ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{0, 1});
   spec.attributes.emplace_back("rows", product.rows);
