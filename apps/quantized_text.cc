@@ -334,7 +334,8 @@ std::string DescribeGuard(const plan::GuardReport& guard, double wanted_db) {
 std::string DescribeMemory(const tasks::QuantizeOptions& options,
                            const tasks::QuantizeReport& report) {
   constexpr uint64_t kWorth = uint64_t{64} << 20, kMostInOneFile = uint64_t{2} << 30;
-  if (options.apply.target != emit::Target::kBitpress || report.transform.native.num_nodes == 0 ||
+  if (!emit::ComputesFromCodes(options.apply, report.plan.operators) ||
+      report.transform.native.num_nodes == 0 ||
       options.external_data == graph::ExternalData::kAlways || report.output_bytes < kWorth ||
       report.output_bytes >= kMostInOneFile) {
     return "";
@@ -361,9 +362,11 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
   for (const emit::PortableFunctions::Omission& omission : report.transform.portable.omissions) {
     text += fmt::format("  needs our library: {}: {}\n", omission.op_type, omission.reason);
   }
-  if (options.apply.target != emit::Target::kPortable) {
-    text += DescribeRewritten("compute from codes of weights", "decoded at load",
-                              report.transform.native);
+  const emit::NativeOperators& native = report.transform.native;
+  const bool is_target_chosen = options.apply.target == emit::Target::kOnnxRuntime ||
+                                options.apply.target == emit::Target::kBitpress;
+  if (is_target_chosen || native.num_nodes > 0 || !native.omissions.empty()) {
+    text += DescribeRewritten("compute from codes of weights", "decoded at load", native);
     text += DescribeMemory(options, report);
   }
   if (options.apply.form == emit::IntegerForm::kQOperator) {

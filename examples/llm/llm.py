@@ -32,15 +32,15 @@ LEARN_PIECES, JUDGE_PIECES = 32, 16
 PROMPT = "The city of Paris is the capital of France, and"
 NEW_TOKENS = 32
 # Weights in a file of their own need not stay in memory beside the form that the kernels read.
-BITPRESS = ["--target", "bitpress", "--external-data"]
-FROM_CODES = ["--activations", "none", *BITPRESS]
+OWN_FILE = ["--external-data"]
+FROM_CODES = ["--activations", "none", *OWN_FILE]
 # The arguments of `bitpress quantize` by format. Those that learn get texts, too.
 FORMATS = {
     "INT8_DYNAMIC": ["--config", "INT8_DYNAMIC", "--set", "embeddings=int8"],
     "MXINT8": ["--config", "MXINT8", *FROM_CODES, "--set", "embeddings=mxint8"],
-    "MXINT8-both": ["--config", "MXINT8", *BITPRESS, "--set", "embeddings=mxint8"],
+    "MXINT8-both": ["--config", "MXINT8", *OWN_FILE, "--set", "embeddings=mxint8"],
     "MX6": ["--config", "MX6", *FROM_CODES, "--set", "embeddings=mx6"],
-    "MX6-a8": ["--config", "MX6", "--activations", "mxint8(block=16)", *BITPRESS, "--set", "embeddings=mx6"],
+    "MX6-a8": ["--config", "MX6", "--activations", "mxint8(block=16)", *OWN_FILE, "--set", "embeddings=mx6"],
     "MXFP4": ["--config", "MXFP4E2M1", *FROM_CODES, "--set", "embeddings=mx6"],
     "INT4": ["--config", "INT4_WEIGHTS", "--target", "onnxruntime", "--set", "embeddings=int8"],
     "LM_4BIT": ["--config", "LM_4BIT", "--target", "onnxruntime"],
@@ -50,7 +50,7 @@ FORMATS = {
 RECIPES = {"MX6": "clip_search+gptq", "MXFP4": "clip_search+gptq", "INT4": "clip_search+gptq", "LM_4BIT": "gptq"}
 TUNED = {f"{name}-gptq": [*FORMATS[name], "--finetune", recipe] for name, recipe in RECIPES.items()}
 # Four bits on both sides hold only rotated and learned.
-TUNED["MXFP4-both-gptq"] = ["--config", "MXFP4E2M1", *BITPRESS, "--set", "embeddings=mx6", "--set", "scale=mse", "--set", "rotate=32",
+TUNED["MXFP4-both-gptq"] = ["--config", "MXFP4E2M1", *OWN_FILE, "--set", "embeddings=mx6", "--set", "scale=mse", "--set", "rotate=32",
                             "--finetune", "gptq"]
 COLUMNS = ["format", "file MB", "bits", "perplexity", "GenAI's", "KL", "KL 99 %", "agree %", "prompts", "decoding", "GenAI", "load s",
            "memory MB", "same text"]

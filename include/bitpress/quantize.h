@@ -32,7 +32,7 @@ struct Configuration {
 };
 
 // The operators of weights in blocks, see `bitpress quantize --help`.
-enum class Target { kPortable, kOnnxRuntime, kBitpress };
+enum class Target { kAutomatic, kPortable, kOnnxRuntime, kBitpress };
 
 struct QuantizeOptions {
   std::filesystem::path model;
@@ -46,7 +46,7 @@ struct QuantizeOptions {
   // the samples.
   std::filesystem::path calibration;
   Samples samples;  // for scales, fine-tuning and the check of the result
-  Target target = Target::kPortable;
+  Target target = Target::kAutomatic;
   bool has_external_data = false;  // the weights get a file of their own, OUTPUT.data
   bool is_checked = true;          // the result is loaded and run before it is put in its place
   size_t num_threads = 0;          // 0: one per core

@@ -28,7 +28,7 @@ def _quantize_arguments(config: Optional[ConfigLike], plan: Union[PathLike, Plan
         arguments.plan_settings = [(key, _setting_text(key, value)) for key, value in settings.items()]
     arguments.as_is = as_is
     arguments.num_threads = _count("threads", threads)
-    arguments.storage, arguments.target, arguments.form = "packed", "portable", "qdq"
+    arguments.storage, arguments.target, arguments.form = "packed", "auto", "qdq"
     if calibration is not None:
         arguments.calibration = existing(calibration, "calibration")
     return arguments
@@ -50,7 +50,7 @@ def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None
              plan: Union[PathLike, Plan, None] = None, calibration: Optional[PathLike] = None,
              kv_scales: Optional[PathLike] = None, save_kv_scales: Optional[PathLike] = None, image: str = "",
              labels: Optional[PathLike] = None, samples: int = 0, rules: Sequence[Rule] = (), storage: str = "packed",
-             target: str = "portable", accuracy_level: int = 4, form: str = "qdq", portable: bool = True,
+             target: str = "auto", accuracy_level: int = 4, form: str = "qdq", portable: bool = True,
              external_data: bool = False, check: bool = True, as_is: bool = False, threads: int = 0,
              progress: Progress = None, **settings: Any) -> _native.QuantizeReport:
     """Writes the quantized model.
@@ -73,8 +73,9 @@ def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None
         samples: at most so many; 0: all for scales, the first 100 for fine-tuning.
         rules: other settings for some nodes or tensors.
         storage: `packed` codes and scales at their real width, or `simulated` floats that hold the quantized values.
-        target: `portable` operators of ONNX, or those of `onnxruntime` or of the `bitpress` library that compute from the codes of
-            weights.
+        target: the operators of weights in blocks. `auto`: those of the `bitpress` library for block formats, which compute from
+            codes and have functions of ONNX operators for sessions without it, and `portable` ones for integers; or
+            `portable`, `onnxruntime` (MatMulNBits) or `bitpress` for all of them.
         accuracy_level: of the targets `onnxruntime` and, for integers, `bitpress`: 4 rounds activations to 8 bits at run
             time, 1 computes products of floats.
         form: of integers: `qdq` or `qoperator`.

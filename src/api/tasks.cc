@@ -18,6 +18,8 @@ namespace {
 
 emit::Target ToTarget(Target target) {
   switch (target) {
+    case Target::kAutomatic:
+      return emit::Target::kAutomatic;
     case Target::kPortable:
       return emit::Target::kPortable;
     case Target::kOnnxRuntime:

@@ -123,10 +123,17 @@ bool RecordConfig(graph::Model& model, const plan::QuantPlan& plan, const Weight
   return model.Metadata() != before;
 }
 
+bool ComputesFromCodes(const ApplyOptions& options, plan::OperatorSet operators) {
+  if (options.target == Target::kBitpress) return true;
+  return options.target == Target::kAutomatic && options.storage == Storage::kPacked &&
+         operators != plan::OperatorSet::kQuark;
+}
+
 TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolved,
                           const ApplyOptions& options, ThreadPool& pool,
                           const ProgressSink& progress) {
   const plan::QuantPlan& plan = resolved.plan;
+  const bool computes_from_codes = ComputesFromCodes(options, plan.operators);
   TransformReport report;
   plan::CheckFits(plan, model);
   graph::PassRunner passes(options.disabled_passes);
@@ -145,8 +152,7 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
                          [&](graph::Model& changed) {
                            quantized = QuantizeWeights(
                                changed, rest, options.storage, pool, progress,
-                               options.target == Target::kBitpress ? kLeastPackedKernel
-                                                                   : kLeastPackedElements);
+                               computes_from_codes ? kLeastPackedKernel : kLeastPackedElements);
                            report.weights = quantized.weights;
                            return quantized.is_modified;
                          },
@@ -177,7 +183,7 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
                          return !weights.empty();
                        }});
   }
-  if (options.target != Target::kPortable) {
+  if (options.target == Target::kOnnxRuntime || options.target == Target::kBitpress) {
     const NativeWeights which =
         options.target == Target::kBitpress ? NativeWeights::kIntegers : NativeWeights::kAll;
     passes.Run(model, {.name = "use-native-operators", .run = [&](graph::Model& changed) {
@@ -200,9 +206,11 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
                          return report.portable.is_changed;
                        }});
   }
-  if (options.target == Target::kBitpress) {
+  if (computes_from_codes) {
     passes.Run(model, {.name = "use-product-operators", .run = [&](graph::Model& changed) {
-                         NativeOperators products = UseProductOperators(changed);
+                         NativeOperators products = UseProductOperators(
+                             changed, options.target == Target::kBitpress ? HalfProducts::kReplaced
+                                                                          : HalfProducts::kStay);
                          Append(products, report.native);
                          return products.num_nodes > 0;
                        }});

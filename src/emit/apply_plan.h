@@ -24,13 +24,15 @@ namespace bitpress::emit {
 
 // The operator sets that a quantized model may use.
 enum class Target {
+  kAutomatic,    // kBitpress for block formats, kPortable for integers: see ComputesFromCodes
   kPortable,     // ONNX operators and ours; ours have functions of ONNX operators
   kOnnxRuntime,  // also the operators of use_native_operators.h
   // Also those of use_product_operators.h, which have functions, too; and the former for integers.
   kBitpress,
 };
-inline constexpr std::array<std::pair<std::string_view, Target>, 3> kTargetWords{
-    {{"portable", Target::kPortable},
+inline constexpr std::array<std::pair<std::string_view, Target>, 4> kTargetWords{
+    {{"auto", Target::kAutomatic},
+     {"portable", Target::kPortable},
      {"onnxruntime", Target::kOnnxRuntime},
      {"bitpress", Target::kBitpress}}};
 
@@ -44,7 +46,7 @@ inline constexpr std::array<std::pair<std::string_view, IntegerForm>, 2> kIntege
 
 struct ApplyOptions {
   Storage storage = Storage::kPacked;
-  Target target = Target::kPortable;
+  Target target = Target::kAutomatic;
   AccuracyLevel accuracy_level = AccuracyLevel::kInt8;  // of the operators of ONNX Runtime
   IntegerForm form = IntegerForm::kQdq;
   // Adds our quantizers as functions of standard operators, too, for sessions without our library.
@@ -57,7 +59,7 @@ struct ApplyOptions {
 struct TransformReport {
   std::vector<graph::PassReport> passes;
   PortableFunctions portable;
-  NativeOperators native;    // empty for Target::kPortable
+  NativeOperators native;    // empty where weights are decoded, as for Target::kPortable
   IntegerOperators integer;  // IntegerForm::kQOperator
   // The statistics of the quantized weights. Their errors are known once the model has been
   // written.
@@ -72,16 +74,22 @@ inline constexpr std::array<std::string_view, 12> kEmitPasses = {
     "quantize-caches",       // if the plan has caches of integers, unless keeps_interface
     "dequantize-in-bodies",  // if the model has bodies
     "quantize-dynamically",  // if the plan has dynamic rows
-    "use-native-operators",  // Target::kOnnxRuntime, Target::kBitpress
+    "use-native-operators",  // Target::kOnnxRuntime, Target::kBitpress: not by default
     "look-up-rows",
-    "use-product-operators",   // Target::kBitpress
+    "use-product-operators",   // if ComputesFromCodes
     "use-integer-operators",   // IntegerForm::kQOperator
     "add-portable-functions",  // ApplyOptions::is_portable
     "record-config"};          // metadata that say how the model was made
 
-// Runs those passes. A second run with the same plan changes nothing in the file. The plan no
-// longer fits the model after quantize-dynamically and look-up-rows, nor after a target or form
-// other than the defaults. `pool` is used until the model is written and must live that long.
+// Returns whether products and convolutions compute from the codes of weights in block formats by
+// operators of our library: for Target::kBitpress, and by default if the weights are packed and the
+// operators are not those of Quark, whose users have its library.
+bool ComputesFromCodes(const ApplyOptions& options, plan::OperatorSet operators);
+
+// Runs those passes. A second run with the same plan changes nothing in the file, unless the first
+// one replaced what reads a weight: quantize-dynamically, look-up-rows, products from codes, the
+// operators of ONNX Runtime and those on integers do. The plan no longer fits the model then.
+// `pool` is used until the model is written and must live that long.
 // Throws Error as the passes do; the model is in an unspecified but valid state then.
 TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolved,
                           const ApplyOptions& options, ThreadPool& pool,

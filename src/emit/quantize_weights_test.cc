@@ -223,6 +223,7 @@ TEST(ApplyPlan, RunsThePassesAndASecondRunChangesNothing) {
     ThreadPool pool(2);
     ApplyOptions options;
     options.storage = storage;
+    options.target = Target::kPortable;
     const TransformReport report = ApplyPlan(model, {plan}, options, pool);
     ASSERT_EQ(report.passes.size(), 6u);
     EXPECT_EQ(report.passes[1].name, "quantize-weights");
@@ -236,6 +237,34 @@ TEST(ApplyPlan, RunsThePassesAndASecondRunChangesNothing) {
     ApplyPlan(model, {plan}, options, pool);
     EXPECT_TRUE(model.Serialize() == once);
   }
+}
+
+TEST(ComputesFromCodes, ByDefaultFromPackedWeightsButNotWithQuarksOperators) {
+  using plan::OperatorSet;
+  EXPECT_TRUE(ComputesFromCodes({}, OperatorSet::kBitpress));
+  EXPECT_TRUE(ComputesFromCodes({.is_portable = false}, OperatorSet::kBitpress));
+  EXPECT_FALSE(ComputesFromCodes({}, OperatorSet::kQuark));
+  EXPECT_FALSE(ComputesFromCodes({.storage = Storage::kSimulated}, OperatorSet::kBitpress));
+  EXPECT_FALSE(ComputesFromCodes({.target = Target::kPortable}, OperatorSet::kBitpress));
+  EXPECT_FALSE(ComputesFromCodes({.target = Target::kOnnxRuntime}, OperatorSet::kBitpress));
+  EXPECT_TRUE(ComputesFromCodes({.target = Target::kBitpress}, OperatorSet::kQuark));
+}
+
+TEST(ApplyPlan, ReplacesProductsOfBlocksButNotOfIntegersByDefault) {
+  const auto types = [](const char* config) {
+    graph::Model model = LoadModel("shared.onnx");
+    ThreadPool pool(2);
+    ApplyPlan(model, {PlanFor(model, config, {"activations=none"})}, {}, pool);
+    model.Materialize();
+    model.CheckInFull();
+    std::vector<std::string> found;
+    for (const graph::Node& node : model.Nodes()) found.push_back(node.op_type());
+    return found;
+  };
+  EXPECT_THAT(types("MX6"), testing::Contains(testing::StartsWith("MatMul_mx6")));
+  EXPECT_THAT(types("INT4_WEIGHTS"),
+              testing::AllOf(testing::Contains(testing::StartsWith("Unpack_")),
+                             testing::Not(testing::Contains("MatMulNBits"))));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,8 @@ using graph::Use;
 
 class Rewriter {
  public:
-  explicit Rewriter(Model& model) : model_(model) {}
+  Rewriter(Model& model, HalfProducts half_products)
+      : model_(model), half_products_(half_products) {}
 
   NativeOperators Run() {
     // Handles of nodes that are replaced become invalid; these are none of them.
@@ -38,12 +40,22 @@ class Rewriter {
     }
     if (result_.num_nodes > 0) {
       RemoveUnusedDecoders(model_);
-      graph::RemoveUnused(model_);
+      RemoveUnusedQuantizers();
+      graph::RemoveUnusedButNodes(model_);  // unused nodes of the given model stay
     }
     return std::move(result_);
   }
 
  private:
+  // Convolutions quantize their inputs themselves.
+  void RemoveUnusedQuantizers() {
+    for (const Node& node : std::views::reverse(model_.AllNodes())) {
+      if (node.domain() != "bitpress" || !ops::IsQuantizer(node)) continue;
+      const std::string value = node.output(0);
+      if (model_.AllUses(value).empty() && !model_.IsOutput(value)) model_.RemoveNode(node);
+    }
+  }
+
   void Replace(const Node& unpack, const weights::PackedWeight& weight) {
     const std::string value = unpack.output(0);
     std::string why;
@@ -95,6 +107,9 @@ class Rewriter {
   // why something still reads the weight.
   std::string ReplaceHalf(const Node& unpack, const weights::PackedWeight& weight,
                           const Node& cast) {
+    if (half_products_ == HalfProducts::kStay) {
+      return "its product is FLOAT16 (--target bitpress multiplies floats between Casts)";
+    }
     std::string why;
     for (const Use& use : model_.AllUses(cast.output(0))) {
       const bool is_convolution = IsStandardOp(use.node, "Conv");
@@ -218,12 +233,15 @@ class Rewriter {
   }
 
   Model& model_;
+  HalfProducts half_products_;
   std::map<int64_t, std::string> zeros_;
   NativeOperators result_;
 };
 
 }  // namespace
 
-NativeOperators UseProductOperators(Model& model) { return Rewriter(model).Run(); }
+NativeOperators UseProductOperators(Model& model, HalfProducts half_products) {
+  return Rewriter(model, half_products).Run();
+}
 
 }  // namespace bitpress::emit

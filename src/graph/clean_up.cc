@@ -298,13 +298,18 @@ size_t TakeConstantsOutOfLoops(Model& model) {
 
 size_t LiftBodyConstants(Model& model) { return ConstantLifter(model).Run(); }
 
-size_t RemoveUnused(Model& model) {
+size_t RemoveUnusedButNodes(Model& model) {
   ModelImpl& impl = ModelAccess::Impl(model);
-  size_t num_removed = RemoveDeadNodes(impl, impl.mutable_graph());
-  num_removed += RemoveUnusedInitializers(model);
+  size_t num_removed = RemoveUnusedInitializers(model);
   num_removed += RemoveUnusedImports(impl.proto);
   num_removed += RemoveStaleInfo(impl);
   return num_removed;
+}
+
+size_t RemoveUnused(Model& model) {
+  ModelImpl& impl = ModelAccess::Impl(model);
+  const size_t num_nodes = RemoveDeadNodes(impl, impl.mutable_graph());
+  return num_nodes + RemoveUnusedButNodes(model);
 }
 
 size_t ConstantsToInitializers(Model& model) {

@@ -8,10 +8,13 @@
 
 namespace bitpress::graph {
 
-// Removes nodes none of whose outputs is read (nodes without outputs stay), initializers that
-// nothing reads, imports of operator sets that no node of the model, its bodies and functions uses
-// (the standard one stays), and descriptions of values that do not exist. Returns the number of
-// removed things.
+// Removes initializers that nothing reads, imports of operator sets that no node of the model, its
+// bodies and functions uses (the standard one stays), and descriptions of values that do not exist.
+// Returns the number of removed things.
+size_t RemoveUnusedButNodes(Model& model);
+
+// Removes nodes none of whose outputs is read (nodes without outputs stay), and what
+// RemoveUnusedButNodes does then. Returns the number of removed things.
 size_t RemoveUnused(Model& model);
 
 // Turns the Constant nodes of the main graph into initializers, but for those that are graph

@@ -57,7 +57,7 @@ def test_the_float_rest_is_quantized(float_path, tmp_path, bitpress):
     assert [node.op_type for node in onnx.load(tmp_path / "q.onnx").graph.node].count("MatMulInteger") == 2
 
 
-@pytest.mark.parametrize("config, operators", [("INT8_WEIGHTS", "2 Unpack_int8"), ("MX6", "2 QuantizeDequantize_mx6, 2 Unpack_mx6"),
+@pytest.mark.parametrize("config, operators", [("INT8_WEIGHTS", "2 Unpack_int8"), ("MX6", "2 MatMul_mx6, 2 QuantizeDequantize_mx6"),
                                                ("INT8_DYNAMIC", "2 MatMulInteger, 2 QuantizeLinear")])
 def test_our_own_models(config, operators, float_path, tmp_path, bitpress):
     bitpress.ok("quantize", float_path, "-o", tmp_path / "q.onnx", "--config", config)

@@ -148,7 +148,7 @@ def packed_model(bitpress, tmp_path_factory):
         path = folder / f"{weight_format}.onnx"
         if not path.exists():
             bitpress.ok("quantize", folder / "matmul.onnx", "-o", path, "--as-is", "--config", "MX6", "--weights", weight_format,
-                        "--activations", "none")
+                        "--activations", "none", "--target", "portable")
         return onnx.load(path)
 
     return pack

@@ -57,6 +57,37 @@ def check(path, sessions, least_db):
     assert all(output.size == 0 for output in ours.run(None, {"x": rows(0)}))
 
 
+@pytest.mark.parametrize("options, same", [
+    (["--config", "MX6"], "bitpress"),
+    (["--config", "MXFP4E2M1", "--activations", "none"], "bitpress"),
+    (["--config", "INT4_WEIGHTS"], "portable"),
+    (["--config", "INT8_WEIGHTS"], "portable"),
+    (["--config", "MX6", "--set", "operators=quark"], "portable"),
+    (["--config", "MX6", "--storage", "simulated"], "portable"),
+], ids=lambda value: "-".join(value) if isinstance(value, list) else value)
+def test_by_default_block_formats_compute_from_codes(options, same, source, tmp_path, bitpress):
+    bitpress.ok("quantize", source, "-o", tmp_path / "default.onnx", *options)
+    for target in ("bitpress", "portable"):
+        bitpress.ok("quantize", source, "-o", tmp_path / f"{target}.onnx", *options, "--target", target)
+    default = operators(tmp_path / "default.onnx")
+    assert default == operators(tmp_path / f"{same}.onnx")
+    if "simulated" not in options:
+        assert default != operators(tmp_path / ("portable.onnx" if same == "bitpress" else "bitpress.onnx"))
+
+
+@pytest.mark.parametrize("target, has_products", [("auto", False), ("bitpress", True)])
+def test_products_of_half_models_are_replaced_on_demand(target, has_products, tmp_path, bitpress):
+    half = numpy_helper.from_array(rows(48, 48).astype(np.float16), "w")
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"], "product")], "half",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT16, ["N", 48])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT16, ["N", 48])], [half])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "half.onnx")
+    text = bitpress.ok("quantize", tmp_path / "half.onnx", "-o", tmp_path / "q.onnx", "--config", "MX6", "--activations", "none",
+                       "--target", target)
+    assert ("MatMul_mx6" in operators(tmp_path / "q.onnx")) == has_products
+    assert ("its product is FLOAT16" in text) != has_products
+
+
 @pytest.mark.parametrize("name", FORMATS + SIZED)
 def test_weights_only(name, source, tmp_path, bitpress, sessions):
     text = bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", "BF16", "--activations", "none", "--weights", name,

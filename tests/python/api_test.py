@@ -180,7 +180,7 @@ def test_inspect_check_unpack_and_optimize(tmp_path, conv_path, images):
     assert bitpress.check(path, images).integer_operators["QLinearConv"] == 3
     missing = bitpress.check(models.quark_model(axis="no number").SerializeToString())
     assert not missing.is_loaded and "axis" in missing.error
-    packed = quantized(tmp_path, conv_path, "MX6")[0]
+    packed = quantized(tmp_path, conv_path, "MX6", target="portable")[0]
     floats = tmp_path / "floats.onnx"
     assert bitpress.unpack(packed, floats).num_weights > 0
     assert bitpress.inspect(floats).quantizers == bitpress.inspect(packed).quantizers

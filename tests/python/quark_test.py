@@ -36,6 +36,11 @@ def quantizers_of(path):
     return bitpress.inspect(path).quantizers
 
 
+def number_of(path, name):
+    """Returns how many quantizers and products of a format a model has."""
+    return sum(count for operator, count in bitpress.inspect(path).operators.items() if name in operator and "Unpack" not in operator)
+
+
 def test_the_microscaling_example(tmp_path, conv_path, images):
     from bitpress.compat.quark.onnx import ExtendedQuantFormat, ExtendedQuantType
 
@@ -91,8 +96,9 @@ def test_the_mixed_precision_examples(tmp_path, conv_path, images):
         plan = bitpress.plan(conv_path, quark._quantizer._config(translate(config), str(conv_path)))
         found = {role: {row["format"] for row in plan.tensors if row["role"] == role} - {"none"} for role in ("activation", "weight")}
         assert (found["activation"], found["weight"]) == (activations, weights), name
-        # 39.8 to 43.8 dB were measured.
-        assert is_as_measured(sqnr_db(outputs(conv_path, {"image": images})[0], outputs(path, {"image": images})[0]), 41.8), name
+        # 39.8 to 43.8 dB were measured. Quark's int8 weights may saturate on some processors, where quantizing says so.
+        found = outputs(path, {"image": images}, on_integers=False)[0]
+        assert is_as_measured(sqnr_db(outputs(conv_path, {"image": images})[0], found), 41.8), name
 
 
 def test_automatic_mixed_precision_without_a_target(tmp_path, conv_path, images):
@@ -113,7 +119,7 @@ def test_automatic_mixed_precision_with_a_target(tmp_path, conv_path, images):
         legacy = get_default_config("BF16_MIXED_BFP16")
         legacy.extra_options["AutoMixprecision"]["L2Target"] = l2
         run(Config(legacy), conv_path, tmp_path, Reader(images, "image"))
-        return quantizers_of(tmp_path / "out.onnx").get("bitpress::QuantizeDequantize_bfp16", 0)
+        return number_of(tmp_path / "out.onnx", "bfp16")
 
     everything, nothing = narrow(1e3), narrow(1e-9)
     assert everything > narrow(0.02) >= nothing == 0
@@ -146,7 +152,7 @@ def test_functions_judge_outputs(tmp_path, conv_path, images):
             quantizer = ModelQuantizer(Config(legacy))
         quantizer.quantize_model(str(conv_path), str(tmp_path / "out.onnx"), Reader(images, "image"))
         assert closeness(outputs(tmp_path / "out.onnx", {"image": images})[0]) >= -loss - 1e-6
-        return quantizers_of(tmp_path / "out.onnx").get("bitpress::QuantizeDequantize_bfp16", 0)
+        return number_of(tmp_path / "out.onnx", "bfp16")
 
     everything = narrow(10)
     bound = -0.75 * closeness(outputs(tmp_path / "out.onnx", {"image": images})[0])
@@ -158,7 +164,7 @@ def test_functions_judge_outputs(tmp_path, conv_path, images):
         path = run(QConfig(QLayerConfig(quark.BFloat16Spec(), quark.BFloat16Spec()), algo_config=[amp]), conv_path, tmp_path,
                    Reader(images, "image"))
         assert closeness(outputs(path, {"image": images})[0]) >= -bound - 1e-6
-        assert 0 < quantizers_of(path)["bitpress::QuantizeDequantize_bfp16"] < everything
+        assert 0 < number_of(path, "bfp16") < everything
     with pytest.warns(Notice, match="metric_distance_fn without metric_threshold changes nothing"):
         translate(QConfig(algo_config=[quark.AutoMixprecisionConfig(target_layer_config=target, metric_distance_fn=len)]))
     amp.options["metric_output_index"] = 3
