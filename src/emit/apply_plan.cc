@@ -209,8 +209,8 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
   if (computes_from_codes) {
     passes.Run(model, {.name = "use-product-operators", .run = [&](graph::Model& changed) {
                          NativeOperators products = UseProductOperators(
-                             changed, options.target == Target::kBitpress ? HalfProducts::kReplaced
-                                                                          : HalfProducts::kStay);
+                             changed, options.target == Target::kBitpress ? Replaced::kAll
+                                                                          : Replaced::kQuickOnes);
                          Append(products, report.native);
                          return products.num_nodes > 0;
                        }});

@@ -27,6 +27,8 @@ using weights::PackedWeight;
 // layers through, which take as long as ONNX Runtime's. Larger ones take up to twice as long where
 // the planes are small (docs/products.md).
 constexpr int64_t kMostFloats = 256;
+// The most channels, of a group if there are any, of first layers and depthwise convolutions.
+constexpr int64_t kFewChannels = 4;
 
 std::vector<int64_t> IntsOr(const Node& node, const char* attribute, size_t count,
                             int64_t fallback) {
@@ -186,10 +188,18 @@ std::string WhyNoPackedConvolution(const Model& model, const Use& use, const Pac
   if (!formats::IsWholeConvolution(formats, shape, *blocks)) {
     const int64_t depth = weight.shape[1] * shape.positions();
     if (shape.groups == 1 && depth > kMostFloats) return "its products are those of floats";
-    constexpr int64_t kFewChannels = 4;
     if (shape.groups > 1 && weight.shape[1] > kFewChannels) return "its groups have many channels";
   }
   return weights::WhyNoConvolutionName(model, weight, input);
+}
+
+bool IsSlowConvolution(const Model& model, const Node& convolution, const PackedWeight& weight) {
+  const ConvolutionShape shape = ShapeOf(convolution, weight);
+  const auto& [outer, axis, inner] = weight.view;
+  const auto blocks = formats::WeightBlocksOf(shape, outer, axis, inner);
+  const formats::FormatSpec input = FormatOfQuantizer(*QuantizerOf(model, convolution));
+  return weight.shape[1] > kFewChannels &&
+         !formats::IsWholeConvolution({weight.spec, input}, shape, *blocks);
 }
 
 void ReplaceConvolution(Model& model, const Node& unpack, const PackedWeight& weight,

@@ -27,8 +27,7 @@ using graph::Use;
 
 class Rewriter {
  public:
-  Rewriter(Model& model, HalfProducts half_products)
-      : model_(model), half_products_(half_products) {}
+  Rewriter(Model& model, Replaced replaced) : model_(model), replaced_(replaced) {}
 
   NativeOperators Run() {
     // Handles of nodes that are replaced become invalid; these are none of them.
@@ -107,7 +106,7 @@ class Rewriter {
   // why something still reads the weight.
   std::string ReplaceHalf(const Node& unpack, const weights::PackedWeight& weight,
                           const Node& cast) {
-    if (half_products_ == HalfProducts::kStay) {
+    if (replaced_ != Replaced::kAll) {
       return "its product is FLOAT16 (--target bitpress multiplies floats between Casts)";
     }
     std::string why;
@@ -126,7 +125,14 @@ class Rewriter {
   }
 
   std::string WhyNot(const Use& use, const weights::PackedWeight& weight) const {
-    if (IsStandardOp(use.node, "Conv")) return WhyNoPackedConvolution(model_, use, weight);
+    if (IsStandardOp(use.node, "Conv")) {
+      std::string why = WhyNoPackedConvolution(model_, use, weight);
+      if (why.empty() && replaced_ != Replaced::kAll &&
+          IsSlowConvolution(model_, use.node, weight)) {
+        why = "its products are those of floats, which ONNX Runtime's Conv multiplies faster";
+      }
+      return why;
+    }
     if (!IsStandardOp(use.node, "MatMul") && !IsStandardOp(use.node, "Gemm")) {
       return fmt::format("{} reads it", use.node.op_type());
     }
@@ -233,15 +239,15 @@ class Rewriter {
   }
 
   Model& model_;
-  HalfProducts half_products_;
+  Replaced replaced_;
   std::map<int64_t, std::string> zeros_;
   NativeOperators result_;
 };
 
 }  // namespace
 
-NativeOperators UseProductOperators(Model& model, HalfProducts half_products) {
-  return Rewriter(model, half_products).Run();
+NativeOperators UseProductOperators(Model& model, Replaced replaced) {
+  return Rewriter(model, replaced).Run();
 }
 
 }  // namespace bitpress::emit

@@ -11,18 +11,19 @@
 
 namespace bitpress::emit {
 
-// What becomes of FLOAT16 products: they stay, so that other processors than CPUs multiply FLOAT16
-// numbers, or are replaced.
-enum class HalfProducts { kStay, kReplaced };
+// What is replaced: all that has an operator, or less. FLOAT16 products stay then, so that other
+// processors than CPUs multiply FLOAT16 numbers, and so do convolutions that IsSlowConvolution
+// (packed_convolutions.h) names.
+enum class Replaced { kAll, kQuickOnes };
 
 // Replaces the readers of weights behind Unpack nodes: each MatMul, or Gemm with alpha and beta 1,
 // A not transposed, and a vector or nothing added, whose weight has its blocks along the sums. An
 // Add of one number a column behind a MatMul becomes the bias, and a Relu or Clip the limits. If
 // one of our quantizers gives the left matrix, with blocks along the sums, too, the product
-// multiplies its elements as integers. Products of FLOAT16 models become those of floats between
-// Casts, if they are wanted: they are rounded once, at the end. Convolutions:
-// packed_convolutions.h. The functions of convolutions call those of our quantizers, which
-// AddPortableFunctions adds before. `omissions` has the weights that other nodes read.
-NativeOperators UseProductOperators(graph::Model& model, HalfProducts half_products);
+// multiplies its elements as integers. Products of FLOAT16 models are those of floats between
+// Casts: they are rounded once, at the end. Convolutions: packed_convolutions.h. The functions of
+// convolutions call those of our quantizers, which AddPortableFunctions adds before. `omissions`
+// has the weights that other nodes read.
+NativeOperators UseProductOperators(graph::Model& model, Replaced replaced = Replaced::kAll);
 
 }  // namespace bitpress::emit
