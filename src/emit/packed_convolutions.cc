@@ -27,8 +27,12 @@ using weights::PackedWeight;
 // layers through, which take as long as ONNX Runtime's. Larger ones take up to twice as long where
 // the planes are small (docs/products.md).
 constexpr int64_t kMostFloats = 256;
-// The most channels, of a group if there are any, of first layers and depthwise convolutions.
+// The most channels, of a group if there are any, and the most positions of the kernel of first
+// layers and depthwise convolutions.
 constexpr int64_t kFewChannels = 4;
+constexpr int64_t kFewTaps = 64;
+// The output positions that kernels compute at a time.
+constexpr int64_t kVectorPositions = 16;
 
 std::vector<int64_t> IntsOr(const Node& node, const char* attribute, size_t count,
                             int64_t fallback) {
@@ -193,13 +197,25 @@ std::string WhyNoPackedConvolution(const Model& model, const Use& use, const Pac
   return weights::WhyNoConvolutionName(model, weight, input);
 }
 
-bool IsSlowConvolution(const Model& model, const Node& convolution, const PackedWeight& weight) {
+std::string WhyFasterAsFloats(const Model& model, const Node& convolution,
+                              const PackedWeight& weight) {
   const ConvolutionShape shape = ShapeOf(convolution, weight);
   const auto& [outer, axis, inner] = weight.view;
   const auto blocks = formats::WeightBlocksOf(shape, outer, axis, inner);
   const formats::FormatSpec input = FormatOfQuantizer(*QuantizerOf(model, convolution));
-  return weight.shape[1] > kFewChannels &&
-         !formats::IsWholeConvolution({weight.spec, input}, shape, *blocks);
+  const bool is_small = weight.shape[1] <= kFewChannels && shape.positions() <= kFewTaps;
+  if (!is_small && !formats::IsWholeConvolution({weight.spec, input}, shape, *blocks)) {
+    return "ONNX Runtime's Conv is faster: its products are those of floats";
+  }
+  int64_t num_positions = 1;
+  const graph::ValueInfo output = model.InfoOf(convolution.output(0));
+  for (size_t i = 2; i < output.shape.size(); ++i) {
+    if (output.shape[i].value <= 0) return "";
+    num_positions *= std::min(output.shape[i].value, kVectorPositions);
+  }
+  return output.has_shape && num_positions < kVectorPositions
+             ? "ONNX Runtime's Conv is faster: its output has few positions"
+             : "";
 }
 
 void ReplaceConvolution(Model& model, const Node& unpack, const PackedWeight& weight,

@@ -127,9 +127,8 @@ class Rewriter {
   std::string WhyNot(const Use& use, const weights::PackedWeight& weight) const {
     if (IsStandardOp(use.node, "Conv")) {
       std::string why = WhyNoPackedConvolution(model_, use, weight);
-      if (why.empty() && replaced_ != Replaced::kAll &&
-          IsSlowConvolution(model_, use.node, weight)) {
-        why = "its products are those of floats, which ONNX Runtime's Conv multiplies faster";
+      if (why.empty() && replaced_ != Replaced::kAll) {
+        why = WhyFasterAsFloats(model_, use.node, weight);
       }
       return why;
     }
