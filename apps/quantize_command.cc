@@ -116,9 +116,9 @@ void AddForms(CLI::App& command, Options& options) {
       "the quantized values as float32");
   AddWordOption<emit::Target>(
       command, "--target", options.apply.target, emit::kTargetWords,
-      "the operators of weights in blocks. auto (default): bitpress for block formats, portable "
-      "for integers, FLOAT16 products and with operators=quark; bitpress: matrix products and "
-      "convolutions of our "
+      "the operators of weights in blocks. auto (default): bitpress for block formats, but for "
+      "convolutions that are faster as floats and FLOAT16 products; portable for integers and "
+      "with operators=quark; bitpress: matrix products and convolutions of our "
       "library, which compute from the codes of all block formats and are functions of standard "
       "operators without it, and MatMulNBits and GatherBlockQuantized for integers; portable: "
       "standard operators, which decode the weights when the model is loaded; onnxruntime: "
