@@ -107,6 +107,24 @@ def test_one(preset, weight, attributes, shape, tmp_path, bitpress, sessions):
     check(tmp_path / "q.onnx", sessions, shape, least_db=110)
 
 
+@pytest.mark.parametrize("preset, weight, attributes, shape, reason", [
+    ("MXINT8", (40, 64, 3, 3), {}, (64, 9, 9), ""),
+    ("MXINT8", (40, 64, 1, 1), {}, (64, 3, 3), "its output has few positions"),
+    ("MXINT8", (40, 64, 3), {"pads": [1, 1]}, (64, 4), "its output has few positions"),
+    ("MXFP8E4M3", (40, 64, 1, 1), {}, (64, 9, 9), "its products are those of floats"),
+    ("MXFP8E4M3", (40, 3, 3, 3), {}, (3, 9, 9), ""),
+    ("MXFP8E4M3", (64, 1, 3, 3), {"group": 64}, (64, 9, 9), ""),
+    ("MXINT8", (40, 1, 100), {}, (1, 200), "its products are those of floats")])
+def test_by_default_what_is_faster_as_floats_stays(preset, weight, attributes, shape, reason, tmp_path, bitpress):
+    outputs = ["N", *[None] * len(shape)]
+    save(tmp_path / "m.onnx", [conv(["x", "w", "b"], "y", **attributes)], {"w": weight, "b": weight[:1]}, {"x": ["N", *shape]}, {"y": outputs})
+    text = bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", preset)
+    assert ("Conv" in operators(tmp_path / "q.onnx")) == bool(reason), text
+    assert (f"1 decoded at load: ONNX Runtime's Conv is faster: {reason}" if reason else "compute from codes") in text
+    bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", preset, "--target", "bitpress")
+    assert "Conv" not in operators(tmp_path / "q.onnx")
+
+
 @pytest.mark.parametrize("weights, activations", [
     ("bfp(bits=13, block=32)", "bfp(bits=13, block=32)"), ("mxfp4_e2m1(block=16)", "mx6"), ("mx9", "mxint8(block=16)"),
     ("mx(bits=13, block=20, sub_block=4, shift_bits=2)", "bfp(bits=12, block=20)")])
