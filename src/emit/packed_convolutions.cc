@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -236,7 +235,8 @@ void ReplaceConvolution(Model& model, const Node& unpack, const PackedWeight& we
   const graph::ValueInfo info = model.InfoOf(packed.output);
   last.set_output(0, model.FreshName(packed.output + "_replaced"));
   weights::InsertConvolution(model, packed, last);
-  for (const Node& node : followers.nodes() | std::views::reverse) model.RemoveNode(node);
+  std::vector<Node> nodes(followers.nodes().rbegin(), followers.nodes().rend());
+  for (const Node& node : nodes) model.RemoveNode(node);
   if (!model.IsOutput(packed.output) && info.type != DataType::kUndefined) {
     model.SetInfo(packed.output, info);
   }

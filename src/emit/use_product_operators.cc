@@ -1,8 +1,8 @@
 #include "emit/use_product_operators.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
-#include <ranges>
 #include <string>
 #include <vector>
 
@@ -48,7 +48,9 @@ class Rewriter {
  private:
   // Convolutions quantize their inputs themselves.
   void RemoveUnusedQuantizers() {
-    for (const Node& node : std::views::reverse(model_.AllNodes())) {
+    std::vector<Node> nodes = model_.AllNodes();
+    std::ranges::reverse(nodes);
+    for (const Node& node : nodes) {
       if (node.domain() != "bitpress" || !ops::IsQuantizer(node)) continue;
       const std::string value = node.output(0);
       if (model_.AllUses(value).empty() && !model_.IsOutput(value)) model_.RemoveNode(node);
