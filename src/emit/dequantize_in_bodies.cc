@@ -35,7 +35,8 @@ std::vector<Readers> ReadersInBodies(const graph::Model& model, const Node& node
   }
   std::ranges::stable_sort(uses, {}, [](const auto& use) { return use.first; });
   std::vector<Readers> readers;
-  for (const auto& [position, use] : uses) {
+  for (const auto& row : uses) {
+    const graph::Use& use = row.second;
     const auto known = std::ranges::find_if(
         readers, [&](const Readers& body) { return model.AreInOneGraph(body.first, use.node); });
     if (known == readers.end()) {

@@ -62,8 +62,8 @@ class WeightQuantizer {
     store_.set_num_weights(rows.size() - tied_.size());
     PrepareIntegers();
     // Tables come first, so that heads find what they read.
-    std::ranges::stable_partition(rows,
-                                  [&](const auto& row) { return !tied_.contains(row.first); });
+    std::stable_partition(rows.begin(), rows.end(),
+                          [&](const auto& row) { return !tied_.contains(row.first); });
     for (const auto& [row, has_copy] : rows) {
       const auto tie = tied_.find(row);
       if (tie != tied_.end() && Share(*row, *tie->second, has_copy)) continue;

@@ -194,7 +194,8 @@ calibrate::CalibrationTable MergeCalibrations(std::span<const std::filesystem::p
 nlohmann::ordered_json ToJson(const calibrate::CalibrationTable& table) {
   using Json = nlohmann::ordered_json;
   Json tensors = Json::array();
-  for (const auto& [name, tensor] : table.tensors) {
+  for (const auto& [name, statistics] : table.tensors) {
+    const auto& tensor = statistics;
     const auto number = [&](const auto& get) { return tensor.is_empty() ? Json() : Json(get()); };
     Json json{{"name", name},
               {"num_elements", tensor.num_elements()},
