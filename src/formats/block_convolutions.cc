@@ -31,6 +31,7 @@ class Window {
 };
 
 float Limit(float value, const ConvolutionEnd& end) {
+  if (value < 0) value *= end.slope;
   if (value < end.least) return end.least;
   return value > end.largest ? end.largest : value;
 }

@@ -2,9 +2,9 @@
 // format along its channels. The kernels of kernels/block_convolutions.h equal it bit for bit on
 // every instruction set. Pure.
 //
-// A result is the sum of products, plus the bias, plus another tensor if there is one, and then
-// limited. Values outside the input are zeros that are multiplied as others are. The products are
-// summed in one of two ways:
+// A result is the sum of products, plus the bias, plus another tensor if there is one, then times a
+// slope if it is negative, and then limited. Values outside the input are zeros that are multiplied
+// as others are. The products are summed in one of two ways:
 //   whole   if the weight's blocks run along the channels as those of the input do, and both have
 //           whole elements: as products in blocks (formats/block_products.h) of the weight's rows
 //           and of columns that hold one position of the kernel after another, each of them a
@@ -70,6 +70,7 @@ std::optional<WeightBlocks> WeightBlocksOf(const ConvolutionShape& shape, int64_
 struct ConvolutionEnd {
   std::span<const float> bias;   // one number for each output channel, or none
   std::span<const float> other;  // a tensor like the output, or none
+  float slope = 1;               // what multiplies negative sums
   float least = -std::numeric_limits<float>::infinity();
   float largest = std::numeric_limits<float>::infinity();
 };

@@ -72,6 +72,7 @@ void ForEachOutput(const ConvolutionTask& task, Function&& sum_of) {
         float sum = sum_of(task, output, run.position + i - task.tile->begin);
         sum += end.bias[output];
         if (end.other != nullptr) sum += end.other[to];
+        if (sum < 0) sum *= end.slope;
         sum = sum < end.least ? end.least : sum;
         end.data[to] = sum > end.largest ? end.largest : sum;
       }

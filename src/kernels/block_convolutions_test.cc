@@ -54,14 +54,14 @@ struct Case {
     other = Numbers(outputs, 4);
   }
 
-  // The outputs without a tensor to add and limits, or with all of them.
+  // The outputs without a tensor to add, a slope and limits, or with all of them.
   std::vector<float> Expected(bool is_full) const {
     std::vector<float> quantized = x, y(static_cast<size_t>(outputs));
     formats::ref::FakeQuantize(formats.input, x, quantized, shape.images, shape.channels,
                                shape.input[0] * shape.input[1]);
     formats::ConvolutionEnd end;
     end.bias = bias;
-    if (is_full) end = {bias, other, -2.5F, 3.0F};
+    if (is_full) end = {bias, other, 0.3F, -2.5F, 3.0F};
     formats::ref::Convolve(formats, shape, blocks, quantized, w, end, y);
     return y;
   }
@@ -72,7 +72,7 @@ struct Case {
     ConvolutionOutput output;
     output.data = y.data();
     output.bias = bias.data();
-    if (is_full) output = {y.data(), bias.data(), other.data(), -2.5F, 3.0F};
+    if (is_full) output = {y.data(), bias.data(), other.data(), 0.3F, -2.5F, 3.0F};
     BlockConvolution(weights, shape.images, shape.input, x.data(), output).Run();
     return y;
   }

@@ -33,10 +33,15 @@ HWY_INLINE size_t PlaneOf(const ConvolutionTask& task, size_t output) {
 struct Finish {
   HWY_INLINE Finish(const ConvolutionOutput& end, size_t output)
       : bias(hn::Set(kDf, end.bias[output])),
+        slope(hn::Set(kDf, end.slope)),
         least(hn::Set(kDf, end.least)),
-        largest(hn::Set(kDf, end.largest)) {}
+        largest(hn::Set(kDf, end.largest)),
+        has_slope(end.slope != 1) {}
 
-  HWY_INLINE VF Limited(VF sum) const { return HWY_NAMESPACE::Limited(sum, least, largest); }
+  HWY_INLINE VF Limited(VF sum) const {
+    if (HWY_UNLIKELY(has_slope)) sum = Sloped(sum, slope);
+    return HWY_NAMESPACE::Limited(sum, least, largest);
+  }
 
   // Writes the first `count` outputs of a vector of sums. `other` is null or added.
   HWY_INLINE void Write(VF sum, const float* other, float* to, size_t count) const {
@@ -69,7 +74,8 @@ struct Finish {
     }
   }
 
-  VF bias, least, largest;
+  VF bias, slope, least, largest;
+  bool has_slope;
 };
 
 BITPRESS_END_PRODUCTS

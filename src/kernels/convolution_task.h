@@ -17,6 +17,7 @@ struct ConvolutionOutput {
   float* data = nullptr;         // [images, outputs, positions]
   const float* bias = nullptr;   // for each output channel
   const float* other = nullptr;  // added, like data, or null; may be the same memory
+  float slope = 1;               // what multiplies negative sums, before the limits
   float least = -std::numeric_limits<float>::infinity();
   float largest = std::numeric_limits<float>::infinity();
 };

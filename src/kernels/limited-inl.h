@@ -1,4 +1,4 @@
-// Limits to outputs, on every instruction set.
+// What is done to sums at their end, on every instruction set.
 #if defined(BITPRESS_KERNELS_LIMITED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BITPRESS_KERNELS_LIMITED_INL_H_
 #undef BITPRESS_KERNELS_LIMITED_INL_H_
@@ -22,6 +22,14 @@ HWY_INLINE V Limited(V sum, V least, V largest) {
   sum = hn::IfThenElse(hn::Lt(sum, least), least, sum);
   return hn::IfThenElse(hn::Gt(sum, largest), largest, sum);
 #endif
+}
+
+// Multiplies negative sums by a slope, as a LeakyRelu does. NaN stays.
+template <class V>
+HWY_INLINE V Sloped(V sum, V slope) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const auto zero = hn::Zero(hn::DFromV<V>());
+  return hn::IfThenElse(hn::Lt(sum, zero), hn::Mul(sum, slope), sum);
 }
 
 }  // namespace bitpress::kernels::HWY_NAMESPACE
