@@ -137,6 +137,7 @@ class ConvolutionKernel : public OperatorKernel {
         num_dimensions_(node.Ints("shape").size() - 2),
         bias_input_(1 + NumParts(formats.weight)),
         has_other_(has_other) {
+    output_.slope = node.Float("slope", output_.slope);
     output_.least = node.Float("least", output_.least);
     output_.largest = node.Float("largest", output_.largest);
   }
@@ -186,7 +187,7 @@ class ConvolutionKernel : public OperatorKernel {
 
  private:
   std::shared_ptr<const kernels::ConvolutionWeights> weights_;
-  kernels::ConvolutionOutput output_;  // its limits
+  kernels::ConvolutionOutput output_;  // its slope and limits
   size_t num_dimensions_;
   size_t bias_input_;
   bool has_other_;

@@ -32,6 +32,8 @@ constexpr int64_t kFewChannels = 4;
 constexpr int64_t kFewTaps = 64;
 // The output positions that kernels compute at a time.
 constexpr int64_t kVectorPositions = 16;
+// A LeakyRelu without the attribute has this slope.
+constexpr float kLeakyReluAlpha = 0.01F;
 
 std::vector<int64_t> IntsOr(const Node& node, const char* attribute, size_t count,
                             int64_t fallback) {
@@ -105,11 +107,11 @@ ConvolutionShape ShapeOf(const Node& convolution, const PackedWeight& weight) {
   return shape;
 }
 
-// Returns the Add that alone reads a value.
-std::optional<Node> OnlyAdd(const Model& model, const std::string& value) {
+// Returns the standard node that alone reads a value.
+std::optional<Node> OnlyReader(const Model& model, const std::string& value, const char* op_type) {
   const std::vector<Use> uses = model.AllUses(value);
   if (uses.size() != 1 || model.IsOutput(value)) return std::nullopt;
-  return IsStandardOp(uses[0].node, "Add") ? std::optional(uses[0].node) : std::nullopt;
+  return IsStandardOp(uses[0].node, op_type) ? std::optional(uses[0].node) : std::nullopt;
 }
 
 bool HaveSameShape(const Model& model, const std::string& x, const std::string& y) {
@@ -131,7 +133,7 @@ class Followers {
   Followers(const Model& model, const Node& convolution, PackedConvolution& into)
       : model_(model), into_(into), nodes_{convolution} {
     TakeAdd();
-    TakeLimits();
+    if (!TakeLimits()) TakeLeakyRelu();
   }
   const std::vector<Node>& nodes() const { return nodes_; }
 
@@ -139,7 +141,7 @@ class Followers {
   const std::string& value() const { return nodes_.back().output(0); }
 
   void TakeAdd() {
-    const std::optional<Node> add = OnlyAdd(model_, value());
+    const std::optional<Node> add = OnlyReader(model_, value(), "Add");
     if (!add || add->input(0) == add->input(1)) return;
     const std::string& other = add->input(add->input(0) == value() ? 1 : 0);
     if (model_.IsInitializer(other) || !HaveSameShape(model_, value(), other)) return;
@@ -147,12 +149,24 @@ class Followers {
     nodes_.push_back(*add);
   }
 
-  void TakeLimits() {
+  bool TakeLimits() {
     const std::optional<FollowingLimits> limits = LimitsBehind(model_, value());
-    if (!limits) return;
+    if (!limits) return false;
     into_.least = limits->least;
     into_.largest = limits->largest;
     nodes_.push_back(limits->node);
+    return true;
+  }
+
+  void TakeLeakyRelu() {
+    const std::optional<Node> leaky = OnlyReader(model_, value(), "LeakyRelu");
+    if (!leaky) return;
+    into_.slope = leaky->GetFloat("alpha", kLeakyReluAlpha);
+    if (weights::HasConvolutionName(model_, into_)) {
+      nodes_.push_back(*leaky);
+    } else {
+      into_.slope.reset();
+    }
   }
 
   const Model& model_;
@@ -160,9 +174,37 @@ class Followers {
   std::vector<Node> nodes_;
 };
 
+// Returns why a convolution whose products are those of floats is left to ONNX Runtime, as a
+// clause; "" if it is not.
+std::string WhyTooManyFloats(const ConvolutionShape& shape, Replaced replaced) {
+  const int64_t channels = shape.channels_of_group();
+  if (shape.groups == 1 && channels * shape.positions() > kMostFloats) {
+    return "its products are those of floats";
+  }
+  if (shape.groups > 1 && channels > kFewChannels) return "its groups have many channels";
+  const bool is_small = channels <= kFewChannels && shape.positions() <= kFewTaps;
+  return is_small || replaced == Replaced::kAll
+             ? ""
+             : "ONNX Runtime's Conv is faster: its products are those of floats";
+}
+
+// Returns whether the output of a convolution is known to have fewer positions than kernels compute
+// at a time.
+bool HasFewPositions(const Model& model, const Node& convolution) {
+  const graph::ValueInfo output = model.InfoOf(convolution.output(0));
+  if (!output.has_shape) return false;
+  int64_t num_positions = 1;
+  for (size_t i = 2; i < output.shape.size(); ++i) {
+    if (output.shape[i].value <= 0) return false;
+    num_positions *= std::min(output.shape[i].value, kVectorPositions);
+  }
+  return num_positions < kVectorPositions;
+}
+
 }  // namespace
 
-std::string WhyNoPackedConvolution(const Model& model, const Use& use, const PackedWeight& weight) {
+std::string WhyNoPackedConvolution(const Model& model, const Use& use, const PackedWeight& weight,
+                                   Replaced replaced) {
   const Node& node = use.node;
   if (use.input_index != 1) return "it is no weight of its Conv";
   if (weight.integer) return "it has integers";
@@ -189,32 +231,12 @@ std::string WhyNoPackedConvolution(const Model& model, const Use& use, const Pac
   }
   if (!PadsOf(model, node, weight)) return "the padding depends on the input";
   if (!formats::IsWholeConvolution(formats, shape, *blocks)) {
-    const int64_t depth = weight.shape[1] * shape.positions();
-    if (shape.groups == 1 && depth > kMostFloats) return "its products are those of floats";
-    if (shape.groups > 1 && weight.shape[1] > kFewChannels) return "its groups have many channels";
+    if (std::string why = WhyTooManyFloats(shape, replaced); !why.empty()) return why;
+  }
+  if (replaced == Replaced::kQuickOnes && HasFewPositions(model, node)) {
+    return "ONNX Runtime's Conv is faster: its output has few positions";
   }
   return weights::WhyNoConvolutionName(model, weight, input);
-}
-
-std::string WhyFasterAsFloats(const Model& model, const Node& convolution,
-                              const PackedWeight& weight) {
-  const ConvolutionShape shape = ShapeOf(convolution, weight);
-  const auto& [outer, axis, inner] = weight.view;
-  const auto blocks = formats::WeightBlocksOf(shape, outer, axis, inner);
-  const formats::FormatSpec input = FormatOfQuantizer(*QuantizerOf(model, convolution));
-  const bool is_small = weight.shape[1] <= kFewChannels && shape.positions() <= kFewTaps;
-  if (!is_small && !formats::IsWholeConvolution({weight.spec, input}, shape, *blocks)) {
-    return "ONNX Runtime's Conv is faster: its products are those of floats";
-  }
-  int64_t num_positions = 1;
-  const graph::ValueInfo output = model.InfoOf(convolution.output(0));
-  for (size_t i = 2; i < output.shape.size(); ++i) {
-    if (output.shape[i].value <= 0) return "";
-    num_positions *= std::min(output.shape[i].value, kVectorPositions);
-  }
-  return output.has_shape && num_positions < kVectorPositions
-             ? "ONNX Runtime's Conv is faster: its output has few positions"
-             : "";
 }
 
 void ReplaceConvolution(Model& model, const Node& unpack, const PackedWeight& weight,
@@ -235,8 +257,9 @@ void ReplaceConvolution(Model& model, const Node& unpack, const PackedWeight& we
   const graph::ValueInfo info = model.InfoOf(packed.output);
   last.set_output(0, model.FreshName(packed.output + "_replaced"));
   weights::InsertConvolution(model, packed, last);
-  std::vector<Node> nodes(followers.nodes().rbegin(), followers.nodes().rend());
-  for (const Node& node : nodes) model.RemoveNode(node);
+  for (auto node = followers.nodes().rbegin(); node != followers.nodes().rend(); ++node) {
+    model.RemoveNode(*node);
+  }
   if (!model.IsOutput(packed.output) && info.type != DataType::kUndefined) {
     model.SetInfo(packed.output, info);
   }

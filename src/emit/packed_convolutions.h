@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "emit/use_product_operators.h"
 #include "graph/model.h"
 #include "weights/unpack_functions.h"
 
@@ -13,20 +14,15 @@ namespace bitpress::emit {
 // is one: a Conv over one or two dimensions whose weight is in blocks that run along its channels,
 // or along all that it sums, and whose input comes from one of our quantizers with blocks of as
 // many elements along the channels. Convolutions that would multiply floats qualify only if they
-// are grouped, or sum few products, as those of the first layer do. REQUIRES: the reader is a
-// standard Conv.
+// are grouped, or sum few products, as those of the first layer do. Replaced::kQuickOnes also
+// leaves those to ONNX Runtime of which its own is probably faster: larger products of floats, and
+// outputs with few positions. REQUIRES: the reader is a standard Conv.
 std::string WhyNoPackedConvolution(const graph::Model& model, const graph::Use& use,
-                                   const weights::PackedWeight& weight);
+                                   const weights::PackedWeight& weight, Replaced replaced);
 
-// Returns why ONNX Runtime's Conv is probably faster, as a clause; "" if it is not. It is where
-// products are those of floats, unless they are few, and where the output has few positions.
-// REQUIRES: there is no reason not to replace the convolution.
-std::string WhyFasterAsFloats(const graph::Model& model, const graph::Node& convolution,
-                              const weights::PackedWeight& weight);
-
-// Replaces the convolution, and a following Add of a tensor of the same shape, Relu or Clip, which
-// alone read its result. zeros(count) returns a vector of zeros. REQUIRES: there is no reason not
-// to.
+// Replaces the convolution, and a following Add of a tensor of the same shape, and Relu, Clip or
+// LeakyRelu, which alone read its result. zeros(count) returns a vector of zeros. REQUIRES: there
+// is no reason not to.
 void ReplaceConvolution(graph::Model& model, const graph::Node& unpack,
                         const weights::PackedWeight& weight, const graph::Node& convolution,
                         const std::function<std::string(int64_t)>& zeros);

@@ -128,11 +128,7 @@ class Rewriter {
 
   std::string WhyNot(const Use& use, const weights::PackedWeight& weight) const {
     if (IsStandardOp(use.node, "Conv")) {
-      std::string why = WhyNoPackedConvolution(model_, use, weight);
-      if (why.empty() && replaced_ != Replaced::kAll) {
-        why = WhyFasterAsFloats(model_, use.node, weight);
-      }
-      return why;
+      return WhyNoPackedConvolution(model_, use, weight, replaced_);
     }
     if (!IsStandardOp(use.node, "MatMul") && !IsStandardOp(use.node, "Gemm")) {
       return fmt::format("{} reads it", use.node.op_type());

@@ -11,9 +11,9 @@
 
 namespace bitpress::emit {
 
-// What is replaced: all that has an operator, or less. FLOAT16 products stay then, so that other
-// processors than CPUs multiply FLOAT16 numbers, and so do convolutions that are faster as floats
-// (packed_convolutions.h).
+// This says what is replaced: all that has an operator, or less. FLOAT16 products stay then, so
+// that other processors than CPUs multiply FLOAT16 numbers, and so do convolutions that are faster
+// as floats (packed_convolutions.h).
 enum class Replaced { kAll, kQuickOnes };
 
 // Replaces the readers of weights behind Unpack nodes: each MatMul, or Gemm with alpha and beta 1,

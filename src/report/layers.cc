@@ -88,7 +88,7 @@ std::optional<Node> IntegerNode(const Model& model, const std::string& value) {
 
 // Returns whether a node does what operators on packed weights do at their end: it adds or limits.
 bool IsEnd(const Node& node) {
-  static constexpr std::array<std::string_view, 3> kEnds = {"Add", "Relu", "Clip"};
+  static constexpr std::array<std::string_view, 4> kEnds = {"Add", "Relu", "Clip", "LeakyRelu"};
   return node.domain().empty() && std::ranges::find(kEnds, node.op_type()) != kEnds.end();
 }
 
@@ -132,11 +132,7 @@ class Finder {
   MatchedLayer Find(const Model& reference, const Node& node) const {
     MatchedLayer layer{node,         keys_.KeyOf(node), WeightsOf(reference, node),
                        std::nullopt, node.output(0),    ""};
-    std::string value = node.output(0);
-    // A quantizer behind a graph output has its name; the value before it is meant.
-    if (const auto source = ops::QuantizedFrom(quantized_, value); source && !source->empty()) {
-      value = *source;
-    }
+    const std::string value = NameInQuantized(node.output(0));
     if (quantized_.Producer(value)) {
       layer.quantized_output = value;
     } else {
@@ -156,13 +152,19 @@ class Finder {
   }
 
  private:
+  // Returns the name that a value has in the quantized model. A quantizer behind a graph output has
+  // its name; the value before it is meant.
+  std::string NameInQuantized(const std::string& value) const {
+    const auto source = ops::QuantizedFrom(quantized_, value);
+    return source && !source->empty() ? *source : value;
+  }
+
   // Finds the value behind the layer's output that both models have.
   void FindBehind(const Model& reference, MatchedLayer& layer) const {
     std::string value = layer.output;
     for (auto end = EndBehind(reference, value); end; end = EndBehind(reference, value)) {
       value = end->output(0);
-      const auto source = ops::QuantizedFrom(quantized_, value);
-      const std::string& found = source && !source->empty() ? *source : value;
+      const std::string found = NameInQuantized(value);
       if (!quantized_.Producer(found)) continue;
       layer.output = value;
       layer.quantized_output = found;

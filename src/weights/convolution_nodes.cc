@@ -25,28 +25,47 @@ constexpr const char* kWords[] = {"scale_choice", "rounding_mode"};
 
 Reference ReferenceTo(const char* name, Reference::Type type) { return {name, type}; }
 
+// What tells operators apart.
+struct Kind {
+  FormatSpec weight, input;
+  bool has_other = false;  // adds Z
+  bool has_slope = false;  // ends in a LeakyRelu
+
+  const char* prefix() const { return has_other ? kConvolutionAddPrefix : kConvolutionPrefix; }
+  // Returns whether a number stands for the formats in the operator's name.
+  bool is_numbered() const {
+    return has_slope || formats::HasParameters(weight) || formats::HasParameters(input) ||
+           weight.block_size != input.block_size;
+  }
+};
+
+Kind KindOf(const PackedConvolution& convolution) {
+  return {convolution.weight.spec, convolution.input, !convolution.other.empty(),
+          convolution.slope.has_value()};
+}
+
 // Returns the function of a convolution: the nodes of the Unpack function, the input's quantizer,
 // and the convolution. (It does not call the Unpack function: ONNX Runtime lets no FP8 codes
 // through to a function in a function.)
 graph::FunctionSpec FunctionOf(graph::FunctionSpec unpack, const std::string& name,
-                               const plan::QuantizerSpelling& quantizer, bool is_numbered,
-                               bool has_other) {
+                               const plan::QuantizerSpelling& quantizer, const Kind& kind) {
   graph::FunctionSpec function = std::move(unpack);
   function.name = name;
   function.doc =
       "A convolution with a weight stored in blocks, of an input that is quantized along its "
       "channels, plus a bias" +
-      std::string(has_other ? " and another tensor" : "") +
-      ", limited to [least, largest]. `scale_choice` and `rounding_mode` are the quantizer's. " +
-      std::string(is_numbered ? "`format` is that of the weight, `input_format` that of the input. "
-                              : "") +
+      std::string(kind.has_other ? " and another tensor" : "") +
+      (kind.has_slope ? ", negative sums times `slope`" : ", limited to [least, largest]") +
+      ". `scale_choice` and `rounding_mode` are the quantizer's. " +
+      (kind.is_numbered() ? "`format` is that of the weight, `input_format` that of the input. "
+                          : "") +
       function.doc;
   function.inputs.insert(function.inputs.begin(), "x");
   function.inputs.push_back("bias");
-  if (has_other) function.inputs.push_back("z");
+  if (kind.has_other) function.inputs.push_back("z");
   const std::string weight = function.outputs.front();
   function.outputs = {"y"};
-  if (is_numbered) {
+  if (kind.is_numbered()) {
     function.attributes.insert(function.attributes.end(),
                                {kFormatAttribute, kInputFormatAttribute});
   }
@@ -65,30 +84,32 @@ graph::FunctionSpec FunctionOf(graph::FunctionSpec unpack, const std::string& na
   function.nodes.push_back({"", quantizer.op_type, kDomain, {"x"}, {"x_quantized"}, of_quantizer});
   function.nodes.push_back(
       {"", "Conv", "", {"x_quantized", weight, "bias"}, {"sums"}, convolution});
-  if (has_other) function.nodes.push_back({"", "Add", "", {"sums", "z"}, {"sums_and_z"}, {}});
-  AddLimits(function, has_other ? "sums_and_z" : "sums");
+  if (kind.has_other) {
+    function.nodes.push_back({"", "Add", "", {"sums", "z"}, {"sums_and_z"}, {}});
+  }
+  const std::string sums = kind.has_other ? "sums_and_z" : "sums";
+  if (kind.has_slope) {
+    function.attributes.push_back(kSlopeAttribute);
+    function.nodes.push_back({"",
+                              "LeakyRelu",
+                              "",
+                              {sums},
+                              {"y"},
+                              {{"alpha", ReferenceTo(kSlopeAttribute, Reference::Type::kFloat)}}});
+  } else {
+    AddLimits(function, sums);
+  }
   return function;
-}
-
-const char* PrefixOf(bool has_other) {
-  return has_other ? kConvolutionAddPrefix : kConvolutionPrefix;
-}
-
-// Returns whether the name of the operator says both formats.
-bool IsNamed(const FormatSpec& weight, const FormatSpec& input) {
-  return !formats::HasParameters(weight) && !formats::HasParameters(input) &&
-         weight.block_size == input.block_size;
 }
 
 // Returns the operator's name; nothing if all numbers are taken.
 std::optional<std::string> NameOf(const Model& model, const PackedStorage& storage,
-                                  const FormatSpec& weight, const FormatSpec& input,
-                                  bool has_other) {
-  if (IsNamed(weight, input)) {
-    return fmt::format("{}{}{}{}", PrefixOf(has_other), DecoderOf(storage), kInputInfix,
-                       input.name);
+                                  const Kind& kind) {
+  if (!kind.is_numbered()) {
+    return fmt::format("{}{}{}{}", kind.prefix(), DecoderOf(storage), kInputInfix, kind.input.name);
   }
-  return NumberedName(model, PrefixOf(has_other), storage, weight.name, input.name);
+  return NumberedName(model, kind.prefix(), storage,
+                      {kind.weight.name, kind.input.name, kind.has_slope});
 }
 
 plan::QuantizerSpelling QuantizerOf(const FormatSpec& input) {
@@ -110,23 +131,27 @@ FormatSpec InputOf(const Node& node) {
 
 std::string WhyNoConvolutionName(const Model& model, const PackedWeight& weight,
                                  const FormatSpec& input) {
-  if (IsNamed(weight.spec, input)) return "";
   for (const bool has_other : {false, true}) {
-    const auto name = NameOf(model, StorageOf(model, weight), weight.spec, input, has_other);
+    const Kind kind{weight.spec, input, has_other};
+    if (!kind.is_numbered()) return "";
+    const auto name = NameOf(model, StorageOf(model, weight), kind);
     if (std::string why = WhyNoNumber(weight.spec, name); !why.empty()) return why;
   }
   return "";
 }
 
+bool HasConvolutionName(const Model& model, const PackedConvolution& convolution) {
+  const PackedStorage storage = StorageOf(model, convolution.weight);
+  return NameOf(model, storage, KindOf(convolution)).has_value();
+}
+
 void InsertConvolution(Model& model, const PackedConvolution& convolution, const Node& before) {
   PackedStorage storage = StorageOf(model, convolution.weight);
-  const FormatSpec &format = convolution.weight.spec, &input = convolution.input;
-  const bool has_other = !convolution.other.empty();
-  const bool is_numbered = !IsNamed(format, input);
-  const std::string op_type = *NameOf(model, storage, format, input, has_other);
+  const Kind kind = KindOf(convolution);
+  const std::string op_type = *NameOf(model, storage, kind);
   if (!model.HasFunction(kDomain, op_type)) {
-    model.SetFunction(FunctionOf(std::move(storage.function), op_type, QuantizerOf(input),
-                                 is_numbered, has_other));
+    model.SetFunction(
+        FunctionOf(std::move(storage.function), op_type, QuantizerOf(kind.input), kind));
   }
   graph::NodeSpec spec{convolution.name,     op_type,           kDomain, {convolution.x},
                        {convolution.output}, storage.attributes};
@@ -134,20 +159,24 @@ void InsertConvolution(Model& model, const PackedConvolution& convolution, const
     spec.inputs.push_back(convolution.unpack.input(i));
   }
   spec.inputs.push_back(convolution.bias);
-  if (has_other) spec.inputs.push_back(convolution.other);
+  if (kind.has_other) spec.inputs.push_back(convolution.other);
   spec.attributes.emplace_back("strides", convolution.strides);
   spec.attributes.emplace_back("pads", convolution.pads);
   spec.attributes.emplace_back("dilations", convolution.dilations);
   spec.attributes.emplace_back("group", convolution.group);
-  for (const auto& [word, value] : QuantizerOf(input).attributes) {
+  for (const auto& [word, value] : QuantizerOf(kind.input).attributes) {
     const bool is_ours = std::ranges::find(kWords, word) != std::end(kWords);
     if (is_ours) spec.attributes.emplace_back(word, value);
   }
-  spec.attributes.emplace_back("least", convolution.least);
-  spec.attributes.emplace_back("largest", convolution.largest);
-  if (is_numbered) {
-    spec.attributes.emplace_back(kFormatAttribute, format.name);
-    spec.attributes.emplace_back(kInputFormatAttribute, input.name);
+  if (convolution.slope) {
+    spec.attributes.emplace_back(kSlopeAttribute, *convolution.slope);
+  } else {
+    spec.attributes.emplace_back("least", convolution.least);
+    spec.attributes.emplace_back("largest", convolution.largest);
+  }
+  if (kind.is_numbered()) {
+    spec.attributes.emplace_back(kFormatAttribute, kind.weight.name);
+    spec.attributes.emplace_back(kInputFormatAttribute, kind.input.name);
   }
   model.InsertNode(spec, before);
 }
@@ -156,37 +185,41 @@ void ExpandConvolution(Model& model, Node node, WeightValues& weights) {
   const PackedReader reader = *PackedReaderOf(node);
   const PackedWeight weight = *PackedWeightOf(model, node);
   const PackedStorage storage = StorageOf(model, weight);
-  const bool has_other = node.num_inputs() - reader.parts_end > 1;
-  const FormatSpec input_format = WithContext(node.Describe(), [&] { return InputOf(node); });
-  const bool is_numbered = !IsNamed(weight.spec, input_format);
-  const bool has_name =
-      is_numbered ? HasNumberedName(node, PrefixOf(has_other), weight.spec)
-                  : NameOf(model, storage, weight.spec, input_format, has_other) == node.op_type();
-  if (weight.shape.size() < 3 || !input_format.is_blocked() || !has_name) {
+  const Kind kind{weight.spec, WithContext(node.Describe(), [&] { return InputOf(node); }),
+                  node.num_inputs() - reader.parts_end > 1, node.HasAttribute(kSlopeAttribute)};
+  const bool has_name = kind.is_numbered() ? HasNumberedName(node, kind.prefix(), weight.spec)
+                                           : NameOf(model, storage, kind) == node.op_type();
+  if (weight.shape.size() < 3 || !kind.input.is_blocked() || !has_name) {
     Fail(ErrorCode::kInvalidModel, "{}: it is no convolution as bitpress writes them",
          node.Describe());
   }
-  const plan::QuantizerSpelling quantizer = QuantizerOf(input_format);
+  const plan::QuantizerSpelling quantizer = QuantizerOf(kind.input);
   const std::string value = weights.ValueOf(node, storage);
   const std::string input = node.input(0), bias = node.input(reader.parts_end);
-  const std::string other = has_other ? node.input(reader.parts_end + 1) : "";
+  const std::string other = kind.has_other ? node.input(reader.parts_end + 1) : "";
   const std::string output = node.output(0);
   const float least = node.GetFloat("least", 0), largest = node.GetFloat("largest", 0);
-  const bool is_limited = std::isfinite(least) || std::isfinite(largest);
+  const bool is_limited = !kind.has_slope && (std::isfinite(least) || std::isfinite(largest));
+  const bool has_end = is_limited || kind.has_slope;
   node.set_output(0, model.FreshName(output + "_replaced"));
   const std::string quantized = model.FreshName(output + "_input_quantized");
   Attributes lists{{"group", node.GetInt("group", 1)}};
   for (const char* const list : kLists) lists.emplace_back(list, node.GetInts(list));
   model.InsertNode(
       {quantized, quantizer.op_type, kDomain, {input}, {quantized}, quantizer.attributes}, node);
-  const std::string sums = has_other || is_limited ? model.FreshName(output + "_sums") : output;
+  const std::string sums = kind.has_other || has_end ? model.FreshName(output + "_sums") : output;
   model.InsertNode({node.name(), "Conv", "", {quantized, value, bias}, {sums}, lists}, node);
   std::string last = sums;
-  if (has_other) {
-    last = is_limited ? model.FreshName(output + "_added") : output;
+  if (kind.has_other) {
+    last = has_end ? model.FreshName(output + "_added") : output;
     model.InsertNode({output + "_add", "Add", "", {sums, other}, {last}, {}}, node);
   }
   if (is_limited) InsertLimits(model, last, output, least, largest, node);
+  if (kind.has_slope) {
+    const float slope = node.GetFloat(kSlopeAttribute, 1);
+    model.InsertNode(
+        {output + "_leaky_relu", "LeakyRelu", "", {last}, {output}, {{"alpha", slope}}}, node);
+  }
   model.RemoveNode(node);
 }
 

@@ -2,19 +2,21 @@
 // our operator library computes straight from the codes (kernels/block_convolutions.h). The node
 // quantizes its input itself. Its model-local function calls the function of the input's quantizer
 // and decodes the weight as its Unpack function does, so that the model runs without the library.
-// If a format has sizes of its own, or the input another block length, the formats are attributes,
-// and a number takes their place in the name: Conv_bfp_1.
+// If a format has sizes of its own, or the input another block length, or the output is that of a
+// LeakyRelu, the formats are attributes, and a number takes their place in the name: Conv_bfp_1.
 //
 //   inputs      X [N, C, H, W] or [N, C, L], the parts of the weight as its Unpack node has them,
 //               bias [M]; `bitpress.ConvAdd_<format>_by_<input format>` also Z, shaped like Y
 //   attributes  shape, blocks: of the Unpack node; strides, pads, dilations, group: of the Conv;
 //               scale_choice, rounding_mode: of the input's quantizer, along axis 1; least,
-//               largest: the limits of the output; format, input_format: of the weight and of the
-//               input, if the name has a number
-//   output      Y = min(max(Conv(X quantized, weight) + bias [+ Z], least), largest)
+//               largest: the limits of the output, or slope: what multiplies negative numbers;
+//               format, input_format: of the weight and of the input, if the name has a number
+//   output      Y = min(max(Conv(X quantized, weight) + bias [+ Z], least), largest), or LeakyRelu
+//               of these sums
 #pragma once
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +39,7 @@ struct PackedConvolution {
   std::string other = {};  // Z, or ""
   float least = -std::numeric_limits<float>::infinity();
   float largest = std::numeric_limits<float>::infinity();
+  std::optional<float> slope = {};  // of a LeakyRelu, in place of limits
   std::string output = {};
   std::string name = {};  // of the node
 };
@@ -45,14 +48,17 @@ struct PackedConvolution {
 std::string WhyNoConvolutionName(const graph::Model& model, const PackedWeight& weight,
                                  const formats::FormatSpec& input);
 
+// Returns whether the operator of a convolution has a name: numbers may be taken.
+bool HasConvolutionName(const graph::Model& model, const PackedConvolution& convolution);
+
 // Adds the function of a convolution, if the model has none, and inserts the node. The order stays
 // topological if the inputs come before `before`.
 void InsertConvolution(graph::Model& model, const PackedConvolution& convolution,
                        const graph::Node& before);
 
 // Replaces a node by what its function is made of: one Unpack node for each weight, the quantizer,
-// Conv, Add, Clip. Throws Error(kInvalidModel) naming a node that is called like ours, but does
-// something else.
+// Conv, Add, Clip or LeakyRelu. Throws Error(kInvalidModel) naming a node that is called like ours,
+// but does something else.
 void ExpandConvolution(graph::Model& model, graph::Node node, WeightValues& weights);
 
 }  // namespace bitpress::weights

@@ -47,17 +47,17 @@ std::string NumberedBegin(std::string_view prefix, std::string_view format) {
 }  // namespace
 
 std::optional<std::string> NumberedName(const Model& model, std::string_view prefix,
-                                        const PackedStorage& storage, const std::string& format,
-                                        const std::string& input_format) {
-  const std::string begin = NumberedBegin(prefix, format);
+                                        const PackedStorage& storage, const NumberedKind& kind) {
+  const std::string begin = NumberedBegin(prefix, kind.format);
   const bool has_groups = std::ranges::any_of(
       storage.attributes, [](const auto& attribute) { return attribute.first == kGroups; });
   std::set<std::string> others;
   for (const Node& node : model.AllNodes()) {
     if (node.domain() != "bitpress" || !node.op_type().starts_with(begin)) continue;
     const bool is_same = node.HasAttribute(kGroups) == has_groups &&
-                         node.GetString(kFormatAttribute, "") == format &&
-                         node.GetString(kInputFormatAttribute, "") == input_format;
+                         node.HasAttribute(kSlopeAttribute) == kind.has_slope &&
+                         node.GetString(kFormatAttribute, "") == kind.format &&
+                         node.GetString(kInputFormatAttribute, "") == kind.input_format;
     if (is_same) return node.op_type();
     others.insert(node.op_type());
   }

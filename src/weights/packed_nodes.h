@@ -17,12 +17,18 @@ PackedStorage StorageOf(const graph::Model& model, const PackedWeight& weight);
 // Returns what an Unpack function's name has behind its prefix.
 std::string DecoderOf(const PackedStorage& storage);
 
-// Returns the name of an operator whose node has these attributes, among them the formats:
-// `prefix`, the base of the weight's format, and the first number that no node of the model has, or
-// that those have whose function is the same. Nothing if all numbers are taken.
+// What tells numbered operators of one base apart, beside the layout of their weights.
+struct NumberedKind {
+  std::string format;
+  std::string input_format = {};  // "" if the operator has none
+  bool has_slope = false;         // ends in a LeakyRelu
+};
+
+// Returns the name of an operator of this kind: `prefix`, the base of the weight's format, and the
+// first number that no node of the model has, or that those have whose function is the same.
+// Nothing if all numbers are taken.
 std::optional<std::string> NumberedName(const graph::Model& model, std::string_view prefix,
-                                        const PackedStorage& storage, const std::string& format,
-                                        const std::string& input_format);
+                                        const PackedStorage& storage, const NumberedKind& kind);
 // Returns why there is no such operator, as a clause; "" if there is, as the name says.
 std::string WhyNoNumber(const formats::FormatSpec& spec, const std::optional<std::string>& name);
 // Returns whether a node with the attribute of its format has such a name.

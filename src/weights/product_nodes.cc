@@ -63,7 +63,7 @@ std::string PrefixOf(bool is_limited) { return is_limited ? kProductClipPrefix :
 std::optional<std::string> NameOf(const Model& model, const PackedStorage& storage,
                                   const formats::FormatSpec& spec, bool is_limited) {
   if (!formats::HasParameters(spec)) return PrefixOf(is_limited) + DecoderOf(storage);
-  return NumberedName(model, PrefixOf(is_limited), storage, spec.name, "");
+  return NumberedName(model, PrefixOf(is_limited), storage, {spec.name});
 }
 
 bool IsLimited(const Node& node) { return node.op_type().starts_with(kProductClipPrefix); }

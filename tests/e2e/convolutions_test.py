@@ -152,6 +152,76 @@ def test_formats_with_sizes_of_their_own(weights, activations, network, tmp_path
     check(tmp_path / "one.onnx", sessions, (70, 9, 9), least_db=110)
 
 
+def leaky(x, y, **attributes):
+    return helper.make_node("LeakyRelu", [x], [y], f"leaky_{y}", **attributes)
+
+
+@pytest.fixture
+def leaky_network(tmp_path):
+    """Convolutions with a LeakyRelu behind them, with one behind an added tensor, and with other ends."""
+    nodes = [conv(["x", "stem", "stem_bias"], "a", strides=[2, 2], pads=[1, 1, 1, 1]), leaky("a", "b", alpha=0.25),
+             conv(["b", "expand"], "c"), leaky("c", "d"), conv(["d", "depthwise"], "e", group=70, pads=[1, 1, 1, 1]), leaky("e", "f", alpha=-0.5),
+             conv(["f", "project", "project_bias"], "g"), helper.make_node("Add", ["b", "g"], ["h"], "residual"), leaky("h", "i", alpha=0.25),
+             conv(["i", "full"], "j", pads=[1, 1, 1, 1]), helper.make_node("Relu", ["j"], ["k"], "relu"),
+             conv(["k", "last"], "l"), leaky("l", "m", alpha=0.25), helper.make_node("Identity", ["l"], ["y"], "end"),
+             helper.make_node("Identity", ["m"], ["z"], "end_2")]
+    constants = {"stem": (16, 3, 3, 3), "stem_bias": (16,), "expand": (70, 16, 1, 1), "depthwise": (70, 1, 3, 3), "project": (16, 70, 1, 1),
+                 "project_bias": (16,), "full": (33, 16, 3, 3), "last": (24, 33, 1, 1)}
+    return save(tmp_path / "leaky.onnx", nodes, constants, {"x": ["N", 3, 22, 26]}, {"y": ["N", 24, 11, 13], "z": ["N", 24, 11, 13]})
+
+
+@pytest.mark.parametrize("preset", ["MXINT8", "MX6", "BFP16", "MXFP4E2M1"])
+def test_leaky_relu_is_part_of_the_operator(preset, leaky_network, tmp_path, bitpress, sessions):
+    text = bitpress.ok("quantize", leaky_network, "-o", tmp_path / "q.onnx", "--config", preset, "--target", "bitpress")
+    assert "6 nodes compute from codes of weights" in text and "loads and runs" in text
+    found = operators(tmp_path / "q.onnx")
+    # Another node reads what is in front of the last LeakyRelu.
+    assert found["LeakyRelu"] == 1 and not set(found) & {"Conv", "Relu", "Add"} and not any("Quantize" in op for op in found), found
+    slopes = {node.name: round(attribute.f, 4) for node in onnx.load(tmp_path / "q.onnx").graph.node for attribute in node.attribute
+              if attribute.name == "slope"}
+    assert slopes == {"conv_a": 0.25, "conv_c": 0.01, "conv_e": -0.5, "conv_g": 0.25}
+    check(tmp_path / "q.onnx", sessions, (3, 22, 26), least_db=20 if preset == "MXFP4E2M1" else 30)
+    bitpress.ok("check", tmp_path / "q.onnx")
+    bitpress.ok("report", tmp_path / "q.onnx", "--reference", leaky_network, "-o", tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert all(layer in page for layer in slopes)
+
+
+def test_unpack_gives_leaky_relu_back(leaky_network, tmp_path, bitpress, sessions):
+    bitpress.ok("quantize", leaky_network, "-o", tmp_path / "q.onnx", "--config", "MX6", "--target", "bitpress")
+    bitpress.ok("unpack", tmp_path / "q.onnx", "-o", tmp_path / "floats.onnx")
+    nodes = [node for node in onnx.load(tmp_path / "floats.onnx").graph.node if node.op_type == "LeakyRelu"]
+    assert sorted(round(helper.get_node_attr_value(node, "alpha"), 4) for node in nodes) == [-0.5, 0.01, 0.25, 0.25, 0.25]
+    assert operators(tmp_path / "floats.onnx")["Conv"] == 6
+    x = np.random.default_rng(0).standard_normal((2, 3, 22, 26)).astype(np.float32)
+    for found, wanted in zip(*[sessions(tmp_path / f"{file}.onnx")[0].run(None, {"x": x}) for file in ("q", "floats")]):
+        assert sqnr_db(wanted, found) > 30
+
+
+@pytest.mark.parametrize("shape, weight, attributes", [
+    ((70, 9, 9), (40, 70, 1, 1), {}), ((33, 17, 18), (33, 1, 7, 7), {"group": 33}), ((3, 21, 19), (16, 3, 3, 3), {}), ((40, 50), (24, 40, 5), {})])
+def test_leaky_relu_alone(shape, weight, attributes, tmp_path, bitpress, sessions):
+    nodes = [conv(["x", "w", "b"], "a", **attributes), leaky("a", "y", alpha=0.3)]
+    save(tmp_path / "m.onnx", nodes, {"w": weight, "b": weight[:1]}, {"x": ["N", *shape]}, {"y": ["N", *[None] * len(shape)]})
+    bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "MXINT8", "--target", "bitpress")
+    assert operators(tmp_path / "q.onnx") == {"Conv_mxint8_1": 1}
+    check(tmp_path / "q.onnx", sessions, shape, least_db=110)
+
+
+def test_leaky_relu_stays_where_all_numbers_are_taken(tmp_path, bitpress, sessions):
+    """Operators that end in a LeakyRelu have numbered names, of which there are four for each format of weights."""
+    inputs = ["mxint8", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4_e2m1", "bfp(bits=13, block=32)"]
+    values = ["x", *[f"v{i}" for i in range(len(inputs))]]
+    nodes = [node for i in range(len(inputs)) for node in (conv([values[i], f"w{i}"], f"c{i}"), leaky(f"c{i}", values[i + 1]))]
+    save(tmp_path / "m.onnx", nodes, {f"w{i}": (40, 40, 1, 1) for i in range(len(inputs))}, {"x": ["N", 40, 6, 6]}, {values[-1]: ["N", 40, 6, 6]})
+    rules = [word for i, name in enumerate(inputs) for word in ("--rule", f"names=conv_c{i}: activations={name}")]
+    text = bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "MXINT8", *rules, "--target", "bitpress")
+    assert "4 nodes compute from codes of weights" in text and "4 other kinds of mxint8 are in the model already" in text
+    found = operators(tmp_path / "q.onnx")
+    assert found["LeakyRelu"] == 1 and [found[f"Conv_mxint8_{number}"] for number in (1, 2, 3, 4)] == [1, 1, 1, 1], found
+    check(tmp_path / "q.onnx", sessions, (40, 6, 6), least_db=15)
+
+
 @pytest.mark.parametrize("change, message", [
     ({"format": "mxint8(block=64)"}, "no format of this operator"), ({"input_format": "bf16"}, "no blocks"), ({"format": ""}, "attribute format"),
     ({"input_format": "mxint8"}, "blocks of 16 and of 32"), ({"input_format": "mxint(8)"}, "attribute input_format"),
