@@ -118,12 +118,12 @@ void AddForms(CLI::App& command, Options& options) {
       command, "--target", options.apply.target, emit::kTargetWords,
       "the operators of weights in blocks. auto (default): bitpress for block formats, but for "
       "convolutions that are faster as floats and FLOAT16 products; portable for integers and "
-      "with operators=quark; bitpress: matrix products and convolutions of our "
-      "library, which compute from the codes of all block formats and are functions of standard "
-      "operators without it, and MatMulNBits and GatherBlockQuantized for integers; portable: "
-      "standard operators, which decode the weights when the model is loaded; onnxruntime: "
-      "MatMulNBits and GatherBlockQuantized, which compute from the codes of integers, MXINT8, "
-      "MX6, MX4, MXFP4 and MXFP6E2M3");
+      "with operators=quark; bitpress: matrix products and convolutions of our library, which "
+      "compute from the codes of all block formats and are functions of standard operators without "
+      "it, and MatMulNBits and GatherBlockQuantized for integers; portable: standard operators, "
+      "which decode the weights when the model is loaded; onnxruntime: MatMulNBits and "
+      "GatherBlockQuantized, which compute from the codes of integers, MXINT8, MX6, MX4, MXFP4 and "
+      "MXFP6E2M3");
   AddWordOption<emit::AccuracyLevel>(
       command, "--accuracy-level", options.apply.accuracy_level, emit::kAccuracyLevelWords,
       "the accuracy of MatMulNBits. 4 (default): activations are rounded to 8 bits at run time; "

@@ -29,7 +29,7 @@ struct FinishTask {
   size_t index = 0, plane = 0;  // of its first position, and from one plane to the next
 };
 
-// How the vector code sees outputs of kPanelColumns channels.
+// The vector code sees outputs of kPanelColumns channels as this.
 struct DepthwiseRows {
   const float* taps = nullptr;         // [positions of the kernel][kPanelColumns]
   const float* const* rows = nullptr;  // what each output row reads for each row of the kernel

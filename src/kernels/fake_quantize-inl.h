@@ -115,7 +115,7 @@ struct BlockKernel {
           PrefetchAhead(x + r * strides.x + (k + 2 * kVectors) * kLanes,
                         y + r * strides.y + (k + kVectors) * kLanes);
         } else {
-          // What follows a row's last vectors is often its next piece.
+          // A row's last vectors are often followed by its next piece.
           PrefetchAhead(x + r * strides.x + 8 * kLanes, y + r * strides.y);
         }
         amax[k] =

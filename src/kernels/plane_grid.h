@@ -40,7 +40,7 @@ void ReadSplitRow(const SplitRow& row, float* to, size_t to_stride);
 
 class PlaneGrid {
  public:
-  // What a position of the kernel reads: output q has its value at q + offset of the phase.
+  // A position of the kernel reads this: output q has its value at q + offset of the phase.
   struct Tap {
     size_t phase = 0;
     size_t offset = 0;
@@ -59,7 +59,7 @@ class PlaneGrid {
   size_t num_positions() const { return num_positions_; }
   // The positions behind an output's that its taps may read.
   size_t reach() const { return reach_; }
-  // Whether positions lie as the input's values do.
+  // Returns whether positions lie as the input's values do.
   bool has_the_input() const { return has_the_input_; }
   size_t num_phases() const { return phases_.size(); }
   size_t pitch() const { return pitch_; }

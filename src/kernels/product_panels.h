@@ -37,8 +37,8 @@ struct ColumnsView {
   int64_t outer = 1;
   int64_t axis = 1;
   int64_t inner = 1;
-  // Whether the columns lie along `inner` and outer is 1. Otherwise they lie along `outer`, and
-  // `inner` counts the segments of the summed elements.
+  // The columns lie along `inner`, and outer is 1. Otherwise they lie along `outer`, and `inner`
+  // counts the segments of the summed elements.
   bool are_inner = false;
 
   int64_t num_columns() const { return are_inner ? inner : outer; }
@@ -68,7 +68,7 @@ class ProductPanels {
   int largest_code() const { return largest_code_; }
   const std::array<uint8_t, 16>& table() const { return table_; }
 
-  // Whether a unit is above kLargestQuickUnit (whole_block.h), and not that of NaN.
+  // Returns whether a unit is above kLargestQuickUnit (whole_block.h), and not that of NaN.
   bool has_large_unit() const { return has_large_unit_; }
   // Returns whether all units are within 2^-30 and 2^30, and within a factor of 2^30. Products with
   // floats of ProductRows::has_close_floats are then multiples of 2^-149 and below 2^86, as numbers

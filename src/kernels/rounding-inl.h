@@ -140,10 +140,10 @@ struct Rounder {
     }
   }
 
-  // Whether sums with 1.5 * 2^23 steps round, signs included: no zero keeps its sign.
+  // Sums with 1.5 * 2^23 steps round, signs included: no zero keeps its sign.
   static constexpr bool kIsQuick =
       kElement == Element::kTwosComplement && kHalfToEven && kZero == ZeroRule::kPositive;
-  // Whether elements are the nearest whole numbers within limits.
+  // Elements are the nearest whole numbers within limits.
   static constexpr bool kIsNearest = kElement != Element::kFloat && kHalfToEven;
 
   HWY_INLINE VF operator()(const Constants& c, VF x) const {

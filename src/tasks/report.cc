@@ -44,12 +44,19 @@ std::optional<plan::QuantConfig> ConfigOf(const graph::Model& model) {
                      [&] { return plan::ConfigFromJson(found->second); });
 }
 
+// Returns the model without operators that compute with packed weights.
+graph::Model Expanded(const graph::Model& model) {
+  graph::Model expanded = model.Clone();
+  weights::ExpandPackedNodes(expanded);
+  return expanded;
+}
+
 class Reporter {
  public:
   explicit Reporter(const ReportOptions& options)
       : options_(options),
         quantized_(LoadQuantized(options.model)),
-        described_(quantized_.Clone()),
+        described_(WithContext(Quoted(options.model), [&] { return Expanded(quantized_); })),
         config_(WithContext(Quoted(options.model), [&] { return ConfigOf(quantized_); })),
         given_plan_(options.plan_file.empty() ? std::nullopt
                                               : std::optional(ReadPlan(options.plan_file))),
@@ -58,7 +65,6 @@ class Reporter {
         pool_(options.num_threads) {}
 
   report::Report Run() {
-    WithContext(Quoted(options_.model), [&] { weights::ExpandPackedNodes(described_); });
     result_.version = Version();
     result_.model = options_.model.filename().string();
     result_.reference = options_.reference.filename().string();
@@ -242,7 +248,7 @@ class Reporter {
 
   const ReportOptions& options_;
   graph::Model quantized_;
-  graph::Model described_;  // the same without operators that compute with packed weights
+  graph::Model described_;  // Expanded(quantized_)
   std::optional<plan::QuantConfig> config_;
   std::optional<plan::QuantPlan> given_plan_;
   graph::Model reference_;

@@ -25,7 +25,7 @@ constexpr const char* kWords[] = {"scale_choice", "rounding_mode"};
 
 Reference ReferenceTo(const char* name, Reference::Type type) { return {name, type}; }
 
-// What tells operators apart.
+// Operators differ in these.
 struct Kind {
   FormatSpec weight, input;
   bool has_other = false;  // adds Z

@@ -17,7 +17,7 @@ PackedStorage StorageOf(const graph::Model& model, const PackedWeight& weight);
 // Returns what an Unpack function's name has behind its prefix.
 std::string DecoderOf(const PackedStorage& storage);
 
-// What tells numbered operators of one base apart, beside the layout of their weights.
+// Numbered operators of one base differ in these, and in the layout of their weights.
 struct NumberedKind {
   std::string format;
   std::string input_format = {};  // "" if the operator has none

@@ -1,0 +1,108 @@
+#include "finetuned_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace bitpress::apps {
+namespace {
+
+// Says on which samples the errors of the layers were measured.
+std::string DescribeJudge(const finetune::FinetuneReport& report) {
+  using finetune::Judge;
+  for (const Judge judge : {Judge::kHeldBack, Judge::kHalves, Judge::kPositions, Judge::kLearned}) {
+    const size_t num_others =
+        report.layers.size() - report.NumJudgedBy(judge) - report.NumJudgedBy(Judge::kNone);
+    if (num_others == 0) return fmt::format(" on {}", finetune::JudgesOf(judge));
+  }
+  return "";
+}
+
+// Says how many layers judge themselves. Returns "" if none does.
+std::string DescribeMissingJudge(const finetune::FinetuneReport& report) {
+  const size_t num_judging_themselves = report.NumJudgedBy(finetune::Judge::kLearned);
+  if (num_judging_themselves == 0) return "";
+  return fmt::format(
+      "  nothing judges {} of {} layers: with finetune_hold_back=0 the samples that they learned "
+      "from judge themselves, so that a fit too close to them is not seen\n",
+      num_judging_themselves, report.layers.size());
+}
+
+// Names the passes whose weights the layers have: "  chosen:      adaquant (3), gptq (1)\n".
+std::string DescribeChoices(const finetune::FinetuneReport& report) {
+  std::map<std::string, size_t> counts;
+  for (const finetune::TunedLayerReport& layer : report.layers) {
+    if (layer.is_tuned) ++counts[layer.taken_from];
+  }
+  std::string text;
+  for (const auto& [pass, count] : counts) {
+    text += fmt::format("{}{} ({})", text.empty() ? "  chosen:      " : ", ", pass, count);
+  }
+  return text.empty() ? "" : text + "\n";
+}
+
+// Says what the network's outputs made of the tuned layers.
+std::string DescribeNetwork(const finetune::FinetuneReport& report) {
+  if (!report.network) return "";
+  const finetune::NetworkVerdict& network = *report.network;
+  if (network.num_runs == 0) {
+    return "  network:     its outputs cannot be compared; only the layers were judged\n";
+  }
+  std::string text = fmt::format(
+      "  network:     SQNR of its outputs {:+.1f} dB, uncertain by {:.1f} dB, in {} runs that did "
+      "not teach; of single runs {:+.1f} dB, uncertain by {:.1f} dB",
+      network.gain_db, network.uncertainty_db, network.num_runs, network.run_gain_db,
+      network.run_uncertainty_db);
+  if (network.is_better) return text + "\n";
+  return text + fmt::format(
+                    "; the output with the least gain {:+.1f} dB: not clearly better, so every "
+                    "layer stays as rounded\n",
+                    network.least_gain_db);
+}
+
+}  // namespace
+
+std::string DescribeFinetuning(const finetune::FinetuneReport& report) {
+  if (report.layers.empty() && report.left_out.empty()) return "";
+  size_t num_tuned = 0;
+  double log_before = 0;
+  double log_after = 0;
+  std::string notes;
+  constexpr size_t kMostNotes = 20;
+  size_t num_notes = 0;
+  for (const finetune::TunedLayerReport& layer : report.layers) {
+    if (!layer.note.empty() && num_notes++ < kMostNotes) {
+      notes += fmt::format("  {}: {}: {}\n", finetune::NameOf(layer),
+                           layer.is_tuned ? "tuned" : "not tuned", layer.note);
+    }
+    if (!layer.is_tuned) continue;
+    ++num_tuned;
+    log_before += std::log10(layer.error_before);
+    log_after += std::log10(std::max(layer.error_after, 1e-12));
+  }
+  std::string text = fmt::format("  fine-tuned:  {} of {} layers", num_tuned,
+                                 report.layers.size() + report.left_out.size());
+  if (report.num_samples > 0) text += fmt::format(" from {} samples", report.num_samples);
+  if (num_tuned > 0) {
+    const auto count = static_cast<double>(num_tuned);
+    text += fmt::format(", SQNR of their outputs{} {:.1f} -> {:.1f} dB", DescribeJudge(report),
+                        -10 * log_before / count, -10 * log_after / count);
+  }
+  if (report.num_resumed > 0) {
+    text += fmt::format(" ({} were in the journal of a stopped run)", report.num_resumed);
+  }
+  if (num_notes > kMostNotes) {
+    notes += fmt::format("  and {} more layers with such a note: --report FILE lists them all\n",
+                         num_notes - kMostNotes);
+  }
+  text += "\n" + DescribeChoices(report) + DescribeNetwork(report) + DescribeMissingJudge(report) +
+          notes;
+  for (const auto& [weight, reason] : report.left_out) {
+    text += fmt::format("  not tuned: '{}': {}\n", weight, reason);
+  }
+  return text;
+}
+
+}  // namespace bitpress::apps

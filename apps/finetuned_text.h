@@ -1,0 +1,14 @@
+// The summary of what fine-tuning did to the layers of a model, as text.
+#pragma once
+
+#include <string>
+
+#include "finetune/finetune.h"
+
+namespace bitpress::apps {
+
+// Describes how much closer to the float model the outputs of layers came, and which layers were
+// not tuned. Returns "" if there is nothing to say.
+std::string DescribeFinetuning(const finetune::FinetuneReport& report);
+
+}  // namespace bitpress::apps
