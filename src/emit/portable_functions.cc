@@ -30,6 +30,18 @@ struct BlockDims {
   std::string blocks_dims;  // the same, or with the sub-blocks as a dimension of their own
 };
 
+// Returns a dimension in a form of which ONNX Runtime does not infer the rank, unless it is a
+// constant. It then infers no shape of tensors with this dimension among others. To each shape
+// whose sizes it does not know, its planner of memory would look for an equal one among all that it
+// has in the model, and find none: the time to load models with inputs of unknown sizes would be
+// quadratic in the number of their quantizers. The sum over an axis that is no constant could be of
+// any rank.
+std::string WithUnknownRank(FunctionBody& body, const std::string& dim) {
+  const std::string first = body.Add("Mul", "first_axis", {dim, body.Integers({0})});
+  return body.Add("ReduceSum", "dimension_of_unknown_rank", {dim, first},
+                  {{"keepdims", int64_t{1}}});
+}
+
 BlockDims AddBlockDims(FunctionBody& body, const FormatSpec& spec, const std::string& x) {
   BlockDims dims;
   // 1. Count the axis from the front, as a vector of one element.
@@ -48,7 +60,7 @@ BlockDims AddBlockDims(FunctionBody& body, const FormatSpec& spec, const std::st
   };
   const std::string outer = product("outer", body.Integers({0}), begin);
   dims.length = product("length", begin, end);
-  const std::string inner = product("inner", end, rank);
+  const std::string inner = WithUnknownRank(body, product("inner", end, rank));
   // 3. Make whole blocks.
   const std::string block_size = body.Integers({spec.block_size});
   const std::string up_to_whole =

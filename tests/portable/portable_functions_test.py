@@ -205,6 +205,22 @@ def test_symbolic_dimensions_survive(quantizer, maker):
     assert session(model).get_outputs()[0].shape == ["N", 6, 40]
 
 
+@pytest.mark.parametrize("axis", [1, -1])
+@pytest.mark.parametrize("quantizer", SOME, ids=str)
+def test_no_shape_has_unknown_sizes(quantizer, axis, maker, tmp_path):
+    """ONNX Runtime looks for a buffer to reuse for each of them among all of a model, which takes long."""
+    [model], _ = maker.add_functions([model_of([quantizer.node(axis)], 21, ["N", 6, 40])])
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    inferred = onnx.shape_inference.infer_shapes(onnx.load(tmp_path / "optimized.onnx"), data_prop=True).graph
+    shapes = {value.name: [size.dim_value if size.HasField("dim_value") else size.dim_param for size in value.type.tensor_type.shape.dim]
+              for value in inferred.value_info if value.type.tensor_type.HasField("shape")}
+    assert len(inferred.node) > 5 and shapes
+    assert not [shape for shape in shapes.values() if "" in shape or any(str(size).startswith("unk") for size in shape)], shapes
+
+
 def test_several_axes_share_one_function(maker, operator_library):
     quantizer = Quantizer("mxfp4_e2m1", "even")
     nodes = [quantizer.node(1, "x", "a"), quantizer.node(-1, "a", "b"), quantizer.node(0, "b", "y")]
