@@ -30,7 +30,7 @@ class Window {
   std::span<const float> x_;
 };
 
-float Limit(float value, const ConvolutionEnd& end) {
+float Finished(float value, const ConvolutionEnd& end) {
   if (value < 0) value *= end.slope;
   if (value < end.least) return end.least;
   return value > end.largest ? end.largest : value;
@@ -92,7 +92,7 @@ void Convolve(const ConvolutionFormats& formats, const ConvolutionShape& shape, 
           }
           if (!end.bias.empty()) sum += end.bias[static_cast<size_t>(output)];
           if (!end.other.empty()) sum += end.other[i];
-          y[i] = Limit(sum, end);
+          y[i] = Finished(sum, end);
         }
       }
     }

@@ -32,35 +32,26 @@ HWY_INLINE size_t PlaneOf(const ConvolutionTask& task, size_t output) {
 // This turns the sums of one output channel into outputs.
 struct Finish {
   HWY_INLINE Finish(const ConvolutionOutput& end, size_t output)
-      : bias(hn::Set(kDf, end.bias[output])),
-        slope(hn::Set(kDf, end.slope)),
-        least(hn::Set(kDf, end.least)),
-        largest(hn::Set(kDf, end.largest)),
-        has_slope(end.slope != 1) {}
-
-  HWY_INLINE VF Limited(VF sum) const {
-    if (HWY_UNLIKELY(has_slope)) sum = Sloped(sum, slope);
-    return HWY_NAMESPACE::Limited(sum, least, largest);
-  }
+      : bias(hn::Set(kDf, end.bias[output])), finished(kDf, end.slope, end.least, end.largest) {}
 
   // Writes the first `count` outputs of a vector of sums. `other` is null or added.
   HWY_INLINE void Write(VF sum, const float* other, float* to, size_t count) const {
     sum = hn::Add(sum, bias);
     if (HWY_LIKELY(count >= kLanes)) {
       if (other != nullptr) sum = hn::Add(sum, hn::LoadU(kDf, other));
-      return hn::StoreU(Limited(sum), kDf, to);
+      return hn::StoreU(finished(sum), kDf, to);
     }
 #if HWY_TARGET <= HWY_AVX2
     const auto first = hn::FirstN(kDf, count);
     if (other != nullptr) sum = hn::Add(sum, hn::MaskedLoad(first, kDf, other));
-    hn::BlendedStore(Limited(sum), first, kDf, to);
+    hn::BlendedStore(finished(sum), first, kDf, to);
 #else
     HWY_ALIGN float buffer[kLanes] = {};
     if (other != nullptr) {
       std::memcpy(buffer, other, count * sizeof(float));
       sum = hn::Add(sum, hn::Load(kDf, buffer));
     }
-    hn::Store(Limited(sum), kDf, buffer);
+    hn::Store(finished(sum), kDf, buffer);
     std::memcpy(to, buffer, count * sizeof(float));
 #endif
   }
@@ -70,12 +61,12 @@ struct Finish {
     for (size_t v = 0; v < kVectors; ++v) {
       VF sum = hn::Add(sums[v], bias);
       if (other != nullptr) sum = hn::Add(sum, hn::LoadU(kDf, other + v * kLanes));
-      hn::StoreU(Limited(sum), kDf, to + v * kLanes);
+      hn::StoreU(finished(sum), kDf, to + v * kLanes);
     }
   }
 
-  VF bias, slope, least, largest;
-  bool has_slope;
+  VF bias;
+  SlopeAndLimits<VF> finished;
 };
 
 BITPRESS_END_PRODUCTS

@@ -57,13 +57,7 @@ void Spread(const SpreadTask& task) {
 
 void FinishSums(const FinishTask& task) {
   const ConvolutionOutput& end = *task.output;
-  const VF least = hn::Set(kDf, end.least), largest = hn::Set(kDf, end.largest);
-  const VF slope = hn::Set(kDf, end.slope);
-  const bool has_slope = end.slope != 1;
-  const auto limited = [&](VF sum) HWY_ATTR {
-    if (HWY_UNLIKELY(has_slope)) sum = Sloped(sum, slope);
-    return Limited(sum, least, largest);
-  };
+  const SlopeAndLimits<VF> finished(kDf, end.slope, end.least, end.largest);
   for (size_t p = 0; p < task.count; p += kLanes) {
     const size_t count = std::min(kLanes, task.count - p);
     for (size_t part = 0; part * kLanes < task.channels; ++part) {
@@ -80,20 +74,20 @@ void FinishSums(const FinishTask& task) {
         VF sum = hn::Add(vectors[i], hn::Set(kDf, end.bias[task.first_output + channel]));
         if (HWY_LIKELY(count == kLanes)) {
           if (end.other != nullptr) sum = hn::Add(sum, hn::LoadU(kDf, end.other + to));
-          hn::StoreU(limited(sum), kDf, end.data + to);
+          hn::StoreU(finished(sum), kDf, end.data + to);
           continue;
         }
 #if HWY_TARGET <= HWY_AVX2
         const auto first = hn::FirstN(kDf, count);
         if (end.other != nullptr) sum = hn::Add(sum, hn::MaskedLoad(first, kDf, end.other + to));
-        hn::BlendedStore(limited(sum), first, kDf, end.data + to);
+        hn::BlendedStore(finished(sum), first, kDf, end.data + to);
 #else
         HWY_ALIGN float buffer[kLanes] = {};
         if (end.other != nullptr) {
           std::memcpy(buffer, end.other + to, count * sizeof(float));
           sum = hn::Add(sum, hn::Load(kDf, buffer));
         }
-        hn::Store(limited(sum), kDf, buffer);
+        hn::Store(finished(sum), kDf, buffer);
         std::memcpy(end.data + to, buffer, count * sizeof(float));
 #endif
       }

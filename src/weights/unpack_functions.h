@@ -48,7 +48,7 @@ inline constexpr const char* kInputInfix = "_by_";
 inline constexpr const char* kFormatAttribute = "format";
 inline constexpr const char* kInputFormatAttribute = "input_format";
 inline constexpr int kMostNumbers = 4;
-// Of convolutions that end in a LeakyRelu.
+// Convolutions that end in a LeakyRelu have it.
 inline constexpr const char* kSlopeAttribute = "slope";
 
 // The initializers of one weight, and the node that decodes it.
