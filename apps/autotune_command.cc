@@ -16,7 +16,7 @@
 namespace bitpress::apps {
 namespace {
 
-struct Options {
+struct AutotuneArguments {
   std::string model, output, configs;
   JsonOption json;
   SampleArguments samples = {.limit = 100};
@@ -25,7 +25,7 @@ struct Options {
   tasks::AutotuneOptions request;
 };
 
-std::string Summarize(const Options& options, const tasks::AutotuneReport& report) {
+std::string Summarize(const AutotuneArguments& options, const tasks::AutotuneReport& report) {
   const tasks::AutotuneTrial& chosen = report.trials[report.chosen];
   std::string text = fmt::format("{}: {}, loss {:.2f} % ({}), {}\n", options.output, chosen.config,
                                  100 * chosen.loss,
@@ -54,7 +54,7 @@ std::string Summarize(const Options& options, const tasks::AutotuneReport& repor
   return text;
 }
 
-void Run(Options& options) {
+void RunAutotune(AutotuneArguments& options) {
   tasks::AutotuneOptions& request = options.request;
   request.model = options.model;
   request.output = options.output;
@@ -84,7 +84,7 @@ void AddAutotuneCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
       "autotune",
       "Find the cheapest configuration that keeps the accuracy, by trying them in turn.");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<AutotuneArguments>();
   command->add_option("model", options->model, "the float ONNX model")
       ->required()
       ->type_name("MODEL");
@@ -136,7 +136,7 @@ void AddAutotuneCommand(CLI::App& program) {
       "Example:\n"
       "  bitpress autotune model.onnx -o best.onnx --data photos --labels labels.csv \\\n"
       "      --image \"resize=256,crop=224,mean=0.498,std=0.502\" --tolerable-loss 0.01\n");
-  command->callback([options] { Run(*options); });
+  command->callback([options] { RunAutotune(*options); });
 }
 
 }  // namespace bitpress::apps

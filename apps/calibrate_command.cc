@@ -25,12 +25,10 @@ namespace {
 
 using tasks::ToJson;
 
-constexpr int kMostSamples = 1'000'000'000;  // CLI11 would read a negative number as a large one
-
 // The content of --json.
 constexpr const char* kTable = "the statistics, without histograms,";
 
-struct Options {
+struct CalibrateArguments {
   std::string model, output;
   SampleArguments samples;
   ConfigOptions config;
@@ -54,7 +52,7 @@ std::string Summarize(const calibrate::CalibrationTable& table) {
   return text;
 }
 
-void RunCalibrate(Options& options) {
+void RunCalibrate(CalibrateArguments& options) {
   tasks::CalibrateOptions& request = options.request;
   request.model = options.model;
   request.output = options.output;
@@ -91,7 +89,7 @@ void RunCalibrate(Options& options) {
 void AddCalibrateCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
       "calibrate", "Gather the statistics of activations that integer formats need, from samples.");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<CalibrateArguments>();
   command->add_option("model", options->model, "the float ONNX model")
       ->required()
       ->type_name("MODEL");

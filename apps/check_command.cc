@@ -16,13 +16,13 @@
 namespace bitpress::apps {
 namespace {
 
-struct Options {
+struct CheckArguments {
   std::string model;
   SampleArguments samples;
   JsonOption json;
 };
 
-void Run(Options& options) {
+void RunCheck(CheckArguments& options) {
   tasks::JsonFile file(options.json.file());
   const deploy::TargetReport report =
       tasks::CheckTarget({.model = options.model, .samples = options.samples.Spec()});
@@ -41,7 +41,7 @@ void Run(Options& options) {
 void AddCheckCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
       "check", "Check that a model runs here, and list which operators compute on integers.");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<CheckArguments>();
   command->add_option("model", options->model, "the ONNX model")->required()->type_name("MODEL");
   AddDataOptions(*command, options->samples)
       ->description("run the first sample of this folder (default: a made-up sample)");
@@ -53,7 +53,7 @@ void AddCheckCommand(CLI::App& program) {
       "load or run.\n"
       "\nExample:\n"
       "  bitpress check model_int8.onnx --json report.json\n");
-  command->callback([options] { Run(*options); });
+  command->callback([options] { RunCheck(*options); });
 }
 
 }  // namespace bitpress::apps

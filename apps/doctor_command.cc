@@ -48,7 +48,7 @@ std::string Describe(const tasks::DoctorReport& report) {
   return text;
 }
 
-void Run(const JsonOption& json) {
+void RunDoctor(const JsonOption& json) {
   tasks::JsonFile file(json.file());
   const tasks::DoctorReport report = tasks::Examine();
   file.Write(tasks::ToJson(report));
@@ -68,7 +68,7 @@ void AddDoctorCommand(CLI::App& program) {
       "here.\n"
       "\nExample:\n"
       "  bitpress doctor\n");
-  command->callback([json] { Run(*json); });
+  command->callback([json] { RunDoctor(*json); });
 }
 
 }  // namespace bitpress::apps

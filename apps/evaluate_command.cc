@@ -21,10 +21,7 @@ namespace {
 
 using evaluate::EvaluationReport;
 
-// Upper bound of options: CLI11 would read a negative number as a very large one.
-constexpr int kMostSamples = 1'000'000'000;
-
-struct Options {
+struct EvaluateArguments {
   std::optional<evaluate::ProcessorKind> processor;  // null: the kind of this machine
   std::string model, reference, output;
   JsonOption json;
@@ -32,7 +29,7 @@ struct Options {
   tasks::EvaluateOptions request;
 };
 
-void Run(Options& options) {
+void RunEvaluate(EvaluateArguments& options) {
   tasks::EvaluateOptions& request = options.request;
   request.model = options.model;
   request.reference = options.reference;
@@ -61,7 +58,7 @@ void Run(Options& options) {
 void AddEvaluateCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
       "evaluate", "Measure a model's accuracy, closeness to the float model, time and size.");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<EvaluateArguments>();
   command->add_option("model", options->model, "the ONNX model")->required()->type_name("MODEL");
   AddSampleOptions(*command, options->samples, Samples::kRequired);
   command->get_option("--labels")
@@ -97,7 +94,7 @@ void AddEvaluateCommand(CLI::App& program) {
       "tokenizer.json\n"
       "  bitpress evaluate model_mx6.onnx --reference model.onnx --data samples --shard 2/8 -o "
       "part2.bpe\n");
-  command->callback([options] { Run(*options); });
+  command->callback([options] { RunEvaluate(*options); });
 }
 
 }  // namespace bitpress::apps

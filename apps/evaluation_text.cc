@@ -42,7 +42,7 @@ std::string DescribeTimes(const EvaluationReport& report) {
                             Reference(report.reference_load_ms, "ms", 0));
 }
 
-std::string ToText(const evaluate::LanguageReport& report, bool has_times) {
+std::string LanguageText(const evaluate::LanguageReport& report, bool has_times) {
   std::string text = fmt::format("{:<10} {:.2f}{} of {} tokens\n", "perplexity", report.perplexity,
                                  Reference(report.reference_perplexity, "", 2), report.num_tokens);
   if (report.mean_divergence) {
@@ -77,7 +77,7 @@ std::string ToText(const EvaluationReport& report) {
   text += DescribeLeftOut(report.left_out);
   AppendAccuracy(text, "top-1", report.top1, report.reference_top1);
   AppendAccuracy(text, "top-5", report.top5, report.reference_top5);
-  if (report.language) text += ToText(*report.language, report.has_times);
+  if (report.language) text += LanguageText(*report.language, report.has_times);
   if (report.agreement) text += fmt::format("{:<10} {}\n", "agreement", Percent(*report.agreement));
   if (report.outputs_identical) {
     text += fmt::format("{:<10} infinite: the outputs are identical\n", "SQNR");

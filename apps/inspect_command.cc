@@ -103,7 +103,8 @@ std::string ListConstants(const tasks::InspectReport& report, bool with_tensors)
   return text;
 }
 
-std::string ToText(const std::string& path, const tasks::InspectReport& report, bool with_tensors) {
+std::string InspectionText(const std::string& path, const tasks::InspectReport& report,
+                           bool with_tensors) {
   std::string text = fmt::format("{}: {}, IR version {}\n", path, HumanBytes(report.file_bytes),
                                  report.ir_version);
   text += "operator sets:";
@@ -174,8 +175,8 @@ std::string ListChannels(const calibrate::TensorStatistics& tensor) {
 }
 
 // Lists the tensors, one a line, and the channels of each if asked.
-std::string ToText(const std::string& path, const calibrate::CalibrationTable& table,
-                   bool with_channels) {
+std::string InspectionText(const std::string& path, const calibrate::CalibrationTable& table,
+                           bool with_channels) {
   size_t width = 5;
   for (const auto& [name, tensor] : table.tensors) width = std::max(width, name.size());
   std::string text = fmt::format("{}: statistics of '{}' ({:016x}), {} samples\n", path,
@@ -235,7 +236,7 @@ void AddInspectCommand(CLI::App& program) {
     tasks::JsonFile file(options->json.file());
     const auto show = [&](const auto& report) {
       file.Write(tasks::ToJson(report));
-      options->json.Print(ToText(options->model, report, options->with_tensors),
+      options->json.Print(InspectionText(options->model, report, options->with_tensors),
                           [&] { return tasks::ToJson(report); });
     };
     if (tasks::IsCalibration(options->model)) {

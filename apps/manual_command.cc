@@ -37,7 +37,7 @@ std::string Escaped(std::string_view text) {
 }
 
 // Returns an entry of a list: a name in bold, its text further to the right.
-std::string Entry(std::string_view name, std::string_view text) {
+std::string ManualEntry(std::string_view name, std::string_view text) {
   return fmt::format(".TP\n\\fB{}\\fR\n{}\n", Escaped(name), Escaped(text));
 }
 
@@ -46,14 +46,15 @@ std::string OptionsText(const CLI::App& command) {
   for (const CLI::Option* const option : command.get_options()) {
     const std::string type = option->get_items_expected_max() > 0 ? option->get_type_name() : "";
     if (option->get_positional()) {
-      positionals += Entry(type.empty() ? option->get_name() : type, option->get_description());
+      positionals +=
+          ManualEntry(type.empty() ? option->get_name() : type, option->get_description());
       continue;
     }
     std::vector<std::string> names;
     for (const std::string& name : option->get_snames()) names.push_back("-" + name);
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-    options +=
-        Entry(Join(names, ", ") + (type.empty() ? "" : " " + type), option->get_description());
+    options += ManualEntry(Join(names, ", ") + (type.empty() ? "" : " " + type),
+                           option->get_description());
   }
   return (positionals.empty() ? "" : ".SH ARGUMENTS\n" + positionals) + ".SH OPTIONS\n" + options;
 }
@@ -124,7 +125,7 @@ std::string CommandPage(const CLI::App& command) {
 std::string ProgramPage(const CLI::App& program) {
   std::string commands;
   for (const CLI::App* const command : program.get_subcommands({})) {
-    commands += Entry("bitpress-" + command->get_name() + "(1)", command->get_description());
+    commands += ManualEntry("bitpress-" + command->get_name() + "(1)", command->get_description());
   }
   return Head("bitpress", program.get_description()) +
          ".SH SYNOPSIS\n\\fBbitpress\\fR COMMAND [OPTIONS] ...\n.SH COMMANDS\n" + commands +
@@ -132,12 +133,12 @@ std::string ProgramPage(const CLI::App& program) {
          std::string(kEnvironment);
 }
 
-struct Options {
+struct ManualArguments {
   std::string command;
   std::string folder;
 };
 
-void Run(const CLI::App& program, const Options& options) {
+void RunManual(const CLI::App& program, const ManualArguments& options) {
   const std::vector<const CLI::App*> commands = program.get_subcommands({});
   if (!options.folder.empty()) {
     if (!options.command.empty()) {
@@ -165,7 +166,7 @@ void Run(const CLI::App& program, const Options& options) {
 void AddManualCommand(CLI::App& program) {
   CLI::App* const command =
       program.add_subcommand("manual", "Write the manual page of a command, for man.");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ManualArguments>();
   command->add_option("command", options->command, "the command (default: bitpress itself)")
       ->type_name("COMMAND");
   command->add_option("--pages", options->folder, "write the pages of all commands to this folder")
@@ -174,7 +175,7 @@ void AddManualCommand(CLI::App& program) {
       "Examples:\n"
       "  bitpress manual quantize | man -l -\n"
       "  bitpress manual --pages /usr/local/share/man/man1\n");
-  command->callback([&program, options] { Run(program, *options); });
+  command->callback([&program, options] { RunManual(program, *options); });
 }
 
 }  // namespace bitpress::apps

@@ -15,7 +15,7 @@
 namespace bitpress::apps {
 namespace {
 
-struct Options {
+struct OptimizeArguments {
   std::string model;
   std::string output;
   std::vector<std::string> disabled_passes;
@@ -23,7 +23,7 @@ struct Options {
   JsonOption json;
 };
 
-std::string Summarize(const Options& options, const tasks::OptimizeReport& report) {
+std::string Summarize(const OptimizeArguments& options, const tasks::OptimizeReport& report) {
   std::string text = fmt::format("{}: {} ({} before)\n", options.output,
                                  HumanBytes(report.output_bytes), HumanBytes(report.input_bytes));
   text += fmt::format("  removed {} layout conversions around {} quantizers\n",
@@ -40,7 +40,7 @@ std::string Summarize(const Options& options, const tasks::OptimizeReport& repor
                             report.machine, options.model);
 }
 
-void Run(const Options& options) {
+void RunOptimize(const OptimizeArguments& options) {
   tasks::OptimizeOptions request;
   request.model = options.model;
   request.output = options.output;
@@ -57,7 +57,7 @@ void Run(const Options& options) {
 void AddOptimizeCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
       "optimize", "Make a model faster on machines like this one, with the same outputs.");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<OptimizeArguments>();
   command
       ->add_option("model", options->model, "the ONNX model, usually made by `bitpress quantize`")
       ->required()
@@ -79,7 +79,7 @@ void AddOptimizeCommand(CLI::App& program) {
       "\nExample:\n"
       "  bitpress quantize model.onnx -o model_bf16.onnx --config BF16\n"
       "  bitpress optimize model_bf16.onnx -o model_bf16_here.onnx\n");
-  command->callback([options] { Run(*options); });
+  command->callback([options] { RunOptimize(*options); });
 }
 
 }  // namespace bitpress::apps

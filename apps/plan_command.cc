@@ -16,14 +16,14 @@
 namespace bitpress::apps {
 namespace {
 
-struct Options {
+struct PlanArguments {
   std::string model;
   std::string output;
   ConfigOptions config;
   std::vector<std::string> disabled_passes;
 };
 
-void Run(const Options& options) {
+void RunPlan(const PlanArguments& options) {
   const plan::QuantConfig config = options.config.Resolve();
   // The file is opened first, so that an output that cannot be written costs no work.
   std::unique_ptr<AtomicFile> file;
@@ -44,7 +44,7 @@ void Run(const Options& options) {
 void AddPlanCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
       "plan", "Decide the format of every tensor, to read or to edit before quantizing.");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<PlanArguments>();
   command->add_option("model", options->model, "the ONNX model")->required()->type_name("MODEL");
   command
       ->add_option("-o,--output", options->output,
@@ -56,7 +56,7 @@ void AddPlanCommand(CLI::App& program) {
                   "\nThe file may be edited by hand. `bitpress quantize --plan` carries it out."
                   "\n\nExample:\n"
                   "  bitpress plan model.onnx --config MX6 --set placement=all -o plan.json\n");
-  command->callback([options] { Run(*options); });
+  command->callback([options] { RunPlan(*options); });
 }
 
 }  // namespace bitpress::apps

@@ -21,7 +21,7 @@
 namespace bitpress::apps {
 namespace {
 
-struct Options {
+struct QuantizeArguments {
   QuantizationArguments inputs;
   emit::ApplyOptions apply;
   std::string cache_scales_output;
@@ -33,7 +33,7 @@ struct Options {
 };
 
 // Writes the page about the model that was just written.
-void WritePage(const Options& options, const tasks::QuantizeOptions& request,
+void WritePage(const QuantizeArguments& options, const tasks::QuantizeOptions& request,
                const tasks::QuantizeReport& quantized) {
   tasks::ReportOptions page;
   page.model = options.inputs.output;
@@ -49,7 +49,7 @@ void WritePage(const Options& options, const tasks::QuantizeOptions& request,
 }
 
 // Checks before any work that the page can be written, and that it replaces no model.
-void CheckPage(const Options& options) {
+void CheckPage(const QuantizeArguments& options) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (fs::equivalent(options.inputs.model, options.inputs.output, error)) {
@@ -65,7 +65,7 @@ void CheckPage(const Options& options) {
   const AtomicFile probe(options.page);
 }
 
-void Run(Options& options) {
+void RunQuantize(QuantizeArguments& options) {
   if (!options.page.empty()) CheckPage(options);
   std::vector<std::string> notices;
   tasks::QuantizeOptions request;
@@ -105,7 +105,7 @@ void Run(Options& options) {
 }
 
 // Adds the options for the form of the written model, and for the checks and the report after it.
-void AddForms(CLI::App& command, Options& options) {
+void AddForms(CLI::App& command, QuantizeArguments& options) {
   command
       .add_option("--save-kv-scales", options.cache_scales_output,
                   "also write the scales of the caches to such a file")
@@ -154,7 +154,7 @@ void AddForms(CLI::App& command, Options& options) {
 void AddQuantizeCommand(CLI::App& program, const std::string& command_line) {
   CLI::App* const command =
       program.add_subcommand("quantize", "Quantize a float model: write it with fewer bits.");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<QuantizeArguments>();
   options->command_line = command_line;
   AddQuantizationOptions(*command, options->inputs,
                          "the file to write; may be the model itself (it is replaced at the end)");
@@ -171,7 +171,7 @@ void AddQuantizeCommand(CLI::App& program, const std::string& command_line) {
       "      --text learn.txt --tokenizer tokenizer.json --sequence 256 --samples 32\n"
       "  bitpress quantize model.onnx -o tuned.onnx --config MXFP8E4M3_ADAQUANT --data photos \\\n"
       "      --samples 100 --image \"resize=256,crop=224,mean=0.498,std=0.502\"\n");
-  command->callback([options] { Run(*options); });
+  command->callback([options] { RunQuantize(*options); });
 }
 
 }  // namespace bitpress::apps

@@ -16,7 +16,7 @@
 namespace bitpress::apps {
 namespace {
 
-struct Options {
+struct ReportArguments {
   std::string model, reference, output, calibration, plan_file, search;
   JsonOption json;
   std::string command_line;
@@ -25,7 +25,7 @@ struct Options {
   tasks::ReportOptions request;
 };
 
-void Run(Options& options) {
+void RunReport(ReportArguments& options) {
   tasks::ReportOptions& request = options.request;
   request.model = options.model;
   request.reference = options.reference;
@@ -56,7 +56,7 @@ void AddReportCommand(CLI::App& program, const std::string& command_line) {
   CLI::App* const command = program.add_subcommand(
       "report",
       "Find out where a quantized model loses accuracy: a page of layers, ranges, sizes.");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<ReportArguments>();
   options->command_line = command_line;
   tasks::ReportOptions& request = options->request;
   command->add_option("model", options->model, "the quantized ONNX model, made by any tool")
@@ -103,7 +103,7 @@ void AddReportCommand(CLI::App& program, const std::string& command_line) {
       "  bitpress report model_mx6.onnx --reference model.onnx --data photos --labels labels.csv "
       "\\\n"
       "      --image \"resize=256,crop=224,mean=0.498,std=0.502\" -o report.html\n");
-  command->callback([options] { Run(*options); });
+  command->callback([options] { RunReport(*options); });
 }
 
 }  // namespace bitpress::apps

@@ -13,8 +13,7 @@
 namespace bitpress::apps {
 namespace {
 
-// Upper bounds of options: CLI11 would read -2 as a very large number.
-constexpr int kMostSamples = 1'000'000'000;
+// Upper bound of an option, as kMostSamples.
 constexpr int kMostTokens = 10'000'000;
 
 std::string LastLine(const std::filesystem::path& file) {

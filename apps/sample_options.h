@@ -13,6 +13,9 @@
 
 namespace bitpress::apps {
 
+// Upper bound of numbers of samples. Without one, CLI11 reads a negative number as a large one.
+inline constexpr int kMostSamples = 1'000'000'000;
+
 // The values of the options for samples.
 struct SampleArguments {
   std::string data = {}, labels = {}, image = {};

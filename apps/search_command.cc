@@ -17,7 +17,7 @@
 namespace bitpress::apps {
 namespace {
 
-struct Options {
+struct SearchArguments {
   SpaceArguments arguments;
   std::string output, picture, target, budget, cost, bind;
   JsonOption json;
@@ -76,7 +76,7 @@ std::string FrontText(const tasks::SearchReport& report) {
   return text;
 }
 
-std::string Summarize(const Options& options, const tasks::SearchReport& report) {
+std::string Summarize(const SearchArguments& options, const tasks::SearchReport& report) {
   const search::SearchResult& result = report.result;
   const search::SearchPoint& chosen = result.points[result.chosen];
   std::string text =
@@ -110,7 +110,7 @@ std::string Summarize(const Options& options, const tasks::SearchReport& report)
   return text + FrontText(report);
 }
 
-void Run(Options& options) {
+void RunSearch(SearchArguments& options) {
   tasks::SearchOptions& request = options.request;
   options.arguments.Resolve(request);
   request.output = options.output;
@@ -135,7 +135,7 @@ void Run(Options& options) {
 void AddSearchCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
       "search", "Choose a format for each layer, to reach an accuracy or to stay within a budget.");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<SearchArguments>();
   AddSpaceOptions(*command, options->arguments, options->request);
   command->add_option("-o,--output", options->output, "the plan to write, for `quantize --plan`")
       ->required()
@@ -186,7 +186,7 @@ void AddSearchCommand(CLI::App& program) {
       "\\\n"
       "      --data samples --budget \"bytes<=3MB\" -o plan.json --svg front.svg\n"
       "  bitpress quantize model.onnx --plan plan.json -o mixed.onnx\n");
-  command->callback([options] { Run(*options); });
+  command->callback([options] { RunSearch(*options); });
 }
 
 }  // namespace bitpress::apps

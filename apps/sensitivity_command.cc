@@ -16,20 +16,20 @@
 namespace bitpress::apps {
 namespace {
 
-struct Options {
+struct SensitivityArguments {
   SpaceArguments arguments;
   std::string output, shard;
   tasks::SensitivityOptions request;
 };
 
-struct Entry {
+struct MeasuredLayer {
   double noise = 0;
   std::string text;
 };
 
 // Lists the layers that lose most, the worst first.
 std::string DescribeWorst(const tasks::SensitivityReport& report) {
-  std::vector<Entry> entries;
+  std::vector<MeasuredLayer> entries;
   for (const search::LayerLoss& layer : report.sensitivity.layers) {
     for (size_t i = 0; i < layer.parts.size(); ++i) {
       if (!layer.parts[i].is_there) continue;
@@ -42,14 +42,14 @@ std::string DescribeWorst(const tasks::SensitivityReport& report) {
                                             part.candidate.name, layer.op_type, layer.node)});
     }
   }
-  std::ranges::stable_sort(entries, std::ranges::greater(), &Entry::noise);
+  std::ranges::stable_sort(entries, std::ranges::greater(), &MeasuredLayer::noise);
   constexpr size_t kMost = 10;
   std::string text;
   for (size_t i = 0; i < std::min(kMost, entries.size()); ++i) text += entries[i].text;
   return text;
 }
 
-void Run(Options& options) {
+void RunSensitivity(SensitivityArguments& options) {
   tasks::SensitivityOptions& request = options.request;
   options.arguments.Resolve(request);
   request.output = options.output;
@@ -88,7 +88,7 @@ void Run(Options& options) {
 void AddSensitivityCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
       "sensitivity", "Find the layers that quantization harms most, in each candidate format.");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<SensitivityArguments>();
   AddSpaceOptions(*command, options->arguments, options->request);
   command->add_option("-o,--output", options->output, "the JSON file to write")
       ->required()
@@ -108,7 +108,7 @@ void AddSensitivityCommand(CLI::App& program) {
       "      --image \"resize=256,crop=224,mean=0.498,std=0.502\" -o sensitivity.json\n"
       "  bitpress sensitivity model.onnx --candidates mx9,mx6 --data samples --shard 2/8 -o "
       "part2.journal\n");
-  command->callback([options] { Run(*options); });
+  command->callback([options] { RunSensitivity(*options); });
 }
 
 }  // namespace bitpress::apps

@@ -18,7 +18,7 @@
 namespace bitpress::apps {
 namespace {
 
-struct Options {
+struct TuningArguments {
   QuantizationArguments inputs;
   std::string moments, layers;
   JsonOption json;
@@ -30,7 +30,7 @@ std::string Notes(const std::vector<std::string>& notices) {
   return text;
 }
 
-void RunMoments(Options& options) {
+void RunMoments(TuningArguments& options) {
   tasks::QuantizeOptions request;
   std::vector<std::string> notices;
   options.inputs.Fill(request, notices);
@@ -47,7 +47,7 @@ void RunMoments(Options& options) {
                      [&] { return ToJson(summary); });
 }
 
-void RunTune(Options& options) {
+void RunTune(TuningArguments& options) {
   tasks::QuantizeOptions request;
   std::vector<std::string> notices;
   options.inputs.Fill(request, notices);
@@ -78,7 +78,7 @@ void RunTune(Options& options) {
 void AddMomentsCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
       "moments", "Gather what fine-tuning learns from, from some of the samples, to a file.");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TuningArguments>();
   AddQuantizationOptions(*command, options->inputs, "the file of moments to write (.bpm)");
   AddShardOption(*command, options->inputs.samples);
   options->json.Add(*command, "what is in the file,");
@@ -96,7 +96,7 @@ void AddMomentsCommand(CLI::App& program) {
 void AddTuneCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
       "tune", "Learn some of the layers from moments, to a journal that quantize goes on from.");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TuningArguments>();
   AddQuantizationOptions(*command, options->inputs,
                          "the journal to write; a run that was stopped goes on from it");
   command

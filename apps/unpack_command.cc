@@ -15,11 +15,11 @@
 namespace bitpress::apps {
 namespace {
 
-struct Options : tasks::UnpackOptions {
+struct UnpackArguments : tasks::UnpackOptions {
   JsonOption json;
 };
 
-void Run(Options options) {
+void RunUnpack(UnpackArguments options) {
   tasks::JsonFile file(options.json.file());
   tasks::UnpackReport report;
   {
@@ -46,7 +46,7 @@ void Run(Options options) {
 void AddUnpackCommand(CLI::App& program) {
   CLI::App* const command = program.add_subcommand(
       "unpack", "Turn the packed weights of a model back into floats, for tools that need floats.");
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<UnpackArguments>();
   command->add_option("model", options->model, "a model made by `bitpress quantize`")
       ->required()
       ->type_name("MODEL");
@@ -67,7 +67,7 @@ void AddUnpackCommand(CLI::App& program) {
       "Examples:\n"
       "  bitpress unpack quantized.onnx -o floats.onnx\n"
       "  bitpress unpack quantized.onnx -o weights_only.onnx --drop-quantizers\n");
-  command->callback([options] { Run(*options); });
+  command->callback([options] { RunUnpack(*options); });
 }
 
 }  // namespace bitpress::apps

@@ -9,9 +9,27 @@ endif()
 # The scalar reference is the specification: no fused multiply-add may change a result behind our back.
 set(BITPRESS_NUMERICS -ffp-contract=off)
 
+# Release builds are optimized as each part needs it (CMake's own -O3 costs compile time everywhere): kernels and fine-tuning with
+# O3, the other rooms with O2, what waits for rooms (the command line, tests, benchmarks) with O1.
+set(BITPRESS_O3_ROOMS kernels finetune)
+
+# bitpress_options(TARGET [LEVEL]): what all our targets share, and the optimization level (default: O2).
 function(bitpress_options target)
+  set(level ${ARGN})
+  if(NOT level)
+    set(level O2)
+  endif()
   target_include_directories(${target} PUBLIC ${BITPRESS_SOURCE_DIR}/src ${BITPRESS_SOURCE_DIR}/include)
-  target_compile_options(${target} PRIVATE ${BITPRESS_WARNINGS} ${BITPRESS_NUMERICS})
+  target_compile_options(${target} PRIVATE ${BITPRESS_WARNINGS} ${BITPRESS_NUMERICS} $<$<CONFIG:Release>:-${level}>)
+endfunction()
+
+# bitpress_unity(TARGET COUNT): so many source files are compiled as one, because most of their time goes into headers that they
+# share. A name in an anonymous namespace must then be the only one of its kind among them.
+option(BITPRESS_UNITY "Compile several source files as one" ON)
+function(bitpress_unity target count)
+  if(BITPRESS_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${count})
+  endif()
 endfunction()
 
 # bitpress_exports(TARGET MAP): the shared library shows the symbols of this version script and no others.
@@ -42,7 +60,8 @@ endif()
 function(bitpress_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  bitpress_options(${name})
+  bitpress_options(${name} O1)
+  bitpress_unity(${name} 6)
   bitpress_precompile(${name} base_test <gmock/gmock.h> <gtest/gtest.h>)
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
   # The development data beside the checkout, when there is one; tests that need it skip with a reason otherwise.
@@ -58,7 +77,14 @@ function(bitpress_room name)
   set(target bitpress_${name})
   if(ARG_SOURCES)
     add_library(${target} STATIC ${ARG_SOURCES})
-    bitpress_options(${target})
+    if(name IN_LIST BITPRESS_O3_ROOMS)
+      bitpress_options(${target} O3)
+    else()
+      bitpress_options(${target})
+    endif()
+    if(NOT name STREQUAL kernels)  # Highway compiles these files once a target by including them
+      bitpress_unity(${target} 6)
+    endif()
     bitpress_precompile(${target} bitpress_base)
     set(visibility PUBLIC)
   else()

@@ -55,7 +55,7 @@ size_t PlaceIn(size_t part, size_t size) {
 }
 
 // The rows whose values share a scale. They stay integers or become floats together.
-struct Group {
+struct RoundedGroup {
   std::vector<size_t> rows;  // indices in the plan
 };
 
@@ -74,8 +74,8 @@ bool IsGuarded(const TensorPlan& row, const plan::ResolvedPlan& resolved) {
          resolved.scales.contains(plan::ScaleKeyOf(row));
 }
 
-std::vector<Group> GroupsOf(const plan::ResolvedPlan& resolved) {
-  std::vector<Group> groups;
+std::vector<RoundedGroup> GroupsOf(const plan::ResolvedPlan& resolved) {
+  std::vector<RoundedGroup> groups;
   std::map<std::string, size_t> index;
   for (size_t i = 0; i < resolved.plan.tensors.size(); ++i) {
     const TensorPlan& row = resolved.plan.tensors[i];
@@ -99,7 +99,7 @@ class Guard {
         wanted_(ToNoise(*resolved.plan.config.guard_db)),
         aim_(ToNoise(*resolved.plan.config.guard_db + kMarginDb)),
         groups_(GroupsOf(resolved)) {
-    for (const Group& group : groups_) {
+    for (const RoundedGroup& group : groups_) {
       for (const size_t row : group.rows) {
         rows_.push_back(row);
         if (table.num_samples == 0) continue;
@@ -345,7 +345,7 @@ class Guard {
   const CalibrationTable& table_;
   Products products_;
   double wanted_, aim_;  // the noise that is allowed, and that after mending
-  std::vector<Group> groups_;
+  std::vector<RoundedGroup> groups_;
   std::vector<size_t> rows_;        // of all groups, one after the other
   double num_elements_ = 0;         // elements of all rows for one sample
   std::set<std::string> integers_;  // the integer activations of the plan

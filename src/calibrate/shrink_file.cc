@@ -42,15 +42,16 @@ double WeightsOf(const graph::Model& model, const std::set<std::string>& operato
 }
 
 // Values that share a scale, which become floats together.
-struct Group {
+struct ProductGroup {
   std::set<std::string> values;
   double bytes_of_product = 0;  // bytes that they save for each element of a weight that they cost
 };
 
-std::vector<Group> SortedGroups(const plan::ResolvedPlan& resolved, const graph::Model& model,
-                                const std::set<std::string>& integers) {
+std::vector<ProductGroup> SortedGroups(const plan::ResolvedPlan& resolved,
+                                       const graph::Model& model,
+                                       const std::set<std::string>& integers) {
   std::map<std::string, size_t> index;
-  std::vector<Group> groups;
+  std::vector<ProductGroup> groups;
   for (const TensorPlan& row : resolved.plan.tensors) {
     if (row.role != plan::Role::kActivation || !row.integer || !integers.contains(row.value)) {
       continue;
@@ -60,7 +61,7 @@ std::vector<Group> SortedGroups(const plan::ResolvedPlan& resolved, const graph:
     groups[found->second].values.insert(row.value);
   }
   const double all = WeightsOf(model, plan::NeededValues(model, integers).operators);
-  for (Group& group : groups) {
+  for (ProductGroup& group : groups) {
     std::set<std::string> rest = integers;
     for (const std::string& value : group.values) rest.erase(value);
     const plan::NeededQdq needed = plan::NeededValues(model, rest);
@@ -70,7 +71,7 @@ std::vector<Group> SortedGroups(const plan::ResolvedPlan& resolved, const graph:
     group.bytes_of_product =
         static_cast<double>(bytes) / (1 + all - WeightsOf(model, needed.operators));
   }
-  std::ranges::stable_sort(groups, std::ranges::greater(), &Group::bytes_of_product);
+  std::ranges::stable_sort(groups, std::ranges::greater(), &ProductGroup::bytes_of_product);
   return groups;
 }
 
@@ -96,7 +97,7 @@ size_t ShrinkFile(plan::ResolvedPlan& resolved, const graph::Model& model, uint6
   std::map<std::string, std::string> reasons;
   std::set<std::string> left;
   uint64_t saved = 0;
-  for (const Group& group : SortedGroups(resolved, model, integers)) {
+  for (const ProductGroup& group : SortedGroups(resolved, model, integers)) {
     if (saved >= bytes) break;
     for (const std::string& value : group.values) {
       reasons[value] = kReason;

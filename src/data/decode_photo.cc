@@ -16,15 +16,15 @@ namespace {
 
 // The limits of a picture, because a small file can claim any size. Both the JPEG format and the
 // resampler take sides up to this.
-constexpr int64_t kMaxPixels = 100'000'000;
-constexpr int64_t kMaxSide = 65535;
+constexpr int64_t kMaxFilePixels = 100'000'000;
+constexpr int64_t kMaxFileSide = 65535;
 
 void CheckSize(int64_t width, int64_t height) {
-  if (width < 1 || height < 1 || width > kMaxSide || height > kMaxSide ||
-      width * height > kMaxPixels) {
+  if (width < 1 || height < 1 || width > kMaxFileSide || height > kMaxFileSide ||
+      width * height > kMaxFilePixels) {
     Fail(ErrorCode::kInvalidArgument,
          "the picture has {}x{} pixels; at most 100 megapixels and {} a side are read", width,
-         height, kMaxSide);
+         height, kMaxFileSide);
   }
 }
 

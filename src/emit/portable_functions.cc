@@ -8,6 +8,7 @@
 #include "emit/function_body.h"
 #include "emit/portable_numerics.h"
 #include "formats/parameters.h"
+#include "graph/own_domain.h"
 
 namespace bitpress::emit {
 namespace {
@@ -15,7 +16,6 @@ namespace {
 using formats::FormatSpec;
 using Omission = PortableFunctions::Omission;
 
-constexpr const char* kDomain = "bitpress";
 constexpr std::string_view kPrefix = "QuantizeDequantize_";
 
 // The names of shapes that view any tensor as [outer, length, inner] around the axis, and cut that
@@ -124,7 +124,7 @@ std::string Describe(const FormatSpec& spec) {
 }
 
 bool IsOurQuantizer(const graph::Node& node) {
-  return node.domain() == kDomain && node.op_type().starts_with(kPrefix);
+  return node.domain() == graph::kOwnDomain && node.op_type().starts_with(kPrefix);
 }
 
 // Returns our quantizers by operator, including those in bodies of control flow.
@@ -202,7 +202,7 @@ graph::FunctionSpec PortableFunction(const FormatSpec& spec, std::string_view op
            takes_half ? std::vector<std::string>{quantized, "x"} : std::vector{quantized});
 
   graph::FunctionSpec function;
-  function.domain = kDomain;
+  function.domain = graph::kOwnDomain;
   function.name = std::string(op_type);
   function.doc = fmt::format(
       "x quantized to {} and dequantized, bit for bit as Bitpress's operator does, which takes the "
@@ -221,7 +221,7 @@ PortableFunctions AddPortableFunctions(graph::Model& model) {
   const auto standard = imports.find("");
   const int64_t opset = standard == imports.end() ? 0 : standard->second;
   for (const auto& [op_type, nodes] : QuantizersOf(model)) {
-    const bool has_one = model.HasFunction(kDomain, op_type);
+    const bool has_one = model.HasFunction(graph::kOwnDomain, op_type);
     try {
       const FormatSpec spec = CommonSpec(model, nodes, opset);
       model.SetFunction(PortableFunction(spec, op_type, opset));
@@ -229,7 +229,7 @@ PortableFunctions AddPortableFunctions(graph::Model& model) {
       if (!has_one) result.is_changed = true;
     } catch (const Error& error) {
       result.omissions.push_back({op_type, error.what()});
-      if (model.RemoveFunction(kDomain, op_type)) result.is_changed = true;
+      if (model.RemoveFunction(graph::kOwnDomain, op_type)) result.is_changed = true;
     }
   }
   return result;

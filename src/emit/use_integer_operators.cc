@@ -42,9 +42,9 @@ void Append(std::vector<std::string>& list, std::vector<std::string> more) {
 // The reason why a node stays as it is, which is no error. "" if it was rewritten.
 using Reason = std::string;
 
-class Rewriter {
+class IntegerRewriter {
  public:
-  explicit Rewriter(Model& model) : model_(model) {}
+  explicit IntegerRewriter(Model& model) : model_(model) {}
 
   IntegerOperators Run() {
     // Rewriting removes nodes, but none of these before its turn.
@@ -313,6 +313,6 @@ class Rewriter {
 
 }  // namespace
 
-IntegerOperators UseIntegerOperators(Model& model) { return Rewriter(model).Run(); }
+IntegerOperators UseIntegerOperators(Model& model) { return IntegerRewriter(model).Run(); }
 
 }  // namespace bitpress::emit

@@ -23,9 +23,9 @@ constexpr int64_t kLargestMatMulBlock = 256;
 // The least block of 2 bits; smaller ones take ONNX Runtime's slow path.
 constexpr int64_t kLeastTwoBitBlock = 64;
 
-class Rewriter {
+class NativeRewriter {
  public:
-  Rewriter(Model& model, AccuracyLevel level, ThreadPool& pool)
+  NativeRewriter(Model& model, AccuracyLevel level, ThreadPool& pool)
       : model_(model), level_(level), pool_(pool) {}
 
   NativeOperators Run(const QuantizedWeights& weights, NativeWeights which) {
@@ -274,7 +274,7 @@ class Rewriter {
 
 NativeOperators UseNativeOperators(Model& model, const QuantizedWeights& weights,
                                    NativeWeights which, AccuracyLevel level, ThreadPool& pool) {
-  return Rewriter(model, level, pool).Run(weights, which);
+  return NativeRewriter(model, level, pool).Run(weights, which);
 }
 
 }  // namespace bitpress::emit

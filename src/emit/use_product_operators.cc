@@ -25,9 +25,9 @@ using graph::Model;
 using graph::Node;
 using graph::Use;
 
-class Rewriter {
+class ProductRewriter {
  public:
-  Rewriter(Model& model, Replaced replaced) : model_(model), replaced_(replaced) {}
+  ProductRewriter(Model& model, Replaced replaced) : model_(model), replaced_(replaced) {}
 
   NativeOperators Run() {
     // Handles of nodes that are replaced become invalid; these are none of them.
@@ -244,7 +244,7 @@ class Rewriter {
 }  // namespace
 
 NativeOperators UseProductOperators(Model& model, Replaced replaced) {
-  return Rewriter(model, replaced).Run();
+  return ProductRewriter(model, replaced).Run();
 }
 
 }  // namespace bitpress::emit

@@ -22,7 +22,7 @@ namespace {
 // Number of rows rounded together: a row of errors for each takes part in the products.
 constexpr int64_t kRowsOfTask = 64;
 // Columns of a block. Wider ones cost more within the blocks, narrower ones in the kernel's sums.
-constexpr int64_t kBlock = 128;
+constexpr int64_t kColumnsAtOnce = 128;
 constexpr auto kStep = static_cast<int64_t>(kernels::kRowProductStep);
 
 // Sums of the errors of columns that are rounded already, times one column of the triangle: one sum
@@ -96,7 +96,7 @@ class Rows {
 
   void Round() {
     for (int64_t end = columns_; end > 0;) {
-      const int64_t begin = (end - 1) / kBlock * kBlock;
+      const int64_t begin = (end - 1) / kColumnsAtOnce * kColumnsAtOnce;
       BeginBlock(begin, end);
       for (int64_t i = end; i-- > begin;) {
         // Neighbours whose turn has not come have their value rounded to nearest.
@@ -115,7 +115,7 @@ class Rows {
     for (int64_t end = columns_; end > 0;) {
       // A block holds whole scales.
       int64_t begin = end;
-      while (begin > 0 && end - begin < kBlock) begin = BeginOfScale(begin - 1);
+      while (begin > 0 && end - begin < kColumnsAtOnce) begin = BeginOfScale(begin - 1);
       BeginBlock(begin, end);
       int64_t scale = end;
       for (int64_t i = end; i-- > begin;) {

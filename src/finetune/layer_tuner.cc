@@ -13,7 +13,7 @@ namespace {
 
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 using ConstMap = Eigen::Map<const Matrix>;
-using Map = Eigen::Map<Matrix>;
+using DenseMap = Eigen::Map<Matrix>;
 
 }  // namespace
 
@@ -101,14 +101,14 @@ void LayerTuner::LearnAim() {
   pool_.ParallelFor(static_cast<size_t>(layer_.groups), [&](size_t g) {
     const auto group = static_cast<int64_t>(g);
     const auto first = static_cast<size_t>(group * layer_.rows * layer_.columns);
-    Map aim(aim_.data() + first, layer_.rows, layer_.columns);
+    DenseMap aim(aim_.data() + first, layer_.rows, layer_.columns);
     for (int64_t row = 0; row < layer_.rows; ++row) {
       for (int64_t k = 0; k < layer_.columns; ++k) {
         aim(row, k) = double{original_[layer_.ElementOf(group, row, k)]};
       }
     }
     const ConstMap hessian(Hessian(group), layer_.columns, layer_.columns);
-    Map cross(cross_.data() + first, layer_.rows, layer_.columns);
+    DenseMap cross(cross_.data() + first, layer_.rows, layer_.columns);
     const double more =
         ridges_[g] * (options_.aim_ridge.value_or(options_.ridge) / options_.ridge - 1);
     if (is_learned) {

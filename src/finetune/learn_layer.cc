@@ -22,7 +22,7 @@ using plan::FinetunePass;
 constexpr std::array<double, 3> kShares{1, 0.5, 0};
 // Learned weights must have an error below this share of that of rounding to nearest. Gains that
 // are smaller are too uncertain.
-constexpr double kMostError = 0.98;
+constexpr double kMostLearnedError = 0.98;
 
 // Weights that a pass offers.
 struct Offer {
@@ -326,7 +326,7 @@ class Learner {
   // Returns whether the choice is better than weights rounded to nearest, in every fold.
   static bool IsBetter(std::span<const std::vector<Offer>> offers, const Choice& choice,
                        std::span<const double> before) {
-    if (!(choice.error < kMostError * Sum(before))) return false;
+    if (!(choice.error < kMostLearnedError * Sum(before))) return false;
     for (size_t fold = 0; fold < before.size(); ++fold) {
       if (!(offers[fold][choice.offer].errors[choice.share] < before[fold])) return false;
     }

@@ -17,19 +17,19 @@
 namespace bitpress::finetune {
 namespace {
 
-constexpr auto kStep = static_cast<int64_t>(kernels::kRowProductStep);
+constexpr auto kProductStep = static_cast<int64_t>(kernels::kRowProductStep);
 // Number of floats, of positions that wait to be summed up.
 constexpr int64_t kBufferedFloats = int64_t{1} << 20;
 // Rows of a matrix that are multiplied together: two such tiles of the longest buffered rows fit
 // the second-level cache.
-constexpr int64_t kTileRows = SumMatrix::kTile;
+constexpr int64_t kSumTileRows = SumMatrix::kTile;
 
 // Returns the positions of one term, and that the buffer has room for. Terms must follow from the
 // layer alone, so that sums do not depend on how runs are divided.
 int64_t PositionsOfTerm(const MomentShape& shape) {
   const int64_t num_rows = shape.groups * (shape.columns + shape.rows);
   const int64_t wanted = std::clamp<int64_t>(kBufferedFloats / num_rows, 64, 4096);
-  return wanted / kStep * kStep;
+  return wanted / kProductStep * kProductStep;
 }
 
 // Writes the elements of a row at `positions`, which ascend. `read(first, count, out)` reads
@@ -194,11 +194,11 @@ void MomentAccumulator::State::AddProducts(int64_t group, int64_t first, int64_t
   const int64_t end = is_symmetric ? first + count : shape.columns;
   const int64_t rows_before = group * (is_symmetric ? shape.columns : shape.rows) + first;
   const auto stride = static_cast<size_t>(capacity);
-  alignas(64) std::array<float, static_cast<size_t>(kTileRows * SumMatrix::kTile)> products = {};
+  alignas(64) std::array<float, static_cast<size_t>(kSumTileRows * SumMatrix::kTile)> products = {};
   // The second operand is cut into tiles too, so that the first stays in the cache.
   for (int64_t begin = 0; begin < end; begin += SumMatrix::kTile) {
     const int64_t width = std::min(SumMatrix::kTile, end - begin);
-    std::array<SumMatrix::TileRow, static_cast<size_t>(kTileRows)> tile_rows;
+    std::array<SumMatrix::TileRow, static_cast<size_t>(kSumTileRows)> tile_rows;
     for (int64_t row = 0; row < count; ++row) {
       tile_rows[static_cast<size_t>(row)] = to.At(rows_before + row, begin / SumMatrix::kTile);
     }
@@ -220,7 +220,7 @@ void MomentAccumulator::State::AddProducts(int64_t group, int64_t first, int64_t
 
 // Adds one tile of a group: rows of the lower triangle of x x' or, after those, rows of y x'.
 void MomentAccumulator::State::AddGroupTile(int64_t group, int64_t tile) {
-  const int64_t num_input_tiles = (shape.columns + kTileRows - 1) / kTileRows;
+  const int64_t num_input_tiles = (shape.columns + kSumTileRows - 1) / kSumTileRows;
   const auto add_sums = [&](const float* from, int64_t count, ExactSum* to, ExactSum* squares) {
     for (int64_t row = 0; row < count; ++row) {
       for (const Term& term : terms) {
@@ -237,14 +237,14 @@ void MomentAccumulator::State::AddGroupTile(int64_t group, int64_t tile) {
     }
   };
   if (tile < num_input_tiles) {
-    const int64_t begin = tile * kTileRows;
-    const int64_t count = std::min(kTileRows, shape.columns - begin);
+    const int64_t begin = tile * kSumTileRows;
+    const int64_t count = std::min(kSumTileRows, shape.columns - begin);
     const float* const from = InputRow(group * shape.columns + begin);
     AddProducts(group, begin, count, from, sums.inputs);
     add_sums(from, count, sums.input_sums.data() + group * shape.columns + begin, nullptr);
   } else {
-    const int64_t begin = (tile - num_input_tiles) * kTileRows;
-    const int64_t count = std::min(kTileRows, shape.rows - begin);
+    const int64_t begin = (tile - num_input_tiles) * kSumTileRows;
+    const int64_t count = std::min(kSumTileRows, shape.rows - begin);
     const int64_t first = group * shape.rows + begin;
     AddProducts(group, begin, count, OutputRow(first), sums.cross);
     add_sums(OutputRow(first), count, sums.output_sums.data() + first,
@@ -257,8 +257,8 @@ void MomentAccumulator::State::Flush(const runtime::ParallelTasks& run_parallel)
   sums.num_terms += terms.size();
   sums.inputs.Reserve(terms.size());
   sums.cross.Reserve(terms.size());
-  const int64_t num_tiles =
-      (shape.columns + kTileRows - 1) / kTileRows + (shape.rows + kTileRows - 1) / kTileRows;
+  const int64_t num_tiles = (shape.columns + kSumTileRows - 1) / kSumTileRows +
+                            (shape.rows + kSumTileRows - 1) / kSumTileRows;
   run_parallel(static_cast<size_t>(shape.groups * num_tiles), [&](size_t task) {
     // The longest rows of the triangle come first, so that threads end at about the same time.
     const auto reversed = shape.groups * num_tiles - 1 - static_cast<int64_t>(task);
@@ -303,7 +303,7 @@ void MomentAccumulator::Add(std::span<const int64_t> input_dims, const float* in
   std::vector<int64_t> places;
   for (int64_t first = 0; first < num_positions; first += state.capacity) {
     const int64_t count = std::min(num_positions - first, state.capacity);
-    const int64_t length = (count + kStep - 1) / kStep * kStep;
+    const int64_t length = (count + kProductStep - 1) / kProductStep * kProductStep;
     if (state.num_buffered + length > state.capacity) state.Flush(run_parallel);
     places.resize(static_cast<size_t>(count));
     for (size_t i = 0; i < places.size(); ++i) {

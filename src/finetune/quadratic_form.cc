@@ -8,9 +8,9 @@ namespace bitpress::finetune {
 namespace {
 
 // Rows of the matrix that are multiplied together: they stay in the second-level cache.
-constexpr int64_t kTileRows = 64;
+constexpr int64_t kMatrixTileRows = 64;
 // Rows of errors for which a tile of the matrix is read once.
-constexpr int64_t kRowsOfTask = 128;
+constexpr int64_t kErrorRowsOfTask = 128;
 
 int64_t RoundUp(int64_t n) {
   constexpr auto kStep = static_cast<int64_t>(kernels::kRowProductStep);
@@ -25,9 +25,9 @@ void MultiplyRows(const std::vector<float>& a, const std::vector<float>& b, int6
   for (int64_t from = begin; from < end; from += kMost) {
     const auto length = static_cast<size_t>(std::min(kMost, end - from));
     kernels::AddRowProducts(
-        {a.data() + from, kRowsOfTask, static_cast<size_t>(stride)},
+        {a.data() + from, kErrorRowsOfTask, static_cast<size_t>(stride)},
         {b.data() + from, static_cast<size_t>(num_b), static_cast<size_t>(stride)}, length,
-        out.data(), kTileRows);
+        out.data(), kMatrixTileRows);
   }
 }
 
@@ -37,19 +37,19 @@ std::vector<double> QuadraticForms(int64_t columns, const ReadRow& matrix, int64
                                    const ReadRow& errors, ThreadPool& pool) {
   const int64_t stride = RoundUp(columns);
   std::vector<double> forms(static_cast<size_t>(num_rows));
-  pool.ParallelFor(static_cast<size_t>((num_rows + kRowsOfTask - 1) / kRowsOfTask),
+  pool.ParallelFor(static_cast<size_t>((num_rows + kErrorRowsOfTask - 1) / kErrorRowsOfTask),
                    [&](size_t task) {
-                     const int64_t first = static_cast<int64_t>(task) * kRowsOfTask;
-                     const int64_t count = std::min(kRowsOfTask, num_rows - first);
-                     std::vector<float> rows(static_cast<size_t>(kRowsOfTask * stride));
+                     const int64_t first = static_cast<int64_t>(task) * kErrorRowsOfTask;
+                     const int64_t count = std::min(kErrorRowsOfTask, num_rows - first);
+                     std::vector<float> rows(static_cast<size_t>(kErrorRowsOfTask * stride));
                      for (int64_t i = 0; i < count; ++i)
                        errors(first + i, columns, rows.data() + i * stride);
-                     std::vector<float> tile(static_cast<size_t>(kTileRows * stride));
-                     std::vector<double> below(kRowsOfTask * kTileRows);
-                     std::vector<double> diagonal(kRowsOfTask * kTileRows);
+                     std::vector<float> tile(static_cast<size_t>(kMatrixTileRows * stride));
+                     std::vector<double> below(kErrorRowsOfTask * kMatrixTileRows);
+                     std::vector<double> diagonal(kErrorRowsOfTask * kMatrixTileRows);
                      // The matrix is symmetric: what lies left of the diagonal tiles counts twice.
-                     for (int64_t begin = 0; begin < columns; begin += kTileRows) {
-                       const int64_t num = std::min(kTileRows, columns - begin);
+                     for (int64_t begin = 0; begin < columns; begin += kMatrixTileRows) {
+                       const int64_t num = std::min(kMatrixTileRows, columns - begin);
                        const int64_t end = RoundUp(begin + num);
                        for (int64_t j = 0; j < num; ++j) {
                          matrix(begin + j, std::min(end, columns), tile.data() + j * stride);
@@ -59,7 +59,7 @@ std::vector<double> QuadraticForms(int64_t columns, const ReadRow& matrix, int64
                        for (int64_t i = 0; i < count; ++i) {
                          double sum = 0;
                          for (int64_t j = 0; j < num; ++j) {
-                           const auto at = static_cast<size_t>(i * kTileRows + j);
+                           const auto at = static_cast<size_t>(i * kMatrixTileRows + j);
                            sum += (2 * below[at] + diagonal[at]) *
                                   double{rows[static_cast<size_t>(i * stride + begin + j)]};
                          }

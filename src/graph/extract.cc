@@ -15,7 +15,7 @@
 namespace bitpress::graph {
 namespace {
 
-using Names = std::unordered_set<std::string_view>;
+using NameViews = std::unordered_set<std::string_view>;
 
 class Extraction {
  public:
@@ -118,8 +118,8 @@ class Extraction {
   const ModelImpl& source_;
   std::span<const std::string> inputs_;
   std::span<const std::string> outputs_;
-  Names cut_;
-  Names read_;
+  NameViews cut_;
+  NameViews read_;
   std::unordered_set<const onnx::NodeProto*> nodes_;
   std::unique_ptr<ModelImpl> part_ = std::make_unique<ModelImpl>();
 };

@@ -9,6 +9,7 @@
 #include "formats/format_spec.h"
 #include "formats/parameters.h"
 #include "graph/model_impl.h"
+#include "graph/own_domain.h"
 #include "onnx/defs/schema.h"
 #include "onnx/defs/shape_inference.h"
 
@@ -21,7 +22,6 @@ using onnx::OpSchemaRegistry;
 
 constexpr const char* kQuark = "com.amd.quark";
 constexpr const char* kOldQuark = "com.vai.quantize";
-constexpr const char* kOwn = "bitpress";
 
 void PropagateShape(InferenceContext& context) {
   if (onnx::hasInputShape(context, 0)) onnx::propagateShapeFromInputToOutput(context, 0, 0);
@@ -76,7 +76,7 @@ void Register(const OpSchema& schema) {
 }
 
 void RegisterAll() {
-  for (const char* domain : {kQuark, kOldQuark, kOwn}) AddDomain(domain);
+  for (const char* domain : {kQuark, kOldQuark, kOwnDomain}) AddDomain(domain);
   for (const char* name : {"MXQuantizeDequantize", "BFPQuantizeDequantize"}) {
     Register(Operator(kQuark, name, InferSameAsInput));
   }
@@ -95,7 +95,7 @@ void RegisterAll() {
     if (!format.is_integer()) names.insert(format.name);
   }
   for (const std::string& name : names) {
-    Register(Operator(kOwn, "QuantizeDequantize_" + name, InferSameAsInput));
+    Register(Operator(kOwnDomain, "QuantizeDequantize_" + name, InferSameAsInput));
   }
 }
 

@@ -12,14 +12,15 @@
 namespace bitpress::graph {
 namespace {
 
-using Names = std::unordered_set<std::string_view>;
+using NameViews = std::unordered_set<std::string_view>;
 
-void CollectCaptures(const onnx::GraphProto& body, std::vector<Names>& scopes, Names& captures) {
-  Names& defined = scopes.emplace_back();
+void CollectCaptures(const onnx::GraphProto& body, std::vector<NameViews>& scopes,
+                     NameViews& captures) {
+  NameViews& defined = scopes.emplace_back();
   ForEachDefinition(body, [&](const std::string& name) { defined.insert(name); });
   const auto read = [&](const std::string& name) {
     const bool is_inner = std::ranges::any_of(
-        scopes, [&](const Names& scope) { return scope.contains(std::string_view(name)); });
+        scopes, [&](const NameViews& scope) { return scope.contains(std::string_view(name)); });
     if (!name.empty() && !is_inner) captures.insert(name);
   };
   for (const auto& node : body.node()) {
@@ -36,7 +37,7 @@ using Producers = std::unordered_map<std::string_view, size_t>;
 // Returns the node that produces each value. Throws if a value has two sources, because the order
 // would be a guess.
 Producers FindProducers(const onnx::GraphProto& graph) {
-  Names others;
+  NameViews others;
   for (const auto& input : graph.input()) others.insert(input.name());
   for (const auto& tensor : graph.initializer()) others.insert(tensor.name());
   Producers producers;
@@ -103,8 +104,8 @@ std::vector<std::vector<size_t>> Dependencies(const onnx::GraphProto& graph) {
 }  // namespace
 
 std::vector<std::string_view> CapturedValues(const onnx::NodeProto& node) {
-  Names captures;
-  std::vector<Names> scopes;
+  NameViews captures;
+  std::vector<NameViews> scopes;
   ForEachOwnBody(node,
                  [&](const onnx::GraphProto& body) { CollectCaptures(body, scopes, captures); });
   return {captures.begin(), captures.end()};

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "formats/parameters.h"
 #include "formats/quark.h"
+#include "graph/own_domain.h"
 
 namespace bitpress::plan {
 namespace {
@@ -14,7 +15,6 @@ using formats::FormatSpec;
 using formats::RoundingMode;
 using formats::ScaleChoice;
 
-constexpr const char* kBitpressDomain = "bitpress";
 constexpr const char* kQuarkDomain = "com.amd.quark";
 
 // Returns Quark's number for a rounding mode.
@@ -49,7 +49,7 @@ formats::QuarkBfpAttributes QuarkBfp(const FormatSpec& spec) {
 
 QuantizerSpelling SpellBitpress(const FormatSpec& spec, std::optional<int64_t> axis) {
   QuantizerSpelling spelling;
-  spelling.domain = kBitpressDomain;
+  spelling.domain = graph::kOwnDomain;
   const std::string_view base = formats::BaseName(spec);
   spelling.op_type = fmt::format("QuantizeDequantize_{}", base);
   if (formats::HasParameters(spec)) {

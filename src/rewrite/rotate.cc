@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/tensor.h"
+#include "graph/own_domain.h"
 
 namespace bitpress::rewrite {
 namespace {
@@ -15,8 +16,6 @@ namespace {
 using graph::Model;
 using graph::Node;
 using Attributes = std::vector<std::pair<std::string, graph::Attribute>>;
-
-constexpr const char* kDomain = "bitpress";
 
 // Returns the element of the normalized Hadamard matrix: its sign is the parity of the common bits
 // of both indices (Sylvester's construction). The matrix is its own inverse.
@@ -46,7 +45,7 @@ Tensor ShapeTensor(std::vector<int64_t> dims) {
 // Adds the function that turns the last axis of a value of any rank.
 void AddFunction(Model& model, const std::string& name, int64_t block_size) {
   const std::map<std::string, int64_t> imports = model.OpsetImports();
-  if (!imports.contains(kDomain)) model.SetOpsetImport(kDomain, 1);
+  if (!imports.contains(graph::kOwnDomain)) model.SetOpsetImport(graph::kOwnDomain, 1);
   // A value without elements keeps its shape: a 0 in it is no copy of another dimension.
   Attributes allow_zero;
   const auto standard = imports.find("");
@@ -64,7 +63,7 @@ void AddFunction(Model& model, const std::string& name, int64_t block_size) {
   };
   const Tensor matrix = HadamardTensor(static_cast<size_t>(block_size));
   model.SetFunction(
-      {.domain = kDomain,
+      {.domain = graph::kOwnDomain,
        .name = name,
        .doc = "Multiplies blocks of the last axis by a normalized Hadamard matrix.",
        .inputs = {"x"},
@@ -181,7 +180,7 @@ class Rotator {
     const graph::ValueInfo info = model_.InfoOf(value);
     model_.InsertNode({.name = output,
                        .op_type = function,
-                       .domain = kDomain,
+                       .domain = graph::kOwnDomain,
                        .inputs = {value},
                        .outputs = {output},
                        .attributes = {}},

@@ -28,7 +28,7 @@ constexpr std::array<MetricWord, 9> kMetrics{{{Metric::kSqnr, "sqnr", true},
                                               {Metric::kMetric, "metric", true},
                                               {Metric::kMetricDrop, "metric_drop", false}}};
 
-const MetricWord& WordOf(Metric metric) {
+const MetricWord& MetricWordOf(Metric metric) {
   return *std::ranges::find(kMetrics, metric, &MetricWord::metric);
 }
 
@@ -94,7 +94,7 @@ Target ParseTarget(std::string_view text) {
 }
 
 std::string Target::Text() const {
-  const MetricWord& word = WordOf(metric);
+  const MetricWord& word = MetricWordOf(metric);
   return fmt::format("{}{}{:g}", word.name, word.is_at_least ? ">=" : "<=", bound);
 }
 
@@ -149,11 +149,11 @@ double Target::ValueOf(const Measurement& measurement) const {
 bool Target::IsReached(const Measurement& measurement) const {
   constexpr double kRounding = 1e-9;  // error of percentages that are computed
   const double value = ValueOf(measurement);
-  return WordOf(metric).is_at_least ? value >= bound - kRounding : value <= bound + kRounding;
+  return MetricWordOf(metric).is_at_least ? value >= bound - kRounding : value <= bound + kRounding;
 }
 
 bool Target::IsBetter(const Measurement& a, const Measurement& b) const {
-  return WordOf(metric).is_at_least ? ValueOf(a) > ValueOf(b) : ValueOf(a) < ValueOf(b);
+  return MetricWordOf(metric).is_at_least ? ValueOf(a) > ValueOf(b) : ValueOf(a) < ValueOf(b);
 }
 
 Budget ParseBudget(std::string_view text) {

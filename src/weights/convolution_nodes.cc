@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "formats/parameters.h"
+#include "graph/own_domain.h"
 #include "plan/quantizer_spelling.h"
 
 namespace bitpress::weights {
@@ -19,7 +20,6 @@ using graph::Node;
 using Attributes = std::vector<std::pair<std::string, graph::Attribute>>;
 using Reference = graph::AttributeReference;
 
-constexpr const char* kDomain = "bitpress";
 constexpr const char* kLists[] = {"strides", "pads", "dilations"};
 constexpr const char* kWords[] = {"scale_choice", "rounding_mode"};
 
@@ -81,7 +81,8 @@ graph::FunctionSpec FunctionOf(graph::FunctionSpec unpack, const std::string& na
   }
   function.attributes.push_back("group");
   convolution.emplace_back("group", ReferenceTo("group", Reference::Type::kInt));
-  function.nodes.push_back({"", quantizer.op_type, kDomain, {"x"}, {"x_quantized"}, of_quantizer});
+  function.nodes.push_back(
+      {"", quantizer.op_type, graph::kOwnDomain, {"x"}, {"x_quantized"}, of_quantizer});
   function.nodes.push_back(
       {"", "Conv", "", {"x_quantized", weight, "bias"}, {"sums"}, convolution});
   if (kind.has_other) {
@@ -149,11 +150,11 @@ void InsertConvolution(Model& model, const PackedConvolution& convolution, const
   PackedStorage storage = StorageOf(model, convolution.weight);
   const Kind kind = KindOf(convolution);
   const std::string op_type = *NameOf(model, storage, kind);
-  if (!model.HasFunction(kDomain, op_type)) {
+  if (!model.HasFunction(graph::kOwnDomain, op_type)) {
     model.SetFunction(
         FunctionOf(std::move(storage.function), op_type, QuantizerOf(kind.input), kind));
   }
-  graph::NodeSpec spec{convolution.name,     op_type,           kDomain, {convolution.x},
+  graph::NodeSpec spec{convolution.name,     op_type,           graph::kOwnDomain, {convolution.x},
                        {convolution.output}, storage.attributes};
   for (size_t i = 0; i < convolution.unpack.num_inputs(); ++i) {
     spec.inputs.push_back(convolution.unpack.input(i));
@@ -206,7 +207,8 @@ void ExpandConvolution(Model& model, Node node, WeightValues& weights) {
   Attributes lists{{"group", node.GetInt("group", 1)}};
   for (const char* const list : kLists) lists.emplace_back(list, node.GetInts(list));
   model.InsertNode(
-      {quantized, quantizer.op_type, kDomain, {input}, {quantized}, quantizer.attributes}, node);
+      {quantized, quantizer.op_type, graph::kOwnDomain, {input}, {quantized}, quantizer.attributes},
+      node);
   const std::string sums = kind.has_other || has_end ? model.FreshName(output + "_sums") : output;
   model.InsertNode({node.name(), "Conv", "", {quantized, value, bias}, {sums}, lists}, node);
   std::string last = sums;

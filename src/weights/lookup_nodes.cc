@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "graph/own_domain.h"
 #include "weights/unpack_body.h"
 #include "weights/unpack_integers.h"
 
@@ -16,7 +17,6 @@ using graph::Attribute;
 using graph::Model;
 using graph::Node;
 
-constexpr const char* kDomain = "bitpress";
 constexpr const char* kRowPrefix = "row_";
 
 // Returns the storage of a table of one row that lies as the rows of `weight`; nothing if these
@@ -80,7 +80,7 @@ graph::FunctionSpec FunctionOf(const PackedStorage& row, const std::string& name
                                const std::vector<std::pair<std::string, Attribute>>& attributes,
                                int64_t opset) {
   graph::FunctionSpec function;
-  function.domain = kDomain;
+  function.domain = graph::kOwnDomain;
   function.name = name;
   function.doc = "Rows of a table, of which only these are decoded. " + row.function.doc +
                  " Attributes that begin with `row_` are about the rows that are looked up.";
@@ -136,15 +136,16 @@ void ReplaceByLookup(Model& model, const std::vector<std::string>& parts,
   attributes.emplace_back("scale_shape",
                           std::vector<int64_t>{num_rows, NumElements(scales->dims), 1});
   const std::string op_type = kLookupPrefix + DecoderOf(whole);
-  if (!model.HasFunction(kDomain, op_type)) {
+  if (!model.HasFunction(graph::kOwnDomain, op_type)) {
     model.SetFunction(FunctionOf(row, op_type, attributes, model.OpsetImports().at("")));
   }
-  graph::NodeSpec spec{gather.name(), op_type, kDomain, parts, {gather.output(0)}, attributes};
+  graph::NodeSpec spec{gather.name(),      op_type,   graph::kOwnDomain, parts,
+                       {gather.output(0)}, attributes};
   spec.inputs.push_back(gather.input(1));
   const graph::ValueInfo info = model.InfoOf(gather.output(0));
   const std::string output = gather.output(0);
   gather.set_output(0, model.FreshName(output + "_replaced"));
-  model.SetOpsetImport(kDomain, 1);
+  model.SetOpsetImport(graph::kOwnDomain, 1);
   model.InsertNode(spec, gather);
   model.RemoveNode(gather);
   if (!model.IsOutput(output) && info.type != DataType::kUndefined) model.SetInfo(output, info);

@@ -5,14 +5,13 @@
 #include "base/error.h"
 #include "formats/block_products.h"
 #include "formats/parameters.h"
+#include "graph/own_domain.h"
 
 namespace bitpress::weights {
 namespace {
 
 using graph::Model;
 using graph::Node;
-
-constexpr const char* kDomain = "bitpress";
 
 // Returns the function of a product: the nodes of the Unpack function, and the product. (It does
 // not call that function: ONNX Runtime lets no FP8 codes through to a function in a function.)
@@ -133,11 +132,11 @@ void InsertProduct(Model& model, const PackedProduct& product, const Node& befor
   const std::string op_type = *NameOf(model, storage, format, product.is_limited());
   const bool is_transposed = BlockedAxis(product.weight) == 1;
   // The function with a Transpose serves both kinds of weights.
-  if (is_transposed || !model.HasFunction(kDomain, op_type)) {
+  if (is_transposed || !model.HasFunction(graph::kOwnDomain, op_type)) {
     model.SetFunction(FunctionOf(std::move(storage.function), op_type, is_numbered,
                                  product.is_limited(), is_transposed));
   }
-  graph::NodeSpec spec{product.name,    op_type,          kDomain,
+  graph::NodeSpec spec{product.name,    op_type,          graph::kOwnDomain,
                        {product.input}, {product.output}, storage.attributes};
   for (size_t i = 0; i < product.unpack.num_inputs(); ++i) {
     spec.inputs.push_back(product.unpack.input(i));

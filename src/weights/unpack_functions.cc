@@ -12,6 +12,7 @@
 #include "formats/pack.h"
 #include "formats/packed_tensor.h"
 #include "formats/parameters.h"
+#include "graph/own_domain.h"
 #include "ops/quantizer_nodes.h"
 #include "weights/unpack_body.h"
 #include "weights/unpack_groups.h"
@@ -266,7 +267,7 @@ PackedStorage StoragePacked(const FormatSpec& spec, std::span<const int64_t> sha
   const formats::PackedSizes sizes = formats::SizesOf(spec, view.outer, view.axis, view.inner);
   PackedStorage storage;
   graph::FunctionSpec& function = storage.function;
-  function.domain = "bitpress";
+  function.domain = graph::kOwnDomain;
   function.name = kUnpackPrefix + WordOf(spec);
   function.outputs = {"weight"};
   UnpackBody body(function);

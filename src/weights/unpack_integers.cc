@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "formats/pack.h"
+#include "graph/own_domain.h"
 #include "weights/unpack_body.h"
 
 namespace bitpress::weights {
@@ -161,7 +162,7 @@ PackedStorage StoragePackedInteger(const FormatSpec& spec, std::span<const int64
   }
 
   graph::FunctionSpec& function = storage.function;
-  function.domain = "bitpress";
+  function.domain = graph::kOwnDomain;
   function.name =
       fmt::format("{}{}{}{}", kUnpackPrefix, spec.name, is_asymmetric ? kAsymmetricSuffix : "",
                   is_padded ? kPaddedSuffix : "");

@@ -1,0 +1,165 @@
+#include "run_cli.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <iostream>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/messages.h"
+#include "base/text.h"
+#include "base/version.h"
+#include "command.h"
+#include "deploy/check_process.h"
+#include "kernels/cpu_target.h"
+#include "runtime/ort_library.h"
+
+namespace bitpress::apps {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+int Report(std::string_view message, int exit_code) {
+  fmt::print(stderr, "bitpress: error: {}\n", OneLine(message));
+  return exit_code;
+}
+
+// Returns an option's name as it is typed: "num_threads" is "--num-threads".
+std::string Spelt(std::string_view option) {
+  std::string spelt = fmt::format("--{}", option);
+  std::ranges::replace(spelt, '_', '-');
+  return spelt;
+}
+
+// Returns the error for an unknown command, or "". CLI11 would only say that a command is required.
+std::string UnknownCommand(const CLI::App& program, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return "";
+  std::vector<std::string> names;
+  for (const CLI::App* command : program.get_subcommands({})) names.push_back(command->get_name());
+  if (std::ranges::find(names, argv[1]) != names.end()) return "";
+  return fmt::format("there is no command '{}'{}; the commands are {}", argv[1],
+                     DidYouMean(argv[1], names), Join(names, ", "));
+}
+
+// Returns what is wrong with the first option that the command does not have, or "". CLI11 says
+// first which options are missing, and the misspelt one may be one of these.
+std::string UnknownOption(const CLI::App& program) {
+  const std::vector<CLI::App*> commands = program.get_subcommands();
+  const CLI::App& command = commands.empty() ? program : *commands.front();
+  for (const std::string& argument : program.remaining(/*recurse=*/true)) {
+    if (argument == "--") break;  // no options follow
+    const bool is_option =
+        argument.size() > 1 && argument[0] == '-' && argument.find_first_of("0123456789.") != 1;
+    if (!is_option) continue;
+    std::vector<std::string> names;
+    for (const CLI::Option* option : command.get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+    const std::string name = argument.substr(0, argument.find('='));
+    return fmt::format("{} has no option '{}'{}; --help lists them",
+                       commands.empty() ? "bitpress" : fmt::format("'{}'", command.get_name()),
+                       name, DidYouMean(name, names));
+  }
+  return "";
+}
+
+// Returns the command line as it may be typed again.
+std::string CommandLine(int argc, char** argv) {
+  std::string line = "bitpress";
+  for (int i = 1; i < argc; ++i) line += " " + ShellQuoted(argv[i]);
+  return line;
+}
+
+int Parse(int argc, char** argv) {
+  const std::string command_line = CommandLine(argc, argv);
+  CLI::App program(
+      "Presses ONNX models into fewer bits: post-training quantization to integers, FP8, BF16 and "
+      "block formats.",
+      "bitpress");
+  program.set_version_flag("--version",
+                           fmt::format("bitpress {}\n{}", Version(), BuildDescription()));
+  program.require_subcommand(1);
+  program.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return fmt::format("bitpress: error: {} (--help says how)\n", OneLine(error.what()));
+  });
+  program.footer(
+      "Example:\n  bitpress quantize model.onnx -o model_mx6.onnx --config MX6\n"
+      "`bitpress COMMAND --help` lists the options of a command.");
+  AddInspectCommand(program);
+  AddPlanCommand(program);
+  AddCalibrateCommand(program);
+  AddMergeCommand(program);
+  AddQuantizeCommand(program, command_line);
+  AddUnpackCommand(program);
+  AddMomentsCommand(program);
+  AddTuneCommand(program);
+  AddOptimizeCommand(program);
+  AddEvaluateCommand(program);
+  AddCheckCommand(program);
+  AddSensitivityCommand(program);
+  AddSearchCommand(program);
+  AddAutotuneCommand(program);
+  AddReportCommand(program, command_line);
+  AddDoctorCommand(program);
+  AddCompletionCommand(program);
+  AddManualCommand(program);
+  if (argc < 2) {
+    Print(program.help());
+    return 0;
+  }
+  // This word is no command for users: the library starts the program with it.
+  const bool is_check = argc == 3 && std::string_view(argv[1]) == deploy::kCheckWord;
+  if (const std::string unknown = is_check ? "" : UnknownCommand(program, argc, argv);
+      !unknown.empty()) {
+    return Report(unknown, kUsage);
+  }
+  try {
+    // The Python package sets this variable to the path of its ONNX Runtime.
+    const char* const library = std::getenv("BITPRESS_ONNXRUNTIME");
+    if (library != nullptr && *library != '\0') runtime::SetOrtLibraryPath(library);
+    // Tests set this variable to use another instruction set than the processor's best one.
+    const char* const kernels = std::getenv("BITPRESS_KERNELS");
+    if (kernels != nullptr && *kernels != '\0') kernels::UseTarget(kernels);
+    if (is_check) {
+      deploy::AnswerCheck(argv[2]);
+      return 0;
+    }
+    program.parse(argc, argv);  // runs the chosen command too
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    const std::string unknown = error.get_exit_code() == 0 ? "" : UnknownOption(program);
+    if (!unknown.empty()) return Report(unknown, kUsage);
+    return program.exit(error) == 0 ? 0 : kUsage;
+  } catch (const Error& error) {
+    return Report(SpellOptions(error.what(), Spelt), kFailed);
+  } catch (const std::bad_alloc&) {
+    return Report("out of memory", kFailed);
+  } catch (const std::exception& error) {
+    return Report(fmt::format("unexpected: {}", error.what()), kFailed);
+  }
+}
+
+}  // namespace
+
+int RunCli(int argc, char** argv) {
+  const int exit_code = Parse(argc, argv);
+  std::cout.flush();  // CLI11 writes help texts there
+  return exit_code;
+}
+
+void Print(std::string_view text) {
+  const bool is_written =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (!is_written) Fail(ErrorCode::kIo, "cannot write to standard output");
+}
+
+}  // namespace bitpress::apps
