@@ -1,33 +1,45 @@
 """Fixtures for the programs and libraries of the build that the Python tests run."""
 
+import contextlib
+import ctypes
+import os
 import subprocess
+import sys
+import tempfile
 
 import pytest
-from locations import ROOT, from_environment, shared_dir
+from locations import PACKAGE, built, is_sanitized, shared_dir
+
+sys.path.insert(0, str(PACKAGE))
+
+LONG = {"browser", "corpus", "kills", "large", "scripts", "wheel"}  # markers, see pytest.ini
 
 
-SKIPPED = 77  # for ctest
+def pytest_addoption(parser):
+    parser.addoption("--stage", choices=("quick", "whole", "all"), default="all",
+                     help="quick: what is marked so; whole: without what takes long; all (default)")
 
 
-def pytest_sessionfinish(session, exitstatus):
-    """A run of which every test was skipped did not pass."""
-    counts = session.config.pluginmanager.get_plugin("terminalreporter").stats
-    if exitstatus == 0 and counts.get("skipped") and not counts.get("passed"):
-        session.exitstatus = SKIPPED
+def pytest_collection_modifyitems(config, items):
+    stage = config.getoption("--stage")
+
+    def is_wanted(item):
+        marks = {mark.name for mark in item.iter_markers()}
+        return {"quick": "quick" in marks, "whole": not marks & LONG, "all": True}[stage]
+
+    left_out = [item for item in items if not is_wanted(item)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if is_wanted(item)]
 
 
 @pytest.fixture(scope="session")
 def program():
-    path = from_environment("BITPRESS_PROGRAM", ROOT / "build" / "bitpress")
-    assert path.is_file(), f"{path} is not built"
-    return path
+    return built("bitpress")
 
 
 @pytest.fixture(scope="session")
 def operator_library():
-    path = from_environment("BITPRESS_OPERATOR_LIBRARY", ROOT / "build" / "libbitpress_ops.so")
-    assert path.is_file(), f"{path} is not built"
-    return path
+    return built("libbitpress_ops.so")
 
 
 @pytest.fixture(scope="session")
@@ -39,26 +51,37 @@ def shared():
 
 
 class Bitpress:
-    """Runs the command line; every run must end by itself, without a signal."""
+    """Runs the command line as a function of this process, which costs less than starting a program for each command.
 
-    def __init__(self, program):
-        self.program = program
+    Models are written unchecked (`--check off`), because the check costs several times the command; `checking` is the same
+    command line with its default, for tests that are about what the check says. Tests that are about the process itself (its
+    signals, standard streams, environment, memory) start `program`. A crash is reported by pytest-xdist, with the test's name.
+    """
 
-    def run(self, *arguments, timeout=120):
-        result = subprocess.run([str(self.program), *map(str, arguments)], capture_output=True, text=True, errors="replace",
-                                timeout=timeout, check=False, stdin=subprocess.DEVNULL)
-        assert result.returncode >= 0, f"{arguments}: killed by signal {-result.returncode}\n{result.stderr}"
-        return result
+    WRITE_MODELS = ("autotune", "optimize", "quantize", "unpack")
 
-    def ok(self, *arguments, **keywords):
-        """A run that must succeed; its standard output."""
-        result = self.run(*arguments, **keywords)
+    def __init__(self, run_cli, checks=False):
+        self._run_cli, self._checks = run_cli, checks
+
+    @property
+    def checking(self):
+        return Bitpress(self._run_cli, checks=True)
+
+    def run(self, *arguments):
+        words = [str(word) for word in arguments]
+        if not self._checks and words[0] in self.WRITE_MODELS and "--check" not in words:
+            words += ["--check", "off"]
+        return self._run_cli(words)
+
+    def ok(self, *arguments):
+        """Returns the standard output of a run that must succeed."""
+        result = self.run(*arguments)
         assert result.returncode == 0, f"{arguments}: exit code {result.returncode}\n{result.stderr}"
         return result.stdout
 
-    def error(self, *arguments, **keywords):
-        """A run that must fail with one line on standard error; that line."""
-        result = self.run(*arguments, **keywords)
+    def error(self, *arguments):
+        """Returns the line on standard error of a run that must fail with one line there."""
+        result = self.run(*arguments)
         assert result.returncode != 0, f"{arguments}: no error\n{result.stdout}"
         lines = result.stderr.strip().splitlines()
         assert len(lines) == 1, f"{arguments}: expected one line of error, got {len(lines)}:\n{result.stderr}"
@@ -66,9 +89,54 @@ class Bitpress:
         return lines[0]
 
 
+@contextlib.contextmanager
+def captured(descriptor):
+    """Collects what the process writes to a file descriptor, in a file that is yielded."""
+    with tempfile.TemporaryFile() as file:
+        saved = os.dup(descriptor)
+        os.dup2(file.fileno(), descriptor)
+        try:
+            yield file
+        finally:
+            os.dup2(saved, descriptor)
+            os.close(saved)
+
+
+def run_in_process(library):
+    """Returns run(words) that calls the command line in this process."""
+    function = ctypes.CDLL(str(library)).BitpressRunCli
+
+    def run(words):
+        arguments = [b"bitpress", *map(os.fsencode, words)]
+        texts = {}
+        with captured(1) as output, captured(2) as errors:
+            code = function(len(arguments), (ctypes.c_char_p * (len(arguments) + 1))(*arguments, None))
+            for name, file in (("stdout", output), ("stderr", errors)):
+                file.seek(0)
+                texts[name] = file.read().decode(errors="replace")
+        return subprocess.CompletedProcess(words, code, **texts)
+    return run
+
+
+def run_program(path):
+    """Returns run(words) that starts the program; every run must end by itself, without a signal."""
+    def run(words):
+        result = subprocess.run([str(path), *words], capture_output=True, text=True, errors="replace", timeout=300, check=False,
+                                stdin=subprocess.DEVNULL)
+        assert result.returncode >= 0, f"{words}: killed by signal {-result.returncode}\n{result.stderr}"
+        return result
+    return run
+
+
 @pytest.fixture(scope="session")
 def bitpress(program):
-    return Bitpress(program)
+    return Bitpress(run_program(program) if is_sanitized() else run_in_process(built("libbitpress_test_cli.so")))
+
+
+@pytest.fixture(scope="session")
+def bitpress_process(program):
+    """The command line as a program of its own, with its checks, for what could end the process."""
+    return Bitpress(run_program(program), checks=True)
 
 
 @pytest.fixture

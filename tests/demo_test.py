@@ -13,7 +13,7 @@ import pytest
 from locations import ROOT
 
 DEMO = ROOT / "examples" / "demo"
-sys.path.insert(0, str(DEMO))
+sys.path.append(str(DEMO))  # last, so that its modules hide none that other tests import
 import convert_efficientnet_lite0 as convert  # noqa: E402
 import photos  # noqa: E402
 

@@ -96,6 +96,16 @@ def test_a_file_that_is_not_built_is_found(tree, tmp_path):
         "src/graph/model_test.cc: no target builds this file (add it to a CMakeLists.txt)"]
 
 
+def test_a_unity_build_builds_what_its_files_include(tree, tmp_path):
+    made = tmp_path / "build" / "unity_0_cxx.cxx"
+    made.parent.mkdir()
+    sources = [tree / name for name in FILES if name.endswith(".cc")]
+    made.write_text("".join(f'#include "{source}"\n' for source in sources[1:]))
+    (made.parent / "compile_commands.json").write_text(json.dumps([{"directory": str(made.parent), "file": made.name}]))
+    assert include_check.check(tree, made.parent) == [
+        f"{sources[0].relative_to(tree)}: no target builds this file (add it to a CMakeLists.txt)"]
+
+
 @pytest.mark.parametrize("old, new, message", [
     ("may include", "includes", "has no table"),
     ("| base graph |", "| base grahp |", "unknown rooms: grahp"),

@@ -65,6 +65,7 @@ NAVIGATION = {
     },
     "Inside": {
         "The house": "design",
+        "Changing the code": "development",
     },
 }
 

@@ -61,33 +61,33 @@ size_t PagesInMemory(std::span<const std::byte> bytes) {
   return count;
 }
 
-constexpr size_t kSize = size_t{3} << 20;  // more entries than are read at once
+constexpr size_t kMappedSize = size_t{3} << 20;  // more entries than are read at once
 
 TEST(MappedMemoryTest, UnchangedPagesOfAFileAreReleased) {
-  const Mapping file(kSize);
+  const Mapping file(kMappedSize);
   ASSERT_NE(file.bytes().data(), nullptr);
-  ASSERT_EQ(file.CountLetters(), kSize);
+  ASSERT_EQ(file.CountLetters(), kMappedSize);
   ASSERT_GT(PagesInMemory(file.bytes()), 0U);
   ReleaseUnchangedPages(
-      file.bytes().subspan(5000, kSize - 10000));  // neither end is that of a page
+      file.bytes().subspan(5000, kMappedSize - 10000));  // neither end is that of a page
   EXPECT_LE(PagesInMemory(file.bytes()), 2U);
-  EXPECT_EQ(file.CountLetters(), kSize);
+  EXPECT_EQ(file.CountLetters(), kMappedSize);
 }
 
 TEST(MappedMemoryTest, ChangesAreKept) {
-  const Mapping file(kSize);
-  ASSERT_EQ(file.CountLetters(), kSize);
-  file.bytes()[kSize - 1] = std::byte{'c'};
+  const Mapping file(kMappedSize);
+  ASSERT_EQ(file.CountLetters(), kMappedSize);
+  file.bytes()[kMappedSize - 1] = std::byte{'c'};
   ReleaseUnchangedPages(file.bytes());
   EXPECT_GT(PagesInMemory(file.bytes()), 0U);
-  EXPECT_EQ(file.CountLetters(), kSize - 1);
-  EXPECT_EQ(file.bytes()[kSize - 1], std::byte{'c'});
+  EXPECT_EQ(file.CountLetters(), kMappedSize - 1);
+  EXPECT_EQ(file.bytes()[kMappedSize - 1], std::byte{'c'});
 }
 
 TEST(MappedMemoryTest, MemoryOfTheHeapIsKept) {
-  const std::string text(kSize, 'w');
+  const std::string text(kMappedSize, 'w');
   ReleaseUnchangedPages(std::as_bytes(std::span(text)));
-  EXPECT_EQ(text, std::string(kSize, 'w'));
+  EXPECT_EQ(text, std::string(kMappedSize, 'w'));
   ReleaseUnchangedPages({});
 }
 

@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "base/test_support.h"
+#include "calibrate/test_statistics.h"
 
 namespace bitpress::calibrate {
 namespace {
@@ -18,7 +18,7 @@ using testing::ElementsAre;
 constexpr double kTiny = 1e-9;
 
 // y = x [[1, 2], [3, 4], [5, 6]] + k
-graph::Model TestModel() {
+graph::Model AffineModel() {
   graph::Model model = graph::Model::Load(std::filesystem::path(BITPRESS_SOURCE_DIR) / "tests" /
                                           "data" / "runtime" / "affine.onnx");
   model.InferShapes();
@@ -51,7 +51,7 @@ plan::ResolvedPlan WholeNumbers(const graph::Model& model) {
 
 class NoiseProbeTest : public testing::Test {
  protected:
-  graph::Model model_ = TestModel();
+  graph::Model model_ = AffineModel();
   plan::ResolvedPlan resolved_ = WholeNumbers(model_);
   NoiseProbe probe_{model_, resolved_, {0, 1}, 1};
 };
@@ -107,7 +107,6 @@ TEST_F(NoiseProbeTest, TakesOtherScales) {
 }
 
 TEST_F(NoiseProbeTest, NumbersThatAreNotFinite) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
   probe_.AddSample(Sample({kInfinity, 0, 0}));  // the float outputs are not finite: left out
   EXPECT_THAT(probe_.Measure({true, false}, 1), ElementsAre(0.0));
 }

@@ -11,13 +11,12 @@
 
 #include "base/test_support.h"
 #include "calibrate/expected_error.h"
+#include "calibrate/test_statistics.h"
 #include "formats/float_bits.h"
 
 namespace bitpress::calibrate {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kLargest = std::numeric_limits<float>::max();
 constexpr float kSmallest = std::numeric_limits<float>::denorm_min();
 
@@ -29,7 +28,7 @@ std::vector<float> RandomBits(size_t count, uint32_t seed) {
   return values;
 }
 
-std::vector<float> RandomNormal(size_t count, uint32_t seed) {
+std::vector<float> OffCenterNormal(size_t count, uint32_t seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0.5f, 2.0f);
   std::vector<float> values(count);
@@ -37,23 +36,17 @@ std::vector<float> RandomNormal(size_t count, uint32_t seed) {
   return values;
 }
 
-TensorStatistics Of(const std::vector<float>& values) {
-  TensorStatistics statistics;
-  statistics.Add(values);
-  return statistics;
-}
-
 TEST(TensorStatistics, IsEmptyAtFirst) {
   const TensorStatistics statistics;
   EXPECT_TRUE(statistics.is_empty());
   EXPECT_EQ(statistics.num_elements(), 0u);
   EXPECT_TRUE(statistics.Bins().empty());
-  EXPECT_TRUE(Of({kNan, kInfinity}).is_empty());
+  EXPECT_TRUE(StatisticsOf({kNan, kInfinity}).is_empty());
 }
 
 TEST(TensorStatistics, CountsSpecials) {
-  const TensorStatistics statistics =
-      Of({kNan, -kNan, kInfinity, -kInfinity, -kInfinity, 0.0f, -0.0f, 1.0f, -2.0f, kSmallest});
+  const TensorStatistics statistics = StatisticsOf(
+      {kNan, -kNan, kInfinity, -kInfinity, -kInfinity, 0.0f, -0.0f, 1.0f, -2.0f, kSmallest});
   EXPECT_EQ(statistics.num_elements(), 10u);
   EXPECT_EQ(statistics.num_nan(), 2u);
   EXPECT_EQ(statistics.num_positive_infinity(), 1u);
@@ -67,15 +60,15 @@ TEST(TensorStatistics, CountsSpecials) {
 }
 
 TEST(TensorStatistics, ZeroHasNoSign) {
-  EXPECT_FALSE(std::signbit(Of({-0.0f}).min()));
-  EXPECT_FALSE(std::signbit(Of({-1.0f, -0.0f}).max()));
-  EXPECT_EQ(Of({-0.0f}), Of({0.0f}));
+  EXPECT_FALSE(std::signbit(StatisticsOf({-0.0f}).min()));
+  EXPECT_FALSE(std::signbit(StatisticsOf({-1.0f, -0.0f}).max()));
+  EXPECT_EQ(StatisticsOf({-0.0f}), StatisticsOf({0.0f}));
 }
 
 TEST(TensorStatistics, BinsHoldTheirElementsInOrder) {
   std::vector<float> values = RandomBits(20000, 1);
   values.insert(values.end(), {0.0f, -0.0f, kSmallest, -kSmallest, kLargest, -kLargest});
-  const std::vector<Bin> bins = Of(values).Bins();
+  const std::vector<Bin> bins = StatisticsOf(values).Bins();
   std::erase_if(values, [](float x) { return !formats::IsFinite(x); });
   std::ranges::sort(values);
   size_t position = 0;
@@ -98,7 +91,7 @@ TEST(TensorStatistics, BinsHoldTheirElementsInOrder) {
 }
 
 TEST(TensorStatistics, MagnitudeBinsAreBothSides) {
-  const TensorStatistics statistics = Of({-3.0f, 3.0f, 3.0f, 0.0f, -1e-40f});
+  const TensorStatistics statistics = StatisticsOf({-3.0f, 3.0f, 3.0f, 0.0f, -1e-40f});
   const std::vector<Bin> bins = statistics.MagnitudeBins();
   ASSERT_EQ(bins.size(), 3u);
   EXPECT_EQ(bins[0].upper, 0.0);
@@ -109,8 +102,8 @@ TEST(TensorStatistics, MagnitudeBinsAreBothSides) {
 }
 
 TEST(TensorStatistics, MomentsAreThoseOfTheElements) {
-  const std::vector<float> values = RandomNormal(5000, 3);
-  const TensorStatistics statistics = Of(values);
+  const std::vector<float> values = OffCenterNormal(5000, 3);
+  const TensorStatistics statistics = StatisticsOf(values);
   long double sum = 0;
   long double squares = 0;
   for (const float x : values) {
@@ -129,7 +122,7 @@ TEST(TensorStatistics, MergesExactly) {
   for (int round = 0; round < 20; ++round) {
     std::vector<float> values = round % 2 == 0
                                     ? RandomBits(3000, 100u + static_cast<uint32_t>(round))
-                                    : RandomNormal(3000, static_cast<uint32_t>(round));
+                                    : OffCenterNormal(3000, static_cast<uint32_t>(round));
     TensorStatistics whole;
     whole.set_axis(1);
     whole.Add(values);
@@ -243,8 +236,8 @@ TEST(TensorStatistics, SlicesFollowTheAxis) {
 TEST(TensorStatistics, SlicesAddExactly) {
   for (const auto& [values, dims] :
        {std::pair{RandomBits(6000, 21), std::vector<int64_t>{5, 24, 50}},
-        std::pair{RandomNormal(6000, 22), std::vector<int64_t>{250, 24}},
-        std::pair{RandomNormal(200'000, 23), std::vector<int64_t>{1, 2, 100'000}}}) {
+        std::pair{OffCenterNormal(6000, 22), std::vector<int64_t>{250, 24}},
+        std::pair{OffCenterNormal(200'000, 23), std::vector<int64_t>{1, 2, 100'000}}}) {
     const auto length = static_cast<size_t>(dims[1]);
     const size_t inner = dims.size() > 2 ? static_cast<size_t>(dims[2]) : 1;
     std::vector<SliceStatistics> wanted(length);

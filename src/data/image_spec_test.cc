@@ -10,7 +10,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string ParseFailure(std::string_view text) {
+std::string ImageSpecFailure(std::string_view text) {
   return ExpectError(ErrorCode::kInvalidArgument, [&] { ParseImageSpec(text); });
 }
 
@@ -38,23 +38,23 @@ TEST(ParseImageSpec, Defaults) {
 }
 
 TEST(ParseImageSpecError, SaysWhatIsWrong) {
-  EXPECT_THAT(ParseFailure("rezise=256"), HasSubstr("'rezise' (did you mean 'resize'?)"));
-  EXPECT_THAT(ParseFailure("quality=5"),
+  EXPECT_THAT(ImageSpecFailure("rezise=256"), HasSubstr("'rezise' (did you mean 'resize'?)"));
+  EXPECT_THAT(ImageSpecFailure("quality=5"),
               HasSubstr("there are resize, crop, mean, std, layout, channels"));
-  EXPECT_THAT(ParseFailure("crop"), HasSubstr("'crop' has no value"));
-  EXPECT_THAT(ParseFailure("crop=224,"), HasSubstr("'' has no value"));
-  EXPECT_THAT(ParseFailure("crop=big"), HasSubstr("'big' is not a whole number"));
-  EXPECT_THAT(ParseFailure("crop=-1"), HasSubstr("crop=-1 is out of range"));
-  EXPECT_THAT(ParseFailure("resize=99999"), HasSubstr("expected 0 to 16384 pixels"));
-  EXPECT_THAT(ParseFailure("mean=0.5/0.5"), HasSubstr("has 2 values, expected one or three"));
-  EXPECT_THAT(ParseFailure("mean=half"), HasSubstr("'half' is not a number"));
-  EXPECT_THAT(ParseFailure("mean=inf"), HasSubstr("not a usable number"));
-  EXPECT_THAT(ParseFailure("std=0.5/0/0.5"), HasSubstr("must be above 0"));
-  EXPECT_THAT(ParseFailure("layout=nchv"),
+  EXPECT_THAT(ImageSpecFailure("crop"), HasSubstr("'crop' has no value"));
+  EXPECT_THAT(ImageSpecFailure("crop=224,"), HasSubstr("'' has no value"));
+  EXPECT_THAT(ImageSpecFailure("crop=big"), HasSubstr("'big' is not a whole number"));
+  EXPECT_THAT(ImageSpecFailure("crop=-1"), HasSubstr("crop=-1 is out of range"));
+  EXPECT_THAT(ImageSpecFailure("resize=99999"), HasSubstr("expected 0 to 16384 pixels"));
+  EXPECT_THAT(ImageSpecFailure("mean=0.5/0.5"), HasSubstr("has 2 values, expected one or three"));
+  EXPECT_THAT(ImageSpecFailure("mean=half"), HasSubstr("'half' is not a number"));
+  EXPECT_THAT(ImageSpecFailure("mean=inf"), HasSubstr("not a usable number"));
+  EXPECT_THAT(ImageSpecFailure("std=0.5/0/0.5"), HasSubstr("must be above 0"));
+  EXPECT_THAT(ImageSpecFailure("layout=nchv"),
               HasSubstr("expected nchw or nhwc (did you mean 'nchw'?"));
-  EXPECT_THAT(ParseFailure("channels=cmyk"), HasSubstr("expected rgb or bgr"));
-  EXPECT_THAT(ParseFailure("crop=8,crop=9"), HasSubstr("crop is given twice"));
-  EXPECT_THAT(ParseFailure("resize=224,crop=256"), HasSubstr("crop is larger"));
+  EXPECT_THAT(ImageSpecFailure("channels=cmyk"), HasSubstr("expected rgb or bgr"));
+  EXPECT_THAT(ImageSpecFailure("crop=8,crop=9"), HasSubstr("crop is given twice"));
+  EXPECT_THAT(ImageSpecFailure("resize=224,crop=256"), HasSubstr("crop is larger"));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string ParseFailure(std::string_view text) {
+std::string LabelsFailure(std::string_view text) {
   return ExpectError(ErrorCode::kInvalidArgument, [&] { ParseLabels(text, "t.csv"); });
 }
 
@@ -40,21 +40,22 @@ TEST(ParseLabels, QuotesLineEndsMarksAndColumnOrder) {
 }
 
 TEST(ParseLabelsError, NamesTheLine) {
-  EXPECT_THAT(ParseFailure(""), HasSubstr("t.csv: the table is empty"));
-  EXPECT_THAT(ParseFailure("file,class\n"), HasSubstr("lists no files"));
-  EXPECT_THAT(ParseFailure("path,class\na,1\n"),
+  EXPECT_THAT(LabelsFailure(""), HasSubstr("t.csv: the table is empty"));
+  EXPECT_THAT(LabelsFailure("file,class\n"), HasSubstr("lists no files"));
+  EXPECT_THAT(LabelsFailure("path,class\na,1\n"),
               HasSubstr("no column 'file' (columns: path, class)"));
-  EXPECT_THAT(ParseFailure("a.jpg,1\n"), HasSubstr("no column 'file'"));
-  EXPECT_THAT(ParseFailure("file,label\na,1\n"), HasSubstr("no column 'class'"));
-  EXPECT_THAT(ParseFailure("file,class\na,1\nb,cat\n"), HasSubstr("line 3: class 'cat' is not"));
-  EXPECT_THAT(ParseFailure("file,class\na,1.5\n"), HasSubstr("line 2: class '1.5' is not"));
-  EXPECT_THAT(ParseFailure("file,class\na,-1\n"), HasSubstr("line 2: class '-1' is not"));
-  EXPECT_THAT(ParseFailure("file,class\na,\n"), HasSubstr("line 2: class '' is not"));
-  EXPECT_THAT(ParseFailure("file,class\na\n"), HasSubstr("line 2 has 1 columns, the header has 2"));
-  EXPECT_THAT(ParseFailure("file,class\n,3\n"), HasSubstr("line 2: the file name is empty"));
-  EXPECT_THAT(ParseFailure("file,class\n\"a,3\n"),
+  EXPECT_THAT(LabelsFailure("a.jpg,1\n"), HasSubstr("no column 'file'"));
+  EXPECT_THAT(LabelsFailure("file,label\na,1\n"), HasSubstr("no column 'class'"));
+  EXPECT_THAT(LabelsFailure("file,class\na,1\nb,cat\n"), HasSubstr("line 3: class 'cat' is not"));
+  EXPECT_THAT(LabelsFailure("file,class\na,1.5\n"), HasSubstr("line 2: class '1.5' is not"));
+  EXPECT_THAT(LabelsFailure("file,class\na,-1\n"), HasSubstr("line 2: class '-1' is not"));
+  EXPECT_THAT(LabelsFailure("file,class\na,\n"), HasSubstr("line 2: class '' is not"));
+  EXPECT_THAT(LabelsFailure("file,class\na\n"),
+              HasSubstr("line 2 has 1 columns, the header has 2"));
+  EXPECT_THAT(LabelsFailure("file,class\n,3\n"), HasSubstr("line 2: the file name is empty"));
+  EXPECT_THAT(LabelsFailure("file,class\n\"a,3\n"),
               HasSubstr("line 2: a quoted field does not end"));
-  EXPECT_THAT(ParseFailure("file,class\na,1\nb,2\na,3\n"),
+  EXPECT_THAT(LabelsFailure("file,class\na,1\nb,2\na,3\n"),
               HasSubstr("line 4: 'a' is listed already in line 2"));
 }
 

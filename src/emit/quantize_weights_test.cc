@@ -19,13 +19,6 @@ using plan::PlanFor;
 using testing::AllOf;
 using testing::HasSubstr;
 
-plan::TensorPlan RowOf(const plan::QuantPlan& plan, const std::string& value) {
-  for (const plan::TensorPlan& row : plan.tensors) {
-    if (row.value == value) return row;
-  }
-  throw std::runtime_error("no row " + value);
-}
-
 std::vector<float> Floats(const graph::Model& model, const std::string& name) {
   const auto values = model.Initializer(name).values<float>();
   return {values.begin(), values.end()};

@@ -13,10 +13,10 @@ namespace {
 
 using plan::FinetunePass;
 
-constexpr int64_t kInputs = 64;
-constexpr int64_t kOutputs = 8;
+constexpr int64_t kLayerInputs = 64;
+constexpr int64_t kLayerOutputs = 8;
 
-plan::TensorPlan RowOf(const std::string& format) {
+plan::TensorPlan WeightRowOf(const std::string& format) {
   plan::TensorPlan row;
   row.role = plan::Role::kWeight;
   row.format = format;
@@ -28,14 +28,14 @@ plan::TensorPlan RowOf(const std::string& format) {
 class LearnLayerTest : public testing::Test {
  protected:
   static LinearLayer ReluLayer(const plan::TensorPlan& row) {
-    LinearLayer layer = GemmLayer(kInputs, kOutputs, &row);
+    LinearLayer layer = GemmLayer(kLayerInputs, kLayerOutputs, &row);
     layer.activation = ActivationFunction{ActivationFunction::Kind::kClip, 0, 6};
     return layer;
   }
 
   LayerMoments MomentsOf(size_t num_learned, size_t num_held_back) {
     const auto observe = [&](size_t count, uint32_t seed) {
-      std::vector<float> x = RandomNormal(count * kInputs, seed);
+      std::vector<float> x = RandomNormal(count * kLayerInputs, seed);
       // Inputs depend on their neighbours, so that rounding errors can compensate.
       for (size_t i = 1; i < x.size(); ++i) x[i] = 0.6F * x[i] + 0.8F * x[i - 1];
       for (float& input : x) input += mean_;
@@ -61,16 +61,16 @@ class LearnLayerTest : public testing::Test {
     return finetune::LearnLayer({.layer = layer,
                                  .weights = weights_,
                                  .bias = bias_,
-                                 .dims = {kOutputs, kInputs},
+                                 .dims = {kLayerOutputs, kLayerInputs},
                                  .operators = plan::OperatorSet::kBitpress,
                                  .passes = passes},
                                 moments, {}, pool_);
   }
 
-  const plan::TensorPlan row_ = RowOf("mxfp4_e2m1");
-  const LinearLayer layer_ = GemmLayer(kInputs, kOutputs, &row_);
-  std::vector<float> weights_ = RandomNormal(kInputs * kOutputs, 2);
-  std::vector<float> bias_ = RandomNormal(kOutputs, 3);
+  const plan::TensorPlan row_ = WeightRowOf("mxfp4_e2m1");
+  const LinearLayer layer_ = GemmLayer(kLayerInputs, kLayerOutputs, &row_);
+  std::vector<float> weights_ = RandomNormal(kLayerInputs * kLayerOutputs, 2);
+  std::vector<float> bias_ = RandomNormal(kLayerOutputs, 3);
   float noise_ = 0;
   float mean_ = 0;
   int64_t num_kept_ = 0;
@@ -143,13 +143,13 @@ TEST_F(LearnLayerTest, ActivationsBehindLayersAreInTheLoss) {
 TEST_F(LearnLayerTest, ANewBiasIsTakenWhereItHelps) {
   LinearLayer layer = layer_;
   layer.is_bias_new = true;
-  bias_.assign(kOutputs, 0.0F);
+  bias_.assign(kLayerOutputs, 0.0F);
   const std::vector<FinetunePass> passes{FinetunePass::kBiasCorrection};
   // Rounding errors of inputs with a mean shift the outputs.
   mean_ = 3;
   LayerMoments many = MomentsOf(2000, 500);
   const LearnedLayer learned = LearnLayer(layer, passes, many);
-  EXPECT_EQ(learned.learned.bias.size(), static_cast<size_t>(kOutputs));
+  EXPECT_EQ(learned.learned.bias.size(), static_cast<size_t>(kLayerOutputs));
   EXPECT_LT(learned.report.error_after, 0.5 * learned.report.error_before);
   // If the mean is 0, the mean of a few samples is noise.
   mean_ = 0;
@@ -195,7 +195,7 @@ TEST_F(LearnLayerTest, FewPositionsDoNotTeachTheirNoise) {
   const auto error_of = [&](std::span<const float> weights, std::span<const float> bias) {
     return MeanSquaredError(layer_, unseen.learned, weights, bias, pool_);
   };
-  const WeightGrid grid(row_, plan::OperatorSet::kBitpress, {kOutputs, kInputs}, "Gemm");
+  const WeightGrid grid(row_, plan::OperatorSet::kBitpress, {kLayerOutputs, kLayerInputs}, "Gemm");
   const double before = error_of(grid.Quantize(weights_, pool_).values, bias_);
   for (const size_t count : {1UL, 2UL, 4UL, 8UL}) {
     LayerMoments moments = MomentsOf(count, count);

@@ -40,13 +40,13 @@ agraph (float[N,16,32] x) => (float[N,16,32] y)
   return model;
 }
 
-struct Learned {
+struct LearnedNetwork {
   size_t num_tuned = 0;
   std::string notes;  // of the layers
   std::vector<std::vector<float>> weights;
 };
 
-Learned LearnIn(uint64_t most_piece_bytes, const plan::QuantConfig& config) {
+LearnedNetwork LearnIn(uint64_t most_piece_bytes, const plan::QuantConfig& config) {
   graph::Model model = MakeModel();
   data::RandomSamples rows({kPositions, kWidth}, 100, 140);
   ThreadPool pool(1);
@@ -58,7 +58,7 @@ Learned LearnIn(uint64_t most_piece_bytes, const plan::QuantConfig& config) {
   plan::ResolvedPlan resolved;
   resolved.plan = plan::MakePlan(config, model, "");
   const FinetuneReport report = Finetune(model, std::move(resolved), rows, options, pool).report;
-  Learned learned;
+  LearnedNetwork learned;
   for (const TunedLayerReport& layer : report.layers) {
     learned.notes += layer.weight + ": " + layer.note + "\n";
   }
@@ -75,9 +75,9 @@ TEST(ObservedNetwork, LayersWhoseValuesLieInSeveralPiecesLearnAsInTheWhole) {
   plan::QuantConfig config;
   plan::ApplySetting(config, "weights=mxfp4_e2m1");
   plan::ApplySetting(config, "activations=mxint8");
-  const Learned whole = LearnIn(1'000'000, config);
+  const LearnedNetwork whole = LearnIn(1'000'000, config);
   EXPECT_EQ(whole.num_tuned, 4U) << whole.notes;
-  const Learned pieces = LearnIn(1, config);
+  const LearnedNetwork pieces = LearnIn(1, config);
   EXPECT_EQ(pieces.num_tuned, 4U) << pieces.notes;
   EXPECT_EQ(pieces.weights, whole.weights);
 }

@@ -17,7 +17,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr int64_t kSteps = 4, kBatch = 2, kInputs = 3, kHidden = 2, kDirections = 2;
+constexpr int64_t kSteps = 4, kBatch = 2, kFeatures = 3, kHidden = 2, kDirections = 2;
 
 // Returns a model x [steps, batch, inputs] -> y [steps, directions, batch, hidden] with random
 // weights.
@@ -57,9 +57,9 @@ TEST(Recurrent, ProductsMakeTheGates) {
   model.InferShapes();
   model.Check();
   runtime::Session session = runtime::OpenModel(model);
-  const std::vector<float> x = RandomNormal(kSteps * kBatch * kInputs, 9);
+  const std::vector<float> x = RandomNormal(kSteps * kBatch * kFeatures, 9);
   const std::vector<Tensor> outputs =
-      session.Run({MakeTensor<float>(DataType::kFloat, {kSteps, kBatch, kInputs}, x)});
+      session.Run({MakeTensor<float>(DataType::kFloat, {kSteps, kBatch, kFeatures}, x)});
   const auto y = outputs[0].values<float>();
   const auto of_inputs = outputs[1].values<float>();  // [steps, batch, directions * gates]
   const auto of_states = outputs[2].values<float>();

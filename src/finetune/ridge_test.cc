@@ -7,20 +7,21 @@
 namespace bitpress::finetune {
 namespace {
 
-constexpr int64_t kInputs = 32;
+constexpr int64_t kRidgeInputs = 32;
 
 // Returns the moments of inputs that share a part and have a mean.
-Moments MomentsOf(size_t count, uint32_t seed) {
-  std::vector<float> x = RandomNormal(count * kInputs, seed);
+Moments NormalMoments(size_t count, uint32_t seed) {
+  std::vector<float> x = RandomNormal(count * kRidgeInputs, seed);
   for (size_t i = 1; i < x.size(); ++i) x[i] = 0.6F * x[i] + 0.8F * x[i - 1] + 0.3F;
-  return GemmMoments(GemmLayer(kInputs, 1), x, std::vector<float>(count));
+  return GemmMoments(GemmLayer(kRidgeInputs, 1), x, std::vector<float>(count));
 }
 
 TEST(RidgesOf, MorePositionsNeedLess) {
-  const LinearLayer layer = GemmLayer(kInputs, 1);
+  const LinearLayer layer = GemmLayer(kRidgeInputs, 1);
   double before = kMostRidge;
   for (const size_t count : {4UL, 32UL, 256UL, 2048UL}) {
-    const NoiseRidges ridges = RidgesOf(layer, MomentsOf(count, 1), MomentsOf(count, 2), true);
+    const NoiseRidges ridges =
+        RidgesOf(layer, NormalMoments(count, 1), NormalMoments(count, 2), true);
     EXPECT_LT(ridges.both, before / 2) << count;
     EXPECT_DOUBLE_EQ(ridges.first, ridges.second);
     EXPECT_NEAR(ridges.first, 2 * ridges.both, 1e-9 * ridges.first);
@@ -31,14 +32,14 @@ TEST(RidgesOf, MorePositionsNeedLess) {
 
 TEST(RidgesOf, TheLargerPartNeedsLess) {
   const NoiseRidges ridges =
-      RidgesOf(GemmLayer(kInputs, 1), MomentsOf(700, 1), MomentsOf(100, 2), false);
+      RidgesOf(GemmLayer(kRidgeInputs, 1), NormalMoments(700, 1), NormalMoments(100, 2), false);
   EXPECT_NEAR(ridges.second, 7 * ridges.first, 1e-9);
   EXPECT_NEAR(ridges.first, ridges.both * 800 / 700, 1e-9);
 }
 
 TEST(RidgesOf, OnePositionTellsNothingAboutItsMean) {
   const NoiseRidges ridges =
-      RidgesOf(GemmLayer(kInputs, 1), MomentsOf(1, 1), MomentsOf(1, 2), true);
+      RidgesOf(GemmLayer(kRidgeInputs, 1), NormalMoments(1, 1), NormalMoments(1, 2), true);
   EXPECT_EQ(ridges.both, kMostRidge);
 }
 

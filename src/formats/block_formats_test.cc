@@ -20,6 +20,7 @@ namespace {
 
 using testing_cases::BlockCases;
 using testing_cases::kInfinity;
+using testing_cases::SameBits;
 
 std::string Describe(const FormatSpec& spec, const std::vector<float>& x) {
   std::string text = fmt::format("{} {} {} zero {} special {} limit {}: [", spec.name,
@@ -29,8 +30,6 @@ std::string Describe(const FormatSpec& spec, const std::vector<float>& x) {
   for (const float value : x) text += fmt::format("{:a} ", value);
   return text + "]";
 }
-
-bool SameBits(float a, float b) { return FloatBits(a) == FloatBits(b) || (IsNan(a) && IsNan(b)); }
 
 // Returns the first difference between reference and oracle on this block, or "" if there is none.
 std::string Difference(const FormatSpec& spec, const std::vector<float>& x) {
@@ -117,22 +116,26 @@ INSTANTIATE_TEST_SUITE_P(All, BlockFormats,
                            return name;
                          });
 
-TEST_P(BlockFormats, EveryExponentAndScaleChoiceEqualsTheOracle) {
+// Tries every third edge of an exponent, others each time.
+void ExpectTheOracle(FormatSpec spec, uint32_t seed, int step) {
   for (const ScaleChoice choice : testing_cases::ScaleChoices()) {
     SCOPED_TRACE(ScaleChoiceName(choice));
-    FormatSpec spec = Spec();
     spec.scale_choice = choice;
-    BlockCases cases(spec, 11);
+    BlockCases cases(spec, seed);
     Checker checker;
-    // The oracle's search for the least error is slow; 127 is reached all the same.
-    const int step = choice == ScaleChoice::kMse ? 4 : 1;
-    for (int exponent = -149; exponent <= 127; exponent += step) {
-      for (const float amax : cases.Edges(exponent)) {
-        checker.Check(spec, cases.Fill(amax, LengthOf(spec, cases)));
+    size_t first = 0;
+    for (const int exponent : testing_cases::Exponents(step)) {
+      const std::vector<float> edges = cases.Edges(exponent);
+      for (size_t i = first++ % 3; i < edges.size(); i += 3) {
+        checker.Check(spec, cases.Fill(edges[i], LengthOf(spec, cases)));
       }
     }
   }
 }
+
+TEST_P(BlockFormats, ScaleChoicesEqualTheOracle) { ExpectTheOracle(Spec(), 10, 25); }
+
+TEST_P(BlockFormats, WholeRangeOfExponentsEqualsTheOracle) { ExpectTheOracle(Spec(), 11, 1); }
 
 // Tests all combinations of the rules, on fewer exponents.
 TEST_P(BlockFormats, EveryRuleEqualsTheOracle) {
@@ -223,7 +226,7 @@ TEST_P(BlockFormats, ValuesOfAllCodesSurviveQuantization) {
   const int max_shift = spec.sub_block_size > 0 ? (1 << spec.sub_block_shift_bits) - 1 : 0;
   const int64_t step = table.count() <= 256 ? 1 : table.count() / 255;
   int64_t checked = 0;
-  for (int wanted = -127; wanted <= 127; ++wanted) {
+  for (const int wanted : testing_cases::Exponents(5)) {
     const int exponent = std::clamp(wanted, range.min_shared_exponent, range.max_shared_exponent);
     for (int shift = 0; shift <= max_shift; ++shift) {
       for (int64_t index = 0; index < table.count(); index += step) {
@@ -236,7 +239,7 @@ TEST_P(BlockFormats, ValuesOfAllCodesSurviveQuantization) {
       }
     }
   }
-  EXPECT_TRUE(checked > 100 * (table.count() / step) || spec.block_size == 1) << checked;
+  EXPECT_TRUE(checked > 40 * (table.count() / step) || spec.block_size == 1) << checked;
 }
 
 TEST(Tensors, BlocksRunAlongTheMiddleDimension) {

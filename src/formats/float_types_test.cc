@@ -16,7 +16,7 @@
 namespace bitpress::formats {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kDoubleInfinity = std::numeric_limits<double>::infinity();
 
 class FloatTypes : public testing::TestWithParam<ElementType> {
  protected:
@@ -127,7 +127,7 @@ TEST_P(FloatTypes, MidpointsOfNeighboursTakeTheEvenCodeAndBesideThemTheNearer) {
     const double middle = static_cast<double>((low + high) / 2);
     const float middle_float = static_cast<float>(middle);
     for (const double x :
-         {middle, std::nextafter(middle, 0.0), std::nextafter(middle, kInfinity),
+         {middle, std::nextafter(middle, 0.0), std::nextafter(middle, kDoubleInfinity),
           ToDouble(std::nextafter(middle_float, 0.0f)),
           ToDouble(std::nextafter(middle_float, std::numeric_limits<float>::infinity()))}) {
       checker.Check(x);
@@ -149,11 +149,11 @@ TEST_P(FloatTypes, BeyondTheLargestValueSaturates) {
 
 TEST_P(FloatTypes, InfinityAndNanTakeTheCodesTheTypeHas) {
   const FloatLayout layout = LayoutOf(type());
-  const double infinity = ref::DecodeFloat(ref::EncodeFloat(kInfinity, type()), type());
-  const double negative = ref::DecodeFloat(ref::EncodeFloat(-kInfinity, type()), type());
+  const double infinity = ref::DecodeFloat(ref::EncodeFloat(kDoubleInfinity, type()), type());
+  const double negative = ref::DecodeFloat(ref::EncodeFloat(-kDoubleInfinity, type()), type());
   if (layout.has_infinity) {
-    EXPECT_EQ(infinity, kInfinity);
-    EXPECT_EQ(negative, -kInfinity);
+    EXPECT_EQ(infinity, kDoubleInfinity);
+    EXPECT_EQ(negative, -kDoubleInfinity);
   } else if (layout.has_nan) {
     EXPECT_TRUE(std::isnan(infinity));
     EXPECT_TRUE(std::isnan(negative));
@@ -181,7 +181,7 @@ TEST_P(FloatTypes, ZeroKeepsItsSignAndSmallValuesRoundToIt) {
 
 TEST_P(FloatTypes, EncodingIsMonotonicAndSignSymmetric) {
   double previous = 0;
-  for (uint32_t bits = 0; bits < 0x7F800000u; bits += 4099) {
+  for (uint32_t bits = 0; bits < 0x7F800000u; bits += 16411) {
     const double x = ToDouble(std::bit_cast<float>(bits));
     const double y = ref::DecodeFloat(ref::EncodeFloat(x, type()), type());
     ASSERT_GE(y, previous) << x;

@@ -25,8 +25,7 @@ using packing_cases::HasNoCode;
 using testing_cases::BlockCases;
 using testing_cases::kInfinity;
 using testing_cases::kLargestFloat;
-
-bool SameBits(float a, float b) { return FloatBits(a) == FloatBits(b) || (IsNan(a) && IsNan(b)); }
+using testing_cases::SameBits;
 
 // Packs and unpacks; the values must come back.
 PackedTensor ExpectComesBack(const FormatSpec& spec, int64_t outer, int64_t axis, int64_t inner,
@@ -131,9 +130,10 @@ TEST(PackedTensor, ImpossibleShapesAndFormatsAreRefused) {
 
 // --- The tables ---
 
-// Element times scale, one float32 product, is the reference's value of a code, for every code,
-// exponent and shift. If the reference saturates, the product is infinite. Of codes of two planes
-// those around all ones and every leading bit are tried.
+// Element times scale, one float32 product, is the reference's value of a code, for every code and
+// exponent, and for every shift of the exponents at both ends and of some others. If the reference
+// saturates, the product is infinite. Of codes of two planes those around all ones and every
+// leading bit are tried.
 TEST(PackedTensor, OneProductIsTheReferencesValue) {
   for (const FormatSpec& spec : packing_cases::Specs()) {
     if (!spec.is_blocked()) continue;
@@ -151,6 +151,7 @@ TEST(PackedTensor, OneProductIsTheReferencesValue) {
       ASSERT_GT(scale, 0.0f);
       for (int shift = 0; shift <= max_shift; ++shift) {
         const int exponent = scale_code + range.min_shared_exponent;
+        if (shift > 0 && scale_code > 40 && scale_code < 248 && scale_code % 16 != 0) continue;
         // PackTensor shifts below this only where all codes are zero.
         if (shift > 0 && exponent - shift < -127) continue;
         const float factor = scale * std::ldexp(1.0f, -shift);
@@ -190,6 +191,8 @@ TEST(PackedTensor, EveryValueOfEveryCodeComesBack) {
     const std::vector<float> elements = ElementTable(spec);
     const std::array<float, 256> scales = ScaleTable(spec);
     for (int scale_code = 0; scale_code < (1 << spec.exponent_bits) - 1; ++scale_code) {
+      // Exponents at both ends of float32, and some in between.
+      if (scale_code > 40 && scale_code < 240 && scale_code % 5 != 0) continue;
       std::vector<float> y;
       for (const float element : elements) {
         const float value = element * scales[static_cast<size_t>(scale_code)];
@@ -206,15 +209,18 @@ TEST(PackedTensor, EveryValueOfEveryCodeComesBack) {
 
 // Tries the proof in docs/formats.md with blocks whose largest magnitude lies at the edges of every
 // exponent, under every scale choice and rounding.
-TEST(PackedTensor, AllThatFakeQuantizeGivesComesBack) {
+TEST(PackedTensor, WholeRangeOfWhatFakeQuantizeGivesComesBack) {
   for (const FormatSpec& base : packing_cases::Specs()) {
     if (!base.is_blocked()) continue;
     BlockCases cases(base, 11);
     const size_t length = static_cast<size_t>(std::min(base.block_size, 32));
-    // Formats of the table are tried at all exponents, others at every seventh.
+    // Formats of the table are tried at more exponents.
     const bool is_named = base.name.find('(') == std::string::npos;
     std::vector<float> x;
-    for (int exponent = -149; exponent <= 127; exponent += is_named ? 1 : 7) {
+    for (int exponent = -149; exponent <= 127; exponent += !is_named ? 7
+                                                           : exponent < -117 || exponent > 117
+                                                               ? 1
+                                                               : 5) {
       for (const float amax : cases.Edges(exponent)) {
         const std::vector<float> block = cases.Fill(amax, length);
         x.insert(x.end(), block.begin(), block.end());
@@ -225,6 +231,8 @@ TEST(PackedTensor, AllThatFakeQuantizeGivesComesBack) {
     for (const ScaleChoice choice : testing_cases::ScaleChoices()) {
       for (const RoundingMode rounding : {RoundingMode::kHalfToEven, RoundingMode::kHalfUp}) {
         if (IsFloatElement(base.element_type) && rounding != RoundingMode::kHalfToEven) continue;
+        // Rounding differs in ties alone, which have a code either way.
+        if (rounding == RoundingMode::kHalfUp && choice != ScaleChoice::kFloor) continue;
         FormatSpec spec = base;
         spec.scale_choice = choice;
         spec.rounding = rounding;

@@ -92,9 +92,11 @@ TEST(QParams, MultiplierAndShift) {
 }
 
 TEST(QParams, MultiplierAndShiftIsTheNearestOfAllShifts) {
-  // Two shifts could differ at halves of the finest grids and next to them.
+  // Two shifts could differ at halves of the finest grids and next to them, and where the smallest
+  // multipliers end and the largest.
   for (int shift = 0; shift <= 18; ++shift) {
-    for (int halves = 1; halves < 4 * 32768; halves += halves < 200 || halves > 65400 ? 1 : 331) {
+    for (int halves = 1; halves < 4 * 32768;
+         halves += halves < 200 || std::abs(halves - 65535) < 150 ? 1 : 37) {
       for (const double nudge : {1.0, 1 - 1e-12, 1 + 1e-12}) {
         const double scale = std::ldexp(halves / 2.0, -shift) * nudge;
         double nearest = 0;

@@ -19,6 +19,11 @@ inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 inline float Above(float x) { return std::nextafter(x, kLargestFloat); }
 inline float Below(float x) { return std::nextafter(x, -kLargestFloat); }
 
+// NaN is NaN, whatever its sign and payload.
+inline bool SameBits(float a, float b) {
+  return FloatBits(a) == FloatBits(b) || (IsNan(a) && IsNan(b));
+}
+
 class BlockCases {
  public:
   BlockCases(const FormatSpec& spec, uint32_t seed) : spec_(spec), generator_(seed) {
@@ -113,6 +118,16 @@ inline std::vector<FormatSpec> TestedFormats() {
   deep.sub_block_shift_bits = 2;
   formats.push_back(deep);
   return formats;
+}
+
+// Returns exponents of largest magnitudes: those at both ends of float32, where subnormal numbers,
+// limits of scales and saturation are, and in between every step-th.
+inline std::vector<int> Exponents(int step) {
+  std::vector<int> exponents;
+  for (int exponent = -149; exponent <= 127; ++exponent) {
+    if (exponent < -117 || exponent > 117 || exponent % step == 0) exponents.push_back(exponent);
+  }
+  return exponents;
 }
 
 inline std::vector<ScaleChoice> ScaleChoices() {

@@ -8,7 +8,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::UnorderedElementsAre;
 
-constexpr const char* kModel = R"(
+constexpr const char* kDeferredModel = R"(
   <ir_version: 8, opset_import: ["" : 13]>
   agraph (float[N, K] x) => (float[N, 1] y) <float[1, 1] w = {1}, float[1] b = {1}> {
     z = MatMul(x, w)
@@ -26,7 +26,7 @@ const std::vector<DeferredTensor> kTensors = {{"w", DataType::kFloat, {2000, 1}}
                                               {"b", DataType::kFloat, {1}}};
 
 TEST(Deferred, IsComputedOnceForEachWriting) {
-  Model model = FromText(kModel);
+  Model model = FromText(kDeferredModel);
   int num_runs = 0;
   model.DeferInitializers(kTensors, [&] {
     ++num_runs;
@@ -52,7 +52,7 @@ TEST(Deferred, IsComputedOnceForEachWriting) {
 }
 
 TEST(Deferred, ExternalData) {
-  Model model = FromText(kModel);
+  Model model = FromText(kDeferredModel);
   model.DeferInitializers(kTensors, [] { return Weights(5); });
   const TemporaryFolder folder;
   const uint64_t num_bytes = model.Save(folder / "m.onnx", ExternalData::kAlways);
@@ -62,7 +62,7 @@ TEST(Deferred, ExternalData) {
 }
 
 TEST(Deferred, FailuresLeaveNoFile) {
-  Model model = FromText(kModel);
+  Model model = FromText(kDeferredModel);
   model.DeferInitializers(kTensors, []() -> std::vector<Tensor> {
     throw Error(ErrorCode::kInvalidModel, "weight 'w' holds NaN");
   });
@@ -81,7 +81,7 @@ TEST(Deferred, WhatAProducerThrowsLeavesUnchanged) {
   struct Stopped : std::runtime_error {
     using std::runtime_error::runtime_error;
   };
-  Model model = FromText(kModel);
+  Model model = FromText(kDeferredModel);
   const TemporaryFolder folder;
   model.DeferInitializers(kTensors, []() -> std::vector<Tensor> { throw Stopped("by hand"); });
   for (const ExternalData external : {ExternalData::kIfNeeded, ExternalData::kAlways}) {
@@ -96,7 +96,7 @@ TEST(Deferred, WhatAProducerThrowsLeavesUnchanged) {
 
 // The code of an error tells a full disk from a model that cannot be.
 TEST(Deferred, ErrorsKeepTheirCode) {
-  Model model = FromText(kModel);
+  Model model = FromText(kDeferredModel);
   const TemporaryFolder folder;
   for (const ErrorCode code : {ErrorCode::kIo, ErrorCode::kUnsupported, ErrorCode::kRuntime}) {
     model.DeferInitializers(kTensors,
@@ -111,7 +111,7 @@ TEST(HoldInitializer, OutlivesTheModel) {
   for (const char* name : {"w", "b"}) {
     HeldInitializer held;
     {
-      Model model = FromText(kModel);
+      Model model = FromText(kDeferredModel);
       model.SetInitializer("w", Weights(9)[0]);
       held = model.HoldInitializer(name);
       model.SetInitializer(name, Tensor{DataType::kFloat, {1}, BytesOf<float>({0})});
@@ -123,7 +123,7 @@ TEST(HoldInitializer, OutlivesTheModel) {
 }
 
 TEST(InitializerToInput, AndBack) {
-  Model model = FromText(kModel);
+  Model model = FromText(kDeferredModel);
   model.SetInitializer("w", Weights(9)[0]);
   const std::string before = model.Serialize();
   const HeldInitializer held = model.HoldInitializer("w");
@@ -147,7 +147,7 @@ TEST(InitializerToInput, AndBack) {
 // A model and its data are two files. The new data stand under another name until the model is
 // replaced, so that a crash between the two leaves a whole pair.
 TEST(Save, AnOldPairIsReplacedUnderAnotherName) {
-  Model model = FromText(kModel);
+  Model model = FromText(kDeferredModel);
   const TemporaryFolder folder;
   model.SetInitializer("w", Weights(1)[0]);
   model.Save(folder / "m.onnx", ExternalData::kAlways);

@@ -9,7 +9,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pair;
 
-constexpr const char* kModel = R"(
+constexpr const char* kFunctionModel = R"(
   <ir_version: 7, opset_import: ["" : 13, "bitpress" : 1]>
   agraph (float[N, 4] x) => (float[N, 4] y) {
     y = bitpress.Scale <factors = [2, 3]> (x)
@@ -41,7 +41,7 @@ FunctionSpec Scale() {
 }
 
 TEST(Functions, AddReplaceRemove) {
-  Model model = FromText(kModel);
+  Model model = FromText(kFunctionModel);
   EXPECT_FALSE(model.HasFunction("bitpress", "Scale"));
   model.SetFunction(Scale());
   EXPECT_EQ(model.ir_version(), 8);
@@ -60,7 +60,7 @@ TEST(Functions, AddReplaceRemove) {
 }
 
 TEST(Functions, NeedTheirOperatorSets) {
-  Model model = FromText(kModel);
+  Model model = FromText(kFunctionModel);
   FunctionSpec spec = Scale();
   spec.nodes.push_back({"", "Gelu", "com.microsoft", {"y"}, {"z"}, {}});
   EXPECT_THAT(ErrorOf([&] { model.SetFunction(spec); }).what(), HasSubstr("'com.microsoft'"));
@@ -89,7 +89,7 @@ TEST(ConvertOpset, KeepsDataAndMetadata) {
 }
 
 TEST(SetInfo, DescribesAValue) {
-  Model model = FromText(kModel);
+  Model model = FromText(kFunctionModel);
   model.InsertNode({"u", "Unknown", "bitpress", {"x"}, {"u"}, {}}, std::nullopt);
   model.SetInfo("u", {DataType::kFloat16, true, {{-1, "N"}, {7, ""}}});
   const ValueInfo info = model.InfoOf("u");

@@ -14,7 +14,7 @@ using testing::AnyOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr const char* kModel = R"(<ir_version: 9, opset_import: ["" : 17, "local" : 1]>
+constexpr const char* kLoadedModel = R"(<ir_version: 9, opset_import: ["" : 17, "local" : 1]>
 agraph (float[N,4] x, bool c) => (float[N,4] y)
 <float[4] w = {1.0, 2.0, 3.0, 4.0}, int64[1] axes = {0}>
 {
@@ -154,7 +154,7 @@ std::vector<Damage> Damages() {
 class DamagedModel : public testing::TestWithParam<Damage> {};
 
 TEST_P(DamagedModel, IsOneClearError) {
-  onnx::ModelProto proto = ProtoFromText(kModel);
+  onnx::ModelProto proto = ProtoFromText(kLoadedModel);
   FromProto(proto);
   GetParam().apply(proto);
   const Error error = ErrorOf([&] { FromProto(proto); });
@@ -167,7 +167,7 @@ INSTANTIATE_TEST_SUITE_P(Load, DamagedModel, testing::ValuesIn(Damages()),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Load, UnsortedNodesAreSorted) {
-  onnx::ModelProto proto = ProtoFromText(kModel);
+  onnx::ModelProto proto = ProtoFromText(kLoadedModel);
   auto& nodes = *proto.mutable_graph()->mutable_node();
   for (int i = 0; i < nodes.size() / 2; ++i) nodes.SwapElements(i, nodes.size() - 1 - i);
   const Model model = FromProto(proto);
@@ -175,7 +175,7 @@ TEST(Load, UnsortedNodesAreSorted) {
 }
 
 TEST(Load, TruncatedModelsNeverCrash) {
-  const std::string bytes = FromText(kModel).Serialize();
+  const std::string bytes = FromText(kLoadedModel).Serialize();
   size_t num_loaded = 0;
   for (size_t length = 0; length < bytes.size(); ++length) {
     try {
@@ -190,7 +190,7 @@ TEST(Load, TruncatedModelsNeverCrash) {
 }
 
 TEST(Load, FlippedBitsNeverCrash) {
-  const std::string bytes = FromText(kModel).Serialize();
+  const std::string bytes = FromText(kLoadedModel).Serialize();
   size_t num_refused = 0;
   for (size_t position = 0; position < bytes.size(); ++position) {
     for (int bit = 0; bit < 8; ++bit) {
@@ -210,7 +210,7 @@ TEST(Load, FlippedBitsNeverCrash) {
 }
 
 TEST(Load, DeeplyNestedBodiesAreRefused) {
-  onnx::ModelProto proto = ProtoFromText(kModel);
+  onnx::ModelProto proto = ProtoFromText(kLoadedModel);
   onnx::GraphProto inner = NodeAt(proto, 4).attribute(1).g();
   for (int depth = 0; depth < 200; ++depth) {
     onnx::GraphProto outer = NodeAt(proto, 4).attribute(0).g();
@@ -222,7 +222,7 @@ TEST(Load, DeeplyNestedBodiesAreRefused) {
 }
 
 TEST(Load, OutputsWithoutShapeOrTypeAreAccepted) {
-  onnx::ModelProto proto = ProtoFromText(kModel);
+  onnx::ModelProto proto = ProtoFromText(kLoadedModel);
   auto& output = *proto.mutable_graph()->mutable_output(0);
   output.mutable_type()->mutable_tensor_type()->clear_shape();
   EXPECT_FALSE(FromProto(proto).InfoOf("y").has_shape);
@@ -242,7 +242,7 @@ TEST(Load, OutputsWithoutShapeOrTypeAreAccepted) {
 }
 
 TEST(Load, InputsMayLackAShapeButNoType) {
-  onnx::ModelProto proto = ProtoFromText(kModel);
+  onnx::ModelProto proto = ProtoFromText(kLoadedModel);
   auto& input = *proto.mutable_graph()->mutable_input(0);
   input.mutable_type()->mutable_tensor_type()->clear_shape();
   EXPECT_EQ(FromProto(proto).InfoOf("x").type, DataType::kFloat);

@@ -19,7 +19,7 @@ using formats::ConvolutionShape;
 using formats::FindFormat;
 using formats::WeightBlocks;
 
-std::vector<float> Numbers(int64_t count, uint32_t seed, float huge = 1e15F) {
+std::vector<float> ImageNumbers(int64_t count, uint32_t seed, float huge = 1e15F) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
   std::vector<float> values(static_cast<size_t>(count));
@@ -34,90 +34,83 @@ std::vector<float> Numbers(int64_t count, uint32_t seed, float huge = 1e15F) {
   return values;
 }
 
-// A convolution with everything it reads, quantized as the shape says.
-struct Case {
-  Case(const ConvolutionFormats& f, const ConvolutionShape& s, WeightBlocks b, float huge)
-      : formats(f), shape(s), blocks(b) {
-    const bool is_along_all = blocks == WeightBlocks::kAlongAll;
-    const int64_t depth = shape.channels_of_group(), positions = shape.positions();
-    const int64_t axis = is_along_all ? depth * positions : depth;
-    const int64_t inner = is_along_all ? 1 : positions;
-    w = Numbers(shape.outputs * depth * positions, 1);
-    formats::ref::FakeQuantize(formats.weight, w, w, shape.outputs, axis, inner);
-    packed = formats::PackedTensor(formats::SizesOf(formats.weight, shape.outputs, axis, inner));
-    PackTensor(formats.weight, shape.outputs, axis, inner, w, packed.spans(), pool);
-    const int64_t plane = shape.input[0] * shape.input[1];
-    x = Numbers(shape.images * shape.channels * plane, 2, huge);
-    if (x.size() > 50) x[x.size() / 2] = std::nanf("");
-    bias = Numbers(shape.outputs, 3);
-    outputs = shape.images * shape.outputs * shape.output(0) * shape.output(1);
-    other = Numbers(outputs, 4);
+// The outputs without a tensor to add, a slope and limits, or with all of them.
+struct ConvolutionCase {
+  ConvolutionOutput output() const {
+    ConvolutionOutput to;
+    if (is_full) to = {nullptr, nullptr, other.data(), 0.3F, -2.5F, 3.0F};
+    to.bias = bias.data();
+    return to;
+  }
+  formats::ConvolutionEnd end() const {
+    formats::ConvolutionEnd from;
+    if (is_full) from = {{}, other, 0.3F, -2.5F, 3.0F};
+    from.bias = bias;
+    return from;
   }
 
-  // The outputs without a tensor to add, a slope and limits, or with all of them.
-  std::vector<float> Expected(bool is_full) const {
-    std::vector<float> quantized = x, y(static_cast<size_t>(outputs));
-    formats::ref::FakeQuantize(formats.input, x, quantized, shape.images, shape.channels,
-                               shape.input[0] * shape.input[1]);
-    formats::ConvolutionEnd end;
-    end.bias = bias;
-    if (is_full) end = {bias, other, 0.3F, -2.5F, 3.0F};
-    formats::ref::Convolve(formats, shape, blocks, quantized, w, end, y);
-    return y;
-  }
-
-  std::vector<float> Found(bool is_full) {
-    const ConvolutionWeights weights(formats, shape, blocks, packed.view(), pool);
-    std::vector<float> y(static_cast<size_t>(outputs), -7.0F);
-    ConvolutionOutput output;
-    output.data = y.data();
-    output.bias = bias.data();
-    if (is_full) output = {y.data(), bias.data(), other.data(), 0.3F, -2.5F, 3.0F};
-    BlockConvolution(weights, shape.images, shape.input, x.data(), output).Run();
-    return y;
-  }
-
-  ConvolutionFormats formats;
-  ConvolutionShape shape;
-  WeightBlocks blocks;
-  ThreadPool pool{2};
-  formats::PackedTensor packed;
-  std::vector<float> w, x, bias, other;
-  int64_t outputs = 0;
+  bool is_full = false;
+  std::vector<float> x, bias, other, expected;
 };
 
-void CheckAgainstReference(const ConvolutionFormats& formats, const ConvolutionShape& shape,
-                           WeightBlocks blocks) {
+// Compares kernels with the reference on every instruction set.
+void CheckConvolution(const ConvolutionFormats& formats, const ConvolutionShape& shape,
+                      WeightBlocks blocks, size_t num_threads = 1) {
   SCOPED_TRACE(fmt::format("{} of {}: {} channels to {} in {} groups, {} x {}, kernel {} x {}",
                            formats.weight.name, formats.input.name, shape.channels, shape.outputs,
                            shape.groups, shape.input[0], shape.input[1], shape.kernel[0],
                            shape.kernel[1]));
   ASSERT_EQ(formats::WhyNoConvolution(formats), "");
-  // Huge values need units that vector code leaves to portable code.
+  ThreadPool pool(num_threads);
+  const bool is_along_all = blocks == WeightBlocks::kAlongAll;
+  const int64_t depth = shape.channels_of_group(), positions = shape.positions();
+  const int64_t axis = is_along_all ? depth * positions : depth;
+  const int64_t inner = is_along_all ? 1 : positions;
+  std::vector<float> w = ImageNumbers(shape.outputs * depth * positions, 1);
+  formats::ref::FakeQuantize(formats.weight, w, w, shape.outputs, axis, inner);
+  formats::PackedTensor packed(formats::SizesOf(formats.weight, shape.outputs, axis, inner));
+  PackTensor(formats.weight, shape.outputs, axis, inner, w, packed.spans(), pool);
+  const int64_t plane = shape.input[0] * shape.input[1];
+  const int64_t outputs = shape.images * shape.outputs * shape.output(0) * shape.output(1);
+  ConvolutionCase cases[2];
   for (const bool is_full : {false, true}) {
-    Case test(formats, shape, blocks, is_full ? 3e37F : 1e15F);
-    const std::vector<float> expected = test.Expected(is_full), found = test.Found(is_full);
-    ExpectSameBits(found, expected);
+    ConvolutionCase& test = cases[is_full ? 1 : 0];
+    test.is_full = is_full;
+    // Huge values need units that vector code leaves to portable code.
+    test.x = ImageNumbers(shape.images * shape.channels * plane, 2, is_full ? 3e37F : 1e15F);
+    if (test.x.size() > 50) test.x[test.x.size() / 2] = std::nanf("");
+    test.bias = ImageNumbers(shape.outputs, 3);
+    test.other = ImageNumbers(outputs, 4);
+    std::vector<float> quantized = test.x;
+    formats::ref::FakeQuantize(formats.input, test.x, quantized, shape.images, shape.channels,
+                               plane);
+    test.expected.resize(static_cast<size_t>(outputs));
+    formats::ref::Convolve(formats, shape, blocks, quantized, w, test.end(), test.expected);
   }
+  OnEveryVariant([&] {
+    const ConvolutionWeights weights(formats, shape, blocks, packed.view(), pool);
+    for (const ConvolutionCase& test : cases) {
+      std::vector<float> y(test.expected.size(), -7.0F);
+      ConvolutionOutput output = test.output();
+      output.data = y.data();
+      BlockConvolution(weights, shape.images, shape.input, test.x.data(), output).Run();
+      ExpectSameBits(y, test.expected);
+    }
+  });
 }
 
-class BlockConvolutionsTest : public VariantTest {};
-
-// The formats of weight and input: all with whole elements, two of different formats, and floats.
-std::vector<ConvolutionFormats> Formats() {
-  std::vector<ConvolutionFormats> all;
-  for (const char* const name :
-       {"mxfp4_e2m1", "mxfp6_e2m3", "mxint8", "mx4", "mx6", "mx9", "bfp16", "mxfp8_e4m3",
-        "bfp(bits=12,block=12)", "mx(bits=13,block=20,sub_block=4,shift_bits=2)"}) {
-    all.push_back({FindFormat(name), FindFormat(name)});
-  }
-  all.push_back({FindFormat("mxfp4_e2m1(block=16)"), FindFormat("mx6")});
-  all.push_back({FindFormat("mx6"), FindFormat("mx9")});
-  all.push_back({FindFormat("mxfp4_e2m1"), FindFormat("mxint8")});
-  return all;
+// The names of the formats of weight and input.
+struct FormatNames {
+  const char* weight;
+  const char* input;
+};
+void PrintTo(const FormatNames& names, std::ostream* out) {
+  *out << names.weight << " of " << names.input;
 }
 
-TEST_P(BlockConvolutionsTest, EqualTheReference) {
+class BlockConvolutionsInFormats : public testing::TestWithParam<FormatNames> {};
+
+TEST_P(BlockConvolutionsInFormats, EqualTheReference) {
   ConvolutionShape small{2, 70, 21, 1, {7, 9}, {1, 1}};
   ConvolutionShape square{1, 36, 9, 1, {9, 11}, {3, 3}};
   square.pads_begin = square.pads_end = {1, 1};
@@ -134,30 +127,51 @@ TEST_P(BlockConvolutionsTest, EqualTheReference) {
   ConvolutionShape few{1, 3, 8, 1, {15, 70}, {3, 3}};
   ConvolutionShape triples{1, 42, 70, 14, {5, 6}, {2, 2}};
   ConvolutionShape empty{0, 3, 8, 1, {5, 5}, {1, 1}};
-  for (const ConvolutionFormats& formats : Formats()) {
-    for (const ConvolutionShape& shape :
-         {small, square, unusual, grouped, halved, few, triples, empty}) {
-      for (const WeightBlocks blocks : {WeightBlocks::kAlongChannels, WeightBlocks::kAlongAll}) {
-        CheckAgainstReference(formats, shape, blocks);
-      }
+  const ConvolutionFormats formats{FindFormat(GetParam().weight), FindFormat(GetParam().input)};
+  for (const ConvolutionShape& shape :
+       {small, square, unusual, grouped, halved, few, triples, empty}) {
+    for (const WeightBlocks blocks : {WeightBlocks::kAlongChannels, WeightBlocks::kAlongAll}) {
+      CheckConvolution(formats, shape, blocks);
     }
   }
 }
 
-TEST_P(BlockConvolutionsTest, EqualTheReferenceInSeveralTiles) {
-  for (const char* const name : {"mxint8", "mx6", "mx9"}) {
-    const ConvolutionFormats formats{FindFormat(name), FindFormat(name)};
-    ConvolutionShape wide{1, 33, 7, 1, {66, 71}, {1, 1}};
-    CheckAgainstReference(formats, wide, WeightBlocks::kAlongChannels);
-    ConvolutionShape deep{3, 500, 7, 1, {13, 17}, {1, 1}};
-    CheckAgainstReference(formats, deep, WeightBlocks::kAlongChannels);
-    ConvolutionShape grouped{1, 33, 33, 33, {66, 71}, {5, 5}};
-    grouped.pads_begin = grouped.pads_end = {2, 2};
-    CheckAgainstReference(formats, grouped, WeightBlocks::kAlongAll);
-  }
+// Whole elements of bytes and of words, floats, and two formats.
+INSTANTIATE_TEST_SUITE_P(OfEachKind, BlockConvolutionsInFormats,
+                         testing::ValuesIn({FormatNames{"mx6", "mx6"},
+                                            {"mx9", "mx9"},
+                                            {"mxfp8_e4m3", "mxfp8_e4m3"},
+                                            {"mxfp4_e2m1", "mxint8"}}));
+INSTANTIATE_TEST_SUITE_P(WholeRest, BlockConvolutionsInFormats,
+                         testing::ValuesIn({FormatNames{"mxfp4_e2m1", "mxfp4_e2m1"},
+                                            {"mxfp6_e2m3", "mxfp6_e2m3"},
+                                            {"mxint8", "mxint8"},
+                                            {"mx4", "mx4"},
+                                            {"bfp16", "bfp16"},
+                                            {"bfp(bits=12,block=12)", "bfp(bits=12,block=12)"},
+                                            {"mx(bits=13,block=20,sub_block=4,shift_bits=2)",
+                                             "mx(bits=13,block=20,sub_block=4,shift_bits=2)"},
+                                            {"mxfp4_e2m1(block=16)", "mx6"},
+                                            {"mx6", "mx9"}}));
+
+void CheckTiles(const char* name) {
+  const ConvolutionFormats formats{FindFormat(name), FindFormat(name)};
+  ConvolutionShape wide{1, 33, 7, 1, {66, 71}, {1, 1}};
+  CheckConvolution(formats, wide, WeightBlocks::kAlongChannels, 3);
+  ConvolutionShape deep{3, 500, 7, 1, {13, 17}, {1, 1}};
+  CheckConvolution(formats, deep, WeightBlocks::kAlongChannels, 3);
+  ConvolutionShape grouped{1, 33, 33, 33, {66, 71}, {5, 5}};
+  grouped.pads_begin = grouped.pads_end = {2, 2};
+  CheckConvolution(formats, grouped, WeightBlocks::kAlongAll, 3);
 }
 
-TEST_P(BlockConvolutionsTest, EqualTheReferenceWithAKernelForEachChannel) {
+TEST(BlockConvolutions, EqualTheReferenceInSeveralTiles) { CheckTiles("mx6"); }
+TEST(WholeBlockConvolutions, EqualTheReferenceInSeveralTiles) {
+  CheckTiles("mxint8");
+  CheckTiles("mx9");
+}
+
+TEST(BlockConvolutions, EqualTheReferenceWithAKernelForEachChannel) {
   const auto shape = [](int64_t images, int64_t channels, std::array<int64_t, 2> input,
                         std::array<int64_t, 2> kernel, std::array<int64_t, 2> strides) {
     ConvolutionShape of{images, channels, channels, channels, input, kernel};
@@ -184,12 +198,10 @@ TEST_P(BlockConvolutionsTest, EqualTheReferenceWithAKernelForEachChannel) {
   shapes.back().pads_end = {6, 9};
   for (const char* const name : {"mxint8", "mx6", "bfp16", "mxfp8_e4m3", "bfp(bits=12,block=12)"}) {
     for (const ConvolutionShape& each : shapes) {
-      CheckAgainstReference({FindFormat(name), FindFormat(name)}, each, WeightBlocks::kAlongAll);
+      CheckConvolution({FindFormat(name), FindFormat(name)}, each, WeightBlocks::kAlongAll);
     }
   }
 }
-
-INSTANTIATE_TEST_SUITE_P(Targets, BlockConvolutionsTest, testing::ValuesIn(Variants()), NameOf);
 
 }  // namespace
 }  // namespace bitpress::kernels

@@ -19,36 +19,9 @@ using formats::FindFormat;
 using formats::FormatSpec;
 using formats::ProductFormats;
 
-constexpr const char* kColumnFormats[] = {"mxfp4_e2m1",
-                                          "mxfp6_e2m3",
-                                          "mxfp6_e3m2",
-                                          "mxfp8_e4m3",
-                                          "mxfp8_e5m2",
-                                          "mxint8",
-                                          "mx4",
-                                          "mx6",
-                                          "mx9",
-                                          "bfp16",
-                                          "bfp(bits=13,block=32)",
-                                          "bfp(bits=12,block=12)",
-                                          "bfp(bits=16,block=64)",
-                                          "bfp(bits=10,block=5)",
-                                          "bfp(bits=12,block=16,exponent_bits=5)",
-                                          "mx(bits=12,block=32)",
-                                          "mx(bits=15,block=24,sub_block=4,shift_bits=1)",
-                                          "mx(bits=13,block=20,sub_block=4,shift_bits=2)",
-                                          "mx(bits=10,block=128)",
-                                          "mxint8(block=16)",
-                                          "mxint8(block=1)",
-                                          "mxint8(block=255)",
-                                          "mxfp4_e2m1(block=16)",
-                                          "mxfp6_e2m3(block=128)",
-                                          "mxfp8_e4m3(block=48)",
-                                          "mxfp8_e5m2(block=65536)"};
-
 // Numbers of different sizes: blocks have different units, some are zeros, tiny or huge; close ones
 // are neither tiny nor huge.
-std::vector<float> Numbers(size_t count, uint32_t seed, bool are_close = false) {
+std::vector<float> MatrixNumbers(size_t count, uint32_t seed, bool are_close = false) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
   std::vector<float> values(count);
@@ -68,7 +41,7 @@ struct Columns {
   Columns(const FormatSpec& spec, const ColumnsView& v, uint32_t seed, bool are_close = false)
       : view(v) {
     const size_t count = static_cast<size_t>(view.outer * view.axis * view.inner);
-    std::vector<float> tensor = Numbers(count, seed, are_close);
+    std::vector<float> tensor = MatrixNumbers(count, seed, are_close);
     formats::ref::FakeQuantize(spec, tensor, tensor, view.outer, view.axis, view.inner);
     packed = formats::PackedTensor(formats::SizesOf(spec, view.outer, view.axis, view.inner));
     ThreadPool pool(1);
@@ -90,7 +63,7 @@ struct Columns {
 std::vector<float> Rows(const std::optional<FormatSpec>& format, const formats::SummedShape& summed,
                         size_t num_rows, uint32_t seed) {
   const auto outer = static_cast<int64_t>(num_rows) * summed.segments;
-  std::vector<float> a = Numbers(static_cast<size_t>(outer * summed.length), seed);
+  std::vector<float> a = MatrixNumbers(static_cast<size_t>(outer * summed.length), seed);
   if (num_rows > 2 && a.size() > 9) a[a.size() / 2] = std::nanf("");
   if (format) formats::ref::FakeQuantize(*format, a, a, outer, summed.length, 1);
   return a;
@@ -115,54 +88,110 @@ std::vector<float> Multiply(const ProductPanels& panels, const std::optional<For
   return result;
 }
 
-// Compares kernels with the reference on the views of small matrices.
-void CheckAgainstReference(const ProductFormats& formats, const ColumnsView& view,
-                           size_t num_rows) {
-  SCOPED_TRACE(fmt::format("{} rows as {}, {} [{}, {}, {}]{}", num_rows,
-                           formats.rows ? formats.rows->name : "floats", formats.columns.name,
-                           view.outer, view.axis, view.inner, view.are_inner ? " inner" : ""));
-  const Columns columns(formats.columns, view, 5);
-  ThreadPool pool(2);
-  const ProductPanels panels(formats.columns, view, columns.packed.view(), pool);
-  const std::vector<float> a = Rows(formats.rows, view.summed(), num_rows, 6);
-  std::vector<float> expected(num_rows * panels.num_columns());
-  formats::ref::MultiplyBlocks(formats, view.summed(), a, columns.values, expected);
-  ExpectSameBits(Multiply(panels, formats.rows, a, num_rows), expected);
+// Rows of a left matrix: how many, and their format, or floats.
+struct RowsOfProduct {
+  std::optional<FormatSpec> format;
+  size_t count = 0;
+};
+
+// Compares kernels with the reference, for one right matrix and several left ones.
+void CheckProducts(const FormatSpec& spec, const ColumnsView& view,
+                   const std::vector<RowsOfProduct>& products, size_t num_threads = 1) {
+  SCOPED_TRACE(fmt::format("{} [{}, {}, {}]{}", spec.name, view.outer, view.axis, view.inner,
+                           view.are_inner ? " inner" : ""));
+  const Columns columns(spec, view, 5);
+  const auto num_columns = static_cast<size_t>(view.num_columns());
+  std::vector<std::vector<float>> rows, expected;
+  for (const RowsOfProduct& product : products) {
+    rows.push_back(Rows(product.format, view.summed(), product.count, 6));
+    expected.emplace_back(product.count * num_columns);
+    formats::ref::MultiplyBlocks({spec, product.format}, view.summed(), rows.back(), columns.values,
+                                 expected.back());
+  }
+  ThreadPool pool(num_threads);
+  OnEveryVariant([&] {
+    const ProductPanels panels(spec, view, columns.packed.view(), pool);
+    for (size_t i = 0; i < products.size(); ++i) {
+      const auto& [format, count] = products[i];
+      SCOPED_TRACE(fmt::format("{} rows as {}", count, format ? format->name : "floats"));
+      ExpectSameBits(Multiply(panels, format, rows[i], count), expected[i]);
+    }
+  });
 }
 
-class BlockProductsTest : public VariantTest {};
+class BlockProductsInFormat : public testing::TestWithParam<const char*> {
+ protected:
+  const FormatSpec spec_ = FindFormat(GetParam());
+};
 
-TEST_P(BlockProductsTest, EqualTheReference) {
-  for (const char* const name : kColumnFormats) {
-    const FormatSpec columns = FindFormat(name);
-    std::vector<std::optional<FormatSpec>> rows{std::nullopt, columns};
-    for (const char* const other : {"mxint8", "mx9", "bfp16"}) {
-      if (FindFormat(other).block_size == columns.block_size) rows.push_back(FindFormat(other));
+INSTANTIATE_TEST_SUITE_P(OfTheTable, BlockProductsInFormat,
+                         testing::Values("mxfp4_e2m1", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp8_e4m3",
+                                         "mxfp8_e5m2", "mxint8", "mx4", "mx6", "mx9", "bfp16"));
+INSTANTIATE_TEST_SUITE_P(
+    WholeRest, BlockProductsInFormat,
+    testing::Values("bfp(bits=13,block=32)", "bfp(bits=12,block=12)", "bfp(bits=16,block=64)",
+                    "bfp(bits=10,block=5)", "bfp(bits=12,block=16,exponent_bits=5)",
+                    "mx(bits=12,block=32)", "mx(bits=15,block=24,sub_block=4,shift_bits=1)",
+                    "mx(bits=13,block=20,sub_block=4,shift_bits=2)", "mx(bits=10,block=128)",
+                    "mxint8(block=16)", "mxint8(block=1)", "mxint8(block=255)",
+                    "mxfp4_e2m1(block=16)", "mxfp6_e2m3(block=128)", "mxfp8_e4m3(block=48)",
+                    "mxfp8_e5m2(block=65536)"));
+
+TEST_P(BlockProductsInFormat, EqualTheReference) {
+  std::vector<std::optional<FormatSpec>> formats{std::nullopt, spec_};
+  for (const char* const other : {"mxint8", "mx9", "bfp16"}) {
+    if (FindFormat(other).block_size == spec_.block_size) formats.push_back(FindFormat(other));
+  }
+  const auto check = [&](const ColumnsView& view, std::initializer_list<size_t> counts) {
+    std::vector<RowsOfProduct> products;
+    for (const auto& format : formats) {
+      ASSERT_EQ(formats::WhyNoProduct({spec_, format}), "");
+      for (const size_t count : counts) products.push_back({format, count});
     }
-    for (const auto& row : rows) {
-      const ProductFormats formats{columns, row};
-      ASSERT_EQ(formats::WhyNoProduct(formats), "");
-      for (const size_t num_rows : {1U, 2U, 3U, 9U}) {
-        CheckAgainstReference(formats, {70, 100, 1, false}, num_rows);
-      }
-      CheckAgainstReference(formats, {1, 100, 33, true}, 5);
-      CheckAgainstReference(formats, {1050, 70, 1, false},
-                            1);  // tiles of one row, as wide as they get
-      CheckAgainstReference(formats, {17, 20, 9, false}, 5);  // a kernel of 3 x 3
-      CheckAgainstReference(formats, {3, 7, 1, false}, 6);
+    CheckProducts(spec_, view, products);
+  };
+  check({70, 100, 1, false}, {1, 2, 3, 9});
+  check({1, 100, 33, true}, {5});
+  check({1050, 70, 1, false}, {1});  // tiles of one row, as wide as they get
+  check({17, 20, 9, false}, {5});    // a kernel of 3 x 3
+  check({3, 7, 1, false}, {6});
+}
+
+// Sums of one row may be counted in units of the blocks.
+TEST_P(BlockProductsInFormat, EqualTheReferenceForARowInUnits) {
+  const Columns columns(spec_, {1040, 140, 1, false}, 5, /*are_close=*/true);
+  std::vector<std::vector<float>> rows, expected;
+  for (const float factor :
+       {1.0F, 0x1p-60F, 0x1p25F, 0x1p-120F, 0x1p90F}) {  // the last two are not close
+    rows.push_back(MatrixNumbers(140, 6, /*are_close=*/true));
+    for (float& value : rows.back()) value *= factor;
+    expected.emplace_back(1040);
+    formats::ref::MultiplyBlocks({spec_, std::nullopt}, columns.view.summed(), rows.back(),
+                                 columns.values, expected.back());
+  }
+  ThreadPool pool(1);
+  OnEveryVariant([&] {
+    const ProductPanels panels(spec_, columns.view, columns.packed.view(), pool);
+    EXPECT_EQ(panels.has_close_units(), spec_.block_size > 1);  // single elements differ more
+    for (size_t i = 0; i < rows.size(); ++i) {
+      ExpectSameBits(Multiply(panels, std::nullopt, rows[i], 1), expected[i]);
     }
+  });
+}
+
+void CheckTilesOfTheCache(const char* name) {
+  const FormatSpec spec = FindFormat(name);
+  CheckProducts(spec, {80, 1600, 1, false}, {{spec, 70}, {std::nullopt, 70}}, 3);
+}
+
+TEST(BlockProducts, EqualTheReferenceInTilesOfTheCache) { CheckTilesOfTheCache("mx6"); }
+TEST(WholeBlockProducts, EqualTheReferenceInTilesOfTheCache) {
+  for (const char* const name : {"mxfp4_e2m1", "mxint8", "mx9", "mxfp8_e4m3"}) {
+    CheckTilesOfTheCache(name);
   }
 }
 
-TEST_P(BlockProductsTest, EqualTheReferenceInTilesOfTheCache) {
-  for (const char* const name : {"mxfp4_e2m1", "mx6", "mxint8", "mx9", "mxfp8_e4m3"}) {
-    const FormatSpec spec = FindFormat(name);
-    CheckAgainstReference({spec, spec}, {80, 1600, 1, false}, 70);
-    CheckAgainstReference({spec, std::nullopt}, {80, 1600, 1, false}, 70);
-  }
-}
-
-TEST_P(BlockProductsTest, EqualTheReferenceWithHugeUnits) {
+TEST(BlockProducts, EqualTheReferenceWithHugeUnits) {
   for (const char* const name : {"mxint8", "mx6", "mx9"}) {
     const FormatSpec spec = FindFormat(name);
     const ColumnsView view{18, 64, 1, false};
@@ -172,65 +201,47 @@ TEST_P(BlockProductsTest, EqualTheReferenceWithHugeUnits) {
     formats::ref::FakeQuantize(spec, huge, huge, 18, 64, 1);
     ThreadPool pool(1);
     PackTensor(spec, 18, 64, 1, huge, columns.packed.spans(), pool);
-    const ProductPanels panels(spec, view, columns.packed.view(), pool);
-    EXPECT_TRUE(panels.has_large_unit());
     const std::vector<float> a = Rows(spec, view.summed(), 4, 6);
     std::vector<float> expected(size_t{4} * 18);
     formats::ref::MultiplyBlocks({spec, spec}, view.summed(), a, huge, expected);
-    ExpectSameBits(Multiply(panels, spec, a, 4), expected);
+    OnEveryVariant([&] {
+      const ProductPanels panels(spec, view, columns.packed.view(), pool);
+      EXPECT_TRUE(panels.has_large_unit());
+      ExpectSameBits(Multiply(panels, spec, a, 4), expected);
+    });
   }
 }
 
-TEST_P(BlockProductsTest, EmptyMatrices) {
+TEST(BlockProducts, EmptyMatrices) {
   const FormatSpec spec = FindFormat("mx6");
-  CheckAgainstReference({spec, spec}, {5, 32, 1, false}, 0);
-  CheckAgainstReference({spec, spec}, {0, 32, 1, false}, 2);
+  CheckProducts(spec, {5, 32, 1, false}, {{spec, 0}});
+  CheckProducts(spec, {0, 32, 1, false}, {{spec, 2}});
   const Columns columns(spec, {5, 0, 1, false}, 1);
   ThreadPool pool(1);
-  const ProductPanels panels(spec, columns.view, columns.packed.view(), pool);
-  EXPECT_THAT(Multiply(panels, spec, {}, 2), testing::Each(0.0F));
-}
-
-// Sums of one row may be counted in units of the blocks.
-TEST_P(BlockProductsTest, EqualTheReferenceForARowInUnits) {
-  for (const char* const name : kColumnFormats) {
-    SCOPED_TRACE(name);
-    const FormatSpec spec = FindFormat(name);
-    const Columns columns(spec, {1040, 200, 1, false}, 5, /*are_close=*/true);
-    ThreadPool pool(2);
+  OnEveryVariant([&] {
     const ProductPanels panels(spec, columns.view, columns.packed.view(), pool);
-    EXPECT_EQ(panels.has_close_units(), spec.block_size > 1);  // single elements differ more
-    std::vector<float> a = Numbers(200, 6, /*are_close=*/true);
-    for (const float factor :
-         {1.0F, 0x1p-60F, 0x1p25F, 0x1p-120F, 0x1p90F}) {  // the last two are not close
-      std::vector<float> row = a, expected(1040);
-      for (float& value : row) value *= factor;
-      formats::ref::MultiplyBlocks({spec, std::nullopt}, columns.view.summed(), row, columns.values,
-                                   expected);
-      ExpectSameBits(Multiply(panels, std::nullopt, row, 1), expected);
-    }
-  }
+    EXPECT_THAT(Multiply(panels, spec, {}, 2), testing::Each(0.0F));
+  });
 }
 
-TEST_P(BlockProductsTest, AddsABiasAndLimits) {
+TEST(BlockProducts, AddABiasAndLimits) {
   const FormatSpec spec = FindFormat("mxint8");
   const Columns columns(spec, {21, 64, 1, false}, 2);
   ThreadPool pool(1);
-  const ProductPanels panels(spec, columns.view, columns.packed.view(), pool);
-  const std::vector<float> a = Rows(spec, columns.view.summed(), 2, 3), bias = Numbers(21, 4);
-  const std::vector<float> plain = Multiply(panels, spec, a, 2);
+  const std::vector<float> a = Rows(spec, columns.view.summed(), 2, 3), bias = MatrixNumbers(21, 4);
   ProductOutput output;
   output.bias = bias.data();
   output.least = -0.5F;
   output.largest = 1.5F;
-  std::vector<float> expected = plain;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    expected[i] = std::clamp(plain[i] + bias[i % 21], -0.5F, 1.5F);
-  }
-  ExpectSameBits(Multiply(panels, spec, a, 2, output), expected);
+  OnEveryVariant([&] {
+    const ProductPanels panels(spec, columns.view, columns.packed.view(), pool);
+    std::vector<float> expected = Multiply(panels, spec, a, 2);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      expected[i] = std::clamp(expected[i] + bias[i % 21], -0.5F, 1.5F);
+    }
+    ExpectSameBits(Multiply(panels, spec, a, 2, output), expected);
+  });
 }
-
-INSTANTIATE_TEST_SUITE_P(Targets, BlockProductsTest, testing::ValuesIn(Variants()), NameOf);
 
 TEST(BlockProducts, DoNotDependOnTheOtherRows) {
   const FormatSpec spec = FindFormat("mx6");

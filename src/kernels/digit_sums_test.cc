@@ -10,16 +10,12 @@
 #include <vector>
 
 #include "base/digit_sums.h"
-#include "kernels/cpu_target.h"
+#include "kernels/test_variants.h"
 
 namespace bitpress::kernels {
 namespace {
 
-class DigitSumsTest : public testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override { UseTarget(GetParam()); }
-  void TearDown() override { UseTarget(""); }
-};
+class DigitSumsTest : public TargetTest {};
 
 // Every place takes terms of all magnitudes below its limit, ties and subnormal ones included.
 TEST_P(DigitSumsTest, EqualsTheSpecification) {
@@ -62,7 +58,7 @@ TEST_P(DigitSumsTest, TermsThatAreTooLargeChangeNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, DigitSumsTest, testing::ValuesIn(SupportedTargets()),
-                         [](const auto& target) { return target.param; });
+                         NameOfTargetParam);
 
 }  // namespace
 }  // namespace bitpress::kernels

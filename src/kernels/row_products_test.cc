@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cpu_target.h"
+#include "kernels/test_variants.h"
 
 namespace bitpress::kernels {
 namespace {
@@ -33,11 +33,7 @@ double ProductInOrder(const float* a, const float* b, size_t length) {
   return sums[0];
 }
 
-class RowProductsTest : public testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override { UseTarget(GetParam()); }
-  void TearDown() override { UseTarget(""); }
-};
+class RowProductsTest : public TargetTest {};
 
 TEST_P(RowProductsTest, AddsTheProductsOfEveryPairOfRows) {
   constexpr size_t kStride = 80;
@@ -123,7 +119,7 @@ TEST_P(RowProductsTest, DoesNotDependOnHowRowsAreCutIntoCalls) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, RowProductsTest, testing::ValuesIn(SupportedTargets()),
-                         [](const auto& target) { return target.param; });
+                         NameOfTargetParam);
 
 }  // namespace
 }  // namespace bitpress::kernels

@@ -1,5 +1,6 @@
-// The tests of products and of convolutions in blocks share this: each runs on every instruction
-// set of this processor, with and without dot products of bytes.
+// The tests of kernels share this: each kernel runs on every instruction set of this processor, and
+// products and convolutions in blocks run with and without dot products of bytes too. References
+// are slow, and so what they give is computed once for all of these.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,44 +15,49 @@
 
 namespace bitpress::kernels {
 
-struct Variant {
-  std::string target;
-  bool has_dot;
-};
-
-inline std::vector<Variant> Variants() {
-  std::vector<Variant> variants;
+// Calls function() on every instruction set.
+template <typename Function>
+void OnEveryTarget(Function&& function) {
   for (const std::string& target : SupportedTargets()) {
-    variants.push_back({target, false});
+    SCOPED_TRACE(target);
     UseTarget(target);
-    if (HasDotProducts()) variants.push_back({target, true});
+    function();
+    if (testing::Test::HasFatalFailure()) break;
   }
   UseTarget("");
-  return variants;
 }
 
-class VariantTest : public testing::TestWithParam<Variant> {
- protected:
-  void SetUp() override {
-    UseTarget(GetParam().target);
-    UseDotProducts(GetParam().has_dot);
-    ASSERT_EQ(HasDotProducts(), GetParam().has_dot);
-  }
-  void TearDown() override {
-    UseTarget("");
+// Does the same with dot products of bytes and without, where the processor has them.
+template <typename Function>
+void OnEveryVariant(Function&& function) {
+  OnEveryTarget([&] {
+    for (const bool has_dot : {false, true}) {
+      UseDotProducts(has_dot);
+      if (HasDotProducts() != has_dot) continue;
+      SCOPED_TRACE(has_dot ? "with dot products" : "without dot products");
+      function();
+      if (testing::Test::HasFatalFailure()) break;
+    }
     UseDotProducts(true);
-  }
+  });
+}
+
+// A fixture of tests that have each instruction set as their parameter.
+class TargetTest : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { UseTarget(GetParam()); }
+  void TearDown() override { UseTarget(""); }
 };
 
-inline std::string NameOf(const testing::TestParamInfo<Variant>& variant) {
-  return variant.param.target + (variant.param.has_dot ? "_dot" : "");
+inline std::string NameOfTargetParam(const testing::TestParamInfo<std::string>& target) {
+  return target.param;
 }
 
 inline void ExpectSameBits(const std::vector<float>& found, const std::vector<float>& expected) {
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i) {
-    if (std::isnan(found[i]) && std::isnan(expected[i])) continue;
-    ASSERT_EQ(std::bit_cast<uint32_t>(found[i]), std::bit_cast<uint32_t>(expected[i]))
+    if (std::bit_cast<uint32_t>(found[i]) == std::bit_cast<uint32_t>(expected[i])) continue;
+    ASSERT_TRUE(std::isnan(found[i]) && std::isnan(expected[i]))
         << "element " << i << ": " << found[i] << ", not " << expected[i];
   }
 }

@@ -15,7 +15,7 @@ struct Rows {
   TensorPlan added;
 };
 
-Rows RowsOf(const std::string& config, const std::vector<std::string>& settings = {}) {
+Rows BiasRowsOf(const std::string& config, const std::vector<std::string>& settings = {}) {
   QuantPlan plan = PlanFor(LoadModel("convnet.onnx"), config, settings);
   const auto bias = std::ranges::find_if(plan.tensors, [](const TensorPlan& row) {
     return row.role == Role::kBias && row.uses[0].op_type == "Conv";
@@ -33,12 +33,12 @@ Rows RowsOf(const std::string& config, const std::vector<std::string>& settings 
 
 TEST(AddBiasRow, IsWhatPlanningMakes) {
   for (const char* config : {"INT8", "XINT8", "A16W8", "INT8_DYNAMIC"}) {
-    const Rows rows = RowsOf(config);
+    const Rows rows = BiasRowsOf(config);
     EXPECT_EQ(rows.added.format, rows.planned.format) << config;
     EXPECT_EQ(rows.added.integer, rows.planned.integer) << config;
     EXPECT_EQ(rows.added.axis, rows.planned.axis) << config;
   }
-  const Rows blocks = RowsOf("MX6", {"biases=bf16"});
+  const Rows blocks = BiasRowsOf("MX6", {"biases=bf16"});
   EXPECT_EQ(blocks.added, blocks.planned);
   EXPECT_EQ(blocks.added.format, "bf16");
 }
@@ -63,7 +63,7 @@ TEST(AddBiasRow, HasTheAxisOfAVectorWhateverTheOtherBiasIs) {
   EXPECT_EQ(plan.tensors[2].axis, 0);
 }
 
-TEST(AddBiasRow, IsFloatWhereBiasesAre) { EXPECT_FALSE(RowsOf("MX6").added.is_quantized()); }
+TEST(AddBiasRow, IsFloatWhereBiasesAre) { EXPECT_FALSE(BiasRowsOf("MX6").added.is_quantized()); }
 
 }  // namespace
 }  // namespace bitpress::plan

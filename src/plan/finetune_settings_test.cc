@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string ErrorOf(std::string_view name, std::string_view value) {
+std::string OptionErrorOf(std::string_view name, std::string_view value) {
   QuantConfig config;
   try {
     ApplyFinetuneOption(config, name, value);
@@ -36,7 +36,7 @@ TEST(FinetuneOptions, AreFoundInEverySpelling) {
   EXPECT_EQ(FindFinetuneOption("num_iterations").name, "NumIterations");
   EXPECT_EQ(FindFinetuneOption(" NUMITERATIONS ").name, "NumIterations");
   EXPECT_EQ(FindFinetuneOption("actorder").name, "ActOrder");
-  EXPECT_THAT(ErrorOf("NumIteration", "3"), HasSubstr("did you mean 'NumIterations'"));
+  EXPECT_THAT(OptionErrorOf("NumIteration", "3"), HasSubstr("did you mean 'NumIterations'"));
 }
 
 TEST(FinetuneOptions, SetWhatTheyStandFor) {
@@ -56,9 +56,9 @@ TEST(FinetuneOptions, SayWhatChangesNothingAndWhatIsRefused) {
   QuantConfig config;
   EXPECT_THAT(ApplyFinetuneOption(config, "LearningRate", "1e-5"), HasSubstr("without gradients"));
   EXPECT_EQ(config, QuantConfig{});
-  EXPECT_THAT(ErrorOf("ref_model_path", "x.onnx"), HasSubstr("is the reference"));
-  EXPECT_THAT(ErrorOf("NumIterations", "-1"), HasSubstr("-1 is less than 0"));
-  EXPECT_THAT(ErrorOf("PercDamp", "0"), HasSubstr("no number over 0"));
+  EXPECT_THAT(OptionErrorOf("ref_model_path", "x.onnx"), HasSubstr("is the reference"));
+  EXPECT_THAT(OptionErrorOf("NumIterations", "-1"), HasSubstr("-1 is less than 0"));
+  EXPECT_THAT(OptionErrorOf("PercDamp", "0"), HasSubstr("no number over 0"));
 }
 
 TEST(FinetunePasses, AwqComesFirst) {

@@ -22,21 +22,6 @@ QuantPlan PlanFor(const std::string& model, const std::string& config,
   return plan::PlanFor(LoadModel(model), config, settings, model);
 }
 
-std::vector<TensorPlan> RowsOf(const QuantPlan& plan, const std::string& value) {
-  std::vector<TensorPlan> rows;
-  for (const TensorPlan& row : plan.tensors) {
-    if (row.value == value) rows.push_back(row);
-  }
-  return rows;
-}
-
-// Returns the only row of a value.
-TensorPlan RowOf(const QuantPlan& plan, const std::string& value) {
-  const std::vector<TensorPlan> rows = RowsOf(plan, value);
-  EXPECT_EQ(rows.size(), 1u) << value;
-  return rows.empty() ? TensorPlan() : rows.front();
-}
-
 std::vector<std::string> QuantizedActivations(const QuantPlan& plan) {
   std::vector<std::string> values;
   for (const TensorPlan& row : plan.tensors) {

@@ -13,7 +13,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-std::string ErrorOf(const std::string& pattern, const std::string& name) {
+std::string PatternErrorOf(const std::string& pattern, const std::string& name) {
   try {
     NamePattern(pattern).Matches(name);
   } catch (const Error& error) {
@@ -32,7 +32,7 @@ TEST(NamePattern, MatchesWholeNames) {
 }
 
 TEST(NamePattern, WhatIsNoPatternIsAnError) {
-  EXPECT_THAT(ErrorOf("conv_(", "conv"), HasSubstr("'conv_(' is not a regular expression"));
+  EXPECT_THAT(PatternErrorOf("conv_(", "conv"), HasSubstr("'conv_(' is not a regular expression"));
 }
 
 // Backtracking through these would overflow the stack.
@@ -42,9 +42,9 @@ TEST(NamePattern, LongNamesMatchToo) {
     EXPECT_TRUE(NamePattern(pattern).Matches(name)) << pattern;
     EXPECT_FALSE(NamePattern(pattern + std::string("!")).Matches(name)) << pattern;
   }
-  EXPECT_THAT(ErrorOf("(.*)_\\1", name),
+  EXPECT_THAT(PatternErrorOf("(.*)_\\1", name),
               AllOf(HasSubstr("100000 characters"), HasSubstr("'(.*)_\\1'")));
-  EXPECT_LT(ErrorOf("(.*)_\\1", name).size(), 400u);
+  EXPECT_LT(PatternErrorOf("(.*)_\\1", name).size(), 400u);
 }
 
 // Long patterns go the other way as well; both ways must agree.

@@ -22,20 +22,7 @@ QuantPlan PlanWith(const std::string& config, const std::vector<std::string>& ru
   return MakePlan(wish, LoadModel(model), model);
 }
 
-std::vector<TensorPlan> RowsOf(const QuantPlan& plan, const std::string& value) {
-  std::vector<TensorPlan> rows;
-  std::ranges::copy_if(plan.tensors, std::back_inserter(rows),
-                       [&](const TensorPlan& row) { return row.value == value; });
-  return rows;
-}
-
-TensorPlan RowOf(const QuantPlan& plan, const std::string& value) {
-  const std::vector<TensorPlan> rows = RowsOf(plan, value);
-  EXPECT_EQ(rows.size(), 1u) << value;
-  return rows.empty() ? TensorPlan() : rows.front();
-}
-
-std::string ErrorOf(const std::string& rule) {
+std::string PlanErrorOf(const std::string& rule) {
   try {
     PlanWith("MX6", {rule});
   } catch (const Error& error) {
@@ -87,8 +74,8 @@ TEST(NodeRules, PathsBetweenValues) {
   const std::vector<std::string> block = Fitting("from=b to=f");
   EXPECT_EQ(std::ranges::count(block, "conv_2"), 1);
   EXPECT_EQ(std::ranges::count(block, "conv_0"), 0);
-  EXPECT_THAT(ErrorOf("to=logitz: exclude"), HasSubstr("did you mean"));
-  EXPECT_THAT(ErrorOf("from=f to=b: exclude"), HasSubstr("no node lies between"));
+  EXPECT_THAT(PlanErrorOf("to=logitz: exclude"), HasSubstr("did you mean"));
+  EXPECT_THAT(PlanErrorOf("from=f to=b: exclude"), HasSubstr("no node lies between"));
 }
 
 TEST(NodeRules, SingleTensors) {
@@ -99,10 +86,11 @@ TEST(NodeRules, SingleTensors) {
 }
 
 TEST(NodeRules, WordsThatFitNothing) {
-  EXPECT_THAT(ErrorOf("names=conv_22: exclude"), HasSubstr("did you mean 'conv_2'"));
-  EXPECT_THAT(ErrorOf("op_types=Cnv: exclude"), HasSubstr("did you mean 'Conv'"));
-  EXPECT_THAT(ErrorOf("tensors=fc_wight: exclude"), HasSubstr("did you mean 'fc_weight'"));
-  EXPECT_EQ(ErrorOf("names=conv_22 from=nowhere_1 op_types=Conv: exclude, optional"), "no error");
+  EXPECT_THAT(PlanErrorOf("names=conv_22: exclude"), HasSubstr("did you mean 'conv_2'"));
+  EXPECT_THAT(PlanErrorOf("op_types=Cnv: exclude"), HasSubstr("did you mean 'Conv'"));
+  EXPECT_THAT(PlanErrorOf("tensors=fc_wight: exclude"), HasSubstr("did you mean 'fc_weight'"));
+  EXPECT_EQ(PlanErrorOf("names=conv_22 from=nowhere_1 op_types=Conv: exclude, optional"),
+            "no error");
 }
 
 TEST(NodeRules, IntegersOfOtherWidths) {
@@ -189,7 +177,7 @@ TEST(NodeRules, RolesAndLayersOfTransformers) {
   EXPECT_THAT(PlaceRule("roles=mlp_gate"), HasSubstr("no node of the model is 'mlp_gate'"));
   EXPECT_THAT(PlaceRule("layers=0-29"), HasSubstr("no layer 29; the model has 2 (0 to 1)"));
   EXPECT_THAT(PlaceRule("roles=mlp_down layers=1"), HasSubstr("no node is mlp_down in layers 1"));
-  EXPECT_THAT(ErrorOf("roles=attn_v: exclude"), HasSubstr("no transformer"));
+  EXPECT_THAT(PlanErrorOf("roles=attn_v: exclude"), HasSubstr("no transformer"));
 }
 
 TEST(NodeRules, PlansTellRolesAndLayers) {

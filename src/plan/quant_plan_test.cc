@@ -18,7 +18,7 @@ std::string Replaced(std::string text, const std::string& from, const std::strin
   return at == std::string::npos ? text : text.replace(at, from.size(), to);
 }
 
-std::string MessageOf(const std::string& json) {
+std::string JsonErrorOf(const std::string& json) {
   try {
     FromJson(json);
   } catch (const Error& error) {
@@ -128,31 +128,31 @@ TEST(PlanJson, ShortFormsAreAccepted) {
 }
 
 TEST(PlanJson, BrokenText) {
-  EXPECT_THAT(MessageOf("{"), AllOf(HasSubstr("not JSON"), HasSubstr("line 1")));
-  EXPECT_THAT(MessageOf(""), HasSubstr("not JSON"));
-  EXPECT_THAT(MessageOf("[]"), HasSubstr("expected an object"));
-  EXPECT_THAT(MessageOf("{}"), HasSubstr("bitpress_plan"));
-  EXPECT_THAT(MessageOf(R"({"bitpress_plan": 2, "tensors": []})"), HasSubstr("version 2"));
-  EXPECT_THAT(MessageOf(R"({"bitpress_plan": 1})"), HasSubstr("'tensors' is missing"));
-  EXPECT_THAT(MessageOf(R"({"bitpress_plan": 1, "bitpress_plan": 1, "tensors": []})"),
+  EXPECT_THAT(JsonErrorOf("{"), AllOf(HasSubstr("not JSON"), HasSubstr("line 1")));
+  EXPECT_THAT(JsonErrorOf(""), HasSubstr("not JSON"));
+  EXPECT_THAT(JsonErrorOf("[]"), HasSubstr("expected an object"));
+  EXPECT_THAT(JsonErrorOf("{}"), HasSubstr("bitpress_plan"));
+  EXPECT_THAT(JsonErrorOf(R"({"bitpress_plan": 2, "tensors": []})"), HasSubstr("version 2"));
+  EXPECT_THAT(JsonErrorOf(R"({"bitpress_plan": 1})"), HasSubstr("'tensors' is missing"));
+  EXPECT_THAT(JsonErrorOf(R"({"bitpress_plan": 1, "bitpress_plan": 1, "tensors": []})"),
               HasSubstr("twice"));
-  EXPECT_THAT(MessageOf(R"({"bitpress_plan": 1, "tensor": []})"), HasSubstr("'tensors'"));
-  EXPECT_THAT(MessageOf(R"({"bitpress_plan": 1, "tensors": [], "operatrs": "quark"})"),
+  EXPECT_THAT(JsonErrorOf(R"({"bitpress_plan": 1, "tensor": []})"), HasSubstr("'tensors'"));
+  EXPECT_THAT(JsonErrorOf(R"({"bitpress_plan": 1, "tensors": [], "operatrs": "quark"})"),
               HasSubstr("did you mean 'operators'"));
-  EXPECT_THAT(MessageOf(R"({"bitpress_plan": 1, "tensors": [], "operators": "quack"})"),
+  EXPECT_THAT(JsonErrorOf(R"({"bitpress_plan": 1, "tensors": [], "operators": "quack"})"),
               HasSubstr("bitpress|quark"));
   EXPECT_THAT(
-      MessageOf(R"({"bitpress_plan": 1, "tensors": [], "config": {"placement": "everywhere"}})"),
+      JsonErrorOf(R"({"bitpress_plan": 1, "tensors": [], "config": {"placement": "everywhere"}})"),
       HasSubstr("compute|all"));
-  EXPECT_THAT(MessageOf(R"({"bitpress_plan": 1, "tensors": [], "config": {"placment": "all"}})"),
+  EXPECT_THAT(JsonErrorOf(R"({"bitpress_plan": 1, "tensors": [], "config": {"placment": "all"}})"),
               HasSubstr("did you mean 'placement'"));
 }
 
 TEST(PlanJson, RowErrorsNameTheRow) {
   const auto message = [](const char* from, const char* to) {
-    return MessageOf(PlanText(Replaced(kRow, from, to)));
+    return JsonErrorOf(PlanText(Replaced(kRow, from, to)));
   };
-  ASSERT_EQ(MessageOf(PlanText(kRow)), "no error");
+  ASSERT_EQ(JsonErrorOf(PlanText(kRow)), "no error");
   const auto row = HasSubstr("tensors[0] ('x')");
   EXPECT_THAT(message("\"axis\"", "\"axes\""), AllOf(row, HasSubstr("axis")));
   EXPECT_THAT(message("\"rounding\"", "\"roundin\""),
@@ -170,7 +170,7 @@ TEST(PlanJson, RowErrorsNameTheRow) {
   EXPECT_THAT(message("\"input\": 0", "\"input\": -1"),
               AllOf(row, HasSubstr("uses[0]"), HasSubstr("-1")));
   EXPECT_THAT(message("\"op_type\"", "\"optype\""), AllOf(row, HasSubstr("op_type")));
-  EXPECT_THAT(MessageOf(PlanText("7")), HasSubstr("tensors[0]"));
+  EXPECT_THAT(JsonErrorOf(PlanText("7")), HasSubstr("tensors[0]"));
 }
 
 TEST(CheckFits, FindsWhatDoesNotFit) {

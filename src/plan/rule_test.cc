@@ -14,7 +14,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Pair;
 
-std::string ErrorOf(const std::string& text) {
+std::string RuleErrorOf(const std::string& text) {
   try {
     ParseRule(text);
   } catch (const Error& error) {
@@ -45,10 +45,10 @@ TEST(ParseRule, RolesAndLayers) {
   EXPECT_EQ(ParseRule(RuleText(rule)), rule);
   EXPECT_EQ(ParseLayerRange("29").last, 29);
   EXPECT_EQ(ParseLayerRange("2-17").first, 2);
-  EXPECT_THAT(ErrorOf("roles=attn_w: weights=mx9"), HasSubstr("did you mean 'attn_"));
-  EXPECT_THAT(ErrorOf("rols=attn_v: weights=mx9"), HasSubstr("did you mean 'roles'"));
+  EXPECT_THAT(RuleErrorOf("roles=attn_w: weights=mx9"), HasSubstr("did you mean 'attn_"));
+  EXPECT_THAT(RuleErrorOf("rols=attn_v: weights=mx9"), HasSubstr("did you mean 'roles'"));
   for (const char* const wrong : {"3-1", "-1", "a", "1-", "1-2-3", "0 -"}) {
-    EXPECT_THAT(ErrorOf(std::string("layers=") + wrong + ": exclude"), HasSubstr("layer"));
+    EXPECT_THAT(RuleErrorOf(std::string("layers=") + wrong + ": exclude"), HasSubstr("layer"));
   }
 }
 
@@ -60,17 +60,17 @@ TEST(ParseRule, Exclusions) {
 }
 
 TEST(ParseRule, ErrorsNameTheWord) {
-  EXPECT_THAT(ErrorOf("op_types=Conv"), HasSubstr("WHO: WHAT"));
-  EXPECT_THAT(ErrorOf("op_type=Conv: exclude"), HasSubstr("did you mean 'op_types'"));
-  EXPECT_THAT(ErrorOf("op_types=Conv: weihts=int4"), HasSubstr("did you mean 'weights'"));
-  EXPECT_THAT(ErrorOf("op_types=Conv: weights=int5"), HasSubstr("int5"));
-  EXPECT_THAT(ErrorOf("op_types=Conv: exlude"), HasSubstr("did you mean 'exclude'"));
-  EXPECT_THAT(ErrorOf("op_types=Conv: exclude, weights=int4"), HasSubstr("two things"));
-  EXPECT_THAT(ErrorOf("op_types=Conv: "), HasSubstr("nothing"));
-  EXPECT_THAT(ErrorOf(": exclude"), HasSubstr("selects nothing"));
-  EXPECT_THAT(ErrorOf("nodes=(: exclude"), HasSubstr("regular expression"));
-  EXPECT_THAT(ErrorOf("nodes=a nodes=b: exclude"), HasSubstr("twice"));
-  EXPECT_THAT(ErrorOf("nodes=a: placement=all"), HasSubstr("whole model"));
+  EXPECT_THAT(RuleErrorOf("op_types=Conv"), HasSubstr("WHO: WHAT"));
+  EXPECT_THAT(RuleErrorOf("op_type=Conv: exclude"), HasSubstr("did you mean 'op_types'"));
+  EXPECT_THAT(RuleErrorOf("op_types=Conv: weihts=int4"), HasSubstr("did you mean 'weights'"));
+  EXPECT_THAT(RuleErrorOf("op_types=Conv: weights=int5"), HasSubstr("int5"));
+  EXPECT_THAT(RuleErrorOf("op_types=Conv: exlude"), HasSubstr("did you mean 'exclude'"));
+  EXPECT_THAT(RuleErrorOf("op_types=Conv: exclude, weights=int4"), HasSubstr("two things"));
+  EXPECT_THAT(RuleErrorOf("op_types=Conv: "), HasSubstr("nothing"));
+  EXPECT_THAT(RuleErrorOf(": exclude"), HasSubstr("selects nothing"));
+  EXPECT_THAT(RuleErrorOf("nodes=(: exclude"), HasSubstr("regular expression"));
+  EXPECT_THAT(RuleErrorOf("nodes=a nodes=b: exclude"), HasSubstr("twice"));
+  EXPECT_THAT(RuleErrorOf("nodes=a: placement=all"), HasSubstr("whole model"));
 }
 
 TEST(ConfigFromJson, ReadsWhatPeopleWrite) {

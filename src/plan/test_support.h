@@ -1,6 +1,10 @@
 // Helpers of the tests of plan/, weights/ and emit/. Not part of the library.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -26,6 +30,21 @@ inline QuantPlan PlanFor(const graph::Model& model, const std::string& config,
   QuantConfig wish = ConfigByName(config);
   for (const std::string& setting : settings) ApplySetting(wish, setting);
   return MakePlan(wish, model, model_name);
+}
+
+// Returns the rows of a value.
+inline std::vector<TensorPlan> RowsOf(const QuantPlan& plan, const std::string& value) {
+  std::vector<TensorPlan> rows;
+  std::ranges::copy_if(plan.tensors, std::back_inserter(rows),
+                       [&](const TensorPlan& row) { return row.value == value; });
+  return rows;
+}
+
+// Returns the only row of a value.
+inline TensorPlan RowOf(const QuantPlan& plan, const std::string& value) {
+  const std::vector<TensorPlan> rows = RowsOf(plan, value);
+  EXPECT_EQ(rows.size(), 1u) << value;
+  return rows.empty() ? TensorPlan() : rows.front();
 }
 
 }  // namespace bitpress::plan

@@ -96,7 +96,7 @@ TEST(OptimizeBasic, WritesOnlyStandardOperators) {
       1e-5f);
 }
 
-TEST(OptimizeBasic, RealModels) {
+TEST(OptimizeBasic, WholeNetworksLoseWhatTheyDoNotNeed) {
   const std::filesystem::path models = std::filesystem::path(BITPRESS_SHARED_DIR) / "models";
   if (!std::filesystem::exists(models)) GTEST_SKIP() << "no " << models;
   TemporaryFolder folder;

@@ -164,10 +164,10 @@ TEST_F(SearchOfThree, KeepsABudget) {
 
 TEST_F(SearchOfThree, ALayerOfInfiniteNoiseTakesTheCheapest) {
   // Whatever q gets, its output is no longer 0; and mx4 is out of the question for p.
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  sensitivity_.layers[1].parts[0].fast_noise = kInfinity;
-  sensitivity_.layers[1].parts[1].fast_noise = kInfinity;
-  sensitivity_.layers[0].parts[1].fast_noise = kInfinity;
+  constexpr double kInfiniteNoise = std::numeric_limits<double>::infinity();
+  sensitivity_.layers[1].parts[0].fast_noise = kInfiniteNoise;
+  sensitivity_.layers[1].parts[1].fast_noise = kInfiniteNoise;
+  sensitivity_.layers[0].parts[1].fast_noise = kInfiniteNoise;
   const SearchResult result = Run(Goals("", "bits<=7"));
   EXPECT_THAT(result.points.front().choice, ElementsAre(0, 1, 1));
   EXPECT_THAT(result.points[result.chosen].choice, ElementsAre(0, 1, 0));

@@ -1,7 +1,7 @@
 """The accuracy of a real network on photos, through the command line, must not fall below these bars.
 
 EfficientNet-Lite0 on the 200 validation photos with class index % 5 == 1, where the float model has top-1 84.0. Runs where
-the development data is.
+the development data is. The preset that loses most is always judged, the others where time does not matter.
 """
 
 import csv
@@ -30,12 +30,13 @@ def evaluate(shared, bitpress, tmp_path_factory):
     def run(model, *options):
         path = folder / "report.json"
         bitpress.ok("evaluate", model, "--data", photos / "validation", "--labels", folder / "labels.csv", "--image", IMAGE,
-                    "--json", path, *options, timeout=300)
+                    "--json", path, *options)
         return json.loads(path.read_text())
 
     return run
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("name", ["efficientnet_lite0", "efficientnet_lite0_unsimplified"])
 def test_the_float_model_has_its_known_accuracy(name, shared, evaluate):
     result = evaluate(shared / "models" / f"{name}.onnx")
@@ -44,7 +45,7 @@ def test_the_float_model_has_its_known_accuracy(name, shared, evaluate):
     assert result["top5"] == pytest.approx(0.95, abs=0.006)
 
 
-@pytest.mark.parametrize("preset", BARS)
+@pytest.mark.parametrize("preset", [pytest.param(preset, marks=() if preset == "MXFP8E4M3" else pytest.mark.corpus) for preset in BARS])
 def test_top1_of_each_preset(preset, shared, evaluate, bitpress, tmp_path):
     output = tmp_path / "out.onnx"
     bitpress.ok("quantize", shared / "models" / "efficientnet_lite0.onnx", "-o", output, "--config", preset)

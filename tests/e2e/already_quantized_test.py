@@ -49,6 +49,7 @@ def test_models_of_other_tools(config, float_path, tmp_path, bitpress):
     np.testing.assert_array_equal(outputs(tmp_path / "q.onnx"), outputs(tmp_path / "int8.onnx"))
 
 
+@pytest.mark.quick
 def test_the_float_rest_is_quantized(float_path, tmp_path, bitpress):
     quantize_dynamic(float_path, tmp_path / "half.onnx", nodes_to_quantize=["first"])
     text = bitpress.ok("quantize", tmp_path / "half.onnx", "-o", tmp_path / "q.onnx", "--config", "INT8_DYNAMIC")

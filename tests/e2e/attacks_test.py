@@ -8,6 +8,7 @@ import subprocess
 
 import onnx
 import pytest
+from locations import is_sanitized
 from onnx import TensorProto
 
 import models
@@ -18,13 +19,25 @@ WEIGHT_BYTES = 48 * 48 * 4
 MEMORY_BYTES = 3 << 30  # of address space, far above what the small models here need
 
 
+def in_turn(commands, *axes):
+    """Returns all combinations of the axes' values as parameters, each with one of the commands, whose code to read models is the
+    same. An axis of several parameters has tuples."""
+    cases = []
+    for places in itertools.product(*(range(len(axis)) for axis in axes)):
+        values = [axis[place] for axis, place in zip(axes, places)]
+        command = commands[sum(places) % len(commands)]
+        parameters = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
+        cases.append(pytest.param(*parameters, command, id=ascii(f"{values} {command[0]}")[1:60]))
+    return cases
+
+
 @pytest.fixture
 def refused(program, tmp_path):
     """refused(words, model, command) checks that the command fails with one line that has the words, changes nothing, and takes
     little memory and time."""
 
     def limit():
-        if os.environ.get("BITPRESS_SANITIZED") != "1":  # a sanitizer reserves more for itself
+        if not is_sanitized():  # a sanitizer reserves more for itself
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
 
     def check(words, model, command):
@@ -79,31 +92,34 @@ def test_the_data_itself_is_fine(house, bitpress):
     bitpress.ok("inspect", external_model(house / "model.onnx", location="data.bin", offset="0", length=str(WEIGHT_BYTES)))
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-@pytest.mark.parametrize("location", [
+@pytest.mark.parametrize("location, command", in_turn(COMMANDS, [
     "../outside/secret.bin", "../../etc/passwd", "rooms/../../outside/secret.bin", "./../outside/secret.bin", "/etc/passwd",
     "//etc/passwd", "link.bin", "absolute_link.bin", "second_link.bin", "linked/secret.bin", "rooms/../linked/secret.bin",
     "loop.bin", "", ".", "..", "/", "rooms", "rooms/", "pipe", "/dev/zero", "/proc/self/mem", "missing.bin", "data.bin/",
     "data.bin/more", "data.bin\0", "\0", "data.bin\0../outside/secret.bin", "x" * 5000, "file:///etc/passwd", "#bitpress",
-    "#bitpress\n", "two\nlines", "..\\outside\\secret.bin", "%2e%2e/outside/secret.bin", "~/secret.bin", "short.bin", "empty.bin"],
-                         ids=lambda text: ascii(text)[:40])
+    "#bitpress\n", "two\nlines", "..\\outside\\secret.bin", "%2e%2e/outside/secret.bin", "~/secret.bin", "short.bin", "empty.bin"]))
 def test_a_location_that_leaves_the_folder_or_is_no_data(location, command, house, refused):
     refused(["model.onnx", "'query'"], external_model(house / "model.onnx", location=location), command)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-@pytest.mark.parametrize("offset, length", [
+@pytest.mark.parametrize("location", ["../outside/secret.bin", "link.bin", "pipe", "missing.bin", "short.bin"])
+def test_every_command_refuses_it(location, command, house, refused):
+    refused(["model.onnx", "'query'"], external_model(house / "model.onnx", location=location), command)
+
+
+@pytest.mark.parametrize("offset, length, command", in_turn(COMMANDS, [
     ("-1", None), ("-9223372036854775808", None), ("1", None), ("18446744073709551615", None), ("18446744073709551616", None),
     (str(2**64 - WEIGHT_BYTES), None), (str(2**63), str(WEIGHT_BYTES)), ("0x0", None), ("1e3", None), (" 0", None), ("+0", None),
     ("0 ", None), ("zero", None), ("0\0", None), (str(WEIGHT_BYTES), None), ("0", "0"), ("0", "-1"), ("0", str(WEIGHT_BYTES - 1)),
-    ("0", str(WEIGHT_BYTES + 1)), ("0", "18446744073709551615"), ("0", str(2**64 + WEIGHT_BYTES)), ("4096", "18446744073709547520")])
+    ("0", str(WEIGHT_BYTES + 1)), ("0", "18446744073709551615"), ("0", str(2**64 + WEIGHT_BYTES)), ("4096", "18446744073709547520")]))
 def test_a_place_outside_the_file(offset, length, command, house, refused):
     entries = {"location": "data.bin", "offset": offset} | ({"length": length} if length else {})
     refused(["model.onnx", "'query'"], external_model(house / "model.onnx", **entries), command)
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-@pytest.mark.parametrize("dims", [[1 << 62, 4], [1 << 31, 1 << 31], [-1, 48], [1 << 40], [48, 48, 2], [(1 << 63) - 1] * 3])
+@pytest.mark.parametrize("dims, command", in_turn(
+    COMMANDS, [[1 << 62, 4], [1 << 31, 1 << 31], [-1, 48], [1 << 40], [48, 48, 2], [(1 << 63) - 1] * 3]))
 def test_external_data_of_a_tensor_that_does_not_fit(dims, command, house, refused):
     path = external_model(house / "model.onnx", location="data.bin")
     model = onnx.load(path, load_external_data=False)
@@ -117,6 +133,7 @@ def test_external_data_without_a_location(house, refused):
     refused(["model.onnx", "'query'"], external_model(house / "model.onnx", offset="0"), ["inspect"])
 
 
+@pytest.mark.quick
 def test_external_data_inside_a_node(house, refused):
     """A tensor that is the attribute of a node, and one in the body of a function."""
     for place in ("node", "function"):
@@ -161,14 +178,13 @@ def unpack_node(model):
 HUGE = 1 << 62
 
 
-@pytest.mark.parametrize("command", PACKED_COMMANDS, ids=" ".join)
-@pytest.mark.parametrize("weight_format", ["mxfp4_e2m1", "mx6", "mxfp8_e4m3", "int4", "uint16"])
-@pytest.mark.parametrize("shape, blocks", [
+@pytest.mark.parametrize("weight_format, shape, blocks, command", in_turn(
+    PACKED_COMMANDS, ["mxfp4_e2m1", "mx6", "mxfp8_e4m3", "int4", "uint16"], [
     (None, []), (None, [1, 48]), (None, [1, 2, 24, 48, 1]), ([], None), ([48], None), ([-48, -48], None), ([48, -1], None),
     ([48, 48], [1, -2, -24, 48]), ([48, 48], [-1, 2, -24, 48]), ([-48, 48], [1, -2, 24, 48]), ([1 << 20, 1 << 20], None),
     ([1 << 20, 1 << 20], [1, 1 << 15, 32, 1 << 20]), ([HUGE, 4], [1, HUGE, 4, 1]), ([0], [0, 1, 1, 1]), ([0], [0, HUGE, HUGE, 1]),
     ([0, HUGE, HUGE], [1, 0, 32, HUGE]), ([1 << 34], [1, 1 << 29, 32, 1]), ([1 << 60], [1, 1 << 55, 32, 1]),
-    ([96, 48], [1, 4, 24, 48]), ([24, 48], [1, 1, 24, 48])], ids=str)
+    ([96, 48], [1, 4, 24, 48]), ([24, 48], [1, 1, 24, 48])]))
 def test_packed_weights_of_a_wrong_size(shape, blocks, weight_format, command, packed_model, tmp_path, refused):
     model = packed_model(weight_format)
     node = unpack_node(model)
@@ -181,12 +197,11 @@ def test_packed_weights_of_a_wrong_size(shape, blocks, weight_format, command, p
     refused(["packed.onnx", node.op_type], path, command)
 
 
-@pytest.mark.parametrize("command", PACKED_COMMANDS, ids=" ".join)
-@pytest.mark.parametrize("weight_format, damage", [
-    ("bf16", "codes from the caller"),  # it has one part, whose shape is the weight's
-    *itertools.product(["mxfp4_e2m1", "mx6", "mxfp8_e4m3", "bfp(bits=13, block=32)", "int4", "uint16", "int32"],
-                       ["shorter codes", "longer codes", "shorter scales", "no scales", "codes swapped with scales",
-                        "codes from the caller", "codes without a name"])])
+@pytest.mark.parametrize("weight_format, damage, command", [
+    ("bf16", "codes from the caller", ["inspect"]),  # it has one part, whose shape is the weight's
+    *in_turn(PACKED_COMMANDS, ["mxfp4_e2m1", "mx6", "mxfp8_e4m3", "bfp(bits=13, block=32)", "int4", "uint16", "int32"],
+             ["shorter codes", "longer codes", "shorter scales", "no scales", "codes swapped with scales",
+              "codes from the caller", "codes without a name"])])
 def test_packed_weights_of_wrong_bytes(damage, weight_format, command, packed_model, tmp_path, refused):
     model = packed_model(weight_format)
     node = unpack_node(model)
@@ -232,9 +247,8 @@ def test_packed_weights_of_a_format_that_does_not_exist(word, command, packed_mo
     refused(["packed.onnx"], path, command)
 
 
-@pytest.mark.parametrize("command", PACKED_COMMANDS, ids=" ".join)
-@pytest.mark.parametrize("block_size", [0, -1, -(1 << 63), 2, 24, 49, 1 << 40, (1 << 63) - 1])
-@pytest.mark.parametrize("weight_format", ["int4", "uint16"])
+@pytest.mark.parametrize("weight_format, block_size, command", in_turn(
+    PACKED_COMMANDS, ["int4", "uint16"], [0, -1, -(1 << 63), 2, 24, 49, 1 << 40, (1 << 63) - 1]))
 def test_packed_integers_of_another_block_size(block_size, weight_format, command, packed_model, tmp_path, refused):
     model = packed_model(weight_format)
     node = unpack_node(model)

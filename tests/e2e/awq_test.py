@@ -27,10 +27,7 @@ def uneven_path(tmp_path):
     ]
     shapes = [("y", [1, "T", 96]), ("z", [1, "T", 32])]
     model = models.make_model(nodes, [("x", [1, "T", 64])], shapes, constants)
-    samples = tmp_path / "uneven"
-    samples.mkdir()
-    for i in range(16):
-        np.save(samples / f"{i:02}.npy", rng.standard_normal((1, 40, 64)).astype(np.float32))
+    samples = models.save_arrays(tmp_path / "uneven", rng.standard_normal((16, 1, 40, 64)).astype(np.float32))
     return models.save(model, tmp_path / "uneven.onnx"), samples
 
 
@@ -57,6 +54,7 @@ def test_awq_leaves_quantized_activations_alone(uneven_path, tmp_path, bitpress)
     assert "0 activations" in text
 
 
+@pytest.mark.quick
 def test_awq_by_a_mul_with_native_operators(uneven_path, tmp_path, bitpress, run_model):
     """The normalized sequence is an output too, so that no factor can be folded into the nodes before it."""
     path, samples = uneven_path

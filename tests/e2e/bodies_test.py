@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from models import sqnr_db
 from onnx import numpy_helper, parser
 
 WIDTH = 32
@@ -122,10 +123,9 @@ def samples_of(count, seed):
     return [(np.abs(rng.standard_normal((6, WIDTH))) * (1 - 2 * (i % 2))).astype(np.float32) for i in range(count)]
 
 
-@pytest.fixture
-def folder(tmp_path):
-    path = tmp_path / "samples"
-    path.mkdir()
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("samples")
     for i, sample in enumerate(samples_of(16, 1)):
         np.savez(path / f"{i:02}.npz", x=sample)
     return path
@@ -139,30 +139,44 @@ def bodies(graph):
                 yield from bodies(attribute.g)
 
 
-def sqnr_db(run_model, wanted_path, found_path):
-    signal = error = 0
-    for sample in samples_of(8, 2):
-        for wanted, found in zip(run_model(wanted_path, {"x": sample}), run_model(found_path, {"x": sample})):
-            signal += (wanted.astype(np.float64)**2).sum()
-            error += ((wanted.astype(np.float64) - found)**2).sum()
-    return 10 * np.log10(signal / max(error, 1e-300))
+@pytest.fixture(scope="module")
+def outputs_of(operator_library):
+    """outputs_of(path) returns all outputs for samples that take both branches, as one array."""
+
+    def run(path):
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.intra_op_num_threads = 1
+        options.register_custom_ops_library(str(operator_library))
+        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        return np.concatenate([output.ravel() for sample in samples_of(8, 2) for output in session.run(None, {"x": sample})])
+
+    return run
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("preparation", [[], ["--as-is"]])
-@pytest.mark.parametrize("options, bar, operator", [
-    (["--config", "INT8"], 28, "MatMulIntegerToFloat"), (["--config", "INT8_DYNAMIC"], 32.2, "MatMulInteger"),
-    (["--config", "MXINT8"], 29.7, ""), (["--config", "INT8", "--form", "qoperator"], 28, "MatMulIntegerToFloat"),
-    (["--config", "BF16", "--set", "placement=all"], 41.3, ""), (["--config", "MXINT8", "--set", "operators=quark"], 29.7, ""),
-    (["--config", "INT8_WEIGHTS"], 35.3, ""), (["--config", "INT8_WEIGHTS", "--target", "onnxruntime"], 33, "MatMulNBits"),
-    (["--config", "A16W8"], 29.4, "")])
-def test_bodies_are_quantized(options, bar, operator, name, preparation, folder, tmp_path, bitpress, run_model):
+INT8, MXINT8 = ["--config", "INT8"], ["--config", "MXINT8"]
+# Options of quantize, the bar in dB, and the operators that compute. The bar is 3 dB below the lowest of the first six models as
+# measured on 2026-11-22; the highest is 4 dB above the lowest.
+WAYS = [
+    (INT8, 28, "MatMulIntegerToFloat"), (["--config", "INT8_DYNAMIC"], 32.2, "MatMulInteger"), (MXINT8, 29.7, ""),
+    ([*INT8, "--form", "qoperator"], 28, "MatMulIntegerToFloat"), (["--config", "BF16", "--set", "placement=all"], 41.3, ""),
+    ([*MXINT8, "--set", "operators=quark"], 29.7, ""), (["--config", "INT8_WEIGHTS"], 35.3, ""),
+    (["--config", "INT8_WEIGHTS", "--target", "onnxruntime"], 33, "MatMulNBits"), (["--config", "A16W8"], 29.4, "")]
+# The main ways for all models, the others for one of each kind of body. As they are, the models are quantized to integers and to blocks,
+# and the branches in all ways.
+MAIN = [INT8, ["--config", "INT8_DYNAMIC"], MXINT8, ["--config", "INT8_WEIGHTS"]]
+CASES = ([(name, *way, []) for name in MODELS for way in WAYS if way[0] in MAIN or name in ("branches", "loop", "scan")]
+         + [(name, *way, ["--as-is"]) for name in MODELS for way in WAYS if way[0] in (INT8, MXINT8) or name == "branches"])
+
+
+@pytest.mark.parametrize("name, options, bar, operator, preparation", CASES, ids=[
+    "-".join([name, *(word for word in options if word[0] != "-"), *preparation]) for name, options, _, _, preparation in CASES])
+def test_bodies_are_quantized(name, options, bar, operator, preparation, folder, tmp_path, bitpress, outputs_of):
     path, output, report = tmp_path / "net.onnx", tmp_path / "q.onnx", tmp_path / "r.json"
     onnx.save(MODELS[name], path)
-    bitpress.ok("quantize", path, "-o", output, "--data", folder, "--check", "off", *options, *preparation)  # this test runs it
+    bitpress.ok("quantize", path, "-o", output, "--data", folder, *options, *preparation)
     onnx.checker.check_model(output, full_check=True)
-    # The bar is 3 dB below the lowest of the first six models as measured on 2026-11-22; the highest is 4 dB above the lowest.
-    assert bar < sqnr_db(run_model, path, output) < bar + 13
+    assert bar < sqnr_db(outputs_of(path), outputs_of(output)) < bar + 13
     model = onnx.load(output)
     # No weight is left as floats anywhere.
     floats = [t for graph in [model.graph, *bodies(model.graph)] for t in graph.initializer if t.data_type == 1]
@@ -176,13 +190,15 @@ def test_bodies_are_quantized(options, bar, operator, name, preparation, folder,
         assert sum(counts.values()) >= products - (2 if name.startswith("loop") else 1), counts
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("options", [["--config", "INT8"], ["--config", "INT8_DYNAMIC"], ["--config", "MXINT8"],
-                                     ["--config", "INT8_WEIGHTS", "--target", "onnxruntime"]], ids=lambda options: "-".join(options[1::2]))
-def test_the_report_reads_weights_in_bodies(options, name, folder, tmp_path, bitpress):
+@pytest.mark.parametrize("name, options", [
+    *((name, INT8) for name in MODELS),
+    *((name, options) for name in ("branches", "inside", "scan inside")
+      for options in (["--config", "INT8_DYNAMIC"], MXINT8, ["--config", "INT8_WEIGHTS", "--target", "onnxruntime"]))],
+                         ids=lambda value: value if isinstance(value, str) else "-".join(value[1::2]))
+def test_the_report_reads_weights_in_bodies(name, options, folder, tmp_path, bitpress):
     path, output, report = tmp_path / "net.onnx", tmp_path / "q.onnx", tmp_path / "r.json"
     onnx.save(MODELS[name], path)
-    bitpress.ok("quantize", path, "-o", output, "--data", folder, "--check", "off", *options)  # the report runs it
+    bitpress.ok("quantize", path, "-o", output, "--data", folder, *options)
     bitpress.ok("report", output, "--reference", path, "--data", folder, "-o", tmp_path / "r.html", "--json", report)
     weights = [weight["sqnr_db"] for layer in json.loads(report.read_text())["layers"] for weight in layer["weights"]]
     assert len(weights) >= 2 and all(30 < sqnr < 60 for sqnr in weights), weights
@@ -190,7 +206,7 @@ def test_the_report_reads_weights_in_bodies(options, name, folder, tmp_path, bit
 
 @pytest.mark.parametrize("name", ["branches", "inside", "loop"])
 @pytest.mark.parametrize("options", [["--config", "MX4"], ["--config", "INT8", "--weights", "int4"]], ids=["MX4", "int4"])
-def test_layers_in_branches_are_tuned(options, name, folder, tmp_path, bitpress, run_model):
+def test_layers_in_branches_are_tuned(options, name, folder, tmp_path, bitpress, outputs_of):
     path, direct, tuned = (tmp_path / file for file in ("net.onnx", "direct.onnx", "tuned.onnx"))
     onnx.save(MODELS[name], path)
     bitpress.ok("quantize", path, "-o", direct, "--data", folder, *options)
@@ -201,10 +217,11 @@ def test_layers_in_branches_are_tuned(options, name, folder, tmp_path, bitpress,
     else:
         # Both branches read w1, the main graph and a branch shared; the branch of w2 is never taken.
         assert "fine-tuned:  5 of 6 layers" in text and text.count("it never ran") == 1
-    assert sqnr_db(run_model, path, tuned) > sqnr_db(run_model, path, direct) + 0.3
+    wanted = outputs_of(path)
+    assert sqnr_db(wanted, outputs_of(tuned)) > sqnr_db(wanted, outputs_of(direct)) + 0.3
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["branches", "inside", "loop states", "scan inside"])
 def test_a_plan_is_carried_out_once(name, folder, tmp_path, bitpress):
     path, plan, stats = tmp_path / "net.onnx", tmp_path / "plan.json", tmp_path / "s.bpc"
     onnx.save(MODELS[name], path)
@@ -234,7 +251,8 @@ def test_constants_of_several_bodies_are_stored_once(folder, tmp_path, bitpress)
     assert len(codes) == 6  # w1 stands in both branches
 
 
-def test_rules_reach_into_bodies(folder, tmp_path, bitpress):
+@pytest.mark.quick
+def test_rules_reach_into_bodies(tmp_path, bitpress):
     path = tmp_path / "net.onnx"
     onnx.save(MODELS["branches"], path)
 

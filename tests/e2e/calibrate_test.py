@@ -97,8 +97,7 @@ def expected(plain, bitpress):
     return calibrate(bitpress, plain, plain / "expected.bpc", "--threads", 1, "--batch", 1)
 
 
-@pytest.mark.parametrize("batch", [1, 7, 50])
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads, batch", [(1, 7), (1, 50), (2, 1), pytest.param(2, 7, marks=pytest.mark.quick)])
 def test_bytes_do_not_depend_on_threads_and_batches(plain, expected, bitpress, tmp_path, threads, batch):
     assert calibrate(bitpress, plain, tmp_path / "s.bpc", "--threads", threads, "--batch", batch) == expected
 
@@ -120,6 +119,7 @@ def test_the_first_samples(plain, expected, bitpress, tmp_path):
     assert "10 samples" in bitpress.ok("inspect", tmp_path / "some.bpc")
 
 
+@pytest.mark.quick
 def test_statistics_are_those_of_the_values(plain, expected, bitpress, run_model):
     rows = rows_of(bitpress, plain / "expected.bpc")
     assert list(rows) == ["a", "b", "c", "d", "x", "y"]

@@ -43,8 +43,9 @@ def check(bitpress, model, tmp_path, *options):
     return json.loads((tmp_path / "report.json").read_text())
 
 
+@pytest.mark.quick
 def test_what_computes_on_integers(model_path, samples, tmp_path, bitpress):
-    text = bitpress.ok("quantize", model_path, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples)
+    text = bitpress.checking.ok("quantize", model_path, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples)
     assert "loads and runs" in text and "1 QLinearConv" in text and "computed in float" not in text
     report = check(bitpress, tmp_path / "q.onnx", tmp_path, "--data", samples)
     assert report["is_loaded"] and report["is_run"] and not report["is_made_up"] and report["float_nodes"] == []
@@ -77,7 +78,7 @@ def test_a_model_that_does_not_load(tmp_path, bitpress):
     onnx.save(model, tmp_path / "m.onnx")
     message = bitpress.error("check", tmp_path / "m.onnx")
     assert "does not load" in message
-    text = bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "MX6", "--as-is")
+    text = bitpress.checking.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "MX6", "--as-is")
     assert "DOES NOT LOAD" in text and "my.domain" in text
     assert (tmp_path / "q.onnx").exists()
 
@@ -89,17 +90,17 @@ def test_a_made_up_sample_may_not_suit(tmp_path, bitpress):
     graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, "T"])],
                               [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], [weight])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
-    text = bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "MX6")
+    text = bitpress.checking.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "MX6")
     assert "did not run on a made-up sample" in text and "--data" in text
     assert "loads" not in bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "MX6",
                                       "--check", "off")
 
 
-def test_without_temporary_files_the_report_says_that_nothing_was_checked(model_path, tmp_path, bitpress, monkeypatch):
+def test_without_temporary_files_the_report_says_that_nothing_was_checked(model_path, tmp_path, bitpress_process, monkeypatch):
     arguments = ["quantize", model_path, "-o", tmp_path / "q.onnx", "--config", "MX6", "--as-is", "--check", "on"]
-    assert "not checked" not in bitpress.ok(*arguments)
+    assert "not checked" not in bitpress_process.ok(*arguments)
     expected = (tmp_path / "q.onnx").read_bytes()
     monkeypatch.setenv("TMPDIR", "/proc")  # nothing can be written there
-    said = bitpress.ok(*arguments)
+    said = bitpress_process.ok(*arguments)
     assert "not checked: cannot create a temporary folder in '/proc'" in said and "loads and runs" not in said
     assert (tmp_path / "q.onnx").read_bytes() == expected

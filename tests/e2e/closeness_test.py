@@ -29,7 +29,7 @@ def decibels(text, name):
 
 def test_closeness_is_that_of_evaluate(samples, tmp_path, bitpress):
     model = dense_path(tmp_path, np.random.default_rng(1).standard_normal((16, 16)))
-    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples)
+    text = bitpress.checking.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples)
     bitpress.ok("evaluate", tmp_path / "q.onnx", "--reference", model, "--data", samples, "--samples", "4", "--json", tmp_path / "e.json")
     expected = json.loads((tmp_path / "e.json").read_text())["sqnr_db"]
     assert decibels(text, "y") == pytest.approx(expected, abs=0.06) and expected > 25
@@ -43,19 +43,19 @@ def test_an_output_far_off_is_a_warning(samples, tmp_path, bitpress):
     for path in samples.iterdir():
         np.save(path, np.load(path) * (np.arange(16) > 0).astype(np.float32))
     model = dense_path(tmp_path, weight, [helper.make_node("Relu", ["x"], ["z"])], [("y", ["N", 16]), ("z", ["N", 16])])
-    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "MX4", "--data", samples, "--finetune", "none")
+    text = bitpress.checking.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "MX4", "--data", samples, "--finetune", "none")
     assert "'z' the same" in text
     assert "WARNING: output 'y' is far" in text and decibels(text, "y") < 10
-    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "FP16", "--data", samples)
+    text = bitpress.checking.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "FP16", "--data", samples)
     assert decibels(text, "y") > 40 and "WARNING" not in text
 
 
 def test_without_samples_or_check_nothing_is_compared(samples, tmp_path, bitpress):
     model = dense_path(tmp_path, np.eye(16))
-    assert "closeness" not in bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "MX6")
+    assert "closeness" not in bitpress.checking.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "MX6")
     arguments = ["quantize", model, "-o", tmp_path / "q.onnx", "--config", "MX6", "--data", samples]
-    assert "closeness" in bitpress.ok(*arguments)
-    assert "closeness" not in bitpress.ok(*arguments, "--check", "off")
+    assert "closeness" in bitpress.checking.ok(*arguments)
+    assert "closeness" not in bitpress.checking.ok(*arguments, "--check", "off")
 
 
 def test_outputs_whose_shape_follows_from_values(samples, tmp_path, bitpress):
@@ -63,13 +63,13 @@ def test_outputs_whose_shape_follows_from_values(samples, tmp_path, bitpress):
     extra = [helper.make_node("Relu", ["y"], ["r"]), helper.make_node("NonZero", ["r"], ["places"]),
              helper.make_node("Cast", ["places"], ["z"], to=TensorProto.FLOAT)]
     model = dense_path(tmp_path, np.random.default_rng(1).standard_normal((16, 16)) / 100, extra, [("y", ["N", 16]), ("z", [2, "M"])])
-    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "MX4", "--data", samples, "--set", "placement=all")
+    text = bitpress.checking.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "MX4", "--data", samples, "--set", "placement=all")
     assert "output 'z' has another shape than the given model's" in text and decibels(text, "y") < 30
 
 
 def test_the_given_model_may_not_run(samples, tmp_path, bitpress):
     model = dense_path(tmp_path, np.eye(16), [helper.make_node("Nothing", ["y"], ["z"], domain="com.amd.quark")])
-    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "MX6", "--data", samples, "--as-is")
+    text = bitpress.checking.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "MX6", "--data", samples, "--as-is")
     assert "DOES NOT LOAD" in text and "closeness" not in text
 
 
@@ -81,5 +81,5 @@ def test_a_model_that_fails_on_a_later_sample_is_refused_or_fails_as_the_given_o
     nodes = [helper.make_node("Add", ["x", "w"], ["a"], "add"), helper.make_node("MatMul", ["a", "v"], ["y"], "dense")]
     model = save(make_model(nodes, [("x", ["N", "K"])], [("y", ["N", 16])], {"w": np.ones(16, np.float32), "v": np.eye(16, dtype=np.float32)}),
                  tmp_path / "m.onnx")
-    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "MX6", "--data", folder)
+    text = bitpress.checking.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "MX6", "--data", folder)
     assert "loads, but did not run" in text and "closeness" not in text

@@ -28,6 +28,7 @@ def run(shell, code, script):
     return result.stdout.split()
 
 
+@pytest.mark.quick
 def test_bash(bitpress, script):
     complete = 'source "$1"; COMP_WORDS=({words}); COMP_CWORD={at}; _bitpress; echo "${{COMPREPLY[@]}}"'
     assert run("bash", complete.format(words="bitpress s", at=1), script) == ["sensitivity", "search"]

@@ -1,13 +1,8 @@
-import sys
-from pathlib import Path
-
+import models
 import numpy as np
 import onnxruntime
 import pytest
-from locations import ROOT, cannot_run, from_environment
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-import models  # noqa: E402
+from locations import DEPS, cannot_run
 
 
 @pytest.fixture
@@ -47,7 +42,7 @@ def run_model(operator_library):
 @pytest.fixture(scope="session")
 def source():
     """The folder with the real networks that tools/setup/networks.py gets."""
-    folder = from_environment("BITPRESS_DEPS_DIR", ROOT / ".deps") / "networks"
+    folder = DEPS / "networks"
     if not (folder / "stamp").is_file():
         cannot_run("the networks, which ./dev test fetches from PyPI, are not there")
     return folder

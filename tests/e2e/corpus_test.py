@@ -14,7 +14,8 @@ import pytest
 import real_networks
 from models import sqnr_db
 
-pytestmark = pytest.mark.usefixtures("source")  # without the networks nothing has been tested
+# Without the networks nothing has been tested.
+pytestmark = [pytest.mark.usefixtures("source"), pytest.mark.corpus]
 
 MARGIN_DB = 1.0  # as in real_network_test.py
 OPSETS = {"denoiser": 11, "branches": 16, "settings_table": 21}

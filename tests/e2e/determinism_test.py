@@ -47,7 +47,7 @@ def test_the_same_bytes(config, runs, kernels, tmp_path):
     assert "PORTABLE" in kernels
     model = models.save(models.conv_model(), tmp_path / "model.onnx")
     (tmp_path / "samples").mkdir()
-    for i, image in enumerate(models.smooth_images(24, seed=3)):
+    for i, image in enumerate(models.smooth_images(12, seed=3)):
         np.save(tmp_path / "samples" / f"{i:02}.npy", image[None])
 
     def written(target, threads):
@@ -58,6 +58,5 @@ def test_the_same_bytes(config, runs, kernels, tmp_path):
         return output.read_bytes()
 
     wanted = written("", 1)
-    assert written("", 2) == wanted
-    for target in kernels:
+    for target in kernels:  # among them the best one, which "" means
         assert written(target, 2) == wanted, target

@@ -4,8 +4,10 @@ import json
 import os
 import subprocess
 
+import pytest
 
 
+@pytest.mark.quick
 def test_nothing_is_missing_here(bitpress, tmp_path):
     text = bitpress.ok("doctor", "--json", tmp_path / "doctor.json")
     report = json.loads((tmp_path / "doctor.json").read_text())
@@ -26,14 +28,14 @@ def test_the_version_says_what_it_was_built_with(bitpress):
     assert lines[0].startswith("bitpress ") and lines[1].startswith("built with ") and "protobuf" in lines[1]
 
 
-def test_portable_kernels_are_named(bitpress):
-    run = subprocess.run([str(bitpress.program), "doctor"], env={**os.environ, "BITPRESS_KERNELS": "PORTABLE"}, capture_output=True, text=True)
+def test_portable_kernels_are_named(program):
+    run = subprocess.run([program, "doctor"], env={**os.environ, "BITPRESS_KERNELS": "PORTABLE"}, capture_output=True, text=True)
     assert run.returncode == 0 and "warning: BITPRESS_KERNELS makes our kernels use PORTABLE" in run.stdout
 
 
-def test_a_missing_runtime_is_a_problem(bitpress, tmp_path):
+def test_a_missing_runtime_is_a_problem(program, tmp_path):
     (tmp_path / "no.so").write_bytes(b"no library")
-    run = subprocess.run([str(bitpress.program), "doctor", "--json", str(tmp_path / "doctor.json")],
+    run = subprocess.run([program, "doctor", "--json", tmp_path / "doctor.json"],
                          env={**os.environ, "BITPRESS_ONNXRUNTIME": str(tmp_path / "no.so")}, capture_output=True, text=True)
     assert run.returncode == 1 and "problem: " in run.stdout and "no.so" in run.stdout
     assert run.stderr.startswith("bitpress: error: some commands do not work here")

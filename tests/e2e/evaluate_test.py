@@ -3,13 +3,12 @@
 import csv
 import json
 
+import models
 import numpy as np
 import onnx
 import pytest
-from PIL import Image
-
-import models
 from onnx import helper
+from PIL import Image
 
 IMAGE = "crop=20,mean=0.5,std=0.25"
 
@@ -47,6 +46,7 @@ def write_labels(path, rows):
     return path
 
 
+@pytest.mark.quick
 def test_the_photo_pipeline_is_the_stated_one(photos, classes, conv_path, tmp_path, bitpress):
     rows = [(path.name, label) for path, label in zip(photos, classes)]
     labels = write_labels(tmp_path / "labels.csv", rows)
@@ -77,6 +77,7 @@ def test_folders_are_classes(conv_path, tmp_path, bitpress, run_model):
     assert result["num_labelled"] == 12 and result["top1"] == pytest.approx(expected)
 
 
+@pytest.mark.quick
 def test_against_a_reference(photos, conv_path, tmp_path, bitpress, run_model):
     quantized = tmp_path / "quantized.onnx"
     bitpress.ok("quantize", conv_path, "-o", quantized, "--config", "MX6")

@@ -32,7 +32,7 @@ def test_a_layer_that_never_runs_keeps_its_weights(tmp_path, bitpress, photos):
     ])
     model.graph.output.append(helper.make_tensor_value_info("idle", onnx.TensorProto.FLOAT, ["rows", 4]))
     path = models.save(model, tmp_path / "idle.onnx")
-    result = bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", "--config", "MX6_ADAQUANT", "--data", photos)
+    result = bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", "--config", "MX6", "--finetune", "gptq", "--data", photos)
     assert "'idle': not tuned: it never ran" in result
 
 
@@ -40,7 +40,7 @@ def test_a_nan_in_one_sample_is_left_out(conv_path, photos, tmp_path, bitpress):
     broken = np.load(photos / "00.npy")
     broken[0, 1, 3, 3] = np.nan
     np.save(photos / "00.npy", broken)
-    result = bitpress.ok("quantize", conv_path, "-o", tmp_path / "q.onnx", "--config", "MX6_ADAQUANT", "--data", photos)
+    result = bitpress.ok("quantize", conv_path, "-o", tmp_path / "q.onnx", "--config", "MX6", "--finetune", "gptq", "--data", photos)
     assert "positions with NaN, infinity or numbers above 7e16 left out" in result
     session = onnxruntime.InferenceSession(str(tmp_path / "q.onnx"), providers=["CPUExecutionProvider"])
     assert np.isfinite(session.run(None, {"image": images(2, 8)})[0]).all()
@@ -49,8 +49,8 @@ def test_a_nan_in_one_sample_is_left_out(conv_path, photos, tmp_path, bitpress):
 def test_the_judges_are_said(conv_path, photos, tmp_path, bitpress):
     def quantize(*arguments):
         report = tmp_path / "page.html"
-        text = bitpress.ok("quantize", conv_path, "-o", tmp_path / "q.onnx", "--config", "MX4_ADAQUANT", "--data", photos,
-                           "--report", report, *arguments)
+        text = bitpress.ok("quantize", conv_path, "-o", tmp_path / "q.onnx", "--config", "MX4", "--finetune", "gptq", "--data",
+                           photos, "--report", report, *arguments)
         return text, report.read_text().replace(" ", "")
 
     for arguments, judge, said in [(["--samples", "7"], "halves", "the other half of the samples"), ([], "held_back", "held-back samples"),

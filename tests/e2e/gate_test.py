@@ -58,9 +58,9 @@ def save(text, shape, path):
     return path
 
 
-@pytest.fixture
-def crashing(tmp_path, program):
-    path = save(CRASHES, (16, 16), tmp_path / "crashing.onnx")
+@pytest.fixture(scope="module")
+def crashing(tmp_path_factory):
+    path = save(CRASHES, (16, 16), tmp_path_factory.mktemp("crashing") / "crashing.onnx")
     code = ("import onnxruntime, sys; o = onnxruntime.SessionOptions(); o.log_severity_level = 3\n"
             "onnxruntime.InferenceSession(sys.argv[1], o, providers=['CPUExecutionProvider'])")
     if subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=False).returncode >= 0:
@@ -68,48 +68,48 @@ def crashing(tmp_path, program):
     return path
 
 
-def test_check_reports_a_crash(crashing, bitpress):
-    result = bitpress.run("check", crashing)
+def test_check_reports_a_crash(crashing, bitpress_process):
+    result = bitpress_process.run("check", crashing)
     assert result.returncode == 1
     assert "DOES NOT LOAD" in result.stdout and "loading the model" in result.stdout and "signal 6 (Aborted)" in result.stdout
     assert "does not load" in result.stderr
 
 
 @pytest.mark.parametrize("options", [(), ("--external-data",)], ids=["one file", "two files"])
-def test_a_model_that_crashes_is_not_written(options, crashing, tmp_path, bitpress):
+def test_a_model_that_crashes_is_not_written(options, crashing, tmp_path, bitpress_process):
     folder = tmp_path / "out"
     folder.mkdir()
     # The pass would make codes of what the body reads.
     arguments = ("quantize", crashing, "-o", folder / "q.onnx", "--config", "MX6", "--disable-pass", "dequantize-in-bodies",
                  "--as-is", *options)
-    error = bitpress.error(*arguments)
+    error = bitpress_process.error(*arguments)
     assert "q.onnx' was not written" in error and "signal 6 (Aborted)" in error and "Assertion" in error
     assert "--check" in error
     assert list(folder.iterdir()) == []
     (folder / "q.onnx").write_bytes(b"an old file")
-    bitpress.error(*arguments)
+    bitpress_process.error(*arguments)
     assert [path.name for path in folder.iterdir()] == ["q.onnx"] and (folder / "q.onnx").read_bytes() == b"an old file"
-    bitpress.ok(*arguments, "--check", "off")
+    bitpress_process.ok(*arguments, "--check", "off")
     onnx.checker.check_model(folder / "q.onnx")
-    error = bitpress.error("unpack", folder / "q.onnx", "-o", folder / "floats.onnx")
+    error = bitpress_process.error("unpack", folder / "q.onnx", "-o", folder / "floats.onnx")
     assert "signal 6" in error and not (folder / "floats.onnx").exists()
-    bitpress.ok("unpack", folder / "q.onnx", "-o", folder / "floats.onnx", "--check", "off")
+    bitpress_process.ok("unpack", folder / "q.onnx", "-o", folder / "floats.onnx", "--check", "off")
 
 
-def test_optimize_says_that_onnx_runtime_crashes(crashing, tmp_path, bitpress):
-    error = bitpress.error("optimize", crashing, "-o", tmp_path / "out.onnx")
+def test_optimize_says_that_onnx_runtime_crashes(crashing, tmp_path, bitpress_process):
+    error = bitpress_process.error("optimize", crashing, "-o", tmp_path / "out.onnx")
     assert "crashing.onnx' crashes ONNX Runtime" in error and "signal 6" in error
     assert not (tmp_path / "out.onnx").exists()
 
 
-def test_bodies_that_read_moved_elements(tmp_path, bitpress):
+def test_bodies_that_read_moved_elements(tmp_path, bitpress_process):
     model = save(MOVES, (8, 8, 1), tmp_path / "m.onnx")
     samples = tmp_path / "samples"
     samples.mkdir()
     for i in range(4):
         x = np.random.default_rng(i).standard_normal((1, 8, 16)).astype(np.float32)
         np.savez(samples / f"{i}.npz", x=x, c=np.array(i % 2 == 0))
-    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples)
+    text = bitpress_process.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples)
     assert "loads and runs" in text
     x = np.random.default_rng(9).standard_normal((3, 8, 16)).astype(np.float32)
     for c in (True, False):
@@ -119,13 +119,13 @@ def test_bodies_that_read_moved_elements(tmp_path, bitpress):
         np.testing.assert_allclose(y, expected_y, rtol=1e-6)
 
 
-def test_a_model_that_loads_no_better_than_before_is_a_warning(tmp_path, bitpress):
+def test_a_model_that_loads_no_better_than_before_is_a_warning(tmp_path, bitpress_process):
     model = save(MOVES, (8, 8, 1), tmp_path / "m.onnx")
     proto = onnx.load(model)
     proto.graph.node[1].domain = "my.domain"
     proto.opset_import.append(onnx.helper.make_opsetid("my.domain", 1))
     onnx.save(proto, model)
-    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "MX6", "--as-is")
+    text = bitpress_process.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "MX6", "--as-is")
     assert "DOES NOT LOAD" in text and (tmp_path / "q.onnx").exists()
     assert "/proc/" not in text  # the file's name until it is in its place
 

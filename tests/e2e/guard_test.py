@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 import pytest
-from models import sqnr_db
+from models import QuantizedModels, save_arrays, sqnr_db
 from onnx import TensorProto, helper, numpy_helper
 
 
@@ -42,19 +42,25 @@ def signals(count, seed):
         yield (tones + 1e-4 * rng.standard_normal(512)).astype(np.float32)[None, None]
 
 
-@pytest.fixture
-def model(tmp_path):
-    onnx.save(spectra_model(), tmp_path / "spectra.onnx")
-    return tmp_path / "spectra.onnx"
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("spectra")
 
 
-@pytest.fixture
-def samples(tmp_path):
-    folder = tmp_path / "signals"
-    folder.mkdir()
-    for i, signal in enumerate(signals(24, 1)):
-        np.save(folder / f"{i:02}.npy", signal)
-    return folder
+@pytest.fixture(scope="module")
+def model(folder):
+    onnx.save(spectra_model(), folder / "spectra.onnx")
+    return folder / "spectra.onnx"
+
+
+@pytest.fixture(scope="module")
+def samples(folder):
+    return save_arrays(folder / "signals", signals(24, 1))
+
+
+@pytest.fixture(scope="module")
+def quantized(bitpress, model, folder):
+    return QuantizedModels(bitpress, model, folder)
 
 
 def quantized_values(path):
@@ -66,10 +72,10 @@ def closeness(run_model, model, path):
     return sqnr_db(run_model(model, inputs)[0], run_model(path, inputs)[0])
 
 
-def test_mends_what_spoils_an_output_and_nothing_else(bitpress, run_model, model, samples, tmp_path):
-    plain, guarded = tmp_path / "plain.onnx", tmp_path / "guarded.onnx"
-    bitpress.ok("quantize", model, "-o", plain, "--config", "INT8", "--set", "guard=off", "--data", samples)
-    text = bitpress.ok("quantize", model, "-o", guarded, "--config", "INT8", "--data", samples)
+@pytest.mark.quick
+def test_mends_what_spoils_an_output_and_nothing_else(quantized, run_model, model, samples):
+    options = ["--config", "INT8", "--data", samples]
+    plain, guarded, text = quantized.path(*options, "--set", "guard=off"), quantized.path(*options), quantized.text(*options)
     assert closeness(run_model, model, plain) < 10
     assert closeness(run_model, model, guarded) > 20
     assert quantized_values(plain) - quantized_values(guarded) == {"signal", "bands", "bounded"}
@@ -90,22 +96,18 @@ def test_leaves_a_network_alone_that_needs_no_mending(bitpress, conv_path, photo
     assert one.SerializeToString(deterministic=True) == other.SerializeToString(deterministic=True)
 
 
-def test_does_not_depend_on_threads_or_on_a_plan_in_between(bitpress, model, samples, tmp_path):
+def test_does_not_depend_on_threads_or_on_a_plan_in_between(bitpress, quantized, model, samples, tmp_path):
     plan = tmp_path / "plan.json"
     bitpress.ok("plan", model, "--config", "INT8", "-o", plan)
-    results = []
-    for i, words in enumerate([("--config", "INT8", "--threads", 1), ("--config", "INT8", "--threads", 4), ("--plan", plan)]):
-        path = tmp_path / f"{i}.onnx"
-        bitpress.ok("quantize", model, "-o", path, *words, "--data", samples)
-        results.append(path.read_bytes())
-    assert results[0] == results[1] == results[2]
+    first, *others = (quantized.path(*words, "--data", samples).read_bytes()
+                      for words in (["--config", "INT8", "--threads", 1], ["--config", "INT8", "--threads", 4], ["--plan", plan]))
+    assert others == [first, first]
 
 
-def test_keeps_within_its_share_of_the_products(bitpress, model, samples, tmp_path):
-    path = tmp_path / "bounded.onnx"
-    text = bitpress.ok("quantize", model, "-o", path, "--config", "INT8", "--set", "guard_share=0", "--data", samples)
-    assert "no activations within guard_share would mend it" in text
-    assert {"bands", "bounded", "logs"} <= quantized_values(path)
+def test_keeps_within_its_share_of_the_products(quantized, samples):
+    options = ["--config", "INT8", "--set", "guard_share=0", "--data", samples]
+    assert "no activations within guard_share would mend it" in quantized.text(*options)
+    assert {"bands", "bounded", "logs"} <= quantized_values(quantized.path(*options))
 
 
 def spike_model():
@@ -156,10 +158,10 @@ def test_needs_samples_besides_statistics(bitpress, run_model, model, samples, t
     assert closeness(run_model, model, path) > 20
 
 
-def test_is_off_in_presets_of_other_tools(bitpress, model, samples, tmp_path):
-    path = tmp_path / "out.onnx"
-    text = bitpress.ok("quantize", model, "-o", path, "--config", "U8S8_AAWS", "--data", samples)
-    assert "guard" not in text
+def test_is_off_in_presets_of_other_tools(quantized, samples):
+    options = ["--config", "U8S8_AAWS", "--data", samples]
+    path = quantized.path(*options)
+    assert "guard" not in quantized.text(*options)
     assert {"bands", "bounded", "logs"} <= quantized_values(path)
     assert not any("guard" in entry.value for entry in onnx.load(path).metadata_props), "their bytes stay as they were"
 

@@ -123,9 +123,8 @@ def check_outputs(run_model, given, quantized, feeds, tolerance):
 def test_weights_are_quantized_and_no_cast_comes(config, text, num_weights, opset, tmp_path, bitpress, run_model):
     model = load(text, opset)
     onnx.save(model, tmp_path / "half.onnx")
-    plan = tmp_path / "plan.json"
-    bitpress.ok("plan", tmp_path / "half.onnx", "-o", plan, "--config", config)
-    rows = [row for row in json.loads(plan.read_text())["tensors"] if row["role"] == "weight"]
+    plan = json.loads(bitpress.ok("plan", tmp_path / "half.onnx", "--config", config))
+    rows = [row for row in plan["tensors"] if row["role"] == "weight"]
     assert len(rows) == num_weights
     assert all(row["format"] for row in rows), rows
     bitpress.ok("quantize", tmp_path / "half.onnx", "-o", tmp_path / "q.onnx", "--config", config)
@@ -138,7 +137,7 @@ def test_weights_are_quantized_and_no_cast_comes(config, text, num_weights, opse
     check_outputs(run_model, tmp_path / "half.onnx", tmp_path / "q.onnx", feeds_of(model), tolerance)
 
 
-@pytest.mark.parametrize("text", [LAYERS, MIXED, BODIES], ids=["layers", "mixed", "bodies"])
+@pytest.mark.parametrize("text", [pytest.param(LAYERS, marks=pytest.mark.quick), MIXED, BODIES], ids=["layers", "mixed", "bodies"])
 def test_what_stays_float_stays_float16(text, tmp_path, bitpress, run_model):
     model = load(text, 17)
     onnx.save(model, tmp_path / "half.onnx")

@@ -69,9 +69,8 @@ def run(path):
 @pytest.mark.parametrize("config", ["INT8", "XINT8", "INT8_DYNAMIC", "MXINT8"])
 def test_the_rest_is_quantized(config, preparation, model_path, samples, tmp_path, bitpress):
     output = tmp_path / "q.onnx"
-    text = bitpress.ok("quantize", model_path, "-o", output, "--config", config, "--data", samples, *preparation)
+    bitpress.ok("quantize", model_path, "-o", output, "--config", config, "--data", samples, *preparation)
     onnx.checker.check_model(output, full_check=True)
-    assert "loads and runs" in text
     for wanted, found in zip(run(model_path), run(output)):
         assert wanted.shape == found.shape and np.array_equal(np.isnan(wanted), np.isnan(found))
         finite = ~np.isnan(wanted)
@@ -79,6 +78,7 @@ def test_the_rest_is_quantized(config, preparation, model_path, samples, tmp_pat
         assert error <= 10**(-1.5 if config != "XINT8" else -1.0) * (wanted[finite]**2).sum()
 
 
+@pytest.mark.quick
 def test_reasons(model_path, samples, tmp_path, bitpress):
     text = bitpress.ok("quantize", model_path, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples)
     assert "left float: 'none': no value was ever seen" in text

@@ -1,4 +1,7 @@
-"""`cmake --install`: the C++ library as its users find it, with find_package and with pkg-config."""
+"""`cmake --install`: the C++ library as its users find it, with find_package and with pkg-config.
+
+One example is built each time. What else compiles much has the marker `wheel`, like the installed Python package.
+"""
 
 import os
 import re
@@ -8,7 +11,7 @@ import subprocess
 import models
 import onnx
 import pytest
-from locations import ROOT
+from locations import BUILD, ROOT
 
 
 def run(*command, **keywords):
@@ -22,9 +25,9 @@ def needs(program):
 
 
 @pytest.fixture(scope="module")
-def prefix(program, tmp_path_factory):
+def prefix(tmp_path_factory):
     folder = tmp_path_factory.mktemp("prefix")
-    run(needs("cmake"), "--install", program.parent, "--prefix", folder)
+    run(needs("cmake"), "--install", BUILD, "--prefix", folder)
     return folder
 
 
@@ -50,6 +53,7 @@ def check_example(press, model, folder):
     return text
 
 
+@pytest.mark.wheel
 def test_the_example_builds_with_find_package(prefix, model, tmp_path):
     run("cmake", "-S", ROOT / "examples" / "cpp", "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
     run("cmake", "--build", tmp_path / "build")
@@ -74,20 +78,35 @@ def test_the_example_builds_with_pkg_config(prefix, model, tmp_path):
     check_example(tmp_path / "press", model, tmp_path)
 
 
-def test_headers_stand_alone_and_name_no_other_library(prefix, tmp_path):
-    headers = sorted((prefix / "include" / "bitpress").glob("*.h"))
-    assert len(headers) >= 10
+@pytest.fixture(scope="module")
+def headers(prefix):
+    found = sorted((prefix / "include" / "bitpress").glob("*.h"))
+    assert len(found) >= 10
+    return found
+
+
+def compile_header_users(prefix, *sources):
+    run(needs("c++"), "-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{prefix / 'include'}", *sources)
+
+
+def test_headers_name_no_other_library(prefix, headers, tmp_path):
     allowed = re.compile(r'#include (<[a-z_0-9]+>|"bitpress/[a-z_]+\.h")')
     for header in headers:
-        text = header.read_text(encoding="utf-8")
-        includes = re.findall(r"^#include.*", text, re.MULTILINE)
+        includes = re.findall(r"^#include.*", header.read_text(encoding="utf-8"), re.MULTILINE)
         assert all(allowed.fullmatch(line) for line in includes), header
-        source = tmp_path / "alone.cc"
-        source.write_text(f'#include "bitpress/{header.name}"\nint main() {{}}\n')
-        run("c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{prefix / 'include'}", source)
+    source = tmp_path / "all.cc"
+    source.write_text("".join(f'#include "bitpress/{header.name}"\n' for header in headers))
+    compile_header_users(prefix, source)
     source = tmp_path / "alone.c"
     source.write_text('#include "bitpress/operators.h"\nstruct OrtStatus* f(void) { return RegisterCustomOps(0, 0); }\n')
     run(needs("cc"), "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{prefix / 'include'}", source)
+
+
+@pytest.mark.wheel
+def test_headers_stand_alone(prefix, headers, tmp_path):
+    for header in headers:
+        (tmp_path / f"{header.stem}.cc").write_text(f'#include "bitpress/{header.name}"\n')
+    compile_header_users(prefix, *tmp_path.glob("*.cc"))
 
 
 @pytest.mark.parametrize("name", ["libbitpress.so", "libbitpress_ops.so"])

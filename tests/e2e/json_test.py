@@ -3,10 +3,9 @@
 import json
 import re
 
+import models
 import numpy as np
 import pytest
-
-import models
 
 
 @pytest.fixture
@@ -31,15 +30,16 @@ def both(bitpress, tmp_path, *command):
 
 def test_every_report_has_json(conv_path, samples, tmp_path, bitpress):
     quantized = tmp_path / "q.onnx"
-    text, report = both(bitpress, tmp_path, "quantize", conv_path, "-o", quantized, "--config", "INT8", "--data", samples)
+    text, report = both(bitpress.checking, tmp_path, "quantize", conv_path, "-o", quantized, "--config", "INT8", "--data", samples)
     assert report["output_bytes"] == quantized.stat().st_size and report["check"]["is_run"]
     num_weights = len([row for row in report["tensors"] if row["role"] == "weight" and row["format"]])
     assert f"weights:     {num_weights} int8" in text and len(report["weights"]) >= num_weights
 
     _, report = both(bitpress, tmp_path, "quantize", conv_path, "-o", quantized, "--config", "MX6", "--disable-pass", "record-config")
     assert report["disabled_passes"] == ["record-config"] and {row["format"] for row in report["tensors"] if row["role"] == "weight"} >= {"mx6"}
-    finetuned = both(bitpress, tmp_path, "quantize", conv_path, "-o", quantized, "--config", "MX6_ADAQUANT", "--data", samples)[1]
-    assert finetuned["finetuning"]["layers"][0]["format"] == "mx6"
+    bitpress.ok("quantize", conv_path, "-o", quantized, "--config", "MX6_ADAQUANT", "--data", samples, "--set", "finetune_rounds=2", "--json",
+                tmp_path / "report.json")
+    assert json.loads((tmp_path / "report.json").read_text())["finetuning"]["layers"][0]["format"] == "mx6"
 
     text, report = both(bitpress, tmp_path, "inspect", quantized)
     assert report["file_bytes"] == quantized.stat().st_size and report["quantizers"]
@@ -64,11 +64,14 @@ def test_every_report_has_json(conv_path, samples, tmp_path, bitpress):
     assert both(bitpress, tmp_path, "check", quantized)[1]["is_run"]
     assert both(bitpress, tmp_path, "doctor")[1]["runs_models"]
     assert both(bitpress, tmp_path, "report", quantized, *compared, "-o", tmp_path / "page.html")[1]["layers"]
-    space = ["--data", samples, "--candidates", "mx9,mx6", "--budget", "bits<=12", "-o", tmp_path / "plan.json"]
+    one_thread = ["--threads", "1"]  # these small models take longer with more
+    space = ["--data", samples, *one_thread, "--candidates", "mx9,mx6", "--budget", "bits<=12", "-o", tmp_path / "plan.json"]
     assert both(bitpress, tmp_path, "search", conv_path, *space)[1]["front"]
-    assert both(bitpress, tmp_path, "autotune", conv_path, "-o", tmp_path / "tuned.onnx", "--data", samples, "--configs", "MX9")[1]["trials"]
+    tuned = ["-o", tmp_path / "tuned.onnx", "--data", samples, *one_thread, "--configs", "MX9"]
+    assert both(bitpress, tmp_path, "autotune", conv_path, *tuned)[1]["trials"]
 
 
+@pytest.mark.quick
 def test_every_command_that_reports_has_the_option(bitpress):
     """The others print no report: their output is a JSON file or a document already."""
     commands = re.findall(r"^  ([a-z]+) ", bitpress.ok("--help").partition("Subcommands:")[2].partition("Example:")[0], re.M)

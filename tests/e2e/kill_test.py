@@ -15,15 +15,15 @@ import pytest
 from onnx import TensorProto, helper
 
 SEED = 20261121
-SIZE = 2048
-NUM_WEIGHTS = 6  # of 16 MiB each
-KILLS = 4  # in each of the five scenarios
+LARGE, SMALL = 2048, 512  # widths of weights of 16 MiB and 1 MiB
+NUM_WEIGHTS = 6
+KILLS = 4  # in each scenario
 
 
-def save_model(path):
+def save_model(path, size):
     """A chain of MatMuls with external data, `path`.data."""
     rng = np.random.default_rng(SEED)
-    base = (rng.standard_normal((SIZE, SIZE)) / 50).astype(np.float32)
+    base = (rng.standard_normal((size, size)) / 50).astype(np.float32)
     tensors, nodes = [], []
     with open(f"{path}.data", "wb") as file:
         for i in range(NUM_WEIGHTS):
@@ -35,8 +35,8 @@ def save_model(path):
             tensors.append(tensor)
             nodes.append(helper.make_node("MatMul", [f"h{i}", f"w{i}"], [f"h{i + 1}"], name=f"m{i}"))
     graph = helper.make_graph(
-        nodes, "chain", [helper.make_tensor_value_info("h0", TensorProto.FLOAT, ["N", SIZE])],
-        [helper.make_tensor_value_info(f"h{NUM_WEIGHTS}", TensorProto.FLOAT, ["N", SIZE])], tensors)
+        nodes, "chain", [helper.make_tensor_value_info("h0", TensorProto.FLOAT, ["N", size])],
+        [helper.make_tensor_value_info(f"h{NUM_WEIGHTS}", TensorProto.FLOAT, ["N", size])], tensors)
     path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString())
 
 
@@ -99,10 +99,10 @@ def wait_for(run, moment, seconds):
 
 
 @pytest.fixture(scope="module")
-def pieces(tmp_path_factory, program):
-    """The float model, and for each kind of output two complete models, an old and a new one."""
+def pieces(request, tmp_path_factory, program):
+    """The float model of the given width, and for each kind of output two complete models, an old and a new one."""
     folder = tmp_path_factory.mktemp("complete")
-    save_model(folder / "model.onnx")
+    save_model(folder / "model.onnx", request.param)
     complete = {"seconds": []}
     for options in ((), ("--external-data",)):
         for age, weights in (("old", "bf16"), ("new", "mxfp8_e4m3")):
@@ -128,9 +128,14 @@ def copy_pair(source, target):
 EXTERNAL = ("--external-data",)
 
 
-@pytest.mark.parametrize("before, options", [("nothing", ()), ("nothing", EXTERNAL), ("inline", ()), ("pair", EXTERNAL),
-                                             ("input", EXTERNAL)],
-                         ids=["inline", "external", "over a file", "over a pair", "over the input"])
+def scenario(name, before, options, size=LARGE):
+    return pytest.param(before, options, size, id=name, marks=pytest.mark.kills if size == LARGE else ())
+
+
+@pytest.mark.parametrize("before, options, pieces", [
+    scenario("small over a pair", "pair", EXTERNAL, SMALL), scenario("inline", "nothing", ()), scenario("external", "nothing", EXTERNAL),
+    scenario("over a file", "inline", ()), scenario("over a pair", "pair", EXTERNAL), scenario("over the input", "input", EXTERNAL)],
+                         indirect=["pieces"])
 def test_killed(before, options, pieces, program, tmp_path):
     rng = random.Random(f"{SEED} {before} {options}")
     new = content(pieces[options, "new"])

@@ -2,12 +2,11 @@
 
 import json
 
+import decoder
+import models
 import numpy as np
 import onnx
 import pytest
-
-import decoder
-import models
 
 
 @pytest.fixture
@@ -22,15 +21,19 @@ def tokens(tmp_path):
     return path
 
 
+# With more threads the results are the same, and these small models take longer.
+ONE_THREAD = ["--threads", "1"]
+
+
 def report(bitpress, tmp_path, *arguments):
     path = tmp_path / "report.json"
-    bitpress.ok("evaluate", *arguments, "--json", path)
+    bitpress.ok("evaluate", *arguments, "--json", path, *ONE_THREAD)
     return json.loads(path.read_text())
 
 
 def log_probabilities(run_model, path, pieces):
     """The logarithms of the predictions for each token but the first of a piece, by our own arithmetic."""
-    logits = np.concatenate([run_model(path, decoder.feeds(piece[None]))[0] for piece in pieces]).astype(np.float64)[:, :-1]
+    logits = run_model(path, decoder.feeds(pieces))[0].astype(np.float64)[:, :-1]
     logits -= logits.max(-1, keepdims=True)
     return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
@@ -39,6 +42,7 @@ def next_ones(logs, pieces):
     return np.take_along_axis(logs, pieces[:, 1:, None], -1)
 
 
+@pytest.mark.quick
 def test_perplexity_and_divergence_are_the_stated_ones(float_path, tokens, tmp_path, bitpress, run_model):
     quantized = tmp_path / "mx6.onnx"
     bitpress.ok("quantize", float_path, "-o", quantized, "--config", "MX6")
@@ -58,7 +62,7 @@ def test_perplexity_and_divergence_are_the_stated_ones(float_path, tokens, tmp_p
     assert found["sqnr_db"] > 5 and len(found["outputs"]) == 1 + 2 * decoder.LAYERS
 
 
-def test_decoding_continues_the_prompt_with_the_cache(float_path, tokens, tmp_path, bitpress, run_model):
+def test_decoding_continues_the_prompt_with_the_cache(float_path, tokens, tmp_path, bitpress, sessions):
     decoding = report(bitpress, tmp_path, float_path, "--reference", float_path, "--tokens", tokens,
                       "--sequence", 100)["language"]["decoding"]
     assert decoding["prompt_length"] == 50 and decoding["num_tokens"] == decoding["num_same"] == 50
@@ -69,9 +73,9 @@ def test_decoding_continues_the_prompt_with_the_cache(float_path, tokens, tmp_pa
                       "--sequence", 100)["language"]["decoding"]
 
     def continued(path):
-        ids = np.load(tokens)[None, :50]
+        session, ids = sessions(path)[0], np.load(tokens)[None, :50]
         for _ in range(50):  # without a cache
-            ids = np.append(ids, run_model(path, decoder.feeds(ids))[0][:, -1:].argmax(-1), axis=1)
+            ids = np.append(ids, session.run(None, decoder.feeds(ids))[0][:, -1:].argmax(-1), axis=1)
         return ids[0, 50:]
 
     same = continued(float_path) == continued(quantized)
@@ -90,7 +94,7 @@ def test_every_step_takes_tokens(float_path, tokens, tmp_path, bitpress):
     assert "10 samples" in bitpress.ok("inspect", stats)
     tuned, learned = tmp_path / "tuned.onnx", tmp_path / "learn.npy"
     np.save(learned, decoder.token_ids(2000, seed=8))
-    arguments = ["--config", "MX4", "--activations", "none", "--tokens", learned, "--sequence", 20]
+    arguments = ["--config", "MX4", "--activations", "none", "--tokens", learned, "--sequence", 20, *ONE_THREAD]
     bitpress.ok("quantize", float_path, "-o", tuned, *arguments, "--finetune", "gptq")
     rounded = tmp_path / "rounded.onnx"
     bitpress.ok("quantize", float_path, "-o", rounded, *arguments)
@@ -99,16 +103,17 @@ def test_every_step_takes_tokens(float_path, tokens, tmp_path, bitpress):
     assert losses[0] < losses[1]
     page = tmp_path / "search.json"
     bitpress.ok("search", float_path, "--candidates", "mx9,mx4", "--target", "divergence<=0.02", "-o", plan, "--tokens", tokens,
-                "--sequence", 20, "--json", page)
+                "--sequence", 20, "--json", page, *ONE_THREAD)
     found = [point["measured"] for point in json.loads(page.read_text())["front"] if point.get("measured")]
     assert any(point["divergence"] <= 0.02 for point in found) and all(0 < point["agreement"] <= 1 for point in found)
     bitpress.ok("check", tuned, "--tokens", tokens)
-    bitpress.ok("report", tuned, "--reference", float_path, "-o", tmp_path / "page.html", "--tokens", tokens, "--sequence", 20)
+    bitpress.ok("report", tuned, "--reference", float_path, "-o", tmp_path / "page.html", "--tokens", tokens, "--sequence", 20,
+                *ONE_THREAD)
 
 
 def test_a_language_model_is_checked_on_made_up_tokens(float_path, tmp_path, bitpress):
     # With all unknown dimensions as 1, the mask would have one column and the keys two positions.
-    text = bitpress.ok("quantize", float_path, "-o", tmp_path / "mx6.onnx", "--config", "MX6")
+    text = bitpress.checking.ok("quantize", float_path, "-o", tmp_path / "mx6.onnx", "--config", "MX6")
     assert "loads and runs" in text
     bitpress.ok("check", tmp_path / "mx6.onnx", "--json", tmp_path / "check.json")
     found = json.loads((tmp_path / "check.json").read_text())
@@ -149,7 +154,7 @@ def test_tokens_beyond_the_vocabulary_are_an_error(float_path, tmp_path, bitpres
 def test_sensitivities_are_the_divergence_of_the_next_token(float_path, tokens, tmp_path, bitpress):
     out = tmp_path / "sensitivity.json"
     text = bitpress.ok("sensitivity", float_path, "--candidates", "mx6,mxfp4_e2m1", "--method", "both", "--tokens", tokens,
-                       "--sequence", 16, "-o", out)
+                       "--sequence", 16, "-o", out, *ONE_THREAD)
     assert "Divergence of the predicted tokens" in text and "nats" in text
     found = json.loads(out.read_text())
     assert found["num_samples"] == 2
@@ -169,7 +174,7 @@ def test_sensitivities_are_the_divergence_of_the_next_token(float_path, tokens, 
 def test_a_search_predicts_divergence(float_path, tokens, tmp_path, bitpress):
     plan, out, picture = tmp_path / "plan.json", tmp_path / "search.json", tmp_path / "front.svg"
     text = bitpress.ok("search", float_path, "--candidates", "mx9,mx6,mxfp4_e2m1", "--tokens", tokens, "--sequence", 16, "--budget",
-                       "bits<=6", "-o", plan, "--json", out, "--svg", picture)
+                       "bits<=6", "-o", plan, "--json", out, "--svg", picture, *ONE_THREAD)
     assert "nats" in text and "divergence" in picture.read_text()
     found = json.loads(out.read_text())
     chosen = found["front"][found["chosen"]]

@@ -9,6 +9,7 @@ import onnxruntime
 import pytest
 from locations import ROOT
 
+pytestmark = pytest.mark.large
 MEGABYTES = 420
 GPTQ = ("--config", "MX6", "--activations", "none", "--finetune", "gptq", "--set", "finetune_hold_back=0")
 
@@ -41,7 +42,7 @@ def test_calibration_takes_the_memory_of_pieces(decoder, tmp_path, program):
     assert peak_megabytes(command) < 2 * MEGABYTES
 
 
-def test_a_killed_run_goes_on_in_the_piece_where_it_was(decoder, tmp_path, program, bitpress):
+def test_a_killed_run_goes_on_in_the_piece_where_it_was(decoder, tmp_path, program, bitpress_process):
     def command(output):
         return ["quantize", decoder, "-o", tmp_path / output, *GPTQ, "--data", decoder.parent / "samples", "--check", "off"]
 
@@ -55,6 +56,6 @@ def test_a_killed_run_goes_on_in_the_piece_where_it_was(decoder, tmp_path, progr
     process.kill()
     process.wait()
     assert journal.exists() and not (tmp_path / "stopped.onnx").exists()
-    assert "in the journal of a stopped run" in bitpress.ok(*command("stopped.onnx"))
+    assert "in the journal of a stopped run" in bitpress_process.ok(*command("stopped.onnx"))
     assert (tmp_path / "stopped.onnx").read_bytes() == (tmp_path / "whole.onnx").read_bytes()
     onnxruntime.InferenceSession(tmp_path / "stopped.onnx", providers=["CPUExecutionProvider"])

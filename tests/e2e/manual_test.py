@@ -11,6 +11,7 @@ def commands_of(bitpress):
     return re.findall(r"^  ([a-z]+)  +\S", bitpress.ok("--help").split("Subcommands:")[1], re.MULTILINE)
 
 
+@pytest.mark.quick
 def test_a_page_has_every_option_of_the_help(bitpress):
     for command in commands_of(bitpress):
         page = bitpress.ok("manual", command).replace("\\-", "-")
@@ -29,11 +30,11 @@ def test_pages_are_well_formed(bitpress, tmp_path):
     for page in pages:
         for line in page.read_text(encoding="utf-8").splitlines():
             assert not line.startswith("'") and (not line.startswith(".") or line.split()[0] in known), (page, line)
-        if shutil.which("groff"):
-            run = subprocess.run(["groff", "-man", "-Tutf8", "-ww", page], capture_output=True, text=True, check=False)
-            # A word that is wider than the line stays whole.
-            warnings = [line for line in run.stderr.splitlines() if not line.endswith(("break line", "adjust line"))]
-            assert run.returncode == 0 and not warnings
+    if shutil.which("groff"):
+        run = subprocess.run(["groff", "-man", "-Tutf8", "-ww", *pages], capture_output=True, text=True, check=False)
+        # A word that is wider than the line stays whole.
+        warnings = [line for line in run.stderr.splitlines() if not line.endswith(("break line", "adjust line"))]
+        assert run.returncode == 0 and not warnings
 
 
 @pytest.mark.parametrize("arguments, words", [

@@ -4,8 +4,6 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-PRESETS = ["BF16", "FP16", "BFP16", "MX4", "MX6", "MX9", "MXFP8E5M2", "MXFP8E4M3", "MXFP6E3M2", "MXFP6E2M3", "MXFP4E2M1",
-           "MXINT8"]
 CONV_INPUT = (3, 20, 20)
 NUM_CLASSES = 10
 
@@ -33,6 +31,35 @@ def save_noise(folder, shape, count=16):
     for i in range(count):
         np.save(folder / f"{i:02}.npy", rng.standard_normal(shape).astype(np.float32))
     return folder
+
+
+def save_arrays(folder, arrays):
+    """Makes a folder of samples, an .npy file each."""
+    folder.mkdir()
+    for i, array in enumerate(arrays):
+        np.save(folder / f"{i:03}.npy", array)
+    return folder
+
+
+class QuantizedModels:
+    """What quantizing a model in several ways gives. Each is made once, for the tests that look at it."""
+
+    def __init__(self, bitpress, model, folder):
+        self._bitpress, self._model, self._folder, self._made = bitpress, model, folder, {}
+
+    def _make(self, words):
+        if words not in self._made:
+            path = self._folder / f"quantized_{len(self._made)}.onnx"
+            self._made[words] = path, self._bitpress.ok("quantize", self._model, "-o", path, *words)
+        return self._made[words]
+
+    def path(self, *arguments):
+        """Returns the model that these arguments of `quantize` give. No test may change the file."""
+        return self._make(tuple(map(str, arguments)))[0]
+
+    def text(self, *arguments):
+        """Returns what `quantize` printed."""
+        return self._make(tuple(map(str, arguments)))[1]
 
 
 def change_attributes(path, output, is_wanted, change):
@@ -83,6 +110,47 @@ def conv_model_with_a_large_output():
     model.graph.initializer.append(numpy_helper.from_array(np.float32([1000]), "thousand"))
     model.graph.output.append(helper.make_tensor_value_info("large", TensorProto.FLOAT, ["N", 40, 10, 10]))
     return model
+
+
+def odd_weight(rng, *shape):
+    """Returns weights whose rows have different magnitudes, some of them zeros and negative zeros."""
+    values = rng.standard_normal(shape) * 2.0 ** rng.integers(-12, 4, (shape[0],) + (1,) * (len(shape) - 1))
+    values[rng.random(shape) < 0.05] = 0.0
+    values[rng.random(shape) < 0.05] = -0.0
+    return values
+
+
+ODD_INPUTS = {"image": (3, 8, 8), "x": (45, 8, 8), "v": (77,)}
+ODD_WEIGHTS = {"stem": (33, 3, 3, 3), "full": (21, 45, 3, 3), "point": (33, 45, 1, 1), "depth": (45, 1, 5, 5), "up": (45, 13, 2, 2),
+               "mat": (77, 13), "rows": (50, 77), "columns": (77, 31)}
+
+
+def odd_model(opset=17, dtype=np.float32):
+    """Layers side by side, so that an output shows one layer's error. Their weights have awkward sizes: short last blocks, odd counts,
+    strided axes, and both orientations of Gemm."""
+    rng = np.random.default_rng(5)
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    constants = {name: odd_weight(rng, *shape) for name, shape in ODD_WEIGHTS.items()}
+    constants["bias"] = rng.standard_normal(50)
+    node = helper.make_node
+    nodes = [
+        node("Conv", ["image", "stem"], ["stem_out"], "stem_conv", pads=[1, 1, 1, 1]),
+        node("Conv", ["x", "full"], ["full_out"], "full_conv"), node("Conv", ["x", "point"], ["point_out"], "point_conv"),
+        node("Conv", ["x", "depth"], ["depth_out"], "depth_conv", group=45, pads=[2, 2, 2, 2]),
+        node("ConvTranspose", ["x", "up"], ["up_out"], "up_conv", strides=[2, 2]),
+        node("MatMul", ["v", "mat"], ["mat_out"], "mat_mul"), node("Gemm", ["v", "rows", "bias"], ["rows_out"], "rows_gemm", transB=1),
+        node("Gemm", ["v", "columns"], ["columns_sum"], "columns_gemm"), node("Relu", ["columns_sum"], ["columns_out"], "relu"),
+    ]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, "odd", [info(name, element, ["N", *shape]) for name, shape in ODD_INPUTS.items()],
+                              [info(f"{name}_out", element, None) for name in ODD_WEIGHTS],
+                              [numpy_helper.from_array(value.astype(dtype), name) for name, value in constants.items()])
+    return onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8))
+
+
+def odd_inputs(dtype=np.float32):
+    rng = np.random.default_rng(7)
+    return {name: rng.standard_normal((2, *shape)).astype(dtype) for name, shape in ODD_INPUTS.items()}
 
 
 def matmul_model():

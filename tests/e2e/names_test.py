@@ -62,6 +62,7 @@ def test_names_of_the_given_file(selector, changed, weights):
     assert weights("--rule", f"{selector}: weights=mx9") == expected
 
 
+@pytest.mark.quick
 def test_types_of_the_given_file(weights):
     assert weights("--rule", "op_types=MatMul: weights=mx9") == {"Gemm": "mx9", "MatMul": "mx9", "Conv": "mx6"}
     assert weights("--set", "exclude_op_types=MatMul") == {"Gemm": "none", "MatMul": "none", "Conv": "mx6"}

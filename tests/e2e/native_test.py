@@ -27,10 +27,19 @@ def model(rng):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-@pytest.fixture
-def source(tmp_path):
-    onnx.save(model(np.random.default_rng(2)), tmp_path / "model.onnx")
-    return tmp_path / "model.onnx"
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    path = tmp_path_factory.mktemp("native") / "model.onnx"
+    onnx.save(model(np.random.default_rng(2)), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def native(source, bitpress):
+    """The model with codes of MatMulNBits and GatherBlockQuantized, to be damaged."""
+    path = source.with_name("native.onnx")
+    quantize(bitpress, source, path, "uint4", 16, "false", "--target", "onnxruntime")
+    return path
 
 
 def quantize(bitpress, source, target, weights, block_size, symmetric, *options):
@@ -54,7 +63,7 @@ def constants(path):
 
 @pytest.mark.parametrize("symmetric", ["true", "false"])
 @pytest.mark.parametrize("weights, block_size, level", [
-    ("int4", 16, 1), ("int4", 32, 4), ("uint4", 64, 1), ("uint4", 16, 4), ("int8", 32, 4), ("uint8", 64, 4), ("int2", 64, 4),
+    ("int4", 16, 1), pytest.param("int4", 32, 4, marks=pytest.mark.quick), ("uint4", 64, 1), ("uint4", 16, 4), ("int8", 32, 4), ("uint8", 64, 4), ("int2", 64, 4),
     ("uint2", 128, 4), ("int4", 256, 1)])
 def test_codes_mean_the_simulated_values(weights, block_size, level, symmetric, source, tmp_path, bitpress):
     native, simulated = tmp_path / "native.onnx", tmp_path / "simulated.onnx"
@@ -97,7 +106,7 @@ def quantize_blocks(bitpress, source, target, weights, *options):
 def test_the_target_bitpress_takes_them_for_integers(level, source, tmp_path, bitpress, sessions):
     options = ["--accuracy-level", level, "--rule", "nodes=product|one: weights=mxint8"]
     text = quantize(bitpress, source, tmp_path / "q.onnx", "int4", 32, "true", "--target", "bitpress", *options)
-    assert "6 nodes compute from codes of weights" in text and "decoded" not in text and "loads and runs" in text
+    assert "6 nodes compute from codes of weights" in text and "decoded" not in text
     found = operators(tmp_path / "q.onnx")
     assert found["MatMulNBits"] == 3 and found["GatherBlockQuantized"] == 1 and found["MatMul_mxint8"] + found["MatMul_mxint8_padded"] == 2
     quantize(bitpress, source, tmp_path / "p.onnx", "int4", 32, "true", "--target", "onnxruntime", *options)
@@ -218,9 +227,8 @@ def test_tables_in_other_formats(weights, source, tmp_path, bitpress):
     ("MatMulNBits", "K", 1 << 62), ("MatMulNBits", "K", 97), ("MatMulNBits", "N", 57), ("MatMulNBits", "N", 1 << 62),
     ("MatMulNBits", "N", -1), ("MatMulNBits", "block_size", 0), ("MatMulNBits", "block_size", 1 << 62),
     ("MatMulNBits", "block_size", 32), ("GatherBlockQuantized", "block_size", 32), ("GatherBlockQuantized", "block_size", -16)])
-def test_numbers_that_do_not_fit_are_refused(op_type, attribute, number, command, source, tmp_path, bitpress):
-    quantize(bitpress, source, tmp_path / "native.onnx", "uint4", 16, "false", "--target", "onnxruntime")
-    changed = onnx.load(tmp_path / "native.onnx")
+def test_numbers_that_do_not_fit_are_refused(op_type, attribute, number, command, native, tmp_path, bitpress):
+    changed = onnx.load(native)
     node = next(node for node in changed.graph.node if node.op_type == op_type)
     next(found for found in node.attribute if found.name == attribute).i = number
     (tmp_path / "bad.onnx").write_bytes(changed.SerializeToString())

@@ -1,10 +1,12 @@
 """bitpress optimize keeps the outputs, removes layout conversions, and names its machine in the file."""
 
+import functools
+import shutil
+
+import models
 import numpy as np
 import onnx
 import pytest
-
-import models
 
 BLOCKED = "com.microsoft.nchwc"
 ELEMENTWISE = ["BF16", "FP16"]
@@ -31,13 +33,16 @@ def detours(path):
     return found, any(node.domain == BLOCKED for node in nodes)
 
 
-@pytest.fixture
-def optimized(conv_path, tmp_path, bitpress):
-    """optimized(preset, settings...) returns the quantized model, the optimized one, and the text of the program."""
+@pytest.fixture(scope="module")
+def optimized(tmp_path_factory, bitpress):
+    """optimized(preset, settings...) returns the quantized model, the optimized one, and the text of the program, made once."""
 
+    @functools.cache
     def make(preset, *settings):
-        quantized, output = tmp_path / "quantized.onnx", tmp_path / "optimized.onnx"
-        bitpress.ok("quantize", conv_path, "-o", quantized, "--config", preset, *settings)
+        folder = tmp_path_factory.mktemp("made")
+        source = models.save(models.conv_model(), folder / "conv.onnx")
+        quantized, output = folder / "quantized.onnx", folder / "optimized.onnx"
+        bitpress.ok("quantize", source, "-o", quantized, "--config", preset, *settings)
         result = bitpress.run("optimize", quantized, "-o", output)
         assert result.returncode == 0 and result.stderr == "", result.stderr  # ONNX Runtime's warning is our own line
         return quantized, output, result.stdout
@@ -123,6 +128,7 @@ def test_an_optimized_model_is_the_end(optimized, tmp_path, bitpress):
 
 def test_it_is_evaluated_only_on_its_machine(optimized, tmp_path, bitpress):
     quantized, output, _ = optimized("BF16")
+    output = shutil.copy(output, tmp_path)
     (tmp_path / "samples").mkdir()
     np.save(tmp_path / "samples" / "0.npy", conv_inputs(2)["image"])
     text = bitpress.ok("evaluate", output, "--reference", quantized, "--data", tmp_path / "samples")

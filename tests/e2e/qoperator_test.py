@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from models import save_noise
+from models import QuantizedModels, save_noise
 from onnx import TensorProto, helper, numpy_helper
 
 SHAPE = (1, 3, 16, 16)
@@ -46,15 +46,16 @@ def net():
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-@pytest.fixture
-def source(tmp_path):
-    onnx.save(net(), tmp_path / "net.onnx")
-    return tmp_path / "net.onnx"
+@pytest.fixture(scope="module")
+def quantized(tmp_path_factory, bitpress):
+    folder = tmp_path_factory.mktemp("qoperator")
+    onnx.save(net(), folder / "net.onnx")
+    return QuantizedModels(bitpress, folder / "net.onnx", folder)
 
 
-@pytest.fixture
-def samples(tmp_path):
-    return save_noise(tmp_path / "samples", SHAPE)
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    return save_noise(tmp_path_factory.mktemp("noise") / "samples", SHAPE)
 
 
 def run(path, level="ENABLE_ALL"):
@@ -69,21 +70,23 @@ def operators(path):
     return Counter(node.op_type for node in onnx.load(path).graph.node)
 
 
-def both(bitpress, source, samples, folder, *options):
-    text = ""
-    for form in ("qdq", "qoperator"):
-        text = bitpress.ok("quantize", source, "-o", folder / f"{form}.onnx", "--data", samples, "--form", form, *options)
-        onnx.checker.check_model(folder / f"{form}.onnx", full_check=True)
-    return text
+def both(quantized, *options):
+    """Returns the model in QDQ form, the one of operators on codes, and what was printed of the latter."""
+    paths = [quantized.path(*options, "--form", form) for form in ("qdq", "qoperator")]
+    for path in paths:
+        onnx.checker.check_model(path, full_check=True)
+    return *paths, quantized.text(*options, "--form", "qoperator")
 
 
-@pytest.mark.parametrize("options", [["--config", "INT8"], ["--config", "INT8", "--set", "weight_granularity=per_tensor"],
+@pytest.mark.integers
+@pytest.mark.parametrize("options", [pytest.param(["--config", "INT8"], marks=pytest.mark.quick),
+                                     ["--config", "INT8", "--set", "weight_granularity=per_tensor"],
                                      ["--config", "U8U8_AAWA"], ["--config", "INT8", "--set", "activation_range=min_max"]],
                          ids=" ".join)
-def test_the_same_outputs_as_onnx_runtime_makes_of_qdq(options, source, samples, tmp_path, bitpress):
-    text = both(bitpress, source, samples, tmp_path, *options)
+def test_the_same_outputs_as_onnx_runtime_makes_of_qdq(options, quantized, samples):
+    qdq, qoperator, text = both(quantized, *options, "--data", samples)
     assert "16 nodes are operators on integers" in text and "as ever" not in text
-    found = operators(tmp_path / "qoperator.onnx")
+    found = operators(qoperator)
     assert found["QuantizeLinear"] == 1 and found["DequantizeLinear"] == 0
     assert found["QLinearConv"] == 3 and found["QLinearMatMul"] == 1 and found["QGemm"] == 1 and found["MatMulIntegerToFloat"] == 1
     for name in ("Add", "Mul", "Sigmoid", "LeakyRelu", "AveragePool", "GlobalAveragePool"):
@@ -91,31 +94,32 @@ def test_the_same_outputs_as_onnx_runtime_makes_of_qdq(options, source, samples,
     assert found["Conv"] == found["Relu"] == found["Clip"] == found["Gemm"] == found["MatMul"] == 0
     assert found["MaxPool"] == found["Reshape"] == found["Resize"] == 1
     assert found["Concat"] + found["QLinearConcat"] == 1
-    for fused, written in zip(run(tmp_path / "qdq.onnx"), run(tmp_path / "qoperator.onnx"), strict=True):
+    optimized = run(qoperator)
+    for fused, written in zip(run(qdq), optimized, strict=True):
         assert np.array_equal(fused, written)
-    for optimized, plain in zip(run(tmp_path / "qoperator.onnx"), run(tmp_path / "qoperator.onnx", "DISABLE_ALL"), strict=True):
-        assert np.allclose(optimized, plain, rtol=0, atol=np.abs(plain).max() / 50)
+    for written, plain in zip(optimized, run(qoperator, "DISABLE_ALL"), strict=True):
+        assert np.allclose(written, plain, rtol=0, atol=np.abs(plain).max() / 50)
 
 
-def test_signed_activations_keep_the_relu_that_codes_do_not_do(source, samples, tmp_path, bitpress):
-    text = both(bitpress, source, samples, tmp_path, "--config", "A8W8")
+@pytest.mark.integers
+def test_signed_activations_keep_the_relu_that_codes_do_not_do(quantized, samples):
+    qdq, qoperator, text = both(quantized, "--config", "A8W8", "--data", samples)
     assert "as ever: Relu behind it is more than the saturation of codes" in text
-    found = operators(tmp_path / "qoperator.onnx")
+    found = operators(qoperator)
     assert found["Relu"] == 1 and found["Conv"] >= 1 and found["QLinearConv"] >= 1
-    for fused, written in zip(run(tmp_path / "qdq.onnx"), run(tmp_path / "qoperator.onnx"), strict=True):
+    for fused, written in zip(run(qdq), run(qoperator), strict=True):
         assert np.allclose(fused, written, rtol=0, atol=np.abs(fused).max() / 50)
 
 
-def test_other_codes_stay_between_q_and_dq(source, samples, tmp_path, bitpress):
-    text = both(bitpress, source, samples, tmp_path, "--config", "U16S8_AAWS")
+def test_other_codes_stay_between_q_and_dq(quantized, samples):
+    qdq, qoperator, text = both(quantized, "--config", "U16S8_AAWS", "--data", samples)
     assert "0 nodes are operators on integers" in text and "other codes than 8 bits" in text
-    assert (tmp_path / "qdq.onnx").read_bytes() == (tmp_path / "qoperator.onnx").read_bytes()
+    assert qdq.read_bytes() == qoperator.read_bytes()
 
 
-def test_float_models_do_not_change(source, tmp_path, bitpress):
-    for form in ("qdq", "qoperator"):
-        bitpress.ok("quantize", source, "-o", tmp_path / f"{form}.onnx", "--config", "MX9", "--form", form)
-    assert (tmp_path / "qdq.onnx").read_bytes() == (tmp_path / "qoperator.onnx").read_bytes()
+def test_float_models_do_not_change(quantized):
+    qdq, qoperator, _ = both(quantized, "--config", "MX9")
+    assert qdq.read_bytes() == qoperator.read_bytes()
 
 
 def foreign(bias_scale, zero_point_dims=(), opset=17):

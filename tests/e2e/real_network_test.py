@@ -59,21 +59,15 @@ SPEECH = 0.794  # share of the pieces of sound in which voice_activity hears som
 
 @pytest.fixture(scope="module")
 def networks(source, operator_library, tmp_path_factory):
-    """networks(name) returns a network with its name, and with the outputs of its float form as `wanted`."""
+    """networks(name) returns a network with the outputs of its float form as `wanted`."""
 
     @functools.cache
     def make(name):
         made = getattr(real_networks, name)(source, tmp_path_factory.mktemp(name) / "samples")
-        made.name = name
         made.wanted = made.outputs(made.path, operator_library)
         return made
 
     return make
-
-
-@pytest.fixture(params=MEASURED)
-def network(request, networks):
-    return networks(request.param)
 
 
 def decisions(outputs):
@@ -81,9 +75,19 @@ def decisions(outputs):
     return outputs.argmax(1) if outputs.ndim == 2 else outputs > 0.5
 
 
-def quantize(bitpress, network, output, config):
-    samples = ["--data", network.learning] if config in NEED_SAMPLES else []
-    bitpress.ok("quantize", network.path, "-o", output, "--config", *config.split(), *samples)
+@pytest.fixture(scope="module")
+def quantized(networks, bitpress, tmp_path_factory):
+    """quantized(name, config) returns the path of a network in a configuration, which is made once."""
+
+    @functools.cache
+    def make(name, config):
+        network, output = networks(name), tmp_path_factory.mktemp(name) / "quantized.onnx"
+        samples = ["--data", network.learning] if config in NEED_SAMPLES else []
+        # Side by side with other tests, more threads would wait for each other.
+        bitpress.ok("quantize", network.path, "-o", output, "--config", *config.split(), *samples, "--threads", "1")
+        return output
+
+    return make
 
 
 def measure(network, path, operator_library):
@@ -99,26 +103,37 @@ def reaches(found, bar):
             found.size <= bar.size + MARGIN_SIZE and (bar.top1 is None or found.top1 >= bar.top1 - MARGIN_SHARE))
 
 
-def test_the_float_network_has_its_known_accuracy(network):
+@pytest.mark.parametrize("name", MEASURED)
+def test_the_float_network_has_its_known_accuracy(name, networks):
     """If this fails, the data are not those of the tables."""
+    network = networks(name)
     if network.labels is None:
         assert np.mean(decisions(network.wanted)) == pytest.approx(SPEECH, abs=0.002)
     else:
         assert np.mean(decisions(network.wanted) == network.labels) == pytest.approx(FLOAT_TOP1, abs=0.006)
 
 
-@pytest.mark.parametrize("name, config", [(name, config) for name, table in MEASURED.items() for config in table])
-def test_accuracy_of_each_configuration(name, config, networks, bitpress, operator_library, tmp_path):
-    network = networks(name)
-    quantize(bitpress, network, tmp_path / "q.onnx", config)
-    found, bar = measure(network, tmp_path / "q.onnx", operator_library), MEASURED[name][config]
+# What is learned takes long: each way is tried on one of the networks after each change, and on both by `./dev test --all`.
+LONG = [("text_direction", "INT4_WEIGHTS --finetune gptq"), ("voice_activity", "MX6_ADAQUANT")]
+
+
+def marks(name, config):
+    if (name, config) in LONG:
+        return [pytest.mark.corpus]
+    return [pytest.mark.integers] if config in ("INT8", "INT8_DYNAMIC") else []
+
+
+@pytest.mark.parametrize("name, config", [pytest.param(name, config, marks=marks(name, config))
+                                          for name, table in MEASURED.items() for config in table])
+def test_accuracy_of_each_configuration(name, config, networks, quantized, operator_library):
+    found, bar = measure(networks(name), quantized(name, config), operator_library), MEASURED[name][config]
     assert reaches(found, bar), f"{name} in {config}: {found}, measured before: {bar}"
 
 
-def test_a_wrong_scale_is_noticed(network, bitpress, operator_library, tmp_path):
+@pytest.mark.parametrize("name", MEASURED)
+def test_a_wrong_scale_is_noticed(name, networks, quantized, operator_library, tmp_path):
     """The bars of INT8 are so high that a layer whose scale is wrong by a quarter fails them."""
-    quantize(bitpress, network, tmp_path / "INT8.onnx", "INT8")
-    model = onnx.load(tmp_path / "INT8.onnx")
+    model = onnx.load(quantized(name, "INT8"))
     makers = {node.output[0]: node for node in model.graph.node}
     convolutions = [node for node in model.graph.node if node.op_type == "Conv"]
     wrong = makers[convolutions[2].input[1]].input[1]
@@ -126,7 +141,7 @@ def test_a_wrong_scale_is_noticed(network, bitpress, operator_library, tmp_path)
         if tensor.name == wrong:
             tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) * np.float32(1.25), wrong))
     onnx.save(model, tmp_path / "wrong.onnx")
-    assert not reaches(measure(network, tmp_path / "wrong.onnx", operator_library), MEASURED[network.name]["INT8"])
+    assert not reaches(measure(networks(name), tmp_path / "wrong.onnx", operator_library), MEASURED[name]["INT8"])
 
 
 @pytest.mark.parametrize("name", MEASURED)

@@ -1,5 +1,6 @@
 """The weights of LSTM, GRU and RNN are quantized, packed, tuned and reported as those of other layers."""
 
+import functools
 import json
 import re
 from collections import Counter
@@ -41,17 +42,40 @@ def sequences(count, seed, steps=STEPS):
     return (drift @ mix + 0.1 * rng.standard_normal((count, steps, 1, INPUTS)) + 0.3).astype(np.float32)
 
 
-@pytest.fixture
-def samples(tmp_path):
-    folder = tmp_path / "samples"
-    folder.mkdir()
-    for i, sequence in enumerate(sequences(40, 3)):
-        np.save(folder / f"{i:02}.npy", sequence)
-    return folder
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    return models.save_arrays(tmp_path_factory.mktemp("sequences") / "samples", sequences(40, 3))
 
 
-def run_all(path, unseen, run_model):
-    return np.stack([run_model(path, {"x": x})[0] for x in unseen])
+CELLS = {"LSTM": ("LSTM", {}), "GRU": ("GRU", {}), "RNN": ("RNN", {}), "GRU, reset after": ("GRU", {"linear_before_reset": 1}),
+         "reverse": ("LSTM", {"direction": "reverse", "bias": False, "outputs": ["", "last"]})}
+
+
+class Cell:
+    """A model of one recurrent node, its outputs, and its quantized models."""
+
+    def __init__(self, folder, name, bitpress, operator_library):
+        op, attributes = CELLS[name]
+        self.path = models.save(recurrent_model(op, **attributes), folder / "m.onnx")
+        self.quantized = models.QuantizedModels(bitpress, self.path, folder)
+        self._options = onnxruntime.SessionOptions()
+        self._options.log_severity_level = 3
+        self._options.register_custom_ops_library(str(operator_library))
+        self._wanted = functools.cache(lambda count: self.run(self.path, count))
+
+    def run(self, path, count):
+        session = onnxruntime.InferenceSession(str(path), self._options, providers=["CPUExecutionProvider"])
+        return np.stack([session.run(None, {"x": x})[0] for x in sequences(count, 9)])
+
+    def sqnr(self, path, count=4):
+        """Returns how close a model is to the float one on sequences that nothing was learned from, in dB."""
+        return sqnr_db(self._wanted(count), self.run(path, count))
+
+
+@pytest.fixture(scope="module")
+def cell(tmp_path_factory, bitpress, operator_library):
+    """cell(name) returns one of CELLS."""
+    return functools.cache(lambda name: Cell(tmp_path_factory.mktemp("cell"), name, bitpress, operator_library))
 
 
 def plan_of(path, config, tmp_path, bitpress, *arguments):
@@ -59,29 +83,32 @@ def plan_of(path, config, tmp_path, bitpress, *arguments):
     return {(row["value"], row["role"]): row for row in json.loads((tmp_path / "plan.json").read_text())["tensors"]}
 
 
-# The mean SQNR of LSTM, GRU and RNN. Each is less than 2 dB from it. INT8_DYNAMIC is the mean of GRU and RNN, which stay
-# weight-only as INT8_WEIGHTS; the LSTM computes on integers.
-@pytest.mark.parametrize("config, measured", [
-    ("MXINT8", 36.8), ("MXFP8E4M3", 26.7), ("MX6", 23.4), ("BFP16", 38.8), ("BF16", 49.8), ("FP16", 68.5), ("INT8", 39.4), ("XINT8", 34.0),
-    ("A16W8", 35.1), ("INT8_WEIGHTS", 39.4), ("INT4_WEIGHTS", 17.3), ("INT8_DYNAMIC", 40.0)])
-@pytest.mark.parametrize("op", GATES)
-def test_every_kind_of_format(op, config, measured, samples, tmp_path, bitpress, run_model):
-    path = models.save(recurrent_model(op), tmp_path / "m.onnx")
-    packed, simulated = tmp_path / "q.onnx", tmp_path / "s.onnx"
-    data = ["--data", samples] if config in ("INT8", "XINT8", "A16W8") else []
-    bitpress.ok("quantize", path, "-o", packed, "--config", config, *data)
+def of_integers(*values):
+    return pytest.param(*values, marks=pytest.mark.integers)
+
+
+# The mean SQNR of LSTM, GRU and RNN. Each is less than 2 dB from it. With INT8_DYNAMIC only the LSTM computes on integers; the others
+# stay weight-only as INT8_WEIGHTS. The operators differ in their numbers of gates, which one format of each kind meets.
+@pytest.mark.parametrize("op, config, measured", [
+    pytest.param("LSTM", "MXINT8", 36.8, marks=pytest.mark.quick), ("LSTM", "MXFP8E4M3", 26.7), ("LSTM", "MX6", 23.4),
+    ("LSTM", "BFP16", 38.8), ("LSTM", "BF16", 49.8), ("LSTM", "FP16", 68.5), ("LSTM", "INT8", 39.4), ("LSTM", "XINT8", 34.0),
+    ("LSTM", "A16W8", 35.1), ("LSTM", "INT8_WEIGHTS", 39.4), ("LSTM", "INT4_WEIGHTS", 17.3), of_integers("LSTM", "INT8_DYNAMIC", 33.6),
+    ("GRU", "MXINT8", 36.8), ("GRU", "INT8", 39.4), ("GRU", "INT8_DYNAMIC", 40.0), ("GRU", "INT4_WEIGHTS", 17.3), ("RNN", "MXINT8", 36.8),
+    ("RNN", "INT8", 39.4), ("RNN", "INT8_DYNAMIC", 40.0)])
+def test_every_kind_of_format(op, config, measured, cell, samples, tmp_path):
+    cell = cell(op)
+    options = ["--config", config, *(["--data", samples] if config in ("INT8", "XINT8", "A16W8") else [])]
+    packed = cell.quantized.path(*options)
     onnx.checker.check_model(packed, full_check=True)
     stored = onnx.load(packed).graph.initializer
     assert not {"w", "r"} & {tensor.name for tensor in stored}
     num_bytes = sum(len(tensor.raw_data) for tensor in stored if tensor.name[:2] in ("w_", "r_"))
     num_weights = (2 * GATES[op] * HIDDEN) * (INPUTS + HIDDEN)
     assert 8 * num_bytes / num_weights < {"INT4_WEIGHTS": 5.5, "MX6": 6.1, "BF16": 16.1, "FP16": 16.1}.get(config, 9.5)
-    unseen = sequences(4, 9)
-    wanted, found = run_all(path, unseen, run_model), run_all(packed, unseen, run_model)
-    assert is_as_measured(sqnr_db(wanted, found), 33.6 if (op, config) == ("LSTM", "INT8_DYNAMIC") else measured)
+    assert is_as_measured(cell.sqnr(packed), measured)
     if config != "INT8_DYNAMIC":
-        bitpress.ok("quantize", path, "-o", simulated, "--config", config, "--storage", "simulated", *data)
-        assert np.array_equal(found, run_all(simulated, unseen, run_model))
+        simulated = cell.quantized.path(*options, "--storage", "simulated")
+        assert np.array_equal(cell.run(packed, 1), cell.run(simulated, 1))
         # No weight is decoded at inference.
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
@@ -108,6 +135,7 @@ def test_the_plan(tmp_path, bitpress):
     assert rows["w", "weight"]["format"] == "none"
 
 
+@pytest.mark.integers
 def test_behind_an_integer_convolution(tmp_path, bitpress, run_model):
     """The node reads a value that integers give, but its weights are not multiplied by integers."""
     model = recurrent_model(outputs=("all",))
@@ -119,10 +147,8 @@ def test_behind_an_integer_convolution(tmp_path, bitpress, run_model):
     path = models.save(models.make_model(nodes, [("image", [1, 8, STEPS])], [("all", [STEPS, 2, 1, HIDDEN]), ("features", [1, INPUTS, STEPS])],
                                          {**constants, "kernel": kernel}), tmp_path / "m.onnx")
     images = rng.standard_normal((8, 1, 8, STEPS)).astype(np.float32)
-    (tmp_path / "samples").mkdir()
-    for i, image in enumerate(images):
-        np.save(tmp_path / "samples" / f"{i}.npy", image)
-    text = bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", tmp_path / "samples")
+    samples = models.save_arrays(tmp_path / "samples", images)
+    text = bitpress.checking.ok("quantize", path, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples)
     assert "ONNX Runtime has no integer kernel for LSTM" in text
     onnx.checker.check_model(tmp_path / "q.onnx", full_check=True)
     stored = onnx.load(tmp_path / "q.onnx")
@@ -134,98 +160,78 @@ def test_behind_an_integer_convolution(tmp_path, bitpress, run_model):
     assert is_as_measured(sqnr_db(wanted, found), 34.8)
 
 
-@pytest.mark.parametrize("symmetric", ["true", "false"])
-@pytest.mark.parametrize("weights", ["int8", "uint8"])
+# Signed codes with a zero point and unsigned ones without are of the LSTM, whose kernel takes both.
+@pytest.mark.parametrize("op, weights, symmetric", [
+    of_integers("LSTM", "int8", "true"), of_integers("LSTM", "int8", "false"), of_integers("LSTM", "uint8", "true"),
+    of_integers("LSTM", "uint8", "false"), ("GRU", "int8", "true"), ("GRU", "uint8", "false")])
 @pytest.mark.parametrize("granularity", ["per_axis", "per_tensor"])
-@pytest.mark.parametrize("op", ["LSTM", "GRU"])
-def test_dynamic_weights(op, granularity, weights, symmetric, tmp_path, bitpress, run_model):
-    path = models.save(recurrent_model(op), tmp_path / "m.onnx")
-    bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", "--config", "INT8_DYNAMIC", "--weights", weights, "--set",
-                f"weight_symmetric={symmetric}", "--set", f"weight_granularity={granularity}")
-    onnx.checker.check_model(tmp_path / "q.onnx", full_check=True)
-    unseen = sequences(2, 9)
+def test_dynamic_weights(op, granularity, weights, symmetric, cell):
+    output = cell(op).quantized.path("--config", "INT8_DYNAMIC", "--weights", weights, "--set", f"weight_symmetric={symmetric}", "--set",
+                                     f"weight_granularity={granularity}")
+    onnx.checker.check_model(output, full_check=True)
     measured = {"LSTM": 32.9, "GRU": {"per_axis": 39.3, "per_tensor": 35.3}[granularity]}[op]
-    assert is_as_measured(sqnr_db(run_all(path, unseen, run_model), run_all(tmp_path / "q.onnx", unseen, run_model)), measured)
+    assert is_as_measured(cell(op).sqnr(output), measured)
 
 
-@pytest.mark.parametrize("biases", ["int8", "int16", "int32"])
-@pytest.mark.parametrize("options, measured", [([], 37.7), (["--set", "placement=all"], 32.7),
-                                               (["--set", "weight_granularity=per_tensor", "--set", "placement=all"], 30.8)])
-def test_biases_of_integers(options, measured, biases, samples, tmp_path, bitpress, run_model):
-    path = models.save(recurrent_model(), tmp_path / "m.onnx")
-    text = bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", "--config", "INT8", "--set", f"biases={biases}", "--data", samples,
-                       *options)
-    assert "SQNR 0.0 dB" not in text
-    onnx.checker.check_model(tmp_path / "q.onnx", full_check=True)
-    floats = {tensor.name for tensor in onnx.load(tmp_path / "q.onnx").graph.initializer if tensor.data_type == TensorProto.FLOAT}
+PLACED = ["--set", "placement=all"]
+
+
+@pytest.mark.parametrize("biases, options, measured", [
+    ("int8", [], 37.7), ("int16", [], 37.7), ("int32", [], 37.7), ("int8", PLACED, 32.7), ("int32", PLACED, 32.7),
+    ("int16", ["--set", "weight_granularity=per_tensor", *PLACED], 30.8)])
+def test_biases_of_integers(biases, options, measured, cell, samples):
+    options = ["--config", "INT8", "--set", f"biases={biases}", "--data", samples, *options]
+    assert "SQNR 0.0 dB" not in cell("LSTM").quantized.text(*options)
+    output = cell("LSTM").quantized.path(*options)
+    onnx.checker.check_model(output, full_check=True)
+    floats = {tensor.name for tensor in onnx.load(output).graph.initializer if tensor.data_type == TensorProto.FLOAT}
     assert ("b" in floats) == (biases == "int32")  # which has the scale of products of integers
-    unseen = sequences(2, 9)
-    assert is_as_measured(sqnr_db(run_all(path, unseen, run_model), run_all(tmp_path / "q.onnx", unseen, run_model)), measured)
+    assert is_as_measured(cell("LSTM").sqnr(output), measured)
 
 
-@pytest.mark.parametrize("config", ["MX6", "MXFP4E2M1", "INT4_WEIGHTS", "INT8_DYNAMIC"])
-@pytest.mark.parametrize("op,attributes", [("LSTM", {}), ("GRU", {"linear_before_reset": 1}), ("RNN", {}),
-                                           ("LSTM", {"direction": "reverse", "bias": False, "outputs": ["", "last"]})],
-                         ids=["LSTM", "GRU", "RNN", "reverse"])
-def test_tuned_is_closer(op, attributes, config, samples, tmp_path, bitpress, run_model):
-    if config == "INT8_DYNAMIC" and op != "LSTM":
-        pytest.skip("only LSTM has a dynamic form")
-    path = models.save(recurrent_model(op, **attributes), tmp_path / "m.onnx")
-    bitpress.ok("quantize", path, "-o", tmp_path / "direct.onnx", "--config", config)
-    unseen = sequences(16, 9)
-    wanted = run_all(path, unseen, run_model)
-    direct = sqnr_db(wanted, run_all(tmp_path / "direct.onnx", unseen, run_model))
+# INT8_DYNAMIC is of LSTM, the only one with a dynamic form.
+@pytest.mark.parametrize("name, config", [
+    ("LSTM", "MX6"), ("LSTM", "MXFP4E2M1"), ("LSTM", "INT4_WEIGHTS"), of_integers("LSTM", "INT8_DYNAMIC"),
+    ("GRU, reset after", "MXFP4E2M1"), ("GRU, reset after", "INT4_WEIGHTS"), ("RNN", "MX6"), ("reverse", "INT4_WEIGHTS"), of_integers("reverse", "INT8_DYNAMIC")])
+def test_tuned_is_closer(name, config, cell, samples):
+    cell = cell(name)
+    direct = cell.sqnr(cell.quantized.path("--config", config), 16)
     for recipe in ("gptq", "adaquant"):
-        text = bitpress.ok("quantize", path, "-o", tmp_path / "tuned.onnx", "--config", config, "--data", samples, "--finetune",
-                           recipe)
-        assert re.search(r"fine-tuned: +2 of 2 layers", text)
-        onnx.checker.check_model(tmp_path / "tuned.onnx", full_check=True)
-        tuned = sqnr_db(wanted, run_all(tmp_path / "tuned.onnx", unseen, run_model))
-        assert tuned > direct + 0.3
+        options = ["--config", config, "--data", samples, "--finetune", recipe]
+        assert re.search(r"fine-tuned: +2 of 2 layers", cell.quantized.text(*options))
+        onnx.checker.check_model(cell.quantized.path(*options), full_check=True)
+        assert cell.sqnr(cell.quantized.path(*options), 16) > direct + 0.3
 
 
-def test_threads_and_groups(samples, tmp_path, bitpress, run_model):
-    path = models.save(recurrent_model(), tmp_path / "m.onnx")
-
-    def quantize(name, *arguments):
-        bitpress.ok("quantize", path, "-o", tmp_path / name, "--config", "MX6_ADAQUANT", "--data", samples, *arguments)
-        return (tmp_path / name).read_bytes()
-
-    assert quantize("one.onnx", "--threads", "1") == quantize("three.onnx", "--threads", "3")
+def test_threads_and_groups(cell, samples):
+    cell = cell("LSTM")
+    learned = ["--config", "MX6_ADAQUANT", "--data", samples]
+    one, three = (cell.quantized.path(*learned, "--threads", count) for count in (1, 3))
+    assert one.read_bytes() == three.read_bytes()
     # R is in a later group than W. It learns while its node reads quantized inputs through the learned W.
-    quantize("groups.onnx", "--set", "finetune_groups=2")
-    unseen = sequences(8, 9)
-    wanted = run_all(path, unseen, run_model)
-    assert abs(sqnr_db(wanted, run_all(tmp_path / "groups.onnx", unseen, run_model)) -
-               sqnr_db(wanted, run_all(tmp_path / "one.onnx", unseen, run_model))) < 3
+    groups = cell.quantized.path(*learned, "--set", "finetune_groups=2")
+    assert abs(cell.sqnr(groups, 8) - cell.sqnr(one, 8)) < 3
 
 
-def test_samples_that_teach_nothing(samples, tmp_path, bitpress, run_model):
-    path = models.save(recurrent_model(), tmp_path / "m.onnx")
-    odd = tmp_path / "odd"
-    odd.mkdir()
-    for i, sequence in enumerate(sequences(9, 3)):
-        sequence[..., 5:] = 0  # features that never come in
-        if i == 4:
-            sequence[0, 0, 0] = np.nan
-        np.save(odd / f"{i}.npy", sequence)
-    bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", "--config", "MX6_ADAQUANT", "--data", odd)
-    for output in run_model(tmp_path / "q.onnx", {"x": sequences(1, 9)[0]}):
+def test_samples_that_teach_nothing(cell, tmp_path, run_model):
+    odd = sequences(9, 3)
+    odd[..., 5:] = 0  # features that never come in
+    odd[4, 0, 0, 0] = np.nan
+    output = cell("LSTM").quantized.path("--config", "MX6_ADAQUANT", "--data", models.save_arrays(tmp_path / "odd", odd))
+    for output in run_model(output, {"x": sequences(1, 9)[0]}):
         assert np.isfinite(output).all()
 
 
-def test_states_behind_a_gate_are_only_rounded(samples, tmp_path, bitpress):
-    path = models.save(recurrent_model("GRU"), tmp_path / "m.onnx")
-    text = bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", "--config", "MX6_ADAQUANT", "--data", samples)
+def test_states_behind_a_gate_are_only_rounded(cell, samples):
+    text = cell("GRU").quantized.text("--config", "MX6", "--finetune", "gptq", "--data", samples)
     assert re.search(r"fine-tuned: +1 of 2 layers", text) and "linear_before_reset 0" in text
 
 
 @pytest.mark.parametrize("config,granularity", [("MXINT8", "per_axis"), ("INT8_WEIGHTS", "per_block"), ("INT8_DYNAMIC", "per_axis"),
                                                 ("INT8_DYNAMIC", "per_tensor")])
-def test_report_and_unpack(config, granularity, tmp_path, bitpress, run_model):
-    path, packed = models.save(recurrent_model(), tmp_path / "m.onnx"), tmp_path / "q.onnx"
-    bitpress.ok("quantize", path, "-o", packed, "--config", config, "--set", f"weight_granularity={granularity}")
-    bitpress.ok("report", packed, "--reference", path, "-o", tmp_path / "r.html", "--json", tmp_path / "r.json")
+def test_report_and_unpack(config, granularity, cell, tmp_path, bitpress, run_model):
+    packed = cell("LSTM").quantized.path("--config", config, "--set", f"weight_granularity={granularity}")
+    bitpress.ok("report", packed, "--reference", cell("LSTM").path, "-o", tmp_path / "r.html", "--json", tmp_path / "r.json")
     [layer] = json.loads((tmp_path / "r.json").read_text())["layers"]
     assert [weight["tensor"] for weight in layer["weights"]] == ["w", "r"]
     assert all(30 < weight["sqnr_db"] < 50 for weight in layer["weights"])

@@ -1,6 +1,7 @@
 """Tests the data of the page of `bitpress report` and `quantize --report`, and the page in a real browser."""
 
 import json
+from html.parser import HTMLParser
 
 import browser as browsers
 import models
@@ -12,8 +13,12 @@ from locations import is_ci
 from models import is_as_measured, sqnr_db
 from onnx import helper, numpy_helper
 
-needs_browser = pytest.mark.skipif(browsers.find_browser() is None and not is_ci(),
-                                   reason="no Chromium is installed (apt-get install chromium)")
+
+
+def needs_browser(test):
+    """Decorates a test: only `./dev test --all` runs it, and where there is no browser it is skipped."""
+    is_missing = browsers.find_browser() is None and not is_ci()
+    return pytest.mark.browser(pytest.mark.skipif(is_missing, reason="no Chromium is installed (apt-get install chromium)")(test))
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +55,14 @@ def values_of(path, names, samples, library):
     return {name: np.concatenate([run[i] for run in runs]) for i, name in enumerate(names)}
 
 
+@pytest.mark.quick
 def test_the_errors_are_those_of_the_models(make_report, samples, conv_path, bitpress, operator_library, tmp_path):
     report = make_report("--config", "MX6", report=["--data", samples])
     layers = {layer["node"]: layer for layer in report["layers"]}
     assert set(layers) == {"stem", "depthwise", "project", "head"}
     assert all(layer["input_format"] == "mx6" for layer in layers.values())
     assert report["num_layer_samples"] == 6
+    assert Elements(report["path"]).data["layers"] == report["layers"]
 
     # The program itself decodes the weights.
     bitpress.ok("unpack", tmp_path / "quantized.onnx", "-o", tmp_path / "floats.onnx")
@@ -139,7 +146,7 @@ def test_quantize_writes_it_too_and_says_what_was_learned(bitpress, conv_path, s
     page = tmp_path / "page.html"
     said = bitpress.ok("quantize", conv_path, "-o", tmp_path / "q.onnx", "--config", "MX6_ADAQUANT", "--data", samples, "--report", page)
     assert "page.html" in said
-    data = json.loads(page.read_text().split('id="data">')[1].split("</script>")[0])
+    data = Elements(page).data
     learned = [layer["learned"] for layer in data["layers"] if layer["learned"]]
     assert learned and all(after >= before for before, after in learned)
     assert data["commands"][0][1].startswith("bitpress quantize ") and "--report" in data["commands"][0][1]
@@ -151,6 +158,43 @@ def test_the_same_inputs_give_the_same_page(bitpress, make_report, conv_path, tm
              "--threads", "1")
     again = (tmp_path / "again.html").read_text().replace("again.html", "report.html").replace(" --threads 1", "")
     assert again == first.decode()
+
+
+class Elements(HTMLParser):
+    """The elements of a page before its scripts run, and the data that they show."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.names, self.data, self._has_data = [], None, False
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        self.names.append(tag)
+        self._has_data = dict(attrs).get("id") == "data"
+
+    def handle_data(self, data):
+        if self._has_data:
+            self.data, self._has_data = json.loads(data), False
+
+
+@pytest.fixture
+def evil_page(bitpress, tmp_path):
+    """A page of a model whose names are elements, and such a name."""
+    name = "</script><img src=x onerror=\"document.title='hacked'\">"
+    weight = np.random.default_rng(1).standard_normal((32, 32)).astype(np.float32)
+    node = helper.make_node("MatMul", ["x", name], [f"y{name}"], f"node{name}")
+    model = models.make_model([node], [("x", ["N", 32])], [(f"y{name}", ["N", 32])], {name: weight})
+    models.save(model, tmp_path / "evil.onnx")
+    bitpress.ok("quantize", tmp_path / "evil.onnx", "-o", tmp_path / "q.onnx", "--config", "MX6")
+    bitpress.ok("report", tmp_path / "q.onnx", "--reference", tmp_path / "evil.onnx", "-o", tmp_path / "page.html")
+    return tmp_path / "page.html", name
+
+
+def test_names_of_a_model_are_no_elements(evil_page):
+    path, name = evil_page
+    page = Elements(path)
+    assert "script" in page.names and "img" not in page.names
+    assert page.data["layers"][0]["node"] == f"node{name}"
 
 
 @pytest.mark.parametrize("options, words", [
@@ -187,9 +231,11 @@ def browser():
         yield running
 
 
-@pytest.fixture
-def full_report(bitpress, conv_path, samples, tmp_path):
+@pytest.fixture(scope="module")
+def full_report(bitpress, samples, tmp_path_factory):
     """A page with everything on it."""
+    tmp_path = tmp_path_factory.mktemp("report")
+    conv_path = models.save(models.conv_model(), tmp_path / "conv.onnx")
     candidates = ["--weight-candidates", "mx9,mx6,mxfp4_e2m1", "--activation-candidates", "mx9,mx6"]
     bitpress.ok("search", conv_path, *candidates, "--data", samples, "--budget", "bits<=11", "-o", tmp_path / "plan.json", "--json",
              tmp_path / "search.json", "--measure", "3")
@@ -256,15 +302,9 @@ def test_nothing_is_wider_than_the_screen(width, full_report, browser):
 
 
 @needs_browser
-def test_names_of_a_model_stay_text(bitpress, browser, tmp_path):
-    name = "</script><img src=x onerror=\"document.title='hacked'\">"
-    weight = np.random.default_rng(1).standard_normal((32, 32)).astype(np.float32)
-    node = helper.make_node("MatMul", ["x", name], [f"y{name}"], f"node{name}")
-    model = models.make_model([node], [("x", ["N", 32])], [(f"y{name}", ["N", 32])], {name: weight})
-    models.save(model, tmp_path / "evil.onnx")
-    bitpress.ok("quantize", tmp_path / "evil.onnx", "-o", tmp_path / "q.onnx", "--config", "MX6")
-    bitpress.ok("report", tmp_path / "q.onnx", "--reference", tmp_path / "evil.onnx", "-o", tmp_path / "page.html")
-    page = browser.open(tmp_path / "page.html")
+def test_names_of_a_model_stay_text(evil_page, browser):
+    path, name = evil_page
+    page = browser.open(path)
     assert page.evaluate("document.title") == "q.onnx: Bitpress report"
     assert page.evaluate("document.images.length") == 0
     assert page.evaluate("document.querySelector('#layers tbody button').textContent") == f"node{name}"

@@ -37,6 +37,7 @@ def float_path(tmp_path):
     return models.save(two_layers(), tmp_path / "float.onnx")
 
 
+@pytest.mark.quick
 def test_the_model_computes_the_same(float_path, tmp_path, bitpress, run_model):
     path = tmp_path / "rotated.onnx"
     text = bitpress.ok("quantize", float_path, "-o", path, "--config", "MX9", "--weights", "none", "--activations", "none", "--set", "rotate=16")
@@ -60,23 +61,18 @@ def test_the_model_computes_the_same(float_path, tmp_path, bitpress, run_model):
 
 @pytest.mark.parametrize("target", ["portable", "bitpress"])
 def test_four_bits_lose_less(float_path, tmp_path, bitpress, target):
-    x = with_outliers(64)
-    np.save(tmp_path / "x.npy", x)
-    (tmp_path / "samples").mkdir()
-    (tmp_path / "x.npy").rename(tmp_path / "samples" / "x.npy")
+    samples = models.save_arrays(tmp_path / "samples", [with_outliers(64)])
     losses = []
     for setting in ("rotate=off", "rotate=32"):
         path, page = tmp_path / f"{setting}.onnx", tmp_path / f"{setting}.json"
         bitpress.ok("quantize", float_path, "-o", path, "--config", "MXFP4E2M1", "--set", setting, "--target", target)
-        bitpress.ok("evaluate", path, "--reference", float_path, "--data", tmp_path / "samples", "--json", page)
+        bitpress.ok("evaluate", path, "--reference", float_path, "--data", samples, "--json", page)
         losses.append(json.loads(page.read_text())["sqnr_db"])
     assert losses[1] > losses[0] + 1.5
 
 
 def test_every_step_knows_rotations(float_path, tmp_path, bitpress):
-    (tmp_path / "samples").mkdir()
-    np.save(tmp_path / "samples" / "x.npy", with_outliers(40))
-    data = ["--data", tmp_path / "samples"]
+    data = ["--data", models.save_arrays(tmp_path / "samples", [with_outliers(40)])]
     stats, plan, path = tmp_path / "stats.bpc", tmp_path / "plan.json", tmp_path / "out.onnx"
     bitpress.ok("plan", float_path, "--config", "INT8", "--set", "rotate=16", "-o", plan)
     assert json.loads(plan.read_text())["rotate"] == 16

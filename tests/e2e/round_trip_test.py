@@ -9,9 +9,7 @@ import pytest
 import models
 from models import is_as_measured, sqnr_db
 
-# Signal-to-noise ratios of the logits in dB, measured on 2026-11-22. One bit of the mantissa is worth 6 dB.
-SQNR = {"BF16": 53.6, "FP16": 73.3, "BFP16": 47.1, "MX4": 12.2, "MX6": 27.3, "MX9": 45.0, "MXFP8E5M2": 24.4, "MXFP8E4M3": 27.8,
-        "MXFP6E3M2": 24.4, "MXFP6E2M3": 27.3, "MXFP4E2M1": 14.2, "MXINT8": 42.6}
+MX9_DB = 45.0  # the SQNR of the logits with MX9, as measured on 2026-11-22
 
 
 def conv_inputs():
@@ -32,16 +30,7 @@ def count_ops(model):
     return sorted(node.op_type for node in model.graph.node if node.domain == "")
 
 
-@pytest.mark.parametrize("preset", models.PRESETS)
-def test_every_preset_writes_a_model_that_runs(preset, conv_path, tmp_path, bitpress, run_model):
-    output = tmp_path / "out.onnx"
-    bitpress.ok("quantize", conv_path, "-o", output, "--config", preset)
-    wanted, found = run_model(conv_path, conv_inputs())[0], run_model(output, conv_inputs())[0]
-    assert found.shape == wanted.shape
-    assert is_as_measured(sqnr_db(wanted, found), SQNR[preset])
-
-
-@pytest.mark.parametrize("preset", models.PRESETS)
+@pytest.mark.parametrize("preset", ["MX6", "MXFP8E4M3", "BF16"])
 def test_no_operator_runs_on_a_weight(preset, conv_path, tmp_path, bitpress):
     output = tmp_path / "out.onnx"
     bitpress.ok("quantize", conv_path, "-o", output, "--config", preset, "--target", "portable")
@@ -105,6 +94,7 @@ def test_a_plan_says_why_a_tensor_stays_float(conv_path, bitpress):
     assert values["head.bias"]["format"] == "none"
 
 
+@pytest.mark.quick
 def test_a_plan_may_be_edited(conv_path, tmp_path, bitpress):
     path, output = tmp_path / "plan.json", tmp_path / "out.onnx"
     bitpress.ok("plan", conv_path, "--config", "MX6", "-o", path)
@@ -126,6 +116,7 @@ def weight_of(path, name):
     return onnx.numpy_helper.to_array(tensor)
 
 
+@pytest.mark.quick
 def test_each_side_may_have_its_own_format(conv_path, tmp_path, bitpress):
     def quantize(name, *options):
         output = tmp_path / f"{name}.onnx"
@@ -173,7 +164,7 @@ def test_external_data_goes_in(tmp_path, bitpress, run_model):
     output.parent.mkdir()
     onnx.save(models.conv_model(), path, save_as_external_data=True, location="conv.bin", size_threshold=100)
     bitpress.ok("quantize", path, "-o", output, "--config", "MX9")
-    assert is_as_measured(sqnr_db(run_model(path, conv_inputs())[0], run_model(output, conv_inputs())[0]), SQNR["MX9"])
+    assert is_as_measured(sqnr_db(run_model(path, conv_inputs())[0], run_model(output, conv_inputs())[0]), MX9_DB)
 
 
 def test_a_model_may_be_written_over(conv_path, tmp_path, bitpress):

@@ -9,41 +9,42 @@ import numpy as np
 import pytest
 from locations import ROOT
 
-COUNT = 13
+COUNT = 7
 DATA = ROOT / "tests" / "data" / "runtime"
 
 
-@pytest.fixture
-def arguments(request, tmp_path, conv_path, bitpress):
+@pytest.fixture(scope="module")
+def arguments(request, tmp_path_factory, bitpress):
     """A model and its samples, as arguments of evaluate: photos with labels, arrays of several rows, or tokens."""
     kind = request.param
-    float_path = conv_path
+    folder = tmp_path_factory.mktemp(kind)
+    float_path = models.save(decoder.make() if kind == "tokens" else models.conv_model(), folder / "float.onnx")
     if kind == "photos":
-        photos = models.save_photos(tmp_path / "photos", COUNT)
-        (tmp_path / "labels.csv").write_text("file,class\n" + "".join(f"{path.name},{i % 10}\n" for i, path in enumerate(photos)))
-        samples = ["--data", tmp_path / "photos", "--labels", tmp_path / "labels.csv", "--image", "resize=20,crop=20"]
+        photos = models.save_photos(folder / "photos", COUNT)
+        (folder / "labels.csv").write_text("file,class\n" + "".join(f"{path.name},{i % 10}\n" for i, path in enumerate(photos)))
+        samples = ["--data", folder / "photos", "--labels", folder / "labels.csv", "--image", "resize=20,crop=20"]
     elif kind == "arrays":
-        (tmp_path / "arrays").mkdir()
-        images = models.smooth_images(COUNT, 3)
-        for i, part in enumerate(np.split(images, [5, 6])):
-            np.save(tmp_path / "arrays" / f"{i}.npy", part)
-        samples = ["--data", tmp_path / "arrays"]
+        samples = ["--data", models.save_arrays(folder / "arrays", np.split(models.smooth_images(COUNT, 3), [3, 4]))]
     else:
-        float_path = models.save(decoder.make(), tmp_path / "decoder.onnx")
-        np.save(tmp_path / "tokens.npy", decoder.token_ids(COUNT * 16))
-        samples = ["--tokens", tmp_path / "tokens.npy", "--sequence", 16]
-    quantized = tmp_path / "mx6.onnx"
+        np.save(folder / "tokens.npy", decoder.token_ids(COUNT * 16))
+        samples = ["--tokens", folder / "tokens.npy", "--sequence", 16]
+    quantized = folder / "mx6.onnx"
     bitpress.ok("quantize", float_path, "-o", quantized, "--config", "MX6")
-    return {"evaluate": [quantized, "--reference", float_path, *samples], "calibrate": [float_path, *samples[:2], *samples[-2:]]
-            if kind != "arrays" else [float_path, *samples]}
+    return {"kind": kind, "evaluate": [quantized, "--reference", float_path, *samples],
+            "calibrate": [float_path, *samples[:2], *(samples[-2:] if kind != "arrays" else [])]}
 
 
-@pytest.mark.parametrize("arguments", ["photos", "arrays", "tokens"], indirect=True)
+def of_kinds(*kinds):
+    return pytest.mark.parametrize("arguments", kinds, indirect=True)
+
+
+@of_kinds("photos", "arrays", pytest.param("tokens", marks=pytest.mark.quick))
 @pytest.mark.parametrize("verb, suffix", [("evaluate", "bpe"), ("calibrate", "bpc")])
 def test_shards_add_up_to_the_same_bytes(arguments, verb, suffix, tmp_path, bitpress):
     whole = tmp_path / f"whole.{suffix}"
     bitpress.ok(verb, *arguments[verb], "-o", whole)
-    for count in (1, 2, 5, COUNT):
+    # However samples are read, they are divided in the same way: one part, parts of unequal size, and a part for each sample.
+    for count in (1, 3, COUNT) if arguments["kind"] == "arrays" else (3,):
         parts = [tmp_path / f"{count}_{i}.{suffix}" for i in range(count)]
         for i, part in enumerate(parts):
             bitpress.ok(verb, *arguments[verb], "--shard", f"{i + 1}/{count}", "--threads", 1 + i % 2, "-o", part)
@@ -53,7 +54,7 @@ def test_shards_add_up_to_the_same_bytes(arguments, verb, suffix, tmp_path, bitp
         assert merged.read_bytes() == whole.read_bytes(), count
 
 
-@pytest.mark.parametrize("arguments", ["photos", "tokens"], indirect=True)
+@of_kinds("photos", "tokens")
 def test_the_figures_are_those_of_an_evaluation(arguments, tmp_path, bitpress):
     bitpress.ok("evaluate", *arguments["evaluate"], "--batch", 1, "--json", tmp_path / "plain.json")
     bitpress.ok("evaluate", *arguments["evaluate"], "-o", tmp_path / "state.bpe", "--json", tmp_path / "counted.json")
@@ -70,7 +71,7 @@ def test_the_figures_are_those_of_an_evaluation(arguments, tmp_path, bitpress):
     assert counted["time_ms"] is None and counted["num_samples"] == COUNT
 
 
-@pytest.mark.parametrize("arguments", ["arrays"], indirect=True)
+@of_kinds("arrays")
 def test_wrong_shards_are_one_error(arguments, tmp_path, bitpress):
     state = tmp_path / "state.bpe"
 
@@ -79,7 +80,7 @@ def test_wrong_shards_are_one_error(arguments, tmp_path, bitpress):
 
     assert "'3/2' is no shard" in error("--shard", "3/2")
     assert "'0/2' is no shard" in error("--shard", "0/2") and "'2' is no shard" in error("--shard", "2")
-    assert "13 samples, too few for 14 shards" in error("--shard", "14/14")
+    assert f"{COUNT} samples, too few for {COUNT + 1} shards" in error("--shard", f"{COUNT + 1}/{COUNT + 1}")
     assert "--batch" in error("--batch", 4)
     assert not state.exists()
     bitpress.ok("evaluate", *arguments["evaluate"], "-o", state)
@@ -93,30 +94,28 @@ def test_wrong_shards_are_one_error(arguments, tmp_path, bitpress):
 
 
 def test_kinds_of_processors_are_not_mixed(conv_path, tmp_path, bitpress):
-    (tmp_path / "arrays").mkdir()
-    np.save(tmp_path / "arrays" / "all.npy", models.smooth_images(4, 5))
+    arrays = models.save_arrays(tmp_path / "arrays", [models.smooth_images(4, 5)])
     quantized = tmp_path / "int8.onnx"
-    bitpress.ok("quantize", conv_path, "-o", quantized, "--config", "INT8", "--data", tmp_path / "arrays")
+    bitpress.ok("quantize", conv_path, "-o", quantized, "--config", "INT8", "--data", arrays)
     parts = []
     for kind in ("vnni", "no_vnni"):
         parts.append(tmp_path / f"{kind}.bpe")
-        text = bitpress.ok("evaluate", quantized, "--data", tmp_path / "arrays", "--processor", kind, "-o", parts[-1])
+        text = bitpress.ok("evaluate", quantized, "--data", arrays, "--processor", kind, "-o", parts[-1])
         assert "can saturate without VNNI" in text
     assert "on processors with VNNI and without" in bitpress.error("merge", *parts, "-o", tmp_path / "sum.bpe")
     for path in (conv_path, quantized):
-        bitpress.ok("evaluate", path, "--data", tmp_path / "arrays", "-o", tmp_path / "one.bpe", "--json", tmp_path / "one.json")
+        bitpress.ok("evaluate", path, "--data", arrays, "-o", tmp_path / "one.bpe", "--json", tmp_path / "one.json")
         assert json.loads((tmp_path / "one.json").read_text())["depends_on_processor"] == (path == quantized)
 
 
 def test_layers_are_measured_in_parts(conv_path, tmp_path, bitpress):
-    (tmp_path / "arrays").mkdir()
-    np.save(tmp_path / "arrays" / "all.npy", models.smooth_images(4, 5))
-    arguments = [conv_path, "--candidates", "mx9,mx6", "--data", tmp_path / "arrays"]
+    arrays = models.save_arrays(tmp_path / "arrays", [models.smooth_images(4, 5)])
+    arguments = [conv_path, "--candidates", "mx9,mx6", "--data", arrays]
     bitpress.ok("sensitivity", *arguments, "-o", tmp_path / "one.json")
     bitpress.ok("search", *arguments, "--target", "sqnr>=20", "-o", tmp_path / "one_plan.json")
-    parts = [tmp_path / f"{k}.journal" for k in range(1, 7)]  # more than layers
+    parts = [tmp_path / f"{k}.journal" for k in range(1, 6)]  # more than layers
     for part in parts:
-        bitpress.ok("sensitivity", *arguments, "--shard", f"{part.stem}/6", "-o", part)
+        bitpress.ok("sensitivity", *arguments, "--shard", f"{part.stem}/5", "-o", part)
         assert len(part.read_text().splitlines()) <= 2
     for verb, output, more in (("sensitivity", "all.json", []), ("search", "all_plan.json", ["--target", "sqnr>=20"])):
         journal = tmp_path / f"{output}.journal"
@@ -131,36 +130,39 @@ def test_layers_are_measured_in_parts(conv_path, tmp_path, bitpress):
     assert not (tmp_path / "sum.journal").exists()
 
 
+NUM_GOOD = 5
+
+
 @pytest.fixture
 def fragile(tmp_path):
-    """A model and 12 arrays. Number 2 and row 3 of number 7 are wrong for it, number 9 is damaged. Returns also the names of these."""
+    """A model and 6 arrays. Number 1 and row 1 of number 3 are wrong for it, number 4 is damaged. Returns also the names of these."""
     (tmp_path / "arrays").mkdir()
-    for i in range(12):
-        rows = np.arange(4 * 6, dtype=np.float32).reshape(6, 4) % 7 if i == 7 else np.full((1, 4), i / 2, np.float32)
-        if i in (2, 7):
+    for i in range(6):
+        rows = np.arange(4 * 3, dtype=np.float32).reshape(3, 4) % 7 if i == 3 else np.full((1, 4), i / 2, np.float32)
+        if i in (1, 3):
             rows[len(rows) // 2] = 9
         np.save(tmp_path / "arrays" / f"{i:02}.npy", rows)
-    (tmp_path / "arrays" / "09.npy").write_bytes(b"damaged")
-    return [DATA / "fragile.onnx", "--data", tmp_path / "arrays"], ["02.npy", "07.npy[3]", "09.npy"]
+    (tmp_path / "arrays" / "04.npy").write_bytes(b"damaged")
+    return [DATA / "fragile.onnx", "--data", tmp_path / "arrays"], ["01.npy", "03.npy[1]", "04.npy"]
 
 
 @pytest.mark.parametrize("verb, suffix", [("evaluate", "bpe"), ("calibrate", "bpc")])
 def test_samples_that_fail_are_left_out_whatever_the_division(fragile, verb, suffix, tmp_path, bitpress):
     arguments, names = fragile
     whole, merged, report = (tmp_path / name for name in (f"whole.{suffix}", f"merged.{suffix}", "report.json"))
-    assert "09.npy" in bitpress.error(verb, *arguments, "-o", whole)
-    (tmp_path / "arrays" / "09.npy").rename(tmp_path / "damaged.npy")
+    assert "04.npy" in bitpress.error(verb, *arguments, "-o", whole)
+    (tmp_path / "arrays" / "04.npy").rename(tmp_path / "damaged.npy")
     error = bitpress.error(verb, *arguments, "-o", whole)  # the first failure: sample and node
-    assert "02.npy: " in error and "Gather" in error
-    (tmp_path / "damaged.npy").rename(tmp_path / "arrays" / "09.npy")
+    assert "01.npy: " in error and "Gather" in error
+    (tmp_path / "damaged.npy").rename(tmp_path / "arrays" / "04.npy")
     error = bitpress.error(verb, *arguments, "--most-failures", 2, "-o", whole)
-    assert "3 samples failed, but at most 2 may: '02.npy', '07.npy[3]', '09.npy'" in error and not whole.exists()
+    assert "3 samples failed, but at most 2 may: '01.npy', '03.npy[1]', '04.npy'" in error and not whole.exists()
 
     text = bitpress.ok(verb, *arguments, "--most-failures", 3, "-o", whole, "--json", report)
-    assert "left out: 3 samples that failed" in text and "'02.npy': " in text
-    assert json.loads(report.read_text())["left_out"] == names and json.loads(report.read_text())["num_samples"] == 14
-    assert "07.npy[3]" in bitpress.ok("inspect", whole)
-    for count in (2, 7, 17):  # some of 17 have nothing but a sample that fails
+    assert "left out: 3 samples that failed" in text and "'01.npy': " in text
+    assert json.loads(report.read_text())["left_out"] == names and json.loads(report.read_text())["num_samples"] == NUM_GOOD
+    assert "03.npy[1]" in bitpress.ok("inspect", whole)
+    for count in (3, NUM_GOOD + 3):  # some of as many as samples have nothing but a sample that fails
         parts = [tmp_path / f"{count}_{i}.{suffix}" for i in range(count)]
         for i, part in enumerate(parts):
             bitpress.ok(verb, *arguments, "--most-failures", 3, "--shard", f"{i + 1}/{count}", "-o", part)
@@ -182,6 +184,6 @@ def test_nothing_is_left_of_samples_that_all_fail(fragile, tmp_path, bitpress):
 
 def test_a_timed_evaluation_leaves_samples_out_of_its_batches(fragile, tmp_path, bitpress):
     arguments, names = fragile
-    bitpress.ok("evaluate", *arguments, "--most-failures", 3, "--batch", 5, "--json", tmp_path / "report.json")
+    bitpress.ok("evaluate", *arguments, "--most-failures", 3, "--batch", 3, "--json", tmp_path / "report.json")
     report = json.loads((tmp_path / "report.json").read_text())
-    assert report["left_out"] == names and report["num_samples"] == 14 and report["time_ms"] > 0
+    assert report["left_out"] == names and report["num_samples"] == NUM_GOOD and report["time_ms"] > 0

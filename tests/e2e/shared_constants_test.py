@@ -14,10 +14,9 @@ def images(count, seed):
     return models.smooth_images(count, seed, (3, 16, 16)) + np.float32(0.5)
 
 
-@pytest.fixture
-def folder(tmp_path):
-    path = tmp_path / "samples"
-    path.mkdir()
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("samples")
     for i, image in enumerate(images(40, 1)):
         np.save(path / f"{i:02}.npy", image[None])
     return path
@@ -76,9 +75,13 @@ def heads(own_biases=False):
     return models.make_model(nodes, [("x", ["N", 3, 16, 16])], [(f"y{i}", ["N", 12, sizes[i], sizes[i]]) for i in range(3)], constants)
 
 
-@pytest.mark.parametrize("options", [["--config", "MX4"], ["--config", "INT8", "--weights", "int4"], ["--config", "INT4_WEIGHTS"],
-                                     ["--config", "MX4", "--set", "finetune_groups=2"]], ids=" ".join)
-@pytest.mark.parametrize("recipe", ["gptq", "adaquant"])
+MX4, INT4 = ["--config", "MX4"], ["--config", "INT8", "--weights", "int4"]
+GROUPS = [*MX4, "--set", "finetune_groups=2"]
+
+
+@pytest.mark.parametrize("recipe, options", [
+    ("gptq", MX4), ("gptq", INT4), ("gptq", ["--config", "INT4_WEIGHTS"]), ("gptq", GROUPS), ("adaquant", MX4), ("adaquant", INT4),
+    ("adaquant", GROUPS)], ids=lambda value: value if isinstance(value, str) else " ".join(value))
 def test_a_weight_learns_from_all_who_read_it(recipe, options, folder, tmp_path, bitpress, run_model):
     text, gain = compare(heads(), [*options, "--finetune", recipe], folder, tmp_path, bitpress, run_model)
     assert re.search("fine-tuned: +2 of 2 layers", text)
@@ -91,6 +94,7 @@ def test_nodes_that_add_other_biases_share_no_layer(folder, tmp_path, bitpress, 
     assert gain > 0.3
 
 
+@pytest.mark.quick
 def test_a_layer_twice_is_as_its_samples_twice(tmp_path, bitpress):
     """Two nodes that read the same value learn the same weights as one."""
     rng = np.random.default_rng(6)

@@ -57,7 +57,7 @@ def test_types_behind_operators_of_other_domains_are_written(tmp_path, bitpress)
                  [("y", FLOAT, ["N", "T", 64])], {"g": np.ones(64, np.float32), "w1": random(64, 128), "w2": random(128, 64)},
                  domains=["com.microsoft"])
     text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT4_WEIGHTS", "--target", "onnxruntime")
-    assert "2 nodes compute from codes" in text and "loads and runs" in text
+    assert "2 nodes compute from codes" in text
     written = onnx.load(tmp_path / "q.onnx")
     assert all(info.type.tensor_type.elem_type != TensorProto.UNDEFINED for info in written.graph.value_info)
     inputs = {"x": random(1, 3, 64, scale=1), "s": random(1, 3, 64, scale=1, seed=6)}
@@ -73,7 +73,7 @@ def test_attributes_that_a_later_operator_set_has_as_inputs(opset, tmp_path, bit
                  {"w1": random(16, 32), "w2": random(32, 8)}, opset)
     samples = save_samples(tmp_path / "samples", (1, 16))
     text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8_ADAQUANT", "--data", samples)
-    assert "fine-tuned" in text and "loads and runs" in text
+    assert "fine-tuned" in text
     inputs = {"x": random(1, 16, scale=1, seed=3)}
     assert sqnr_db(run(model, inputs)[0], run(tmp_path / "q.onnx", inputs)[0]) > 20
 
@@ -87,8 +87,7 @@ def test_an_output_whose_rank_the_file_states_wrongly(config, tmp_path, bitpress
     model = save(tmp_path / "m.onnx", nodes, [("x", FLOAT, ["N", 16])], [("y", FLOAT, [1, "seqlen"])],
                  {"w1": random(16, 32), "zero": np.array(0, np.int64), "rest": np.array([1, -1], np.int64)}, 12)
     samples = save_samples(tmp_path / "samples", (2, 16))
-    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", config, "--data", samples)
-    assert "loads and runs" in text
+    bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", config, "--data", samples)
     inputs = {"x": random(2, 16, scale=1, seed=3)}
     assert sqnr_db(run(model, inputs)[0], run(tmp_path / "q.onnx", inputs)[0]) > 20
 
@@ -102,7 +101,9 @@ def test_operators_whose_schema_gives_one_type(tmp_path, bitpress):
                  {"w1": random(4, 32), "b1": random(32), "w2": random(32, 8)}, domains=["ai.onnx.ml"])
     samples = save_samples(tmp_path / "samples", (1, 4))
     text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples)
-    assert "activations: 2 uint8" in text and "loads and runs" in text
+    assert "activations: 2 uint8" in text
+    inputs = {"x": random(1, 4, scale=1, seed=3)}
+    assert sqnr_db(run(model, inputs)[0], run(tmp_path / "q.onnx", inputs)[0]) > 20
 
 
 def test_values_behind_operators_of_onnxruntime_are_quantized(tmp_path, bitpress):
@@ -114,8 +115,7 @@ def test_values_behind_operators_of_onnxruntime_are_quantized(tmp_path, bitpress
     rows = plan_of(bitpress, model, tmp_path, "--config", "INT8")
     assert rows["n"]["format"] == "uint8"
     samples = save_samples(tmp_path / "samples", (1, 3, 16))
-    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples)
-    assert "loads and runs" in text
+    bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples)
     inputs = {"x": random(2, 3, 16, scale=1, seed=3)}
     assert sqnr_db(run(model, inputs)[0], run(tmp_path / "q.onnx", inputs)[0]) > 20
 
@@ -128,7 +128,8 @@ def test_values_of_unknown_type_stay_float(tmp_path, bitpress):
     assert "its type is not known" in rows["n"]["reason"]
     samples = save_samples(tmp_path / "samples", (1, 4, 4))
     text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples)
-    assert "its type is not known" in text and "loads and runs" in text
+    assert "its type is not known" in text
+    run(tmp_path / "q.onnx", {"x": random(1, 4, 4, scale=1, seed=3)})
 
 
 def test_integers_are_made_of_float_values_only(tmp_path, bitpress):
@@ -144,9 +145,9 @@ def test_integers_are_made_of_float_values_only(tmp_path, bitpress):
         np.save(samples / f"{i}.npy", random(1, 16, scale=1, seed=i).astype(half))
     options = ("--config", "A8W8", "--set", "placement=all")
     assert "FLOAT16" in plan_of(bitpress, model, tmp_path, *options)["x"]["reason"]
-    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--data", samples, *options)
-    assert "loads and runs" in text
+    bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--data", samples, *options)
     onnx.checker.check_model(tmp_path / "q.onnx", full_check=True)
+    run(tmp_path / "q.onnx", {"x": random(1, 16, scale=1, seed=3).astype(half)})
 
 
 def lookup(path, table, **more):
@@ -176,6 +177,7 @@ def test_a_large_table_that_stays_float_is_said(options, is_said, tmp_path, bitp
     assert ((tmp_path / "q.onnx").stat().st_size > 512_000) == (is_said or "none" in options)
 
 
+@pytest.mark.quick
 def test_tables_have_eight_bits_unless_asked(tmp_path, bitpress):
     model = lookup(tmp_path / "m.onnx", random(100, 64))
     assert plan_of(bitpress, model, tmp_path, "--config", "INT4_WEIGHTS")["table"]["format"] == "uint8"
@@ -183,7 +185,7 @@ def test_tables_have_eight_bits_unless_asked(tmp_path, bitpress):
     assert asked["table"]["format"] == "uint4" and asked["w"]["format"] == "uint4"
     # Both compute from the codes in ONNX Runtime.
     text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT4_WEIGHTS", "--target", "onnxruntime")
-    assert "2 nodes compute from codes" in text and "loads and runs" in text
+    assert "2 nodes compute from codes" in text
     inputs = {"i": np.arange(4).reshape(1, 4)}
     assert sqnr_db(run(model, inputs)[0], run(tmp_path / "q.onnx", inputs)[0]) > 15
 
@@ -209,13 +211,13 @@ def test_convolutions_with_blocks_between_integers(shape, group, tmp_path, bitpr
     model = save(tmp_path / "m.onnx", nodes, [("x", FLOAT, ["N", 16, 8, 8])], [("y", FLOAT, ["N", "C", "H", "W"])],
                  {"w": random(*shape)})
     samples = save_samples(tmp_path / "samples", (1, 16, 8, 8))
-    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples,
-                       "--set", "weight_granularity=per_block", "--set", "weight_block_size=8")
-    assert "loads and runs" in text
+    bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples,
+                "--set", "weight_granularity=per_block", "--set", "weight_block_size=8")
     inputs = {"x": random(1, 16, 8, 8, scale=1, seed=3)}
     assert sqnr_db(run(model, inputs)[0], run(tmp_path / "q.onnx", inputs)[0]) > 25
 
 
+@pytest.mark.quick
 def test_a_gemm_that_adds_one_number(tmp_path, bitpress):
     nodes = [helper.make_node("Gemm", ["x", "w", "c"], ["y"], "gemm")]
     model = save(tmp_path / "m.onnx", nodes, [("x", FLOAT, ["N", 16])], [("y", FLOAT, ["N", 8])],

@@ -62,6 +62,7 @@ def test_absent_attributes_take_quarks_defaults(op, defaults, operator_library):
     assert (to_bits(bare) == to_bits(full)).all()
 
 
+@pytest.mark.quick
 def test_the_shared_method_is_an_alias(operator_library):
     x, settings = sample(), {"axis": 2, "bit_width": 13, "block_size": 16, "rounding_mode": 2}
     first = run(make_session([quantizer("BFPQuantizeDequantize", bfp_method="to_bfp_prime", **settings)], operator_library), x)

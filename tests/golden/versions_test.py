@@ -13,6 +13,7 @@ import version_files
 from version_files import DATA, FORMAT_KEY
 
 EXPECTED = json.loads((DATA / "expected.json").read_text())
+QUICK = ("model_1_packed.onnx", "plan_1_integers.json")
 GOLDEN = sorted(path.name for path in DATA.iterdir() if re.match(r"[a-z]+_\d+_", path.name))
 
 
@@ -41,7 +42,7 @@ def is_close(found, wanted):
     return found == (wanted if isinstance(wanted, str) else pytest.approx(wanted, rel=1e-4, abs=1e-4))
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.quick if name in QUICK else ()) for name in GOLDEN])
 def test_means_what_it_meant(name, reader):
     wanted = {key: value for key, value in EXPECTED[name].items() if key != "model"}
     found = reader.read(DATA / name, EXPECTED[name]["model"])

@@ -1,17 +1,13 @@
 """SmoothQuant, AWQ and equalization see through the operators of decoders, in all forms in which they are exported."""
 
 import re
-import sys
 
+import make_decoder
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from locations import ROOT
 from tiny_decoders import HEAD_SIZE, KV_HEADS, LAYERS, TinyDecoder
-
-sys.path.insert(0, str(ROOT / "examples" / "llm"))
-import make_decoder  # noqa: E402
 
 FORMS = ("genai", "plain", "attention")
 
@@ -41,7 +37,8 @@ def added_products(model):
 @pytest.mark.parametrize("form", FORMS)
 def test_smooth_quant_is_folded_into_norms_and_gates(form, made, tokens, tmp_path, bitpress):
     out = tmp_path / "smooth.onnx"
-    text = bitpress.ok("quantize", made / f"{form}.onnx", "-o", out, "--config", "none", "--smooth-quant", "0.5", "--tokens", tokens)
+    text = bitpress.ok("quantize", made / f"{form}.onnx", "-o", out, "--config", "none", "--smooth-quant", "0.5", "--tokens", tokens,
+                       "--threads", "1")
     # The inputs of q, k and v; of gate and up; of down; of the head. Only what attention gives needs a product.
     assert f"{4 * LAYERS + 1} activations, {3 * LAYERS + 1} folded into what comes before, {LAYERS} by a Mul" in text
     assert len(added_products(out)) == LAYERS
@@ -51,7 +48,8 @@ def test_smooth_quant_is_folded_into_norms_and_gates(form, made, tokens, tmp_pat
 @pytest.mark.parametrize("form", FORMS)
 def test_awq_is_folded_too(form, made, tokens, tmp_path, bitpress):
     out = tmp_path / "awq.onnx"
-    text = bitpress.ok("quantize", made / f"{form}.onnx", "-o", out, "--config", "INT4_WEIGHTS", "--finetune", "awq", "--tokens", tokens)
+    text = bitpress.ok("quantize", made / f"{form}.onnx", "-o", out, "--config", "INT4_WEIGHTS", "--finetune", "awq", "--tokens", tokens,
+                       "--threads", "1")
     count, folded, inserted = (int(number) for number in re.search(
         r"awq: +(\d+) activations, (\d+) folded into what comes before, (\d+) by a Mul", text).groups())
     assert count == folded + inserted and inserted == len(added_products(out)) <= LAYERS

@@ -1,8 +1,14 @@
-"""Fixtures of the tests of language models."""
+"""Fixtures of the tests of language models, and the path of the example's modules, which they import."""
+
+import sys
 
 import numpy as np
 import pytest
+from locations import ROOT
 from tiny_decoders import CONTEXT
+
+# Last, so that no module of the example hides one that other tests import.
+sys.path.append(str(ROOT / "examples" / "llm"))
 
 
 @pytest.fixture

@@ -1,17 +1,13 @@
 """The tokenizers that the example makes of GGUF files, in the package `tokenizers` and in onnxruntime-genai."""
 
 import json
-import sys
 
+import make_decoder
 import onnxruntime_genai
 import pytest
 import tokenizers
 from gguf_files import byte_characters, byte_level_tokenizer, save_gguf, sentence_piece_tokenizer
-from locations import ROOT
 from tiny_decoders import TinyDecoder
-
-sys.path.insert(0, str(ROOT / "examples" / "llm"))
-import make_decoder  # noqa: E402
 
 TEXTS = ["the hen and then the ant", "it's in 1212  the\n\n\nend", "the<b>the", "t\u00e9a \u65e5\u672c", " the", ""]
 

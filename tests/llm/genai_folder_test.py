@@ -1,31 +1,43 @@
 """The folders that the example writes: ONNX Runtime GenAI generates from them what a loop in plain ONNX Runtime generates."""
 
+import functools
 import json
-import sys
 
+import clients
+import genai_folder
+import make_decoder
 import numpy as np
 import onnx
 import onnxruntime_genai
 import pytest
 from gguf_files import byte_characters
-from locations import ROOT
 from tiny_decoders import END, TinyDecoder, save_tokenizer
-
-sys.path.insert(0, str(ROOT / "examples" / "llm"))
-import clients  # noqa: E402
-import genai_folder  # noqa: E402
-import make_decoder  # noqa: E402
 
 PROMPT, NEW_TOKENS = "What a quantizer loses", 20
 
 
-@pytest.fixture(scope="module", params=["llama", "qwen2", "qwen3", "gemma3_text"])
-def made(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp(request.param)
-    source = TinyDecoder(request.param).save_checkpoint(folder / "checkpoint")
-    save_tokenizer(source, byte_characters())
-    make_decoder.make(source, folder / "made", ["genai"])
-    return folder / "made"
+@pytest.fixture(scope="module")
+def make(tmp_path_factory):
+    """make(architecture) returns the folder of a decoder in the form `genai`."""
+
+    @functools.cache
+    def make_once(architecture):
+        folder = tmp_path_factory.mktemp(architecture)
+        source = TinyDecoder(architecture).save_checkpoint(folder / "checkpoint")
+        save_tokenizer(source, byte_characters())
+        make_decoder.make(source, folder / "made", ["genai"])
+        return folder / "made"
+
+    return make_once
+
+
+@pytest.fixture
+def made(make, architecture):
+    return make(architecture)
+
+
+# The two whose graphs differ most: the second one has windows, norms of heads, and one constant for the embedding and the last product.
+two_kinds = pytest.mark.parametrize("architecture", ["llama", "gemma3_text"])
 
 
 def compare(folder, name, operators=None):
@@ -37,19 +49,27 @@ def compare(folder, name, operators=None):
     np.testing.assert_allclose(theirs.logits, ours.logits, atol=1e-4)
 
 
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3", "gemma3_text"])
 def test_float_model(made):
     compare(made, "genai.onnx")
 
 
-@pytest.mark.parametrize("arguments, with_operators", [
-    (["--config", "MX6", "--activations", "none", "--target", "bitpress"], True),
-    (["--config", "MX6", "--activations", "none", "--target", "bitpress"], False),
-    (["--config", "MXFP4E2M1", "--activations", "none"], False),
-    (["--config", "MXINT8"], True),
-    (["--config", "INT4_WEIGHTS", "--target", "onnxruntime"], False),
-    (["--config", "INT8_DYNAMIC"], False),
-    (["--config", "LM_4BIT", "--target", "onnxruntime"], False),
-], ids=["mx6", "mx6-without-operators", "mxfp4", "mxint8-both-sides", "int4", "int8-dynamic", "lm-4bit"])
+FORMS = {
+    "mx6": (["--config", "MX6", "--activations", "none", "--target", "bitpress"], True),
+    "mx6-without-operators": (["--config", "MX6", "--activations", "none", "--target", "bitpress"], False),
+    "mxfp4": (["--config", "MXFP4E2M1", "--activations", "none"], False),
+    "mxint8-both-sides": (["--config", "MXINT8"], True),
+    "int4": (["--config", "INT4_WEIGHTS", "--target", "onnxruntime"], False),
+    "int8-dynamic": (["--config", "INT8_DYNAMIC"], False),
+    "lm-4bit": (["--config", "LM_4BIT", "--target", "onnxruntime"], False),
+}
+
+
+# The biases of qwen2 stand behind products, and the norms of qwen3 in front of the caches.
+@pytest.mark.parametrize("architecture, arguments, with_operators", [
+    pytest.param(architecture, *FORMS[form], id=f"{architecture}-{form}")
+    for architecture, forms in (("llama", FORMS), ("gemma3_text", ("mx6", "mxint8-both-sides", "int4", "lm-4bit")),
+                                ("qwen2", ("mx6", "int8-dynamic")), ("qwen3", ("mxfp4",))) for form in forms])
 def test_quantized_model(made, arguments, with_operators, bitpress, operator_library, tmp_path):
     bitpress.ok("quantize", made / "genai.onnx", "-o", tmp_path / "model.onnx", *arguments)
     operators = operator_library if with_operators else None
@@ -57,8 +77,10 @@ def test_quantized_model(made, arguments, with_operators, bitpress, operator_lib
     compare(tmp_path / "folder", "model.onnx", operators)
 
 
-@pytest.mark.parametrize("arguments", [["kv_cache=int8"], ["kv_cache=int8", "kv_cache_granularity=per_tensor"], ["kv_cache=int4"]],
-                         ids=["int8", "int8-per-tensor", "int4"])
+@pytest.mark.parametrize("architecture, arguments", [
+    ("llama", ["kv_cache=int8"]), ("llama", ["kv_cache=int8", "kv_cache_granularity=per_tensor"]), ("llama", ["kv_cache=int4"]),
+    ("gemma3_text", ["kv_cache=int8"]), ("qwen3", ["kv_cache=int4"]),
+], ids=["int8", "int8-per-tensor", "int4", "int8-with-windows", "int4-behind-norms"])
 def test_caches_of_integers(made, arguments, bitpress, tmp_path):
     tokens = np.random.default_rng(3).integers(0, 200, (4, 24))
     np.save(tmp_path / "tokens.npy", tokens)
@@ -75,6 +97,7 @@ def test_caches_of_integers(made, arguments, bitpress, tmp_path):
     assert language["decoding"]["num_tokens"] == 12
 
 
+@two_kinds
 def test_operators_get_no_attributes_of_newer_versions(made, bitpress, tmp_path):
     # ONNX Runtime's optimizer writes all attributes that its version knows, and older versions refuse those that they do not know.
     bitpress.ok("quantize", made / "genai.onnx", "-o", tmp_path / "model.onnx", "--config", "INT8_DYNAMIC")
@@ -83,6 +106,7 @@ def test_operators_get_no_attributes_of_newer_versions(made, bitpress, tmp_path)
     assert found == given and given
 
 
+@two_kinds
 def test_lm_4bit_gives_eight_bits_where_decoders_lose_most(made, bitpress, tmp_path):
     bitpress.ok("plan", made / "genai.onnx", "--config", "LM_4BIT", "-o", tmp_path / "plan.json")
     formats = {}
@@ -94,6 +118,7 @@ def test_lm_4bit_gives_eight_bits_where_decoders_lose_most(made, bitpress, tmp_p
     assert set(formats) == eight | {"attn_q", "attn_k", "attn_o", "mlp_gate", "mlp_up"}
 
 
+@two_kinds
 def test_folder_is_complete(made, tmp_path):
     (tmp_path / "model.onnx").write_bytes((made / "genai.onnx").read_bytes())
     genai_folder.write_folder(made, tmp_path / "model.onnx", tmp_path / "folder")

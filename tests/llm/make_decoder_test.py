@@ -2,17 +2,14 @@
 
 import sys
 
+import decoder_weights
+import make_decoder
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
 from gguf_files import save_gguf
-from locations import ROOT
 from tiny_decoders import ARCHITECTURES, HEAD_SIZE, KV_HEADS, LAYERS, VOCABULARY, TinyDecoder
-
-sys.path.insert(0, str(ROOT / "examples" / "llm"))
-import decoder_weights  # noqa: E402
-import make_decoder  # noqa: E402
 
 IDS = np.random.default_rng(0).integers(0, 256, 12)  # more than a window
 

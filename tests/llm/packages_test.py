@@ -1,14 +1,10 @@
 """The example reads packages from a cache that is filled already, so that no test needs the network."""
 
 import hashlib
-import sys
 import zipfile
 
+import packages
 import pytest
-from locations import ROOT
-
-sys.path.insert(0, str(ROOT / "examples" / "llm"))
-import packages  # noqa: E402
 
 
 def source(cache, contents, expected):

@@ -1,13 +1,14 @@
 """ONNX Runtime's 8-bit kernels on a processor without VNNI: which products they add in saturating 16 bits. What
 src/ops/integer_kernels.h says is tested here on the kernels themselves."""
 
-import os
-
 import numpy as np
 import onnxruntime
 import pytest
+from locations import HAS_NO_VNNI
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented  # pylint: disable=no-name-in-module
+
+pytestmark = pytest.mark.integers
 
 TYPES = {np.dtype(np.uint8): TensorProto.UINT8, np.dtype(np.int8): TensorProto.INT8, np.dtype(np.float32): TensorProto.FLOAT}
 
@@ -53,7 +54,7 @@ def exact(a, b, a_zero, b_zero):
 
 def test_the_environment_hides_vnni():
     """ONNX Runtime must see a processor without VNNI if the tests run for one (CMakeLists.txt)."""
-    if "BITPRESS_NO_VNNI" not in os.environ:
+    if not HAS_NO_VNNI:
         pytest.skip("this is the machine as it is")
     assert saturates()
 

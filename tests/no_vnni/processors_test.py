@@ -1,35 +1,37 @@
 """Integer models on both kinds of x86 processors: with VNNI, and without it, where sums of two 8-bit products saturate. Each
 kind is computed twice: by a program whose ONNX Runtime has the kernels of that kind, and simulated by the other program."""
 
+import functools
 import json
 import math
 import os
+import platform
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from locations import from_environment
+from locations import NO_VNNI
+from models import QuantizedModels, save_arrays
 from onnx import TensorProto, helper, numpy_helper
 
 
-@pytest.fixture(scope="session")
-def programs(program):
-    """{name: run(arguments)} of the program as it is, and of the one that sees no VNNI."""
-    folder = from_environment("BITPRESS_NO_VNNI_DIR", Path("build/tests/no_vnni"))
-    assert (folder / "bitpress").is_file(), f"{folder} is not built"
-    narrow = {**os.environ, "LD_PRELOAD": str(folder / "narrow_cpu.so")}
+if platform.machine() not in ("x86_64", "AMD64"):
+    pytest.skip("VNNI is an extension of x86 processors", allow_module_level=True)
 
-    def runner(path, environment):
-        def run(*arguments):
-            result = subprocess.run([str(path), *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False,
-                                    env=environment)
-            assert result.returncode == 0, result.stderr
-            return result.stdout
-        return run
 
-    return {"as it is": runner(program, dict(os.environ)), "narrow": runner(folder / "bitpress", narrow)}
+@pytest.fixture(scope="module")
+def programs(bitpress):
+    """{name: run(arguments)} of the command line as it is, and of the program that sees no VNNI."""
+    environment = {**os.environ, "LD_PRELOAD": str(NO_VNNI / "narrow_cpu.so")}
+
+    def run_narrow(*arguments):
+        result = subprocess.run([str(NO_VNNI / "bitpress"), *map(str, arguments)], capture_output=True, text=True, timeout=300,
+                                check=False, env=environment)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    return {"as it is": bitpress.ok, "narrow": run_narrow}
 
 
 def network(opset=17):
@@ -64,40 +66,44 @@ def network(opset=17):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
 
+class Setting:
+    """A float model, its quantized models, and what programs say about them on samples."""
+
+    def __init__(self, folder, programs, bitpress):
+        self.float_path = folder / "float.onnx"
+        onnx.save(network(), self.float_path)
+        rng = np.random.default_rng(6)
+        self.samples = save_arrays(folder / "samples", rng.random((12, 1, 3, 16, 16), dtype=np.float32) / 2 + np.float32(0.5))
+        self._models = QuantizedModels(bitpress, self.float_path, folder)
+        self._programs = programs
+        self.evaluated = functools.cache(self._evaluate)
+
+    def quantized(self, config, *options):
+        return self._models.path("--config", config, "--data", self.samples, *options)
+
+    def _evaluate(self, program, model, kind):
+        return evaluated(self._programs[program], self.float_path, self.samples, model, kind)
+
+
 @pytest.fixture(scope="module")
-def setting(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("processors")
-    onnx.save(network(), folder / "float.onnx")
-    (folder / "samples").mkdir()
-    rng = np.random.default_rng(6)
-    for i in range(12):
-        np.save(folder / "samples" / f"{i:02}.npy", rng.random((1, 3, 16, 16), dtype=np.float32) / 2 + np.float32(0.5))
-    return folder
+def setting(tmp_path_factory, programs, bitpress):
+    return Setting(tmp_path_factory.mktemp("processors"), programs, bitpress)
 
 
-def quantized(folder, bitpress, config, *options):
-    output = folder / f"{config}{'_'.join(options).replace('=', '-').replace(' ', '')}.onnx"
-    if not output.exists():
-        bitpress.ok("quantize", folder / "float.onnx", "-o", output, "--config", config, "--data", folder / "samples", *options)
-    return output
-
-
-def evaluated(run, folder, model, kind):
-    report = folder / "report.json"
-    run("evaluate", model, "--reference", folder / "float.onnx", "--data", folder / "samples", "--processor", kind, "--json", report)
-    return json.loads(report.read_text())
+def evaluated(run, float_path, samples, model, kind):
+    return json.loads(run("evaluate", model, "--reference", float_path, "--data", samples, "--processor", kind, "--json", "-"))
 
 
 FORMS = [("INT8",), ("INT8", "--form", "qoperator"), ("INT8_DYNAMIC",), ("U8S8_AAWS",)]
 
 
-@pytest.mark.parametrize("form", FORMS, ids=" ".join)
+@pytest.mark.parametrize("form", [pytest.param(FORMS[0], marks=pytest.mark.quick), *FORMS[1:]], ids=" ".join)
 @pytest.mark.parametrize("kind", ["vnni", "no_vnni"])
-def test_a_simulation_is_what_that_kind_computes(form, kind, setting, programs, bitpress):
-    model = quantized(setting, bitpress, *form, "--set", "integer_kernels=vnni")
-    reports = [evaluated(run, setting, model, kind) for run in programs.values()]
+def test_a_simulation_is_what_that_kind_computes(form, kind, setting, programs):
+    model = setting.quantized(*form, "--set", "integer_kernels=vnni")
+    reports = [setting.evaluated(program, model, kind) for program in programs]
     # Simulated by one program at least, and computed by the kernels of the other. A machine without VNNI has one kind only.
-    has_vnni = not evaluated(programs["as it is"], setting, model, "vnni")["processor"]["is_simulated"]
+    has_vnni = not setting.evaluated("as it is", model, "vnni")["processor"]["is_simulated"]
     assert any(report["processor"]["is_simulated"] for report in reports) == (has_vnni or kind == "vnni")
     assert not reports[1]["processor"]["is_simulated"] or kind == "vnni"
     assert abs(reports[0]["sqnr_db"] - reports[1]["sqnr_db"]) < 0.05
@@ -107,11 +113,11 @@ def test_a_simulation_is_what_that_kind_computes(form, kind, setting, programs, 
 
 
 @pytest.mark.parametrize("form", FORMS, ids=" ".join)
-def test_the_default_is_right_on_both(form, setting, programs, bitpress):
-    model = quantized(setting, bitpress, *form)
-    reports = {kind: evaluated(programs["as it is"], setting, model, kind) for kind in ("vnni", "no_vnni")}
+def test_the_default_is_right_on_both(form, setting):
+    model = setting.quantized(*form)
+    reports = {kind: setting.evaluated("as it is", model, kind) for kind in ("vnni", "no_vnni")}
     assert abs(reports["vnni"]["sqnr_db"] - reports["no_vnni"]["sqnr_db"]) < 0.01
-    unsafe = evaluated(programs["as it is"], setting, quantized(setting, bitpress, *form, "--set", "integer_kernels=vnni"), "vnni")
+    unsafe = setting.evaluated("as it is", setting.quantized(*form, "--set", "integer_kernels=vnni"), "vnni")
     # All weights of an output have one sign here, so that nearly every pair must give up a bit: 6 dB, and chance.
     assert reports["vnni"]["sqnr_db"] > unsafe["sqnr_db"] - 9
 
@@ -127,19 +133,18 @@ def test_a_small_layer_that_loses_much_is_uint8(form, programs, bitpress, tmp_pa
                               [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 400])],
                               [numpy_helper.from_array(first, "first"), numpy_helper.from_array(second, "second")])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "float.onnx")
-    (tmp_path / "samples").mkdir()
-    for i in range(12):
-        codes = rng.integers(0, 256, (1, 32))
-        codes[0, :2] = 0, 255  # the whole range, so that dynamic scales are 1/255, too
-        np.save(tmp_path / "samples" / f"{i:02}.npy", (codes / 255).astype(np.float32))
+    codes = rng.integers(0, 256, (12, 1, 32))
+    codes[:, 0, :2] = 0, 255  # the whole range, so that dynamic scales are 1/255, too
+    samples = save_arrays(tmp_path / "samples", (codes / 255).astype(np.float32))
 
     def quantize(name, *arguments):
         config, *options = form
-        said = bitpress.ok("quantize", tmp_path / "float.onnx", "-o", tmp_path / name, "--config", config, "--data",
-                           tmp_path / "samples", *options, *arguments)
+        said = bitpress.ok("quantize", tmp_path / "float.onnx", "-o", tmp_path / name, "--config", config, "--data", samples,
+                           *options, *arguments)
         stored = onnx.load(tmp_path / name).graph.initializer
         unsigned = [list(value.dims) for value in stored if value.data_type == TensorProto.UINT8 and len(value.dims) == 2]
-        return said, unsigned, evaluated(programs["narrow"], tmp_path, tmp_path / name, "here")["sqnr_db"]
+        report = evaluated(programs["narrow"], tmp_path / "float.onnx", samples, tmp_path / name, "here")
+        return said, unsigned, report["sqnr_db"]
 
     said, unsigned, sqnr = quantize("unsigned.onnx")
     assert "'first' is uint8, which saves its layer" in said and unsigned == [[32, 8]]
@@ -148,38 +153,36 @@ def test_a_small_layer_that_loses_much_is_uint8(form, programs, bitpress, tmp_pa
     assert sqnr > sqnr_int8
 
 
-def test_check_inspect_and_quantize_say_it(setting, bitpress):
-    unsafe = quantized(setting, bitpress, "INT8", "--set", "integer_kernels=vnni")
-    said = bitpress.ok("check", unsafe, "--data", setting / "samples")
+def test_check_inspect_and_quantize_say_it(setting, tmp_path, bitpress):
+    unsafe = setting.quantized("INT8", "--set", "integer_kernels=vnni")
+    said = bitpress.ok("check", unsafe, "--data", setting.samples)
     assert "x86 without VNNI: sums of 8-bit products can saturate in" in said and "pairs of weights" in said
     assert "WARNING" in said
     assert "was not measured" in bitpress.ok("check", unsafe)
     assert "x86 without VNNI" in bitpress.ok("inspect", unsafe)
-    safe = setting / "said.onnx"
-    said = bitpress.ok("quantize", setting / "float.onnx", "-o", safe, "--config", "INT8", "--data", setting / "samples")
+    quantize = ["quantize", setting.float_path, "-o", tmp_path / "said.onnx", "--config", "INT8", "--data", setting.samples]
+    said = bitpress.checking.ok(*quantize)
     assert "right with and without VNNI" in said and "WARNING" not in said
-    said = bitpress.ok("quantize", setting / "float.onnx", "-o", safe, "--config", "INT8", "--data", setting / "samples", "--set",
-                       "integer_kernels=vnni")
+    said = bitpress.checking.ok(*quantize, "--set", "integer_kernels=vnni")
     assert "WARNING: this model is wrong on such processors" in said
 
 
-@pytest.mark.parametrize("recipe", ["gptq", "adaround", "adaquant"])
-def test_learned_weights_are_right_on_both(recipe, setting, programs, bitpress):
-    for config in ("INT8", "INT8_DYNAMIC"):
-        model = quantized(setting, bitpress, config, "--set", f"finetune={recipe}")
-        reports = [evaluated(programs["as it is"], setting, model, kind)["sqnr_db"] for kind in ("vnni", "no_vnni")]
-        assert abs(reports[0] - reports[1]) < 0.01
+@pytest.mark.parametrize("config, recipe", [("INT8", "gptq"), ("INT8", "adaround"), ("INT8", "adaquant"), ("INT8_DYNAMIC", "gptq"),
+                                            ("INT8_DYNAMIC", "adaquant")])
+def test_learned_weights_are_right_on_both(config, recipe, setting):
+    model = setting.quantized(config, "--set", f"finetune={recipe}")
+    reports = [setting.evaluated("as it is", model, kind)["sqnr_db"] for kind in ("vnni", "no_vnni")]
+    assert abs(reports[0] - reports[1]) < 0.01
 
 
-def test_what_cannot_saturate_stays_as_it_is(setting, bitpress):
-    for options in (("--weights", "uint8"), ("--activations", "int8"), ("--activations", "uint16")):
-        models = []
-        for kernels in ("safe", "vnni"):
-            path = quantized(setting, bitpress, "INT8", *options, "--set", f"integer_kernels={kernels}")
-            model = onnx.load(path)
-            del model.metadata_props[:]
-            models.append(model.SerializeToString())
-        assert models[0] == models[1]
+@pytest.mark.parametrize("options", [("--weights", "uint8"), ("--activations", "int8"), ("--activations", "uint16")], ids=" ".join)
+def test_what_cannot_saturate_stays_as_it_is(options, setting):
+    models = []
+    for kernels in ("safe", "vnni"):
+        model = onnx.load(setting.quantized("INT8", *options, "--set", f"integer_kernels={kernels}"))
+        del model.metadata_props[:]
+        models.append(model.SerializeToString())
+    assert models[0] == models[1]
 
 
 @pytest.mark.parametrize("form", ["codes that callers may replace", "codes", "floats"])
@@ -213,26 +216,23 @@ def test_a_weight_behind_a_transpose(form, programs, tmp_path):
                               [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 10])],
                               [numpy_helper.from_array((codes.T * 0.01).astype(np.float32), "w")])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "float.onnx")
-    (tmp_path / "samples").mkdir()
-    np.save(tmp_path / "samples" / "x.npy", rng.random((12, 32), dtype=np.float32))
+    samples = save_arrays(tmp_path / "samples", [rng.random((12, 32), dtype=np.float32)])
+    paths = [tmp_path / "float.onnx", samples, tmp_path / "int8.onnx"]
     wide, narrow = programs.values()
-    here = evaluated(narrow, tmp_path, tmp_path / "int8.onnx", "here")  # computed by kernels that saturate
-    simulated = evaluated(wide, tmp_path, tmp_path / "int8.onnx", "no_vnni")
+    here = evaluated(narrow, *paths, "here")  # computed by kernels that saturate
+    simulated = evaluated(wide, *paths, "no_vnni")
     assert [node["op_type"] for node in simulated["processor"]["saturating_nodes"]] == [nodes[-2 if "may" in form else -3].op_type]
     assert not simulated["processor"]["not_simulated"]
     assert abs(here["sqnr_db"] - simulated["sqnr_db"]) < 0.05
-    assert evaluated(wide, tmp_path, tmp_path / "int8.onnx", "vnni")["sqnr_db"] > here["sqnr_db"] + 10
+    assert evaluated(wide, *paths, "vnni")["sqnr_db"] > here["sqnr_db"] + 10
 
 
-def test_models_of_other_tools(setting, bitpress):
+def test_models_of_other_tools(setting, tmp_path, bitpress):
     """A QDQ model without any word of ours in it."""
-    model = onnx.load(quantized(setting, bitpress, "INT8", "--set", "integer_kernels=vnni"))
+    model = onnx.load(setting.quantized("INT8", "--set", "integer_kernels=vnni"))
     del model.metadata_props[:]
     model.producer_name = "somebody"
-    path = setting / "other.onnx"
-    onnx.save(model, path)
-    output = setting / "check.json"
-    bitpress.ok("check", path, "--data", setting / "samples", "--json", output)
-    processor = json.loads(output.read_text())["processor"]
+    onnx.save(model, tmp_path / "other.onnx")
+    processor = json.loads(bitpress.ok("check", tmp_path / "other.onnx", "--data", setting.samples, "--json", "-"))["processor"]
     assert {node["op_type"] for node in processor["saturating_nodes"]} >= {"QLinearConv", "QGemm"}
     assert processor["is_compared"] and not math.isinf(processor["sqnr_db"])

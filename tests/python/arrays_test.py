@@ -46,6 +46,7 @@ def test_every_format_and_layout(name, dtype):
         np.testing.assert_array_equal(np.moveaxis(result, 2, 1) if layout == "transposed" else result, wanted, layout)
 
 
+@pytest.mark.quick
 def test_known_values():
     x = np.array([[0.25, 6], [0.25, 0.5]], np.float32)
     np.testing.assert_array_equal(formats.quantize_dequantize(x, "mxfp4_e2m1"), [[0, 6], [0.25, 0.5]])
@@ -60,6 +61,7 @@ def test_known_values():
     np.testing.assert_allclose(symmetric, [-508 / 255, 127 * 508 / 255], rtol=1e-6)
 
 
+@pytest.mark.quick
 def test_choices_change_the_result():
     x = np.full(32, 500, np.float32)
     assert formats.quantize_dequantize(x, "mxfp8_e4m3", scale="floor")[0] == 448

@@ -1,24 +1,33 @@
-"""Fixtures: the Python package as ./dev build leaves it, and small models to try it on."""
+"""Fixtures: small models and samples to try the Python package on, as ./dev build leaves it."""
 
-import sys
-
+import models
 import numpy as np
-import onnxruntime
 import pytest
-from locations import ROOT, cannot_run, from_environment
+from package_helpers import COUNT, random_images
 
-PACKAGE = from_environment("BITPRESS_PYTHON_PACKAGE", ROOT / "build" / "python")
-sys.path.insert(0, str(PACKAGE))
-sys.path.insert(0, str(ROOT / "tests" / "e2e"))
+import bitpress
 
-import models  # noqa: E402
 
-import bitpress  # noqa: E402
-from bitpress import distributed  # noqa: E402
+@pytest.fixture(scope="module", autouse=True)
+def unchecked():
+    """Models are written unchecked, as by the fixture `bitpress` of the command line: the check starts a process, which costs several
+    times the rest. Tests of what the check says give check=True."""
+    with pytest.MonkeyPatch.context() as patch:
+        for function in (bitpress.quantize, bitpress.autotune):
+            patch.setitem(function.__kwdefaults__, "check", False)
+        yield
 
-# The photos of tests with several workers.
-COUNT = 12
-IMAGE = "resize=20,crop=20"
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """Functions use one thread unless they are told otherwise, which gives the same results. Tests run side by side, and threads that wait
+    for each other cost these small models more than they gain."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in bitpress.__all__:
+            defaults = getattr(getattr(bitpress, name), "__kwdefaults__", None) or {}
+            if "threads" in defaults:
+                patch.setitem(defaults, "threads", 1)
+        yield
 
 
 @pytest.fixture
@@ -33,7 +42,7 @@ def matmul_path(tmp_path):
 
 @pytest.fixture
 def images():
-    return np.random.default_rng(4).standard_normal((12, *models.CONV_INPUT)).astype(np.float32)
+    return random_images()
 
 
 @pytest.fixture
@@ -48,58 +57,3 @@ def sequences():
 def photos(tmp_path):
     models.save_photos(tmp_path / "photos", COUNT)
     return tmp_path / "photos"
-
-
-@pytest.fixture(scope="module")
-def ray():
-    try:
-        import ray as package
-    except ImportError:
-        cannot_run("the package ray is not installed")
-    yield distributed.Ray(2)
-    package.shutdown()
-
-
-@pytest.fixture(params=["processes", "ray"])
-def where(request):
-    """Returns the place of two workers."""
-    return distributed.Processes(2) if request.param == "processes" else request.getfixturevalue("ray")
-
-
-def outputs(model, inputs, on_integers=True):
-    """Returns the outputs of a model, which is a path or bytes, computed by ONNX Runtime with our operators.
-
-    Products of integers may saturate on processors without VNNI; without `on_integers` they are products of floats.
-    """
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    if not on_integers:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.register_custom_ops_library(bitpress.get_library_path())
-    source = model if isinstance(model, bytes) else str(model)
-    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
-    return session.run(None, inputs)
-
-
-def sqnr_db(x, y):
-    return 10 * np.log10(np.sum(np.square(x)) / np.sum(np.square(x - y)))
-
-
-class Reader:
-    """A reader of samples as scripts for other tools write it, with get_next() and without rewind()."""
-
-    def __init__(self, array, name):
-        self.items = iter({name: row[None]} for row in array)
-
-    def get_next(self):
-        return next(self.items, None)
-
-
-class Rewinding(Reader):
-    def __init__(self, array, name):
-        self.array, self.name, self.num_rewinds = array, name, 0
-        super().__init__(array, name)
-
-    def rewind(self):
-        self.num_rewinds += 1
-        super().__init__(self.array, self.name)

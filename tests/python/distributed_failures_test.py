@@ -1,4 +1,7 @@
-"""bitpress.distributed: what is written, said and kept if workers or the caller are killed, or if samples, disks or arguments fail."""
+"""bitpress.distributed: what is written, said and kept if workers or the caller are killed, or if samples, disks or arguments fail.
+
+Workers are processes here; distributed_ray_test.py has actors.
+"""
 
 import os
 import random
@@ -14,11 +17,13 @@ import models
 import numpy as np
 import onnx
 import pytest
-from conftest import COUNT, IMAGE, PACKAGE
-from locations import ROOT
+from locations import PACKAGE, ROOT
+from package_helpers import COUNT, IMAGE, FatalOnce
 
 import bitpress
 from bitpress import distributed
+
+WORKERS = distributed.Processes(2)
 
 
 def workers_of(process):
@@ -35,6 +40,16 @@ def workers_of(process):
     return found
 
 
+def test_a_killed_worker_is_replaced(conv_path, tmp_path):
+    images = models.smooth_images(40, 7)
+    items = [{"image": image[None]} for image in images]
+    bitpress.calibrate(conv_path, items, tmp_path / "one.bpc")
+    items[35] = FatalOnce(items[35], tmp_path / "killed")
+    distributed.calibrate(conv_path, items, tmp_path / "all.bpc", where=WORKERS)
+    assert (tmp_path / "killed").exists() and (tmp_path / "all.bpc").read_bytes() == (tmp_path / "one.bpc").read_bytes()
+
+
+@pytest.mark.kills
 def test_killed_workers_are_replaced(conv_path, photos, tmp_path):
     bitpress.calibrate(conv_path, photos, tmp_path / "one.bpc", image=IMAGE)
     chance = random.Random(3)
@@ -67,42 +82,15 @@ def test_killed_workers_are_replaced(conv_path, photos, tmp_path):
     assert (tmp_path / "all.bpc").read_bytes() == (tmp_path / "one.bpc").read_bytes()
 
 
-def test_killed_actors_are_started_anew(ray, conv_path, photos, tmp_path):
-    bitpress.calibrate(conv_path, photos, tmp_path / "one.bpc", image=IMAGE)
-    killed = []
-    is_over = threading.Event()
-
-    def actors():
-        for folder in Path("/proc").iterdir():
-            try:
-                if folder.name.isdigit() and (folder / "cmdline").read_text().startswith("ray::_Worker"):
-                    yield int(folder.name)
-            except OSError:
-                continue
-
-    def kill():
-        while len(killed) < 2 and not is_over.wait(0.02):
-            for worker in [worker for worker in actors() if worker not in killed][:1]:
-                os.kill(worker, signal.SIGKILL)
-                killed.append(worker)
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    try:
-        distributed.calibrate(conv_path, photos, tmp_path / "all.bpc", image=IMAGE, where=ray, shards=COUNT)
-    finally:
-        is_over.set()
-        killer.join()
-    assert killed and (tmp_path / "all.bpc").read_bytes() == (tmp_path / "one.bpc").read_bytes()
-
-
-def test_a_killed_caller_goes_on_where_it_was(conv_path, photos, tmp_path):
+# How many shards are finished when the caller is killed.
+@pytest.mark.parametrize("moments", [(5,), pytest.param((1, 5, 9), marks=pytest.mark.kills)], ids=["once", "again and again"])
+def test_a_killed_caller_goes_on_where_it_was(moments, conv_path, photos, tmp_path):
     bitpress.calibrate(conv_path, photos, tmp_path / "one.bpc", image=IMAGE)
     script = ("import sys; from bitpress import distributed as d; model, photos, output = sys.argv[1:]; "
               f"d.calibrate(model, photos, output, image='{IMAGE}', where=d.Processes(1), shards={COUNT})")
     output, folder = tmp_path / "all.bpc", tmp_path / "all.bpc.shards"
     finished = {}
-    for wanted in (1, 5, 9):
+    for wanted in moments:
         with subprocess.Popen([sys.executable, "-c", script, conv_path, photos, output], env={**os.environ, "PYTHONPATH": str(PACKAGE)}) as caller:
             while caller.poll() is None and len(list(folder.glob("*.bpc"))) < wanted:
                 time.sleep(0.002)
@@ -137,7 +125,7 @@ def test_a_full_disk_is_one_error(conv_path, photos, tmp_path, most_bytes, words
     assert (tmp_path / "all.bpc").read_bytes() == (tmp_path / "one.bpc").read_bytes()
 
 
-class Poison(dict):
+class Fatal(dict):
     """A sample that kills the worker that reads it."""
 
     def __reduce__(self):
@@ -146,23 +134,23 @@ class Poison(dict):
 
 def test_a_sample_that_kills_every_worker_is_one_error(conv_path, tmp_path):
     with pytest.raises(bitpress.ExecutionError, match=r"shard 1 \(items 0 to 0\): its worker died 3 times \(signal 9\)"):
-        distributed.calibrate(conv_path, [Poison()], tmp_path / "all.bpc", where=distributed.Processes(1))
+        distributed.calibrate(conv_path, [Fatal()], tmp_path / "all.bpc", where=distributed.Processes(1))
     assert not (tmp_path / "all.bpc").exists()
 
 
-def test_a_worker_s_error_names_shard_and_sample(conv_path, photos, tmp_path, where):
+def test_a_worker_s_error_names_shard_and_sample(conv_path, photos, tmp_path):
     bad = sorted(photos.iterdir())[7]
     bad.write_bytes(b"no picture")
     with pytest.raises(bitpress.Error, match=rf"shard 8 of {COUNT} \(samples 7 to 7\): .*{bad.name}"):
-        distributed.calibrate(conv_path, photos, tmp_path / "all.bpc", image=IMAGE, where=where, shards=COUNT)
+        distributed.calibrate(conv_path, photos, tmp_path / "all.bpc", image=IMAGE, where=WORKERS, shards=COUNT)
     assert not (tmp_path / "all.bpc").exists() and list((tmp_path / "all.bpc.shards").glob("*.bpc"))
     # The samples are others now: nothing of those shards may count.
     bad.unlink()
     with pytest.raises(bitpress.InvalidArgumentError, match="shards of another call"):
-        distributed.calibrate(conv_path, photos, tmp_path / "all.bpc", image=IMAGE, where=where)
+        distributed.calibrate(conv_path, photos, tmp_path / "all.bpc", image=IMAGE, where=WORKERS)
 
 
-def test_samples_that_fail_are_left_out_and_named(tmp_path, where):
+def test_samples_that_fail_are_left_out_and_named(tmp_path):
     model = ROOT / "tests" / "data" / "runtime" / "fragile.onnx"
     items = [{"x": np.full((1, 4), 9 if i in (5, 40) else i % 8, np.float32)} for i in range(70)]
     items[66] = {"y": items[0]["x"]}
@@ -170,15 +158,15 @@ def test_samples_that_fail_are_left_out_and_named(tmp_path, where):
         one = bitpress.calibrate(model, items, tmp_path / "one.bpc", most_failures=3)
     assert one.num_samples == 67 and one.left_out == ["sample 40", "sample 5", "sample 66"]
     with pytest.warns(UserWarning, match="'sample 66'"):
-        found = distributed.calibrate(model, iter(items), tmp_path / "all.bpc", where=where, most_failures=3)
+        found = distributed.calibrate(model, iter(items), tmp_path / "all.bpc", where=WORKERS, most_failures=3)
     assert found.left_out == one.left_out and (tmp_path / "all.bpc").read_bytes() == (tmp_path / "one.bpc").read_bytes()
     # Two fail in the first shards and one in another: only their sum is too much.
     with pytest.raises(bitpress.InvalidArgumentError, match="3 samples failed, but at most 2 may: 'sample 40', 'sample 5', 'sample 66'"):
-        distributed.calibrate(model, items, tmp_path / "no.bpc", where=where, most_failures=2)
+        distributed.calibrate(model, items, tmp_path / "no.bpc", where=WORKERS, most_failures=2)
     with pytest.raises(bitpress.Error, match=r"shard (1 \(items 0 to 31\): .*sample 5|2 \(items 32 to 63\): .*sample 40): .*Gather"):
-        distributed.evaluate(model, items, where=where)
+        distributed.evaluate(model, items, where=WORKERS)
     with pytest.raises(bitpress.InvalidArgumentError, match="most_failures=-1"):
-        distributed.evaluate(model, items, where=where, most_failures=-1)
+        distributed.evaluate(model, items, where=WORKERS, most_failures=-1)
     assert not (tmp_path / "no.bpc").exists()
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from conftest import outputs, sqnr_db
+from package_helpers import outputs, sqnr_db
 
 import bitpress
 from bitpress.compat import Notice
@@ -21,6 +21,7 @@ from bitpress.compat.quark.onnx import (
 from bitpress.compat.quark.onnx.quantization.config.config import Config, QuantizationConfig
 from bitpress.compat.quark.onnx.quantization.config.custom_config import get_default_config
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 BF16, BFP, MX = ExtendedQuantType.QBFloat16, ExtendedQuantType.QBFP, ExtendedQuantType.QMX
 LAYERS = ["Conv", "ConvTranspose", "Gemm", "MatMul"]
 TUNING = {"DataSize": 100, "FixedSeed": 1705472343, "BatchSize": 2, "NumIterations": 20, "LearningRate": 1e-5,

@@ -1,26 +1,37 @@
 """Runs examples/imagenet with its documented flags, on a small network and photos made on the spot."""
 
-import os
-import subprocess
+import contextlib
+import io
+import runpy
 import sys
 
 import models
 import numpy as np
 import onnx
 import pytest
-from conftest import PACKAGE
 from locations import ROOT
 from PIL import Image
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 FOLDER = ROOT / "examples" / "imagenet"
 IMAGE = "crop=20,mean=0.5,std=0.25"
 
 
-def run(name, *arguments, code=0):
-    result = subprocess.run([sys.executable, "-B", str(FOLDER / name), *map(str, arguments)], capture_output=True, text=True, check=False,
-                            env={**os.environ, "PYTHONPATH": str(PACKAGE)})
-    assert result.returncode == code, result.stderr
-    return result.stdout if code == 0 else result.stderr
+@pytest.fixture
+def run(monkeypatch):
+    """run(name, *arguments) does what `python NAME` does, in this process, which has the packages loaded already. It returns what is on
+    standard output, or on standard error with `code` or `errors`."""
+    def run_script(name, *arguments, code=0, errors=False):
+        monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
+        said = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(said[0]), contextlib.redirect_stderr(said[1]), pytest.raises(SystemExit) as end:
+            runpy.run_path(str(FOLDER / name), run_name="__main__")
+        assert end.value.code == code, said[1].getvalue()
+        return said[1 if code or errors else 0].getvalue()
+
+    monkeypatch.syspath_prepend(str(FOLDER))
+    yield run_script
+    sys.modules.pop("quantize_model", None)  # a script imports it
 
 
 @pytest.fixture
@@ -35,7 +46,7 @@ def photos(tmp_path):
     return folder
 
 
-def test_the_three_scripts(tmp_path, conv_path, photos):
+def test_the_three_scripts(run, tmp_path, conv_path, photos):
     calibration, output = tmp_path / "calib", tmp_path / "out.onnx"
     assert "30 photos moved, 10 classes" in run("prepare_data.py", photos, calibration)
     assert len(list(photos.glob("n*/*.JPEG"))) == 30 and len(list(calibration.glob("n*/*.JPEG"))) == models.NUM_CLASSES
@@ -48,7 +59,7 @@ def test_the_three_scripts(tmp_path, conv_path, photos):
         assert said.startswith("30 photos: top-1 ")
 
 
-def test_fine_tuning_learns_from_all_photos(tmp_path, conv_path):
+def test_fine_tuning_learns_from_all_photos(run, tmp_path, conv_path):
     """130 photos: Bitpress itself would learn from 100."""
     calibration = tmp_path / "calib"
     models.save_photos(calibration, 130, subfolders=2)
@@ -62,18 +73,13 @@ def test_fine_tuning_learns_from_all_photos(tmp_path, conv_path):
     assert quantize() == quantize("--samples", 130) != quantize("--samples", 100)
 
 
-def test_missing_classes_are_said(tmp_path, conv_path):
+def test_missing_classes_are_said(run, tmp_path, conv_path):
     models.save_photos(tmp_path / "val", 6, subfolders=3)
-
-    def said(*arguments):
-        command = [sys.executable, "-B", str(FOLDER / "onnx_validate.py"), str(tmp_path / "val"), "--onnx-input", str(conv_path),
-                   "--image", IMAGE, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(PACKAGE)}).stderr
-
-    assert f"has 3 subfolders, but the model has {models.NUM_CLASSES} classes" in said() and "--labels" in said()
+    said = run("onnx_validate.py", tmp_path / "val", "--onnx-input", conv_path, "--image", IMAGE, errors=True)
+    assert f"has 3 subfolders, but the model has {models.NUM_CLASSES} classes" in said and "--labels" in said
 
 
-def test_the_table(tmp_path, conv_path, photos):
+def test_the_table(run, tmp_path, conv_path, photos):
     run("prepare_data.py", photos, tmp_path / "calib")
     table = run("print_table.py", "--model", conv_path, "--val", photos, "--calib", tmp_path / "calib", "--image", IMAGE,
                 "--formats", "MX9", "INT8").splitlines()
@@ -81,7 +87,7 @@ def test_the_table(tmp_path, conv_path, photos):
     assert all(row.count("|") == 10 for row in table) and all("- |" not in row for row in table[3:])
 
 
-def test_errors_are_one_line(tmp_path, conv_path):
+def test_errors_are_one_line(run, tmp_path, conv_path):
     (tmp_path / "empty").mkdir()
     assert "no photo" in run("prepare_data.py", tmp_path / "empty", tmp_path / "calib", code=1)
     assert run("onnx_validate.py", tmp_path / "nowhere", "--onnx-input", conv_path, code=1).count("\n") == 1

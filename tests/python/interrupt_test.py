@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import PACKAGE
+from locations import PACKAGE
 
 import bitpress
 
@@ -67,14 +67,15 @@ class OneInterrupt:
 def test_autotune_does_not_go_on_to_the_next_configuration(tmp_path, conv_path, images, stage):
     progress = OneInterrupt(stage)
     with pytest.raises(KeyboardInterrupt):
-        bitpress.autotune(conv_path, tmp_path / "out.onnx", images, configs=["A8W8", "MX6", "MX9"], tolerable_loss=0, progress=progress)
+        bitpress.autotune(conv_path, tmp_path / "out.onnx", images, configs=["A8W8", "MX6", "MX9"], tolerable_loss=0, progress=progress, check=True)
     assert progress.num_interrupts == 1
     assert [path.name for path in tmp_path.iterdir()] == ["conv.onnx"]
 
 
 @pytest.mark.parametrize("call, stage", [
-    (lambda model, folder, data, **progress: bitpress.quantize(model, folder / "out.onnx", "MX6", **progress), "quantize weights"),
-    (lambda model, folder, data, **progress: bitpress.quantize(model, folder / "out.onnx", "MX6", **progress), "check"),
+    pytest.param(lambda model, folder, data, **progress: bitpress.quantize(model, folder / "out.onnx", "MX6", **progress),
+                 "quantize weights", marks=pytest.mark.quick),
+    (lambda model, folder, data, **progress: bitpress.quantize(model, folder / "out.onnx", "MX6", check=True, **progress), "check"),
     (lambda model, folder, data, **progress: bitpress.sensitivity(model, data, ["mx9", "mx6"], **progress), "sensitivity"),
     (lambda model, folder, data, **progress: bitpress.search(model, data, ["mx9", "mx6"], target="sqnr>=20", **progress), "sensitivity"),
     (lambda model, folder, data, **progress: bitpress.search(model, data, ["mx9", "mx6"], target="sqnr>=20", **progress),

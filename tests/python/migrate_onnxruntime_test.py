@@ -11,12 +11,13 @@ import numpy as np
 import onnx
 import onnxruntime.quantization
 import pytest
-from conftest import outputs, sqnr_db
 from locations import ROOT
 from onnxruntime.quantization import quantize_dynamic, quantize_static
+from package_helpers import outputs, sqnr_db
 
 import bitpress
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 PAGE = (ROOT / "docs" / "migrate_onnxruntime.md").read_text(encoding="utf-8")
 # By the title of a table: the configuration that it changes, and [(their words, our code)] of its rows.
 TABLES = {

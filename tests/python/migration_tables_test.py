@@ -3,8 +3,7 @@
 import subprocess
 import sys
 
-from conftest import PACKAGE
-from locations import ROOT
+from locations import PACKAGE, ROOT
 
 
 def test_the_pages_are_up_to_date():

@@ -9,8 +9,8 @@ import onnx
 import onnxruntime
 import onnxruntime.quantization as ort
 import pytest
-from conftest import Reader, outputs, sqnr_db
 from models import is_as_measured
+from package_helpers import Reader, outputs, sqnr_db
 
 import bitpress
 from bitpress.compat import Fate, Notice, neural_compressor
@@ -18,7 +18,7 @@ from bitpress.compat.neural_compressor import _providers, _words, config, data_r
 from bitpress.compat.neural_compressor._translate import translate
 from bitpress.compat.neural_compressor.quantization import QuantFormat, QuantType, quantize, tuning
 
-pytestmark = pytest.mark.filterwarnings("ignore::bitpress.compat.Notice")
+pytestmark = [pytest.mark.filterwarnings("ignore::bitpress.compat.Notice"), pytest.mark.usefixtures("one_thread")]
 
 
 class DataReader(data_reader.CalibrationDataReader):
@@ -48,6 +48,8 @@ def operators(path):
     return bitpress.inspect(path).operators
 
 
+@pytest.mark.integers
+@pytest.mark.quick
 def test_the_static_example(tmp_path, conv_path, images):
     x = {"image": images}
     qdq = config.StaticQuantConfig(calibration_data_reader=DataReader(images, "image"), quant_format=QuantFormat.QDQ, per_channel=True)
@@ -65,6 +67,7 @@ def test_a_reader_without_rewind_is_enough(tmp_path, matmul_path, sequences):
     assert run(config.SmoothQuantConfig(calibration_data_reader=Reader(sequences, "x")), matmul_path, tmp_path).read_bytes() == wanted
 
 
+@pytest.mark.integers
 def test_recipes(tmp_path, matmul_path, sequences):
     def made(**options):
         return run(config.StaticQuantConfig(DataReader(sequences, "x"), quant_format=QuantFormat.QDQ, **options), matmul_path, tmp_path)
@@ -82,6 +85,7 @@ def test_recipes(tmp_path, matmul_path, sequences):
     assert is_as_measured(loss(matmul_path, symmetric, {"x": sequences}), 26.6)
 
 
+@pytest.mark.integers
 def test_the_dynamic_example(tmp_path, matmul_path, sequences):
     path = run(config.DynamicQuantConfig(weight_type=QuantType.QInt8, per_channel=True), matmul_path, tmp_path)
     assert operators(path)["DynamicQuantizeLinear"] >= 1 and is_as_measured(loss(matmul_path, path, {"x": sequences}), 29.6)
@@ -92,6 +96,7 @@ def test_the_dynamic_example(tmp_path, matmul_path, sequences):
         run(config.DynamicQuantConfig(execution_provider="DmlExecutionProvider"), matmul_path, tmp_path)
 
 
+@pytest.mark.integers
 def test_the_weight_only_examples(tmp_path, matmul_path, sequences):
     x, reader = {"x": sequences}, DataReader(sequences, "x")
     rtn = run(config.RTNConfig(weight_bits=4, weight_sym=False), matmul_path, tmp_path)
@@ -199,6 +204,7 @@ def test_tensorrt_reads_pairs(monkeypatch, tmp_path, conv_path, images):
     assert translate(config.StaticQuantConfig(reader), conv_path).arguments["form"] == "qdq"
 
 
+@pytest.mark.quick
 def test_what_a_local_configuration_says_holds_or_is_named(matmul_path):
     static = config.StaticQuantConfig(extra_options={"Percentile": 99.5})
     own = {"ActivationSymmetric": True, "WeightSymmetric": False, "Percentile": 99}

@@ -1,5 +1,5 @@
-"""Tests `pip install .` in a fresh virtual environment, and the types. The wheel packages the results of ./dev build, so nothing
-is compiled."""
+"""Tests what `import bitpress` loads, its types, and `pip install .` in a fresh virtual environment. The wheel packages the results of
+./dev build, so nothing is compiled."""
 
 import json
 import os
@@ -9,8 +9,7 @@ import sysconfig
 import zipfile
 
 import pytest
-from conftest import PACKAGE
-from locations import ROOT
+from locations import PACKAGE, ROOT
 
 MOST_WHEEL_BYTES = 20_000_000
 
@@ -44,6 +43,7 @@ def python(wheel, tmp_path_factory):
     return path
 
 
+@pytest.mark.wheel
 def test_the_wheel_holds_everything_and_is_small(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {"bitpress/bitpress", "bitpress/libbitpress_ops.so", "bitpress/py.typed", "bitpress/_native.pyi", "bitpress/formats.py",
@@ -59,13 +59,14 @@ def test_the_wheel_holds_everything_and_is_small(wheel):
     assert sources <= names
 
 
-def test_importing_is_cheap(python, tmp_path):
+def test_importing_is_cheap(tmp_path):
     script = "import sys, numpy; before = set(sys.modules); import bitpress; print(*sorted(set(sys.modules) - before))"
-    modules = run(python, "-c", script, cwd=tmp_path).split()
+    modules = run(sys.executable, "-B", "-c", script, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(PACKAGE)}).split()
     assert "bitpress" in modules
     assert not [name for name in modules if name.split(".")[0] in ("onnx", "onnxruntime", "onnx_ir", "torch", "asyncio")]
 
 
+@pytest.mark.wheel
 def test_the_installed_package_quantizes(python, tmp_path, conv_path):
     script = f"""
 import json, bitpress, numpy as np, onnxruntime
@@ -82,6 +83,7 @@ print(json.dumps([list(y.shape), bitpress.get_library_path(), _native.onnxruntim
     assert os.path.dirname(used) == os.path.join(os.path.dirname(installed), "capi")
 
 
+@pytest.mark.wheel
 def test_the_installed_program_runs(python, tmp_path, conv_path):
     program = python.parent / "bitpress"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("BITPRESS")}
@@ -91,8 +93,8 @@ def test_the_installed_program_runs(python, tmp_path, conv_path):
 
 
 def test_types_are_strict(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text('''
+    good, bad = tmp_path / "good.py", tmp_path / "bad.py"
+    good.write_text('''
 import bitpress
 import numpy as np
 from bitpress.compat import neural_compressor, quark
@@ -104,10 +106,9 @@ top1: float | None = bitpress.evaluate("b.onnx", "photos", "a.onnx", image="crop
 quark.ModelQuantizer(quark.QConfig()).quantize_model("a.onnx", "b.onnx")
 neural_compressor.quantization.quantize("a.onnx", "b.onnx", neural_compressor.config.RTNConfig(weight_bits=4))
 ''')
-    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", os.devnull, "--cache-dir", str(tmp_path / "cache")]
-    environment = {**os.environ, "MYPYPATH": str(PACKAGE)}
-    run(*command, "-p", "bitpress", cwd=tmp_path, env=environment)
-    run(*command, script, cwd=tmp_path, env=environment)
-    script.write_text('import bitpress\nbitpress.quantize("a.onnx", 5)\n')
-    result = subprocess.run([*command, str(script)], capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
-    assert result.returncode == 1 and "arg-type" in result.stdout, result.stdout
+    bad.write_text('import bitpress\nbitpress.quantize("a.onnx", 5)\n')
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", os.devnull, "--cache-dir", tmp_path / "cache", good, bad,
+               PACKAGE / "bitpress"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env={**os.environ, "MYPYPATH": str(PACKAGE)})
+    errors = [line for line in result.stdout.splitlines() if ": error: " in line]
+    assert [line.partition(":")[0] for line in errors] == ["bad.py"] and "[arg-type]" in errors[0], result.stdout + result.stderr

@@ -7,8 +7,9 @@ import warnings
 import models
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
-from conftest import Reader, outputs, sqnr_db
+from package_helpers import Reader, outputs, sqnr_db
 
 import bitpress
 from bitpress.compat import Notice, quark
@@ -18,7 +19,7 @@ from bitpress.compat.quark.onnx import ExtendedQuantType, ModelQuantizer, QConfi
 from bitpress.compat.quark.onnx.quantization.config import data_type
 from bitpress.compat.quark.onnx.quantization.config.config import Config, QuantizationConfig
 
-pytestmark = pytest.mark.filterwarnings("ignore::bitpress.compat.Notice")
+pytestmark = [pytest.mark.filterwarnings("ignore::bitpress.compat.Notice"), pytest.mark.usefixtures("one_thread")]
 Q = ExtendedQuantType
 LAYERS = ["Conv", "ConvTranspose", "Gemm", "MatMul"]
 
@@ -120,6 +121,7 @@ def test_the_output_that_a_target_is_about(tmp_path, images):
         num_lowered(OutputIndex=2)
 
 
+@pytest.mark.quick
 def test_symmetry_where_a_script_says_nothing(conv_path):
     def symmetry(activations, weights, **options):
         rows = rows_of(bitpress.plan(conv_path, _quantizer._config(translate(configure(activations, weights, **options)), conv_path)))
@@ -135,9 +137,11 @@ def test_symmetry_where_a_script_says_nothing(conv_path):
     assert translate(QConfig()).settings["activation_symmetric"] is True
 
 
-@pytest.mark.parametrize("activations, weights", [*itertools.product(
-    [Q.QInt8, Q.QUInt8, Q.QInt16, Q.QUInt16, Q.QInt32, Q.QUInt32], repeat=2)])
-def test_every_pair_of_integer_types_gives_a_model_that_runs(activations, weights, tmp_path, conv_path, images):
+# All pairs that kernels of integers know, and each 32-bit type on each side.
+@pytest.mark.parametrize("activations, weights", [
+    *itertools.product([Q.QInt8, Q.QUInt8, Q.QInt16, Q.QUInt16], repeat=2), (Q.QInt32, Q.QInt32), (Q.QUInt32, Q.QUInt32),
+    (Q.QInt32, Q.QUInt8), (Q.QUInt32, Q.QInt16), (Q.QUInt8, Q.QInt32), (Q.QInt16, Q.QUInt32)])
+def test_a_pair_of_integer_types_gives_a_model_that_runs(activations, weights, tmp_path, conv_path, images):
     path = tmp_path / "out.onnx"
     ModelQuantizer(Config(configure(activations, weights))).quantize_model(str(conv_path), str(path), Reader(images, "image"))
     onnx.checker.check_model(str(path), full_check=True)
@@ -176,11 +180,11 @@ def test_block_attributes_of_any_size(attributes, name, rounding, tmp_path, conv
     np.testing.assert_allclose(found["bitpress"], found["quark"], rtol=1e-5, atol=1e-5)
     assert sqnr_db(outputs(conv_path, {"image": images})[0], found["quark"]) > 8
     # Without any operator library the functions in the model compute the same.
-    import onnxruntime
     alone = onnxruntime.InferenceSession(str(paths["bitpress"]), providers=["CPUExecutionProvider"]).run(None, {"image": images})[0]
     np.testing.assert_allclose(alone, found["bitpress"], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.quick
 def test_blocks_run_along_the_given_axis(conv_path):
     def axes(axis, **options):
         options = {"MXAttributes": {"element_dtype": "int8", "axis": axis}, **options}

@@ -8,16 +8,19 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from conftest import Reader, outputs, sqnr_db
+from package_helpers import Reader, outputs, sqnr_db
 
 import bitpress
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 
-@pytest.fixture
+
+@pytest.fixture(scope="module")
 def candidates():
     return ["mx9", "mx6", "mx4"]
 
 
+@pytest.mark.quick
 def test_sensitivity_of_each_layer(tmp_path, conv_path, images, candidates):
     report = bitpress.sensitivity(conv_path, images, candidates, method="both", output=tmp_path / "report.json")
     assert len(report["layers"]) == 4 and all(len(layer["parts"]) == len(candidates) for layer in report["layers"])

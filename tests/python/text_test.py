@@ -9,7 +9,7 @@ import decoder
 import models
 import numpy as np
 import pytest
-from conftest import PACKAGE
+from locations import PACKAGE
 
 import bitpress
 
@@ -39,6 +39,7 @@ def text(tmp_path):
     return path
 
 
+@pytest.mark.quick
 def test_a_text_is_its_tokens(float_path, text, tokenizer):
     ids = np.array([i % len(WORDS) + 1 for i in range(100)] + [0])
     by_text = bitpress.evaluate(float_path, bitpress.Text(text, tokenizer, sequence=20, encoding="latin-1"))

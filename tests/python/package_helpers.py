@@ -1,0 +1,70 @@
+"""What several tests of the Python package share: readers of samples, and outputs of models."""
+
+import os
+
+import models
+import numpy as np
+import onnxruntime
+
+import bitpress
+
+# The photos of tests with several workers.
+COUNT = 12
+IMAGE = "resize=20,crop=20"
+
+
+def random_images():
+    """Returns samples for models.conv_model()."""
+    return np.random.default_rng(4).standard_normal((12, *models.CONV_INPUT)).astype(np.float32)
+
+
+def outputs(model, inputs, on_integers=True):
+    """Returns the outputs of a model, which is a path or bytes, computed by ONNX Runtime with our operators.
+
+    Products of integers may saturate on processors without VNNI; without `on_integers` they are products of floats.
+    """
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    if not on_integers:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.register_custom_ops_library(bitpress.get_library_path())
+    source = model if isinstance(model, bytes) else str(model)
+    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    return session.run(None, inputs)
+
+
+def sqnr_db(x, y):
+    return 10 * np.log10(np.sum(np.square(x)) / np.sum(np.square(x - y)))
+
+
+class Reader:
+    """A reader of samples as scripts for other tools write it, with get_next() and without rewind()."""
+
+    def __init__(self, array, name):
+        self.items = iter({name: row[None]} for row in array)
+
+    def get_next(self):
+        return next(self.items, None)
+
+
+class Rewinding(Reader):
+    def __init__(self, array, name):
+        self.array, self.name, self.num_rewinds = array, name, 0
+        super().__init__(array, name)
+
+    def rewind(self):
+        self.num_rewinds += 1
+        super().__init__(self.array, self.name)
+
+
+class FatalOnce(dict):
+    """A sample that kills the first worker that reads it, and leaves a file that says so."""
+
+    def __init__(self, sample, mark):
+        super().__init__(sample)
+        self._mark = mark
+
+    def __reduce__(self):
+        # A worker cannot import this module, so it gets an expression and the names in it.
+        names = {"sample": dict(self), "mark": self._mark, "kill": os.kill, "getpid": os.getpid}
+        return eval, ("sample if mark.exists() else (mark.touch(), kill(getpid(), 9))", names)
