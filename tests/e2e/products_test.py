@@ -275,6 +275,7 @@ def test_damaged_sizes_are_errors(change, message, of_sizes, tmp_path, bitpress,
 
 MEMORY = """
 import ctypes, re, sys
+import onnxruntime
 
 def resident():
     ctypes.CDLL(None).malloc_trim(0)
