@@ -102,6 +102,10 @@ std::vector<std::string> SplitOutsideParentheses(std::string_view text,
   return words;
 }
 
+bool IsOneOf(std::string_view word, std::span<const std::string_view> words) {
+  return std::ranges::find(words, word) != words.end();
+}
+
 std::string ToLower(std::string_view text) {
   std::string lower(text);
   std::transform(lower.begin(), lower.end(), lower.begin(),

@@ -25,6 +25,7 @@ std::vector<std::string> Split(std::string_view text, char separator);
 // pieces. Names of formats have commas in parentheses: `bfp(bits=13, block=32)`.
 std::vector<std::string> SplitOutsideParentheses(std::string_view text,
                                                  std::string_view separators);
+bool IsOneOf(std::string_view word, std::span<const std::string_view> words);
 std::string ToLower(std::string_view text);
 // Returns the text as one word of a POSIX shell, unchanged if it is one already.
 std::string ShellQuoted(std::string_view text);

@@ -134,7 +134,7 @@ TEST(PackedTensor, ImpossibleShapesAndFormatsAreRefused) {
 // exponent, and for every shift of the exponents at both ends and of some others. If the reference
 // saturates, the product is infinite. Of codes of two planes those around all ones and every
 // leading bit are tried.
-TEST(PackedTensor, OneProductIsTheReferencesValue) {
+TEST(WholePackedTensor, OneProductIsTheReferencesValue) {
   for (const FormatSpec& spec : packing_cases::Specs()) {
     if (!spec.is_blocked()) continue;
     const std::vector<float> elements = ElementTable(spec);

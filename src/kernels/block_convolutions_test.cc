@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
+#include <initializer_list>
+#include <ostream>
 #include <random>
 #include <string>
 #include <vector>
@@ -165,13 +168,11 @@ void CheckTiles(const char* name) {
   CheckConvolution(formats, grouped, WeightBlocks::kAlongAll, 3);
 }
 
-TEST(BlockConvolutions, EqualTheReferenceInSeveralTiles) { CheckTiles("mx6"); }
 TEST(WholeBlockConvolutions, EqualTheReferenceInSeveralTiles) {
-  CheckTiles("mxint8");
-  CheckTiles("mx9");
+  for (const char* const name : {"mxint8", "mx6", "mx9"}) CheckTiles(name);
 }
 
-TEST(BlockConvolutions, EqualTheReferenceWithAKernelForEachChannel) {
+void CheckKernelsForEachChannel(std::initializer_list<const char*> names) {
   const auto shape = [](int64_t images, int64_t channels, std::array<int64_t, 2> input,
                         std::array<int64_t, 2> kernel, std::array<int64_t, 2> strides) {
     ConvolutionShape of{images, channels, channels, channels, input, kernel};
@@ -196,11 +197,18 @@ TEST(BlockConvolutions, EqualTheReferenceWithAKernelForEachChannel) {
   shapes.push_back(shape(1, 3, {2, 2}, {3, 3}, {4, 4}));  // most outputs are of the padding alone
   shapes.back().pads_begin = {5, 5};
   shapes.back().pads_end = {6, 9};
-  for (const char* const name : {"mxint8", "mx6", "bfp16", "mxfp8_e4m3", "bfp(bits=12,block=12)"}) {
+  for (const char* const name : names) {
     for (const ConvolutionShape& each : shapes) {
       CheckConvolution({FindFormat(name), FindFormat(name)}, each, WeightBlocks::kAlongAll);
     }
   }
+}
+
+TEST(BlockConvolutions, EqualTheReferenceWithAKernelForEachChannel) {
+  CheckKernelsForEachChannel({"mx6", "mxfp8_e4m3"});
+}
+TEST(WholeBlockConvolutions, EqualTheReferenceWithAKernelForEachChannel) {
+  CheckKernelsForEachChannel({"mxint8", "bfp16", "bfp(bits=12,block=12)"});
 }
 
 }  // namespace

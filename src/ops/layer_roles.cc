@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/text.h"
 #include "base/words.h"
 #include "ops/value_sources.h"
 
@@ -37,11 +38,6 @@ constexpr std::array<std::string_view, 19> kActivations{
 
 // The operators that take a matrix with gate and up apart.
 constexpr std::array<std::string_view, 4> kSplits{"Split", "Slice", "BiasSplitGelu", "Gather"};
-
-template <size_t N>
-bool IsOneOf(std::string_view word, const std::array<std::string_view, N>& words) {
-  return std::ranges::find(words, word) != words.end();
-}
 
 // An attention or MLP, to be counted.
 struct Block {

@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "base/text.h"
 #include "ops/compute_ops.h"
 #include "ops/integer_operators.h"
 #include "ops/quantizer_nodes.h"
@@ -12,10 +13,6 @@ namespace bitpress::ops {
 namespace {
 
 using graph::Node;
-
-bool IsOneOf(std::string_view word, std::span<const std::string_view> words) {
-  return std::ranges::find(words, word) != words.end();
-}
 
 // The attention operators with queries, keys and values as inputs 0 to 2. Without keys, queries
 // hold all three.

@@ -275,7 +275,8 @@ TEST(SessionError, DamagedFilesAreInvalidModels) {
   }
 }
 
-TEST(SessionError, NeverCrashesOnFlippedBytes) {
+// A session takes some time, and so these are a part of the whole tests alone.
+TEST(WholeSessionError, NeverCrashesOnFlippedBytes) {
   const std::string whole = ReadFile(TestModel("clean_up.onnx"));
   size_t num_refused = 0;
   for (size_t i = 0; i < whole.size(); i += 7) {
@@ -348,7 +349,7 @@ TEST(SessionError, NegativeThreads) {
               HasSubstr("number of threads is -1"));
 }
 
-TEST(Session, RealModelGivesTheSameOnAnyNumberOfThreads) {
+TEST(Session, WholeNetworkGivesTheSameOnAnyNumberOfThreads) {
   const std::filesystem::path model =
       std::filesystem::path(BITPRESS_SHARED_DIR) / "models" / "efficientnet_lite0.onnx";
   if (!std::filesystem::exists(model)) GTEST_SKIP() << "no " << model;
