@@ -29,6 +29,10 @@ option(BITPRESS_UNITY "Compile several source files as one" ON)
 function(bitpress_unity target count)
   if(BITPRESS_UNITY)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${count})
+    if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+      # Names of the other files are no names that a block shadows, and these files are no headers.
+      target_compile_options(${target} PRIVATE -Wno-shadow -Wshadow=local -Wno-subobject-linkage)
+    endif()
   endif()
 endfunction()
 
