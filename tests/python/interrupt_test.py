@@ -33,6 +33,14 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.fixture(autouse=True)
+def interrupts():
+    """Lets Ctrl-C raise KeyboardInterrupt: a process in the background of a script inherits that it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("kind", ["reader", "array"])
 def test_an_interrupt_stops_the_work(tmp_path, conv_path, kind):
     script = tmp_path / "script.py"
