@@ -22,6 +22,16 @@ std::string ListLeftAlone(const std::vector<std::pair<std::string, std::string>>
   return text;
 }
 
+std::string DescribeFixedInputs(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 3;
+  const std::vector<std::string> shown(names.begin(),
+                                       names.begin() + std::min(kMost, names.size()));
+  return fmt::format(
+      "  constants:   {} inputs have values in the file and are constants now, which no caller can "
+      "replace: {}{}\n",
+      names.size(), fmt::join(shown, ", "), names.size() > kMost ? ", ..." : "");
+}
+
 // Describes the equalized pairs of layers, and why others were left alone.
 std::string DescribeEqualization(const rewrite::EqualizeReport& report) {
   const auto num_bounded =
@@ -44,6 +54,7 @@ std::string DescribeRotation(const rewrite::RotateReport& report) {
 
 std::string DescribeRewrites(const rewrite::RewriteReport& report) {
   std::string text;
+  if (!report.fixed_inputs.empty()) text += DescribeFixedInputs(report.fixed_inputs);
   if (report.equalized) text += DescribeEqualization(*report.equalized);
   if (report.rotated) text += DescribeRotation(*report.rotated);
   return text;

@@ -126,6 +126,7 @@ CheckOutcome CheckInProcess(const CheckRequest& request) {
   const ScratchFolder folder;
   const size_t num_inputs = request.samples.empty() ? 0 : request.samples.front().size();
   WriteFile(folder.path() / kRequest, Dump({{"version", Version()},
+                                            {"parent", ProcessNumber()},
                                             {"model", request.model.string()},
                                             {"given", request.given.string()},
                                             {"num_samples", request.samples.size()},
@@ -152,7 +153,6 @@ CheckOutcome CheckInProcess(const CheckRequest& request) {
 }
 
 void AnswerCheck(const fs::path& folder) {
-  EndWithParent();
   const Json request = Json::parse(ReadFile(folder / kRequest), nullptr, false);
   if (!request.is_object() || request.value("version", "") != Version()) {
     Fail(ErrorCode::kInvalidArgument,
@@ -160,6 +160,7 @@ void AnswerCheck(const fs::path& folder) {
          "of one version",
          folder.string(), Version());
   }
+  EndWithParent(request.at("parent").get<int64_t>());
   Json answer;
   try {
     answer = Answer(folder, request);

@@ -41,8 +41,9 @@ bool CanHide(const graph::Model& model, const std::string& name) {
 }
 
 // Cleans up a model. ONNX Runtime would copy the model's constants, which may be larger than
-// memory, so those that it does not need are inputs while it works.
-graph::Model CleanUp(const fs::path& path, graph::Model model) {
+// memory, so those that it does not need are inputs while it works. `is_changed`: the model is no
+// longer that of the file.
+graph::Model CleanUp(const fs::path& path, graph::Model model, bool is_changed) {
   std::vector<std::pair<std::string, graph::HeldInitializer>> hidden;
   for (const std::string& name : model.InitializerNames()) {
     if (CanHide(model, name)) hidden.emplace_back(name, model.HoldInitializer(name));
@@ -54,7 +55,7 @@ graph::Model CleanUp(const fs::path& path, graph::Model model) {
   for (const auto& [name, data] : hidden) model.InitializerToInput(name);
   const ScratchFolder folder;
   fs::path rest = path;
-  if (is_held || !hidden.empty()) {
+  if (is_changed || is_held || !hidden.empty()) {
     rest = folder.path() / path.filename();
     model.Save(rest);
   }
@@ -80,13 +81,18 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Rewrit
                              return run(again) == 0;
                            }});
   };
+  std::vector<std::string> fixed_inputs;
+  passes.Run(model, {.name = "fix-initializers", .run = [&](graph::Model& changed) {
+                       fixed_inputs = graph::FixInitializers(changed);
+                       return !fixed_inputs.empty();
+                     }});
   const OriginFinder names(model);
   // Weights stored as codes mean that we wrote the model, from one that was cleaned up. ONNX
   // Runtime would decode them and store floats.
   const bool has_codes = std::ranges::any_of(model.AllNodes(), ops::ReadsCodes);
   if (options.preparation == Preparation::kOptimize && !has_codes) {
     passes.Run(model, {.name = "optimize", .run = [&](graph::Model& changed) {
-                         changed = CleanUp(path, std::move(changed));
+                         changed = CleanUp(path, std::move(changed), !fixed_inputs.empty());
                          return true;
                        }});
   }
@@ -96,6 +102,7 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Rewrit
   if (options.preparation == Preparation::kOptimize) {
     clean_up("remove-unused", graph::RemoveUnused);
   }
+  clean_up("name-nodes", graph::NameNodes);
   passes.Run(model, {.name = "infer-shapes", .run = [](graph::Model& changed) {
                        changed.InferShapes();
                        // Inference goes on from these types.
@@ -120,6 +127,7 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Rewrit
                          return is_modified;
                        }});
   }
+  if (report != nullptr) report->fixed_inputs = std::move(fixed_inputs);
   return model;
 }
 

@@ -5,7 +5,9 @@
 #include <array>
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "graph/model.h"
 #include "graph/pass.h"
@@ -33,17 +35,21 @@ struct PrepareOptions {
 };
 
 // The passes of Prepare, in their order.
-inline constexpr std::array<std::string_view, 8> kPreparePasses = {"optimize",
-                                                                   "constants-to-initializers",
-                                                                   "lift-body-constants",
-                                                                   "take-constants-out-of-loops",
-                                                                   "remove-unused",
-                                                                   "infer-shapes",
-                                                                   "equalize",
-                                                                   "rotate"};
+inline constexpr std::array<std::string_view, 10> kPreparePasses = {"fix-initializers",
+                                                                    "optimize",
+                                                                    "constants-to-initializers",
+                                                                    "lift-body-constants",
+                                                                    "take-constants-out-of-loops",
+                                                                    "remove-unused",
+                                                                    "name-nodes",
+                                                                    "infer-shapes",
+                                                                    "equalize",
+                                                                    "rotate"};
 
 // The changes that were made to the layers of a model.
 struct RewriteReport {
+  // The inputs with values in the file, which a caller could replace and which are constants now.
+  std::vector<std::string> fixed_inputs;
   std::optional<EqualizeReport> equalized;
   std::optional<RotateReport> rotated;
 };

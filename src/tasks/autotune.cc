@@ -12,6 +12,9 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/scratch_folder.h"
+#include "base/text.h"
+#include "graph/staged_model.h"
 #include "tasks/evaluate.h"
 #include "tasks/json_file.h"
 #include "tasks/metric.h"
@@ -43,30 +46,28 @@ double LossOf(double metric, double reference) {
   return (reference - metric) / std::abs(reference);
 }
 
-// A model beside the output that is removed at the end.
+// The place of a model that was tried, in a folder that is removed at the end. It is called as the
+// output is.
 class Candidate {
  public:
-  explicit Candidate(const fs::path& output, std::string_view suffix)
-      : path_(output.string().append(suffix)), data_(path_.string() + ".data") {}
-  ~Candidate() {
-    std::error_code ignored;
-    fs::remove(path_, ignored);
-    fs::remove(data_, ignored);
+  Candidate(const fs::path& folder, std::string_view name, const fs::path& output)
+      : path_(folder / name / output.filename()) {
+    std::error_code error;
+    fs::create_directory(folder / name, error);
+    if (error) Fail(ErrorCode::kIo, "cannot write '{}': {}", output.string(), error.message());
   }
-  Candidate(const Candidate&) = delete;
-  Candidate& operator=(const Candidate&) = delete;
   const fs::path& path() const { return path_; }
   // A model of several files names them, so it cannot be renamed.
   bool CanMove() const {
+    const fs::path data = path_.string() + ".data";
     std::error_code error;
-    const bool has_data = fs::exists(data_, error);
-    if (error) Fail(ErrorCode::kIo, "cannot look for '{}': {}", data_.string(), error.message());
+    const bool has_data = fs::exists(data, error);
+    if (error) Fail(ErrorCode::kIo, "cannot look for '{}': {}", data.string(), error.message());
     return !has_data;
   }
 
  private:
   fs::path path_;
-  fs::path data_;
 };
 
 void Rename(const fs::path& from, const fs::path& to) {
@@ -102,6 +103,7 @@ evaluate::EvaluationReport EvaluateOne(const fs::path& model, const AutotuneOpti
 std::string MeasureTrial(const fs::path& model, const AutotuneOptions& options,
                          std::optional<double> reference_metric, AutotuneTrial& trial) {
   trial.evaluation = EvaluateOne(model, options);
+  trial.evaluation.model = options.output;  // reports of equal runs are equal
   if (reference_metric) {
     trial.metric = MeasureOwn(options.metric, model);
     trial.loss = LossOf(*trial.metric, *reference_metric);
@@ -142,8 +144,9 @@ AutotuneReport Autotune(const AutotuneOptions& options) {
   std::optional<size_t> best;
   bool is_kept = false;
   const fs::path output = FollowLink(options.output);
-  const Candidate trial(output, ".trial");
-  const Candidate kept(output, ".best");
+  const ScratchFolder folder(output);
+  const Candidate trial(folder.path(), "trial", output);
+  const Candidate kept(folder.path(), "best", output);
   for (size_t i = 0; i < std::min(configs.size(), options.max_trials); ++i) {
     AutotuneTrial& tried = report.trials.emplace_back();
     tried.config = configs[i].name;
@@ -152,7 +155,8 @@ AutotuneReport Autotune(const AutotuneOptions& options) {
     } catch (const Error& error) {
       // A full disk says nothing about the configuration, and the next one would not fit either.
       if (error.code() == ErrorCode::kIo) throw;
-      tried.error = error.what();
+      // Files are named as they will be called: reports of equal runs are equal.
+      tried.error = Replaced(error.what(), trial.path().string(), output.string());
       continue;
     }
     report.measure = MeasureTrial(trial.path(), options, report.reference_metric, tried);
@@ -170,7 +174,10 @@ AutotuneReport Autotune(const AutotuneOptions& options) {
   }
   report.chosen = *best;
   if (is_kept) {
+    const fs::path old_data = graph::ReplacedDataFile(output);
     Rename(kept.path(), output);
+    std::error_code ignored;
+    if (!old_data.empty()) fs::remove(old_data, ignored);
   } else {
     QuantizeTo(output, options, configs[*best]);  // the same bytes again
   }

@@ -47,6 +47,7 @@ Json CachesToJson(const plan::QuantPlan& plan) {
 
 Json RewritesToJson(const QuantizeReport& report) {
   Json json = Json::object();
+  if (!report.rewritten.fixed_inputs.empty()) json["fixed_inputs"] = report.rewritten.fixed_inputs;
   if (const auto& equalized = report.rewritten.equalized) {
     json["equalized"] = {{"num_pairs", equalized->pairs.size()},
                          {"left_alone", ToJson(equalized->left_alone)}};

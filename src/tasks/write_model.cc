@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/messages.h"
+#include "base/text.h"
 #include "deploy/check_process.h"
 #include "graph/staged_model.h"
 #include "tasks/check.h"
@@ -44,13 +45,6 @@ std::string Objection(const TargetReport& report, const TargetReport* given) {
   return "";
 }
 
-// Replaces the name that the file has for now.
-void Rename(std::string& text, const std::string& from, const std::string& to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
-  }
-}
-
 // Checks the staged file. Throws Error(kRuntime).
 void Check(const graph::StagedModel& staged, std::vector<std::vector<Tensor>> samples,
            bool are_made_up, const WriteModelOptions& options, WrittenModel& written) {
@@ -66,7 +60,8 @@ void Check(const graph::StagedModel& staged, std::vector<std::vector<Tensor>> sa
     return;
   }
   for (std::string* text : {&outcome.report->error, &outcome.report->checker_error}) {
-    Rename(*text, staged.path().string(), options.output.string());
+    // The name that the file has for now is replaced.
+    *text = Replaced(std::move(*text), staged.path().string(), options.output.string());
   }
   if (!Objection(*outcome.report, nullptr).empty()) {
     request.model = options.given;
