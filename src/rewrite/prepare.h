@@ -33,19 +33,23 @@ struct PrepareOptions {
 };
 
 // The passes of Prepare, in their order.
-inline constexpr std::array<std::string_view, 8> kPreparePasses = {"optimize",
-                                                                   "constants-to-initializers",
-                                                                   "lift-body-constants",
-                                                                   "take-constants-out-of-loops",
-                                                                   "remove-unused",
-                                                                   "infer-shapes",
-                                                                   "equalize",
-                                                                   "rotate"};
+inline constexpr std::array<std::string_view, 11> kPreparePasses = {"optimize",
+                                                                    "constants-to-initializers",
+                                                                    "lift-body-constants",
+                                                                    "take-constants-out-of-loops",
+                                                                    "remove-unused",
+                                                                    "widen-half",
+                                                                    "infer-shapes",
+                                                                    "lower-einsum",
+                                                                    "squeeze-constants",
+                                                                    "equalize",
+                                                                    "rotate"};
 
 // The changes that were made to the layers of a model.
 struct RewriteReport {
   std::optional<EqualizeReport> equalized;
   std::optional<RotateReport> rotated;
+  size_t num_widened = 0;  // FLOAT16 constants, inputs and outputs of a network that became FLOAT
 };
 
 // Loads a model, checks it and makes it ready to be planned: cleaned up, shapes inferred, equalized
