@@ -55,6 +55,12 @@ std::string DescribeRotation(const rewrite::RotateReport& report) {
 std::string DescribeRewrites(const rewrite::RewriteReport& report) {
   std::string text;
   if (!report.fixed_inputs.empty()) text += DescribeFixedInputs(report.fixed_inputs);
+  if (report.num_widened > 0) {
+    text +=
+        "  FLOAT16:     the network was made FLOAT first, because integers have FLOAT scales; "
+        "inputs "
+        "and outputs keep their type (--disable-pass widen-half leaves it)\n";
+  }
   if (report.equalized) text += DescribeEqualization(*report.equalized);
   if (report.rotated) text += DescribeRotation(*report.rotated);
   return text;

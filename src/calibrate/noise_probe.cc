@@ -98,7 +98,7 @@ void InsertPass(graph::Model& model, const Place& place, size_t id) {
       if (producer.output(i) == value) producer.set_output(i, source);
     }
   }
-  model.InsertNode({fmt::format("{}_rounding_{}", value, id),
+  model.InsertNode({model.FreshNodeName(fmt::format("{}_rounding_{}", value, id)),
                     runtime::kObservePass,
                     runtime::kObserverDomain,
                     {source},

@@ -112,7 +112,7 @@ class OptimizedGraph {
       const bool is_bias = input.input == 2 && ops::TakesMostTime(op);
       if (is_bias && type != DataType::kInt32 && type != DataType::kUndefined) {
         return fmt::format(
-            "its bias, input 2, is {}; its integer kernels add INT32 (biases=int32, or none)",
+            "its bias, input 2, is {}; its integer kernels add INT32 (biases=int32, or default)",
             DataTypeName(type));
       }
       if (!is_bias && ElementBits(type) != 8 && type != DataType::kUndefined) {

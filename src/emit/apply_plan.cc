@@ -30,9 +30,11 @@ constexpr int64_t kFirstTwoBitOpset = 25;
 // Raises the standard operator set to the one that packed weights and portable quantizers need.
 // Node handles become invalid. A failure is no error: FP8 codes are bytes then, and passes that
 // need a later operator set say so.
-bool RaiseOpset(graph::Model& model, const plan::QuantPlan& plan, const ApplyOptions& options) {
+bool RaiseOpset(graph::Model& model, const plan::ResolvedPlan& resolved,
+                const ApplyOptions& options) {
+  const plan::QuantPlan& plan = resolved.plan;
   int64_t wanted = 0;
-  const IntegerReaders integer_readers(plan);
+  const IntegerReaders integer_readers(resolved);
   for (const plan::TensorPlan& row : plan.tensors) {
     if (!row.is_quantized()) continue;
     if (row.integer && row.role != plan::Role::kActivation && !row.has_scale_of_products() &&
@@ -138,10 +140,10 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
   plan::CheckFits(plan, model);
   graph::PassRunner passes(options.disabled_passes);
   passes.Run(model, {.name = "raise-opset", .run = [&](graph::Model& changed) {
-                       return RaiseOpset(changed, plan, options);
+                       return RaiseOpset(changed, resolved, options);
                      }});
   const std::optional<SplitPlan> split = SplitDynamic(resolved);
-  const plan::ResolvedPlan& rest = split ? split->rest : resolved;
+  const plan::ResolvedPlan rest = SplitReadersInBodies(model, split ? split->rest : resolved);
   const auto fits = [&](const graph::Model& checked) {
     plan::CheckFits(rest.plan, checked);  // or it throws
     return true;

@@ -50,7 +50,9 @@ class Finetuner {
     }
     JudgeTogether();
     // Rows stay where they are until the last layer is learned: layers point to them.
-    for (const auto& [value, use] : added_biases_) plan::AddBiasRow(resolved_.plan, value, use);
+    for (const auto& [value, use] : added_biases_) {
+      plan::AddBiasRow(resolved_.plan, model_, value, use);
+    }
     report_.num_added_biases = added_biases_.size();
     return std::move(report_);
   }

@@ -162,7 +162,7 @@ float WeightGrid::RoundTo(double unit, size_t element, double x) const {
 }
 
 double WeightGrid::StepTo(double unit, double x) const {
-  if (!has_float_elements_) return unit;
+  if (!has_float_elements_) return std::abs(unit);
   const double magnitude = std::min(std::abs(x) / unit, largest_);
   const int exponent = magnitude < PowerOfTwo(min_exponent_)
                            ? min_exponent_

@@ -303,6 +303,10 @@ class Model {
   // ...
   std::string FreshName(std::string wanted) const;
 
+  // Returns a name for a new node that no other node has, in the same way. ONNX Runtime refuses two
+  // nodes of one name in a graph, and names are keys of plans (plan::NodeIndex).
+  std::string FreshNodeName(std::string wanted) const;
+
   // Returns the functions of the model, as (domain, name).
   std::vector<std::pair<std::string, std::string>> Functions() const;
   bool HasFunction(std::string_view domain, std::string_view name) const;

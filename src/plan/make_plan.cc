@@ -120,7 +120,7 @@ class Planner {
         Add(*std::move(table), node, input);
       } else if (placement_ == Placement::kAll) {
         PlanOtherInput(node, input);
-      } else if (std::optional<TensorPlan> left = rows_.FloatTable(node, input)) {
+      } else if (std::optional<TensorPlan> left = rows_.FloatConstant(node, input)) {
         Add(*std::move(left), node, input);
       }
       return;

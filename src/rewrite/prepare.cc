@@ -9,9 +9,12 @@
 #include "base/scratch_folder.h"
 #include "graph/clean_up.h"
 #include "graph/origins.h"
+#include "graph/widen_half.h"
 #include "ops/quantizer_nodes.h"
 #include "rewrite/find_origins.h"
 #include "rewrite/infer_types.h"
+#include "rewrite/lower_einsum.h"
+#include "rewrite/squeeze_constants.h"
 #include "runtime/half_casts.h"
 #include "runtime/machine.h"
 #include "runtime/optimize.h"
@@ -102,6 +105,13 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Rewrit
   if (options.preparation == Preparation::kOptimize) {
     clean_up("remove-unused", graph::RemoveUnused);
   }
+  if (options.preparation == Preparation::kOptimize && options.rewrites.widens_half) {
+    passes.Run(model, {.name = "widen-half", .run = [&](graph::Model& changed) {
+                         const size_t num_widened = graph::WidenHalf(changed);
+                         if (report != nullptr) report->num_widened = num_widened;
+                         return num_widened > 0;
+                       }});
+  }
   clean_up("name-nodes", graph::NameNodes);
   passes.Run(model, {.name = "infer-shapes", .run = [](graph::Model& changed) {
                        changed.InferShapes();
@@ -109,6 +119,10 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Rewrit
                        if (InferTypes(changed) > 0) changed.InferShapes();
                        return true;
                      }});
+  if (options.preparation == Preparation::kOptimize) {
+    clean_up("lower-einsum", LowerEinsum);
+    clean_up("squeeze-constants", SqueezeConstants);
+  }
   graph::SetOrigins(model, names.Find(model));
   if (options.rewrites.equalization) {
     passes.Run(model, {.name = "equalize", .run = [&](graph::Model& changed) {

@@ -35,14 +35,17 @@ struct PrepareOptions {
 };
 
 // The passes of Prepare, in their order.
-inline constexpr std::array<std::string_view, 10> kPreparePasses = {"fix-initializers",
+inline constexpr std::array<std::string_view, 13> kPreparePasses = {"fix-initializers",
                                                                     "optimize",
                                                                     "constants-to-initializers",
                                                                     "lift-body-constants",
                                                                     "take-constants-out-of-loops",
                                                                     "remove-unused",
+                                                                    "widen-half",
                                                                     "name-nodes",
                                                                     "infer-shapes",
+                                                                    "lower-einsum",
+                                                                    "squeeze-constants",
                                                                     "equalize",
                                                                     "rotate"};
 
@@ -52,6 +55,7 @@ struct RewriteReport {
   std::vector<std::string> fixed_inputs;
   std::optional<EqualizeReport> equalized;
   std::optional<RotateReport> rotated;
+  size_t num_widened = 0;  // FLOAT16 constants, inputs and outputs of a network that became FLOAT
 };
 
 // Loads a model, checks it and makes it ready to be planned: cleaned up, shapes inferred, equalized

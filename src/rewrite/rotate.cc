@@ -178,7 +178,7 @@ class Rotator {
     if (rotated_.empty()) AddFunction(model_, function, block_size_);
     const std::string output = model_.FreshName(value + "_rotated");
     const graph::ValueInfo info = model_.InfoOf(value);
-    model_.InsertNode({.name = output,
+    model_.InsertNode({.name = model_.FreshNodeName(output),
                        .op_type = function,
                        .domain = graph::kOwnDomain,
                        .inputs = {value},

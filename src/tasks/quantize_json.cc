@@ -52,6 +52,7 @@ Json RewritesToJson(const QuantizeReport& report) {
     json["equalized"] = {{"num_pairs", equalized->pairs.size()},
                          {"left_alone", ToJson(equalized->left_alone)}};
   }
+  if (report.rewritten.num_widened > 0) json["num_widened"] = report.rewritten.num_widened;
   if (const auto& rotated = report.rewritten.rotated) {
     json["rotated"] = {{"num_layers", rotated->num_layers},
                        {"block_size", rotated->block_size},
