@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -35,6 +36,13 @@ std::pair<double, std::string> LossOf(const evaluate::EvaluationReport& report) 
     Fail(ErrorCode::kInvalidArgument, "the model has no output of floating-point numbers");
   }
   return {std::pow(10, -*report.sqnr_db / 10), "noise"};
+}
+
+// Returns whether the model gives NaN or infinity where the float model gives numbers. Such a model
+// loses by every measure.
+bool HasLost(const evaluate::EvaluationReport& report) {
+  return report.num_nonfinite_values > 0 && report.sqnr_db && std::isinf(*report.sqnr_db) &&
+         *report.sqnr_db < 0;
 }
 
 // Returns the loss by the caller's own measure.
@@ -111,6 +119,7 @@ std::string MeasureTrial(const fs::path& model, const AutotuneOptions& options,
   }
   std::string measure;
   std::tie(trial.loss, measure) = LossOf(trial.evaluation);
+  if (HasLost(trial.evaluation)) trial.loss = std::numeric_limits<double>::infinity();
   return measure;
 }
 

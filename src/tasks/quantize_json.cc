@@ -86,8 +86,9 @@ Json FinetuningToJson(const finetune::FinetuneReport& report) {
                       {"note", layer.note}});
   }
   Json network;  // null: nothing to judge, or nothing to judge with
-  if (report.network && report.network->num_runs > 0) {
+  if (report.network && (report.network->num_runs > 0 || report.network->num_lost_runs > 0)) {
     network = {{"num_runs", report.network->num_runs},
+               {"num_lost_runs", report.network->num_lost_runs},
                {"gain_db", report.network->gain_db},
                {"uncertainty_db", report.network->uncertainty_db},
                {"is_better", report.network->is_better}};
