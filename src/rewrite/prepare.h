@@ -12,6 +12,7 @@
 #include "plan/equalization.h"
 #include "rewrite/equalize.h"
 #include "rewrite/rotate.h"
+#include "rewrite/run_optimizer.h"
 
 namespace bitpress::rewrite {
 
@@ -33,17 +34,22 @@ struct PrepareOptions {
 };
 
 // The passes of Prepare, in their order.
-inline constexpr std::array<std::string_view, 8> kPreparePasses = {"optimize",
-                                                                   "constants-to-initializers",
-                                                                   "lift-body-constants",
-                                                                   "take-constants-out-of-loops",
-                                                                   "remove-unused",
-                                                                   "infer-shapes",
-                                                                   "equalize",
-                                                                   "rotate"};
+inline constexpr std::array<std::string_view, 10> kPreparePasses = {
+    "optimize",
+    "constants-to-initializers",
+    "lift-body-constants",
+    "take-constants-out-of-loops",
+    "remove-unused",
+    "infer-shapes",
+    "flatten-softmax",  // in operator sets before 13
+    "name-all-axes",
+    "equalize",
+    "rotate"};
 
-// The changes that were made to the layers of a model.
+// What became of a model.
 struct RewriteReport {
+  OptimizerReport optimizer;
+  size_t num_in_blocked_layout = 0;  // nodes that stay float, because they fit one machine
   std::optional<EqualizeReport> equalized;
   std::optional<RotateReport> rotated;
 };
