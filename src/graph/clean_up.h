@@ -44,6 +44,15 @@ std::vector<std::string> FixInitializers(Model& model);
 // others. Returns the number of nodes.
 size_t NameNodes(Model& model);
 
+// Writes each Softmax, LogSoftmax and Hardmax of an operator set before kFirstOpsetWithOneAxis that
+// normalizes over several dimensions as one over a matrix, between Flatten and Reshape. A plan for
+// the model then fits it when its operator set was raised. Returns their number.
+size_t FlattenSoftmax(Model& model);
+
+// Writes Pad and Resize with constant axes as if they named all axes of their tensor. ONNX Runtime
+// moves the channels of a layout without minding which axes are named. Returns the number of nodes.
+size_t NameAllAxes(Model& model);
+
 // Removes the attributes that nodes of other operator sets than ONNX's have here and not in
 // `given`, where a node of the same type has the same output. ONNX Runtime writes every attribute
 // that its version knows, and an older one refuses those that it does not know. Returns the number

@@ -53,7 +53,11 @@ void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyO
   // nobody minds that.
   constexpr uint64_t kMostGrowingBytes = 32'000'000;
   constexpr uint64_t kLeastBytes = 100'000;
-  const uint64_t room = std::max(report.input_bytes, kLeastBytes);
+  // Weights that the given model decodes are floats once it was prepared, so that the file of
+  // floats is larger than the given one.
+  const uint64_t decoded = report.prepared_parts.constants -
+                           std::min(report.prepared_parts.constants, report.input_parts.constants);
+  const uint64_t room = std::max(report.input_bytes + decoded, kLeastBytes);
   const bool may_shrink = resolved.plan.config.guard_db && !resolved.scales.empty() &&
                           plan::ResolvePlacement(resolved.plan.config) == plan::Placement::kQdq &&
                           apply.storage == emit::Storage::kPacked &&

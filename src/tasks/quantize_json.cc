@@ -48,6 +48,9 @@ Json CachesToJson(const plan::QuantPlan& plan) {
 Json RewritesToJson(const QuantizeReport& report) {
   Json json = Json::object();
   if (!report.rewritten.fixed_inputs.empty()) json["fixed_inputs"] = report.rewritten.fixed_inputs;
+  const rewrite::OptimizerReport& optimizer = report.rewritten.optimizer;
+  if (!optimizer.undone.empty()) json["undone_passes"] = {{"optimize", optimizer.undone}};
+  if (!optimizer.kept_computed.empty()) json["kept_computed"] = optimizer.kept_computed;
   if (const auto& equalized = report.rewritten.equalized) {
     json["equalized"] = {{"num_pairs", equalized->pairs.size()},
                          {"left_alone", ToJson(equalized->left_alone)}};
