@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
+
+#include "base/text.h"
 
 namespace bitpress::apps {
 namespace {
@@ -22,14 +25,13 @@ std::string ListLeftAlone(const std::vector<std::pair<std::string, std::string>>
   return text;
 }
 
-std::string DescribeFixedInputs(const std::vector<std::string>& names) {
+std::string DescribeFixedInputs(std::span<const std::string> names) {
   constexpr size_t kMost = 3;
-  const std::vector<std::string> shown(names.begin(),
-                                       names.begin() + std::min(kMost, names.size()));
   return fmt::format(
       "  constants:   {} inputs have values in the file and are constants now, which no caller can "
       "replace: {}{}\n",
-      names.size(), fmt::join(shown, ", "), names.size() > kMost ? ", ..." : "");
+      names.size(), Join(names.first(std::min(kMost, names.size())), ", "),
+      names.size() > kMost ? ", ..." : "");
 }
 
 // Describes the equalized pairs of layers, and why others were left alone.
