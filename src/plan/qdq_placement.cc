@@ -89,8 +89,6 @@ class Placer {
     const std::optional<Node> producer = model_.Producer(value);
     if (producer && (ops::IsQuantizer(*producer) || producer->op_type() == "Constant"))
       return false;
-    // ONNX Runtime takes every operator of that type between pairs for one on codes.
-    if (producer && !ops::WhyNoIntegerForm(*producer).empty()) return false;
     return value_reason_(value).empty();
   }
 
