@@ -96,6 +96,11 @@ std::string RowMaker::ActivationReason(const std::string& value, const Treatment
   if (producer && ops::IsQuantizer(*producer))
     return "already quantized by " + producer->Describe();
   if (!treatment.activation) return "activations=none";
+  // ONNX Runtime takes every operator of that type between pairs for one on codes.
+  if (producer && treatment.activation->is_integer()) {
+    const std::string why = ops::WhyNoIntegerForm(*producer);
+    if (!why.empty()) return fmt::format("{} gives it: {}", producer->op_type(), why);
+  }
   const graph::ValueInfo info = model_.InfoOf(value);
   if (info.type != DataType::kUndefined && info.type != DataType::kFloat &&
       info.type != DataType::kFloat16) {
