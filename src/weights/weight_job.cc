@@ -185,15 +185,6 @@ float WeightJob::Quantize(ThreadPool& pool, std::span<float> y,
   };
   if (!is_scaled_) {
     round(x.data());
-    if (const size_t index = FirstNonFinite(std::span<const float>(y), pool); index < y.size()) {
-      const auto num_beyond = std::ranges::count_if(y, [](float v) { return !IsFinite(v); });
-      Fail(ErrorCode::kInvalidModel,
-           "{}: {} '{}' holds {:g} at index {}, position {}, which is beyond the largest number of "
-           "{} ({} of its {} elements are); exclude the node (exclude_nodes) or give it a format "
-           "with a wider range",
-           reader_, role_, value_, x[index], index, Position(index, source_.dims), spec_.name,
-           num_beyond, y.size());
-    }
     MeasureErrors(x, y, pool, statistics);
     return 1;
   }
