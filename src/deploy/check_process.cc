@@ -95,6 +95,7 @@ Json Answer(const fs::path& folder, const Json& request) {
   options.is_described = request.at("is_described").get<bool>();
   options.are_made_up = request.at("are_made_up").get<bool>();
   options.given = request.at("given").get<std::string>();
+  options.wanted_db = request.at("wanted_db").get<double>();
   options.on_checked = [&](const TargetReport& report) {
     WriteFile(folder / kAnswer, Dump(ToJson(report)));
   };
@@ -129,6 +130,7 @@ CheckOutcome CheckInProcess(const CheckRequest& request) {
                                             {"parent", ProcessNumber()},
                                             {"model", request.model.string()},
                                             {"given", request.given.string()},
+                                            {"wanted_db", request.wanted_db},
                                             {"num_samples", request.samples.size()},
                                             {"num_inputs", num_inputs},
                                             {"are_made_up", request.are_made_up},

@@ -12,6 +12,7 @@
 #include "data/source.h"
 #include "ops/quantizer_nodes.h"
 #include "tasks/cache_scales.h"
+#include "tasks/compared_runs.h"
 #include "tasks/passes.h"
 #include "tasks/resolve.h"
 #include "tasks/write_model.h"
@@ -62,6 +63,7 @@ void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyO
                           plan::ResolvePlacement(resolved.plan.config) == plan::Placement::kQdq &&
                           apply.storage == emit::Storage::kPacked &&
                           report.input_bytes <= kMostGrowingBytes;
+  const double num_products = CountProducts(model);
   std::optional<graph::Model> original;
   if (may_shrink) original = model.Clone();
   for (;;) {
@@ -78,6 +80,8 @@ void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyO
                                                          .external_data = options.external_data,
                                                          .is_checked = options.is_checked,
                                                          .samples = options.samples,
+                                                         .num_products = num_products,
+                                                         .wanted_db = WantedDb(resolved.plan),
                                                          .accepts = accepts,
                                                          .progress = options.progress});
     if (written.is_accepted) {
