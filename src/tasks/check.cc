@@ -55,7 +55,8 @@ deploy::TargetReport CheckTarget(const CheckOptions& options) {
   deploy::CheckRequest request{.model = options.model};
   {
     const graph::Model model = graph::Model::Load(options.model);
-    request.samples = FirstSamples(model, options.samples, 1, [](const auto&) { return size_t{1}; });
+    request.samples =
+        FirstSamples(model, options.samples, 1, [](const auto&) { return size_t{1}; });
     if (request.samples.empty()) {
       request.samples = MadeUpTokens(model);
       request.are_made_up = true;

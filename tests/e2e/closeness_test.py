@@ -98,9 +98,9 @@ def test_a_model_that_fails_on_a_later_sample_is_refused_or_fails_as_the_given_o
 
 
 def test_the_warning_compares_with_what_the_formats_should_give(tmp_path, bitpress):
-    # One input is a hundred times the others, which reach the output alone.
+    # One input is fifty times the others, which reach the output alone.
     samples = save_arrays(tmp_path / "samples", [np.random.default_rng(i).standard_normal((1, 16)).astype(np.float32)
-                                                 * np.r_[100, np.ones(15)].astype(np.float32) for i in range(8)])
+                                                 * np.r_[50, np.ones(15)].astype(np.float32) for i in range(8)])
     weight = np.random.default_rng(1).standard_normal((16, 16))
     weight[0] = 0
     model = dense_path(tmp_path, weight)
