@@ -109,8 +109,8 @@ Model Optimized(const fs::path& path, const Model& given, bool is_changed, Held 
     model.Save(rest);
   }
   Model optimized = NamingFile(rest, path, [&] { return runtime::LoadOptimized(rest, clean_up); });
-  if (held == Held::kCastsAndFunctions) runtime::RestoreHalfFunctions(given, optimized);
   runtime::RestoreHalf(model, optimized);
+  if (held == Held::kCastsAndFunctions) runtime::RestoreHalfFunctions(given, optimized);
   graph::RemoveAddedAttributes(model, optimized);
   RequireLoads(optimized);
   for (const auto& [name, data] : hidden) optimized.InputToInitializer(name, data);

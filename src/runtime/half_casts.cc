@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
+#include "base/error.h"
 #include "base/tensor.h"
 #include "runtime/observers.h"
 
@@ -199,7 +199,7 @@ std::optional<graph::Node> MergeIntoProducer(graph::Model& model, graph::Node no
 
 void RemoveHolds(graph::Model& model) {
   for (graph::Node node : model.AllNodes()) {
-    if (node.domain() != kObserverDomain) continue;
+    if (node.domain() != kObserverDomain || node.GetInt("id", kBefore) == kFunction) continue;
     if (node.GetInt("id", kBefore) == kBehind && MergeIntoProducer(model, node)) continue;
     Redirect(model, node.output(0), node.input(0));
     model.RemoveNode(node);
@@ -263,7 +263,7 @@ void RestoreHalfFunctions(const graph::Model& given, graph::Model& optimized) {
     if (node.domain() != kObserverDomain || node.GetInt("id", kBefore) != kFunction) continue;
     const std::string output = node.output(0);
     const std::optional<graph::Node> function = given.Producer(output);
-    BITPRESS_DCHECK(function.has_value());
+    if (!function) Fail(ErrorCode::kRuntime, "the value '{}' got another name", output);
     graph::NodeSpec spec{function->name(), function->op_type(), "", {node.input(0)}, {output}, {}};
     for (size_t i = 1; i < function->num_inputs(); ++i) {
       const std::string& input = function->input(i);

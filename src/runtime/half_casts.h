@@ -30,7 +30,7 @@ size_t RestoreHalf(const graph::Model& given, graph::Model& optimized);
 // number of nodes. Call it before HoldHalfCasts.
 size_t HoldHalfFunctions(graph::Model& model);
 
-// Puts the nodes back. `given` is the model before HoldHalfFunctions. Call it before RestoreHalf.
+// Puts the nodes back. `given` is the model before HoldHalfFunctions. Call it behind RestoreHalf.
 void RestoreHalfFunctions(const graph::Model& given, graph::Model& optimized);
 
 }  // namespace bitpress::runtime
