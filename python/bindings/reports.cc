@@ -351,9 +351,9 @@ void BindTuning(nb::module_& module) {
 void BindReports(nb::module_& module) {
   BindTuning(module);
   BindProcessorReport(module);
+  BindEvaluationReport(module);  // before the types that derive from its own
   BindTargetReport(module);
   BindQuantizeReport(module);
-  BindEvaluationReport(module);
   BindCalibration(module);
   BindInspectReport(module);
   using tasks::UnpackReport;

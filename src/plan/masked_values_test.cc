@@ -43,13 +43,13 @@ TEST(MaskedValues, AreThoseInFrontOfSoftmax) {
 TEST(MaskedValues, StayFloatWhereElementsShareAScale) {
   const graph::Model model = MaskedScores(-1e9F);
   for (const char* const format : {"MX6", "MXINT8", "MXFP8E4M3"}) {
-    const QuantPlan plan = PlanFor(model, format, {"placement=all"});
+    const QuantPlan plan = plan::PlanFor(model, format, {"placement=all"});
     EXPECT_THAT(RowOf(plan, "a").reason, HasSubstr("masked")) << format;
     EXPECT_THAT(RowOf(plan, "t").reason, HasSubstr("masked")) << format;
     EXPECT_TRUE(RowOf(plan, "s").is_quantized()) << format;
     EXPECT_TRUE(RowOf(plan, "y").is_quantized()) << format;
   }
-  EXPECT_TRUE(RowOf(PlanFor(model, "BF16", {"placement=all"}), "a").is_quantized());
+  EXPECT_TRUE(RowOf(plan::PlanFor(model, "BF16", {"placement=all"}), "a").is_quantized());
 }
 
 }  // namespace
