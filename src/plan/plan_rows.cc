@@ -108,6 +108,9 @@ std::string RowMaker::ActivationReason(const std::string& value, const Treatment
                        DataTypeName(info.type));
   }
   if (info.has_shape && info.shape.empty()) return "scalar";
+  const bool is_computed = model_.IsInput(value) || model_.IsBodyInput(value) ||
+                           model_.IsInitializer(value) || model_.Producer(value).has_value();
+  if (!is_computed) return "a constant that is sparse or lies in a body";
   if (info.type == DataType::kUndefined && treatment.activation->is_integer() &&
       !IsDynamic(treatment)) {
     return "its type is not known, so that no statistics can be gathered";

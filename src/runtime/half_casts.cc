@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "base/tensor.h"
 #include "runtime/observers.h"
 
@@ -24,7 +23,8 @@ constexpr std::string_view kInserted = "InsertedPrecisionFreeCast_";
 // The attribute of the nodes of HoldHalfCasts: their place at the Cast.
 constexpr int64_t kBefore = 0;
 constexpr int64_t kBehind = 1;
-// The attribute of the nodes of HoldHalfFunctions.
+// The attribute of the first node of HoldHalfFunctions. That of others says by how much later the
+// node stands in the given model.
 constexpr int64_t kFunction = 2;
 
 // The operators of one computed input that ONNX defines by functions.
@@ -199,7 +199,7 @@ std::optional<graph::Node> MergeIntoProducer(graph::Model& model, graph::Node no
 
 void RemoveHolds(graph::Model& model) {
   for (graph::Node node : model.AllNodes()) {
-    if (node.domain() != kObserverDomain || node.GetInt("id", kBefore) == kFunction) continue;
+    if (node.domain() != kObserverDomain || node.GetInt("id", kBefore) >= kFunction) continue;
     if (node.GetInt("id", kBefore) == kBehind && MergeIntoProducer(model, node)) continue;
     Redirect(model, node.output(0), node.input(0));
     model.RemoveNode(node);
@@ -237,7 +237,9 @@ size_t HoldHalfCasts(graph::Model& model) {
 size_t HoldHalfFunctions(graph::Model& model) {
   const Types types(model);
   size_t count = 0;
+  int64_t position = -1;
   for (graph::Node node : model.AllNodes()) {
+    ++position;
     if (!node.domain().empty() || std::ranges::count(kFunctions, node.op_type()) == 0) continue;
     const std::string input = node.input(0);
     const std::string output = node.output(0);
@@ -247,7 +249,7 @@ size_t HoldHalfFunctions(graph::Model& model) {
     }
     if (!is_held) continue;
     node.set_output(0, model.FreshName(output + "_held"));
-    graph::NodeSpec hold = Hold(input, output, kFunction);
+    graph::NodeSpec hold = Hold(input, output, kFunction + position);
     hold.name = node.name();
     model.InsertNode(hold, node);
     Describe(model, node, output, types.Of(output));
@@ -259,14 +261,19 @@ size_t HoldHalfFunctions(graph::Model& model) {
 }
 
 void RestoreHalfFunctions(const graph::Model& given, graph::Model& optimized) {
+  const std::vector<graph::Node> functions = given.AllNodes();
   for (graph::Node node : optimized.AllNodes()) {
-    if (node.domain() != kObserverDomain || node.GetInt("id", kBefore) != kFunction) continue;
+    const int64_t id = node.GetInt("id", kBefore);
+    if (node.domain() != kObserverDomain || id < kFunction) continue;
+    const graph::Node function = functions[static_cast<size_t>(id - kFunction)];
+    // ONNX Runtime may have renamed the value.
+    if (!optimized.Producer(function.output(0))) {
+      RenameOutput(optimized, node, 0, function.output(0));
+    }
     const std::string output = node.output(0);
-    const std::optional<graph::Node> function = given.Producer(output);
-    if (!function) Fail(ErrorCode::kRuntime, "the value '{}' got another name", output);
-    graph::NodeSpec spec{function->name(), function->op_type(), "", {node.input(0)}, {output}, {}};
-    for (size_t i = 1; i < function->num_inputs(); ++i) {
-      const std::string& input = function->input(i);
+    graph::NodeSpec spec{function.name(), function.op_type(), "", {node.input(0)}, {output}, {}};
+    for (size_t i = 1; i < function.num_inputs(); ++i) {
+      const std::string& input = function.input(i);
       if (!input.empty() && !optimized.IsInitializer(input) && !optimized.IsInput(input)) {
         optimized.SetHeldInitializer(input, given.HoldInitializer(input));
       }

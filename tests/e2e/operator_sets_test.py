@@ -92,7 +92,7 @@ def decibels(exact, approximate):
 
 
 # int16 needs operator set 21, the default packed weights of FP16 need 13.
-@pytest.mark.parametrize("wish", [["--config", "FP16"], ["--config", "A16W8", "--set", "weight=int16", "--set", "guard_db=off"]], ids=["to_13", "to_21"])
+@pytest.mark.parametrize("wish", [["--config", "FP16"], ["--config", "A16W8", "--set", "weights=int16", "--set", "guard=off"]], ids=["to_13", "to_21"])
 @pytest.mark.parametrize("preparation", [[], ["--as-is"]], ids=["prepared", "as_is"])
 @pytest.mark.parametrize("name", CASES)
 def test_each_operator_computes_what_it_did(bitpress, run_model, tmp_path, samples, name, preparation, wish):
