@@ -65,9 +65,12 @@ def _pick(sample: Sample, names: Sequence[str], types: Sequence[str]) -> List[Ar
 
 def rows_of(arrays: Iterable[Any]) -> int:
     """How many samples an item is: its first dimension, if all inputs agree in it."""
-    import numpy as np
+    def first_dimension(array: Any) -> Tuple[int, ...]:
+        if isinstance(array, (list, tuple)):  # perhaps of uneven lists, which have no shape
+            return (len(array),)
+        return tuple(getattr(array, "shape", ()))[:1]
 
-    rows = {np.shape(array)[:1] for array in arrays}
+    rows = {first_dimension(array) for array in arrays}
     (first,) = rows if len(rows) == 1 else ((),)
     return first[0] if first else 1
 

@@ -298,7 +298,7 @@ def spying_model(path, place):
 @pytest.mark.parametrize("place", ["graph", "function"])
 @pytest.mark.parametrize("command", [
     ["quantize", "-o", "out.onnx", "--config", "MX6", "--as-is", "--finetune", "gptq"], ["quantize", "-o", "out.onnx", "--config", "INT8"],
-    ["calibrate", "-o", "out.onnx", "--as-is"], ["sensitivity", "--as-is", "--candidates", "mx6"]], ids=" ".join)
+    ["calibrate", "-o", "out.onnx", "--as-is"], ["sensitivity", "-o", "out.onnx", "--as-is", "--candidates", "mx6"]], ids=" ".join)
 def test_operators_of_our_own_runs_are_refused(command, place, refused, tmp_path):
     model = spying_model(tmp_path / "spy.onnx", place)
     samples = models.save_noise(tmp_path / "samples", (1, 12, 48), 4)

@@ -80,15 +80,15 @@ def few():
 @pytest.mark.parametrize("make", [Strict, StrictRewinding, BeginsAnew, BeginsAnewOnce])
 def test_a_reader_is_read_once_to_its_first_none(make, samples, conv_path, tmp_path, few):
     reader = make(few, "image")
-    bitpress.calibrate(conv_path, tmp_path / "statistics.calib", reader, samples=samples, progress=False)
-    bitpress.calibrate(conv_path, tmp_path / "list.calib", [{"image": row[None]} for row in few], samples=samples, progress=False)
+    bitpress.calibrate(conv_path, reader, tmp_path / "statistics.calib", samples=samples, progress=False)
+    bitpress.calibrate(conv_path, [{"image": row[None]} for row in few], tmp_path / "list.calib", samples=samples, progress=False)
     assert (tmp_path / "statistics.calib").read_bytes() == (tmp_path / "list.calib").read_bytes()
     if isinstance(reader, BeginsAnew):
         assert reader.num_given == min(samples or COUNT, COUNT)
 
 
 def test_a_reader_that_begins_anew_serves_every_pass(conv_path, tmp_path, few):
-    reports = [bitpress.quantize(conv_path, tmp_path / f"{i}.onnx", "INT8", data, samples=8, progress=False)
+    reports = [bitpress.quantize(conv_path, tmp_path / f"{i}.onnx", config="INT8", data=data, samples=8, progress=False)
                for i, data in enumerate([BeginsAnew(few, "image"), BeginsAnewOnce(few, "image"), [{"image": row[None]} for row in few]])]
     assert len(reports) == 3
     assert (tmp_path / "0.onnx").read_bytes() == (tmp_path / "1.onnx").read_bytes() == (tmp_path / "2.onnx").read_bytes()
@@ -100,7 +100,7 @@ def test_forms_of_samples_that_numpy_takes(matmul_path, tmp_path, sequences):
     forms = {"float32": few, "float64": few.astype(np.float64), "lists": [{"x": row[None].tolist()} for row in few],
              "lists without names": [row[None].tolist() for row in few], "columns": np.asfortranarray(few)}
     for name, data in forms.items():
-        bitpress.calibrate(matmul_path, tmp_path / f"{name}.calib", data, progress=False)
+        bitpress.calibrate(matmul_path, data, tmp_path / f"{name}.calib", progress=False)
         assert (tmp_path / f"{name}.calib").read_bytes() == (tmp_path / "float32.calib").read_bytes(), name
 
 
@@ -108,8 +108,8 @@ def test_forms_of_samples_that_numpy_takes(matmul_path, tmp_path, sequences):
 def test_files_of_doubles(order, matmul_path, tmp_path, sequences):
     (tmp_path / "samples").mkdir()
     np.save(tmp_path / "samples" / "a.npy", np.asarray(sequences[:3], np.float64, order=order))
-    bitpress.calibrate(matmul_path, tmp_path / "files.calib", tmp_path / "samples", progress=False)
-    bitpress.calibrate(matmul_path, tmp_path / "arrays.calib", sequences[:3], progress=False)
+    bitpress.calibrate(matmul_path, tmp_path / "samples", tmp_path / "files.calib", progress=False)
+    bitpress.calibrate(matmul_path, sequences[:3], tmp_path / "arrays.calib", progress=False)
     assert (tmp_path / "files.calib").read_bytes() == (tmp_path / "arrays.calib").read_bytes()
 
 
@@ -117,10 +117,10 @@ def test_files_of_doubles(order, matmul_path, tmp_path, sequences):
 def test_pairs_of_inputs_and_labels_are_explained(pair, matmul_path, tmp_path, sequences):
     batches = [pair((sequences[:2], np.array([0, 1]))), pair((sequences[2:4], np.array([1, 0])))]
     with pytest.raises(TypeError, match=r"list of 2 arrays|tuple of 2 arrays") as error:
-        bitpress.calibrate(matmul_path, tmp_path / "a.calib", batches, progress=False)
+        bitpress.calibrate(matmul_path, batches, tmp_path / "a.calib", progress=False)
     assert "[x for x, y in batches]" in str(error.value)
 
 
 def test_uneven_lists_are_explained(matmul_path, tmp_path):
     with pytest.raises(TypeError, match="input 'x' is no array of numbers"):
-        bitpress.calibrate(matmul_path, tmp_path / "a.calib", [[[1.0, 2.0], [3.0]]], progress=False)
+        bitpress.calibrate(matmul_path, [[[1.0, 2.0], [3.0]]], tmp_path / "a.calib", progress=False)
