@@ -121,6 +121,7 @@ def channel_ranges(model, node, axis):
     return np.abs(np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1)).max(axis=1)
 
 
+@pytest.mark.quick
 def test_ranges_become_equal(tmp_path, bitpress):
     net = Net(1).conv(3, 16).add("Relu").conv(16, 16, group=16).add("Relu").conv(16, 8, kernel=1)
     path = net.save(tmp_path / "net.onnx", (3, 9, 9))
