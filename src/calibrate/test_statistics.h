@@ -1,4 +1,4 @@
-// What this room's tests of statistics share. Not part of the library.
+// Helpers that the tests of statistics in this room share. Not part of the library.
 #pragma once
 
 #include <limits>

@@ -23,7 +23,7 @@ FORMATS = {
     "mxfp8_e4m3(block=16)": (31.6, 28.6), "mxfp4_e2m1(block=64)": (18.8, 16.6), "mxint8(block=256)": (40.5, 38.1),
 }
 HAVE_NO_OPERATORS = {"fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "bfp(bits=20, block=16)", "bfp(bits=24, block=8)"}
-# What was measured of weights in integers, by granularity. 7 and 32 do not divide the sizes of the model. Symmetric and asymmetric codes
+# The table holds what was measured of weights in integers, by granularity. 7 and 32 do not divide the sizes of the model. Symmetric and asymmetric codes
 # take turns, so that each granularity and each number of bits, signed or not, has both.
 GRANULARITIES = ("per_tensor", "per_axis", "per_block(7)", "per_block(32)")
 MEASURED = {

@@ -113,7 +113,7 @@ def test_the_float_network_has_its_known_accuracy(name, networks):
         assert np.mean(decisions(network.wanted) == network.labels) == pytest.approx(FLOAT_TOP1, abs=0.006)
 
 
-# What is learned takes long: each way is tried on one of the networks after each change, and on both by `./dev test --all`.
+# Learning takes long: each way is tried on one of the networks after each change, and on both by `./dev test --all`.
 LONG = [("text_direction", "INT4_WEIGHTS --finetune gptq"), ("voice_activity", "MX6_ADAQUANT")]
 
 

@@ -13,12 +13,11 @@ import threading
 import time
 from pathlib import Path
 
-import models
 import numpy as np
 import onnx
 import pytest
 from locations import PACKAGE, ROOT
-from package_helpers import COUNT, IMAGE, FatalOnce
+from package_helpers import COUNT, IMAGE, expect_a_killed_worker_is_replaced
 
 import bitpress
 from bitpress import distributed
@@ -41,12 +40,7 @@ def workers_of(process):
 
 
 def test_a_killed_worker_is_replaced(conv_path, tmp_path):
-    images = models.smooth_images(40, 7)
-    items = [{"image": image[None]} for image in images]
-    bitpress.calibrate(conv_path, items, tmp_path / "one.bpc")
-    items[35] = FatalOnce(items[35], tmp_path / "killed")
-    distributed.calibrate(conv_path, items, tmp_path / "all.bpc", where=WORKERS)
-    assert (tmp_path / "killed").exists() and (tmp_path / "all.bpc").read_bytes() == (tmp_path / "one.bpc").read_bytes()
+    expect_a_killed_worker_is_replaced(WORKERS, conv_path, tmp_path)
 
 
 @pytest.mark.kills

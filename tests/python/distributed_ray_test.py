@@ -13,7 +13,7 @@ import models
 import numpy as np
 import pytest
 from locations import ROOT, cannot_run
-from package_helpers import COUNT, IMAGE, FatalOnce
+from package_helpers import COUNT, IMAGE, expect_a_killed_worker_is_replaced, expect_an_iterable_is_read_as_workers_need_it
 
 import bitpress
 from bitpress import distributed
@@ -49,21 +49,10 @@ def test_moments_are_those_of_one_process(ray, conv_path, photos, tmp_path):
 
 
 def test_an_iterable_is_read_as_workers_need_it(ray, conv_path, tmp_path):
-    images = models.smooth_images(300, 7)
-    bitpress.calibrate(conv_path, [{"image": image[None]} for image in images], tmp_path / "one.bpc", config="INT8", guard="off")
-    given = []
-
-    def items():
-        for image in images:
-            given.append(len(list((tmp_path / "all.bpc.shards").glob("*.bpc"))))
-            yield {"image": image[None]}
-
-    distributed.calibrate(conv_path, items(), tmp_path / "all.bpc", where=ray, config="INT8", guard="off")
-    assert (tmp_path / "all.bpc").read_bytes() == (tmp_path / "one.bpc").read_bytes()
-    assert given[0] == 0 and given[-1] > 0, "the last item was read only after a shard was done"
-    # What is wrong with the items is found where they are read.
+    expect_an_iterable_is_read_as_workers_need_it(ray, conv_path, tmp_path)
+    # An error in the items is raised where they are read, and it comes back.
     with pytest.raises(bitpress.InvalidArgumentError, match="only 39 labels"):
-        distributed.evaluate(conv_path, images[:40, None], labels=[0] * 39, where=ray)
+        distributed.evaluate(conv_path, models.smooth_images(300, 7)[:40, None], labels=[0] * 39, where=ray)
 
 
 def test_a_dataset_is_read_where_it_lies(ray, conv_path, tmp_path):
@@ -93,12 +82,7 @@ def test_a_worker_s_error_names_shard_and_sample(ray):
 
 
 def test_a_killed_actor_is_replaced(ray, conv_path, tmp_path):
-    images = models.smooth_images(40, 7)
-    items = [{"image": image[None]} for image in images]
-    bitpress.calibrate(conv_path, items, tmp_path / "one.bpc")
-    items[35] = FatalOnce(items[35], tmp_path / "killed")
-    distributed.calibrate(conv_path, items, tmp_path / "all.bpc", where=ray)
-    assert (tmp_path / "killed").exists() and (tmp_path / "all.bpc").read_bytes() == (tmp_path / "one.bpc").read_bytes()
+    expect_a_killed_worker_is_replaced(ray, conv_path, tmp_path)
 
 
 @pytest.mark.kills

@@ -5,7 +5,7 @@ import models
 import numpy as np
 import onnx
 import pytest
-from package_helpers import COUNT, IMAGE
+from package_helpers import COUNT, IMAGE, expect_an_iterable_is_read_as_workers_need_it
 
 import bitpress
 from bitpress import distributed
@@ -112,18 +112,7 @@ def test_a_model_that_changed_is_loaded_anew(jobs, conv_path):
 
 
 def test_an_iterable_is_read_as_workers_need_it(conv_path, tmp_path):
-    images = models.smooth_images(300, 7)
-    bitpress.calibrate(conv_path, [{"image": image[None]} for image in images], tmp_path / "one.bpc", config="INT8", guard="off")
-    given = []
-
-    def items():
-        for image in images:
-            given.append(len(list((tmp_path / "all.bpc.shards").glob("*.bpc"))))
-            yield {"image": image[None]}
-
-    distributed.calibrate(conv_path, items(), tmp_path / "all.bpc", where=WORKERS, config="INT8", guard="off")
-    assert (tmp_path / "all.bpc").read_bytes() == (tmp_path / "one.bpc").read_bytes()
-    assert given[0] == 0 and given[-1] > 0, "the last item was read only after a shard was done"
+    expect_an_iterable_is_read_as_workers_need_it(WORKERS, conv_path, tmp_path)
 
 
 def test_labels_of_an_iterable(conv_path, tmp_path):
@@ -147,7 +136,7 @@ def space(photos):
     return {"data": photos, "candidates": "mx9,mx6", "image": IMAGE, "config": bitpress.Config("MX9", rules=["op_types=Gemm: exclude"])}
 
 
-# Of three layers: two shards with one and two, or more shards than layers, as by default.
+# The model has three layers: two shards take one and two, and by default there are more shards than layers.
 @pytest.mark.parametrize("shards", [2, 5])
 def test_sensitivities_are_those_of_one_process(conv_path, tmp_path, space, shards):
     one = bitpress.sensitivity(conv_path, output=tmp_path / "one.json", method="both", **space)

@@ -7,6 +7,7 @@ import numpy as np
 import onnxruntime
 
 import bitpress
+from bitpress import distributed
 
 # The photos of tests with several workers.
 COUNT = 12
@@ -68,3 +69,29 @@ class FatalOnce(dict):
         # A worker cannot import this module, so it gets an expression and the names in it.
         names = {"sample": dict(self), "mark": self._mark, "kill": os.kill, "getpid": os.getpid}
         return eval, ("sample if mark.exists() else (mark.touch(), kill(getpid(), 9))", names)
+
+
+def expect_an_iterable_is_read_as_workers_need_it(where, model, folder):
+    """Calibrates on an iterable: its last item is read only after a shard was done, and the bytes are those of one process."""
+    images = models.smooth_images(300, 7)
+    bitpress.calibrate(model, [{"image": image[None]} for image in images], folder / "one.bpc", config="INT8", guard="off")
+    given = []
+
+    def items():
+        for image in images:
+            given.append(len(list((folder / "all.bpc.shards").glob("*.bpc"))))
+            yield {"image": image[None]}
+
+    distributed.calibrate(model, items(), folder / "all.bpc", where=where, config="INT8", guard="off")
+    assert (folder / "all.bpc").read_bytes() == (folder / "one.bpc").read_bytes()
+    assert given[0] == 0 and given[-1] > 0, "the last item was read only after a shard was done"
+
+
+def expect_a_killed_worker_is_replaced(where, model, folder):
+    """Calibrates on samples of which one kills the worker that reads it first; the bytes are those of one process."""
+    images = models.smooth_images(40, 7)
+    items = [{"image": image[None]} for image in images]
+    bitpress.calibrate(model, items, folder / "one.bpc")
+    items[35] = FatalOnce(items[35], folder / "killed")
+    distributed.calibrate(model, items, folder / "all.bpc", where=where)
+    assert (folder / "killed").exists() and (folder / "all.bpc").read_bytes() == (folder / "one.bpc").read_bytes()

@@ -176,7 +176,7 @@ def test_integers_with_a_target_read_a_reader_once(tmp_path, conv_path, images):
     assert "INT8" in formats and "INT16" in formats
 
 
-# Of names with a suffix, one of each kind of formats, scales and interface; a suffix adds the same words to all.
+# TUNED has, of names with a suffix, one of each kind of formats, scales and interface; a suffix adds the same words to all.
 TUNED = {"XINT8_ADAROUND", "S8S8_AAWS_ADAROUND", "A16W8_ADAROUND", "S16S16_MIXED_S8S8_ADAROUND", "INT8_CNN_ACCURATE", "XINT8_ADAQUANT",
          "A8W8_ADAQUANT", "INT16_CNN_DEFAULT_ADAQUANT", "FP16_ADAQUANT", "BF16_ADAQUANT", "BFP16_ADAQUANT", "MX4_ADAQUANT",
          "MXFP8E4M3_ADAQUANT", "MXINT8_ADAQUANT", "BF16_MIXED_BFP16_ADAQUANT", "MX9_INT8_ADAQUANT", "A8W8_ADAROUND_QCONFIG",
