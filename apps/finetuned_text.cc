@@ -47,6 +47,12 @@ std::string DescribeChoices(const finetune::FinetuneReport& report) {
 std::string DescribeNetwork(const finetune::FinetuneReport& report) {
   if (!report.network) return "";
   const finetune::NetworkVerdict& network = *report.network;
+  if (network.num_lost_runs > 0) {
+    return fmt::format(
+        "  network:     what was learned gives NaN or infinity in {} runs where the float model "
+        "gives numbers, so every layer stays as rounded\n",
+        network.num_lost_runs);
+  }
   if (network.num_runs == 0) {
     return "  network:     its outputs cannot be compared; only the layers were judged\n";
   }

@@ -1,6 +1,7 @@
 // bitpress quantize: writes the quantized model.
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -9,6 +10,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "command.h"
+#include "graph/staged_model.h"
 #include "json_option.h"
 #include "progress_bar.h"
 #include "quantization_options.h"
@@ -65,6 +67,16 @@ void CheckPage(const QuantizeArguments& options) {
   const AtomicFile probe(options.page);
 }
 
+// Says before the work which file will be gone behind it.
+void TellReplacedData(const std::filesystem::path& output) {
+  const std::filesystem::path data = graph::ReplacedDataFile(FollowLink(output));
+  if (data.empty()) return;
+  const std::string text = fmt::format(
+      "note: '{}', the data of the model that '{}' holds now, is removed when that is replaced\n",
+      data.string(), output.string());
+  std::fputs(text.c_str(), stderr);
+}
+
 void RunQuantize(QuantizeArguments& options) {
   if (!options.page.empty()) CheckPage(options);
   std::vector<std::string> notices;
@@ -82,6 +94,7 @@ void RunQuantize(QuantizeArguments& options) {
   }
   tasks::JsonFile file(options.json.file());
   tasks::QuantizeReport report;
+  TellReplacedData(request.output);
   {
     ProgressBar bar;
     request.progress = bar.Sink();

@@ -220,9 +220,17 @@ std::string DescribeGuard(const plan::GuardReport& guard, double wanted_db) {
         "which is used\n",
         guard.before_db, guard.first_db, guard.range_method);
   }
-  text += fmt::format(
-      "  guard:       rounding activations brings the error of output '{}' to {:.1f} dB",
-      guard.worst_output, guard.before_db);
+  if (guard.has_no_noise()) {
+    return fmt::format("{}  guard:       rounding activations changes no output ({} samples)\n",
+                       text, guard.num_samples);
+  }
+  text +=
+      guard.before_db < 0
+          ? fmt::format("  guard:       rounding activations gives NaN or infinity in output '{}'",
+                        guard.worst_output)
+          : fmt::format(
+                "  guard:       rounding activations brings the error of output '{}' to {:.1f} dB",
+                guard.worst_output, guard.before_db);
   if (guard.before_db >= wanted_db) {
     return fmt::format("{}, wanted are {:g} ({} samples)\n", text, wanted_db, guard.num_samples);
   }

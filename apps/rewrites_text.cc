@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
+
+#include "base/text.h"
 
 namespace bitpress::apps {
 namespace {
@@ -20,6 +23,15 @@ std::string ListLeftAlone(const std::vector<std::pair<std::string, std::string>>
     text += fmt::format("        and {} more\n", left_alone.size() - kMost);
   }
   return text;
+}
+
+std::string DescribeFixedInputs(std::span<const std::string> names) {
+  constexpr size_t kMost = 3;
+  return fmt::format(
+      "  constants:   {} inputs have values in the file and are constants now, which no caller can "
+      "replace: {}{}\n",
+      names.size(), Join(names.first(std::min(kMost, names.size())), ", "),
+      names.size() > kMost ? ", ..." : "");
 }
 
 // Describes the equalized pairs of layers, and why others were left alone.
@@ -40,10 +52,38 @@ std::string DescribeRotation(const rewrite::RotateReport& report) {
   return text + ListLeftAlone(report.left_alone);
 }
 
+std::string DescribePreparation(const rewrite::RewriteReport& report) {
+  std::string text;
+  const rewrite::OptimizerReport& optimizer = report.optimizer;
+  if (!optimizer.undone.empty()) {
+    text += fmt::format("  pass optimize was undone: {}\n", optimizer.undone);
+  }
+  if (!optimizer.kept_computed.empty()) {
+    text += fmt::format(
+        "  computed at load as before, because they are larger than what they are computed from: "
+        "{} constants, '{}'{}\n",
+        optimizer.kept_computed.size(), optimizer.kept_computed.front(),
+        optimizer.kept_computed.size() > 1 ? ", ..." : "");
+  }
+  if (report.num_in_blocked_layout > 0) {
+    text += fmt::format(
+        "  stay float: {} operators in the layout of one machine; quantize the model that ONNX "
+        "Runtime did not optimize yet\n",
+        report.num_in_blocked_layout);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string DescribeRewrites(const rewrite::RewriteReport& report) {
-  std::string text;
+  std::string text = DescribePreparation(report);
+  if (!report.fixed_inputs.empty()) text += DescribeFixedInputs(report.fixed_inputs);
+  if (report.num_widened > 0) {
+    text +=
+        "  FLOAT16:     the network was made FLOAT first, because integers have FLOAT scales; "
+        "inputs and outputs keep their type (--disable-pass widen-half leaves it)\n";
+  }
   if (report.equalized) text += DescribeEqualization(*report.equalized);
   if (report.rotated) text += DescribeRotation(*report.rotated);
   return text;

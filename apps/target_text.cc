@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "base/text.h"
@@ -23,22 +24,61 @@ std::string DescribeRun(const deploy::TargetReport& report) {
                      report.error);
 }
 
-// Outputs below this distance to the float model's have little to do with them.
-constexpr double kFarDb = 10;
+std::string DescribeOutput(const deploy::OutputCloseness& output) {
+  // The mean of the samples says little of one that is so much farther off.
+  constexpr double kFarFromMeanDb = 10;
+  if (output.num_lost > 0) return fmt::format("'{}' NaN or infinite", output.name);
+  std::string text = fmt::format("'{}' ", output.name);
+  text += std::isinf(output.sqnr_db) && output.sqnr_db > 0
+              ? "the same"
+              : fmt::format("{:.1f} dB", output.sqnr_db);
+  if (output.worst_db < output.sqnr_db - kFarFromMeanDb) {
+    text += fmt::format(" (worst sample {:.1f})", output.worst_db);
+  }
+  return text + (output.varies ? "" : " (which does not vary)");
+}
+
+// Says what is wrong with the samples, if they say little.
+std::string DescribePoorSamples(const deploy::Closeness& closeness) {
+  if (!closeness.has_poor_samples()) return "";
+  return fmt::format(
+      "  WARNING: {}: ranges, learned weights and closeness hold for such inputs only; give "
+      "samples "
+      "as the model meets them\n",
+      closeness.num_constant_runs == closeness.num_runs
+          ? "each sample is one number everywhere"
+          : fmt::format("the first {} samples are all the same", closeness.num_equal_runs + 1));
+}
+
+// Warns of the worst output if it lost more than the formats should.
+std::string DescribeLoss(const deploy::Closeness& closeness, const deploy::OutputCloseness& worst) {
+  constexpr std::string_view kRemedies =
+      "More bits, fine-tuning (--finetune adaquant) or a search (bitpress search) bring it closer";
+  if (worst.num_lost > 0) {
+    return fmt::format(
+        "  WARNING: output '{}' holds NaN or infinity where the given model gives numbers, in {} "
+        "of "
+        "{} values. {}\n",
+        worst.name, worst.num_lost, worst.num_values, kRemedies);
+  }
+  if (!(worst.sqnr_db < closeness.wanted_db)) return "";
+  return fmt::format(
+      "  WARNING: output '{}' is far from that of the given model: {:.1f} dB, where such formats "
+      "should give {:.0f}. Measure what that costs (bitpress evaluate). {}\n",
+      worst.name, worst.sqnr_db, closeness.wanted_db, kRemedies);
+}
 
 std::string DescribeCloseness(const deploy::Closeness& closeness) {
   if (!closeness.why_not.empty()) {
     return fmt::format("  outputs were not compared with the given model's: {}\n",
                        closeness.why_not);
   }
-  std::vector<evaluate::OutputReport> outputs = closeness.outputs;
-  std::ranges::stable_sort(outputs, {}, &evaluate::OutputReport::sqnr_db);
+  std::vector<deploy::OutputCloseness> outputs = closeness.outputs;
+  std::ranges::stable_sort(outputs, {}, &deploy::OutputCloseness::sqnr_db);
   constexpr size_t kMost = 4;
   std::vector<std::string> words;
   for (size_t i = 0; i < std::min(kMost, outputs.size()); ++i) {
-    words.push_back(std::isinf(outputs[i].sqnr_db) && outputs[i].sqnr_db > 0
-                        ? fmt::format("'{}' the same", outputs[i].name)
-                        : fmt::format("'{}' {:.1f} dB", outputs[i].name, outputs[i].sqnr_db));
+    words.push_back(DescribeOutput(outputs[i]));
   }
   if (outputs.size() > kMost) words.push_back(fmt::format("{} more", outputs.size() - kMost));
   std::string text;
@@ -51,13 +91,8 @@ std::string DescribeCloseness(const deploy::Closeness& closeness) {
   for (const std::string& name : closeness.other_shapes) {
     text += fmt::format("  output '{}' has another shape than the given model's\n", name);
   }
-  if (!outputs.empty() && outputs.front().sqnr_db < kFarDb) {
-    text += fmt::format(
-        "  WARNING: output '{}' is far from that of the given model. Measure what that costs "
-        "(bitpress evaluate). More bits, fine-tuning (--finetune adaquant) or a search (bitpress "
-        "search) bring it closer\n",
-        outputs.front().name);
-  }
+  text += DescribePoorSamples(closeness);
+  if (!outputs.empty()) text += DescribeLoss(closeness, outputs.front());
   return text;
 }
 

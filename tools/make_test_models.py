@@ -155,6 +155,18 @@ def strings():
     )
 
 
+def other_outputs():
+    save(
+        "other_outputs.onnx",
+        """<ir_version: 8, opset_import: ["": 17]>
+        other_outputs (float[N] x) => (float[N] y, seq(float[N]) s, string[N] names) {
+          y = Relu (x)
+          s = SequenceConstruct (y, x)
+          names = Cast <to = 8> (x)
+        }""",
+    )
+
+
 def transformer():
     """The patterns of a transformer block that fusions look for: erf Gelu, LayerNorm in pieces,
     MatMul of a Transpose, a residual Add."""
@@ -273,7 +285,8 @@ def external():
 
 if __name__ == "__main__":
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for make in (affine, types, unknown_operator, quark_operator, clean_up, qdq, strings, transformer, chain, sequence, fragile, external):
+    for make in (affine, types, unknown_operator, quark_operator, clean_up, qdq, strings, other_outputs, transformer, chain, sequence, fragile,
+                 external):
         make()
     for path in sorted(FOLDER.iterdir()):
         print(path.name, path.stat().st_size)

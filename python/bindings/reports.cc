@@ -197,10 +197,24 @@ void BindTargetReport(nb::module_& module) {
       .def_ro("name", &FloatNode::name)
       .def_ro("op_type", &FloatNode::op_type)
       .def_ro("reason", &FloatNode::reason);
+  using deploy::OutputCloseness;
+  nb::class_<OutputCloseness, evaluate::OutputReport>(
+      module, "OutputCloseness",
+      "The closeness of one output to that of the model that was quantized. Samples count alike.")
+      .def_ro("worst_db", &OutputCloseness::worst_db, "SQNR of the worst sample.")
+      .def_ro("num_lost", &OutputCloseness::num_lost,
+              "Values that are NaN or infinite where that model gives numbers.")
+      .def_ro("varies", &OutputCloseness::varies,
+              "False if that model gives the same for several different samples.");
   using deploy::Closeness;
   nb::class_<Closeness>(module, "Closeness",
                         "How close the outputs are to those of the model that was quantized.")
       .def_ro("num_runs", &Closeness::num_runs, "The samples, or fixed batches, that were run.")
+      .def_ro("num_equal_runs", &Closeness::num_equal_runs,
+              "Samples that are equal to others, which count once.")
+      .def_ro("num_constant_runs", &Closeness::num_constant_runs,
+              "Samples that are one number everywhere.")
+      .def_ro("wanted_db", &Closeness::wanted_db, "The SQNR that the formats should give.")
       .def_ro("outputs", &Closeness::outputs)
       .def_ro("other_shapes", &Closeness::other_shapes,
               "Names of outputs that had another shape in a run.")
@@ -337,9 +351,9 @@ void BindTuning(nb::module_& module) {
 void BindReports(nb::module_& module) {
   BindTuning(module);
   BindProcessorReport(module);
+  BindEvaluationReport(module);  // before the types that derive from its own
   BindTargetReport(module);
   BindQuantizeReport(module);
-  BindEvaluationReport(module);
   BindCalibration(module);
   BindInspectReport(module);
   using tasks::UnpackReport;

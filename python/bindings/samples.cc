@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/stream_source.h"
 
 namespace bitpress::python {
@@ -36,6 +37,29 @@ DataType TypeOf(const nb::dlpack::dtype& dtype) {
   Fail(ErrorCode::kInvalidArgument, "samples of this element type are not read");
 }
 
+// Returns NumPy's name of a type; "" if it has none.
+std::string NumpyName(DataType type) {
+  switch (type) {
+    case DataType::kFloat:
+      return "float32";
+    case DataType::kDouble:
+      return "float64";
+    case DataType::kInt8:
+    case DataType::kInt16:
+    case DataType::kInt32:
+    case DataType::kInt64:
+    case DataType::kUInt8:
+    case DataType::kUInt16:
+    case DataType::kUInt32:
+    case DataType::kUInt64:
+    case DataType::kBool:
+    case DataType::kFloat16:
+      return ToLower(DataTypeName(type));
+    default:
+      return "";
+  }
+}
+
 Tensor CopyOf(const AnyArray& array) {
   Tensor tensor{.type = TypeOf(array.dtype()), .dims = {}, .bytes = {}};
   for (size_t i = 0; i < array.ndim(); ++i) {
@@ -50,6 +74,10 @@ class PythonStream : public data::SampleStream {
  public:
   PythonStream(nb::handle samples, Work& work, const data::SourceOptions& options)
       : samples_(samples), work_(work), input_names_(options.input_names) {
+    for (size_t i = 0; i < input_names_.size(); ++i) {
+      const bool is_known = i < options.input_types.size();
+      input_types_.push_back(is_known ? NumpyName(options.input_types[i]) : "");
+    }
     work_.WithPython([&] {
       num_samples_ = nb::cast<size_t>(samples_.attr("num_samples"));
       has_labels_ = nb::cast<bool>(samples_.attr("has_labels"));
@@ -59,7 +87,7 @@ class PythonStream : public data::SampleStream {
 
   std::optional<Item> Next() override {
     return work_.WithPython([&]() -> std::optional<Item> {
-      const nb::object item = samples_.attr("next")(input_names_);
+      const nb::object item = samples_.attr("next")(input_names_, input_types_);
       if (item.is_none()) return std::nullopt;
       const auto parts = nb::cast<nb::tuple>(item);
       Item result;
@@ -84,6 +112,7 @@ class PythonStream : public data::SampleStream {
   nb::handle samples_;
   Work& work_;
   std::vector<std::string> input_names_;
+  std::vector<std::string> input_types_;
   size_t num_samples_ = 0;
   bool has_labels_ = false;
   size_t first_item_ = 0;

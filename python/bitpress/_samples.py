@@ -31,45 +31,61 @@ Data = Union[PathLike, Tokens, Sample, Iterable[Sample], Reader]
 _KINDS = "fiub"
 
 
-def _to_array(value: Any, name: str) -> Array:
+def _to_array(value: Any, name: str, wanted: str = "") -> Array:
+    """The array of an input. Lists of numbers get the type that the model wants; arrays have one."""
     import numpy as np
 
-    array = np.asarray(value)
+    if isinstance(value, (list, tuple)) and any(getattr(part, "shape", ()) for part in value):
+        raise ArgumentTypeError(f"a sample of input '{name}' is a {type(value).__name__} of {len(value)} arrays. Of batches such as (x, y) give "
+                                "the inputs only, `[x for x, y in batches]`; of several inputs give a dict of name -> array; rows are joined "
+                                "by numpy.stack")
+    is_plain = bool(wanted) and not hasattr(value, "dtype")
+    try:
+        array = np.asarray(value, dtype=wanted if is_plain else None)
+    except (ValueError, TypeError) as error:
+        raise ArgumentTypeError(f"a sample of input '{name}' is no array of numbers: {error}") from error
     if array.dtype.kind not in _KINDS or array.dtype.itemsize > 8:
         raise ArgumentTypeError(f"the samples of input '{name}' have element type {array.dtype}; floats, integers and bool are taken")
     # Not ascontiguousarray, which makes vectors of scalars.
     return np.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
 
 
-def _pick(sample: Sample, names: Sequence[str]) -> List[Array]:
+def _pick(sample: Sample, names: Sequence[str], types: Sequence[str]) -> List[Array]:
     """The arrays of one item in the order of the model's inputs."""
     if not isinstance(sample, Mapping):
         if len(names) != 1:
             raise InvalidArgumentError(f"a sample is one array, but the model has {len(names)} inputs ({', '.join(names)}); "
                                        "give dicts of name -> array")
-        return [_to_array(sample, names[0])]
+        return [_to_array(sample, names[0], types[0])]
     missing = [name for name in names if name not in sample]
     if missing:
         raise InvalidArgumentError(f"a sample lacks the input '{missing[0]}'; it has {', '.join(map(repr, sample)) or 'nothing'}")
-    return [_to_array(sample[name], name) for name in names]
+    return [_to_array(sample[name], name, wanted) for name, wanted in zip(names, types)]
 
 
 def rows_of(arrays: Iterable[Any]) -> int:
     """How many samples an item is: its first dimension, if all inputs agree in it."""
-    import numpy as np
+    def first_dimension(array: Any) -> Tuple[int, ...]:
+        if isinstance(array, (list, tuple)):  # perhaps of uneven lists, which have no shape
+            return (len(array),)
+        return tuple(getattr(array, "shape", ()))[:1]
 
-    rows = {np.shape(array)[:1] for array in arrays}
+    rows = {first_dimension(array) for array in arrays}
     (first,) = rows if len(rows) == 1 else ((),)
     return first[0] if first else 1
 
 
 class _Spool:
-    """Keeps what can be read only once in a temporary file, and reads it from there from the second time on."""
+    """Keeps what can be read only once in a temporary file, and reads it from there from the second time on.
+
+    `fetch` is not called again after its first None: strict readers raise then, and others begin anew without end.
+    """
 
     def __init__(self, fetch: Callable[[], Optional[Sample]]) -> None:
         self._fetch = fetch
         self._file = tempfile.TemporaryFile(prefix="bitpress-")
         self._items: List[Optional[Tuple[str, ...]]] = []  # names; None: an array without one
+        self._is_complete = False
         self._position = 0
         self._offset = 0
 
@@ -80,7 +96,7 @@ class _Spool:
         import numpy as np
 
         if self._position == len(self._items):
-            return self._append()
+            return None if self._is_complete else self._append()
         names = self._items[self._position]
         self._file.seek(self._offset)
         arrays = [np.lib.format.read_array(self._file, allow_pickle=False) for _ in names or ("",)]
@@ -93,6 +109,7 @@ class _Spool:
 
         sample = self._fetch()
         if sample is None:
+            self._is_complete = True
             return None
         names = tuple(sample) if isinstance(sample, Mapping) else None
         values = list(sample.values()) if isinstance(sample, Mapping) else [sample]
@@ -113,7 +130,7 @@ class _Restarted:
 
     def __init__(self, data: Iterable[Sample]) -> None:
         self._data = data
-        self._iterator = iter(data)
+        self._iterator: Iterator[Sample] = iter(())
 
     def rewind(self) -> None:
         self._iterator = iter(self._data)
@@ -183,13 +200,13 @@ class Samples:
         self._source.rewind()
         self._num_given = 0
 
-    def next(self, names: Sequence[str]) -> Optional[Tuple[List[Array], List[int], str]]:
-        """The arrays and labels of the next item, or why it is none that the model takes."""
+    def next(self, names: Sequence[str], types: Sequence[str]) -> Optional[Tuple[List[Array], List[int], str]]:
+        """The arrays and labels of the next item, or why it is none that the model takes. A type is NumPy's name, or "" if it has none."""
         sample = self._source.next()
         if sample is None:
             return None
         try:
-            arrays = _pick(sample, names)
+            arrays = _pick(sample, names, types)
         except InvalidArgumentError as error:
             if self._labels is not None:
                 self._num_given += rows_of(sample.values() if isinstance(sample, Mapping) else [sample])

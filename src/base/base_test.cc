@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -15,6 +17,8 @@
 #include "base/error.h"
 #include "base/file_states.h"
 #include "base/messages.h"
+#include "base/processors.h"
+#include "base/scratch_folder.h"
 #include "base/spillable_array.h"
 #include "base/task_guard.h"
 #include "base/tensor.h"
@@ -89,6 +93,11 @@ TEST(Text, NearestName) {
   EXPECT_EQ(NearestName("MX5", names), "MX6");
   EXPECT_EQ(NearestName("something else", names), "");
   EXPECT_EQ(DidYouMean("BF17", names), " (did you mean 'BF16'?)");
+}
+
+TEST(Text, Replaced) {
+  EXPECT_EQ(Replaced("a/b a/b", "a/b", "a/bc"), "a/bc a/bc");
+  EXPECT_EQ(Replaced("nothing", "a/b", ""), "nothing");
 }
 
 enum class Color { kRed, kBlue, kNone };
@@ -246,6 +255,78 @@ TEST(RunProgram, SaysWhatCannotBeStarted) {
       ErrorCode::kRuntime, [&] { RunProgram(folder / "missing", {}, {}, folder / "log"); });
   EXPECT_NE(message.find("missing"), std::string::npos) << message;
   ExpectError(ErrorCode::kIo, [&] { RunProgram("/bin/true", {}, {}, folder / "no" / "log"); });
+}
+
+TEST(EndWithParentDeathTest, EndsTheChildOfAnotherOrADeadParent) {
+  EXPECT_EXIT(
+      {
+        EndWithParent(::getppid());
+        std::_Exit(3);
+      },
+      testing::ExitedWithCode(3), "");
+  EXPECT_EXIT(EndWithParent(ProcessNumber()), testing::KilledBySignal(SIGKILL), "");
+}
+
+TEST(ScratchFolder, BesideAFileHasAFreeName) {
+  const TemporaryFolder folder;
+  {
+    const ScratchFolder one(folder / "m.onnx");
+    const ScratchFolder two(folder / "m.onnx");
+    EXPECT_NE(one.path(), two.path());
+    EXPECT_EQ(one.path().parent_path(), folder.path());
+    EXPECT_TRUE(one.path().filename().string().starts_with("m.onnx."));
+    WriteFile(two.path() / "m.onnx", "text");
+  }
+  EXPECT_EQ(folder.NumFiles(), 0u);
+  const std::string message =
+      ExpectError(ErrorCode::kIo, [&] { ScratchFolder(folder / "no" / "m.onnx"); });
+  EXPECT_NE(message.find("m.onnx"), std::string::npos) << message;
+}
+
+TEST(Processors, AreThoseThatGroupsPayFor) {
+  const TemporaryFolder folder;
+  const fs::path own = folder / "own";
+  const auto count = [&] { return ProcessorsOfGroups(own, folder / "groups"); };
+  EXPECT_EQ(count(), std::nullopt) << "no groups";
+  WriteFile(own, "0::/outer/inner\n");
+  WriteBytes(folder / "groups" / "outer" / "inner" / "cpu.max", "max 100000\n");
+  EXPECT_EQ(count(), std::nullopt);
+  WriteBytes(folder / "groups" / "outer" / "cpu.max", "250000 100000\n");
+  EXPECT_EQ(count(), 3u) << "of the group around it, rounded up";
+  WriteBytes(folder / "groups" / "outer" / "inner" / "cpu.max", "20000 100000\n");
+  EXPECT_EQ(count(), 1u);
+  // In a container the group is the root of what is seen, and has the host's name.
+  WriteFile(own, "0::/host/name\n");
+  EXPECT_EQ(count(), std::nullopt);
+  WriteBytes(folder / "groups" / "cpu.max", "200000 100000\n");
+  EXPECT_EQ(count(), 2u);
+}
+
+TEST(Processors, OfTheFirstVersionOfGroups) {
+  const TemporaryFolder folder;
+  const fs::path own = folder / "own";
+  WriteFile(own, "5:memory:/m\n4:cpu,cpuacct:/job\n");
+  const fs::path group = folder / "groups" / "cpu,cpuacct" / "job";
+  WriteBytes(group / "cpu.cfs_period_us", "50000\n");
+  WriteBytes(group / "cpu.cfs_quota_us", "-1\n");
+  EXPECT_EQ(ProcessorsOfGroups(own, folder / "groups"), std::nullopt);
+  WriteBytes(group / "cpu.cfs_quota_us", "200000\n");
+  EXPECT_EQ(ProcessorsOfGroups(own, folder / "groups"), 4u);
+}
+
+TEST(Processors, AreThoseToWhichTheProcessIsBound) {
+  cpu_set_t before;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (size_t i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i) {
+    if (CPU_ISSET(i, &before)) CPU_SET(i, &one);
+  }
+  EXPECT_LE(UsableProcessors(), static_cast<size_t>(CPU_COUNT(&before)));
+  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(UsableProcessors(), 1u);
+  EXPECT_EQ(ThreadPool().num_threads(), 1u);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof before, &before), 0);
 }
 
 TEST(AvailableMemory, IsThereAndCanBeLimited) {

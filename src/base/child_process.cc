@@ -113,6 +113,12 @@ ChildEnd RunProgram(const std::filesystem::path& program, const std::vector<std:
   return end;
 }
 
-void EndWithParent() { ::prctl(PR_SET_PDEATHSIG, SIGKILL); }
+int64_t ProcessNumber() { return ::getpid(); }
+
+void EndWithParent(int64_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The signal tells of ends from now on only.
+  if (::getppid() != parent) ::raise(SIGKILL);
+}
 
 }  // namespace bitpress

@@ -8,6 +8,7 @@
 // thread may call these functions.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -31,7 +32,11 @@ ChildEnd RunProgram(const std::filesystem::path& program, const std::vector<std:
                     const std::vector<std::pair<std::string, std::string>>& environment,
                     const std::filesystem::path& log);
 
-// Makes this process end together with the process that started it, even if that is killed.
-void EndWithParent();
+// Returns the number of this process, which its children need to know.
+int64_t ProcessNumber();
+
+// Makes this process end together with the process `parent` that started it, even if that is
+// killed. If that has ended already, this process does now.
+void EndWithParent(int64_t parent);
 
 }  // namespace bitpress

@@ -1,5 +1,8 @@
 #include "base/scratch_folder.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdlib>
 #include <string>
@@ -18,6 +21,16 @@ ScratchFolder::ScratchFolder() {
          std::generic_category().message(errno));
   }
   path_ = name;
+}
+
+ScratchFolder::ScratchFolder(const std::filesystem::path& beside) {
+  for (int number = 0;; ++number) {
+    path_ = fmt::format("{}.{}-{}", beside.string(), ::getpid(), number);
+    if (::mkdir(path_.c_str(), 0777) == 0) return;
+    if (errno == EEXIST) continue;
+    Fail(ErrorCode::kIo, "cannot write '{}': {}", beside.string(),
+         std::generic_category().message(errno));
+  }
 }
 
 ScratchFolder::~ScratchFolder() {

@@ -138,6 +138,13 @@ std::string_view Trim(std::string_view text) {
   return text;
 }
 
+std::string Replaced(std::string text, std::string_view from, std::string_view to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+  return text;
+}
+
 int64_t ParseInt(std::string_view text, std::string_view what) {
   return ParseNumber<int64_t>(text, what, "a whole number");
 }

@@ -30,6 +30,8 @@ std::string ToLower(std::string_view text);
 // Returns the text as one word of a POSIX shell, unchanged if it is one already.
 std::string ShellQuoted(std::string_view text);
 std::string_view Trim(std::string_view text);
+// Returns the text with `to` in every place of `from`. REQUIRES: `from` is not empty.
+std::string Replaced(std::string text, std::string_view from, std::string_view to);
 
 // Return the number that the whole text is. Throw Error(kInvalidArgument) naming `what` if anything
 // else stands there.

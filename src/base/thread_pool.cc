@@ -1,6 +1,5 @@
 #include "base/thread_pool.h"
 
-#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <exception>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/processors.h"
 
 namespace bitpress {
 
@@ -62,7 +62,7 @@ struct ThreadPool::State {
 };
 
 ThreadPool::ThreadPool(size_t num_threads) : state_(std::make_unique<State>()) {
-  if (num_threads == 0) num_threads = std::max(1u, std::thread::hardware_concurrency());
+  if (num_threads == 0) num_threads = UsableProcessors();
   for (size_t i = 1; i < num_threads; ++i) {
     try {
       state_->workers.emplace_back([state = state_.get()] { state->RunWorker(); });

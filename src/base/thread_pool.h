@@ -11,8 +11,8 @@ namespace bitpress {
 
 class ThreadPool {
  public:
-  // Starts the workers. `num_threads` counts the calling thread, and 0 means one per core. If the
-  // system refuses more threads, the pool has fewer.
+  // Starts the workers. `num_threads` counts the calling thread, and 0 means UsableProcessors. If
+  // the system refuses more threads, the pool has fewer.
   explicit ThreadPool(size_t num_threads = 0);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "base/processors.h"
 #include "base/scratch_folder.h"
 #include "calibrate/collector.h"
 #include "calibrate/instrument.h"
@@ -56,9 +56,7 @@ class Calibrator::Impl {
   Impl(const graph::Model& model, std::string name, std::vector<std::string> values,
        CalibrateOptions options)
       : options_(std::move(options)),
-        num_threads_(options_.num_threads > 0
-                         ? options_.num_threads
-                         : std::max<size_t>(1, std::thread::hardware_concurrency())),
+        num_threads_(options_.num_threads > 0 ? options_.num_threads : UsableProcessors()),
         model_(model),
         name_(std::move(name)),
         fingerprint_(model.Fingerprint()),

@@ -46,7 +46,9 @@ constexpr double kLeastMeasurements = 48;
 constexpr double kMostMeasurements = 512;
 constexpr double kElementsInAll = 0x1p33;
 
-double ToDb(double noise) { return noise > 0 ? 10 * std::log10(1 / noise) : 200.0; }
+double ToDb(double noise) {
+  return noise > 0 ? 10 * std::log10(1 / noise) : plan::GuardReport::kNoNoiseDb;
+}
 double ToNoise(double db) { return std::pow(10, -db / 10); }
 
 // Returns a number below `size` that has no pattern over the parts.

@@ -1,13 +1,13 @@
 #include "calibrate/noise_probe.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <optional>
 #include <span>
 #include <utility>
 
 #include "base/check.h"
+#include "base/output_error.h"
 #include "base/scratch_folder.h"
 #include "formats/reference.h"
 #include "plan/quant_plan.h"
@@ -40,41 +40,6 @@ void Round(const Rounding& rounding, float* values, size_t count) {
   }
 }
 
-struct Energies {
-  double error = 0;
-  double signal = 0;
-};
-
-// A result that is not finite counts as 0.
-Energies Compare(std::span<const float> wanted, std::span<const float> found) {
-  Energies energies;
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    if (!std::isfinite(wanted[i])) continue;
-    const double x = wanted[i];
-    const double error = (std::isfinite(found[i]) ? double{found[i]} : 0.0) - x;
-    energies.error += error * error;
-    energies.signal += x * x;
-  }
-  return energies;
-}
-
-// Returns the mean of the samples' noises, so that quiet samples count as much as loud ones. An
-// output that is all error is lost, however large the error is. Silence has nothing to lose.
-double MeanNoise(const std::vector<Energies>& samples) {
-  constexpr double kSilence = 1e-6;  // of the mean energy
-  double energy = 0;
-  for (const Energies& sample : samples) energy += sample.signal;
-  const double least = kSilence * energy / std::max(1.0, static_cast<double>(samples.size()));
-  double noise = 0;
-  size_t count = 0;
-  for (const Energies& sample : samples) {
-    if (!(sample.signal > least)) continue;
-    noise += std::min(1.0, sample.error / sample.signal);
-    ++count;
-  }
-  return count == 0 ? 0 : noise / static_cast<double>(count);
-}
-
 // A row and the places in the model that its rounding concerns.
 struct Place {
   const plan::TensorPlan* row;
@@ -98,7 +63,7 @@ void InsertPass(graph::Model& model, const Place& place, size_t id) {
       if (producer.output(i) == value) producer.set_output(i, source);
     }
   }
-  model.InsertNode({fmt::format("{}_rounding_{}", value, id),
+  model.InsertNode({model.FreshNodeName(fmt::format("{}_rounding_{}", value, id)),
                     runtime::kObservePass,
                     runtime::kObserverDomain,
                     {source},
@@ -201,18 +166,18 @@ OutputNoise NoiseProbe::Measure(const std::vector<bool>& is_rounded, size_t step
   BITPRESS_DCHECK(!samples_.empty() && is_rounded.size() == rounder_->size() && step >= 1);
   rounder_->Switch(is_rounded);
   const size_t num_outputs = session_->outputs().size();
-  std::vector<std::vector<Energies>> energies(num_outputs);
+  std::vector<std::vector<OutputError>> errors(num_outputs);
   for (size_t i = 0; i < samples_.size(); i += step) {
     const Sample& sample = samples_[i];
     const std::vector<Tensor> outputs = session_->Run(sample.inputs);
     for (size_t k = 0; k < num_outputs; ++k) {
       const Tensor& wanted = sample.outputs[k];
       if (wanted.type != DataType::kFloat || wanted.dims != outputs[k].dims) continue;
-      energies[k].push_back(Compare(wanted.values<float>(), outputs[k].values<float>()));
+      errors[k].push_back(CompareOutputs(wanted.values<float>(), outputs[k].values<float>()));
     }
   }
   OutputNoise noise;
-  for (const std::vector<Energies>& of_output : energies) noise.push_back(MeanNoise(of_output));
+  for (const std::vector<OutputError>& of_output : errors) noise.push_back(MeanNoise(of_output));
   return noise;
 }
 

@@ -16,9 +16,8 @@
 
 namespace bitpress::calibrate {
 
-// The errors at the outputs of a model, each in parts of the output's energy, at most 1, and as the
-// mean over samples. An output without energy, one that is no float, and one whose shape depends on
-// the rounding have 0.
+// The errors at the outputs of a model over the samples, as MeanNoise counts them. An output
+// without energy, one that is no float, and one whose shape depends on the rounding have 0.
 using OutputNoise = std::vector<double>;
 
 // One thread at a time uses a probe.

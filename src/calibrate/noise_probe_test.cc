@@ -80,6 +80,14 @@ TEST_F(NoiseProbeTest, QuietSamplesCountAsMuchAsLoudOnes) {
   EXPECT_THAT(probe_.Measure({true, false}, 1), ElementsAre(DoubleNear(0.5, kTiny)));
 }
 
+TEST_F(NoiseProbeTest, OneLoudSampleDoesNotSilenceTheOthers) {
+  probe_.AddSample(Sample({1e9F, 0, 0}));  // saturates at 127
+  for (int i = 0; i < 3; ++i) probe_.AddSample(Sample({0.25, 0, 0}));
+  EXPECT_THAT(probe_.Measure({true, false}, 1), ElementsAre(DoubleNear(1, 1e-6)));
+  probe_.AddSample(Sample({100, 0, 0}));  // stays
+  EXPECT_THAT(probe_.Measure({true, false}, 1), ElementsAre(DoubleNear(0.8, 1e-6)));
+}
+
 TEST_F(NoiseProbeTest, SilenceHasNothingToLose) {
   probe_.AddSample(Sample({0, 0, 0}));
   EXPECT_THAT(probe_.Measure({true, true}, 1), ElementsAre(0.0));

@@ -28,7 +28,7 @@ class NpyArrays : public ArrayFile {
 
   std::vector<Tensor> ReadRows(int64_t first, int64_t count) override {
     std::vector<Tensor> rows;
-    for (const NpyFile& file : files_) rows.push_back(file.ReadRows(first, count));
+    for (NpyFile& file : files_) rows.push_back(file.ReadRows(first, count));
     return rows;
   }
 
@@ -130,13 +130,49 @@ class TensorProtoArrays : public WholeArrays {
   std::vector<std::filesystem::path> files_;
 };
 
-}  // namespace
+// Arrays some of which have another type than the model's inputs.
+class ConvertedArrays : public ArrayFile {
+ public:
+  ConvertedArrays(std::unique_ptr<ArrayFile> file, std::vector<DataType> wanted)
+      : file_(std::move(file)), wanted_(std::move(wanted)) {
+    headers_ = file_->headers();
+    ConvertTypes(wanted_, headers_);
+  }
 
-std::unique_ptr<ArrayFile> OpenArrayFile(FileKind kind, const SampleFiles& sample,
-                                         const std::vector<std::string>& input_names) {
+  std::vector<Tensor> ReadRows(int64_t first, int64_t count) override {
+    return Converted(file_->ReadRows(first, count));
+  }
+  std::vector<Tensor> Read() override { return Converted(file_->Read()); }
+
+ private:
+  std::vector<Tensor> Converted(std::vector<Tensor> inputs) const {
+    ConvertTypes(wanted_, inputs);
+    return inputs;
+  }
+
+  std::unique_ptr<ArrayFile> file_;
+  std::vector<DataType> wanted_;
+};
+
+std::unique_ptr<ArrayFile> OpenAsItIs(FileKind kind, const SampleFiles& sample,
+                                      const std::vector<std::string>& input_names) {
   if (kind == FileKind::kNpz) return std::make_unique<NpzArrays>(sample.files[0], input_names);
   if (kind == FileKind::kNpy) return std::make_unique<NpyArrays>(sample);
   return std::make_unique<TensorProtoArrays>(sample);
+}
+
+}  // namespace
+
+std::unique_ptr<ArrayFile> OpenArrayFile(FileKind kind, const SampleFiles& sample,
+                                         const SourceOptions& options) {
+  std::unique_ptr<ArrayFile> file = OpenAsItIs(kind, sample, options.input_names);
+  const std::vector<Tensor>& headers = file->headers();
+  bool is_converted = false;
+  for (size_t i = 0; i < std::min(headers.size(), options.input_types.size()); ++i) {
+    is_converted |= IsConverted(headers[i].type, options.input_types[i]);
+  }
+  if (!is_converted) return file;
+  return std::make_unique<ConvertedArrays>(std::move(file), options.input_types);
 }
 
 }  // namespace bitpress::data

@@ -9,6 +9,7 @@
 
 #include "base/tensor.h"
 #include "data/folder.h"
+#include "data/source.h"
 
 namespace bitpress::data {
 
@@ -28,7 +29,8 @@ class ArrayFile {
 };
 
 // Opens the files of one sample and reads their headers. Throws Error naming the file.
+// Its arrays have the types that `options` wants of the inputs, where ConvertTypes converts them.
 std::unique_ptr<ArrayFile> OpenArrayFile(FileKind kind, const SampleFiles& sample,
-                                         const std::vector<std::string>& input_names);
+                                         const SourceOptions& options);
 
 }  // namespace bitpress::data

@@ -25,7 +25,7 @@ class ArraySource : public Source {
   ArraySource(FolderListing listing, const SourceOptions& options)
       : use_whole_items_(options.use_whole_items), keeps_failures_(options.keeps_failures) {
     for (SampleFiles& sample : listing.samples) {
-      Add(listing.kind, sample, options.input_names);
+      Add(listing.kind, sample, options);
       if (options.limit > 0 && num_in_all_ >= options.limit) {
         num_in_all_ = options.limit;
         break;
@@ -88,10 +88,10 @@ class ArraySource : public Source {
   }
 
  private:
-  void Add(FileKind kind, SampleFiles& sample, const std::vector<std::string>& input_names) {
+  void Add(FileKind kind, SampleFiles& sample, const SourceOptions& options) {
     Item item{.file = nullptr, .name = sample.name, .label = sample.label};
     try {
-      Open(kind, sample, input_names, item);
+      Open(kind, sample, options, item);
     } catch (const Error& error) {
       if (!keeps_failures_) throw;
       item = {.file = nullptr, .name = sample.name, .label = sample.label, .why_not = error.what()};
@@ -100,9 +100,9 @@ class ArraySource : public Source {
     items_.push_back(std::move(item));
   }
 
-  void Open(FileKind kind, const SampleFiles& sample, const std::vector<std::string>& input_names,
+  void Open(FileKind kind, const SampleFiles& sample, const SourceOptions& options,
             Item& item) const {
-    item.file = OpenArrayFile(kind, sample, input_names);
+    item.file = OpenArrayFile(kind, sample, options);
     const int64_t rows = CommonRows(item.file->headers());
     if (rows == 0) {
       Fail(ErrorCode::kInvalidArgument, "{}: the array has no rows (its first dimension is 0)",

@@ -55,6 +55,22 @@ Tensor CutRows(const Tensor& tensor, int64_t first, int64_t count) {
   return rows;
 }
 
+bool IsConverted(DataType found, DataType wanted) {
+  return found == DataType::kDouble && wanted == DataType::kFloat;
+}
+
+void ConvertTypes(std::span<const DataType> wanted, std::vector<Tensor>& inputs) {
+  for (size_t i = 0; i < std::min(wanted.size(), inputs.size()); ++i) {
+    if (!IsConverted(inputs[i].type, wanted[i])) continue;
+    Tensor converted{.type = DataType::kFloat, .dims = inputs[i].dims, .bytes = {}};
+    const std::span<const double> from = std::as_const(inputs[i]).values<double>();
+    converted.bytes.resize(from.size() * sizeof(float));
+    std::ranges::transform(from, converted.values<float>().begin(),
+                           [](double value) { return static_cast<float>(value); });
+    inputs[i] = std::move(converted);
+  }
+}
+
 bool BatchBuilder::Accepts(const std::vector<Tensor>& inputs) const {
   if (batch_.num_samples == 0) return true;
   return std::equal(inputs.begin(), inputs.end(), batch_.inputs.begin(), batch_.inputs.end(),

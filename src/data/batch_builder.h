@@ -18,6 +18,14 @@ int64_t CommonRows(const std::vector<Tensor>& inputs);
 // Returns rows [first, first + count). REQUIRES: CommonRows is not -1, and there are so many rows.
 Tensor CutRows(const Tensor& tensor, int64_t first, int64_t count);
 
+// Returns whether samples of the type `found` become ones of the input's type `wanted`: DOUBLE
+// becomes FLOAT.
+bool IsConverted(DataType found, DataType wanted);
+
+// Converts the inputs of a sample, with bytes or without, to the types `wanted`. More inputs than
+// types stay as they are.
+void ConvertTypes(std::span<const DataType> wanted, std::vector<Tensor>& inputs);
+
 class BatchBuilder {
  public:
   // Returns whether tensors of these types and shapes can be appended: the batch is empty, or all

@@ -1,5 +1,6 @@
 #include "data/npy.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -76,25 +77,41 @@ Tensor NpyFile::Read() const {
   return header_.is_fortran_order ? FromFortranOrder(result) : result;
 }
 
-Tensor NpyFile::ReadRows(int64_t first, int64_t count) const {
+bool NpyFile::IsScattered() const { return header_.is_fortran_order && header_.dims.size() > 1; }
+
+// Returns bytes of the array as they are in row-major order.
+std::vector<std::byte> NpyFile::ReadBytes(uint64_t first, uint64_t count) {
+  std::vector<std::byte> bytes(count);
+  if (IsScattered()) {
+    if (kept_.bytes.empty()) kept_ = Read();
+    std::copy_n(kept_.bytes.begin() + static_cast<std::ptrdiff_t>(first), count, bytes.begin());
+    if (first + count == kept_.bytes.size()) kept_ = {};
+    return bytes;
+  }
+  std::ifstream file = OpenForReading(path_);
+  file.seekg(static_cast<std::streamoff>(header_.num_header_bytes + first));
+  WithContext(path_.string(), [&] { ReadExactly(file, bytes.data(), bytes.size()); });
+  return bytes;
+}
+
+Tensor NpyFile::ReadRows(int64_t first, int64_t count) {
   BITPRESS_DCHECK(!header_.dims.empty());
   BITPRESS_DCHECK(first >= 0 && count >= 0 && count <= header_.dims[0] - first);
   Tensor result{.type = header_.type, .dims = header_.dims, .bytes = {}};
   result.dims[0] = count;
   const uint64_t num_bytes = NumBytes(result.type, result.num_elements());
   const uint64_t num_row_bytes = count > 0 ? num_bytes / static_cast<uint64_t>(count) : 0;
-  const uint64_t begin = num_row_bytes * static_cast<uint64_t>(first);
-  if (header_.is_fortran_order && header_.dims.size() > 1) {
-    const Tensor whole = Read();
-    const auto from = whole.bytes.begin() + static_cast<std::ptrdiff_t>(begin);
-    result.bytes.assign(from, from + static_cast<std::ptrdiff_t>(num_bytes));
-    return result;
-  }
-  result.bytes.resize(num_bytes);
-  std::ifstream file = OpenForReading(path_);
-  file.seekg(static_cast<std::streamoff>(header_.num_header_bytes + begin));
-  WithContext(path_.string(), [&] { ReadExactly(file, result.bytes.data(), result.bytes.size()); });
+  result.bytes = ReadBytes(num_row_bytes * static_cast<uint64_t>(first), num_bytes);
   return result;
+}
+
+Tensor NpyFile::ReadElements(int64_t first, int64_t count) {
+  BITPRESS_DCHECK(first >= 0 && count >= 0 && count <= NumElements(header_.dims) - first);
+  const uint64_t num_element_bytes = ElementBits(header_.type) / 8;
+  return {.type = header_.type,
+          .dims = {count},
+          .bytes = ReadBytes(num_element_bytes * static_cast<uint64_t>(first),
+                             num_element_bytes * static_cast<uint64_t>(count))};
 }
 
 }  // namespace bitpress::data

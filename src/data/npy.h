@@ -3,6 +3,7 @@
 // before anything is allocated.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -33,7 +34,8 @@ NpyHeader ReadNpyHeader(const ReadFunction& read, uint64_t num_file_bytes);
 // takes whole bytes.
 Tensor FromFortranOrder(const Tensor& tensor);
 
-// One .npy file, of which only the header is kept.
+// One .npy file, of which only the header is kept. An array in Fortran order has its rows all over
+// the file: it is read whole, and kept from the first part that is asked for to its last element.
 class NpyFile {
  public:
   explicit NpyFile(std::filesystem::path path);
@@ -41,11 +43,18 @@ class NpyFile {
   Tensor Read() const;
   // Returns rows [first, first + count) along the first dimension. REQUIRES: there is a first
   // dimension, with so many rows.
-  Tensor ReadRows(int64_t first, int64_t count) const;
+  Tensor ReadRows(int64_t first, int64_t count);
+  // Returns elements [first, first + count) in row-major order as a vector. REQUIRES: there are so
+  // many.
+  Tensor ReadElements(int64_t first, int64_t count);
 
  private:
+  std::vector<std::byte> ReadBytes(uint64_t first, uint64_t count);
+  bool IsScattered() const;
+
   std::filesystem::path path_;
   NpyHeader header_;
+  Tensor kept_;  // the whole array, in row-major order; without bytes: nothing is kept
 };
 
 // One .npz file, open while this object lives.

@@ -85,7 +85,7 @@ TEST_F(NpyTest, FortranOrderBecomesRowMajor) {
       for (int i = 0; i < 2; ++i) stored.push_back(100 * i + 10 * j + k);
     }
   }
-  const NpyFile file = Write(EncodeNpy(Header("<i4", "(2, 3, 4)", "True"), Bytes(stored)));
+  NpyFile file = Write(EncodeNpy(Header("<i4", "(2, 3, 4)", "True"), Bytes(stored)));
   const Tensor tensor = file.Read();
   const Tensor second = file.ReadRows(1, 1);
   EXPECT_THAT(second.dims, ElementsAre(1, 3, 4));
@@ -104,10 +104,29 @@ TEST_F(NpyTest, FortranOrderBecomesRowMajor) {
 TEST_F(NpyTest, RowsAreReadWhereTheyLie) {
   std::vector<float> values(20);
   std::iota(values.begin(), values.end(), 0.0f);
-  const NpyFile file = Write(EncodeNpy(Header("<f4", "(5, 2, 2)"), Bytes(values)));
+  NpyFile file = Write(EncodeNpy(Header("<f4", "(5, 2, 2)"), Bytes(values)));
   const Tensor rows = file.ReadRows(3, 2);
   EXPECT_THAT(rows.dims, ElementsAre(2, 2, 2));
   EXPECT_THAT(rows.values<float>(), ElementsAre(12, 13, 14, 15, 16, 17, 18, 19));
+}
+
+TEST_F(NpyTest, AnArrayInFortranOrderIsReadOnceForAllOfItsRows) {
+  const std::string bytes =
+      EncodeNpy(Header("<i4", "(3, 2)", "True"), Bytes<int32_t>({0, 10, 20, 1, 11, 21}));
+  NpyFile file = Write(bytes);
+  EXPECT_THAT(file.ReadRows(0, 1).values<int32_t>(), ElementsAre(0, 1));
+  WriteBytes(folder_ / "a.npy", "");  // nothing reads it again before the end
+  EXPECT_THAT(file.ReadRows(2, 1).values<int32_t>(), ElementsAre(20, 21));
+  ExpectError(ErrorCode::kIo, [&] { file.ReadRows(0, 1); });
+  WriteBytes(folder_ / "a.npy", bytes);
+  EXPECT_THAT(file.ReadElements(1, 3).values<int32_t>(), ElementsAre(1, 10, 11));
+}
+
+TEST_F(NpyTest, ElementsAreReadWhereTheyLie) {
+  NpyFile file = Write(EncodeNpy(Header("<i4", "(2, 3)"), Bytes<int32_t>({0, 1, 2, 3, 4, 5})));
+  const Tensor part = file.ReadElements(2, 3);
+  EXPECT_THAT(part.dims, ElementsAre(3));
+  EXPECT_THAT(part.values<int32_t>(), ElementsAre(2, 3, 4));
 }
 
 TEST_F(NpyTest, DamagedFiles) {

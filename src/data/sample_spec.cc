@@ -68,6 +68,9 @@ bool SampleSpec::SharesFilesWith(const SampleSpec& other) const {
 SourceOptions ToSourceOptions(const SampleSpec& samples, const graph::Model& model) {
   SourceOptions source;
   source.input_names = model.InputNames();
+  for (const std::string& name : source.input_names) {
+    source.input_types.push_back(model.InfoOf(name).type);
+  }
   if (!samples.tokens.empty()) {
     source.tokens = {.file = samples.tokens,
                      .length = samples.num_tokens,

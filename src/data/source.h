@@ -143,6 +143,9 @@ struct SourceOptions {
   // The names of the model's inputs, by which .npz members and subfolders are found. Empty: one
   // input of any name.
   std::vector<std::string> input_names = {};
+  // The element types of these inputs; kUndefined, or none at all: not known. Arrays of DOUBLE
+  // become FLOAT for an input of FLOAT, because NumPy's numbers are DOUBLE unless one says more.
+  std::vector<DataType> input_types = {};
   size_t limit = 0;  // most samples; 0: all
   Shard shard = {};  // the part of these samples that counts
   // The samples of `opener` are a part of others: some come before them. Other sources know it from

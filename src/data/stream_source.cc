@@ -15,6 +15,7 @@ class StreamSource : public Source {
   StreamSource(std::unique_ptr<SampleStream> stream, const SourceOptions& options)
       : stream_(std::move(stream)),
         num_inputs_(options.input_names.size()),
+        input_types_(options.input_types),
         limit_(options.limit),
         part_of_(options.part_of),
         use_whole_items_(options.use_whole_items),
@@ -62,7 +63,7 @@ class StreamSource : public Source {
   }
 
   void Rewind() final {
-    is_started_ = false;
+    is_started_ = is_ended_ = false;
     item_.reset();
     num_given_ = 0;
     num_items_ = 0;
@@ -71,10 +72,12 @@ class StreamSource : public Source {
  private:
   // Reads the next item. Returns whether there was one.
   bool Fetch() {
+    if (is_ended_) return false;
     if (!is_started_) stream_->Rewind();
     is_started_ = true;
     item_ = stream_->Next();
-    if (!item_) return false;
+    is_ended_ = !item_;
+    if (is_ended_) return false;
     row_ = 0;
     num_rows_ = -1;
     ++num_items_;
@@ -95,6 +98,7 @@ class StreamSource : public Source {
       Fail(ErrorCode::kInvalidArgument, "sample {} has {} arrays, but the model has {} inputs",
            item_number(), item_->inputs.size(), num_inputs_);
     }
+    ConvertTypes(input_types_, item_->inputs);
     num_rows_ = CommonRows(item_->inputs);
     if (num_rows_ == 0) {
       Fail(ErrorCode::kInvalidArgument, "sample {} has no rows (its first dimension is 0)",
@@ -146,11 +150,13 @@ class StreamSource : public Source {
 
   std::unique_ptr<SampleStream> stream_;
   size_t num_inputs_;
+  std::vector<DataType> input_types_;
   size_t limit_;
   std::optional<SamplePlace> part_of_;
   bool use_whole_items_;
   bool keeps_failures_;
   bool is_started_ = false;
+  bool is_ended_ = false;                   // the stream said that it has no more
   std::optional<SampleStream::Item> item_;  // the current item, if it has rows left
   int64_t num_rows_ = 0;                    // rows of the item; -1: it is one sample without rows
   int64_t row_ = 0;                         // row of the next sample in it

@@ -23,7 +23,8 @@ class SampleStream {
   };
 
   virtual ~SampleStream() = default;
-  // Returns the next item; nothing at the end.
+  // Returns the next item; nothing at the end. The source does not call it again then before
+  // Rewind: a stream may fail, or begin anew by itself.
   virtual std::optional<Item> Next() = 0;
   // Begins from the first item. The source calls it before the first Next, and whenever it needs
   // the samples from their start again.
@@ -37,7 +38,8 @@ class SampleStream {
 
 // Makes a source that splits and joins items to the wanted batch size. Samples are called by their
 // item, "sample 0", "sample 1", ...; the rows of an item of several "sample 0[0]", "sample 0[1]",
-// ... Only the options `limit`, `input_names`, `use_whole_items` and `keeps_failures` count.
+// ... Only the options `limit`, `input_names`, `input_types`, `use_whole_items` and
+// `keeps_failures` count.
 std::unique_ptr<Source> MakeStreamSource(std::unique_ptr<SampleStream> stream,
                                          const SourceOptions& options);
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <numeric>
 
 #include "base/test_support.h"
@@ -25,8 +26,12 @@ class Items : public SampleStream {
   explicit Items(std::vector<Item> items, bool has_labels = false)
       : items_(std::move(items)), has_labels_(has_labels) {}
   std::optional<Item> Next() override {
-    if (position_ == items_.size()) return std::nullopt;
-    return items_[position_++];
+    if (position_ == items_.size()) {
+      ++position_;
+      return std::nullopt;
+    }
+    EXPECT_LT(position_, items_.size()) << "Next was called before Rewind, or after the end";
+    return items_.at(position_++);
   }
   void Rewind() override { position_ = 0; }
   size_t num_samples() const override { return 0; }
@@ -59,6 +64,29 @@ TEST(StreamSourceTest, ItemsAreSplitAndJoined) {
     EXPECT_FALSE(source->Next(2));
     source->Rewind();
   }
+}
+
+TEST(StreamSourceTest, AStreamIsNotAskedAgainBehindItsEnd) {
+  const auto source = Open({Rows(3, 0)}, {.limit = 8});
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(source->Next(4)->num_samples, 3u) << "the end came inside the batch";
+    EXPECT_FALSE(source->Next(4));
+    EXPECT_FALSE(source->Next(4));
+    source->Rewind();
+  }
+}
+
+TEST(StreamSourceTest, DoublesBecomeTheFloatsThatTheModelTakes) {
+  const SampleStream::Item item{{MakeTensor<double>(DataType::kDouble, {2, 1}, {0.5, 1e300}),
+                                 MakeTensor<double>(DataType::kDouble, {2, 1}, {0.1, 2})},
+                                {}};
+  const auto batch = Open({item}, {.input_names = {"a", "b"},
+                                   .input_types = {DataType::kFloat, DataType::kDouble}})
+                         ->Next(2);
+  EXPECT_EQ(batch->inputs[0].type, DataType::kFloat);
+  EXPECT_THAT(batch->inputs[0].values<float>(),
+              ElementsAre(0.5f, std::numeric_limits<float>::infinity()));
+  EXPECT_THAT(batch->inputs[1].values<double>(), ElementsAre(0.1, 2));
 }
 
 TEST(StreamSourceTest, LabelsFollowTheirRows) {

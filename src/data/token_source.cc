@@ -142,16 +142,12 @@ class TokenSource : public Source {
   }
 
   // Returns the ids of sample `index`.
-  std::vector<int64_t> Piece(int64_t index) const {
-    const int64_t begin = index % pieces_of_text_ * piece_length_;
+  std::vector<int64_t> Piece(int64_t index) {
+    const int64_t text = index / pieces_of_text_;
+    const int64_t begin = text * text_length_ + index % pieces_of_text_ * piece_length_;
     std::vector<int64_t> ids = prefix_;
-    if (file_.header().dims.size() == 1) {
-      const std::vector<int64_t> piece = ToIds(file_.ReadRows(begin, piece_length_), name_);
-      ids.insert(ids.end(), piece.begin(), piece.end());
-    } else {
-      const std::vector<int64_t> text = ToIds(file_.ReadRows(index / pieces_of_text_, 1), name_);
-      ids.insert(ids.end(), text.begin() + begin, text.begin() + begin + piece_length_);
-    }
+    const std::vector<int64_t> piece = ToIds(file_.ReadElements(begin, piece_length_), name_);
+    ids.insert(ids.end(), piece.begin(), piece.end());
     ids.insert(ids.end(), suffix_.begin(), suffix_.end());
     for (const int64_t id : ids) {
       if (id >= 0 && id <= INT32_MAX) continue;

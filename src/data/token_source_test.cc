@@ -66,11 +66,15 @@ TEST_F(TokenSourceTest, ATextIsCutIntoPieces) {
 }
 
 TEST_F(TokenSourceTest, RowsAreTexts) {
+  static constexpr int64_t kByColumns[] = {0, 4, 1, 5, 2, 6, 3, 7};
   WriteIds<int32_t>(DataType::kInt32, {2, 5});
   EXPECT_THAT(Open(0)->Next(8)->inputs[0].dims, ElementsAre(2, 5)) << "whole rows";
   EXPECT_THAT(Open(2)->Next(3)->inputs[0].values<int64_t>(), ElementsAre(0, 1, 2, 3, 5, 6));
   EXPECT_EQ(Open(2, 3)->num_samples(), 3u) << "the limit";
   EXPECT_THAT(Open(9)->Next(1)->inputs[0].dims, ElementsAre(1, 5)) << "shorter than a piece";
+  WriteBytes(path_, EncodeNpy("{'descr': '<i8', 'fortran_order': True, 'shape': (2, 4), }",
+                              {reinterpret_cast<const char*>(kByColumns), sizeof kByColumns}));
+  EXPECT_THAT(Open(2)->Next(3)->inputs[0].values<int64_t>(), ElementsAre(0, 1, 2, 3, 4, 5));
 }
 
 TEST_F(TokenSourceTest, SpecialTokensStandAroundEachPiece) {

@@ -95,6 +95,7 @@ Json Answer(const fs::path& folder, const Json& request) {
   options.is_described = request.at("is_described").get<bool>();
   options.are_made_up = request.at("are_made_up").get<bool>();
   options.given = request.at("given").get<std::string>();
+  options.wanted_db = request.at("wanted_db").get<double>();
   options.on_checked = [&](const TargetReport& report) {
     WriteFile(folder / kAnswer, Dump(ToJson(report)));
   };
@@ -126,8 +127,10 @@ CheckOutcome CheckInProcess(const CheckRequest& request) {
   const ScratchFolder folder;
   const size_t num_inputs = request.samples.empty() ? 0 : request.samples.front().size();
   WriteFile(folder.path() / kRequest, Dump({{"version", Version()},
+                                            {"parent", ProcessNumber()},
                                             {"model", request.model.string()},
                                             {"given", request.given.string()},
+                                            {"wanted_db", request.wanted_db},
                                             {"num_samples", request.samples.size()},
                                             {"num_inputs", num_inputs},
                                             {"are_made_up", request.are_made_up},
@@ -152,7 +155,6 @@ CheckOutcome CheckInProcess(const CheckRequest& request) {
 }
 
 void AnswerCheck(const fs::path& folder) {
-  EndWithParent();
   const Json request = Json::parse(ReadFile(folder / kRequest), nullptr, false);
   if (!request.is_object() || request.value("version", "") != Version()) {
     Fail(ErrorCode::kInvalidArgument,
@@ -160,6 +162,7 @@ void AnswerCheck(const fs::path& folder) {
          "of one version",
          folder.string(), Version());
   }
+  EndWithParent(request.at("parent").get<int64_t>());
   Json answer;
   try {
     answer = Answer(folder, request);

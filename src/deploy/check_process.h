@@ -25,6 +25,7 @@ struct CheckRequest {
   bool are_made_up = false;
   // The model that it was made of, whose outputs are compared with its own. Empty: none.
   std::filesystem::path given = {};
+  double wanted_db = kLeastDb;  // what the outputs should reach then
   // The operators of the model are described, which holds its optimized form in a temporary file.
   bool is_described = true;
 };

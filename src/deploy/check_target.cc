@@ -112,7 +112,7 @@ class OptimizedGraph {
       const bool is_bias = input.input == 2 && ops::TakesMostTime(op);
       if (is_bias && type != DataType::kInt32 && type != DataType::kUndefined) {
         return fmt::format(
-            "its bias, input 2, is {}; its integer kernels add INT32 (biases=int32, or none)",
+            "its bias, input 2, is {}; its integer kernels add INT32 (biases=int32, or default)",
             DataTypeName(type));
       }
       if (!is_bias && ElementBits(type) != 8 && type != DataType::kUndefined) {
@@ -212,6 +212,13 @@ runtime::Session Open(const std::filesystem::path& model, std::filesystem::path&
   return runtime::Session(model, {});
 }
 
+// Returns how many samples run: all whose outputs may be kept, and at least one.
+size_t NumComparedRuns(const std::vector<Tensor>& outputs, size_t num_samples) {
+  uint64_t num_bytes = 1;
+  for (const Tensor& output : outputs) num_bytes += output.bytes.size();
+  return std::min<size_t>(num_samples, std::max<size_t>(1, kMostComparedBytes / num_bytes));
+}
+
 // The outputs of a model for all samples, with what is known about its inputs and outputs.
 struct Outputs {
   std::vector<runtime::ValueDescription> inputs;
@@ -268,7 +275,8 @@ TargetReport CheckTarget(const std::filesystem::path& model,
     begin("running the model");
     std::vector<std::vector<Tensor>> runs;
     runs.push_back(session.Run(inputs));
-    for (size_t i = 1; i < samples.size(); ++i) runs.push_back(session.Run(samples[i]));
+    const size_t num_runs = NumComparedRuns(runs[0], samples.size());
+    for (size_t i = 1; i < num_runs; ++i) runs.push_back(session.Run(samples[i]));
     report.is_run = true;
     if (graph) {
       begin("simulating another processor");
@@ -292,6 +300,7 @@ TargetReport CheckTarget(const std::filesystem::path& model,
     begin("running the given model");
     report.closeness = MeasureCloseness(options.given, samples, to_compare->runs,
                                         to_compare->inputs, to_compare->outputs);
+    report.closeness->wanted_db = options.wanted_db;
   }
   return report;
 }

@@ -66,6 +66,8 @@ struct CheckTargetOptions {
   // The model that this one was made of. With samples, the outputs of both are compared. Empty:
   // not.
   std::filesystem::path given = {};
+  // What the outputs should reach then, see Closeness::wanted_db.
+  double wanted_db = kLeastDb;
   // Called before the outputs are compared with the report so far: `given` may crash ONNX Runtime,
   // which is no fault of the model. May be empty.
   std::function<void(const TargetReport&)> on_checked = {};

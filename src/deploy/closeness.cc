@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
+#include "base/content_hash.h"
 #include "base/error.h"
+#include "base/output_error.h"
+#include "evaluate/loss.h"
 #include "evaluate/metrics.h"
 #include "evaluate/outputs.h"
 
@@ -31,6 +36,68 @@ std::vector<size_t> PositionsOf(const std::vector<ValueDescription>& wanted,
   return positions;
 }
 
+uint64_t HashOf(const std::vector<Tensor>& inputs) {
+  ContentHash hash;
+  for (const Tensor& input : inputs) {
+    for (const int64_t dim : input.dims) hash.AddNumber(static_cast<uint64_t>(dim));
+    hash.Add(input.bytes);
+  }
+  return hash.value();
+}
+
+// Returns whether there are inputs of floats, and each has one and the same value everywhere.
+bool AreConstant(const std::vector<Tensor>& inputs) {
+  bool has_floats = false;
+  for (const Tensor& input : inputs) {
+    const std::vector<double> values = evaluate::ToOutput(input).values;
+    if (values.size() < 2) continue;
+    has_floats = true;
+    if (std::ranges::adjacent_find(values, std::ranges::not_equal_to()) != values.end()) {
+      return false;
+    }
+  }
+  return has_floats;
+}
+
+// Compares one output over the runs.
+class OutputMeter {
+ public:
+  void Add(const evaluate::Output& wanted, const evaluate::Output& found) {
+    comparison_.Add(wanted.values, found.values);
+    errors_.push_back(CompareOutputs<double>(wanted.values, found.values));
+    if (errors_.size() == 1) {
+      first_ = wanted.values;
+    } else {
+      varies_ = varies_ || wanted.values != first_;
+    }
+  }
+
+  bool has_runs() const { return !errors_.empty(); }
+
+  OutputCloseness Result(const std::string& name) const {
+    OutputCloseness result{{name, comparison_.num_values(), 0, comparison_.Cosine()}};
+    for (const OutputError& error : errors_) result.num_lost += error.num_lost;
+    const std::vector<double> noises = SampleNoises(errors_);
+    if (result.num_lost > 0) {
+      result.sqnr_db = result.worst_db = -std::numeric_limits<double>::infinity();
+    } else if (const double noise = MeanNoise(errors_); noise > 0) {
+      result.sqnr_db = evaluate::SqnrDb(noise);
+      result.worst_db = evaluate::SqnrDb(std::ranges::max(noises));
+    } else {
+      // What samples differ in is silent beside the others, or all of them are silent.
+      result.sqnr_db = result.worst_db = comparison_.SqnrDb();
+    }
+    result.varies = varies_ || errors_.size() < 2;
+    return result;
+  }
+
+ private:
+  evaluate::OutputComparison comparison_;
+  std::vector<OutputError> errors_;
+  std::vector<double> first_;
+  bool varies_ = false;
+};
+
 // Compares the outputs of all runs. The positions are those of the session's inputs among the
 // samples' tensors, and those of the written model's outputs among the session's.
 void Compare(runtime::Session& session, const std::vector<size_t>& input_positions,
@@ -38,8 +105,14 @@ void Compare(runtime::Session& session, const std::vector<size_t>& input_positio
              const std::vector<std::vector<Tensor>>& samples,
              const std::vector<std::vector<Tensor>>& outputs,
              const std::vector<ValueDescription>& descriptions, Closeness& closeness) {
-  std::vector<evaluate::OutputComparison> comparisons(descriptions.size());
+  std::vector<OutputMeter> meters(descriptions.size());
+  std::set<uint64_t> known;
   for (size_t run = 0; run < outputs.size(); ++run) {
+    if (!known.insert(HashOf(samples[run])).second) {
+      ++closeness.num_equal_runs;
+      continue;
+    }
+    if (AreConstant(samples[run])) ++closeness.num_constant_runs;
     std::vector<Tensor> inputs;
     for (const size_t i : input_positions) inputs.push_back(samples[run].at(i));
     const std::vector<Tensor> wanted = session.Run(inputs);
@@ -55,16 +128,13 @@ void Compare(runtime::Session& session, const std::vector<size_t>& input_positio
           closeness.other_shapes.push_back(name);
         }
       } else if (!reference.values.empty() && !found.values.empty()) {
-        comparisons[k].Add(reference.values, found.values);
+        meters[k].Add(reference, found);
       }
     }
     ++closeness.num_runs;
   }
   for (size_t k = 0; k < descriptions.size(); ++k) {
-    const evaluate::OutputComparison& of_output = comparisons[k];
-    if (of_output.num_samples() == 0) continue;
-    closeness.outputs.push_back(
-        {descriptions[k].name, of_output.num_values(), of_output.SqnrDb(), of_output.Cosine()});
+    if (meters[k].has_runs()) closeness.outputs.push_back(meters[k].Result(descriptions[k].name));
   }
 }
 
@@ -92,19 +162,31 @@ Closeness MeasureCloseness(const std::filesystem::path& given,
   return closeness;
 }
 
+bool Closeness::has_poor_samples() const {
+  return (num_runs == 1 && num_equal_runs > 0) || (num_runs > 0 && num_constant_runs == num_runs);
+}
+
 nlohmann::ordered_json ToJson(const Closeness& closeness) {
   nlohmann::ordered_json json = {{"num_runs", closeness.num_runs},
+                                 {"num_equal_runs", closeness.num_equal_runs},
+                                 {"num_constant_runs", closeness.num_constant_runs},
+                                 {"wanted_db", closeness.wanted_db},
                                  {"outputs", nlohmann::ordered_json::array()},
                                  {"other_shapes", closeness.other_shapes},
                                  {"why_not", closeness.why_not}};
-  for (const evaluate::OutputReport& output : closeness.outputs) {
-    // JSON has no infinity.
-    const bool is_finite = std::isfinite(output.sqnr_db);
+  // JSON has no infinity.
+  const auto decibels = [](double db) {
+    return std::isfinite(db) ? nlohmann::ordered_json(db) : nlohmann::ordered_json();
+  };
+  for (const OutputCloseness& output : closeness.outputs) {
     json["outputs"].push_back(
         {{"name", output.name},
          {"num_values", output.num_values},
-         {"sqnr_db", is_finite ? nlohmann::ordered_json(output.sqnr_db) : nullptr},
+         {"sqnr_db", decibels(output.sqnr_db)},
+         {"worst_db", decibels(output.worst_db)},
          {"is_identical", output.sqnr_db == std::numeric_limits<double>::infinity()},
+         {"num_lost", output.num_lost},
+         {"varies", output.varies},
          {"cosine", output.cosine}});
   }
   return json;
@@ -113,15 +195,23 @@ nlohmann::ordered_json ToJson(const Closeness& closeness) {
 Closeness ClosenessFromJson(const nlohmann::ordered_json& json) {
   Closeness closeness;
   json.at("num_runs").get_to(closeness.num_runs);
+  json.at("num_equal_runs").get_to(closeness.num_equal_runs);
+  json.at("num_constant_runs").get_to(closeness.num_constant_runs);
+  json.at("wanted_db").get_to(closeness.wanted_db);
   json.at("other_shapes").get_to(closeness.other_shapes);
   json.at("why_not").get_to(closeness.why_not);
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (const auto& output : json.at("outputs")) {
-    const double other = output.at("is_identical").get<bool>() ? kInfinity : -kInfinity;
+    const bool is_identical = output.at("is_identical").get<bool>();
+    const auto decibels = [&](const char* key) {
+      const double other = is_identical ? kInfinity : -kInfinity;
+      return output.at(key).is_null() ? other : output.at(key).get<double>();
+    };
     closeness.outputs.push_back(
-        {output.at("name"), output.at("num_values"),
-         output.at("sqnr_db").is_null() ? other : output.at("sqnr_db").get<double>(),
-         output.at("cosine")});
+        {{output.at("name"), output.at("num_values"), decibels("sqnr_db"), output.at("cosine")},
+         decibels("worst_db"),
+         output.at("num_lost"),
+         output.at("varies")});
   }
   return closeness;
 }

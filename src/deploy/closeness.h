@@ -1,4 +1,4 @@
-// The closeness of a written model's outputs to those of the model that it was made of, on a few
+// The closeness of a written model's outputs to those of the model that it was made of, on some
 // samples. The check of every written model measures it, so that nobody deploys a wrong model
 // because nothing was said.
 #pragma once
@@ -15,15 +15,38 @@
 
 namespace bitpress::deploy {
 
+// The closeness of one output. Samples count alike (MeanNoise in base/output_error.h): sqnr_db is
+// 10 log10(1 / noise), +infinity without any error and -infinity if values are lost.
+struct OutputCloseness : evaluate::OutputReport {
+  double worst_db = 0;    // of the sample with the largest noise
+  uint64_t num_lost = 0;  // values that are NaN or infinite where the given model gives numbers
+  bool varies = true;     // false: the given model gives the same for several different samples
+};
+
+// What every format is expected to reach.
+inline constexpr double kLeastDb = 10;
+
 struct Closeness {
   size_t num_runs = 0;  // runs that were compared, each of one sample or of a fixed batch
+  // Runs whose inputs are those of an earlier one; they count once, and are none of num_runs.
+  size_t num_equal_runs = 0;
+  // Runs of num_runs in which each input of floats has one and the same value everywhere.
+  size_t num_constant_runs = 0;
+  // The closeness that the formats of the model should give; outputs below it lost more.
+  double wanted_db = kLeastDb;
   // The floating-point outputs, in the order of the model.
-  std::vector<evaluate::OutputReport> outputs;
+  std::vector<OutputCloseness> outputs;
   // Names of outputs that had another shape in a run. They are compared in the other runs only.
   std::vector<std::string> other_shapes;
   // The reason why nothing was compared; "" if something was.
   std::string why_not;
+
+  // Returns whether the samples say little: several that are all the same, or constant inputs only.
+  bool has_poor_samples() const;
 };
+
+// The bytes of a model's outputs that are kept to be compared. Runs beyond that are not compared.
+inline constexpr uint64_t kMostComparedBytes = uint64_t{512} << 20;
 
 // Runs the model `given` on `samples` and compares its outputs with `outputs`, those of the written
 // model for the same samples. `inputs` and `descriptions` are what the written model reads and

@@ -27,40 +27,65 @@ constexpr int64_t kFirstAxisOpset = 13;
 constexpr int64_t kFirstWideIntegerOpset = 21;
 constexpr int64_t kFirstTwoBitOpset = 25;
 
-// Raises the standard operator set to the one that packed weights and portable quantizers need.
-// Node handles become invalid. A failure is no error: FP8 codes are bytes then, and passes that
-// need a later operator set say so.
-bool RaiseOpset(graph::Model& model, const plan::QuantPlan& plan, const ApplyOptions& options) {
-  int64_t wanted = 0;
-  const IntegerReaders integer_readers(plan);
+// An operator set that a plan needs.
+struct WantedOpset {
+  int64_t version = 0;
+  // A quantized value that cannot do without it, because QuantizeLinear has no such form before.
+  std::string needed_by = {};
+
+  void Add(int64_t at_least) { version = std::max(version, at_least); }
+};
+
+// Returns the operator set that packed weights and quantizers need.
+WantedOpset WantedOpsetOf(const graph::Model& model, const plan::ResolvedPlan& resolved,
+                          const ApplyOptions& options) {
+  const plan::QuantPlan& plan = resolved.plan;
+  WantedOpset wanted;
+  const IntegerReaders integer_readers(resolved);
   for (const plan::TensorPlan& row : plan.tensors) {
     if (!row.is_quantized()) continue;
     if (row.integer && row.role != plan::Role::kActivation && !row.has_scale_of_products() &&
         !integer_readers.Contain(row)) {
-      if (options.storage == Storage::kPacked)
-        wanted = std::max(wanted, weights::kFirstPackedOpset);
+      if (options.storage == Storage::kPacked) wanted.Add(weights::kFirstPackedOpset);
     } else if (row.integer) {
       const bool is_new = ElementBits(row.Spec().onnx_type) != 8 && !row.has_scale_of_products();
       const bool is_per_block = row.integer->granularity == plan::Granularity::kPerBlock;
-      wanted = std::max(wanted, is_new || is_per_block ? kFirstWideIntegerOpset : kFirstAxisOpset);
-      if (ElementBits(row.Spec().onnx_type) == 2) wanted = kFirstTwoBitOpset;
+      wanted.Add(is_new || is_per_block ? kFirstWideIntegerOpset : kFirstAxisOpset);
+      if (ElementBits(row.Spec().onnx_type) == 2) wanted.Add(kFirstTwoBitOpset);
+      wanted.needed_by = row.value;
     } else if (plan.operators == plan::OperatorSet::kCast || row.scaled) {
-      wanted = std::max(wanted, weights::HasFloat8Codes(row.Spec()) ? weights::kFirstFloat8Opset
-                                                                    : weights::kFirstPackedOpset);
+      wanted.Add(weights::HasFloat8Codes(row.Spec()) ? weights::kFirstFloat8Opset
+                                                     : weights::kFirstPackedOpset);
     } else if (row.role == plan::Role::kActivation) {
       const bool is_half = model.InfoOf(row.value).type == DataType::kFloat16;
       if (options.is_portable && plan.operators == plan::OperatorSet::kBitpress) {
-        wanted = std::max(wanted, is_half ? kFirstPortableHalfOpset : kFirstPortableOpset);
+        wanted.Add(is_half ? kFirstPortableHalfOpset : kFirstPortableOpset);
       }
     } else if (options.storage == Storage::kPacked) {
-      wanted = std::max(wanted, weights::HasFloat8Codes(row.Spec()) ? weights::kFirstFloat8Opset
-                                                                    : weights::kFirstPackedOpset);
+      wanted.Add(weights::HasFloat8Codes(row.Spec()) ? weights::kFirstFloat8Opset
+                                                     : weights::kFirstPackedOpset);
     }
   }
+  return wanted;
+}
+
+// Raises the standard operator set to the one that the plan needs. Node handles become invalid.
+// Where that cannot be, integers are an error. Other formats have other forms: FP8 codes are bytes
+// then, and passes that need a later operator set say so.
+bool RaiseOpset(graph::Model& model, const plan::ResolvedPlan& resolved,
+                const ApplyOptions& options) {
+  const WantedOpset wanted = WantedOpsetOf(model, resolved, options);
   const auto imports = model.OpsetImports();
   const auto standard = imports.find("");
-  if (standard == imports.end() || standard->second >= wanted) return false;
-  if (!model.ConvertOpset(wanted)) return false;
+  if (standard == imports.end() || standard->second >= wanted.version) return false;
+  const std::string why_not = model.RaiseOpset(wanted.version);
+  if (!why_not.empty() && !wanted.needed_by.empty()) {
+    Fail(ErrorCode::kUnsupported,
+         "the integers of '{}' need operator set {}, to which the model of operator set {} cannot "
+         "be raised: {}",
+         wanted.needed_by, wanted.version, standard->second, why_not);
+  }
+  if (!why_not.empty()) return false;
   // ONNX infers more in later operator sets, and finds outputs that the file describes wrongly.
   model.InferShapes();
   return true;
@@ -138,10 +163,10 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
   plan::CheckFits(plan, model);
   graph::PassRunner passes(options.disabled_passes);
   passes.Run(model, {.name = "raise-opset", .run = [&](graph::Model& changed) {
-                       return RaiseOpset(changed, plan, options);
+                       return RaiseOpset(changed, resolved, options);
                      }});
   const std::optional<SplitPlan> split = SplitDynamic(resolved);
-  const plan::ResolvedPlan& rest = split ? split->rest : resolved;
+  const plan::ResolvedPlan rest = SplitReadersInBodies(model, split ? split->rest : resolved);
   const auto fits = [&](const graph::Model& checked) {
     plan::CheckFits(rest.plan, checked);  // or it throws
     return true;

@@ -72,10 +72,14 @@ void InsertPair(graph::Model& model, const std::string& value, const Node& dequa
   const std::string& scale = dequantize.input(1);
   const std::string& zero_point = dequantize.input(2);
   const std::vector<graph::Use> uses = model.AllUses(value);
-  model.InsertNode(
-      {codes + "_quantize", "QuantizeLinear", "", {value, scale, zero_point}, {codes}, {}}, behind,
-      producer);
-  model.InsertNode({quantized + "_dequantize",
+  model.InsertNode({model.FreshNodeName(codes + "_quantize"),
+                    "QuantizeLinear",
+                    "",
+                    {value, scale, zero_point},
+                    {codes},
+                    {}},
+                   behind, producer);
+  model.InsertNode({model.FreshNodeName(quantized + "_dequantize"),
                     "DequantizeLinear",
                     "",
                     {codes, scale, zero_point},
@@ -120,7 +124,8 @@ bool DequantizeInBodies(graph::Model& model) {
     for (size_t i = 0; i < node.num_inputs(); ++i) inputs.push_back(node.input(i));
     for (Readers& body : ReadersInBodies(model, node, order)) {
       const std::string copy = model.FreshName(value + "_quantized");
-      graph::NodeSpec spec{copy + "_dequantize", node.op_type(), "", inputs, {copy}, {}};
+      graph::NodeSpec spec{
+          model.FreshNodeName(copy + "_dequantize"), node.op_type(), "", inputs, {copy}, {}};
       spec.attributes_of = node;
       model.InsertNode(spec, body.first);
       for (graph::Use& use : body.uses) use.node.set_input(use.input_index, copy);

@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <map>
-#include <set>
 
 #include "base/error.h"
 #include "ops/quantizer_nodes.h"
@@ -24,7 +23,6 @@ class Inserter {
   Inserter(Model& model, const plan::ResolvedPlan& resolved)
       : model_(model), plan_(resolved.plan), scales_(resolved.scales), index_(model) {
     const QuantPlan& plan = resolved.plan;
-    for (const Node& node : model.AllNodes()) node_names_.insert(node.name());
     // Nodes are looked up before any is inserted or changes its name.
     for (size_t i = 0; i < plan.tensors.size(); ++i) {
       const TensorPlan& row = plan.tensors[i];
@@ -125,13 +123,6 @@ class Inserter {
     return model_.InsertNode(spec, place.before, place.beside);
   }
 
-  // Returns a node name that is free, because ONNX Runtime refuses two nodes of the same name.
-  std::string NodeName(const std::string& wanted) {
-    std::string name = wanted;
-    for (int i = 1; !node_names_.insert(name).second; ++i) name = fmt::format("{}_{}", wanted, i);
-    return name;
-  }
-
   void Insert(const TensorPlan& row, const std::string& source, const std::string& target) {
     if (row.integer) {
       const DataType type = row.Spec().onnx_type;
@@ -168,7 +159,7 @@ class Inserter {
         plan::SpellQuantizer(plan_.operators, row.Spec(), row.axis);
     model_.SetOpsetImport(spelling.domain, 1);
     if (spelling.dequantize_op_type.empty()) {
-      InsertNode(row, {NodeName(row.value + "_quantized"),
+      InsertNode(row, {model_.FreshNodeName(row.value + "_quantized"),
                        spelling.op_type,
                        spelling.domain,
                        {source},
@@ -194,7 +185,7 @@ class Inserter {
     const std::string codes = model_.FreshName(row.value + "_codes");
     const auto cast = [&](const char* suffix, const std::string& from, const std::string& to,
                           DataType wanted) {
-      InsertNode(row, {NodeName(row.value + suffix),
+      InsertNode(row, {model_.FreshNodeName(row.value + suffix),
                        "Cast",
                        "",
                        {from},
@@ -211,12 +202,18 @@ class Inserter {
     SetScalar(scale, *row.scaled->scale);
     const std::string scaled = model_.FreshName(row.value + "_scaled");
     const std::string rounded = model_.FreshName(row.value + "_scaled_quantized");
-    InsertNode(row,
-               {NodeName(row.value + "_scale_down"), "Div", "", {source, scale}, {scaled}, {}});
+    InsertNode(row, {model_.FreshNodeName(row.value + "_scale_down"),
+                     "Div",
+                     "",
+                     {source, scale},
+                     {scaled},
+                     {}});
     TensorPlan inner = row;
     inner.scaled.reset();
     Insert(inner, Limited(row, scaled), rounded);
-    InsertNode(row, {NodeName(row.value + "_scale_up"), "Mul", "", {rounded, scale}, {target}, {}});
+    InsertNode(
+        row,
+        {model_.FreshNodeName(row.value + "_scale_up"), "Mul", "", {rounded, scale}, {target}, {}});
   }
 
   // Limits values before a Cast to fp16. The Cast gives infinity beyond the largest value that was
@@ -232,8 +229,12 @@ class Inserter {
     SetScalar(min, -most);
     SetScalar(max, most);
     const std::string limited = model_.FreshName(row.value + "_scaled_limited");
-    InsertNode(row,
-               {NodeName(row.value + "_limit"), "Clip", "", {scaled, min, max}, {limited}, {}});
+    InsertNode(row, {model_.FreshNodeName(row.value + "_limit"),
+                     "Clip",
+                     "",
+                     {scaled, min, max},
+                     {limited},
+                     {}});
     return limited;
   }
 
@@ -253,13 +254,13 @@ class Inserter {
     model_.SetInitializer(zero_point, spelling.zero_point_type, {},
                           std::span(number).first(NumBytes(spelling.zero_point_type, 1)));
     const std::string codes = model_.FreshName(row.value + "_codes");
-    InsertNode(row, {NodeName(row.value + "_quantize"),
+    InsertNode(row, {model_.FreshNodeName(row.value + "_quantize"),
                      spelling.op_type,
                      spelling.domain,
                      {source, scale, zero_point},
                      {codes},
                      spelling.attributes});
-    InsertNode(row, {NodeName(row.value + "_dequantize"),
+    InsertNode(row, {model_.FreshNodeName(row.value + "_dequantize"),
                      spelling.dequantize_op_type,
                      spelling.domain,
                      {codes, scale, zero_point},
@@ -271,7 +272,6 @@ class Inserter {
   const QuantPlan& plan_;
   const plan::ScaleTable& scales_;
   plan::NodeIndex index_;
-  std::set<std::string> node_names_;
   std::map<std::string, Place> places_;
   std::map<std::string, std::vector<Job>> jobs_of_value_;
   std::vector<std::string> values_;  // in the plan's order

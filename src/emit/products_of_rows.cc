@@ -10,9 +10,13 @@ using graph::Node;
 std::string ProductsOfRows::Compute(
     const std::string& op_type, std::vector<std::string> inputs, const std::string& output,
     const Node& reader, std::vector<std::pair<std::string, graph::Attribute>> attributes) {
-  model_.InsertNode(
-      {output + "_" + op_type, op_type, "", std::move(inputs), {output}, std::move(attributes)},
-      reader);
+  model_.InsertNode({model_.FreshNodeName(output + "_" + op_type),
+                     op_type,
+                     "",
+                     std::move(inputs),
+                     {output},
+                     std::move(attributes)},
+                    reader);
   return output;
 }
 

@@ -124,7 +124,7 @@ class DynamicQuantizer {
   void MakeCodes(const std::string& value, const Node& reader, Quantized<Codes>& made) {
     made.codes = {model_.FreshName(value + "_dynamic"), model_.FreshName(value + "_dynamic_scale"),
                   model_.FreshName(value + "_dynamic_zero_point")};
-    made.quantizer = model_.InsertNode({made.codes.codes + "_quantize",
+    made.quantizer = model_.InsertNode({model_.FreshNodeName(made.codes.codes + "_quantize"),
                                         "DynamicQuantizeLinear",
                                         "",
                                         {value},
@@ -228,8 +228,8 @@ class DynamicQuantizer {
     return output;
   }
 
-  static std::string Name(const std::string& output, std::string_view what) {
-    return fmt::format("{}_{}", output, what);
+  std::string Name(const std::string& output, std::string_view what) const {
+    return model_.FreshNodeName(fmt::format("{}_{}", output, what));
   }
 
   // Transposes codes. ONNX Runtime folds the node when the model is loaded.
@@ -237,9 +237,13 @@ class DynamicQuantizer {
     const auto [found, is_new] = transposed_.try_emplace(codes);
     if (is_new) {
       found->second = model_.FreshName(codes + "_transposed");
-      model_.InsertNode(
-          {codes + "_transpose", "Transpose", "", {codes}, {found->second}, {{"perm", perm}}},
-          model_.Nodes().front());
+      model_.InsertNode({model_.FreshNodeName(codes + "_transpose"),
+                         "Transpose",
+                         "",
+                         {codes},
+                         {found->second},
+                         {{"perm", perm}}},
+                        model_.Nodes().front());
     }
     return found->second;
   }
@@ -280,8 +284,10 @@ class DynamicQuantizer {
     if (is_conv && !scale_dims.empty()) {
       scale_dims.resize(source.dims.size() - 1, 1);
       zero_point_dims.clear();
-    } else if (row.integer->granularity == plan::Granularity::kPerBlock) {
-      // A recurrent weight has one block for each row: [directions, 4 * hidden, 1].
+    } else if (row.integer->granularity == plan::Granularity::kPerBlock &&
+               reader.op_type() == "LSTM") {
+      // A recurrent weight has one block for each row: [directions, 4 * hidden, 1]. Stacked
+      // matrices have one for each column, [matrices, 1, columns], as MatMulInteger takes them.
       scale_dims.pop_back();
       zero_point_dims = scale_dims;
     }

@@ -1,6 +1,7 @@
 #include "emit/quantize_weights.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -45,7 +46,7 @@ class WeightQuantizer {
         least_kernel_(least_kernel),
         scales_(resolved.scales),
         activations_(plan::ActivationsOfNodes(resolved.plan)),
-        integer_readers_(resolved.plan),
+        integer_readers_(resolved),
         pair_rules_(resolved.plan, model, resolved.channels),
         weight_scales_(resolved.weight_scales),
         opset_(OpsetOf(model)),
@@ -279,7 +280,7 @@ class WeightQuantizer {
     statistics->quantized = target;
     if (!has_copy) MoveReadersAway(head, target);
     const std::string& decoded = packed->statistics->quantized;
-    model_.InsertNode({target + "_transpose",
+    model_.InsertNode({model_.FreshNodeName(target + "_transpose"),
                        "Transpose",
                        "",
                        {decoded},
@@ -371,9 +372,10 @@ class WeightQuantizer {
 
 }  // namespace
 
-IntegerReaders::IntegerReaders(const QuantPlan& plan) {
-  for (const TensorPlan& row : plan.tensors) {
+IntegerReaders::IntegerReaders(const plan::ResolvedPlan& resolved) {
+  for (const TensorPlan& row : resolved.plan.tensors) {
     if (!row.integer || row.role != plan::Role::kActivation) continue;
+    if (!row.is_dynamic() && !resolved.scales.contains(plan::ScaleKeyOf(row))) continue;
     for (const plan::TensorUse& use : row.uses) {
       if (!ops::IsRecurrent(use.op_type)) nodes_.insert(use.node);
     }
@@ -381,8 +383,30 @@ IntegerReaders::IntegerReaders(const QuantPlan& plan) {
 }
 
 bool IntegerReaders::Contain(const TensorPlan& weight) const {
-  return std::ranges::any_of(weight.uses,
-                             [&](const plan::TensorUse& use) { return nodes_.contains(use.node); });
+  return std::ranges::any_of(weight.uses, [&](const plan::TensorUse& use) { return Contain(use); });
+}
+
+plan::ResolvedPlan SplitReadersInBodies(const Model& model, plan::ResolvedPlan resolved) {
+  const IntegerReaders readers(resolved);
+  const plan::NodeIndex nodes(model);
+  std::vector<TensorPlan> rows;
+  for (TensorPlan& row : resolved.plan.tensors) {
+    TensorPlan decoded = row;
+    decoded.uses.clear();
+    if (row.integer && row.role == plan::Role::kWeight && readers.Contain(row)) {
+      std::ranges::copy_if(row.uses, std::back_inserter(decoded.uses),
+                           [&](const plan::TensorUse& use) {
+                             return !readers.Contain(use) && model.Owner(nodes.Find(use));
+                           });
+      std::erase_if(row.uses, [&](const plan::TensorUse& use) {
+        return std::ranges::find(decoded.uses, use) != decoded.uses.end();
+      });
+    }
+    rows.push_back(std::move(row));
+    if (!decoded.uses.empty()) rows.push_back(std::move(decoded));
+  }
+  resolved.plan.tensors = std::move(rows);
+  return resolved;
 }
 
 QuantizedWeights QuantizeWeights(Model& model, const plan::ResolvedPlan& resolved, Storage storage,

@@ -52,16 +52,24 @@ inline constexpr int64_t kLeastPackedElements = 512;
 // The same for kernels of convolutions that operators of ours read.
 inline constexpr int64_t kLeastPackedKernel = 64;
 
-// The nodes of a plan that read integers as activations.
+// The nodes of a plan that read integers as activations. Activations without a scale, because
+// nothing was seen of them or the guard left them float, are no integers.
 class IntegerReaders {
  public:
-  explicit IntegerReaders(const plan::QuantPlan& plan);
+  explicit IntegerReaders(const plan::ResolvedPlan& resolved);
+  bool Contain(const plan::TensorUse& use) const { return nodes_.contains(use.node); }
   // Returns whether the weight is multiplied with integers. Other weights are decoded to floats.
   bool Contain(const plan::TensorPlan& weight) const;
 
  private:
   std::set<std::string> nodes_;
 };
+
+// Returns the plan with a row of their own for those readers of an integer weight in bodies that
+// multiply floats. ONNX Runtime makes a MatMulNBits of such a product, and does not load it if the
+// constants lie in a graph around it: these readers must get the weight decoded, though others
+// multiply its codes.
+plan::ResolvedPlan SplitReadersInBodies(const graph::Model& model, plan::ResolvedPlan resolved);
 
 // Quantizes the weights and biases of the plan.
 //

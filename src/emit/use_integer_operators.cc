@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "emit/integer_codes.h"
 #include "graph/clean_up.h"
+#include "ops/integer_operators.h"
 
 namespace bitpress::emit {
 namespace {
@@ -161,7 +162,9 @@ class IntegerRewriter {
     const std::optional<IntegerCodes> b =
         WeightCodes(model_, node.input(1), is_transposed ? 0 : rank - 1);
     if (!a || !b || !IsPair(*a, *b)) return "its matrices are other codes than 8 bits";
-    if (b->is_per_axis && rank > 2) return "a scale for each column needs a matrix of rank 2";
+    if (b->is_per_axis && !ops::TakesChannelScales(node, 1, rank)) {
+      return "a scale for each column needs a matrix of rank 2";
+    }
     const std::optional<std::string> bias = is_gemm ? BiasCodes(model_, node, *a, *b) : "";
     if (!bias) return "its bias is no int32 of the scale of its products";
     const bool is_scaled = is_gemm && node.GetFloat("alpha", 1) != 1;
@@ -199,7 +202,7 @@ class IntegerRewriter {
   }
 
   Reason RewriteElementwise(const Node& node) {
-    if (node.HasAttribute("dilations")) return "it has dilations";
+    if (std::string why = ops::WhyNoIntegerForm(node); !why.empty()) return why;
     NodeSpec spec{node.name(), "QLinear" + node.op_type(), kMicrosoft, {}, {}, {}};
     DataType type = DataType::kUndefined;
     for (size_t i = 0; i < (Contains(kBinary, node) ? 2 : 1); ++i) {

@@ -177,7 +177,12 @@ class ProductRewriter {
   // Inserts a product of floats between Casts.
   void InsertHalf(weights::PackedProduct product, const Node& before) {
     const auto cast = [&](const std::string& from, const std::string& to, DataType type) {
-      model_.InsertNode({to, "Cast", "", {from}, {to}, {{"to", static_cast<int64_t>(type)}}},
+      model_.InsertNode({model_.FreshNodeName(to),
+                         "Cast",
+                         "",
+                         {from},
+                         {to},
+                         {{"to", static_cast<int64_t>(type)}}},
                         before);
     };
     for (std::string* const value : {&product.input, &product.bias}) {

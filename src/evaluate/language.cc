@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -50,6 +51,9 @@ RowResult MeasureRow(const Tensor& logits, const Tensor* reference, size_t row, 
   const std::optional<size_t> top = TopClass(scores);
   result.agrees = top && top == TopClass(wanted);
   result.comparison.Add(wanted, scores);
+  if (result.comparison.has_lost()) {
+    result.divergence = std::numeric_limits<double>::infinity();
+  }
   return result;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/output_error.h"
 
 namespace bitpress::evaluate {
 namespace {
@@ -42,7 +43,9 @@ void LossMeter::Add(std::span<const Output> reference, std::span<const Output> o
       const auto found = outputs[i].Row(row, num_rows);
       all_.Add(wanted, found);
       if (!is_score) continue;
-      divergences_.Add(Divergence(wanted, found));
+      const bool is_lost = CompareOutputs(wanted, found).has_lost();
+      divergences_.Add(is_lost ? std::numeric_limits<double>::infinity()
+                               : Divergence(wanted, found));
       const std::optional<size_t> top = TopClass(found);
       agreements_.Add(top && top == TopClass(wanted) ? std::optional<size_t>(0) : std::nullopt);
       if (row >= labels.size()) continue;

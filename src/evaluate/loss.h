@@ -13,7 +13,8 @@ namespace bitpress::evaluate {
 
 // The loss of a model by several measures.
 struct Loss {
-  // Energy of the error divided by the energy of the reference: 10^(-SQNR/10).
+  // Energy of the error divided by the energy of the reference: 10^(-SQNR/10). This and the next
+  // are infinite if a value is lost (base/output_error.h), and so is the divergence.
   double noise = 0;
   double l2 = 0;      // Euclidean norm of the error, averaged over samples
   double cosine = 1;  // see OutputComparison

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/output_error.h"
 
 namespace bitpress::evaluate {
 namespace {
@@ -97,31 +98,25 @@ OrderlessSum OrderlessSum::Read(ByteReader& reader) {
 
 void OutputComparison::Add(std::span<const double> reference, std::span<const double> output) {
   BITPRESS_DCHECK(reference.size() == output.size());
-  double reference_energy = 0;
-  double output_energy = 0;
-  double product = 0;
-  double noise = 0;
-  for (size_t i = 0; i < reference.size(); ++i) {
-    const double wanted = reference[i];
-    const bool is_same = wanted == output[i] || (std::isnan(wanted) && std::isnan(output[i]));
-    is_identical_ = is_identical_ && is_same;
-    if (!std::isfinite(wanted)) continue;
-    const double found = std::isfinite(output[i]) ? output[i] : 0.0;
-    reference_energy += wanted * wanted;
-    output_energy += found * found;
-    product += wanted * found;
-    noise += (wanted - found) * (wanted - found);
+  for (size_t i = 0; i < reference.size() && is_identical_; ++i) {
+    is_identical_ =
+        reference[i] == output[i] || (std::isnan(reference[i]) && std::isnan(output[i]));
   }
+  const OutputError of_sample = CompareOutputs(reference, output);
+  const double error =
+      of_sample.has_lost() ? std::numeric_limits<double>::infinity() : of_sample.error;
   num_values_ += reference.size();
   ++num_samples_;
-  signal_.Add(reference_energy);
-  noise_.Add(noise);
-  l2_.Add(std::sqrt(noise));
-  if (reference_energy == 0 && output_energy == 0) {
+  signal_.Add(of_sample.signal);
+  noise_.Add(error);
+  l2_.Add(std::sqrt(error));
+  if (of_sample.has_lost()) return;
+  if (of_sample.signal == 0 && of_sample.found == 0) {
     cosines_.Add(1);
-  } else if (reference_energy > 0 && output_energy > 0) {
+  } else if (of_sample.signal > 0 && of_sample.found > 0) {
     // Rounding may pass 1 by an ulp.
-    const double cosine = product / (std::sqrt(reference_energy) * std::sqrt(output_energy));
+    const double cosine =
+        of_sample.product / (std::sqrt(of_sample.signal) * std::sqrt(of_sample.found));
     cosines_.Add(std::clamp(cosine, -1.0, 1.0));
   }
 }
@@ -154,6 +149,9 @@ OutputComparison OutputComparison::Read(ByteReader& reader) {
   }
   return comparison;
 }
+
+// The sum is finite for all numbers that models give.
+bool OutputComparison::has_lost() const { return std::isinf(l2_.value()); }
 
 double OutputComparison::NoiseRatio() const {
   const double noise = noise_.value();

@@ -52,10 +52,9 @@ class OrderlessSum {
   uint64_t num_too_large_ = 0;
 };
 
-// Compares outputs with those of a reference, sample by sample.
-//
-// If a value is not finite but its reference is, the value counts as 0, and the whole energy of the
-// reference is an error. Values whose reference is not finite are left out.
+// Compares outputs with those of a reference, sample by sample, by the rule of base/output_error.h:
+// a lost value makes the error infinite, and the cosine of its sample 0. Values whose reference is
+// not finite are left out.
 class OutputComparison {
  public:
   // Adds one sample (its output, flattened). REQUIRES: both have the same size.
@@ -73,12 +72,15 @@ class OutputComparison {
   // Returns whether no value differed so far. NaN equals NaN here.
   bool is_identical() const { return is_identical_; }
 
+  // Returns whether a value is lost.
+  bool has_lost() const;
+
   // Returns sum (reference - output)^2 / sum reference^2 over all values of all samples. +infinity
-  // if all references are 0 and an output is not.
+  // if all references are 0 and an output is not, or if a value is lost.
   double NoiseRatio() const;
 
   // Returns 10 log10(sum reference^2 / sum (reference - output)^2) over all values of all samples,
-  // in dB. +infinity if there is no error.
+  // in dB. +infinity if there is no error, -infinity if a value is lost.
   double SqnrDb() const;
 
   // Returns the cosine of the angle between reference and output of a sample, averaged over the

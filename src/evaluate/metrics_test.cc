@@ -89,14 +89,31 @@ TEST(OutputComparison, IdenticalMeansEveryValue) {
   EXPECT_FALSE(Compare({1, kInfinity}, {1, -kInfinity}).is_identical());
 }
 
-TEST(OutputComparison, ANonfiniteOutputIsAnErrorOfItsWholeEnergy) {
-  // The value counts as 0, so the signal is 25 and the noise 16.
+TEST(OutputComparison, AValueThatIsLostIsAnInfiniteError) {
   for (const double bad : {kNan, kInfinity, -kInfinity}) {
-    EXPECT_NEAR(Compare({3, 4}, {3, bad}).SqnrDb(), 10 * std::log10(25.0 / 16.0), 1e-12);
-    EXPECT_NEAR(Compare({3, 4}, {3, bad}).Cosine(), 0.6, 1e-12);
+    OutputComparison comparison = Compare({3, 4}, {3, bad});
+    EXPECT_TRUE(comparison.has_lost());
+    EXPECT_EQ(comparison.SqnrDb(), -kInfinity);
+    EXPECT_EQ(comparison.NoiseRatio(), kInfinity);
+    EXPECT_EQ(comparison.MeanL2(), kInfinity);
+    EXPECT_EQ(comparison.Cosine(), 0);
+    comparison.Add(Values{3, 4}, Values{3, 4});  // others do not make up for it
+    EXPECT_EQ(comparison.SqnrDb(), -kInfinity);
+    EXPECT_EQ(comparison.Cosine(), 0.5);
   }
-  // A value whose reference is NaN is left out.
+  // A value whose reference is no number is left out.
   EXPECT_NEAR(Compare({3, kNan}, {2.7, 5}).SqnrDb(), 20.0, 1e-9);
+  EXPECT_FALSE(Compare({3, kNan}, {2.7, kNan}).has_lost());
+}
+
+TEST(LossMeter, AValueThatIsLostIsAnInfiniteLoss) {
+  const std::vector<Output> reference = {{.dims = {2, 2}, .values = {1, 2, 3, 4}}};
+  const std::vector<Output> outputs = {{.dims = {2, 2}, .values = {1, 2, 3, kNan}}};
+  LossMeter meter;
+  meter.Add(reference, outputs, 2);
+  EXPECT_EQ(meter.Result().noise, kInfinity);
+  EXPECT_EQ(meter.Result().divergence, kInfinity);
+  EXPECT_EQ(meter.Result().agreement, 0.5);
 }
 
 TEST(LossMeter, RefusesOutputsWhoseShapeDependsOnValues) {

@@ -214,7 +214,7 @@ void LayerTuner::CorrectBiasBehindActivation() {
       }
       shift -= slope / curvature;
     }
-    bias_[output] = static_cast<float>(double{bias_[output]} + shift);
+    SetBias(output, double{bias_[output]} + shift);
   });
 }
 

@@ -50,7 +50,9 @@ class Finetuner {
     }
     JudgeTogether();
     // Rows stay where they are until the last layer is learned: layers point to them.
-    for (const auto& [value, use] : added_biases_) plan::AddBiasRow(resolved_.plan, value, use);
+    for (const auto& [value, use] : added_biases_) {
+      plan::AddBiasRow(resolved_.plan, model_, value, use);
+    }
     report_.num_added_biases = added_biases_.size();
     return std::move(report_);
   }
@@ -178,7 +180,7 @@ class Finetuner {
     }
     // Halves of one sample's positions share much.
     report_.network = JudgeNetwork(before, after, split == Split::kPositions ? 1 : 0);
-    if (report_.network->is_better || report_.network->num_runs == 0) return;
+    if (!report_.network->is_refused()) return;
     model_ = float_model_.Clone();
     resolved_.weight_scales = initial_.weight_scales;
     added_biases_.clear();
@@ -186,7 +188,9 @@ class Finetuner {
       if (!layer.is_tuned) continue;
       layer.is_tuned = false;
       layer.error_after = layer.error_before;
-      layer.note = "it stays as rounded, because the network's outputs did not come closer";
+      layer.note = report_.network->num_lost_runs > 0
+                       ? "it stays as rounded, because the network's outputs held NaN or infinity"
+                       : "it stays as rounded, because the network's outputs did not come closer";
     }
   }
 

@@ -54,6 +54,18 @@ std::vector<double> GainsOf(const Runs& runs, size_t left_out) {
   return gains;
 }
 
+// How a run's outputs lost values (base/output_error.h).
+enum class RunLoss { kNone, kBefore, kByLearning };
+
+RunLoss LossOf(const OutputErrors& before, const OutputErrors& after) {
+  bool has_lost = false;
+  for (size_t output = 0; output < before.size(); ++output) {
+    if (std::isinf(after[output]) && !std::isinf(before[output])) return RunLoss::kByLearning;
+    has_lost = has_lost || std::isinf(before[output]);
+  }
+  return has_lost ? RunLoss::kBefore : RunLoss::kNone;
+}
+
 // One run alone does not show how much runs differ.
 constexpr double kUncertaintyOfOneDb = 1;
 
@@ -116,14 +128,16 @@ NetworkVerdict JudgeNetwork(std::span<const OutputErrors> before,
                             std::span<const OutputErrors> after, double least_uncertainty_db) {
   // A loss of one output up to this is taken where the others gain.
   constexpr double kMostLossDb = 0.25;
+  NetworkVerdict verdict;
   Runs runs;
   for (size_t run = 0; run < std::min(before.size(), after.size()); ++run) {
     const size_t num_outputs = before[run].size();
     const bool is_like_others = runs.empty() || runs[0].before->size() == num_outputs;
     if (num_outputs == 0 || after[run].size() != num_outputs || !is_like_others) continue;
-    runs.push_back({&before[run], &after[run]});
+    const RunLoss loss = LossOf(before[run], after[run]);
+    if (loss == RunLoss::kByLearning) ++verdict.num_lost_runs;
+    if (loss == RunLoss::kNone) runs.push_back({&before[run], &after[run]});
   }
-  NetworkVerdict verdict;
   verdict.num_runs = runs.size();
   if (runs.empty()) return verdict;
   const std::vector<double> gains = GainsOf(runs, runs.size());
@@ -135,7 +149,8 @@ NetworkVerdict JudgeNetwork(std::span<const OutputErrors> before,
   verdict.uncertainty_db = all.uncertainty_db;
   verdict.run_gain_db = each.gain_db;
   verdict.run_uncertainty_db = each.uncertainty_db;
-  verdict.is_better = verdict.gain_db > 0 && is_clear && verdict.least_gain_db >= -kMostLossDb;
+  verdict.is_better = verdict.num_lost_runs == 0 && verdict.gain_db > 0 && is_clear &&
+                      verdict.least_gain_db >= -kMostLossDb;
   return verdict;
 }
 

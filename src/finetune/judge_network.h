@@ -9,21 +9,29 @@
 
 namespace bitpress::finetune {
 
-// The squared errors of one run's floating-point outputs (NetworkOutputs::ErrorsOf).
+// The squared errors of one run's floating-point outputs (NetworkOutputs::ErrorsOf). Those of
+// outputs that lost values are infinite.
 using OutputErrors = std::vector<double>;
 
 // The judgement about what was learned.
 struct NetworkVerdict {
   size_t num_runs = 0;        // that judged; 0: none, as where no output is a float
+  size_t num_lost_runs = 0;   // whose outputs lost values by what was learned
   double gain_db = 0;         // mean over the outputs of the gain in their SQNR
   double least_gain_db = 0;   // gain of the output that gains least
   double uncertainty_db = 0;  // standard error of the gain, by how much it depends on single runs
   double run_gain_db = 0;     // mean of the gains of single runs
   double run_uncertainty_db = 0;  // its standard error
-  bool is_better = false;         // one of both gains is clear, and no output loses much
+  bool is_better = false;         // one of both gains is clear, no output loses much or lost values
+
+  // Returns whether what was learned must be undone: it is not better, or loses values though
+  // nothing else can judge.
+  bool is_refused() const { return !is_better && (num_runs > 0 || num_lost_runs > 0); }
 };
 
-// Compares the errors of two networks in the same runs. The gain is at least as uncertain as
+// Compares the errors of two networks in the same runs. Runs in which outputs lost values before do
+// not judge, as no error can be compared with that, nor do those that lose them by what was
+// learned: one of these is enough to refuse it. The gain is at least as uncertain as
 // `least_uncertainty_db`. One run alone, which does not show how much runs differ, counts as
 // uncertain by 1 dB.
 NetworkVerdict JudgeNetwork(std::span<const OutputErrors> before,

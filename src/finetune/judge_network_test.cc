@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace bitpress::finetune {
 namespace {
 
@@ -73,6 +75,31 @@ TEST(JudgeNetwork, RunsThatCannotBeComparedDoNotCount) {
   EXPECT_EQ(JudgeNetwork(before, after, 0).num_runs, 2U);
   EXPECT_EQ(JudgeNetwork(Errors(1), Errors(1), 0).num_runs, 0U);
   EXPECT_FALSE(JudgeNetwork(Errors(1), Errors(1), 0).is_better);
+}
+
+TEST(JudgeNetwork, ARunThatLosesValuesRefusesEveryGain) {
+  constexpr double kLost = std::numeric_limits<double>::infinity();
+  const Errors before{{8, 3}, {12, 3}, {9, 3}, {11, 3}};
+  const NetworkVerdict verdict =
+      JudgeNetwork(before, Errors{{4, 1}, {6, kLost}, {4, 1}, {5, 1}}, 0);
+  EXPECT_EQ(verdict.num_runs, 3U);
+  EXPECT_EQ(verdict.num_lost_runs, 1U);
+  EXPECT_GT(verdict.gain_db, 3);
+  EXPECT_FALSE(verdict.is_better);
+  EXPECT_TRUE(verdict.is_refused());
+  const NetworkVerdict all_lost = JudgeNetwork(Errors{{8}, {9}}, Errors{{kLost}, {kLost}}, 0);
+  EXPECT_EQ(all_lost.num_runs, 0U);
+  EXPECT_TRUE(all_lost.is_refused());
+}
+
+TEST(JudgeNetwork, RunsThatLostValuesBeforeDoNotJudge) {
+  constexpr double kLost = std::numeric_limits<double>::infinity();
+  const Errors before{{8}, {kLost}, {9}, {11}, {kLost}};
+  const NetworkVerdict verdict = JudgeNetwork(before, Errors{{4}, {kLost}, {4}, {5}, {3}}, 0);
+  EXPECT_EQ(verdict.num_runs, 3U);
+  EXPECT_EQ(verdict.num_lost_runs, 0U);
+  EXPECT_TRUE(verdict.is_better);
+  EXPECT_FALSE(JudgeNetwork(Errors{{kLost}}, Errors{{3}}, 0).is_refused());
 }
 
 }  // namespace

@@ -275,6 +275,12 @@ bool LayerTuner::RefitScales() {
   return true;
 }
 
+void LayerTuner::SetBias(size_t output, double bias) {
+  const bool keeps_sign = original_bias_[output] * static_cast<float>(grid_.sign()) >= 0;
+  const bool has_turned = bias * grid_.sign() < 0;
+  bias_[output] = keeps_sign && has_turned ? 0.0F : static_cast<float>(bias);
+}
+
 void LayerTuner::CorrectBias() {
   if (!has_bias_ || moments_.num_positions == 0) return;
   const auto count = static_cast<double>(moments_.num_positions);
@@ -288,8 +294,7 @@ void LayerTuner::CorrectBias() {
     }
     // Without observed outputs, the mean is that of the change that the weights make.
     const bool is_change = layer_.is_bias_behind || !moments_.has_outputs;
-    bias_[output] =
-        static_cast<float>(mean / count + (is_change ? double{original_bias_[output]} : 0.0));
+    SetBias(output, mean / count + (is_change ? double{original_bias_[output]} : 0.0));
   });
 }
 

@@ -111,6 +111,8 @@ class LayerTuner {
     if (target_.empty()) return double{original_[layer_.ElementOf(group, row, column)]};
     return target_[static_cast<size_t>((group * layer_.rows + row) * layer_.columns + column)];
   }
+  // Takes a bias of an output. If all weights have one sign, a bias that has it keeps it, too.
+  void SetBias(size_t output, double bias);
   // Computes cross_, unless LearnAim has.
   void PrepareCross();
   const double* Hessian(int64_t group) const {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -146,6 +147,34 @@ TEST_P(LayerTunerTest, AdaRoundTakesOneOfTheTwoValuesAround) {
     if (double{tuner.quantized()[i]} != nearest) ++num_changed;
   }
   EXPECT_GT(num_changed, 0U);
+}
+
+TEST_P(LayerTunerTest, WeightsOfOneSignKeepIt) {
+  // Half of the weights are hardly there, so that every pass wants some of them beyond 0.
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    weights_[i] = std::abs(weights_[i]) * (i % 2 == 0 ? 1.0F : 0.01F);
+  }
+  for (float& bias : bias_) bias = 0;
+  for (const float sign : {1.0F, -1.0F}) {
+    std::vector<float> weights = weights_;
+    for (float& weight : weights) weight *= sign;
+    moments_ = GemmMoments(layer_, x_, ComputeGemm(layer_, x_, weights, bias_));
+    const auto learn = [&](bool keeps_sign) {
+      WeightGrid grid = MakeGrid();
+      if (keeps_sign) grid.KeepSignOf(weights);
+      LayerTuner tuner(layer_, moments_, weights, bias_, grid, options_, pool_);
+      tuner.SearchScales();
+      tuner.Gptq();
+      tuner.AdaRound();
+      tuner.AdaQuant();
+      tuner.CorrectBias();
+      std::vector<float> all = grid.Quantize(tuner.quantized(), pool_).values;
+      all.insert(all.end(), tuner.bias().begin(), tuner.bias().end());
+      return std::ranges::count_if(all, [&](float value) { return value * sign < 0; });
+    };
+    EXPECT_GT(learn(false), 0);
+    EXPECT_EQ(learn(true), 0);
+  }
 }
 
 TEST_P(LayerTunerTest, NoRoundsAreRoundToNearest) {

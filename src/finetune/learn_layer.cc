@@ -50,6 +50,7 @@ class Learner {
         grid_(*layer_.row, task.operators, task.dims,
               fmt::format("{} '{}'", layer_.op_type, layer_.node()), task.pairs) {
     options_.corrects_bias = Has(FinetunePass::kBiasCorrection);
+    grid_.KeepSignOf(task_.weights);
   }
 
   LearnedLayer Run() {

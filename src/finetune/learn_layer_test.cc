@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "finetune/finetune.h"
@@ -82,6 +83,18 @@ TEST_F(LearnLayerTest, SaysWhichPassItTookTheWeightsFrom) {
   EXPECT_TRUE(learned.report.is_tuned);
   EXPECT_EQ(learned.report.taken_from, "gptq");
   EXPECT_LT(learned.report.error_after, learned.report.error_before);
+}
+
+// A logarithm or a root may follow.
+TEST_F(LearnLayerTest, WeightsAndBiasesOfOneSignKeepIt) {
+  for (float& weight : weights_) weight = std::abs(weight) * (weight > 0 ? 1.0F : 0.02F);
+  for (float& bias : bias_) bias = 0;
+  const LearnedLayer learned =
+      Learn({FinetunePass::kGptq, FinetunePass::kAdaQuant, FinetunePass::kBiasCorrection},
+            MomentsOf(2000, 500));
+  ASSERT_TRUE(learned.report.is_tuned);
+  EXPECT_GE(std::ranges::min(learned.learned.weights), 0);
+  EXPECT_GE(std::ranges::min(learned.learned.bias), 0);
 }
 
 // The mean of the inputs is three times their deviation, so that most of the error is the same at

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
 
+#include "base/output_error.h"
 #include "base/tensor.h"
 #include "calibrate/piece_runs.h"
 #include "kernels/half.h"
@@ -38,13 +40,18 @@ OutputKind KindOf(const std::string& output, const graph::Model& model) {
   return output == "logits" ? OutputKind::kLogits : OutputKind::kAny;
 }
 
-// Subtracts the mean of each row of `length` values.
+// Subtracts the mean of the finite values from each row of `length` values.
 void Centre(std::vector<float>& values, int64_t length) {
   const auto size = static_cast<size_t>(length);
   for (size_t begin = 0; begin + size <= values.size() && size > 0; begin += size) {
     double sum = 0;
-    for (size_t i = begin; i < begin + size; ++i) sum += double{values[i]};
-    const double mean = sum / static_cast<double>(size);
+    size_t count = 0;
+    for (size_t i = begin; i < begin + size; ++i) {
+      if (!std::isfinite(values[i])) continue;
+      sum += double{values[i]};
+      ++count;
+    }
+    const double mean = count > 0 ? sum / static_cast<double>(count) : 0.0;
     for (size_t i = begin; i < begin + size; ++i) {
       values[i] = static_cast<float>(double{values[i]} - mean);
     }
@@ -64,12 +71,6 @@ std::optional<std::vector<float>> FloatsOf(const Tensor& tensor) {
   return values;
 }
 
-// The error of one output in one run, and the float output's square.
-struct OutputError {
-  double error = 0;
-  double square = 0;
-};
-
 // Returns nothing if the outputs cannot be compared.
 std::optional<OutputError> Compare(const Tensor& wanted, const Tensor& found, OutputKind kind) {
   // Errors below this share are rounding errors of float sums.
@@ -83,14 +84,8 @@ std::optional<OutputError> Compare(const Tensor& wanted, const Tensor& found, Ou
   if (kind == OutputKind::kLogits && is_row) {
     for (auto* const values : {&*right, &*given}) Centre(*values, wanted.dims.back());
   }
-  OutputError result;
-  for (size_t k = 0; k < right->size(); ++k) {
-    const double difference = double{(*given)[k]} - double{(*right)[k]};
-    result.square += double{(*right)[k]} * double{(*right)[k]};
-    result.error += difference * difference;
-  }
-  if (!std::isfinite(result.square) || !std::isfinite(result.error)) return std::nullopt;
-  result.error = std::max(result.error, kLeast * result.square);
+  OutputError result = CompareOutputs<float>(*right, *given);
+  result.error = std::max(result.error, kLeast * result.signal);
   return result;
 }
 
@@ -170,12 +165,13 @@ std::vector<OutputErrors> NetworkOutputs::ErrorsOf(const graph::Model& quantized
         has_caches = false;
         break;
       }
-      const auto [error, square] = *found->second;
+      const OutputError& compared_output = *found->second;
       if (kinds[output] != OutputKind::kCache) {
-        of_run.push_back(error);
-      } else if (square > 0) {
+        of_run.push_back(compared_output.has_lost() ? std::numeric_limits<double>::infinity()
+                                                    : compared_output.error);
+      } else if (compared_output.signal > 0) {
         // The next tokens read all caches, and dozens of outputs would outvote the logits.
-        of_caches += error / square;
+        of_caches += compared_output.Noise();
         has_caches = true;
       }
     }

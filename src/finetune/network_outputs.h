@@ -24,9 +24,10 @@ class NetworkOutputs {
 
   // Returns the errors of `quantized` against the float model, one element for each run. It is
   // empty for runs, counted from 1 on, for which `counts` is false, or was in the first call, and
-  // for those whose outputs have another shape or hold NaN or infinity. The caches of a decoder are
-  // one output together, the last one. An output "logits" [N, classes] or [N, S, classes] is
-  // compared up to a number that is added to all classes.
+  // for those whose outputs have another shape. The error of an output that lost values
+  // (base/output_error.h) is infinite. The caches of a decoder are one output together, the last
+  // one. An output "logits" [N, classes] or [N, S, classes] is compared up to a number that is
+  // added to all classes.
   //
   // One network runs at a time, in pieces if it is large (calibrate/piece_runs.h). The float
   // model's outputs stay in temporary files. Throws Error as reading and running do, and Error(kIo)

@@ -78,6 +78,11 @@ WeightGrid::WeightGrid(const plan::TensorPlan& row, plan::OperatorSet operators,
   }
 }
 
+void WeightGrid::KeepSignOf(std::span<const float> weights) {
+  const auto [least, most] = std::ranges::minmax(weights);
+  sign_ = least >= 0 && most > 0 ? 1 : least < 0 && most <= 0 ? -1 : 0;
+}
+
 void WeightGrid::FitScales(std::span<const float> values, ThreadPool& pool) {
   BITPRESS_DCHECK(std::ssize(values) == NumElements(dims_));
   if (row_.integer) {
@@ -150,6 +155,7 @@ void WeightGrid::FitBlocks(std::span<const float> values, ThreadPool& pool) {
 
 float WeightGrid::RoundTo(double unit, size_t element, double x) const {
   if (unit == 0) return 0;  // the scale is below the smallest float
+  if (x * sign_ < 0) x = 0;
   if (!has_float_elements_) {
     const double zero_point = zero_points_.empty() ? 0.0 : double{zero_points_[element]};
     const double code = std::clamp(x / unit, least_ - zero_point, largest_ - zero_point);
@@ -162,7 +168,7 @@ float WeightGrid::RoundTo(double unit, size_t element, double x) const {
 }
 
 double WeightGrid::StepTo(double unit, double x) const {
-  if (!has_float_elements_) return unit;
+  if (!has_float_elements_) return std::abs(unit);
   const double magnitude = std::min(std::abs(x) / unit, largest_);
   const int exponent = magnitude < PowerOfTwo(min_exponent_)
                            ? min_exponent_

@@ -29,6 +29,13 @@ class WeightGrid {
   WeightGrid(const plan::TensorPlan& row, plan::OperatorSet operators, std::vector<int64_t> dims,
              std::string reader, std::vector<weights::PairRule> pairs = {});
 
+  // Keeps the sign that all of these weights have, if they have one: from now on no value rounds to
+  // one of the other sign. Such weights are sums with a meaning, as banks of filters for energies
+  // are, and a logarithm, a root or a division may follow, which negative numbers break.
+  void KeepSignOf(std::span<const float> weights);
+  // Returns 1 or -1 for such a sign, else 0.
+  int sign() const { return sign_; }
+
   // Chooses the scales that quantizing these values would choose, and fixes them. Throws
   // Error(kInvalidModel) if a value is not finite. REQUIRES: one value for each element.
   void FitScales(std::span<const float> values, ThreadPool& pool);
@@ -104,6 +111,7 @@ class WeightGrid {
   std::string reader_;
   std::vector<weights::PairRule> pairs_;
   std::vector<Neighbours> neighbours_;  // one for each of pairs_
+  int sign_ = 0;                        // of all values; 0: any
   // Codes are floats in units of the element's scale; false: they are whole numbers.
   bool has_float_elements_ = false;
   int mantissa_bits_ = 0;

@@ -9,6 +9,7 @@
 #include "graph/model_impl.h"
 #include "graph/onnx_error.h"
 #include "onnx/checker.h"
+#include "onnx/defs/schema.h"
 #include "onnx/shape_inference/implementation.h"
 
 namespace bitpress::graph {
@@ -22,12 +23,21 @@ bool LacksShape(const onnx::ValueInfoProto& info) {
   return info.type().has_tensor_type() && !info.type().tensor_type().has_shape();
 }
 
-// Returns whether the node's operator stands in ONNX's domain but has no schema: an operator of
-// ONNX's first releases (ImageScaler, Crop, ...), or one that ONNX Runtime fuses LayerNorms to,
-// whatever the operator set.
+// Returns whether ONNX has deprecated the operator in that operator set. Its checker refuses such a
+// node, but ONNX Runtime runs some (GroupNormalization in set 18), and so it is the model's right.
+bool IsDeprecated(const onnx::NodeProto& node, int64_t opset) {
+  if (!node.domain().empty()) return false;
+  const auto* const schema =
+      onnx::OpSchemaRegistry::Schema(node.op_type(), static_cast<int>(opset), "");
+  return schema != nullptr && schema->Deprecated();
+}
+
+// Returns whether the node's operator stands in ONNX's domain but has no valid schema: an operator
+// of ONNX's first releases (ImageScaler, Crop, ...), one that ONNX Runtime fuses LayerNorms to,
+// whatever the operator set, or a deprecated one.
 bool IsExperimental(const onnx::NodeProto& node, int64_t opset) {
   constexpr int64_t kFirstLayerNormOpset = 17;
-  return onnx::checker::check_is_experimental_op(node) ||
+  return onnx::checker::check_is_experimental_op(node) || IsDeprecated(node, opset) ||
          (node.domain().empty() &&
           (node.op_type() == "SimplifiedLayerNormalization" ||
            (node.op_type() == "LayerNormalization" && opset < kFirstLayerNormOpset)));
@@ -55,15 +65,29 @@ bool HasExperimentalOperator(const google::protobuf::RepeatedPtrField<onnx::Node
   });
 }
 
-// Returns whether each input has a shape and each output a type and a shape, as the checker wants.
-// Models without them run all the same, and exporters and tools write such models.
+bool HasUnnamedGraph(const onnx::GraphProto& graph) {
+  bool is_unnamed = graph.name().empty();
+  ForEachBody(graph.node(), [&](const onnx::GraphProto& body) {
+    is_unnamed = is_unnamed || body.name().empty();
+  });
+  return is_unnamed;
+}
+
+// Returns whether the graphs have names, each input a shape and each output a type and a shape, as
+// the checker wants. Models without them run all the same, and exporters and tools write such
+// models.
 bool IsComplete(const onnx::GraphProto& graph) {
-  return std::ranges::none_of(graph.input(), LacksShape) &&
+  return !HasUnnamedGraph(graph) && std::ranges::none_of(graph.input(), LacksShape) &&
          std::ranges::none_of(graph.output(), LacksShape) &&
          std::ranges::none_of(graph.output(), LacksType);
 }
 
 void Complete(onnx::GraphProto& graph) {
+  const auto name = [](onnx::GraphProto& one) {
+    if (one.name().empty()) one.set_name("graph");
+  };
+  name(graph);
+  ForEachBody(*graph.mutable_node(), name);
   for (auto& output : *graph.mutable_output()) {
     if (!LacksType(output)) continue;
     output.mutable_type()->mutable_tensor_type()->set_elem_type(onnx::TensorProto::FLOAT);

@@ -298,6 +298,36 @@ size_t TakeConstantsOutOfLoops(Model& model) {
 
 size_t LiftBodyConstants(Model& model) { return ConstantLifter(model).Run(); }
 
+std::vector<std::string> FixInitializers(Model& model) {
+  ModelImpl& impl = ModelAccess::Impl(model);
+  std::vector<std::string> names;
+  for (const auto& input : impl.graph().input()) {
+    if (model.IsInitializer(input.name())) names.push_back(input.name());
+  }
+  for (const std::string& name : names) impl.RemoveGraphInput(name);
+  return names;
+}
+
+size_t NameNodes(Model& model) {
+  std::unordered_set<std::string> taken;
+  std::vector<Node> unnamed;
+  for (const Node& node : model.AllNodes()) {
+    if (node.name().empty() || !taken.insert(node.name()).second) unnamed.push_back(node);
+  }
+  for (const Node& node : unnamed) {
+    std::string base = node.op_type();
+    for (size_t i = node.num_outputs(); i-- > 0;) {
+      if (!node.output(i).empty()) base = node.output(i);
+    }
+    std::string name = base;
+    for (size_t number = 2; !taken.insert(name).second; ++number) {
+      name = base + "_" + std::to_string(number);
+    }
+    ModelAccess::Proto(node).set_name(name);
+  }
+  return unnamed.size();
+}
+
 size_t RemoveUnusedButNodes(Model& model) {
   ModelImpl& impl = ModelAccess::Impl(model);
   size_t num_removed = RemoveUnusedInitializers(model);

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
+#include <vector>
 
 #include "graph/model.h"
 
@@ -31,6 +33,25 @@ size_t LiftBodyConstants(Model& model);
 // passes it on unchanged, as exporters of Keras write the weights of recurrent layers, the body
 // reads the initializer itself. Returns the number of states that are gone.
 size_t TakeConstantsOutOfLoops(Model& model);
+
+// Takes the initializers out of the inputs of the graph. Old exporters list all weights there,
+// which from IR version 4 on means that a caller may give others, so that nothing can be folded
+// into them and no codes can stand for them. Returns their names.
+std::vector<std::string> FixInitializers(Model& model);
+
+// Names each node that has no name, or that of an earlier node, after its first output, with a
+// number if another node has that name. By its name a node is found again when its values have
+// others. Returns the number of nodes.
+size_t NameNodes(Model& model);
+
+// Writes each Softmax, LogSoftmax and Hardmax of an operator set before kFirstOpsetWithOneAxis that
+// normalizes over several dimensions as one over a matrix, between Flatten and Reshape. A plan for
+// the model then fits it when its operator set was raised. Returns their number.
+size_t FlattenSoftmax(Model& model);
+
+// Writes Pad and Resize with constant axes as if they named all axes of their tensor. ONNX Runtime
+// moves the channels of a layout without minding which axes are named. Returns the number of nodes.
+size_t NameAllAxes(Model& model);
 
 // Removes the attributes that nodes of other operator sets than ONNX's have here and not in
 // `given`, where a node of the same type has the same output. ONNX Runtime writes every attribute

@@ -66,28 +66,6 @@ TEST(Functions, NeedTheirOperatorSets) {
   EXPECT_THAT(ErrorOf([&] { model.SetFunction(spec); }).what(), HasSubstr("'com.microsoft'"));
 }
 
-TEST(ConvertOpset, KeepsDataAndMetadata) {
-  Model model = FromText(R"(
-    <ir_version: 7, opset_import: ["" : 13]>
-    agraph (float[N, K] x) => (float[N, 1] y) <float[1, 1] w = {1}> {
-      z = Identity(x)
-      y = MatMul(z, w)
-    })");
-  std::vector<float> values(2000);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
-  model.SetInitializer("w", Tensor{DataType::kFloat, {2000, 1}, BytesOf(values)});
-  model.SetMetadata("key", "value");
-  EXPECT_FALSE(model.ConvertOpset(11));
-  EXPECT_TRUE(model.ConvertOpset(13));
-  EXPECT_TRUE(model.ConvertOpset(19));
-  EXPECT_EQ(model.OpsetImports()[""], 19);
-  EXPECT_EQ(model.ir_version(), 9);
-  EXPECT_EQ(model.Initializer("w").values<float>()[1999], 1999);
-  EXPECT_EQ(model.Metadata()["key"], "value");
-  EXPECT_EQ(model.Uses("w").size(), 1);
-  model.Check();
-}
-
 TEST(SetInfo, DescribesAValue) {
   Model model = FromText(kFunctionModel);
   model.InsertNode({"u", "Unknown", "bitpress", {"x"}, {"u"}, {}}, std::nullopt);

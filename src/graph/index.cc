@@ -90,6 +90,7 @@ BodyPlace ModelImpl::PlaceOf(const onnx::NodeProto* node) const {
 
 void ModelImpl::IndexNode(onnx::NodeProto& node, const BodyPlace& place) {
   if (place.graph != nullptr) body_nodes[&node] = place;
+  ++node_names[node.name()];
   size_t index = 0;
   for (const std::string& input : node.input()) {
     if (!input.empty()) At(input).uses.push_back({&node, index});
@@ -107,6 +108,7 @@ void ModelImpl::IndexNode(onnx::NodeProto& node, const BodyPlace& place) {
 void ModelImpl::UnindexNode(onnx::NodeProto& node) {
   ForEachOwnBody(node, [&](onnx::GraphProto& body) { UnindexBody(body); });
   body_nodes.erase(&node);
+  if (--node_names[node.name()] == 0) node_names.erase(node.name());
   for (const std::string& input : node.input()) {
     if (input.empty()) continue;
     std::erase_if(At(input).uses, [&](const ValueUse& use) { return use.node == &node; });

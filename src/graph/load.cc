@@ -127,6 +127,38 @@ void VerifyInnerTensors(onnx::ModelProto& proto, ExternalDataReader& reader) {
   }
 }
 
+// Makes the indices of a sparse tensor INT64, as ONNX wants them. ONNX Runtime writes them in the
+// smallest type that holds them, into models that it optimizes.
+void WidenIndices(onnx::SparseTensorProto& sparse) {
+  if (!sparse.has_indices()) return;
+  onnx::TensorProto& indices = *sparse.mutable_indices();
+  MoveToRawData(indices);
+  std::vector<int64_t> wide;
+  const auto widen = [&]<typename T>(T) {
+    const std::string& raw = indices.raw_data();
+    for (size_t at = 0; at + sizeof(T) <= raw.size(); at += sizeof(T)) {
+      T index;
+      std::memcpy(&index, raw.data() + at, sizeof(T));
+      wide.push_back(index);
+    }
+  };
+  switch (TypeOf(indices)) {
+    case DataType::kInt8:
+      widen(int8_t{});
+      break;
+    case DataType::kInt16:
+      widen(int16_t{});
+      break;
+    case DataType::kInt32:
+      widen(int32_t{});
+      break;
+    default:
+      return;
+  }
+  indices.set_data_type(onnx::TensorProto::INT64);
+  indices.set_raw_data(wide.data(), wide.size() * sizeof(int64_t));
+}
+
 std::unique_ptr<ModelImpl> Build(io::ZeroCopyInputStream& stream, const fs::path& folder) {
   // Damaged input is reported by an exception, not on the standard error output.
   const google::protobuf::LogSilencer silencer;
@@ -143,6 +175,7 @@ std::unique_ptr<ModelImpl> Build(io::ZeroCopyInputStream& stream, const fs::path
   for (auto& tensor : *impl->mutable_graph().mutable_initializer())
     impl->AdoptInitializer(tensor, &reader);
   VerifyInnerTensors(proto, reader);
+  for (auto& sparse : *impl->mutable_graph().mutable_sparse_initializer()) WidenIndices(sparse);
   SortNodes(impl->mutable_graph());
   RemoveUnknownTypes(impl->mutable_graph());
   impl->Check();

@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "graph/own_domain.h"
 #include "graph/test_models.h"
 
 namespace bitpress::graph {
@@ -289,6 +290,29 @@ TEST(Load, DevelopmentModels) {
     }
     EXPECT_EQ(model.InfoOf(model.OutputNames()[0]).shape.back().value, 1000);
   }
+}
+
+TEST(RefuseInternalOperators, InTheGraphInBodiesAndInFunctions) {
+  const auto refusal = [](const std::string& text) {
+    const Model model = FromText(R"(<ir_version: 8, opset_import: ["" : 17, "bitpress.observe" : 1,
+      "local" : 1]> g (float[2] x, bool c) => (float[2] y) { )" +
+                                 text);
+    return std::string(ErrorOf([&] { RefuseInternalOperators(model); }).what());
+  };
+  EXPECT_THAT(refusal("[spy] y = bitpress.observe.ObservePass <id = 9> (x) }"),
+              HasSubstr("ObservePass 'spy' has the domain 'bitpress.observe'"));
+  EXPECT_THAT(refusal(R"(y = If (c) <
+      then_branch = a () => (float[2] t) { [spy] t = bitpress.observe.ObservePass <id = 9> (x) },
+      else_branch = b () => (float[2] e) { e = Relu(x) }> })"),
+              HasSubstr("ObservePass 'spy'"));
+  EXPECT_THAT(refusal(R"(y = local.f(x) }
+    <domain: "local", opset_import: ["" : 17, "bitpress.observe" : 1]>
+    f (a) => (b) { [spy] b = bitpress.observe.ObservePass <id = 9> (a) })"),
+              HasSubstr("ObservePass 'spy'"));
+  EXPECT_THAT(refusal(R"(y = bitpress.observe.f(x) }
+    <domain: "bitpress.observe", opset_import: ["" : 17]> f (a) => (b) { b = Relu(a) })"),
+              HasSubstr("bitpress.observe"));
+  EXPECT_NO_THROW(RefuseInternalOperators(FromText(kLoadedModel)));
 }
 
 }  // namespace

@@ -25,6 +25,16 @@ void WriteType(const ValueInfo& info, onnx::TypeProto_Tensor& type) {
   }
 }
 
+// Returns `wanted`, or it with the first suffix that makes it no key of `taken`.
+template <typename Map>
+std::string FirstFree(std::string wanted, const Map& taken) {
+  if (!taken.contains(wanted)) return wanted;
+  for (size_t suffix = 1;; ++suffix) {
+    std::string name = fmt::format("{}_{}", wanted, suffix);
+    if (!taken.contains(name)) return name;
+  }
+}
+
 }  // namespace
 
 ValueInfo ToValueInfo(const onnx::TypeProto& type) {
@@ -249,12 +259,11 @@ InitializerView Model::Initializer(std::string_view name) const {
 }
 
 std::string Model::FreshName(std::string wanted) const {
-  const auto is_taken = [&](const std::string& name) { return impl_->values.contains(name); };
-  if (!is_taken(wanted)) return wanted;
-  for (size_t suffix = 1;; ++suffix) {
-    std::string name = fmt::format("{}_{}", wanted, suffix);
-    if (!is_taken(name)) return name;
-  }
+  return FirstFree(std::move(wanted), impl_->values);
+}
+
+std::string Model::FreshNodeName(std::string wanted) const {
+  return FirstFree(std::move(wanted), impl_->node_names);
 }
 
 void Model::Check() const { impl_->Check(); }

@@ -177,6 +177,9 @@ enum class ExternalData {
   kAlways,    // in a file beside it
 };
 
+// The first operator set in which Softmax and its kin normalize over one dimension, and not over
+// all from one on.
+inline constexpr int64_t kFirstOpsetWithOneAxis = 13;
 // The first operator set in which Reshape has the attribute allowzero.
 inline constexpr int64_t kFirstOpsetWithAllowZero = 14;
 
@@ -303,6 +306,10 @@ class Model {
   // ...
   std::string FreshName(std::string wanted) const;
 
+  // Returns a name for a new node that no other node has, in the same way. ONNX Runtime refuses two
+  // nodes of one name in a graph, and names are keys of plans (plan::NodeIndex).
+  std::string FreshNodeName(std::string wanted) const;
+
   // Returns the functions of the model, as (domain, name).
   std::vector<std::pair<std::string, std::string>> Functions() const;
   bool HasFunction(std::string_view domain, std::string_view name) const;
@@ -318,10 +325,12 @@ class Model {
   // Gives an input or output of the graph another type and shape. The caller sees to it that its
   // readers take that, or its producer gives it. Throws Error(kInvalidArgument) if it is neither.
   void SetInterfaceInfo(const std::string& value, const ValueInfo& info);
-  // Brings the model to a newer version of the standard operator set, by ONNX's converter. Returns
-  // false, and leaves the model as it was, if the version is older, or the model has functions or
-  // operators without an adapter. Node handles become invalid.
-  bool ConvertOpset(int64_t version);
+  // Brings the model to a later version of the standard operator set. Each operator computes what
+  // it did, as ONNX Runtime computes it; nodes keep their names, and what they read stays at its
+  // place. Returns "", or the reason why that cannot be, which names a node; the model is as it was
+  // then. A model of that version or a later one stays as it is. Node handles become invalid.
+  // REQUIRES: shapes are inferred, as far as a Softmax before operator set 13 needs them.
+  std::string RaiseOpset(int64_t version);
   // Fills in the types and shapes of values as far as ONNX's inference gets, through the operators
   // of com.amd.quark, com.vai.quantize and bitpress too. Never fails on what it cannot infer.
   void InferShapes();

@@ -94,6 +94,7 @@ struct ModelImpl {
   onnx::ModelProto proto;
   ValueMap values;
   std::unordered_map<const onnx::NodeProto*, BodyPlace> body_nodes;
+  std::unordered_map<std::string, size_t> node_names;  // number of nodes of each name
   // The bytes of one message that protobuf allows. Tests lower the number.
   uint64_t max_message_bytes = std::numeric_limits<int32_t>::max();
   std::shared_ptr<const Origins> origins;  // may be null

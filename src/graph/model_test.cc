@@ -74,6 +74,16 @@ TEST(Model, NodesDescribeThemselvesAndTheirAttributes) {
   EXPECT_STREQ(error.what(), "Conv (output 'z'): attribute 'group' is of type INT, expected FLOAT");
 }
 
+TEST(Model, NamesOfNewNodesAreFree) {
+  Model model = FromText(kSmall);
+  EXPECT_EQ(model.FreshNodeName("new"), "new");
+  EXPECT_EQ(model.FreshNodeName("scale"), "scale_1");
+  Node added = model.InsertNode({"scale_1", "Identity", "", {"h"}, {"i"}, {}}, std::nullopt);
+  EXPECT_EQ(model.Clone().FreshNodeName("scale"), "scale_2");
+  model.RemoveNode(added);
+  EXPECT_EQ(model.FreshNodeName("scale"), "scale_1");
+}
+
 TEST(Model, IndexFollowsChanges) {
   Model model = FromText(kSmall);
   const Node shift = FindNode(model, "shift");

@@ -327,5 +327,34 @@ agraph (float[N,4] x) => (float[N,4] y) {{
   EXPECT_EQ(RemoveAddedAttributes(given, model), 0U);
 }
 
+TEST(NameNodes, AfterTheirOutputsWhereAnotherHasTheName) {
+  Model model = FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (float[2] x, bool c) => (float[2] y) {
+      a = Relu (x)
+      [a] b = Neg (a)
+      [twice] d = Neg (b)
+      [twice] e = Neg (d)
+      y = If (c) <
+        then_branch = p () => (float[2] t) { t = Abs (e) },
+        else_branch = q () => (float[2] f) { [twice] f = Identity (e) }>
+    })");
+  EXPECT_EQ(NameNodes(model), 5);
+  std::vector<std::string> names;
+  for (const Node& node : model.AllNodes()) names.push_back(node.name());
+  EXPECT_THAT(names, ElementsAre("a_2", "a", "twice", "e", "t", "f", "y"));
+  EXPECT_EQ(NameNodes(model), 0);
+}
+
+TEST(FixInitializers, TakesThemOutOfTheInputs) {
+  Model model = FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (float[2] x, float[2] w) => (float[2] y) <float[2] w = {1.0, 2.0}> { y = Mul (x, w) })");
+  ASSERT_EQ(ToProto(model).graph().input_size(), 2);
+  EXPECT_THAT(FixInitializers(model), ElementsAre("w"));
+  EXPECT_THAT(model.InputNames(), ElementsAre("x"));
+  EXPECT_EQ(ToProto(model).graph().input_size(), 1);
+  EXPECT_EQ(model.Initializer("w").values<float>()[1], 2);
+  EXPECT_THAT(FixInitializers(model), IsEmpty());
+}
+
 }  // namespace
 }  // namespace bitpress::graph

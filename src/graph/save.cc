@@ -10,6 +10,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/mapped_memory.h"
+#include "base/scratch_folder.h"
 #include "base/text.h"
 #include "graph/model_impl.h"
 #include "graph/onnx_error.h"
@@ -245,51 +246,95 @@ std::string FreeDataFileName(const fs::path& path) {
   }
 }
 
-// Returns the data file of the model that lies at `path` now, if this room named it; else nothing.
-fs::path OldDataFile(const fs::path& path) {
-  const std::set<std::string> locations = ExternalLocations(path);
-  if (locations.size() != 1) return {};
-  constexpr size_t kMostTried = 100;
-  for (size_t number = 0; number < kMostTried; ++number) {
-    if (*locations.begin() == DataFileName(path, number)) {
-      return path.parent_path() / *locations.begin();
+// Returns whether another model in the folder, such as the old one under a new name, has its data
+// in the file.
+bool IsDataOfAnother(const fs::path& data, const fs::path& model) {
+  std::error_code ignored;
+  const fs::path folder = model.has_parent_path() ? model.parent_path() : ".";
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const fs::path& other = entry.path();
+    if (other.extension() == ".onnx" && other.filename() != model.filename() &&
+        ExternalLocations(other).contains(data.filename().string())) {
+      return true;
     }
   }
-  return {};
+  return false;
 }
 
 }  // namespace
 
-// The model's file and its data file. Nothing refers to the data file's name before the model is
-// renamed, and the file is complete on disk by then. The data file of the old model is removed
-// last.
+fs::path ReplacedDataFile(const fs::path& path) {
+  const std::set<std::string> locations = ExternalLocations(path);
+  if (locations.size() != 1) return {};
+  constexpr size_t kMostTried = 100;
+  for (size_t number = 0; number < kMostTried; ++number) {
+    if (*locations.begin() != DataFileName(path, number)) continue;
+    const fs::path data = path.parent_path() / *locations.begin();
+    return IsDataOfAnother(data, path) ? fs::path() : data;
+  }
+  return {};
+}
+
+// The model's file, or a folder with the model and its data file. Both have their last names in the
+// folder, so that the model can be read there, and nothing of it stands beside the output before
+// Commit: a killed run leaves the folder at most.
 struct StagedModel::Impl {
-  explicit Impl(const fs::path& target) : old_data(OldDataFile(target)), model(target) {}
-  ~Impl() {
-    std::error_code ignored;
-    if (!is_committed && !new_data.empty()) fs::remove(new_data, ignored);
-  }
+  explicit Impl(fs::path path) : target(std::move(path)), old_data(ReplacedDataFile(target)) {}
 
-  void Write(const Encoded& encoded, const fs::path& data_path) {
+  void Write(const Encoded& encoded, const std::string& data_name) {
     num_bytes = encoded.message_bytes;
-    if (!encoded.external.empty()) {
-      AtomicFile data(data_path);
-      num_bytes += WriteExternal(data, encoded.external);
-      WriteMessage(model, encoded.message);
-      data.Commit();
-      new_data = data_path;
-    } else {
-      WriteMessage(model, encoded.message);
+    if (encoded.external.empty()) {
+      file.emplace(target);
+      WriteMessage(*file, encoded.message);
+      readable = file->ReadablePath(/*beside=*/false);
+      return;
     }
-    readable = model.ReadablePath(/*beside=*/!new_data.empty());
+    { const AtomicFile probe(target); }  // before any work
+    folder.emplace(target);
+    readable = folder->path() / target.filename();
+    staged_data = folder->path() / data_name;
+    AtomicFile data(staged_data);
+    num_bytes += WriteExternal(data, encoded.external);
+    data.Commit();
+    AtomicFile message(readable);
+    WriteMessage(message, encoded.message);
+    message.Commit();
   }
 
-  fs::path old_data;
-  fs::path new_data;  // empty: none was written
+  void Commit() {
+    if (!folder) {
+      file->Commit();
+    } else {
+      // Nothing refers to the data file's name before the model is renamed, and both are complete
+      // on disk by then.
+      const fs::path data = target.parent_path() / staged_data.filename();
+      Rename(staged_data, data);
+      try {
+        Rename(readable, target);
+      } catch (const Error&) {
+        std::error_code ignored;
+        fs::remove(data, ignored);
+        throw;
+      }
+      folder.reset();
+    }
+    std::error_code ignored;
+    if (!old_data.empty()) fs::remove(old_data, ignored);
+  }
+
+  static void Rename(const fs::path& from, const fs::path& to) {
+    std::error_code error;
+    fs::rename(from, to, error);
+    if (error) Fail(ErrorCode::kIo, "cannot write '{}': {}", to.string(), error.message());
+  }
+
+  fs::path target;
+  fs::path old_data;  // of the model that is replaced; empty: nothing is to be removed
   fs::path readable;
-  AtomicFile model;
+  fs::path staged_data;                 // empty: there is none
+  std::optional<AtomicFile> file;       // the model without external data
+  std::optional<ScratchFolder> folder;  // of the model with external data
   uint64_t num_bytes = 0;
-  bool is_committed = false;
 };
 
 StagedModel::StagedModel(const Model& model, const fs::path& path, ExternalData external_data) {
@@ -306,7 +351,7 @@ StagedModel::StagedModel(const Model& model, const fs::path& path, ExternalData 
       FailTooLarge(*encoded, from, " even with its initializers in external data");
     }
     impl_ = std::make_unique<Impl>(target);
-    impl_->Write(*encoded, target.parent_path() / data_file);
+    impl_->Write(*encoded, data_file);
   });
 }
 
@@ -316,12 +361,7 @@ const fs::path& StagedModel::path() const { return impl_->readable; }
 
 uint64_t StagedModel::num_bytes() const { return impl_->num_bytes; }
 
-void StagedModel::Commit() {
-  impl_->model.Commit();
-  impl_->is_committed = true;
-  std::error_code ignored;
-  if (!impl_->old_data.empty()) fs::remove(impl_->old_data, ignored);
-}
+void StagedModel::Commit() { impl_->Commit(); }
 
 uint64_t Model::Save(const fs::path& path, ExternalData external_data) const {
   StagedModel staged(*this, path, external_data);

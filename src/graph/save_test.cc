@@ -188,6 +188,7 @@ TEST(StagedModel, IsReadableAndLeavesNothingWithoutCommit) {
     uint64_t num_bytes = 0;
     {
       const StagedModel staged(model, path, external);
+      EXPECT_FALSE(fs::exists(folder / "m.onnx.data")) << "a name of the output before Commit";
       EXPECT_EQ(Model::Load(staged.path()).Fingerprint(), model.Fingerprint());
       EXPECT_EQ(ReadFile(path), "an old file");
       num_bytes = staged.num_bytes();
@@ -199,6 +200,23 @@ TEST(StagedModel, IsReadableAndLeavesNothingWithoutCommit) {
     EXPECT_EQ(Model::Load(path).Fingerprint(), model.Fingerprint());
     EXPECT_EQ(StoredBytes(path), num_bytes);
   }
+}
+
+TEST(StagedModel, DataThatARenamedModelReadsStay) {
+  const TemporaryFolder folder;
+  const Model model = FromProto(RichProto());
+  model.Save(folder / "m.onnx", ExternalData::kAlways);
+  EXPECT_EQ(ReplacedDataFile(folder / "m.onnx"), folder / "m.onnx.data");
+  fs::copy(folder / "m.onnx", folder / "old.onnx");
+  EXPECT_EQ(ReplacedDataFile(folder / "m.onnx"), fs::path());
+  model.Save(folder / "m.onnx", ExternalData::kAlways);
+  EXPECT_EQ(Model::Load(folder / "old.onnx").Fingerprint(), model.Fingerprint());
+  EXPECT_THAT(folder.Files(),
+              UnorderedElementsAre("m.onnx", "old.onnx", "m.onnx.data", "m.onnx.1.data"));
+  fs::remove(folder / "old.onnx");
+  model.Save(folder / "m.onnx");
+  EXPECT_THAT(folder.Files(), UnorderedElementsAre("m.onnx", "m.onnx.data"))
+      << "only the data of the replaced model go";
 }
 
 }  // namespace

@@ -14,6 +14,11 @@
 
 namespace bitpress::graph {
 
+// Returns the data file of the model that lies at `path` now, if a model written there removes it:
+// this room named it after the model, and no other .onnx file in the folder has its data there.
+// Nothing otherwise.
+std::filesystem::path ReplacedDataFile(const std::filesystem::path& path);
+
 class StagedModel {
  public:
   // Writes the model as Model::Save does, up to the last step. The model is not needed afterwards.
@@ -26,7 +31,8 @@ class StagedModel {
 
   // Returns the place where the model can be read until Commit, with its external data beside it.
   // A model without external data has no name in any folder until then, so that nothing is left of
-  // it even if the process is killed.
+  // it even if the process is killed. With external data, both files lie in a temporary folder
+  // beside the output, which is all that a killed process leaves.
   const std::filesystem::path& path() const;
   uint64_t num_bytes() const;  // number of bytes written, external data included
 

@@ -7,6 +7,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "formats/reference.h"
@@ -157,7 +158,7 @@ class ParamArrays {
       zero_points_.push_back(static_cast<double>(of.zero_point));
       // Below 2^-125 the values that a code means, or subnormal elements that are no code's zero,
       // may fall to a processor that takes subnormal numbers for zero.
-      is_normal_ = is_normal_ && of.scale >= 0x1p-125f;
+      is_normal_ = is_normal_ && std::abs(of.scale) >= 0x1p-125f;
     }
   }
   bool is_normal() const { return is_normal_; }

@@ -33,7 +33,7 @@ struct ParamsLayout {
 // codes[i] = saturate(round_half_even(x[i] / scale) + zero_point), of codes beyond int32 the low 32
 // bits; y[i] = (code - zero_point) * scale. NaN takes the zero point. `codes` may be empty, and y
 // may be the memory of x. REQUIRES: all spans have as many elements as the layout, `params` as many
-// as it needs; scales are positive and finite; codes and zero points have at most 33 bits.
+// as it needs; scales are finite and not 0; codes and zero points have at most 33 bits.
 void QuantizeIntegers(std::span<const float> x, const ParamsLayout& layout,
                       std::span<const formats::QParams> params, formats::CodeRange range,
                       std::span<int32_t> codes, std::span<float> y, ThreadPool& pool);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "base/check.h"
@@ -184,6 +185,30 @@ formats::QParams MseQParams(std::span<const float> values, const formats::Intege
         least = std::min(least, error);
         return error;
       });
+}
+
+formats::QParams WithSmallestCode(std::span<const float> values, const formats::QParams& params,
+                                  const formats::IntegerSpec& spec, bool clips) {
+  constexpr int64_t kLeastCode = -8;
+  const formats::CodeRange codes = formats::SearchedCodes(spec);
+  const bool is_narrow = codes.quant_min < 0 && codes.quant_min >= kLeastCode;
+  const bool is_free = spec.scale_kind == formats::ScaleKind::kFloat && !spec.is_reduced;
+  const Extent extent = ExtentOf(values);
+  if (!is_narrow || !is_free || !spec.is_symmetric || !extent.is_finite) return params;
+  const float largest = extent.max > -extent.min ? extent.max : extent.min;
+  formats::QParams best = params;
+  double least = SumOfSquaredErrors(values, params, spec);
+  constexpr double kFactors[] = {1, 0.95, 0.9, 0.85, 0.8};
+  for (const double factor : std::span(kFactors).first(clips ? std::size(kFactors) : 1)) {
+    const formats::QParams wider{
+        static_cast<float>(factor * largest / static_cast<double>(codes.quant_min)), 0};
+    if (!std::isnormal(wider.scale)) continue;
+    const double error = SumOfSquaredErrors(values, wider, spec);
+    if (error >= least) continue;
+    least = error;
+    best = wider;
+  }
+  return best;
 }
 
 double SumOfSquaredErrors(std::span<const float> values, const formats::QParams& params,

@@ -38,6 +38,14 @@ formats::QParams PercentileQParams(std::span<const float> values, double percent
 formats::QParams MseQParams(std::span<const float> values, const formats::IntegerSpec& spec,
                             ThreadPool* pool = nullptr);
 
+// Returns parameters that also use the smallest code of a narrow symmetric signed type, such as -8
+// of int4, where that lowers the sum of (x - x_hat)^2 of `params`: the element of the largest
+// magnitude gets that code, with a scale of the other sign if it is positive. For types of at most
+// 4 bits and free scales; otherwise returns `params`. `clips` says whether it may also cut that
+// element off, as the search of MseQParams does.
+formats::QParams WithSmallestCode(std::span<const float> values, const formats::QParams& params,
+                                  const formats::IntegerSpec& spec, bool clips);
+
 // Returns the sum of (x - x_hat)^2 as MseQParams computes it, saturating at formats::SearchedCodes.
 // REQUIRES: a type of at most 16 bits.
 double SumOfSquaredErrors(std::span<const float> values, const formats::QParams& params,

@@ -55,6 +55,39 @@ TEST(WeightRangeTest, MinMaxCoversAll) {
   }
 }
 
+TEST(WeightRangeTest, NarrowTypesUseTheirSmallestCodeWhereThatIsBetter) {
+  const IntegerSpec int4{ElementType::kInt4};
+  std::vector<float> whole;
+  for (int i = -8; i <= 7; ++i) whole.push_back(static_cast<float>(i) * 0.25F);
+  const QParams exact = WithSmallestCode(whole, MinMaxQParams(whole, int4), int4, false);
+  EXPECT_EQ(exact, (QParams{0.25F, 0}));
+  EXPECT_EQ(SumOfSquaredErrors(whole, exact, int4), 0);
+  for (float& x : whole) x = -x;  // the largest magnitude is positive
+  EXPECT_EQ(WithSmallestCode(whole, MinMaxQParams(whole, int4), int4, false), (QParams{-0.25F, 0}));
+  // Both ends are the same, so that one of them would saturate.
+  const std::vector<float> even = {-7, 7, 1, 2};
+  EXPECT_EQ(WithSmallestCode(even, MinMaxQParams(even, int4), int4, false), (QParams{1, 0}));
+  double before = 0, after = 0, searched = 0, clipped = 0;
+  for (unsigned seed = 0; seed < 100; ++seed) {
+    const std::vector<float> values = Normal(32, 0, seed);
+    const QParams range = MinMaxQParams(values, int4), mse = MseQParams(values, int4);
+    before += SumOfSquaredErrors(values, range, int4);
+    after += SumOfSquaredErrors(values, WithSmallestCode(values, range, int4, false), int4);
+    searched += SumOfSquaredErrors(values, mse, int4);
+    clipped += SumOfSquaredErrors(values, WithSmallestCode(values, mse, int4, true), int4);
+  }
+  EXPECT_LT(after, 0.83 * before);  // 0.8 dB
+  EXPECT_LT(clipped, 0.95 * searched);
+  // Wider types, other scales and unsigned types stay as they are.
+  for (const IntegerSpec& spec :
+       {IntegerSpec{ElementType::kInt8}, IntegerSpec{ElementType::kUInt4},
+        IntegerSpec{ElementType::kInt4, false},
+        IntegerSpec{ElementType::kInt4, true, false, ScaleKind::kPowerOfTwo}}) {
+    const QParams params = MinMaxQParams(whole, spec);
+    EXPECT_EQ(WithSmallestCode(whole, params, spec, true), params);
+  }
+}
+
 TEST(WeightRangeTest, PercentileIsARank) {
   std::vector<float> values;
   for (int i = 1; i <= 1000; ++i) values.push_back(static_cast<float>(i % 2 == 0 ? i : -i));

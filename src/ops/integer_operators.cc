@@ -4,6 +4,8 @@
 #include <iterator>
 #include <string>
 
+#include "ops/compute_ops.h"
+
 namespace bitpress::ops {
 namespace {
 
@@ -49,6 +51,17 @@ bool IsIntegerOperator(const Node& node) {
 }
 
 bool HasIntegerKernel(std::string_view op_type) { return Contains(kIntegerKernels, op_type); }
+
+std::string WhyNoIntegerForm(const Node& node) {
+  // QLinearAveragePool is older than this attribute of operator set 19.
+  const bool has_dilations = node.op_type() == "AveragePool" && node.HasAttribute("dilations");
+  return has_dilations ? "it has dilations" : "";
+}
+
+bool TakesChannelScales(const Node& node, size_t input, int64_t rank) {
+  return input == 1 && (HasKernel(node) || rank == 2);
+}
+
 bool GivesFloatsFromCodes(std::string_view op_type) { return Contains(kFloatResults, op_type); }
 bool TakesMostTime(std::string_view op_type) { return Contains(kMultiplying, op_type); }
 

@@ -2,6 +2,9 @@
 // have such a kernel, and how the operators on codes read their inputs. Pure.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "graph/model.h"
@@ -17,6 +20,15 @@ bool IsIntegerOperator(const graph::Node& node);
 // Returns whether ONNX Runtime computes a float operator on 8-bit codes if Q/DQ pairs stand around
 // it.
 bool HasIntegerKernel(std::string_view op_type);
+
+// Returns why ONNX Runtime's kernel on codes cannot do what this node does, for attributes that it
+// lacks, or "". REQUIRES: HasIntegerKernel(node.op_type()).
+std::string WhyNoIntegerForm(const graph::Node& node);
+
+// Returns whether the kernels that multiply codes take a scale and a zero point for each output
+// channel of a constant input, which has `rank` dimensions. Data and left matrices have one scale,
+// and so have stacked matrices.
+bool TakesChannelScales(const graph::Node& node, size_t input, int64_t rank);
 
 // Returns whether such a kernel can give floats, so that the output needs no quantizer.
 bool GivesFloatsFromCodes(std::string_view op_type);

@@ -19,21 +19,32 @@ bool IsFactor(const TensorPlan& row) {
          row.integer->granularity != Granularity::kPerBlock;
 }
 
+// Returns whether biases become int32 where their products are integers. Plan files from before
+// "default" was a word for that say "none".
+bool HasBiasesOfProducts(const QuantPlan& plan) {
+  return plan.config.biases != "none" ||
+         std::ranges::any_of(plan.tensors, &TensorPlan::has_scale_of_products);
+}
+
 }  // namespace
 
-void AddBiasRow(QuantPlan& plan, const std::string& value, const TensorUse& use) {
+void AddBiasRow(QuantPlan& plan, const graph::Model& model, const std::string& value,
+                const TensorUse& use) {
   const auto weight = std::ranges::find_if(
       plan.tensors, [&](const TensorPlan& row) { return IsRead(row, use, 1); });
   BITPRESS_DCHECK(weight != plan.tensors.end());
-  const bool is_of_integers =
+  const bool meets_integers =
       IsFactor(*weight) && std::ranges::any_of(plan.tensors, [&](const TensorPlan& row) {
         return IsRead(row, use, 0) && IsFactor(row);
       });
+  const bool is_of_integers =
+      meets_integers && HasBiasesOfProducts(plan) &&
+      RowMaker::WhyNoBiasOfProducts(model, NodeIndex(model).Find(use), value).empty();
   const auto other = std::ranges::find_if(plan.tensors, [](const TensorPlan& row) {
     return row.role == Role::kBias && row.is_quantized() && !row.has_scale_of_products();
   });
   TensorPlan row = RowMaker::Float(value, Role::kBias, "no other bias is quantized");
-  if (other != plan.tensors.end() && (!is_of_integers || other->integer)) {
+  if (other != plan.tensors.end() && (!meets_integers || other->integer)) {
     row = *other;
     // The other bias may have more dimensions, as that of an LSTM, and scales of its own.
     if (row.axis) row.axis = 0;

@@ -16,14 +16,15 @@ struct Rows {
 };
 
 Rows BiasRowsOf(const std::string& config, const std::vector<std::string>& settings = {}) {
-  QuantPlan plan = PlanFor(LoadModel("convnet.onnx"), config, settings);
+  const graph::Model model = LoadModel("convnet.onnx");
+  QuantPlan plan = PlanFor(model, config, settings);
   const auto bias = std::ranges::find_if(plan.tensors, [](const TensorPlan& row) {
     return row.role == Role::kBias && row.uses[0].op_type == "Conv";
   });
   Rows rows;
   rows.planned = *bias;
   plan.tensors.erase(bias);
-  AddBiasRow(plan, rows.planned.value, rows.planned.uses[0]);
+  AddBiasRow(plan, model, rows.planned.value, rows.planned.uses[0]);
   const auto added = std::ranges::find(plan.tensors, rows.planned.value, &TensorPlan::value);
   rows.added = *added;
   EXPECT_EQ((added - 1)->role, Role::kWeight);
@@ -56,14 +57,17 @@ TEST(AddBiasRow, HasTheAxisOfAVectorWhateverTheOtherBiasIs) {
   lstm_bias.axis = 1;
   lstm_bias.uses = {{"l", "LSTM", 3}};
   plan.tensors = {lstm_bias, weight};
-  AddBiasRow(plan, "added", {"c", "Conv", 2});
+  AddBiasRow(plan, LoadModel("convnet.onnx"), "added", {"c", "Conv", 2});
   ASSERT_EQ(plan.tensors.size(), 3u);
   EXPECT_EQ(plan.tensors[2].value, "added");
   EXPECT_EQ(plan.tensors[2].format, "mx6");
   EXPECT_EQ(plan.tensors[2].axis, 0);
 }
 
-TEST(AddBiasRow, IsFloatWhereBiasesAre) { EXPECT_FALSE(BiasRowsOf("MX6").added.is_quantized()); }
+TEST(AddBiasRow, IsFloatWhereBiasesAre) {
+  EXPECT_FALSE(BiasRowsOf("MX6").added.is_quantized());
+  EXPECT_FALSE(BiasRowsOf("INT8", {"biases=none"}).added.is_quantized());
+}
 
 }  // namespace
 }  // namespace bitpress::plan

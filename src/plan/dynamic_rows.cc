@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "ops/compute_ops.h"
+#include "ops/integer_operators.h"
 
 namespace bitpress::plan {
 namespace {
@@ -127,6 +128,14 @@ class DynamicNode {
       }
       return row;
     }
+    const bool is_per_axis = row.integer->granularity == Granularity::kPerAxis;
+    if (is_per_axis && !ops::TakesChannelScales(node_, input, rank)) {
+      // Each column of each of the stacked matrices is a block.
+      row.integer->granularity = Granularity::kPerBlock;
+      row.axis = rank - 2;
+      row.integer->block_size = model_.Initializer(value).dims[static_cast<size_t>(*row.axis)];
+      return row;
+    }
     // ConvInteger takes one zero point for the whole weight.
     if (node_.op_type() == "Conv" && !row.integer->is_symmetric) {
       row.integer->granularity = Granularity::kPerTensor;
@@ -151,8 +160,13 @@ std::optional<TensorPlan> DynamicRow(const graph::Model& model, const NodeRules&
   if ((!ops::IsComputeOp(node) && !IsLstm(node)) || input >= num_inputs) return std::nullopt;
   const bool is_asked =
       IsDynamic(rules.For(node)) || (input == 0 && IsDynamic(rules.For(node, node.input(0))));
-  if (!is_asked) return std::nullopt;
+  if (!is_asked || IsFloatConvolution(rules, node)) return std::nullopt;
   return DynamicNode(model, rules, rows, node).Row(input);
+}
+
+bool IsFloatConvolution(const NodeRules& rules, const Node& node) {
+  return ops::HasKernel(node) &&
+         rules.For(node).config.activation_range.kind == RangeMethod::Kind::kDynamicRows;
 }
 
 size_t NumDynamicConvolutions(const QuantPlan& plan) {

@@ -1,5 +1,7 @@
 #include "plan/equalization.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <charconv>
 #include <cmath>
@@ -69,6 +71,18 @@ int64_t ParseRotation(std::string_view word) {
   return size;
 }
 
+// Returns whether some activations become integers.
+bool AsksForIntegers(const QuantConfig& config) {
+  const auto is_integer = [](std::string_view format) {
+    return format != "none" && formats::FindFormat(format).is_integer();
+  };
+  return is_integer(config.activations) || std::ranges::any_of(config.rules, [&](const Rule& rule) {
+           return std::ranges::any_of(rule.settings, [&](const auto& setting) {
+             return setting.first == "activations" && is_integer(setting.second);
+           });
+         });
+}
+
 }  // namespace
 
 Rewrites ResolveRewrites(const QuantConfig& config) {
@@ -78,7 +92,8 @@ Rewrites ResolveRewrites(const QuantConfig& config) {
             config.weight_granularity == Granularity::kPerTensor;
   }
   return {.equalization = is_on ? std::optional(config.equalization) : std::nullopt,
-          .rotation = config.rotation};
+          .rotation = config.rotation,
+          .widens_half = AsksForIntegers(config)};
 }
 
 void AddEqualizationSettings(std::vector<Setting>& settings) {

@@ -48,6 +48,9 @@ struct SmoothWish {
 struct Rewrites {
   std::optional<EqualizeOptions> equalization = {};  // nothing: layers are not equalized
   int64_t rotation = 0;  // size of the blocks that are rotated; 0: layers are not rotated
+  // A FLOAT16 network becomes one of FLOAT (graph/widen_half.h), because activations become
+  // integers.
+  bool widens_half = false;
 
   bool operator==(const Rewrites&) const = default;
 };

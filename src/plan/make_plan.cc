@@ -10,6 +10,7 @@
 #include "ops/layer_roles.h"
 #include "ops/quantizer_nodes.h"
 #include "plan/dynamic_rows.h"
+#include "plan/masked_values.h"
 #include "plan/pair_safety.h"
 #include "plan/plan_caches.h"
 #include "plan/plan_rows.h"
@@ -40,6 +41,7 @@ class Planner {
         rules_(config, model),
         rows_(model, rules_),
         placement_(ResolvePlacement(config)) {
+    if (placement_ == Placement::kAll) masked_ = MaskedValues(model);
     plan_.config = config;
     plan_.operators = config.operators;
     plan_.rewrites = ResolveRewrites(config);
@@ -120,7 +122,7 @@ class Planner {
         Add(*std::move(table), node, input);
       } else if (placement_ == Placement::kAll) {
         PlanOtherInput(node, input);
-      } else if (std::optional<TensorPlan> left = rows_.FloatTable(node, input)) {
+      } else if (std::optional<TensorPlan> left = rows_.FloatConstant(node, input)) {
         Add(*std::move(left), node, input);
       }
       return;
@@ -180,6 +182,13 @@ class Planner {
   TensorPlan DefaultAxisRow(const Node& node, const std::string& value) const {
     const int64_t rank = rows_.RankOf(value);
     const Treatment& treatment = rules_.For(node, value);
+    const bool shares_scale = treatment.activation && (treatment.activation->is_blocked() ||
+                                                       treatment.activation->is_integer() ||
+                                                       treatment.config.activation_scaled);
+    if (shares_scale && treatment.excluded.empty() && masked_.contains(value)) {
+      return RowMaker::Float(value, Role::kActivation,
+                             "it holds masked elements, beside which all others would vanish");
+    }
     if (rank < 0 && treatment.activation && treatment.activation->is_blocked()) {
       return RowMaker::Float(value, Role::kActivation,
                              treatment.excluded.empty()
@@ -250,6 +259,7 @@ class Planner {
   RowMaker rows_;
   Placement placement_;
   std::set<std::string> qdq_values_;
+  std::set<std::string> masked_;  // for placement all
   // The rows of what enters caches, by the key of the node and its input.
   std::map<std::pair<std::string, size_t>, TensorPlan> appended_;
   std::set<std::string> integer_values_;  // the values that become integers

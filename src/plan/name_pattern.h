@@ -3,10 +3,11 @@
 // files of strangers, so their length must not decide how deep the stack gets. Thread-safe.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <regex>
 #include <string>
-#include <string_view>
+#include <vector>
 
 namespace bitpress::plan {
 
@@ -20,12 +21,14 @@ class NamePattern {
   // back to one of its groups, such as "(.*)_\1", and the name is too long for that.
   bool Matches(const std::string& name) const;
 
-  // Returns whether the pattern says which names it does not mean, as "(?!head$).*" does. Whoever
-  // has such a name besides others is not meant either.
-  bool is_negative() const { return pattern_.find("(?!") != std::string::npos; }
+  // Returns whether the pattern means a thing that has all of these names: one of them fits, and
+  // none is excluded. A name is excluded if it fits but for a negative lookahead: "(?!head$).*"
+  // excludes "head", and "conv(?!_1$).*" excludes "conv_1", but not "add". Throws as Matches.
+  bool MeansOneOf(const std::vector<std::string>& names) const;
 
  private:
   std::string pattern_;
+  std::shared_ptr<const NamePattern> without_exclusions_;  // null if nothing is excluded
   std::regex backtracking_;
   std::optional<std::regex> breadth_first_;  // absent if the pattern refers back to a group
 };

@@ -31,6 +31,27 @@ TEST(NamePattern, MatchesWholeNames) {
   EXPECT_TRUE(NamePattern("").Matches(""));
 }
 
+TEST(NamePattern, AThingWithAnExcludedNameIsNotMeant) {
+  const auto means = [](const char* pattern, const std::vector<std::string>& names) {
+    return NamePattern(pattern).MeansOneOf(names);
+  };
+  EXPECT_TRUE(means("conv.*", {"conv1", "y"}));
+  EXPECT_FALSE(means("conv.*", {"add", "y"}));
+  EXPECT_FALSE(means("(?!head$).*", {"head", "y"}));
+  EXPECT_TRUE(means("(?!head$).*", {"head2", "y"}));
+  EXPECT_FALSE(means("((?!skip).)*", {"a_skip", "y"}));
+  // Other names of what is meant need not fit.
+  EXPECT_TRUE(means("conv(?!1).*", {"conv2", "y"}));
+  EXPECT_FALSE(means("conv(?!1).*", {"conv1", "conv2"}));
+  EXPECT_TRUE(means("a(?!b).*", {"ac", "x"}));
+  EXPECT_FALSE(means("a(?!b).*", {"ab", "x"}));
+  EXPECT_FALSE(means("a(?!b).*", {"c", "x"}));
+  // Parentheses and references inside and behind a lookahead.
+  EXPECT_FALSE(means("(?!((a)|[)(]|\\))$).*", {"a", "y"}));
+  EXPECT_TRUE(means("(?!(x)$)(.)\\2", {"bb", "y"}));
+  EXPECT_TRUE(means("[(?!]+", {"?!", "y"})) << "no lookahead";
+}
+
 TEST(NamePattern, WhatIsNoPatternIsAnError) {
   EXPECT_THAT(PatternErrorOf("conv_(", "conv"), HasSubstr("'conv_(' is not a regular expression"));
 }

@@ -18,11 +18,8 @@ std::vector<NamePattern> CompilePatterns(const std::vector<std::string>& pattern
 
 // Returns whether a pattern fits one of the names that a node or value has.
 bool MatchesOne(const std::vector<NamePattern>& patterns, const std::vector<std::string>& names) {
-  return std::ranges::any_of(patterns, [&](const NamePattern& pattern) {
-    const auto matches = [&](const std::string& name) { return pattern.Matches(name); };
-    return pattern.is_negative() ? std::ranges::all_of(names, matches)
-                                 : std::ranges::any_of(names, matches);
-  });
+  return std::ranges::any_of(patterns,
+                             [&](const NamePattern& pattern) { return pattern.MeansOneOf(names); });
 }
 
 // Returns whether the lists share a word.

@@ -8,7 +8,9 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "ops/integer_operators.h"
 #include "ops/quantizer_nodes.h"
+#include "plan/dynamic_rows.h"
 #include "plan/table_content.h"
 
 namespace bitpress::plan {
@@ -71,7 +73,10 @@ TensorPlan RowMaker::Activation(const Node& node, const std::string& value, int6
   std::string reason = treatment.excluded;
   if (reason.empty()) reason = ActivationReason(value, treatment);
   if (reason.empty() && IsDynamic(treatment)) {
-    reason = "no integer operator with a scale of its own at every inference reads it";
+    reason = IsFloatConvolution(rules_, node)
+                 ? "convolutions on dynamic integers are slow (a rule for them may ask for "
+                   "activation_range=dynamic)"
+                 : "no integer operator with a scale of its own at every inference reads it";
   }
   if (reason.empty() && treatment.config.activation_scaled &&
       model_.InfoOf(value).type == DataType::kFloat16) {
@@ -91,6 +96,11 @@ std::string RowMaker::ActivationReason(const std::string& value, const Treatment
   if (producer && ops::IsQuantizer(*producer))
     return "already quantized by " + producer->Describe();
   if (!treatment.activation) return "activations=none";
+  // ONNX Runtime takes every operator of that type between pairs for one on codes.
+  if (producer && treatment.activation->is_integer()) {
+    const std::string why = ops::WhyNoIntegerForm(*producer);
+    if (!why.empty()) return fmt::format("{} gives it: {}", producer->op_type(), why);
+  }
   const graph::ValueInfo info = model_.InfoOf(value);
   if (info.type != DataType::kUndefined && info.type != DataType::kFloat &&
       info.type != DataType::kFloat16) {
@@ -98,6 +108,9 @@ std::string RowMaker::ActivationReason(const std::string& value, const Treatment
                        DataTypeName(info.type));
   }
   if (info.has_shape && info.shape.empty()) return "scalar";
+  const bool is_computed = model_.IsInput(value) || model_.IsBodyInput(value) ||
+                           model_.IsInitializer(value) || model_.Producer(value).has_value();
+  if (!is_computed) return "a constant that is sparse or lies in a body";
   if (info.type == DataType::kUndefined && treatment.activation->is_integer() &&
       !IsDynamic(treatment)) {
     return "its type is not known, so that no statistics can be gathered";
@@ -144,19 +157,25 @@ bool RowMaker::IsTable(const Node& node, size_t input) const {
   return type == DataType::kFloat || type == DataType::kFloat16;
 }
 
-std::optional<TensorPlan> RowMaker::FloatTable(const Node& node, size_t input) const {
+std::optional<TensorPlan> RowMaker::FloatConstant(const Node& node, size_t input) const {
   constexpr size_t kLeastBytes = size_t{1} << 18;  // a small one is no part of a file to miss
-  if (!IsTable(node, input)) return std::nullopt;
   const std::string& value = node.input(input);
+  if (!model_.IsInitializer(value) || RankOf(value) < 2) return std::nullopt;
+  const graph::InitializerView constant = model_.Initializer(value);
+  const bool is_float = constant.type == DataType::kFloat || constant.type == DataType::kFloat16;
   const Treatment& treatment = rules_.For(node, value);
-  const graph::InitializerView table = model_.Initializer(value);
-  if (treatment.embedding || !treatment.weight || !treatment.excluded.empty() ||
-      table.bytes.size() < kLeastBytes || !WhyTableStaysFloat(table).empty()) {
+  if (!is_float || !treatment.weight || !treatment.excluded.empty() ||
+      constant.bytes.size() < kLeastBytes || has_quantized_weights_) {
     return std::nullopt;
   }
+  if (!IsTable(node, input)) {
+    return Float(value, Role::kWeight,
+                 fmt::format("a constant of {}, which is not quantized", node.op_type()));
+  }
+  if (treatment.embedding || !WhyTableStaysFloat(constant).empty()) return std::nullopt;
   return Float(value, Role::kWeight,
                fmt::format("a table of {} stays float unless asked (embeddings=FORMAT)",
-                           HumanBytes(table.bytes.size())));
+                           HumanBytes(constant.bytes.size())));
 }
 
 std::optional<TensorPlan> RowMaker::Table(const Node& node, size_t input) const {
@@ -192,7 +211,11 @@ TensorPlan RowMaker::IntegerWeight(const Node& node, size_t input, const ops::Op
   if (granularity == Granularity::kPerAxis && operand.slot == ops::Slot::kRecurrent) {
     MakeRowsOfRecurrent(dims, row);
   } else if (granularity == Granularity::kPerAxis) {
-    row.axis = ops::ChannelAxis(node, input, static_cast<int64_t>(dims.size()));
+    const auto rank = static_cast<int64_t>(dims.size());
+    const bool meets_integers = treatment.activation && treatment.activation->is_integer();
+    if (!meets_integers || ops::TakesChannelScales(node, input, rank)) {
+      row.axis = ops::ChannelAxis(node, input, rank);
+    }
     if (!row.axis) row.integer->granularity = Granularity::kPerTensor;
   } else if (granularity == Granularity::kPerBlock) {
     row.integer->block_size = treatment.config.weight_block_size;
@@ -245,6 +268,7 @@ TensorPlan RowMaker::Bias(const Node& node, const std::string& value, const ops:
                           bool is_of_integers) const {
   const Treatment& treatment = rules_.For(node, value);
   if (!treatment.excluded.empty()) return Float(value, Role::kBias, treatment.excluded);
+  if (treatment.config.biases == "none") return Float(value, Role::kBias, "biases=none");
   const bool has_own_scale =
       treatment.bias && treatment.bias->is_integer() && treatment.bias->name != "int32";
   if (is_of_integers && !has_own_scale) return IntegerBias(node, value);
@@ -272,6 +296,18 @@ TensorPlan RowMaker::Bias(const Node& node, const std::string& value, const ops:
   return Quantized(value, Role::kBias, *treatment.bias, treatment, operand.axis);
 }
 
+std::string RowMaker::WhyNoBiasOfProducts(const graph::Model& model, const Node& node,
+                                          const std::string& bias) {
+  if (node.op_type() == "Gemm" && node.GetFloat("beta", 1) != 1) return "beta is not 1";
+  const std::span<const int64_t> dims = model.Initializer(bias).dims;
+  if (dims.size() != 1) return "it is no vector";
+  const std::span<const int64_t> weight = model.Initializer(node.input(1)).dims;
+  const auto channels = ops::ChannelAxis(node, 1, static_cast<int64_t>(weight.size()));
+  if (!channels || dims[0] == weight[static_cast<size_t>(*channels)]) return "";
+  return fmt::format("it has {} elements for {} outputs", dims[0],
+                     weight[static_cast<size_t>(*channels)]);
+}
+
 // Returns the row of an int32 bias with the product of both scales. ONNX Runtime adds it to the
 // products as an integer.
 TensorPlan RowMaker::IntegerBias(const Node& node, const std::string& value) const {
@@ -281,15 +317,7 @@ TensorPlan RowMaker::IntegerBias(const Node& node, const std::string& value) con
   if (!model_.IsInitializer(value)) return stays("dynamic bias");
   const std::string reason = ConstantReason(value);
   if (!reason.empty()) return stays(reason);
-  if (node.op_type() == "Gemm" && node.GetFloat("beta", 1) != 1) return stays("beta is not 1");
-  const std::span<const int64_t> dims = model_.Initializer(value).dims;
-  if (dims.size() != 1) return stays("it is no vector");
-  const std::span<const int64_t> weight = model_.Initializer(node.input(1)).dims;
-  const auto channels = ops::ChannelAxis(node, 1, static_cast<int64_t>(weight.size()));
-  if (channels && dims[0] != weight[static_cast<size_t>(*channels)]) {
-    return stays(fmt::format("it has {} elements for {} outputs", dims[0],
-                             weight[static_cast<size_t>(*channels)]));
-  }
+  if (std::string why = WhyNoBiasOfProducts(model_, node, value); !why.empty()) return stays(why);
   TensorPlan row;
   row.value = value;
   row.role = Role::kBias;

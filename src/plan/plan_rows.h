@@ -37,6 +37,12 @@ class RowMaker {
   // there, three dims.
   static void MakeRowsOfRecurrent(std::span<const int64_t> dims, TensorPlan& row);
 
+  // Returns why the constant `bias` of a node cannot be an int32 with the scale of its products, or
+  // "". A grouped ConvTranspose is such a node: its weight has fewer channels than its output.
+  // REQUIRES: both are initializers, the bias and the node's weight.
+  static std::string WhyNoBiasOfProducts(const graph::Model& model, const graph::Node& node,
+                                         const std::string& bias);
+
   // Returns the row of an activation that the node reads. Blocks run along `axis`.
   TensorPlan Activation(const graph::Node& node, const std::string& value, int64_t axis) const;
   // Returns the row of a constant weight.
@@ -44,9 +50,10 @@ class RowMaker {
   // Returns the row of a table that a Gather looks rows up in. Returns nothing for other inputs,
   // and if tables stay float.
   std::optional<TensorPlan> Table(const graph::Node& node, size_t input) const;
-  // Returns the row of a large table that stays float because the configuration has no format for
-  // tables, though it has one for weights. Returns nothing for other inputs.
-  std::optional<TensorPlan> FloatTable(const graph::Node& node, size_t input) const;
+  // Returns the row of a large constant that stays float although the configuration has a format
+  // for weights: a table, if there is no format for tables, or a constant of an operator that is
+  // not quantized, such as an Einsum or the state of a Loop. Returns nothing for other inputs.
+  std::optional<TensorPlan> FloatConstant(const graph::Node& node, size_t input) const;
   // Returns the row of a weight that is no constant of the model: it stays float.
   TensorPlan DynamicWeight(const graph::Node& node, const std::string& value) const;
   // Returns whether the node's weight becomes integers with one scale, or one for each channel.

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "ops/compute_ops.h"
+#include "ops/integer_operators.h"
 #include "ops/quantizer_nodes.h"
 
 namespace bitpress::plan {
@@ -35,6 +36,10 @@ bool Contains(const std::string_view (&names)[N], const Node& node) {
          std::find(std::begin(names), std::end(names), node.op_type()) != std::end(names);
 }
 
+bool IsPooling(const Node& node) {
+  return Contains(kPooling, node) && ops::WhyNoIntegerForm(node).empty();
+}
+
 class Placer {
  public:
   Placer(const Model& model, const std::function<std::string(const Node&)>& reason,
@@ -46,7 +51,7 @@ class Placer {
   bool CanStayInteger(const Node& node, const std::set<std::string>& values) const {
     const bool multiplies = ops::IsComputeOp(node);
     const bool is_fused = Contains(kFusedActivations, node);
-    if (!multiplies && !is_fused && !Contains(kElementwise, node) && !Contains(kPooling, node) &&
+    if (!multiplies && !is_fused && !Contains(kElementwise, node) && !IsPooling(node) &&
         !Contains(kMoving, node) && !IsNearest(node) && !IsUpperLimit(node)) {
       return true;
     }
@@ -151,7 +156,7 @@ class Placer {
       integer_nodes_.insert(node.output(0));
       return AddOutput(node);
     }
-    if (Contains(kPooling, node) && chosen_.contains(node.input(0))) {
+    if (IsPooling(node) && chosen_.contains(node.input(0))) {
       integer_nodes_.insert(node.output(0));
       return AddOutput(node);
     }

@@ -200,7 +200,7 @@ Placement ResolvePlacement(const QuantConfig& config) {
 namespace {
 
 std::optional<FormatSpec> Resolve(const QuantConfig& config, Role role, const std::string& name) {
-  if (name == "none") return std::nullopt;
+  if (name == "none" || name == "default") return std::nullopt;
   FormatSpec spec = formats::FindFormat(name);
   const std::optional<ScaleChoice>& wanted =
       role == Role::kActivation ? config.activation_scale : config.weight_scale;

@@ -62,9 +62,10 @@ struct QuantConfig {
   // The formats by name; "none": that side stays float.
   std::string activations = "none";
   std::string weights = "none";
-  // The format of biases. They stay float unless asked, because they are a thousandth of a model's
-  // bytes and enter sums that are float anyway.
-  std::string biases = "none";
+  // The format of biases. By "default" they are int32 where they are added to products of integers,
+  // and stay float elsewhere: they are a thousandth of a model's bytes and enter sums that are
+  // float anyway.
+  std::string biases = "default";
   // The format of tables that Gather looks rows up in, such as embeddings of words. They stay float
   // unless asked: few of their rows are read, so that their format is about bytes only.
   std::string embeddings = "none";

@@ -31,7 +31,7 @@ TEST(ConfigByName, EveryPresetNamesAFormat) {
     EXPECT_EQ(config.weights, preset.weights);
     // Configurations with powers of two only have them for biases too.
     const bool is_power_of_two = config.weight_scale_kind == formats::ScaleKind::kPowerOfTwo;
-    EXPECT_EQ(config.biases, is_power_of_two ? "int8" : "none");
+    EXPECT_EQ(config.biases, is_power_of_two ? "int8" : "default");
     if (config.activations != "none") {
       EXPECT_EQ(formats::FindFormat(config.activations).name, preset.activations);
     }

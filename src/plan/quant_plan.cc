@@ -110,6 +110,13 @@ void CheckRow(const QuantPlan& plan, const TensorPlan& row, const NodeIndex& nod
   for (const TensorUse& use : row.uses) CheckUse(row, use, nodes, model);
 }
 
+// Returns whether a node of the first type may be one of the second type that was raised to a later
+// operator set.
+bool IsSameOperator(const std::string& op_type, const std::string& planned) {
+  return op_type == planned || (planned == "Upsample" && op_type == "Resize") ||
+         (planned == "Scatter" && op_type == "ScatterElements");
+}
+
 }  // namespace
 
 double ScaledMaximum(const formats::FormatSpec& spec) {
@@ -171,7 +178,7 @@ graph::Node NodeIndex::Find(const TensorUse& use) const {
          DidYouMean(use.node, names));
   }
   for (auto candidate = begin; candidate != end; ++candidate) {
-    if (candidate->second.op_type() == use.op_type) return candidate->second;
+    if (IsSameOperator(candidate->second.op_type(), use.op_type)) return candidate->second;
   }
   Fail(ErrorCode::kInvalidArgument, "node '{}' is a {}, not a {}", use.node,
        begin->second.op_type(), use.op_type);

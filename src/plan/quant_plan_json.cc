@@ -371,6 +371,7 @@ QuantPlan FromJson(std::string_view text) {
     ApplySetting(config, "rotate", std::to_string(reader.Int("rotate")));
     plan.rewrites.rotation = config.rotation;
   }
+  plan.rewrites.widens_half = ResolveRewrites(plan.config).widens_half;
   if (reader.Has("caches")) {
     for (const json& row : reader.Array("caches")) {
       plan.caches.push_back(CacheFromJson(row, plan.caches.size()));

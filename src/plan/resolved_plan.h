@@ -43,8 +43,10 @@ struct UnsignedWeight {
 };
 
 // The results of the guard (calibrate/guard.h). Distances are in dB between an output
-// and the error that rounding activations brings into it, for the worst output.
+// and the error that rounding activations brings into it, for the worst output. They are below 0
+// where rounding makes NaN or infinity of numbers.
 struct GuardReport {
+  static constexpr double kNoNoiseDb = 200;
   size_t num_samples = 0;  // samples that it measured with
   // The range method that it gave activations instead of that of the configuration, and the
   // distance before; empty if it gave none.
@@ -58,6 +60,9 @@ struct GuardReport {
   size_t num_left = 0;  // activations that it left float; ResolvedPlan::left_float has them
   // Why nothing was measured, or why nothing was mended although that was wished; empty otherwise.
   std::string note;
+
+  // Returns whether rounding changed no output: it does not reach them, or they do not vary.
+  bool has_no_noise() const { return before_db >= kNoNoiseDb; }
 };
 
 struct ResolvedPlan {

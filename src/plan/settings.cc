@@ -184,7 +184,8 @@ void AddIntegerSettings(std::vector<Setting>& settings) {
       "activation_range",
       "integers: how a range follows from the calibration (default percentile(99.999)); dynamic: "
       "no calibration, from each tensor when it is there (uint8 inputs of MatMul, Gemm, Conv, "
-      "LSTM); dynamic_rows: for MatMul and Gemm from each row, such as a token",
+      "LSTM); dynamic_rows: for MatMul and Gemm from each row, such as a token, and convolutions "
+      "stay float",
       &QuantConfig::activation_range));
   settings.push_back(RangeSetting("weight_range", "the same for weights (default min_max)",
                                   &QuantConfig::weight_range));
@@ -233,10 +234,14 @@ std::vector<Setting> MakeSettings() {
       FormatSetting("activations", "format of the activations", &QuantConfig::activations));
   settings.push_back(FormatSetting("weights", "format of the weights", &QuantConfig::weights));
   settings.push_back(
-      FormatSetting("biases",
-                    "format of the biases (default none: float, or int32 with the scale of the "
-                    "products where these are integers; other integers have a scale of their own)",
-                    &QuantConfig::biases));
+      {"biases", "FORMAT|none|default",
+       "format of the biases (default: float, or int32 with the scale of the products where these "
+       "are integers; none: float; other integers have a scale of their own)",
+       [](QuantConfig& config, std::string_view value) {
+         const bool is_default = ToLower(Trim(value)) == "default";
+         config.biases = is_default ? "default" : ParseFormatWord(value);
+       },
+       [](const QuantConfig& config) { return config.biases; }});
   settings.push_back(FormatSetting(
       "embeddings", "format of the tables that Gather looks rows up in (default none)",
       &QuantConfig::embeddings));

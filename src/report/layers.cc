@@ -177,6 +177,26 @@ class Finder {
   std::map<std::string, Node> by_name_;
 };
 
+// Returns whether a matrix product transposes what it reads as its input `index`.
+bool ReadsTransposed(const Node& node, size_t index) {
+  static constexpr std::array<std::string_view, 3> kProducts = {"Gemm", "FusedGemm", "FusedMatMul"};
+  if (index > 1 || std::ranges::find(kProducts, node.op_type()) == kProducts.end()) return false;
+  return node.GetInt(index == 0 ? "transA" : "transB", 0) != 0;
+}
+
+// Transposes a matrix. Other constants stay.
+void Transpose(Constant& constant) {
+  if (constant.dims.size() != 2) return;
+  const auto num_rows = static_cast<size_t>(constant.dims[0]);
+  const auto num_columns = static_cast<size_t>(constant.dims[1]);
+  std::vector<double> values(constant.values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i % num_columns * num_rows + i / num_columns] = constant.values[i];
+  }
+  constant.values = std::move(values);
+  std::swap(constant.dims[0], constant.dims[1]);
+}
+
 std::string InputFormat(const Model& model, const Node& node) {
   if (ComputesIntegers(node)) {
     if (node.op_type().starts_with("QLinear") || node.op_type() == "QGemm") {
@@ -259,7 +279,14 @@ class Describer {
     if (!layer.quantized) return std::nullopt;
     if (!ComputesIntegers(*layer.quantized)) {
       auto constant = ReadInput(quantized_, *layer.quantized, index, pool_);
-      if (constant) return constant;
+      if (constant) {
+        // A Gemm may have become a MatMul, or an operator on packed weights, which read the
+        // transposed matrix. The weight is compared as the float model stores it.
+        if (ReadsTransposed(layer.node, index) != ReadsTransposed(*layer.quantized, index)) {
+          Transpose(*constant);
+        }
+        return constant;
+      }
     }
     // The node reads codes itself, or they are decoded in the body in which it stands.
     const std::string& name = layer.node.input(index);

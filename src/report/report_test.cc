@@ -165,6 +165,25 @@ TEST(Layers, AreFoundBehindQuantizersAndByTheirNames) {
                                    testing::Field(&TensorReport::name, "v")));
 }
 
+TEST(Layers, WeightsAreComparedAsTheFloatModelStoresThem) {
+  const Model reference = FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (float[N,2] x) => (float[N,2] y)
+    <float[2,2] w = {1, 2, 3, 4}>
+    { [fc] y = Gemm<transB = 1>(x, w) })");
+  const Model quantized = FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (float[N,2] x) => (float[N,2] y)
+    <float[2,2] w_decoded = {1, 2, 3, 3}>
+    { t = Transpose<perm = [1, 0]>(w_decoded)  [fc] y = MatMul(x, t) })");
+  ThreadPool pool(1);
+  std::vector<LayerReport> reports;
+  std::vector<TensorReport> tensors;
+  DescribeLayers(reference, quantized, FindLayers(reference, quantized), {}, pool, reports,
+                 tensors);
+  ASSERT_EQ(reports.size(), 1);
+  ASSERT_EQ(reports[0].weights.size(), 1);
+  EXPECT_DOUBLE_EQ(reports[0].weights[0].noise.value(), 1.0 / 30);
+}
+
 TEST(Html, HoldsTheDataAsTextOnly) {
   Report report;
   report.model = "<b>&.onnx";

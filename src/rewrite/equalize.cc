@@ -195,7 +195,9 @@ class Equalizer {
     const graph::ValueInfo info = model_.InfoOf(value);
     Node reader = model_.Uses(value).front().node;
     clip.set_output(0, unbounded);
-    model_.InsertNode({value + "_bound", "Min", "", {unbounded, bounds}, {value}, {}}, reader);
+    model_.InsertNode(
+        {model_.FreshNodeName(value + "_bound"), "Min", "", {unbounded, bounds}, {value}, {}},
+        reader);
     model_.SetInfo(unbounded, info);
     pair.report.is_bounded = true;
   }

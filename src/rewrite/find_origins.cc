@@ -36,7 +36,7 @@ OriginFinder::OriginFinder(const Model& given) {
     GivenNode& known = nodes_.emplace_back();
     known.key = index.KeyOf(node);
     known.op_type = node.op_type();
-    known.multiplies = ops::IsComputeOp(node);
+    known.multiplies = ops::IsComputeOp(node) || node.op_type() == "Einsum";
     for (size_t i = 0; i < node.num_inputs(); ++i) {
       known.inputs.push_back(node.input(i));
       if (node.input(i).empty()) continue;

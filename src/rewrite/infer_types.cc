@@ -1,8 +1,10 @@
 #include "rewrite/infer_types.h"
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace bitpress::rewrite {
 namespace {
@@ -27,7 +29,19 @@ constexpr SameType kSameType[] = {
     {"BiasGelu", {0, 0, 0}},
     {"FastGelu", {0, 0, 0}},
     {"QuickGelu", {0, 0, 0}},
+    {"FusedConv", {0, 0, 0}},
+    {"FusedGemm", {0, 0, 0}},
+    {"FusedMatMul", {0, 0, 0}},
+    {"Gelu", {0, 0, 0}},
+    {"BiasAdd", {0, 0, 0}},
+    {"BiasSplitGelu", {0, 0, 0}},
+    {"GroupNorm", {0, 0, 0}},
+    {"NhwcConv", {0, 0, 0}},
+    {"NhwcFusedConv", {0, 0, 0}},
 };
+
+// The domain of operators in the layout of one machine, which ONNX Runtime writes into models.
+constexpr std::string_view kBlockedLayoutDomain = "com.microsoft.nchwc";
 
 bool IsKnown(const Model& model, const std::string& value) {
   return model.InfoOf(value).type != DataType::kUndefined;
@@ -41,6 +55,12 @@ bool Describe(Model& model, const std::string& value, DataType type) {
 }
 
 }  // namespace
+
+size_t NumInBlockedLayout(const Model& model) {
+  const std::vector<Node> nodes = model.AllNodes();
+  return static_cast<size_t>(std::ranges::count_if(
+      nodes, [](const Node& node) { return node.domain() == kBlockedLayoutDomain; }));
+}
 
 size_t InferTypes(Model& model) {
   size_t num_described = 0;
@@ -56,7 +76,13 @@ size_t InferTypes(Model& model) {
     }
     // ONNX Runtime has SimplifiedLayerNormalization in the standard domain.
     const bool is_theirs = node.domain() == "com.microsoft" || op == "SimplifiedLayerNormalization";
-    if (!is_theirs || node.num_inputs() == 0) continue;
+    if (node.num_inputs() == 0 || node.num_outputs() == 0) continue;
+    // Operators of the layout of a machine are all of this kind.
+    if (node.domain() == kBlockedLayoutDomain) {
+      if (Describe(model, node.output(0), model.InfoOf(node.input(0)).type)) ++num_described;
+      continue;
+    }
+    if (!is_theirs) continue;
     for (const SameType& same : kSameType) {
       if (op != same.op_type) continue;
       const DataType type = model.InfoOf(node.input(0)).type;

@@ -14,4 +14,8 @@ namespace bitpress::rewrite {
 // again.
 size_t InferTypes(graph::Model& model);
 
+// Returns the number of nodes in the layout of one machine, which ONNX Runtime writes into a model
+// that it optimizes in full. They cannot be quantized.
+size_t NumInBlockedLayout(const graph::Model& model);
+
 }  // namespace bitpress::rewrite

@@ -1,71 +1,22 @@
 #include "rewrite/prepare.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "base/error.h"
-#include "base/scratch_folder.h"
 #include "graph/clean_up.h"
 #include "graph/origins.h"
+#include "graph/widen_half.h"
 #include "ops/quantizer_nodes.h"
 #include "rewrite/find_origins.h"
 #include "rewrite/infer_types.h"
-#include "runtime/half_casts.h"
+#include "rewrite/lower_einsum.h"
+#include "rewrite/run_optimizer.h"
+#include "rewrite/squeeze_constants.h"
 #include "runtime/machine.h"
-#include "runtime/optimize.h"
 
 namespace bitpress::rewrite {
-namespace {
 
 namespace fs = std::filesystem;
-
-// Returns whether the clean-up can do without the values of a constant: it is large, and only
-// operators into which nothing is folded read it.
-bool CanHide(const graph::Model& model, const std::string& name) {
-  constexpr size_t kLeastBytes = size_t{1} << 20;
-  if (model.Initializer(name).bytes.size() < kLeastBytes || model.IsOutput(name) ||
-      model.IsUsedInSubgraph(name)) {
-    return false;
-  }
-  const std::vector<graph::Use> uses = model.Uses(name);
-  return std::ranges::all_of(uses, [&](const graph::Use& use) {
-    const std::string& op = use.node.op_type();
-    if (op != "MatMul" && op != "Gemm" && op != "Gather") return false;
-    const std::vector<graph::Use> readers = model.Uses(use.node.output(0));
-    return std::ranges::none_of(readers, [](const graph::Use& reader) {
-      return reader.node.op_type() == "BatchNormalization";
-    });
-  });
-}
-
-// Cleans up a model. ONNX Runtime would copy the model's constants, which may be larger than
-// memory, so those that it does not need are inputs while it works.
-graph::Model CleanUp(const fs::path& path, graph::Model model) {
-  std::vector<std::pair<std::string, graph::HeldInitializer>> hidden;
-  for (const std::string& name : model.InitializerNames()) {
-    if (CanHide(model, name)) hidden.emplace_back(name, model.HoldInitializer(name));
-  }
-  const auto clean_up = [](const fs::path& from, const fs::path& to) {
-    runtime::OptimizeBasic(from, to);
-  };
-  const bool is_held = runtime::HoldHalfCasts(model) > 0;
-  for (const auto& [name, data] : hidden) model.InitializerToInput(name);
-  const ScratchFolder folder;
-  fs::path rest = path;
-  if (is_held || !hidden.empty()) {
-    rest = folder.path() / path.filename();
-    model.Save(rest);
-  }
-  graph::Model optimized = runtime::LoadOptimized(rest, clean_up);
-  runtime::RestoreHalf(model, optimized);
-  graph::RemoveAddedAttributes(model, optimized);
-  for (const auto& [name, data] : hidden) optimized.InputToInitializer(name, data);
-  return optimized;
-}
-
-}  // namespace
 
 graph::Model Prepare(const fs::path& path, const PrepareOptions& options, RewriteReport* report) {
   // Our own checks come first: their messages are better, and ONNX Runtime trusts what it reads.
@@ -80,13 +31,21 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Rewrit
                              return run(again) == 0;
                            }});
   };
+  std::vector<std::string> fixed_inputs;
+  passes.Run(model, {.name = "fix-initializers", .run = [&](graph::Model& changed) {
+                       fixed_inputs = graph::FixInitializers(changed);
+                       return !fixed_inputs.empty();
+                     }});
   const OriginFinder names(model);
   // Weights stored as codes mean that we wrote the model, from one that was cleaned up. ONNX
   // Runtime would decode them and store floats.
   const bool has_codes = std::ranges::any_of(model.AllNodes(), ops::ReadsCodes);
   if (options.preparation == Preparation::kOptimize && !has_codes) {
     passes.Run(model, {.name = "optimize", .run = [&](graph::Model& changed) {
-                         changed = CleanUp(path, std::move(changed));
+                         OptimizerReport optimizer;
+                         changed = RunOptimizer(path, std::move(changed), !fixed_inputs.empty(),
+                                                optimizer);
+                         if (report != nullptr) report->optimizer = std::move(optimizer);
                          return true;
                        }});
   }
@@ -96,12 +55,27 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Rewrit
   if (options.preparation == Preparation::kOptimize) {
     clean_up("remove-unused", graph::RemoveUnused);
   }
+  if (options.preparation == Preparation::kOptimize && options.rewrites.widens_half) {
+    passes.Run(model, {.name = "widen-half", .run = [&](graph::Model& changed) {
+                         const size_t num_widened = graph::WidenHalf(changed);
+                         if (report != nullptr) report->num_widened = num_widened;
+                         return num_widened > 0;
+                       }});
+  }
+  clean_up("name-nodes", graph::NameNodes);
   passes.Run(model, {.name = "infer-shapes", .run = [](graph::Model& changed) {
                        changed.InferShapes();
                        // Inference goes on from these types.
                        if (InferTypes(changed) > 0) changed.InferShapes();
                        return true;
                      }});
+  clean_up("flatten-softmax", graph::FlattenSoftmax);
+  clean_up("name-all-axes", graph::NameAllAxes);
+  if (options.preparation == Preparation::kOptimize) {
+    clean_up("lower-einsum", LowerEinsum);
+    clean_up("squeeze-constants", SqueezeConstants);
+  }
+  if (report != nullptr) report->num_in_blocked_layout = NumInBlockedLayout(model);
   graph::SetOrigins(model, names.Find(model));
   if (options.rewrites.equalization) {
     passes.Run(model, {.name = "equalize", .run = [&](graph::Model& changed) {
@@ -120,6 +94,7 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Rewrit
                          return is_modified;
                        }});
   }
+  if (report != nullptr) report->fixed_inputs = std::move(fixed_inputs);
   return model;
 }
 

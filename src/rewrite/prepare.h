@@ -5,13 +5,16 @@
 #include <array>
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "graph/model.h"
 #include "graph/pass.h"
 #include "plan/equalization.h"
 #include "rewrite/equalize.h"
 #include "rewrite/rotate.h"
+#include "rewrite/run_optimizer.h"
 
 namespace bitpress::rewrite {
 
@@ -33,19 +36,32 @@ struct PrepareOptions {
 };
 
 // The passes of Prepare, in their order.
-inline constexpr std::array<std::string_view, 8> kPreparePasses = {"optimize",
-                                                                   "constants-to-initializers",
-                                                                   "lift-body-constants",
-                                                                   "take-constants-out-of-loops",
-                                                                   "remove-unused",
-                                                                   "infer-shapes",
-                                                                   "equalize",
-                                                                   "rotate"};
+inline constexpr std::array<std::string_view, 15> kPreparePasses = {
+    "fix-initializers",
+    "optimize",
+    "constants-to-initializers",
+    "lift-body-constants",
+    "take-constants-out-of-loops",
+    "remove-unused",
+    "widen-half",
+    "name-nodes",
+    "infer-shapes",
+    "flatten-softmax",  // in operator sets before 13
+    "name-all-axes",
+    "lower-einsum",
+    "squeeze-constants",
+    "equalize",
+    "rotate"};
 
-// The changes that were made to the layers of a model.
+// What became of a model.
 struct RewriteReport {
+  // The inputs with values in the file, which a caller could replace and which are constants now.
+  std::vector<std::string> fixed_inputs;
+  OptimizerReport optimizer;
+  size_t num_in_blocked_layout = 0;  // nodes that stay float, because they fit one machine
   std::optional<EqualizeReport> equalized;
   std::optional<RotateReport> rotated;
+  size_t num_widened = 0;  // FLOAT16 constants, inputs and outputs of a network that became FLOAT
 };
 
 // Loads a model, checks it and makes it ready to be planned: cleaned up, shapes inferred, equalized

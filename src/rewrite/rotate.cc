@@ -178,7 +178,7 @@ class Rotator {
     if (rotated_.empty()) AddFunction(model_, function, block_size_);
     const std::string output = model_.FreshName(value + "_rotated");
     const graph::ValueInfo info = model_.InfoOf(value);
-    model_.InsertNode({.name = output,
+    model_.InsertNode({.name = model_.FreshNodeName(output),
                        .op_type = function,
                        .domain = graph::kOwnDomain,
                        .inputs = {value},
@@ -199,10 +199,10 @@ class Rotator {
 
 RotateReport Rotate(Model& model, int64_t block_size) {
   BITPRESS_DCHECK(block_size > 0 && std::has_single_bit(static_cast<uint64_t>(block_size)));
-  // ONNX's converter takes no model with functions, so it has its turn before they come. Codes of 4
-  // bits and of FP8 want this operator set; a model that it refuses keeps its own.
+  // A model with functions keeps its operator set, so it is raised before they come. Codes of 4
+  // bits and of FP8 want this operator set; a model that cannot be raised keeps its own.
   constexpr int64_t kOpsetOfCodes = 21;
-  if (model.ConvertOpset(kOpsetOfCodes)) model.InferShapes();
+  if (model.RaiseOpset(kOpsetOfCodes).empty()) model.InferShapes();
   return Rotator(model, block_size).Run();
 }
 

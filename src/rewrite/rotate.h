@@ -31,7 +31,7 @@ struct RotateReport {
 // Rotates MatMul and Gemm of the main graph whose first input is computed and whose second one is a
 // constant FLOAT matrix that nothing else reads. The sum has to be over whole blocks. The rotated
 // form of a value is called `<value>_rotated`, and all layers that read the value share it.
-// Older models are brought to opset 21 before, as far as ONNX's converter can. REQUIRES:
+// Older models are brought to opset 21 before, as far as they can be raised. REQUIRES:
 // `block_size` is a power of two.
 RotateReport Rotate(graph::Model& model, int64_t block_size);
 

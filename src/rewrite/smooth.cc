@@ -293,8 +293,9 @@ class Smoother {
     model_.SetInitializer(constant, DataType::kFloat, std::span(&dim, 1),
                           std::as_bytes(std::span<const float>(inverse)));
     std::string smoothed = model_.FreshName(value + "_smoothed");
-    model_.InsertNode({value + "_smooth", "Mul", "", {value, constant}, {smoothed}, {}},
-                      readers.front().layer.node);
+    model_.InsertNode(
+        {model_.FreshNodeName(value + "_smooth"), "Mul", "", {value, constant}, {smoothed}, {}},
+        readers.front().layer.node);
     model_.SetInfo(smoothed, model_.InfoOf(value));
     for (const Reader& reader : readers) {
       Node node = reader.layer.node;

@@ -23,6 +23,14 @@ constexpr std::string_view kInserted = "InsertedPrecisionFreeCast_";
 // The attribute of the nodes of HoldHalfCasts: their place at the Cast.
 constexpr int64_t kBefore = 0;
 constexpr int64_t kBehind = 1;
+// The attribute of the first node of HoldHalfFunctions. That of others says by how much later the
+// node stands in the given model.
+constexpr int64_t kFunction = 2;
+
+// The operators of one computed input that ONNX defines by functions.
+constexpr std::string_view kFunctions[] = {
+    "Celu",  "Clip", "Elu",  "Gelu",     "HardSigmoid", "HardSwish", "LeakyRelu",      "Mish",
+    "PRelu", "Relu", "Selu", "Softplus", "Softsign",    "Swish",     "ThresholdedRelu"};
 
 bool IsCast(const graph::Node& node) { return node.domain().empty() && node.op_type() == "Cast"; }
 
@@ -191,7 +199,7 @@ std::optional<graph::Node> MergeIntoProducer(graph::Model& model, graph::Node no
 
 void RemoveHolds(graph::Model& model) {
   for (graph::Node node : model.AllNodes()) {
-    if (node.domain() != kObserverDomain) continue;
+    if (node.domain() != kObserverDomain || node.GetInt("id", kBefore) >= kFunction) continue;
     if (node.GetInt("id", kBefore) == kBehind && MergeIntoProducer(model, node)) continue;
     Redirect(model, node.output(0), node.input(0));
     model.RemoveNode(node);
@@ -224,6 +232,58 @@ size_t HoldHalfCasts(graph::Model& model) {
   }
   if (count > 0) model.SetOpsetImport(kObserverDomain, 1);
   return count;
+}
+
+size_t HoldHalfFunctions(graph::Model& model) {
+  const Types types(model);
+  size_t count = 0;
+  int64_t position = -1;
+  for (graph::Node node : model.AllNodes()) {
+    ++position;
+    if (!node.domain().empty() || std::ranges::count(kFunctions, node.op_type()) == 0) continue;
+    const std::string input = node.input(0);
+    const std::string output = node.output(0);
+    bool is_held = types.Of(input).type == DataType::kFloat16;
+    for (size_t i = 1; i < node.num_inputs(); ++i) {
+      is_held = is_held && (node.input(i).empty() || model.IsInitializer(node.input(i)));
+    }
+    if (!is_held) continue;
+    node.set_output(0, model.FreshName(output + "_held"));
+    graph::NodeSpec hold = Hold(input, output, kFunction + position);
+    hold.name = node.name();
+    model.InsertNode(hold, node);
+    Describe(model, node, output, types.Of(output));
+    model.RemoveNode(node);
+    ++count;
+  }
+  if (count > 0) model.SetOpsetImport(kObserverDomain, 1);
+  return count;
+}
+
+void RestoreHalfFunctions(const graph::Model& given, graph::Model& optimized) {
+  const std::vector<graph::Node> functions = given.AllNodes();
+  for (graph::Node node : optimized.AllNodes()) {
+    const int64_t id = node.GetInt("id", kBefore);
+    if (node.domain() != kObserverDomain || id < kFunction) continue;
+    const graph::Node function = functions[static_cast<size_t>(id - kFunction)];
+    // ONNX Runtime may have renamed the value.
+    if (!optimized.Producer(function.output(0))) {
+      RenameOutput(optimized, node, 0, function.output(0));
+    }
+    const std::string output = node.output(0);
+    graph::NodeSpec spec{function.name(), function.op_type(), "", {node.input(0)}, {output}, {}};
+    for (size_t i = 1; i < function.num_inputs(); ++i) {
+      const std::string& input = function.input(i);
+      if (!input.empty() && !optimized.IsInitializer(input) && !optimized.IsInput(input)) {
+        optimized.SetHeldInitializer(input, given.HoldInitializer(input));
+      }
+      spec.inputs.push_back(input);
+    }
+    spec.attributes_of = function;
+    node.set_output(0, optimized.FreshName(output + "_held"));
+    optimized.InsertNode(spec, node);
+    optimized.RemoveNode(node);
+  }
 }
 
 size_t RestoreHalf(const graph::Model& given, graph::Model& optimized) {

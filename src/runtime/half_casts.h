@@ -24,4 +24,13 @@ size_t HoldHalfCasts(graph::Model& model);
 // optimized. Casts of `given` stay. Returns the number of Casts that went.
 size_t RestoreHalf(const graph::Model& given, graph::Model& optimized);
 
+// Takes the FLOAT16 nodes out of ONNX Runtime's sight whose operators ONNX defines by functions of
+// others, such as PRelu. Where a processor has no kernel for them, ONNX Runtime puts the functions
+// in their place, merges their casts, and writes a model that mixes FLOAT and FLOAT16. Returns the
+// number of nodes. Call it before HoldHalfCasts.
+size_t HoldHalfFunctions(graph::Model& model);
+
+// Puts the nodes back. `given` is the model before HoldHalfFunctions. Call it behind RestoreHalf.
+void RestoreHalfFunctions(const graph::Model& given, graph::Model& optimized);
+
 }  // namespace bitpress::runtime

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "graph/own_domain.h"
 #include "kernels/cpu_target.h"
 #include "runtime/ort_library.h"
 
@@ -27,6 +28,8 @@ std::string DescribeMachine() {
 
 graph::Model LoadPortable(const fs::path& path) {
   graph::Model model = graph::Model::Load(path);
+  WithContext(fmt::format("model '{}'", path.string()),
+              [&] { graph::RefuseInternalOperators(model); });
   if (const std::string machine = MachineOf(model); !machine.empty()) {
     Fail(ErrorCode::kInvalidArgument,
          "'{}' was optimized for {} already, its operators and layouts are no longer ONNX's; give "

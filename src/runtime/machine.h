@@ -15,8 +15,8 @@ inline constexpr const char* kMachineMetadata = "bitpress.optimized_for";
 // Returns what the layout of an optimized model depends on: "ONNX Runtime 1.31.1, AVX-512".
 std::string DescribeMachine();
 
-// Loads a model that every machine can run. Throws Error(kInvalidArgument) where it was optimized
-// for a machine already.
+// Loads a user's model that every machine can run. Throws Error(kInvalidArgument) where it was
+// optimized for a machine already, and Error(kInvalidModel) as graph::RefuseInternalOperators.
 graph::Model LoadPortable(const std::filesystem::path& path);
 
 // Loads a model that this machine can run. Throws Error(kInvalidArgument) where it was optimized

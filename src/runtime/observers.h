@@ -17,10 +17,11 @@
 #include <span>
 
 #include "base/tensor.h"
+#include "graph/own_domain.h"
 
 namespace bitpress::runtime {
 
-inline constexpr const char* kObserverDomain = "bitpress.observe";
+using graph::kObserverDomain;
 inline constexpr const char* kObserve = "Observe";
 inline constexpr const char* kObservePass = "ObservePass";
 

@@ -26,6 +26,34 @@ constexpr const char* kLibraryName = "libonnxruntime.so.1";
 constexpr const char* kOperatorLibraryName = "libbitpress_ops.so";
 constexpr const char* kProgramName = "bitpress";
 
+// The environment of this process with one more variable, which ONNX Runtime is to see at its
+// start. setenv would change the host's own environment, and the memory in which other threads may
+// be reading it. Here nothing of it changes but the pointer to it, for a moment.
+class VariableForNow {
+ public:
+  // `entry` is "NAME=value". A value that the user has set stays. `entries` must live as long as
+  // the process, because other threads may still read them then.
+  VariableForNow(const std::string& name, char* entry, std::vector<char*>& entries)
+      : given_(environ) {
+    if (std::getenv(name.c_str()) != nullptr) return;
+    entries.clear();
+    for (char** at = environ; at != nullptr && *at != nullptr; ++at) entries.push_back(*at);
+    entries.push_back(entry);
+    entries.push_back(nullptr);
+    environ = changed_ = entries.data();
+  }
+  // If another thread set a variable meanwhile, the environment is its own now.
+  ~VariableForNow() {
+    if (environ == changed_) environ = given_;
+  }
+  VariableForNow(const VariableForNow&) = delete;
+  VariableForNow& operator=(const VariableForNow&) = delete;
+
+ private:
+  char** given_;
+  char** changed_ = nullptr;
+};
+
 struct OpenLibrary {
   fs::path path;
   std::string version;
@@ -35,6 +63,7 @@ struct OpenLibrary {
 struct LibraryState {
   std::mutex mutex;
   fs::path wanted;                    // path from SetOrtLibraryPath
+  std::vector<char*> environment;     // that ONNX Runtime sees at its start
   std::unique_ptr<OpenLibrary> open;  // the library, set once
 };
 
@@ -144,8 +173,9 @@ OpenLibrary& OpenLocked(LibraryState& state) {
   try {
     // ONNX Runtime's own builds collect usage data from the moment the environment is made, into a
     // database in the user's cache folder, before the call below can stop it. This variable is the
-    // only earlier switch. A value that the user has set stays.
-    setenv("ORT_DISABLE_TELEMETRY", "1", 0);
+    // only earlier switch.
+    static char no_telemetry[] = "ORT_DISABLE_TELEMETRY=1";
+    const VariableForNow variable("ORT_DISABLE_TELEMETRY", no_telemetry, state.environment);
     // Warnings are about ONNX Runtime's own optimizations, and errors come to us as exceptions.
     library->env = std::make_unique<Ort::Env>(ORT_LOGGING_LEVEL_FATAL, "bitpress");
     library->env->DisableTelemetryEvents();

@@ -4,8 +4,8 @@
 // The library is searched in this order: the path given by SetOrtLibraryPath (then nothing else),
 // libonnxruntime.so.1 beside the running program or this code's own library and in ../lib of them,
 // the path known at build time, the system's search path. Opening it switches ONNX Runtime's usage
-// statistics off. For that it sets ORT_DISABLE_TELEMETRY=1 in the environment, if it is not set.
-// Any thread may call these functions.
+// statistics off. For that ONNX Runtime sees ORT_DISABLE_TELEMETRY=1 while it starts, if it is not
+// set; the environment of the process stays as it is. Any thread may call these functions.
 #pragma once
 
 #include <filesystem>

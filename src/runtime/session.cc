@@ -8,9 +8,9 @@
 #include <fstream>
 #include <functional>
 #include <system_error>
-#include <thread>
 
 #include "base/error.h"
+#include "base/processors.h"
 #include "graph/model.h"
 #include "runtime/observers_internal.h"
 #include "runtime/ort_internal.h"
@@ -61,9 +61,8 @@ Ort::SessionOptions MakeOptions(const SessionOptions& options) {
   Ort::SessionOptions result;
   // ONNX Runtime's own default counts the machine's cores and binds a thread to each, even if this
   // process may use only some of them.
-  const int num_threads = options.num_threads > 0
-                              ? options.num_threads
-                              : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int num_threads =
+      options.num_threads > 0 ? options.num_threads : static_cast<int>(UsableProcessors());
   result.SetIntraOpNumThreads(num_threads);
   result.SetInterOpNumThreads(1);
   result.SetGraphOptimizationLevel(ToOrtLevel(options.optimization));
@@ -199,19 +198,15 @@ Tensor EmptyAs(const Tensor& tensor, const ValueDescription& wanted) {
   return empty;
 }
 
-Tensor CopyOutput(const ValueDescription& description, const Ort::Value& value) {
-  if (!value || !value.HasValue() || !value.IsTensor()) {
-    Fail(ErrorCode::kUnsupported, "output '{}' is not a tensor", description.name);
-  }
-  const auto info = value.GetTensorTypeAndShapeInfo();
+// Copies an output. Sequences, maps, absent optional values and strings come without bytes: nothing
+// measures them.
+Tensor CopyOutput(const Ort::Value& value) {
   Tensor result;
+  if (!value || !value.HasValue() || !value.IsTensor()) return result;
+  const auto info = value.GetTensorTypeAndShapeInfo();
   result.type = FromOrtType(info.GetElementType());
-  if (ElementBits(result.type) == 0) {
-    Fail(ErrorCode::kUnsupported, "output '{}' is a tensor of {}, expected numbers",
-         description.name,
-         result.type == DataType::kString ? "strings" : "an unknown element type");
-  }
   result.dims = info.GetShape();
+  if (ElementBits(result.type) == 0) return result;
   const auto* const data = static_cast<const std::byte*>(value.GetTensorRawData());
   const uint64_t num_bytes = NumBytes(result.type, result.num_elements());
   if (num_bytes > 0) result.bytes.assign(data, data + num_bytes);
@@ -349,9 +344,7 @@ std::vector<Tensor> Session::Run(const std::vector<Tensor>& inputs) {
         impl.session.Run(Ort::RunOptions(), impl.input_names.data(), values.data(), values.size(),
                          impl.output_names.data(), impl.output_names.size());
     std::vector<Tensor> outputs;
-    for (size_t i = 0; i < results.size(); ++i) {
-      outputs.push_back(CopyOutput(impl.outputs[i], results[i]));
-    }
+    for (const Ort::Value& result : results) outputs.push_back(CopyOutput(result));
     return outputs;
   } catch (const Ort::Exception& error) {
     Fail(ErrorCode::kRuntime, "ONNX Runtime cannot run the model: {}", CleanMessage(error));

@@ -35,7 +35,7 @@ class ObserverOperators;
 int SessionThreads(size_t num_threads);
 
 struct SessionOptions {
-  int num_threads = 0;  // intra-op threads; 0: one for each core this process may use
+  int num_threads = 0;  // intra-op threads; 0: UsableProcessors
   Optimization optimization = Optimization::kAll;
   // The path of libbitpress_ops.so. Empty: the one that FindOperatorLibrary finds, if any.
   std::filesystem::path operator_library = {};
@@ -75,10 +75,12 @@ class Session {
   const std::vector<ValueDescription>& outputs() const;
 
   // Runs the model. `inputs[i]` is the value of inputs()[i], and the result has one tensor for each
-  // of outputs(). The input tensors are not copied. A tensor without elements holds no values, so
-  // that it may be of another type, and of another size along a dimension that the model fixes: an
-  // empty cache fits the model with the same cache in codes. Throws Error(kInvalidArgument) naming
-  // the input if type or known dimensions do not fit, Error(kRuntime) if ONNX Runtime fails.
+  // of outputs(). What is no tensor of numbers is one without bytes: kString for strings,
+  // kUndefined for sequences, maps and optional values. The input tensors are not copied. A tensor
+  // without elements holds no values, so that it may be of another type, and of another size along
+  // a dimension that the model fixes: an empty cache fits the model with the same cache in codes.
+  // Throws Error(kInvalidArgument) naming the input if type or known dimensions do not fit,
+  // Error(kRuntime) if ONNX Runtime fails.
   std::vector<Tensor> Run(const std::vector<Tensor>& inputs);
 
  private:

@@ -40,7 +40,9 @@ TEST(OrtLibraryDeathTest, WritesNoUsageData) {
         setenv("HOME", home.path().c_str(), 1);
         setenv("XDG_CACHE_HOME", home.path().c_str(), 1);
         unsetenv("ORT_DISABLE_TELEMETRY");
+        char** const before = environ;
         { const Session session(TestModel("affine.onnx")); }
+        if (environ != before || getenv("ORT_DISABLE_TELEMETRY") != nullptr) std::_Exit(5);
         std::_Exit(std::filesystem::is_empty(home.path()) ? 0 : 4);
       },
       testing::ExitedWithCode(0), "");
@@ -253,6 +255,19 @@ TEST(SessionError, Strings) {
   Tensor text{.type = DataType::kString, .dims = {1}, .bytes = {}};
   EXPECT_THAT(ExpectError(ErrorCode::kUnsupported, [&] { session.Run({text}); }),
               HasSubstr("input 'x' is not a tensor of numbers"));
+}
+
+// Nothing measures such outputs, but the others of the model count.
+TEST(Session, OutputsThatAreNoNumbersComeWithoutBytes) {
+  const graph::Model model = graph::Model::Parse(ReadFile(TestModel("other_outputs.onnx")));
+  Session session = Session::FromMemory(model.Serialize());
+  const std::vector<Tensor> outputs = session.Run({Floats({2}, {-1, 2})});
+  ASSERT_EQ(outputs.size(), 3u);
+  EXPECT_THAT(outputs[0].values<float>(), testing::ElementsAre(0, 2));
+  EXPECT_EQ(outputs[1].type, DataType::kUndefined) << "a sequence";
+  EXPECT_EQ(outputs[2].type, DataType::kString);
+  EXPECT_THAT(outputs[2].dims, testing::ElementsAre(2));
+  EXPECT_TRUE(outputs[1].bytes.empty() && outputs[2].bytes.empty());
 }
 
 TEST(SessionError, MissingFileAndFolder) {

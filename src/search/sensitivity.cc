@@ -5,10 +5,12 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <set>
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/output_error.h"
 #include "base/words.h"
 #include "evaluate/outputs.h"
 #include "runtime/open_model.h"
@@ -21,36 +23,31 @@
 namespace bitpress::search {
 namespace {
 
-// The energies of a layer's error and of its output.
+// The energies of a layer's error and of its output over all samples.
 struct Energies {
   double error = 0;
   double signal = 0;
 
+  // The two have one shape: that of a layer's output follows from the shapes of its inputs, which
+  // no format changes.
   void Add(const std::vector<Tensor>& reference, const std::vector<Tensor>& found) {
     for (size_t i = 0; i < reference.size(); ++i) {
       if (reference[i].bytes.empty()) continue;
-      if (reference[i].type != DataType::kFloat) {
-        AddNumbers(evaluate::ToOutput(reference[i]).values, evaluate::ToOutput(found[i]).values);
+      if (reference[i].type == DataType::kFloat) {
+        Add(CompareOutputs(reference[i].values<float>(), found[i].values<float>()));
       } else {
-        AddNumbers(reference[i].values<float>(), found[i].values<float>());
+        const std::vector<double> wanted = evaluate::ToOutput(reference[i]).values;
+        const std::vector<double> values = evaluate::ToOutput(found[i]).values;
+        Add(CompareOutputs<double>(wanted, values));
       }
     }
   }
   double Ratio() const { return error == 0 ? 0 : error / std::max(signal, 1e-300); }
 
  private:
-  // A result that is not finite counts as 0. The two have one shape: that of a layer's output
-  // follows from the shapes of its inputs, which no format changes.
-  template <typename Wanted, typename Found>
-  void AddNumbers(const Wanted& wanted, const Found& found) {
-    BITPRESS_DCHECK(wanted.size() == found.size());
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      const double reference = wanted[i];
-      if (!std::isfinite(reference)) continue;
-      const double value = std::isfinite(found[i]) ? static_cast<double>(found[i]) : 0.0;
-      error += (value - reference) * (value - reference);
-      signal += reference * reference;
-    }
+  void Add(const OutputError& output) {
+    error += output.has_lost() ? std::numeric_limits<double>::infinity() : output.error;
+    signal += output.signal;
   }
 };
 
@@ -179,7 +176,9 @@ class LayerRun {
     for (const Side side : kSides) {
       std::vector<std::pair<double, size_t>> of_side;
       for (size_t i = 0; i < errors.size(); ++i) {
-        if (errors[i] > 0 && space_.parts[i].side == side) of_side.emplace_back(errors[i], i);
+        // A part that loses values at once says nothing about those that do not.
+        const bool is_gauge = errors[i] > 0 && std::isfinite(errors[i]);
+        if (is_gauge && space_.parts[i].side == side) of_side.emplace_back(errors[i], i);
       }
       if (of_side.empty()) continue;
       std::ranges::sort(of_side);
@@ -192,12 +191,16 @@ class LayerRun {
   void Carry(Side side, std::vector<PartLoss>& losses) const {
     double gain = 0;
     for (const size_t i : gauges_) {
-      if (space_.parts[i].side != side || losses[i].local_noise == 0) continue;
-      gain = meters_.at(i).Result().noise / losses[i].local_noise;
+      const double local = losses[i].local_noise;
+      if (space_.parts[i].side != side || local == 0 || std::isinf(local)) continue;
+      gain = meters_.at(i).Result().noise / local;
+      // Outputs that lost values are all error. Smaller local errors may still be smaller ones.
+      if (std::isinf(gain)) gain = 1 / local;
     }
     for (size_t i = 0; i < losses.size(); ++i) {
       if (!losses[i].is_there || space_.parts[i].side != side) continue;
-      losses[i].fast_noise = gain * losses[i].local_noise;
+      const double local = losses[i].local_noise;
+      losses[i].fast_noise = std::isinf(local) ? local : gain * local;
     }
   }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -12,6 +13,9 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/scratch_folder.h"
+#include "base/text.h"
+#include "graph/staged_model.h"
 #include "tasks/evaluate.h"
 #include "tasks/json_file.h"
 #include "tasks/metric.h"
@@ -34,6 +38,13 @@ std::pair<double, std::string> LossOf(const evaluate::EvaluationReport& report) 
   return {std::pow(10, -*report.sqnr_db / 10), "noise"};
 }
 
+// Returns whether the model gives NaN or infinity where the float model gives numbers. Such a model
+// loses by every measure.
+bool HasLost(const evaluate::EvaluationReport& report) {
+  return report.num_nonfinite_values > 0 && report.sqnr_db && std::isinf(*report.sqnr_db) &&
+         *report.sqnr_db < 0;
+}
+
 // Returns the loss by the caller's own measure.
 double LossOf(double metric, double reference) {
   if (reference == 0) {
@@ -43,30 +54,28 @@ double LossOf(double metric, double reference) {
   return (reference - metric) / std::abs(reference);
 }
 
-// A model beside the output that is removed at the end.
+// The place of a model that was tried, in a folder that is removed at the end. It is called as the
+// output is.
 class Candidate {
  public:
-  explicit Candidate(const fs::path& output, std::string_view suffix)
-      : path_(output.string().append(suffix)), data_(path_.string() + ".data") {}
-  ~Candidate() {
-    std::error_code ignored;
-    fs::remove(path_, ignored);
-    fs::remove(data_, ignored);
+  Candidate(const fs::path& folder, std::string_view name, const fs::path& output)
+      : path_(folder / name / output.filename()) {
+    std::error_code error;
+    fs::create_directory(folder / name, error);
+    if (error) Fail(ErrorCode::kIo, "cannot write '{}': {}", output.string(), error.message());
   }
-  Candidate(const Candidate&) = delete;
-  Candidate& operator=(const Candidate&) = delete;
   const fs::path& path() const { return path_; }
   // A model of several files names them, so it cannot be renamed.
   bool CanMove() const {
+    const fs::path data = path_.string() + ".data";
     std::error_code error;
-    const bool has_data = fs::exists(data_, error);
-    if (error) Fail(ErrorCode::kIo, "cannot look for '{}': {}", data_.string(), error.message());
+    const bool has_data = fs::exists(data, error);
+    if (error) Fail(ErrorCode::kIo, "cannot look for '{}': {}", data.string(), error.message());
     return !has_data;
   }
 
  private:
   fs::path path_;
-  fs::path data_;
 };
 
 void Rename(const fs::path& from, const fs::path& to) {
@@ -102,6 +111,7 @@ evaluate::EvaluationReport EvaluateOne(const fs::path& model, const AutotuneOpti
 std::string MeasureTrial(const fs::path& model, const AutotuneOptions& options,
                          std::optional<double> reference_metric, AutotuneTrial& trial) {
   trial.evaluation = EvaluateOne(model, options);
+  trial.evaluation.model = options.output;  // reports of equal runs are equal
   if (reference_metric) {
     trial.metric = MeasureOwn(options.metric, model);
     trial.loss = LossOf(*trial.metric, *reference_metric);
@@ -109,6 +119,7 @@ std::string MeasureTrial(const fs::path& model, const AutotuneOptions& options,
   }
   std::string measure;
   std::tie(trial.loss, measure) = LossOf(trial.evaluation);
+  if (HasLost(trial.evaluation)) trial.loss = std::numeric_limits<double>::infinity();
   return measure;
 }
 
@@ -142,8 +153,9 @@ AutotuneReport Autotune(const AutotuneOptions& options) {
   std::optional<size_t> best;
   bool is_kept = false;
   const fs::path output = FollowLink(options.output);
-  const Candidate trial(output, ".trial");
-  const Candidate kept(output, ".best");
+  const ScratchFolder folder(output);
+  const Candidate trial(folder.path(), "trial", output);
+  const Candidate kept(folder.path(), "best", output);
   for (size_t i = 0; i < std::min(configs.size(), options.max_trials); ++i) {
     AutotuneTrial& tried = report.trials.emplace_back();
     tried.config = configs[i].name;
@@ -152,7 +164,8 @@ AutotuneReport Autotune(const AutotuneOptions& options) {
     } catch (const Error& error) {
       // A full disk says nothing about the configuration, and the next one would not fit either.
       if (error.code() == ErrorCode::kIo) throw;
-      tried.error = error.what();
+      // Files are named as they will be called: reports of equal runs are equal.
+      tried.error = Replaced(error.what(), trial.path().string(), output.string());
       continue;
     }
     report.measure = MeasureTrial(trial.path(), options, report.reference_metric, tried);
@@ -170,7 +183,10 @@ AutotuneReport Autotune(const AutotuneOptions& options) {
   }
   report.chosen = *best;
   if (is_kept) {
+    const fs::path old_data = graph::ReplacedDataFile(output);
     Rename(kept.path(), output);
+    std::error_code ignored;
+    if (!old_data.empty()) fs::remove(old_data, ignored);
   } else {
     QuantizeTo(output, options, configs[*best]);  // the same bytes again
   }

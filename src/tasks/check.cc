@@ -14,21 +14,24 @@
 
 namespace bitpress::tasks {
 
-std::vector<std::vector<Tensor>> FirstSamples(const graph::Model& model,
-                                              const data::SampleSpec& samples, size_t count) {
+std::vector<std::vector<Tensor>> FirstSamples(
+    const graph::Model& model, const data::SampleSpec& samples, size_t most,
+    const std::function<size_t(const std::vector<Tensor>& first)>& count) {
   if (!samples.is_given() || model.InputNames().empty()) return {};
   data::SourceOptions source = SourceFor(model, {.samples = samples});
   source.read_ahead = false;
   const size_t batch_size = std::max<size_t>(1, ops::FixedBatchOf(model));
-  source.limit = count * batch_size;
+  source.limit = most * batch_size;
   const std::unique_ptr<data::Source> opened = data::OpenSource(source);
   std::vector<std::vector<Tensor>> found;
-  while (found.size() < count) {
+  size_t wanted = 1;
+  while (found.size() < wanted) {
     std::optional<data::Batch> batch = opened->Next(batch_size);
     if (!batch) break;
     // A model with a fixed batch does not run the rest of the samples.
     if (!found.empty() && batch->HasRows() && batch->num_samples < batch_size) break;
     found.push_back(std::move(batch->inputs));
+    if (found.size() == 1) wanted = std::min(count(found[0]), most);
   }
   return found;
 }
@@ -52,7 +55,8 @@ deploy::TargetReport CheckTarget(const CheckOptions& options) {
   deploy::CheckRequest request{.model = options.model};
   {
     const graph::Model model = graph::Model::Load(options.model);
-    request.samples = FirstSamples(model, options.samples, 1);
+    request.samples =
+        FirstSamples(model, options.samples, 1, [](const auto&) { return size_t{1}; });
     if (request.samples.empty()) {
       request.samples = MadeUpTokens(model);
       request.are_made_up = true;

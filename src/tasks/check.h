@@ -2,7 +2,9 @@
 // its operators compute on integers. Use it before a model is deployed.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <vector>
 
 #include "base/tensor.h"
@@ -24,10 +26,12 @@ struct CheckOptions {
 // model, if there is no sample, or if it could not be checked.
 deploy::TargetReport CheckTarget(const CheckOptions& options);
 
-// Returns the first `count` samples for a model, or less if there are less, each a batch if the
-// model has a fixed one. Empty if no samples are given or the model has no inputs. Throws Error.
-std::vector<std::vector<Tensor>> FirstSamples(const graph::Model& model,
-                                              const data::SampleSpec& samples, size_t count);
+// Returns the first samples for a model, or less if there are less, each a batch if the model has a
+// fixed one: as many as `count` says of the first one, 1 to `most`. Empty if no samples are given
+// or the model has no inputs. Throws Error.
+std::vector<std::vector<Tensor>> FirstSamples(
+    const graph::Model& model, const data::SampleSpec& samples, size_t most,
+    const std::function<size_t(const std::vector<Tensor>& first)>& count);
 
 // Returns a sample of a few tokens for a language model; nothing for other models.
 std::vector<std::vector<Tensor>> MadeUpTokens(const graph::Model& model);

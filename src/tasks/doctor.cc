@@ -7,12 +7,12 @@
 #include <sstream>
 #include <string_view>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "base/available_memory.h"
 #include "base/error.h"
 #include "base/messages.h"
+#include "base/processors.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "base/words.h"
@@ -105,7 +105,7 @@ class Examination {
         report_.instruction_sets.push_back(flag);
       }
     }
-    report_.num_threads = std::max(1U, std::thread::hardware_concurrency());
+    report_.num_threads = UsableProcessors();
     report_.kernels = kernels::CurrentTarget();
     report_.supported_kernels = kernels::SupportedTargets();
     if (report_.kernels != report_.supported_kernels.front()) {

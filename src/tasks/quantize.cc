@@ -12,6 +12,7 @@
 #include "data/source.h"
 #include "ops/quantizer_nodes.h"
 #include "tasks/cache_scales.h"
+#include "tasks/compared_runs.h"
 #include "tasks/passes.h"
 #include "tasks/resolve.h"
 #include "tasks/write_model.h"
@@ -53,11 +54,16 @@ void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyO
   // nobody minds that.
   constexpr uint64_t kMostGrowingBytes = 32'000'000;
   constexpr uint64_t kLeastBytes = 100'000;
-  const uint64_t room = std::max(report.input_bytes, kLeastBytes);
+  // Weights that the given model decodes are floats once it was prepared, so that the file of
+  // floats is larger than the given one.
+  const uint64_t decoded = report.prepared_parts.constants -
+                           std::min(report.prepared_parts.constants, report.input_parts.constants);
+  const uint64_t room = std::max(report.input_bytes + decoded, kLeastBytes);
   const bool may_shrink = resolved.plan.config.guard_db && !resolved.scales.empty() &&
                           plan::ResolvePlacement(resolved.plan.config) == plan::Placement::kQdq &&
                           apply.storage == emit::Storage::kPacked &&
                           report.input_bytes <= kMostGrowingBytes;
+  const double num_products = CountProducts(model);
   std::optional<graph::Model> original;
   if (may_shrink) original = model.Clone();
   for (;;) {
@@ -74,6 +80,8 @@ void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyO
                                                          .external_data = options.external_data,
                                                          .is_checked = options.is_checked,
                                                          .samples = options.samples,
+                                                         .num_products = num_products,
+                                                         .wanted_db = WantedDb(resolved.plan),
                                                          .accepts = accepts,
                                                          .progress = options.progress});
     if (written.is_accepted) {

@@ -47,10 +47,15 @@ Json CachesToJson(const plan::QuantPlan& plan) {
 
 Json RewritesToJson(const QuantizeReport& report) {
   Json json = Json::object();
+  if (!report.rewritten.fixed_inputs.empty()) json["fixed_inputs"] = report.rewritten.fixed_inputs;
+  const rewrite::OptimizerReport& optimizer = report.rewritten.optimizer;
+  if (!optimizer.undone.empty()) json["undone_passes"] = {{"optimize", optimizer.undone}};
+  if (!optimizer.kept_computed.empty()) json["kept_computed"] = optimizer.kept_computed;
   if (const auto& equalized = report.rewritten.equalized) {
     json["equalized"] = {{"num_pairs", equalized->pairs.size()},
                          {"left_alone", ToJson(equalized->left_alone)}};
   }
+  if (report.rewritten.num_widened > 0) json["num_widened"] = report.rewritten.num_widened;
   if (const auto& rotated = report.rewritten.rotated) {
     json["rotated"] = {{"num_layers", rotated->num_layers},
                        {"block_size", rotated->block_size},
@@ -84,8 +89,9 @@ Json FinetuningToJson(const finetune::FinetuneReport& report) {
                       {"note", layer.note}});
   }
   Json network;  // null: nothing to judge, or nothing to judge with
-  if (report.network && report.network->num_runs > 0) {
+  if (report.network && (report.network->num_runs > 0 || report.network->num_lost_runs > 0)) {
     network = {{"num_runs", report.network->num_runs},
+               {"num_lost_runs", report.network->num_lost_runs},
                {"gain_db", report.network->gain_db},
                {"uncertainty_db", report.network->uncertainty_db},
                {"is_better", report.network->is_better}};

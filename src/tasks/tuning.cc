@@ -91,10 +91,9 @@ MomentsSummary MergeMoments(std::span<const std::filesystem::path> paths,
 }
 
 nlohmann::ordered_json ToJson(const MomentsSummary& summary) {
-  using Json = nlohmann::ordered_json;
-  Json runs = Json::array();
+  nlohmann::ordered_json runs = nlohmann::ordered_json::array();
   for (const auto& [begin, end] : summary.origin.runs) runs.push_back({begin, end});
-  Json layers = Json::array();
+  nlohmann::ordered_json layers = nlohmann::ordered_json::array();
   for (const finetune::MomentsEntry& entry : summary.entries) {
     layers.push_back({{"weights", entry.layers},
                       {"op_type", entry.op_type},

@@ -6,9 +6,11 @@
 
 #include "base/error.h"
 #include "base/messages.h"
+#include "base/text.h"
 #include "deploy/check_process.h"
 #include "graph/staged_model.h"
 #include "tasks/check.h"
+#include "tasks/compared_runs.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -19,9 +21,12 @@ using deploy::TargetReport;
 // Returns the first samples. The model is right even if nothing can be read: samples that nothing
 // else needed. It is checked with a made-up sample then.
 std::vector<std::vector<Tensor>> SamplesOrNone(const graph::Model& model,
-                                               const data::SampleSpec& samples) {
+                                               const WriteModelOptions& options) {
   try {
-    return FirstSamples(model, samples, kSamplesToCompare);
+    return FirstSamples(model, options.samples, kMostToCompare,
+                        [&](const std::vector<Tensor>& first) {
+                          return SamplesToCompare(model, options.num_products, first);
+                        });
   } catch (const Error&) {
     return {};
   }
@@ -44,13 +49,6 @@ std::string Objection(const TargetReport& report, const TargetReport* given) {
   return "";
 }
 
-// Replaces the name that the file has for now.
-void Rename(std::string& text, const std::string& from, const std::string& to) {
-  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
-  }
-}
-
 // Checks the staged file. Throws Error(kRuntime).
 void Check(const graph::StagedModel& staged, std::vector<std::vector<Tensor>> samples,
            bool are_made_up, const WriteModelOptions& options, WrittenModel& written) {
@@ -59,6 +57,7 @@ void Check(const graph::StagedModel& staged, std::vector<std::vector<Tensor>> sa
                                .samples = std::move(samples),
                                .are_made_up = are_made_up,
                                .given = options.given,
+                               .wanted_db = options.wanted_db,
                                .is_described = staged.num_bytes() <= kMostDescribedBytes};
   CheckOutcome outcome = deploy::CheckInProcess(request);
   if (!outcome.report) {
@@ -66,7 +65,8 @@ void Check(const graph::StagedModel& staged, std::vector<std::vector<Tensor>> sa
     return;
   }
   for (std::string* text : {&outcome.report->error, &outcome.report->checker_error}) {
-    Rename(*text, staged.path().string(), options.output.string());
+    // The name that the file has for now is replaced.
+    *text = Replaced(std::move(*text), staged.path().string(), options.output.string());
   }
   if (!Objection(*outcome.report, nullptr).empty()) {
     request.model = options.given;
@@ -90,7 +90,7 @@ WrittenModel WriteModel(graph::Model model, const WriteModelOptions& options) {
   model.Check();
   WrittenModel written;
   std::vector<std::vector<Tensor>> samples;
-  if (options.is_checked) samples = SamplesOrNone(model, options.samples);
+  if (options.is_checked) samples = SamplesOrNone(model, options);
   const bool are_made_up = samples.empty();
   if (options.is_checked && are_made_up) samples = MadeUpTokens(model);
   graph::StagedModel staged(model, options.output, options.external_data);

@@ -22,8 +22,10 @@ struct WriteModelOptions {
   std::filesystem::path given;
   graph::ExternalData external_data = graph::ExternalData::kIfNeeded;
   bool is_checked = true;
-  // The first kSamplesToCompare of them are run; not given: a made-up one.
+  // The first ones are run (SamplesToCompare); not given: a made-up one.
   data::SampleSpec samples = {};
+  double num_products = 0;              // as CountProducts has them; 0: not known
+  double wanted_db = deploy::kLeastDb;  // what the outputs should reach (WantedDb)
   // Called with the number of bytes before the check. If it returns false, nothing is left of the
   // model. Empty: every size is right.
   std::function<bool(uint64_t)> accepts = {};
@@ -38,9 +40,6 @@ struct WrittenModel {
   // The reason why the model was not checked although that was asked for; empty otherwise.
   std::string why_not_checked;
 };
-
-// The runs in which outputs are compared with those of the given model.
-inline constexpr size_t kSamplesToCompare = 4;
 
 // Models up to this size are checked with all details. Larger ones are only loaded and run, because
 // their optimized form would fill the folder for temporary files.

@@ -206,21 +206,31 @@ void ExpandConvolution(Model& model, Node node, WeightValues& weights) {
   const std::string quantized = model.FreshName(output + "_input_quantized");
   Attributes lists{{"group", node.GetInt("group", 1)}};
   for (const char* const list : kLists) lists.emplace_back(list, node.GetInts(list));
-  model.InsertNode(
-      {quantized, quantizer.op_type, graph::kOwnDomain, {input}, {quantized}, quantizer.attributes},
-      node);
+  model.InsertNode({model.FreshNodeName(quantized),
+                    quantizer.op_type,
+                    graph::kOwnDomain,
+                    {input},
+                    {quantized},
+                    quantizer.attributes},
+                   node);
   const std::string sums = kind.has_other || has_end ? model.FreshName(output + "_sums") : output;
   model.InsertNode({node.name(), "Conv", "", {quantized, value, bias}, {sums}, lists}, node);
   std::string last = sums;
   if (kind.has_other) {
     last = has_end ? model.FreshName(output + "_added") : output;
-    model.InsertNode({output + "_add", "Add", "", {sums, other}, {last}, {}}, node);
+    model.InsertNode({model.FreshNodeName(output + "_add"), "Add", "", {sums, other}, {last}, {}},
+                     node);
   }
   if (is_limited) InsertLimits(model, last, output, least, largest, node);
   if (kind.has_slope) {
     const float slope = node.GetFloat(kSlopeAttribute, 1);
-    model.InsertNode(
-        {output + "_leaky_relu", "LeakyRelu", "", {last}, {output}, {{"alpha", slope}}}, node);
+    model.InsertNode({model.FreshNodeName(output + "_leaky_relu"),
+                      "LeakyRelu",
+                      "",
+                      {last},
+                      {output},
+                      {{"alpha", slope}}},
+                     node);
   }
   model.RemoveNode(node);
 }

@@ -204,6 +204,12 @@ std::vector<QParams> IntegerWeight::ChooseParams(std::span<const float> values,
       }
     }
     params[group] = Choose(range_, members, spec_, nullptr);
+    // Codes of blocks are decoded to floats, so that a scale may have either sign. Integer kernels
+    // read whole channels.
+    if (view_.is_per_column && range_.kind != plan::RangeMethod::Kind::kPercentile) {
+      const bool clips = range_.kind != plan::RangeMethod::Kind::kMinMax;
+      params[group] = kernels::WithSmallestCode(members, params[group], spec_, clips);
+    }
   });
   return params;
 }

@@ -87,7 +87,7 @@ bool HasNumberedName(const Node& node, std::string_view prefix, const formats::F
 
 void InsertLimits(Model& model, const std::string& input, const std::string& output, float least,
                   float largest, const Node& before) {
-  graph::NodeSpec clip{output + "_clip", "Clip", "", {input}, {output}, {}};
+  graph::NodeSpec clip{model.FreshNodeName(output + "_clip"), "Clip", "", {input}, {output}, {}};
   const std::pair<float, const char*> limits[] = {{least, "_least"}, {largest, "_largest"}};
   for (const auto& [limit, suffix] : limits) {
     std::string name;
@@ -152,7 +152,7 @@ std::string WeightValues::ValueOf(const Node& node, const PackedStorage& storage
   if (is_new) {
     known->second = model_.FreshName(WeightName(node));
     model_.SetFunction(storage.function);
-    model_.InsertNode({known->second + "_unpack",
+    model_.InsertNode({model_.FreshNodeName(known->second + "_unpack"),
                        storage.function.name,
                        "bitpress",
                        parts,

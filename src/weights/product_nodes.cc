@@ -96,12 +96,15 @@ void ExpandProduct(Model& model, Node node, WeightValues& weights) {
   std::string columns = value;
   if (perm == Ints{1, 0}) {
     columns = model.FreshName(output + "_columns");
-    model.InsertNode({columns, "Transpose", "", {value}, {columns}, {{"perm", perm}}}, node);
+    model.InsertNode(
+        {model.FreshNodeName(columns), "Transpose", "", {value}, {columns}, {{"perm", perm}}},
+        node);
   }
   const std::string product = model.FreshName(output + "_product");
   model.InsertNode({node.name(), "MatMul", "", {input, columns}, {product}, {}}, node);
   const std::string sum = IsLimited(node) ? model.FreshName(output + "_sum") : output;
-  model.InsertNode({output + "_add", "Add", "", {product, bias}, {sum}, {}}, node);
+  model.InsertNode({model.FreshNodeName(output + "_add"), "Add", "", {product, bias}, {sum}, {}},
+                   node);
   if (IsLimited(node)) {
     InsertLimits(model, sum, output, node.GetFloat("least", 0), node.GetFloat("largest", 0), node);
   }

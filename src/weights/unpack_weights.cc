@@ -170,7 +170,8 @@ void UnpackNative(Model& model, Node node, const NativeForm& form,
     const std::string product = bias.empty() ? output : model.FreshName(output + "_product");
     model.InsertNode({node.name(), "MatMul", "", {data, known->second}, {product}, {}}, node);
     if (!bias.empty()) {
-      model.InsertNode({output + "_add", "Add", "", {product, bias}, {output}, {}}, node);
+      model.InsertNode(
+          {model.FreshNodeName(output + "_add"), "Add", "", {product, bias}, {output}, {}}, node);
     }
   } else {
     model.InsertNode({node.name(), "Gather", "", {known->second, data}, {output}, {}}, node);
@@ -224,7 +225,8 @@ size_t DropQuantizers(Model& model) {
     for (graph::Use use : model.AllUses(value)) use.node.set_input(use.input_index, source);
     if (model.IsOutput(value)) {
       node.set_output(0, model.FreshName(value + "_dropped"));
-      model.InsertNode({value + "_identity", "Identity", "", {source}, {value}, {}}, node);
+      model.InsertNode(
+          {model.FreshNodeName(value + "_identity"), "Identity", "", {source}, {value}, {}}, node);
     }
     model.RemoveNode(node);
   }

@@ -61,7 +61,7 @@ void WeightStore::StorePacked(const std::string& target, const graph::HeldInitia
   const bool is_half = source.type == DataType::kFloat16;
   const std::string floats = is_half ? model_.FreshName(target + "_float") : target;
   const std::string decoded = is_scaled ? model_.FreshName(target + "_unscaled") : floats;
-  model_.InsertNode({decoded + "_unpack",
+  model_.InsertNode({model_.FreshNodeName(decoded + "_unpack"),
                      packed.function.name,
                      packed.function.domain,
                      inputs,
@@ -70,12 +70,12 @@ void WeightStore::StorePacked(const std::string& target, const graph::HeldInitia
                     first_node_);
   Describe(decoded, DataType::kFloat, source.dims);
   if (is_scaled) {
-    model_.InsertNode({target + "_scale_up", "Mul", "", {decoded, scale}, {floats}, {}},
-                      first_node_);
+    const std::string name = model_.FreshNodeName(target + "_scale_up");
+    model_.InsertNode({name, "Mul", "", {decoded, scale}, {floats}, {}}, first_node_);
     Describe(floats, DataType::kFloat, source.dims);
   }
   if (is_half) {
-    model_.InsertNode({target + "_cast",
+    model_.InsertNode({model_.FreshNodeName(target + "_cast"),
                        "Cast",
                        "",
                        {floats},
@@ -102,8 +102,12 @@ void WeightStore::StoreDequantized(const std::string& target, const Dequantizati
     progress->Step();
     return produced;
   });
-  graph::NodeSpec node{target + "_dequantize",     "DequantizeLinear", "",
-                       {codes, scale, zero_point}, {target},           {}};
+  graph::NodeSpec node{model_.FreshNodeName(target + "_dequantize"),
+                       "DequantizeLinear",
+                       "",
+                       {codes, scale, zero_point},
+                       {target},
+                       {}};
   if (!form.scale_dims.empty()) node.attributes.emplace_back("axis", form.axis);
   if (form.block_size > 0) node.attributes.emplace_back("block_size", form.block_size);
   model_.InsertNode(node, first_node_);

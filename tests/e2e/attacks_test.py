@@ -277,3 +277,29 @@ def test_a_node_without_inputs_or_outputs(operator, command, part, tmp_path, pro
                             timeout=20, check=False)
     assert result.returncode in (0, 1), result.stderr
     assert len(result.stderr.strip().splitlines()) <= 1, result.stderr
+
+
+def spying_model(path, place):
+    """A model with an operator that only runs of ours put into models: its number would be a place in their memory."""
+    spy = onnx.helper.make_node("ObservePass", ["x"], ["s"], "spy", domain="bitpress.observe", id=1 << 40)
+    model = models.matmul_model()
+    model.opset_import.append(onnx.helper.make_opsetid("bitpress.observe", 1))
+    if place == "function":
+        model.opset_import.append(onnx.helper.make_opsetid("local", 1))
+        model.functions.append(onnx.helper.make_function("local", "f", ["x"], ["s"], [spy], list(model.opset_import)[:3]))
+        spy = onnx.helper.make_node("f", ["x"], ["s"], "call", domain="local")
+    model.graph.node.insert(0, spy)
+    for node in model.graph.node[1:]:
+        node.input[:] = ["s" if name == "x" else name for name in node.input]
+    path.write_bytes(model.SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize("place", ["graph", "function"])
+@pytest.mark.parametrize("command", [
+    ["quantize", "-o", "out.onnx", "--config", "MX6", "--as-is", "--finetune", "gptq"], ["quantize", "-o", "out.onnx", "--config", "INT8"],
+    ["calibrate", "-o", "out.onnx", "--as-is"], ["sensitivity", "-o", "out.onnx", "--as-is", "--candidates", "mx6"]], ids=" ".join)
+def test_operators_of_our_own_runs_are_refused(command, place, refused, tmp_path):
+    model = spying_model(tmp_path / "spy.onnx", place)
+    samples = models.save_noise(tmp_path / "samples", (1, 12, 48), 4)
+    refused(["spy.onnx", "ObservePass 'spy'", "bitpress.observe"], model, [*command, "--data", str(samples)])

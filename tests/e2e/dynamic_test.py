@@ -1,5 +1,6 @@
 """Dynamic integers compute the scales of activations at every inference, as ONNX Runtime's own tool does."""
 
+import json
 from collections import Counter
 
 import numpy as np
@@ -99,7 +100,8 @@ def test_the_integer_operators(tmp_path, bitpress):
             ("matmul", "dynamic", {"DynamicQuantizeLinear": 2, "MatMulInteger": 2, "MatMul": 1}),
             ("gemm", "dynamic_rows", {"DynamicQuantizeLinear": 0, "QuantizeLinear": 2, "MatMulInteger": 2, "Add": 4, "Gemm": 0}),
             ("gemm", "dynamic", {"DynamicQuantizeLinear": 2, "MatMulInteger": 2, "Add": 2, "Gemm": 0}),
-            ("conv", "dynamic_rows", {"DynamicQuantizeLinear": 2, "ConvInteger": 2, "Add": 1, "Conv": 0}),
+            ("conv", "dynamic_rows", {"DynamicQuantizeLinear": 0, "ConvInteger": 0, "Conv": 2}),
+            ("conv", "dynamic", {"DynamicQuantizeLinear": 2, "ConvInteger": 2, "Add": 1, "Conv": 0}),
             ("lstm", "dynamic_rows", {"DynamicQuantizeLSTM": 1, "DynamicQuantizeLinear": 0, "LSTM": 0})]:
         onnx.save(NETS[name][0](), tmp_path / "m.onnx")
         text = bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / f"{name}.onnx", "--config", "INT8_DYNAMIC", "--set",
@@ -136,20 +138,24 @@ def test_the_same_as_onnx_runtime_quantizes(name, weight_type, per_channel, tmp_
         assert sqnr_db(theirs, ours) > 42
 
 
-def test_slow_convolutions_are_named(tmp_path, bitpress):
-    """ONNX Runtime computes ConvInteger more slowly than a float Conv (docs/presets.md)."""
+def test_convolutions_are_float_unless_asked_and_named_then(tmp_path, bitpress):
+    """ONNX Runtime computes ConvInteger more slowly than a float Conv (docs/presets.md). Their weights are stored in 8 bits."""
     said = "slow: 2 convolutions of dynamic ranges"
     for name in ("conv", "gemm"):
         model, out = tmp_path / f"{name}.onnx", tmp_path / f"{name}_int8.onnx"
         onnx.save(NETS[name][0](), model)
-        is_said = name == "conv"
-        for check in ("on", "off"):
-            text = bitpress.ok("quantize", model, "-o", out, "--config", "INT8_DYNAMIC", "--check", check)
-            assert (said in text and "exclude_op_types=Conv" in text) == is_said
-        assert (said in bitpress.ok("check", out)) == is_said
-        assert (said in bitpress.run("plan", model, "--config", "INT8_DYNAMIC").stderr) == is_said
-    text = bitpress.ok("quantize", tmp_path / "conv.onnx", "-o", out, "--config", "INT8_DYNAMIC", "--set", "exclude_op_types=Conv")
-    assert "slow:" not in text
+        assert "slow:" not in bitpress.ok("quantize", model, "-o", out, "--config", "INT8_DYNAMIC")
+        assert operators(out)["ConvInteger"] == 0
+    rows = json.loads(bitpress.ok("plan", tmp_path / "conv.onnx", "--config", "INT8_DYNAMIC"))["tensors"]
+    assert {row["format"] for row in rows if row["role"] == "weight"} == {"int8"}
+    assert "a rule for them may ask for activation_range=dynamic" in next(row["reason"] for row in rows if row["role"] == "activation")
+    model, out = tmp_path / "conv.onnx", tmp_path / "asked.onnx"
+    asked = ("--config", "INT8_DYNAMIC", "--rule", "op_types=Conv: activation_range=dynamic")
+    for check in ("on", "off"):
+        text = bitpress.ok("quantize", model, "-o", out, *asked, "--check", check)
+        assert said in text and operators(out)["ConvInteger"] == 2
+    assert said in bitpress.ok("check", out)
+    assert said in bitpress.run("plan", model, *asked).stderr
 
 
 @pytest.mark.quick

@@ -303,3 +303,28 @@ def test_a_killed_run_goes_on(tmp_path, program, bitpress):
     assert 1 <= int(re.search(r"\((\d) were in the journal of a stopped run\)", text)[1]) <= 3
     assert (tmp_path / "stopped.onnx").read_bytes() == (tmp_path / "whole.onnx").read_bytes()
     assert not (tmp_path / "stopped.onnx.journal").exists()
+
+
+def test_weights_in_front_of_a_logarithm_keep_their_sign(bitpress, run_model, tmp_path):
+    """A bank of filters for energies, whose logarithm follows: one negative weight that is learned makes quiet sounds NaN."""
+    rng = np.random.default_rng(4)
+    centres = np.linspace(4, 124, 24)
+    bank = np.maximum(0, 1 - np.abs(np.arange(128)[:, None] - centres) / 7).astype(np.float32)
+    constants = {"bank": bank, "least": np.float32(1e-7), "w": (rng.standard_normal((24, 24)) / 5).astype(np.float32)}
+    node = helper.make_node
+    nodes = [node("MatMul", ["x", "bank"], ["energies"], "mel"), node("Add", ["energies", "least"], ["above"], "add"),
+             node("Log", ["above"], ["logs"], "log"), node("MatMul", ["logs", "w"], ["y"], "head")]
+    model = models.save(models.make_model(nodes, [("x", ["N", "T", 128])], [("y", ["N", "T", 24])], constants), tmp_path / "mel.onnx")
+
+    def sounds(count):
+        tone = np.exp(-0.5 * ((np.arange(128) - rng.uniform(10, 118, (count, 1, 20, 1))) / 4)**2)
+        return (tone * 10**rng.uniform(-4, 0, (count, 1, 20, 1)) * rng.uniform(0.5, 1, (count, 1, 20, 128))).astype(np.float32)
+
+    samples = models.save_arrays(tmp_path / "sounds", sounds(NUM_SAMPLES))
+    tuned, floats = tmp_path / "tuned.onnx", tmp_path / "floats.onnx"
+    bitpress.ok("quantize", model, "-o", tuned, "--config", "MX6_ADAQUANT", "--data", samples)
+    bitpress.ok("unpack", tuned, "-o", floats)
+    learned = {constant.name: numpy_helper.to_array(constant) for constant in onnx.load(floats).graph.initializer}
+    assert learned["bank"].min() >= 0
+    for sound in sounds(8):
+        assert np.isfinite(run_model(tuned, {"x": sound})[0]).all()

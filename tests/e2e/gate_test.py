@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 
+import models
 import numpy as np
 import onnx
 import onnxruntime
@@ -141,3 +142,17 @@ def test_without_the_program_the_report_says_that_nothing_was_checked(tmp_path, 
                           text=True, check=True)
     assert "not checked: the program 'bitpress'" in done.stdout and "loads and runs" not in done.stdout
     onnx.checker.check_model(tmp_path / "q.onnx")
+
+
+def test_what_quantizing_in_place_removes_is_said_before(bitpress, tmp_path):
+    """And data that the old model reads under a new name stay."""
+    model = tmp_path / "m.onnx"
+    onnx.save(models.matmul_model(), model, save_as_external_data=True, size_threshold=0, location="m.onnx.data")
+    result = bitpress.run("quantize", model, "-o", model, "--config", "MX6")
+    assert result.returncode == 0 and f"note: '{model}.data'" in result.stderr
+    assert not (tmp_path / "m.onnx.data").exists()
+    onnx.save(models.matmul_model(), model, save_as_external_data=True, size_threshold=0, location="m.onnx.data")
+    (tmp_path / "old.onnx").write_bytes(model.read_bytes())
+    result = bitpress.run("quantize", model, "-o", model, "--config", "MX6")
+    assert result.returncode == 0 and result.stderr == ""
+    onnx.load(tmp_path / "old.onnx")

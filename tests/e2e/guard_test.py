@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 import pytest
-from models import QuantizedModels, save_arrays, sqnr_db
+from models import QuantizedModels, make_model, save, save_arrays, sqnr_db
 from onnx import TensorProto, helper, numpy_helper
 
 
@@ -230,3 +230,20 @@ def test_a_model_without_weights_grows_by_its_configuration_only(bitpress, tmp_p
     assert "nothing was quantized" in text
     assert model.stat().st_size > 150_000
     assert path.stat().st_size < model.stat().st_size + 4000
+
+
+def test_one_loud_sample_does_not_silence_the_others(bitpress, run_model, tmp_path):
+    """One value of 1e9 in one of eight samples takes the whole scale: the other seven would be zeros."""
+    rng = np.random.default_rng(1)
+    weights = {"w": (0.3 * rng.standard_normal((16, 3, 3, 3))).astype(np.float32), "v": (0.4 * rng.standard_normal((16, 8))).astype(np.float32)}
+    node = helper.make_node
+    nodes = [node("Conv", ["x", "w"], ["c"], "stem", pads=[1] * 4), node("Relu", ["c"], ["r"], "relu"),
+             node("GlobalAveragePool", ["r"], ["p"], "pool"), node("Flatten", ["p"], ["f"], "flat"), node("MatMul", ["f", "v"], ["y"], "head")]
+    model = save(make_model(nodes, [("x", ["N", 3, 8, 8])], [("y", ["N", 8])], weights), tmp_path / "m.onnx")
+    arrays = [rng.standard_normal((1, 3, 8, 8)).astype(np.float32) for _ in range(8)]
+    arrays[2][0, 0, 0, 0] = 1e9
+    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", save_arrays(tmp_path / "samples", arrays))
+    assert "stay float" in text or "which is used" in text
+    for i, array in enumerate(arrays):
+        if i != 2:
+            assert sqnr_db(run_model(model, {"x": array})[0], run_model(tmp_path / "q.onnx", {"x": array})[0]) > 15

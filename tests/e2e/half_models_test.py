@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import onnx
 import pytest
+from models import sqnr_db
 from onnx import TensorProto, helper, numpy_helper, parser
 
 CONFIGS = ["INT8_WEIGHTS", "INT4_WEIGHTS", "MX6"]
@@ -199,3 +200,58 @@ def test_a_search_by_bits_finds_the_weights(tmp_path, bitpress):
                 tmp_path / "samples", "--budget", "bits<=6", "-o", tmp_path / "plan.json")
     formats = {row["format"] for row in json.loads((tmp_path / "plan.json").read_text())["tensors"] if row["role"] == "weight"}
     assert formats & {"int4", "uint4"}
+
+
+def half_net(path):
+    """Layers with and without FLOAT16 weights around Casts, an input that an If reads, and types in attributes."""
+    rng = np.random.default_rng(5)
+    constants = {"w1": rng.standard_normal((16, 3, 3, 3)) / 5, "b1": rng.standard_normal(16) / 5, "w2": rng.standard_normal((16, 16, 3, 3)) / 12,
+                 "w3": rng.standard_normal((16, 600)) / 4, "w4": rng.standard_normal((600, 16)) / 25}
+    node = helper.make_node
+    then = helper.make_graph([node("Constant", [], ["two"], value=numpy_helper.from_array(np.float16(2))), node("Mul", ["p", "two"], ["t"])],
+                             "then", [], [helper.make_tensor_value_info("t", TensorProto.FLOAT16, None)])
+    other = helper.make_graph([node("Identity", ["p"], ["e"])], "other", [], [helper.make_tensor_value_info("e", TensorProto.FLOAT16, None)])
+    nodes = [node("Conv", ["x", "w1", "b1"], ["c1"], "conv1", pads=[1, 1, 1, 1]), node("Relu", ["c1"], ["r1"], "relu"),
+             node("Conv", ["r1", "w2"], ["c2"], "conv2", pads=[1, 1, 1, 1]), node("Cast", ["c2"], ["wide"], "up", to=TensorProto.FLOAT),
+             node("Softmax", ["wide"], ["s"], "softmax", axis=1), node("Cast", ["s"], ["narrow"], "down", to=TensorProto.FLOAT16),
+             node("Add", ["narrow", "c2"], ["sum"], "add"), node("GlobalAveragePool", ["sum"], ["pooled"], "pool"),
+             node("Flatten", ["pooled"], ["p"], "flat"), node("If", ["flag"], ["q"], "if", then_branch=then, else_branch=other),
+             node("MatMul", ["q", "w3"], ["m"], "product"), node("MatMul", ["m", "w4"], ["y"], "last")]
+    graph = helper.make_graph(nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT16, ["N", 3, 8, 8]),
+                                             helper.make_tensor_value_info("flag", TensorProto.BOOL, [])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT16, ["N", 16])],
+                              [numpy_helper.from_array(array.astype(np.float16), name) for name, array in constants.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(model, full_check=True)
+    onnx.save(model, path)
+    return path
+
+
+@pytest.mark.integers
+@pytest.mark.parametrize("config, operator", [("INT8", "QuantizeLinear"), ("INT8_DYNAMIC", "MatMulInteger")])
+def test_integers_make_the_network_float_first(config, operator, tmp_path, bitpress, run_model):
+    """Its inputs and outputs stay FLOAT16, and the summary says it. Left FLOAT16, no activation becomes an integer."""
+    model, quantized = half_net(tmp_path / "half.onnx"), tmp_path / "q.onnx"
+    (tmp_path / "samples").mkdir()
+    rng = np.random.default_rng(3)
+    feeds = [{"x": rng.standard_normal((1, 3, 8, 8)).astype(np.float16), "flag": np.array(i % 2 == 0)} for i in range(8)]
+    for i, one in enumerate(feeds):
+        np.savez(tmp_path / "samples" / f"{i}.npz", **one)
+    options = ["--config", config, *(["--data", tmp_path / "samples"] if config == "INT8" else [])]
+    text = bitpress.checking.ok("quantize", model, "-o", quantized, *options)
+    assert "the network was made FLOAT first" in text
+    written = onnx.load(quantized)
+    onnx.checker.check_model(written, full_check=True)
+    assert operator in {one.op_type for one in written.graph.node}
+    assert TensorProto.FLOAT16 not in {one.data_type for one in written.graph.initializer}
+    assert len(casts_of(written)) == 2 and quantized.stat().st_size < 0.75 * model.stat().st_size
+    assert written.graph.input[0].type.tensor_type.elem_type == written.graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT16
+    for one in feeds[:2]:
+        wanted, found = run_model(model, one)[0], run_model(quantized, one)[0]
+        assert found.dtype == np.float16 and sqnr_db(wanted.astype(np.float32), found.astype(np.float32)) > 25
+    text = bitpress.ok("quantize", model, "-o", quantized, *options, "--disable-pass", "widen-half")
+    assert "made FLOAT first" not in text and "its type is FLOAT16" in text
+    plan = tmp_path / "plan.json"
+    bitpress.ok("plan", model, "--config", config, "-o", plan)
+    again = bitpress.ok("quantize", model, "-o", tmp_path / "again.onnx", "--plan", plan, *options[2:])
+    assert "made FLOAT first" in again

@@ -55,6 +55,19 @@ def values_of(path, names, samples, library):
     return {name: np.concatenate([run[i] for run in runs]) for i, name in enumerate(names)}
 
 
+@pytest.mark.parametrize("options", [["--config", "MX6"], ["--config", "MX6", "--target", "portable"], ["--config", "INT8_DYNAMIC"],
+                                     ["--config", "INT4_WEIGHTS"]])
+def test_weights_are_compared_as_they_are_stored(options, bitpress, tmp_path):
+    """A square weight that a Gemm reads transposed: the operators that take its place read it the other way round."""
+    weight = np.random.default_rng(2).standard_normal((64, 64)).astype(np.float32)
+    model = models.make_model([helper.make_node("Gemm", ["x", "w"], ["y"], "fc", transB=1)], [("x", ["N", 64])], [("y", ["N", 64])], {"w": weight})
+    path, data = models.save(model, tmp_path / "m.onnx"), tmp_path / "report.json"
+    bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", *options)
+    bitpress.ok("report", tmp_path / "q.onnx", "--reference", path, "-o", tmp_path / "report.html", "--json", data)
+    [layer] = json.loads(data.read_text())["layers"]
+    assert layer["weights"][0]["sqnr_db"] > 15
+
+
 @pytest.mark.quick
 def test_the_errors_are_those_of_the_models(make_report, samples, conv_path, bitpress, operator_library, tmp_path):
     report = make_report("--config", "MX6", report=["--data", samples])

@@ -300,6 +300,22 @@ def test_autotune_writes_where_a_link_leads(bitpress, chain, rows, tmp_path):
     assert sorted(path.name for path in tmp_path.glob("link.onnx*")) == ["link.onnx"]
 
 
+def test_autotune_leaves_files_beside_its_output_alone(bitpress, chain, rows, tmp_path):
+    """No file has a name that a user's own could have, and the report does not tell what they were called."""
+    mine = [tmp_path / f"best.onnx{suffix}" for suffix in (".trial", ".trial.data", ".best", ".best.data", ".data")]
+    for path in mine:
+        path.write_text("mine")
+    reports = [tmp_path / f"{i}.json" for i in range(2)]
+    for report in reports:
+        bitpress.ok("autotune", chain, "-o", tmp_path / "best.onnx", "--data", rows, "--configs", "MXFP4E2M1,MX9", "--tolerable-loss",
+                    "0.001", "--json", report)
+    assert [path.read_text() for path in mine] == ["mine"] * len(mine)
+    assert {path.name for path in tmp_path.glob("best.onnx*")} == {"best.onnx", *(path.name for path in mine)}
+    first, second = (json.loads(report.read_text()) for report in reports)
+    assert [trial["evaluation"]["model"] for trial in first["trials"]] == [str(tmp_path / "best.onnx")] * len(first["trials"])
+    assert [trial["loss"] for trial in first["trials"]] == [trial["loss"] for trial in second["trials"]]
+
+
 def test_autotune_gives_the_best_if_none_is(bitpress, photos, tmp_path):
     model = save(conv_model(), tmp_path / "conv.onnx")
     text = bitpress.ok("autotune", model, "-o", tmp_path / "best.onnx", "--data", photos, "--image", IMAGE, "--configs",

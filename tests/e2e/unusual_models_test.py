@@ -228,3 +228,43 @@ def test_a_gemm_that_adds_one_number(tmp_path, bitpress):
     bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples)
     inputs = {"x": random(1, 16, scale=1, seed=3)}
     assert sqnr_db(run(model, inputs)[0], run(tmp_path / "q.onnx", inputs)[0]) > 30
+
+
+def outputs_of_other_kinds():
+    """Networks whose outputs are not all tensors of numbers; nothing that quantizing does needs these."""
+    node, x, y = helper.make_node, ("x", FLOAT, ["N", 32]), ("y", FLOAT, ["N", 8])
+    product = node("MatMul", ["x", "w"], ["y"], "m")
+    yield "sequence", [product, node("SequenceConstruct", ["y", "y"], ["s"], "pair")], [x], [
+        helper.make_tensor_value_info(*y), helper.make_tensor_sequence_value_info("s", FLOAT, None)], ()
+    yield "strings", [product, node("ArgMax", ["y"], ["i"], "largest", axis=1, keepdims=0),
+                      node("LabelEncoder", ["i"], ["name"], "names", domain="ai.onnx.ml", keys_int64s=[0, 1], values_strings=["a", "b"],
+                           default_string="c")], [x], [
+        helper.make_tensor_value_info(*y), helper.make_tensor_value_info("name", TensorProto.STRING, ["N"])], [("ai.onnx.ml", 3)]
+
+
+@pytest.mark.parametrize("kind, nodes, inputs, outputs, domains", outputs_of_other_kinds(), ids=["sequence", "strings"])
+def test_outputs_that_are_no_numbers_pass_through(kind, nodes, inputs, outputs, domains, tmp_path, bitpress):
+    graph = helper.make_graph(nodes, kind, [helper.make_tensor_value_info(*value) for value in inputs], outputs,
+                              [numpy_helper.from_array(random(32, 8), "w")])
+    model = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15), *(helper.make_opsetid(*d) for d in domains)],
+                                ir_version=8), model)
+    samples = save_samples(tmp_path / "samples", (1, 32))
+    inputs = {"x": random(1, 32, scale=1, seed=3)}
+    for config in ("INT8", "INT8_ADAQUANT", "MX6"):
+        text = bitpress.checking.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", config, "--data", samples)
+        assert "closeness" in text
+        wanted, found = run(model, inputs), run(tmp_path / "q.onnx", inputs)
+        assert sqnr_db(wanted[0], found[0]) > 20
+        assert len(found[1]) == len(wanted[1]) and isinstance(found[1][0], type(wanted[1][0]))
+    text = bitpress.ok("evaluate", tmp_path / "q.onnx", "--reference", model, "--data", samples)
+    assert "'y'" in text or "y" in text
+
+
+def test_inputs_that_are_constants_are_said(tmp_path, bitpress):
+    model = save(tmp_path / "m.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"], "m")],
+                 [("x", FLOAT, ["N", 32]), ("w", FLOAT, [32, 8])], [("y", FLOAT, ["N", 8])], {"w": random(32, 8)})
+    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "MX6", "--json", tmp_path / "q.json")
+    assert "1 inputs have values in the file and are constants now" in text
+    assert json.loads((tmp_path / "q.json").read_text())["rewrites"]["fixed_inputs"] == ["w"]
+    assert [value.name for value in onnx.load(tmp_path / "q.onnx").graph.input] == ["x"]

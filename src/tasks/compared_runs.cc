@@ -1,0 +1,91 @@
+#include "tasks/compared_runs.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "deploy/closeness.h"
+#include "formats/format_spec.h"
+#include "ops/compute_ops.h"
+
+namespace bitpress::tasks {
+namespace {
+
+// Returns the elements of a value, with unknown dimensions as 1.
+double KnownElements(const graph::ValueInfo& info) {
+  double count = 1;
+  for (const graph::Dimension& dim : info.shape) {
+    count *= static_cast<double>(std::max<int64_t>(1, dim.value));
+  }
+  return count;
+}
+
+// Returns the bits of an element that count: a sign, and the digits of the mantissa.
+int SignificantBits(const formats::FormatSpec& spec) {
+  if (!formats::IsFloatElement(spec.element_type)) return spec.element_bits;
+  return formats::LayoutOf(spec.element_type).mantissa_bits + 2;
+}
+
+}  // namespace
+
+double CountProducts(const graph::Model& model) {
+  double sum = 0;
+  for (const graph::Node& node : model.AllNodes()) {
+    if (!ops::IsComputeOp(node) || node.num_inputs() < 2) continue;
+    const graph::ValueInfo weight = model.InfoOf(node.input(1));
+    if (weight.shape.empty()) continue;
+    if (!ops::HasKernel(node)) {
+      // Each row meets each column.
+      const bool is_transposed = node.GetInt("transB", 0) != 0;
+      const size_t columns =
+          weight.shape.size() - (is_transposed && weight.shape.size() > 1 ? 2 : 1);
+      sum += KnownElements(model.InfoOf(node.input(0))) *
+             static_cast<double>(std::max<int64_t>(1, weight.shape[columns].value));
+      continue;
+    }
+    // A filter of each output or, where it spreads an input, of each input.
+    const bool is_spread = node.op_type() == "ConvTranspose";
+    const std::string& places = is_spread ? node.input(0) : node.output(0);
+    sum += KnownElements(model.InfoOf(places)) * KnownElements(weight) /
+           static_cast<double>(std::max<int64_t>(1, weight.shape[0].value));
+  }
+  return sum;
+}
+
+size_t SamplesToCompare(const graph::Model& model, double num_products,
+                        const std::vector<Tensor>& first) {
+  // Both models compute about so many in a second, and so many bytes of samples are read.
+  constexpr double kProducts = 1e10;
+  constexpr double kBytes = 1 << 26;
+  double unknown = 1;  // what the unknown dimensions are in all
+  double num_bytes = 1;
+  const std::vector<std::string> inputs = model.InputNames();
+  for (size_t i = 0; i < first.size(); ++i) {
+    num_bytes += static_cast<double>(first[i].bytes.size());
+    if (i >= inputs.size()) continue;
+    unknown = std::max(unknown, static_cast<double>(first[i].num_elements()) /
+                                    KnownElements(model.InfoOf(inputs[i])));
+  }
+  const double fitting =
+      std::min(kProducts / std::max(1.0, num_products * unknown), kBytes / num_bytes);
+  return static_cast<size_t>(std::clamp(fitting, static_cast<double>(kLeastToCompare),
+                                        static_cast<double>(kMostToCompare)));
+}
+
+double WantedDb(const plan::QuantPlan& plan) {
+  // A bit is worth 6 dB. Rounding numbers of 8 bits takes about 40 dB, and the layers of a network
+  // add up to 20 dB of error. Beyond 40 dB nobody looks.
+  constexpr double kDbOfBit = 6;
+  constexpr double kLayersDb = 28;
+  constexpr double kMostDb = 40;
+  std::optional<int> bits;
+  for (const plan::TensorPlan& row : plan.tensors) {
+    if (!row.is_quantized() || row.role == plan::Role::kBias) continue;
+    const int found = SignificantBits(row.Spec());
+    bits = std::min(bits.value_or(found), found);
+  }
+  return bits ? std::clamp(kDbOfBit * *bits - kLayersDb, deploy::kLeastDb, kMostDb)
+              : deploy::kLeastDb;
+}
+
+}  // namespace bitpress::tasks

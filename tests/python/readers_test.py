@@ -1,0 +1,126 @@
+"""Readers of samples as scripts write them: strict ones, ones that begin anew by themselves, and arrays in other forms."""
+
+import models
+import numpy as np
+import pytest
+from package_helpers import Reader, Rewinding
+
+import bitpress
+
+COUNT = 5
+
+
+class Strict(Reader):
+    """Raises if it is asked again behind its end, as a closed file or a data base cursor does."""
+
+    has_ended = False
+
+    def get_next(self):
+        assert not self.has_ended, "get_next() was called again after None"
+        item = super().get_next()
+        self.has_ended = item is None
+        return item
+
+
+class StrictRewinding(Strict):
+    def __init__(self, array, name):
+        self.array, self.name = array, name
+        super().__init__(array, name)
+
+    def rewind(self):
+        self.has_ended = False
+        Reader.__init__(self, self.array, self.name)
+
+
+class BeginsAnew(Rewinding):
+    """Begins anew by itself behind its end, as the default reader of Neural Compressor's examples does."""
+
+    num_given = 0
+
+    def get_next(self):
+        item = super().get_next()
+        if item is None:
+            self.rewind()
+        else:
+            self.num_given += 1
+            assert self.num_given < 100, "it is read without end"
+        return item
+
+
+class BeginsAnewOnce(BeginsAnew):
+    """The same without rewind(): what it gives is kept in a temporary file."""
+
+    rewind = None
+
+    def __init__(self, array, name):
+        self.array, self.name, self.num_rewinds = array, name, 0
+        Reader.__init__(self, array, name)
+
+    def get_next(self):
+        item = Reader.get_next(self)
+        if item is None:
+            Reader.__init__(self, self.array, self.name)
+        else:
+            self.num_given += 1
+            assert self.num_given < 100, "it is read without end"
+        return item
+
+    def __getattribute__(self, name):
+        if name == "rewind":
+            raise AttributeError(name)
+        return super().__getattribute__(name)
+
+
+@pytest.fixture
+def few():
+    return np.random.default_rng(4).standard_normal((COUNT, *models.CONV_INPUT)).astype(np.float32)
+
+
+@pytest.mark.parametrize("samples", [0, 3, 8])
+@pytest.mark.parametrize("make", [Strict, StrictRewinding, BeginsAnew, BeginsAnewOnce])
+def test_a_reader_is_read_once_to_its_first_none(make, samples, conv_path, tmp_path, few):
+    reader = make(few, "image")
+    bitpress.calibrate(conv_path, reader, tmp_path / "statistics.calib", samples=samples, progress=False)
+    bitpress.calibrate(conv_path, [{"image": row[None]} for row in few], tmp_path / "list.calib", samples=samples, progress=False)
+    assert (tmp_path / "statistics.calib").read_bytes() == (tmp_path / "list.calib").read_bytes()
+    if isinstance(reader, BeginsAnew):
+        assert reader.num_given == min(samples or COUNT, COUNT)
+
+
+def test_a_reader_that_begins_anew_serves_every_pass(conv_path, tmp_path, few):
+    reports = [bitpress.quantize(conv_path, tmp_path / f"{i}.onnx", config="INT8", data=data, samples=8, progress=False)
+               for i, data in enumerate([BeginsAnew(few, "image"), BeginsAnewOnce(few, "image"), [{"image": row[None]} for row in few]])]
+    assert len(reports) == 3
+    assert (tmp_path / "0.onnx").read_bytes() == (tmp_path / "1.onnx").read_bytes() == (tmp_path / "2.onnx").read_bytes()
+
+
+def test_forms_of_samples_that_numpy_takes(matmul_path, tmp_path, sequences):
+    """Arrays of float64 and lists of lists are samples as arrays of float32 are."""
+    few = sequences[:3]
+    forms = {"float32": few, "float64": few.astype(np.float64), "lists": [{"x": row[None].tolist()} for row in few],
+             "lists without names": [row[None].tolist() for row in few], "columns": np.asfortranarray(few)}
+    for name, data in forms.items():
+        bitpress.calibrate(matmul_path, data, tmp_path / f"{name}.calib", progress=False)
+        assert (tmp_path / f"{name}.calib").read_bytes() == (tmp_path / "float32.calib").read_bytes(), name
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_files_of_doubles(order, matmul_path, tmp_path, sequences):
+    (tmp_path / "samples").mkdir()
+    np.save(tmp_path / "samples" / "a.npy", np.asarray(sequences[:3], np.float64, order=order))
+    bitpress.calibrate(matmul_path, tmp_path / "samples", tmp_path / "files.calib", progress=False)
+    bitpress.calibrate(matmul_path, sequences[:3], tmp_path / "arrays.calib", progress=False)
+    assert (tmp_path / "files.calib").read_bytes() == (tmp_path / "arrays.calib").read_bytes()
+
+
+@pytest.mark.parametrize("pair", [tuple, list])
+def test_pairs_of_inputs_and_labels_are_explained(pair, matmul_path, tmp_path, sequences):
+    batches = [pair((sequences[:2], np.array([0, 1]))), pair((sequences[2:4], np.array([1, 0])))]
+    with pytest.raises(TypeError, match=r"list of 2 arrays|tuple of 2 arrays") as error:
+        bitpress.calibrate(matmul_path, batches, tmp_path / "a.calib", progress=False)
+    assert "[x for x, y in batches]" in str(error.value)
+
+
+def test_uneven_lists_are_explained(matmul_path, tmp_path):
+    with pytest.raises(TypeError, match="input 'x' is no array of numbers"):
+        bitpress.calibrate(matmul_path, [[[1.0, 2.0], [3.0]]], tmp_path / "a.calib", progress=False)
