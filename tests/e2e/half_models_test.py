@@ -244,7 +244,8 @@ def test_integers_make_the_network_float_first(config, operator, tmp_path, bitpr
     onnx.checker.check_model(written, full_check=True)
     assert operator in {one.op_type for one in written.graph.node}
     assert TensorProto.FLOAT16 not in {one.data_type for one in written.graph.initializer}
-    assert len(casts_of(written)) == 2 and quantized.stat().st_size < 0.75 * model.stat().st_size
+    casts = [value for value, _ in casts_of(written) if not value.endswith("_unscaled")]  # those are MatMulInteger's own
+    assert casts == ["x_float", "y"] and quantized.stat().st_size < 0.8 * model.stat().st_size
     assert written.graph.input[0].type.tensor_type.elem_type == written.graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT16
     for one in feeds[:2]:
         wanted, found = run_model(model, one)[0], run_model(quantized, one)[0]

@@ -242,7 +242,7 @@ def outputs_of_other_kinds():
         helper.make_tensor_value_info(*y), helper.make_tensor_value_info("name", TensorProto.STRING, ["N"])], [("ai.onnx.ml", 3)]
 
 
-@pytest.mark.parametrize("kind, nodes, inputs, outputs, domains", outputs_of_other_kinds(), ids=["sequence", "strings"])
+@pytest.mark.parametrize("kind, nodes, inputs, outputs, domains", list(outputs_of_other_kinds()), ids=["sequence", "strings"])
 def test_outputs_that_are_no_numbers_pass_through(kind, nodes, inputs, outputs, domains, tmp_path, bitpress):
     graph = helper.make_graph(nodes, kind, [helper.make_tensor_value_info(*value) for value in inputs], outputs,
                               [numpy_helper.from_array(random(32, 8), "w")])
@@ -258,7 +258,7 @@ def test_outputs_that_are_no_numbers_pass_through(kind, nodes, inputs, outputs, 
         assert sqnr_db(wanted[0], found[0]) > 20
         assert len(found[1]) == len(wanted[1]) and isinstance(found[1][0], type(wanted[1][0]))
     text = bitpress.ok("evaluate", tmp_path / "q.onnx", "--reference", model, "--data", samples)
-    assert "'y'" in text or "y" in text
+    assert "SQNR" in text
 
 
 def test_inputs_that_are_constants_are_said(tmp_path, bitpress):
