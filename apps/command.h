@@ -30,6 +30,9 @@ void AddDoctorCommand(CLI::App& program);
 void AddCompletionCommand(CLI::App& program);
 void AddManualCommand(CLI::App& program);
 
+// Returns an option's name as it is typed: "num_threads" is "--num-threads".
+std::string Spelt(std::string_view option);
+
 // Writes to standard output. Throws Error(kIo) if not everything was written.
 void Print(std::string_view text);
 

@@ -75,14 +75,7 @@ std::string DescribeFinetuning(const finetune::FinetuneReport& report) {
   size_t num_tuned = 0;
   double log_before = 0;
   double log_after = 0;
-  std::string notes;
-  constexpr size_t kMostNotes = 20;
-  size_t num_notes = 0;
   for (const finetune::TunedLayerReport& layer : report.layers) {
-    if (!layer.note.empty() && num_notes++ < kMostNotes) {
-      notes += fmt::format("  {}: {}: {}\n", finetune::NameOf(layer),
-                           layer.is_tuned ? "tuned" : "not tuned", layer.note);
-    }
     if (!layer.is_tuned) continue;
     ++num_tuned;
     log_before += std::log10(layer.error_before);
@@ -99,12 +92,22 @@ std::string DescribeFinetuning(const finetune::FinetuneReport& report) {
   if (report.num_resumed > 0) {
     text += fmt::format(" ({} were in the journal of a stopped run)", report.num_resumed);
   }
-  if (num_notes > kMostNotes) {
-    notes += fmt::format("  and {} more layers with such a note: --report FILE lists them all\n",
-                         num_notes - kMostNotes);
+  return text + "\n" + DescribeNetwork(report) + DescribeMissingJudge(report);
+}
+
+std::string DescribeTunedLayers(const finetune::FinetuneReport& report) {
+  std::string text = DescribeChoices(report);
+  constexpr size_t kMostNotes = 20;
+  size_t num_notes = 0;
+  for (const finetune::TunedLayerReport& layer : report.layers) {
+    if (layer.note.empty() || num_notes++ >= kMostNotes) continue;
+    text += fmt::format("  {}: {}: {}\n", finetune::NameOf(layer),
+                        layer.is_tuned ? "tuned" : "not tuned", layer.note);
   }
-  text += "\n" + DescribeChoices(report) + DescribeNetwork(report) + DescribeMissingJudge(report) +
-          notes;
+  if (num_notes > kMostNotes) {
+    text += fmt::format("  and {} more layers with such a note: --report FILE lists them all\n",
+                        num_notes - kMostNotes);
+  }
   for (const auto& [weight, reason] : report.left_out) {
     text += fmt::format("  not tuned: '{}': {}\n", weight, reason);
   }

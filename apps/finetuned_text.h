@@ -7,8 +7,12 @@
 
 namespace bitpress::apps {
 
-// Describes how much closer to the float model the outputs of layers came, and which layers were
-// not tuned. Returns "" if there is nothing to say.
+// Describes how much closer to the float model the outputs of layers came, and what the network's
+// outputs made of it. Returns "" without fine-tuning.
 std::string DescribeFinetuning(const finetune::FinetuneReport& report);
+
+// Describes which passes were chosen, notes about single layers, and which were not tuned. Returns
+// "" if there is nothing to say.
+std::string DescribeTunedLayers(const finetune::FinetuneReport& report);
 
 }  // namespace bitpress::apps

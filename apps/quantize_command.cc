@@ -32,6 +32,7 @@ struct QuantizeArguments {
   std::string command_line;
   bool is_external = false;
   bool is_checked = true;
+  bool is_verbose = false;
 };
 
 // Writes the page about the model that was just written.
@@ -101,7 +102,7 @@ void RunQuantize(QuantizeArguments& options) {
     report = tasks::Quantize(request);
     if (!options.page.empty()) WritePage(options, request, report);
   }
-  std::string text = DescribeQuantized(request, report);
+  std::string text = DescribeQuantized(request, report, options.is_verbose);
   if (!options.page.empty()) text += fmt::format("  report: {}\n", options.page);
   for (const std::string& pass : request.disabled_passes) {
     text += fmt::format("  note: pass {} was switched off\n", pass);
@@ -159,6 +160,9 @@ void AddForms(CLI::App& command, QuantizeArguments& options) {
       .add_option("--report", options.page,
                   "also write a page about the model to this HTML file (see `bitpress report`)")
       ->type_name("FILE");
+  command.add_flag("--verbose", options.is_verbose,
+                   "print also the formats, reasons, fine-tuned layers and operators behind the "
+                   "verdict");
   options.json.Add(command);
 }
 

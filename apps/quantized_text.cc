@@ -8,11 +8,14 @@
 #include <memory>
 #include <string_view>
 
+#include "base/messages.h"
 #include "base/text.h"
+#include "command.h"
 #include "finetuned_text.h"
 #include "plan/dynamic_rows.h"
 #include "rewrites_text.h"
 #include "target_text.h"
+#include "tasks/verdict.h"
 
 namespace bitpress::apps {
 namespace {
@@ -72,54 +75,6 @@ std::string DescribeCaches(const plan::QuantPlan& plan) {
   for (const auto& [format, count] : counts) words.push_back(fmt::format("{} {}", count, format));
   return fmt::format("  caches:      {}\n{}", fmt::join(words, ", "),
                      ListCounted("float", reasons));
-}
-
-// Says which operators of the input quantized already, and whether nothing was left to quantize.
-std::string DescribeWhatWasQuantized(const tasks::QuantizeReport& report) {
-  const auto is_quantized = [](const auto& row) { return row.is_quantized(); };
-  const bool is_changed = std::ranges::any_of(report.plan.tensors, is_quantized) ||
-                          std::ranges::any_of(report.plan.caches, is_quantized);
-  const std::string_view nothing = is_changed ? "" : "nothing was quantized: ";
-  if (!report.already_quantized.empty()) {
-    return fmt::format("  {}the model is already quantized: {}; {}\n", nothing,
-                       CountAll(report.already_quantized),
-                       is_changed ? "these stay as they are, the rest was quantized"
-                                  : "give the float model that it was made from");
-  }
-  if (is_changed) return "";
-  return fmt::format("  {}no operator reads a weight or an activation that '{}' quantizes\n",
-                     nothing, report.plan.config.name);
-}
-
-// Says why the quantized model takes more bytes than the float one. Returns "" if it does not.
-std::string DescribeGrowth(const tasks::QuantizeReport& report) {
-  if (report.output_bytes <= report.input_bytes) return "";
-  const auto difference = [](uint64_t before, uint64_t after) {
-    return static_cast<int64_t>(after) - static_cast<int64_t>(before);
-  };
-  const auto rest = [](uint64_t bytes, const graph::StoredParts& parts) {
-    return bytes - std::min(bytes, parts.constants + parts.functions + parts.metadata);
-  };
-  const graph::StoredParts& before = report.input_parts;
-  const graph::StoredParts& after = report.output_parts;
-  std::vector<std::pair<int64_t, std::string>> parts = {
-      {difference(before.functions, after.functions),
-       "functions that decode weights or replace our library (--portable off: only the former)"},
-      {difference(before.metadata, after.metadata), "metadata that say how it was made"},
-      {difference(before.constants, report.prepared_parts.constants),
-       "constants that the preparation computed"},
-      {difference(report.prepared_parts.constants, after.constants), "quantized constants"},
-      {difference(rest(report.input_bytes, before), rest(report.output_bytes, after)),
-       "nodes and descriptions of values"}};
-  std::ranges::stable_sort(parts, std::ranges::greater(), &std::pair<int64_t, std::string>::first);
-  std::vector<std::string> words;
-  for (const auto& [bytes, what] : parts) {
-    if (bytes == 0) continue;
-    words.push_back(fmt::format("{} {}{}", what, bytes > 0 ? "+" : "-",
-                                HumanBytes(static_cast<uint64_t>(bytes > 0 ? bytes : -bytes))));
-  }
-  return fmt::format("  larger than the float model by {}, because: {}\n",
-                     HumanBytes(report.output_bytes - report.input_bytes), Join(words, ", "));
 }
 
 // Describes how many nodes a pass rewrote, and why it left the others.
@@ -243,6 +198,12 @@ std::string DescribeGuard(const plan::GuardReport& guard, double wanted_db) {
                     guard.has_reached_bound ? "; more would be more than guard_share of them" : "");
 }
 
+// Returns whether the guard changed something, or could not do what was asked.
+bool IsNoteworthy(const plan::GuardReport& guard) {
+  return guard.num_left > 0 || !guard.range_method.empty() || !guard.note.empty() ||
+         guard.before_db < 0;
+}
+
 // Says what a file of their own would spare, if that is worth a second file.
 std::string DescribeMemory(const tasks::QuantizeOptions& options,
                            const tasks::QuantizeReport& report) {
@@ -258,23 +219,18 @@ std::string DescribeMemory(const tasks::QuantizeOptions& options,
 
 }  // namespace
 
-std::string DescribeQuantized(const tasks::QuantizeOptions& options,
-                              const tasks::QuantizeReport& report) {
+namespace {
+
+// Describes what was done in all its details.
+std::string DescribeDetails(const tasks::QuantizeOptions& options,
+                            const tasks::QuantizeReport& report) {
   const plan::QuantPlan& plan = report.plan;
-  std::string text = fmt::format("{}: {} ({} before)\n", options.output.string(),
-                                 HumanBytes(report.output_bytes), HumanBytes(report.input_bytes));
-  text += fmt::format("  activations: {}\n", CountFormats(plan, plan::Role::kActivation));
+  std::string text =
+      fmt::format("  activations: {}\n", CountFormats(plan, plan::Role::kActivation));
   text += fmt::format("  weights:     {}\n", CountFormats(plan, plan::Role::kWeight));
   text += fmt::format("  biases:      {}\n", CountFormats(plan, plan::Role::kBias));
   text += DescribeCaches(plan);
   text += ListReasons(plan);
-  text += DescribeWhatWasQuantized(report);
-  text += DescribeGrowth(report);
-  text += DescribeRewrites(report.rewritten);
-  if (report.smoothed) text += DescribeSmoothing(*report.smoothed);
-  for (const emit::PortableFunctions::Omission& omission : report.transform.portable.omissions) {
-    text += fmt::format("  needs our library: {}: {}\n", omission.op_type, omission.reason);
-  }
   const emit::NativeOperators& native = report.transform.native;
   const bool is_target_chosen = options.apply.target == emit::Target::kOnnxRuntime ||
                                 options.apply.target == emit::Target::kBitpress;
@@ -287,7 +243,6 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
                               report.transform.integer);
   }
   if (report.held_back) text += DescribeHeldBack(*report.held_back);
-  if (report.guard) text += DescribeGuard(*report.guard, plan.config.guard_db.value_or(0));
   constexpr size_t kMostLeft = 12;
   for (size_t i = 0; i < std::min(kMostLeft, report.left_float.size()); ++i) {
     text += fmt::format("  left float: '{}': {}\n", report.left_float[i].first,
@@ -296,23 +251,38 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
   if (report.left_float.size() > kMostLeft) {
     text += fmt::format("  left float: and {} more\n", report.left_float.size() - kMostLeft);
   }
+  text += DescribeTunedLayers(report.finetune);
+  text += DescribeWeights(report.transform.weights);
+  text += DescribePairs(plan, report.transform.weights);
+  text += DescribeUnsigned(report.unsigned_weights);
+  return report.target ? text + DescribeTarget(*report.target, /*max_float_nodes=*/5,
+                                               /*max_saturating_nodes=*/0)
+                       : text;
+}
+
+}  // namespace
+
+std::string DescribeQuantized(const tasks::QuantizeOptions& options,
+                              const tasks::QuantizeReport& report, bool is_verbose) {
+  const plan::QuantPlan& plan = report.plan;
+  std::string text = SpellOptions(tasks::Describe(tasks::VerdictOf(report)), Spelt);
+  text += DescribeRewrites(report.rewritten, is_verbose);
+  if (report.smoothed) text += DescribeSmoothing(*report.smoothed, is_verbose);
+  for (const emit::PortableFunctions::Omission& omission : report.transform.portable.omissions) {
+    text += fmt::format("  needs our library: {}: {}\n", omission.op_type, omission.reason);
+  }
+  if (report.guard && (is_verbose || IsNoteworthy(*report.guard))) {
+    text += DescribeGuard(*report.guard, plan.config.guard_db.value_or(0));
+  }
   if (!report.finetune.scaled.smoothed.empty() || !report.finetune.scaled.left_alone.empty()) {
     text += DescribeScaled("awq:", report.finetune.scaled);
   }
   text += DescribeFinetuning(report.finetune);
-  text += DescribeWeights(report.transform.weights);
-  text += DescribePairs(plan, report.transform.weights);
-  text += DescribeUnsigned(report.unsigned_weights);
   const size_t num_slow = plan::NumDynamicConvolutions(plan);
-  if (!report.target && num_slow > 0) {  // else the check says so
+  if (!report.target && num_slow > 0) {  // else the check times them
     text += fmt::format("  {}\n", DescribeDynamicConvolutions(num_slow));
   }
-  if (!report.why_not_checked.empty()) {
-    text += fmt::format("  not checked: {}\n", report.why_not_checked);
-  }
-  return report.target ? text + DescribeTarget(*report.target, /*max_float_nodes=*/5,
-                                               /*max_saturating_nodes=*/0)
-                       : text;
+  return is_verbose ? text + DescribeDetails(options, report) : text;
 }
 
 }  // namespace bitpress::apps

@@ -7,8 +7,9 @@
 
 namespace bitpress::apps {
 
-// Describes the results. The first line names the file; the others begin with two spaces.
+// Describes the results: the verdict (tasks/verdict.h) and what was out of the ordinary, and with
+// `is_verbose` all the rest. The first line names the file; the others begin with two spaces.
 std::string DescribeQuantized(const tasks::QuantizeOptions& options,
-                              const tasks::QuantizeReport& report);
+                              const tasks::QuantizeReport& report, bool is_verbose);
 
 }  // namespace bitpress::apps

@@ -34,22 +34,19 @@ std::string DescribeFixedInputs(std::span<const std::string> names) {
       names.size() > kMost ? ", ..." : "");
 }
 
-// Describes the equalized pairs of layers, and why others were left alone.
 std::string DescribeEqualization(const rewrite::EqualizeReport& report) {
   const auto num_bounded =
       std::ranges::count_if(report.pairs, [](const auto& pair) { return pair.is_bounded; });
-  const std::string text = fmt::format(
+  return fmt::format(
       "  equalized:   {} pairs of layers, {} of them with a limit for each channel; left alone "
       "{}\n",
       report.pairs.size(), num_bounded, report.left_alone.size());
-  return text + ListLeftAlone(report.left_alone);
 }
 
 std::string DescribeRotation(const rewrite::RotateReport& report) {
-  const std::string text = fmt::format(
+  return fmt::format(
       "  rotated:     {} layers in blocks of {}, which read {} values; left alone {}\n",
       report.num_layers, report.block_size, report.num_values, report.left_alone.size());
-  return text + ListLeftAlone(report.left_alone);
 }
 
 std::string DescribePreparation(const rewrite::RewriteReport& report) {
@@ -76,7 +73,7 @@ std::string DescribePreparation(const rewrite::RewriteReport& report) {
 
 }  // namespace
 
-std::string DescribeRewrites(const rewrite::RewriteReport& report) {
+std::string DescribeRewrites(const rewrite::RewriteReport& report, bool is_verbose) {
   std::string text = DescribePreparation(report);
   if (!report.fixed_inputs.empty()) text += DescribeFixedInputs(report.fixed_inputs);
   if (report.num_widened > 0) {
@@ -84,8 +81,14 @@ std::string DescribeRewrites(const rewrite::RewriteReport& report) {
         "  FLOAT16:     the network was made FLOAT first, because integers have FLOAT scales; "
         "inputs and outputs keep their type (--disable-pass widen-half leaves it)\n";
   }
-  if (report.equalized) text += DescribeEqualization(*report.equalized);
-  if (report.rotated) text += DescribeRotation(*report.rotated);
+  if (report.equalized) {
+    text += DescribeEqualization(*report.equalized);
+    if (is_verbose) text += ListLeftAlone(report.equalized->left_alone);
+  }
+  if (report.rotated) {
+    text += DescribeRotation(*report.rotated);
+    if (is_verbose) text += ListLeftAlone(report.rotated->left_alone);
+  }
   return text;
 }
 
@@ -98,8 +101,9 @@ std::string DescribeScaled(std::string_view what, const rewrite::SmoothReport& r
       report.left_alone.size());
 }
 
-std::string DescribeSmoothing(const rewrite::SmoothReport& report) {
+std::string DescribeSmoothing(const rewrite::SmoothReport& report, bool is_verbose) {
   std::string text = DescribeScaled("smoothed:", report);
+  if (!is_verbose) return text;
   if (!report.smoothed.empty()) {
     const auto [least, most] =
         std::ranges::minmax_element(report.smoothed, {}, &rewrite::SmoothedActivation::alpha);

@@ -33,13 +33,6 @@ int Report(std::string_view message, int exit_code) {
   return exit_code;
 }
 
-// Returns an option's name as it is typed: "num_threads" is "--num-threads".
-std::string Spelt(std::string_view option) {
-  std::string spelt = fmt::format("--{}", option);
-  std::ranges::replace(spelt, '_', '-');
-  return spelt;
-}
-
 // Returns the error for an unknown command, or "". CLI11 would only say that a command is required.
 std::string UnknownCommand(const CLI::App& program, int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return "";
@@ -154,6 +147,12 @@ int RunCli(int argc, char** argv) {
   const int exit_code = Parse(argc, argv);
   std::cout.flush();  // CLI11 writes help texts there
   return exit_code;
+}
+
+std::string Spelt(std::string_view option) {
+  std::string spelt = fmt::format("--{}", option);
+  std::ranges::replace(spelt, '_', '-');
+  return spelt;
 }
 
 void Print(std::string_view text) {

@@ -38,36 +38,6 @@ std::string DescribeOutput(const deploy::OutputCloseness& output) {
   return text + (output.varies ? "" : " (which does not vary)");
 }
 
-// Says what is wrong with the samples, if they say little.
-std::string DescribePoorSamples(const deploy::Closeness& closeness) {
-  if (!closeness.has_poor_samples()) return "";
-  return fmt::format(
-      "  WARNING: {}: ranges, learned weights and closeness hold for such inputs only; give "
-      "samples "
-      "as the model meets them\n",
-      closeness.num_constant_runs == closeness.num_runs
-          ? "each sample is one number everywhere"
-          : fmt::format("the first {} samples are all the same", closeness.num_equal_runs + 1));
-}
-
-// Warns of the worst output if it lost more than the formats should.
-std::string DescribeLoss(const deploy::Closeness& closeness, const deploy::OutputCloseness& worst) {
-  constexpr std::string_view kRemedies =
-      "More bits, fine-tuning (--finetune adaquant) or a search (bitpress search) bring it closer";
-  if (worst.num_lost > 0) {
-    return fmt::format(
-        "  WARNING: output '{}' holds NaN or infinity where the given model gives numbers, in {} "
-        "of "
-        "{} values. {}\n",
-        worst.name, worst.num_lost, worst.num_values, kRemedies);
-  }
-  if (!(worst.sqnr_db < closeness.wanted_db)) return "";
-  return fmt::format(
-      "  WARNING: output '{}' is far from that of the given model: {:.1f} dB, where such formats "
-      "should give {:.0f}. Measure what that costs (bitpress evaluate). {}\n",
-      worst.name, worst.sqnr_db, closeness.wanted_db, kRemedies);
-}
-
 std::string DescribeCloseness(const deploy::Closeness& closeness) {
   if (!closeness.why_not.empty()) {
     return fmt::format("  outputs were not compared with the given model's: {}\n",
@@ -88,21 +58,10 @@ std::string DescribeCloseness(const deploy::Closeness& closeness) {
         closeness.num_runs == 1 ? "sample" : fmt::format("{} samples", closeness.num_runs),
         Join(words, ", "));
   }
-  for (const std::string& name : closeness.other_shapes) {
-    text += fmt::format("  output '{}' has another shape than the given model's\n", name);
-  }
-  text += DescribePoorSamples(closeness);
-  if (!outputs.empty()) text += DescribeLoss(closeness, outputs.front());
   return text;
 }
 
 }  // namespace
-
-std::string CountAll(const std::map<std::string, size_t>& counts) {
-  std::vector<std::string> words;
-  for (const auto& [name, count] : counts) words.push_back(fmt::format("{} {}", count, name));
-  return Join(words, ", ");
-}
 
 std::string DescribeProcessors(const evaluate::ProcessorReport& report, size_t max_nodes) {
   if (report.nodes.empty()) return "";

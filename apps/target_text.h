@@ -2,15 +2,11 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <string>
 
 #include "deploy/check_target.h"
 
 namespace bitpress::apps {
-
-// Returns names with their numbers: "2 Conv, 1 Gemm".
-std::string CountAll(const std::map<std::string, size_t>& counts);
 
 // Describes the difference between kinds of processors, in lines that begin with two spaces. Names
 // up to `max_nodes` operators that can saturate. Returns "" if all processors give the same.

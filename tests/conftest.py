@@ -54,23 +54,30 @@ class Bitpress:
     """Runs the command line as a function of this process, which costs less than starting a program for each command.
 
     Models are written unchecked (`--check off`), because the check costs several times the command; `checking` is the same
-    command line with its default, for tests that are about what the check says. Tests that are about the process itself (its
-    signals, standard streams, environment, memory) start `program`. A crash is reported by pytest-xdist, with the test's name.
+    command line with its default, for tests that are about what the check says. `quantize` says everything (`--verbose`);
+    `terse` is its default. Tests that are about the process itself (its signals, standard streams, environment, memory) start
+    `program`. A crash is reported by pytest-xdist, with the test's name.
     """
 
     WRITE_MODELS = ("autotune", "optimize", "quantize", "unpack")
 
-    def __init__(self, run_cli, checks=False):
-        self._run_cli, self._checks = run_cli, checks
+    def __init__(self, run_cli, checks=False, is_terse=False):
+        self._run_cli, self._checks, self._is_terse = run_cli, checks, is_terse
 
     @property
     def checking(self):
-        return Bitpress(self._run_cli, checks=True)
+        return Bitpress(self._run_cli, checks=True, is_terse=self._is_terse)
+
+    @property
+    def terse(self):
+        return Bitpress(self._run_cli, checks=True, is_terse=True)
 
     def run(self, *arguments):
         words = [str(word) for word in arguments]
         if not self._checks and words[0] in self.WRITE_MODELS and "--check" not in words:
             words += ["--check", "off"]
+        if not self._is_terse and words[0] == "quantize":
+            words += ["--verbose"]
         return self._run_cli(words)
 
     def ok(self, *arguments):

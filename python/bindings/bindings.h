@@ -6,6 +6,7 @@
 #include <nanobind/nanobind.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,9 @@ void BindWork(nb::module_& module);     // quantize, plan, calibrate, evaluate, 
 void BindSearch(nb::module_& module);   // sensitivity, search, autotune
 void BindEngines(nb::module_& module);  // models that stay loaded
 void BindArrays(nb::module_& module);   // quantize_dequantize
+
+// Returns a message of the library with options spelt as arguments of functions.
+std::string AsPythonSpells(std::string_view message);
 
 // Returns the configuration with changes, made as on the command line: first settings (key, value),
 // then rules, which are texts or JSON objects. Throws Error.

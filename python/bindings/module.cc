@@ -37,15 +37,17 @@ const char* ClassFor(ErrorCode code) {
 
 }  // namespace
 
+std::string AsPythonSpells(std::string_view message) {
+  return SpellOptions(message, [](std::string_view option) { return fmt::format("{}=", option); });
+}
+
 void BindErrors(nb::module_& /*module*/) {
   nb::register_exception_translator([](const std::exception_ptr& failure, void*) {
     try {
       std::rethrow_exception(failure);
     } catch (const Error& error) {
       const nb::object type = nb::module_::import_("bitpress._errors").attr(ClassFor(error.code()));
-      const std::string message = SpellOptions(
-          error.what(), [](std::string_view option) { return fmt::format("{}=", option); });
-      PyErr_SetString(type.ptr(), message.c_str());
+      PyErr_SetString(type.ptr(), AsPythonSpells(error.what()).c_str());
     } catch (const std::bad_alloc&) {
       PyErr_NoMemory();
     }

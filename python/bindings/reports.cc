@@ -24,6 +24,7 @@
 #include "tasks/quantize.h"
 #include "tasks/tuning.h"
 #include "tasks/unpack.h"
+#include "tasks/verdict.h"
 
 namespace bitpress::python {
 namespace {
@@ -89,7 +90,22 @@ void BindQuantizeReport(nb::module_& module) {
       .def_ro("target", &QuantizeReport::target,
               "What ONNX Runtime makes of the model; None if it was not checked.")
       .def_ro("why_not_checked", &QuantizeReport::why_not_checked,
-              "Why the model was not checked although that was asked for; empty otherwise.");
+              "Why the model was not checked although that was asked for; empty otherwise.")
+      .def_prop_ro(
+          "warnings",
+          [](const QuantizeReport& self) {
+            std::vector<std::pair<std::string, std::string>> warnings;
+            for (const tasks::Warning& warning : tasks::VerdictOf(self).warnings) {
+              warnings.emplace_back(warning.kind, AsPythonSpells(warning.text));
+            }
+            return warnings;
+          },
+          "What a user of the model should know, each as (kind, text): that it is slower, larger "
+          "or farther from the given model than it should be, that it holds NaN, that nothing was "
+          "quantized.")
+      .def("__str__", [](const QuantizeReport& self) {
+        return AsPythonSpells(tasks::Describe(tasks::VerdictOf(self)));
+      });
 }
 
 void BindProcessorReport(nb::module_& module) {

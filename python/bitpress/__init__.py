@@ -31,6 +31,7 @@ from bitpress._errors import (
     InvalidArgumentError,
     InvalidModelError,
     MissingFileError,
+    QuantizationWarning,
     UnsupportedError,
 )
 from bitpress._native import (
@@ -57,7 +58,8 @@ __version__ = _version()
 __all__ = [
     "ArgumentTypeError", "Calibration", "Config", "Error", "EvaluationReport", "ExecutionError", "FileError",
     "InspectReport", "InvalidArgumentError", "InvalidModelError", "MissingFileError", "MomentsReport", "OptimizeReport", "Plan",
-    "QuantizeReport", "SearchResult", "TargetReport", "Text", "Tokens", "TuneReport", "UnpackReport", "UnsupportedError", "autotune", "calibrate", "check",
+    "QuantizationWarning", "QuantizeReport", "SearchResult", "TargetReport", "Text", "Tokens", "TuneReport", "UnpackReport",
+    "UnsupportedError", "autotune", "calibrate", "check",
     "evaluate", "formats", "get_library_path", "get_program_path", "inspect", "merge", "moments", "optimize", "plan", "presets", "quantize",
     "quantize_to_bytes", "read_calibration", "read_evaluation", "report", "search", "sensitivity", "settings", "tune", "unpack",
 ]

@@ -1,4 +1,4 @@
-"""The exceptions of Bitpress. Each class is also the built-in one that fits, so that `except ValueError` works too."""
+"""The exceptions and warnings of Bitpress. Each exception is also the built-in one that fits, so that `except ValueError` works too."""
 
 
 class Error(Exception):
@@ -31,3 +31,14 @@ class MissingFileError(FileError, FileNotFoundError):
 
 class ExecutionError(Error, RuntimeError):
     """ONNX Runtime or the system failed."""
+
+
+class QuantizationWarning(UserWarning):
+    """A quantized model that is slower, larger or farther from the given one than it should be, holds NaN, or has nothing quantized.
+
+    `kind` says which, in a word; QuantizeReport.warnings has them all.
+    """
+
+    def __init__(self, message: str, kind: str = ""):
+        super().__init__(message)
+        self.kind = kind

@@ -2,12 +2,13 @@
 
 import contextlib
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Optional, Sequence, Tuple, Union
 
 from bitpress import _native
 from bitpress._api import ConfigLike, Plan, Rule, _config, _count, _setting_text
-from bitpress._errors import InvalidArgumentError
+from bitpress._errors import InvalidArgumentError, QuantizationWarning
 from bitpress._files import Model, PathLike, existing, model_file
 from bitpress._progress import Progress, Reporting
 from bitpress._runtime import use_onnxruntime
@@ -87,6 +88,12 @@ def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None
         progress: called with (stage, done, total); True, False, or None: a bar where standard error is a terminal.
         settings: changes of the configuration, as in Config.
 
+    Returns:
+        The report, whose text (`print(report)`) is the verdict: size, closeness, time, and what computes how.
+
+    Warns:
+        QuantizationWarning: for each thing that a user of the model should know; `report.warnings` has them, too.
+
     Raises:
         Error: see its kin. Nothing is written then, nor after Ctrl-C.
     """
@@ -101,7 +108,10 @@ def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None
     use_onnxruntime()
     with _plan_file(plan, arguments), model_file(model) as path, sample_arguments(data, labels, image, samples) as source:
         with Reporting(progress) as callback:
-            return _native.quantize(path, Path(output), source, arguments, callback)
+            report = _native.quantize(path, Path(output), source, arguments, callback)
+    for kind, text in report.warnings:
+        warnings.warn(QuantizationWarning(text, kind), stacklevel=2)
+    return report
 
 
 def quantize_to_bytes(model: Model, config: Optional[ConfigLike] = None, data: Optional[Data] = None,

@@ -1,5 +1,7 @@
 #include "base/text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -67,6 +69,12 @@ std::string HumanBytes(uint64_t bytes) {
     ++unit;
   }
   return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, kUnits[unit]);
+}
+
+std::string CountAll(const std::map<std::string, size_t>& counts) {
+  std::vector<std::string> words;
+  for (const auto& [name, count] : counts) words.push_back(fmt::format("{} {}", count, name));
+  return Join(words, ", ");
 }
 
 std::string Join(std::span<const std::string> parts, std::string_view separator) {

@@ -1,7 +1,9 @@
 // Small helpers for text that users write and read: nearest names, sizes, lists, numbers.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +20,9 @@ std::string DidYouMean(std::string_view word, std::span<const std::string> candi
 
 // Returns a size in decimal units, as file managers show them: "1.20 MB", "512 B".
 std::string HumanBytes(uint64_t bytes);
+
+// Returns names with their numbers: "2 Conv, 1 Gemm".
+std::string CountAll(const std::map<std::string, size_t>& counts);
 
 std::string Join(std::span<const std::string> parts, std::string_view separator);
 std::vector<std::string> Split(std::string_view text, char separator);

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "base/available_memory.h"
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "graph/model.h"
+#include "graph/stored_bytes.h"
 #include "ops/integer_operators.h"
 #include "runtime/optimize.h"
 #include "runtime/ort_library.h"
@@ -26,14 +29,14 @@ class OptimizedGraph {
   explicit OptimizedGraph(const Model& model) : model_(model) {
     for (const Node& node : model.AllNodes()) {
       is_integer_ = is_integer_ || ops::IsQuantize(node) || ops::IsDequantize(node) ||
-                    (ops::IsIntegerOperator(node) && !GivesIndices(node));
+                    (ops::IsIntegerOperator(node) && !ops::GivesIndices(model, node));
     }
   }
 
   void Describe(TargetReport& report) const {
     for (const Node& node : model_.AllNodes()) {
       if (!is_integer_ || ops::IsQuantize(node) || ops::IsDequantize(node)) continue;
-      if (GivesIndices(node)) continue;
+      if (ops::GivesIndices(model_, node)) continue;
       if (ops::IsIntegerOperator(node) || ReadsCodes(node)) {
         ++report.integer_operators[node.op_type()];
         continue;
@@ -52,16 +55,6 @@ class OptimizedGraph {
     size_t input;
     Node node;
   };
-
-  // Returns whether the node is a MatMulInteger of a lookup in a table of codes
-  // (weights/lookup_nodes.h), which puts the bits of codes together.
-  bool GivesIndices(const Node& node) const {
-    if (node.op_type() != "MatMulInteger") return false;
-    const std::vector<graph::Use> uses = model_.Uses(node.output(0));
-    return !uses.empty() && std::ranges::all_of(uses, [](const graph::Use& use) {
-      return use.node.op_type() == "Gather" && use.input_index == 1;
-    });
-  }
 
   std::optional<Dequantized> DequantizedAt(const Node& node, size_t input) const {
     const std::optional<Node> producer = model_.Producer(node.input(input));
@@ -195,23 +188,6 @@ Tensor MadeUp(const runtime::ValueDescription& input) {
   return tensor;
 }
 
-// Opens the optimized form of a model, which takes no time to optimize again. ONNX Runtime does not
-// always read what it wrote, such as its Casts of one float16 value in two bodies: then this opens
-// the model itself, and `optimized` is "".
-runtime::Session Open(const std::filesystem::path& model, std::filesystem::path& optimized) {
-  if (!optimized.empty()) {
-    runtime::SessionOptions options;
-    options.optimization = runtime::Optimization::kNone;
-    try {
-      return runtime::Session(optimized, options);
-    } catch (const Error& error) {
-      if (error.code() == ErrorCode::kIo) throw;
-      optimized.clear();
-    }
-  }
-  return runtime::Session(model, {});
-}
-
 // Returns how many samples run: all whose outputs may be kept, and at least one.
 size_t NumComparedRuns(const std::vector<Tensor>& outputs, size_t num_samples) {
   uint64_t num_bytes = 1;
@@ -219,11 +195,152 @@ size_t NumComparedRuns(const std::vector<Tensor>& outputs, size_t num_samples) {
   return std::min<size_t>(num_samples, std::max<size_t>(1, kMostComparedBytes / num_bytes));
 }
 
-// The outputs of a model for all samples, with what is known about its inputs and outputs.
-struct Outputs {
-  std::vector<runtime::ValueDescription> inputs;
-  std::vector<runtime::ValueDescription> outputs;
-  std::vector<std::vector<Tensor>> runs;
+// The written model in ONNX Runtime, and what it gave.
+struct WrittenRuns {
+  std::optional<runtime::Session> session;
+  std::vector<Tensor> made_up;               // the sample, if none was given
+  std::vector<std::vector<Tensor>> outputs;  // of the samples
+};
+
+// Checks one model in steps, each of which fills a part of the report.
+class TargetCheck {
+ public:
+  TargetCheck(const std::filesystem::path& model, const std::vector<std::vector<Tensor>>& samples,
+              const CheckTargetOptions& options)
+      : model_(model), samples_(samples), options_(options) {}
+
+  TargetReport Check() {
+    if (options_.on_stage) options_.on_stage("the start of ONNX Runtime");
+    report_.runtime = "ONNX Runtime " + runtime::OrtVersion();
+    report_.is_made_up = samples_.empty() || options_.are_made_up;
+    try {
+      CheckFile();
+      Load();
+      Run();
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kIo) throw;  // the disk failed, not the model
+      report_.error = error.what();
+    }
+    if (report_.error.empty() && !options_.given.empty()) CompareWithGiven();
+    return std::move(report_);
+  }
+
+ private:
+  void Begin(std::string_view step) const {
+    if (options_.on_stage) options_.on_stage(fmt::format("{}, {},", report_.runtime, step));
+  }
+
+  void CheckFile() {
+    Begin("before it loads the model");
+    const Model written = Model::Load(model_);
+    report_.library_operators = LibraryOperators(written);
+    try {
+      written.CheckInFull();
+    } catch (const Error& error) {
+      report_.checker_error = error.what();
+    }
+  }
+
+  void Load() {
+    Begin("loading the model");
+    if (options_.is_described) {
+      optimized_ = folder_.path() / "optimized.onnx";
+      runtime::OptimizeAs(runtime::Optimization::kAll, model_, optimized_);
+      graph_ = Model::Load(optimized_);
+    }
+    runs_.session = Open();
+    report_.is_loaded = true;
+    if (graph_) OptimizedGraph(*graph_).Describe(report_);
+    report_.is_described = graph_.has_value();
+  }
+
+  // Opens the optimized form of the model, which takes no time to optimize again, and whose nodes
+  // are those of the profile. ONNX Runtime does not always read what it wrote, such as its Casts of
+  // one float16 value in two bodies: then this opens the model itself.
+  runtime::Session Open() {
+    if (graph_) {
+      runtime::SessionOptions options;
+      options.optimization = runtime::Optimization::kNone;
+      options.profile_prefix = folder_.path() / "profile";
+      try {
+        return runtime::Session(optimized_, options);
+      } catch (const Error& error) {
+        if (error.code() == ErrorCode::kIo) throw;
+        graph_.reset();
+      }
+    }
+    return runtime::Session(model_, {});
+  }
+
+  const std::vector<Tensor>& FirstInputs() const {
+    return samples_.empty() ? runs_.made_up : samples_.front();
+  }
+
+  void Run() {
+    Begin("running the model");
+    if (samples_.empty()) {
+      for (const runtime::ValueDescription& input : runs_.session->inputs()) {
+        runs_.made_up.push_back(MadeUp(input));
+      }
+    }
+    runs_.outputs.push_back(runs_.session->Run(FirstInputs()));
+    if (graph_) report_.work = CountWork(*graph_, runs_.session->EndProfile());
+    const size_t num_runs = NumComparedRuns(runs_.outputs[0], samples_.size());
+    for (size_t i = 1; i < num_runs; ++i) runs_.outputs.push_back(runs_.session->Run(samples_[i]));
+    report_.is_run = true;
+    if (graph_) SimulateOther();
+  }
+
+  void SimulateOther() {
+    Begin("simulating another processor");
+    report_.processor.processor = evaluate::ThisProcessor();
+    report_.processor.nodes = evaluate::FindSaturatingNodes(*graph_);
+    // A made-up sample would say nothing about the loss.
+    if (report_.processor.nodes.empty() || report_.is_made_up) return;
+    evaluate::OtherProcessor(model_, {}, report_.processor)
+        .Compare(FirstInputs(), runs_.outputs[0], 1);
+  }
+
+  // Compares outputs and times with the given model's. Its errors are no fault of this model.
+  void CompareWithGiven() {
+    const auto explain = [&](std::string_view why_not) {
+      const bool is_measured = report_.closeness && report_.closeness->why_not.empty();
+      if (!report_.is_made_up && !is_measured) report_.closeness.emplace().why_not = why_not;
+    };
+    explain("that model crashes ONNX Runtime");
+    if (options_.on_checked) options_.on_checked(report_);
+    Begin("running the given model");
+    // Both models beside each other may take more memory than there is. Closeness needs one.
+    const std::optional<uint64_t> memory = AvailableMemory();
+    const bool is_timed = !memory || graph::StoredBytes(options_.given) < *memory / 3;
+    const std::vector<runtime::ValueDescription> inputs = runs_.session->inputs();
+    const std::vector<runtime::ValueDescription> outputs = runs_.session->outputs();
+    if (!is_timed) runs_.session.reset();
+    try {
+      runtime::Session given(options_.given, {});
+      if (!report_.is_made_up) {
+        report_.closeness = MeasureCloseness(given, samples_, runs_.outputs, inputs, outputs);
+        report_.closeness->wanted_db = options_.wanted_db;
+      }
+      if (!is_timed) return;
+      report_.speed =
+          CompareSpeed(*runs_.session, FirstInputs(), given, AsRead(given, FirstInputs(), inputs));
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kIo) throw;
+      explain(error.what());
+    } catch (const std::bad_alloc&) {
+      explain("memory is short");
+    }
+  }
+
+  const std::filesystem::path& model_;
+  const std::vector<std::vector<Tensor>>& samples_;
+  const CheckTargetOptions& options_;
+  const ScratchFolder folder_;
+  std::filesystem::path optimized_;
+  std::optional<Model> graph_;  // of `optimized_`, if that runs
+  WrittenRuns runs_;
+  TargetReport report_;
 };
 
 }  // namespace
@@ -231,78 +348,7 @@ struct Outputs {
 TargetReport CheckTarget(const std::filesystem::path& model,
                          const std::vector<std::vector<Tensor>>& samples,
                          const CheckTargetOptions& options) {
-  TargetReport report;
-  std::optional<Outputs> to_compare;
-  const auto begin = [&](std::string_view step) {
-    if (options.on_stage) options.on_stage(fmt::format("{}, {},", report.runtime, step));
-  };
-  if (options.on_stage) options.on_stage("the start of ONNX Runtime");
-  report.runtime = "ONNX Runtime " + runtime::OrtVersion();
-  report.is_made_up = samples.empty() || options.are_made_up;
-  try {
-    begin("before it loads the model");
-    {
-      const Model written = Model::Load(model);
-      report.library_operators = LibraryOperators(written);
-      try {
-        written.CheckInFull();
-      } catch (const Error& error) {
-        report.checker_error = error.what();
-      }
-    }
-    begin("loading the model");
-    const ScratchFolder folder;
-    std::filesystem::path optimized;
-    if (options.is_described) {
-      optimized = folder.path() / "optimized.onnx";
-      runtime::OptimizeAs(runtime::Optimization::kAll, model, optimized);
-    }
-    runtime::Session session = Open(model, optimized);
-    report.is_loaded = true;
-    std::vector<Tensor> made_up;
-    if (samples.empty()) {
-      for (const runtime::ValueDescription& input : session.inputs()) {
-        made_up.push_back(MadeUp(input));
-      }
-    }
-    const std::vector<Tensor>& inputs = samples.empty() ? made_up : samples.front();
-    std::optional<Model> graph;
-    if (!optimized.empty()) {
-      graph = Model::Load(optimized);
-      OptimizedGraph(*graph).Describe(report);
-      report.is_described = true;
-    }
-    begin("running the model");
-    std::vector<std::vector<Tensor>> runs;
-    runs.push_back(session.Run(inputs));
-    const size_t num_runs = NumComparedRuns(runs[0], samples.size());
-    for (size_t i = 1; i < num_runs; ++i) runs.push_back(session.Run(samples[i]));
-    report.is_run = true;
-    if (graph) {
-      begin("simulating another processor");
-      report.processor.processor = evaluate::ThisProcessor();
-      report.processor.nodes = evaluate::FindSaturatingNodes(*graph);
-      // A made-up sample would say nothing about the loss.
-      if (!report.processor.nodes.empty() && !report.is_made_up) {
-        evaluate::OtherProcessor(model, {}, report.processor).Compare(inputs, runs[0], 1);
-      }
-    }
-    if (!options.given.empty() && !report.is_made_up) {
-      to_compare = {session.inputs(), session.outputs(), std::move(runs)};
-    }
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::kIo) throw;  // the disk failed, not the model
-    report.error = error.what();
-  }
-  if (to_compare) {
-    report.closeness.emplace().why_not = "that model crashes ONNX Runtime";
-    if (options.on_checked) options.on_checked(report);
-    begin("running the given model");
-    report.closeness = MeasureCloseness(options.given, samples, to_compare->runs,
-                                        to_compare->inputs, to_compare->outputs);
-    report.closeness->wanted_db = options.wanted_db;
-  }
-  return report;
+  return TargetCheck(model, samples, options).Check();
 }
 
 }  // namespace bitpress::deploy

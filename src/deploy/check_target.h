@@ -15,6 +15,8 @@
 
 #include "base/tensor.h"
 #include "deploy/closeness.h"
+#include "deploy/speed.h"
+#include "deploy/work_shares.h"
 #include "evaluate/other_processor.h"
 
 namespace bitpress::deploy {
@@ -51,6 +53,11 @@ struct TargetReport {
   evaluate::ProcessorReport processor;
   // The closeness to the model that this one was made of. Nothing: that was not asked for.
   std::optional<Closeness> closeness;
+  // The time over that of the model that this one was made of. Nothing: that was not asked for, or
+  // not possible.
+  std::optional<Speed> speed;
+  // Nothing: the operators were not described.
+  std::optional<WorkShares> work;
   // Number of operators that only our library has: "com.amd.quark.ExtendedQuantizeLinear" -> 3.
   std::map<std::string, size_t> library_operators;
 
@@ -63,12 +70,12 @@ struct CheckTargetOptions {
   bool is_described = true;
   // The samples are made up: nothing is compared on them.
   bool are_made_up = false;
-  // The model that this one was made of. With samples, the outputs of both are compared. Empty:
-  // not.
+  // The model that this one was made of, whose time is compared with this one's and, with samples,
+  // whose outputs. Empty: there is none.
   std::filesystem::path given = {};
   // What the outputs should reach then, see Closeness::wanted_db.
   double wanted_db = kLeastDb;
-  // Called before the outputs are compared with the report so far: `given` may crash ONNX Runtime,
+  // Called before the models are compared with the report so far: `given` may crash ONNX Runtime,
   // which is no fault of the model. May be empty.
   std::function<void(const TargetReport&)> on_checked = {};
   // Called before each step with what happens next: "ONNX Runtime 1.31.1, loading the model,". A

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <new>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -98,9 +97,9 @@ class OutputMeter {
   bool varies_ = false;
 };
 
-// Compares the outputs of all runs. The positions are those of the session's inputs among the
-// samples' tensors, and those of the written model's outputs among the session's.
-void Compare(runtime::Session& session, const std::vector<size_t>& input_positions,
+// Compares the outputs of all runs. The positions are those of the written model's outputs among
+// the session's.
+void Compare(runtime::Session& session, const std::vector<ValueDescription>& inputs,
              const std::vector<size_t>& output_positions,
              const std::vector<std::vector<Tensor>>& samples,
              const std::vector<std::vector<Tensor>>& outputs,
@@ -113,9 +112,7 @@ void Compare(runtime::Session& session, const std::vector<size_t>& input_positio
       continue;
     }
     if (AreConstant(samples[run])) ++closeness.num_constant_runs;
-    std::vector<Tensor> inputs;
-    for (const size_t i : input_positions) inputs.push_back(samples[run].at(i));
-    const std::vector<Tensor> wanted = session.Run(inputs);
+    const std::vector<Tensor> wanted = session.Run(AsRead(session, samples[run], inputs));
     for (size_t k = 0; k < descriptions.size(); ++k) {
       const evaluate::Output reference = evaluate::ToOutput(wanted.at(output_positions[k]));
       const evaluate::Output found = evaluate::ToOutput(outputs[run].at(k));
@@ -140,25 +137,22 @@ void Compare(runtime::Session& session, const std::vector<size_t>& input_positio
 
 }  // namespace
 
-Closeness MeasureCloseness(const std::filesystem::path& given,
-                           const std::vector<std::vector<Tensor>>& samples,
+std::vector<Tensor> AsRead(const runtime::Session& session, const std::vector<Tensor>& sample,
+                           const std::vector<ValueDescription>& inputs) {
+  std::vector<Tensor> ordered;
+  for (const size_t i : PositionsOf(session.inputs(), inputs, "input")) {
+    ordered.push_back(sample.at(i));
+  }
+  return ordered;
+}
+
+Closeness MeasureCloseness(runtime::Session& given, const std::vector<std::vector<Tensor>>& samples,
                            const std::vector<std::vector<Tensor>>& outputs,
                            const std::vector<ValueDescription>& inputs,
                            const std::vector<ValueDescription>& descriptions) {
   Closeness closeness;
-  try {
-    runtime::Session session(given, {});
-    Compare(session, PositionsOf(session.inputs(), inputs, "input"),
-            PositionsOf(descriptions, session.outputs(), "output"), samples, outputs, descriptions,
-            closeness);
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::kIo) throw;
-    closeness = {};
-    closeness.why_not = error.what();
-  } catch (const std::bad_alloc&) {
-    closeness = {};
-    closeness.why_not = "memory is short";
-  }
+  Compare(given, inputs, PositionsOf(descriptions, given.outputs(), "output"), samples, outputs,
+          descriptions, closeness);
   return closeness;
 }
 

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstddef>
-#include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -48,11 +47,15 @@ struct Closeness {
 // The bytes of a model's outputs that are kept to be compared. Runs beyond that are not compared.
 inline constexpr uint64_t kMostComparedBytes = uint64_t{512} << 20;
 
-// Runs the model `given` on `samples` and compares its outputs with `outputs`, those of the written
+// Returns the tensors of a sample in the order in which a session reads them. `inputs` describes
+// the sample. Throws Error(kUnsupported) if the session reads another input.
+std::vector<Tensor> AsRead(const runtime::Session& session, const std::vector<Tensor>& sample,
+                           const std::vector<runtime::ValueDescription>& inputs);
+
+// Runs the given model on `samples` and compares its outputs with `outputs`, those of the written
 // model for the same samples. `inputs` and `descriptions` are what the written model reads and
-// gives. Errors of `given` are the result's `why_not`. Throws Error(kIo).
-Closeness MeasureCloseness(const std::filesystem::path& given,
-                           const std::vector<std::vector<Tensor>>& samples,
+// gives. Throws Error of the given model.
+Closeness MeasureCloseness(runtime::Session& given, const std::vector<std::vector<Tensor>>& samples,
                            const std::vector<std::vector<Tensor>>& outputs,
                            const std::vector<runtime::ValueDescription>& inputs,
                            const std::vector<runtime::ValueDescription>& descriptions);

@@ -26,8 +26,12 @@ nlohmann::ordered_json ToJson(const TargetReport& report) {
                                  {"float_nodes", nlohmann::ordered_json::array()},
                                  {"processor", ToJson(report.processor)},
                                  {"closeness", nullptr},
+                                 {"speed", nullptr},
+                                 {"work", nullptr},
                                  {"library_operators", report.library_operators}};
   if (report.closeness) json["closeness"] = ToJson(*report.closeness);
+  if (report.speed) json["speed"] = ToJson(*report.speed);
+  if (report.work) json["work"] = ToJson(*report.work);
   for (const FloatNode& node : report.float_nodes) {
     json["float_nodes"].push_back(
         {{"name", node.name}, {"op_type", node.op_type}, {"reason", node.reason}});
@@ -53,6 +57,8 @@ TargetReport TargetReportFromJson(const nlohmann::ordered_json& json) {
   if (const auto& closeness = json.at("closeness"); !closeness.is_null()) {
     report.closeness = ClosenessFromJson(closeness);
   }
+  if (const auto& speed = json.at("speed"); !speed.is_null()) report.speed = SpeedFromJson(speed);
+  if (const auto& work = json.at("work"); !work.is_null()) report.work = WorkSharesFromJson(work);
   json.at("library_operators").get_to(report.library_operators);
   return report;
 }

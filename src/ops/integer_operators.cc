@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "ops/compute_ops.h"
 
@@ -48,6 +49,14 @@ bool IsIntegerOperator(const Node& node) {
   return op.starts_with("QLinear") || op.find("Integer") != std::string::npos || op == "QGemm" ||
          op == "QMoE" || op.starts_with("QAttention") || op.starts_with("QOrdered") ||
          op == "DynamicQuantizeMatMul" || op == "DynamicQuantizeLSTM" || op == "MatMulNBits";
+}
+
+bool GivesIndices(const graph::Model& model, const Node& node) {
+  if (node.op_type() != "MatMulInteger") return false;
+  const std::vector<graph::Use> uses = model.Uses(node.output(0));
+  return !uses.empty() && std::ranges::all_of(uses, [](const graph::Use& use) {
+    return use.node.op_type() == "Gather" && use.input_index == 1;
+  });
 }
 
 bool HasIntegerKernel(std::string_view op_type) { return Contains(kIntegerKernels, op_type); }

@@ -17,6 +17,10 @@ bool IsDequantize(const graph::Node& node);  // DequantizeLinear
 // Returns whether the operator computes on codes: QLinearConv, MatMulInteger and their kin.
 bool IsIntegerOperator(const graph::Node& node);
 
+// Returns whether the node is a MatMulInteger of a lookup in a table of codes
+// (weights/lookup_nodes.h), which puts the bits of codes together and computes nothing.
+bool GivesIndices(const graph::Model& model, const graph::Node& node);
+
 // Returns whether ONNX Runtime computes a float operator on 8-bit codes if Q/DQ pairs stand around
 // it.
 bool HasIntegerKernel(std::string_view op_type);

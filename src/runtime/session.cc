@@ -83,6 +83,7 @@ Ort::SessionOptions MakeOptions(const SessionOptions& options) {
                             options.optimized_data_file.c_str());
     }
   }
+  if (!options.profile_prefix.empty()) result.EnableProfiling(options.profile_prefix.c_str());
   for (const auto& [key, value] : options.config_entries) {
     result.AddConfigEntry(key.c_str(), value.c_str());
   }
@@ -348,6 +349,15 @@ std::vector<Tensor> Session::Run(const std::vector<Tensor>& inputs) {
     return outputs;
   } catch (const Ort::Exception& error) {
     Fail(ErrorCode::kRuntime, "ONNX Runtime cannot run the model: {}", CleanMessage(error));
+  }
+}
+
+std::filesystem::path Session::EndProfile() {
+  try {
+    Ort::AllocatorWithDefaultOptions allocator;
+    return impl_->session.EndProfilingAllocated(allocator).get();
+  } catch (const Ort::Exception& error) {
+    Fail(ErrorCode::kRuntime, "ONNX Runtime cannot write its profile: {}", CleanMessage(error));
   }
 }
 

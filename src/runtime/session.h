@@ -43,6 +43,9 @@ struct SessionOptions {
   std::filesystem::path external_data_folder = {};
   // The file to which ONNX Runtime writes the optimized model; see optimize.h. Empty: none.
   std::filesystem::path optimized_model_path = {};
+  // The path of the profile of the first runs, without its end; see EndProfile. Empty: there is
+  // none.
+  std::filesystem::path profile_prefix = {};
   // The name of a file beside that model for its initializers. Empty: they stay inside it.
   std::string optimized_data_file = {};
   // The observer nodes to register; see observers.h. They must outlive the session.
@@ -82,6 +85,11 @@ class Session {
   // Throws Error(kInvalidArgument) naming the input if type or known dimensions do not fit,
   // Error(kRuntime) if ONNX Runtime fails.
   std::vector<Tensor> Run(const std::vector<Tensor>& inputs);
+
+  // Ends the profile of the runs so far, and returns its file: a JSON array of events as Chrome
+  // traces have them, with the shapes that each operator met. REQUIRES: options.profile_prefix was
+  // given. Throws Error(kRuntime).
+  std::filesystem::path EndProfile();
 
  private:
   struct Impl;

@@ -98,6 +98,7 @@ void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyO
 
 QuantizeReport Quantize(const QuantizeOptions& options) {
   QuantizeReport report;
+  report.output = options.output;
   CheckPasses(options.disabled_passes);
   { const AtomicFile probe(options.output); }  // before any work
   if (!options.cache_scales_output.empty()) CheckWritable(options.cache_scales_output);

@@ -54,6 +54,7 @@ struct QuantizeOptions : RunOptions {
 };
 
 struct QuantizeReport {
+  std::filesystem::path output;  // the file that was written
   plan::QuantPlan plan;
   rewrite::RewriteReport rewritten;
   std::optional<rewrite::SmoothReport> smoothed;

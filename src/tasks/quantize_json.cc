@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tasks/quantize.h"
+#include "tasks/verdict.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -169,6 +170,7 @@ Json ToJson(const QuantizeReport& report) {
            {{"num_nodes", report.transform.integer.num_nodes},
             {"left", ToJson(report.transform.integer.omissions)}}},
           {"needs_library", std::move(needs_library)},
+          {"verdict", ToJson(VerdictOf(report))},
           {"check", report.target ? deploy::ToJson(*report.target) : Json()},
           {"why_not_checked", report.why_not_checked}};
 }

@@ -1,0 +1,311 @@
+#include "tasks/verdict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/messages.h"
+#include "base/text.h"
+
+namespace bitpress::tasks {
+namespace {
+
+using deploy::Closeness;
+using deploy::OutputCloseness;
+using deploy::TargetReport;
+
+bool IsAnythingQuantized(const QuantizeReport& report) {
+  const auto is_quantized = [](const auto& row) { return row.is_quantized(); };
+  return std::ranges::any_of(report.plan.tensors, is_quantized) ||
+         std::ranges::any_of(report.plan.caches, is_quantized);
+}
+
+bool HasQuantized(const QuantizeReport& report, plan::Role role) {
+  return std::ranges::any_of(report.plan.tensors, [role](const plan::TensorPlan& row) {
+    return row.role == role && row.is_quantized();
+  });
+}
+
+// Returns the output that is farthest off. REQUIRES: there are outputs.
+const OutputCloseness& WorstOf(const Closeness& closeness) {
+  return *std::ranges::min_element(closeness.outputs, {}, &OutputCloseness::sqnr_db);
+}
+
+std::string SizeLine(const QuantizeReport& report) {
+  const double share = static_cast<double>(report.output_bytes) /
+                       static_cast<double>(std::max<uint64_t>(1, report.input_bytes));
+  std::string line =
+      fmt::format("{}: {}, {:.0f} % of the given model's {}", report.output.string(),
+                  HumanBytes(report.output_bytes), 100 * share, HumanBytes(report.input_bytes));
+  if (report.target && report.target->is_run) {
+    line += fmt::format("; {} loads and runs it", report.target->runtime);
+  }
+  return line;
+}
+
+std::string ClosenessText(const QuantizeReport& report) {
+  if (!report.target || !report.target->is_run) return "closeness: not measured";
+  const TargetReport& target = *report.target;
+  if (target.is_made_up || !target.closeness) {
+    return fmt::format("closeness: not measured, for there are no samples ({})",
+                       OptionName("data"));
+  }
+  if (!target.closeness->why_not.empty()) {
+    return fmt::format("closeness: not measured: {}", target.closeness->why_not);
+  }
+  if (target.closeness->outputs.empty()) return "closeness: not measured, for no output is float";
+  const OutputCloseness& worst = WorstOf(*target.closeness);
+  const std::string runs = target.closeness->num_runs == 1
+                               ? "1 sample"
+                               : fmt::format("{} samples", target.closeness->num_runs);
+  if (worst.num_lost > 0) return fmt::format("closeness: NaN or infinity in '{}'", worst.name);
+  if (std::isinf(worst.sqnr_db)) return fmt::format("closeness: the same on {}", runs);
+  return fmt::format("closeness: {:.1f} dB at output '{}' on {}", worst.sqnr_db, worst.name, runs);
+}
+
+std::string Milliseconds(double seconds) {
+  const double ms = 1e3 * seconds;
+  return fmt::format("{:.{}f} ms", ms, ms < 1 ? 3 : ms < 10 ? 2 : 0);
+}
+
+std::string TimeText(const QuantizeReport& report) {
+  if (!report.target || !report.target->speed) return "time: not measured";
+  const deploy::Speed& speed = *report.target->speed;
+  return fmt::format("time: {:.2f} of the given model's, {} instead of {} on this machine",
+                     speed.ratio, Milliseconds(speed.seconds), Milliseconds(speed.given_seconds));
+}
+
+// Returns the bytes of constants that are quantized, as a share of all constants' bytes.
+double QuantizedShare(const QuantizeReport& report) {
+  uint64_t num_bytes = 0;
+  for (const auto& weight : report.transform.weights) num_bytes += weight->stored_bytes;
+  const uint64_t all = std::max<uint64_t>(1, report.output_parts.constants);
+  return std::min(1.0, static_cast<double>(num_bytes) / static_cast<double>(all));
+}
+
+std::string SharesLine(const QuantizeReport& report) {
+  std::string line;
+  if (report.target && report.target->work && report.target->work->all() > 0) {
+    const deploy::WorkShares& work = *report.target->work;
+    std::vector<std::string> words;
+    for (const auto& [count, where] :
+         {std::pair(work.integers, "on integers"), std::pair(work.codes, "from codes of weights"),
+          std::pair(work.floats, "in float")}) {
+      if (count > 0) words.push_back(fmt::format("{:.0f} % {}", 100 * count / work.all(), where));
+    }
+    line = fmt::format("products: {}; ", Join(words, ", "));
+  }
+  return line + fmt::format("constants: {:.0f} % of their bytes are quantized",
+                            100 * QuantizedShare(report));
+}
+
+// Says that nothing, or not all, was left to quantize.
+void WarnOfNothing(const QuantizeReport& report, std::vector<Warning>& warnings) {
+  const bool is_changed = IsAnythingQuantized(report);
+  if (!report.already_quantized.empty()) {
+    warnings.push_back({is_changed ? "left_float" : "nothing_quantized",
+                        fmt::format("{}the model is already quantized: {}; {}",
+                                    is_changed ? "" : "nothing was quantized: ",
+                                    CountAll(report.already_quantized),
+                                    is_changed ? "these stay as they are, the rest was quantized"
+                                               : "give the float model that it was made from")});
+  } else if (!is_changed) {
+    warnings.push_back(
+        {"nothing_quantized", fmt::format("nothing was quantized: no operator reads a weight or an "
+                                          "activation that '{}' quantizes; deploy the given model",
+                                          report.plan.config.name)});
+  }
+}
+
+void WarnOfCloseness(const Closeness& closeness, std::vector<Warning>& warnings) {
+  constexpr std::string_view kRemedies =
+      "More bits, fine-tuning (finetune=adaquant) or a search (bitpress search) bring it closer";
+  if (closeness.has_poor_samples()) {
+    warnings.push_back(
+        {"poor_samples",
+         fmt::format("{}: ranges, learned weights and closeness hold for such inputs only; give "
+                     "samples as the model meets them",
+                     closeness.num_constant_runs == closeness.num_runs
+                         ? "each sample is one number everywhere"
+                         : fmt::format("the first {} samples are all the same",
+                                       closeness.num_equal_runs + 1))});
+  }
+  for (const std::string& name : closeness.other_shapes) {
+    warnings.push_back(
+        {"far", fmt::format("output '{}' has another shape than the given model's", name)});
+  }
+  if (closeness.outputs.empty()) return;
+  const OutputCloseness& worst = WorstOf(closeness);
+  if (worst.num_lost > 0) {
+    warnings.push_back(
+        {"lost_values", fmt::format("output '{}' holds NaN or infinity where the given model gives "
+                                    "numbers, in {} of {} values. {}",
+                                    worst.name, worst.num_lost, worst.num_values, kRemedies)});
+  } else if (worst.sqnr_db < closeness.wanted_db) {
+    warnings.push_back(
+        {"far",
+         fmt::format("output '{}' is far from that of the given model: {:.1f} dB, where such "
+                     "formats should give {:.0f}. Measure what that costs (bitpress "
+                     "evaluate). {}",
+                     worst.name, worst.sqnr_db, closeness.wanted_db, kRemedies)});
+  }
+  for (const OutputCloseness& output : closeness.outputs) {
+    if (output.varies) continue;
+    warnings.push_back(
+        {"poor_samples",
+         fmt::format("output '{}' is the same for all samples, so that its closeness "
+                     "says little: give samples in which it differs",
+                     output.name)});
+  }
+}
+
+void WarnOfRun(const QuantizeReport& report, std::vector<Warning>& warnings) {
+  if (!report.why_not_checked.empty()) {
+    warnings.push_back(
+        {"not_checked", fmt::format("the model was not checked: {}", report.why_not_checked)});
+  }
+  if (!report.target) return;
+  const TargetReport& target = *report.target;
+  if (!target.is_loaded) {
+    warnings.push_back({"not_run", fmt::format("{} DOES NOT LOAD it on this machine, nor the given "
+                                               "model: {}",
+                                               target.runtime, target.error)});
+  } else if (!target.is_run) {
+    warnings.push_back(
+        {"not_run", fmt::format("{} loads it, but did not run it {}: {}", target.runtime,
+                                target.is_made_up
+                                    ? fmt::format("on a made-up sample (give {} to run a real one)",
+                                                  OptionName("data"))
+                                    : "on the first sample",
+                                target.error)});
+  }
+  if (!target.checker_error.empty()) warnings.push_back({"rules", target.checker_error});
+  if (target.processor.is_harmful()) {
+    warnings.push_back({"processors",
+                        "this model is wrong on x86 processors without VNNI; quantize it with "
+                        "integer_kernels=safe (the default)"});
+  }
+}
+
+void WarnOfSpeed(const QuantizeReport& report, std::vector<Warning>& warnings) {
+  if (!report.target || !report.target->speed || !report.target->speed->is_slower()) return;
+  const bool reads_activations = HasQuantized(report, plan::Role::kActivation);
+  const auto remedy = [&]() -> std::string {
+    if (reads_activations) {
+      return "quantize weights alone (activations=none), which computes in float, or compare "
+             "presets "
+             "(bitpress autotune)";
+    }
+    if (report.transform.native.num_nodes > 0) {
+      return "target=portable decodes the weights when the model is loaded, and computes in float "
+             "then";
+    }
+    return "compare other presets (bitpress autotune)";
+  };
+  warnings.push_back(
+      {"slower", fmt::format("slower than the given model on this machine, {:.2f} of its time: {}",
+                             report.target->speed->ratio, remedy())});
+}
+
+// Says why the quantized model takes more bytes than the float one.
+void WarnOfGrowth(const QuantizeReport& report, std::vector<Warning>& warnings) {
+  if (report.output_bytes <= report.input_bytes) return;
+  const auto difference = [](uint64_t before, uint64_t after) {
+    return static_cast<int64_t>(after) - static_cast<int64_t>(before);
+  };
+  const auto rest = [](uint64_t bytes, const graph::StoredParts& parts) {
+    return bytes - std::min(bytes, parts.constants + parts.functions + parts.metadata);
+  };
+  const graph::StoredParts& before = report.input_parts;
+  const graph::StoredParts& after = report.output_parts;
+  std::vector<std::pair<int64_t, std::string>> parts = {
+      {difference(before.functions, after.functions),
+       "functions that decode weights or replace our library (portable=off: only the former)"},
+      {difference(before.metadata, after.metadata), "metadata that say how it was made"},
+      {difference(before.constants, report.prepared_parts.constants),
+       "constants that the preparation computed"},
+      {difference(report.prepared_parts.constants, after.constants), "quantized constants"},
+      {difference(rest(report.input_bytes, before), rest(report.output_bytes, after)),
+       "nodes and descriptions of values"}};
+  std::ranges::stable_sort(parts, std::ranges::greater(), &std::pair<int64_t, std::string>::first);
+  std::vector<std::string> words;
+  for (const auto& [bytes, what] : parts) {
+    if (bytes == 0) continue;
+    words.push_back(fmt::format("{} {}{}", what, bytes > 0 ? "+" : "-",
+                                HumanBytes(static_cast<uint64_t>(bytes > 0 ? bytes : -bytes))));
+  }
+  warnings.push_back({"larger", fmt::format("larger than the float model by {}, because: {}",
+                                            HumanBytes(report.output_bytes - report.input_bytes),
+                                            Join(words, ", "))});
+}
+
+// Says that most constants are float although weights have a format.
+void WarnOfFloats(const QuantizeReport& report, std::vector<Warning>& warnings) {
+  constexpr double kMost = 0.5;
+  constexpr uint64_t kLeastBytes = 100'000;  // of constants; in small models scales are many
+  if (!HasQuantized(report, plan::Role::kWeight) || report.output_parts.constants < kLeastBytes ||
+      QuantizedShare(report) >= kMost) {
+    return;
+  }
+  warnings.push_back(
+      {"left_float",
+       fmt::format("{:.0f} % of the bytes of constants stay float: the plan has the reasons "
+                   "(bitpress plan)",
+                   100 * (1 - QuantizedShare(report)))});
+}
+
+void WarnOfSamples(const QuantizeReport& report, std::vector<Warning>& warnings) {
+  if (!report.held_back || report.held_back->values.empty()) return;
+  const calibrate::HeldBackReport& held = *report.held_back;
+  warnings.push_back(
+      {"unrepresented",
+       fmt::format(
+           "{} of {} activations leave the ranges of the other samples in {} that were held "
+           "back, '{}' with {:.2g} % of its elements: give more samples, or more varied ones",
+           held.values.size(), held.num_values, held.num_held_back, held.values.front().value,
+           100 * held.values.front().outside_share)});
+}
+
+}  // namespace
+
+Verdict VerdictOf(const QuantizeReport& report) {
+  Verdict verdict;
+  verdict.lines = {SizeLine(report), fmt::format("{}; {}", ClosenessText(report), TimeText(report)),
+                   SharesLine(report)};
+  WarnOfRun(report, verdict.warnings);
+  if (report.target && report.target->closeness) {
+    WarnOfCloseness(*report.target->closeness, verdict.warnings);
+  }
+  WarnOfNothing(report, verdict.warnings);
+  WarnOfSpeed(report, verdict.warnings);
+  WarnOfGrowth(report, verdict.warnings);
+  WarnOfFloats(report, verdict.warnings);
+  WarnOfSamples(report, verdict.warnings);
+  return verdict;
+}
+
+std::string Describe(const Verdict& verdict) {
+  std::string text;
+  for (const std::string& line : verdict.lines) {
+    text += fmt::format("{}{}\n", text.empty() ? "" : "  ", line);
+  }
+  for (const Warning& warning : verdict.warnings) {
+    text += fmt::format("  WARNING: {}\n", warning.text);
+  }
+  return text;
+}
+
+nlohmann::ordered_json ToJson(const Verdict& verdict) {
+  nlohmann::ordered_json json = {{"lines", verdict.lines},
+                                 {"warnings", nlohmann::ordered_json::array()}};
+  for (const Warning& warning : verdict.warnings) {
+    json["warnings"].push_back({{"kind", warning.kind}, {"text", warning.text}});
+  }
+  return json;
+}
+
+}  // namespace bitpress::tasks
