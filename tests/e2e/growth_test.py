@@ -19,7 +19,7 @@ def dense_path(width, folder):
 
 def parts_of(text):
     """The bytes by which the model grew, and the parts of them; nothing if it did not grow."""
-    found = re.search(r"^  larger than the float model by ([\d.]+) (\w+), because: (.*)$", text, re.MULTILINE)
+    found = re.search(r"^  WARNING: larger than the float model by ([\d.]+) (\w+), because: (.*)$", text, re.MULTILINE)
     if found is None:
         return None
     parts = {}

@@ -162,7 +162,7 @@ def test_check_inspect_and_quantize_say_it(setting, tmp_path, bitpress):
     assert "x86 without VNNI" in bitpress.ok("inspect", unsafe)
     quantize = ["quantize", setting.float_path, "-o", tmp_path / "said.onnx", "--config", "INT8", "--data", setting.samples]
     said = bitpress.checking.ok(*quantize)
-    assert "right with and without VNNI" in said and "WARNING" not in said
+    assert "right with and without VNNI" in said and "WARNING: this model is wrong" not in said
     said = bitpress.checking.ok(*quantize, "--set", "integer_kernels=vnni")
     assert "WARNING: this model is wrong on such processors" in said
 

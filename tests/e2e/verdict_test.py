@@ -1,0 +1,97 @@
+"""`quantize` ends with size, closeness, time, and what computes how, and with a warning for what a user would want to know."""
+
+import json
+import re
+
+import numpy as np
+import onnx
+import pytest
+from models import make_model, save, save_noise
+from onnx import TensorProto, helper
+
+
+def dense(folder, width=96, extra=()):
+    weight = np.random.default_rng(3).standard_normal((width, width)).astype(np.float32) / 8
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"], "first"), helper.make_node("MatMul", ["a", "v"], ["y"], "second"), *extra]
+    return save(make_model(nodes, [("x", ["N", width])], [("y", ["N", width])], {"w": weight, "v": weight.T.copy()}), folder / "m.onnx")
+
+
+def verdict_of(bitpress, folder, model, *options):
+    """The three lines, and the warnings by kind."""
+    report = folder / "report.json"
+    text = bitpress.terse.ok("quantize", model, "-o", folder / "q.onnx", *options, "--json", report)
+    verdict = json.loads(report.read_text())["verdict"]
+    assert text.splitlines()[:3] == [verdict["lines"][0], *("  " + line.replace("option 'data'", "--data") for line in verdict["lines"][1:])]
+    assert text.count("  WARNING: ") == len(verdict["warnings"])
+    return text, {warning["kind"]: warning["text"] for warning in verdict["warnings"]}
+
+
+@pytest.mark.quick
+def test_three_lines(tmp_path, bitpress):
+    model, samples = dense(tmp_path), save_noise(tmp_path / "samples", (1, 96), 8)
+    text, warnings = verdict_of(bitpress, tmp_path, model, "--config", "INT8", "--data", samples)
+    first, second, third = text.splitlines()[:3]
+    share = 100 * (tmp_path / "q.onnx").stat().st_size / model.stat().st_size
+    assert re.fullmatch(rf".*q.onnx: .* kB, {share:.0f} % of the given model's .* kB; ONNX Runtime .* loads and runs it", first)
+    found = re.fullmatch(r"  closeness: ([\d.]+) dB at output 'y' on 8 samples; time: [\d.]+ of the given model's, .* ms instead of .* ms on "
+                         r"this machine", second)
+    assert float(found[1]) > 30
+    assert re.fullmatch(r"  products: 100 % on integers; constants: \d\d % of their bytes are quantized", third)
+    assert warnings.keys() <= {"slower", "larger"}, warnings
+
+
+def test_shares_count_products(tmp_path, bitpress):
+    """The second product has a quarter of the first one's columns, and is the one that stays float."""
+    rng = np.random.default_rng(1)
+    weights = {"w": rng.standard_normal((64, 64)).astype(np.float32), "v": rng.standard_normal((64, 16)).astype(np.float32)}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"], "first"), helper.make_node("MatMul", ["a", "v"], ["y"], "second")]
+    model = save(make_model(nodes, [("x", ["N", 64])], [("y", ["N", 16])], weights), tmp_path / "m.onnx")
+    options = ["--config", "INT8_DYNAMIC", "--rule", "nodes=second: exclude"]
+    assert "products: 80 % on integers, 20 % in float" in verdict_of(bitpress, tmp_path, model, *options)[0]
+    options = ["--config", "MX6", "--rule", "nodes=second: exclude"]
+    assert "products: 80 % from codes of weights, 20 % in float" in verdict_of(bitpress, tmp_path, model, *options)[0]
+
+
+@pytest.mark.parametrize("kernel, group, strides, shape, expected", [
+    ((3, 3), 1, (1, 1), (6, 6), 16 * 6 * 6 * 4 * 9), ((3, 3), 4, (1, 1), (6, 6), 16 * 6 * 6 * 9), ((1, 1), 1, (2, 2), (4, 4), 16 * 4 * 4 * 4)])
+@pytest.mark.parametrize("config", ["INT8", "MX6", "FP16"])
+def test_products_of_convolutions(config, kernel, group, strides, shape, expected, tmp_path, bitpress):
+    weight = np.random.default_rng(2).standard_normal((16, 4 // group, *kernel)).astype(np.float32)
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"], "conv", group=group, strides=strides, kernel_shape=kernel)]
+    model = save(make_model(nodes, [("x", [1, 4, 8, 8])], [("y", [1, 16, *shape])], {"w": weight}), tmp_path / "m.onnx")
+    samples = save_noise(tmp_path / "samples", (1, 4, 8, 8), 4)
+    bitpress.checking.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", config, "--data", samples, "--json", tmp_path / "r.json")
+    work = json.loads((tmp_path / "r.json").read_text())["check"]["work"]
+    assert work["integers"] + work["codes"] + work["floats"] == expected
+
+
+def test_what_is_wrong_is_a_warning(tmp_path, bitpress):
+    model, samples = dense(tmp_path), save_noise(tmp_path / "samples", (1, 96), 8)
+    relu = save(make_model([helper.make_node("Relu", ["x"], ["y"], "relu")], [("x", ["N", 8])], [("y", ["N", 8])], {}), tmp_path / "relu.onnx")
+    _, warnings = verdict_of(bitpress, tmp_path, relu, "--config", "MX6")
+    assert "deploy the given model" in warnings["nothing_quantized"] and "metadata" in warnings["larger"]
+    _, warnings = verdict_of(bitpress, tmp_path, model, "--config", "int2", "--activations", "none", "--data", samples)
+    assert re.search(r"output 'y' is far .*: [\d.]+ dB, where such formats should give 10", warnings["far"])
+    _, warnings = verdict_of(bitpress, tmp_path, model, "--config", "INT4_WEIGHTS", "--rule", "nodes=second: exclude")
+    assert re.fullmatch(r"\d\d % of the bytes of constants stay float: the plan has the reasons \(bitpress plan\)",
+                        verdict_of(bitpress, tmp_path, dense(tmp_path, 256), "--config", "INT4_WEIGHTS", "--rule",
+                                   "nodes=second: exclude")[1]["left_float"])
+    assert "left_float" not in warnings, "the constants of a small model are few"
+
+
+def test_details_are_behind_verbose(tmp_path, bitpress):
+    model = dense(tmp_path)
+    arguments = ["quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8_DYNAMIC"]
+    short, long = bitpress.terse.ok(*arguments), bitpress.terse.ok(*arguments, "--verbose")
+    assert "activations:" not in short and "activations: 2 uint8" in long and "computed on integers: 2 MatMulInteger" in long
+    assert len([line for line in short.splitlines() if "WARNING" not in line]) == 3
+
+
+def test_a_lookup_is_no_product(tmp_path, bitpress):
+    """The indices of a table of 4 bits come from a MatMulInteger, which multiplies nothing of the model."""
+    table = np.random.default_rng(4).standard_normal((64, 32)).astype(np.float32)
+    model = make_model([helper.make_node("Gather", ["t", "i"], ["y"], "embed")], [], [("y", ["N", 32])], {"t": table})
+    model.graph.input.append(helper.make_tensor_value_info("i", TensorProto.INT64, ["N"]))
+    onnx.checker.check_model(model)
+    text, _ = verdict_of(bitpress, tmp_path, save(model, tmp_path / "m.onnx"), "--config", "INT4_WEIGHTS", "--set", "embeddings=int4")
+    assert "products" not in text and re.search(r"^  constants: \d\d\d? %", text, re.MULTILINE)
