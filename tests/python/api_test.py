@@ -40,6 +40,22 @@ def test_quantize_gives_the_model_and_a_report(tmp_path, conv_path, images):
     assert report.target.is_run and report.layers == []
 
 
+def test_a_report_is_its_verdict(tmp_path, conv_path, images):
+    _, report = quantized(tmp_path, conv_path, "MX6", images, check=True)
+    first, second, third, *_ = str(report).splitlines()
+    assert first.startswith(f"{tmp_path}") and "loads and runs it" in first
+    assert " on 12 samples; time: " in second and third.startswith("  products: 100 % from codes of weights")
+
+
+def test_what_a_user_should_know_is_a_warning(tmp_path):
+    relu = models.make_model([onnx.helper.make_node("Relu", ["x"], ["y"], "relu")], [("x", ["N", 8])], [("y", ["N", 8])], {})
+    with pytest.warns(bitpress.QuantizationWarning) as caught:
+        report = bitpress.quantize(relu, tmp_path / "q.onnx", "MX6", check=False)
+    assert [(one.message.kind, str(one.message)) for one in caught] == report.warnings
+    assert [kind for kind, _ in report.warnings] == ["nothing_quantized", "larger"]
+    assert "WARNING: nothing was quantized" in str(report) and "option '" not in str(report) and caught[0].filename == __file__
+
+
 def test_models_come_as_paths_bytes_and_messages(tmp_path, conv_path):
     wanted = quantized(tmp_path, conv_path, "BF16")[0].read_bytes()
     assert quantized(tmp_path, str(conv_path), "BF16")[0].read_bytes() == wanted
