@@ -1,6 +1,7 @@
 #include "rewrite/run_optimizer.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <set>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "base/messages.h"
 #include "base/scratch_folder.h"
 #include "graph/clean_up.h"
+#include "graph/stored_bytes.h"
 #include "runtime/half_casts.h"
 #include "runtime/open_model.h"
 #include "runtime/optimize.h"
@@ -123,10 +125,10 @@ class Recipe {
   Recipe(const Model& given, const std::string& name) : given_(given) { is_complete_ = Add(name); }
 
   bool is_complete() const { return is_complete_; }
-  // Returns whether a constant of that size is much larger than what the nodes read.
-  bool IsExceededBy(int64_t num_elements, uint64_t num_bytes) const {
-    constexpr uint64_t kLeastBytes = uint64_t{1} << 16;
-    return num_elements > num_elements_ && num_bytes > num_bytes_ + kLeastBytes;
+  // Returns the bytes by which a constant is larger than what the nodes read. One that has no more
+  // elements is as large as its type makes it: 0.
+  uint64_t GrowthTo(int64_t num_elements, uint64_t num_bytes) const {
+    return num_elements > num_elements_ && num_bytes > num_bytes_ ? num_bytes - num_bytes_ : 0;
   }
 
   // Adds the nodes whose results the model does not have.
@@ -195,19 +197,29 @@ class Recipe {
 }  // namespace
 
 std::vector<std::string> UnfoldGrown(const Model& given, Model& optimized) {
-  std::vector<std::string> unfolded;
+  std::vector<std::pair<uint64_t, std::string>> grown;
+  uint64_t total = 0;
   for (const std::string& name : optimized.InitializerNames()) {
     const graph::InitializerView view = optimized.Initializer(name);
     if (given.IsInitializer(name) || optimized.IsOutput(name) || !given.Producer(name)) continue;
     const Recipe recipe(given, name);
-    if (!recipe.is_complete() || !recipe.IsExceededBy(NumElements(view.dims), view.bytes.size())) {
-      continue;
-    }
+    const uint64_t growth = recipe.GrowthTo(NumElements(view.dims), view.bytes.size());
+    if (!recipe.is_complete() || growth == 0) continue;
+    total += growth;
+    grown.emplace_back(growth, name);
+  }
+  // Nobody minds a twentieth of the constants, nor a page.
+  const uint64_t most = std::max<uint64_t>(4096, graph::MeasureParts(given).constants / 20);
+  std::ranges::stable_sort(grown, std::ranges::greater(), &std::pair<uint64_t, std::string>::first);
+  std::vector<std::string> unfolded;
+  for (const auto& [growth, name] : grown) {
+    if (total <= most) break;
+    total -= growth;
     const std::string placeholder = optimized.FreshName(name + "_unfolded");
     std::vector<graph::Use> uses = optimized.AllUses(name);
     for (graph::Use& use : uses) use.node.set_input(use.input_index, placeholder);
     optimized.RemoveInitializer(name);
-    recipe.AddTo(optimized);
+    Recipe(given, name).AddTo(optimized);
     for (graph::Use& use : uses) use.node.set_input(use.input_index, name);
     unfolded.push_back(name);
   }

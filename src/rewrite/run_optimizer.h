@@ -27,8 +27,9 @@ graph::Model RunOptimizer(const std::filesystem::path& path, graph::Model model,
                           OptimizerReport& report);
 
 // Puts nodes of `given` back into `optimized`, the same model after constants were folded, where a
-// constant takes far more bytes and has more elements than what it is computed from: Tile, Expand,
-// ConstantOfShape, a sparse table made dense. Returns the names of these constants, which are
+// constant takes more bytes and has more elements than what it is computed from: Tile, Expand,
+// ConstantOfShape, a sparse table made dense. The largest go back first, until all others together
+// add no more than a twentieth to the constants. Returns the names of these constants, which are
 // computed values then.
 std::vector<std::string> UnfoldGrown(const graph::Model& given, graph::Model& optimized);
 

@@ -52,14 +52,27 @@ def test_nothing_to_quantize(tmp_path, bitpress):
 
 
 def test_constants_that_the_preparation_computes(tmp_path, bitpress):
-    """A small constant is expanded to a large one."""
-    value = numpy_helper.from_array(np.array([0.5], np.float32))
-    nodes = [helper.make_node("ConstantOfShape", ["size"], ["many"], "many", value=value),
-             helper.make_node("Add", ["x", "many"], ["y"], "add")]
-    model = make_model(nodes, [("x", [64, 64])], [("y", [64, 64])], {"size": np.array([64, 64])})
+    """Codes become floats, which have as many elements."""
+    nodes = [helper.make_node("Cast", ["codes"], ["floats"], "cast", to=onnx.TensorProto.FLOAT),
+             helper.make_node("Add", ["x", "floats"], ["y"], "add")]
+    model = make_model(nodes, [("x", [64, 64])], [("y", [64, 64])], {"codes": np.arange(4096, dtype=np.int8).reshape(64, 64)})
     text = bitpress.ok("quantize", save(model, tmp_path / "float.onnx"), "-o", tmp_path / "q.onnx", "--config", "INT8_WEIGHTS")
     _, parts = parts_of(text)
-    assert parts["constants that the preparation computed"] > 64 * 64 * 3.9
+    assert parts["constants that the preparation computed"] > 64 * 64 * 2.9
+
+
+def test_many_small_constants_do_not_grow_together(tmp_path, bitpress):
+    """Each of these tables is small, and the file would be several times as large with all of them."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["v0"], "dense")]
+    constants = {"w": np.random.default_rng(3).standard_normal((32, 32)).astype(np.float32)}
+    for i in range(8):
+        constants[f"row{i}"], constants[f"column{i}"] = np.arange(32, dtype=np.float32)[None], np.arange(32, dtype=np.float32)[:, None] * (i + 1)
+        nodes += [helper.make_node("Mul", [f"row{i}", f"column{i}"], [f"p{i}"], f"outer{i}"), helper.make_node("Cos", [f"p{i}"], [f"c{i}"], f"cos{i}"),
+                  helper.make_node("Mul", [f"v{i}", f"c{i}"], [f"v{i + 1}"], f"mul{i}")]
+    given = save(make_model(nodes, [("x", [32, 32])], [("v8", [32, 32])], constants), tmp_path / "float.onnx")
+    text = bitpress.ok("quantize", given, "-o", tmp_path / "q.onnx", "--config", "INT8_WEIGHTS")
+    assert "computed at load as before" in text and "7 constants" in text
+    assert parts_of(text)[1]["constants that the preparation computed"] <= 4096
 
 
 @pytest.mark.parametrize("config", ["MX6", "INT4_WEIGHTS"])
