@@ -9,11 +9,15 @@
 #include <string>
 #include <string_view>
 
+#include "base/control_groups.h"
+
 namespace bitpress {
 namespace {
 
+namespace fs = std::filesystem;
+
 // Returns the number at the beginning of a file; nothing if there is none ("max", no file).
-std::optional<uint64_t> NumberIn(const std::string& path) {
+std::optional<uint64_t> NumberIn(const fs::path& path) {
   std::ifstream file(path);
   uint64_t number = 0;
   if (file >> number) return number;
@@ -35,8 +39,8 @@ std::optional<uint64_t> BytesInTable(const char* table, std::string_view wanted)
 std::optional<uint64_t> SystemMemory() { return BytesInTable("/proc/meminfo", "MemAvailable:"); }
 
 // Returns the bytes of a control group's memory that hold files, which the system takes back first.
-uint64_t CachedBytes(const std::string& folder, const std::string& prefix) {
-  std::ifstream file(folder + "/memory.stat");
+uint64_t CachedBytes(const fs::path& group, const std::string& prefix) {
+  std::ifstream file(group / "memory.stat");
   std::string name;
   uint64_t number = 0;
   uint64_t cached = 0;
@@ -47,26 +51,30 @@ uint64_t CachedBytes(const std::string& folder, const std::string& prefix) {
 }
 
 // Returns what is left of a control group's limit; nothing if there is none.
-std::optional<uint64_t> Left(const std::string& folder, const char* limit_file,
-                             const char* used_file, const char* prefix) {
-  const std::optional<uint64_t> limit = NumberIn(folder + "/" + limit_file);
-  const std::optional<uint64_t> used = NumberIn(folder + "/" + used_file);
+std::optional<uint64_t> Left(const fs::path& group, const char* limit_file, const char* used_file,
+                             const char* prefix) {
+  const std::optional<uint64_t> limit = NumberIn(group / limit_file);
+  const std::optional<uint64_t> used = NumberIn(group / used_file);
   if (!limit || !used) return std::nullopt;
-  const uint64_t held = *used - std::min(*used, CachedBytes(folder, prefix));
+  const uint64_t held = *used - std::min(*used, CachedBytes(group, prefix));
   return *limit - std::min(*limit, held);
-}
-
-// Returns what the control group has left, in either version of the interface.
-std::optional<uint64_t> GroupMemory() {
-  if (const auto left = Left("/sys/fs/cgroup", "memory.max", "memory.current", "")) return left;
-  return Left("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_");
 }
 
 }  // namespace
 
+std::optional<uint64_t> MemoryOfGroups(const fs::path& own, const fs::path& root) {
+  std::optional<uint64_t> least;
+  for (const fs::path& group : ControlGroups("memory", own, root)) {
+    std::optional<uint64_t> left = Left(group, "memory.max", "memory.current", "");
+    if (!left) left = Left(group, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_");
+    if (left) least = std::min(*left, least.value_or(*left));
+  }
+  return least;
+}
+
 std::optional<uint64_t> AvailableMemory() {
   const std::optional<uint64_t> system = SystemMemory();
-  const std::optional<uint64_t> group = GroupMemory();
+  const std::optional<uint64_t> group = MemoryOfGroups("/proc/self/cgroup", "/sys/fs/cgroup");
   if (system && group) return std::min(*system, *group);
   return system ? system : group;
 }

@@ -3,13 +3,19 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 
 namespace bitpress {
 
-// Returns the number of bytes that the system, or the control group of this process if that is
-// tighter, still has. Nothing if neither can be read.
+// Returns the number of bytes that the system, or the control groups of this process if they are
+// tighter, still have. Nothing if neither can be read.
 std::optional<uint64_t> AvailableMemory();
+
+// Returns what the tightest of a process's control groups has left; nothing if there is no limit.
+// See ControlGroups.
+std::optional<uint64_t> MemoryOfGroups(const std::filesystem::path& own,
+                                       const std::filesystem::path& root);
 
 // Returns the number of bytes of this process that are in memory (its resident set), without those
 // that it has freed and its allocator keeps. Nothing if the system does not tell.

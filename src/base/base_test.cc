@@ -329,6 +329,33 @@ TEST(Processors, AreThoseToWhichTheProcessIsBound) {
   ASSERT_EQ(::sched_setaffinity(0, sizeof before, &before), 0);
 }
 
+TEST(AvailableMemory, IsWhatTheTightestGroupHasLeft) {
+  const TemporaryFolder folder;
+  const fs::path own = folder / "own";
+  const fs::path groups = folder / "groups";
+  const auto left = [&] { return MemoryOfGroups(own, groups); };
+  WriteFile(own, "0::/outer/inner\n");
+  EXPECT_EQ(left(), std::nullopt);
+  WriteBytes(groups / "outer" / "inner" / "memory.max", "max\n");
+  WriteBytes(groups / "outer" / "inner" / "memory.current", "700\n");
+  EXPECT_EQ(left(), std::nullopt);
+  WriteBytes(groups / "outer" / "memory.max", "1000\n");
+  WriteBytes(groups / "outer" / "memory.current", "900\n");
+  EXPECT_EQ(left(), 100u);
+  WriteBytes(groups / "outer" / "memory.stat", "anon 500\ninactive_file 250\nactive_file 50\n");
+  EXPECT_EQ(left(), 400u) << "files in memory are given back";
+  WriteBytes(groups / "memory.max", "600\n");
+  WriteBytes(groups / "memory.current", "650\n");
+  EXPECT_EQ(left(), 0u);
+  WriteFile(own, "3:cpu:/c\n5:memory:/m\n");
+  WriteBytes(groups / "memory" / "m" / "memory.limit_in_bytes", "5000\n");
+  WriteBytes(groups / "memory" / "m" / "memory.usage_in_bytes", "4000\n");
+  WriteBytes(groups / "memory" / "m" / "memory.stat",
+             "inactive_file 9\ntotal_inactive_file 1000\n");
+  fs::remove(groups / "memory.max");
+  EXPECT_EQ(left(), 2000u);
+}
+
 TEST(AvailableMemory, IsThereAndCanBeLimited) {
   const auto available = AvailableMemory();
   ASSERT_TRUE(available);

@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <string>
 #include <thread>
 
-#include "base/text.h"
+#include "base/control_groups.h"
 
 namespace bitpress {
 namespace {
@@ -50,28 +49,10 @@ std::optional<double> ProcessorsOf(const fs::path& group) {
 
 std::optional<size_t> ProcessorsOfGroups(const fs::path& own, const fs::path& root) {
   std::optional<double> least;
-  const auto limit = [&](const fs::path& folder) {
-    const std::optional<double> here = ProcessorsOf(folder);
+  for (const fs::path& group : ControlGroups("cpu", own, root)) {
+    const std::optional<double> here = ProcessorsOf(group);
     if (here) least = std::min(*here, least.value_or(*here));
-  };
-  std::ifstream file(own);
-  for (std::string line; std::getline(file, line);) {
-    // "0::/outer/inner" of version 2, "4:cpu,cpuacct:/outer/inner" of version 1
-    const std::vector<std::string> parts = Split(line, ':');
-    if (parts.size() < 3) continue;
-    const std::vector<std::string> controllers = Split(parts[1], ',');
-    const bool is_first_version = std::ranges::find(controllers, "cpu") != controllers.end();
-    if (!is_first_version && !parts[1].empty()) continue;
-    const fs::path top = is_first_version ? root / parts[1] : root;
-    // In a container the path may be one of the host, which is not seen there.
-    for (fs::path group = fs::path(parts[2]).relative_path(); !group.empty();
-         group = group.parent_path()) {
-      limit(top / group);
-    }
-    limit(top);
   }
-  limit(root);
-  limit(root / "cpu");
   if (!least) return std::nullopt;
   return static_cast<size_t>(std::ceil(std::min(*least, 1e6)));
 }

@@ -13,8 +13,7 @@ namespace bitpress {
 size_t UsableProcessors();
 
 // Returns the processors that the control groups of a process pay for, rounded up: the least of its
-// group's and of those around it. Nothing if there is no limit. `own` lists the groups of the
-// process as /proc/self/cgroup does, `root` is where the groups are, such as /sys/fs/cgroup.
+// group's and of those around it. Nothing if there is no limit. See ControlGroups.
 std::optional<size_t> ProcessorsOfGroups(const std::filesystem::path& own,
                                          const std::filesystem::path& root);
 
