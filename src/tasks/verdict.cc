@@ -259,15 +259,32 @@ void WarnOfFloats(const QuantizeReport& report, std::vector<Warning>& warnings) 
 }
 
 void WarnOfSamples(const QuantizeReport& report, std::vector<Warning>& warnings) {
+  for (const auto& [value, reason] : report.left_float) {
+    if (!reason.starts_with("NaN")) continue;
+    warnings.push_back({"poor_samples", fmt::format("'{}' stays float: {}", value, reason)});
+    break;  // others follow from the first one
+  }
   if (!report.held_back || report.held_back->values.empty()) return;
   const calibrate::HeldBackReport& held = *report.held_back;
   warnings.push_back(
       {"unrepresented",
-       fmt::format(
-           "{} of {} activations leave the ranges of the other samples in {} that were held "
-           "back, '{}' with {:.2g} % of its elements: give more samples, or more varied ones",
-           held.values.size(), held.num_values, held.num_held_back, held.values.front().value,
-           100 * held.values.front().outside_share)});
+       fmt::format("{} of {} activations leave the ranges of the other samples in "
+                   "{} that were held back, '{}' with {:.2g} % of its elements: "
+                   "give more samples, or more varied ones",
+                   held.values.size(), held.num_values, held.num_held_back,
+                   held.values.front().value, 100 * held.values.front().outside_share)});
+}
+
+// Says that much is computed in float to keep the outputs close.
+void WarnOfGuard(const QuantizeReport& report, std::vector<Warning>& warnings) {
+  constexpr double kMuch = 0.25;
+  if (!report.guard || report.guard->num_left == 0 || report.guard->left_share < kMuch) return;
+  const plan::GuardReport& guard = *report.guard;
+  warnings.push_back(
+      {"left_float",
+       fmt::format("the guard leaves {} activations float, {:.0f} % of the products: rounded, they "
+                   "bring output '{}' to {:.1f} dB (guard=off rounds them)",
+                   guard.num_left, 100 * guard.left_share, guard.worst_output, guard.before_db)});
 }
 
 }  // namespace
@@ -285,6 +302,7 @@ Verdict VerdictOf(const QuantizeReport& report) {
   WarnOfGrowth(report, verdict.warnings);
   WarnOfFloats(report, verdict.warnings);
   WarnOfSamples(report, verdict.warnings);
+  WarnOfGuard(report, verdict.warnings);
   return verdict;
 }
 
