@@ -20,7 +20,7 @@ plan::ResolvedPlan ResolvePlan(plan::QuantPlan plan, const graph::Model& model,
     resolved.left_float.push_back(std::move(left));
   }
   ResolveCaches(resolved.plan, table);
-  if (guard != nullptr) GuardActivations(resolved, model, table, *guard);
+  if (guard != nullptr) GuardActivations(resolved, model, table, pool, *guard);
   resolved.channels = ResolveChannels(resolved.plan, model, table, resolved.scales);
   weights::ChooseUnsignedWeights(resolved, model, pool);
   return resolved;
