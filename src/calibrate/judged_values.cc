@@ -102,12 +102,18 @@ class PartFinder {
  public:
   explicit PartFinder(const graph::Model& model) : model_(model) {}
 
-  std::vector<TensorPart> Find(const std::string& value) {
+  // A part, and the value that it is.
+  struct Found {
+    TensorPart part;
+    std::string value;
+  };
+
+  std::vector<Found> Find(const std::string& value) {
     std::vector<std::optional<size_t>> axes(model_.InfoOf(value).shape.size());
     for (size_t a = 0; a < axes.size(); ++a) axes[a] = a;
     Visit(value, axes, {});
-    return parts_.size() > 1 && parts_.size() <= kMostParts ? std::move(parts_)
-                                                            : std::vector<TensorPart>();
+    if (parts_.size() <= 1 || parts_.size() > kMostParts) parts_.clear();
+    return std::move(parts_);
   }
 
  private:
@@ -133,7 +139,7 @@ class PartFinder {
       return Visit(node->input(0), before, part);
     }
     if (!is_standard || node->op_type() != "Concat" || !VisitInputs(*node, axes, part)) {
-      parts_.push_back(part);
+      parts_.push_back({part, value});
     }
   }
 
@@ -162,7 +168,7 @@ class PartFinder {
   }
 
   const graph::Model& model_;
-  std::vector<TensorPart> parts_;
+  std::vector<Found> parts_;
 };
 
 // Returns the elements of a part, nothing if the tensor has no such part.
@@ -218,8 +224,7 @@ bool Differ(const Tensor& first, const std::vector<TensorPart>& parts) {
 
 std::string JudgedValue::Name() const {
   if (!reader) return fmt::format("output '{}'", output);
-  return fmt::format("'{}', from which {} chooses for output '{}',", value, reader->op_type,
-                     output);
+  return fmt::format("'{}', in front of {} and output '{}',", value, reader->op_type, output);
 }
 
 std::vector<JudgedValue> JudgedValues(const graph::Model& model) {
@@ -231,11 +236,21 @@ std::vector<JudgedValue> JudgedValues(const graph::Model& model) {
     if (values.empty()) values.push_back({output, output, std::nullopt, {}});
     for (JudgedValue& value : values) {
       if (!known.insert(value.value).second) continue;
-      value.parts = PartFinder(model).Find(value.value);
+      for (PartFinder::Found& found : PartFinder(model).Find(value.value)) {
+        value.parts.push_back(std::move(found.part));
+      }
       judged.push_back(std::move(value));
     }
   }
   return judged;
+}
+
+std::vector<std::string> ConcatenatedValues(const graph::Model& model, const std::string& value) {
+  std::vector<std::string> values;
+  for (PartFinder::Found& found : PartFinder(model).Find(value)) {
+    values.push_back(std::move(found.value));
+  }
+  return values;
 }
 
 void ForgetEqualParts(JudgedValue& judged, const Tensor& example) {

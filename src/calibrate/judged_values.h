@@ -49,6 +49,10 @@ struct JudgedValue {
 // Returns what to judge a model by, in the order of its outputs. A value comes once. Pure.
 std::vector<JudgedValue> JudgedValues(const graph::Model& model);
 
+// Returns the values that Concats make a value of, through operators that only move elements. None
+// if no Concat does, or if it is not known where its parts end. Pure.
+std::vector<std::string> ConcatenatedValues(const graph::Model& model, const std::string& value);
+
 // Forgets the parts of a value unless their typical values differ so much in `example`, a float
 // value, that one hides the errors of another.
 void ForgetEqualParts(JudgedValue& judged, const Tensor& example);

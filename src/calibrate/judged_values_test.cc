@@ -60,7 +60,7 @@ TEST(JudgedValues, StandInFrontOfASort) {
   EXPECT_EQ(judged[0].output, "y");
   EXPECT_EQ(judged[0].reader->node, "sort");
   EXPECT_EQ(judged[1].reader->node, "sorted");
-  EXPECT_EQ(judged[0].Name(), "'best', from which TopK chooses for output 'y',");
+  EXPECT_EQ(judged[0].Name(), "'best', in front of TopK and output 'y',");
 }
 
 TEST(JudgedValues, AreOutputsOfProductsBehindASort) {
