@@ -1,19 +1,23 @@
 #include "calibrate/guard.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <optional>
-#include <queue>
 #include <random>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/output_error.h"
 #include "calibrate/leave_float.h"
 #include "calibrate/noise_probe.h"
+#include "calibrate/noisy_parts.h"
+#include "calibrate/planned_weights.h"
 #include "calibrate/products.h"
 #include "calibrate/resolve_params.h"
 #include "calibrate/sample_runs.h"
@@ -29,8 +33,12 @@ constexpr double kMarginDb = 3;
 // An activation is worth mending if it alone brings this share of the noise that is allowed. Many
 // that bring less are no fault of a few.
 constexpr double kLeastShare = 0.25;
-// Fewer dB are not worth slower operators.
+// Fewer dB are not worth slower operators. A model that stays less accurate than wanted is slow and
+// inaccurate then, which only a tenth of the error is worth.
 constexpr double kLeastGainDb = 3;
+constexpr double kLargeGainDb = 10;
+// Weights and activations that each reach what is wanted are so much below it together.
+constexpr double kTogetherDb = 3;
 // Other range methods are tried up to this distance above what is wanted. Few samples say little of
 // smaller gains, and above that nobody hears them.
 constexpr double kTryRangesDb = 12;
@@ -41,10 +49,24 @@ constexpr size_t kLeastSamples = 16;
 constexpr size_t kLeastSearchSamples = 8;
 constexpr size_t kMostSamples = 32;
 constexpr double kElementsToRound = 1 << 25;
-// The measurements that look for activations to mend, and the elements that they round in all.
-constexpr double kLeastMeasurements = 48;
-constexpr double kMostMeasurements = 512;
-constexpr double kElementsInAll = 0x1p33;
+// The measurements that look for activations to mend.
+constexpr size_t kLeastMeasurements = 8;
+constexpr size_t kGoodMeasurements = 48;
+constexpr size_t kMostMeasurements = 512;
+
+// What the guard may cost is counted in runs of the model, never in time, so that results do not
+// depend on it. Calibration takes as long for a sample as about four runs, most of it for
+// histograms. Runs that take about a second in all are always allowed.
+constexpr double kRunsOfCalibration = 4;
+constexpr double kProductsAtOnce = 2.5e10;  // the products of about a second
+constexpr double kProductsOfElement = 16;   // that take as long as rounding an element
+constexpr double kProductsOfNode = 1e5;     // that take as long as starting an operator
+constexpr double kMostRuns = 1e5;
+// The share of these runs that one measurement of all activations takes, and the least samples.
+constexpr size_t kMeasurementsInAll = 8;
+constexpr size_t kFirstSamples = 4;
+// The distance, in errors of a mean, at which few samples have answered a question.
+constexpr double kClear = 3;
 
 double ToDb(double noise) {
   return noise > 0 ? 10 * std::log10(1 / noise) : plan::GuardReport::kNoNoiseDb;
@@ -61,14 +83,36 @@ struct RoundedGroup {
   std::vector<size_t> rows;  // indices in the plan
 };
 
-// Some groups that follow each other, and the noise if they alone are rounded.
-struct Part {
-  size_t begin;
-  size_t end;
-  OutputNoise noise;
+// The numbers 0 .. count - 1 in an order in which each beginning is spread over all.
+std::vector<size_t> SpreadOrder(size_t count) {
+  std::vector<size_t> order;
+  const size_t size = std::bit_ceil(std::max<size_t>(count, 1));
+  for (size_t i = 0; i < size; ++i) {
+    size_t reversed = 0;
+    for (size_t bit = 1, mirror = size / 2; bit < size; bit *= 2, mirror /= 2) {
+      if ((i & bit) != 0) reversed |= mirror;
+    }
+    if (reversed < count) order.push_back(reversed);
+  }
+  return order;
+}
 
-  size_t size() const { return end - begin; }
+// The mean noise of an entry over samples, and how far that of all samples may lie from it.
+struct Estimate {
+  double mean = 0;
+  double error = 0;
 };
+
+Estimate EstimateOf(std::span<const OutputError> errors) {
+  const std::vector<double> noises = SampleNoises(errors);
+  Estimate estimate{MeanNoise(errors), 0};
+  const auto count = static_cast<double>(noises.size());
+  if (count < 2) return {estimate.mean, estimate.mean};
+  double variance = 0;
+  for (const double noise : noises) variance += (noise - estimate.mean) * (noise - estimate.mean);
+  estimate.error = kClear * std::sqrt(variance / (count * (count - 1)));
+  return estimate;
+}
 
 bool IsGuarded(const TensorPlan& row, const plan::ResolvedPlan& resolved) {
   return row.role == plan::Role::kActivation && row.integer && !row.is_dynamic() &&
@@ -92,14 +136,14 @@ std::vector<RoundedGroup> GroupsOf(const plan::ResolvedPlan& resolved) {
 class Guard {
  public:
   Guard(plan::ResolvedPlan& resolved, const graph::Model& model, const CalibrationTable& table,
-        const GuardOptions& options)
+        ThreadPool& pool, const GuardOptions& options)
       : resolved_(resolved),
         model_(model),
         options_(options),
         table_(table),
+        pool_(pool),
         products_(model, table),
-        wanted_(ToNoise(*resolved.plan.config.guard_db)),
-        aim_(ToNoise(*resolved.plan.config.guard_db + kMarginDb)),
+        wanted_db_(*resolved.plan.config.guard_db),
         groups_(GroupsOf(resolved)) {
     for (const RoundedGroup& group : groups_) {
       for (const size_t row : group.rows) {
@@ -111,37 +155,53 @@ class Guard {
                          static_cast<double>(table.num_samples);
       }
     }
+    integers_ = IntegerValues(resolved);
+    num_products_ = products_.Sum(plan::NeededValues(model, integers_).operators);
   }
 
   void Run() {
     report_.before_db = report_.after_db = ToDb(0);
     if (groups_.empty()) return;
+    SetBudget();
     probe_.emplace(model_, resolved_, rows_, options_.num_threads);
     TakeSamples();
-    report_.num_samples = probe_->num_samples();
-    OutputNoise before = MeasureAll({});
+    OutputNoise before = MeasureUntilClear();
     ChooseRanges(before);
     const size_t worst = Worst(before);
-    report_.worst_output = probe_->OutputNames().at(worst);
+    report_.worst_output = probe_->OutputOf(worst);
     report_.before_db = report_.after_db = ToDb(before[worst]);
-    if (before[worst] <= wanted_) return;
+    if (before[worst] <= ToNoise(wanted_db_)) return;
+    aims_.assign(before.size(), ToNoise(wanted_db_ + kMarginDb));
+    double before_db = report_.before_db;
+    if (HasWeights()) {
+      before_db = MeasureWeights(before);
+      if (!report_.note.empty()) return;
+    }
     Explore(before);
-    Mend(before);
+    Mend(before, before_db);
   }
 
-  plan::GuardReport TakeReport() { return std::move(report_); }
+  plan::GuardReport TakeReport() {
+    report_.num_runs = probe_ ? probe_->num_runs() : 0;
+    return std::move(report_);
+  }
 
  private:
+  void SetBudget() {
+    const double of_run =
+        num_products_ + kProductsOfElement * num_elements_ +
+        kProductsOfNode * static_cast<double>(std::max<size_t>(model_.AllNodes().size(), 1));
+    most_runs_ =
+        static_cast<size_t>(std::clamp(kRunsOfCalibration * static_cast<double>(table_.num_samples),
+                                       std::min(kProductsAtOnce / of_run, kMostRuns), kMostRuns));
+  }
+
   // Takes one sample of each of many equal parts of the source, but the same ones every time. Their
   // distances differ, because samples of several kinds often take turns.
   void TakeSamples() {
     const size_t num_known = options_.source->num_samples();
-    const double fitting = kElementsToRound / std::max(num_elements_, 1.0);
-    const auto samples = [&](size_t least) {
-      return static_cast<size_t>(
-          std::clamp(fitting, static_cast<double>(least), static_cast<double>(kMostSamples)));
-    };
-    const size_t wanted = samples(kLeastSamples);
+    const size_t wanted = std::min(SamplesFor(kLeastSamples),
+                                   std::max(2 * kFirstSamples, most_runs_ / kMeasurementsInAll));
     const size_t step = std::max<size_t>(1, num_known / wanted);
     size_t position = 0;
     RunSamples(*options_.source, probe_->inputs(), 1,
@@ -156,18 +216,55 @@ class Guard {
     if (probe_->num_samples() == 0) {
       Fail(ErrorCode::kInvalidArgument, "there are no samples to measure roundings with");
     }
-    const size_t most = samples(kLeastSearchSamples);
-    search_step_ = (probe_->num_samples() + most - 1) / most;
   }
 
-  // Measures the noise of the groups without the values of `left`.
-  OutputNoise MeasureAll(const std::set<std::string>& left) {
-    return Measure(0, groups_.size(), left, 1);
+  size_t SamplesFor(size_t least) const {
+    return static_cast<size_t>(std::clamp(kElementsToRound / std::max(num_elements_, 1.0),
+                                          static_cast<double>(least),
+                                          static_cast<double>(kMostSamples)));
   }
 
-  // Measures the noise of the groups begin .. end - 1 without the values of `left` with every
-  // `step`-th sample.
-  OutputNoise Measure(size_t begin, size_t end, const std::set<std::string>& left, size_t step) {
+  // Measures all groups with a few samples, and with more of them while it is not clear whether an
+  // output fails, or all are far from that. Leaves in samples_ those to go on with.
+  OutputNoise MeasureUntilClear() {
+    const std::vector<size_t> order = SpreadOrder(probe_->num_samples());
+    const size_t first =
+        std::min(order.size(), std::max(kFirstSamples, most_runs_ / kMeasurementsInAll));
+    JudgedErrors errors;
+    for (size_t count = first;; count = std::min(order.size(), 2 * count)) {
+      const std::vector<size_t> more(order.begin() + std::ssize(samples_),
+                                     order.begin() + static_cast<ptrdiff_t>(count));
+      JudgedErrors found = Measure(0, groups_.size(), {}, more).of_rounding;
+      errors.resize(found.size());
+      for (size_t k = 0; k < found.size(); ++k) {
+        errors[k].insert(errors[k].end(), found[k].begin(), found[k].end());
+      }
+      samples_.insert(samples_.end(), more.begin(), more.end());
+      if (count == order.size() || IsClear(errors)) break;
+    }
+    report_.num_samples = samples_.size();
+    samples_.resize(first);
+    return NoiseOf(errors);
+  }
+
+  bool IsClear(const JudgedErrors& errors) const {
+    bool is_good = true;
+    for (const std::vector<OutputError>& of_entry : errors) {
+      const Estimate estimate = EstimateOf(of_entry);
+      if (estimate.mean - estimate.error > ToNoise(wanted_db_ - kMarginDb)) return true;
+      is_good &= estimate.mean + estimate.error < ToNoise(wanted_db_ + kTryRangesDb);
+    }
+    return is_good;
+  }
+
+  // Measures the groups without the values of `left`.
+  NoiseProbe::Measured MeasureAll(const std::set<std::string>& left) {
+    return Measure(0, groups_.size(), left, samples_);
+  }
+
+  // Measures the groups begin .. end - 1 without the values of `left` with some samples.
+  NoiseProbe::Measured Measure(size_t begin, size_t end, const std::set<std::string>& left,
+                               std::span<const size_t> samples) {
     std::vector<bool> is_rounded;
     for (size_t g = 0; g < groups_.size(); ++g) {
       for (const size_t row : groups_[g].rows) {
@@ -175,15 +272,22 @@ class Guard {
                              !left.contains(resolved_.plan.tensors[row].value));
       }
     }
-    if (options_.progress) options_.progress("guard", ++num_measured_, 0);
-    return probe_->Measure(is_rounded, step);
+    if (options_.progress) {
+      const size_t done = probe_->num_runs();
+      options_.progress("guard", done, std::max(done + samples.size(), most_runs_));
+    }
+    return probe_->Measure(is_rounded, samples);
   }
 
   // Gives activations another range method if the outputs gain by that. `noise` is that of the
   // present ranges, before and after.
   void ChooseRanges(OutputNoise& noise) {
     const plan::QuantConfig& config = resolved_.plan.config;
-    if (noise[Worst(noise)] <= ToNoise(*config.guard_db + kTryRangesDb)) return;
+    if (config.guard_ranges.empty() || noise[Worst(noise)] <= ToNoise(wanted_db_ + kTryRangesDb)) {
+      return;
+    }
+    // Methods are compared with the same samples.
+    if (report_.num_samples > samples_.size()) noise = NoiseOf(MeasureAll({}).of_rounding);
     const double first_db = ToDb(noise[Worst(noise)]);
     double least = noise[Worst(noise)] * ToNoise(kLeastRangeGainDb);
     struct {
@@ -198,7 +302,7 @@ class Guard {
       }
       plan::ScaleTable scales = ResolveParams(plan, table_).scales;
       probe_->SetScales(scales);
-      const OutputNoise found = MeasureAll({});
+      const OutputNoise found = NoiseOf(MeasureAll({}).of_rounding);
       if (found[Worst(found)] >= least) continue;
       least = found[Worst(found)];
       noise = found;
@@ -217,32 +321,67 @@ class Guard {
     return static_cast<size_t>(std::ranges::max_element(noise) - noise.begin());
   }
 
-  // Finds the groups that may matter, with their noises: the loudest parts are halved first. What
-  // the number of measurements does not suffice for stays in parts of several groups.
-  void Explore(const OutputNoise& of_all) {
-    const auto is_quieter = [](const Part& one, const Part& other) {
-      return std::pair(one.noise[Worst(one.noise)], other.begin) <
-             std::pair(other.noise[Worst(other.noise)], one.begin);
-    };
-    const double num_rounded =
-        num_elements_ * static_cast<double>(probe_->num_samples() / search_step_);
-    const auto most = static_cast<size_t>(std::clamp(kElementsInAll / std::max(num_rounded, 1.0),
-                                                     kLeastMeasurements, kMostMeasurements));
-    std::priority_queue<Part, std::vector<Part>, decltype(is_quieter)> queue(is_quieter);
-    queue.push({0, groups_.size(), of_all});
-    for (size_t count = 0; !queue.empty();) {
-      const Part part = queue.top();
-      queue.pop();
-      if (part.noise[Worst(part.noise)] < kLeastShare * aim_) return;
-      if (part.size() == 1 || count >= most) {
-        parts_.push_back(part);
-        continue;
-      }
-      const size_t middle = part.begin + part.size() / 2;
-      queue.push({part.begin, middle, Measure(part.begin, middle, {}, search_step_)});
-      queue.push({middle, part.end, Measure(middle, part.end, {}, search_step_)});
-      count += 2;
+  // Returns whether the weights are quantized, and not learned from samples afterwards.
+  bool HasWeights() const {
+    return resolved_.plan.config.finetune.empty() &&
+           std::ranges::any_of(resolved_.plan.tensors, [](const TensorPlan& row) {
+             return row.role == plan::Role::kWeight && row.is_quantized();
+           });
+  }
+
+  // Goes on with the weights as they are planned. Returns the distance with all roundings, and
+  // gives in `noise` that of the activations. Notes it if no floats can mend an output because of
+  // the weights.
+  double MeasureWeights(OutputNoise& noise) {
+    probe_->UseWeights(WithPlannedWeights(model_, resolved_, pool_), resolved_, rows_);
+    const OutputNoise weights = NoiseOf(Measure(0, 0, {}, samples_).in_all);
+    const NoiseProbe::Measured all = MeasureAll({});
+    const OutputNoise in_all = NoiseOf(all.in_all);
+    noise = NoiseOf(all.of_rounding);
+    // Activations that are better than the weights help nobody.
+    for (size_t k = 0; k < weights.size(); ++k) aims_[k] = std::max(aims_[k], weights[k]);
+    const size_t worst = Worst(weights);
+    const double before_db = ToDb(in_all[Worst(in_all)]);
+    report_.weights_db = ToDb(weights[worst]);
+    if (!IsWorth(before_db, *report_.weights_db)) {
+      report_.note = fmt::format(
+          "the weights alone bring {} to {:.1f} dB, which no float activations mend, so that all "
+          "stay integers. Fine-tuning (finetune=adaquant), or more bits for the layers that need "
+          "them, would",
+          probe_->NameOf(worst), *report_.weights_db);
     }
+    return before_db;
+  }
+
+  // Returns whether slower operators are worth it if they bring the distance from one to the other.
+  bool IsWorth(double before_db, double after_db) const {
+    const bool reaches = after_db >= wanted_db_ - kTogetherDb;
+    return after_db >= before_db + (reaches ? kLeastGainDb : kLargeGainDb);
+  }
+
+  // Finds the parts of the groups that may matter.
+  void Explore(const OutputNoise& noise) {
+    // The last measurements say what mending gives.
+    const size_t kept = probe_->num_runs() + 2 * samples_.size();
+    const size_t left = most_runs_ > kept ? most_runs_ - kept : 0;
+    const size_t good = std::min(2 * groups_.size(), kGoodMeasurements);
+    const size_t count = std::clamp(left / good, size_t{1},
+                                    std::min(samples_.size(), SamplesFor(kLeastSearchSamples)));
+    const std::span<const size_t> samples = std::span<const size_t>(samples_).first(count);
+    // With few samples, parts may look louder or quieter than they are with all of them.
+    const OutputNoise of_search =
+        count == report_.num_samples ? noise
+                                     : NoiseOf(Measure(0, groups_.size(), {}, samples).of_rounding);
+    const PartSearch search{
+        aims_, kLeastShare, std::clamp(left / count, kLeastMeasurements, kMostMeasurements),
+        [&](size_t begin, size_t end) {
+          OutputNoise found = NoiseOf(Measure(begin, end, {}, samples).of_rounding);
+          for (size_t k = 0; k < found.size(); ++k) {
+            if (of_search[k] > 0) found[k] *= noise[k] / of_search[k];
+          }
+          return found;
+        }};
+    parts_ = FindNoisyParts(groups_.size(), noise, search);
   }
 
   // Returns the part that brings most noise into an output that has too much, single groups first;
@@ -250,12 +389,12 @@ class Guard {
   std::optional<size_t> Next(const OutputNoise& noise, const std::set<size_t>& tried) const {
     for (const bool is_single : {true, false}) {
       std::optional<size_t> found;
-      double most = kLeastShare * aim_;
+      double most = kLeastShare;
       for (size_t i = 0; i < parts_.size(); ++i) {
         if (tried.contains(i) || (parts_[i].size() == 1) != is_single) continue;
         for (size_t k = 0; k < noise.size(); ++k) {
-          if (noise[k] <= aim_ || parts_[i].noise[k] <= most) continue;
-          most = parts_[i].noise[k];
+          if (noise[k] <= aims_[k] || parts_[i].noise[k] / aims_[k] <= most) continue;
+          most = parts_[i].noise[k] / aims_[k];
           found = i;
         }
       }
@@ -283,12 +422,12 @@ class Guard {
                : 0;
   }
 
-  void Mend(const OutputNoise& before) {
-    integers_ = IntegerValues(resolved_);
-    num_products_ = products_.Sum(plan::NeededValues(model_, integers_).operators);
+  // Leaves parts float, if that is worth it. `before_db` is the distance with the weights' error.
+  void Mend(const OutputNoise& before, double before_db) {
     std::set<size_t> tried, left;
     OutputNoise noise = before;
-    OutputNoise measured = before;
+    OutputNoise of_rounding = before;
+    double after_db = before_db;
     for (;;) {
       // The sum of the single noises says which parts to leave, and a measurement if it is right.
       const size_t num_before = left.size();
@@ -309,33 +448,38 @@ class Guard {
       if (left.size() == num_before) break;
       std::set<std::string> values = ValuesOf(left);
       values.merge(IdleValues(model_, integers_, values));
-      noise = measured = MeasureAll(values);
+      const NoiseProbe::Measured measured = MeasureAll(values);
+      noise = of_rounding = NoiseOf(measured.of_rounding);
+      const OutputNoise in_all = report_.weights_db ? NoiseOf(measured.in_all) : of_rounding;
+      after_db = ToDb(in_all[Worst(in_all)]);
     }
-    const double after_db = ToDb(measured[Worst(measured)]);
-    if (after_db < report_.before_db + kLeastGainDb) {
+    if (!IsWorth(before_db, after_db)) {
       report_.left_share = 0;
-      report_.note = report_.has_reached_bound
-                         ? "no activations within guard_share would mend it"
-                         : "no few activations are to blame, so that all stay integers";
+      report_.note = report_.has_reached_bound ? "no activations within guard_share would mend it"
+                     : after_db < before_db + kLeastGainDb
+                         ? "no few activations are to blame, so that all stay integers"
+                         : fmt::format(
+                               "floats would bring it to {:.1f} dB only, so that all stay "
+                               "integers",
+                               after_db);
       return;
     }
-    report_.after_db = after_db;
+    report_.after_db = ToDb(of_rounding[Worst(of_rounding)]);
     Leave(left);
   }
 
   void Leave(const std::set<size_t>& left_parts) {
-    const std::vector<std::string> outputs = probe_->OutputNames();
     std::map<std::string, std::string> reasons;
     for (const size_t i : left_parts) {
-      const Part& part = parts_[i];
+      const NoisyPart& part = parts_[i];
       const size_t k = Worst(part.noise);
       const std::string who =
           part.size() == 1
               ? "its rounding alone"
               : fmt::format("rounding it and its neighbours, {} in all, alone", part.size());
       for (const std::string& value : ValuesOf({i})) {
-        reasons[value] = fmt::format("{} brings the error of output '{}' to {:.1f} dB", who,
-                                     outputs[k], ToDb(part.noise[k]));
+        reasons[value] = fmt::format("{} brings the error of {} to {:.1f} dB", who,
+                                     probe_->NameOf(k), ToDb(part.noise[k]));
       }
     }
     report_.num_left = LeaveFloat(resolved_, model_, reasons, "guard");
@@ -345,30 +489,33 @@ class Guard {
   const graph::Model& model_;
   const GuardOptions& options_;
   const CalibrationTable& table_;
+  ThreadPool& pool_;
   Products products_;
-  double wanted_, aim_;  // the noise that is allowed, and that after mending
+  double wanted_db_;
+  std::vector<double> aims_;  // the noise of each entry of the probe that mending aims at
   std::vector<RoundedGroup> groups_;
   std::vector<size_t> rows_;        // of all groups, one after the other
   double num_elements_ = 0;         // elements of all rows for one sample
   std::set<std::string> integers_;  // the integer activations of the plan
   double num_products_ = 0;         // their products
   std::optional<NoiseProbe> probe_;
-  size_t search_step_ = 1;   // one of so many samples is used to look for activations
-  std::vector<Part> parts_;  // that may matter, the loudest of one size first
-  size_t num_measured_ = 0;
+  size_t most_runs_ = 0;
+  std::vector<size_t> samples_;   // to measure with
+  std::vector<NoisyPart> parts_;  // that may matter, the loudest of one size first
   plan::GuardReport report_;
 };
 
 }  // namespace
 
 void GuardActivations(plan::ResolvedPlan& resolved, const graph::Model& model,
-                      const CalibrationTable& table, const GuardOptions& options) {
+                      const CalibrationTable& table, ThreadPool& pool,
+                      const GuardOptions& options) {
   if (!resolved.plan.config.guard_db) return;
   if (plan::ResolvePlacement(resolved.plan.config) != plan::Placement::kQdq) {
     resolved.guard.emplace().note = "it is for placement qdq only";
     return;
   }
-  Guard guard(resolved, model, table, options);
+  Guard guard(resolved, model, table, pool, options);
   guard.Run();
   resolved.guard = guard.TakeReport();
 }

@@ -11,6 +11,7 @@
 
 #include <cstddef>
 
+#include "base/thread_pool.h"
 #include "bitpress/progress.h"
 #include "calibrate/calibration_table.h"
 #include "data/source.h"
@@ -33,6 +34,6 @@ inline constexpr size_t kMostGuardCandidates = 128;
 // multiply no integers any more need not be pair-safe. Fills in resolved.guard. Does nothing
 // without the wish. REQUIRES: the scales are there, channels and unsigned weights are not yet.
 void GuardActivations(plan::ResolvedPlan& resolved, const graph::Model& model,
-                      const CalibrationTable& table, const GuardOptions& options);
+                      const CalibrationTable& table, ThreadPool& pool, const GuardOptions& options);
 
 }  // namespace bitpress::calibrate

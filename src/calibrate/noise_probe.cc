@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -33,11 +32,18 @@ void Round(const Rounding& rounding, float* values, size_t count) {
       static_cast<float>(rounding.codes.quant_min - int64_t{rounding.params.zero_point});
   const auto most =
       static_cast<float>(rounding.codes.quant_max - int64_t{rounding.params.zero_point});
-  for (size_t i = 0; i < count; ++i) {
-    const float quotient = values[i] / scale;
-    const float steps = quotient == quotient ? quotient : 0.0F;
-    values[i] = ((std::min(std::max(steps, least), most) + kMagic) - kMagic) * scale;
-  }
+  const auto round = [&](float* at, size_t size) {
+    for (size_t i = 0; i < size; ++i) {
+      const float quotient = at[i] / scale;
+      const float steps = quotient == quotient ? quotient : 0.0F;
+      at[i] = ((std::min(std::max(steps, least), most) + kMagic) - kMagic) * scale;
+    }
+  };
+  // Compilers make vectors of loops of a known length.
+  constexpr size_t kAtOnce = 16;
+  size_t done = 0;
+  for (; done + kAtOnce <= count; done += kAtOnce) round(values + done, kAtOnce);
+  round(values + done, count - done);
 }
 
 // A row and the places in the model that its rounding concerns.
@@ -91,6 +97,27 @@ graph::Model WithPasses(const graph::Model& original, const plan::ResolvedPlan& 
   return model;
 }
 
+// Makes the judged values outputs of a model, and nothing else. Returns their names in it.
+std::vector<std::string> FetchJudged(graph::Model& model, const std::vector<JudgedValue>& judged) {
+  const plan::NodeIndex index(model);
+  std::vector<std::string> fetched;
+  for (const JudgedValue& value : judged) {
+    // A reader may get the value rounded, under another name.
+    fetched.push_back(
+        value.reader ? index.Find(*value.reader).input(static_cast<size_t>(value.reader->input))
+                     : value.value);
+    const std::vector<std::string> outputs = model.OutputNames();
+    if (std::ranges::count(outputs, fetched.back()) == 0) {
+      model.SetInfo(fetched.back(), model.InfoOf(value.value));
+      model.AddOutput(fetched.back());
+    }
+  }
+  for (const std::string& output : model.OutputNames()) {
+    if (std::ranges::count(fetched, output) == 0) model.RemoveOutput(output);
+  }
+  return fetched;
+}
+
 }  // namespace
 
 // Rounds what passes the nodes that are switched on.
@@ -123,7 +150,8 @@ class NoiseProbe::Rounder : public runtime::ObserverSink {
 
 NoiseProbe::NoiseProbe(const graph::Model& model, const plan::ResolvedPlan& resolved,
                        const std::vector<size_t>& rows, size_t num_threads)
-    : rounder_([&] {
+    : judged_(JudgedValues(model)),
+      rounder_([&] {
         std::vector<Rounding> roundings;
         for (const size_t i : rows) {
           const plan::TensorPlan& row = resolved.plan.tensors[i];
@@ -133,51 +161,111 @@ NoiseProbe::NoiseProbe(const graph::Model& model, const plan::ResolvedPlan& reso
         }
         return std::make_unique<Rounder>(std::move(roundings));
       }()),
-      operators_(*rounder_) {
-  // The model goes through a file, which ONNX Runtime maps. In memory the weights would be twice.
-  const ScratchFolder folder;
-  const std::filesystem::path path = folder.path() / "probe.onnx";
-  WithPasses(model, resolved, rows).Save(path, graph::ExternalData::kAlways);
-  runtime::SessionOptions options;
-  options.num_threads = runtime::SessionThreads(num_threads);
-  options.observers = &operators_;
-  session_ = std::make_unique<runtime::Session>(path, options);
+      operators_(*rounder_),
+      num_threads_(runtime::SessionThreads(num_threads)) {
+  Open(model, resolved, rows);
 }
 
 NoiseProbe::~NoiseProbe() = default;
 
-std::vector<std::string> NoiseProbe::OutputNames() const {
-  std::vector<std::string> names;
-  for (const runtime::ValueDescription& output : session_->outputs()) names.push_back(output.name);
-  return names;
+void NoiseProbe::Open(const graph::Model& model, const plan::ResolvedPlan& resolved,
+                      const std::vector<size_t>& rows) {
+  session_.reset();  // its memory goes before the next one takes some
+  // The model goes through a file, which ONNX Runtime maps. In memory the weights would be twice.
+  const ScratchFolder folder;
+  const std::filesystem::path path = folder.path() / "probe.onnx";
+  {
+    graph::Model probed = WithPasses(model, resolved, rows);
+    fetched_ = FetchJudged(probed, judged_);
+    probed.Save(path, graph::ExternalData::kAlways);
+  }
+  runtime::SessionOptions options;
+  options.num_threads = num_threads_;
+  options.observers = &operators_;
+  session_ = std::make_unique<runtime::Session>(path, options);
 }
 
-void NoiseProbe::AddSample(std::vector<Tensor> inputs) {
+std::string NoiseProbe::NameOf(size_t entry) const {
+  const size_t judged = entries_.at(entry);
+  if (judged_[judged].parts.empty()) return judged_[judged].Name();
+  const auto first = std::ranges::find(entries_, judged);
+  return fmt::format("part {} of {}", entry - static_cast<size_t>(first - entries_.begin()) + 1,
+                     judged_[judged].Name());
+}
+
+const std::string& NoiseProbe::OutputOf(size_t entry) const {
+  return judged_[entries_.at(entry)].output;
+}
+
+void NoiseProbe::UseWeights(const graph::Model& model, const plan::ResolvedPlan& resolved,
+                            const std::vector<size_t>& rows) {
+  BITPRESS_DCHECK(!has_weights_ && rows.size() == keys_.size());
+  Open(model, resolved, rows);
+  has_weights_ = true;
+}
+
+std::vector<Tensor> NoiseProbe::Run(const Sample& sample) {
+  ++num_runs_;
+  std::vector<Tensor> outputs = session_->Run(sample.inputs);
+  std::vector<Tensor> judged;
+  const std::vector<runtime::ValueDescription>& names = session_->outputs();
+  for (const std::string& name : fetched_) {
+    const auto at = std::ranges::find(names, name, &runtime::ValueDescription::name);
+    judged.push_back(std::move(outputs[static_cast<size_t>(at - names.begin())]));
+  }
+  return judged;
+}
+
+void NoiseProbe::RunWithoutRounding(Sample& sample) {
+  std::vector<Tensor>& outputs = has_weights_ ? sample.rounded : sample.wanted;
+  BITPRESS_DCHECK(!has_weights_ || !sample.wanted.empty());
+  if (!outputs.empty()) return;
   rounder_->Switch(std::vector<bool>(rounder_->size(), false));
-  std::vector<Tensor> outputs = session_->Run(inputs);
-  samples_.push_back({std::move(inputs), std::move(outputs)});
+  outputs = Run(sample);
+  if (!entries_.empty()) return;
+  for (size_t k = 0; k < judged_.size(); ++k) {
+    ForgetEqualParts(judged_[k], outputs[k]);
+    entries_.insert(entries_.end(), std::max<size_t>(judged_[k].parts.size(), 1), k);
+  }
 }
 
 void NoiseProbe::SetScales(const plan::ScaleTable& scales) {
   for (size_t id = 0; id < keys_.size(); ++id) rounder_->SetParams(id, scales.at(keys_[id]));
 }
 
-OutputNoise NoiseProbe::Measure(const std::vector<bool>& is_rounded, size_t step) {
-  BITPRESS_DCHECK(!samples_.empty() && is_rounded.size() == rounder_->size() && step >= 1);
-  rounder_->Switch(is_rounded);
-  const size_t num_outputs = session_->outputs().size();
-  std::vector<std::vector<OutputError>> errors(num_outputs);
-  for (size_t i = 0; i < samples_.size(); i += step) {
-    const Sample& sample = samples_[i];
-    const std::vector<Tensor> outputs = session_->Run(sample.inputs);
-    for (size_t k = 0; k < num_outputs; ++k) {
-      const Tensor& wanted = sample.outputs[k];
-      if (wanted.type != DataType::kFloat || wanted.dims != outputs[k].dims) continue;
-      errors[k].push_back(CompareOutputs(wanted.values<float>(), outputs[k].values<float>()));
+NoiseProbe::Measured NoiseProbe::Measure(const std::vector<bool>& is_rounded,
+                                         std::span<const size_t> samples) {
+  BITPRESS_DCHECK(is_rounded.size() == rounder_->size());
+  const bool is_any_rounded = std::ranges::count(is_rounded, true) > 0;
+  Measured measured;
+  for (const size_t i : samples) {
+    Sample& sample = samples_.at(i);
+    RunWithoutRounding(sample);
+    const std::vector<Tensor>& base = has_weights_ ? sample.rounded : sample.wanted;
+    std::vector<Tensor> found;
+    if (is_any_rounded) {
+      rounder_->Switch(is_rounded);
+      found = Run(sample);
     }
+    const std::vector<Tensor>& outputs = is_any_rounded ? found : base;
+    const auto add = [&](JudgedErrors& errors, const std::vector<Tensor>& wanted) {
+      errors.resize(entries_.size());
+      size_t entry = 0;
+      for (size_t k = 0; k < judged_.size(); ++k) {
+        for (const OutputError& error : ErrorsOf(judged_[k], wanted[k], outputs[k])) {
+          errors[entry++].push_back(error);
+        }
+      }
+    };
+    add(measured.of_rounding, base);
+    if (has_weights_) add(measured.in_all, sample.wanted);
   }
+  return measured;
+}
+
+OutputNoise NoiseOf(const JudgedErrors& errors) {
   OutputNoise noise;
-  for (const std::vector<OutputError>& of_output : errors) noise.push_back(MeanNoise(of_output));
+  for (const std::vector<OutputError>& of_entry : errors) noise.push_back(MeanNoise(of_entry));
   return noise;
 }
 

@@ -5,10 +5,14 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/output_error.h"
 #include "base/tensor.h"
+#include "calibrate/judged_values.h"
 #include "graph/model.h"
 #include "plan/resolved_plan.h"
 #include "runtime/observers.h"
@@ -16,9 +20,13 @@
 
 namespace bitpress::calibrate {
 
-// The errors at the outputs of a model over the samples, as MeanNoise counts them. An output
-// without energy, one that is no float, and one whose shape depends on the rounding have 0.
+// The errors of what a model is judged by (judged_values.h), by its entries and then by samples. An
+// entry is a value, or a part of one. A value that is no float, and one whose shape depends on the
+// rounding, have none.
+using JudgedErrors = std::vector<std::vector<OutputError>>;
+// Their noise over the samples, as MeanNoise counts it; 0 for an entry without energy.
 using OutputNoise = std::vector<double>;
+OutputNoise NoiseOf(const JudgedErrors& errors);
 
 // One thread at a time uses a probe.
 class NoiseProbe {
@@ -32,30 +40,58 @@ class NoiseProbe {
   NoiseProbe& operator=(const NoiseProbe&) = delete;
 
   const std::vector<runtime::ValueDescription>& inputs() const { return session_->inputs(); }
-  // Returns the names of the outputs.
-  std::vector<std::string> OutputNames() const;
-  // Runs a sample without rounding, and keeps it with its outputs.
-  void AddSample(std::vector<Tensor> inputs);
+  // Keeps a sample.
+  void AddSample(std::vector<Tensor> inputs) { samples_.push_back({std::move(inputs), {}, {}}); }
   size_t num_samples() const { return samples_.size(); }
+  // Return what messages call an entry, and the output of the model that it stands for. REQUIRES:
+  // something was measured.
+  std::string NameOf(size_t entry) const;
+  const std::string& OutputOf(size_t entry) const;
+
+  // Goes on with another model of the same nodes, whose weights are quantized. Roundings are
+  // compared with what this model gives from then on, and both with the first one. Only samples
+  // that were measured may be measured then.
+  void UseWeights(const graph::Model& model, const plan::ResolvedPlan& resolved,
+                  const std::vector<size_t>& rows);
 
   // Takes other scales for the same rows. REQUIRES: `scales` has one for each.
   void SetScales(const plan::ScaleTable& scales);
-  // Returns the noise over every `step`-th sample if the rows i (in the order of `rows`) with
-  // is_rounded[i] are rounded. REQUIRES: there are samples, as many entries as rows, and step >= 1.
-  OutputNoise Measure(const std::vector<bool>& is_rounded, size_t step);
+  struct Measured {
+    JudgedErrors of_rounding;
+    JudgedErrors in_all;  // with the error of the weights; empty before UseWeights
+  };
+  // Measures some samples with the rows i (in the order of `rows`) rounded for which is_rounded[i].
+  // REQUIRES: as many entries as rows.
+  Measured Measure(const std::vector<bool>& is_rounded, std::span<const size_t> samples);
+  // Returns how often the model ran for a sample.
+  size_t num_runs() const { return num_runs_; }
 
  private:
   class Rounder;
   struct Sample {
     std::vector<Tensor> inputs;
-    std::vector<Tensor> outputs;
+    std::vector<Tensor> wanted;   // of the float model; empty before it ran
+    std::vector<Tensor> rounded;  // with the weights of UseWeights alone; empty before that ran
   };
 
+  void Open(const graph::Model& model, const plan::ResolvedPlan& resolved,
+            const std::vector<size_t>& rows);
+  // Returns the judged values, in their order.
+  std::vector<Tensor> Run(const Sample& sample);
+  // Runs a sample without roundings if it did not yet.
+  void RunWithoutRounding(Sample& sample);
+
+  std::vector<JudgedValue> judged_;
+  std::vector<size_t> entries_;       // the judged values of the entries
   std::vector<plan::ScaleKey> keys_;  // of the rows
   std::unique_ptr<Rounder> rounder_;
   runtime::ObserverOperators operators_;
+  int num_threads_;
+  std::vector<std::string> fetched_;  // the outputs of the session that are the judged values
   std::unique_ptr<runtime::Session> session_;
   std::vector<Sample> samples_;
+  bool has_weights_ = false;
+  size_t num_runs_ = 0;
 };
 
 }  // namespace bitpress::calibrate

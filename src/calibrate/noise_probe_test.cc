@@ -51,46 +51,54 @@ plan::ResolvedPlan WholeNumbers(const graph::Model& model) {
 
 class NoiseProbeTest : public testing::Test {
  protected:
+  // Returns the noise over every `step`-th sample.
+  OutputNoise Noise(const std::vector<bool>& is_rounded, size_t step) {
+    std::vector<size_t> samples;
+    for (size_t i = 0; i < probe_.num_samples(); i += step) samples.push_back(i);
+    return NoiseOf(probe_.Measure(is_rounded, samples).of_rounding);
+  }
+
   graph::Model model_ = AffineModel();
   plan::ResolvedPlan resolved_ = WholeNumbers(model_);
   NoiseProbe probe_{model_, resolved_, {0, 1}, 1};
 };
 
 TEST_F(NoiseProbeTest, MeasuresEachRowForItself) {
-  EXPECT_THAT(probe_.OutputNames(), ElementsAre("y"));
   probe_.AddSample(Sample({1.25, 2, 3}));  // y = 22.25, 28.5
   const double signal = 22.25 * 22.25 + 28.5 * 28.5;
-  EXPECT_THAT(probe_.Measure({false, false}, 1), ElementsAre(0.0));
+  EXPECT_THAT(Noise({false, false}, 1), ElementsAre(0.0));
+  EXPECT_EQ(probe_.NameOf(0), "output 'y'");
+  EXPECT_EQ(probe_.OutputOf(0), "y");
   // x becomes 1, 2, 3, and y 22, 28. Rounding the product gives the same: 28.5 goes to even.
   const double noise = (0.25 * 0.25 + 0.5 * 0.5) / signal;
-  EXPECT_THAT(probe_.Measure({true, false}, 1), ElementsAre(DoubleNear(noise, kTiny)));
-  EXPECT_THAT(probe_.Measure({false, true}, 1), ElementsAre(DoubleNear(noise, kTiny)));
-  EXPECT_THAT(probe_.Measure({true, true}, 1), ElementsAre(DoubleNear(noise, kTiny)));
+  EXPECT_THAT(Noise({true, false}, 1), ElementsAre(DoubleNear(noise, kTiny)));
+  EXPECT_THAT(Noise({false, true}, 1), ElementsAre(DoubleNear(noise, kTiny)));
+  EXPECT_THAT(Noise({true, true}, 1), ElementsAre(DoubleNear(noise, kTiny)));
 }
 
 TEST_F(NoiseProbeTest, CodesSaturate) {
   probe_.AddSample(Sample({200, 0, 0}));  // int8 ends at 127
-  EXPECT_THAT(probe_.Measure({true, false}, 1),
+  EXPECT_THAT(Noise({true, false}, 1),
               ElementsAre(DoubleNear(73.0 * 73.0 / (200.0 * 200.0), kTiny)));
 }
 
 TEST_F(NoiseProbeTest, QuietSamplesCountAsMuchAsLoudOnes) {
   probe_.AddSample(Sample({0.25, 0, 0}));  // becomes silent
   probe_.AddSample(Sample({100, 0, 0}));   // stays
-  EXPECT_THAT(probe_.Measure({true, false}, 1), ElementsAre(DoubleNear(0.5, kTiny)));
+  EXPECT_THAT(Noise({true, false}, 1), ElementsAre(DoubleNear(0.5, kTiny)));
 }
 
 TEST_F(NoiseProbeTest, OneLoudSampleDoesNotSilenceTheOthers) {
   probe_.AddSample(Sample({1e9F, 0, 0}));  // saturates at 127
   for (int i = 0; i < 3; ++i) probe_.AddSample(Sample({0.25, 0, 0}));
-  EXPECT_THAT(probe_.Measure({true, false}, 1), ElementsAre(DoubleNear(1, 1e-6)));
+  EXPECT_THAT(Noise({true, false}, 1), ElementsAre(DoubleNear(1, 1e-6)));
   probe_.AddSample(Sample({100, 0, 0}));  // stays
-  EXPECT_THAT(probe_.Measure({true, false}, 1), ElementsAre(DoubleNear(0.8, 1e-6)));
+  EXPECT_THAT(Noise({true, false}, 1), ElementsAre(DoubleNear(0.8, 1e-6)));
 }
 
 TEST_F(NoiseProbeTest, SilenceHasNothingToLose) {
   probe_.AddSample(Sample({0, 0, 0}));
-  EXPECT_THAT(probe_.Measure({true, true}, 1), ElementsAre(0.0));
+  EXPECT_THAT(Noise({true, true}, 1), ElementsAre(0.0));
 }
 
 TEST_F(NoiseProbeTest, TakesEverySoManySamples) {
@@ -98,10 +106,10 @@ TEST_F(NoiseProbeTest, TakesEverySoManySamples) {
     probe_.AddSample(Sample({x, 0, 0}));
   }
   EXPECT_EQ(probe_.num_samples(), 5U);
-  EXPECT_THAT(probe_.Measure({true, false}, 1), ElementsAre(DoubleNear(3.0 / 5, kTiny)));
-  EXPECT_THAT(probe_.Measure({true, false}, 2), ElementsAre(DoubleNear(1.0 / 3, kTiny)));
-  EXPECT_THAT(probe_.Measure({true, false}, 4), ElementsAre(DoubleNear(1.0 / 2, kTiny)));
-  EXPECT_THAT(probe_.Measure({true, false}, 5), ElementsAre(0.0));
+  EXPECT_THAT(Noise({true, false}, 1), ElementsAre(DoubleNear(3.0 / 5, kTiny)));
+  EXPECT_THAT(Noise({true, false}, 2), ElementsAre(DoubleNear(1.0 / 3, kTiny)));
+  EXPECT_THAT(Noise({true, false}, 4), ElementsAre(DoubleNear(1.0 / 2, kTiny)));
+  EXPECT_THAT(Noise({true, false}, 5), ElementsAre(0.0));
 }
 
 TEST_F(NoiseProbeTest, TakesOtherScales) {
@@ -109,14 +117,46 @@ TEST_F(NoiseProbeTest, TakesOtherScales) {
   plan::ScaleTable scales = resolved_.scales;
   for (auto& [key, params] : scales) params.scale = 0.25;
   probe_.SetScales(scales);
-  EXPECT_THAT(probe_.Measure({true, false}, 1), ElementsAre(0.0));
+  EXPECT_THAT(Noise({true, false}, 1), ElementsAre(0.0));
   probe_.SetScales(resolved_.scales);
-  EXPECT_THAT(probe_.Measure({true, false}, 1), ElementsAre(DoubleNear(1, kTiny)));
+  EXPECT_THAT(Noise({true, false}, 1), ElementsAre(DoubleNear(1, kTiny)));
+}
+
+TEST_F(NoiseProbeTest, RunsASampleWithoutRoundingOnce) {
+  for (int i = 0; i < 4; ++i) probe_.AddSample(Sample({1.25, 2, 3}));
+  EXPECT_EQ(probe_.num_runs(), 0U);
+  Noise({true, false}, 2);
+  EXPECT_EQ(probe_.num_runs(), 4U);
+  Noise({false, true}, 2);
+  EXPECT_EQ(probe_.num_runs(), 6U);
+  Noise({false, false}, 1);
+  EXPECT_EQ(probe_.num_runs(), 8U);
+}
+
+TEST_F(NoiseProbeTest, TellsTheErrorOfWeightsFromThatOfRounding) {
+  probe_.AddSample(Sample({1.25, 2, 3}));  // y = 22.25, 28.5
+  EXPECT_THAT(Noise({false, false}, 1), ElementsAre(0.0));
+  graph::Model other = model_.Clone();
+  const std::vector<float> weights{1, 2, 3, 4, 5, 7};  // y = 22.25, 31.5
+  const std::vector<int64_t> dims{3, 2};
+  other.SetInitializer("weight", DataType::kFloat, dims,
+                       std::as_bytes(std::span<const float>(weights)));
+  probe_.UseWeights(other, resolved_, {0, 1});
+  const std::vector<size_t> first{0};
+  const NoiseProbe::Measured of_weights = probe_.Measure({false, false}, first);
+  const double signal = 22.25 * 22.25 + 28.5 * 28.5;
+  EXPECT_THAT(NoiseOf(of_weights.of_rounding), ElementsAre(0.0));
+  EXPECT_THAT(NoiseOf(of_weights.in_all), ElementsAre(DoubleNear(9 / signal, kTiny)));
+  // The product becomes 22, 32 instead of 22.25, 31.5.
+  const NoiseProbe::Measured in_all = probe_.Measure({false, true}, first);
+  const double rounded = 22.25 * 22.25 + 31.5 * 31.5;
+  EXPECT_THAT(NoiseOf(in_all.of_rounding), ElementsAre(DoubleNear(0.3125 / rounded, kTiny)));
+  EXPECT_THAT(NoiseOf(in_all.in_all), ElementsAre(DoubleNear((0.0625 + 12.25) / signal, kTiny)));
 }
 
 TEST_F(NoiseProbeTest, NumbersThatAreNotFinite) {
   probe_.AddSample(Sample({kInfinity, 0, 0}));  // the float outputs are not finite: left out
-  EXPECT_THAT(probe_.Measure({true, false}, 1), ElementsAre(0.0));
+  EXPECT_THAT(Noise({true, false}, 1), ElementsAre(0.0));
 }
 
 }  // namespace

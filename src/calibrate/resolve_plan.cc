@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "calibrate/mixed_concats.h"
 #include "calibrate/resolve_caches.h"
 #include "calibrate/resolve_params.h"
 #include "weights/unsigned_weights.h"
@@ -20,7 +21,8 @@ plan::ResolvedPlan ResolvePlan(plan::QuantPlan plan, const graph::Model& model,
     resolved.left_float.push_back(std::move(left));
   }
   ResolveCaches(resolved.plan, table);
-  if (guard != nullptr) GuardActivations(resolved, model, table, *guard);
+  LeaveMixedConcats(resolved, model, table);
+  if (guard != nullptr) GuardActivations(resolved, model, table, pool, *guard);
   resolved.channels = ResolveChannels(resolved.plan, model, table, resolved.scales);
   weights::ChooseUnsignedWeights(resolved, model, pool);
   return resolved;

@@ -11,6 +11,7 @@
 #include "ops/quantizer_nodes.h"
 #include "plan/dynamic_rows.h"
 #include "plan/masked_values.h"
+#include "plan/mixed_values.h"
 #include "plan/pair_safety.h"
 #include "plan/plan_caches.h"
 #include "plan/plan_rows.h"
@@ -41,7 +42,10 @@ class Planner {
         rules_(config, model),
         rows_(model, rules_),
         placement_(ResolvePlacement(config)) {
-    if (placement_ == Placement::kAll) masked_ = MaskedValues(model);
+    if (placement_ == Placement::kAll) {
+      masked_ = MaskedValues(model);
+      mixed_ = MixedValues(model);
+    }
     plan_.config = config;
     plan_.operators = config.operators;
     plan_.rewrites = ResolveRewrites(config);
@@ -189,7 +193,14 @@ class Planner {
       return RowMaker::Float(value, Role::kActivation,
                              "it holds masked elements, beside which all others would vanish");
     }
-    if (rank < 0 && treatment.activation && treatment.activation->is_blocked()) {
+    // Scales of integers follow from samples, which say more (calibrate/mixed_concats.h).
+    const bool has_blocks = treatment.activation && treatment.activation->is_blocked();
+    if (has_blocks && treatment.excluded.empty() && mixed_.contains(value)) {
+      return RowMaker::Float(
+          value, Role::kActivation,
+          "it holds scores beside other numbers, which would make zeros of them");
+    }
+    if (rank < 0 && has_blocks) {
       return RowMaker::Float(value, Role::kActivation,
                              treatment.excluded.empty()
                                  ? "its rank is not known, so neither is the axis"
@@ -259,7 +270,7 @@ class Planner {
   RowMaker rows_;
   Placement placement_;
   std::set<std::string> qdq_values_;
-  std::set<std::string> masked_;  // for placement all
+  std::set<std::string> masked_, mixed_;  // for placement all
   // The rows of what enters caches, by the key of the node and its input.
   std::map<std::pair<std::string, size_t>, TensorPlan> appended_;
   std::set<std::string> integer_values_;  // the values that become integers

@@ -48,6 +48,7 @@ struct UnsignedWeight {
 struct GuardReport {
   static constexpr double kNoNoiseDb = 200;
   size_t num_samples = 0;  // samples that it measured with
+  size_t num_runs = 0;     // how often it ran the model for a sample
   // The range method that it gave activations instead of that of the configuration, and the
   // distance before; empty if it gave none.
   std::string range_method;
@@ -55,6 +56,8 @@ struct GuardReport {
   std::string worst_output;        // the output that suffered most before
   double before_db = 0;            // with all activations of the plan quantized, in these ranges
   double after_db = 0;             // with those that are left; the same if none was left float
+  // What quantizing the weights alone gives; nothing if it did not have to measure that.
+  std::optional<double> weights_db;
   double left_share = 0;           // share of the products of integers that became floats
   bool has_reached_bound = false;  // activations stayed quantized because of guard_share
   size_t num_left = 0;  // activations that it left float; ResolvedPlan::left_float has them

@@ -105,10 +105,16 @@ Json FinetuningToJson(const finetune::FinetuneReport& report) {
 }
 
 Json GuardToJson(const plan::GuardReport& guard) {
-  return {{"num_samples", guard.num_samples},   {"range_method", guard.range_method},
-          {"worst_output", guard.worst_output}, {"before_db", guard.before_db},
-          {"after_db", guard.after_db},         {"num_left", guard.num_left},
-          {"left_share", guard.left_share},     {"note", guard.note}};
+  return {{"num_samples", guard.num_samples},
+          {"num_runs", guard.num_runs},
+          {"weights_db", guard.weights_db ? Json(*guard.weights_db) : Json()},
+          {"range_method", guard.range_method},
+          {"worst_output", guard.worst_output},
+          {"before_db", guard.before_db},
+          {"after_db", guard.after_db},
+          {"num_left", guard.num_left},
+          {"left_share", guard.left_share},
+          {"note", guard.note}};
 }
 
 Json HeldBackToJson(const calibrate::HeldBackReport& report) {
