@@ -214,7 +214,8 @@ def add_algorithm(request: Request, algorithm: AlgoConfig, options: Mapping[str,
         _fates.check(given, _words.AMP, where)
         _add_promotion(request, given, options)
     else:
-        raise UnsupportedError(f"{where} is refused: it is not done here. Instead: SmoothQuantConfig")
+        raise UnsupportedError(f"{where} is refused: QuaRot's rotations, which go into the weights, are not done. Instead: "
+                               "rotate=32 of bitpress.quantize, which turns the inputs of products, or SmoothQuantConfig")
 
 
 def _target_text(metric: str, threshold: float) -> str:
