@@ -72,6 +72,24 @@ std::string CommandLine(int argc, char** argv) {
   return line;
 }
 
+// Adds --operator-library to the commands that run models.
+void AddOperatorLibraryOption(CLI::App& program) {
+  for (const char* const name :
+       {"plan", "calibrate", "quantize", "unpack", "moments", "tune", "optimize", "evaluate",
+        "check", "sensitivity", "search", "autotune", "report"}) {
+    program.get_subcommand(name)
+        ->add_option_function<std::vector<std::string>>(
+            "--operator-library",
+            [](const std::vector<std::string>& paths) {
+              for (const std::string& path : paths) runtime::UseOperatorLibrary(path);
+            },
+            "a library of operators that the model needs, as ONNX Runtime registers it: its code "
+            "runs, so name only what you trust; may be repeated")
+        ->type_name("FILE")
+        ->allow_extra_args(false);
+  }
+}
+
 int Parse(int argc, char** argv) {
   const std::string command_line = CommandLine(argc, argv);
   CLI::App program(
@@ -105,6 +123,7 @@ int Parse(int argc, char** argv) {
   AddDoctorCommand(program);
   AddCompletionCommand(program);
   AddManualCommand(program);
+  AddOperatorLibraryOption(program);
   if (argc < 2) {
     Print(program.help());
     return 0;

@@ -21,4 +21,9 @@ BITPRESS_API std::string OnnxRuntimeVersion();
 // neither beside the running program nor beside this library.
 BITPRESS_API std::filesystem::path OperatorLibraryPath();
 
+// Makes all later work of the process know the operators of this library, which exports
+// RegisterCustomOps, so that models with them run. Its code runs in this process and in those that
+// check models. Throws Error(kIo) if there is no such file.
+BITPRESS_API void UseOperatorLibrary(const std::filesystem::path& library);
+
 }  // namespace bitpress

@@ -38,7 +38,12 @@ const char* ClassFor(ErrorCode code) {
 }  // namespace
 
 std::string AsPythonSpells(std::string_view message) {
-  return SpellOptions(message, [](std::string_view option) { return fmt::format("{}=", option); });
+  return SpellOptions(message, [](std::string_view option) -> std::string {
+    // Neither is an argument: one holds for the process, one belongs to the samples.
+    if (option == "operator_library") return "use_operator_library()";
+    if (option == "whole_items") return "data=WholeItems(...)";
+    return fmt::format("{}=", option);
+  });
 }
 
 void BindErrors(nb::module_& /*module*/) {
@@ -71,6 +76,10 @@ NB_MODULE(_native, module) {
   module.def("version", &Version, "The version of Bitpress.");
   module.def("cpu_target", &kernels::CurrentTarget,
              "The instruction set that kernels use on this machine.");
+  module.def("use_operator_library", &runtime::UseOperatorLibrary, "path"_a,
+             "Makes later sessions know the operators of a library.");
+  module.def("used_operator_libraries", &runtime::UsedOperatorLibraries,
+             "The libraries that use_operator_library named.");
   module.def("set_onnxruntime", &runtime::SetOrtLibraryPath, "path"_a,
              "Sets the ONNX Runtime library to use. It is opened at first use.");
   module.def("onnxruntime_version", &runtime::OrtVersion,

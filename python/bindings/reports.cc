@@ -73,6 +73,8 @@ void BindQuantizeReport(nb::module_& module) {
       .def_prop_ro(
           "plan", [](const QuantizeReport& self) { return plan::ToJson(self.plan); },
           "The plan that was carried out, as JSON.")
+      .def_ro("unmatched_words", &QuantizeReport::unmatched_words,
+              "What words of optional rules fit nothing in the model.")
       .def_ro("already_quantized", &QuantizeReport::already_quantized,
               "The operators that quantized or read codes before, with their numbers. Empty for a "
               "float model.")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Optional
 
 from bitpress import _native
+from bitpress._files import PathLike, existing
 
 PACKAGE = Path(_native.__file__).resolve().parent
 
@@ -23,6 +24,15 @@ def use_onnxruntime() -> None:
     library = find_onnxruntime()
     if library is not None:
         _native.set_onnxruntime(library)
+
+
+def use_operator_library(library: PathLike) -> None:
+    """Makes models with operators of this library run, in all later work of this process. Name only a library that you trust.
+
+    Args:
+        library: a shared library that exports RegisterCustomOps, as for `onnxruntime.SessionOptions.register_custom_ops_library`.
+    """
+    _native.use_operator_library(existing(library, "operator library"))
 
 
 def get_library_path() -> str:

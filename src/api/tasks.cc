@@ -136,4 +136,8 @@ std::string OnnxRuntimeVersion() { return runtime::OrtVersion(); }
 
 std::filesystem::path OperatorLibraryPath() { return runtime::FindOperatorLibrary(); }
 
+void UseOperatorLibrary(const std::filesystem::path& library) {
+  runtime::UseOperatorLibrary(library);
+}
+
 }  // namespace bitpress

@@ -91,6 +91,9 @@ Json Answer(const fs::path& folder, const Json& request) {
       samples[i].push_back(graph::LoadTensorProto(SampleFile(folder, i, k)));
     }
   }
+  for (const Json& path : request.at("operator_libraries")) {
+    runtime::UseOperatorLibrary(path.get<std::string>());
+  }
   CheckTargetOptions options;
   options.is_described = request.at("is_described").get<bool>();
   options.are_made_up = request.at("are_made_up").get<bool>();
@@ -125,6 +128,8 @@ CheckOutcome CheckInProcess(const CheckRequest& request) {
                                       HumanBytes(request.num_bytes), HumanBytes(*memory))};
   }
   const ScratchFolder folder;
+  std::vector<std::string> libraries;
+  for (const fs::path& path : runtime::UsedOperatorLibraries()) libraries.push_back(path.string());
   const size_t num_inputs = request.samples.empty() ? 0 : request.samples.front().size();
   WriteFile(folder.path() / kRequest, Dump({{"version", Version()},
                                             {"parent", ProcessNumber()},
@@ -133,6 +138,7 @@ CheckOutcome CheckInProcess(const CheckRequest& request) {
                                             {"wanted_db", request.wanted_db},
                                             {"num_samples", request.samples.size()},
                                             {"num_inputs", num_inputs},
+                                            {"operator_libraries", libraries},
                                             {"are_made_up", request.are_made_up},
                                             {"is_described", request.is_described}}));
   for (size_t i = 0; i < request.samples.size(); ++i) {

@@ -73,6 +73,8 @@ class Planner {
     return std::move(plan_);
   }
 
+  const std::vector<std::string>& unmatched() const { return rules_.unmatched(); }
+
  private:
   // Adds the use to the row of the same value and treatment, or adds such a row.
   void Add(TensorPlan row, const Node& node, size_t input) {
@@ -280,8 +282,11 @@ class Planner {
 
 }  // namespace
 
-QuantPlan MakePlan(const QuantConfig& config, const Model& model, std::string model_name) {
-  QuantPlan plan = Planner(config, model).Run();
+QuantPlan MakePlan(const QuantConfig& config, const Model& model, std::string model_name,
+                   std::vector<std::string>* unmatched) {
+  Planner planner(config, model);
+  QuantPlan plan = planner.Run();
+  if (unmatched != nullptr) *unmatched = planner.unmatched();
   plan.model_name = std::move(model_name);
   return plan;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "graph/model.h"
 #include "plan/quant_config.h"
@@ -15,7 +16,9 @@ namespace bitpress::plan {
 // has its reason. `model` should be prepared (constants folded, shapes inferred). `model_name` is
 // noted in the plan for people. Throws Error(kUnsupported) if the operator set has no operator for
 // the format of the activations. Throws Error(kInvalidArgument) with the nearest name if an
-// exclusion matches nothing in the model.
-QuantPlan MakePlan(const QuantConfig& config, const graph::Model& model, std::string model_name);
+// exclusion matches nothing in the model. Words of optional rules that match nothing are added to
+// `unmatched`, if it is given.
+QuantPlan MakePlan(const QuantConfig& config, const graph::Model& model, std::string model_name,
+                   std::vector<std::string>* unmatched = nullptr);
 
 }  // namespace bitpress::plan

@@ -84,10 +84,8 @@ void NodeRules::Compile(Rule rule, std::string label, std::string reason) {
     compiled.layers.push_back(ParseLayerRange(range));
   }
   WithContext(compiled.label, [&] {
-    if (!compiled.rule.is_optional) {
-      CheckWords(compiled);
-      CheckPlaces(compiled);
-    }
+    CheckWords(compiled);
+    if (!compiled.rule.is_optional) CheckPlaces(compiled);
     if (!compiled.rule.from.empty() || !compiled.rule.to.empty()) {
       compiled.path = NodesBetween(compiled.rule);
     }
@@ -122,7 +120,7 @@ std::vector<std::string> NodeRules::NamesOf(const std::string& value) const {
   return names;
 }
 
-void NodeRules::CheckWords(const Compiled& compiled) const {
+void NodeRules::CheckWords(const Compiled& compiled) {
   std::set<std::string> names;
   std::set<std::string> values;
   std::set<std::string> op_types;
@@ -134,6 +132,10 @@ void NodeRules::CheckWords(const Compiled& compiled) const {
     add(op_types, TypesOf(node));
     for (const std::string& value : ValuesOf(node)) add(values, NamesOf(value));
   }
+  const auto refuse = [&](const std::string& why) {
+    if (!compiled.rule.is_optional) Fail(ErrorCode::kInvalidArgument, "{}", why);
+    unmatched_.push_back(compiled.label + ": " + why);
+  };
   const auto check = [&](const auto& words, const std::set<std::string>& candidates,
                          std::string_view what, const auto& fits) {
     for (size_t i = 0; i < words.size(); ++i) {
@@ -143,29 +145,38 @@ void NodeRules::CheckWords(const Compiled& compiled) const {
       const auto gone = std::ranges::find_if(
           origins_.gone, [&](const auto& entry) { return fits(i, entry.first); });
       if (gone != origins_.gone.end()) {
-        Fail(ErrorCode::kInvalidArgument,
-             "'{}' matches {} that is left: {} ('{}'); without preparation ({}) it stays", words[i],
-             what, gone->second, gone->first, OptionName("as_is"));
+        refuse(fmt::format(
+            "'{}' matches {} that is left: {} ('{}'); without preparation ({}) it stays", words[i],
+            what, gone->second, gone->first, OptionName("as_is")));
+      } else if (origins_.op_types.contains(words[i])) {
+        refuse(
+            fmt::format("'{}' matches {} that is left: preparation folded or joined all nodes of "
+                        "that type; without it ({}) they stay",
+                        words[i], what, OptionName("as_is")));
+      } else {
+        refuse(fmt::format(
+            "'{}' matches {} in the model{}", words[i], what,
+            DidYouMean(words[i], std::vector<std::string>(candidates.begin(), candidates.end()))));
       }
-      if (origins_.op_types.contains(words[i])) {
-        Fail(ErrorCode::kInvalidArgument,
-             "'{}' matches {} that is left: preparation folded or joined all nodes of that type; "
-             "without it ({}) they stay",
-             words[i], what, OptionName("as_is"));
-      }
-      Fail(ErrorCode::kInvalidArgument, "'{}' matches {} in the model{}", words[i], what,
-           DidYouMean(words[i], std::vector<std::string>(candidates.begin(), candidates.end())));
     }
   };
   const Rule& rule = compiled.rule;
-  check(rule.op_types, op_types, "no operator type",
-        [&](size_t i, const std::string& type) { return type == rule.op_types[i]; });
-  check(rule.names, names, "no node's name",
-        [&](size_t i, const std::string& name) { return name == rule.names[i]; });
+  const auto check_exact = [&](const std::vector<std::string>& words,
+                               const std::set<std::string>& candidates, std::string_view what) {
+    check(words, candidates, what,
+          [&](size_t i, const std::string& candidate) { return candidate == words[i]; });
+  };
+  check_exact(rule.op_types, op_types, "no operator type");
+  check_exact(rule.names, names, "no node's name");
   check(rule.nodes, names, "no node's name",
         [&](size_t i, const std::string& name) { return compiled.nodes[i].Matches(name); });
   check(rule.tensors, values, "no value",
         [&](size_t i, const std::string& value) { return compiled.tensors[i].Matches(value); });
+  // What does not fit may have been folded: nothing else becomes of it.
+  op_types.insert(origins_.op_types.begin(), origins_.op_types.end());
+  for (const auto& [name, reason] : origins_.gone) names.insert(name);
+  check_exact(rule.not_op_types, op_types, "no operator type");
+  check_exact(rule.not_names, names, "no node's name");
 }
 
 void NodeRules::CheckPlaces(const Compiled& compiled) const {
@@ -304,14 +315,16 @@ bool NodeRules::Fits(const Compiled& compiled, const Node& node, std::string_vie
                      const Place& place) const {
   const Rule& rule = compiled.rule;
   if (!rule.op_types.empty() && !ShareOne(rule.op_types, TypesOf(node))) return false;
+  if (ShareOne(rule.not_op_types, TypesOf(node))) return false;
   if (!rule.tensors.empty() &&
       (value.empty() || !MatchesOne(compiled.tensors, NamesOf(std::string(value))))) {
     return false;
   }
   if (!FitsPlace(compiled, place)) return false;
-  if (rule.names.empty() && rule.nodes.empty() && !compiled.path) return true;
+  const bool has_names = !rule.names.empty() || !rule.not_names.empty() || !rule.nodes.empty();
+  if (!has_names && !compiled.path) return true;
   const std::vector<std::string> names = NamesOf(node);
-  return (rule.names.empty() || ShareOne(rule.names, names)) &&
+  return (rule.names.empty() || ShareOne(rule.names, names)) && !ShareOne(rule.not_names, names) &&
          (rule.nodes.empty() || MatchesOne(compiled.nodes, names)) &&
          (!compiled.path || compiled.path->contains(names.front()));
 }

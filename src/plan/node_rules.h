@@ -47,6 +47,8 @@ class NodeRules {
   const Treatment& ForCache(const graph::Node& node) const;
   // Returns the treatment without any rule.
   const Treatment& General() const;
+  // Returns what words of optional rules fit nothing, as sentences that begin with the rule.
+  const std::vector<std::string>& unmatched() const { return unmatched_; }
 
  private:
   // A rule that is ready to be compared with nodes.
@@ -60,8 +62,8 @@ class NodeRules {
     std::vector<LayerRange> layers;
   };
   void Compile(Rule rule, std::string label, std::string reason);
-  // Throws if a word of the rule fits nothing.
-  void CheckWords(const Compiled& compiled) const;
+  // Throws if a word of the rule fits nothing; notes it if the rule is optional.
+  void CheckWords(const Compiled& compiled);
   void CheckPlaces(const Compiled& compiled) const;
   // The role and the layer of a node, as far as it has them.
   struct Place {
@@ -92,6 +94,7 @@ class NodeRules {
   NodeIndex index_;
   ops::LayerRoles roles_;  // empty if no rule asks for roles or layers
   std::vector<Compiled> rules_;
+  std::vector<std::string> unmatched_;
   // The treatments by the set of rules that fit, filled in as they are asked for.
   mutable std::map<std::vector<bool>, Treatment> treatments_;
 };

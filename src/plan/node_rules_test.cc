@@ -93,6 +93,32 @@ TEST(NodeRules, WordsThatFitNothing) {
             "no error");
 }
 
+TEST(NodeRules, WordsOfOptionalRulesThatFitNothingAreNoted) {
+  QuantConfig config = ConfigByName("MX6");
+  config.rules = {ParseRule("names=conv_22;conv_2: exclude, optional"),
+                  ParseRule("not_op_types=Cnv: exclude, optional"),
+                  ParseRule("nodes=conv_9.*: exclude, optional")};
+  std::vector<std::string> unmatched;
+  MakePlan(config, LoadModel("convnet.onnx"), "", &unmatched);
+  EXPECT_THAT(unmatched, ElementsAre(HasSubstr("'conv_22' matches no node's name"),
+                                     HasSubstr("did you mean 'Conv'"), HasSubstr("'conv_9.*'")));
+}
+
+TEST(NodeRules, AllButSomeNodes) {
+  const std::vector<std::string> all = Fitting("nodes=.*");
+  const std::vector<std::string> convolutions = Fitting("op_types=Conv");
+  const std::vector<std::string> others = Fitting("not_op_types=Conv");
+  EXPECT_EQ(convolutions.size() + others.size(), all.size());
+  EXPECT_THAT(others, testing::Not(testing::Contains(convolutions.front())));
+  const std::vector<std::string> unnamed = Fitting("not_names=conv_0;conv_2");
+  EXPECT_EQ(unnamed.size() + 2, all.size());
+  EXPECT_THAT(unnamed, testing::Not(testing::Contains("conv_0")));
+  // Nothing is left: that is what the words say.
+  EXPECT_THAT(Fitting("op_types=Conv not_op_types=Conv"), testing::IsEmpty());
+  EXPECT_THAT(PlanErrorOf("not_names=conv_22: exclude"), HasSubstr("did you mean 'conv_2'"));
+  EXPECT_THAT(PlanErrorOf("not_op_types=Cnv: exclude"), HasSubstr("did you mean 'Conv'"));
+}
+
 TEST(NodeRules, IntegersOfOtherWidths) {
   const QuantPlan plan = PlanWith("INT8", {"op_types=Gemm: activations=uint16, weights=int4"});
   EXPECT_EQ(RowOf(plan, "fc_weight").format, "int4");

@@ -126,8 +126,10 @@ std::string RuleText(const Rule& rule) {
 }
 
 std::string RuleSelectorWords() {
-  return "op_types=TYPE[;TYPE...], names=NODE[;...], nodes=REGEX[;...], tensors=REGEX[;...], "
-         "from=VALUE_OR_NODE[;...], to=VALUE_OR_NODE[;...], roles=ROLE[;...], layers=N[-M][;...]";
+  return "op_types=TYPE[;TYPE...], not_op_types=TYPE[;...], names=NODE[;...], "
+         "not_names=NODE[;...], "
+         "nodes=REGEX[;...], tensors=REGEX[;...], from=VALUE_OR_NODE[;...], "
+         "to=VALUE_OR_NODE[;...], roles=ROLE[;...], layers=N[-M][;...]";
 }
 
 LayerRange ParseLayerRange(std::string_view word) {

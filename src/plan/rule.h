@@ -19,8 +19,13 @@ namespace bitpress::plan {
 struct Rule {
   // The selectors. A node or tensor must fit one word of each list; an empty list fits everything.
   std::vector<std::string> op_types = {};
+  // Types of operators that do not fit: all others do. A node that preparation joined fits neither
+  // by its own type nor by that of a part that multiplies.
+  std::vector<std::string> not_op_types = {};
   // Exact names of nodes. A node without a name has that of its first output.
   std::vector<std::string> names = {};
+  // Exact names of nodes that do not fit: all others do.
+  std::vector<std::string> not_names = {};
   // Regular expressions (ECMAScript) for whole names of nodes.
   std::vector<std::string> nodes = {};
   // Regular expressions for whole names of values that a node reads or gives.
@@ -53,9 +58,11 @@ struct RuleSelector {
   bool is_pattern = false;
 };
 inline constexpr RuleSelector kRuleSelectors[] = {
-    {"op_types", &Rule::op_types},     {"names", &Rule::names},   {"nodes", &Rule::nodes, true},
-    {"tensors", &Rule::tensors, true}, {"from", &Rule::from},     {"to", &Rule::to},
-    {"roles", &Rule::roles},           {"layers", &Rule::layers},
+    {"op_types", &Rule::op_types}, {"not_op_types", &Rule::not_op_types},
+    {"names", &Rule::names},       {"not_names", &Rule::not_names},
+    {"nodes", &Rule::nodes, true}, {"tensors", &Rule::tensors, true},
+    {"from", &Rule::from},         {"to", &Rule::to},
+    {"roles", &Rule::roles},       {"layers", &Rule::layers},
 };
 
 // A range of layers, both ends included.

@@ -64,6 +64,7 @@ struct LibraryState {
   std::mutex mutex;
   fs::path wanted;                    // path from SetOrtLibraryPath
   std::vector<char*> environment;     // that ONNX Runtime sees at its start
+  std::vector<fs::path> operators;    // libraries from UseOperatorLibrary
   std::unique_ptr<OpenLibrary> open;  // the library, set once
 };
 
@@ -216,6 +217,25 @@ std::filesystem::path FindOperatorLibrary() {
     if (fs::exists(place, ignored)) return place;
   }
   return {};
+}
+
+void UseOperatorLibrary(const std::filesystem::path& path) {
+  std::error_code error;
+  const fs::path library = fs::canonical(path, error);
+  if (error) Fail(ErrorCode::kIo, "operator library '{}': {}", path.string(), error.message());
+  // It is registered anyway, and no operator may be registered twice.
+  if (fs::equivalent(library, FindOperatorLibrary(), error)) return;
+  LibraryState& state = State();
+  const std::lock_guard lock(state.mutex);
+  if (std::ranges::find(state.operators, library) == state.operators.end()) {
+    state.operators.push_back(library);
+  }
+}
+
+std::vector<std::filesystem::path> UsedOperatorLibraries() {
+  LibraryState& state = State();
+  const std::lock_guard lock(state.mutex);
+  return state.operators;
 }
 
 std::filesystem::path ChosenOrtLibrary() {

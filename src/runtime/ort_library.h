@@ -10,6 +10,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 namespace bitpress::runtime {
 
@@ -36,5 +37,13 @@ std::filesystem::path FindProgram();
 // folder for libraries that the build was configured with, or the same from this code's own
 // library; empty if it is nowhere.
 std::filesystem::path FindOperatorLibrary();
+
+// Makes all later sessions of the process know the operators of a library of the user, too. Its
+// code runs in this process, so nothing but a user's word may name it. Throws Error(kIo) if there
+// is no such file.
+void UseOperatorLibrary(const std::filesystem::path& path);
+
+// Returns the libraries that UseOperatorLibrary named, each once, in that order.
+std::vector<std::filesystem::path> UsedOperatorLibraries();
 
 }  // namespace bitpress::runtime

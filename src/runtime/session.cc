@@ -10,7 +10,9 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/messages.h"
 #include "base/processors.h"
+#include "base/text.h"
 #include "graph/model.h"
 #include "runtime/observers_internal.h"
 #include "runtime/ort_internal.h"
@@ -35,13 +37,8 @@ GraphOptimizationLevel ToOrtLevel(Optimization optimization) {
   return ORT_ENABLE_ALL;
 }
 
-// Registers the operator library and returns its path, or an empty path if there is none.
-fs::path RegisterOperators(Ort::SessionOptions& target, const SessionOptions& options) {
-  fs::path library = options.operator_library;
-  if (library.empty()) {
-    library = FindOperatorLibrary();
-    if (library.empty()) return {};
-  } else if (std::error_code ignored; !fs::exists(library, ignored)) {
+void RegisterLibrary(Ort::SessionOptions& target, const fs::path& library) {
+  if (std::error_code ignored; !fs::exists(library, ignored)) {
     Fail(ErrorCode::kIo, "operator library '{}' not found", library.string());
   }
   try {
@@ -50,7 +47,16 @@ fs::path RegisterOperators(Ort::SessionOptions& target, const SessionOptions& op
     Fail(ErrorCode::kRuntime, "operator library '{}' cannot be loaded: {}", library.string(),
          CleanMessage(error));
   }
-  return library;
+}
+
+// Registers our operator library and those of the user. Returns the path of ours, or an empty path
+// if there is none.
+fs::path RegisterOperators(Ort::SessionOptions& target, const SessionOptions& options) {
+  const fs::path ours =
+      options.operator_library.empty() ? FindOperatorLibrary() : options.operator_library;
+  if (!ours.empty()) RegisterLibrary(target, ours);
+  for (const fs::path& library : UsedOperatorLibraries()) RegisterLibrary(target, library);
+  return ours;
 }
 
 Ort::SessionOptions MakeOptions(const SessionOptions& options) {
@@ -120,12 +126,58 @@ std::string NeededBy(std::string_view op, const std::function<graph::Model()>& l
   return "";
 }
 
+// Returns "BFLOAT16 and INT64", the types of what a node reads, as far as they are known; "" if the
+// model cannot be read or has no such node.
+std::string TypesReadBy(std::string_view name, const std::function<graph::Model()>& load_graph) {
+  std::vector<std::string> types;
+  try {
+    graph::Model model = load_graph();
+    model.InferShapes();
+    for (const graph::Node& node : model.AllNodes()) {
+      if (node.name() != name) continue;
+      for (size_t i = 0; i < node.num_inputs(); ++i) {
+        const DataType type = model.InfoOf(node.input(i)).type;
+        const std::string word(DataTypeName(type));
+        const bool is_new = std::ranges::find(types, word) == types.end();
+        if (type != DataType::kUndefined && is_new) types.push_back(word);
+      }
+    }
+  } catch (const Error&) {
+  }
+  return Join(types, " and ");
+}
+
+// Returns what to say of an operator that ONNX Runtime knows, but not for the types of its inputs;
+// "" if `message` is no such error. The message is "Could not find an implementation for MatMul(13)
+// node with name 'mm'".
+std::string MissingKernel(std::string_view message,
+                          const std::function<graph::Model()>& load_graph) {
+  constexpr std::string_view kBefore = "Could not find an implementation for ";
+  constexpr std::string_view kBetween = " node with name '";
+  const size_t at = message.find(kBefore);
+  if (at == std::string_view::npos) return "";
+  const size_t op = at + kBefore.size();
+  const size_t between = message.find(kBetween, op);
+  const size_t end = message.rfind('\'');
+  if (between == std::string_view::npos || end < between + kBetween.size()) return "";
+  const std::string_view name =
+      message.substr(between + kBetween.size(), end - between - kBetween.size());
+  const std::string types = TypesReadBy(name, load_graph);
+  if (types.empty()) return "";
+  return fmt::format(
+      "ONNX Runtime {} has no kernel of {} for {}, needed by node '{}': a model of other types, "
+      "FLOAT or FLOAT16, runs",
+      OrtVersion(), message.substr(op, between - op), types, name);
+}
+
 // Returns LoadError. If an operator is missing, the message also names the node that needs it, and
 // says what to do.
 Error LoadErrorWithAdvice(const Ort::Exception& error, const fs::path& operators,
                           const std::function<graph::Model()>& load_graph) {
   const Error result = LoadError(error);
   std::string message = result.what();
+  const std::string missing = MissingKernel(message, load_graph);
+  if (!missing.empty()) return Error(result.code(), missing);
   // The message is "Fatal error: domain:Mystery(-1) is not a registered function/op".
   const size_t statement = message.find(" is not a registered function/op");
   if (statement == std::string::npos) return result;
@@ -139,6 +191,11 @@ Error LoadErrorWithAdvice(const Ort::Exception& error, const fs::path& operators
     message += operators.empty()
                    ? "; libbitpress_ops.so is not beside the program: put it there or name it"
                    : fmt::format("; '{}' does not have it", operators.string());
+  } else if (op.starts_with("com.microsoft:")) {
+    message += fmt::format("; ONNX Runtime {} does not have it", OrtVersion());
+  } else {
+    message +=
+        fmt::format("; name the library that has it with {}", OptionName("operator_library"));
   }
   return Error(result.code(), message);
 }

@@ -38,6 +38,7 @@ struct SessionOptions {
   int num_threads = 0;  // intra-op threads; 0: UsableProcessors
   Optimization optimization = Optimization::kAll;
   // The path of libbitpress_ops.so. Empty: the one that FindOperatorLibrary finds, if any.
+  // Libraries of the user (UseOperatorLibrary) are registered besides.
   std::filesystem::path operator_library = {};
   // The folder of the external data of a model in memory. Empty: it has none.
   std::filesystem::path external_data_folder = {};

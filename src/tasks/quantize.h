@@ -56,6 +56,8 @@ struct QuantizeOptions : RunOptions {
 struct QuantizeReport {
   std::filesystem::path output;  // the file that was written
   plan::QuantPlan plan;
+  // What words of the configuration's optional rules fit nothing in the model.
+  std::vector<std::string> unmatched_words;
   rewrite::RewriteReport rewritten;
   std::optional<rewrite::SmoothReport> smoothed;
   // The result of the check. Nothing if no check was asked for, or if it was not possible.

@@ -130,7 +130,8 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, graph::PassRunner& pass
     WithContext(fmt::format("plan '{}'", options.plan_file.string()),
                 [&] { plan::CheckFits(report.plan, prepared.model); });
   } else {
-    report.plan = plan::MakePlan(options.config, prepared.model, options.model.filename().string());
+    report.plan = plan::MakePlan(options.config, prepared.model, options.model.filename().string(),
+                                 &report.unmatched_words);
   }
   if (!options.cache_scales_output.empty()) CheckHasCacheScales(report.plan);
   if (!options.cache_scales.empty()) {

@@ -66,6 +66,7 @@ def test_names_of_the_given_file(selector, changed, weights):
 def test_types_of_the_given_file(weights):
     assert weights("--rule", "op_types=MatMul: weights=mx9") == {"Gemm": "mx9", "MatMul": "mx9", "Conv": "mx6"}
     assert weights("--set", "exclude_op_types=MatMul") == {"Gemm": "none", "MatMul": "none", "Conv": "mx6"}
+    assert weights("--rule", "not_op_types=MatMul: exclude") == {"Gemm": "mx6", "MatMul": "mx6", "Conv": "none"}
     # An Add does not multiply. It became a part of the Gemm by chance.
     assert "Add" not in weights()
 

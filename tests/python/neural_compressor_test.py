@@ -149,6 +149,52 @@ def test_local_settings(tmp_path, matmul_path):
         run(config.RTNConfig().set_local("MatMul", config.StaticQuantConfig()), matmul_path, tmp_path)
 
 
+def two_products(path):
+    """A MatMul with an Add, which preparation joins to a Gemm, then a Gemm."""
+    rng = np.random.default_rng(8)
+    weights = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in (("a", (16, 16)), ("b", (16,)), ("c", (16, 16)))}
+    nodes = [onnx.helper.make_node("MatMul", ["x", "a"], ["product"], name="first"),
+             onnx.helper.make_node("Add", ["product", "b"], ["sum"], name="add"),
+             onnx.helper.make_node("Gemm", ["sum", "c"], ["y"], name="second")]
+    io = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["N", 16]) for name in ("x", "y")]
+    graph = onnx.helper.make_graph(nodes, "two", io[:1], io[1:], [onnx.numpy_helper.from_array(w, n) for n, w in weights.items()])
+    return models.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def test_words_that_select_nothing_are_passed_over_with_a_notice(tmp_path):
+    model = two_products(tmp_path / "two.onnx")
+
+    def quantized(**fields):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            path = run(config.DynamicQuantConfig(**fields), model, tmp_path)
+        said = [str(warning.message) for warning in caught if issubclass(warning.category, Notice) and "passed over" in str(warning.message)]
+        return {name for name in ("a", "c") if f"{name}_codes" in {weight.name for weight in bitpress.inspect(path).constants}}, said
+
+    both = {"a", "c"}
+    assert quantized() == (both, [])
+    assert quantized(op_types_to_quantize=["MatMul", "Gemm"]) == (both, [])
+    assert quantized(nodes_to_quantize=["first", "add", "second"]) == (both, [])
+    # The Gemm that was a MatMul is one.
+    assert quantized(op_types_to_quantize=["MatMul"]) == ({"a"}, [])
+    left, said = quantized(op_types_to_quantize=["MatMul", "Gemm", "Attention"], nodes_to_exclude=["second", "secnd"])
+    assert left == {"a"} and len(said) == 2
+    assert "'Attention' matches no operator type" in said[0] and "did you mean 'second'" in said[1]
+    left, said = quantized(nodes_to_quantize=["frst"])
+    assert not left and "did you mean 'first'" in said[0]
+    # The last MatMul is that of the given file.
+    assert quantized(quant_last_matmul=False) == ({"c"}, [])
+
+
+def test_a_model_of_products_only_is_not_too_little(tmp_path):
+    rng = np.random.default_rng(8)
+    io = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["N", 32]) for name in ("x", "y")]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("MatMul", ["x", "w"], ["y"])], "one", io[:1], io[1:],
+                                   [onnx.numpy_helper.from_array(rng.standard_normal((32, 32)).astype(np.float32), "w")])
+    model = models.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), tmp_path / "one.onnx")
+    assert operators(run(config.RTNConfig(), model, tmp_path)) == {"com.microsoft::MatMulNBits": 1}
+
+
 def test_autotune_takes_the_first_that_is_good_enough(tmp_path, matmul_path, sequences):
     tried = []
     wanted = outputs(matmul_path, {"x": sequences})[0]

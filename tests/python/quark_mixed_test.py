@@ -34,7 +34,7 @@ def configure(activations, weights, words=None, **options):
 def plan_of(config, model, samples):
     """The plan that ModelQuantizer carries out."""
     request = translate(config)
-    ours = _quantizer._config(request, model)
+    ours = _quantizer._config(request)
     if request.target is None:
         return bitpress.plan(model, ours)
     with contextlib.closing(_quantizer.SharedSamples(Reader(samples, "image"))) as data:
@@ -124,7 +124,7 @@ def test_the_output_that_a_target_is_about(tmp_path, images):
 @pytest.mark.quick
 def test_symmetry_where_a_script_says_nothing(conv_path):
     def symmetry(activations, weights, **options):
-        rows = rows_of(bitpress.plan(conv_path, _quantizer._config(translate(configure(activations, weights, **options)), conv_path)))
+        rows = rows_of(bitpress.plan(conv_path, _quantizer._config(translate(configure(activations, weights, **options)))))
         return rows["head", 0]["symmetric"], rows["head", 1]["symmetric"]
 
     assert symmetry(Q.QInt8, Q.QInt8) == (False, True)
@@ -188,7 +188,7 @@ def test_block_attributes_of_any_size(attributes, name, rounding, tmp_path, conv
 def test_blocks_run_along_the_given_axis(conv_path):
     def axes(axis, **options):
         options = {"MXAttributes": {"element_dtype": "int8", "axis": axis}, **options}
-        rows = rows_of(bitpress.plan(conv_path, _quantizer._config(translate(configure(Q.QMX, Q.QMX, **options)), conv_path)))
+        rows = rows_of(bitpress.plan(conv_path, _quantizer._config(translate(configure(Q.QMX, Q.QMX, **options)))))
         return rows["stem", 0]["axis"], rows["stem", 1]["axis"], rows["relu", 0]["axis"], rows["head", 0]["axis"]
 
     assert axes(1) == (1, 1, 1, 1) and axes(2) == (2, 2, 2, 1) and axes(-1) == (3, 3, 3, 1)
@@ -198,7 +198,7 @@ def test_blocks_run_along_the_given_axis(conv_path):
 
 def test_block_formats_of_a_model_have_roundings_of_their_own(conv_path):
     options = {"MXAttributes": {"element_dtype": "int8", "rounding_mode": 1}, "BFPAttributes": {"rounding_mode": 0}}
-    rows = rows_of(bitpress.plan(conv_path, _quantizer._config(translate(configure(Q.QMX, Q.QBFP, **options)), conv_path)))
+    rows = rows_of(bitpress.plan(conv_path, _quantizer._config(translate(configure(Q.QMX, Q.QBFP, **options)))))
     assert (rows["head", 0]["rounding"], rows["head", 1]["rounding"]) == ("half_up", "half_away_from_zero")
     for attributes, error in [({"block_size": "32"}, bitpress.ArgumentTypeError), ({"block_size": 0}, bitpress.InvalidArgumentError),
                               ({"axis": "1"}, bitpress.ArgumentTypeError), ({"rounding_mode": 3}, bitpress.UnsupportedError)]:

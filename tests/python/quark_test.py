@@ -94,7 +94,7 @@ def test_the_mixed_precision_examples(tmp_path, conv_path, images):
     }
     for name, (config, activations, weights) in cases.items():
         path = run(config, conv_path, tmp_path, Reader(images, "image"))
-        plan = bitpress.plan(conv_path, quark._quantizer._config(translate(config), str(conv_path)))
+        plan = bitpress.plan(conv_path, quark._quantizer._config(translate(config)))
         found = {role: {row["format"] for row in plan.tensors if row["role"] == role} - {"none"} for role in ("activation", "weight")}
         assert (found["activation"], found["weight"]) == (activations, weights), name
         # 39.8 to 43.8 dB were measured. Quark's int8 weights may saturate on some processors, where quantizing says so.
@@ -309,6 +309,9 @@ def test_selections(tmp_path, conv_path, images):
     for fields in ({"op_types_to_quantize": ["Conv"]}, {"nodes_to_quantize": ["project"]}, {"nodes_to_exclude": ["head", "^dep.*"]},
                    {"subgraphs_to_exclude": [(["depthwise"], ["project"])]}):
         assert 0 < quantizers(**fields) < everything, fields
+    everywhere = {"op_types_to_quantize": sorted(bitpress.inspect(conv_path).operators), "nodes_to_exclude": ["hed"]}
+    with pytest.warns(Notice, match="passed over: .*'hed' matches no node's name in the model .did you mean 'head'"):
+        assert quantizers(**everywhere) == everything
     assert quantizers(extra_options={"WeightsOnly": True}) == 0
     assert "int8" in formats_of(tmp_path / "out.onnx").values()
 
@@ -382,6 +385,27 @@ def test_only_what_lies_between_is_quantized(tmp_path, conv_path):
     assert behind + before < count(input_nodes=["stem"], output_nodes=["head"]) <= everything
     with pytest.raises(bitpress.InvalidArgumentError, match="'heads'.*did you mean"):
         count(input_nodes=["heads"])
+
+
+def test_specifications_by_position():
+    wide, narrow = quark.Int16Spec(), quark.Int8Spec()
+    layer = QLayerConfig(wide, narrow)  # older versions
+    assert (layer.inputs, layer.weight, layer.bias) == (wide, narrow, None)
+    layer = QLayerConfig(None, wide, narrow)  # newer ones
+    assert (layer.inputs, layer.weight, layer.bias) == (wide, narrow, None)
+    layer = QLayerConfig(wide, None, narrow, wide)
+    assert (layer.inputs, layer.weight, layer.bias) == (wide, narrow, wide)
+    assert QLayerConfig(wide, weight=narrow) == QLayerConfig(wide, narrow)
+    assert QLayerConfig(None, wide, weight=narrow).inputs == wide
+    with pytest.raises(TypeError, match="write weight=... or input_tensors=..."):
+        QLayerConfig(None, narrow)
+    with pytest.raises(ValueError, match="input_tensors and activation"):
+        QLayerConfig(wide, narrow, wide)
+    for wrong in ({"wieght": wide}, {"input_tensors": wide}):
+        with pytest.raises(TypeError, match="named"):
+            QLayerConfig(wide, **wrong)
+    with pytest.raises(TypeError, match="takes 5"):
+        QLayerConfig(*[None] * 6)
 
 
 def test_configurations_are_plain_data_both_ways():

@@ -60,6 +60,12 @@ def say(message: str) -> None:
     warnings.warn(message, Notice, stacklevel=4)
 
 
+def say_unmatched(report: Any) -> None:
+    """Says which words of a configuration fit nothing in the model: other tools pass over them, too."""
+    for words in report.unmatched_words:
+        say(f"passed over: {words}")
+
+
 def _is_same(value: Any, asks: Any) -> bool:
     """Members of enums are compared by their names: scripts bring ONNX Runtime's own along."""
     return (type(value) is type(asks) and value == asks) or (isinstance(value, enum.Enum) and value.name == asks)

@@ -16,7 +16,7 @@ from bitpress.compat.neural_compressor._types import BaseConfig, TuningConfig
 def _write(model: Model, output: Path, config: BaseConfig, data: Any) -> None:
     request = translate(config, model)
     made = bitpress.Config.from_json(f'{{"name": "{config.name}"}}').changed(rules=request.rules, **learning_from_all(request.settings))
-    bitpress.quantize(model, output, made, data, **request.arguments)
+    _fates.say_unmatched(bitpress.quantize(model, output, made, data, **request.arguments))
 
 
 def _load(path: Path) -> Any:

@@ -1,6 +1,5 @@
 """From ONNX Neural Compressor's configurations to what bitpress.quantize is asked."""
 
-import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
@@ -50,31 +49,26 @@ def _is_operator_type(key: str, model: Model) -> bool:
 
 
 def _who(key: str, model: Model) -> Dict[str, Any]:
-    """An operator type of the model, or nodes whose names begin as the expression says."""
-    return {"op_types": [key]} if _is_operator_type(key, model) else {"nodes": [f"(?:{key}).*"]}
+    """An operator type of the model, or nodes whose names begin as the expression says. Optional: other tools pass over others."""
+    return {"op_types": [key], "optional": True} if _is_operator_type(key, model) else {"nodes": [f"(?:{key}).*"], "optional": True}
 
 
-def _select(request: Request, config: BaseConfig, model: Model, default: Optional[Sequence[str]] = None) -> None:
+def _select(request: Request, config: BaseConfig, model: Model) -> None:
     """Adds rules for the nodes that stay float."""
-    wanted = getattr(config, "op_types_to_quantize", None) or config.option("white_list") or default
-    if wanted:
-        present = {name.rsplit("::", 1)[-1] for name in bitpress.inspect(model).operators}
-        # Optional: some of them are folded away before anything is decided.
-        request.rules.append({"op_types": sorted(present - set(wanted)), "exclude": True, "optional": True})
-    nodes = getattr(config, "nodes_to_quantize", None)
-    patterns = [re.escape(name) for name in config.option("nodes_to_exclude") or ()]
-    if nodes:
-        patterns.append(f"(?!(?:{'|'.join(re.escape(name) for name in nodes)})$).*")
-    if patterns:
-        request.settings["exclude_nodes"] = patterns
+    selected = {"not_op_types": getattr(config, "op_types_to_quantize", None) or config.option("white_list"),
+                "not_names": getattr(config, "nodes_to_quantize", None), "names": config.option("nodes_to_exclude")}
+    for selector, words in selected.items():
+        if words:
+            request.rules.append({selector: list(words), "exclude": True, "optional": True})
     if not config.option("quant_last_matmul"):
         last = _last_matmul(model)
         if last is not None:
-            request.rules.append({"names": [last], "exclude": True})
+            request.rules.append({"names": [last], "exclude": True, "optional": True})
 
 
 def _last_matmul(model: Model) -> Optional[str]:
-    names = [use["node"] for row in bitpress.plan(model, "MX9", placement="all").tensors for use in row["uses"]
+    # Not prepared: preparation joins a MatMul and an Add to a Gemm.
+    names = [use["node"] for row in bitpress.plan(model, "MX9", placement="all", as_is=True).tensors for use in row["uses"]
              if use["op_type"] == "MatMul"]
     return names[-1] if names else None
 

@@ -15,7 +15,7 @@ STATIC = table([
     honoured("weight_type", "`weights`"),
     honoured("op_types_to_quantize", "all other operators of the model are excluded"),
     honoured("nodes_to_quantize", "all other nodes are excluded"),
-    honoured("nodes_to_exclude", "`exclude_nodes`"),
+    honoured("nodes_to_exclude", "a rule excludes them"),
     honoured("per_channel", "`weight_granularity`"),
     honoured("reduce_range", "`reduce_range`"),
     honoured("use_external_data_format", "`external_data`"),
@@ -105,7 +105,7 @@ WEIGHT_ONLY = table([
     notice("layer_wise_quant", _WHOLE, False),
     honoured("quant_last_matmul", "False excludes the last MatMul"),
     honoured("quant_format", "QOperator: MatMulNBits (`target=\"onnxruntime\"`); QDQ: standard operators"),
-    honoured("nodes_to_exclude", "`exclude_nodes`"),
+    honoured("nodes_to_exclude", "a rule excludes them"),
     honoured("white_list", "operator types; MatMul by default"),
     honoured("calibration_data_reader", "`data`"),
 ])

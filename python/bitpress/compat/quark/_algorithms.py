@@ -7,7 +7,7 @@ from bitpress._errors import InvalidArgumentError, UnsupportedError
 from bitpress.compat import _fates
 from bitpress.compat._samples import ALL_SAMPLES
 from bitpress.compat.quark import _words
-from bitpress.compat.quark._formats import all_but, check_keys, layer_settings, name_of, set_format
+from bitpress.compat.quark._formats import check_keys, layer_settings, name_of, set_format
 from bitpress.compat.quark._types import AlgoConfig, QLayerConfig
 
 Rule = Dict[str, Any]
@@ -58,8 +58,9 @@ class Request:
         if count is not None and 0 < count < ALL_SAMPLES:
             self.arguments["samples"] = max(int(count), self.arguments.get("samples", 0))
 
-    def exclude(self, pattern: str) -> None:
-        self.settings.setdefault("exclude_nodes", []).append(pattern)
+    def exclude(self, **selector: Sequence[str]) -> None:
+        """Leaves the selected nodes float. Quark passes over names that a model does not have."""
+        self.rules.append({**selector, "exclude": True, "optional": True})
 
 
 def _is_float_side(settings: Mapping[str, Any], side: str) -> bool:
@@ -213,7 +214,8 @@ def add_algorithm(request: Request, algorithm: AlgoConfig, options: Mapping[str,
         _fates.check(given, _words.AMP, where)
         _add_promotion(request, given, options)
     else:
-        raise UnsupportedError(f"{where} is refused: it is not done here. Instead: SmoothQuantConfig")
+        raise UnsupportedError(f"{where} is refused: QuaRot's rotations, which go into the weights, are not done. Instead: "
+                               "rotate=32 of bitpress.quantize, which turns the inputs of products, or SmoothQuantConfig")
 
 
 def _target_text(metric: str, threshold: float) -> str:
@@ -270,5 +272,5 @@ def _add_promotion(request: Request, given: Mapping[str, Any], options: Mapping[
         if names or given.get("include_layers"):
             who["names"] = list(names or given["include_layers"])
         if given.get("exclude_layers"):
-            who["nodes"] = [all_but(given["exclude_layers"])]
+            who["not_names"] = list(given["exclude_layers"])
         request.rules.append({**who, **layer_settings(layer, options)})

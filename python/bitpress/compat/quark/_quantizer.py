@@ -58,12 +58,10 @@ class RandomDataReader:
         return random.uniform(low, high, shape).astype(np.float32)
 
 
-def _config(request: Request, model: Model) -> bitpress.Config:
+def _config(request: Request) -> bitpress.Config:
     settings, rules = learning_from_all(request.settings), list(request.rules)
     if request.only_op_types:
-        present = {name.rsplit("::", 1)[-1] for name in bitpress.inspect(model).operators}
-        # Optional: some of them are folded away before anything is decided.
-        rules.append({"op_types": sorted(present - set(request.only_op_types)), "exclude": True, "optional": True})
+        rules.append({"not_op_types": list(request.only_op_types), "exclude": True, "optional": True})
     name = f"quark {settings['activations']}/{settings['weights']}"
     return bitpress.Config.from_json(f'{{"name": "{name}"}}').changed(rules=rules, **settings)
 
@@ -133,18 +131,20 @@ class ModelQuantizer:
 
     def _quantize(self, request: Request, model_input: Model, model_output: Optional[PathLike], data: Any) -> Any:
         arguments = dict(request.arguments)
-        config: Any = _config(request, model_input)
+        config: Any = _config(request)
         if request.target is not None:
             # The plan that was found holds the decisions of the configuration too.
             arguments["plan"], config = _search(request, request.target, config, model_input, data), None
         if model_output is not None:
-            bitpress.quantize(model_input, Path(model_output), config, data, **arguments)
+            _fates.say_unmatched(bitpress.quantize(model_input, Path(model_output), config, data, **arguments))
             return None
         if arguments.pop("external_data", False):
             _fates.say("use_external_data_format=True: the model is returned, with its data inside")
         import onnx  # takes a while, and most scripts write a file
 
-        return onnx.load_from_string(bitpress.quantize_to_bytes(model_input, config, data, **arguments)[0])
+        made, report = bitpress.quantize_to_bytes(model_input, config, data, **arguments)
+        _fates.say_unmatched(report)
+        return onnx.load_from_string(made)
 
     def _translated(self, config: Any) -> Request:
         if self._operators not in ("bitpress", "quark"):

@@ -41,7 +41,7 @@ _OF_OLDER_INTERFACE = {
 def node_rule(nodes: Any) -> Rule:
     """The words of a rule for a name, a regular expression that begins with ^, or a subgraph (starts, ends)."""
     if isinstance(nodes, str):
-        return {"nodes": [nodes]} if nodes.startswith("^") else {"names": [nodes]}
+        return {"nodes" if nodes.startswith("^") else "names": [nodes], "optional": True}
     if isinstance(nodes, (tuple, list)) and len(nodes) == 2 and not any(isinstance(part, str) for part in nodes):
         return {"from": list(nodes[0]), "to": list(nodes[1])}
     raise ArgumentTypeError(f"{nodes!r} is neither a name, a regular expression that begins with ^, nor a subgraph ([starts], [ends])")
@@ -50,7 +50,7 @@ def node_rule(nodes: Any) -> Rule:
 def _add_exclusions(request: Request, excluded: Sequence[Any]) -> None:
     for nodes in excluded:
         if isinstance(nodes, str):
-            request.exclude(nodes if nodes.startswith("^") else re.escape(nodes))
+            request.exclude(**{"nodes" if nodes.startswith("^") else "names": [nodes]})
         elif isinstance(nodes, list) and nodes and all(isinstance(item, tuple) for item in nodes):
             _add_exclusions(request, nodes)
         else:
@@ -59,7 +59,7 @@ def _add_exclusions(request: Request, excluded: Sequence[Any]) -> None:
 
 def _only_nodes(request: Request, names: Sequence[str]) -> None:
     if names:
-        request.exclude(all_but(names))
+        request.exclude(not_names=list(names))
 
 
 def _add_ends(request: Request, starts: Sequence[str], ends: Sequence[str]) -> None:

@@ -4,6 +4,8 @@ import enum
 from dataclasses import dataclass, field, fields
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
+from bitpress._errors import ArgumentTypeError, InvalidArgumentError
+
 
 class QuantType(enum.Enum):
     QInt8 = "int8"
@@ -194,15 +196,38 @@ MXFP4E2M1Spec = _float_spec("MXFP4E2M1Spec", "mxfp4_e2m1")
 MXInt8Spec = _float_spec("MXInt8Spec", "mxint8")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class QLayerConfig:
-    """The treatment of the tensors of a layer. `activation` is the older name of `input_tensors`."""
+    """The treatment of the tensors of a layer. `activation` is the older name of `input_tensors`.
+
+    By position two specifications are those of activations and weights, as in older versions of Quark; more are in the order of
+    the fields, as in newer ones, which refuse an activation beside input_tensors.
+    """
 
     input_tensors: Optional[QTensorConfig] = None
+    activation: Optional[QTensorConfig] = None
     weight: Optional[QTensorConfig] = None
     bias: Optional[QTensorConfig] = None
     output_tensors: Optional[QTensorConfig] = None
-    activation: Optional[QTensorConfig] = None
+
+    def __init__(self, *by_position: Optional[QTensorConfig], **by_name: Optional[QTensorConfig]) -> None:
+        names = [item.name for item in fields(QLayerConfig)]
+        if len(by_position) == 2 and "weight" not in by_name:
+            if by_position[0] is None:
+                raise ArgumentTypeError("QLayerConfig(None, specification) is that of weights in older versions of Quark, and that of activations "
+                                        "in newer ones; write weight=... or input_tensors=...")
+            names = ["input_tensors", "weight"]
+        if len(by_position) > len(names):
+            raise ArgumentTypeError(f"QLayerConfig takes {len(names)} specifications by position ({', '.join(names)}), not {len(by_position)}")
+        given = dict(zip(names, by_position))
+        for name, spec in by_name.items():
+            if name in given or name not in (item.name for item in fields(QLayerConfig)):
+                raise ArgumentTypeError(f"QLayerConfig has {'two specifications' if name in given else 'nothing'} named '{name}'")
+            given[name] = spec
+        if given.get("input_tensors") is not None and given.get("activation") is not None:
+            raise InvalidArgumentError("QLayerConfig: input_tensors and activation, its older name, are both given; give input_tensors alone")
+        for item in fields(QLayerConfig):
+            object.__setattr__(self, item.name, given.get(item.name))
 
     @property
     def inputs(self) -> Optional[QTensorConfig]:
