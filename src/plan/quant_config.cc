@@ -229,8 +229,22 @@ std::optional<FormatSpec> ResolveFormat(const QuantConfig& config, Role role) {
                                            : config.biases);
 }
 
+namespace {
+
+std::string DefaultEmbeddings(const QuantConfig& config) {
+  if (config.weights == "none") return "none";
+  const FormatSpec spec = formats::FindFormat(config.weights);
+  if (spec.is_blocked()) return spec.element_bits >= 8 ? config.weights : "mxint8";
+  if (!spec.is_integer()) return spec.element_bits == 16 ? config.weights : "none";
+  if (config.activations == "none" || !config.activation_range.is_dynamic()) return "none";
+  return formats::IntegerRange(spec.element_type).quant_min < 0 ? "int8" : "uint8";
+}
+
+}  // namespace
+
 std::optional<FormatSpec> ResolveEmbeddings(const QuantConfig& config) {
-  return Resolve(config, Role::kWeight, config.embeddings);
+  return Resolve(config, Role::kWeight,
+                 config.embeddings == "default" ? DefaultEmbeddings(config) : config.embeddings);
 }
 
 void CheckHasOperator(OperatorSet operators, const FormatSpec& spec) {
