@@ -57,6 +57,19 @@ std::string ListReasons(const plan::QuantPlan& plan) {
   return ListCounted("float", reasons);
 }
 
+// Says that tables have another format than the weights, which nobody asked for.
+std::string DescribeTables(const plan::QuantPlan& plan) {
+  const auto spec = plan::ResolveEmbeddings(plan.config);
+  if (plan.config.embeddings != "default" || !spec || spec->name == plan.config.weights) return "";
+  const auto num_tables = std::ranges::count_if(plan.tensors, [&](const plan::TensorPlan& row) {
+    return row.role == plan::Role::kWeight && row.format == spec->name;
+  });
+  if (num_tables == 0) return "";
+  return fmt::format(
+      "      {} in {} because Gather looks rows up in them (embeddings=FORMAT|none)\n", num_tables,
+      spec->name);
+}
+
 // Lists the formats of the caches that attention may hold as integers, and why some stay float.
 std::string DescribeCaches(const plan::QuantPlan& plan) {
   if (plan.caches.empty()) return "";
@@ -228,6 +241,7 @@ std::string DescribeDetails(const tasks::QuantizeOptions& options,
   std::string text =
       fmt::format("  activations: {}\n", CountFormats(plan, plan::Role::kActivation));
   text += fmt::format("  weights:     {}\n", CountFormats(plan, plan::Role::kWeight));
+  text += DescribeTables(plan);
   text += fmt::format("  biases:      {}\n", CountFormats(plan, plan::Role::kBias));
   text += DescribeCaches(plan);
   text += ListReasons(plan);

@@ -54,9 +54,11 @@ constexpr Preset kPresets[] = {
     {"INT16_TRANSFORMER_DEFAULT", "uint16", "int8",
      "activation_range=moving_average,weight_granularity=per_tensor"},
     // Weights only, rounded to nearest in blocks. Activations stay float, and no samples are
-    // needed.
+    // needed. Our own 4-bit ones have the scales of the least squared error, MATMUL_NBITS those of
+    // the extremes, as AMD Quark and ONNX Runtime's MatMulNBitsQuantizer have them.
     {"INT4_WEIGHTS", "none", "uint4",
-     "embeddings=uint8,weight_symmetric=false,weight_granularity=per_block,weight_block_size=32"},
+     "embeddings=uint8,weight_symmetric=false,weight_granularity=per_block,weight_block_size=32,"
+     "weight_range=mse"},
     // A decoder loses most by the values of attention, by what leaves an MLP, and by the head,
     // which takes no bytes beside the table of embeddings if that is the same one.
     {"LM_4BIT", "none", "uint4",
@@ -227,8 +229,22 @@ std::optional<FormatSpec> ResolveFormat(const QuantConfig& config, Role role) {
                                            : config.biases);
 }
 
+namespace {
+
+std::string DefaultEmbeddings(const QuantConfig& config) {
+  if (config.weights == "none") return "none";
+  const FormatSpec spec = formats::FindFormat(config.weights);
+  if (spec.is_blocked()) return spec.element_bits >= 8 ? config.weights : "mxint8";
+  if (!spec.is_integer()) return spec.element_bits == 16 ? config.weights : "none";
+  if (config.activations == "none" || !config.activation_range.is_dynamic()) return "none";
+  return formats::IntegerRange(spec.element_type).quant_min < 0 ? "int8" : "uint8";
+}
+
+}  // namespace
+
 std::optional<FormatSpec> ResolveEmbeddings(const QuantConfig& config) {
-  return Resolve(config, Role::kWeight, config.embeddings);
+  return Resolve(config, Role::kWeight,
+                 config.embeddings == "default" ? DefaultEmbeddings(config) : config.embeddings);
 }
 
 void CheckHasOperator(OperatorSet operators, const FormatSpec& spec) {

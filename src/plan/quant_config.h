@@ -66,9 +66,10 @@ struct QuantConfig {
   // and stay float elsewhere: they are a thousandth of a model's bytes and enter sums that are
   // float anyway.
   std::string biases = "default";
-  // The format of tables that Gather looks rows up in, such as embeddings of words. They stay float
-  // unless asked: few of their rows are read, so that their format is about bytes only.
-  std::string embeddings = "none";
+  // The format of tables that Gather looks rows up in, such as embeddings of words. Few of their
+  // rows are read, so that their format is about bytes only. By "default" they follow the weights
+  // (ResolveEmbeddings).
+  std::string embeddings = "default";
   // The format of the key-value caches of decoders: integers that attention holds, or another
   // format that rounds what enters a cache of floats.
   std::string kv_cache = "none";
@@ -186,7 +187,10 @@ Placement ResolvePlacement(const QuantConfig& config);
 // "none".
 std::optional<formats::FormatSpec> ResolveFormat(const QuantConfig& config, Role role);
 
-// Returns the format that the tables of Gather get; nothing for "none".
+// Returns the format that the tables of Gather get; nothing for "none". By default they have 8 bits
+// or more: the format of the weights if that has blocks and 8 bits, mxint8 for narrower blocks, 16
+// bits beside weights of 16 bits, int8 or uint8 beside integers whose activations are dynamic.
+// Beside other weights they stay float.
 std::optional<formats::FormatSpec> ResolveEmbeddings(const QuantConfig& config);
 
 // Throws Error(kUnsupported) if the operator set has no operator that computes this format.

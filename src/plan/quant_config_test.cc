@@ -96,6 +96,49 @@ TEST(ConfigByName, IntegerPresets) {
   EXPECT_EQ(xint8.activation_range.kind, RangeMethod::Kind::kMse);
 }
 
+TEST(ConfigByName, OurWeightsOfFourBitsHaveTheLeastError) {
+  for (const char* name : {"INT4_WEIGHTS", "LM_4BIT"}) {
+    EXPECT_EQ(ConfigByName(name).weight_range.kind, RangeMethod::Kind::kMse) << name;
+  }
+  for (const char* name : {"MATMUL_NBITS", "INT8_WEIGHTS"}) {
+    EXPECT_EQ(ConfigByName(name).weight_range.kind, RangeMethod::Kind::kMinMax) << name;
+  }
+}
+
+TEST(ResolveEmbeddings, FollowsTheWeights) {
+  const auto format_of = [](std::string_view name, std::initializer_list<const char*> settings) {
+    QuantConfig config = ConfigByName(name);
+    for (const char* const setting : settings) ApplySetting(config, setting);
+    const std::optional<formats::FormatSpec> spec = ResolveEmbeddings(config);
+    return spec ? spec->name : "none";
+  };
+  for (const auto& [name, format] : {std::pair{"INT8_DYNAMIC", "int8"},
+                                     {"UINT8_DYNAMIC_QUANT", "uint8"},
+                                     {"MX4", "mxint8"},
+                                     {"MX6", "mxint8"},
+                                     {"MX9", "mx9"},
+                                     {"MXINT8", "mxint8"},
+                                     {"MXFP4E2M1", "mxint8"},
+                                     {"MXFP6E2M3", "mxint8"},
+                                     {"MXFP8E4M3", "mxfp8_e4m3"},
+                                     {"BFP16", "bfp16"},
+                                     {"BF16", "bf16"},
+                                     {"FP16", "fp16"},
+                                     {"MX6_ADAQUANT", "mxint8"},
+                                     {"INT4_WEIGHTS", "uint8"},
+                                     {"MATMUL_NBITS", "none"},
+                                     {"INT8", "none"},
+                                     {"A8W8", "none"},
+                                     {"fp8_e4m3", "none"},
+                                     {"none", "none"}}) {
+    EXPECT_EQ(format_of(name, {}), format) << name;
+    EXPECT_EQ(format_of(name, {"embeddings=none"}), "none") << name;
+  }
+  EXPECT_EQ(format_of("MX6", {"weights=none"}), "none");
+  EXPECT_EQ(format_of("MX6", {"weights=none", "embeddings=int8"}), "int8");
+  EXPECT_EQ(format_of("INT8_DYNAMIC", {"activations=none"}), "none");
+}
+
 TEST(Settings, EveryOneRoundTrips) {
   QuantConfig config;
   config.name = "test";

@@ -57,6 +57,17 @@ Setting FormatSetting(std::string_view key, std::string_view help,
           [field](const QuantConfig& config) { return config.*field; }};
 }
 
+// A format that follows from other settings unless the user says one.
+Setting DefaultedFormatSetting(std::string_view key, std::string_view help,
+                               std::string QuantConfig::*field) {
+  return {key, "FORMAT|none|default", help,
+          [field](QuantConfig& config, std::string_view value) {
+            const bool is_default = ToLower(Trim(value)) == "default";
+            config.*field = is_default ? "default" : ParseFormatWord(value);
+          },
+          [field](const QuantConfig& config) { return config.*field; }};
+}
+
 Setting ScaleSetting(std::string_view key, std::string_view help,
                      std::optional<ScaleChoice> QuantConfig::*field) {
   return {
@@ -233,17 +244,16 @@ std::vector<Setting> MakeSettings() {
   settings.push_back(
       FormatSetting("activations", "format of the activations", &QuantConfig::activations));
   settings.push_back(FormatSetting("weights", "format of the weights", &QuantConfig::weights));
-  settings.push_back(
-      {"biases", "FORMAT|none|default",
-       "format of the biases (default: float, or int32 with the scale of the products where these "
-       "are integers; none: float; other integers have a scale of their own)",
-       [](QuantConfig& config, std::string_view value) {
-         const bool is_default = ToLower(Trim(value)) == "default";
-         config.biases = is_default ? "default" : ParseFormatWord(value);
-       },
-       [](const QuantConfig& config) { return config.biases; }});
-  settings.push_back(FormatSetting(
-      "embeddings", "format of the tables that Gather looks rows up in (default none)",
+  settings.push_back(DefaultedFormatSetting(
+      "biases",
+      "format of the biases (default: float, or int32 with the scale of the products where these "
+      "are integers; none: float; other integers have a scale of their own)",
+      &QuantConfig::biases));
+  settings.push_back(DefaultedFormatSetting(
+      "embeddings",
+      "format of the tables that Gather looks rows up in (default: that of blocks of 8 bits and "
+      "more, mxint8 beside narrower blocks, 16 bits beside 16 bits, 8 beside dynamic integers, "
+      "else float)",
       &QuantConfig::embeddings));
   AddCacheSettings(settings);
   settings.push_back(WordSetting<Placement>(

@@ -92,7 +92,12 @@ bool IsOfWaves(const Table& table) {
 }  // namespace
 
 std::string WhyTableStaysFloat(const graph::InitializerView& view) {
+  constexpr int64_t kMostCoordinates = 4;
   const Table table(view);
+  if (table.num_columns() <= kMostCoordinates) {
+    return fmt::format("its rows are {} numbers, as of points and boxes: it is no embedding",
+                       table.num_columns());
+  }
   for (int64_t i = 0; i < table.size(); ++i) {
     const double value = table.At(i);
     if (std::isfinite(value)) continue;

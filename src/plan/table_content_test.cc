@@ -42,6 +42,13 @@ TEST(WhyTableStaysFloat, RotaryTablesAreWaves) {
   EXPECT_THAT(WhyFloat(sine), HasSubstr("rotary"));
 }
 
+TEST(WhyTableStaysFloat, BoxesAreNoEmbeddings) {
+  const std::vector<float> boxes(size_t{4} * kRows, 0.5F);
+  const Tensor table = MakeTensor(DataType::kFloat, {kRows, 4}, boxes);
+  EXPECT_THAT(WhyTableStaysFloat({table.type, table.dims, table.bytes}),
+              HasSubstr("rows are 4 numbers"));
+}
+
 TEST(WhyTableStaysFloat, EmbeddingsAreNot) {
   const auto noise = [](int64_t row, int64_t column) {
     return std::sin(12.9898 * static_cast<double>(row * row + 7 * column * row + column));

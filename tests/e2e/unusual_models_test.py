@@ -168,8 +168,9 @@ def test_tables_with_infinity_stay_float(tmp_path, bitpress):
     np.testing.assert_array_equal(stored["table"], table)
 
 
-@pytest.mark.parametrize("options, is_said", [(["--config", "INT8_DYNAMIC"], True), (["--config", "MX6"], True),
-                                              (["--config", "INT8_DYNAMIC", "--set", "embeddings=int8"], False),
+@pytest.mark.parametrize("options, is_said", [(["--config", "MX6", "--set", "embeddings=none"], True), (["--config", "MATMUL_NBITS"], True),
+                                              (["--config", "INT8_DYNAMIC", "--set", "embeddings=none"], True),
+                                              (["--config", "INT8_DYNAMIC"], False), (["--config", "MX6"], False),
                                               (["--config", "BF16", "--weights", "none"], False)])
 def test_a_large_table_that_stays_float_is_said(options, is_said, tmp_path, bitpress):
     text = bitpress.ok("quantize", lookup(tmp_path / "m.onnx", random(2000, 64)), "-o", tmp_path / "q.onnx", *options)
@@ -188,6 +189,22 @@ def test_tables_have_eight_bits_unless_asked(tmp_path, bitpress):
     assert "2 nodes compute from codes" in text
     inputs = {"i": np.arange(4).reshape(1, 4)}
     assert sqnr_db(run(model, inputs)[0], run(tmp_path / "q.onnx", inputs)[0]) > 15
+
+
+@pytest.mark.parametrize("config, format, db", [("INT8_DYNAMIC", "int8", 38), ("UINT8_DYNAMIC_QUANT", "uint8", 28), ("MX4", "mxint8", 5),
+                                                ("MX6", "mxint8", 23), ("MX9", "mx9", 42), ("MXFP8E4M3", "mxfp8_e4m3", 25),
+                                                ("MXFP4E2M1", "mxint8", 10), ("BF16", "bf16", 48), ("FP16", "fp16", 60)])
+def test_tables_follow_the_weights_by_default(config, format, db, tmp_path, bitpress):
+    """A table beside weights of few bits takes most of a file: it has 8 bits and more, or the 16 bits of the weights."""
+    model = lookup(tmp_path / "m.onnx", random(2000, 64))
+    assert plan_of(bitpress, model, tmp_path, "--config", config)["table"]["format"] == format
+    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", config)
+    assert ("1 in mxint8 because Gather looks rows up" in text) == (format == "mxint8")
+    bitpress.ok("quantize", model, "-o", tmp_path / "float_table.onnx", "--config", config, "--set", "embeddings=none")
+    bits = {"mx9": 9, "bf16": 16, "fp16": 16}.get(format, 9)
+    assert (tmp_path / "q.onnx").stat().st_size < (tmp_path / "float_table.onnx").stat().st_size - 2000 * 64 * (32 - bits) / 8 + 8000
+    inputs = {"i": np.arange(4).reshape(1, 4)}
+    assert sqnr_db(run(model, inputs)[0], run(tmp_path / "q.onnx", inputs)[0]) > db
 
 
 def test_rotary_tables_stay_float(tmp_path, bitpress):

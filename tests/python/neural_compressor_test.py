@@ -130,9 +130,9 @@ def test_all_that_a_reader_gives_is_learned_from(tmp_path, matmul_path, sequence
     many = np.concatenate([sequences * scale for scale in (1, 0.5, 2, 1.5)])  # 128
     made = [run(config.GPTQConfig(), matmul_path, tmp_path, calibration_data_reader=DataReader(rows, "x")).read_bytes()
             for rows in (many, many[:100])]
-    mine = bitpress.quantize_to_bytes(matmul_path, "INT4_WEIGHTS", DataReader(many, "x"), finetune="gptq")[0]
+    mine = bitpress.quantize_to_bytes(matmul_path, "INT4_WEIGHTS", DataReader(many, "x"), finetune="gptq", weight_range="min_max")[0]
     assert made[0] != made[1]
-    first = bitpress.quantize_to_bytes(matmul_path, "INT4_WEIGHTS", DataReader(many[:100], "x"), finetune="gptq")[0]
+    first = bitpress.quantize_to_bytes(matmul_path, "INT4_WEIGHTS", DataReader(many[:100], "x"), finetune="gptq", weight_range="min_max")[0]
     assert mine == first  # Bitpress itself takes 100 unless it is told
 
 
