@@ -74,7 +74,8 @@ def test_tuned_models_are_not_farther_away(network, config, recipe, run_model):
         some = ("--data", samples, "--samples", count)
         direct = sqnr(*some) if config == "INT8" else sqnr()  # only ranges of integers depend on samples
         lost[count] = round(direct - sqnr(*some, "--finetune", recipe), 2)
-    assert max(lost.values()) <= 0.5, lost
+    # AWQ scales by the mean magnitudes of a handful of samples, beside ranges of the least error that need none.
+    assert max(lost.values()) <= (1 if "awq" in recipe else 0.5) and lost[32] <= 0, lost
 
 
 def test_an_older_opset_with_integers(tmp_path, bitpress, run_model):

@@ -176,7 +176,7 @@ def test_a_cache_that_stays_float_says_why(made, tmp_path, bitpress):
 def test_a_search_keeps_the_caches_of_its_configuration(made, tokens, tmp_path, bitpress):
     plan, out = tmp_path / "plan.json", tmp_path / "search.json"
     text = bitpress.ok("search", made / "genai.onnx", "--weight-candidates", "mx6,mx9", "--activations", "none", "--set", "kv_cache=int4",
-                       "--budget", "bits<=7", "--tokens", tokens, "-o", plan, "--json", out, "--threads", "1")
+                       "--set", "embeddings=none", "--budget", "bits<=7", "--tokens", tokens, "-o", plan, "--json", out, "--threads", "1")
     assert "what no choice is about loses" in text
     found = json.loads(out.read_text())
     # The loss of the caches is measured once, and is a part of every prediction.
