@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numbers>
 #include <set>
 #include <string_view>
 
@@ -200,6 +201,7 @@ class Smoother {
     smoothed.num_readers = readers.size();
     const std::vector<double> factors =
         given != nullptr ? *given : ChooseFactors(known->second, readers, smoothed.alpha);
+    if (factors.empty()) return "no factors make it better";
     const Folding folding =
         only_readers ? FoldingSearch(model_, num_channels).Find(value) : Folding{};
     if (folding.into.empty() && !options_.may_insert) return "it can be folded into nothing";
@@ -218,6 +220,7 @@ class Smoother {
     return "";
   }
 
+  // Returns no factors if none are better than 1.
   std::vector<double> ChooseFactors(const std::vector<ChannelStatistics>& channels,
                                     const std::vector<Reader>& readers, double& alpha) const {
     std::vector<double> weight_max(channels.size());
@@ -227,7 +230,10 @@ class Smoother {
       });
     }
     const auto factors_of = [&](double power) { return Factors(channels, weight_max, power); };
-    alpha = options_.alpha ? *options_.alpha : BestAlpha(channels, readers, factors_of);
+    const std::optional<double> chosen =
+        options_.alpha ? options_.alpha : BestAlpha(channels, readers, factors_of);
+    if (!chosen) return {};
+    alpha = *chosen;
     return factors_of(alpha);
   }
 
@@ -245,42 +251,63 @@ class Smoother {
     return factors;
   }
 
-  // Returns the alpha with the least error. Rounding adds an error of step^2 / 12 to each
-  // activation, which is multiplied by each weight that it meets. It adds the same to each weight,
-  // which is multiplied by the activation's mean square.
+  // Returns the alpha with the least error; nothing if none is better than factors of 1.
   template <typename FactorsOf>
-  static double BestAlpha(const std::vector<ChannelStatistics>& channels,
-                          const std::vector<Reader>& readers, const FactorsOf& factors_of) {
-    double best = 0;
-    double least = -1;
+  static std::optional<double> BestAlpha(const std::vector<ChannelStatistics>& channels,
+                                         const std::vector<Reader>& readers,
+                                         const FactorsOf& factors_of) {
+    std::optional<double> best;
+    double least = ErrorOf(channels, readers, std::vector<double>(channels.size(), 1.0));
     for (int step = 0; step <= 20; ++step) {
       const double alpha = 0.05 * step;
-      const std::vector<double> factors = factors_of(alpha);
-      double activation_max = 0;
-      double power = 0;
-      for (size_t c = 0; c < channels.size(); ++c) {
-        activation_max = std::max(activation_max, channels[c].abs_max / factors[c]);
-        power += channels[c].mean_square / (factors[c] * factors[c]);
-      }
-      double error = 0;
-      for (const Reader& reader : readers) {
-        std::vector<double> output_max(reader.layer.outputs.num_channels);
-        double weight_power = 0;
-        reader.ForEach([&](size_t input, size_t output, double magnitude) {
-          const double scaled = magnitude * factors[input];
-          output_max[output] = std::max(output_max[output], scaled);
-          weight_power += scaled * scaled;
-        });
-        double step_power = 0;
-        for (const double most : output_max) step_power += most * most;
-        error += activation_max * activation_max * weight_power + power * step_power;
-      }
-      if (least < 0 || error < least) {
-        least = error;
-        best = alpha;
-      }
+      const double error = ErrorOf(channels, readers, factors_of(alpha));
+      if (!(error < least)) continue;
+      least = error;
+      best = alpha;
     }
     return best;
+  }
+
+  // Returns the error of the products. Rounding adds an error of step^2 / 12 to each activation,
+  // which is multiplied by each weight that it meets. It adds the same to each weight, which is
+  // multiplied by the activation's mean square.
+  static double ErrorOf(const std::vector<ChannelStatistics>& channels,
+                        const std::vector<Reader>& readers, const std::vector<double>& factors) {
+    constexpr double kRounding = 1 / (127.0 * 127.0 * 12.0);  // step^2 / 12 of a range of 1
+    double activation_max = 0;
+    double power = 0;
+    for (size_t c = 0; c < channels.size(); ++c) {
+      activation_max = std::max(activation_max, channels[c].abs_max / factors[c]);
+      power += channels[c].mean_square / (factors[c] * factors[c]);
+    }
+    std::vector<double> errors;  // of an activation's channels
+    for (size_t c = 0; c < channels.size(); ++c) {
+      errors.push_back(kRounding * activation_max * activation_max +
+                       ExpectedClipping(channels[c], factors[c], activation_max));
+    }
+    double error = 0;
+    for (const Reader& reader : readers) {
+      std::vector<double> output_max(reader.layer.outputs.num_channels);
+      reader.ForEach([&](size_t input, size_t output, double magnitude) {
+        const double scaled = magnitude * factors[input];
+        output_max[output] = std::max(output_max[output], scaled);
+        error += errors[input] * scaled * scaled;
+      });
+      for (const double most : output_max) error += kRounding * power * most * most;
+    }
+    return error;
+  }
+
+  // Returns the mean square of what new elements of a channel lie beyond the range. One of so many
+  // as were seen is larger than the largest of them, by a scale over log(n) of it if the tail is
+  // exponential, and over 2 log(n) if it is normal: this takes the mean of both. Factors that make
+  // all channels equally large leave no channel any room, which few samples pay for.
+  static double ExpectedClipping(const ChannelStatistics& channel, double factor, double range) {
+    if (channel.num_elements == 0 || !(channel.abs_max > 0)) return 0;
+    const auto count = static_cast<double>(channel.num_elements);
+    const double most = channel.abs_max / factor;
+    const double tail = most / (std::numbers::sqrt2 * std::log(count + 1));
+    return 2 * tail * tail * std::exp((most - range) / tail) / count;
   }
 
   // Inserts a Mul in front of the readers. Returns the value that they read now.

@@ -27,6 +27,7 @@ namespace bitpress::rewrite {
 struct ChannelStatistics {
   double abs_max = 0;
   double mean_square = 0;
+  uint64_t num_elements = 0;  // what these are of; 0: so many that no new one is larger
 };
 // The statistics of all channels, by the name of the activation.
 using ChannelTable = std::map<std::string, std::vector<ChannelStatistics>>;
@@ -34,7 +35,8 @@ using ChannelTable = std::map<std::string, std::vector<ChannelStatistics>>;
 struct SmoothOptions {
   // The exponent alpha of the factors. Nothing: each activation gets the best of 0, 0.05, ..., 1,
   // by the error that 8-bit integers would make in the products, with one scale for the activation
-  // and one for each output channel.
+  // and one for each output channel, and by what new samples would lose beyond the largest elements
+  // seen. An activation that is better as it is stays so.
   std::optional<double> alpha = 0.5;
   // The factors of activations, by name. If they are given, `alpha` and statistics do not count,
   // and activations without factors are left alone.

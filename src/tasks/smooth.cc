@@ -22,8 +22,9 @@ rewrite::ChannelTable ChannelsOf(const calibrate::CalibrationTable& table) {
     const auto& slices = statistics.axis_statistics();
     if (!is_finite || statistics.is_empty() || !slices || slices->axis != -1) continue;
     for (const calibrate::SliceStatistics& slice : slices->slices) {
-      channels[value].push_back(
-          {slice.AbsMax(), slice.sum_of_squares.Mean(std::max<uint64_t>(1, slice.num_finite))});
+      channels[value].push_back({slice.AbsMax(),
+                                 slice.sum_of_squares.Mean(std::max<uint64_t>(1, slice.num_finite)),
+                                 slice.num_finite});
     }
   }
   return channels;
