@@ -163,7 +163,8 @@ class Guard {
     report_.before_db = report_.after_db = ToDb(0);
     if (groups_.empty()) return;
     SetBudget();
-    probe_.emplace(model_, resolved_, rows_, options_.num_threads);
+    const bool is_short = most_runs_ < 2 * groups_.size() * kLeastSearchSamples;
+    probe_.emplace(model_, resolved_, rows_, options_.num_threads, /*in_pieces=*/is_short);
     TakeSamples();
     OutputNoise before = MeasureUntilClear();
     ChooseRanges(before);
@@ -172,13 +173,13 @@ class Guard {
     report_.before_db = report_.after_db = ToDb(before[worst]);
     if (before[worst] <= ToNoise(wanted_db_)) return;
     aims_.assign(before.size(), ToNoise(wanted_db_ + kMarginDb));
-    double before_db = report_.before_db;
+    OutputNoise in_all = before;
     if (HasWeights()) {
-      before_db = MeasureWeights(before);
+      in_all = MeasureWeights(before);
       if (!report_.note.empty()) return;
     }
     Explore(before);
-    Mend(before, before_db);
+    Mend(before, in_all);
   }
 
   plan::GuardReport TakeReport() {
@@ -329,34 +330,39 @@ class Guard {
            });
   }
 
-  // Goes on with the weights as they are planned. Returns the distance with all roundings, and
-  // gives in `noise` that of the activations. Notes it if no floats can mend an output because of
-  // the weights.
-  double MeasureWeights(OutputNoise& noise) {
+  // Goes on with the weights as they are planned. Returns the noise with all roundings, and gives
+  // in `noise` that of the activations. Notes it if no floats can mend an output because of the
+  // weights.
+  OutputNoise MeasureWeights(OutputNoise& noise) {
     probe_->UseWeights(WithPlannedWeights(model_, resolved_, pool_), resolved_, rows_);
     const OutputNoise weights = NoiseOf(Measure(0, 0, {}, samples_).in_all);
     const NoiseProbe::Measured all = MeasureAll({});
-    const OutputNoise in_all = NoiseOf(all.in_all);
+    OutputNoise in_all = NoiseOf(all.in_all);
     noise = NoiseOf(all.of_rounding);
     // Activations that are better than the weights help nobody.
     for (size_t k = 0; k < weights.size(); ++k) aims_[k] = std::max(aims_[k], weights[k]);
     const size_t worst = Worst(weights);
-    const double before_db = ToDb(in_all[Worst(in_all)]);
     report_.weights_db = ToDb(weights[worst]);
-    if (!IsWorth(before_db, *report_.weights_db)) {
+    if (!IsWorth(in_all, weights)) {
       report_.note = fmt::format(
-          "the weights alone bring {} to {:.1f} dB, which no float activations mend, so that all "
-          "stay integers. Fine-tuning (finetune=adaquant), or more bits for the layers that need "
-          "them, would",
+          "the weights alone bring {} to {:.1f} dB, so that floats would mend little, and all "
+          "activations stay integers; fine-tuning (finetune=adaquant) or more bits for the layers "
+          "that need them would",
           probe_->NameOf(worst), *report_.weights_db);
     }
-    return before_db;
+    return in_all;
   }
 
-  // Returns whether slower operators are worth it if they bring the distance from one to the other.
-  bool IsWorth(double before_db, double after_db) const {
-    const bool reaches = after_db >= wanted_db_ - kTogetherDb;
-    return after_db >= before_db + (reaches ? kLeastGainDb : kLargeGainDb);
+  // Returns whether slower operators are worth it for some output that fails if they bring the
+  // noises from one to the other.
+  bool IsWorth(const OutputNoise& before, const OutputNoise& after) const {
+    for (size_t k = 0; k < before.size(); ++k) {
+      const double after_db = ToDb(after[k]);
+      const bool reaches = after_db >= wanted_db_ - kTogetherDb;
+      const double least = ToDb(before[k]) + (reaches ? kLeastGainDb : kLargeGainDb);
+      if (before[k] > ToNoise(wanted_db_) && after_db >= least) return true;
+    }
+    return false;
   }
 
   // Finds the parts of the groups that may matter.
@@ -372,8 +378,11 @@ class Guard {
     const OutputNoise of_search =
         count == report_.num_samples ? noise
                                      : NoiseOf(Measure(0, groups_.size(), {}, samples).of_rounding);
+    // Runs that begin in the middle of a model cost half of one.
+    const size_t per_run = probe_->num_pieces() > 1 ? 2 : 1;
     const PartSearch search{
-        aims_, kLeastShare, std::clamp(left / count, kLeastMeasurements, kMostMeasurements),
+        aims_, kLeastShare,
+        std::clamp(per_run * left / count, kLeastMeasurements, kMostMeasurements),
         [&](size_t begin, size_t end) {
           OutputNoise found = NoiseOf(Measure(begin, end, {}, samples).of_rounding);
           for (size_t k = 0; k < found.size(); ++k) {
@@ -422,12 +431,12 @@ class Guard {
                : 0;
   }
 
-  // Leaves parts float, if that is worth it. `before_db` is the distance with the weights' error.
-  void Mend(const OutputNoise& before, double before_db) {
+  // Leaves parts float, if that is worth it. `before_in_all` is with the weights' error.
+  void Mend(const OutputNoise& before, const OutputNoise& before_in_all) {
     std::set<size_t> tried, left;
     OutputNoise noise = before;
     OutputNoise of_rounding = before;
-    double after_db = before_db;
+    OutputNoise in_all = before_in_all;
     for (;;) {
       // The sum of the single noises says which parts to leave, and a measurement if it is right.
       const size_t num_before = left.size();
@@ -450,10 +459,11 @@ class Guard {
       values.merge(IdleValues(model_, integers_, values));
       const NoiseProbe::Measured measured = MeasureAll(values);
       noise = of_rounding = NoiseOf(measured.of_rounding);
-      const OutputNoise in_all = report_.weights_db ? NoiseOf(measured.in_all) : of_rounding;
-      after_db = ToDb(in_all[Worst(in_all)]);
+      in_all = report_.weights_db ? NoiseOf(measured.in_all) : of_rounding;
     }
-    if (!IsWorth(before_db, after_db)) {
+    if (!IsWorth(before_in_all, in_all)) {
+      const double before_db = ToDb(before_in_all[Worst(before_in_all)]);
+      const double after_db = ToDb(in_all[Worst(in_all)]);
       report_.left_share = 0;
       report_.note = report_.has_reached_bound ? "no activations within guard_share would mend it"
                      : after_db < before_db + kLeastGainDb

@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "base/output_error.h"
 #include "base/scratch_folder.h"
+#include "calibrate/model_pieces.h"
+#include "calibrate/piece_runs.h"
 #include "formats/reference.h"
+#include "graph/extract.h"
+#include "graph/stored_bytes.h"
 #include "plan/quant_plan.h"
 
 namespace bitpress::calibrate {
@@ -54,9 +59,10 @@ struct Place {
   std::optional<Node> producer;
 };
 
-// Makes the readers of a row read what the node `id` passes on.
-void InsertPass(graph::Model& model, const Place& place, size_t id) {
+// Makes the readers of a row read what the node `id` passes on. Returns its name.
+std::string InsertPass(graph::Model& model, const Place& place, size_t id) {
   const std::string& value = place.row->value;
+  const graph::ValueInfo info = model.InfoOf(value);
   std::string source = value;
   std::string target = model.FreshName(value + "_rounded");
   if (place.row->is_graph_output && place.producer) {
@@ -77,10 +83,14 @@ void InsertPass(graph::Model& model, const Place& place, size_t id) {
                     {{"id", static_cast<int64_t>(id)}}},
                    place.before, place.producer);
   for (graph::Use use : place.uses) use.node.set_input(use.input_index, target);
+  model.SetInfo(target == value ? source : target, info);
+  return target;
 }
 
-graph::Model WithPasses(const graph::Model& original, const plan::ResolvedPlan& resolved,
-                        const std::vector<size_t>& rows) {
+// Returns the model with a pass for each row, and the names of what the passes give.
+std::pair<graph::Model, std::vector<std::string>> WithPasses(const graph::Model& original,
+                                                             const plan::ResolvedPlan& resolved,
+                                                             const std::vector<size_t>& rows) {
   graph::Model model = original.Clone();
   const plan::NodeIndex index(model);
   std::vector<Place> places;
@@ -93,9 +103,31 @@ graph::Model WithPasses(const graph::Model& original, const plan::ResolvedPlan& 
     places.push_back(std::move(place));
   }
   model.SetOpsetImport(runtime::kObserverDomain, 1);
-  for (size_t id = 0; id < places.size(); ++id) InsertPass(model, places[id], id);
-  return model;
+  std::vector<std::string> passed;
+  for (size_t id = 0; id < places.size(); ++id) passed.push_back(InsertPass(model, places[id], id));
+  return {std::move(model), std::move(passed)};
 }
+
+// The pieces of a model that runs begin with: so many that few runs compute much in vain, and so
+// few that what crosses between them stays small.
+constexpr uint64_t kNumPieces = 4;
+
+ModelPieces CutForRuns(const graph::Model& model, const std::vector<std::string>& fetched,
+                       bool in_pieces) {
+  constexpr uint64_t kWhole = std::numeric_limits<uint64_t>::max();
+  if (!in_pieces) return {model, fetched, kWhole};
+  ModelPieces pieces(model, fetched, graph::MeasureParts(model).constants / kNumPieces + 1);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    for (const std::string& value : pieces.piece(i).inputs) {
+      // Nothing says what a session would have to take.
+      if (model.InfoOf(value).type == DataType::kUndefined) return {model, fetched, kWhole};
+    }
+  }
+  return pieces;
+}
+
+// Values between pieces that take more bytes than these for all samples are not kept.
+constexpr uint64_t kMostBytesBetween = uint64_t{512} << 20;
 
 // Makes the judged values outputs of a model, and nothing else. Returns their names in it.
 std::vector<std::string> FetchJudged(graph::Model& model, const std::vector<JudgedValue>& judged) {
@@ -149,7 +181,7 @@ class NoiseProbe::Rounder : public runtime::ObserverSink {
 };
 
 NoiseProbe::NoiseProbe(const graph::Model& model, const plan::ResolvedPlan& resolved,
-                       const std::vector<size_t>& rows, size_t num_threads)
+                       const std::vector<size_t>& rows, size_t num_threads, bool in_pieces)
     : judged_(JudgedValues(model)),
       rounder_([&] {
         std::vector<Rounding> roundings;
@@ -162,7 +194,9 @@ NoiseProbe::NoiseProbe(const graph::Model& model, const plan::ResolvedPlan& reso
         return std::make_unique<Rounder>(std::move(roundings));
       }()),
       operators_(*rounder_),
-      num_threads_(runtime::SessionThreads(num_threads)) {
+      num_threads_(runtime::SessionThreads(num_threads)),
+      in_pieces_(in_pieces),
+      inputs_(InputsOf(model)) {
   Open(model, resolved, rows);
 }
 
@@ -170,19 +204,34 @@ NoiseProbe::~NoiseProbe() = default;
 
 void NoiseProbe::Open(const graph::Model& model, const plan::ResolvedPlan& resolved,
                       const std::vector<size_t>& rows) {
-  session_.reset();  // its memory goes before the next one takes some
-  // The model goes through a file, which ONNX Runtime maps. In memory the weights would be twice.
-  const ScratchFolder folder;
-  const std::filesystem::path path = folder.path() / "probe.onnx";
-  {
-    graph::Model probed = WithPasses(model, resolved, rows);
-    fetched_ = FetchJudged(probed, judged_);
-    probed.Save(path, graph::ExternalData::kAlways);
-  }
+  pieces_.clear();  // their memory goes before the next ones take some
   runtime::SessionOptions options;
   options.num_threads = num_threads_;
   options.observers = &operators_;
-  session_ = std::make_unique<runtime::Session>(path, options);
+  // The model goes through a file, which ONNX Runtime maps. In memory the weights would be twice.
+  const ScratchFolder folder;
+  const auto open = [&](const graph::Model& part) {
+    const std::filesystem::path path = folder.path() / fmt::format("probe_{}.onnx", pieces_.size());
+    part.Save(path, graph::ExternalData::kAlways);
+    pieces_.push_back({std::make_unique<runtime::Session>(path, options)});
+  };
+  auto [probed, passed] = WithPasses(model, resolved, rows);
+  fetched_ = FetchJudged(probed, judged_);
+  const ModelPieces cut = CutForRuns(probed, fetched_, in_pieces_);
+  piece_of_row_.clear();
+  for (const std::string& value : passed) {
+    piece_of_row_.push_back(cut.size() == 1 ? 0 : cut.PieceOf(value));
+  }
+  if (cut.size() == 1) return open(probed);
+  for (size_t i = 0; i < cut.size(); ++i) {
+    std::vector<std::string> outputs = cut.piece(i).outputs;
+    for (const std::string& value : fetched_) {
+      if (cut.PieceOf(value) == i && std::ranges::count(outputs, value) == 0) {
+        outputs.push_back(value);
+      }
+    }
+    open(graph::Extract(probed, cut.piece(i).inputs, outputs));
+  }
 }
 
 std::string NoiseProbe::NameOf(size_t entry) const {
@@ -202,16 +251,34 @@ void NoiseProbe::UseWeights(const graph::Model& model, const plan::ResolvedPlan&
   BITPRESS_DCHECK(!has_weights_ && rows.size() == keys_.size());
   Open(model, resolved, rows);
   has_weights_ = true;
+  num_bytes_between_ = 0;
+  for (Sample& sample : samples_) sample.between.clear();
 }
 
-std::vector<Tensor> NoiseProbe::Run(const Sample& sample) {
-  ++num_runs_;
-  std::vector<Tensor> outputs = session_->Run(sample.inputs);
-  std::vector<Tensor> judged;
-  const std::vector<runtime::ValueDescription>& names = session_->outputs();
-  for (const std::string& name : fetched_) {
-    const auto at = std::ranges::find(names, name, &runtime::ValueDescription::name);
-    judged.push_back(std::move(outputs[static_cast<size_t>(at - names.begin())]));
+std::vector<Tensor> NoiseProbe::Run(const Sample& sample, size_t first, std::vector<Tensor> before,
+                                    std::map<std::string, Tensor>& between) {
+  std::vector<Tensor> judged = std::move(before);
+  judged.resize(fetched_.size());
+  for (size_t i = first; i < pieces_.size(); ++i) {
+    ++num_piece_runs_;
+    runtime::Session& session = *pieces_[i].session;
+    std::vector<Tensor> given;
+    for (const runtime::ValueDescription& input : session.inputs()) {
+      const auto at = std::ranges::find(inputs_, input.name, &runtime::ValueDescription::name);
+      if (at != inputs_.end()) {
+        given.push_back(sample.inputs[static_cast<size_t>(at - inputs_.begin())]);
+      } else {
+        const auto found = between.find(input.name);
+        given.push_back(found != between.end() ? found->second : sample.between.at(input.name));
+      }
+    }
+    std::vector<Tensor> outputs = session.Run(given);
+    for (size_t k = 0; k < outputs.size(); ++k) {
+      const std::string& name = session.outputs()[k].name;
+      const auto at = std::ranges::find(fetched_, name);
+      if (at != fetched_.end()) judged[static_cast<size_t>(at - fetched_.begin())] = outputs[k];
+      if (i + 1 < pieces_.size()) between[name] = std::move(outputs[k]);
+    }
   }
   return judged;
 }
@@ -221,7 +288,15 @@ void NoiseProbe::RunWithoutRounding(Sample& sample) {
   BITPRESS_DCHECK(!has_weights_ || !sample.wanted.empty());
   if (!outputs.empty()) return;
   rounder_->Switch(std::vector<bool>(rounder_->size(), false));
-  outputs = Run(sample);
+  sample.between.clear();
+  std::map<std::string, Tensor> between;
+  outputs = Run(sample, 0, {}, between);
+  uint64_t num_bytes = 0;
+  for (const auto& [name, tensor] : between) num_bytes += tensor.bytes.size();
+  if (num_bytes_between_ + num_bytes <= kMostBytesBetween) {
+    num_bytes_between_ += num_bytes;
+    sample.between = std::move(between);
+  }
   if (!entries_.empty()) return;
   for (size_t k = 0; k < judged_.size(); ++k) {
     ForgetEqualParts(judged_[k], outputs[k]);
@@ -236,7 +311,11 @@ void NoiseProbe::SetScales(const plan::ScaleTable& scales) {
 NoiseProbe::Measured NoiseProbe::Measure(const std::vector<bool>& is_rounded,
                                          std::span<const size_t> samples) {
   BITPRESS_DCHECK(is_rounded.size() == rounder_->size());
-  const bool is_any_rounded = std::ranges::count(is_rounded, true) > 0;
+  size_t first = pieces_.size();
+  for (size_t id = 0; id < is_rounded.size(); ++id) {
+    if (is_rounded[id]) first = std::min(first, piece_of_row_[id]);
+  }
+  const bool is_any_rounded = first < pieces_.size();
   Measured measured;
   for (const size_t i : samples) {
     Sample& sample = samples_.at(i);
@@ -245,7 +324,8 @@ NoiseProbe::Measured NoiseProbe::Measure(const std::vector<bool>& is_rounded,
     std::vector<Tensor> found;
     if (is_any_rounded) {
       rounder_->Switch(is_rounded);
-      found = Run(sample);
+      std::map<std::string, Tensor> between;
+      found = Run(sample, sample.between.empty() ? 0 : first, base, between);
     }
     const std::vector<Tensor>& outputs = is_any_rounded ? found : base;
     const auto add = [&](JudgedErrors& errors, const std::vector<Tensor>& wanted) {

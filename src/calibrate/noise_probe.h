@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -32,16 +34,20 @@ OutputNoise NoiseOf(const JudgedErrors& errors);
 class NoiseProbe {
  public:
   // Takes the rows of `resolved` with these indices, which are activations with scales and with
-  // integer formats of 16 bits at most. Throws Error as runtime::Session.
+  // integer formats of 16 bits at most. `in_pieces`: runs begin with the piece of the model in
+  // which the first row is rounded, for which some values of each sample are kept. Throws Error as
+  // runtime::Session.
   NoiseProbe(const graph::Model& model, const plan::ResolvedPlan& resolved,
-             const std::vector<size_t>& rows, size_t num_threads);
+             const std::vector<size_t>& rows, size_t num_threads, bool in_pieces = false);
   ~NoiseProbe();
   NoiseProbe(const NoiseProbe&) = delete;
   NoiseProbe& operator=(const NoiseProbe&) = delete;
 
-  const std::vector<runtime::ValueDescription>& inputs() const { return session_->inputs(); }
+  const std::vector<runtime::ValueDescription>& inputs() const { return inputs_; }
   // Keeps a sample.
-  void AddSample(std::vector<Tensor> inputs) { samples_.push_back({std::move(inputs), {}, {}}); }
+  void AddSample(std::vector<Tensor> inputs) {
+    samples_.push_back({std::move(inputs), {}, {}, {}});
+  }
   size_t num_samples() const { return samples_.size(); }
   // Return what messages call an entry, and the output of the model that it stands for. REQUIRES:
   // something was measured.
@@ -63,8 +69,9 @@ class NoiseProbe {
   // Measures some samples with the rows i (in the order of `rows`) rounded for which is_rounded[i].
   // REQUIRES: as many entries as rows.
   Measured Measure(const std::vector<bool>& is_rounded, std::span<const size_t> samples);
-  // Returns how often the model ran for a sample.
-  size_t num_runs() const { return num_runs_; }
+  // Returns how often the model ran for a sample. Parts of runs add up.
+  size_t num_runs() const { return (num_piece_runs_ + pieces_.size() - 1) / pieces_.size(); }
+  size_t num_pieces() const { return pieces_.size(); }
 
  private:
   class Rounder;
@@ -72,12 +79,20 @@ class NoiseProbe {
     std::vector<Tensor> inputs;
     std::vector<Tensor> wanted;   // of the float model; empty before it ran
     std::vector<Tensor> rounded;  // with the weights of UseWeights alone; empty before that ran
+    // What pieces give to later ones without rounding; empty if it is too large.
+    std::map<std::string, Tensor> between;
+  };
+  // A part of the model, whose inputs are inputs of the model or outputs of earlier pieces.
+  struct Piece {
+    std::unique_ptr<runtime::Session> session;
   };
 
   void Open(const graph::Model& model, const plan::ResolvedPlan& resolved,
             const std::vector<size_t>& rows);
-  // Returns the judged values, in their order.
-  std::vector<Tensor> Run(const Sample& sample);
+  // Runs the pieces from `first` on. Returns the judged values, in their order: those of earlier
+  // pieces are in `before`. Adds to `between` what pieces give.
+  std::vector<Tensor> Run(const Sample& sample, size_t first, std::vector<Tensor> before,
+                          std::map<std::string, Tensor>& between);
   // Runs a sample without roundings if it did not yet.
   void RunWithoutRounding(Sample& sample);
 
@@ -87,11 +102,15 @@ class NoiseProbe {
   std::unique_ptr<Rounder> rounder_;
   runtime::ObserverOperators operators_;
   int num_threads_;
-  std::vector<std::string> fetched_;  // the outputs of the session that are the judged values
-  std::unique_ptr<runtime::Session> session_;
+  bool in_pieces_;
+  std::vector<runtime::ValueDescription> inputs_;  // of the model
+  std::vector<std::string> fetched_;               // the outputs that are the judged values
+  std::vector<Piece> pieces_;
+  std::vector<size_t> piece_of_row_;  // the piece in which a row is rounded
   std::vector<Sample> samples_;
+  uint64_t num_bytes_between_ = 0;
   bool has_weights_ = false;
-  size_t num_runs_ = 0;
+  size_t num_piece_runs_ = 0;
 };
 
 }  // namespace bitpress::calibrate

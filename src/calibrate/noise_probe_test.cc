@@ -30,11 +30,11 @@ std::vector<Tensor> Sample(std::vector<float> x) {
           MakeTensor(DataType::kInt64, {1}, std::vector<int64_t>{0})};
 }
 
-// A plan that rounds x and the product before the sum to whole numbers in int8.
-plan::ResolvedPlan WholeNumbers(const graph::Model& model) {
+// A plan that rounds values to whole numbers in int8.
+plan::ResolvedPlan WholeNumbers(const graph::Model& model, const std::vector<std::string>& values) {
   const plan::NodeIndex index(model);
   plan::ResolvedPlan resolved;
-  for (const char* value : {"x", "product"}) {
+  for (const std::string& value : values) {
     plan::TensorPlan row;
     row.value = value;
     row.format = "int8";
@@ -59,7 +59,8 @@ class NoiseProbeTest : public testing::Test {
   }
 
   graph::Model model_ = AffineModel();
-  plan::ResolvedPlan resolved_ = WholeNumbers(model_);
+  // The product before the sum, and what it is of.
+  plan::ResolvedPlan resolved_ = WholeNumbers(model_, {"x", "product"});
   NoiseProbe probe_{model_, resolved_, {0, 1}, 1};
 };
 
@@ -157,6 +158,32 @@ TEST_F(NoiseProbeTest, TellsTheErrorOfWeightsFromThatOfRounding) {
 TEST_F(NoiseProbeTest, NumbersThatAreNotFinite) {
   probe_.AddSample(Sample({kInfinity, 0, 0}));  // the float outputs are not finite: left out
   EXPECT_THAT(Noise({true, false}, 1), ElementsAre(0.0));
+}
+
+// Two products and what goes around them, twice: values a0 and a2 in different pieces.
+TEST(NoiseProbe, PiecesGiveWhatTheWholeGives) {
+  graph::Model model = graph::Model::Load(std::filesystem::path(BITPRESS_SOURCE_DIR) / "tests" /
+                                          "data" / "runtime" / "chain.onnx");
+  model.InferShapes();
+  const plan::ResolvedPlan resolved = WholeNumbers(model, {"a0", "a2"});
+  NoiseProbe whole(model, resolved, {0, 1}, 1);
+  NoiseProbe pieces(model, resolved, {0, 1}, 1, /*in_pieces=*/true);
+  EXPECT_EQ(whole.num_pieces(), 1U);
+  ASSERT_GE(pieces.num_pieces(), 2U);
+  const std::vector<size_t> first{0};
+  for (NoiseProbe* probe : {&whole, &pieces}) {
+    probe->AddSample({MakeTensor(DataType::kFloat, {1, 4}, std::vector<float>{1.5, 2, 3, 4})});
+  }
+  for (const std::vector<bool>& is_rounded : {std::vector{false, false}, std::vector{true, false},
+                                              std::vector{false, true}, std::vector{true, true}}) {
+    const double wanted = NoiseOf(whole.Measure(is_rounded, first).of_rounding).at(0);
+    const double found = NoiseOf(pieces.Measure(is_rounded, first).of_rounding).at(0);
+    EXPECT_NEAR(found, wanted, 1e-6 * wanted);
+    EXPECT_EQ(wanted > 0, is_rounded[0] || is_rounded[1]);
+  }
+  // The run for a2 alone began in the middle.
+  EXPECT_EQ(whole.num_runs(), 4U);
+  EXPECT_LE(pieces.num_runs(), 4U);
 }
 
 }  // namespace

@@ -48,15 +48,15 @@ std::vector<NoisyPart> FindNoisyParts(size_t size, std::vector<double> noise,
       continue;
     }
     const size_t middle = part.begin + part.size() / 2;
-    NoisyPart first{part.begin, middle, search.measure(part.begin, middle)};
-    NoisyPart second{middle, part.end, {}};
+    NoisyPart first{part.begin, middle, {}};
+    NoisyPart second{middle, part.end, search.measure(middle, part.end)};
     ++count;
     if (is_short && AddUp(part)) {
       for (size_t k = 0; k < part.noise.size(); ++k) {
-        second.noise.push_back(std::max(0.0, part.noise[k] - first.noise[k]));
+        first.noise.push_back(std::max(0.0, part.noise[k] - second.noise[k]));
       }
     } else {
-      second.noise = search.measure(middle, part.end);
+      first.noise = search.measure(part.begin, middle);
       ++count;
     }
     push(std::move(first));

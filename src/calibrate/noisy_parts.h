@@ -28,9 +28,9 @@ struct PartSearch {
 };
 
 // Halves the loudest parts first. What the number of measurements does not suffice for stays in
-// parts of several roundings. If it does not suffice for all halves, one half is measured, and the
-// other one has what is left of the noise of both. Returns the parts that count, the loudest of one
-// size first. `noise` is that of all `size` roundings.
+// parts of several roundings. If it does not suffice for all halves, the second one is measured,
+// which concerns less of a model, and the first one has what is left of the noise of both. Returns
+// the parts that count, the loudest of one size first. `noise` is that of all `size` roundings.
 std::vector<NoisyPart> FindNoisyParts(size_t size, std::vector<double> noise,
                                       const PartSearch& search);
 

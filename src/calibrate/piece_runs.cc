@@ -11,19 +11,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the model's inputs as a session describes them.
-std::vector<runtime::ValueDescription> InputsOf(const graph::Model& model) {
-  std::vector<runtime::ValueDescription> inputs;
-  for (const std::string& name : model.InputNames()) {
-    const graph::ValueInfo info = model.InfoOf(name);
-    runtime::ValueDescription& input = inputs.emplace_back();
-    input.name = name;
-    input.type = info.type;
-    for (const graph::Dimension& dim : info.shape) input.dims.push_back(dim.value);
-  }
-  return inputs;
-}
-
 // Forgets the shape that a model states of a value if the value has another one. A whole model runs
 // all the same, because nobody compares the shapes of its inner values.
 void ForgetWrongShape(const std::string& value, std::span<const int64_t> dims,
@@ -38,6 +25,18 @@ void ForgetWrongShape(const std::string& value, std::span<const int64_t> dims,
 }
 
 }  // namespace
+
+std::vector<runtime::ValueDescription> InputsOf(const graph::Model& model) {
+  std::vector<runtime::ValueDescription> inputs;
+  for (const std::string& name : model.InputNames()) {
+    const graph::ValueInfo info = model.InfoOf(name);
+    runtime::ValueDescription& input = inputs.emplace_back();
+    input.name = name;
+    input.type = info.type;
+    for (const graph::Dimension& dim : info.shape) input.dims.push_back(dim.value);
+  }
+  return inputs;
+}
 
 PieceRuns::PieceRuns(graph::Model& model, std::span<const std::string> wanted, data::Source& source,
                      const PieceOptions& options,

@@ -30,6 +30,9 @@
 
 namespace bitpress::calibrate {
 
+// Returns the inputs of a model as a session describes them.
+std::vector<runtime::ValueDescription> InputsOf(const graph::Model& model);
+
 struct PieceOptions {
   uint64_t most_bytes = kMostPieceBytes;        // of the constants of one piece
   size_t num_threads = 0;                       // of ONNX Runtime; 0: one per core

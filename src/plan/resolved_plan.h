@@ -53,9 +53,9 @@ struct GuardReport {
   // distance before; empty if it gave none.
   std::string range_method;
   double first_db = 0;
-  std::string worst_output;        // the output that suffered most before
-  double before_db = 0;            // with all activations of the plan quantized, in these ranges
-  double after_db = 0;             // with those that are left; the same if none was left float
+  std::string worst_output;  // the output that suffered most before
+  double before_db = 0;      // with all activations of the plan quantized, in these ranges
+  double after_db = 0;       // with those that are left; the same if none was left float
   // What quantizing the weights alone gives; nothing if it did not have to measure that.
   std::optional<double> weights_db;
   double left_share = 0;           // share of the products of integers that became floats
