@@ -258,7 +258,25 @@ void WarnOfFloats(const QuantizeReport& report, std::vector<Warning>& warnings) 
                    100 * (1 - QuantizedShare(report)))});
 }
 
+void WarnOfOverflow(const QuantizeReport& report, std::vector<Warning>& warnings) {
+  for (const auto& weight : report.transform.weights) {
+    if (weight->num_overflowed == 0) continue;
+    warnings.push_back(
+        {"overflow", fmt::format("{} of {} elements of '{}' are beyond the largest value of {} and "
+                                 "became that: leave it float by the rule 'tensors={}: exclude'",
+                                 weight->num_overflowed, weight->num_elements, weight->value,
+                                 weight->format, weight->value)});
+  }
+}
+
 void WarnOfSamples(const QuantizeReport& report, std::vector<Warning>& warnings) {
+  if (report.takes_whole_items) {
+    warnings.push_back(
+        {"whole_items",
+         fmt::format("the first row of the first item of the samples does not run alone, so each "
+                     "item is one sample: say {} if that is right",
+                     OptionName("whole_items"))});
+  }
   if (!report.held_back || report.held_back->values.empty()) return;
   const calibrate::HeldBackReport& held = *report.held_back;
   warnings.push_back(
@@ -284,6 +302,7 @@ Verdict VerdictOf(const QuantizeReport& report) {
   WarnOfSpeed(report, verdict.warnings);
   WarnOfGrowth(report, verdict.warnings);
   WarnOfFloats(report, verdict.warnings);
+  WarnOfOverflow(report, verdict.warnings);
   WarnOfSamples(report, verdict.warnings);
   return verdict;
 }
