@@ -317,3 +317,17 @@ def test_texts_cannot_be_samples(tmp_path, bitpress):
     bitpress.checking.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8_DYNAMIC")
     texts = {"s": np.array(["b", "a"])}
     assert sqnr_db(run(model, texts)[0], run(tmp_path / "q.onnx", texts)[0]) > 20
+
+
+def test_experts_do_not_overwrite_their_input(tmp_path, bitpress):
+    """ONNX Runtime's kernel of MoE does where the shapes of input and output have the same names, which inference invents."""
+    nodes = [helper.make_node("Reshape", ["x", "shape"], ["rows"], "rows"), helper.make_node("Sigmoid", ["rows"], ["h"], "sigmoid"),
+             helper.make_node("MatMul", ["h", "r"], ["routes"], "router"),
+             helper.make_node("MoE", ["h", "routes", "up", "", "down"], ["m"], "moe", domain="com.microsoft", activation_type="relu", k=2),
+             helper.make_node("MatMul", ["m", "w"], ["y"], "end")]
+    constants = {"shape": np.array([-1, 64]), "r": random(64, 4), "up": random(4, 256, 64), "down": random(4, 64, 256), "w": random(64, 64)}
+    model = save(tmp_path / "m.onnx", nodes, [("x", FLOAT, ["B", "T", 64])], [("y", FLOAT, None)], constants, domains=["com.microsoft"])
+    x = {"x": random(2, 3, 64, scale=1, seed=3)}
+    for options in (("--config", "BF16", "--activations", "none"), ("--config", "INT8_WEIGHTS")):
+        bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", *options)
+        assert sqnr_db(run(model, x)[0], run(tmp_path / "q.onnx", x)[0]) > 30
