@@ -88,7 +88,8 @@ data::SampleSpec SampleArguments::Spec() {
                         .num_tokens = sequence,
                         .opener = {},
                         .limit = limit,
-                        .shard = shard.empty() ? data::Shard() : data::ParseShard(shard)};
+                        .shard = shard.empty() ? data::Shard() : data::ParseShard(shard),
+                        .whole_items = whole_items};
   if (text.empty()) return spec;
   scratch = std::make_shared<ScratchFolder>();
   Tokenize(*this, scratch->path());
@@ -116,6 +117,9 @@ CLI::Option* AddDataOptions(CLI::App& command, SampleArguments& samples) {
                   "the conversion of photos to tensors, joined by commas: resize=N and crop=N in "
                   "pixels, mean=A or A/B/C, std=A or A/B/C, layout=nchw|nhwc, channels=rgb|bgr")
       ->type_name("SPEC");
+  command.add_flag("--whole-items", samples.whole_items,
+                   "each array of --data is one sample, whatever its first dimension says: its "
+                   "rows belong together (default: found by running the first row)");
   command
       .add_option("--text", samples.text,
                   "text files as samples of a language model instead of --data; needs --tokenizer "

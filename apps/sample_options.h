@@ -24,6 +24,7 @@ struct SampleArguments {
   std::string tokenizer = {}, encoding = {};
   size_t sequence = 0;
   size_t limit = 0;
+  bool whole_items = false;
   std::string shard = {};                       // "2/8"
   std::shared_ptr<ScratchFolder> scratch = {};  // has the tokens of a text
 

@@ -60,6 +60,9 @@ struct Samples {
   // Opens a reader; it may be called several times, one after the other.
   std::function<std::unique_ptr<SampleReader>()> reader;
   size_t limit = 0;  // at most so many, from the start; 0: all
+  // Each item of the reader and each array file is one sample, whatever its first dimension says.
+  // Otherwise that is found by running the first row of an item.
+  bool whole_items = false;
 };
 
 }  // namespace bitpress

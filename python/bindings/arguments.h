@@ -32,6 +32,7 @@ struct SampleArguments {
   std::string shard;  // "2/8"; empty: all samples
   // The samples of the stream are a part: those before them, and all (0: not known).
   std::optional<std::pair<size_t, size_t>> part_of;
+  bool whole_items = false;
 
   data::SampleSpec Spec(Work& work) const {
     return {.folder = folder,
@@ -45,7 +46,8 @@ struct SampleArguments {
             .limit = num_samples,
             .shard = shard.empty() ? data::Shard() : data::ParseShard(shard),
             .part_of = part_of ? std::optional(data::SamplePlace{part_of->first, part_of->second})
-                               : std::nullopt};
+                               : std::nullopt,
+            .whole_items = whole_items};
   }
 };
 

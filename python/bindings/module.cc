@@ -8,11 +8,13 @@
 #include <string>
 #include <string_view>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/messages.h"
 #include "base/version.h"
 #include "bindings.h"
 #include "evaluate/simulate_products.h"
+#include "graph/staged_model.h"
 #include "kernels/cpu_target.h"
 #include "runtime/ort_library.h"
 
@@ -76,10 +78,14 @@ NB_MODULE(_native, module) {
   module.def("version", &Version, "The version of Bitpress.");
   module.def("cpu_target", &kernels::CurrentTarget,
              "The instruction set that kernels use on this machine.");
+  module.def(
+      "replaced_data_file",
+      [](const std::filesystem::path& output) {
+        return graph::ReplacedDataFile(FollowLink(output)).string();
+      },
+      "output"_a, "The data file that a model written to `output` removes; '' if there is none.");
   module.def("use_operator_library", &runtime::UseOperatorLibrary, "path"_a,
              "Makes later sessions know the operators of a library.");
-  module.def("used_operator_libraries", &runtime::UsedOperatorLibraries,
-             "The libraries that use_operator_library named.");
   module.def("set_onnxruntime", &runtime::SetOrtLibraryPath, "path"_a,
              "Sets the ONNX Runtime library to use. It is opened at first use.");
   module.def("onnxruntime_version", &runtime::OrtVersion,

@@ -305,7 +305,7 @@ void BindWork(nb::module_& module) {
              std::string image, std::optional<Path> tokens, size_t num_tokens,
              std::vector<int64_t> prefix, std::vector<int64_t> suffix, nb::object stream,
              size_t num_samples, std::string shard,
-             std::optional<std::pair<size_t, size_t>> part_of) {
+             std::optional<std::pair<size_t, size_t>> part_of, bool whole_items) {
             new (self) SampleArguments{folder.value_or(Path()),
                                        labels_csv.value_or(Path()),
                                        std::move(image),
@@ -316,12 +316,13 @@ void BindWork(nb::module_& module) {
                                        std::move(stream),
                                        num_samples,
                                        std::move(shard),
-                                       part_of};
+                                       part_of,
+                                       whole_items};
           },
           "folder"_a.none() = nb::none(), "labels_csv"_a.none() = nb::none(), "image"_a = "",
           "tokens"_a.none() = nb::none(), "num_tokens"_a = 0, "prefix"_a = std::vector<int64_t>(),
           "suffix"_a = std::vector<int64_t>(), "stream"_a.none() = nb::none(), "num_samples"_a = 0,
-          "shard"_a = "", "part_of"_a.none() = nb::none());
+          "shard"_a = "", "part_of"_a.none() = nb::none(), "whole_items"_a = false);
   BindQuantize(module);
   module.def("make_plan", &MakePlan, "model"_a, "config"_a, "as_is"_a);
   module.def("calibrate", &Calibrate, "model"_a, "output"_a, "samples"_a, "config"_a.none(),

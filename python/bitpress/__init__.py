@@ -49,6 +49,7 @@ from bitpress._native import version as _version
 from bitpress._quantize import plan, quantize, quantize_to_bytes
 from bitpress._report import report
 from bitpress._runtime import get_library_path, get_program_path, use_operator_library
+from bitpress._samples import WholeItems
 from bitpress._search import SearchResult, autotune, search, sensitivity
 from bitpress._text import Text, Tokens
 from bitpress._tuning import moments, tune
@@ -62,5 +63,5 @@ __all__ = [
     "UnsupportedError", "autotune", "calibrate", "check",
     "evaluate", "formats", "get_library_path", "get_program_path", "inspect", "merge", "moments", "optimize", "plan", "presets", "quantize",
     "quantize_to_bytes", "read_calibration", "read_evaluation", "report", "search", "sensitivity", "settings", "tune", "unpack",
-    "use_operator_library",
+    "use_operator_library", "WholeItems",
 ]

@@ -26,9 +26,23 @@ class Reader(Protocol):
     def get_next(self) -> Optional[Mapping[str, Any]]: ...
 
 
-Data = Union[PathLike, Tokens, Sample, Iterable[Sample], Reader]
+Data = Union[PathLike, Tokens, Sample, Iterable[Sample], Reader, "WholeItems"]
 
 _KINDS = "fiub"
+
+
+class WholeItems:
+    """Samples each of which is one item of `data`, whatever its first dimension says: its rows belong together.
+
+    Without it, that is found by running the first row of an item.
+
+    >>> bitpress.quantize("model.onnx", "int8.onnx", "INT8", WholeItems(list_of_arrays))
+    """
+
+    def __init__(self, data: Data) -> None:
+        if isinstance(data, (Tokens, WholeItems)):
+            raise ArgumentTypeError("WholeItems takes a folder, arrays, dicts of arrays, an iterable of these, or a reader")
+        self.data = data
 
 
 def _to_array(value: Any, name: str, wanted: str = "") -> Array:
@@ -44,6 +58,9 @@ def _to_array(value: Any, name: str, wanted: str = "") -> Array:
         array = np.asarray(value, dtype=wanted if is_plain else None)
     except (ValueError, TypeError) as error:
         raise ArgumentTypeError(f"a sample of input '{name}' is no array of numbers: {error}") from error
+    if array.dtype.kind in "US":
+        raise ArgumentTypeError(f"the samples of input '{name}' are texts, and samples are numbers: give none to a model that takes texts, with a "
+                                "configuration that needs none (INT8_DYNAMIC, INT8_WEIGHTS, MX6, ...)")
     if array.dtype.kind not in _KINDS or array.dtype.itemsize > 8:
         raise ArgumentTypeError(f"the samples of input '{name}' have element type {array.dtype}; floats, integers and bool are taken")
     # Not ascontiguousarray, which makes vectors of scalars.
@@ -140,11 +157,28 @@ class _Restarted:
 
 
 class _Rewound:
-    """A reader with rewind()."""
+    """A reader with rewind(). Whoever only looks at the first item does not make it read again."""
 
     def __init__(self, reader: Any) -> None:
-        self.rewind = reader.rewind
-        self.next = reader.get_next
+        self._reader = reader
+        self._first: Optional[Sample] = None  # kept until the second one is read
+        self._num_read = 0
+        self._is_replayed = False
+
+    def rewind(self) -> None:
+        self._is_replayed = self._num_read == 1 and self._first is not None
+        if not self._is_replayed:
+            self._reader.rewind()
+            self._num_read = 0
+
+    def next(self) -> Optional[Sample]:
+        if self._is_replayed:
+            self._is_replayed = False
+            return self._first
+        sample: Optional[Sample] = self._reader.get_next()
+        self._num_read += 1
+        self._first = sample if self._num_read == 1 else None
+        return sample
 
 
 def _open(data: Any) -> Union[_Spool, _Restarted, _Rewound]:
@@ -234,6 +268,9 @@ def sample_arguments(data: Optional[Data], labels: Union[PathLike, Sequence[int]
     """
     if samples < 0:
         raise InvalidArgumentError(f"samples={samples}: expected 0 (all) or more")
+    whole_items = isinstance(data, WholeItems)
+    if isinstance(data, WholeItems):
+        data = data.data
     if data is None:
         yield _native.SampleArguments()
     elif isinstance(data, Tokens):
@@ -247,7 +284,7 @@ def sample_arguments(data: Optional[Data], labels: Union[PathLike, Sequence[int]
             raise ArgumentTypeError("labels of a folder are a CSV file with the columns file,class")
         yield _native.SampleArguments(folder=existing(data, "folder of samples"),
                                       labels_csv=None if labels is None else existing(labels, "file of labels"),
-                                      image=image, num_samples=samples, shard=shard)
+                                      image=image, num_samples=samples, shard=shard, whole_items=whole_items)
     else:
         if isinstance(labels, (str, os.PathLike)) or image:
             raise ArgumentTypeError("labels in a file, and image, are for folders; give labels of arrays as a sequence of numbers")
@@ -255,6 +292,6 @@ def sample_arguments(data: Optional[Data], labels: Union[PathLike, Sequence[int]
             raise ArgumentTypeError("shard is for files: folders, tokens and texts")
         stream = Samples(data, labels, first_item)
         try:
-            yield _native.SampleArguments(stream=stream, num_samples=samples, part_of=part_of)
+            yield _native.SampleArguments(stream=stream, num_samples=samples, part_of=part_of, whole_items=whole_items)
         finally:
             stream.close()

@@ -101,7 +101,8 @@ data::SampleSpec ToSpec(const Samples& samples) {
                         .tokens = samples.tokens,
                         .num_tokens = samples.sequence,
                         .opener = {},
-                        .limit = samples.limit};
+                        .limit = samples.limit,
+                        .whole_items = samples.whole_items};
   if (samples.reader) {
     spec.opener = [open = samples.reader](const data::SourceOptions& options) {
       return data::MakeStreamSource(std::make_unique<ReaderStream>(open()), options);

@@ -42,7 +42,7 @@ SampleCounts RunSamples(
         run_one(first);
       } catch (const Error& error) {
         if (!rules.failed || error.code() == ErrorCode::kIo) {
-          throw Error(error.code(), fmt::format("{}: {}", name, error.what()));
+          throw data::ErrorOfSample(name, error);
         }
         rules.failed({name, error.what()});
         has_failed[i] = true;

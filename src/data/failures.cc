@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/error.h"
+#include "base/messages.h"
 
 namespace bitpress::data {
 namespace {
@@ -22,6 +22,16 @@ std::string Describe(std::span<const std::string> names, size_t most) {
 }
 
 }  // namespace
+
+Error ErrorOfSample(const std::string& name, const Error& error) {
+  std::string message = fmt::format("{}: {}", name, error.what());
+  if (name.ends_with(']') && error.code() == ErrorCode::kRuntime) {
+    message += fmt::format(
+        " (a row of an item is a sample; if the rows of an item belong together, give {})",
+        OptionName("whole_items"));
+  }
+  return Error(error.code(), message);
+}
 
 void Failures::Add(FailedSample sample) {
   samples_.push_back(std::move(sample));

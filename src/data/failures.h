@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/byte_stream.h"
+#include "base/error.h"
 
 namespace bitpress::data {
 
@@ -18,6 +19,10 @@ struct FailedSample {
   std::string name;  // as in Batch::names
   std::string why;   // the message of its error
 };
+
+// Returns the error of a sample that cannot be run, with its name. That of a row of an item says
+// that rows may belong together.
+Error ErrorOfSample(const std::string& name, const Error& error);
 
 class Failures {
  public:

@@ -100,6 +100,13 @@ DataType ParseElementType(const std::string& description) {
   if (kind == "i8") return DataType::kInt64;
   if (kind == "u8") return DataType::kUInt64;
   if (kind == "b1") return DataType::kBool;
+  if (kind.starts_with('U') || kind.starts_with('S')) {
+    Fail(ErrorCode::kUnsupported,
+         "the array holds texts ('{}'), and samples are numbers: give none to a model that takes "
+         "texts, with a configuration that needs none (INT8_DYNAMIC, INT8_WEIGHTS, MX6, ...), or "
+         "quantize the part of the model behind its tokenizer",
+         description);
+  }
   Fail(ErrorCode::kUnsupported,
        "the array has element type '{}', expected a float, integer or bool of 1 to 8 bytes",
        description);

@@ -166,6 +166,8 @@ TEST_F(NpyTest, OtherElementTypes) {
               HasSubstr("element type '<c8'"));
   EXPECT_THAT(failure("{'descr': '|O', 'fortran_order': False, 'shape': (2,)}"),
               HasSubstr("element type '|O'"));
+  EXPECT_THAT(failure("{'descr': '<U2', 'fortran_order': False, 'shape': (2,)}"),
+              HasSubstr("the array holds texts ('<U2'), and samples are numbers"));
   EXPECT_THAT(failure("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (4,)}"),
               HasSubstr("structured"));
 }

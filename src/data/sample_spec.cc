@@ -60,7 +60,7 @@ SampleSpec SampleSpec::First(size_t most) const {
 bool SampleSpec::SharesFilesWith(const SampleSpec& other) const {
   const auto key = [](const SampleSpec& spec) {
     return std::tie(spec.folder, spec.labels_csv, spec.image, spec.tokens, spec.num_tokens,
-                    spec.prefix, spec.suffix, spec.limit);
+                    spec.prefix, spec.suffix, spec.limit, spec.whole_items);
   };
   return !opener && !other.opener && key(*this) == key(other);
 }
@@ -85,6 +85,7 @@ SourceOptions ToSourceOptions(const SampleSpec& samples, const graph::Model& mod
   source.limit = samples.limit;
   source.shard = samples.shard;
   source.part_of = samples.part_of;
+  source.use_whole_items = samples.whole_items;
   return source;
 }
 

@@ -157,7 +157,7 @@ class Evaluator::Impl {
     } catch (const Error& error) {
       const std::string name = batch.names.empty() ? "a sample" : batch.names[0];
       if (options_.most_failures == 0 || error.code() == ErrorCode::kIo) {
-        throw Error(error.code(), fmt::format("{}: {}", name, error.what()));
+        throw data::ErrorOfSample(name, error);
       }
       if (batch.num_samples > 1 && batch.HasRows()) return RunOneByOne(batch);
       counted_.failures.Add({name, error.what()});

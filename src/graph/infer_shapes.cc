@@ -184,6 +184,22 @@ bool DescribeOnlyTypes(onnx::ModelProto& proto) {
   return changed;
 }
 
+// Forgets the names that inference gave to unknown dimensions, where the graph has MoE. Values
+// whose dimensions have the same names may share memory in ONNX Runtime, and its CPU kernel of MoE
+// overwrites its input then before it has read it.
+void ForgetInventedNames(onnx::GraphProto& graph) {
+  constexpr std::string_view kInvented = "unk__";
+  const bool has_experts = std::ranges::any_of(
+      graph.node(), [](const onnx::NodeProto& node) { return node.op_type() == "MoE"; });
+  if (!has_experts) return;
+  for (auto& info : *graph.mutable_value_info()) {
+    if (!info.type().tensor_type().has_shape()) continue;
+    for (auto& dim : *info.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim()) {
+      if (std::string_view(dim.dim_param()).starts_with(kInvented)) dim.clear_dim_param();
+    }
+  }
+}
+
 }  // namespace
 
 bool IsKnown(const onnx::TypeProto& type) {
@@ -229,6 +245,7 @@ void Model::InferShapes() {
   const bool knows_more = PutBack(graph, old_infos);
   if (DescribeOnlyTypes(impl_->proto) || knows_more) RunInference(impl_->proto);
   RemoveDuplicates(graph);
+  ForgetInventedNames(graph);
   impl_->IndexInfo();
 }
 

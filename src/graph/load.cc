@@ -159,6 +159,15 @@ void WidenIndices(onnx::SparseTensorProto& sparse) {
   indices.set_raw_data(wide.data(), wide.size() * sizeof(int64_t));
 }
 
+// Throws if bytes begin as a model in ONNX Runtime's own format, which protobuf would call damaged.
+void RefuseOrtFormat(std::string_view begin) {
+  constexpr std::string_view kIdentifier = "ORTM";  // of a FlatBuffer, behind its first offset
+  if (begin.substr(std::min<size_t>(4, begin.size()), 4) != kIdentifier) return;
+  Fail(ErrorCode::kUnsupported,
+       "it is a model in ONNX Runtime's own format (.ort), optimized for one version of it; give "
+       "the .onnx file that it was made of");
+}
+
 std::unique_ptr<ModelImpl> Build(io::ZeroCopyInputStream& stream, const fs::path& folder) {
   // Damaged input is reported by an exception, not on the standard error output.
   const google::protobuf::LogSilencer silencer;
@@ -210,6 +219,9 @@ Model Model::Load(const fs::path& path) {
            "initializers in external data",
            HumanBytes(static_cast<uint64_t>(info.st_size)));
     }
+    char begin[8] = {};
+    const ssize_t num_read = ::pread(file.value, begin, sizeof(begin), 0);
+    RefuseOrtFormat({begin, static_cast<size_t>(std::max<ssize_t>(num_read, 0))});
     const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
     constexpr int kBlockBytes = 1 << 18;
     io::FileInputStream stream(file.value, kBlockBytes);
@@ -228,6 +240,7 @@ Model Model::Parse(std::string_view bytes, const fs::path& folder) {
     Fail(ErrorCode::kInvalidModel, "a serialized model of {} is larger than a protobuf message",
          HumanBytes(bytes.size()));
   }
+  RefuseOrtFormat(bytes);
   io::ArrayInputStream stream(bytes.data(), static_cast<int>(bytes.size()));
   return Model(TranslateErrors(ErrorCode::kInvalidModel, "not a valid ONNX model",
                                [&] { return Build(stream, folder); }));

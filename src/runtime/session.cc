@@ -228,7 +228,10 @@ std::string FormatDims(const std::vector<int64_t>& dims) {
 
 void CheckInput(const ValueDescription& expected, const Tensor& found) {
   if (expected.type == DataType::kUndefined || ElementBits(expected.type) == 0) {
-    Fail(ErrorCode::kUnsupported, "input '{}' is not a tensor of numbers", expected.name);
+    Fail(ErrorCode::kUnsupported,
+         "input '{}' is not a tensor of numbers, which samples are: a configuration that needs no "
+         "samples quantizes such a model (INT8_DYNAMIC, INT8_WEIGHTS, MX6, ...)",
+         expected.name);
   }
   if (found.type != expected.type) {
     Fail(ErrorCode::kInvalidArgument, "input '{}' is {}, expected {}", expected.name,

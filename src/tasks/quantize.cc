@@ -130,6 +130,8 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
       std::filesystem::remove(JournalOf(options.output), ignored);
     }
   });
+  report.takes_whole_items =
+      !options.samples.whole_items && options.samples.found_whole->value_or(false);
   return report;
 }
 

@@ -58,6 +58,8 @@ struct QuantizeReport {
   plan::QuantPlan plan;
   // What words of the configuration's optional rules fit nothing in the model.
   std::vector<std::string> unmatched_words;
+  // Each item of the samples is one, because its first row alone does not run.
+  bool takes_whole_items = false;
   rewrite::RewriteReport rewritten;
   std::optional<rewrite::SmoothReport> smoothed;
   // The result of the check. Nothing if no check was asked for, or if it was not possible.

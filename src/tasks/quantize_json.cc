@@ -138,6 +138,7 @@ Json WeightsToJson(const emit::TransformReport& report) {
                     {"num_elements", weight->num_elements},
                     {"stored_bytes", weight->stored_bytes},
                     {"unpacked_reason", weight->unpacked_reason},
+                    {"num_overflowed", weight->num_overflowed},
                     {"mean_squared_error", weight->mean_squared_error},
                     {"sqnr_db", std::isfinite(weight->sqnr_db) ? Json(weight->sqnr_db) : Json()}});
   }

@@ -258,11 +258,29 @@ void WarnOfFloats(const QuantizeReport& report, std::vector<Warning>& warnings) 
                    100 * (1 - QuantizedShare(report)))});
 }
 
+void WarnOfOverflow(const QuantizeReport& report, std::vector<Warning>& warnings) {
+  for (const auto& weight : report.transform.weights) {
+    if (weight->num_overflowed == 0) continue;
+    warnings.push_back(
+        {"overflow", fmt::format("{} of {} elements of '{}' are beyond the largest value of {} and "
+                                 "became that: leave it float by the rule 'tensors={}: exclude'",
+                                 weight->num_overflowed, weight->num_elements, weight->value,
+                                 weight->format, weight->value)});
+  }
+}
+
 void WarnOfSamples(const QuantizeReport& report, std::vector<Warning>& warnings) {
   for (const auto& [value, reason] : report.left_float) {
     if (!reason.starts_with("NaN")) continue;
     warnings.push_back({"poor_samples", fmt::format("'{}' stays float: {}", value, reason)});
     break;  // others follow from the first one
+  }
+  if (report.takes_whole_items) {
+    warnings.push_back(
+        {"whole_items",
+         fmt::format("the first row of the first item of the samples does not run alone, so each "
+                     "item is one sample: say {} if that is right",
+                     OptionName("whole_items"))});
   }
   if (!report.held_back || report.held_back->values.empty()) return;
   const calibrate::HeldBackReport& held = *report.held_back;
@@ -301,6 +319,7 @@ Verdict VerdictOf(const QuantizeReport& report) {
   WarnOfSpeed(report, verdict.warnings);
   WarnOfGrowth(report, verdict.warnings);
   WarnOfFloats(report, verdict.warnings);
+  WarnOfOverflow(report, verdict.warnings);
   WarnOfSamples(report, verdict.warnings);
   WarnOfGuard(report, verdict.warnings);
   return verdict;

@@ -86,6 +86,34 @@ formats::FormatSpec StoredSpec(const plan::TensorPlan& row, plan::OperatorSet op
   return spec;
 }
 
+// Returns the largest magnitude that a format has, whatever the scale of a block. REQUIRES: it is a
+// float or a Microscaling format.
+float LargestOf(const formats::FormatSpec& spec) {
+  if (spec.family == formats::Family::kFloat) {
+    return static_cast<float>(formats::LayoutOf(spec.element_type).max_value);
+  }
+  constexpr int kLargestExponent = 127;  // of float32, and of a shared exponent
+  const formats::BlockRange range = formats::RangeOf(spec);
+  return static_cast<float>(std::ldexp(range.max_value, kLargestExponent - range.max_exponent));
+}
+
+// Counts the elements beyond the largest magnitude of the format. With these a block would choose a
+// scale at which the nearest value is no float32: `limited` holds what is to be rounded then.
+uint64_t LimitOverflow(const formats::FormatSpec& spec, std::span<const float>& x,
+                       std::vector<float>& limited) {
+  if (spec.family != formats::Family::kFloat && spec.family != formats::Family::kMicroscaling) {
+    return 0;
+  }
+  const float largest = LargestOf(spec);
+  const auto count = static_cast<uint64_t>(
+      std::ranges::count_if(x, [&](float value) { return std::abs(value) > largest; }));
+  if (count == 0) return 0;
+  limited.assign(x.begin(), x.end());
+  for (float& value : limited) value = std::clamp(value, -largest, largest);
+  x = limited;
+  return count;
+}
+
 }  // namespace
 
 void MeasureErrors(std::span<const float> x, std::span<const float> y, ThreadPool& pool,
@@ -184,7 +212,11 @@ float WeightJob::Quantize(ThreadPool& pool, std::span<float> y,
                      [&](size_t task) { quantizer.RunTask(task, values, y.data()); });
   };
   if (!is_scaled_) {
-    round(x.data());
+    std::vector<float> limited;
+    std::span<const float> rounded = x;
+    statistics.num_overflowed = LimitOverflow(spec_, rounded, limited);
+    if (statistics.tied) statistics.tied->num_overflowed = statistics.num_overflowed;
+    round(rounded.data());
     MeasureErrors(x, y, pool, statistics);
     return 1;
   }

@@ -32,6 +32,8 @@ struct WeightStatistics {
   // The errors of the quantized values, known once the model has been written.
   double mean_squared_error = 0;
   double sqnr_db = 0;  // +infinity without any error
+  // The elements that are beyond the largest value of the format, which they became.
+  uint64_t num_overflowed = 0;
   // Those of a head that reads this table, too: it gets the same errors. May be null.
   std::shared_ptr<WeightStatistics> tied = nullptr;
 };

@@ -285,3 +285,66 @@ def test_inputs_that_are_constants_are_said(tmp_path, bitpress):
     assert "1 inputs have values in the file and are constants now" in text
     assert json.loads((tmp_path / "q.json").read_text())["rewrites"]["fixed_inputs"] == ["w"]
     assert [value.name for value in onnx.load(tmp_path / "q.onnx").graph.input] == ["x"]
+
+
+@pytest.mark.parametrize("config, largest", [
+    ("FP16", 65504), ("BF16", 3.3895314e38), ("MXFP4E2M1", 1.5 * 2.0**127), ("MXFP6E2M3", 1.875 * 2.0**127), ("MXFP8E5M2", 1.75 * 2.0**127),
+    ("MXINT8", None), ("MX6", None), ("BFP16", None)])
+def test_a_weight_beyond_the_largest_value_is_said(config, largest, tmp_path, bitpress):
+    weight = random(8, 3, 3, 3)
+    weight[0, 0, 0, 0] = 3.4e38
+    model = save(tmp_path / "m.onnx", [helper.make_node("Conv", ["x", "w"], ["y"], "c")], [("x", FLOAT, ["N", 3, 8, 8])],
+                 [("y", FLOAT, ["N", 8, 6, 6])], {"w": weight})
+    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", config, "--activations", "none", "--target", "portable",
+                       "--json", tmp_path / "q.json")
+    (row,) = json.loads((tmp_path / "q.json").read_text())["weights"]
+    if largest is None:
+        return
+    assert row["num_overflowed"] == 1
+    assert f"1 of 216 elements of 'w' are beyond the largest value of {row['format']} and became that" in text
+    impulse = np.zeros((1, 3, 8, 8), np.float32)
+    impulse[0, 0, 0, 0] = 1
+    assert run(tmp_path / "q.onnx", {"x": impulse})[0][0, 0, 0, 0] == np.float32(largest)
+
+
+def test_onnxruntimes_own_format_is_named(tmp_path, bitpress):
+    model = save(tmp_path / "m.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"], "m")], [("x", FLOAT, ["N", 32])], [("y", FLOAT, ["N", 8])],
+                 {"w": random(32, 8)})
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    options.optimized_model_filepath = str(tmp_path / "m.ort")
+    onnxruntime.InferenceSession(model, options)
+    for command in (("quantize", "-o", tmp_path / "q.onnx", "--config", "MX6"), ("inspect",)):
+        error = bitpress.error(command[0], tmp_path / "m.ort", *command[1:])
+        assert "ONNX Runtime's own format (.ort)" in error and "give the .onnx file" in error
+
+
+def test_texts_cannot_be_samples(tmp_path, bitpress):
+    nodes = [helper.make_node("LabelEncoder", ["s"], ["i"], "ids", domain="ai.onnx.ml", keys_strings=["a", "b"], values_int64s=[0, 1]),
+             helper.make_node("Gather", ["table", "i"], ["v"], "look_up"), helper.make_node("MatMul", ["v", "w"], ["y"], "m")]
+    graph = helper.make_graph(nodes, "texts", [helper.make_tensor_value_info("s", TensorProto.STRING, ["N"])],
+                              [helper.make_tensor_value_info("y", FLOAT, ["N", 8])],
+                              [numpy_helper.from_array(random(3, 32), "table"), numpy_helper.from_array(random(32, 8), "w")])
+    model = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15), helper.make_opsetid("ai.onnx.ml", 3)], ir_version=8), model)
+    (tmp_path / "samples").mkdir()
+    np.save(tmp_path / "samples" / "0.npy", np.array(["a", "b"]))
+    error = bitpress.error("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", tmp_path / "samples")
+    assert "0.npy" in error and "the array holds texts ('<U1'), and samples are numbers" in error and "INT8_DYNAMIC" in error
+    bitpress.checking.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8_DYNAMIC")
+    texts = {"s": np.array(["b", "a"])}
+    assert sqnr_db(run(model, texts)[0], run(tmp_path / "q.onnx", texts)[0]) > 20
+
+
+def test_experts_do_not_overwrite_their_input(tmp_path, bitpress):
+    """ONNX Runtime's kernel of MoE does where the shapes of input and output have the same names, which inference invents."""
+    nodes = [helper.make_node("Reshape", ["x", "shape"], ["rows"], "rows"), helper.make_node("Sigmoid", ["rows"], ["h"], "sigmoid"),
+             helper.make_node("MatMul", ["h", "r"], ["routes"], "router"),
+             helper.make_node("MoE", ["h", "routes", "up", "", "down"], ["m"], "moe", domain="com.microsoft", activation_type="relu", k=2),
+             helper.make_node("MatMul", ["m", "w"], ["y"], "end")]
+    constants = {"shape": np.array([-1, 64]), "r": random(64, 4), "up": random(4, 256, 64), "down": random(4, 64, 256), "w": random(64, 64)}
+    model = save(tmp_path / "m.onnx", nodes, [("x", FLOAT, ["B", "T", 64])], [("y", FLOAT, None)], constants, domains=["com.microsoft"])
+    x = {"x": random(2, 3, 64, scale=1, seed=3)}
+    for options in (("--config", "BF16", "--activations", "none"), ("--config", "INT8_WEIGHTS")):
+        bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", *options)
+        assert sqnr_db(run(model, x)[0], run(tmp_path / "q.onnx", x)[0]) > 30

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from models import is_as_measured
+from locations import built
 from package_helpers import Reader, Rewinding, outputs, random_images, sqnr_db
 
 import bitpress
@@ -305,3 +306,30 @@ def test_two_inputs_by_name(tmp_path):
     assert is_as_measured(sqnr_db(wanted, outputs(path, data[0])[0]), 57.0)
     with pytest.raises(bitpress.InvalidArgumentError, match="2 inputs"):
         quantized(tmp_path, model, "INT8", data[0]["a"])
+
+
+def test_operators_of_another_library(tmp_path):
+    nodes = [onnx.helper.make_node("MatMul", ["x", "w"], ["p"]), onnx.helper.make_node("Twice", ["p"], ["y"], domain="test.operators")]
+    io = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in (("x", ["N", 32]), ("y", ["N", 8]))]
+    weight = np.random.default_rng(4).standard_normal((32, 8)).astype(np.float32)
+    graph = onnx.helper.make_graph(nodes, "other", io[:1], io[1:], [onnx.numpy_helper.from_array(weight, "w")])
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("test.operators", 1)]
+    model = models.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "other.onnx")
+    data = np.random.default_rng(5).standard_normal((8, 32)).astype(np.float32)
+    with pytest.raises(bitpress.Error, match=r"name the library that has it with use_operator_library\(\)"):
+        bitpress.quantize(model, tmp_path / "out.onnx", "INT8", data)
+    with pytest.raises(FileNotFoundError, match="there is no operator library"):
+        bitpress.use_operator_library(tmp_path / "no.so")
+    bitpress.use_operator_library(built("libbitpress_test_operators.so"))
+    assert bitpress.quantize(model, tmp_path / "out.onnx", "INT8", data, check=True).target is not None
+    assert bitpress.evaluate(tmp_path / "out.onnx", data, reference=model).sqnr_db > 30
+
+
+def test_what_quantizing_in_place_removes_is_said(tmp_path):
+    path = models.save(models.matmul_model(), tmp_path / "m.onnx")
+    bitpress.quantize(path, path, "MX6", external_data=True)
+    assert (tmp_path / "m.onnx.data").is_file()
+    bitpress.unpack(path, tmp_path / "float.onnx")
+    with pytest.warns(bitpress.QuantizationWarning, match="m.onnx.data', the data of the model that .* holds now, is removed"):
+        bitpress.quantize(tmp_path / "float.onnx", path, "MX6")
+    assert not (tmp_path / "m.onnx.data").exists()

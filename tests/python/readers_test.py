@@ -2,6 +2,7 @@
 
 import models
 import numpy as np
+import onnx
 import pytest
 from package_helpers import Reader, Rewinding
 
@@ -124,3 +125,29 @@ def test_pairs_of_inputs_and_labels_are_explained(pair, matmul_path, tmp_path, s
 def test_uneven_lists_are_explained(matmul_path, tmp_path):
     with pytest.raises(TypeError, match="input 'x' is no array of numbers"):
         bitpress.calibrate(matmul_path, [[[1.0, 2.0], [3.0]]], tmp_path / "a.calib", progress=False)
+
+
+def test_whole_items(tmp_path):
+    """Rows that belong together: found by running the first one, or said by WholeItems."""
+    rng = np.random.default_rng(4)
+    nodes = [onnx.helper.make_node("Reshape", ["x", "shape"], ["v"]), onnx.helper.make_node("MatMul", ["v", "w"], ["y"])]
+    io = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in (("x", ["N", 16]), ("y", ["M", 8]))]
+    constants = {"shape": np.array([-1, 64]), "w": rng.standard_normal((64, 8)).astype(np.float32)}
+    graph = onnx.helper.make_graph(nodes, "views", io[:1], io[1:], [onnx.numpy_helper.from_array(value, name) for name, value in constants.items()])
+    model = models.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), tmp_path / "views.onnx")
+    items = list(rng.standard_normal((6, 4, 16)).astype(np.float32))
+
+    def made(data):
+        bitpress.quantize(model, tmp_path / "out.onnx", "INT8", data)
+        return (tmp_path / "out.onnx").read_bytes()
+
+    with pytest.warns(bitpress.QuantizationWarning, match=r"say data=WholeItems\(...\) if that is right"):
+        found = made(items)
+    assert found == made(bitpress.WholeItems(items)) == made(bitpress.WholeItems(iter(items)))
+    with pytest.raises(TypeError, match="WholeItems takes"):
+        bitpress.WholeItems(bitpress.WholeItems(items))
+
+
+def test_texts_are_explained(matmul_path, tmp_path):
+    with pytest.raises(TypeError, match="are texts, and samples are numbers"):
+        bitpress.quantize(matmul_path, tmp_path / "out.onnx", "INT8", [{"x": np.array(["a", "b"])}])
