@@ -99,7 +99,7 @@ std::string DescribeWhatWasQuantized(const tasks::QuantizeReport& report) {
                        is_changed ? "these stay as they are, the rest was quantized"
                                   : "give the float model that it was made from");
   }
-  if (is_changed) return "";
+  if (is_changed || report.rewritten.narrowed) return "";
   return fmt::format("  {}no operator reads a weight or an activation that '{}' quantizes\n",
                      nothing, report.plan.config.name);
 }
