@@ -1,4 +1,4 @@
-// Makes a FLOAT network one of FLOAT16 (pass narrow-network of preparation): the preset FP16. This
+// Makes a FLOAT network one of FLOAT16 (pass narrow-to-half of preparation): the preset FP16. This
 // file decides which operators keep FLOAT; graph/narrow_to_half.h does the work.
 #pragma once
 

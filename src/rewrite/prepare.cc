@@ -95,7 +95,7 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Rewrit
                        }});
   }
   if (options.rewrites.half) {
-    passes.Run(model, {.name = "narrow-network", .run = [&](graph::Model& changed) {
+    passes.Run(model, {.name = "narrow-to-half", .run = [&](graph::Model& changed) {
                          NarrowReport narrowed = NarrowNetwork(changed, *options.rewrites.half);
                          const bool is_modified = !narrowed.was_half;
                          InferTypes(changed);

@@ -53,7 +53,7 @@ inline constexpr std::array<std::string_view, 16> kPreparePasses = {
     "squeeze-constants",
     "equalize",
     "rotate",
-    "narrow-network"};
+    "narrow-to-half"};
 
 // What became of a model.
 struct RewriteReport {
