@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <span>
 #include <utility>
 #include <vector>
@@ -71,6 +72,25 @@ std::string DescribePreparation(const rewrite::RewriteReport& report) {
   return text;
 }
 
+// Says what became FLOAT16, and with `is_verbose` why operators keep FLOAT.
+std::string DescribeNarrowed(const rewrite::NarrowReport& report, bool is_verbose) {
+  if (report.was_half) return "  FLOAT16:     the network is FLOAT16 already and stays as it is\n";
+  std::string text = fmt::format(
+      "  FLOAT16:     {} operators and {} constants; inputs and outputs keep their type; {} "
+      "operators "
+      "keep FLOAT\n",
+      report.num_half_nodes, report.constants.num_constants, report.kept.size());
+  if (!is_verbose) return text;
+  std::map<std::pair<std::string, std::string>, size_t> counts;
+  for (const auto& [node, reason] : report.kept) {
+    ++counts[{node.substr(0, node.find(' ')), reason}];
+  }
+  for (const auto& [kept, count] : counts) {
+    text += fmt::format("  {:>5} {} in FLOAT: {}\n", count, kept.first, kept.second);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string DescribeRewrites(const rewrite::RewriteReport& report, bool is_verbose) {
@@ -81,6 +101,7 @@ std::string DescribeRewrites(const rewrite::RewriteReport& report, bool is_verbo
         "  FLOAT16:     the network was made FLOAT first, because integers have FLOAT scales; "
         "inputs and outputs keep their type (--disable-pass widen-half leaves it)\n";
   }
+  if (report.narrowed) text += DescribeNarrowed(*report.narrowed, is_verbose);
   if (report.equalized) {
     text += DescribeEqualization(*report.equalized);
     if (is_verbose) text += ListLeftAlone(report.equalized->left_alone);

@@ -254,7 +254,7 @@ TEST(InsertQuantizers, QuarkBfp) {
 
 TEST(InsertQuantizers, QuarkHalfFloatsArePairs) {
   for (const auto& [format, type] :
-       {std::pair{"BF16", DataType::kBFloat16}, std::pair{"FP16", DataType::kFloat16}}) {
+       {std::pair{"BF16", DataType::kBFloat16}, std::pair{"FP16_SIMULATED", DataType::kFloat16}}) {
     graph::Model model = LoadModel("convnet.onnx");
     InsertQuantizers(model, {PlanFor(model, format, {"operators=quark"})});
     const std::vector<graph::Node> nodes = NodesOf(model, "com.amd.quark");

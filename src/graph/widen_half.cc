@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/mapped_memory.h"
-#include "formats/float_bits.h"
+#include "graph/half_values.h"
 #include "graph/model_impl.h"
 
 namespace bitpress::graph {
@@ -17,16 +15,6 @@ namespace {
 
 constexpr auto kHalf = static_cast<int32_t>(DataType::kFloat16);
 constexpr auto kFloat = static_cast<int32_t>(DataType::kFloat);
-
-float WidenedHalf(uint16_t half) {
-  const uint32_t sign = (half & 0x8000U) << 16;
-  const uint32_t exponent = (half >> 10) & 0x1FU;
-  const uint32_t mantissa = half & 0x3FFU;
-  if (exponent == 0x1F) return formats::FloatFromBits(sign | 0x7F800000U | mantissa << 13);
-  if (exponent != 0) return formats::FloatFromBits(sign | (exponent + 112) << 23 | mantissa << 13);
-  const float magnitude = static_cast<float>(mantissa) * 0x1p-24F;
-  return sign != 0 ? -magnitude : magnitude;
-}
 
 void WidenBytes(std::span<const std::byte> halves, std::byte* floats) {
   for (size_t i = 0; i < halves.size() / sizeof(uint16_t); ++i) {
@@ -61,43 +49,16 @@ void WidenType(onnx::ValueInfoProto& info) {
 // Widens what the node itself says of types: `to` of Cast, `dtype` of generators, constants.
 void WidenAttributes(onnx::NodeProto& node) {
   for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
-    const bool is_type = attribute.name() == "to" || attribute.name() == "dtype" ||
-                         attribute.name() == "output_dtype";
-    if (is_type && attribute.i() == kHalf) attribute.set_i(kFloat);
+    if (IsTypeAttribute(attribute.name()) && attribute.i() == kHalf) attribute.set_i(kFloat);
     if (attribute.has_t()) WidenTensor(*attribute.mutable_t());
   }
-}
-
-void WidenInitializer(Model& model, const std::string& name) {
-  constexpr size_t kLeastSpilledBytes = size_t{1} << 20;
-  const HeldInitializer halves = model.HoldInitializer(name);
-  const size_t num_bytes = 2 * halves.bytes.size();
-  if (num_bytes < kLeastSpilledBytes) {
-    Tensor floats{DataType::kFloat, halves.dims, std::vector<std::byte>(num_bytes)};
-    WidenBytes(halves.bytes, floats.bytes.data());
-    model.SetInitializer(name, std::move(floats));
-    return;
-  }
-  // All constants together may be larger than memory.
-  auto file = std::make_shared<MappedMemory>(num_bytes);
-  WidenBytes(halves.bytes, file->data());
-  file->Release();
-  halves.Release();
-  const std::span<const std::byte> bytes{file->data(), file->size()};
-  model.SetHeldInitializer(
-      name, {DataType::kFloat, halves.dims, bytes, std::move(file), /*is_mapped=*/true});
-}
-
-NodeSpec CastSpec(const Model& model, const std::string& from, const std::string& to,
-                  int32_t type) {
-  return {model.FreshNodeName(to + "_cast"), "Cast", "", {from}, {to}, {{"to", int64_t{type}}}};
 }
 
 void CastInput(Model& model, const std::string& name) {
   const std::vector<Use> uses = model.AllUses(name);
   if (uses.empty()) return;
   const std::string floats = model.FreshName(name + "_float");
-  model.InsertNode(CastSpec(model, name, floats, kFloat), model.Nodes().front());
+  model.InsertNode(CastSpec(model, name, floats, DataType::kFloat), model.Nodes().front());
   for (Use use : uses) use.node.set_input(use.input_index, floats);
 }
 
@@ -108,7 +69,7 @@ void CastOutput(Model& model, const std::string& name) {
   for (size_t i = 0; i < producer.num_outputs(); ++i) {
     if (producer.output(i) == name) producer.set_output(i, floats);
   }
-  model.InsertNode(CastSpec(model, floats, name, kHalf), std::nullopt);
+  model.InsertNode(CastSpec(model, floats, name, DataType::kFloat16), std::nullopt);
 }
 
 // Removes the Casts that do nothing any more.
@@ -146,7 +107,9 @@ size_t WidenHalf(Model& model) {
                           }) ||
       std::ranges::any_of(outputs, [&](const std::string& name) { return !model.Producer(name); });
   if (is_tied || constants.size() + inputs.size() + outputs.size() == 0) return 0;
-  for (const std::string& name : constants) WidenInitializer(model, name);
+  for (const std::string& name : constants) {
+    ConvertInitializer(model, name, name, DataType::kFloat, WidenBytes);
+  }
   auto& nodes = *impl.mutable_graph().mutable_node();
   ForEachNode(nodes, WidenAttributes);
   ForEachBody(nodes, [](onnx::GraphProto& body) {

@@ -83,6 +83,25 @@ bool AsksForIntegers(const QuantConfig& config) {
          });
 }
 
+std::optional<HalfWish> ResolveHalf(const QuantConfig& config) {
+  if (!config.is_half_network) return std::nullopt;
+  if (AsksForIntegers(config)) {
+    Fail(ErrorCode::kInvalidArgument,
+         "network=float16 is for activations that stay floats; integers are made of FLOAT values");
+  }
+  HalfWish wish{config.exclude_nodes, config.exclude_op_types};
+  for (const Rule& rule : config.rules) {
+    const bool is_simple = rule.exclude && rule.names.empty() && rule.tensors.empty() &&
+                           rule.from.empty() && rule.to.empty() && rule.roles.empty() &&
+                           rule.layers.empty() && rule.nodes.empty() != rule.op_types.empty();
+    if (!is_simple) continue;
+    wish.float_nodes.insert(wish.float_nodes.end(), rule.nodes.begin(), rule.nodes.end());
+    wish.float_op_types.insert(wish.float_op_types.end(), rule.op_types.begin(),
+                               rule.op_types.end());
+  }
+  return wish;
+}
+
 }  // namespace
 
 Rewrites ResolveRewrites(const QuantConfig& config) {
@@ -93,7 +112,8 @@ Rewrites ResolveRewrites(const QuantConfig& config) {
   }
   return {.equalization = is_on ? std::optional(config.equalization) : std::nullopt,
           .rotation = config.rotation,
-          .widens_half = AsksForIntegers(config)};
+          .widens_half = AsksForIntegers(config),
+          .half = ResolveHalf(config)};
 }
 
 void AddEqualizationSettings(std::vector<Setting>& settings) {

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace bitpress::plan {
 
@@ -44,6 +46,14 @@ struct SmoothWish {
   bool operator==(const SmoothWish&) const = default;
 };
 
+// The wish for a network of FLOAT16 (rewrite/narrow_network.h).
+struct HalfWish {
+  std::vector<std::string> float_nodes = {};  // regular expressions for names that keep FLOAT
+  std::vector<std::string> float_op_types = {};
+
+  bool operator==(const HalfWish&) const = default;
+};
+
 // The changes that the preparation of a model makes to its layers.
 struct Rewrites {
   std::optional<EqualizeOptions> equalization = {};  // nothing: layers are not equalized
@@ -51,6 +61,7 @@ struct Rewrites {
   // A FLOAT16 network becomes one of FLOAT (graph/widen_half.h), because activations become
   // integers.
   bool widens_half = false;
+  std::optional<HalfWish> half = {};  // nothing: the network is not made FLOAT16
 
   bool operator==(const Rewrites&) const = default;
 };

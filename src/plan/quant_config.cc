@@ -21,7 +21,8 @@ constexpr Preset kPresets[] = {
     {"INT8", "uint8", "int8", "guard=20,guard_share=1,guard_ranges=mse+min_max"},
     {"INT8_DYNAMIC", "uint8", "int8", "activation_range=dynamic_rows"},
     {"BF16", "bf16", "bf16"},
-    {"FP16", "fp16", "fp16"},
+    {"FP16", "none", "none", "network=float16"},
+    {"FP16_SIMULATED", "fp16", "fp16"},
     {"BFP16", "bfp16", "bfp16"},
     {"MX4", "mx4", "mx4"},
     {"MX6", "mx6", "mx6"},
@@ -111,7 +112,10 @@ std::optional<QuantConfig> TunedConfig(std::string_view name) {
     const size_t length = recipe.size() + 1;
     if (lower.size() <= length || !lower.ends_with(recipe)) continue;
     if (lower[lower.size() - length] != '_') continue;
-    QuantConfig config = ConfigByName(name.substr(0, name.size() - length));
+    const std::string_view base = name.substr(0, name.size() - length);
+    // A FLOAT16 network has no quantizers to learn with. Their simulation has.
+    QuantConfig config = ConfigByName(ToLower(base) == "fp16" ? "FP16_SIMULATED" : base);
+    if (ToLower(base) == "fp16") config.name = "FP16";
     const bool has_rounding =
         config.weights != "none" && (formats::FindFormat(config.weights).is_integer() ||
                                      formats::FindFormat(config.weights).is_blocked());

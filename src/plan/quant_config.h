@@ -83,6 +83,8 @@ struct QuantConfig {
   formats::RoundingMode activation_rounding = formats::RoundingMode::kHalfToEven;
   formats::RoundingMode weight_rounding = formats::RoundingMode::kHalfToEven;
   OperatorSet operators = OperatorSet::kBitpress;
+  // The network itself becomes one of FLOAT16, but for operators that need FLOAT.
+  bool is_half_network = false;
   ops::ShortAxis short_axis = ops::ShortAxis::kFlatten;
   // The axis of blocks around convolutions and operators that do not multiply, counted from the end
   // if it is negative. Nothing: the axis that a convolution sums over, and 1 around other

@@ -23,7 +23,7 @@ std::string MessageOf(Function&& function) {
 }
 
 TEST(ConfigByName, EveryPresetNamesAFormat) {
-  EXPECT_EQ(AllPresets().size(), 48u);
+  EXPECT_EQ(AllPresets().size(), 49u);
   for (const Preset& preset : AllPresets()) {
     const QuantConfig config = ConfigByName(preset.name);
     EXPECT_EQ(config.name, preset.name);
@@ -35,7 +35,11 @@ TEST(ConfigByName, EveryPresetNamesAFormat) {
     if (config.activations != "none") {
       EXPECT_EQ(formats::FindFormat(config.activations).name, preset.activations);
     }
-    EXPECT_EQ(formats::FindFormat(config.weights).name, preset.weights);
+    // FP16 has no format: the network itself becomes another one.
+    EXPECT_EQ(config.weights == "none", config.is_half_network);
+    if (config.weights != "none") {
+      EXPECT_EQ(formats::FindFormat(config.weights).name, preset.weights);
+    }
     EXPECT_EQ(ConfigByName(ToLower(preset.name)), config);
   }
 }
@@ -105,6 +109,19 @@ TEST(ConfigByName, OurWeightsOfFourBitsHaveTheLeastError) {
   }
 }
 
+TEST(ResolveRewrites, Fp16IsANetwork) {
+  QuantConfig config = ConfigByName("fp16");
+  ApplySetting(config, "exclude_nodes=head");
+  config.rules = {ParseRule("op_types=Gemm: exclude")};
+  ASSERT_TRUE(ResolveRewrites(config).half);
+  EXPECT_THAT(ResolveRewrites(config).half->float_nodes, testing::ElementsAre("head"));
+  EXPECT_THAT(ResolveRewrites(config).half->float_op_types, testing::ElementsAre("Gemm"));
+  ApplySetting(config, "activations=uint8");
+  EXPECT_THAT(MessageOf([&] { ResolveRewrites(config); }), HasSubstr("network=float16"));
+  EXPECT_FALSE(ResolveRewrites(ConfigByName("FP16_SIMULATED")).half);
+  EXPECT_EQ(ConfigByName("FP16_ADAQUANT").name, "FP16_ADAQUANT");
+}
+
 TEST(ResolveEmbeddings, FollowsTheWeights) {
   const auto format_of = [](std::string_view name, std::initializer_list<const char*> settings) {
     QuantConfig config = ConfigByName(name);
@@ -123,7 +140,9 @@ TEST(ResolveEmbeddings, FollowsTheWeights) {
                                      {"MXFP8E4M3", "mxfp8_e4m3"},
                                      {"BFP16", "bfp16"},
                                      {"BF16", "bf16"},
-                                     {"FP16", "fp16"},
+                                     {"FP16", "none"},
+                                     {"FP16_SIMULATED", "fp16"},
+                                     {"FP16_ADAQUANT", "fp16"},
                                      {"MX6_ADAQUANT", "mxint8"},
                                      {"INT4_WEIGHTS", "uint8"},
                                      {"MATMUL_NBITS", "none"},

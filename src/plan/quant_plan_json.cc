@@ -371,7 +371,9 @@ QuantPlan FromJson(std::string_view text) {
     ApplySetting(config, "rotate", std::to_string(reader.Int("rotate")));
     plan.rewrites.rotation = config.rotation;
   }
-  plan.rewrites.widens_half = ResolveRewrites(plan.config).widens_half;
+  const Rewrites wished = ResolveRewrites(plan.config);
+  plan.rewrites.widens_half = wished.widens_half;
+  plan.rewrites.half = wished.half;
   if (reader.Has("caches")) {
     for (const json& row : reader.Array("caches")) {
       plan.caches.push_back(CacheFromJson(row, plan.caches.size()));

@@ -139,6 +139,9 @@ Setting BoolSetting(std::string_view key, std::string_view help, bool QuantConfi
   return WordSetting<bool>(key, help, kTruths, field);
 }
 
+constexpr std::array<std::pair<std::string_view, bool>, 2> kNetworks{
+    {{"given", false}, {"float16", true}}};
+
 // Adds the settings of the key-value caches of decoders.
 void AddCacheSettings(std::vector<Setting>& settings) {
   Setting format = FormatSetting(
@@ -256,6 +259,17 @@ std::vector<Setting> MakeSettings() {
       "else float)",
       &QuantConfig::embeddings));
   AddCacheSettings(settings);
+  settings.push_back(
+      {"network", "given|float16",
+       "float16: the network itself becomes one of FLOAT16, as FP16 makes it: constants and "
+       "activations; inputs and outputs keep their type, and operators that need it keep FLOAT",
+       [](QuantConfig& config, std::string_view value) {
+         config.is_half_network = ParseWord<bool>(kNetworks, value);
+       },
+       [](const QuantConfig& config) {
+         return std::string(WordOf<bool>(kNetworks, config.is_half_network));
+       },
+       /*is_derived=*/false, /*is_quiet=*/true});
   settings.push_back(WordSetting<Placement>(
       "placement",
       "quantize around the operators that multiply (compute), around every operator (all), or "

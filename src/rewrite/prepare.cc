@@ -94,6 +94,15 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Rewrit
                          return is_modified;
                        }});
   }
+  if (options.rewrites.half) {
+    passes.Run(model, {.name = "narrow-to-half", .run = [&](graph::Model& changed) {
+                         NarrowReport narrowed = NarrowNetwork(changed, *options.rewrites.half);
+                         const bool is_modified = !narrowed.was_half;
+                         InferTypes(changed);
+                         if (report != nullptr) report->narrowed = std::move(narrowed);
+                         return is_modified;
+                       }});
+  }
   if (report != nullptr) report->fixed_inputs = std::move(fixed_inputs);
   return model;
 }

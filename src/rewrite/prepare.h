@@ -13,6 +13,7 @@
 #include "graph/pass.h"
 #include "plan/equalization.h"
 #include "rewrite/equalize.h"
+#include "rewrite/narrow_network.h"
 #include "rewrite/rotate.h"
 #include "rewrite/run_optimizer.h"
 
@@ -36,7 +37,7 @@ struct PrepareOptions {
 };
 
 // The passes of Prepare, in their order.
-inline constexpr std::array<std::string_view, 15> kPreparePasses = {
+inline constexpr std::array<std::string_view, 16> kPreparePasses = {
     "fix-initializers",
     "optimize",
     "constants-to-initializers",
@@ -51,7 +52,8 @@ inline constexpr std::array<std::string_view, 15> kPreparePasses = {
     "lower-einsum",
     "squeeze-constants",
     "equalize",
-    "rotate"};
+    "rotate",
+    "narrow-to-half"};
 
 // What became of a model.
 struct RewriteReport {
@@ -61,6 +63,7 @@ struct RewriteReport {
   size_t num_in_blocked_layout = 0;  // nodes that stay float, because they fit one machine
   std::optional<EqualizeReport> equalized;
   std::optional<RotateReport> rotated;
+  std::optional<NarrowReport> narrowed;
   size_t num_widened = 0;  // FLOAT16 constants, inputs and outputs of a network that became FLOAT
 };
 

@@ -56,6 +56,8 @@ Candidate ParseCandidate(const std::string& name) {
     return candidate;
   }
   candidate.config = plan::ConfigByName(name);
+  // A network of another type is no choice for a part of one; the format is.
+  if (candidate.config.is_half_network) candidate.config = plan::ConfigByName("FP16_SIMULATED");
   if (!candidate.config.finetune.empty()) {
     Fail(ErrorCode::kInvalidArgument,
          "candidate '{}' learns weights from samples, which happens once for the whole plan: give "

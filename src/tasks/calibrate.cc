@@ -112,10 +112,11 @@ class Calibrator::Impl {
 
   static graph::Model Prepare(const CalibrateOptions& options) {
     CheckPasses(options.disabled_passes);
-    rewrite::PrepareOptions prepare{.preparation = options.preparation,
-                                    .disabled_passes = options.disabled_passes};
-    if (options.config) prepare.rewrites = plan::ResolveRewrites(*options.config);
-    return rewrite::Prepare(options.model, prepare);
+    return rewrite::Prepare(
+        options.model,
+        {.preparation = options.preparation,
+         .rewrites = options.config ? plan::ResolveRewrites(*options.config) : plan::Rewrites{},
+         .disabled_passes = options.disabled_passes});
   }
 
   calibrate::Calibrator MakeCalibrator(const CalibrateOptions& options) const {

@@ -57,6 +57,13 @@ Json RewritesToJson(const QuantizeReport& report) {
                          {"left_alone", ToJson(equalized->left_alone)}};
   }
   if (report.rewritten.num_widened > 0) json["num_widened"] = report.rewritten.num_widened;
+  if (const auto& narrowed = report.rewritten.narrowed) {
+    json["narrowed"] = {{"num_half_nodes", narrowed->num_half_nodes},
+                        {"num_constants", narrowed->constants.num_constants},
+                        {"num_clipped", narrowed->constants.num_clipped},
+                        {"num_vanished", narrowed->constants.num_vanished},
+                        {"kept", ToJson(narrowed->kept)}};
+  }
   if (const auto& rotated = report.rewritten.rotated) {
     json["rotated"] = {{"num_layers", rotated->num_layers},
                        {"block_size", rotated->block_size},

@@ -83,6 +83,7 @@ std::string TimeText(const QuantizeReport& report) {
 double QuantizedShare(const QuantizeReport& report) {
   uint64_t num_bytes = 0;
   for (const auto& weight : report.transform.weights) num_bytes += weight->stored_bytes;
+  if (report.rewritten.narrowed) num_bytes += report.rewritten.narrowed->constants.num_bytes;
   const uint64_t all = std::max<uint64_t>(1, report.output_parts.constants);
   return std::min(1.0, static_cast<double>(num_bytes) / static_cast<double>(all));
 }
@@ -105,7 +106,7 @@ std::string SharesLine(const QuantizeReport& report) {
 
 // Says that nothing, or not all, was left to quantize.
 void WarnOfNothing(const QuantizeReport& report, std::vector<Warning>& warnings) {
-  const bool is_changed = IsAnythingQuantized(report);
+  const bool is_changed = IsAnythingQuantized(report) || report.rewritten.narrowed;
   if (!report.already_quantized.empty()) {
     warnings.push_back({is_changed ? "left_float" : "nothing_quantized",
                         fmt::format("{}the model is already quantized: {}; {}",
@@ -259,6 +260,12 @@ void WarnOfFloats(const QuantizeReport& report, std::vector<Warning>& warnings) 
 }
 
 void WarnOfOverflow(const QuantizeReport& report, std::vector<Warning>& warnings) {
+  if (report.rewritten.narrowed && report.rewritten.narrowed->constants.num_clipped > 0) {
+    warnings.push_back(
+        {"overflow", fmt::format("{} values of constants beyond 65504, the largest of "
+                                 "FLOAT16, became that",
+                                 report.rewritten.narrowed->constants.num_clipped)});
+  }
   for (const auto& weight : report.transform.weights) {
     if (weight->num_overflowed == 0) continue;
     warnings.push_back(

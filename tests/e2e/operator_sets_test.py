@@ -91,8 +91,8 @@ def decibels(exact, approximate):
     return 10 * np.log10(np.sum(exact.astype(np.float64) ** 2) / max(error, 1e-30))
 
 
-# int16 needs operator set 21, the default packed weights of FP16 need 13.
-@pytest.mark.parametrize("wish", [["--config", "FP16"], ["--config", "A16W8", "--set", "weights=int16", "--set", "guard=off"]], ids=["to_13", "to_21"])
+# int16 needs operator set 21, the default packed weights of FP16_SIMULATED need 13.
+@pytest.mark.parametrize("wish", [["--config", "FP16_SIMULATED"], ["--config", "A16W8", "--set", "weights=int16", "--set", "guard=off"]], ids=["to_13", "to_21"])
 @pytest.mark.parametrize("preparation", [[], ["--as-is"]], ids=["prepared", "as_is"])
 @pytest.mark.parametrize("name", CASES)
 def test_each_operator_computes_what_it_did(bitpress, run_model, tmp_path, samples, name, preparation, wish):

@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 BLOCKED = "com.microsoft.nchwc"
-ELEMENTWISE = ["BF16", "FP16"]
+ELEMENTWISE = ["BF16", "FP16_SIMULATED"]
 
 
 def conv_inputs(num_samples):

@@ -91,7 +91,7 @@ def of_integers(*values):
 # stay weight-only as INT8_WEIGHTS. The operators differ in their numbers of gates, which one format of each kind meets.
 @pytest.mark.parametrize("op, config, measured", [
     pytest.param("LSTM", "MXINT8", 36.8, marks=pytest.mark.quick), ("LSTM", "MXFP8E4M3", 26.7), ("LSTM", "MX6", 23.4),
-    ("LSTM", "BFP16", 38.8), ("LSTM", "BF16", 49.8), ("LSTM", "FP16", 68.5), ("LSTM", "INT8", 39.4), ("LSTM", "XINT8", 34.0),
+    ("LSTM", "BFP16", 38.8), ("LSTM", "BF16", 49.8), ("LSTM", "FP16_SIMULATED", 68.5), ("LSTM", "INT8", 39.4), ("LSTM", "XINT8", 34.0),
     ("LSTM", "A16W8", 35.1), ("LSTM", "INT8_WEIGHTS", 39.4), ("LSTM", "INT4_WEIGHTS", 17.3), of_integers("LSTM", "INT8_DYNAMIC", 33.6),
     ("GRU", "MXINT8", 36.8), ("GRU", "INT8", 39.4), ("GRU", "INT8_DYNAMIC", 40.0), ("GRU", "INT4_WEIGHTS", 17.3), ("RNN", "MXINT8", 36.8),
     ("RNN", "INT8", 39.4), ("RNN", "INT8_DYNAMIC", 40.0)])
@@ -104,7 +104,7 @@ def test_every_kind_of_format(op, config, measured, cell, samples, tmp_path):
     assert not {"w", "r"} & {tensor.name for tensor in stored}
     num_bytes = sum(len(tensor.raw_data) for tensor in stored if tensor.name[:2] in ("w_", "r_"))
     num_weights = (2 * GATES[op] * HIDDEN) * (INPUTS + HIDDEN)
-    assert 8 * num_bytes / num_weights < {"INT4_WEIGHTS": 5.5, "MX6": 6.1, "BF16": 16.1, "FP16": 16.1}.get(config, 9.5)
+    assert 8 * num_bytes / num_weights < {"INT4_WEIGHTS": 5.5, "MX6": 6.1, "BF16": 16.1, "FP16_SIMULATED": 16.1}.get(config, 9.5)
     assert is_as_measured(cell.sqnr(packed), measured)
     if config != "INT8_DYNAMIC":
         simulated = cell.quantized.path(*options, "--storage", "simulated")

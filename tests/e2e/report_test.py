@@ -139,7 +139,7 @@ def test_integers_have_the_range_of_their_scale(form, make_report, samples):
 @pytest.mark.parametrize("options, of_weight, of_output", [
     (["--config", "INT8_DYNAMIC"], 42.5, 40.8), (["--config", "INT4_WEIGHTS", "--target", "onnxruntime"], 22.4, 22.3),
     (["--config", "MX9", "--storage", "simulated"], 46.8, 43.8), (["--config", "MX6", "--set", "operators=quark"], 28.4, 25.2),
-    (["--config", "FP16", "--set", "operators=cast"], 73.6, 70.5)], ids=lambda value: "-".join(value[1::2]) if isinstance(value, list) else "")
+    (["--config", "FP16_SIMULATED", "--set", "operators=cast"], 73.6, 70.5)], ids=lambda value: "-".join(value[1::2]) if isinstance(value, list) else "")
 def test_every_way_to_store_a_weight_is_read(options, of_weight, of_output, bitpress, matmul_path, tmp_path):
     bitpress.ok("quantize", matmul_path, "-o", tmp_path / "quantized.onnx", *options)
     rng = np.random.default_rng(3)

@@ -193,7 +193,7 @@ def test_tables_have_eight_bits_unless_asked(tmp_path, bitpress):
 
 @pytest.mark.parametrize("config, format, db", [("INT8_DYNAMIC", "int8", 38), ("UINT8_DYNAMIC_QUANT", "uint8", 28), ("MX4", "mxint8", 5),
                                                 ("MX6", "mxint8", 23), ("MX9", "mx9", 42), ("MXFP8E4M3", "mxfp8_e4m3", 25),
-                                                ("MXFP4E2M1", "mxint8", 10), ("BF16", "bf16", 48), ("FP16", "fp16", 60)])
+                                                ("MXFP4E2M1", "mxint8", 10), ("BF16", "bf16", 48), ("FP16_SIMULATED", "fp16", 60)])
 def test_tables_follow_the_weights_by_default(config, format, db, tmp_path, bitpress):
     """A table beside weights of few bits takes most of a file: it has 8 bits and more, or the 16 bits of the weights."""
     model = lookup(tmp_path / "m.onnx", random(2000, 64))

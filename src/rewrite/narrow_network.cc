@@ -1,0 +1,256 @@
+#include "rewrite/narrow_network.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <ranges>
+#include <string_view>
+#include <unordered_map>
+
+#include "ops/half_operators.h"
+#include "plan/name_pattern.h"
+
+namespace bitpress::rewrite {
+namespace {
+
+using graph::FloatNode;
+using graph::Node;
+
+bool IsWholeType(int64_t type) {
+  const auto data_type = static_cast<DataType>(type);
+  return data_type != DataType::kFloat && data_type != DataType::kFloat16 &&
+         data_type != DataType::kDouble && data_type != DataType::kBFloat16 &&
+         data_type != DataType::kBool && data_type != DataType::kString;
+}
+
+// Finds the operators that keep FLOAT.
+class FloatChooser {
+ public:
+  FloatChooser(const graph::Model& model, const plan::HalfWish& wish)
+      : model_(model),
+        nodes_(model.AllNodes()),
+        ports_(graph::FindHalfPorts(model)),
+        kept_(nodes_.size()) {
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      for (size_t k = 0; k < nodes_[i].num_outputs(); ++k) producers_[nodes_[i].output(k)] = i;
+      for (size_t k = 0; k < nodes_[i].num_inputs(); ++k) readers_[nodes_[i].input(k)].push_back(i);
+    }
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      Keep(i, {ports_[i].why_float, ports_[i].is_exact});
+    }
+    KeepWished(wish);
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      Keep(i, {std::string(ops::WhyNotHalf(nodes_[i])), false});
+      Keep(i, {WhyTooSmall(nodes_[i]), true});
+    }
+    KeepWhatIsSensitive();
+    KeepBetween();
+  }
+
+  const std::vector<FloatNode>& kept() const { return kept_; }
+
+  bool HasPorts(size_t i) const {
+    return std::ranges::find(ports_[i].inputs, true) != ports_[i].inputs.end() ||
+           std::ranges::find(ports_[i].outputs, true) != ports_[i].outputs.end();
+  }
+  const std::vector<Node>& nodes() const { return nodes_; }
+
+ private:
+  void Keep(size_t i, FloatNode reason) {
+    if (reason.reason.empty()) return;
+    kept_[i].is_exact = kept_[i].is_exact || reason.is_exact;
+    if (kept_[i].reason.empty()) kept_[i].reason = std::move(reason.reason);
+  }
+
+  void KeepWished(const plan::HalfWish& wish) {
+    std::vector<plan::NamePattern> patterns;
+    for (const std::string& pattern : wish.float_nodes) patterns.emplace_back(pattern);
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      const auto fits = [&](const auto& pattern) { return pattern.MeansOneOf({nodes_[i].name()}); };
+      if (std::ranges::any_of(patterns, fits)) Keep(i, {"excluded by name", true});
+      if (std::ranges::find(wish.float_op_types, nodes_[i].op_type()) !=
+          wish.float_op_types.end()) {
+        Keep(i, {"excluded by type", true});
+      }
+    }
+  }
+
+  bool IsFloat(const std::string& value) const {
+    return !value.empty() && model_.InfoOf(value).type == DataType::kFloat;
+  }
+
+  // A constant such as 1e-12, which keeps a division from infinity, would be zero.
+  std::string WhyTooSmall(const Node& node) const {
+    constexpr int64_t kMostElements = 16;
+    constexpr float kSmallest = 0x1p-20F;
+    for (size_t i = 0; i < node.num_inputs(); ++i) {
+      const std::string& value = node.input(i);
+      if (!model_.IsInitializer(value) || !IsFloat(value)) continue;
+      const graph::InitializerView constant = model_.Initializer(value);
+      if (NumElements(constant.dims) > kMostElements) continue;
+      for (const float element : constant.values<float>()) {
+        if (element != 0 && std::fabs(element) < kSmallest) {
+          return fmt::format("its constant {:g} is too small for FLOAT16", element);
+        }
+      }
+    }
+    return "";
+  }
+
+  // Keeps the producer of a value, and what that reads, as far as `goes_through` says.
+  void KeepBackwards(const std::string& value, const FloatNode& reason,
+                     const std::function<bool(size_t)>& goes_through) {
+    std::vector<std::string> open = {value};
+    while (!open.empty()) {
+      const auto found = producers_.find(open.back());
+      open.pop_back();
+      if (found == producers_.end()) continue;
+      const size_t i = found->second;
+      if (slices_[i] == reason.reason || !goes_through(i)) continue;
+      slices_[i] = reason.reason;
+      Keep(i, reason);
+      for (size_t k = 0; k < nodes_[i].num_inputs(); ++k) {
+        if (IsFloat(nodes_[i].input(k))) open.push_back(nodes_[i].input(k));
+      }
+    }
+  }
+
+  // Marks the values that follow from integers alone, such as positions and lengths.
+  std::vector<bool> FromWholeNumbers() const {
+    std::vector<bool> marks(nodes_.size());
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      const Node& node = nodes_[i];
+      if (!ops::IsCheapOnElements(node) && !ops::SumsProducts(node) && node.op_type() != "Range") {
+        continue;
+      }
+      bool is_marked = true;
+      bool reads_any = node.op_type() == "Range";
+      for (size_t k = 0; k < node.num_inputs(); ++k) {
+        const std::string& value = node.input(k);
+        if (value.empty() || model_.IsInitializer(value)) continue;
+        const auto producer = producers_.find(value);
+        const bool is_whole =
+            !IsFloat(value) || (producer != producers_.end() && marks[producer->second]);
+        is_marked = is_marked && is_whole;
+        reads_any = true;
+      }
+      marks[i] = is_marked && reads_any;
+    }
+    return marks;
+  }
+
+  // Keeps what leads to integers, to angles of waves, and to logarithms.
+  void KeepWhatIsSensitive() {
+    const std::vector<bool> from_whole = FromWholeNumbers();
+    const auto is_cheap = [&](size_t i) { return ops::IsCheapOnElements(nodes_[i]); };
+    const auto is_angle = [&](size_t i) { return from_whole[i]; };
+    const auto is_power = [&](size_t i) {
+      return ops::IsCheapOnElements(nodes_[i]) || ops::SumsProducts(nodes_[i]) ||
+             nodes_[i].op_type() == "ReduceSum" || nodes_[i].op_type() == "ReduceMean";
+    };
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      const Node& node = nodes_[i];
+      if (!node.domain().empty() || node.num_inputs() == 0 || !IsFloat(node.input(0))) continue;
+      if (node.op_type() == "Cast" && IsWholeType(node.GetInt("to", 0))) {
+        const FloatNode reason{"it computes numbers that become integers", true};
+        Keep(i, reason);
+        KeepBackwards(node.input(0), reason, is_cheap);
+      } else if (node.op_type() == "Sin" || node.op_type() == "Cos") {
+        KeepBackwards(node.input(0), {"it computes angles", true}, is_angle);
+      } else if (node.op_type() == "Log") {
+        KeepBackwards(node.input(0), {"a logarithm follows, and powers have a wide range", false},
+                      is_power);
+      }
+    }
+    KeepFixedInputs();
+  }
+
+  // Inputs whose type is FLOAT in every case, such as the scales of Resize.
+  void KeepFixedInputs() {
+    const auto is_cheap = [&](size_t i) { return ops::IsCheapOnElements(nodes_[i]); };
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      const bool is_resize = nodes_[i].op_type() == "Resize" || nodes_[i].op_type() == "Upsample";
+      for (size_t k = 1; is_resize && k < nodes_[i].num_inputs(); ++k) {
+        KeepBackwards(nodes_[i].input(k), {"it computes sizes", true}, is_cheap);
+      }
+    }
+  }
+
+  // Casts around a cheap operator between operators in FLOAT cost more than it saves.
+  void KeepBetween() {
+    for (bool is_changed = true; is_changed;) {
+      is_changed = false;
+      for (size_t i = 0; i < nodes_.size(); ++i) {
+        if (!kept_[i].reason.empty() || !ops::IsCheapOnElements(nodes_[i]) || !HasPorts(i))
+          continue;
+        if (!ReadsFloats(i) || !GivesFloats(i)) continue;
+        Keep(i, {"it stands between operators in FLOAT", false});
+        is_changed = true;
+      }
+    }
+  }
+
+  bool KeepsFloat(size_t i) const { return !kept_[i].reason.empty(); }
+
+  bool ReadsFloats(size_t i) const {
+    bool reads_any = false;
+    for (size_t k = 0; k < nodes_[i].num_inputs(); ++k) {
+      const std::string& value = nodes_[i].input(k);
+      if (!IsFloat(value) || model_.IsInitializer(value)) continue;
+      const auto producer = producers_.find(value);
+      if (producer == producers_.end() || !KeepsFloat(producer->second)) return false;
+      reads_any = true;
+    }
+    return reads_any;
+  }
+
+  bool GivesFloats(size_t i) const {
+    for (size_t k = 0; k < nodes_[i].num_outputs(); ++k) {
+      const auto readers = readers_.find(nodes_[i].output(k));
+      if (readers == readers_.end()) continue;  // an output of the graph is FLOAT
+      if (!std::ranges::all_of(readers->second, [&](size_t r) { return KeepsFloat(r); })) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  const graph::Model& model_;
+  std::vector<Node> nodes_;
+  std::vector<graph::HalfPorts> ports_;
+  std::vector<FloatNode> kept_;
+  std::unordered_map<std::string, size_t> producers_;
+  std::unordered_map<std::string, std::vector<size_t>> readers_;
+  std::unordered_map<size_t, std::string> slices_;
+};
+
+bool HasHalf(const graph::Model& model) {
+  const auto is_half = [&](const std::string& value) {
+    return model.InfoOf(value).type == DataType::kFloat16;
+  };
+  return std::ranges::any_of(model.InitializerNames(), is_half) ||
+         std::ranges::any_of(model.InputNames(), is_half);
+}
+
+}  // namespace
+
+NarrowReport NarrowNetwork(graph::Model& model, const plan::HalfWish& wish) {
+  NarrowReport report;
+  report.was_half = HasHalf(model);
+  if (report.was_half) return report;
+  const FloatChooser chooser(model, wish);
+  for (size_t i = 0; i < chooser.nodes().size(); ++i) {
+    const std::string& reason = chooser.kept()[i].reason;
+    if (!reason.empty()) {
+      report.kept.emplace_back(chooser.nodes()[i].Describe(), reason);
+    } else if (chooser.HasPorts(i)) {
+      ++report.num_half_nodes;
+    }
+  }
+  report.constants = graph::NarrowToHalf(model, chooser.kept());
+  return report;
+}
+
+}  // namespace bitpress::rewrite
