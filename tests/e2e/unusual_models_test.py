@@ -288,7 +288,7 @@ def test_inputs_that_are_constants_are_said(tmp_path, bitpress):
 
 
 @pytest.mark.parametrize("config, largest", [
-    ("FP16", 65504), ("BF16", 3.3895314e38), ("MXFP4E2M1", 1.5 * 2.0**127), ("MXFP6E2M3", 1.875 * 2.0**127), ("MXFP8E5M2", 1.75 * 2.0**127),
+    ("FP16_SIMULATED", 65504), ("BF16", 3.3895314e38), ("MXFP4E2M1", 1.5 * 2.0**127), ("MXFP6E2M3", 1.875 * 2.0**127), ("MXFP8E5M2", 1.75 * 2.0**127),
     ("MXINT8", None), ("MX6", None), ("BFP16", None)])
 def test_a_weight_beyond_the_largest_value_is_said(config, largest, tmp_path, bitpress):
     weight = random(8, 3, 3, 3)
