@@ -37,6 +37,8 @@ constexpr double kLeastShare = 0.25;
 // inaccurate then, which only a tenth of the error is worth.
 constexpr double kLeastGainDb = 3;
 constexpr double kLargeGainDb = 10;
+// The share of the products that such a gain may make floats.
+constexpr double kMostShareInVain = 0.25;
 // Weights and activations that each reach what is wanted are so much below it together.
 constexpr double kTogetherDb = 3;
 // Other range methods are tried up to this distance above what is wanted. Few samples say little of
@@ -461,9 +463,10 @@ class Guard {
       noise = of_rounding = NoiseOf(measured.of_rounding);
       in_all = report_.weights_db ? NoiseOf(measured.in_all) : of_rounding;
     }
-    if (!IsWorth(before_in_all, in_all)) {
+    const double after_db = ToDb(in_all[Worst(in_all)]);
+    const bool reaches = after_db >= wanted_db_ - kTogetherDb;
+    if (!IsWorth(before_in_all, in_all) || (!reaches && report_.left_share > kMostShareInVain)) {
       const double before_db = ToDb(before_in_all[Worst(before_in_all)]);
-      const double after_db = ToDb(in_all[Worst(in_all)]);
       report_.left_share = 0;
       report_.note = report_.has_reached_bound ? "no activations within guard_share would mend it"
                      : after_db < before_db + kLeastGainDb
