@@ -9,6 +9,7 @@ Progress = Union[Callback, bool, None]
 
 _WIDTH = 30
 _INTERVAL_S = 0.05
+_LEAST_ELAPSED_S = 2  # before there is an estimate
 
 
 class _Bar:
@@ -16,6 +17,7 @@ class _Bar:
 
     def __init__(self) -> None:
         self._last = 0.0
+        self._work, self._begin, self._first, self._done = "", 0.0, 0, 0
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         now = time.monotonic()
@@ -24,8 +26,19 @@ class _Bar:
         self._last = now
         filled = min(_WIDTH, _WIDTH * done // total) if total else 0
         count = f"[{'#' * filled}{'.' * (_WIDTH - filled)}] {done}/{total}" if total else str(done)
-        sys.stderr.write(f"\r{stage} {count}\x1b[K")
+        sys.stderr.write(f"\r{stage} {count}{self._left(stage, done, total, now)}\x1b[K")
         sys.stderr.flush()
+
+    def _left(self, stage: str, done: int, total: int, now: float) -> str:
+        """The time that the stage will take at the pace so far."""
+        work = stage.partition(":")[0]  # what stands behind a colon changes from step to step
+        if work != self._work or done < self._done:
+            self._work, self._begin, self._first = work, now, done
+        self._done = done
+        elapsed = now - self._begin
+        if not total or elapsed <= _LEAST_ELAPSED_S or done <= self._first:
+            return ""
+        return f" {elapsed * max(total - done, 0) / (done - self._first):.0f} s left"
 
     def wipe(self) -> None:
         if self._last:

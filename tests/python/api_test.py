@@ -215,6 +215,18 @@ def test_inspect_check_unpack_and_optimize(tmp_path, conv_path, images):
     np.testing.assert_array_equal(outputs(tmp_path / "here.onnx", x)[0], outputs(half, x)[0])
 
 
+def test_the_bar_says_what_is_left(monkeypatch, capfd):
+    from bitpress import _progress
+    clock = iter([100.0, 101.0, 104.0, 104.5])
+    monkeypatch.setattr(_progress.time, "monotonic", lambda: next(clock))
+    bar = _progress._Bar()
+    for stage, done in (("calibrate: a", 0), ("calibrate: b", 1), ("calibrate: c", 4), ("check", 4)):
+        bar(stage, done, 10)
+    texts = capfd.readouterr().err.split("\r")
+    assert ["left" in text for text in texts] == [False, False, False, True, False]
+    assert "6 s left" in texts[3]
+
+
 def test_progress_is_reported(tmp_path, conv_path, images, capfd):
     calls = []
     quantized(tmp_path, conv_path, "A8W8", images, progress=lambda stage, done, total: calls.append((stage, done, total)))
