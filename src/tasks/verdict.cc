@@ -196,6 +196,10 @@ void WarnOfSpeed(const QuantizeReport& report, std::vector<Warning>& warnings) {
   if (!report.target || !report.target->speed || !report.target->speed->is_slower()) return;
   const bool reads_activations = HasQuantized(report, plan::Role::kActivation);
   const auto remedy = [&]() -> std::string {
+    if (report.rewritten.narrowed) {
+      return "FLOAT16 pays in bytes, and where processors compute it, which most x86 ones do not; "
+             "INT8 and INT8_DYNAMIC compute faster";
+    }
     if (reads_activations) {
       return "quantize weights alone (activations=none), which computes in float, or compare "
              "presets "
