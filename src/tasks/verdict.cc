@@ -96,7 +96,8 @@ std::string SharesLine(const QuantizeReport& report) {
     for (const auto& [count, where] :
          {std::pair(work.integers, "on integers"), std::pair(work.codes, "from codes of weights"),
           std::pair(work.floats, "in float")}) {
-      if (count > 0) words.push_back(fmt::format("{:.0f} % {}", 100 * count / work.all(), where));
+      if (count / work.all() >= 0.005)
+        words.push_back(fmt::format("{:.0f} % {}", 100 * count / work.all(), where));
     }
     line = fmt::format("products: {}; ", Join(words, ", "));
   }
