@@ -308,6 +308,17 @@ std::vector<std::string> FixInitializers(Model& model) {
   return names;
 }
 
+size_t TrimInputs(Model& model) {
+  size_t num_changed = 0;
+  for (const Node& node : model.AllNodes()) {
+    auto& inputs = *ModelAccess::Proto(node).mutable_input();
+    const int before = inputs.size();
+    while (!inputs.empty() && inputs[inputs.size() - 1].empty()) inputs.RemoveLast();
+    if (inputs.size() != before) ++num_changed;
+  }
+  return num_changed;
+}
+
 size_t NameNodes(Model& model) {
   std::unordered_set<std::string> taken;
   std::vector<Node> unnamed;

@@ -345,6 +345,24 @@ TEST(NameNodes, AfterTheirOutputsWhereAnotherHasTheName) {
   EXPECT_EQ(NameNodes(model), 0);
 }
 
+TEST(TrimInputs, OmittedOnesAtTheEndGo) {
+  Model model = FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (float[4] x, bool b) => (float[4] y, float[4] z) <float low = {1.0}, float high = {2.0}> {
+      y = Clip (x, low, high)
+      z = If (b) <then_branch = t () => (float[4] p) { p = Clip (x, low, high) },
+                  else_branch = e () => (float[4] q) { q = Clip (x, low, high) }> })");
+  for (Node node : model.AllNodes()) {
+    if (node.op_type() != "Clip") continue;
+    if (node.output(0) != "q") node.set_input(2, "");
+    if (node.output(0) != "p") node.set_input(1, "");
+  }
+  EXPECT_EQ(TrimInputs(model), 2U);
+  std::map<std::string, size_t> num_inputs;
+  for (const Node& node : model.AllNodes()) num_inputs[node.output(0)] = node.num_inputs();
+  EXPECT_THAT(num_inputs, ElementsAre(Pair("p", 2), Pair("q", 3), Pair("y", 1), Pair("z", 1)));
+  EXPECT_EQ(TrimInputs(model), 0U);
+}
+
 TEST(FixInitializers, TakesThemOutOfTheInputs) {
   Model model = FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
     g (float[2] x, float[2] w) => (float[2] y) <float[2] w = {1.0, 2.0}> { y = Mul (x, w) })");

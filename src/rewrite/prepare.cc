@@ -36,6 +36,12 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Rewrit
                        fixed_inputs = graph::FixInitializers(changed);
                        return !fixed_inputs.empty();
                      }});
+  bool is_changed = !fixed_inputs.empty();
+  passes.Run(model, {.name = "trim-inputs", .run = [&](graph::Model& changed) {
+                       const bool is_trimmed = graph::TrimInputs(changed) > 0;
+                       is_changed = is_changed || is_trimmed;
+                       return is_trimmed;
+                     }});
   const OriginFinder names(model);
   // Weights stored as codes mean that we wrote the model, from one that was cleaned up. ONNX
   // Runtime would decode them and store floats.
@@ -43,8 +49,7 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Rewrit
   if (options.preparation == Preparation::kOptimize && !has_codes) {
     passes.Run(model, {.name = "optimize", .run = [&](graph::Model& changed) {
                          OptimizerReport optimizer;
-                         changed = RunOptimizer(path, std::move(changed), !fixed_inputs.empty(),
-                                                optimizer);
+                         changed = RunOptimizer(path, std::move(changed), is_changed, optimizer);
                          if (report != nullptr) report->optimizer = std::move(optimizer);
                          return true;
                        }});

@@ -37,8 +37,9 @@ struct PrepareOptions {
 };
 
 // The passes of Prepare, in their order.
-inline constexpr std::array<std::string_view, 16> kPreparePasses = {
+inline constexpr std::array<std::string_view, 17> kPreparePasses = {
     "fix-initializers",
+    "trim-inputs",
     "optimize",
     "constants-to-initializers",
     "lift-body-constants",

@@ -18,7 +18,9 @@ FLOAT_SUMS_DB = 120
 # What a spelling changes, and why. Nothing is left out that is not here: (spelling, network or "", configuration or "") -> reason.
 REASONS = {("ai.onnx", "recurrent", ""): "ONNX Runtime itself refuses the other name of ONNX's domain in bodies, also of the given model",
            **{("stored twice", "attention", config): "the codes that are moved so that no pair saturates differ where two nodes read one weight"
-              for config in ("INT8", "INT8_ADAQUANT", "INT8_CLE", "A8W8")}}
+              for config in ("INT8", "INT8_ADAQUANT", "INT8_CLE", "A8W8")},
+           **{("stored twice", "attention", config): "a weight that two nodes read is learned for both, and each copy for its own"
+              for config in ("XINT8_ADAROUND", "MXFP4_GPTQ")}}
 
 
 def weights(rng, *shape):
