@@ -19,11 +19,12 @@ constexpr std::string_view kPositions = "it computes positions";
 constexpr std::string_view kQuantizer = "scales of quantizers are FLOAT";
 
 // ONNX Runtime's CPU provider has no FLOAT16 kernel for any of them.
-constexpr std::array<Row, 55> kRows = {{
+constexpr std::array<Row, 56> kRows = {{
     {"Acosh", kCurve},
     {"AffineGrid", kPositions},
     {"Asinh", kCurve},
     {"Atanh", kCurve},
+    {"Attention", kCurve},  // its Softmax, and masks beyond the range of FLOAT16
     {"BatchNormalization", kNorm},
     {"Ceil", kWhole},
     {"Cos", kCurve},
@@ -83,6 +84,9 @@ std::string_view WhyNotHalf(const graph::Node& node) {
   if (!node.domain().empty()) return "";
   const auto* const row = std::ranges::find(kRows, node.op_type(), &Row::first);
   if (row != kRows.end()) return row->second;
+  if (node.op_type().starts_with("Scatter") && node.GetString("reduction", "none") != "none") {
+    return "ONNX Runtime adds, multiplies and compares what it scatters in FLOAT only";
+  }
   const bool is_square =
       node.op_type() == "Mul" && node.num_inputs() == 2 && node.input(0) == node.input(1);
   return is_square ? "squares leave the range of FLOAT16" : "";

@@ -125,6 +125,20 @@ net (float[N, 64] x) => (float[N, 32] y, float[N, 64] z) {
     assert types_of(model)["bank"] == "FLOAT16"  # the bytes are halved, a Cast to FLOAT stands behind them
 
 
+def test_operators_that_onnxruntime_reduces_in_float_only_keep_float(tmp_path, halve):
+    path = save(tmp_path / "m.onnx", """
+net (float[8, 64] x) => (float[8, 32] y) {
+  sums = ScatterND <reduction = "add"> (x, rows, values)
+  placed = ScatterND (sums, rows, values)
+  y = MatMul (placed, w)
+}
+""", rows=np.array([[1], [1], [5]]), values=random(3, 64, scale=1), w=random(64, 32))
+    _, text = halve(path)
+    assert "1 ScatterND in FLOAT: ONNX Runtime adds, multiplies and compares what it scatters in FLOAT only" in text
+    inputs = {"x": random(8, 64, scale=1)}
+    assert sqnr_db(run(path, **inputs)[0], run(tmp_path / "half.onnx", **inputs)[0]) > 60
+
+
 def test_positions_and_sizes_keep_float(tmp_path, halve):
     """FLOAT16 counts to 2048, and angles of thousands of turns would be noise."""
     path = save(tmp_path / "m.onnx", """
