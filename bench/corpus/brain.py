@@ -1,4 +1,4 @@
-"""Inputs of a network that finds sleep spindles, bursts of 11 to 16 Hz, in half a minute of EEG."""
+"""Inputs of networks for EEG: one finds sleep spindles, bursts of 11 to 16 Hz, in half a minute; one names what a component is of."""
 
 import itertools
 
@@ -38,3 +38,21 @@ def spindles(cache, side):
     for i in itertools.count():
         sound = signal(rng_of(side, i, 33))
         yield {"raw_signal": normal(sound)[None, None].astype(np.float32), "spectrogram": normal(bands(sound))[None].astype(np.float32)}
+
+
+def components(cache, side):
+    """Maps of the scalp around two poles, with spectrum and autocorrelation; each in four mirrored views, which belong together."""
+    del cache
+    y, x = np.mgrid[-1:1:32j, -1:1:32j]
+    for i in itertools.count():
+        rng = rng_of(side, i, 34)
+        poles = [np.exp(-((x - rng.uniform(-1, 1))**2 + (y - rng.uniform(-1, 1))**2) / rng.uniform(0.05, 0.8)) for _ in range(2)]
+        field = poles[0] - poles[1]
+        field = 0.99 * field / np.abs(field).max() * (x**2 + y**2 < 1)
+        hertz = np.arange(1, 101)
+        power = -10 * rng.uniform(0.5, 2) * np.log10(hertz) + rng.uniform(0, 15) * np.exp(-((hertz - 10) / 2)**2) + rng.standard_normal(100)
+        lag = np.arange(100)
+        memory = np.exp(-lag / rng.uniform(3, 60)) * np.cos(lag * rng.uniform(0, 0.7))
+        views = [view[None] for view in (field, -field, field[:, ::-1], -field[:, ::-1])]
+        rows = [np.tile(0.99 * row / np.abs(row).max(), (4, 1, 1, 1)).astype(np.float32) for row in (power, memory)]
+        yield {"topo": np.ascontiguousarray(np.stack(views), np.float32), "psds": rows[0], "autocorr": rows[1]}

@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 from packages import wheel
 from photos import fit, imagenet, nchw, photos, to_array
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
@@ -129,3 +130,40 @@ def ocr_direction(cache, side):
         if rng.random() < 0.5:
             image = image.rotate(180)
         yield {"x": nchw(to_array(image)[:, :, ::-1] / 127.5 - 1)}
+
+
+def page(rng, files, width, height):
+    """A sheet of some lines of words."""
+    return write_lines(rng, files, paper(rng, width, height), int(rng.integers(8, 24)))
+
+
+def orientation(cache, side):
+    """Pages that lie in one of four ways, as PaddleOCR's classifier takes them."""
+    files = fonts(cache)
+    for i in itertools.count():
+        rng = rng_of(side, i, 31)
+        image = page(rng, files, 400, 400).rotate(90 * int(rng.integers(4)))
+        yield {"x": nchw(imagenet(to_array(image.resize((224, 224), Image.BILINEAR))))}
+
+
+def bent_page(cache, side):
+    """Pages seen from an angle on a photo, in FLOAT16."""
+    files = fonts(cache)
+    for i, photo in enumerate(photos(cache, side)):
+        rng = rng_of(side, i, 32)
+        image = photo.resize((488, 712), Image.BILINEAR)
+        sheet = page(rng, files, 380, 560).convert("RGBA").rotate(rng.uniform(-8, 8), Image.BICUBIC, expand=True)
+        image.paste(sheet, (int(rng.integers(10, 60)), int(rng.integers(10, 60))), sheet)
+        yield {"input": nchw(to_array(image) / 255).astype(np.float16)}
+
+
+def book_number(cache, side):
+    """Photos with strips of printed words, of which a detector looks for numbers of books."""
+    files = fonts(cache)
+    for i, photo in enumerate(photos(cache, side)):
+        rng = rng_of(side, i, 33)
+        image = fit(photo, 640, centre=True)
+        for _ in range(int(rng.integers(1, 4))):
+            strip = write_lines(rng, files, paper(rng, 260, 50), 1)
+            image.paste(strip, (int(rng.integers(0, 380)), int(rng.integers(0, 590))))
+        yield {"images": nchw(to_array(image) / 255)}

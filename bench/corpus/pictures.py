@@ -42,3 +42,11 @@ def centerface(cache, side):
                 copy = copy.transpose(Image.FLIP_LEFT_RIGHT)
             canvas.paste(copy, (int(rng.integers(0, 320 - width)), int(rng.integers(0, 320 - height))))
         yield {"input.1": nchw(to_array(canvas))}
+
+
+def clouds(cache, side):
+    """Photos as if from a satellite: three colours and, for the infrared, their mean; normalized as the package does."""
+    mean, std = np.float32([0.276, 0.256, 0.270, 0.334]), np.float32([0.245, 0.228, 0.254, 0.232])
+    for image in photos(cache, side):
+        pixels = to_array(image.resize((256, 256), Image.BILINEAR)) / 255
+        yield {"input": nchw((np.concatenate([pixels[:, :, ::-1], pixels.mean(-1, keepdims=True)], -1) - mean) / std)}

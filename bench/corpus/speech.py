@@ -122,3 +122,9 @@ def wake_alexa(cache, side):
 
 def wake_mycroft(cache, side):
     return ({"input_1": embeddings} for _, embeddings in wake_features(cache, side))
+
+
+def swift_f0(cache, side):
+    """A second and a half of speech, whose pitch from 47 to 2,094 Hz is looked for."""
+    for i in itertools.count():
+        yield {"audio": clip_of(cache, side, i, 1.5, 35)[None], "fmin": np.array(46.875, np.float32), "fmax": np.array(2093.75, np.float32)}

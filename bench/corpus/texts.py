@@ -61,6 +61,11 @@ def minilm(cache, side):
         yield {"input_ids": ids, "attention_mask": np.ones_like(ids)}
 
 
+def minilm_with_types(cache, side):
+    for sample in minilm(cache, side):
+        yield {**sample, "token_type_ids": np.zeros_like(sample["input_ids"])}
+
+
 def chinese(rng, forms):
     text = ""
     for _ in range(int(rng.integers(1, 4))):
