@@ -68,16 +68,6 @@ void CheckPage(const QuantizeArguments& options) {
   const AtomicFile probe(options.page);
 }
 
-// Says before the work which file will be gone behind it.
-void TellReplacedData(const std::filesystem::path& output) {
-  const std::filesystem::path data = graph::ReplacedDataFile(FollowLink(output));
-  if (data.empty()) return;
-  const std::string text = fmt::format(
-      "note: '{}', the data of the model that '{}' holds now, is removed when that is replaced\n",
-      data.string(), output.string());
-  std::fputs(text.c_str(), stderr);
-}
-
 void RunQuantize(QuantizeArguments& options) {
   if (!options.page.empty()) CheckPage(options);
   std::vector<std::string> notices;
@@ -95,7 +85,9 @@ void RunQuantize(QuantizeArguments& options) {
   }
   tasks::JsonFile file(options.json.file());
   tasks::QuantizeReport report;
-  TellReplacedData(request.output);
+  if (const std::string note = graph::ReplacedDataNote(request.output); !note.empty()) {
+    std::fputs(fmt::format("note: {}\n", note).c_str(), stderr);
+  }
   {
     ProgressBar bar;
     request.progress = bar.Sink();

@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/messages.h"
 #include "base/version.h"
@@ -78,12 +77,8 @@ NB_MODULE(_native, module) {
   module.def("version", &Version, "The version of Bitpress.");
   module.def("cpu_target", &kernels::CurrentTarget,
              "The instruction set that kernels use on this machine.");
-  module.def(
-      "replaced_data_file",
-      [](const std::filesystem::path& output) {
-        return graph::ReplacedDataFile(FollowLink(output)).string();
-      },
-      "output"_a, "The data file that a model written to `output` removes; '' if there is none.");
+  module.def("replaced_data_note", &graph::ReplacedDataNote, "output"_a,
+             "What a model written to `output` removes, in a sentence; '' if nothing.");
   module.def("use_operator_library", &runtime::UseOperatorLibrary, "path"_a,
              "Makes later sessions know the operators of a library.");
   module.def("set_onnxruntime", &runtime::SetOrtLibraryPath, "path"_a,

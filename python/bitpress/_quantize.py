@@ -106,10 +106,9 @@ def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None
     if save_kv_scales is not None:
         arguments.save_kv_scales = Path(save_kv_scales)
     use_onnxruntime()
-    replaced = _native.replaced_data_file(Path(output))
+    replaced = _native.replaced_data_note(Path(output))
     if replaced:
-        text = f"'{replaced}', the data of the model that '{output}' holds now, is removed when that is replaced"
-        warnings.warn(QuantizationWarning(text, "removed"), stacklevel=2)
+        warnings.warn(QuantizationWarning(replaced, "removed"), stacklevel=2)
     with _plan_file(plan, arguments), model_file(model) as path, sample_arguments(data, labels, image, samples) as source:
         with Reporting(progress) as callback:
             report = _native.quantize(path, Path(output), source, arguments, callback)

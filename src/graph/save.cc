@@ -275,6 +275,14 @@ fs::path ReplacedDataFile(const fs::path& path) {
   return {};
 }
 
+std::string ReplacedDataNote(const fs::path& output) {
+  const fs::path data = ReplacedDataFile(FollowLink(output));
+  if (data.empty()) return "";
+  return fmt::format(
+      "'{}', the data of the model that '{}' holds now, is removed when that is replaced",
+      data.string(), output.string());
+}
+
 // The model's file, or a folder with the model and its data file. Both have their last names in the
 // folder, so that the model can be read there, and nothing of it stands beside the output before
 // Commit: a killed run leaves the folder at most.

@@ -19,6 +19,10 @@ namespace bitpress::graph {
 // Nothing otherwise.
 std::filesystem::path ReplacedDataFile(const std::filesystem::path& path);
 
+// Returns the sentence that tells a user so before the work, for a path that may be a link; "" if
+// there is no such file.
+std::string ReplacedDataNote(const std::filesystem::path& output);
+
 class StagedModel {
  public:
   // Writes the model as Model::Save does, up to the last step. The model is not needed afterwards.
