@@ -230,10 +230,6 @@ std::string DescribeMemory(const tasks::QuantizeOptions& options,
   return "    less memory at run time: weights in a file of their own (--external-data)\n";
 }
 
-}  // namespace
-
-namespace {
-
 // Describes what was done in all its details.
 std::string DescribeDetails(const tasks::QuantizeOptions& options,
                             const tasks::QuantizeReport& report) {

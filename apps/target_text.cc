@@ -51,14 +51,11 @@ std::string DescribeCloseness(const deploy::Closeness& closeness) {
     words.push_back(DescribeOutput(outputs[i]));
   }
   if (outputs.size() > kMost) words.push_back(fmt::format("{} more", outputs.size() - kMost));
-  std::string text;
-  if (!words.empty()) {
-    text = fmt::format(
-        "  closeness to the given model on the first {}: {}\n",
-        closeness.num_runs == 1 ? "sample" : fmt::format("{} samples", closeness.num_runs),
-        Join(words, ", "));
-  }
-  return text;
+  if (words.empty()) return "";
+  return fmt::format(
+      "  closeness to the given model on the first {}: {}\n",
+      closeness.num_runs == 1 ? "sample" : fmt::format("{} samples", closeness.num_runs),
+      Join(words, ", "));
 }
 
 }  // namespace

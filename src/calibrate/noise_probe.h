@@ -79,7 +79,7 @@ class NoiseProbe {
     std::vector<Tensor> inputs;
     std::vector<Tensor> wanted;   // of the float model; empty before it ran
     std::vector<Tensor> rounded;  // with the weights of UseWeights alone; empty before that ran
-    // What pieces give to later ones without rounding; empty if it is too large.
+    // The values that pieces give to later ones without rounding; empty if they are too large.
     std::map<std::string, Tensor> between;
   };
   // A part of the model, whose inputs are inputs of the model or outputs of earlier pieces.

@@ -180,8 +180,8 @@ struct SampleSpec {
   Shard shard = {};  // the part of these samples that counts
   std::optional<SamplePlace> part_of = std::nullopt;  // as SourceOptions::part_of
   bool whole_items = false;  // each item is one sample, whatever its first dimension says
-  // Whether the first item had to be run as a whole, once a task has tried it. Copies share it: a
-  // work must not read its samples in two ways.
+  // Tells whether the first item had to be run as a whole, once a task has tried it. Copies share
+  // it: a work must not read its samples in two ways.
   std::shared_ptr<std::optional<bool>> found_whole = std::make_shared<std::optional<bool>>();
 
   bool is_given() const { return !folder.empty() || !tokens.empty() || opener; }

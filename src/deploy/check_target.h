@@ -73,7 +73,7 @@ struct CheckTargetOptions {
   // The model that this one was made of, whose time is compared with this one's and, with samples,
   // whose outputs. Empty: there is none.
   std::filesystem::path given = {};
-  // What the outputs should reach then, see Closeness::wanted_db.
+  // The closeness that the outputs should reach then, see Closeness::wanted_db.
   double wanted_db = kLeastDb;
   // Called before the models are compared with the report so far: `given` may crash ONNX Runtime,
   // which is no fault of the model. May be empty.

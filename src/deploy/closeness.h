@@ -22,7 +22,7 @@ struct OutputCloseness : evaluate::OutputReport {
   bool varies = true;     // false: the given model gives the same for several different samples
 };
 
-// What every format is expected to reach.
+// The closeness in dB that every format is expected to reach.
 inline constexpr double kLeastDb = 10;
 
 struct Closeness {

@@ -11,7 +11,7 @@
 
 namespace bitpress::deploy {
 
-// What a user notices: 1.05 and more is said as a warning.
+// The ratio from which on a user notices it, and there is a warning.
 inline constexpr double kSlower = 1.05;
 
 // In each round some runs of one model follow some of the other, so that what else the machine does
