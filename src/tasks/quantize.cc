@@ -12,6 +12,7 @@
 #include "data/source.h"
 #include "ops/quantizer_nodes.h"
 #include "tasks/cache_scales.h"
+#include "tasks/changing_pass.h"
 #include "tasks/compared_runs.h"
 #include "tasks/passes.h"
 #include "tasks/resolve.h"
@@ -94,9 +95,7 @@ void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyO
   }
 }
 
-}  // namespace
-
-QuantizeReport Quantize(const QuantizeOptions& options) {
+QuantizeReport QuantizeOnce(const QuantizeOptions& options) {
   QuantizeReport report;
   report.output = options.output;
   CheckPasses(options.disabled_passes);
@@ -132,6 +131,25 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
   });
   report.takes_whole_items =
       !options.samples.whole_items && options.samples.found_whole->value_or(false);
+  return report;
+}
+
+}  // namespace
+
+QuantizeReport Quantize(const QuantizeOptions& options) {
+  QuantizeReport report = QuantizeOnce(options);
+  const bool is_far =
+      report.target && report.target->closeness && report.target->closeness->is_far();
+  if (!is_far) return report;
+  std::optional<ChangingPass> changing = FindChangingPass(options, report.plan.rewrites);
+  // A plan and a calibration name the values of the model as that pass made it.
+  if (changing && options.plan_file.empty() && options.calibration.empty()) {
+    QuantizeOptions without = options;
+    without.disabled_passes.insert(changing->pass);
+    report = QuantizeOnce(without);
+    changing->is_undone = true;
+  }
+  report.changing_pass = std::move(changing);
   return report;
 }
 
