@@ -12,8 +12,8 @@
 #include "graph/clean_up.h"
 #include "graph/stored_bytes.h"
 #include "runtime/half_casts.h"
-#include "runtime/open_model.h"
 #include "runtime/optimize.h"
+#include "runtime/session.h"
 
 namespace bitpress::rewrite {
 namespace {
@@ -52,7 +52,8 @@ void RequireLoads(const Model& model) {
     }
   }
   graph::RemoveUnusedButNodes(rest);
-  runtime::OpenModel(rest, {.num_threads = 1, .optimization = runtime::Optimization::kNone});
+  runtime::Session::FromModel(rest,
+                              {.num_threads = 1, .optimization = runtime::Optimization::kNone});
 }
 
 bool Loads(const Model& model) {
