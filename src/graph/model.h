@@ -224,6 +224,8 @@ class Model {
   // copied; those of deferred initializers are computed. Throws as Save does.
   DetachedModel Detach() const;
 
+  // Returns the size of the files that Load read, external data included; 0 for other models.
+  uint64_t file_bytes() const;
   int64_t ir_version() const;
   std::map<std::string, int64_t> OpsetImports() const;  // domain -> version
   void SetOpsetImport(const std::string& domain, int64_t version);

@@ -1,11 +1,12 @@
 #include "runtime/session.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <deque>
 #include <exception>
-#include <fstream>
 #include <functional>
 #include <system_error>
 
@@ -104,7 +105,7 @@ void CheckReadable(const fs::path& model) {
   if (fs::is_directory(model, ignored)) {
     Fail(ErrorCode::kIo, "model '{}' is a folder, expected an .onnx file", model.string());
   }
-  if (!std::ifstream(model)) {
+  if (::access(model.c_str(), R_OK) != 0) {
     Fail(ErrorCode::kIo, "model '{}' cannot be read: {}", model.string(),
          std::generic_category().message(errno));
   }

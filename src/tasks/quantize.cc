@@ -9,8 +9,7 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "calibrate/shrink_file.h"
-#include "data/source.h"
-#include "ops/quantizer_nodes.h"
+#include "data/kept_samples.h"
 #include "tasks/cache_scales.h"
 #include "tasks/changing_pass.h"
 #include "tasks/compared_runs.h"
@@ -101,13 +100,6 @@ QuantizeReport QuantizeOnce(const QuantizeOptions& options) {
   CheckPasses(options.disabled_passes);
   { const AtomicFile probe(options.output); }  // before any work
   if (!options.cache_scales_output.empty()) CheckWritable(options.cache_scales_output);
-  {
-    const graph::Model given = graph::Model::Load(options.model);
-    // Preparing folds operators that decode constants.
-    report.already_quantized = ops::QuantizedOperators(given);
-    report.input_parts = graph::MeasureParts(given);
-  }
-  report.input_bytes = graph::StoredBytes(options.model);
   graph::PassRunner passes(options.disabled_passes);
   ThreadPool pool(options.num_threads);
   ResolvedModel quantized = ResolveModel(options, passes, pool, report);
@@ -136,7 +128,9 @@ QuantizeReport QuantizeOnce(const QuantizeOptions& options) {
 
 }  // namespace
 
-QuantizeReport Quantize(const QuantizeOptions& options) {
+QuantizeReport Quantize(const QuantizeOptions& given) {
+  QuantizeOptions options = given;
+  if (!options.samples.kept) options.samples.kept = std::make_shared<data::KeptSamples>();
   QuantizeReport report = QuantizeOnce(options);
   const bool is_far =
       report.target && report.target->closeness && report.target->closeness->is_far();

@@ -39,6 +39,7 @@ bool FirstItemRunsWholeOnly(const graph::Model& model, const RunOptions& run) {
     first.shard = {};
     data::SourceOptions options = data::ToSourceOptions(first, model);
     options.num_threads = 1;
+    options.kept = nullptr;  // it is not known yet how the items are read
     const std::optional<data::Batch> row = data::OpenSource(options)->Next(1);
     const bool is_row = row && row->HasRows() && row->failed.empty() && row->labels.empty() &&
                         row->names.front().ends_with(']');
