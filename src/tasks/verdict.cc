@@ -182,9 +182,7 @@ void WarnOfRun(const QuantizeReport& report, std::vector<Warning>& warnings) {
   }
   if (!target.checker_error.empty()) warnings.push_back({"rules", target.checker_error});
   if (target.processor.is_harmful()) {
-    warnings.push_back({"processors",
-                        "this model is wrong on x86 processors without VNNI; quantize it with "
-                        "integer_kernels=safe (the default)"});
+    warnings.push_back({"processors", std::string(evaluate::kHarmfulWarning)});
   }
 }
 
