@@ -53,7 +53,7 @@ def test_the_quantizer_of_products(matmul_path, sequences):
 @pytest.mark.quick
 def test_options_of_the_quantizer_reach_the_configuration():
     algorithm = matmul_nbits_quantizer.GPTQWeightOnlyQuantConfig([], 0.2, actorder=True, quant_format=QuantFormat.QDQ)
-    made = matmul_nbits_quantizer.MatMulNBitsQuantizer("m.onnx", 64, True, False, 4, ["head"], algorithm, 8)._config
+    made = matmul_nbits_quantizer.MatMulNBitsQuantizer("m.onnx", 64, True, 4, ["head"], algorithm, 8)._config
     assert type(made) is config.GPTQConfig
     assert made.given == {"weight_dtype": "int", "weight_bits": 8, "weight_group_size": 64, "weight_sym": True, "accuracy_level": 4,
                           "nodes_to_exclude": ["head"], "quant_format": QuantFormat.QDQ, "calibration_data_reader": [], "percdamp": 0.2,
@@ -280,3 +280,17 @@ def test_quarks_interface_says_the_same(tmp_path, conv_path, images):
     quantized()
     (tmp_path / "out.onnx").rename(tmp_path / "quantized.onnx")
     assert "the model is already quantized" in quantized(source=tmp_path / "quantized.onnx")
+
+
+@quiet
+@pytest.mark.parametrize("activations, most", [(QuantType.QInt8, 1), (QuantType.QUInt8, 2)])
+def test_scales_of_weights_are_the_formulas_but_behind_uint8(activations, most, conv_path, images):
+    made = quantize(str(conv_path), None, config.StaticQuantConfig(Rewinding(images, "image"), "MinMax", "QDQ", activations))
+    values = {item.name: onnx.numpy_helper.to_array(item) for item in made.graph.initializer}
+    folded = quantize(str(conv_path), None, config.StaticQuantConfig(Rewinding(images, "image"), "MinMax", "QDQ", activations, op_types_to_quantize=["Conv"],
+                                                                     nodes_to_exclude=["stem", "depthwise", "project"]))
+    floats = {item.name: onnx.numpy_helper.to_array(item) for item in folded.graph.initializer}
+    ratios = [float(values[name + "_scale"]) / (np.abs(weight).max() / 127) for name, weight in floats.items()
+              if weight.ndim == 4 and name + "_scale" in values]
+    assert len(ratios) == 3 and all(1 - 1e-5 <= ratio <= most + 1e-5 for ratio in ratios)
+    assert (max(ratios) > 1.01) == (most > 1)

@@ -4,6 +4,7 @@ from typing import Any, ClassVar, Dict, List, Optional, Type
 
 from bitpress.compat.neural_compressor import _checks, _providers, _words
 from bitpress.compat.neural_compressor._enums import CalibrationMethod, QuantFormat, QuantType
+from bitpress.compat.neural_compressor._names import NAMES, refuse
 from bitpress.compat.neural_compressor._types import BaseConfig, register, registered_configs
 
 
@@ -183,8 +184,20 @@ def get_woq_tuning_config(quant_format: Any = QuantFormat.QOperator) -> List[Bas
     ]
 
 
+# The other tool's order of algorithms, larger ones first.
+_PRIORITIES = {"smooth_quant": 80, "gptq": 70, "static_quant": 70, "rtn": 60, "dynamic_quant": 60, "awq": 50}
+
+
 class ConfigRegistry:
     """The classes of configurations by the name of their algorithm."""
+
+    @staticmethod
+    def get_all_configs() -> Dict[str, Dict[str, Any]]:
+        return {name: {"priority": _PRIORITIES[name], "cls": config} for name, config in registered_configs.items()}
+
+    @classmethod
+    def get_sorted_configs(cls) -> Dict[str, Dict[str, Any]]:
+        return dict(sorted(cls.get_all_configs().items(), key=lambda item: -item[1]["priority"]))
 
     @staticmethod
     def get_cls_configs() -> Dict[str, Type[BaseConfig]]:
@@ -193,6 +206,10 @@ class ConfigRegistry:
     @staticmethod
     def get_all_config_cls() -> List[Type[BaseConfig]]:
         return list(registered_configs.values())
+
+    @staticmethod
+    def register_config_impl(algo_name: str, priority: float = 0) -> Any:
+        refuse(NAMES, "ConfigRegistry", "register_config")
 
 
 config_registry = ConfigRegistry()

@@ -17,3 +17,4 @@ class CalibrationMethod(enum.Enum):
     MinMax = 0
     Entropy = 1
     Percentile = 2
+    Distribution = 3

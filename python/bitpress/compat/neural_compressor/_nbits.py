@@ -75,9 +75,9 @@ class MatMulNBitsQuantizer:
         model: the given model, and after process() the quantized one, an onnx.ModelProto.
     """
 
-    def __init__(self, model: Model, block_size: int = 128, is_symmetric: bool = False, is_signed: bool = False, accuracy_level: int = 0,
+    def __init__(self, model: Model, block_size: int = 128, is_symmetric: bool = False, accuracy_level: int = 0,
                  nodes_to_exclude: Optional[List[str]] = None, algo_config: Any = None, n_bits: int = 4,
-                 providers: Optional[List[str]] = None, optimization_level: Any = None) -> None:
+                 providers: Optional[List[str]] = None, optimization_level: Any = None, is_signed: bool = False) -> None:
         where = type(self).__name__
         given = {"block_size": block_size, "is_symmetric": is_symmetric, "is_signed": is_signed, "accuracy_level": accuracy_level or 0,
                  "nodes_to_exclude": nodes_to_exclude, "n_bits": n_bits}
@@ -119,8 +119,8 @@ class MatMulNBitsQuantizer:
 class MatMul4BitsQuantizer(MatMulNBitsQuantizer):
     """The same with four bits."""
 
-    def __init__(self, model: Model, block_size: int = 128, is_symmetric: bool = False, is_signed: bool = False, accuracy_level: int = 0,
+    def __init__(self, model: Model, block_size: int = 128, is_symmetric: bool = False, accuracy_level: int = 0,
                  nodes_to_exclude: Optional[List[str]] = None, algo_config: Any = None, providers: Optional[List[str]] = None,
-                 optimization_level: Any = None) -> None:
-        super().__init__(model, block_size, is_symmetric, is_signed, accuracy_level, nodes_to_exclude, algo_config, 4, providers,
-                         optimization_level)
+                 optimization_level: Any = None, is_signed: bool = False) -> None:
+        super().__init__(model, block_size, is_symmetric, accuracy_level, nodes_to_exclude, algo_config, 4, providers,
+                         optimization_level, is_signed)

@@ -43,6 +43,8 @@ def _type_of(value: Any) -> str:
 
 
 def _range_of(method: Any, extra: Mapping[str, Any]) -> str:
+    if _name(method) == "Distribution":
+        raise UnsupportedError("calibrate_method=Distribution is refused: it is for 8-bit floats. Instead: MinMax, Entropy or Percentile")
     return {"MinMax": "min_max", "Entropy": "entropy", "Percentile": f"percentile({extra.get('Percentile', 99.999)})"}[_name(method)]
 
 

@@ -1,6 +1,6 @@
 """The configurations that autotune tries, and their order."""
 
-from typing import Any, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
 
 from bitpress._errors import ArgumentTypeError, InvalidArgumentError
 from bitpress.compat import _fates
@@ -33,17 +33,25 @@ class ConfigSet:
         return len(self.config_list)
 
     @classmethod
+    def generate_config_list(cls, fwk_configs: Configs) -> List[BaseConfig]:
+        return cls.from_fwk_configs(fwk_configs).config_list
+
+    @classmethod
     def from_fwk_configs(cls, fwk_configs: Configs) -> "ConfigSet":
         """All combinations of the values that are lists."""
         configs = fwk_configs if isinstance(fwk_configs, (list, tuple)) else [fwk_configs]
         return cls([expanded for config in configs for expanded in config_of(config, "TuningConfig: config_set").expand()])
 
 
-class SequentialSampler:
-    """The order of a set: each index once."""
+class Sampler:
+    """An order of trials: its objects give the indices of the configurations of a set."""
 
-    def __init__(self, config_source: Any) -> None:
+    def __init__(self, config_source: Any = None) -> None:
         self.config_source = config_source
+
+
+class SequentialSampler(Sampler):
+    """Each index once, from the first."""
 
     def __iter__(self) -> Iterator[int]:
         return iter(range(len(self.config_source)))
@@ -55,6 +63,33 @@ class SequentialSampler:
 default_sampler = SequentialSampler
 
 
+class Evaluator:
+    """A sum of several functions' results, for eval_fn: {"eval_fn": f, "weight": 0.5, "name": "accuracy"}, or a list of these."""
+
+    def __init__(self) -> None:
+        self.eval_fn_registry: List[Dict[str, Any]] = []
+
+    def set_eval_fn_registry(self, eval_fns: Any = None) -> None:
+        if eval_fns is None:
+            return
+        given = eval_fns if isinstance(eval_fns, list) else [eval_fns]
+        pairs = [{"eval_fn": pair} if callable(pair) else pair for pair in given]
+        for pair in pairs:
+            if not isinstance(pair, Mapping) or not callable(pair.get("eval_fn")):
+                raise ArgumentTypeError(f"Evaluator: eval_fns={pair!r}: expected a function or a dict with the function eval_fn")
+        self.eval_fn_registry = [{"weight": 1.0, "name": getattr(pair["eval_fn"], "__name__", "custom_func"), **pair} for pair in pairs]
+
+    def get_number_of_eval_functions(self) -> int:
+        return len(self.eval_fn_registry)
+
+    def self_check(self) -> None:
+        if not self.eval_fn_registry:
+            raise InvalidArgumentError("Evaluator: eval_fns is empty; expected at least one function")
+
+    def evaluate(self, model: Any) -> float:
+        return float(sum(pair["weight"] * pair["eval_fn"](model) for pair in self.eval_fn_registry))
+
+
 class ConfigLoader:
     """The configurations of a set in the order of a sampler, equal ones once."""
 
@@ -62,17 +97,22 @@ class ConfigLoader:
         self.config_set = ConfigSet.from_fwk_configs(config_set)
         self.skip_verified_config = skip_verified_config
         try:
-            self._order = list((default_sampler if sampler is None else sampler)(self.config_set))
-            self._ordered = [self.config_set[index] for index in self._order]
+            order = (default_sampler if sampler is None else sampler)(self.config_set)
+            self._ordered = [self.config_set[index] for index in order]
         except (TypeError, IndexError) as error:
             raise ArgumentTypeError(f"TuningConfig: sampler={sampler!r}: expected a class whose objects give the indices of the configurations "
                                     f"({error})") from error
 
+        self._tried: List[BaseConfig] = []
+
+    def is_verified_config(self, config: BaseConfig) -> bool:
+        return config in self._tried
+
     def __iter__(self) -> Iterator[BaseConfig]:
-        tried: List[BaseConfig] = []
+        self._tried = []
         for config in self._ordered:
-            if not (self.skip_verified_config and config in tried):
-                tried.append(config)
+            if not (self.skip_verified_config and self.is_verified_config(config)):
+                self._tried.append(config)
                 yield config
 
 

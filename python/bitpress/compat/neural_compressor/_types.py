@@ -8,12 +8,12 @@ import json
 import re
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Type
+from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Tuple, Type
 
 from bitpress._errors import ArgumentTypeError, InvalidArgumentError
 from bitpress._files import PathLike, existing
 from bitpress.compat import _fates
-from bitpress.compat.neural_compressor import _checks
+from bitpress.compat.neural_compressor import _checks, _names
 from bitpress.compat.neural_compressor._enums import CalibrationMethod, QuantType
 
 
@@ -58,6 +58,12 @@ class OperatorConfig:
 
     def __getitem__(self, key: str) -> Any:
         return getattr(self, key)
+
+    def update(self, kwargs: Mapping[str, Any]) -> None:
+        for key, value in kwargs.items():
+            _known(key, vars(self), "OperatorConfig")
+            setattr(self, key, value)
+        self.__post_init__()
 
     def to_dict(self) -> Dict[str, Any]:
         return asdict(self)
@@ -156,9 +162,9 @@ class BaseConfig:
             raise ArgumentTypeError(f"{type(self).__name__} + {type(other).__name__}: expected another configuration")
         if not isinstance(other, type(self)):
             return ComposableConfig([self, other])
-        if "white_list" in other.given and isinstance(other.white_list, (list, tuple)):  # type: ignore[attr-defined]
+        if "white_list" in other.given and isinstance(other.white_list, (list, tuple)):
             own = type(other)(**{key: value for key, value in other.given.items() if key != "white_list"})
-            for operator_name in other.white_list:  # type: ignore[attr-defined]
+            for operator_name in other.white_list:
                 self.set_local(operator_name, own)
         for operator_name, config in other.local_config.items():
             self.set_local(operator_name, config)
@@ -188,6 +194,23 @@ class BaseConfig:
 
     def get_init_args(self) -> Dict[str, Any]:
         return {key: getattr(self, key) for key in self.defaults if key != "white_list"}
+
+    def get_params_dict(self) -> Dict[str, Any]:
+        return {key: getattr(self, key) for key in self.params_list}
+
+    def get_model_params_dict(self) -> Dict[str, Any]:
+        return {key: getattr(self, key) for key in self.model_params_list}
+
+    @staticmethod
+    def get_model_info(model: Any) -> List[Tuple[str, str]]:
+        """The name and type of each node of a model, which is a path or an onnx.ModelProto."""
+        import onnx  # takes a while
+
+        loaded = onnx.load(model, load_external_data=False) if isinstance(model, (str, Path)) else model
+        return [(node.name, node.op_type) for node in loaded.graph.node]
+
+    def __getattr__(self, name: str) -> Any:
+        return _names.refuse(_names.METHODS, type(self).__name__, name)
 
     def get_diff_dict(self, config: "BaseConfig") -> Dict[str, Any]:
         """The options that differ from another configuration's."""
