@@ -110,7 +110,7 @@ class BaseConfig:
         return key in (*self.params_list, *self.model_params_list) and _checks.is_list(value)
 
     def _give(self, key: str, value: Any) -> None:
-        where = type(self).__name__
+        where, value = type(self).__name__, _checks.from_json(key, value)
         _checks.check({key: value}, self.kinds, where, (*self.params_list, *self.model_params_list))
         if key == "extra_options" and value is not None:
             _checks.check(value, _checks.EXTRA, f"{where}, extra_options")
@@ -228,7 +228,7 @@ class BaseConfig:
         where = f"{cls.__name__}.from_dict"
         _checks.check({"config_dict": config_dict}, {"config_dict": _checks.OPTIONS}, where)
         if not {"global", "local"} & set(config_dict):
-            return cls(**{key: _checks.from_json(key, value) for key, value in config_dict.items()})
+            return cls(**config_dict)
         for key in config_dict:
             _known(key, ("global", "local"), where)
         parts: Mapping[str, Any] = {"global": {}, "local": {}, **config_dict}
