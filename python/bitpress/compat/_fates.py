@@ -2,13 +2,12 @@
 
 import difflib
 import enum
-import os
-import sys
-import warnings
+import json
+import re
 from dataclasses import dataclass, replace
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Collection, Dict, Iterable, List, Mapping, Optional, Tuple
 
-from bitpress._errors import InvalidArgumentError, UnsupportedError
+from bitpress._errors import InvalidArgumentError, UnsupportedError, warn
 from bitpress.compat._values import FLAG, Kind
 
 
@@ -68,21 +67,35 @@ def with_kinds(words: Table, kinds: Mapping[str, Kind]) -> Table:
                  for word in words.values())
 
 
-_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
-
-
 def say(message: str) -> None:
-    """Warns with a Notice at the line of the script: the innermost that is not in this package."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((_PACKAGE, "<string>")):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, Notice, stacklevel=level)
+    """Warns with a Notice at the line of the caller's script."""
+    warn(Notice(message))
 
 
-def say_unmatched(report: Any) -> None:
-    """Says which words of a configuration fit nothing in the model: other tools pass over them, too."""
-    for words in report.unmatched_words:
-        say(f"passed over: {words}")
+def say_report(report: Any, words: Mapping[str, str], quiet: Collection[str] = ()) -> None:
+    """Says what a script does not see of a written model: what fits nothing, stays float, learned nothing, has other scales.
+
+    Args:
+        words: by the selector of a rule, the other tool's word that it comes from.
+        quiet: selectors whose words are not the script's own.
+    """
+    for text in report.unmatched_words:
+        text = re.sub(r"'\(\?:(.*?)\)\.\*'", r"'\1'", text)  # beginnings of names
+        selector = re.match(r"rule '(\w+)=.*?': ", text)
+        if selector is None:
+            say(f"passed over: {text}")
+        elif selector[1] not in quiet:
+            say(f"passed over: {words.get(selector[1], selector[1])}: {text[selector.end():]}")
+    if report.left_float:
+        value, reason = report.left_float[0]
+        say(f"{len(report.left_float)} activations stay float: '{value}': {reason}" + (", ..." if len(report.left_float) > 1 else ""))
+    if report.layers and not any(layer.is_tuned for layer in report.layers):
+        first = report.layers[0]
+        say(f"none of {len(report.layers)} layers has learned weights: '{first.node}': {first.note}")
+    safe = [row["value"] for row in json.loads(report.plan)["tensors"] if row.get("pair_safe")]
+    if safe:
+        say(f"{len(safe)} int8 weights ('{safe[0]}'{', ...' if len(safe) > 1 else ''}) behind uint8 activations have the scale with the least "
+            "error of codes whose sums no processor saturates: up to twice the formula's")
 
 
 def _is_same(value: Any, asks: Any) -> bool:

@@ -30,6 +30,13 @@ _SEED = 1705472343
 # The operators that a search can lower.
 _SEARCHED = {"Conv", "ConvTranspose", "Gemm", "MatMul", "FusedConv", "FusedGemm", "FusedMatMul", "LSTM", "GRU", "RNN"}
 
+# Selectors of rules, by the script's words that they come from.
+_SELECTORS = {
+    "not_op_types": "op_types_to_quantize, OpTypesToQuantize", "not_names": "nodes_to_quantize, NodesToQuantize",
+    "op_types": "TargetOpType, target_op_type, layer_type_config", "names": "nodes_to_exclude, exclude, specific_layer_config",
+    "nodes": "nodes_to_exclude, exclude, specific_layer_config", "tensors": "MixedPrecisionTensor, TensorQuantOverrides, OpTypesToExcludeOutputQuantization",
+}
+
 
 class RandomDataReader:
     """Samples of random numbers, the same ones in every run.
@@ -205,14 +212,14 @@ class ModelQuantizer:
             # The plan that was found holds the decisions of the configuration too.
             arguments["plan"], config = _search(request, request.target, config, model_input, data), None
         if model_output is not None:
-            _fates.say_unmatched(bitpress.quantize(model_input, Path(model_output), config, data, **arguments))
+            _fates.say_report(bitpress.quantize(model_input, Path(model_output), config, data, **arguments), _SELECTORS)
             return None
         if arguments.pop("external_data", False):
             _fates.say("use_external_data_format=True: the model is returned, with its data inside")
         import onnx  # takes a while, and most scripts write a file
 
         made, report = bitpress.quantize_to_bytes(model_input, config, data, **arguments)
-        _fates.say_unmatched(report)
+        _fates.say_report(report, _SELECTORS)
         return onnx.load_from_string(made)
 
     def _translated(self, config: Any, algorithms: Sequence[AlgoConfig] = ()) -> Request:
