@@ -11,8 +11,17 @@ from bitpress.compat.quark import _words
 from bitpress.compat.quark._algorithm_types import AlgoConfig
 from bitpress.compat.quark._types import DataType, QConfig, QLayerConfig, QTensorConfig, QuantizationConfig
 
+
+def _is_node(item: Any) -> bool:
+    """A name, a regular expression, a subgraph, or a list of subgraphs."""
+    if isinstance(item, str) or not v.LIST.is_type(item):
+        return isinstance(item, str)
+    return (len(item) == 2 and all(map(v.NAMES.is_type, item))) or (bool(item) and all(not isinstance(part, str) and _is_node(part) for part in item))
+
+
 _LAYER = v.Kind("a QLayerConfig", lambda value: isinstance(value, QLayerConfig), takes_none=False)
-_NODES = v.Kind("a list of names, regular expressions that begin with ^, and subgraphs", v.LIST.is_type)
+_NODES = v.Kind("a list of names, regular expressions that begin with ^, and subgraphs ([starts], [ends])",
+                lambda value: v.LIST.is_type(value) and all(map(_is_node, value)))
 _ALGORITHM = v.Kind("an algorithm, such as CLEConfig()", lambda value: isinstance(value, AlgoConfig), takes_none=False)
 _OPTIONS = v.Kind("a dict", v.MAPPING.is_type)
 _OVERRIDES = v.Kind("a list of dicts", lambda value: v.LIST.is_type(value) and bool(value) and all(map(v.MAPPING.is_type, value)), takes_none=False)
@@ -90,7 +99,7 @@ def check_algorithms(algorithms: Any, where: str) -> None:
 
 def check_config(config: QConfig) -> None:
     check_layer(config.global_config, "QConfig: global_config")
-    for word, kind in (("specific_layer_config", v.MAPPING), ("layer_type_config", v.MAPPING), ("exclude", v.LIST), ("algo_config", v.LIST)):
+    for word, kind in (("specific_layer_config", v.MAPPING), ("layer_type_config", v.MAPPING), ("exclude", _NODES), ("algo_config", v.LIST)):
         kind.check(getattr(config, word), f"QConfig: {word}")
     for layer, nodes in config.specific_layer_config.items():
         check_layer(layer, "QConfig: specific_layer_config")
