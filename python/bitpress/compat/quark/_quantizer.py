@@ -12,7 +12,7 @@ import bitpress
 from bitpress._errors import ArgumentTypeError, Error, InvalidArgumentError, UnsupportedError
 from bitpress._files import Model, PathLike
 from bitpress._samples import SharedSamples
-from bitpress.compat import _fates
+from bitpress.compat import _fates, _numbers
 from bitpress.compat._samples import learning_from_all
 from bitpress.compat._values import PATH, TEXT, Kind
 from bitpress.compat.quark._algorithm_types import AlgoConfig
@@ -211,6 +211,9 @@ class ModelQuantizer:
         if request.target is not None:
             # The plan that was found holds the decisions of the configuration too.
             arguments["plan"], config = _search(request, request.target, config, model_input, data), None
+        if request.numbers:
+            plan = arguments.get("plan") or bitpress.plan(model_input, config, as_is=arguments.get("as_is", False))
+            arguments["plan"], config = _numbers.give(plan, request.numbers, "TensorQuantOverrides"), None
         if model_output is not None:
             _fates.say_report(bitpress.quantize(model_input, Path(model_output), config, data, **arguments), _SELECTORS)
             return None
