@@ -164,24 +164,27 @@ void ReadParams(ObjectReader& reader, const formats::FormatSpec& spec, const Ten
          scales.size(), zero_points.size());
   }
   const formats::CodeRange codes = formats::IntegerRange(spec.element_type);
-  const double middle = std::ceil((double{codes.quant_min} + codes.quant_max) / 2);
+  const int64_t middle = codes.quant_min < 0 ? 0 : (codes.quant_max + 1) / 2;
   std::vector<formats::QParams> all;
   for (size_t i = 0; i < scales.size(); ++i) {
     const auto scale = static_cast<float>(scales[i]);
-    const double zero_point = zero_points[i];
-    if (!(scale > 0) || std::isinf(scale) || !(zero_point >= codes.quant_min) ||
-        !(zero_point <= codes.quant_max) || zero_point != std::round(zero_point)) {
+    constexpr double kMost = 4294967295.0;  // the largest code of all formats
+    const bool is_whole =
+        zero_points[i] == std::round(zero_points[i]) && std::abs(zero_points[i]) <= kMost;
+    const auto zero_point = is_whole ? static_cast<int64_t>(zero_points[i]) : codes.quant_min - 1;
+    if (!(scale > 0) || std::isinf(scale) || zero_point < codes.quant_min ||
+        zero_point > codes.quant_max) {
       Fail(ErrorCode::kInvalidArgument,
            "scale {} and zero point {} are none of {}: a scale is positive and finite, a zero "
            "point a code ({} to {})",
-           scale, zero_point, spec.name, codes.quant_min, codes.quant_max);
+           scale, zero_points[i], spec.name, codes.quant_min, codes.quant_max);
     }
     if (scales.size() > 1 && integer.is_symmetric && zero_point != middle) {
       Fail(ErrorCode::kInvalidArgument,
            "zero point {} of a symmetric weight: it is {}, or 'symmetric' is false", zero_point,
            middle);
     }
-    all.push_back({scale, static_cast<int64_t>(zero_point)});
+    all.push_back({scale, zero_point});
   }
   if (is_per_axis) {
     integer.channel_params = std::move(all);

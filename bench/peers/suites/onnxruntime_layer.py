@@ -10,6 +10,7 @@ from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType
 from onnxruntime.quantization.onnx_model import ONNXModel
 
 import bitpress
+from bitpress.compat import _numbers
 
 _TYPES = {"QInt8": "int8", "QUInt8": "uint8", "QInt16": "int16", "QUInt16": "uint16", "QInt4": "int4", "QUInt4": "uint4", "QInt2": "int2",
           "QUInt2": "uint2", "QFLOAT8E4M3FN": "fp8_e4m3"}
@@ -30,24 +31,27 @@ def _rules(op_types, nodes, excluded):
 
 
 def _overrides(given):
-    """Rules for the types of single tensors; other words have no counterpart."""
+    """Rules for the types of single tensors."""
     rules = []
-    for tensor, (first, *_) in (given or {}).items():
-        numbers = {"scale", "zero_point", "rmin", "rmax"} & set(first)
-        if numbers:
-            raise NotImplementedError(f"TensorQuantOverrides: {', '.join(sorted(numbers))}: numbers are given in a plan")
+    for tensor, (first, *others) in (given or {}).items():
         rule = {"tensors": [re.escape(tensor)], "optional": True}
         if "quant_type" in first:
             rule.update(activations=_TYPES[_name(first["quant_type"])], weights=_TYPES[_name(first["quant_type"])])
         if "symmetric" in first:
             rule.update(activation_symmetric=first["symmetric"], weight_symmetric=first["symmetric"])
+        if others or "axis" in first:
+            rule["weight_granularity"] = "per_axis"
         if len(rule) > 2:
             rules.append(rule)
     return rules
 
 
-def _write(model_input, model_output, config, data, **arguments):
-    bitpress.quantize(model_input, str(model_output), config, data, check=False, **arguments)
+def _write(model_input, model_output, config, data, overrides=None, rules=(), form="qdq", external_data=False, **settings):
+    numbers = {tensor: given for tensor, given in (overrides or {}).items() if _numbers.check(given, f"TensorQuantOverrides['{tensor}']")}
+    arguments = {"config": config, "rules": rules, **settings}
+    if numbers:
+        arguments = {"plan": _numbers.give(bitpress.plan(model_input, config, rules=rules, **settings), numbers, "TensorQuantOverrides")}
+    bitpress.quantize(model_input, str(model_output), data=data, check=False, form=form, external_data=external_data, **arguments)
 
 
 def quantize_static(model_input, model_output, calibration_data_reader, quant_format=QuantFormat.QDQ, op_types_to_quantize=None,
@@ -67,7 +71,7 @@ def quantize_static(model_input, model_output, calibration_data_reader, quant_fo
     if extra.get("SmoothQuant"):
         settings["smooth_quant"] = extra.get("SmoothQuantAlpha", 0.5)
     rules = [*_rules(op_types_to_quantize, nodes_to_quantize, nodes_to_exclude), *_overrides(extra.get("TensorQuantOverrides"))]
-    _write(model_input, model_output, "INT8", calibration_data_reader, rules=rules, external_data=use_external_data_format,
+    _write(model_input, model_output, "INT8", calibration_data_reader, extra.get("TensorQuantOverrides"), rules=rules, external_data=use_external_data_format,
            form="qoperator" if quant_format == QuantFormat.QOperator else "qdq", **settings)
 
 
