@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from bitpress._errors import InvalidArgumentError, UnsupportedError
+from bitpress._errors import UnsupportedError
 from bitpress.compat import _fates
 from bitpress.compat._samples import ALL_SAMPLES
 from bitpress.compat.quark import _words
