@@ -141,6 +141,13 @@ def test_named_searches_run(name, tmp_path, conv_path, images):
 
 
 @pytest.mark.quick
+def test_the_module_of_earlier_versions():
+    from bitpress.compat.quark.onnx import auto_search
+
+    assert auto_search.AutoSearch is q.AutoSearch
+
+
+@pytest.mark.quick
 def test_measures():
     x, y = np.array([1.0, 2, 3], np.float32), np.array([1.0, 2, 5], np.float32)
     metrics = _search_metrics.METRICS

@@ -62,3 +62,6 @@ def test_numbers_come_in_pairs(overrides, text):
 def test_tensors_that_the_model_has_not_are_said(conv_path, images):
     with pytest.warns(Notice, match="passed over: TensorQuantOverrides: the model has no 'poled' in integers"):
         made({"poled": [{"scale": 0.5, "zero_point": 0}]}, conv_path, images)
+    bias = next(row["value"] for row in bitpress.plan(conv_path, "int8").tensors if row["role"] == "bias")
+    with pytest.warns(Notice, match=f"passed over: TensorQuantOverrides: '{bias}' is a bias, whose scale is that of the products"):
+        made({bias: [{"scale": 0.5, "zero_point": 0}]}, conv_path, images)

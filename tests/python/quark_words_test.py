@@ -55,6 +55,9 @@ def test_extra_options_of_newer_versions():
     assert request.settings["weight_block_size"] == 32 and request.settings["finetune_ridge"] == 0.1
     assert [rule for rule in request.rules if "to" in rule or "from" in rule] == [
         {"to": ["stem"], "nodes": ["(?!(?:stem)$).*"], "exclude": True}, {"from": ["head"], "nodes": ["(?!(?:head)$).*"], "exclude": True}]
+    nbits = {"UseMatMulNBits": True, "MatMulNBitsParams": {"Algorithm": "GPTQ", "GroupSize": 64}, "GPTQParams": {"PercDamp": 0.2, "GroupSize": 32}}
+    settings = translate(q.QuantizationConfig(extra_options=nbits)).settings
+    assert (settings["finetune"], settings["finetune_ridge"], settings["weight_block_size"]) == ("gptq", 0.2, 64)
     both = q.QuantizationConfig(include_fast_ft=True, extra_options={"UseGPTQ": True, "BiasCorrection": True, "FastFinetune": {}})
     assert translate(both).settings["finetune"] == "gptq+bias_correction+adaround"
 
@@ -85,6 +88,25 @@ def test_outputs_of_operators_stay_float(tmp_path, conv_path, images):
     for model in (onnx.load(conv_path), conv_path.read_bytes()):
         made = q.ModelQuantizer(config).quantize_model(model, None, Reader(images, "image"))
         assert "sum" not in {node.input[0] for node in made.graph.node if node.op_type == "QuantizeLinear"}
+
+
+@pytest.mark.quick
+def test_what_fits_nothing_is_said_with_the_word_that_gave_it(tmp_path, conv_path):
+    def passed_over(config):
+        with pytest.warns(Notice) as found:
+            run(config, conv_path, tmp_path)
+            q.get_library_path("CUDA")  # one notice at least
+        return [str(item.message) for item in found if "passed over" in str(item.message)]
+
+    spec = q.QLayerConfig(q.BFloat16Spec(), q.BFloat16Spec())
+    (text,) = passed_over(q.QConfig(spec, exclude=["stam"]))
+    assert text.startswith("passed over: QConfig: exclude: 'stam' matches") and "did you mean 'stem'" in text
+    (text,) = passed_over(q.QConfig(spec, layer_type_config={None: ["conv"]}))
+    assert text.startswith("passed over: QConfig: layer_type_config: 'conv' matches")
+    target = q.QLayerConfig(q.BFP16Spec(), q.BFP16Spec())
+    assert passed_over(q.QConfig(spec, algo_config=[q.AutoMixprecisionConfig(target)])) == []  # Quark's own operator types
+    (text,) = passed_over(q.QConfig(spec, algo_config=[q.AutoMixprecisionConfig(target, ["Conv", "MatMul"])]))
+    assert text.startswith("passed over: AutoMixprecisionConfig: target_op_type: 'MatMul'")
 
 
 def test_hqq_is_scales_with_the_least_squared_error(tmp_path, matmul_path, sequences):
@@ -130,6 +152,14 @@ def test_functions_take_quarks_arguments_in_its_order(conv_path, images, tmp_pat
 
 @pytest.mark.quick
 def test_dictionaries_are_spelled_as_quarks():
+    # The example of the page about it.
+    page = q.QConfig(global_config=q.QLayerConfig(input_tensors=q.XInt8Spec(), weight=q.XInt8Spec()),
+                     algo_config=[q.CLEConfig(cle_steps=2)], extra_options={"SimplifyModel": False, "Int32Bias": False}).to_dict()
+    spec = {"symmetric": True, "scale_type": "ScaleType.PowerOf2", "calibration_method": "CalibMethod.MinMSE",
+            "quant_granularity": "QuantGranularity.Tensor", "data_type": "Int8"}
+    assert page == {"global_config": {"input_tensors": spec, "weight": spec}, "specific_layer_config": [], "layer_type_config": [],
+                    "exclude": [], "algo_config": [{"name": "cle", "cle_steps": 2}], "use_external_data_format": False,
+                    "extra_options": {"SimplifyModel": False, "Int32Bias": False}}
     layer = q.QLayerConfig(input_tensors=q.UInt8Spec(calibration_method=q.CalibMethod.MinMax), weight=q.Int8Spec())
     config = q.QConfig(layer, {q.QLayerConfig(weight=q.Int16Spec()): ["head"]}, {None: ["Gemm"]}, ["stem"],
                        [q.AdaRoundConfig(num_iterations=5), q.CLEConfig()], CalibDataSize=7)
@@ -204,6 +234,18 @@ def test_of_a_list_each_layer_gets_what_it_loses_least_with(tmp_path, conv_path,
 
 
 @pytest.mark.quick
+def test_a_dict_of_targets_has_one_for_all_other_layers():
+    def rules(target, **words):
+        return [(rule.get("names"), rule["activations"]) for rule in translate(promoted(target, **words)).rules]
+
+    byte, short = narrow(), q.QLayerConfig(q.Int16Spec(), q.Int8Spec())
+    assert rules({short: ["stem"], byte: []}) == [(None, "int8"), (["stem"], "int16")]
+    with pytest.warns(Notice, match="has no entry with .*: its first one is for all other layers"):
+        assert rules({byte: ["stem"]}) == [(None, "int8")]
+    assert rules({byte: []}, include_layers=["head"]) == [(["head"], "int8")]
+
+
+@pytest.mark.quick
 def test_kl_and_psnr_have_quarks_formulas():
     x = np.array([[1.0, 2.0, 5.0], [-1.0, 0.0, 3.0]], np.float32)
     y = np.array([[1.0, 3.0, 4.0], [-1.0, 1.0, 3.0]], np.float32)
@@ -250,6 +292,21 @@ def test_newer_words_of_mixed_precision_in_the_older_interface():
 
 
 # Readers
+
+
+@pytest.mark.quick
+def test_random_samples_have_the_types_of_the_inputs(tmp_path):
+    from onnx import TensorProto, helper
+
+    graph = helper.make_graph([helper.make_node("Gather", ["table", "ids"], ["y"])], "g",
+                              [helper.make_tensor_value_info("ids", TensorProto.INT64, [1, 9])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 9, 2])],
+                              [onnx.numpy_helper.from_array(np.ones((5, 2), np.float32), "table")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "g.onnx")
+    ids = q.RandomDataReader(str(tmp_path / "g.onnx"), {}, {"ids": [1, 4]}).get_next()["ids"]
+    assert q.RandomDataReader(str(tmp_path / "g.onnx"), [2, 3]).get_next()["ids"].shape == (2, 3)
+    assert q.RandomDataReader(str(tmp_path / "g.onnx"), [[4, 1]]).get_next()["ids"].shape == (4, 1)
+    assert ids.dtype == np.int64 and ids.shape == (1, 9) and set(ids.ravel()) <= {1, 2, 3, 4} and len(set(ids.ravel())) > 1
 
 
 @pytest.mark.quick

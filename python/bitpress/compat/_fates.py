@@ -72,17 +72,22 @@ def say(message: str) -> None:
     warn(Notice(message))
 
 
-def say_report(report: Any, words: Mapping[str, str], quiet: Collection[str] = ()) -> None:
+def say_report(report: Any, words: Mapping[str, str], quiet: Collection[str] = (), names: Optional[Mapping[str, str]] = None) -> None:
     """Says what a script does not see of a written model: what fits nothing, stays float, learned nothing, has other scales.
 
     Args:
         words: by the selector of a rule, the other tool's word that it comes from.
         quiet: selectors whose words are not the script's own.
+        names: by the names of nodes, tensors and operator types, the word that gave them; "": none of the script's.
     """
     for text in report.unmatched_words:
         text = re.sub(r"'\(\?:(.*?)\)\.\*'", r"'\1'", text)  # beginnings of names
-        selector = re.match(r"rule '(\w+)=.*?': ", text)
-        if selector is None:
+        selector, name = re.match(r"rule '(\w+)=.*?': ", text), re.search(r"'([^']*)' matches", text)
+        word = (names or {}).get(name[1]) if name is not None else None
+        if word is not None and selector is not None:
+            if word:
+                say(f"passed over: {word}: {text[selector.end():]}")
+        elif selector is None:
             say(f"passed over: {text}")
         elif selector[1] not in quiet:
             say(f"passed over: {words.get(selector[1], selector[1])}: {text[selector.end():]}")

@@ -61,6 +61,9 @@ def give(plan: bitpress.Plan, numbers: Mapping[str, Overrides], where: str) -> b
         if not found:
             _fates.say(f"passed over: {where}: the model has no '{tensor}' in integers")
         for row in found:
+            if row["role"] == "bias":
+                _fates.say(f"passed over: {where}: '{tensor}' is a bias, whose scale is that of the products")
+                continue
             params = [_params(given, row) for given in overrides]
             for word in ("range", "shares", "pair_safe", "may_be_uint8"):
                 row.pop(word, None)

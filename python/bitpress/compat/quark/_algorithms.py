@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from bitpress._errors import InvalidArgumentError, UnsupportedError
+from bitpress._errors import UnsupportedError
 from bitpress.compat import _fates
 from bitpress.compat._samples import ALL_SAMPLES
 from bitpress.compat.quark import _words
@@ -65,13 +65,14 @@ class Request:
     only_op_types: Sequence[str] = ()
     numbers: Dict[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)  # of single tensors, for the plan
     words: Dict[str, str] = field(default_factory=dict)  # of the script, by the names of nodes and tensors that they were given
-    random_shapes: Optional[Mapping[str, Sequence[int]]] = None  # of random samples, if they are wanted
+    random_shapes: Optional[Any] = None  # of random samples, if they are wanted
     random_ranges: Optional[Mapping[str, Sequence[float]]] = None
 
     def named(self, word: str, names: Any) -> None:
         """Remembers that names are those of the script's word, for errors about them."""
-        for name in names:
-            self.words.update({name: word} if isinstance(name, str) else dict.fromkeys(flat(name), word))
+        for name in flat(list(names)):
+            if word or name not in self.words:
+                self.words[name] = word
 
     def take_samples(self, count: Optional[int]) -> None:
         """Takes the larger of two wishes, because one reading of the samples serves all."""
@@ -141,7 +142,7 @@ def add_equalization(request: Request, options: Mapping[str, Any], steps: str, b
     request.settings["equalize_bias"] = _BIAS_SHARE if options.get(bias, True) else 0
 
 
-def add_matmul_nbits(request: Request, given: Mapping[str, Any]) -> None:
+def add_matmul_nbits(request: Request, given: Mapping[str, Any], of_gptq: Mapping[str, Any]) -> None:
     _fates.check(given, _words.MATMUL_NBITS, "MatMulNBitsParams", is_lenient=True)
     given = {word: value for word, value in given.items() if value is not None}
     algorithm = given.get("Algorithm") or "DEFAULT"
@@ -150,7 +151,7 @@ def add_matmul_nbits(request: Request, given: Mapping[str, Any]) -> None:
                             weight_granularity="per_block", weight_block_size=given.get("GroupSize", 128), weight_symmetric=is_symmetric,
                             placement="compute", biases="none", equalize=False)
     if algorithm == "GPTQ":
-        learn(request, "gptq")
+        add_gptq_params(request, of_gptq, is_learning_only=True)
     if algorithm == "HQQ":
         _fates.say("MatMulNBitsParams: Algorithm='HQQ' is taken as scales and zero points of the least squared error (weight_range=mse)"
                    + (", which have zero points: Symmetric changes nothing" if given.get("Symmetric") else ""))
@@ -159,17 +160,19 @@ def add_matmul_nbits(request: Request, given: Mapping[str, Any]) -> None:
     request.arguments.update(target="onnxruntime", accuracy_level=4 if given.get("AccuracyLevel", 0) == 4 else 1)
 
 
-def add_gptq_params(request: Request, given: Mapping[str, Any]) -> None:
-    """GPTQ as the older interface asks for it."""
+def add_gptq_params(request: Request, given: Mapping[str, Any], is_learning_only: bool = False) -> None:
+    """GPTQ as the older interface asks for it; MatMulNBitsParams has the format of weights itself."""
     _fates.check(given, _words.GPTQ_PARAMS, "GPTQParams", is_lenient=True)
-    add_gptq(request, {_words.snake_case(word): value for word, value in given.items() if word in _words.GPTQ_PARAMS})
+    add_gptq(request, {_words.snake_case(word): value for word, value in given.items() if word in _words.GPTQ_PARAMS}, is_learning_only)
 
 
-def add_gptq(request: Request, given: Mapping[str, Any]) -> None:
+def add_gptq(request: Request, given: Mapping[str, Any], is_learning_only: bool = False) -> None:
     given = {word: value for word, value in given.items() if value is not None}
     symmetric = bool(given.get("weight_symmetric", True))
     _add_finetune_settings(request, given)
     learn(request, *(("clip_search", "gptq", "bias_correction") if given.get("mse") else ("gptq",)))
+    if is_learning_only:
+        return
     request.settings.update(weights=f"{'' if symmetric else 'u'}int{given.get('bits', 8)}", weight_symmetric=symmetric)
     if (given.get("group_size") or -1) > 0:
         request.settings.update(weight_granularity="per_block", weight_block_size=given["group_size"])

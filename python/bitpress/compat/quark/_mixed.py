@@ -49,6 +49,7 @@ def add_auto_mixprecision(request: Request, given: Mapping[str, Any], options: M
         raise InvalidArgumentError("AutoMixprecision names no target (TargetLayerConfig, or TargetQuantType, ActTargetQuantType, WeightTargetQuantType)")
     request.settings["dual_quant"] = bool(given.get("DualQuantNodes", False))
     op_types = _op_types(given.get("TargetOpType"))
+    request.named("AutoMixprecision: TargetOpType" if given.get("TargetOpType") else "", op_types)
     goal = _goal(given)
     if goal is None:
         request.rules.append({"op_types": op_types, "optional": True, **changes})
@@ -148,23 +149,24 @@ def add_promotion(request: Request, algorithm: AutoMixprecisionConfig, options: 
 def _add_promotion(request: Request, given: Mapping[str, Any], options: Mapping[str, Any], where: str, is_lenient: bool = False) -> None:
     """Without a threshold every candidate gets the target's formats, with None the layers are only measured."""
     _fates.check(given, _words.AMP, where, is_lenient)
-    target = given.get("target_layer_config")
+    target: Any = given.get("target_layer_config")
     check_targets(target, f"{where}: target_layer_config")
     names, kept = list(given.get("include_layers") or ()), list(given.get("exclude_layers") or ())
     op_types, output = _op_types(given.get("target_op_type")), given.get("metric_output_index") or 0
+    request.named(f"{where}: target_op_type" if given.get("target_op_type") else "", op_types)
+    request.named(f"{where}: include_layers, exclude_layers", [*names, *kept])
     threshold = given.get("metric_threshold", 0)
     request.settings["dual_quant"] = bool(given.get("dual_quant_nodes", False))
+    if isinstance(target, Mapping) and all(target.values()):
+        _fates.say(f"{where}: target_layer_config has no entry with []: its first one is for all other layers, too")
+        target = {**target, next(iter(target)): []}
     if isinstance(target, Mapping) and len(target) > 1:
         if threshold != 0:
             raise UnsupportedError(f"{where}: metric_threshold with several target_layer_config for different layers is refused: a search gives "
                                    "all layers the same choices. Instead: a list of target_layer_config")
         _add_rules(request, target, op_types, names, kept, options)
         return
-    if isinstance(target, Mapping):
-        ((layer, of_layer),) = target.items()
-        names, layers = list(of_layer) or names, [layer]
-    else:
-        layers = list(target) if isinstance(target, (list, tuple)) else [target]
+    layers = list(target) if isinstance(target, (list, tuple, Mapping)) else [target]
     variants = [layer_settings(layer, options) for layer in layers]
     file = given.get("sensitivity_cache_file")
     if file is not None or threshold is None or (len(variants) > 1 and not threshold):

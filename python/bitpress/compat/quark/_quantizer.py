@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
@@ -38,22 +38,36 @@ _SELECTORS = {
 }
 
 
+def input_shapes(model: Model, given: Union[Mapping[str, Sequence[int]], Sequence[Any]]) -> Dict[str, Sequence[int]]:
+    """The shapes of a model's inputs, as far as a script does not say others."""
+    shapes: Dict[str, Sequence[int]] = {name: list(shape) for name, shape in bitpress.inspect(model).input_shapes.items()}
+    if isinstance(given, Mapping):
+        shapes.update({name: list(shape) for name, shape in given.items() if name in shapes})
+    elif given and all(isinstance(size, int) for size in given):
+        shapes[next(iter(shapes))] = list(given)
+    else:
+        shapes.update({name: list(shape) for name, shape in zip(list(shapes), given or ())})
+    return shapes
+
+
 class RandomDataReader:
     """Samples of random numbers, the same ones in every run.
 
     Args:
-        model: its inputs are looked up, unless `shapes` has them.
-        shapes: of each input; dimensions that are not known are 1.
-        ranges: smallest and largest value of each input; nothing: 0 to 1.
+        model_input: its inputs are looked up, unless `input_shape` has them.
+        input_shape: of each input, a dict, a list in the order of the inputs, or of a single input its sizes; dimensions that are not
+            known are 1.
+        input_data_range: smallest and largest value of each input; nothing: 0 to 1.
     """
 
-    def __init__(self, model: Model, shapes: Optional[Mapping[str, Sequence[int]]] = None,
-                 ranges: Optional[Mapping[str, Sequence[float]]] = None) -> None:
-        found = bitpress.inspect(model).input_shapes
-        self._shapes = {name: (shapes or {}).get(name, [max(size, 1) for size in shape]) for name, shape in found.items()}
-        if ranges is not None and set(self._shapes) - set(ranges):
-            raise InvalidArgumentError(f"RandomDataReaderInputDataRange lacks the input '{min(set(self._shapes) - set(ranges))}'")
-        self._ranges = ranges
+    def __init__(self, model_input: Model, input_shape: Union[Mapping[str, Sequence[int]], Sequence[Any]] = (),
+                 input_data_range: Optional[Mapping[str, Sequence[float]]] = None) -> None:
+        self._types = _input_types(model_input)
+        self._shapes = {name: [max(size, 1) for size in shape] for name, shape in input_shapes(model_input, input_shape).items()}
+        lacking = set(self._shapes) - set(self._shapes if input_data_range is None else input_data_range)
+        if lacking:
+            raise InvalidArgumentError(f"RandomDataReaderInputDataRange lacks the input '{min(lacking)}'")
+        self._ranges = input_data_range
         self.rewind()
 
     def rewind(self) -> None:
@@ -69,7 +83,10 @@ class RandomDataReader:
 
     def _values(self, random: np.random.Generator, name: str, shape: Sequence[int]) -> Any:
         low, high = self._ranges[name] if self._ranges is not None else (0, 1)
-        return random.uniform(low, high, shape).astype(np.float32)
+        kind = np.dtype(self._types.get(name, np.float32))
+        if kind.kind in "iub":
+            return random.integers(int(low), int(high) + 1, shape).astype(kind)
+        return random.uniform(low, high, shape).astype(kind)
 
 
 def _config(request: Request, rules: Sequence[Rule] = ()) -> bitpress.Config:
@@ -104,17 +121,27 @@ def _search(request: Request, target: Target, config: bitpress.Config, model: Mo
     return found.plan
 
 
+def _graph(model: Model) -> Any:
+    """The graph of a model, without the data that lie in other files."""
+    import onnx  # takes a while
+
+    if isinstance(model, (str, os.PathLike)):
+        return onnx.load(os.fspath(model), load_external_data=False).graph
+    return onnx.load_from_string(model.SerializeToString() if hasattr(model, "SerializeToString") else bytes(model)).graph
+
+
+def _input_types(model: Model) -> Mapping[str, Any]:
+    from onnx.helper import tensor_dtype_to_np_dtype
+
+    return {value.name: tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type) for value in _graph(model).input}
+
+
 def _outputs_kept_float(request: Request, model: Model) -> Sequence[Rule]:
     """Rules that leave float what the producers that OpTypesToExcludeOutputQuantization and its kin name give."""
     op_types, names = (set(request.outputs_kept_float.get(word, ())) for word in ("op_types", "names"))
     if not op_types and not names:
         return []
-    import onnx  # takes a while
-
-    if isinstance(model, (str, os.PathLike)):
-        graph = onnx.load(os.fspath(model), load_external_data=False).graph
-    else:
-        graph = onnx.load_from_string(model.SerializeToString() if hasattr(model, "SerializeToString") else bytes(model)).graph
+    graph = _graph(model)
     for word, given, there in (("OpTypesToExcludeOutputQuantization", op_types, {node.op_type for node in graph.node}),
                                ("NodesToExcludeOutputQuantization", names, {node.name for node in graph.node})):
         for name in sorted(given - there):
@@ -148,7 +175,7 @@ def _word_of(error: Error, request: Request, data: Any) -> Optional[str]:
     """The script's word that an error of the library is about, which has words of its own; None: the error is about something else."""
     if data is None and "give samples" in str(error):
         return "quantize_model: there is no calibration_data_reader"
-    found = [word for name, word in request.words.items() if f"'{name}'" in str(error)]
+    found = [word for name, word in request.words.items() if word and f"'{name}'" in str(error)]
     return found[0] if found else None
 
 
@@ -215,14 +242,14 @@ class ModelQuantizer:
             plan = arguments.get("plan") or bitpress.plan(model_input, config, as_is=arguments.get("as_is", False))
             arguments["plan"], config = _numbers.give(plan, request.numbers, "TensorQuantOverrides"), None
         if model_output is not None:
-            _fates.say_report(bitpress.quantize(model_input, Path(model_output), config, data, **arguments), _SELECTORS)
+            _fates.say_report(bitpress.quantize(model_input, Path(model_output), config, data, **arguments), _SELECTORS, (), request.words)
             return None
         if arguments.pop("external_data", False):
             _fates.say("use_external_data_format=True: the model is returned, with its data inside")
         import onnx  # takes a while, and most scripts write a file
 
         made, report = bitpress.quantize_to_bytes(model_input, config, data, **arguments)
-        _fates.say_report(report, _SELECTORS)
+        _fates.say_report(report, _SELECTORS, (), request.words)
         return onnx.load_from_string(made)
 
     def _translated(self, config: Any, algorithms: Sequence[AlgoConfig] = ()) -> Request:

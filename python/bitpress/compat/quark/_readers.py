@@ -5,10 +5,10 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
-import bitpress
 from bitpress._errors import ArgumentTypeError, InvalidArgumentError, MissingFileError
 from bitpress._files import Model, PathLike
-from bitpress.compat.quark._quantizer import RandomDataReader
+from bitpress.compat._values import PATH
+from bitpress.compat.quark._quantizer import RandomDataReader, input_shapes
 from bitpress.compat.quark._types import CalibrationDataReader
 
 
@@ -60,14 +60,9 @@ class PathDataReader(CalibrationDataReader):
     """
 
     def __init__(self, model_input: Model, data_path: PathLike, input_shape: Union[Mapping[str, Sequence[int]], Sequence[Any]] = ()) -> None:
-        self._shapes = {name: list(shape) for name, shape in bitpress.inspect(model_input).input_shapes.items()}
+        PATH.needed().check(data_path, "PathDataReader: data_path")
+        self._shapes = input_shapes(model_input, input_shape)
         names = list(self._shapes)
-        if isinstance(input_shape, Mapping):
-            self._shapes.update({name: list(shape) for name, shape in input_shape.items() if name in self._shapes})
-        elif input_shape and all(isinstance(size, int) for size in input_shape):
-            self._shapes[names[0]] = list(input_shape)
-        else:
-            self._shapes.update({name: list(shape) for name, shape in zip(names, input_shape)})
         self._folders = {name: self._folder(os.fspath(data_path), name) for name in names}
         self._files = sorted(file for file in os.listdir(self._folders[names[0]]) if file.endswith(".npy"))
         self.rewind()
@@ -106,4 +101,4 @@ def get_data_reader(model_input: Model, calibration_data_reader: Any = None, cal
     if not options.get("UseRandomData"):
         raise InvalidArgumentError("get_data_reader: there are no samples: give calibration_data_reader or calibration_data_path, or "
                                    "UseRandomData in extra_options")
-    return RandomDataReader(model_input, options.get("RandomDataReaderInputShape"), options.get("RandomDataReaderInputDataRange"))
+    return RandomDataReader(model_input, options.get("RandomDataReaderInputShape") or (), options.get("RandomDataReaderInputDataRange"))

@@ -110,12 +110,13 @@ def _add_options(request: Request, options: Mapping[str, Any]) -> None:
                                   "names": options.get("NodesToExcludeOutputQuantization") or ()}
     if options.get("UseRandomData"):
         request.random_shapes = options.get("RandomDataReaderInputShape") or {}
-        request.named("extra_options: RandomDataReaderInputShape", request.random_shapes)
+        if isinstance(request.random_shapes, Mapping):
+            request.named("extra_options: RandomDataReaderInputShape", request.random_shapes)
         request.random_ranges = options.get("RandomDataReaderInputDataRange")
     for tensor, overrides in (options.get("TensorQuantOverrides") or {}).items():
         _add_override(request, tensor, overrides, options)
     if options.get("UseMatMulNBits"):
-        add_matmul_nbits(request, options.get("MatMulNBitsParams") or {})
+        add_matmul_nbits(request, options.get("MatMulNBitsParams") or {}, options.get("GPTQParams") or {})
 
 
 def _add_override(request: Request, tensor: str, overrides: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> None:
@@ -191,7 +192,7 @@ def from_legacy(config: QuantizationConfig) -> Request:
         add_smoothing(request, options.get("SmoothAlpha"))
     if options.get("UseGPTQ"):
         add_gptq_params(request, options.get("GPTQParams") or {})
-    elif options.get("GPTQParams"):
+    elif options.get("GPTQParams") and not options.get("UseMatMulNBits"):
         _fates.say("GPTQParams without UseGPTQ=True changes nothing")
     if options.get("BiasCorrection"):
         learn(request, "bias_correction")
@@ -234,6 +235,7 @@ def from_config(config: QConfig) -> Request:
     # From large to small: operator types, then layers, so that the smaller counts.
     for layer, op_types in config.layer_type_config.items():
         what = {"exclude": True} if layer is None else layer_settings(layer, options)
+        request.named("QConfig: layer_type_config", op_types)
         request.rules.append({"op_types": list(op_types), "optional": True, **what})
     for layer, nodes in config.specific_layer_config.items():
         for item in nodes:

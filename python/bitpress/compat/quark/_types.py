@@ -388,6 +388,9 @@ class QConfig:
         self.use_external_data_format = use_external_data_format
         self.extra_options: Dict[str, Any] = {**_copy(extra_options, "extra_options", dict), **options}
 
+    def __repr__(self) -> str:
+        return f"QConfig({', '.join(f'{name}={value!r}' for name, value in vars(self).items() if value)})"
+
     def to_dict(self) -> Dict[str, Any]:
         """Plain data as Quark's, which can be written as JSON."""
         from bitpress.compat.quark._dictionaries import config_to_dict

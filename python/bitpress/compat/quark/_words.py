@@ -21,8 +21,9 @@ TYPES = v.one_of("QInt8", "QUInt8", "QInt16", "QUInt16", "QInt32", "QUInt32", "Q
                   "QMX", "Int8", "UInt8", "Int16", "UInt16", "Int32", "UInt32", "Float16", "BFloat16", takes_none=False)
 _SUBGRAPHS = v.Kind("a list of subgraphs ([starts], [ends])", v.LIST.is_type,
                     lambda value: all(v.LIST.is_type(item) and len(item) == 2 and all(map(v.NAMES.is_type, item)) for item in value))
-_SHAPES = v.Kind("a dict of input -> list of sizes", lambda value: v.MAPPING.is_type(value) and all(map(v.list_of(v.whole(1)).is_type, value.values())),
-                 lambda value: all(map(v.list_of(v.whole(1)).is_allowed, value.values())))
+_SIZES = v.list_of(v.whole(1))
+_SHAPES = v.either(v.Kind("a dict of input -> list of sizes", lambda value: v.MAPPING.is_type(value) and all(map(_SIZES.is_type, value.values())),
+                          lambda value: all(map(_SIZES.is_allowed, value.values()))), _SIZES, v.list_of(_SIZES))
 _RANGES = v.Kind("a dict of input -> [smallest, largest]",
                  lambda value: v.MAPPING.is_type(value) and all(v.list_of(v.NUMBER).is_type(item) for item in value.values()),
                  lambda value: all(len(item) == 2 and item[0] <= item[1] for item in value.values()))
