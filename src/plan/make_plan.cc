@@ -10,6 +10,7 @@
 #include "ops/layer_roles.h"
 #include "ops/quantizer_nodes.h"
 #include "plan/dynamic_rows.h"
+#include "plan/joined_operators.h"
 #include "plan/masked_values.h"
 #include "plan/mixed_values.h"
 #include "plan/pair_safety.h"
@@ -142,8 +143,19 @@ class Planner {
                rows_.IsQuantizedConstant(value)) {
       Add(rows_.DynamicWeight(node, value), node, input);
     } else if (!IsPlanned(node, value)) {
-      Add(rows_.Activation(node, value, BlockAxis(node, value, *operand)), node, input);
+      Add(UnlessJoined(rows_.Activation(node, value, BlockAxis(node, value, *operand)), node,
+                       input),
+          node, input);
     }
+  }
+
+  // Returns the row, or that of a float where the value lies between operators of float_between.
+  TensorPlan UnlessJoined(TensorPlan row, const Node& node, size_t input) const {
+    const QuantConfig& config = plan_.config;
+    if (!row.is_quantized() || !IsBetween(model_, node, input, config.float_between)) return row;
+    if (row.Spec().is_blocked() && !config.float_between_blocks) return row;
+    return RowMaker::Float(row.value, row.role,
+                           fmt::format("computed as one with {}", node.op_type()));
   }
 
   // Returns the axis that the blocks of an operand run along.
@@ -181,7 +193,7 @@ class Planner {
           node, input);
       return;
     }
-    Add(DefaultAxisRow(node, value), node, input);
+    Add(UnlessJoined(DefaultAxisRow(node, value), node, input), node, input);
   }
 
   // Returns the row of a value around an operator that does not multiply, for placement all.

@@ -122,6 +122,10 @@ struct QuantConfig {
   // If an operator reads a value in another format than its producer computes in, quantizers of
   // both formats stand in a row.
   bool dual_quant = false;
+  // Pairs "PRODUCER>READER" of operators between which values have no quantizer
+  // (joined_operators.h), in formats without blocks, or also in those with.
+  std::vector<std::string> float_between;
+  bool float_between_blocks = false;
   // The passes that learn weights from samples before they are quantized, in this order.
   std::vector<FinetunePass> finetune;
   FinetuneSettings finetune_settings;

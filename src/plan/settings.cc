@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "plan/joined_operators.h"
 #include "plan/model_settings.h"
 #include "plan/name_pattern.h"
 #include "plan/quant_config.h"
@@ -347,6 +348,22 @@ std::vector<Setting> MakeSettings() {
       "where an operator reads a value in another format than its producer's activations have, "
       "round it to both, the producer's first (AMD Quark's DualQuantNodes; default false)",
       &QuantConfig::dual_quant));
+  settings.push_back(
+      {"float_between", "OP_TYPE>OP_TYPE[;...]",
+       "values between such operators get no quantizer if nothing else reads them, as AMD Quark's "
+       "RemoveQDQ words have it: 'Conv>Relu;Conv>Relu6' (a Clip from 0 to 6 is Relu6, one to 1 "
+       "Relu1). This is for formats without blocks and placements all and compute",
+       [](QuantConfig& config, std::string_view value) {
+         config.float_between = ParseList(value);
+         for (const std::string& pair : config.float_between) CheckJoinedPair(pair);
+       },
+       [](const QuantConfig& config) { return Join(config.float_between, ";"); },
+       /*is_derived=*/false, /*is_quiet=*/true});
+  Setting blocks = BoolSetting("float_between_blocks",
+                               "float_between is for formats with blocks, too (default false)",
+                               &QuantConfig::float_between_blocks);
+  blocks.is_quiet = true;
+  settings.push_back(std::move(blocks));
   settings.push_back({"exclude_nodes", "REGEX[;REGEX...]",
                       "nodes whose whole name matches stay float",
                       [](QuantConfig& config, std::string_view value) {

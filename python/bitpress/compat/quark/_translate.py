@@ -21,6 +21,7 @@ from bitpress.compat.quark._algorithms import (
     add_smoothing,
 )
 from bitpress.compat.quark._formats import all_but, block_axis, calibration, check_keys, is_integer, layer_settings, name_of, set_format
+from bitpress.compat.quark._joined import joined_settings
 from bitpress.compat.quark._types import Config, QConfig, QuantizationConfig
 
 # Settings that do what Quark's kernels and placement do.
@@ -73,6 +74,7 @@ def _add_options(request: Request, options: Mapping[str, Any]) -> None:
     """Adds the settings of extra_options that are neither a format nor an algorithm."""
     _fates.check(options, _words.OPTIONS, "extra_options")
     settings = request.settings
+    settings.update(joined_settings(options))
     if options.get("EnableSubgraph"):
         raise UnsupportedError("extra_options: EnableSubgraph=True is refused: bodies of If, Loop and Scan stay float. Instead: leave it out")
     for word, setting in (("ActivationSymmetric", "activation_symmetric"), ("WeightSymmetric", "weight_symmetric"),

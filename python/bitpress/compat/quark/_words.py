@@ -7,7 +7,7 @@ from bitpress._native import list_finetune_options
 from bitpress.compat._fates import Word, honoured, notice, refused, table
 
 _NPU = "it adapts models to AMD's NPU compiler"
-_REMOVAL = "where quantizers stand follows from the placement"
+_REMOVAL = "`float_between`: no quantizer between a product, sum or pool and {} that alone reads it; not given, {}"
 _GRAPH = "ONNX Runtime's basic optimizations prepare every model; it is not rewritten further"
 _SCALES = "scales are shared where elements only move"
 _MEMORY = "calibration takes one pass, and memory that does not grow with the samples"
@@ -117,10 +117,13 @@ OPTIONS = table([
     notice("AlignEltwiseQuantType", "constants of Mul, Add and their kin have the format of activations", True),
     *[notice(name, _SCALES, True)
       for name in ("AlignConcat", "AlignPool", "AlignPad", "AlignSlice", "AlignTranspose", "AlignReshape")],
-    *[notice(name, _REMOVAL, False)
-      for name in ("RemoveQDQConvClip", "RemoveQDQConvRelu", "RemoveQDQConvLeakyRelu", "RemoveQDQConvPRelu",
-                   "RemoveQDQConvGelu", "RemoveQDQMulAdd", "RemoveQDQInstanceNorm", "RemoveFusedQDQ")],
-    notice("RemoveQDQBetweenOps", _REMOVAL, []),
+    honoured("RemoveQDQConvClip", _REMOVAL.format("a Clip from 0 to 6 or to 1", "True")),
+    *[honoured(f"RemoveQDQConv{name}", _REMOVAL.format(name, default))
+      for name, default in (("Relu", "True"), ("LeakyRelu", "True"), ("PRelu", "True"), ("Gelu", "False"))],
+    honoured("RemoveQDQMulAdd", "`float_between`: True is none between Mul and Add"),
+    honoured("RemoveQDQInstanceNorm", "`float_between`: True is none between InstanceNormalization and those activation functions either"),
+    honoured("RemoveFusedQDQ", "`float_between_blocks`: True holds for block formats, too"),
+    honoured("RemoveQDQBetweenOps", "`float_between`: pairs of operator types"),
     *[notice(name, _NPU, False)
       for name in ("SimulateDPU", "ConvertLeakyReluToDPUVersion", "ConvertSigmoidToHardSigmoid", "ConvertHardSigmoidToDPUVersion",
                    "ConvertAvgPoolToDPUVersion", "ConvertClipToDPUVersion", "ConvertReduceMeanToDPUVersion",
