@@ -30,7 +30,8 @@ constexpr std::string_view kGlobalSettings[] = {"placement",
                                                 "guard_share",
                                                 "guard_ranges",
                                                 "float_between",
-                                                "float_between_blocks"};
+                                                "float_between_blocks",
+                                                "calibration_samples"};
 
 bool IsPerNode(std::string_view key) {
   return !key.starts_with("finetune") &&

@@ -240,6 +240,17 @@ void AddIntegerSettings(std::vector<Setting>& settings) {
          return config.integer_kernels == IntegerKernels::kReduceRange ? "true" : "false";
        },
        /*is_derived=*/true});
+  settings.push_back(
+      {"calibration_samples", "N",
+       "scales of activations follow from so many samples at most; 0: all (default). This says "
+       "nothing about finetune_samples",
+       [](QuantConfig& config, std::string_view value) {
+         const int64_t number = ParseInt(value, "calibration_samples");
+         if (number < 0) Fail(ErrorCode::kInvalidArgument, "{} is no number of samples", number);
+         config.calibration_samples = number;
+       },
+       [](const QuantConfig& config) { return std::to_string(config.calibration_samples); },
+       /*is_derived=*/false, /*is_quiet=*/true});
   AddGuardSettings(settings);
 }
 
@@ -306,7 +317,8 @@ std::vector<Setting> MakeSettings() {
   settings.push_back(WordSetting<OperatorSet>(
       "operators",
       "whose operator names are written: our own, AMD Quark's for models that must run in its "
-      "library, or ONNX's Cast there and back (bf16, fp16, fp8)",
+      "library, or ONNX's Cast there and back (bf16, fp16, fp8), or "
+      "Casts for bf16 and AMD Quark's for all others (quark_cast)",
       kOperatorSets, &QuantConfig::operators));
   settings.push_back(WordSetting<ops::ShortAxis>(
       "short_axis",

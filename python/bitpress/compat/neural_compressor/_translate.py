@@ -231,6 +231,8 @@ def _weight_only(config: BaseConfig, model: Model) -> Request:
     # Products of floats exist for 4 bits only; other weights are decoded when the model is loaded, which is exact too.
     if is_operator and (level == 4 or config.option("weight_bits") == 4):
         request.arguments.update(target="onnxruntime", accuracy_level=level)
+    if not is_operator:
+        request.arguments["storage"] = "qdq"
     _select(request, config, model)
     for key, local in config.local_config.items():
         if not _is_weight_only(local):

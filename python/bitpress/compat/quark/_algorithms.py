@@ -52,11 +52,16 @@ class Request:
     only_op_types: Sequence[str] = ()
     random_shapes: Optional[Mapping[str, Sequence[int]]] = None  # of random samples, if they are wanted
     random_ranges: Optional[Mapping[str, Sequence[float]]] = None
+    search_samples: int = 0  # that automatic mixed precision measures with; 0: all
 
-    def take_samples(self, count: Optional[int]) -> None:
-        """Takes the larger of two wishes, because one reading of the samples serves all."""
+    def calibrate_with(self, count: Optional[int]) -> None:
+        """Limits the samples that scales follow from. Fine-tuning has a number of its own."""
         if count is not None and 0 < count < ALL_SAMPLES:
-            self.arguments["samples"] = max(int(count), self.arguments.get("samples", 0))
+            self.settings["calibration_samples"] = int(count)
+
+    def search_with(self, count: Optional[int]) -> None:
+        if count is not None and 0 < count < ALL_SAMPLES:
+            self.search_samples = int(count)
 
     def exclude(self, **selector: Sequence[str]) -> None:
         """Leaves the selected nodes float. Quark passes over names that a model does not have."""
@@ -145,7 +150,7 @@ def add_auto_mixprecision(request: Request, given: Mapping[str, Any], options: M
         request.rules.append({"op_types": op_types, "optional": True, **changes})
         return
     text, judge = goal
-    request.take_samples(given.get("DataSize"))
+    request.search_with(given.get("DataSize"))
     request.target = Target(text, op_types, changes, judge=judge, output_index=given.get("OutputIndex") or 0)
 
 
@@ -260,7 +265,7 @@ def _add_promotion(request: Request, given: Mapping[str, Any], options: Mapping[
             raise UnsupportedError("AutoMixprecisionConfig: metric_threshold with several target_layer_config is refused: a layer is lowered "
                                    "once. Instead: one of them, or bitpress.search")
         ((layer, names),) = target.items()
-        request.take_samples(given.get("data_size"))
+        request.search_with(given.get("data_size"))
         text, judge = _promotion_goal(given, threshold)
         strategy = "optimal" if given.get("metric_optimize_object") == "quality" else "greedy"
         request.target = Target(text, op_types, layer_settings(layer, options), strategy, judge, given.get("metric_output_index") or 0,

@@ -15,6 +15,7 @@ from bitpress.compat import _fates
 from bitpress.compat._samples import learning_from_all
 from bitpress.compat.quark._algorithms import Request, Target
 from bitpress.compat.quark._judge import OutputMetric
+from bitpress.compat.quark._nodes import say_left, write_nodes_of_quark, write_small_form
 from bitpress.compat.quark._translate import translate
 from bitpress.compat.quark._types import AlgoConfig, QConfig, QuantizationConfig
 
@@ -75,7 +76,7 @@ def _search(request: Request, target: Target, config: bitpress.Config, model: Mo
                                "out, or name no target")
     if data is None:
         raise InvalidArgumentError(f"automatic mixed precision with a target ({target.text}) needs samples: calibration_data_reader")
-    num_samples = request.arguments.get("samples", 0)
+    num_samples = request.search_samples
     metric = None
     if target.judge is not None:
         if not isinstance(data, SharedSamples):
@@ -95,12 +96,13 @@ class ModelQuantizer:
 
     Args:
         config: the configuration.
-        operators: "quark": activations get Quark's own operators (MXQuantizeDequantize, BFPQuantizeDequantize, and the
-            pairs ExtendedQuantizeLinear, ExtendedDequantizeLinear) for its library; "bitpress": ours, which sessions
-            without a library can run too.
+        operators: "quark": the nodes that Quark writes, on activations, weights and biases: MXQuantizeDequantize,
+            BFPQuantizeDequantize, the pairs ExtendedQuantizeLinear and ExtendedDequantizeLinear, and QuantizeLinear,
+            DequantizeLinear for integers. "bitpress": the small form, with weights at their real width, and operators
+            that sessions without a library can run too.
     """
 
-    def __init__(self, config: Any, operators: str = "bitpress") -> None:
+    def __init__(self, config: Any, operators: str = "quark") -> None:
         self.config = config
         self._operators = operators
         self._request = self._translated(config)
@@ -136,7 +138,9 @@ class ModelQuantizer:
             # The plan that was found holds the decisions of the configuration too.
             arguments["plan"], config = _search(request, request.target, config, model_input, data), None
         if model_output is not None:
-            _fates.say_unmatched(bitpress.quantize(model_input, Path(model_output), config, data, **arguments))
+            report = bitpress.quantize(model_input, Path(model_output), config, data, **arguments)
+            _fates.say_unmatched(report)
+            say_left(request, report)
             return None
         if arguments.pop("external_data", False):
             _fates.say("use_external_data_format=True: the model is returned, with its data inside")
@@ -144,6 +148,7 @@ class ModelQuantizer:
 
         made, report = bitpress.quantize_to_bytes(model_input, config, data, **arguments)
         _fates.say_unmatched(report)
+        say_left(request, report)
         return onnx.load_from_string(made)
 
     def _translated(self, config: Any) -> Request:
@@ -151,9 +156,9 @@ class ModelQuantizer:
             raise InvalidArgumentError(f"operators={self._operators!r}: expected 'bitpress' or 'quark'")
         request = translate(config)
         if self._operators == "quark":
-            if request.settings.get("operators") == "cast":
-                raise InvalidArgumentError("operators='quark' and BF16QDQToCast=True: a value has the one or the other; give one of them")
-            request.settings["operators"] = "quark"
+            write_nodes_of_quark(request)
+        else:
+            write_small_form(request)
         return request
 
     def _with_algorithms(self, algorithms: Sequence[AlgoConfig]) -> Request:

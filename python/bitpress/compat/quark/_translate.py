@@ -88,16 +88,14 @@ def _add_options(request: Request, options: Mapping[str, Any]) -> None:
     if options.get("ReplaceClip6Relu"):
         settings["equalize_clips"] = "bound"
     if options.get("BF16QDQToCast"):
-        if settings.get("activations") not in ("bf16", "none") or settings.get("weights") not in ("bf16", "none"):
-            raise UnsupportedError("extra_options: BF16QDQToCast is refused: a side is not bfloat16. Instead: leave it out")
-        settings["operators"] = "cast"
+        settings["operators"] = "quark_cast"
     if options.get("OptimizeModel") is False or options.get("SkipPreprocess"):
         request.arguments["as_is"] = True
     if options.get("EnableDualQuantNodePairs"):
         settings["dual_quant"] = True
     if options.get("WeightsOnly"):
         settings["activations"] = "none"
-    request.take_samples(options.get("CalibDataSize"))
+    request.calibrate_with(options.get("CalibDataSize"))
     request.only_op_types = options.get("OpTypesToQuantize") or request.only_op_types
     _only_nodes(request, options.get("NodesToQuantize") or ())
     if options.get("UseRandomData"):

@@ -56,7 +56,7 @@ OPTIONS = table([
     honoured("CalibMovingAverage", "`activation_range=moving_average`, which does not depend on the order of samples"),
     notice("CalibMovingAverageConstant", "the average of all samples is taken", 0.01),
     notice("CalibTensorRangeSymmetric", "symmetric types have symmetric ranges, others are not widened", False),
-    honoured("CalibDataSize", "`samples`"),
+    honoured("CalibDataSize", "`calibration_samples`, which does not limit fine-tuning"),
     notice("CalibWorkerNum", _MEMORY, 1),
     notice("CalibOptimizeMem", _MEMORY, True),
     notice("CalibOptimizeDisk", _MEMORY, True),
