@@ -311,6 +311,10 @@ void BindInspectReport(nb::module_& module) {
       .def_ro("format", &StoredConstant::format)
       .def_ro("dims", &StoredConstant::dims)
       .def_ro("num_bytes", &StoredConstant::num_bytes)
+      .def_ro(
+          "held_format", &StoredConstant::held_format,
+          "The format whose values a float constant holds, or gets by an operator behind it. '' "
+          "if it is none.")
       .def_ro("reason", &StoredConstant::reason, "Why a float constant is one, where it is known.");
   using tasks::InspectReport;
   const auto names = [](const std::vector<tasks::NamedValue>& values) {

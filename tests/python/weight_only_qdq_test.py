@@ -30,4 +30,5 @@ def test_codes_in_blocks_are_behind_a_dequantize_linear(bits, symmetric, element
     bitpress.quantize(matmul_path, packed, "none", weights=f"{'' if symmetric else 'u'}int{bits}", weight_symmetric=symmetric,
                       weight_granularity="per_block", weight_block_size=16)
     same = sqnr_db(wanted, outputs(packed, {"x": sequences})[0])
-    assert abs(sqnr_db(wanted, outputs(path, {"x": sequences})[0]) - same) < 0.5
+    # ONNX Runtime's optimizer makes products of them that round the other side to 8 bits.
+    assert abs(sqnr_db(wanted, outputs(path, {"x": sequences}, on_integers=False)[0]) - same) < 0.1
