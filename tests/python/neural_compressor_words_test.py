@@ -16,8 +16,8 @@ from bitpress.compat.neural_compressor import config
 from bitpress.compat.neural_compressor._translate import translate
 from bitpress.compat.neural_compressor.quantization import QuantFormat, QuantType, algorithm_entry, autotune, quantize, tuning
 from bitpress.compat.neural_compressor.quantization import matmul_4bits_quantizer, matmul_nbits_quantizer
-from bitpress.compat.quark.onnx import ModelQuantizer
-from bitpress.compat.quark.onnx.quantization.config import custom_config
+from bitpress.compat.quark.onnx import ExtendedQuantType, ModelQuantizer
+from bitpress.compat.quark.onnx.quantization.config.config import QuantizationConfig
 
 pytestmark = [pytest.mark.usefixtures("one_thread")]
 quiet = pytest.mark.filterwarnings("ignore")
@@ -270,13 +270,21 @@ def test_what_a_model_became_is_said_at_the_line_of_the_script(tmp_path, conv_pa
 
 def test_quarks_interface_says_the_same(tmp_path, conv_path, images):
     def quantized(samples=images, source=conv_path, **options):
-        made = custom_config.get_default_config("A8W8")
-        for name, value in options.items():
-            setattr(made, name, value)
+        made = QuantizationConfig(**{"activation_type": ExtendedQuantType.QUInt8, "weight_type": ExtendedQuantType.QInt8, **options})
         return said(lambda: ModelQuantizer(made).quantize_model(str(source), str(tmp_path / "out.onnx"), Rewinding(samples, "image")))
 
     assert "activations stay float: 'image': NaN was seen" in quantized(with_nan(images))
-    assert "passed over: op_types_to_quantize, OpTypesToQuantize: 'conv' matches no operator type" in quantized(op_types_to_quantize=["conv"])
+    assert "passed over: QuantizationConfig: op_types_to_quantize: 'conv' matches no operator type" in quantized(op_types_to_quantize=["conv"])
+    learned = {"OptimAlgorithm": "adaround", "NumIterations": 1, "DataSize": 1}
+    assert "none of 4 layers has learned weights" in quantized(include_fast_ft=True, extra_options={"FastFinetune": learned})
+    lowered = {"TargetOpType": ["Conv", "gemm"], "ActTargetQuantType": ExtendedQuantType.QInt8, "L2Target": 1e9}
+    for target in (1e9, None):
+        options = {"AutoMixprecision": {**lowered, "L2Target": target}}
+        assert "AutoMixprecision: TargetOpType: 'gemm' matches no operator type in the model (did you mean 'Gemm'?)" in quantized(
+            activation_type=ExtendedQuantType.QInt16, include_auto_mp=True, extra_options=options)
+    options["AutoMixprecision"].update(TargetOpType=["conv"], L2Target=1.0)
+    with pytest.raises(bitpress.InvalidArgumentError, match="TargetOpType: 'conv' matches no operator type"):
+        quantized(activation_type=ExtendedQuantType.QInt16, include_auto_mp=True, extra_options=options)
     quantized()
     (tmp_path / "out.onnx").rename(tmp_path / "quantized.onnx")
     assert "the model is already quantized" in quantized(source=tmp_path / "quantized.onnx")

@@ -1,107 +1,36 @@
-"""The types and ranges of values: each is checked where a script gives it, in the script's word."""
+"""What each word takes: values are checked where a script gives them, in the script's word."""
 
 import enum
-import numbers
-from dataclasses import dataclass
-from typing import Any, Callable, Collection, Dict, Mapping, Optional, Type
+from typing import Any, Collection, Dict, Mapping, Type
 
-from bitpress._errors import ArgumentTypeError, InvalidArgumentError
+from bitpress._errors import ArgumentTypeError
+from bitpress.compat import _values as v
 from bitpress.compat.neural_compressor._enums import CalibrationMethod, QuantFormat, QuantType
 
+Kinds = Dict[str, v.Kind]
 
-@dataclass(frozen=True)
-class Kind:
-    """What a word takes.
-
-    Attributes:
-        text: what an error says is expected.
-        has_type: False is an ArgumentTypeError.
-        has_range: False is an InvalidArgumentError.
-        members: the enumeration that texts are members of.
-    """
-
-    text: str
-    has_type: Callable[[Any], bool]
-    has_range: Callable[[Any], bool] = lambda value: True
-    members: Optional[Type[enum.Enum]] = None
-
-
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, bool) or type(value).__name__ == "bool"  # numpy's too
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not _is_bool(value)
-
-
-def integer(least: int, most: float = float("inf"), *others: int) -> Kind:
-    spoken = f"an integer of at least {least}" if most == float("inf") else f"an integer from {least} to {most}"
-    return Kind(spoken + "".join(f" or {other}" for other in others),
-                lambda value: isinstance(value, numbers.Integral) and not _is_bool(value),
-                lambda value: least <= value <= most or value in others)
-
-
-def number(least: float, most: float = float("inf"), *words: str) -> Kind:
-    bounds = "" if least == -most else f" of at least {least:g}" if most == float("inf") else f" from {least:g} to {most:g}"
-    spoken = f"a number{bounds}"
-    return Kind(spoken + "".join(f" or '{word}'" for word in words), lambda value: _is_number(value) or (bool(words) and isinstance(value, str)),
-                lambda value: value in words if isinstance(value, str) else least <= value <= most)
-
-
-def one_of(*words: str) -> Kind:
-    return Kind("one of " + ", ".join(words), lambda value: isinstance(value, str), lambda value: value in words)
-
-
-def member(members: Type[enum.Enum], *more: str) -> Kind:
-    """Members of enums by their names, or their names: scripts bring ONNX Runtime's own along."""
-    names = (*members.__members__, *more)
-    return Kind("one of " + ", ".join(names), lambda value: isinstance(value, (enum.Enum, str)),
-                lambda value: getattr(value, "name", value) in names, members)
-
-
-def in_members(kind: Optional[Kind], value: Any) -> Any:
-    """Returns a member for its name."""
-    if kind is None or kind.members is None:
-        return value
-    return [in_members(kind, item) for item in value] if isinstance(value, list) else kind.members.__members__.get(value, value)
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(item, str) for item in value)
-
-
-BOOL = Kind("True or False", _is_bool)
-TEXTS = Kind("a list of names", _are_texts)
-WHITE_LIST = Kind("a list of operator types", lambda value: value == "*" or _are_texts(value))
-OPTIONS = Kind("a dict of options", lambda value: isinstance(value, Mapping) and all(isinstance(key, str) for key in value))
-SAMPLES = Kind("a reader with get_next(), or samples as bitpress.quantize takes them",
-               lambda value: not isinstance(value, (bool, int, float, enum.Enum)))
-PROVIDER = Kind("the name of an execution provider", lambda value: isinstance(value, str))
-QUANT_FORMAT = member(QuantFormat)
-METHOD = member(CalibrationMethod)
-TYPE = member(QuantType, "QInt16", "QUInt16")
-
-Kinds = Dict[str, Kind]
-
-_OF_ALL: Kinds = {"calibration_data_reader": SAMPLES, "quant_format": QUANT_FORMAT, "nodes_to_exclude": TEXTS, "white_list": WHITE_LIST,
-                  "quant_last_matmul": BOOL}
+SAMPLES = v.Kind("a reader with get_next(), or samples as bitpress.quantize takes them",
+                 lambda value: not isinstance(value, (bool, int, float, enum.Enum)))
+_OF_ALL: Kinds = {"calibration_data_reader": SAMPLES, "quant_format": v.one_of(*QuantFormat.__members__), "nodes_to_exclude": v.NAMES,
+                  "white_list": v.either(v.NAMES, v.one_of("*")), "quant_last_matmul": v.FLAG}
+_TYPE = v.one_of(*QuantType.__members__, "QInt16", "QUInt16")
+_ALPHA = v.either(v.number(0, 1), v.one_of("auto"))
 INTEGERS: Kinds = {
-    **_OF_ALL, "calibrate_method": METHOD, "activation_type": TYPE, "weight_type": TYPE, "op_types_to_quantize": TEXTS,
-    "nodes_to_quantize": TEXTS, "per_channel": BOOL, "reduce_range": BOOL, "use_external_data_format": BOOL, "extra_options": OPTIONS,
-    "calibration_sampling_size": integer(1), "execution_provider": PROVIDER, "alpha": number(0, 1, "auto"), "weight_sym": BOOL,
-    "activation_sym": BOOL,
+    **_OF_ALL, "calibrate_method": v.one_of(*CalibrationMethod.__members__), "activation_type": _TYPE, "weight_type": _TYPE,
+    "op_types_to_quantize": v.NAMES, "nodes_to_quantize": v.NAMES, "per_channel": v.FLAG, "reduce_range": v.FLAG,
+    "use_external_data_format": v.FLAG, "extra_options": v.MAPPING, "calibration_sampling_size": v.whole(1), "execution_provider": v.TEXT,
+    "alpha": _ALPHA, "weight_sym": v.FLAG, "activation_sym": v.FLAG,
 }
 WEIGHTS: Kinds = {
-    **_OF_ALL, "weight_dtype": one_of("int", "uint", "fp32"), "weight_bits": integer(1, 8), "weight_group_size": integer(1, float("inf"), -1),
-    "weight_sym": BOOL, "accuracy_level": integer(0, 4), "percdamp": number(0, 1), "actorder": BOOL, "mse": BOOL, "enable_auto_scale": BOOL,
-    "enable_mse_search": BOOL,
+    **_OF_ALL, "weight_dtype": v.one_of("int", "uint", "fp32"), "weight_bits": v.whole(1, 8),
+    "weight_group_size": v.either(v.whole(1), v.one_of(-1)), "weight_sym": v.FLAG, "accuracy_level": v.whole(0, 4), "percdamp": v.number(0, 1),
+    "actorder": v.FLAG, "mse": v.FLAG, "enable_auto_scale": v.FLAG, "enable_mse_search": v.FLAG,
 }
-EXTRA: Kinds = {"ActivationSymmetric": BOOL, "WeightSymmetric": BOOL, "SmoothQuant": BOOL, "SmoothQuantAlpha": number(0, 1, "auto"),
-                "Percentile": number(0, 100)}
-
-NBITS: Kinds = {"block_size": WEIGHTS["weight_group_size"], "is_symmetric": BOOL, "is_signed": BOOL, "nodes_to_exclude": TEXTS,
+EXTRA: Kinds = {"ActivationSymmetric": v.FLAG, "WeightSymmetric": v.FLAG, "SmoothQuant": v.FLAG, "SmoothQuantAlpha": _ALPHA,
+                "Percentile": v.number(0, 100)}
+NBITS: Kinds = {"block_size": WEIGHTS["weight_group_size"], "is_symmetric": v.FLAG, "is_signed": v.FLAG, "nodes_to_exclude": v.NAMES,
                 "accuracy_level": WEIGHTS["accuracy_level"], "n_bits": WEIGHTS["weight_bits"]}
-TUNING: Kinds = {"tolerable_loss": number(float("-inf")), "max_trials": integer(1)}
+TUNING: Kinds = {"tolerable_loss": v.NUMBER, "max_trials": v.whole(1)}
 
 
 def check(given: Mapping[str, Any], kinds: Kinds, where: str, lists: Collection[str] = ()) -> None:
@@ -114,15 +43,13 @@ def check(given: Mapping[str, Any], kinds: Kinds, where: str, lists: Collection[
         ArgumentTypeError, InvalidArgumentError: with the word, its value and what is expected.
     """
     for word, value in given.items():
-        kind = kinds.get(word)
-        if kind is None or value is None:
-            continue
         for item in value if word in lists and is_list(value) else [value]:
-            if not kind.has_type(item):
-                hint = "; lists of values are for tuning.autotune" if is_list(item) and kind not in (TEXTS, WHITE_LIST) else ""
-                raise ArgumentTypeError(f"{where}: {word}={item!r}: expected {kind.text}, not {type(item).__name__}{hint}")
-            if not kind.has_range(item):
-                raise InvalidArgumentError(f"{where}: {word}={item!r}: expected {kind.text}")
+            try:
+                kinds.get(word, v.ANY).check(item, f"{where}: {word}")
+            except ArgumentTypeError as error:
+                if word not in ("white_list", *(name for name, kind in kinds.items() if kind is v.NAMES)) and is_list(item):
+                    raise ArgumentTypeError(f"{error}; lists of values are for tuning.autotune") from error
+                raise
 
 
 def is_list(value: Any) -> bool:
@@ -130,6 +57,8 @@ def is_list(value: Any) -> bool:
     return isinstance(value, list) or getattr(value, "ndim", 0) == 1
 
 
+_ENUMS: Dict[str, Type[enum.Enum]] = {"quant_format": QuantFormat, "calibrate_method": CalibrationMethod, "activation_type": QuantType,
+                                      "weight_type": QuantType}
 # The numbers by which JSON files of the other tool name members of enums.
 _TYPE_NUMBERS = {2: "QUInt8", 3: "QInt8", 4: "QUInt16", 5: "QInt16"}
 _NUMBERS: Dict[str, Dict[int, str]] = {"quant_format": {0: "QOperator", 1: "QDQ"}, "activation_type": _TYPE_NUMBERS, "weight_type": _TYPE_NUMBERS}
@@ -143,7 +72,10 @@ def in_json(word: str, value: Any) -> Any:
     return next((number for number, text in _NUMBERS.get(word, {}).items() if text == name), name)
 
 
-def from_json(word: str, value: Any) -> Any:
+def in_members(word: str, value: Any) -> Any:
+    """Returns the member of an enum for its name or its number in a JSON file."""
     if isinstance(value, list):
-        return [from_json(word, item) for item in value]
-    return _NUMBERS.get(word, {}).get(value, value) if type(value) is int else value
+        return [in_members(word, item) for item in value]
+    name = _NUMBERS.get(word, {}).get(value, value) if type(value) is int else value
+    members: Any = _ENUMS[word].__members__ if word in _ENUMS else {}
+    return members.get(name, name) if isinstance(name, str) else name

@@ -119,6 +119,7 @@ class RTNConfig(_WeightOnlyConfig):
 
     name = "rtn"
     words = _words.RTN
+    params_list: ClassVar[List[str]] = [*_WeightOnlyConfig.params_list[:-1], "ratios", "quant_format"]
     model_params_list: ClassVar[List[str]] = ["layer_wise_quant", "quant_last_matmul"]
     defaults = _weight_defaults(ratios={}, providers=_CPU, layer_wise_quant=False)
 

@@ -2,7 +2,6 @@
 
 import abc
 import copy
-import difflib
 import itertools
 import json
 import re
@@ -13,6 +12,7 @@ from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Tuple
 from bitpress._errors import ArgumentTypeError, InvalidArgumentError
 from bitpress._files import PathLike, existing
 from bitpress.compat import _fates
+from bitpress.compat import _values as v
 from bitpress.compat.neural_compressor import _checks, _names
 from bitpress.compat.neural_compressor._enums import CalibrationMethod, QuantType
 
@@ -36,8 +36,7 @@ class CalibrationDataReader(abc.ABC):
 
 def _known(name: str, words: Any, where: str) -> None:
     if name not in words:
-        near = difflib.get_close_matches(str(name), words, 1)
-        raise InvalidArgumentError(f"{where} has no '{name}'" + (f"; did you mean '{near[0]}'?" if near else ""))
+        raise InvalidArgumentError(_fates.unknown(name, words, where))
 
 
 @dataclass
@@ -53,7 +52,7 @@ class OperatorConfig:
 
     def __post_init__(self) -> None:
         for word in ("weight_type", "activation_type"):
-            setattr(self, word, _checks.in_members(_checks.TYPE, _checks.from_json(word, getattr(self, word))))
+            setattr(self, word, _checks.in_members(word, getattr(self, word)))
         _checks.check(vars(self), _checks.INTEGERS, "OperatorConfig")
 
     def __getitem__(self, key: str) -> Any:
@@ -110,11 +109,10 @@ class BaseConfig:
         return key in (*self.params_list, *self.model_params_list) and _checks.is_list(value)
 
     def _give(self, key: str, value: Any) -> None:
-        where = type(self).__name__
+        where, value = type(self).__name__, _checks.in_members(key, value)
         _checks.check({key: value}, self.kinds, where, (*self.params_list, *self.model_params_list))
         if key == "extra_options" and value is not None:
             _checks.check(value, _checks.EXTRA, f"{where}, extra_options")
-        value = _checks.in_members(self.kinds.get(key), value)
         self.given[key] = value
         self._set(key, value)
 
@@ -124,8 +122,8 @@ class BaseConfig:
             self._give(key, value)
             return
         if key not in vars(self) and not key.startswith("_") and not hasattr(type(self), key):
-            near = difflib.get_close_matches(key, self.defaults, 1)
-            _fates.say(f"{type(self).__name__}: the attribute {key} changes nothing here" + (f"; did you mean '{near[0]}'?" if near else ""))
+            near = _fates.nearest(key, self.defaults)
+            _fates.say(f"{type(self).__name__}: the attribute {key} changes nothing here" + (f"; did you mean '{near}'?" if near else ""))
         self._set(key, value)
 
     def option(self, key: str) -> Any:
@@ -226,16 +224,16 @@ class BaseConfig:
     @classmethod
     def from_dict(cls, config_dict: Mapping[str, Any]) -> "BaseConfig":
         where = f"{cls.__name__}.from_dict"
-        _checks.check({"config_dict": config_dict}, {"config_dict": _checks.OPTIONS}, where)
+        _checks.check({"config_dict": config_dict}, {"config_dict": v.MAPPING}, where)
         if not {"global", "local"} & set(config_dict):
-            return cls(**{key: _checks.from_json(key, value) for key, value in config_dict.items()})
+            return cls(**config_dict)
         for key in config_dict:
             _known(key, ("global", "local"), where)
         parts: Mapping[str, Any] = {"global": {}, "local": {}, **config_dict}
-        _checks.check(parts, {"global": _checks.OPTIONS, "local": _checks.OPTIONS}, where)
+        _checks.check(parts, {"global": v.MAPPING, "local": v.MAPPING}, where)
         made = cls.from_dict(parts["global"])
         for operator_name, options in parts["local"].items():
-            _checks.check({operator_name: options}, {operator_name: _checks.OPTIONS}, f"{where}, local")
+            _checks.check({operator_name: options}, {operator_name: v.MAPPING}, f"{where}, local")
             is_operator = bool({"weight_sym", "activation_sym"} & set(options)) and "weight_sym" not in cls.defaults
             made.set_local(operator_name, _operator_config(options) if is_operator else cls.from_dict(options))
         return made
@@ -302,7 +300,7 @@ class ComposableConfig(BaseConfig):
     @classmethod
     def from_dict(cls, config_dict: Mapping[str, Any], config_registry: Optional[Mapping[str, Type[BaseConfig]]] = None) -> BaseConfig:
         """Reads {"rtn": {...}, "gptq": {...}}. One kind alone gives its configuration."""
-        _checks.check({"config_dict": config_dict}, {"config_dict": _checks.OPTIONS}, "ComposableConfig.from_dict")
+        _checks.check({"config_dict": config_dict}, {"config_dict": v.MAPPING}, "ComposableConfig.from_dict")
         registry = registered_configs if config_registry is None else config_registry
         made: Optional[BaseConfig] = None
         for name, options in config_dict.items():

@@ -63,6 +63,7 @@ class Request:
     measurement: Optional[Measurement] = None
     outputs_kept_float: Mapping[str, Sequence[str]] = field(default_factory=dict)  # "op_types" and "names" of their producers
     only_op_types: Sequence[str] = ()
+    numbers: Dict[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)  # of single tensors, for the plan
     words: Dict[str, str] = field(default_factory=dict)  # of the script, by the names of nodes and tensors that they were given
     random_shapes: Optional[Any] = None  # of random samples, if they are wanted
     random_ranges: Optional[Mapping[str, Sequence[float]]] = None

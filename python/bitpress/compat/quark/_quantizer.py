@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Union
+from typing import Any, Collection, Dict, Iterator, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
@@ -12,7 +12,7 @@ import bitpress
 from bitpress._errors import ArgumentTypeError, Error, InvalidArgumentError, UnsupportedError
 from bitpress._files import Model, PathLike
 from bitpress._samples import SharedSamples
-from bitpress.compat import _fates
+from bitpress.compat import _fates, _numbers
 from bitpress.compat._samples import learning_from_all
 from bitpress.compat._values import PATH, TEXT, Kind
 from bitpress.compat.quark._algorithm_types import AlgoConfig
@@ -98,9 +98,22 @@ def _config(request: Request, rules: Sequence[Rule] = ()) -> bitpress.Config:
     return bitpress.Config.from_json(f'{{"name": "{name}"}}').changed(rules=rules, **settings)
 
 
+def _say_missing_types(request: Request, target: Target, there: Collection[str]) -> None:
+    """Says which of the script's operator types the model has not; an error if it has none of them."""
+    missing = [name for name in target.op_types if request.words.get(name) and name not in there]
+    for name in missing:
+        near = _fates.nearest(name, there)
+        text = f"{request.words[name]}: '{name}' matches no operator type in the model" + (f" (did you mean '{near}'?)" if near else "")
+        if len(missing) == len(target.op_types):
+            raise InvalidArgumentError(text)
+        _fates.say(f"passed over: {text}")
+
+
 def _search(request: Request, target: Target, config: bitpress.Config, model: Model, data: Any) -> bitpress.Plan:
     """The plan with as many layers lowered as the target allows."""
-    others = set(target.op_types) & set(bitpress.inspect(model).operators) - _SEARCHED
+    there = set(bitpress.inspect(model).operators)
+    _say_missing_types(request, target, there)
+    others = set(target.op_types) & there - _SEARCHED
     if others:
         raise UnsupportedError(f"automatic mixed precision: {', '.join(sorted(others))} among the target operator types (TargetOpType, "
                                "target_op_type) is refused with a target: only operators that multiply are searched. Instead: leave it "
@@ -240,6 +253,9 @@ class ModelQuantizer:
         if request.target is not None:
             # The plan that was found holds the decisions of the configuration too.
             arguments["plan"], config = _search(request, request.target, config, model_input, data), None
+        if request.numbers:
+            plan = arguments.get("plan") or bitpress.plan(model_input, config, as_is=arguments.get("as_is", False))
+            arguments["plan"], config = _numbers.give(plan, request.numbers, "TensorQuantOverrides"), None
         if model_output is not None:
             report = bitpress.quantize(model_input, Path(model_output), config, data, **arguments)
             _fates.say_report(report, _SELECTORS, (), request.words)

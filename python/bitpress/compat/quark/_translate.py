@@ -8,7 +8,7 @@ import re
 from typing import Any, Dict, Mapping, Sequence
 
 from bitpress._errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
-from bitpress.compat import _fates
+from bitpress.compat import _fates, _numbers
 from bitpress.compat._values import name_of
 from bitpress.compat.quark import _words
 from bitpress.compat.quark._algorithm_types import AlgoConfig, AutoMixprecisionConfig
@@ -121,10 +121,11 @@ def _add_options(request: Request, options: Mapping[str, Any]) -> None:
 
 def _add_override(request: Request, tensor: str, overrides: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> None:
     where = f"TensorQuantOverrides['{tensor}']"
-    if len(overrides) != 1:
-        raise UnsupportedError(f"{where}: a dict for each channel is refused: parameters cannot be given channel by channel. Instead: one dict")
+    for given in overrides:
+        _fates.check(given, _words.OVERRIDES, where)
+    if _numbers.check(overrides, where):
+        request.numbers[tensor] = overrides
     given = overrides[0]
-    _fates.check(given, _words.OVERRIDES, where)
     rule: Rule = {"tensors": [re.escape(tensor)], "optional": True}
     if given.get("quant_type") is not None:
         for side in ("activations", "weights"):
@@ -133,9 +134,10 @@ def _add_override(request: Request, tensor: str, overrides: Sequence[Mapping[str
         rule["activation_symmetric"] = rule["weight_symmetric"] = bool(given["symmetric"])
     if given.get("reduce_range") is not None:
         rule["reduce_range"] = bool(given["reduce_range"])
-    if given.get("axis") is not None:
+    if given.get("axis") is not None or len(overrides) > 1:
         rule["weight_granularity"] = "per_axis"
-    request.rules.append(rule)
+    if len(rule) > 2:
+        request.rules.append(rule)
 
 
 def _add_biases(settings: Dict[str, Any], options: Mapping[str, Any], is_npu: bool) -> None:

@@ -365,14 +365,15 @@ MATMUL_NBITS = with_kinds(table([
      "Algorithm": v.one_of("DEFAULT", "GPTQ", "HQQ")})
 
 # extra_options["TensorQuantOverrides"][tensor]
-_NUMBERS = "a rule has no numbers", "a plan (bitpress.plan) with scale and zero_point"
+_NUMBERS = "the plan's `scale` and `zero_point`; a list of dicts has those of a weight's channels"
 OVERRIDES = with_kinds(table([
     honoured("quant_type", "`activations` and `weights` of a rule"),
     honoured("axis", "`weight_granularity=per_axis`"),
     honoured("symmetric", "`activation_symmetric` and `weight_symmetric`"),
     honoured("reduce_range", "`reduce_range`"),
-    *[refused(name, *_NUMBERS) for name in ("scale", "zero_point", "rmin", "rmax")],
-]), {"quant_type": TYPES, "axis": v.whole(-8, 7), "symmetric": v.FLAG, "reduce_range": v.FLAG})
+    *[honoured(name, _NUMBERS) for name in ("scale", "zero_point", "rmin", "rmax")],
+]), {"quant_type": TYPES, "axis": v.whole(-8, 7), "symmetric": v.FLAG, "reduce_range": v.FLAG, "scale": v.number(0, is_above=True),
+     "zero_point": v.whole(-(2**31), 2**32), "rmin": v.NUMBER, "rmax": v.NUMBER})
 
 # extra_options["MXAttributes"], extra_options["BFPAttributes"]
 _BLOCK_KINDS = {"axis": v.whole(-5, 4), "block_size": v.whole(1), "rounding_mode": v.Kind("0, 1 or 2", v.whole(0).is_type)}
