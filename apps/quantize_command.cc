@@ -119,7 +119,8 @@ void AddForms(CLI::App& command, QuantizeArguments& options) {
   AddWordOption<emit::Storage>(
       command, "--storage", options.apply.storage, emit::kStorageWords,
       "the storage of weights. packed (default): codes and scales at their real width; simulated: "
-      "the quantized values as float32");
+      "the quantized values as float32; qdq: integers as codes behind a DequantizeLinear, also "
+      "those of INT4 in blocks, and floats behind the quantizers of activations for other formats");
   AddWordOption<emit::Target>(
       command, "--target", options.apply.target, emit::kTargetWords,
       "the operators of weights in blocks. auto (default): bitpress for block formats, but for "

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Sorts the photos of ImageNet's validation set by class, and takes one of each class to calibrate with.
 
-A flat folder of photos called ILSVRC2012_val_00000293_n01440764.JPEG becomes one subfolder a class (a synset such as n01440764).
-The class of a photo is then the index of its subfolder in sorted order.
+A flat folder of photos called ILSVRC2012_val_00000293_n01440764.JPEG becomes one subfolder a class (a synset such as n01440764),
+in which it is called ILSVRC2012_val_00000293.JPEG. The class of a photo is then the index of its subfolder in sorted order.
 
     python prepare_data.py VAL CALIB
 """
@@ -13,7 +13,7 @@ import shutil
 import sys
 from pathlib import Path
 
-NAME = re.compile(r"ILSVRC2012_val_\d+_(n\d+)\.jpe?g", re.IGNORECASE)
+NAME = re.compile(r"(ILSVRC2012_val_\d+)_(n\d+)(\.jpe?g)", re.IGNORECASE)
 
 
 def sort_photos(folder: Path) -> int:
@@ -22,9 +22,9 @@ def sort_photos(folder: Path) -> int:
     for path in sorted(folder.iterdir()):
         match = NAME.fullmatch(path.name)
         if match and path.is_file():
-            target = folder / match.group(1)
+            target = folder / match.group(2)
             target.mkdir(exist_ok=True)
-            path.rename(target / path.name)
+            path.rename(target / (match.group(1) + match.group(3)))
             moved += 1
     return moved
 

@@ -80,6 +80,16 @@ void BindQuantizeReport(nb::module_& module) {
               "float model.")
       .def_ro("left_float", &QuantizeReport::left_float,
               "Activations with an integer format that stayed float, with the reason.")
+      .def_prop_ro(
+          "left_in_form",
+          [](const QuantizeReport& self) {
+            std::vector<std::pair<std::string, std::string>> left = self.transform.native.omissions;
+            const auto& integers = self.transform.integer.omissions;
+            left.insert(left.end(), integers.begin(), integers.end());
+            return left;
+          },
+          "The nodes and weights that form=qoperator or a target has no operator for, with the "
+          "reason: they keep the form of the default.")
       .def_prop_ro("weights",
                    [](const QuantizeReport& self) {
                      std::vector<WeightStatistics> weights;
@@ -301,6 +311,10 @@ void BindInspectReport(nb::module_& module) {
       .def_ro("format", &StoredConstant::format)
       .def_ro("dims", &StoredConstant::dims)
       .def_ro("num_bytes", &StoredConstant::num_bytes)
+      .def_ro(
+          "held_format", &StoredConstant::held_format,
+          "The format whose values a float constant holds, or gets by an operator behind it. '' "
+          "if it is none.")
       .def_ro("reason", &StoredConstant::reason, "Why a float constant is one, where it is known.");
   using tasks::InspectReport;
   const auto names = [](const std::vector<tasks::NamedValue>& values) {

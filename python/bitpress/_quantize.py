@@ -72,7 +72,8 @@ def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None
         labels: of a folder: a CSV with the columns file,class; only the listed files count.
         samples: at most so many; 0: all for scales, the first 100 for fine-tuning.
         rules: other settings for some nodes or tensors.
-        storage: `packed` codes and scales at their real width, or `simulated` floats that hold the quantized values.
+        storage: `packed` codes and scales at their real width, `simulated` floats that hold the quantized values, or `qdq`: codes
+            of integers behind a DequantizeLinear, and floats behind the quantizers of activations for other formats.
         target: the operators of weights in blocks. `auto`: those of the `bitpress` library for block formats, which compute from
             codes and have functions of ONNX operators for sessions without it, and `portable` ones for integers; or
             `portable`, `onnxruntime` (MatMulNBits) or `bitpress` for all of them.

@@ -21,12 +21,6 @@ namespace {
 
 using Weights = std::vector<std::shared_ptr<const weights::WeightStatistics>>;
 
-// The first operator sets whose QuantizeLinear and DequantizeLinear have an axis (13), blocks and
-// types other than 8 bits (21), and types of 2 bits (25).
-constexpr int64_t kFirstAxisOpset = 13;
-constexpr int64_t kFirstWideIntegerOpset = 21;
-constexpr int64_t kFirstTwoBitOpset = 25;
-
 // An operator set that a plan needs.
 struct WantedOpset {
   int64_t version = 0;
@@ -47,13 +41,12 @@ WantedOpset WantedOpsetOf(const graph::Model& model, const plan::ResolvedPlan& r
     if (row.integer && row.role != plan::Role::kActivation && !row.has_scale_of_products() &&
         !integer_readers.Contain(row)) {
       if (options.storage == Storage::kPacked) wanted.Add(weights::kFirstPackedOpset);
+      // Where the operator set cannot be raised, it is packed.
+      if (options.storage == Storage::kQdq) wanted.Add(DequantizeOpset(row));
     } else if (row.integer) {
-      const bool is_new = ElementBits(row.Spec().onnx_type) != 8 && !row.has_scale_of_products();
-      const bool is_per_block = row.integer->granularity == plan::Granularity::kPerBlock;
-      wanted.Add(is_new || is_per_block ? kFirstWideIntegerOpset : kFirstAxisOpset);
-      if (ElementBits(row.Spec().onnx_type) == 2) wanted.Add(kFirstTwoBitOpset);
+      wanted.Add(DequantizeOpset(row));
       wanted.needed_by = row.value;
-    } else if (plan.operators == plan::OperatorSet::kCast || row.scaled) {
+    } else if (plan::WritesCasts(plan.operators, row.Spec()) || row.scaled) {
       wanted.Add(weights::HasFloat8Codes(row.Spec()) ? weights::kFirstFloat8Opset
                                                      : weights::kFirstPackedOpset);
     } else if (row.role == plan::Role::kActivation) {
@@ -151,7 +144,7 @@ bool RecordConfig(graph::Model& model, const plan::QuantPlan& plan, const Weight
 bool ComputesFromCodes(const ApplyOptions& options, plan::OperatorSet operators) {
   if (options.target == Target::kBitpress) return true;
   return options.target == Target::kAutomatic && options.storage == Storage::kPacked &&
-         operators != plan::OperatorSet::kQuark;
+         !plan::IsQuark(operators);
 }
 
 TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolved,
@@ -184,7 +177,10 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
                      .requires_before = fits,
                      .ensures_after = fits});
   passes.Run(model, {.name = "insert-quantizers",
-                     .run = [&](graph::Model& changed) { return InsertQuantizers(changed, rest); },
+                     .run =
+                         [&](graph::Model& changed) {
+                           return InsertQuantizers(changed, rest, quantized.behind_operators);
+                         },
                      .requires_before = fits,
                      .ensures_after =
                          [&](const graph::Model& result) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <deque>
 #include <map>
 
 #include "base/error.h"
@@ -18,15 +19,21 @@ using graph::Node;
 using plan::QuantPlan;
 using plan::TensorPlan;
 
+using WeightScales = std::map<const TensorPlan*, std::optional<float>>;
+
 class Inserter {
  public:
-  Inserter(Model& model, const plan::ResolvedPlan& resolved)
+  Inserter(Model& model, const plan::ResolvedPlan& resolved, const WeightScales& weights)
       : model_(model), plan_(resolved.plan), scales_(resolved.scales), index_(model) {
     const QuantPlan& plan = resolved.plan;
     // Nodes are looked up before any is inserted or changes its name.
     for (size_t i = 0; i < plan.tensors.size(); ++i) {
-      const TensorPlan& row = plan.tensors[i];
-      if (row.role != plan::Role::kActivation || !row.is_quantized()) continue;
+      const auto weight = weights.find(&plan.tensors[i]);
+      const TensorPlan& row = weight == weights.end()
+                                  ? plan.tensors[i]
+                                  : weights_.emplace_back(Scaled(*weight->first, weight->second));
+      const bool is_wanted = weight != weights.end() || row.role == plan::Role::kActivation;
+      if (!is_wanted || !row.is_quantized()) continue;
       if (row.integer && !scales_.contains(plan::ScaleKeyOf(row))) continue;
       if (row.scaled && !row.scaled->scale) continue;
       Job job{&row, {}};
@@ -52,6 +59,11 @@ class Inserter {
   }
 
  private:
+  static TensorPlan Scaled(TensorPlan row, std::optional<float> scale) {
+    if (row.scaled) row.scaled->scale = scale;
+    return row;
+  }
+
   struct Job {
     const TensorPlan* row;
     std::vector<graph::Use> uses;
@@ -82,10 +94,11 @@ class Inserter {
       std::rotate(jobs.begin(), last, last + 1);
       source = RenameOutput(value, jobs.front());
     }
-    std::map<std::string, std::string> rounded;  // by the format that rows go through
+    // By the format that rows go through, and its axis.
+    std::map<std::pair<std::string, std::optional<int64_t>>, std::string> rounded;
     for (const Job& job : jobs) {
       const std::string& through = job.row->through;
-      const auto [before, is_new] = rounded.try_emplace(through, source);
+      const auto [before, is_new] = rounded.try_emplace({through, job.row->through_axis}, source);
       const plan::ScaleKey key{value, through};
       // Nothing was seen that an integer could have a scale from.
       const bool has_scale = !job.row->through_integer || scales_.contains(key);
@@ -140,7 +153,7 @@ class Inserter {
       InsertPair(row, pair, scales_.at(plan::ScaleKeyOf(row)), source, target);
       return;
     }
-    if (plan_.operators == plan::OperatorSet::kCast && !row.scaled) {
+    if (plan::WritesCasts(plan_.operators, row.Spec()) && !row.scaled) {
       return InsertCasts(row, source, target);
     }
     if (row.scaled && CanScaleInPair(row)) {
@@ -152,7 +165,8 @@ class Inserter {
     }
     // AMD Quark's pair knows the scale of bf16, and ignores that of fp16.
     const bool is_half = row.Spec().element_type == formats::ElementType::kFloat16;
-    if (row.scaled && (plan_.operators != plan::OperatorSet::kQuark || is_half)) {
+    if (row.scaled && (!plan::IsQuark(plan_.operators) || is_half ||
+                       plan::WritesCasts(plan_.operators, row.Spec()))) {
       return InsertScaled(row, source, target);
     }
     const plan::QuantizerSpelling spelling =
@@ -271,6 +285,7 @@ class Inserter {
   Model& model_;
   const QuantPlan& plan_;
   const plan::ScaleTable& scales_;
+  std::deque<TensorPlan> weights_;  // their rows, with scales
   plan::NodeIndex index_;
   std::map<std::string, Place> places_;
   std::map<std::string, std::vector<Job>> jobs_of_value_;
@@ -279,9 +294,10 @@ class Inserter {
 
 }  // namespace
 
-bool InsertQuantizers(Model& model, const plan::ResolvedPlan& resolved) {
+bool InsertQuantizers(Model& model, const plan::ResolvedPlan& resolved,
+                      const WeightScales& weights) {
   plan::CheckFits(resolved.plan, model);
-  return Inserter(model, resolved).Run();
+  return Inserter(model, resolved, weights).Run();
 }
 
 }  // namespace bitpress::emit

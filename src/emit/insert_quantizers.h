@@ -1,6 +1,9 @@
-// Inserts the operators that quantize activations, as the plan says (pass insert-quantizers).
-// ApplyPlan runs it on every model. Weights get no operator; quantize_weights.h handles them.
+// Inserts the operators that quantize activations, as the plan says (pass insert-quantizers), and
+// those weights that quantize_weights.h leaves to operators. ApplyPlan runs it on every model.
 #pragma once
+
+#include <map>
+#include <optional>
 
 #include "graph/model.h"
 #include "plan/resolved_plan.h"
@@ -13,8 +16,11 @@ namespace bitpress::emit {
 // `<value>_float`. Integer rows get QuantizeLinear and DequantizeLinear with their scale and zero
 // point. Integer rows without a scale stay float.
 //
+// Does the same for the rows of `weights`, which have the given scales.
+//
 // Returns whether anything was inserted. Leaves the operators of an earlier run alone. Throws
 // Error(kInvalidArgument) if the plan does not fit (plan::CheckFits).
-bool InsertQuantizers(graph::Model& model, const plan::ResolvedPlan& resolved);
+bool InsertQuantizers(graph::Model& model, const plan::ResolvedPlan& resolved,
+                      const std::map<const plan::TensorPlan*, std::optional<float>>& weights = {});
 
 }  // namespace bitpress::emit

@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "emit/following_limits.h"
 #include "emit/integer_codes.h"
 #include "emit/portable_functions.h"
 #include "formats/block_convolutions.h"
+#include "ops/following_limits.h"
 #include "ops/quantizer_nodes.h"
 #include "weights/convolution_nodes.h"
 
@@ -150,7 +150,7 @@ class Followers {
   }
 
   bool TakeLimits() {
-    const std::optional<FollowingLimits> limits = LimitsBehind(model_, value());
+    const std::optional<ops::FollowingLimits> limits = ops::LimitsBehind(model_, value());
     if (!limits) return false;
     into_.least = limits->least;
     into_.largest = limits->largest;

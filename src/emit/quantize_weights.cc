@@ -221,8 +221,10 @@ class WeightQuantizer {
     // cannot run over several dimensions. Codes of 32 bits have no integer kernel, but ONNX Runtime
     // fuses their DequantizeLinear all the same, and then refuses the model. And it makes a
     // QLinearConv of any Conv between quantizers, which does not run with blocks.
-    if (integer_readers_.Contain(row) && storage_ == Storage::kPacked &&
-        source.type != DataType::kFloat16 && !row.flatten &&
+    const bool is_dequantized = storage_ == Storage::kQdq
+                                    ? opset_ >= DequantizeOpset(row) && !DecodesInBodies(row)
+                                    : storage_ == Storage::kPacked && integer_readers_.Contain(row);
+    if (is_dequantized && source.type != DataType::kFloat16 && !row.flatten &&
         ElementBits(weight->code_type()) < 32 && !(is_per_block && IsReadByConv(row))) {
       store_.StoreDequantized(target,
                               {weight->code_type(), source.dims, weight->scale_dims(),
@@ -242,6 +244,13 @@ class WeightQuantizer {
           [weight, statistics, &pool = pool_] { return weight->Simulate(pool, *statistics); },
           *statistics);
     }
+  }
+
+  // Returns whether a reader in a body multiplies floats: see SplitReadersInBodies.
+  bool DecodesInBodies(const TensorPlan& row) const {
+    return std::ranges::any_of(row.uses, [&](const plan::TensorUse& use) {
+      return !integer_readers_.Contain(use) && model_.Owner(index_.Find(use));
+    });
   }
 
   static bool IsReadByConv(const TensorPlan& row) {
@@ -294,6 +303,35 @@ class WeightQuantizer {
     return true;
   }
 
+  // Returns why no operator can quantize a weight of floats, or "".
+  std::string WhyNoOperatorBehind(const TensorPlan& row) const {
+    if (row.flatten) return "no operator reads several dimensions as one row";
+    if (model_.IsDeferred(row.value)) return "its values are not known yet";
+    const formats::FormatSpec spec = row.Spec();
+    const bool is_half = model_.Initializer(row.value).type == DataType::kFloat16;
+    if (is_half && (row.scaled || !plan::HasHalfOperator(plan_.operators, spec))) {
+      return "its type is FLOAT16, and the operators give FLOAT";
+    }
+    return plan::WhyNoOperator(plan_.operators, spec);
+  }
+
+  // Leaves the floats to an operator that quantizes them, and measures what it will do.
+  void LeaveToOperator(const TensorPlan& row, const weights::WeightJob& job,
+                       const std::shared_ptr<weights::WeightStatistics>& statistics,
+                       std::optional<float> scale) {
+    statistics->quantized = row.value;
+    statistics->unpacked_reason = "storage=qdq: an operator quantizes it";
+    statistics->stored_bytes = job.source().bytes.size();
+    job.Simulate(pool_, *statistics);
+    if (row.scaled && !scale) {
+      scale = weights::ScaleOf(row.Spec(), model_.Initializer(row.value).values<float>());
+    }
+    job.source().Release();
+    store_.Step()();
+    result_.behind_operators[&row] = scale;
+    result_.weights.push_back(statistics);
+  }
+
   void Replace(const TensorPlan& row, bool has_copy) {
     const std::string reader = ReaderOf(row);
     const auto given = weight_scales_.find(plan::ScaleKeyOf(row));
@@ -304,6 +342,12 @@ class WeightQuantizer {
     statistics->value = row.value;
     statistics->format = row.format;
     statistics->num_elements = NumElements(job->source().dims);
+    if (storage_ == Storage::kQdq && WhyNoOperatorBehind(row).empty()) {
+      return LeaveToOperator(row, *job, statistics,
+                             given == weight_scales_.end()
+                                 ? std::nullopt
+                                 : std::optional(given->second.front().scale));
+    }
     statistics->unpacked_reason = WhyNotPacked(*job);
     std::string target = row.value;
     if (has_copy) target = model_.FreshName(row.value + "_quantized");
@@ -371,6 +415,14 @@ class WeightQuantizer {
 };
 
 }  // namespace
+
+int64_t DequantizeOpset(const TensorPlan& row) {
+  // An axis (13), blocks and types other than 8 bits (21), and types of 2 bits (25).
+  const int64_t bits = ElementBits(row.Spec().onnx_type);
+  const bool is_new = bits != 8 && !row.has_scale_of_products();
+  const bool is_per_block = row.integer->granularity == plan::Granularity::kPerBlock;
+  return bits == 2 ? 25 : is_new || is_per_block ? 21 : 13;
+}
 
 IntegerReaders::IntegerReaders(const plan::ResolvedPlan& resolved) {
   for (const TensorPlan& row : resolved.plan.tensors) {

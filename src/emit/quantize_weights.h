@@ -6,7 +6,9 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -28,9 +30,15 @@ enum class Storage {
   kPacked,     // codes and scales at their real width, decoded by a function when the model is
                // loaded
   kSimulated,  // floats that hold the quantized values
+  // What other tools write and compilers look for: codes of integers behind a DequantizeLinear, and
+  // floats behind the quantizers that activations have. Where neither can be, kPacked.
+  kQdq,
 };
-inline constexpr std::array<std::pair<std::string_view, Storage>, 2> kStorageWords{
-    {{"packed", Storage::kPacked}, {"simulated", Storage::kSimulated}}};
+inline constexpr std::array<std::pair<std::string_view, Storage>, 3> kStorageWords{
+    {{"packed", Storage::kPacked}, {"simulated", Storage::kSimulated}, {"qdq", Storage::kQdq}}};
+
+// Returns the first operator set whose DequantizeLinear takes an integer row.
+int64_t DequantizeOpset(const plan::TensorPlan& row);
 
 struct QuantizedWeights {
   // A weight behind an Unpack node.
@@ -43,6 +51,9 @@ struct QuantizedWeights {
   // replaced. Errors are known once the model has been written.
   std::vector<std::shared_ptr<const weights::WeightStatistics>> weights;
   std::vector<Packed> packed;
+  // The rows of floats that operators are to quantize (Storage::kQdq), with the scale of those that
+  // have one. They are rows of the plan.
+  std::map<const plan::TensorPlan*, std::optional<float>> behind_operators;
   std::function<void()> step;  // call it once per weight written in another way
 };
 

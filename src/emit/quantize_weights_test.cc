@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "base/error.h"
 #include "emit/apply_plan.h"
@@ -230,6 +231,77 @@ TEST(ApplyPlan, RunsThePassesAndASecondRunChangesNothing) {
     ApplyPlan(model, {plan}, options, pool);
     EXPECT_TRUE(model.Serialize() == once);
   }
+}
+
+std::map<std::string, int> CountTypes(const graph::Model& model) {
+  std::map<std::string, int> counts;
+  for (const graph::Node& node : model.Nodes()) ++counts[node.op_type()];
+  return counts;
+}
+
+// Writes a model with Storage::kQdq, twice: the second time changes nothing.
+graph::Model WriteQdq(const std::string& file, const plan::QuantPlan& plan) {
+  graph::Model model = LoadModel(file);
+  ThreadPool pool(2);
+  const ApplyOptions options{.storage = Storage::kQdq};
+  const TransformReport report = ApplyPlan(model, {plan}, options, pool);
+  model.CheckInFull();
+  const std::string once = model.Serialize();
+  ApplyPlan(model, {plan}, options, pool);
+  EXPECT_TRUE(model.Serialize() == once);
+  for (const auto& weight : report.weights) EXPECT_GT(weight->sqnr_db, 0) << weight->value;
+  return model;
+}
+
+TEST(StorageQdq, QuantizersStandOnWeightsAndBiases) {
+  const std::vector<std::string> quark{"placement=all", "short_axis=axis", "scale=floor"};
+  const auto write = [&](const std::string& format, const std::string& operators) {
+    std::vector<std::string> settings = quark;
+    settings.push_back("biases=" + format);
+    settings.push_back("operators=" + operators);
+    return CountTypes(
+        WriteQdq("convnet.onnx", PlanFor(LoadModel("convnet.onnx"), format, settings)));
+  };
+  const auto rows = [&](const std::string& format) {
+    const plan::QuantPlan plan =
+        PlanFor(LoadModel("convnet.onnx"), format, {"placement=all", "biases=" + format});
+    return static_cast<int>(std::ranges::count_if(
+        plan.tensors, [](const plan::TensorPlan& row) { return row.is_quantized(); }));
+  };
+  EXPECT_EQ(write("mxfp8_e4m3", "quark")["MXQuantizeDequantize"], rows("mxfp8_e4m3"));
+  EXPECT_EQ(write("bfp16", "quark")["BFPQuantizeDequantize"], rows("bfp16"));
+  EXPECT_EQ(write("bf16", "quark")["ExtendedQuantizeLinear"], rows("bf16"));
+  EXPECT_EQ(write("bf16", "quark")["ExtendedDequantizeLinear"], rows("bf16"));
+  EXPECT_EQ(write("bf16", "quark_cast")["Cast"], 2 * rows("bf16"));
+  EXPECT_EQ(write("mx6", "quark_cast")["BFPQuantizeDequantize"], rows("mx6"));
+  EXPECT_EQ(write("mx6", "bitpress")["QuantizeDequantize_mx6"], rows("mx6"));
+}
+
+TEST(StorageQdq, WeightsOfAScaleAreDividedByIt) {
+  graph::Model model = WriteQdq(
+      "convnet.onnx", PlanFor(LoadModel("convnet.onnx"), "bf16",
+                              {"activations=none", "weight_scaled=true", "operators=quark"}));
+  const std::vector<float> weights = Floats(LoadModel("convnet.onnx"), "fc_weight");
+  float largest = 0;
+  for (const float value : weights) largest = std::max(largest, std::abs(value));
+  EXPECT_EQ(Floats(model, "fc_weight_scale"), std::vector<float>{largest / 2});
+  EXPECT_EQ(Floats(model, "fc_weight"), weights);
+}
+
+TEST(StorageQdq, IntegersOfFourBitsInBlocksAreBehindADequantizeLinear) {
+  graph::Model model =
+      WriteQdq("attention.onnx",
+               PlanFor(LoadModel("attention.onnx"), "none",
+                       {"weights=int4", "weight_granularity=per_block", "weight_block_size=16"}));
+  EXPECT_GE(model.OpsetImports()[""], 21);
+  int num_blocked = 0;
+  for (const graph::Node& node : model.Nodes()) {
+    EXPECT_NE(node.domain(), "bitpress") << node.Describe();
+    if (node.op_type() != "DequantizeLinear") continue;
+    EXPECT_EQ(model.InfoOf(node.input(0)).type, DataType::kInt4);
+    num_blocked += node.GetInt("block_size", 0) == 16 ? 1 : 0;
+  }
+  EXPECT_GT(num_blocked, 2);
 }
 
 TEST(ComputesFromCodes, ByDefaultFromPackedWeightsButNotWithQuarksOperators) {

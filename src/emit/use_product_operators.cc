@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "emit/following_limits.h"
 #include "emit/integer_codes.h"
 #include "emit/matrix_products.h"
 #include "emit/packed_convolutions.h"
@@ -14,6 +13,7 @@
 #include "emit/tied_tables.h"
 #include "formats/block_products.h"
 #include "graph/clean_up.h"
+#include "ops/following_limits.h"
 #include "ops/quantizer_nodes.h"
 #include "weights/product_nodes.h"
 #include "weights/unpack_functions.h"
@@ -151,7 +151,7 @@ class ProductRewriter {
     }
     if (product.bias.empty()) product.bias = Zeros(num_columns);
     Node last = add.value_or(node);
-    std::optional<FollowingLimits> limits = LimitsBehind(model_, last.output(0));
+    std::optional<ops::FollowingLimits> limits = ops::LimitsBehind(model_, last.output(0));
     if (!weights::WhyNoPackedProduct(model_, weight, /*is_limited=*/true).empty()) limits.reset();
     if (limits) {
       product.least = limits->least;

@@ -10,6 +10,7 @@
 #include "ops/layer_roles.h"
 #include "ops/quantizer_nodes.h"
 #include "plan/dynamic_rows.h"
+#include "plan/joined_operators.h"
 #include "plan/masked_values.h"
 #include "plan/mixed_values.h"
 #include "plan/pair_safety.h"
@@ -142,8 +143,23 @@ class Planner {
                rows_.IsQuantizedConstant(value)) {
       Add(rows_.DynamicWeight(node, value), node, input);
     } else if (!IsPlanned(node, value)) {
-      Add(rows_.Activation(node, value, BlockAxis(node, value, *operand)), node, input);
+      Add(UnlessJoined(rows_.Activation(node, value, BlockAxis(node, value, *operand)), node,
+                       input),
+          node, input);
     }
+  }
+
+  // Returns the row, or that of a float where the value lies between operators of float_between.
+  TensorPlan UnlessJoined(TensorPlan row, const Node& node, size_t input) {
+    const QuantConfig& config = plan_.config;
+    if (!row.is_quantized() || !IsBetween(model_, node, input, config.float_between)) return row;
+    if (row.Spec().is_blocked() && !config.float_between_blocks) return row;
+    // A quantizer of another format stands there, too.
+    const std::optional<Node> producer = model_.Producer(row.value);
+    if (config.dual_quant && GivenRow(*producer, row)) return row;
+    joined_.insert(nodes_.KeyOf(node));
+    return RowMaker::Float(row.value, row.role,
+                           fmt::format("computed as one with {}", node.op_type()));
   }
 
   // Returns the axis that the blocks of an operand run along.
@@ -181,7 +197,7 @@ class Planner {
           node, input);
       return;
     }
-    Add(DefaultAxisRow(node, value), node, input);
+    Add(UnlessJoined(DefaultAxisRow(node, value), node, input), node, input);
   }
 
   // Returns the row of a value around an operator that does not multiply, for placement all.
@@ -233,7 +249,8 @@ class Planner {
 
   // Puts the producer's quantizer before the reader's if their formats differ, for dual_quant.
   void PutInRows() {
-    std::set<std::string> quantized;  // keys of nodes
+    // Keys of nodes. Those that are computed as one with their producer have quantizers behind.
+    std::set<std::string> quantized = joined_;
     for (const TensorPlan& row : plan_.tensors) {
       if (row.role != Role::kActivation || !row.is_quantized()) continue;
       for (const TensorUse& use : row.uses) quantized.insert(use.node);
@@ -242,16 +259,32 @@ class Planner {
       if (row.role != Role::kActivation || !row.is_quantized() || row.is_dynamic()) continue;
       const std::optional<Node> producer = model_.Producer(row.value);
       if (!producer || !quantized.contains(nodes_.KeyOf(*producer))) continue;
-      const Treatment& treatment = rules_.For(*producer, row.value);
-      const std::optional<formats::FormatSpec>& format = treatment.activation;
-      if (!format || !treatment.excluded.empty() || format->name == row.format) continue;
-      if (IsDynamic(treatment) || (format->is_blocked() && !row.axis)) continue;
-      row.through = format->name;
-      if (format->is_integer()) {
-        row.through_integer =
-            RowMaker::Quantized(row.value, Role::kActivation, *format, treatment, 0).integer;
-      }
+      const std::optional<TensorPlan> given = GivenRow(*producer, row);
+      if (!given) continue;
+      row.through = given->format;
+      row.through_axis = given->axis;
+      row.through_scale_choice = given->scale_choice;
+      row.through_rounding = given->rounding;
+      row.through_integer = given->integer;
     }
+  }
+
+  // Returns the row that a value would have as its producer's other activations have it; nothing if
+  // that is no other format than the row's, or none.
+  std::optional<TensorPlan> GivenRow(const Node& producer, const TensorPlan& row) const {
+    const Treatment& treatment = rules_.For(producer, row.value);
+    const std::optional<formats::FormatSpec>& format = treatment.activation;
+    if (!format || !treatment.excluded.empty() || format->name == row.format) return std::nullopt;
+    if (IsDynamic(treatment)) return std::nullopt;
+    const int64_t rank = rows_.RankOf(row.value);
+    if (format->is_blocked() && rank < 1) return std::nullopt;
+    // What a product gives has blocks along its columns, as Quark's RefineBlockAxis has it.
+    const bool has_columns = ops::IsComputeOp(producer) && !ops::HasKernel(producer);
+    const int64_t axis = has_columns ? rank - 1
+                         : rank == 1 ? 0
+                                     : WishedAxis(producer, row.value, 1);
+    return RowMaker::Quantized(row.value, Role::kActivation, *format, treatment,
+                               std::min(axis, rank - 1));
   }
 
   // Adds the quantizers of the outputs of the model and of bodies, for placement all.
@@ -275,6 +308,7 @@ class Planner {
   std::set<std::string> masked_, mixed_;  // for placement all
   // The rows of what enters caches, by the key of the node and its input.
   std::map<std::pair<std::string, size_t>, TensorPlan> appended_;
+  std::set<std::string> joined_;          // keys of nodes that read floats of float_between
   std::set<std::string> integer_values_;  // the values that become integers
   QuantPlan plan_;
   std::map<std::string, std::vector<size_t>> rows_of_value_;

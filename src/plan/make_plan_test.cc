@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "ops/quantizer_nodes.h"
 #include "plan/qdq_placement.h"
@@ -196,6 +198,29 @@ TEST(MakePlan, PlacementAllSurroundsEveryOperator) {
               HasSubstr("constant of Add"));
   // The weights are the same as with compute.
   EXPECT_TRUE(RowOf(plan, "depthwise_weight").flatten);
+}
+
+TEST(MakePlan, BothFormatsStandInARowInBothDirections) {
+  for (const char* const wide : {"bf16", "fp16", "int16", "uint8", "bfp16", "mxfp8_e4m3"}) {
+    for (const char* const narrow : {"bf16", "fp16", "int8", "bfp16", "mx6", "mxint8"}) {
+      if (std::string(wide) == narrow) continue;
+      QuantConfig config = ConfigByName("none");
+      for (const char* setting : {"placement=all", "dual_quant=true"}) {
+        ApplySetting(config, setting);
+      }
+      ApplySetting(config, "activations", wide);
+      config.rules.push_back(ParseRule(fmt::format("op_types=Conv;Gemm: activations={}", narrow)));
+      const QuantPlan plan = MakePlan(config, LoadModel("convnet.onnx"), "convnet.onnx");
+      const auto count = [&](const std::string& first, const std::string& second) {
+        return std::ranges::count_if(plan.tensors, [&](const TensorPlan& row) {
+          return row.through == first && row.format == second;
+        });
+      };
+      EXPECT_GT(count(wide, narrow), 0) << wide << " to " << narrow;
+      EXPECT_GT(count(narrow, wide), 0) << narrow << " to " << wide;
+      CheckFits(plan, LoadModel("convnet.onnx"));
+    }
+  }
 }
 
 TEST(MakePlan, PlacementAllRefinesAxes) {

@@ -251,31 +251,42 @@ std::optional<FormatSpec> ResolveEmbeddings(const QuantConfig& config) {
                  config.embeddings == "default" ? DefaultEmbeddings(config) : config.embeddings);
 }
 
-void CheckHasOperator(OperatorSet operators, const FormatSpec& spec) {
-  if (operators == OperatorSet::kBitpress || spec.is_integer()) return;
+bool WritesCasts(OperatorSet operators, const FormatSpec& spec) {
+  return operators == OperatorSet::kCast || (operators == OperatorSet::kQuarkCast &&
+                                             spec.element_type == formats::ElementType::kBFloat16);
+}
+
+std::string WhyNoOperator(OperatorSet operators, const FormatSpec& spec) {
+  if (operators == OperatorSet::kBitpress || spec.is_integer()) return "";
   if (operators == OperatorSet::kCast) {
-    if (spec.family == Family::kFloat) return;
-    Fail(ErrorCode::kUnsupported,
-         "no Cast gives {}: operators=cast is for bf16, fp16 and fp8; use operators=bitpress",
-         spec.name);
+    if (spec.family == Family::kFloat) return "";
+    return fmt::format(
+        "no Cast gives {}: operators=cast is for bf16, fp16 and fp8; use operators=bitpress",
+        spec.name);
   }
   if (spec.family == Family::kFloat && spec.element_type != formats::ElementType::kFloat16 &&
       spec.element_type != formats::ElementType::kBFloat16) {
-    Fail(ErrorCode::kUnsupported,
-         "com.amd.quark has no operator for format {}; use operators=bitpress, or a block format",
-         spec.name);
+    return fmt::format(
+        "com.amd.quark has no operator for format {}; use operators=bitpress, or a block format",
+        spec.name);
   }
   if (spec.family == Family::kBlockFloat && spec.exponent_bits != 8) {
-    Fail(ErrorCode::kUnsupported,
-         "com.amd.quark has no operator for {}: its shared exponents have 8 bits, not {}; use "
-         "operators=bitpress",
-         spec.name, spec.exponent_bits);
+    return fmt::format(
+        "com.amd.quark has no operator for {}: its shared exponents have 8 bits, not {}; use "
+        "operators=bitpress",
+        spec.name, spec.exponent_bits);
   }
+  return "";
+}
+
+void CheckHasOperator(OperatorSet operators, const FormatSpec& spec) {
+  const std::string why_not = WhyNoOperator(operators, spec);
+  if (!why_not.empty()) Fail(ErrorCode::kUnsupported, "{}", why_not);
 }
 
 bool HasHalfOperator(OperatorSet operators, const FormatSpec& spec) {
   // ExtendedDequantizeLinear gives float32.
-  return operators != OperatorSet::kQuark || spec.is_blocked();
+  return !IsQuark(operators) || spec.is_blocked() || WritesCasts(operators, spec);
 }
 
 std::string_view GranularityName(Granularity granularity) {

@@ -46,10 +46,17 @@ enum class Placement {
 
 // The operators that quantizers are written as.
 enum class OperatorSet {
-  kBitpress,  // bitpress::QuantizeDequantize_<format>
-  kQuark,     // com.amd.quark::MXQuantizeDequantize and its kin
-  kCast,      // two of ONNX's Cast, to the format and back: bf16, fp16, fp8
+  kBitpress,   // bitpress::QuantizeDequantize_<format>
+  kQuark,      // com.amd.quark::MXQuantizeDequantize and its kin
+  kCast,       // two of ONNX's Cast, to the format and back: bf16, fp16, fp8
+  kQuarkCast,  // kCast for bf16, kQuark for all other formats: Quark's BF16QDQToCast
 };
+// Returns whether the operators are those of AMD Quark.
+inline bool IsQuark(OperatorSet operators) {
+  return operators == OperatorSet::kQuark || operators == OperatorSet::kQuarkCast;
+}
+// Returns whether the format is written as Casts.
+bool WritesCasts(OperatorSet operators, const formats::FormatSpec& spec);
 
 // The share of the products that the guard may take from integers, unless the user gives one.
 // Beyond it, a model is hardly faster than the float one.
@@ -101,6 +108,9 @@ struct QuantConfig {
   Granularity weight_granularity = Granularity::kPerAxis;
   int64_t weight_block_size = 32;  // elements of a block, for Granularity::kPerBlock
   IntegerKernels integer_kernels = IntegerKernels::kSafe;
+  // At most so many samples, from the start, give the scales of activations; 0: all. Fine-tuning
+  // has a number of its own.
+  int64_t calibration_samples = 0;
   // The least distance in dB between every output and the error that rounding activations to
   // integers brings into it. Calibration leaves activations float that cost more
   // (calibrate/guard.h). Nothing: all activations of the plan are quantized.
@@ -122,6 +132,10 @@ struct QuantConfig {
   // If an operator reads a value in another format than its producer computes in, quantizers of
   // both formats stand in a row.
   bool dual_quant = false;
+  // Pairs "PRODUCER>READER" of operators between which values have no quantizer
+  // (joined_operators.h), in formats without blocks, or also in those with.
+  std::vector<std::string> float_between;
+  bool float_between_blocks = false;
   // The passes that learn weights from samples before they are quantized, in this order.
   std::vector<FinetunePass> finetune;
   FinetuneSettings finetune_settings;
@@ -195,7 +209,9 @@ std::optional<formats::FormatSpec> ResolveFormat(const QuantConfig& config, Role
 // Beside other weights they stay float.
 std::optional<formats::FormatSpec> ResolveEmbeddings(const QuantConfig& config);
 
-// Throws Error(kUnsupported) if the operator set has no operator that computes this format.
+// Returns why the operator set has no operator that computes this format, or "".
+std::string WhyNoOperator(OperatorSet operators, const formats::FormatSpec& spec);
+// Throws Error(kUnsupported) with that reason.
 void CheckHasOperator(OperatorSet operators, const formats::FormatSpec& spec);
 
 // Returns whether that operator also takes and gives float16. REQUIRES: CheckHasOperator passes.

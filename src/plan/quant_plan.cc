@@ -57,13 +57,12 @@ void CheckUse(const TensorPlan& row, const TensorUse& use, const NodeIndex& node
 
 void CheckThrough(const QuantPlan& plan, const TensorPlan& row) {
   const formats::FormatSpec spec = formats::FindFormat(row.through);
-  if (spec.is_blocked() && !row.axis) {
+  if (spec.is_blocked() && !row.axis && !row.through_axis) {
     Fail(ErrorCode::kInvalidArgument,
-         "'through' is {}, which needs an axis of its own; a format without blocks, or blocks "
-         "along the same axis, can stand before {}",
-         row.through, row.format);
+         "'through' is {}, which has blocks: give their 'through_axis'", row.through);
   }
   CheckHasOperator(plan.operators, spec);
+  formats::Validate(row.ThroughRow().Spec());
 }
 
 void CheckRow(const QuantPlan& plan, const TensorPlan& row, const NodeIndex& nodes,
@@ -107,6 +106,7 @@ void CheckRow(const QuantPlan& plan, const TensorPlan& row, const NodeIndex& nod
     CheckWeight(row, model);
   }
   CheckAxis(row, model.InfoOf(row.value));
+  if (!row.through.empty()) CheckAxis(row.ThroughRow(), model.InfoOf(row.value));
   for (const TensorUse& use : row.uses) CheckUse(row, use, nodes, model);
 }
 
@@ -142,9 +142,10 @@ TensorPlan TensorPlan::ThroughRow() const {
   row.integer = through_integer;
   const formats::FormatSpec spec = formats::FindFormat(through);
   if (spec.is_blocked()) {
-    row.axis = axis;
-    row.scale_choice = DefaultScaleChoice(spec, Role::kActivation);
+    row.axis = through_axis ? through_axis : axis;
+    row.scale_choice = through_scale_choice.value_or(DefaultScaleChoice(spec, Role::kActivation));
   }
+  row.rounding = through_rounding;
   return row;
 }
 

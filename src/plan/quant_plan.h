@@ -68,6 +68,11 @@ struct TensorPlan {
   // The format that an activation is rounded to before it is rounded to `format`, because its
   // producer has another precision than its readers. "": none.
   std::string through;
+  // The axis that blocks of `through` run along, the choice of their exponents and the rounding.
+  // Nothing: the axis of the row, and the default of the format.
+  std::optional<int64_t> through_axis;
+  std::optional<formats::ScaleChoice> through_scale_choice;
+  formats::RoundingMode through_rounding = formats::RoundingMode::kHalfToEven;
   // The scale of `through`. Exactly the rows that go through an integer format have it.
   std::optional<IntegerTreatment> through_integer;
   std::vector<TensorUse> uses;

@@ -70,6 +70,13 @@ ordered_json RowToJson(const TensorPlan& row) {
       if (row.scaled) AddScaled(row, object);
     }
     if (!row.through.empty()) object["through"] = row.through;
+    if (row.through_axis) object["through_axis"] = *row.through_axis;
+    if (row.through_scale_choice) {
+      object["through_scale_choice"] = formats::ScaleChoiceName(*row.through_scale_choice);
+    }
+    if (row.through_rounding != formats::RoundingMode::kHalfToEven) {
+      object["through_rounding"] = formats::RoundingModeName(row.through_rounding);
+    }
     if (row.through_integer) {
       ordered_json integer = ordered_json::object();
       AddInteger(*row.through_integer, integer);
@@ -255,6 +262,15 @@ void ReadThrough(ObjectReader& reader, TensorPlan& row) {
   row.through = spec.name;
   if (row.role != Role::kActivation) {
     Fail(ErrorCode::kInvalidArgument, "'through' is for activations");
+  }
+  if (spec.is_blocked() && reader.Has("through_axis")) {
+    row.through_axis = reader.Int("through_axis");
+  }
+  if (spec.is_blocked() && reader.Has("through_scale_choice")) {
+    row.through_scale_choice = formats::ParseScaleChoice(reader.String("through_scale_choice"));
+  }
+  if (!spec.is_integer() && reader.Has("through_rounding")) {
+    row.through_rounding = formats::ParseRoundingMode(reader.String("through_rounding"));
   }
   if (spec.is_integer()) {
     ObjectReader integer(reader.Object("through_integer"), "through_integer");

@@ -115,6 +115,29 @@ TEST(PlanJson, ValuesGoThroughIntegersWithAScaleOfTheirOwn) {
   EXPECT_EQ(MisfitOf(plan, LoadModel("convnet.onnx")), "fits");
 }
 
+TEST(PlanJson, ValuesGoThroughBlocksAlongAnAxisOfTheirOwn) {
+  QuantConfig config = ConfigByName("BF16");
+  for (const char* setting : {"placement=all", "dual_quant=true", "scale=floor"}) {
+    ApplySetting(config, setting);
+  }
+  config.rules.push_back(ParseRule("op_types=Conv;Gemm: activations=mxfp8_e4m3"));
+  QuantPlan plan = MakePlan(config, LoadModel("convnet.onnx"), "convnet.onnx");
+  const auto row = std::ranges::find(plan.tensors, "mxfp8_e4m3", &TensorPlan::through);
+  ASSERT_NE(row, plan.tensors.end());
+  EXPECT_EQ(row->format, "bf16");
+  EXPECT_EQ(row->axis, std::nullopt);
+  EXPECT_EQ(row->through_axis, 1);
+  // As the producer's inputs, and not by the default of the format.
+  EXPECT_EQ(row->through_scale_choice, formats::ScaleChoice::kFloor);
+  EXPECT_EQ(row->ThroughRow().axis, 1);
+  EXPECT_EQ(FromJson(ToJson(plan)), plan) << ToJson(plan);
+  EXPECT_EQ(MisfitOf(plan, LoadModel("convnet.onnx")), "fits");
+  row->through_axis = 7;
+  EXPECT_THAT(MisfitOf(plan, LoadModel("convnet.onnx")), HasSubstr("axis 7 is out of range"));
+  row->through_axis.reset();
+  EXPECT_THAT(MisfitOf(plan, LoadModel("convnet.onnx")), HasSubstr("through_axis"));
+}
+
 TEST(PlanJson, ShortFormsAreAccepted) {
   const QuantPlan plan = FromJson(PlanText(kRow));
   ASSERT_EQ(plan.tensors.size(), 1u);

@@ -115,8 +115,7 @@ QuantizerSpelling SpellQuark(const FormatSpec& spec, std::optional<int64_t> axis
 QuantizerSpelling SpellQuantizer(plan::OperatorSet operators, const FormatSpec& spec,
                                  std::optional<int64_t> axis) {
   BITPRESS_DCHECK(axis.has_value() || !spec.is_blocked());
-  return operators == plan::OperatorSet::kQuark ? SpellQuark(spec, axis)
-                                                : SpellBitpress(spec, axis);
+  return plan::IsQuark(operators) ? SpellQuark(spec, axis) : SpellBitpress(spec, axis);
 }
 
 FormatSpec SpecOf(plan::OperatorSet operators, const FormatSpec& spec) {

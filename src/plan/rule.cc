@@ -14,11 +14,24 @@ namespace bitpress::plan {
 namespace {
 
 // The settings that hold for a model as a whole.
-constexpr std::string_view kGlobalSettings[] = {
-    "placement",      "operators",     "exclude_nodes",  "exclude_op_types",
-    "equalize",       "dual_quant",    "equalize_clips", "equalize_clip_gain",
-    "equalize_steps", "equalize_bias", "rotate",         "smooth_quant",
-    "guard",          "guard_share",   "guard_ranges"};
+constexpr std::string_view kGlobalSettings[] = {"placement",
+                                                "operators",
+                                                "exclude_nodes",
+                                                "exclude_op_types",
+                                                "equalize",
+                                                "dual_quant",
+                                                "equalize_clips",
+                                                "equalize_clip_gain",
+                                                "equalize_steps",
+                                                "equalize_bias",
+                                                "rotate",
+                                                "smooth_quant",
+                                                "guard",
+                                                "guard_share",
+                                                "guard_ranges",
+                                                "float_between",
+                                                "float_between_blocks",
+                                                "calibration_samples"};
 
 bool IsPerNode(std::string_view key) {
   return !key.starts_with("finetune") &&

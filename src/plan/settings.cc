@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "plan/joined_operators.h"
 #include "plan/model_settings.h"
 #include "plan/name_pattern.h"
 #include "plan/quant_config.h"
@@ -239,6 +240,17 @@ void AddIntegerSettings(std::vector<Setting>& settings) {
          return config.integer_kernels == IntegerKernels::kReduceRange ? "true" : "false";
        },
        /*is_derived=*/true});
+  settings.push_back(
+      {"calibration_samples", "N",
+       "scales of activations follow from so many samples at most; 0: all (default). This says "
+       "nothing about finetune_samples",
+       [](QuantConfig& config, std::string_view value) {
+         const int64_t number = ParseInt(value, "calibration_samples");
+         if (number < 0) Fail(ErrorCode::kInvalidArgument, "{} is no number of samples", number);
+         config.calibration_samples = number;
+       },
+       [](const QuantConfig& config) { return std::to_string(config.calibration_samples); },
+       /*is_derived=*/false, /*is_quiet=*/true});
   AddGuardSettings(settings);
 }
 
@@ -305,7 +317,8 @@ std::vector<Setting> MakeSettings() {
   settings.push_back(WordSetting<OperatorSet>(
       "operators",
       "whose operator names are written: our own, AMD Quark's for models that must run in its "
-      "library, or ONNX's Cast there and back (bf16, fp16, fp8)",
+      "library, or ONNX's Cast there and back (bf16, fp16, fp8), or "
+      "Casts for bf16 and AMD Quark's for all others (quark_cast)",
       kOperatorSets, &QuantConfig::operators));
   settings.push_back(WordSetting<ops::ShortAxis>(
       "short_axis",
@@ -347,6 +360,22 @@ std::vector<Setting> MakeSettings() {
       "where an operator reads a value in another format than its producer's activations have, "
       "round it to both, the producer's first (AMD Quark's DualQuantNodes; default false)",
       &QuantConfig::dual_quant));
+  settings.push_back(
+      {"float_between", "OP_TYPE>OP_TYPE[;...]",
+       "values between such operators get no quantizer if nothing else reads them, as AMD Quark's "
+       "RemoveQDQ words have it: 'Conv>Relu;Conv>Relu6' (a Clip from 0 to 6 is Relu6, one to 1 "
+       "Relu1). This is for formats without blocks and placements all and compute",
+       [](QuantConfig& config, std::string_view value) {
+         config.float_between = ParseList(value);
+         for (const std::string& pair : config.float_between) CheckJoinedPair(pair);
+       },
+       [](const QuantConfig& config) { return Join(config.float_between, ";"); },
+       /*is_derived=*/false, /*is_quiet=*/true});
+  Setting blocks = BoolSetting("float_between_blocks",
+                               "float_between is for formats with blocks, too (default false)",
+                               &QuantConfig::float_between_blocks);
+  blocks.is_quiet = true;
+  settings.push_back(std::move(blocks));
   settings.push_back({"exclude_nodes", "REGEX[;REGEX...]",
                       "nodes whose whole name matches stay float",
                       [](QuantConfig& config, std::string_view value) {

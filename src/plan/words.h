@@ -28,10 +28,11 @@ inline constexpr std::array<std::pair<std::string_view, IntegerKernels>, 4> kInt
      {"safe_int8", IntegerKernels::kSafeInt8},
      {"vnni", IntegerKernels::kVnni},
      {"reduce_range", IntegerKernels::kReduceRange}}};
-inline constexpr std::array<std::pair<std::string_view, OperatorSet>, 3> kOperatorSets{
+inline constexpr std::array<std::pair<std::string_view, OperatorSet>, 4> kOperatorSets{
     {{"bitpress", OperatorSet::kBitpress},
      {"quark", OperatorSet::kQuark},
-     {"cast", OperatorSet::kCast}}};
+     {"cast", OperatorSet::kCast},
+     {"quark_cast", OperatorSet::kQuarkCast}}};
 inline constexpr std::array<std::pair<std::string_view, ops::ShortAxis>, 3> kShortAxes{
     {{"flatten", ops::ShortAxis::kFlatten},
      {"channels", ops::ShortAxis::kChannels},

@@ -50,6 +50,9 @@ struct ScaledPair {
   EqualizedPair report = {};
 };
 
+// Beyond this, weights of channels that are as good as dead would become infinite or subnormal.
+constexpr double kMostFactor = 1 << 16;
+
 double Largest(std::span<const double> values) { return std::ranges::max(values); }
 
 class Equalizer {
@@ -61,20 +64,12 @@ class Equalizer {
     LayerPairs found = FindLayerPairs(model_);
     report_.left_alone = std::move(found.left_alone);
     for (LayerPair& pair : found.pairs) Take(std::move(pair));
-    // The spans point into vectors that no longer move.
-    for (ScaledPair& pair : pairs_) {
-      pair.first->outputs = pair.factors;
-      pair.second->inputs = pair.factors;
-    }
-    Balance();
-    for (auto& [name, layer] : layers_) {
-      if (layer.inputs.empty() && layer.outputs.empty()) continue;
-      ScaleWeight(model_, layer.layer, layer.inputs, layer.outputs);
+    if (options_.num_steps < 0) {
+      BalanceAndScale();
+    } else {
+      TakeSteps();
     }
     for (ScaledPair& pair : pairs_) {
-      for (const AddedVector& bias : pair.pair.biases) {
-        DivideVector(model_, bias.node, bias.input, pair.factors);
-      }
       if (pair.pair.clip) Bound(pair);
       report_.pairs.push_back(std::move(pair.report));
     }
@@ -138,14 +133,71 @@ class Equalizer {
     return scaled.magnitudes.empty() ? nullptr : &scaled;
   }
 
+  // Finds the factors of all pairs, and scales each constant once.
+  void BalanceAndScale() {
+    // The spans point into vectors that no longer move.
+    for (ScaledPair& pair : pairs_) {
+      pair.first->outputs = pair.factors;
+      pair.second->inputs = pair.factors;
+    }
+    Balance();
+    for (auto& [name, layer] : layers_) {
+      if (layer.inputs.empty() && layer.outputs.empty()) continue;
+      ScaleWeight(model_, layer.layer, layer.inputs, layer.outputs);
+    }
+    for (ScaledPair& pair : pairs_) {
+      for (const AddedVector& bias : pair.pair.biases) {
+        DivideVector(model_, bias.node, bias.input, pair.factors);
+      }
+    }
+  }
+
+  // Takes a given number of steps as AMD Quark takes them, in floats and with one pair after the
+  // other, so that constants become the same bit for bit.
+  void TakeSteps() {
+    for (; report_.num_steps < options_.num_steps; ++report_.num_steps) {
+      for (ScaledPair& pair : pairs_) TakeStep(pair);
+      // Quark's list of pairs ends with the first one again.
+      if (!pairs_.empty()) TakeStep(pairs_.front());
+    }
+  }
+
+  void TakeStep(ScaledPair& pair) {
+    const std::vector<double> r1 = pair.first->Ranges(pair.first->layer.outputs);
+    const std::vector<double> r2 = pair.second->Ranges(pair.second->layer.inputs);
+    const auto bias_part = static_cast<float>(1 / options_.bias_share);
+    std::vector<float> ahead(r1.size(), 1.0F);
+    std::vector<float> behind(r1.size(), 1.0F);
+    for (size_t c = 0; c < r1.size(); ++c) {
+      if (!(r1[c] > 0 && r2[c] > 0)) continue;
+      auto first = static_cast<float>(r1[c]);
+      const auto second = static_cast<float>(r2[c]);
+      if (options_.bias_share > 0) {
+        first = std::max(first, static_cast<float>(std::abs(pair.bias[c])) / bias_part);
+      }
+      const float factor = second / std::sqrt(first * second);
+      if (!(factor > 1 / kMostFactor && factor < kMostFactor)) continue;
+      ahead[c] = factor;
+      behind[c] = 1 / factor;
+      pair.bias[c] *= factor;
+      pair.factors[c] /= factor;
+    }
+    MultiplyWeight(model_, pair.first->layer, pair.first->layer.outputs, ahead,
+                   pair.first->magnitudes);
+    MultiplyWeight(model_, pair.second->layer, pair.second->layer.inputs, behind,
+                   pair.second->magnitudes);
+    for (const AddedVector& bias : pair.pair.biases) {
+      MultiplyVector(model_, bias.node, bias.input, ahead);
+    }
+  }
+
   // Makes the ranges of all pairs equal. Changing one pair changes the ranges of its neighbours, so
   // that it takes some rounds until all of them fit.
   void Balance() {
     constexpr int64_t kMostSteps = 200;  // chains of 50 layers need about 25
     constexpr double kConverged = 1e-3;
-    const int64_t most = options_.num_steps < 0 ? kMostSteps : options_.num_steps;
     double change = pairs_.empty() ? 0 : 1;
-    while (report_.num_steps < most && change > kConverged) {
+    while (report_.num_steps < kMostSteps && change > kConverged) {
       change = 0;
       for (ScaledPair& pair : pairs_) change = std::max(change, BalancePair(pair));
       ++report_.num_steps;
@@ -154,8 +206,6 @@ class Equalizer {
 
   // Makes the ranges of one pair equal. Returns the largest change of a factor, as a logarithm.
   double BalancePair(ScaledPair& pair) const {
-    // Beyond this, weights of channels that are as good as dead would become infinite or subnormal.
-    constexpr double kMostFactor = 1 << 16;
     std::vector<double> r1 = pair.first->Ranges(pair.first->layer.outputs);
     const std::vector<double> r2 = pair.second->Ranges(pair.second->layer.inputs);
     double change = 0;

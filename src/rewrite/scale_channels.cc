@@ -64,6 +64,32 @@ void ScaleWeight(Model& model, const ops::ChannelLayer& layer, std::span<const d
   Replace(model, layer.node, 1, FloatTensor(weight.dims, std::move(scaled)));
 }
 
+void MultiplyWeight(Model& model, ops::ChannelLayer& layer, const ops::ChannelMap& channels,
+                    std::span<const float> factors, std::span<float> magnitudes) {
+  BITPRESS_DCHECK(factors.size() == channels.num_channels);
+  const graph::InitializerView weight = model.Initializer(layer.weight);
+  const std::span<const float> values = weight.values<float>();
+  std::vector<float> scaled(values.size());
+  for (size_t cell = 0; cell < magnitudes.size(); ++cell) {
+    const float factor = factors[channels.Of(cell / layer.num_columns, cell % layer.num_columns)];
+    for (size_t i = cell * layer.inner; i < (cell + 1) * layer.inner; ++i) {
+      scaled[i] = values[i] * factor;
+    }
+    magnitudes[cell] *= factor;
+  }
+  Replace(model, layer.node, 1, FloatTensor(weight.dims, std::move(scaled)));
+  layer.weight = layer.node.input(1);
+}
+
+void MultiplyVector(Model& model, Node node, size_t input, std::span<const float> factors) {
+  const graph::InitializerView vector = model.Initializer(node.input(input));
+  const std::span<const float> values = vector.values<float>();
+  BITPRESS_DCHECK(values.size() == factors.size());
+  std::vector<float> scaled(values.size());
+  for (size_t i = 0; i < scaled.size(); ++i) scaled[i] = values[i] * factors[i];
+  Replace(model, node, input, FloatTensor(vector.dims, std::move(scaled)));
+}
+
 void DivideVector(Model& model, Node node, size_t input, std::span<const double> factors) {
   const graph::InitializerView vector = model.Initializer(node.input(input));
   const std::span<const float> values = vector.values<float>();

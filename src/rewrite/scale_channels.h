@@ -21,6 +21,16 @@ std::optional<std::vector<float>> Magnitudes(const graph::Model& model,
 void ScaleWeight(graph::Model& model, const ops::ChannelLayer& layer,
                  std::span<const double> inputs, std::span<const double> outputs);
 
+// Multiplies the weight's elements by `factors` of their channels in floats, and its magnitudes.
+// The layer's weight may be a copy afterwards. REQUIRES: as many factors as channels.
+void MultiplyWeight(graph::Model& model, ops::ChannelLayer& layer, const ops::ChannelMap& channels,
+                    std::span<const float> factors, std::span<float> magnitudes);
+
+// Multiplies a constant vector, input `input` of `node`, by `factors` in floats. REQUIRES: as many
+// of both.
+void MultiplyVector(graph::Model& model, graph::Node node, size_t input,
+                    std::span<const float> factors);
+
 // Divides a constant vector, input `input` of `node`, by `factors`. REQUIRES: as many of both.
 void DivideVector(graph::Model& model, graph::Node node, size_t input,
                   std::span<const double> factors);

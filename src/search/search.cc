@@ -203,12 +203,21 @@ class Searcher {
     return choice;
   }
 
-  // Returns the other combinations of every group, the least sensitive first.
+  // Returns what a combination costs beyond another one. What both lose, such as by weights that
+  // they share, says nothing about a step between them.
+  double AddedNoise(size_t group, size_t combination, size_t base) const {
+    const double noise = NoiseOf(group, combination);
+    const double before = NoiseOf(group, base);
+    if (std::isfinite(noise) && std::isfinite(before)) return noise - before;
+    return std::isfinite(before) ? std::numeric_limits<double>::infinity() : 0;
+  }
+
+  // Returns the other combinations of every group, those that cost least first.
   std::vector<Step> StepsFrom(const Choice& choice) const {
     std::vector<Step> steps;
     for (size_t group = 0; group < choice.size(); ++group) {
       for (size_t i = 0; i < space_.combinations.size(); ++i) {
-        if (i != choice[group]) steps.push_back({group, i, NoiseOf(group, i)});
+        if (i != choice[group]) steps.push_back({group, i, AddedNoise(group, i, choice[group])});
       }
     }
     std::ranges::stable_sort(steps, {}, &Step::noise);

@@ -194,6 +194,16 @@ TEST_F(SearchOfThree, GreedyLowersTheLeastSensitiveFirst) {
   ExpectError(ErrorCode::kInvalidArgument, [&] { Run(Goals("", "bits<=7", Strategy::kGreedy)); });
 }
 
+TEST_F(SearchOfThree, GreedyOrdersByWhatLoweringCosts) {
+  // q loses most in all, but as much before it is lowered; y would miss the target.
+  for (PartLoss& part : sensitivity_.layers[1].parts) {
+    if (part.is_there) part.fast_noise = 0.012;
+  }
+  sensitivity_.layers[2].parts[1].fast_noise = 0.01;
+  const SearchResult result = Run(Goals("sqnr>=17", "", Strategy::kGreedy));
+  EXPECT_THAT(result.points[result.chosen].choice, ElementsAre(0, 1, 0));
+}
+
 // Returns the cost of a product with a weight of 12 stored bytes or none, and of one of two
 // activations, all of `type`.
 std::vector<double> CostsOfType(CostKind kind, const std::string& type) {

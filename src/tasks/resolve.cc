@@ -129,9 +129,11 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, graph::PassRunner& pass
   const bool has_plan = !options.plan_file.empty();
   if (has_plan) report.plan = ReadPlan(options.plan_file);
   if (has_plan && options.change_plan) options.change_plan(report.plan.config);
-  Prepared prepared = PrepareModel(
-      options, has_plan ? report.plan.config : options.config,
-      has_plan ? report.plan.rewrites : plan::ResolveRewrites(options.config), passes, report);
+  const plan::QuantConfig& config = has_plan ? report.plan.config : options.config;
+  static_cast<RunOptions&>(options) = options.ForCalibration(config.calibration_samples);
+  Prepared prepared =
+      PrepareModel(options, config, has_plan ? report.plan.rewrites : plan::ResolveRewrites(config),
+                   passes, report);
   report.prepared_parts = graph::MeasureParts(prepared.model);
   if (has_plan) {
     WithContext(fmt::format("plan '{}'", options.plan_file.string()),

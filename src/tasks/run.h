@@ -24,6 +24,10 @@ struct RunOptions {
 
   // Returns the same options with the first `limit` of the samples.
   RunOptions First(size_t limit) const { return {samples.First(limit), num_threads, progress}; }
+  // Returns the options for the samples that scales follow from: `limit` of them; 0: all.
+  RunOptions ForCalibration(int64_t limit) const {
+    return limit > 0 ? First(static_cast<size_t>(limit)) : *this;
+  }
 };
 
 // Returns the options that open the samples for the inputs of `model`. Throws

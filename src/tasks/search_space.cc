@@ -101,7 +101,8 @@ void SearchSpace::PlanParts() {
   add_values(plan::MakePlan(space_.base, model_, ""));
   if (!values.empty()) {
     const std::vector<std::string> watched(values.begin(), values.end());
-    table_ = GatherStatistics(model_, options_.model.filename().string(), watched, options_,
+    table_ = GatherStatistics(model_, options_.model.filename().string(), watched,
+                              options_.ForCalibration(space_.base.calibration_samples),
                               std::move(calibration))
                  .table;
   }

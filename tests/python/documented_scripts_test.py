@@ -61,7 +61,7 @@ def quantizers(*names):
 
 def constants(*formats):
     """Weights have these formats."""
-    return lambda model: set(formats) <= {constant.format for constant in bitpress.inspect(model).constants}
+    return lambda model: set(formats) <= {constant.held_format or constant.format for constant in bitpress.inspect(model).constants}
 
 
 def both(*checks):
@@ -82,9 +82,10 @@ SCRIPTS = {
     ("Microscaling (MX)", "fast finetune"):
         (quark_config(MX, MX, {**mx(), "FastFinetune": TUNING}, include_fast_ft=True), "bitpress", constants("mxint8")),
     ("Mixed Precision", "element-wise: BFP16 activations, BF16 weights"):
-        (quark_config(BFP, BF16), "quark", both(quantizers(QUARKS + "BFPQuantizeDequantize"), constants("bf16"))),
+        (quark_config(BFP, BF16), "quark", both(quantizers(QUARKS + "BFPQuantizeDequantize", *PAIR), constants("bf16"))),
     ("Mixed Precision", "element-wise: BF16 activations, BFP16 weights"):
-        (quark_config(ExtendedQuantType.QBloat16, BFP), "quark", both(quantizers(*PAIR), constants("bfp16"))),
+        (quark_config(ExtendedQuantType.QBloat16, BFP), "quark",
+         both(quantizers(QUARKS + "BFPQuantizeDequantize", *PAIR), constants("bfp16"))),
     ("Mixed Precision", "layer-wise: BF16 with BFP16 layers"):
         (quark_config(BF16, BF16, amp(TargetQuantType=BFP), include_auto_mp=True), "bitpress",
          both(quantizers(OURS + "bf16", OURS + "bfp16"), constants("bfp16"))),

@@ -49,6 +49,8 @@ def photos(tmp_path):
 def test_the_three_scripts(run, tmp_path, conv_path, photos):
     calibration, output = tmp_path / "calib", tmp_path / "out.onnx"
     assert "30 photos moved, 10 classes" in run("prepare_data.py", photos, calibration)
+    # As the document shows them, the names of photos in folders of synsets have none.
+    assert (photos / "n00000003" / "ILSVRC2012_val_00000003.JPEG").is_file()
     assert len(list(photos.glob("n*/*.JPEG"))) == 30 and len(list(calibration.glob("n*/*.JPEG"))) == models.NUM_CLASSES
     assert "0 photos moved, 10 classes" in run("prepare_data.py", photos, calibration)
     said = run("quantize_model.py", "--input_model_path", conv_path, "--output_model_path", output, "--calibration_dataset_path",

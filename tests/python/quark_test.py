@@ -22,20 +22,23 @@ from bitpress.compat.quark.onnx.quantization.config.custom_config import get_def
 pytestmark = [pytest.mark.filterwarnings("ignore::bitpress.compat.Notice"), pytest.mark.usefixtures("one_thread")]
 
 
-def run(config, model, tmp_path, data=None, **keywords):
+def run(config, model, tmp_path, data=None, operators="quark", **keywords):
     """Makes a model with ModelQuantizer, checks it with ONNX, and returns its path."""
     path = tmp_path / "out.onnx"
-    assert ModelQuantizer(config).quantize_model(str(model), str(path), data, **keywords) is None
+    assert ModelQuantizer(config, operators=operators).quantize_model(str(model), str(path), data, **keywords) is None
     onnx.checker.check_model(str(path), full_check=True)
     return path
 
 
 def formats_of(path):
-    return {weight.name: weight.format for weight in bitpress.inspect(path).constants}
+    return {weight.name: weight.held_format or weight.format for weight in bitpress.inspect(path).constants}
 
 
 def quantizers_of(path):
     return bitpress.inspect(path).quantizers
+
+
+PAIR = {"com.amd.quark::ExtendedQuantizeLinear", "com.amd.quark::ExtendedDequantizeLinear"}
 
 
 def number_of(path, name):
@@ -58,8 +61,9 @@ def test_the_microscaling_example(tmp_path, conv_path, images):
     wanted = outputs(conv_path, x)[0]
     assert is_as_measured(sqnr_db(wanted, outputs(path, x)[0]), 23.0)
     # Quark places quantizers around every operator, not only at the inputs of the four products.
-    assert quantizers_of(path)["bitpress::QuantizeDequantize_mxfp8_e4m3"] > 6
-    assert run(configure(), conv_path, tmp_path) and "bitpress::QuantizeDequantize_mxint8" in quantizers_of(tmp_path / "out.onnx")
+    assert quantizers_of(path)["com.amd.quark::MXQuantizeDequantize"] > 6
+    assert run(configure(), conv_path, tmp_path, operators="bitpress")
+    assert "bitpress::QuantizeDequantize_mxint8" in quantizers_of(tmp_path / "out.onnx")
     plain = outputs(run(configure(extra_options=settings), conv_path, tmp_path), x)[0]
     tuning = {"DataSize": 100, "FixedSeed": 1705472343, "BatchSize": 2, "NumIterations": 1000, "LearningRate": 1e-5,
               "OptimAlgorithm": "adaquant", "OptimDevice": "cuda:0", "InferDevice": "cpu", "EarlyStop": True}
@@ -70,7 +74,7 @@ def test_the_microscaling_example(tmp_path, conv_path, images):
 
 def test_the_bf16_example(tmp_path, conv_path, images):
     path = run(Config(global_quant_config=get_default_config("BF16")), conv_path, tmp_path)
-    assert set(quantizers_of(path)) == {"bitpress::QuantizeDequantize_bf16"}
+    assert set(quantizers_of(path)) == PAIR
     assert formats_of(path)["project.weight"] == "bf16"
     cast = get_default_config("BF16")
     cast.extra_options["BF16QDQToCast"] = True
@@ -107,7 +111,7 @@ def test_the_mixed_precision_examples(tmp_path, conv_path, images):
 def test_automatic_mixed_precision_without_a_target(tmp_path, conv_path, images):
     legacy = get_default_config("BF16_MIXED_BFP16")
     path = run(Config(legacy), conv_path, tmp_path)
-    assert set(quantizers_of(path)) == {"bitpress::QuantizeDequantize_bf16", "bitpress::QuantizeDequantize_bfp16"}
+    assert set(quantizers_of(path)) == {*PAIR, "com.amd.quark::BFPQuantizeDequantize"}
     target = QLayerConfig(activation=quark.BFP16Spec(), weight=quark.BFP16Spec())
     config = QConfig(QLayerConfig(quark.BFloat16Spec(), quark.BFloat16Spec()),
                      algo_config=[quark.AutoMixprecisionConfig(target_layer_config=target, target_op_type=("Conv",), exclude_layers=["stem"])])
@@ -119,9 +123,9 @@ def test_automatic_mixed_precision_without_a_target(tmp_path, conv_path, images)
 
 def test_automatic_mixed_precision_with_a_target(tmp_path, conv_path, images):
     legacy = get_default_config("BF16_MIXED_BFP16")
-    everything = number_of(run(Config(legacy), conv_path, tmp_path), "bfp16")
+    everything = number_of(run(Config(legacy), conv_path, tmp_path), "BFPQuantizeDequantize")
     legacy.extra_options["AutoMixprecision"]["L2Target"] = 0.09  # other targets: quark_mixed_test.py
-    assert everything > number_of(run(Config(legacy), conv_path, tmp_path, Reader(images, "image")), "bfp16") > 0
+    assert everything > number_of(run(Config(legacy), conv_path, tmp_path, Reader(images, "image")), "BFPQuantizeDequantize") > 0
     target = QLayerConfig(activation=quark.BFP16Spec(), weight=quark.BFP16Spec())
     amp = quark.AutoMixprecisionConfig(target_layer_config=target, metric_default="sqnr", metric_threshold=-25, data_size=8)
     path = run(QConfig(QLayerConfig(quark.BFloat16Spec(), quark.BFloat16Spec()), algo_config=[amp]), conv_path, tmp_path,
@@ -151,9 +155,9 @@ def test_functions_judge_outputs(tmp_path, conv_path, images):
             quantizer = ModelQuantizer(Config(legacy))
         quantizer.quantize_model(str(conv_path), str(tmp_path / "out.onnx"), Reader(images, "image"))
         assert closeness(outputs(tmp_path / "out.onnx", {"image": images})[0]) >= -loss - 1e-6
-        return number_of(tmp_path / "out.onnx", "bfp16")
+        return number_of(tmp_path / "out.onnx", "BFPQuantizeDequantize")
 
-    everything = number_of(run(Config(get_default_config("BF16_MIXED_BFP16")), conv_path, tmp_path), "bfp16")
+    everything = number_of(run(Config(get_default_config("BF16_MIXED_BFP16")), conv_path, tmp_path), "BFPQuantizeDequantize")
     bound = -0.75 * closeness(outputs(tmp_path / "out.onnx", {"image": images})[0])
     assert everything > narrow(bound) > 0
     assert set(shapes) == {wanted.shape}
@@ -163,7 +167,7 @@ def test_functions_judge_outputs(tmp_path, conv_path, images):
         path = run(QConfig(QLayerConfig(quark.BFloat16Spec(), quark.BFloat16Spec()), algo_config=[amp]), conv_path, tmp_path,
                    Reader(images, "image"))
         assert closeness(outputs(path, {"image": images})[0]) >= -bound - 1e-6
-        assert 0 < number_of(path, "bfp16") < everything
+        assert 0 < number_of(path, "BFPQuantizeDequantize") < everything
     with pytest.warns(Notice, match="metric_distance_fn without metric_threshold changes nothing"):
         translate(QConfig(algo_config=[quark.AutoMixprecisionConfig(target_layer_config=target, metric_distance_fn=len)]))
     amp.metric_output_index = 3
@@ -224,10 +228,10 @@ def test_names_mean_what_quark_means():
 
 @pytest.fixture(scope="module")
 def quarks_twin(shared, tmp_path_factory):
-    """EfficientNet-Lite0 in MXFP8E4M3, made by Quark and by the same script here."""
+    """EfficientNet-Lite0 in MXFP8E4M3, made by Quark and by the same script here, in the small form."""
     path = tmp_path_factory.mktemp("twin") / "mine.onnx"
     config = Config(get_default_config("MXFP8E4M3"))
-    ModelQuantizer(config).quantize_model(str(shared / "models" / "efficientnet_lite0.onnx"), str(path))
+    ModelQuantizer(config, operators="bitpress").quantize_model(str(shared / "models" / "efficientnet_lite0.onnx"), str(path))
     return shared / "models" / "quark" / "efficientnet_lite0_mxfp8e4m3.onnx", path
 
 
@@ -315,7 +319,7 @@ def test_selections(tmp_path, conv_path, images):
     with pytest.warns(Notice, match="passed over: .*'hed' matches no node's name in the model .did you mean 'head'"):
         assert quantizers(**everywhere) == everything
     assert quantizers(extra_options={"WeightsOnly": True}) == 0
-    assert "int8" in formats_of(tmp_path / "out.onnx").values()
+    assert "INT8" in formats_of(tmp_path / "out.onnx").values()
 
 
 def asking_something(word):
@@ -394,7 +398,7 @@ def test_words_of_learning_have_one_table():
 def test_only_what_lies_between_is_quantized(tmp_path, conv_path):
     def count(**fields):
         config = QuantizationConfig(activation_type=quark.ExtendedQuantType.QBFloat16, weight_type=quark.ExtendedQuantType.QBFloat16, **fields)
-        return quantizers_of(run(Config(config), conv_path, tmp_path))["bitpress::QuantizeDequantize_bf16"]
+        return quantizers_of(run(Config(config), conv_path, tmp_path, operators="bitpress"))["bitpress::QuantizeDequantize_bf16"]
 
     everything = count()
     behind, before = count(input_nodes=["head"]), count(output_nodes=["stem"])

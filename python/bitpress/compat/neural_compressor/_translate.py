@@ -270,6 +270,8 @@ def _weight_only(config: BaseConfig, model: Model) -> Request:
     is_operator = _name(config.option("quant_format")) == "QOperator"
     if is_operator and _has_operator(config, level):
         request.arguments.update(target="onnxruntime", accuracy_level=level)
+    if not is_operator:
+        request.arguments["storage"] = "qdq"
     _select(request, config, model)
     for key, local in config.local_config.items():
         if not _is_weight_only(local):

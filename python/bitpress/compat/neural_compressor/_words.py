@@ -105,7 +105,7 @@ WEIGHT_ONLY = table([
     notice("providers", _CPU, ["CPUExecutionProvider"]),
     notice("layer_wise_quant", _WHOLE, False),
     honoured("quant_last_matmul", "False excludes the last MatMul"),
-    honoured("quant_format", "QOperator: MatMulNBits (`target=\"onnxruntime\"`); QDQ: standard operators"),
+    honoured("quant_format", "QOperator: MatMulNBits (`target=\"onnxruntime\"`); QDQ: codes of blocks behind a DequantizeLinear (`storage=\"qdq\"`), from operator set 21 on"),
     honoured("nodes_to_exclude", "a rule excludes them"),
     honoured("white_list", "operator types; MatMul by default"),
     honoured("calibration_data_reader", "`data`"),

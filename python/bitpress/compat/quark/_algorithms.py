@@ -67,6 +67,7 @@ class Request:
     words: Dict[str, str] = field(default_factory=dict)  # of the script, by the names of nodes and tensors that they were given
     random_shapes: Optional[Any] = None  # of random samples, if they are wanted
     random_ranges: Optional[Mapping[str, Sequence[float]]] = None
+    search_samples: int = 0  # that automatic mixed precision measures with; 0: all
 
     def named(self, word: str, names: Any) -> None:
         """Remembers that names are those of the script's word, for errors about them."""
@@ -74,10 +75,14 @@ class Request:
             if word or name not in self.words:
                 self.words[name] = word
 
-    def take_samples(self, count: Optional[int]) -> None:
-        """Takes the larger of two wishes, because one reading of the samples serves all."""
+    def calibrate_with(self, count: Optional[int]) -> None:
+        """Limits the samples that scales follow from. Fine-tuning has a number of its own."""
         if count is not None and 0 < count < ALL_SAMPLES:
-            self.arguments["samples"] = max(int(count), self.arguments.get("samples", 0))
+            self.settings["calibration_samples"] = int(count)
+
+    def search_with(self, count: Optional[int]) -> None:
+        if count is not None and 0 < count < ALL_SAMPLES:
+            self.search_samples = int(count)
 
     def exclude(self, **selector: Sequence[str]) -> None:
         """Leaves the selected nodes float. Quark passes over names that a model does not have."""

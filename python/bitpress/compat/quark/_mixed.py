@@ -55,7 +55,7 @@ def add_auto_mixprecision(request: Request, given: Mapping[str, Any], options: M
         request.rules.append({"op_types": op_types, "optional": True, **changes})
         return
     text, judge = goal
-    request.take_samples(given.get("DataSize"))
+    request.search_with(given.get("DataSize"))
     request.target = Target(text, op_types, [changes], judge=judge, output_index=given.get("OutputIndex") or 0)
 
 
@@ -173,7 +173,7 @@ def _add_promotion(request: Request, given: Mapping[str, Any], options: Mapping[
         request.measurement = Measurement(op_types, variants, output, names, kept, None if file is None else os.fspath(file),
                                           is_applied=threshold == 0 and len(variants) > 1)
     if threshold or request.measurement is not None:
-        request.take_samples(given.get("data_size"))
+        request.search_with(given.get("data_size"))
     if threshold:
         text, judge = _promotion_goal(given, threshold, where)
         strategy = "optimal" if given.get("metric_optimize_object") == "quality" else "greedy"

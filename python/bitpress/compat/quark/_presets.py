@@ -30,7 +30,8 @@ def _microscaling(element: str) -> Dict[str, Any]:
 _BFP16 = {"BFPAttributes": {"bfp_method": "to_bfp", "axis": 1, "bit_width": 16, "block_size": 8, "rounding_mode": 2}}
 _ACCURATE = {"Percentile": 99.9999, "FastFinetune": _ADAROUND}
 _BF16_MIXED = {"QuantizeBias": False, "CalibDataSize": 1, "ActivationSymmetric": True}
-_VINT8 = {"ActivationSymmetric": True, "Int32Bias": False, "UseRandomData": True, "QuantizeAllOpTypes": True}
+_VINT8 = {"ActivationSymmetric": True, "Int32Bias": False, "UseRandomData": True, "QuantizeAllOpTypes": True,
+          **{f"RemoveQDQConv{name}": False for name in ("Clip", "Relu", "LeakyRelu", "PRelu")}}
 
 # name: activations, weights, calibration, format, extra options, other fields
 _ROWS: Dict[str, Tuple[Any, Any, Any, Any, Dict[str, Any], Dict[str, Any]]] = {

@@ -18,6 +18,7 @@ from bitpress.compat._values import PATH, TEXT, Kind
 from bitpress.compat.quark._algorithm_types import AlgoConfig
 from bitpress.compat.quark._algorithms import Measurement, Request, Rule, Target
 from bitpress.compat.quark._judge import OutputMetric
+from bitpress.compat.quark._nodes import say_left, write_nodes_of_quark, write_small_form
 from bitpress.compat.quark._translate import translate
 from bitpress.compat.quark._types import QuantizationConfig
 
@@ -119,7 +120,7 @@ def _search(request: Request, target: Target, config: bitpress.Config, model: Mo
                                "out, or name no target")
     if data is None:
         raise InvalidArgumentError(f"automatic mixed precision with a target ({target.text}) needs samples: calibration_data_reader")
-    num_samples = request.arguments.get("samples", 0)
+    num_samples = request.search_samples
     metric = None
     if target.judge is not None:
         if not isinstance(data, SharedSamples):
@@ -174,7 +175,7 @@ def _measure(request: Request, wanted: Measurement, config: bitpress.Config, mod
         file = None
     report = bitpress.sensitivity(model, data, variants=wanted.variants, layer_types=wanted.op_types, layer_names=wanted.names,
                                   kept_layers=wanted.kept_names, output_index=wanted.output_index, config=config, output=file,
-                                  samples=request.arguments.get("samples", 0), as_is=request.arguments.get("as_is", False), progress=False)
+                                  samples=request.search_samples, as_is=request.arguments.get("as_is", False), progress=False)
     if not wanted.is_applied:
         return []
     rules = []
@@ -197,12 +198,13 @@ class ModelQuantizer:
 
     Args:
         config: the configuration.
-        operators: "quark": activations get Quark's own operators (MXQuantizeDequantize, BFPQuantizeDequantize, and the
-            pairs ExtendedQuantizeLinear, ExtendedDequantizeLinear) for its library; "bitpress": ours, which sessions
-            without a library can run too.
+        operators: "quark": the nodes that Quark writes, on activations, weights and biases: MXQuantizeDequantize,
+            BFPQuantizeDequantize, the pairs ExtendedQuantizeLinear and ExtendedDequantizeLinear, and QuantizeLinear,
+            DequantizeLinear for integers. "bitpress": the small form, with weights at their real width, and operators
+            that sessions without a library can run too.
     """
 
-    def __init__(self, config: Any, operators: str = "bitpress") -> None:
+    def __init__(self, config: Any, operators: str = "quark") -> None:
         self.config = config
         self._operators = operators
         self._request = self._translated(config)
@@ -255,7 +257,9 @@ class ModelQuantizer:
             plan = arguments.get("plan") or bitpress.plan(model_input, config, as_is=arguments.get("as_is", False))
             arguments["plan"], config = _numbers.give(plan, request.numbers, "TensorQuantOverrides"), None
         if model_output is not None:
-            _fates.say_report(bitpress.quantize(model_input, Path(model_output), config, data, **arguments), _SELECTORS, (), request.words)
+            report = bitpress.quantize(model_input, Path(model_output), config, data, **arguments)
+            _fates.say_report(report, _SELECTORS, (), request.words)
+            say_left(request, report)
             return None
         if arguments.pop("external_data", False):
             _fates.say("use_external_data_format=True: the model is returned, with its data inside")
@@ -263,6 +267,7 @@ class ModelQuantizer:
 
         made, report = bitpress.quantize_to_bytes(model_input, config, data, **arguments)
         _fates.say_report(report, _SELECTORS, (), request.words)
+        say_left(request, report)
         return onnx.load_from_string(made)
 
     def _translated(self, config: Any, algorithms: Sequence[AlgoConfig] = ()) -> Request:
@@ -270,9 +275,9 @@ class ModelQuantizer:
             raise InvalidArgumentError(f"operators={self._operators!r}: expected 'bitpress' or 'quark'")
         request = translate(config, algorithms)
         if self._operators == "quark":
-            if request.settings.get("operators") == "cast":
-                raise InvalidArgumentError("operators='quark' and BF16QDQToCast=True: a value has the one or the other; give one of them")
-            request.settings["operators"] = "quark"
+            write_nodes_of_quark(request)
+        else:
+            write_small_form(request)
         return request
 
 

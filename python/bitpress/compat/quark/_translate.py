@@ -25,6 +25,7 @@ from bitpress.compat.quark._algorithms import (
 )
 from bitpress.compat.quark._door import check_algorithms, check_config, checked_legacy
 from bitpress.compat.quark._formats import all_but, block_axis, calibration, is_integer, layer_settings, set_format
+from bitpress.compat.quark._joined import joined_settings
 from bitpress.compat.quark._mixed import add_auto_mixprecision, add_promotion
 from bitpress.compat.quark._types import Config, QConfig, QuantizationConfig
 
@@ -78,6 +79,7 @@ def _add_ends(request: Request, starts: Sequence[str], ends: Sequence[str]) -> N
 def _add_options(request: Request, options: Mapping[str, Any]) -> None:
     """Adds the settings of extra_options that are neither a format nor an algorithm."""
     settings = request.settings
+    settings.update(joined_settings(options))
     if options.get("EnableSubgraph"):
         raise UnsupportedError("extra_options: EnableSubgraph=True is refused: bodies of If, Loop and Scan stay float. Instead: leave it out")
     for word, setting in (("ActivationSymmetric", "activation_symmetric"), ("WeightSymmetric", "weight_symmetric"),
@@ -91,16 +93,14 @@ def _add_options(request: Request, options: Mapping[str, Any]) -> None:
     if options.get("ReplaceClip6Relu"):
         settings["equalize_clips"] = "bound"
     if options.get("BF16QDQToCast"):
-        if settings.get("activations") not in ("bf16", "none") or settings.get("weights") not in ("bf16", "none"):
-            raise UnsupportedError("extra_options: BF16QDQToCast is refused: a side is not bfloat16. Instead: leave it out")
-        settings["operators"] = "cast"
+        settings["operators"] = "quark_cast"
     if options.get("OptimizeModel") is False or options.get("SkipPreprocess"):
         request.arguments["as_is"] = True
     if options.get("EnableDualQuantNodePairs"):
         settings["dual_quant"] = True
     if options.get("WeightsOnly"):
         settings["activations"] = "none"
-    request.take_samples(options.get("CalibDataSize"))
+    request.calibrate_with(options.get("CalibDataSize"))
     request.only_op_types = options.get("OpTypesToQuantize") or request.only_op_types
     _only_nodes(request, options.get("NodesToQuantize") or ())
     _add_ends(request, options.get("InputNodes") or (), options.get("OutputNodes") or ())

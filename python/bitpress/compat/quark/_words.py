@@ -9,7 +9,7 @@ from bitpress.compat._fates import Word, honoured, notice, refused, table, with_
 from bitpress.compat.quark._names import NAMES
 
 _NPU = "it adapts models to AMD's NPU compiler"
-_REMOVAL = "where quantizers stand follows from the placement"
+_REMOVAL = "`float_between`: no quantizer between a product, sum or pool and {} that alone reads it; not given, {}"
 _GRAPH = "ONNX Runtime's basic optimizations prepare every model; it is not rewritten further"
 _SCALES = "scales are shared where elements only move"
 _MEMORY = "calibration takes one pass, and memory that does not grow with the samples"
@@ -85,7 +85,7 @@ OPTIONS = with_kinds(table([
     honoured("CalibMovingAverage", "`activation_range=moving_average`, which does not depend on the order of samples"),
     notice("CalibMovingAverageConstant", "the average of all samples is taken", 0.01),
     notice("CalibTensorRangeSymmetric", "symmetric types have symmetric ranges, others are not widened", False),
-    honoured("CalibDataSize", "`samples`"),
+    honoured("CalibDataSize", "`calibration_samples`, which does not limit fine-tuning"),
     notice("CalibWorkerNum", _MEMORY, 1),
     notice("CalibOptimizeMem", _MEMORY, True),
     notice("CalibOptimizeDisk", _MEMORY, True),
@@ -159,10 +159,13 @@ OPTIONS = with_kinds(table([
     notice("AlignEltwiseQuantType", "constants of Mul, Add and their kin have the format of activations", True),
     *[notice(name, _SCALES, True)
       for name in ("AlignConcat", "AlignPool", "AlignPad", "AlignSlice", "AlignTranspose", "AlignReshape")],
-    *[notice(name, _REMOVAL, False)
-      for name in ("RemoveQDQConvClip", "RemoveQDQConvRelu", "RemoveQDQConvLeakyRelu", "RemoveQDQConvPRelu",
-                   "RemoveQDQConvGelu", "RemoveQDQMulAdd", "RemoveQDQInstanceNorm", "RemoveFusedQDQ")],
-    notice("RemoveQDQBetweenOps", _REMOVAL, []),
+    honoured("RemoveQDQConvClip", _REMOVAL.format("a Clip from 0 to 6 or to 1", "True")),
+    *[honoured(f"RemoveQDQConv{name}", _REMOVAL.format(name, default))
+      for name, default in (("Relu", "True"), ("LeakyRelu", "True"), ("PRelu", "True"), ("Gelu", "False"))],
+    honoured("RemoveQDQMulAdd", "`float_between`: True is none between Mul and Add"),
+    honoured("RemoveQDQInstanceNorm", "`float_between`: True is none between InstanceNormalization and those activation functions either"),
+    honoured("RemoveFusedQDQ", "`float_between_blocks`: True holds for block formats, too"),
+    honoured("RemoveQDQBetweenOps", "`float_between`: pairs of operator types"),
     honoured("EnableNPUCnn", "as enable_npu_cnn: biases have the type of weights"),
     *[notice(name, _NPU, False)
       for name in ("ConvertInstanceNormToDPUVersion", "SimulateDPU", "ConvertLeakyReluToDPUVersion", "ConvertSigmoidToHardSigmoid", "ConvertHardSigmoidToDPUVersion",
@@ -206,7 +209,9 @@ OPTIONS = with_kinds(table([
     **dict.fromkeys(("ActivationSymmetric", "WeightSymmetric", "CalibMovingAverage", "UseRandomData", "Int16Scale", "CLEScaleAppendBias",
                      "ReplaceClip6Relu", "QuantizeBias", "Int32Bias", "Int16Bias", "ActivationScaled", "WeightScaled", "BF16QDQToCast",
                      "WeightsOnly", "UseMatMulNBits", "EnableSubgraph", "EnableDualQuantNodePairs", "OptimizeModel", "SkipPreprocess",
-                     "EnableNPUCnn", "UseGPTQ", "BiasCorrection", "SpecificTensorPrecision"), v.FLAG),
+                     "EnableNPUCnn", "UseGPTQ", "BiasCorrection", "SpecificTensorPrecision", "RemoveQDQConvClip", "RemoveQDQConvRelu",
+                     "RemoveQDQConvLeakyRelu", "RemoveQDQConvPRelu", "RemoveQDQConvGelu", "RemoveQDQMulAdd", "RemoveQDQInstanceNorm",
+                     "RemoveFusedQDQ"), v.FLAG),
     **dict.fromkeys(("BFPAttributes", "MXAttributes", "FastFinetune", "AutoMixprecision", "MixedPrecisionTensor", "TensorQuantOverrides",
                      "MatMulNBitsParams", "GPTQParams", "QDQOpTypePerChannelSupportToAxis"), v.MAPPING),
     **dict.fromkeys(("OpTypesToQuantize", "NodesToQuantize", "ExtraOpTypesToQuantize", "InputNodes", "OutputNodes",

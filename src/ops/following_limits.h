@@ -1,4 +1,4 @@
-// Passes whose operators limit their outputs take a Relu or Clip that follows into them.
+// A Relu or Clip that follows an operator and may be computed with it. Pure.
 #pragma once
 
 #include <limits>
@@ -7,7 +7,7 @@
 
 #include "graph/model.h"
 
-namespace bitpress::emit {
+namespace bitpress::ops {
 
 // A node that limits a value and that alone reads it.
 struct FollowingLimits {
@@ -20,4 +20,4 @@ struct FollowingLimits {
 // none.
 std::optional<FollowingLimits> LimitsBehind(const graph::Model& model, const std::string& value);
 
-}  // namespace bitpress::emit
+}  // namespace bitpress::ops

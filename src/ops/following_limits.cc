@@ -1,15 +1,19 @@
-#include "emit/following_limits.h"
+#include "ops/following_limits.h"
 
+#include <string_view>
 #include <vector>
 
-#include "emit/integer_codes.h"
-
-namespace bitpress::emit {
+namespace bitpress::ops {
 namespace {
 
-// Returns a limit of a Clip; nothing if it is no constant.
+bool IsStandard(const graph::Node& node, std::string_view op_type) {
+  return node.domain().empty() && node.op_type() == op_type;
+}
+
+// Returns a limit of a Clip; nothing if it is no constant. Before opset 11 it is an attribute.
 std::optional<float> LimitOf(const graph::Model& model, const graph::Node& clip, size_t input,
-                             float fallback) {
+                             std::string_view attribute, float fallback) {
+  if (clip.HasAttribute(attribute)) return clip.GetFloat(attribute, fallback);
   if (clip.num_inputs() <= input || clip.input(input).empty()) return fallback;
   const std::string& name = clip.input(input);
   if (!model.IsInitializer(name) || model.IsDeferred(name)) return std::nullopt;
@@ -24,17 +28,17 @@ std::optional<FollowingLimits> LimitsBehind(const graph::Model& model, const std
   const std::vector<graph::Use> uses = model.AllUses(value);
   if (uses.size() != 1 || model.IsOutput(value) || uses[0].input_index != 0) return std::nullopt;
   FollowingLimits limits{uses[0].node};
-  if (IsStandardOp(limits.node, "Relu")) {
+  if (IsStandard(limits.node, "Relu")) {
     limits.least = 0;
     return limits;
   }
-  if (!IsStandardOp(limits.node, "Clip")) return std::nullopt;
-  const std::optional<float> least = LimitOf(model, limits.node, 1, limits.least);
-  const std::optional<float> largest = LimitOf(model, limits.node, 2, limits.largest);
+  if (!IsStandard(limits.node, "Clip")) return std::nullopt;
+  const std::optional<float> least = LimitOf(model, limits.node, 1, "min", limits.least);
+  const std::optional<float> largest = LimitOf(model, limits.node, 2, "max", limits.largest);
   if (!least || !largest || !(*least <= *largest)) return std::nullopt;
   limits.least = *least;
   limits.largest = *largest;
   return limits;
 }
 
-}  // namespace bitpress::emit
+}  // namespace bitpress::ops

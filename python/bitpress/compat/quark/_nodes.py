@@ -1,0 +1,49 @@
+"""What a model is written with: the nodes that Quark writes, or the small form of bitpress."""
+
+import re
+from typing import Any, Iterable
+
+from bitpress._errors import UnsupportedError
+from bitpress.compat import _fates
+from bitpress.compat.quark._algorithms import Request
+
+_SIDES = ("activations", "weights", "biases")
+
+
+def _formats(request: Request) -> Iterable[Any]:
+    targets = [words for chosen in (request.target, request.measurement) if chosen is not None for words in chosen.variants]
+    return (words[side] for words in [request.settings, *request.rules, *targets] for side in _SIDES if side in words)
+
+
+def write_nodes_of_quark(request: Request) -> None:
+    """Quark's operators on activations, weights and biases."""
+    if request.arguments.get("target") == "onnxruntime":
+        return  # MatMulNBits reads packed codes
+    for name in _formats(request):
+        exponent = re.search(r"exponent_bits=(\d+)", str(name))
+        if exponent and exponent[1] != "8":
+            _fates.say(f"BFPAttributes: exponent_bits={exponent[1]}: Quark's operators have shared exponents of 8 bits, so that the "
+                       "model has those of bitpress")
+            return write_small_form(request)
+    request.settings["operators"] = request.settings.get("operators", "quark")
+    request.arguments["storage"] = "qdq"
+
+
+def say_left(request: Request, report: Any) -> None:
+    """Says which nodes have another form than the script asks for."""
+    asked = {"qoperator": "quant_format=QOperator"}.get(request.arguments.get("form", ""), "UseMatMulNBits=True")
+    is_asked = request.arguments.get("form") == "qoperator" or request.arguments.get("target") == "onnxruntime"
+    left = list(report.left_in_form) if is_asked else []
+    if left:
+        name, reason = left[0]
+        _fates.say(f"{asked}: {len(left)} of the model have no such operator: '{name}': {reason}" + (", ..." if len(left) > 1 else ""))
+
+
+def write_small_form(request: Request) -> None:
+    """Weights as codes, operators of bitpress."""
+    if request.settings.get("operators") != "quark_cast":
+        return
+    if any(name not in ("bf16", "none") for name in _formats(request)):
+        raise UnsupportedError("extra_options: BF16QDQToCast is refused with operators='bitpress': a side is not bfloat16. Instead: "
+                               "operators='quark', or leave it out")
+    request.settings["operators"] = "cast"
