@@ -15,7 +15,7 @@ from bitpress.compat import _fates
 from bitpress.compat._samples import learning_from_all
 from bitpress.compat.quark._algorithms import Request, Target
 from bitpress.compat.quark._judge import OutputMetric
-from bitpress.compat.quark._nodes import say_left, write_nodes_of_quark, write_small_form
+from bitpress.compat.quark._nodes import fitting, say_left, write_nodes_of_quark, write_small_form
 from bitpress.compat.quark._translate import translate
 from bitpress.compat.quark._types import AlgoConfig, QConfig, QuantizationConfig
 
@@ -132,6 +132,7 @@ class ModelQuantizer:
             return self._quantize(request, model_input, model_output, samples)
 
     def _quantize(self, request: Request, model_input: Model, model_output: Optional[PathLike], data: Any) -> Any:
+        request = fitting(request, model_input)
         arguments = dict(request.arguments)
         config: Any = _config(request)
         if request.target is not None:
