@@ -9,7 +9,7 @@ import pytest
 from package_helpers import Reader, outputs, sqnr_db
 
 import bitpress
-from bitpress.compat.quark.onnx import ExtendedQuantType, ModelQuantizer
+from bitpress.compat.quark.onnx import ExtendedQuantType, ModelQuantizer, QuantFormat
 from bitpress.compat.quark.onnx.quantization.config.config import Config, QuantizationConfig
 from bitpress.compat.quark.onnx.quantization.config.custom_config import get_default_config
 
@@ -174,3 +174,28 @@ def test_samples_of_calibration_are_counted(tmp_path, conv_path, images):
 
     assert scales(Reader(images, "image"), CalibDataSize=3) == scales(Reader(images[:3], "image"), CalibDataSize=3)
     assert scales(Reader(images, "image"), CalibDataSize=3) != scales(Reader(images, "image"), CalibDataSize=12)
+
+
+def test_what_stays_in_another_form_is_said(tmp_path, conv_path, matmul_path, images):
+    def quantize(model, data, **fields):
+        ModelQuantizer(Config(QuantizationConfig(**fields))).quantize_model(str(model), str(tmp_path / "out.onnx"), data)
+
+    with pytest.warns(bitpress.compat.Notice, match="quant_format=QOperator: 4 of the model have no such operator: .*codes than 8 bits"):
+        quantize(conv_path, Reader(images, "image"), activation_type=Q.QInt8, weight_type=Q.QUInt8, quant_format=QuantFormat.QOperator)
+    with pytest.warns(bitpress.compat.Notice, match="UseMatMulNBits=True: 2 of the model have no such operator: .*blocks of 24"):
+        quantize(matmul_path, None, extra_options={"UseMatMulNBits": True, "MatMulNBitsParams": {"GroupSize": 24, "Bits": 4}})
+
+
+def test_a_half_precision_model_has_ours_where_quarks_give_floats(tmp_path, conv_path, images):
+    model = onnx.load(str(conv_path))
+    for item in model.graph.initializer:
+        item.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(item).astype(np.float16), item.name))
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+    del model.graph.value_info[:]
+    path = tmp_path / "half.onnx"
+    onnx.save(model, str(path))
+    with pytest.warns(bitpress.compat.Notice, match="the model is FLOAT16"):
+        nodes = write(path, tmp_path / "out.onnx", Q.QBFloat16)
+    assert counted(nodes)["bitpress", "QuantizeDequantize_bf16"] > 4
+    assert counted(write(path, tmp_path / "out.onnx", Q.QMX))["com.amd.quark", "MXQuantizeDequantize"] > 4

@@ -1,9 +1,12 @@
 """What a model is written with: the nodes that Quark writes, or the small form of bitpress."""
 
+import dataclasses
 import re
 from typing import Any, Iterable
 
+import bitpress
 from bitpress._errors import UnsupportedError
+from bitpress._files import Model
 from bitpress.compat import _fates
 from bitpress.compat.quark._algorithms import Request
 
@@ -27,6 +30,16 @@ def write_nodes_of_quark(request: Request) -> None:
             return write_small_form(request)
     request.settings["operators"] = request.settings.get("operators", "quark")
     request.arguments["storage"] = "qdq"
+
+
+def fitting(request: Request, model: Model) -> Request:
+    """The request for this model: Quark's pairs give FLOAT, which operators of a FLOAT16 model do not take."""
+    has_pairs = request.settings.get("operators") == "quark" and {"bf16", "fp16"} & set(_formats(request))
+    if not has_pairs or all(constant.format != "FLOAT16" for constant in bitpress.inspect(model).constants):
+        return request
+    _fates.say("the model is FLOAT16, and Quark's pairs of BF16 and FP16 give FLOAT: it has the operators of bitpress")
+    arguments = {name: value for name, value in request.arguments.items() if name != "storage"}
+    return dataclasses.replace(request, settings={**request.settings, "operators": "bitpress"}, arguments=arguments)
 
 
 def say_left(request: Request, report: Any) -> None:

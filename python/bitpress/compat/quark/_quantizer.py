@@ -18,7 +18,7 @@ from bitpress.compat._values import PATH, TEXT, Kind
 from bitpress.compat.quark._algorithm_types import AlgoConfig
 from bitpress.compat.quark._algorithms import Measurement, Request, Rule, Target
 from bitpress.compat.quark._judge import OutputMetric
-from bitpress.compat.quark._nodes import say_left, write_nodes_of_quark, write_small_form
+from bitpress.compat.quark._nodes import fitting, say_left, write_nodes_of_quark, write_small_form
 from bitpress.compat.quark._translate import translate
 from bitpress.compat.quark._types import QuantizationConfig
 
@@ -245,6 +245,7 @@ class ModelQuantizer:
             raise type(error)(f"{word}: {error}") from error
 
     def _quantize(self, request: Request, model_input: Model, model_output: Optional[PathLike], data: Any) -> Any:
+        request = fitting(request, model_input)
         arguments = dict(request.arguments)
         kept = _outputs_kept_float(request, model_input)
         config: Any = _config(request, kept)
