@@ -112,16 +112,16 @@ T Thread::LoadParam(uint64_t address) const {
   if (address < begin || address + sizeof(T) > begin + machine->kernel_->parameter_bytes) {
     machine->Fail(*this, "a read outside of the parameters");
   }
-  T value;
-  std::memcpy(&value, reinterpret_cast<const void*>(address), sizeof(T));
-  return value;
+  T loaded;
+  std::memcpy(&loaded, reinterpret_cast<const void*>(address), sizeof(T));
+  return loaded;
 }
 template <class T>
 T Thread::LoadGlobal(uint64_t address) const {
   machine->CheckLoad(*this, address, sizeof(T));
-  T value;
-  std::memcpy(&value, reinterpret_cast<const void*>(address), sizeof(T));
-  return value;
+  T loaded;
+  std::memcpy(&loaded, reinterpret_cast<const void*>(address), sizeof(T));
+  return loaded;
 }
 template <class T>
 void Thread::StoreGlobal(uint64_t address, T stored) const {
@@ -131,9 +131,9 @@ void Thread::StoreGlobal(uint64_t address, T stored) const {
 template <class T>
 T Thread::LoadShared(uint64_t address) const {
   machine->CheckShared(*this, address, sizeof(T), false);
-  T value;
-  std::memcpy(&value, reinterpret_cast<const void*>(address), sizeof(T));
-  return value;
+  T loaded;
+  std::memcpy(&loaded, reinterpret_cast<const void*>(address), sizeof(T));
+  return loaded;
 }
 template <class T>
 void Thread::StoreShared(uint64_t address, T stored) const {
