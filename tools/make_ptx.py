@@ -32,13 +32,13 @@ def compiler():
 
 
 def make(program, source):
-    """The kernels without comments, blank lines and the long names of labels, which the library would carry along."""
+    """The kernels without comments, blank lines and long names, which the library would carry along."""
     text = subprocess.run([program, *OPTIONS, str(source)], capture_output=True, text=True, check=True).stdout
     lines = []
     for line in re.sub(r"//.*", "", text).splitlines():
         line = re.sub(r"\s+", " ", line).strip()
         if line:
-            lines.append(re.sub(r"\bLBB(\d+_\d+)\b", r"B\1", line))
+            lines.append(re.sub(r"\w+_param_0\b", "p", re.sub(r"\bLBB(\d+_\d+)\b", r"B\1", line)))
     return "\n".join(lines) + "\n"
 
 

@@ -47,6 +47,7 @@ Driver::Driver() {
   Find(driver, "cuInit", init_);
   Find(driver, "cuDriverGetVersion", version_);
   Find(driver, "cuMemcpyDtoH_v2", copy_);
+  Find(driver, "cuMemcpyDtoDAsync_v2", copy_inside_);
   Find(driver, "cuLaunchKernel", launch_);
   Check(init_(0), "the CUDA driver does not start");
   int version = 0;
@@ -92,6 +93,14 @@ void Driver::Run(const Launch& launch, void* stream) {
                 launch.block_size, 1, 1, 0, stream, &parameters, nullptr),
         std::string("the kernel ") + launch.kernel +
             " does not start, or earlier work on the device failed");
+}
+
+void Driver::CopyInside(void* to, const void* from, size_t bytes, void* stream) {
+  const auto address = [](const void* memory) {
+    return static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(memory));
+  };
+  Check(copy_inside_(address(to), address(from), bytes, stream),
+        "a copy on the device does not start, or earlier work on the device failed");
 }
 
 void Driver::CopyToHost(void* to, const void* from, size_t bytes) {

@@ -21,6 +21,9 @@ class Driver {
   // REQUIRES: !launch.is_empty().
   void Run(const Launch& launch, void* stream);
 
+  // Copies on the device. Throws like Run.
+  void CopyInside(void* to, const void* from, size_t bytes, void* stream);
+
   // Copies what is done on the device so far. Throws like Run.
   void CopyToHost(void* to, const void* from, size_t bytes);
 
@@ -37,6 +40,7 @@ class Driver {
   Result (*launch_)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                     void*, void**, void**) = nullptr;
   Result (*copy_)(void*, unsigned long long, size_t) = nullptr;
+  Result (*copy_inside_)(unsigned long long, unsigned long long, size_t, void*) = nullptr;
   Result (*text_)(Result, const char**) = nullptr;
   void* library_ = nullptr;
   std::mutex mutex_;

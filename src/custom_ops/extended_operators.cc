@@ -1,12 +1,9 @@
 // com.amd.quark::ExtendedQuantizeLinear and ExtendedDequantizeLinear: ONNX's QuantizeLinear and
 // DequantizeLinear for more types of codes. The codes have the type of the zero point.
 #include <algorithm>
-#include <cmath>
-#include <optional>
-#include <string>
 #include <utility>
 
-#include "base/error.h"
+#include "custom_ops/extended_runs.h"
 #include "custom_ops/operator.h"
 #include "kernels/extended_codes.h"
 #include "ort/kernels.h"
@@ -16,14 +13,6 @@ namespace {
 
 using kernels::BFloat16;
 using kernels::Half;
-
-// The runs of neighbouring elements that share a scale: one run of all elements, or a run for each
-// index of the axis.
-struct Runs {
-  size_t num_scales = 1;
-  size_t count = 1;   // number of runs
-  size_t length = 1;  // elements in a run
-};
 
 class ExtendedKernel : public OperatorKernel {
  public:
@@ -37,7 +26,10 @@ class ExtendedKernel : public OperatorKernel {
                           zero_point = context.GetInput(2);
     const auto info = x.GetTensorTypeAndShapeInfo();
     const std::vector<int64_t> dims = info.GetShape();
-    const Runs runs = RunsOf(dims, info.GetElementCount(), scale, zero_point);
+    const size_t num_scales = scale.GetTensorTypeAndShapeInfo().GetElementCount();
+    const size_t num_zero_points = zero_point.GetTensorTypeAndShapeInfo().GetElementCount();
+    const Runs runs = RunsOf(axis_, dims, info.GetElementCount(), num_scales, num_zero_points);
+    CheckScales({scale.GetTensorData<float>(), num_scales});
     const auto* in = static_cast<const Input*>(x.GetTensorRawData());
     const auto* zeros = static_cast<const Code*>(zero_point.GetTensorRawData());
     const float* scales = scale.GetTensorData<float>();
@@ -48,33 +40,6 @@ class ExtendedKernel : public OperatorKernel {
   }
 
  private:
-  Runs RunsOf(const std::vector<int64_t>& dims, size_t num_elements, const Ort::ConstValue& scale,
-              const Ort::ConstValue& zero_point) const {
-    const size_t num_scales = scale.GetTensorTypeAndShapeInfo().GetElementCount();
-    const size_t num_zero_points = zero_point.GetTensorTypeAndShapeInfo().GetElementCount();
-    if (num_scales != num_zero_points) {
-      Fail(ErrorCode::kInvalidModel, "there are {} scales and {} zero points, expected as many",
-           num_scales, num_zero_points);
-    }
-    const float* scales = scale.GetTensorData<float>();
-    for (size_t i = 0; i < num_scales; ++i) {
-      if (!(scales[i] > 0) || std::isinf(scales[i])) {
-        Fail(ErrorCode::kInvalidModel, "scale {} is {}, expected a positive number", i, scales[i]);
-      }
-    }
-    if (num_scales == 1) return {1, 1, num_elements};
-    const size_t axis =
-        static_cast<size_t>(AxisFromFront(axis_, static_cast<int64_t>(dims.size())));
-    if (static_cast<size_t>(dims[axis]) != num_scales) {
-      Fail(ErrorCode::kInvalidModel, "there are {} scales for an axis of length {}", num_scales,
-           dims[axis]);
-    }
-    Runs runs{num_scales, num_scales, 1};
-    for (size_t i = 0; i < axis; ++i) runs.count *= static_cast<size_t>(dims[i]);
-    for (size_t i = axis + 1; i < dims.size(); ++i) runs.length *= static_cast<size_t>(dims[i]);
-    return runs;
-  }
-
   // Calls work(first element, elements, index of the scale) for pieces of runs, in parallel.
   template <class Work>
   static void ForEachRun(Ort::KernelContext& context, const Runs& runs, const Work& work) {
