@@ -77,6 +77,12 @@ class Machine {
   uint64_t Launch(const TranslatedKernel& kernel, uint32_t num_blocks, uint32_t block_size,
                   const void* parameters, std::span<const Region> regions);
 
+  // Kernels' addresses differ by so much from where their memory is.
+  void set_distance(int64_t distance) { distance_ = distance; }
+  void* Reach(uint64_t address) const {
+    return reinterpret_cast<void*>(address + static_cast<uint64_t>(distance_));
+  }
+
   void CheckLoad(const Thread& thread, uint64_t address, size_t bytes);
   void CheckStore(const Thread& thread, uint64_t address, size_t bytes);
   void CheckShared(const Thread& thread, uint64_t address, size_t bytes, bool writes);
@@ -100,6 +106,7 @@ class Machine {
   void Exchange(std::span<Thread> lanes);
 
   const TranslatedKernel* kernel_ = nullptr;
+  int64_t distance_ = 0;
   std::vector<uint8_t> parameters_;
   std::vector<Tracked> tracked_;
   std::vector<uint64_t> shared_;  // all variables of a block
@@ -120,13 +127,13 @@ template <class T>
 T Thread::LoadGlobal(uint64_t address) const {
   machine->CheckLoad(*this, address, sizeof(T));
   T loaded;
-  std::memcpy(&loaded, reinterpret_cast<const void*>(address), sizeof(T));
+  std::memcpy(&loaded, machine->Reach(address), sizeof(T));
   return loaded;
 }
 template <class T>
 void Thread::StoreGlobal(uint64_t address, T stored) const {
   machine->CheckStore(*this, address, sizeof(T));
-  std::memcpy(reinterpret_cast<void*>(address), &stored, sizeof(T));
+  std::memcpy(machine->Reach(address), &stored, sizeof(T));
 }
 template <class T>
 T Thread::LoadShared(uint64_t address) const {

@@ -2,11 +2,14 @@
 // so that what calls the driver can be tested without a GPU. Work is done at once, whatever the
 // stream. Environment, for tests of errors: PRETENDED_CUDA_VERSION (12080), PRETENDED_CUDA_FAILS
 // (the name of a function that fails).
+#include <dlfcn.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string_view>
 #include <vector>
@@ -29,12 +32,36 @@ int Result(std::string_view function) {
   return fails != nullptr && function == fails ? kLaunchFailed : kOk;
 }
 
+// The pretended runtime, if it is loaded.
+struct Runtime {
+  void (*enqueue)(void*, void (*)(void*), void*) = nullptr;
+  void (*memory)(void (*)(uint64_t, size_t, void*), void*, int64_t*) = nullptr;
+  int (*copy)(void*, uint64_t, size_t) = nullptr;
+  int (*copy_inside)(uint64_t, uint64_t, size_t, int, void*) = nullptr;
+
+  Runtime() {
+    void* const so = dlopen("libcudart.so.13", RTLD_NOW | RTLD_NOLOAD);
+    if (so == nullptr) return;
+    enqueue = reinterpret_cast<decltype(enqueue)>(dlsym(so, "pretend_enqueue"));
+    memory = reinterpret_cast<decltype(memory)>(dlsym(so, "pretend_memory"));
+    copy = reinterpret_cast<decltype(copy)>(dlsym(so, "pretend_copy"));
+    copy_inside = reinterpret_cast<decltype(copy_inside)>(dlsym(so, "cudaMemcpyAsync"));
+  }
+};
+const Runtime& TheRuntime() {
+  static const Runtime runtime;
+  return runtime;
+}
+
 void* const kHandle = reinterpret_cast<void*>(uintptr_t{16});
 
 }  // namespace
 
 #define PRETENDED extern "C" __attribute__((visibility("default"))) int
 
+PRETENDED cuTensorMapEncodeTiled() {
+  return kInvalidValue;
+}  // ONNX Runtime asks for it at its load
 PRETENDED cuInit(unsigned) { return Result("cuInit"); }
 PRETENDED cuDriverGetVersion(int* version) {
   const char* const wanted = std::getenv("PRETENDED_CUDA_VERSION");
@@ -76,10 +103,15 @@ PRETENDED cuMemcpyHtoD_v2(uint64_t to, const void* from, size_t bytes) {
   return kOk;
 }
 PRETENDED cuMemcpyDtoH_v2(void* to, uint64_t from, size_t bytes) {
+  if (TheRuntime().copy != nullptr) return TheRuntime().copy(to, from, bytes);
   std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
   return kOk;
 }
-PRETENDED cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void*) {
+PRETENDED cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
+  constexpr int kDeviceToDevice = 3;
+  if (TheRuntime().copy_inside != nullptr) {
+    return TheRuntime().copy_inside(to, from, bytes, kDeviceToDevice, stream);
+  }
   std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
   return kOk;
 }
@@ -107,19 +139,61 @@ PRETENDED cuLibraryGetKernel(void** kernel, void*, const char* name) {
   }
   return kNotFound;
 }
-PRETENDED cuLaunchKernel(void* kernel, unsigned grid, unsigned, unsigned, unsigned block, unsigned,
-                         unsigned, unsigned, void*, void** parameters, void**) {
-  if (const int failed = Result("cuLaunchKernel")) return failed;
+
+namespace {
+
+struct PretendedLaunch {
+  const bitpress::cuda::TranslatedKernel* kernel;
+  unsigned grid, block;
+  std::vector<uint8_t> parameters;
+};
+
+void AddRegion(uint64_t address, size_t bytes, void* regions) {
+  static_cast<std::vector<bitpress::cuda::Region>*>(regions)->push_back(
+      {reinterpret_cast<const void*>(address), bytes, 1, true});
+}
+
+// Runs a launch. Throws std::runtime_error if the machine notices a mistake.
+void RunLaunch(const PretendedLaunch& launch) {
   std::vector<bitpress::cuda::Region> regions;
-  {
+  bitpress::cuda::Machine machine;
+  int64_t distance = 0;
+  if (TheRuntime().memory != nullptr) {
+    TheRuntime().memory(AddRegion, &regions, &distance);
+  } else {
     const std::lock_guard lock(mutex);
-    for (const auto& [address, bytes] : Allocations()) {
-      regions.push_back({reinterpret_cast<const void*>(address), bytes, 1, true});
-    }
+    for (const auto& [address, bytes] : Allocations()) AddRegion(address, bytes, &regions);
+  }
+  machine.set_distance(distance);
+  machine.Launch(*launch.kernel, launch.grid, launch.block, launch.parameters.data(), regions);
+}
+
+void RunLater(void* work) {
+  const std::unique_ptr<PretendedLaunch> launch(static_cast<PretendedLaunch*>(work));
+  try {
+    RunLaunch(*launch);
+  } catch (const std::exception& error) {
+    // A device reports it at some later call; a test is to end.
+    std::fprintf(stderr, "pretended GPU: %s\n", error.what());
+    std::abort();
+  }
+}
+
+}  // namespace
+
+PRETENDED cuLaunchKernel(void* kernel, unsigned grid, unsigned, unsigned, unsigned block, unsigned,
+                         unsigned, unsigned, void* stream, void** parameters, void**) {
+  if (const int failed = Result("cuLaunchKernel")) return failed;
+  const auto& of = *static_cast<const bitpress::cuda::TranslatedKernel*>(kernel);
+  const auto* const bytes = static_cast<const uint8_t*>(parameters[0]);
+  auto launch = std::make_unique<PretendedLaunch>(
+      PretendedLaunch{&of, grid, block, {bytes, bytes + of.parameter_bytes}});
+  if (TheRuntime().enqueue != nullptr) {
+    TheRuntime().enqueue(stream, RunLater, launch.release());
+    return kOk;
   }
   try {
-    bitpress::cuda::Machine().Launch(*static_cast<const bitpress::cuda::TranslatedKernel*>(kernel),
-                                     grid, block, parameters[0], regions);
+    RunLaunch(*launch);
     return kOk;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "pretended GPU: %s\n", error.what());
