@@ -41,6 +41,8 @@ struct BlockArgs {
   int64_t blocks;       // along the axis
   int32_t group_lanes;  // lanes that share a block, a power of two
   int32_t is_half;      // values are float16
+  int32_t is_kept;      // blocks wait in shared memory for their scale
+  int32_t unused;
   BlockFormat format;
 };
 

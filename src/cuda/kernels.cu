@@ -74,14 +74,20 @@ BITPRESS_DEVICE void AnyBlock(const BlockFormat& f, const Column& x, const Colum
   RoundBlock(f, x, y, length, wanted - reach, wanted + reach, wanted);
 }
 
-// The values of a thread's block in shared memory.
-template <int kThreads>
-struct InShared {
-  const float* values;
-  BITPRESS_MEMBER float Read(int k) const { return values[k * kThreads]; }
+constexpr int kColumnThreads = 128;
+constexpr int kSharedRows = 32;
+
+// The values of a thread's block: in shared memory, where they wait for the scale, or in the tensor.
+struct Values {
+  const float* kept;
+  int is_kept;
+  Column x;
+
+  BITPRESS_MEMBER float Read(int k) const {
+    return is_kept ? kept[k * kColumnThreads] : x.Read(k);
+  }
 };
 
-template <class Values>
 BITPRESS_DEVICE uint32_t LargestOf(const Values& values, int begin, int end) {
   uint32_t amax = 0;
   for (int k = begin; k < end; ++k) amax = Larger(amax, Bits(values.Read(k)) & kMagnitudeBits);
@@ -89,14 +95,12 @@ BITPRESS_DEVICE uint32_t LargestOf(const Values& values, int begin, int end) {
 }
 
 // Returns the exponent of the sub-block that begins here.
-template <class Values>
 BITPRESS_DEVICE uint32_t SubBlockFieldAt(const BlockFormat& f, const Values& values, int begin,
                                          int end, uint32_t field) {
   if (f.sub_block_size == 0) return field;
   return SubBlockField(f, field, LargestOf(values, begin, end));
 }
 
-template <class Values>
 BITPRESS_DEVICE uint32_t LeastErrorField(const BlockFormat& f, const Values& values, int length,
                                          uint32_t amax) {
   const int sub = f.sub_block_size != 0 ? f.sub_block_size : length;
@@ -123,7 +127,7 @@ BITPRESS_DEVICE uint32_t LeastErrorField(const BlockFormat& f, const Values& val
   return best;
 }
 
-template <int kWay, class Values>
+template <int kWay>
 BITPRESS_DEVICE void RoundQuick(const BlockFormat& f, const Values& values, const Column& y,
                                 int length, uint32_t field) {
   const int sub = f.sub_block_size != 0 ? f.sub_block_size : length;
@@ -134,7 +138,6 @@ BITPRESS_DEVICE void RoundQuick(const BlockFormat& f, const Values& values, cons
   }
 }
 
-template <class Values>
 BITPRESS_DEVICE void QuickBlock(const BlockFormat& f, const Values& values, const Column& y,
                                 int length, uint32_t amax) {
   const uint32_t field =
@@ -170,10 +173,7 @@ BITPRESS_DEVICE Column ColumnOf(const BlockArgs& a, const void* memory, int64_t 
   return {static_cast<const char*>(memory) + first * (a.is_half ? 2 : 4), a.inner, a.is_half};
 }
 
-constexpr int kColumnThreads = 128;
-constexpr int kSharedRows = 32;
-
-// Blocks of at most 32 values, which wait in shared memory for the scale.
+// Puts the values of a block into shared memory and returns the largest magnitude.
 template <class T>
 BITPRESS_DEVICE uint32_t KeepColumn(const T* x, int64_t stride, int length, float* own) {
   uint32_t amax = 0;
@@ -186,28 +186,23 @@ BITPRESS_DEVICE uint32_t KeepColumn(const T* x, int64_t stride, int length, floa
   return amax;
 }
 
+// Blocks along any axis, a thread for each. Neighbouring threads have neighbouring columns.
 BITPRESS_DEVICE void Columns(const BlockArgs& a, float* buffer) {
   const int64_t index = BlockIndex() * kColumnThreads + Thread();
   if (index >= a.outer * a.blocks * a.inner) return;
   const Place place = PlaceOf(a, index);
-  float* const own = buffer + Thread();
-  const uint32_t amax =
-      a.is_half ? KeepColumn(static_cast<const Half*>(a.x) + place.first, a.inner, place.length, own)
-                : KeepColumn(static_cast<const float*>(a.x) + place.first, a.inner, place.length, own);
-  const Column y = ColumnOf(a, a.y, place.first);
-  if (NeedsDouble(amax)) return AnyBlock(a.format, ColumnOf(a, a.x, place.first), y, place.length);
-  QuickBlock(a.format, InShared<kColumnThreads>{own}, y, place.length, amax);
-}
-
-// Blocks of any size, which are read again when the scale is known.
-BITPRESS_DEVICE void LongColumns(const BlockArgs& a) {
-  const int64_t index = BlockIndex() * kColumnThreads + Thread();
-  if (index >= a.outer * a.blocks * a.inner) return;
-  const Place place = PlaceOf(a, index);
   const Column x = ColumnOf(a, a.x, place.first), y = ColumnOf(a, a.y, place.first);
-  const uint32_t amax = LargestOf(x, 0, place.length);
+  float* const own = buffer + Thread();
+  const Values values = {own, a.is_kept, x};
+  uint32_t amax;
+  if (a.is_kept) {
+    amax = a.is_half ? KeepColumn(static_cast<const Half*>(x.first), a.inner, place.length, own)
+                     : KeepColumn(static_cast<const float*>(x.first), a.inner, place.length, own);
+  } else {
+    amax = LargestOf(values, 0, place.length);
+  }
   if (NeedsDouble(amax)) return AnyBlock(a.format, x, y, place.length);
-  QuickBlock(a.format, x, y, place.length, amax);
+  QuickBlock(a.format, values, y, place.length, amax);
 }
 
 // --- A block by several lanes
@@ -219,6 +214,7 @@ BITPRESS_DEVICE uint32_t GroupMax(uint32_t value, int lanes) {
 }
 
 constexpr int kRowThreads = 256;
+constexpr int kVectors = 2;
 
 BITPRESS_DEVICE uint32_t LargestOfFour(Float4 v) {
   return Larger(Larger(Bits(v[0]) & kMagnitudeBits, Bits(v[1]) & kMagnitudeBits),
@@ -271,27 +267,47 @@ BITPRESS_DEVICE Float4 QuickFour(const BlockFormat& f, uint32_t field, Float4 v)
   }
 }
 
-// Whole blocks of 4 to 128 neighbours (a power of two) in aligned memory: a lane takes four values.
+// Whole blocks of 4 to 128 neighbours (a power of two) in aligned memory: a lane takes four values,
+// and as many again, so that more of the memory is on its way at once.
 BITPRESS_DEVICE void Rows(const BlockArgs& a) {
   const BlockFormat& f = a.format;
-  const int64_t at = (BlockIndex() * kRowThreads + Thread()) * 4;
-  const bool is_inside = at < a.outer * a.length;
-  Float4 v = {0, 0, 0, 0};
-  if (is_inside) {
-    v = a.is_half ? LoadFour(static_cast<const Half*>(a.x) + at)
-                  : LoadFour(static_cast<const float*>(a.x) + at);
+  const int64_t count = a.outer * a.length;
+  const int64_t first = (BlockIndex() * (kVectors * kRowThreads) + Thread()) * 4;
+  Float4 v[kVectors];
+  uint32_t amax[kVectors];
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    const int64_t at = first + i * kRowThreads * 4;
+    v[i] = Float4{0, 0, 0, 0};
+    if (at < count) {
+      v[i] = a.is_half ? LoadFour(static_cast<const Half*>(a.x) + at)
+                       : LoadFour(static_cast<const float*>(a.x) + at);
+    }
   }
-  const uint32_t amax = GroupMax(LargestOfFour(v), a.group_lanes);
-  if (!is_inside) return;
-  if (NeedsDouble(amax)) {
-    if ((Thread() & static_cast<uint32_t>(a.group_lanes - 1)) != 0) return;
-    return AnyBlock(f, ColumnOf(a, a.x, at), ColumnOf(a, a.y, at), f.block_size);
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) amax[i] = GroupMax(LargestOfFour(v[i]), a.group_lanes);
+  bool needs_double = false;
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    const int64_t at = first + i * kRowThreads * 4;
+    if (NeedsDouble(amax[i])) {
+      needs_double = true;
+    } else if (at < count) {
+      const Float4 y = QuickFour(f, BlockField(f, amax[i]), v[i]);
+      if (a.is_half) {
+        StoreFour(y, static_cast<Half*>(a.y) + at);
+      } else {
+        StoreFour(y, static_cast<float*>(a.y) + at);
+      }
+    }
   }
-  const Float4 y = QuickFour(f, BlockField(f, amax), v);
-  if (a.is_half) {
-    StoreFour(y, static_cast<Half*>(a.y) + at);
-  } else {
-    StoreFour(y, static_cast<float*>(a.y) + at);
+  // The first lane of a block does it alone.
+  if (!needs_double || (Thread() & static_cast<uint32_t>(a.group_lanes - 1)) != 0) return;
+#pragma nounroll
+  for (int i = 0; i < kVectors; ++i) {
+    const int64_t at = first + i * kRowThreads * 4;
+    if (!NeedsDouble(i == 0 ? amax[0] : amax[kVectors - 1])) continue;
+    AnyBlock(f, ColumnOf(a, a.x, at), ColumnOf(a, a.y, at), f.block_size);
   }
 }
 
@@ -370,7 +386,6 @@ BITPRESS_KERNEL(128) bitpress_columns(const BlockArgs a) {
   BITPRESS_SHARED static float buffer[kSharedRows * kColumnThreads];
   Columns(a, buffer);
 }
-BITPRESS_KERNEL(128) bitpress_long_columns(const BlockArgs a) { LongColumns(a); }
 BITPRESS_KERNEL(256) bitpress_elements_f32(const ElementArgs a) { Elements<float>(a); }
 BITPRESS_KERNEL(256) bitpress_elements_f16(const ElementArgs a) { Elements<Half>(a); }
 BITPRESS_KERNEL(256) bitpress_quantize_f32(const LinearArgs a) { Quantize<float>(a); }

@@ -12,6 +12,7 @@ using formats::FormatSpec;
 
 constexpr uint32_t kRowThreads = 256;
 constexpr uint32_t kColumnThreads = 128;
+constexpr int64_t kVectors = 2;  // of four values, a thread of bitpress_rows
 constexpr int64_t kValuesPerThread = 4;
 constexpr int64_t kSharedRows = 32;
 
@@ -67,7 +68,7 @@ Launch PlanBlocks(const FormatSpec& spec, const Shape& shape, BlockArgs args) {
   if (FitsRows(spec, shape, args)) {
     args.group_lanes = spec.block_size / static_cast<int32_t>(kValuesPerThread);
     const int64_t threads = shape.outer * shape.length / kValuesPerThread;
-    return {"bitpress_rows", PiecesOf(threads, kRowThreads), kRowThreads, args};
+    return {"bitpress_rows", PiecesOf(threads, kRowThreads * kVectors), kRowThreads, args};
   }
   const int64_t blocks = shape.outer * args.blocks * shape.inner;
   const bool has_simple_scale =
@@ -80,8 +81,8 @@ Launch PlanBlocks(const FormatSpec& spec, const Shape& shape, BlockArgs args) {
     return {"bitpress_any_rows", PiecesOf(blocks * args.group_lanes, kRowThreads), kRowThreads,
             args};
   }
-  const char* const kernel = longest <= kSharedRows ? "bitpress_columns" : "bitpress_long_columns";
-  return {kernel, PiecesOf(blocks, kColumnThreads), kColumnThreads, args};
+  args.is_kept = longest <= kSharedRows;
+  return {"bitpress_columns", PiecesOf(blocks, kColumnThreads), kColumnThreads, args};
 }
 
 Launch PlanElements(const FormatSpec& spec, int64_t count, bool is_half, const void* x, void* y) {

@@ -1,7 +1,7 @@
 // Runs all kernels on a real GPU, compares their results with the scalar reference and the vector
 // kernels bit for bit, and prints how many GB/s they move beside a copy on the device:
 //
-//   build/cuda_device_check [--small] [FIGURES.json]
+//   build/cuda_device_check [--small] [--time-only] [FIGURES.json]
 //
 // --small: fewer and smaller tensors, for a driver that only pretends to have a GPU.
 // It needs the driver alone. Exit code: 0 all equal, 1 not, 77 there is no GPU.
@@ -425,6 +425,7 @@ void WriteFigures(const char* path, Device& device, const Tally& tally,
 
 int Main(std::vector<std::string> arguments) {
   if (std::erase(arguments, "--small") > 0) shrinks = 1024;
+  const bool compares = std::erase(arguments, "--time-only") == 0;
   std::unique_ptr<Device> device;
   try {
     device = std::make_unique<Device>();
@@ -440,6 +441,7 @@ int Main(std::vector<std::string> arguments) {
   fmt::print("the driver compiled the kernels in {:.2f} s\n", Seconds(start));
   Tally tally;
   const auto step = [&](const char* what, const std::function<void()>& run) {
+    if (!compares) return;
     const auto begin = Clock::now();
     const uint64_t before = tally.values;
     run();
