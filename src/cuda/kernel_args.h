@@ -75,7 +75,7 @@ struct LinearArgs {
   const void* zero_points;
   int64_t count, inner, num_scales;
   int32_t code;
-  int32_t is_vector;  // four neighbours share parameters, and their memory is aligned
+  int32_t unused;
 };
 
 }  // namespace bitpress::cuda

@@ -334,14 +334,23 @@ BITPRESS_DEVICE void AnyRows(const BlockArgs& a) {
 // --- Formats without blocks
 // -----------------------------------------------------------------------------------------------------
 
+// Calls function(i) for the elements of a thread: neighbouring threads have neighbours at a time.
+template <class Function>
+BITPRESS_DEVICE void ForEachElement(int64_t count, Function function) {
+  constexpr int kElements = 4;
+  const int64_t first = BlockIndex() * (kElements * kRowThreads) + Thread();
+  for (int k = 0; k < kElements; ++k) {
+    const int64_t i = first + k * kRowThreads;
+    if (i < count) function(i);
+  }
+}
+
 template <class T>
 BITPRESS_DEVICE void Elements(const ElementArgs& a) {
-  const int64_t first = (BlockIndex() * kRowThreads + Thread()) * 4;
-  const int64_t left = a.count - first;
-  for (int k = 0; k < (left < 4 ? static_cast<int>(left) : 4); ++k) {
-    const uint32_t bits = WidenBits(static_cast<const T*>(a.x)[first + k]);
-    StoreBits(RoundAlone(a, bits), static_cast<T*>(a.y) + first + k);
-  }
+  ForEachElement(a.count, [&](int64_t i) {
+    const uint32_t bits = WidenBits(static_cast<const T*>(a.x)[i]);
+    StoreBits(RoundAlone(a, bits), static_cast<T*>(a.y) + i);
+  });
 }
 
 // --- Scales and zero points
@@ -353,27 +362,24 @@ BITPRESS_DEVICE int64_t ParametersOf(const LinearArgs& a, int64_t element) {
   return run - Quotient(run, a.num_scales) * a.num_scales;
 }
 
+BITPRESS_DEVICE Parameters ParametersAt(const LinearArgs& a, int64_t element) {
+  const int64_t at = ParametersOf(a, element);
+  return {a.scales[at], LoadCode(a.zero_points, at, a.code)};
+}
+
 template <class T>
 BITPRESS_DEVICE void Quantize(const LinearArgs& a) {
-  const int64_t first = (BlockIndex() * kRowThreads + Thread()) * 4;
-  const int64_t left = a.count - first;
-  for (int k = 0; k < (left < 4 ? static_cast<int>(left) : 4); ++k) {
-    const int64_t at = ParametersOf(a, first + k);
-    const uint32_t bits = WidenBits(static_cast<const T*>(a.x)[first + k]);
-    const Parameters p{a.scales[at], LoadCode(a.zero_points, at, a.code)};
-    StoreCode(QuantizeToCode(bits, p, a.code), a.y, first + k, a.code);
-  }
+  ForEachElement(a.count, [&](int64_t i) {
+    const uint32_t bits = WidenBits(static_cast<const T*>(a.x)[i]);
+    StoreCode(QuantizeToCode(bits, ParametersAt(a, i), a.code), a.y, i, a.code);
+  });
 }
 
 BITPRESS_DEVICE void Dequantize(const LinearArgs& a) {
-  const int64_t first = (BlockIndex() * kRowThreads + Thread()) * 4;
-  const int64_t left = a.count - first;
-  for (int k = 0; k < (left < 4 ? static_cast<int>(left) : 4); ++k) {
-    const int64_t at = ParametersOf(a, first + k);
-    const Parameters p{a.scales[at], LoadCode(a.zero_points, at, a.code)};
-    const int64_t code = LoadCode(a.x, first + k, a.code);
-    StoreBits(DequantizeCode(code, p, a.code), static_cast<float*>(a.y) + first + k);
-  }
+  ForEachElement(a.count, [&](int64_t i) {
+    const int64_t code = LoadCode(a.x, i, a.code);
+    StoreBits(DequantizeCode(code, ParametersAt(a, i), a.code), static_cast<float*>(a.y) + i);
+  });
 }
 
 }  // namespace bitpress::cuda
