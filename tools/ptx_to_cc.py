@@ -289,7 +289,7 @@ def translate(text, table):
     text = re.sub(r"//.*", "", text)
     shared = re.findall(r"^\s*\.shared .*?\.b8\s+(\w+)\[(\d+)\];", re.sub(r"\{.*?\n\}", "", text, flags=re.S), re.M)
     kernels = []
-    for name, parameters, body in re.findall(r"\.visible \.entry (\w+)\((.*?)\)\s*(?:\.maxntid [\d, ]+)?\s*\{(.*?)\n\}", text, re.S):
+    for name, parameters, body in re.findall(r"\.visible \.entry (\w+)\((.*?)\)\s*(?:\.(?:maxntid|minnctapersm) [\d, ]+\s*)*\{(.*?)\n\}", text, re.S):
         kernels.append(Kernel(name, parameters, body, {key: int(size) for key, size in shared}).code())
     if len(kernels) != text.count(".entry"):
         raise Refused("a kernel could not be read")

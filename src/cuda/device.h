@@ -5,8 +5,9 @@
 
 #include "cuda/block_math.h"
 
-#define BITPRESS_KERNEL(threads) \
-  extern "C" __attribute__((global)) __attribute__((launch_bounds(threads))) void
+// Bounds: threads of a block, and blocks for which a multiprocessor must have registers.
+#define BITPRESS_KERNEL(...) \
+  extern "C" __attribute__((global)) __attribute__((launch_bounds(__VA_ARGS__))) void
 #define BITPRESS_SHARED __attribute__((shared))
 
 namespace bitpress::cuda {

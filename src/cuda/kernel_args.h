@@ -42,6 +42,8 @@ struct BlockArgs {
   int32_t group_lanes;  // lanes that share a block, a power of two
   int32_t is_half;      // values are float16
   int32_t is_kept;      // blocks wait in shared memory for their scale
+  int32_t is_aligned;   // four values may be loaded at once
+  int32_t has_short_blocks;
   int32_t unused;
   BlockFormat format;
 };

@@ -267,47 +267,79 @@ BITPRESS_DEVICE Float4 QuickFour(const BlockFormat& f, uint32_t field, Float4 v)
   }
 }
 
-// Whole blocks of 4 to 128 neighbours (a power of two) in aligned memory: a lane takes four values,
-// and as many again, so that more of the memory is on its way at once.
+// The four values of a lane: where they are, and how many there are. The last block of a row may be
+// short.
+struct Four {
+  int64_t at;
+  int count;
+  int left;  // values of the block from the lane's first one on
+};
+BITPRESS_DEVICE Four FourOf(const BlockArgs& a, int64_t slot) {
+  if (!a.has_short_blocks) {
+    const int count = slot * 4 < a.outer * a.length ? 4 : 0;
+    return {slot * 4, count, a.format.block_size};
+  }
+  const int64_t block = Quotient(slot, a.group_lanes), row = Quotient(block, a.blocks);
+  const int64_t begin = (block - row * a.blocks) * a.format.block_size +
+                        (slot - block * a.group_lanes) * 4;
+  const int64_t left = row < a.outer ? a.length - begin : 0;
+  const int limited = left < a.format.block_size ? static_cast<int>(left) : a.format.block_size;
+  return {row * a.length + begin, limited < 4 ? (limited < 0 ? 0 : limited) : 4, limited};
+}
+
+template <class T>
+BITPRESS_DEVICE Float4 LoadSome(const BlockArgs& a, const Four& four) {
+  const T* const from = static_cast<const T*>(a.x) + four.at;
+  if (a.is_aligned && four.count == 4) return LoadFour(from);
+  Float4 v = {0, 0, 0, 0};
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    if (k < four.count) v[k] = ToFloat(from[k]);
+  }
+  return v;
+}
+template <class T>
+BITPRESS_DEVICE void StoreSome(const BlockArgs& a, const Four& four, Float4 v) {
+  T* const to = static_cast<T*>(a.y) + four.at;
+  if (a.is_aligned && four.count == 4) return StoreFour(v, to);
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    if (k < four.count) StoreFloat(v[k], to + k);
+  }
+}
+
+// Blocks of 4 to 128 neighbours (a power of two): a lane takes four values, and as many again, so that
+// more of the memory is on its way at once.
 BITPRESS_DEVICE void Rows(const BlockArgs& a) {
   const BlockFormat& f = a.format;
-  const int64_t count = a.outer * a.length;
-  const int64_t first = (BlockIndex() * (kVectors * kRowThreads) + Thread()) * 4;
+  const int64_t slot = BlockIndex() * (kVectors * kRowThreads) + Thread();
+  Four four[kVectors];
   Float4 v[kVectors];
   uint32_t amax[kVectors];
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    const int64_t at = first + i * kRowThreads * 4;
-    v[i] = Float4{0, 0, 0, 0};
-    if (at < count) {
-      v[i] = a.is_half ? LoadFour(static_cast<const Half*>(a.x) + at)
-                       : LoadFour(static_cast<const float*>(a.x) + at);
-    }
+    four[i] = FourOf(a, slot + i * kRowThreads);
+    v[i] = a.is_half ? LoadSome<Half>(a, four[i]) : LoadSome<float>(a, four[i]);
   }
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) amax[i] = GroupMax(LargestOfFour(v[i]), a.group_lanes);
-  bool needs_double = false;
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    const int64_t at = first + i * kRowThreads * 4;
-    if (NeedsDouble(amax[i])) {
-      needs_double = true;
-    } else if (at < count) {
-      const Float4 y = QuickFour(f, BlockField(f, amax[i]), v[i]);
-      if (a.is_half) {
-        StoreFour(y, static_cast<Half*>(a.y) + at);
-      } else {
-        StoreFour(y, static_cast<float*>(a.y) + at);
-      }
+    if (four[i].count == 0 || NeedsDouble(amax[i])) continue;
+    const Float4 y = QuickFour(f, BlockField(f, amax[i]), v[i]);
+    if (a.is_half) {
+      StoreSome<Half>(a, four[i], y);
+    } else {
+      StoreSome<float>(a, four[i], y);
     }
   }
-  // The first lane of a block does it alone.
-  if (!needs_double || (Thread() & static_cast<uint32_t>(a.group_lanes - 1)) != 0) return;
+  // The first lane of a block that needs double does it alone.
+  if ((Thread() & static_cast<uint32_t>(a.group_lanes - 1)) != 0) return;
 #pragma nounroll
   for (int i = 0; i < kVectors; ++i) {
-    const int64_t at = first + i * kRowThreads * 4;
+    const Four& own = i == 0 ? four[0] : four[kVectors - 1];
     if (!NeedsDouble(i == 0 ? amax[0] : amax[kVectors - 1])) continue;
-    AnyBlock(f, ColumnOf(a, a.x, at), ColumnOf(a, a.y, at), f.block_size);
+    AnyBlock(f, ColumnOf(a, a.x, own.at), ColumnOf(a, a.y, own.at), own.left);
   }
 }
 
@@ -386,7 +418,7 @@ BITPRESS_DEVICE void Dequantize(const LinearArgs& a) {
 
 using namespace bitpress::cuda;
 
-BITPRESS_KERNEL(256) bitpress_rows(const BlockArgs a) { Rows(a); }
+BITPRESS_KERNEL(256, 4) bitpress_rows(const BlockArgs a) { Rows(a); }
 BITPRESS_KERNEL(256) bitpress_any_rows(const BlockArgs a) { AnyRows(a); }
 BITPRESS_KERNEL(128) bitpress_columns(const BlockArgs a) {
   BITPRESS_SHARED static float buffer[kSharedRows * kColumnThreads];

@@ -54,22 +54,26 @@ bool IsAligned(const void* memory, size_t bytes) {
 }
 
 // Returns whether lanes may take four neighbours each (the kernel bitpress_rows).
-bool FitsRows(const FormatSpec& spec, const Shape& shape, const BlockArgs& args) {
-  const size_t bytes = static_cast<size_t>(kValuesPerThread) * (args.is_half ? 2 : 4);
+bool FitsRows(const FormatSpec& spec, const Shape& shape) {
   const int block = spec.block_size, sub = spec.sub_block_size;
-  return shape.inner == 1 && shape.length % block == 0 && block >= 4 && block <= 128 &&
-         (block & (block - 1)) == 0 && spec.scale_choice != formats::ScaleChoice::kMse &&
-         (sub == 0 || sub == 1 || sub == 2 || sub == 4) && IsAligned(args.x, bytes) &&
-         IsAligned(args.y, bytes);
+  return shape.inner == 1 && block >= 4 && block <= 128 && (block & (block - 1)) == 0 &&
+         spec.scale_choice != formats::ScaleChoice::kMse &&
+         (sub == 0 || sub == 1 || sub == 2 || sub == 4);
+}
+
+Launch PlanRows(const FormatSpec& spec, const Shape& shape, BlockArgs args) {
+  const size_t bytes = static_cast<size_t>(kValuesPerThread) * (args.is_half ? 2 : 4);
+  args.group_lanes = spec.block_size / static_cast<int32_t>(kValuesPerThread);
+  args.has_short_blocks = shape.length % spec.block_size != 0;
+  args.is_aligned =
+      shape.length % kValuesPerThread == 0 && IsAligned(args.x, bytes) && IsAligned(args.y, bytes);
+  const int64_t threads = shape.outer * args.blocks * args.group_lanes;
+  return {"bitpress_rows", PiecesOf(threads, kRowThreads * kVectors), kRowThreads, args};
 }
 
 Launch PlanBlocks(const FormatSpec& spec, const Shape& shape, BlockArgs args) {
+  if (FitsRows(spec, shape)) return PlanRows(spec, shape, args);
   const int64_t longest = std::min<int64_t>(spec.block_size, shape.length);
-  if (FitsRows(spec, shape, args)) {
-    args.group_lanes = spec.block_size / static_cast<int32_t>(kValuesPerThread);
-    const int64_t threads = shape.outer * shape.length / kValuesPerThread;
-    return {"bitpress_rows", PiecesOf(threads, kRowThreads * kVectors), kRowThreads, args};
-  }
   const int64_t blocks = shape.outer * args.blocks * shape.inner;
   const bool has_simple_scale =
       spec.scale_choice != formats::ScaleChoice::kMse && spec.sub_block_size == 0;

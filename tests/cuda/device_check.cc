@@ -1,10 +1,11 @@
 // Runs all kernels on a real GPU, compares their results with the scalar reference and the vector
 // kernels bit for bit, and prints how many GB/s they move beside a copy on the device:
 //
-//   build/cuda_device_check [--small] [--time-only] [FIGURES.json]
+//   build/cuda_device_check [--small] [--few] [--time-only] [FIGURES.json]
 //
-// --small: fewer and smaller tensors, for a driver that only pretends to have a GPU.
-// It needs the driver alone. Exit code: 0 all equal, 1 not, 77 there is no GPU.
+// --small: smaller tensors, for a driver that only pretends to have a GPU; --few: only some
+// formats, for tools that look at each access; --time-only: no comparison. It needs the driver
+// alone. Exit code: 0 all equal, 1 not, 77 there is no GPU.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,6 +37,8 @@ using Clock = std::chrono::steady_clock;
 
 // With --small, sizes are divided by this.
 size_t shrinks = 1;
+// Of the formats, one of so many is compared.
+size_t stride_of_formats = 1;
 
 double Seconds(Clock::time_point since) {
   return std::chrono::duration<double>(Clock::now() - since).count();
@@ -304,14 +307,18 @@ struct Timed {
 std::vector<Timed> TimeKernels(Device& device) {
   // 1 GiB of float32: several times any cache.
   const size_t count = (size_t{1} << 28) / shrinks;
-  const Buffer input(device, count * 4), output(device, count * 4);
+  const Buffer input(device, count * 4), halves(device, count * 2), output(device, count * 4);
   {
     std::vector<float> piece(std::min(count, size_t{1} << 20));
     std::mt19937 random(5);
     std::normal_distribution<float> normal;
     for (float& x : piece) x = normal(random);
-    for (size_t at = 0; at < count; at += piece.size())
+    std::vector<uint16_t> half(piece.size());
+    kernels::FloatToHalf(piece, half.data());
+    for (size_t at = 0; at < count; at += piece.size()) {
       device.ToDevice(input.at(at * 4), piece.data(), piece.size() * 4);
+      device.ToDevice(halves.at(at * 2), half.data(), half.size() * 2);
+    }
   }
   void* const stream = device.NewStream();
   void* const begin = device.NewEvent();
@@ -343,8 +350,8 @@ std::vector<Timed> TimeKernels(Device& device) {
     shape.outer = std::max<int64_t>(1, shape.outer / static_cast<int64_t>(shrinks));
     const int64_t elements = shape.outer * shape.length * shape.inner;
     if (elements > static_cast<int64_t>(count)) return;  // with --small
-    const Launch launch =
-        PlanFakeQuantize(spec, shape, is_half, Pointer(input.at()), Pointer(output.at()));
+    const Launch launch = PlanFakeQuantize(
+        spec, shape, is_half, Pointer(is_half ? halves.at() : input.at()), Pointer(output.at()));
     time(fmt::format("{} {} {}{}", spec.name, is_half ? "f16" : "f32", layout.name,
                      spec.scale_choice == formats::ScaleChoice::kMse ? ", mse" : ""),
          static_cast<double>(elements) * (is_half ? 4 : 8),
@@ -424,7 +431,8 @@ void WriteFigures(const char* path, Device& device, const Tally& tally,
 }
 
 int Main(std::vector<std::string> arguments) {
-  if (std::erase(arguments, "--small") > 0) shrinks = 1024;
+  if (std::erase(arguments, "--small") > 0) shrinks = 1024, stride_of_formats = 2;
+  if (std::erase(arguments, "--few") > 0) stride_of_formats = 23;
   const bool compares = std::erase(arguments, "--time-only") == 0;
   std::unique_ptr<Device> device;
   try {
