@@ -170,7 +170,7 @@ void CompareFormats(Device& device, Tally& tally) {
   shapes.push_back({7, 3000, 1});
   shapes.push_back({3, 96, 333});
   void* const stream = device.NewStream();
-  for (size_t s = 0; s<specs.size(); s += shrinks> 1 ? 7 : 1) {
+  for (size_t s = 0; s < specs.size(); s += stride_of_formats) {
     std::vector<Case<uint32_t>> floats(shapes.size());
     std::vector<Case<uint16_t>> halves(shapes.size());
     InParallel(shapes.size() * 2, [&](size_t i) {

@@ -1,145 +1,150 @@
-// libcudart.so.13 and libcuda.so.1 of a pretended GPU, for tests of the real CUDA execution
-// provider on a machine without one. Device memory is memory that the host cannot touch: its
-// addresses have no access rights, and only copies and kernels reach it through a second mapping.
-// Work on a stream waits in a queue until somebody synchronizes. Kernels are the PTX handed to
-// cuLibraryLoadData, translated.
-#include <cuda.h>
+// TEST ONLY. A libcudart.so.13 without a GPU, on which the unmodified onnxruntime-gpu creates its
+// CUDA provider (pretended.sh builds it; pretended_driver.cc runs our kernels). It has what the
+// provider calls, and answers what makes it go on.
+//
+// The host cannot touch the memory of the device: its addresses have no access rights, and copies
+// and kernels reach it through a second mapping. Work on a stream waits until somebody
+// synchronizes, so that a missing synchronization shows. New memory holds no zeros.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
+
 namespace {
-bool Talks() {
-  static const bool t = getenv("PRETEND_TALK") != nullptr;
-  return t;
-}
-#define SAY(...)                             \
-  do {                                       \
-    if (Talks()) {                           \
-      fprintf(stderr, "[gpu] " __VA_ARGS__); \
-      fputc('\n', stderr);                   \
-    }                                        \
-  } while (0)
-std::recursive_mutex& Mutex() {
-  static auto& m = *new std::recursive_mutex;
-  return m;
-}
+
 constexpr size_t kBytes = size_t{4} << 30;
-struct Memory {
-  char *device, *alias;
-  std::map<uint64_t, size_t> used;
-  std::map<const void*, size_t> pinned;
-  Memory() {
-    const int fd = memfd_create("pretend", 0);
-    if (ftruncate(fd, kBytes)) abort();
-    device = static_cast<char*>(mmap(nullptr, kBytes, PROT_NONE, MAP_SHARED, fd, 0));
-    alias = static_cast<char*>(
-        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0));
-    memset(alias, 0xAB, 1 << 20);
-  }
-  bool IsDevice(const void* p) const { return p >= device && p < device + kBytes; }
-  void* Reach(const void* p) const {
-    return IsDevice(p) ? alias + (static_cast<const char*>(p) - device) : const_cast<void*>(p);
-  }
-  void* Take(size_t n) {
-    n = (n + 511) / 512 * 512 + 512;  // a gap behind each
-    uint64_t at = reinterpret_cast<uint64_t>(device);
-    for (const auto& [a, s] : used) {
-      if (a - at >= n) break;
-      at = a + s;
-    }
-    if (at + n > reinterpret_cast<uint64_t>(device) + kBytes) return nullptr;
-    used[at] = n;
-    return reinterpret_cast<void*>(at);
-  }
-};
-Memory& M() {
-  static Memory& m = *new Memory;
-  return m;
+constexpr size_t kGap = 512;  // behind each allocation
+constexpr int kUnlikely = 0xAB;
+
+std::recursive_mutex& Mutex() {
+  static auto& mutex = *new std::recursive_mutex;
+  return mutex;
 }
+
+class DeviceMemory {
+ public:
+  DeviceMemory() {
+    const int file = memfd_create("pretended", 0);
+    if (ftruncate(file, kBytes) != 0) std::abort();
+    device_ = static_cast<char*>(mmap(nullptr, kBytes, PROT_NONE, MAP_SHARED, file, 0));
+    alias_ = static_cast<char*>(
+        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0));
+    close(file);
+  }
+  bool Holds(const void* address) const { return address >= device_ && address < device_ + kBytes; }
+  // Returns where the processor reaches an address of the device or the host.
+  void* Reach(const void* address) const {
+    if (!Holds(address)) return const_cast<void*>(address);
+    return alias_ + (static_cast<const char*>(address) - device_);
+  }
+  int64_t distance() const { return alias_ - device_; }
+  const std::map<uint64_t, size_t>& used() const { return used_; }
+
+  // Returns null if there is no room.
+  void* Allocate(size_t bytes) {
+    const size_t needed = (bytes + kGap - 1) / kGap * kGap + kGap;
+    const auto begin = reinterpret_cast<uint64_t>(device_);
+    uint64_t at = begin;
+    for (const auto& [address, size] : used_) {
+      if (address - at >= needed) break;
+      at = address + size;
+    }
+    if (at + needed > begin + kBytes) return nullptr;
+    used_[at] = needed;
+    void* const memory = reinterpret_cast<void*>(at);
+    std::memset(Reach(memory), kUnlikely, bytes);
+    return memory;
+  }
+  void Free(void* address) { used_.erase(reinterpret_cast<uint64_t>(address)); }
+
+ private:
+  char* device_ = nullptr;
+  char* alias_ = nullptr;
+  std::map<uint64_t, size_t> used_;
+};
+
+DeviceMemory& TheMemory() {
+  static DeviceMemory& memory = *new DeviceMemory;
+  return memory;
+}
+// Memory of the host that copies may read later.
+std::map<const void*, size_t>& Pinned() {
+  static auto& pinned = *new std::map<const void*, size_t>;
+  return pinned;
+}
+
 struct Stream {
   std::deque<std::function<void()>> queue;
 };
 struct Event {
-  std::vector<std::pair<Stream*, size_t>> unused;
   Stream* stream = nullptr;
 };
-Stream& Null() {
-  static Stream& s = *new Stream;
-  return s;
+Stream& NullStream() {
+  static Stream& stream = *new Stream;
+  return stream;
 }
 std::set<Stream*>& Streams() {
-  static auto& s = *new std::set<Stream*>{&Null()};
-  return s;
+  static auto& streams = *new std::set<Stream*>{&NullStream()};
+  return streams;
 }
-Stream* S(cudaStream_t s) {
-  return s == nullptr || s == cudaStreamLegacy || s == cudaStreamPerThread
-             ? &Null()
-             : reinterpret_cast<Stream*>(s);
+Stream* StreamOf(cudaStream_t stream) {
+  const bool is_null =
+      stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
+  return is_null ? &NullStream() : reinterpret_cast<Stream*>(stream);
 }
-bool Eager() {
-  static const bool e = getenv("PRETEND_EAGER") != nullptr;
-  return e;
-}
-void Finish(Stream* s) {
-  while (!s->queue.empty()) {
-    auto f = std::move(s->queue.front());
-    s->queue.pop_front();
-    f();
+void Finish(Stream* stream) {
+  while (!stream->queue.empty()) {
+    const auto work = std::move(stream->queue.front());
+    stream->queue.pop_front();
+    work();
   }
 }
-void Put(Stream* s, std::function<void()> f) {
-  if (Eager())
-    f();
-  else
-    s->queue.push_back(std::move(f));
-}
 void FinishAll() {
-  for (Stream* s : Streams()) Finish(s);
+  for (Stream* stream : Streams()) Finish(stream);
 }
-std::map<const void*, std::string>& Names() {
-  static auto& n = *new std::map<const void*, std::string>;
-  return n;
+void Enqueue(cudaStream_t stream, std::function<void()> work) {
+  StreamOf(stream)->queue.push_back(std::move(work));
 }
+std::map<const void*, std::string>& KernelNames() {
+  static auto& names = *new std::map<const void*, std::string>;
+  return names;
+}
+
 }  // namespace
-#define API extern "C" __attribute__((visibility("default")))
-#define LOCK std::lock_guard<std::recursive_mutex> lock(Mutex())
-API cudaError_t cudaGetDeviceCount(int* n) {
-  *n = 1;
-  return cudaSuccess;
-}
-API cudaError_t cudaGetDevice(int* d) {
-  *d = 0;
-  return cudaSuccess;
-}
-API cudaError_t cudaSetDevice(int) { return cudaSuccess; }
-API cudaError_t cudaDriverGetVersion(int* v) {
-  *v = 13050;
-  return cudaSuccess;
-}
-API cudaError_t cudaRuntimeGetVersion(int* v) {
-  *v = 13000;
-  return cudaSuccess;
-}
-API cudaError_t cudaGetLastError() { return cudaSuccess; }
-API cudaError_t cudaPeekAtLastError() { return cudaSuccess; }
-API const char* cudaGetErrorName(cudaError_t) { return "pretended"; }
-API const char* cudaGetErrorString(cudaError_t) { return "pretended"; }
-API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
-  memset(p, 0, sizeof *p);
-  strcpy(p->name, "Pretended GPU");
+
+#define PRETENDED(Type) extern "C" __attribute__((visibility("default"))) Type
+#define LOCKED const std::lock_guard<std::recursive_mutex> lock(Mutex())
+
+// --- The device
+// -----------------------------------------------------------------------------------------------------
+
+PRETENDED(cudaError_t) cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+PRETENDED(cudaError_t) cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
+PRETENDED(cudaError_t) cudaSetDevice(int) { return cudaSuccess; }
+PRETENDED(cudaError_t) cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
+PRETENDED(cudaError_t) cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaSuccess; }
+PRETENDED(cudaError_t) cudaGetLastError() { return cudaSuccess; }
+PRETENDED(cudaError_t) cudaPeekAtLastError() { return cudaSuccess; }
+PRETENDED(const char*) cudaGetErrorName(cudaError_t) { return "pretended"; }
+PRETENDED(const char*) cudaGetErrorString(cudaError_t) { return "a pretended error"; }
+
+PRETENDED(cudaError_t) cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+  std::memset(p, 0, sizeof *p);
+  std::strcpy(p->name, "pretended GPU");
   p->totalGlobalMem = kBytes;
   p->sharedMemPerBlock = 49152;
   p->sharedMemPerBlockOptin = 101376;
@@ -151,7 +156,6 @@ API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   p->maxGridSize[0] = 2147483647;
   p->maxGridSize[1] = p->maxGridSize[2] = 65535;
   p->major = 8;
-  p->minor = 0;
   p->multiProcessorCount = 4;
   p->maxThreadsPerMultiProcessor = 2048;
   p->memoryBusWidth = 256;
@@ -159,294 +163,314 @@ API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   p->unifiedAddressing = 1;
   return cudaSuccess;
 }
-API cudaError_t cudaDeviceGetAttribute(int* v, cudaDeviceAttr a, int) {
+PRETENDED(cudaError_t) cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   cudaDeviceProp p;
   cudaGetDeviceProperties(&p, 0);
-  switch (a) {
-    case cudaDevAttrComputeCapabilityMajor:
-      *v = 8;
-      break;
-    case cudaDevAttrComputeCapabilityMinor:
-      *v = 0;
-      break;
-    case cudaDevAttrMultiProcessorCount:
-      *v = 4;
-      break;
-    case cudaDevAttrMaxThreadsPerBlock:
-      *v = 1024;
-      break;
-    case cudaDevAttrWarpSize:
-      *v = 32;
-      break;
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-      *v = 49152;
-      break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *v = 101376;
-      break;
-    case cudaDevAttrMaxThreadsPerMultiProcessor:
-      *v = 2048;
-      break;
-    default:
-      *v = 0;
+  const std::map<cudaDeviceAttr, int> values = {
+      {cudaDevAttrComputeCapabilityMajor, p.major},
+      {cudaDevAttrComputeCapabilityMinor, p.minor},
+      {cudaDevAttrMultiProcessorCount, p.multiProcessorCount},
+      {cudaDevAttrMaxThreadsPerBlock, p.maxThreadsPerBlock},
+      {cudaDevAttrWarpSize, p.warpSize},
+      {cudaDevAttrMaxSharedMemoryPerBlock, static_cast<int>(p.sharedMemPerBlock)},
+      {cudaDevAttrMaxSharedMemoryPerBlockOptin, static_cast<int>(p.sharedMemPerBlockOptin)},
+      {cudaDevAttrMaxThreadsPerMultiProcessor, p.maxThreadsPerMultiProcessor}};
+  const auto found = values.find(attribute);
+  *value = found == values.end() ? 0 : found->second;
+  return cudaSuccess;
+}
+
+// --- Memory
+// -----------------------------------------------------------------------------------------------------
+
+PRETENDED(cudaError_t) cudaMalloc(void** memory, size_t bytes) {
+  LOCKED;
+  *memory = TheMemory().Allocate(bytes);
+  return *memory != nullptr ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+PRETENDED(cudaError_t) cudaFree(void* memory) {
+  LOCKED;
+  FinishAll();
+  TheMemory().Free(memory);
+  return cudaSuccess;
+}
+PRETENDED(cudaError_t) cudaFreeAsync(void* memory, cudaStream_t) { return cudaFree(memory); }
+PRETENDED(cudaError_t)
+cudaMallocFromPoolAsync(void** memory, size_t bytes, cudaMemPool_t, cudaStream_t) {
+  return cudaMalloc(memory, bytes);
+}
+PRETENDED(cudaError_t) cudaMallocHost(void** memory, size_t bytes) {
+  LOCKED;
+  *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+  Pinned()[*memory] = bytes;
+  return cudaSuccess;
+}
+PRETENDED(cudaError_t) cudaHostAlloc(void** memory, size_t bytes, unsigned) {
+  return cudaMallocHost(memory, bytes);
+}
+PRETENDED(cudaError_t) cudaFreeHost(void* memory) {
+  LOCKED;
+  FinishAll();
+  Pinned().erase(memory);
+  std::free(memory);
+  return cudaSuccess;
+}
+PRETENDED(cudaError_t) cudaMemGetInfo(size_t* free, size_t* total) {
+  *free = kBytes / 2;
+  *total = kBytes;
+  return cudaSuccess;
+}
+PRETENDED(cudaError_t)
+cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
+  std::memset(attributes, 0, sizeof *attributes);
+  attributes->type = TheMemory().Holds(memory) ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+  attributes->devicePointer = const_cast<void*>(memory);
+  return cudaSuccess;
+}
+
+// --- Copies
+// -----------------------------------------------------------------------------------------------------
+
+PRETENDED(cudaError_t) cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+  LOCKED;
+  FinishAll();
+  std::memcpy(TheMemory().Reach(to), TheMemory().Reach(from), bytes);
+  return cudaSuccess;
+}
+PRETENDED(cudaError_t)
+cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                cudaStream_t stream) {
+  LOCKED;
+  bool is_pageable = !TheMemory().Holds(from);
+  for (const auto& [memory, size] : Pinned()) {
+    if (from >= memory && from < static_cast<const char*>(memory) + size) is_pageable = false;
   }
-  return cudaSuccess;
-}
-API cudaError_t cudaMalloc(void** p, size_t n) {
-  LOCK;
-  *p = M().Take(n);
-  if (*p) memset(M().Reach(*p), 0xAB, n);  // nothing is left of what was there
-  SAY("cudaMalloc %zu -> %p", n, *p);
-  return *p ? cudaSuccess : cudaErrorMemoryAllocation;
-}
-API cudaError_t cudaFree(void* p) {
-  LOCK;
-  FinishAll();
-  M().used.erase(reinterpret_cast<uint64_t>(p));
-  return cudaSuccess;
-}
-API cudaError_t cudaFreeAsync(void* p, cudaStream_t) { return cudaFree(p); }
-API cudaError_t cudaMallocFromPoolAsync(void** p, size_t n, cudaMemPool_t, cudaStream_t) {
-  return cudaMalloc(p, n);
-}
-API cudaError_t cudaMallocHost(void** p, size_t n) {
-  LOCK;
-  *p = aligned_alloc(4096, (n + 4095) / 4096 * 4096);
-  M().pinned[*p] = n;
-  return cudaSuccess;
-}
-API cudaError_t cudaHostAlloc(void** p, size_t n, unsigned) { return cudaMallocHost(p, n); }
-API cudaError_t cudaFreeHost(void* p) {
-  LOCK;
-  FinishAll();
-  M().pinned.erase(p);
-  free(p);
-  return cudaSuccess;
-}
-API cudaError_t cudaMemGetInfo(size_t* f, size_t* t) {
-  *f = kBytes / 2;
-  *t = kBytes;
-  return cudaSuccess;
-}
-API cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
-  memset(a, 0, sizeof *a);
-  a->type = M().IsDevice(p) ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
-  a->devicePointer = const_cast<void*>(p);
-  return cudaSuccess;
-}
-API cudaError_t cudaMemcpy(void* d, const void* s, size_t n, cudaMemcpyKind) {
-  LOCK;
-  FinishAll();
-  memcpy(M().Reach(d), M().Reach(s), n);
-  return cudaSuccess;
-}
-API cudaError_t cudaMemcpyAsync(void* d, const void* s, size_t n, cudaMemcpyKind k,
-                                cudaStream_t st) {
-  LOCK;
-  SAY("copy %zu bytes, kind %d, stream %p", n, int(k), static_cast<void*>(st));
-  Stream* stream = S(st);
-  bool pageable = !M().IsDevice(s);
-  for (const auto& [p, size] : M().pinned)
-    if (s >= p && s < static_cast<const char*>(p) + size) pageable = false;
-  if (pageable && k == cudaMemcpyHostToDevice) {  // CUDA reads pageable memory before it returns
-    auto copy = std::make_shared<std::vector<char>>(static_cast<const char*>(s),
-                                                    static_cast<const char*>(s) + n);
-    Put(stream, [=] { memcpy(M().Reach(d), copy->data(), n); });
+  if (is_pageable && kind == cudaMemcpyHostToDevice) {
+    // CUDA reads pageable memory before it returns.
+    const auto* const bytes_of = static_cast<const char*>(from);
+    auto copy = std::make_shared<std::vector<char>>(bytes_of, bytes_of + bytes);
+    Enqueue(stream, [=] { std::memcpy(TheMemory().Reach(to), copy->data(), bytes); });
   } else {
-    Put(stream, [=] { memcpy(M().Reach(d), M().Reach(s), n); });
+    Enqueue(stream, [=] { std::memcpy(TheMemory().Reach(to), TheMemory().Reach(from), bytes); });
   }
   return cudaSuccess;
 }
-API cudaError_t cudaMemcpy2DAsync(void* d, size_t dp, const void* s, size_t sp, size_t w, size_t h,
-                                  cudaMemcpyKind, cudaStream_t st) {
-  LOCK;
-  Put(S(st), [=] {
-    for (size_t i = 0; i < h; ++i)
-      memcpy(static_cast<char*>(M().Reach(d)) + i * dp, static_cast<char*>(M().Reach(s)) + i * sp,
-             w);
+PRETENDED(cudaError_t)
+cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                  size_t height, cudaMemcpyKind, cudaStream_t stream) {
+  LOCKED;
+  Enqueue(stream, [=] {
+    for (size_t i = 0; i < height; ++i) {
+      std::memcpy(static_cast<char*>(TheMemory().Reach(to)) + i * to_pitch,
+                  static_cast<const char*>(TheMemory().Reach(from)) + i * from_pitch, width);
+    }
   });
   return cudaSuccess;
 }
-API cudaError_t cudaMemset(void* p, int v, size_t n) {
-  LOCK;
+PRETENDED(cudaError_t) cudaMemset(void* memory, int value, size_t bytes) {
+  LOCKED;
   FinishAll();
-  memset(M().Reach(p), v, n);
+  std::memset(TheMemory().Reach(memory), value, bytes);
   return cudaSuccess;
 }
-API cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t st) {
-  LOCK;
-  Put(S(st), [=] { memset(M().Reach(p), v, n); });
+PRETENDED(cudaError_t) cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
+  LOCKED;
+  Enqueue(stream, [=] { std::memset(TheMemory().Reach(memory), value, bytes); });
   return cudaSuccess;
 }
-API cudaError_t cudaMemcpyFromSymbol(void*, const void*, size_t, size_t, cudaMemcpyKind) {
-  return cudaErrorNotSupported;
-}
-API cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
-  LOCK;
-  auto* n = new Stream;
-  Streams().insert(n);
-  *s = reinterpret_cast<cudaStream_t>(n);
+
+// --- Streams and events
+// -----------------------------------------------------------------------------------------------------
+
+PRETENDED(cudaError_t) cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  LOCKED;
+  auto* const made = new Stream;
+  Streams().insert(made);
+  *stream = reinterpret_cast<cudaStream_t>(made);
   return cudaSuccess;
 }
-API cudaError_t cudaStreamCreate(cudaStream_t* s) { return cudaStreamCreateWithFlags(s, 0); }
-API cudaError_t cudaStreamDestroy(cudaStream_t s) {
-  LOCK;
-  Finish(S(s));
-  if (S(s) != &Null()) {
-    Streams().erase(S(s));
-    delete S(s);
+PRETENDED(cudaError_t) cudaStreamCreate(cudaStream_t* stream) {
+  return cudaStreamCreateWithFlags(stream, 0);
+}
+PRETENDED(cudaError_t) cudaStreamDestroy(cudaStream_t stream) {
+  LOCKED;
+  Stream* const of = StreamOf(stream);
+  Finish(of);
+  if (of != &NullStream()) {
+    Streams().erase(of);
+    delete of;
   }
   return cudaSuccess;
 }
-API cudaError_t cudaStreamSynchronize(cudaStream_t s) {
-  LOCK;
-  SAY("synchronize stream %p", static_cast<void*>(s));
-  Finish(S(s));
+PRETENDED(cudaError_t) cudaStreamSynchronize(cudaStream_t stream) {
+  LOCKED;
+  Finish(StreamOf(stream));
   return cudaSuccess;
 }
-API cudaError_t cudaDeviceSynchronize() {
-  LOCK;
+PRETENDED(cudaError_t) cudaDeviceSynchronize() {
+  LOCKED;
   FinishAll();
   return cudaSuccess;
 }
-API cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
-  LOCK;
-  auto* ev = reinterpret_cast<Event*>(e);
-  (void)s;
-  if (ev->stream) Finish(ev->stream);
+PRETENDED(cudaError_t) cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = reinterpret_cast<cudaEvent_t>(new Event);
   return cudaSuccess;
 }
-API cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) {
-  *e = reinterpret_cast<cudaEvent_t>(new Event);
+PRETENDED(cudaError_t) cudaEventCreate(cudaEvent_t* event) {
+  return cudaEventCreateWithFlags(event, 0);
+}
+PRETENDED(cudaError_t) cudaEventDestroy(cudaEvent_t event) {
+  delete reinterpret_cast<Event*>(event);
   return cudaSuccess;
 }
-API cudaError_t cudaEventCreate(cudaEvent_t* e) { return cudaEventCreateWithFlags(e, 0); }
-API cudaError_t cudaEventDestroy(cudaEvent_t e) {
-  delete reinterpret_cast<Event*>(e);
+PRETENDED(cudaError_t) cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  reinterpret_cast<Event*>(event)->stream = StreamOf(stream);
   return cudaSuccess;
 }
-API cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
-  reinterpret_cast<Event*>(e)->stream = S(s);
+PRETENDED(cudaError_t) cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
+  return cudaEventRecord(event, stream);
+}
+PRETENDED(cudaError_t) cudaEventSynchronize(cudaEvent_t event) {
+  LOCKED;
+  Stream* const stream = reinterpret_cast<Event*>(event)->stream;
+  if (stream != nullptr) Finish(stream);
   return cudaSuccess;
 }
-API cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned) {
-  return cudaEventRecord(e, s);
+PRETENDED(cudaError_t) cudaStreamWaitEvent(cudaStream_t, cudaEvent_t event, unsigned) {
+  return cudaEventSynchronize(event);
 }
-API cudaError_t cudaEventSynchronize(cudaEvent_t e) {
-  LOCK;
-  auto* ev = reinterpret_cast<Event*>(e);
-  if (ev->stream) Finish(ev->stream);
+PRETENDED(cudaError_t) cudaEventElapsedTime(float* time, cudaEvent_t, cudaEvent_t) {
+  return *time = 0, cudaSuccess;
+}
+PRETENDED(cudaError_t) cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  LOCKED;
+  Enqueue(stream, [=] { function(data); });
   return cudaSuccess;
 }
-API cudaError_t cudaEventElapsedTime(float* t, cudaEvent_t, cudaEvent_t) {
-  *t = 0;
-  return cudaSuccess;
+
+// --- What there is not
+// -----------------------------------------------------------------------------------------------------
+
+PRETENDED(cudaError_t) cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  return *status = cudaStreamCaptureStatusNone, cudaSuccess;
 }
-API cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* s) {
-  *s = cudaStreamCaptureStatusNone;
-  return cudaSuccess;
-}
-API cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
+PRETENDED(cudaError_t) cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
   return cudaErrorNotSupported;
 }
-API cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*) { return cudaErrorNotSupported; }
-API cudaError_t cudaGraphDestroy(cudaGraph_t) { return cudaSuccess; }
-API cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) { return cudaSuccess; }
-API cudaError_t cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long long) {
+PRETENDED(cudaError_t) cudaStreamEndCapture(cudaStream_t, cudaGraph_t*) {
   return cudaErrorNotSupported;
 }
-API cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) { return cudaErrorNotSupported; }
-API cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void* a) {
-  LOCK;
-  Put(S(s), [=] { f(a); });
+PRETENDED(cudaError_t) cudaGraphDestroy(cudaGraph_t) { return cudaSuccess; }
+PRETENDED(cudaError_t) cudaGraphExecDestroy(cudaGraphExec_t) { return cudaSuccess; }
+PRETENDED(cudaError_t) cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long long) {
+  return cudaErrorNotSupported;
+}
+PRETENDED(cudaError_t) cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) {
+  return cudaErrorNotSupported;
+}
+PRETENDED(cudaError_t) cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps*) {
+  return *pool = reinterpret_cast<cudaMemPool_t>(new int), cudaSuccess;
+}
+PRETENDED(cudaError_t) cudaMemPoolDestroy(cudaMemPool_t) { return cudaSuccess; }
+PRETENDED(cudaError_t) cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
   return cudaSuccess;
 }
-API cudaError_t cudaMemPoolCreate(cudaMemPool_t* p, const cudaMemPoolProps*) {
-  *p = reinterpret_cast<cudaMemPool_t>(new int);
+PRETENDED(cudaError_t) cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
   return cudaSuccess;
 }
-API cudaError_t cudaMemPoolDestroy(cudaMemPool_t) { return cudaSuccess; }
-API cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
+PRETENDED(cudaError_t) cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return cudaSuccess; }
+PRETENDED(cudaError_t) cudaMemcpyFromSymbol(void*, const void*, size_t, size_t, cudaMemcpyKind) {
+  return cudaErrorNotSupported;
+}
+PRETENDED(cudaError_t) cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  std::memset(attributes, 0, sizeof *attributes);
+  attributes->maxThreadsPerBlock = 1024;
   return cudaSuccess;
 }
-API cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
+PRETENDED(cudaError_t) cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
   return cudaSuccess;
 }
-API cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return cudaSuccess; }
-API cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, const void*) {
-  memset(a, 0, sizeof *a);
-  a->maxThreadsPerBlock = 1024;
-  return cudaSuccess;
+PRETENDED(cudaError_t)
+cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void*, int, size_t,
+                                                       unsigned) {
+  return *blocks = 1, cudaSuccess;
 }
-API cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) { return cudaSuccess; }
-API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* n, const void*, int,
-                                                                       size_t, unsigned) {
-  *n = 1;
-  return cudaSuccess;
-}
-API cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** f, unsigned,
-                                                 unsigned long long,
-                                                 cudaDriverEntryPointQueryResult* r) {
-  *f = nullptr;
-  if (r) *r = cudaDriverEntryPointSymbolNotFound;
+PRETENDED(cudaError_t)
+cudaGetDriverEntryPointByVersion(const char*, void** function, unsigned, unsigned long long,
+                                 cudaDriverEntryPointQueryResult* result) {
+  *function = nullptr;
+  if (result != nullptr) *result = cudaDriverEntryPointSymbolNotFound;
   return cudaErrorSymbolNotFound;
 }
-API cudaError_t cudaLibraryLoadData(cudaLibrary_t*, const void*, cudaJitOption*, void**, unsigned,
-                                    cudaLibraryOption*, void**, unsigned) {
+PRETENDED(cudaError_t)
+cudaLibraryLoadData(cudaLibrary_t*, const void*, cudaJitOption*, void**, unsigned,
+                    cudaLibraryOption*, void**, unsigned) {
   return cudaErrorNotSupported;
 }
-API cudaError_t cudaLibraryGetKernel(cudaKernel_t*, cudaLibrary_t, const char*) {
+PRETENDED(cudaError_t) cudaLibraryGetKernel(cudaKernel_t*, cudaLibrary_t, const char*) {
   return cudaErrorNotSupported;
 }
-API cudaError_t cudaLibraryUnload(cudaLibrary_t) { return cudaSuccess; }
-API cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t, cudaFuncAttribute, int, int) {
+PRETENDED(cudaError_t) cudaLibraryUnload(cudaLibrary_t) { return cudaSuccess; }
+PRETENDED(cudaError_t) cudaKernelSetAttributeForDevice(cudaKernel_t, cudaFuncAttribute, int, int) {
   return cudaErrorNotSupported;
 }
-API cudaError_t cudaLaunchKernel(const void* f, dim3, dim3, void**, size_t, cudaStream_t) {
-  fprintf(stderr,
-          "[gpu] the provider launches its own kernel %s, which the pretended GPU cannot run\n",
-          Names()[f].c_str());
+
+// --- The provider's own kernels, which are machine code
+// -----------------------------------------------------------------------------------------------------
+
+PRETENDED(cudaError_t)
+cudaLaunchKernel(const void* function, dim3, dim3, void**, size_t, cudaStream_t) {
+  std::fprintf(stderr, "pretended GPU: it cannot run the provider's kernel %s\n",
+               KernelNames()[function].c_str());
   return cudaErrorNotSupported;
 }
-API cudaError_t __cudaLaunchKernel(cudaKernel_t f, dim3 g, dim3 b, void** a, size_t s,
-                                   cudaStream_t st) {
-  return cudaLaunchKernel(f, g, b, a, s, st);
+PRETENDED(cudaError_t)
+__cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, size_t shared,
+                   cudaStream_t stream) {
+  return cudaLaunchKernel(kernel, grid, block, arguments, shared, stream);
 }
-API cudaError_t cudaLaunchCooperativeKernel(const void* f, dim3 g, dim3 b, void** a, size_t s,
-                                            cudaStream_t st) {
-  return cudaLaunchKernel(f, g, b, a, s, st);
+PRETENDED(cudaError_t)
+cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block, void** arguments,
+                            size_t shared, cudaStream_t stream) {
+  return cudaLaunchKernel(function, grid, block, arguments, shared, stream);
 }
-API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void* f, void** a) {
-  return cudaLaunchKernel(f, {}, {}, a, 0, nullptr);
+PRETENDED(cudaError_t)
+cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void* function, void** arguments) {
+  return cudaLaunchKernel(function, {}, {}, arguments, 0, nullptr);
 }
-API cudaError_t __cudaGetKernel(cudaKernel_t* k, const void* f) {
-  *k = reinterpret_cast<cudaKernel_t>(const_cast<void*>(f));
-  return cudaSuccess;
+PRETENDED(cudaError_t) __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
+  return *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(function)), cudaSuccess;
 }
-API unsigned __cudaPushCallConfiguration(dim3, dim3, size_t, struct CUstream_st*) { return 0; }
-API cudaError_t __cudaPopCallConfiguration(dim3*, dim3*, size_t*, void*) { return cudaSuccess; }
-API void** __cudaRegisterFatBinary(void* p) { return static_cast<void**>(p); }
-API void __cudaRegisterFatBinaryEnd(void**) {}
-API void __cudaUnregisterFatBinary(void**) {}
-API void __cudaRegisterFunction(void**, const char* host, char*, const char* device, int, uint3*,
-                                uint3*, dim3*, dim3*, int*) {
-  LOCK;
-  Names()[host] = device;
-}
-API void __cudaRegisterVar(void**, char*, char*, const char*, int, size_t, int, int) {}
-// For libcuda.so.1
-API int pretend_copy(void* to, const void* from, size_t n) {
-  LOCK;
-  FinishAll();
-  memcpy(M().Reach(to), M().Reach(from), n);
+PRETENDED(unsigned) __cudaPushCallConfiguration(dim3, dim3, size_t, struct CUstream_st*) {
   return 0;
 }
-API void pretend_enqueue(void* stream, void (*f)(void*), void* a) {
-  LOCK;
-  Put(S(static_cast<cudaStream_t>(stream)), [=] { f(a); });
+PRETENDED(cudaError_t) __cudaPopCallConfiguration(dim3*, dim3*, size_t*, void*) {
+  return cudaSuccess;
 }
-API void pretend_memory(void (*each)(uint64_t, size_t, void*), void* a, int64_t* delta) {
-  LOCK;
-  *delta = M().alias - M().device;
-  for (auto [at, n] : M().used) each(at, n - 512, a);
+PRETENDED(void**) __cudaRegisterFatBinary(void* binary) { return static_cast<void**>(binary); }
+PRETENDED(void) __cudaRegisterFatBinaryEnd(void**) {}
+PRETENDED(void) __cudaUnregisterFatBinary(void**) {}
+PRETENDED(void)
+__cudaRegisterFunction(void**, const char* function, char*, const char* name, int, uint3*, uint3*,
+                       dim3*, dim3*, int*) {
+  LOCKED;
+  KernelNames()[function] = name;
+}
+PRETENDED(void) __cudaRegisterVar(void**, char*, char*, const char*, int, size_t, int, int) {}
+
+// --- For pretended_driver.cc
+// -----------------------------------------------------------------------------------------------------
+
+PRETENDED(void) pretend_enqueue(void* stream, void (*function)(void*), void* data) {
+  LOCKED;
+  Enqueue(static_cast<cudaStream_t>(stream), [=] { function(data); });
+}
+PRETENDED(void)
+pretend_memory(void (*each)(uint64_t, size_t, void*), void* data, int64_t* distance) {
+  LOCKED;
+  *distance = TheMemory().distance();
+  for (const auto& [address, size] : TheMemory().used()) each(address, size - kGap, data);
+}
+PRETENDED(int) pretend_copy(void* to, const void* from, size_t bytes) {
+  return cudaMemcpy(to, from, bytes, cudaMemcpyDefault);
 }
